@@ -38,6 +38,7 @@ from tribunal.clusters.values import (
     Unsettled,
     Unsupported,
 )
+from tribunal.results.recording import value_in
 
 __all__ = [
     "CLIENTS",
@@ -122,6 +123,10 @@ class Content(Protocol):
     def log_append_time(self) -> bool | None:
         """Whether a broker stamped it."""
 
+    @property
+    def foreign_value(self) -> bytes | None:
+        """Its value, where that is none of ours."""
+
 
 class LogEntry(NamedTuple):
     """One record of a replica's final log; value is null where it is not one of ours."""
@@ -139,6 +144,7 @@ class LogEntry(NamedTuple):
     timestamp_ms: int | None = None
     log_append_time: bool | None = None
     topic_id: str | None = None
+    foreign_value: bytes | None = None
 
 
 class Delivery(NamedTuple):
@@ -163,6 +169,11 @@ class ReceivedRecord(NamedTuple):
     headers: Sequence[tuple[str, bytes | None]] = ()
     timestamp_ms: int | None = None
     log_append_time: bool | None = None
+
+    @property
+    def foreign_value(self) -> bytes | None:
+        """Its value, where that is none of ours."""
+        return self.value if value_in(self.value) is None else None
 
 
 class PartitionPoll(msgspec.Struct, kw_only=True):

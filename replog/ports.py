@@ -174,6 +174,13 @@ class Journal(Protocol):
     def probe(self, name: str) -> None:
         """Count that a rare state was reached (`elr_nonempty`, `stale_broker_epoch_refused`, ...)."""
 
+    def unforeseen(self, where: str, problem: Exception) -> None:
+        """Log an error that cost a request or a connection, the first of its kind with its cause; count all of them."""
+
+    @property
+    def unforeseen_count(self) -> int:
+        """How many of them there were."""
+
 
 class World(Protocol):
     """All doors of one node together."""

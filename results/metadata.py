@@ -41,6 +41,13 @@ class PartitionChangeRecord(msgspec.Struct, frozen=True, kw_only=True):
     last_known_elr: tuple[int, ...] | None = None
     leader: int = NO_CHANGE
     leader_recovery_state: int = -1
+    adding_replicas: tuple[int, ...] | None = None
+    removing_replicas: tuple[int, ...] | None = None
+
+    @property
+    def ends_reassignment(self) -> bool:
+        """Whether from here on no replica is added or removed any more: what the leader proposed and what follows from it are one record."""
+        return self.adding_replicas == () and self.removing_replicas == ()
 
 
 class RegisterBrokerRecord(msgspec.Struct, frozen=True, kw_only=True):
@@ -68,8 +75,17 @@ class ConfigRecord(msgspec.Struct, frozen=True, kw_only=True):
     value: str | None = None
 
 
+class RemoveTopicRecord(msgspec.Struct, frozen=True, kw_only=True):
+    """A topic is deleted, with all of its partitions."""
+
+
 MetadataRecord = (
-    PartitionRecord | PartitionChangeRecord | RegisterBrokerRecord | BrokerRegistrationChangeRecord | ConfigRecord
+    PartitionRecord
+    | PartitionChangeRecord
+    | RegisterBrokerRecord
+    | BrokerRegistrationChangeRecord
+    | ConfigRecord
+    | RemoveTopicRecord
 )
 _DECODERS: Final[dict[str, msgspec.json.Decoder[MetadataRecord]]] = {
     kind.__name__: msgspec.json.Decoder(kind)
@@ -79,6 +95,7 @@ _DECODERS: Final[dict[str, msgspec.json.Decoder[MetadataRecord]]] = {
         RegisterBrokerRecord,
         BrokerRegistrationChangeRecord,
         ConfigRecord,
+        RemoveTopicRecord,
     )
 }
 
@@ -124,6 +141,11 @@ class State(msgspec.Struct, frozen=True, kw_only=True):
     leader_epoch: int = -1
     partition_epoch: int = -1
     recovery: int = 0
+
+    @property
+    def members(self) -> tuple[int, ...]:
+        """Members of ISR and ELR, in order: each holds everything below the high watermark (I8, I9) and may lead."""
+        return tuple(sorted({*self.isr, *self.elr}))
 
     def changed_by(self, record: PartitionChangeRecord) -> "State":
         """Merge a change record (SPEC 2.1.4): absent keeps; a leader other than -2 starts a leader epoch."""

@@ -1,5 +1,6 @@
 """What a night of testing leaves: its account as data, as a summary of one page, and as JUnit XML for a CI server."""
 
+from collections import Counter
 from collections.abc import Iterator
 from importlib import resources
 from pathlib import Path
@@ -10,6 +11,7 @@ import msgspec
 from junitparser import Error, Failure, JUnitXml, Skipped, TestCase, TestSuite
 
 from tribunal.results.signature import renewed
+from tribunal.results.verdict import answered, counted
 
 VERSION: Final = 1
 SUMMARY_LINES: Final = 40
@@ -114,6 +116,13 @@ class Night(msgspec.Struct, kw_only=True):
         return sum(swept.runs for swept in self.swept)
 
     @property
+    def verdicts(self) -> Counter[str]:
+        """How many simulated runs got which verdict."""
+        return Counter(
+            verdict for swept in self.swept for verdict, count in swept.verdicts.items() for _ in range(count)
+        )
+
+    @property
     def simulated_hours(self) -> float:
         """How much virtual time the simulated clusters ran in all."""
         return sum(swept.simulated_ms for swept in self.swept) / 3_600_000
@@ -194,6 +203,7 @@ def summary(night: Night) -> str:
         undefined=jinja2.StrictUndefined, trim_blocks=True, lstrip_blocks=True
     )
     environment.filters["cell"] = _cell
+    environment.filters["counted"] = counted
     text = environment.from_string(template).render(night=night, shown=SHOWN, bound=_bound(night))
     lines = text.splitlines()
     assert len(lines) <= SUMMARY_LINES, f"{len(lines)} lines"
@@ -211,8 +221,9 @@ def _cell(text: object, width: int = 90) -> str:
 
 def _bound(night: Night) -> float:
     """Return the 95 % bound over all simulated runs without a violation: the rule of three, exact."""
-    clean = sum(count for swept in night.swept for verdict, count in swept.verdicts.items() if verdict != "VIOLATION")
-    if not clean or clean < night.runs:
+    verdicts = night.verdicts
+    clean = answered(verdicts)
+    if not clean or verdicts["VIOLATION"]:
         return max((swept.bound_95 for swept in night.swept), default=1.0)
     return 1 - float(0.05 ** (1 / clean))
 
@@ -278,7 +289,9 @@ def _sweep_cases(night: Night) -> Iterator[TestCase]:
     for one in night.swept:
         case = _case(one.scenario, "simulated", one.seconds)
         if one.runs:
-            case.system_out = f"{one.runs} runs, {one.simulated_ms / 3_600_000:.2f} simulated hours, {one.verdicts}"
+            case.system_out = (
+                f"{one.runs} runs, {one.simulated_ms / 3_600_000:.2f} simulated hours, {counted(one.verdicts)}"
+            )
         else:
             case.result = [Skipped("the budget was used up before its first run")]
         yield case

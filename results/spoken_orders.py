@@ -51,24 +51,29 @@ class _Named:
         self.partition: int | None = None
         self.log_offset: int | None = None
 
-    def walk(self, spoken: Json) -> None:
-        """Take in a part of a JSON text."""
+    def walk(self, spoken: Json, topic: str | None = None) -> None:
+        """Take in a part of a JSON text; `topic`: of what it stands within."""
         match spoken:
             case dict():
-                self._walk_fields(spoken)
+                self._walk_fields(spoken, topic)
             case list():
                 for one in spoken:
-                    self.walk(one)
+                    self.walk(one, topic)
             case str():
                 self.text(spoken)
             case _:
                 pass  # a number or nothing names nothing by itself
 
-    def _walk_fields(self, spoken: Mapping[str, Json]) -> None:
+    def _walk_fields(self, spoken: Mapping[str, Json], topic: str | None) -> None:
         name = spoken.get("name")
         if isinstance(name, str) and SETTING_NAME.fullmatch(name) and "value" in spoken:
             self.settings[name] = _text(spoken["value"])
             return
+        own = [value for key, value in spoken.items() if key in TOPIC_KEYS and isinstance(value, str)]
+        topic = own[0] if own else topic
+        former = set(self.places)
+        is_place = self._place(spoken, topic)
+        whole: dict[str, None] = {}
         for key, value in spoken.items():
             place = PARTITION.fullmatch(key)
             if place is not None:
@@ -76,20 +81,36 @@ class _Named:
             elif SETTING_NAME.fullmatch(key):
                 self.settings[key] = _text(value)
             elif key in TOPIC_KEYS | GROUP_KEYS:
-                self._names(key in GROUP_KEYS, value)
-            elif key == "partition" and isinstance(value, int):
-                self.partition = value
-            elif key in OFFSET_KEYS and isinstance(value, int):
-                self.log_offset = value
+                self._names(value, self.groups if key in GROUP_KEYS else whole)
+            elif key in OFFSET_KEYS | {"partition"} and isinstance(value, int):
+                self._number(key, value, is_place=is_place)
             else:
-                self.walk(value)
+                self.walk(value, topic)
+        placed = {place[0] for place in self.places.keys() - former}
+        self.places |= {(one, None): None for one in whole if one not in placed and not (is_place and one == topic)}
 
-    def _names(self, are_groups: bool, value: Json) -> None:  # noqa: FBT001 - of two kinds of names
+    def _place(self, spoken: Mapping[str, Json], topic: str | None) -> bool:
+        """Return whether fields name one partition of a topic, which is taken in."""
+        number = spoken.get("partition")
+        if topic is None or not isinstance(number, int):
+            return False
+        offsets = [value for key, value in spoken.items() if key in OFFSET_KEYS and isinstance(value, int)]
+        self.places[topic, number] = offsets[0] if offsets else None
+        return True
+
+    def _number(self, key: str, value: int, *, is_place: bool) -> None:
+        """Take in a partition or an offset; that of a partition with its topic says nothing of others."""
+        if is_place:
+            return
+        if key == "partition":
+            self.partition = value
+        else:
+            self.log_offset = value
+
+    def _names(self, value: Json, names: dict[str, None]) -> None:
         for one in value if isinstance(value, list) else [value]:
-            if isinstance(one, str) and are_groups:
-                self.groups[one] = None
-            elif isinstance(one, str):
-                self.places[one, None] = None
+            if isinstance(one, str):
+                names[one] = None
             else:
                 self.walk(one)
 

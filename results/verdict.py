@@ -1,6 +1,6 @@
 """The five verdicts a run may get, their precedence and their exit codes (docs/verdicts.md, last section)."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from enum import StrEnum
 from pathlib import Path
 from typing import Final
@@ -34,11 +34,23 @@ class Verdict(StrEnum):
 
 
 PRECEDENCE: Final = tuple(Verdict)
+WITHOUT_ANSWER: Final = (Verdict.ERROR, Verdict.INCONCLUSIVE)
 
 
 def worst(verdicts: Iterable[Verdict]) -> Verdict:
     """Return the verdict that precedes all others; of none at all: PASS is never assumed, so INCONCLUSIVE."""
     return min(verdicts, key=PRECEDENCE.index, default=Verdict.INCONCLUSIVE)
+
+
+def counted(counts: Mapping[str, int]) -> str:
+    """Return how many runs got each verdict, as every table says it: runs without an answer also where there are none."""
+    shown = [one for one in PRECEDENCE if counts.get(one.value) or one in WITHOUT_ANSWER]
+    return "  ".join(f"{one.value} {counts.get(one.value, 0)}" for one in shown)
+
+
+def answered(counts: Mapping[str, int]) -> int:
+    """Return how many runs said something of the system under test: what is claimed of runs is claimed of these."""
+    return sum(count for verdict, count in counts.items() if verdict not in WITHOUT_ANSWER)
 
 
 class GuiltyElection(msgspec.Struct, frozen=True, kw_only=True):

@@ -58,8 +58,16 @@ LOST_FROM: Final = pa.struct([("node", ID), ("topic", TEXT), ("partition", ID), 
 
 def _with_topic_ids(rows: pa.Table) -> pa.Table:
     """Take topic ids out of the bodies."""
-    ids = [msgspec.json.decode(body, type=_Body).topic_id for body in rows["body"].to_pylist()]
+    ids = [_topic_id(body) for body in rows["body"].to_pylist()]
     return rows.append_column("topic_id", pa.array(ids, pa.string()))
+
+
+def _topic_id(body: str | None) -> str | None:
+    """Return the topic that a body names; what is wrong with a body, says who reads it, as of one of today."""
+    try:
+        return None if body is None else msgspec.json.decode(body, type=_Body).topic_id
+    except msgspec.DecodeError:
+        return None
 
 
 def _with_losses(rows: pa.Table) -> pa.Table:

@@ -10,7 +10,10 @@ import msgspec
 
 
 class Invariant(StrEnum):
-    """The invariants that a simulation watches (SPEC 7); Z of ZooKeeper mode; liveness is progress after the last fault."""
+    """The invariants that a simulation watches (SPEC 7); Z of ZooKeeper mode.
+
+    Liveness is progress after the last fault; assertion: a node never ends by an error of its own.
+    """
 
     I1 = "I1"
     I2 = "I2"
@@ -32,6 +35,7 @@ class Invariant(StrEnum):
     Z3 = "Z3"
     Z4 = "Z4"
     LIVENESS = "liveness"
+    ASSERTION = "assertion"
 
 
 class Role(StrEnum):
@@ -210,6 +214,19 @@ class NoProgress(msgspec.Struct, frozen=True, kw_only=True, tag="no_progress"):
     states: dict[str, CommittedPartition] = {}
 
 
+class NodeFailed(msgspec.Struct, frozen=True, kw_only=True, tag="node_failed"):
+    """A node ended by an error of its own: an assertion that did not hold, or an exception that nobody foresaw.
+
+    exception:  its type's name; words: what it says.
+    function:   the innermost function of the node's code, `module.qualified_name`: stays when lines move; line: in its file.
+    """
+
+    exception: str
+    words: str
+    function: str
+    line: int
+
+
 Facts = (
     TwoLeaders
     | Differs
@@ -229,6 +246,7 @@ Facts = (
     | HostedLogGone
     | NeverInformed
     | NoProgress
+    | NodeFailed
 )
 
 
@@ -258,5 +276,7 @@ class Violation(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
                 return f"{what.name.lower()}_went_back"
             case NoProgress(expected=expected):
                 return f"no_{expected.name.lower()}"
+            case NodeFailed(exception=exception, function=function):
+                return f"{exception}_in_{function}"
             case _:
                 return str(self.facts.__struct_config__.tag)

@@ -19,6 +19,7 @@ from tribunal.results.violation import (
     LogEndsEarly,
     MovedBelowMinIsr,
     NeverInformed,
+    NodeFailed,
     NoProgress,
     OutOfSequence,
     Role,
@@ -107,6 +108,8 @@ def _sentence(violation: Violation) -> str:  # noqa: C901, PLR0912 - one case a 
         case NoProgress(expected=expected, timeout_ms=timeout_ms, states=states):
             listed = "".join(f"\n{name}: {_state(state)}" for name, state in states.items())
             return f"no {expected.value} within {timeout_ms} ms{listed}"
+        case NodeFailed(exception=exception, words=words, function=function, line=line):
+            return f"{node} ended by an error of its own: {exception}({words}) in {function}, line {line}"
         case other_facts:
             assert_never(other_facts)
 

@@ -32,11 +32,10 @@ from tribunal.clusters.api import (
 )
 from tribunal.clusters.orders import Orders, admin_row
 from tribunal.results.admin_apis import AdminApi
-from tribunal.results.recording import value_of
+from tribunal.results.recording import VALUE_BYTES, value_in, value_of
 from tribunal.results.topic_names import TopicNames
 from tribunal.workloads.sent import SentRecords
 
-VALUE_BYTES: Final = 8
 CREATE_TIMEOUT_MS: Final = 15_000
 PROCESSES: Final = 1_000  # that a workload has at most
 STATEMENT_POLLS: Final = 20  # until the producer must have reported its epochs again
@@ -470,7 +469,7 @@ class PollLog:
             leader_epoch=poll.leader_epoch,
         )
         for record in poll.records:
-            value = int.from_bytes(record.value) if record.value and len(record.value) == VALUE_BYTES else None
+            value = value_in(record.value)
             self.stage.sink.row(
                 "reads",
                 process=self.process,

@@ -71,5 +71,7 @@ def _checksum(key: bytes | None) -> int:
 
 def _described(received: Content, differing: list[str]) -> str:
     """Return a digest of the record and the words; equal texts are equal records."""
-    whole = (received.key, tuple(received.headers), received.timestamp_ms, received.log_append_time)
+    whole: tuple[object, ...] = (received.key, tuple(received.headers), received.timestamp_ms, received.log_append_time)
+    if received.foreign_value is not None:  # any other is compared as the column `value`
+        whole += (received.foreign_value,)
     return f"{blake2b(repr(whole).encode(), digest_size=8).hexdigest()} {', '.join(differing)}"

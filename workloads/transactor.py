@@ -5,8 +5,8 @@ from collections.abc import Mapping
 from typing import Final, NamedTuple, TypedDict
 
 from tribunal.clusters.api import Answered, Delivery, Ended, GroupConsumer, GroupSettings, PartitionPoll, TopicPartition
-from tribunal.results.recording import value_of
-from tribunal.workloads.api import VALUE_BYTES, PollLog, Stage, answer_of
+from tribunal.results.recording import VALUE_BYTES, value_in, value_of
+from tribunal.workloads.api import PollLog, Stage, answer_of
 
 BEGIN_MS: Final = 2_000
 END_MS: Final = 8_000
@@ -83,8 +83,7 @@ class Transactor:
         """Take what was polled as part of the transaction."""
         for poll in polls:
             for record in poll.records:
-                value = int.from_bytes(record.value) if record.value else None
-                self.step("poll", poll.partition, record.log_offset, value)
+                self.step("poll", poll.partition, record.log_offset, value_in(record.value))
 
     async def send_offsets(self, member: "Member", offsets: Mapping[TopicPartition, int]) -> Answered:
         """Commit the group's offsets with the transaction."""

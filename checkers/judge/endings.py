@@ -2,15 +2,16 @@
 
 What was shown of the log since the last election that may have taken records has to be in the logs of every member of the final
 ISR and ELR, and in the final log. Members whose own disk provably lost records of this partition, and that were not whole again
-since, are the only ones that may lack them.
+since, are the only ones that may lack them. A member is whole again when it joins the ISR of another, or when it is elected itself: then its
+log is the log, as it is. Only what was cut under its running process is found no earlier than at its next start.
 """
 
 from collections.abc import Sequence
 
 import msgspec
 
-from tribunal.checkers.guarantees import CutLive, Elected, How, JoinedIsr, ProvenLoss
-from tribunal.checkers.judge.timeline import Entry
+from tribunal.checkers.guarantees import CutLive, Elected, How, JoinedIsr, ProvenLoss, ShutDownUncleanly
+from tribunal.checkers.judge.timeline import OBSERVATION_LAG_NS, Entry
 from tribunal.results.metadata import NO_LEADER, State
 
 
@@ -20,6 +21,7 @@ class Ending(msgspec.Struct, frozen=True, kw_only=True):
     state:        the last committed one.
     since_epoch:  the leader epoch that began with the last election of a replica that may have lacked records; -1: there was none.
     since_ns:     when that was observed.
+    anew_ns:      after that a topic that was deleted and made anew is the one that is shown; -1: it was not. All else is of that one.
     hurt:         nodes whose disks provably lost records from an offset on, and that were not whole again.
     damaged:      (node, from offset, end offset) of batches that were damaged where no checksum sees it: they may stay so for ever.
     """
@@ -27,13 +29,14 @@ class Ending(msgspec.Struct, frozen=True, kw_only=True):
     state: State | None = None
     since_epoch: int = -1
     since_ns: int = -1
+    anew_ns: int = -1
     hurt: tuple[tuple[int, int], ...] = ()
     damaged: tuple[tuple[int, int, int], ...] = ()
 
     @property
     def members(self) -> tuple[int, ...]:
         """Members of the final ISR and ELR: each holds everything below the high watermark (I8, I9)."""
-        return () if self.state is None else tuple(sorted({*self.state.isr, *self.state.elr}))
+        return () if self.state is None else self.state.members
 
     @property
     def leader(self) -> int:
@@ -44,20 +47,39 @@ class Ending(msgspec.Struct, frozen=True, kw_only=True):
 def ending(entries: Sequence[Entry]) -> Ending:
     """Walk a partition's history to its end."""
     hurt: dict[int, int] = {}
+    cut_live: dict[int, None] = {}
     damaged: dict[tuple[int, int, int], None] = {}
-    since_epoch = since_ns = -1
+    since_epoch = since_ns = anew_ns = -1
+    made_anew = 0
     for entry in entries:
+        if entry.made_anew != made_anew:
+            made_anew, since_epoch, since_ns, anew_ns = (
+                entry.made_anew,
+                -1,
+                entry.at_ns,
+                entry.at_ns + OBSERVATION_LAG_NS,
+            )
+            hurt.clear()
+            cut_live.clear()
+            damaged.clear()
         for fact in entry.facts:
             match fact:
                 case ProvenLoss(node=node) | CutLive(node=node):
                     hurt[node] = min(entry.from_offset, hurt.get(node, entry.from_offset))
                     if entry.unseen_end_offset is not None:
                         damaged[node, entry.from_offset, entry.unseen_end_offset] = None
+                    if isinstance(fact, CutLive):
+                        cut_live[node] = None
+                case ShutDownUncleanly(node=node):
+                    cut_live.pop(node, None)
                 case JoinedIsr(node=node):
                     hurt.pop(node, None)
+                    cut_live.pop(node, None)
                 case Elected(leader=node, how=how):
                     if how is not How.CLEAN or node in hurt:
                         since_epoch, since_ns = entry.state.leader_epoch, entry.at_ns
+                    if node not in cut_live:  # the leader's log is the log, and what it writes from here on is whole
+                        hurt.pop(node, None)
                 case _:
                     pass  # takes nothing off a disk
     state = entries[-1].state if entries else None
@@ -65,6 +87,7 @@ def ending(entries: Sequence[Entry]) -> Ending:
         state=state,
         since_epoch=since_epoch,
         since_ns=since_ns,
+        anew_ns=anew_ns,
         hurt=tuple(sorted(hurt.items())),
         damaged=tuple(sorted(damaged)),
     )

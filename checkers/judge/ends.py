@@ -1,17 +1,17 @@
 """Transactions of which something is missing, as wholes: which partitions lack their part, and whether all of it was permitted to be lost (R9)."""
 
-from collections.abc import Mapping
-from typing import Any, Final
+from typing import Final
 
 from tribunal.checkers.api import PartitionRows, distinct, is_among
 from tribunal.checkers.judge.remembered import Place, Remembered
+from tribunal.checkers.judge.steps import WRITE_KINDS
 from tribunal.checkers.judge.timeline import Judgement
 from tribunal.checkers.properties.atomicity import committed_final_reads
 from tribunal.checkers.properties.lost_writes import complete_readers
+from tribunal.results.rows import Transaction
 from tribunal.results.store import Recording
 
 TABLES: Final = ("polls", "reads")
-Row = Mapping[str, Any]
 
 
 class Ends:
@@ -28,26 +28,33 @@ class Ends:
         halves = [
             (row, missing)
             for row in self._remembered.transactions
-            if begin_ns is None or row["begin_ns"] == begin_ns
-            if row["outcome"] != "aborted" and (missing := self._missing(row))
+            if begin_ns is None or row.begin_ns == begin_ns
+            if row.outcome != "aborted" and (missing := self._missing(row))
         ]
         found: list[Judgement] = []
         for row, missing in halves:
             absent_ns = [self._read_ns[place] for place in missing]
             last_ns = max((at_ns for at_ns in absent_ns if at_ns is not None), default=None)
-            judgement = self._remembered.end_lost(row["txn_id"], missing, row["begin_ns"], last_ns)
+            judgement = self._remembered.end_lost(row.txn_id, missing, row.begin_ns, last_ns)
             if judgement is None:
                 return None
             found.append(judgement)
         return min(found, key=lambda one: one.at_ns or 0, default=None)
 
-    def _missing(self, row: Row) -> list[Place]:
+    def _missing(self, row: Transaction) -> list[Place]:
         """Return the partitions that show nothing of a transaction of which others show something."""
-        sends = [step for step in row["operations"] or () if step["kind"] == "send" and step["value"] is not None]
-        shown = [step["value"] in self._shown((step["topic"], step["partition"])) for step in sends]
+        sends = [
+            ((step.topic, step.partition), step.value)
+            for step in row.operations or ()
+            if step.kind in WRITE_KINDS
+            and step.topic is not None
+            and step.partition is not None
+            and step.value is not None
+        ]
+        shown = [value in self._shown(place) for place, value in sends]
         if not any(shown):
             return []
-        lacking = [(step["topic"], step["partition"]) for step, seen in zip(sends, shown, strict=True) if not seen]
+        lacking = [place for (place, _), seen in zip(sends, shown, strict=True) if not seen]
         return list(dict.fromkeys(lacking))
 
     def _shown(self, place: Place) -> frozenset[int]:

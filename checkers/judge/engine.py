@@ -62,6 +62,8 @@ def judge_inline(items: Sequence[WorkItem]) -> Tables:
 
 def judge_with_spark(spark: "SparkSession", engine: str, items: Sequence[WorkItem]) -> Tables:
     """Judge work items in a session that is open already."""
+    from tribunal.checkers.spark.session import compile_plans
+
     tables = Tables()
     if engine == "spark-sql":
         from tribunal.checkers.spark.sql import findings_by_sql
@@ -76,9 +78,7 @@ def judge_with_spark(spark: "SparkSession", engine: str, items: Sequence[WorkIte
         tables.sort()
         return tables
     spark.conf.set("spark.sql.adaptive.enabled", "false")
-    # Compiling generated code takes longer than to interpret a plan of two steps.
-    spark.conf.set("spark.sql.codegen.wholeStage", "false")
-    spark.conf.set("spark.sql.codegen.factoryMode", "NO_CODEGEN")
+    compile_plans(spark, wanted=False)  # a plan of two steps
     tables.add(collected(dataframe(spark, items)))
     if again := second_look(tables):
         tables.add(collected(dataframe(spark, again)))

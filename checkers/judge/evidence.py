@@ -8,6 +8,8 @@ from functools import cached_property
 from typing import Final, Literal
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
 
 from tribunal.checkers.api import (
     FAIL,
@@ -22,7 +24,7 @@ from tribunal.checkers.api import (
     is_among,
     sends_by_value,
 )
-from tribunal.checkers.judge.orders import TopicOrders
+from tribunal.checkers.judge.orders import MOST_BYTES, TopicOrders
 from tribunal.checkers.judge.timeline import OBSERVATION_LAG_NS, Record, Timeline
 from tribunal.checkers.properties.lost_writes import complete_readers, final_reads
 from tribunal.results.recording import WORDS
@@ -83,7 +85,7 @@ class Evidence:
             shown_epoch=self._shown_epoch(offset, invoke_ns),
             seen_epoch=self._seen_epoch(value, only_at),
             replaced_epoch=self._replaced_epoch(offset),
-            below_log_start=self._is_deleted(offset, invoke_ns) or self._is_superseded(value, offset),
+            below_log_start=self._is_deleted(offset, invoke_ns) or self._is_superseded(value, offset, invoke_ns),
         )
 
     def _shown_by(self, anomaly: Anomaly) -> tuple[int | None, int | None]:
@@ -265,9 +267,11 @@ class Evidence:
 
     def _is_deleted(self, offset: int, sent_ns: int) -> bool:
         """Whether an order that was given lets the record go, and the log start has passed it or the topic is gone."""
-        return self._orders.is_deleted or (
-            0 <= offset < self._log_start and self._orders.may_take(offset, sent_ns, self.absent_ns)
-        )
+        return self._orders.is_deleted or (0 <= offset < self._log_start and self._may_take(offset, sent_ns))
+
+    def _may_take(self, offset: int, sent_ns: int) -> bool:
+        behind_bytes = (self._shown_end - offset - 1) * self._most_bytes
+        return self._orders.may_take(offset, sent_ns, self.absent_ns, behind_bytes)
 
     def is_before_log_start(self, log_offset: int, value: int | None, node: int | None) -> bool:
         """Whether a record may be gone by an order, and stands before the log start that was shown, or of a replica before its own.
@@ -279,14 +283,32 @@ class Evidence:
             logs = self._rows.columns("logs")
             held = logs["log_offset"][logs["node"] == node]
             own = int(held.min()) if held.size else own
-        return 0 <= log_offset < own and self._orders.may_take(log_offset, self._sent_ns(value), self.absent_ns)
+        return 0 <= log_offset < own and self._may_take(log_offset, self._sent_ns(value))
 
     def _sent_ns(self, value: int | None) -> int:
         return self._of_send("invoke_ns", self._send(value)) or 0
 
-    def _is_superseded(self, value: int | None, offset: int) -> bool:
-        """Whether the final log holds a newer record of its key: then compaction may have taken it."""
-        if self._newest is None or value is None:
+    @cached_property
+    def _shown_end(self) -> int:
+        """The greatest end of the log that anything shows."""
+        ends = [
+            self._rows.columns(table)[column].max(initial=0)
+            for table in ("polls", "watermarks")
+            for column in ("high_watermark", *(["log_end_offset"] if table == "watermarks" else []))
+        ]
+        held = [self._rows.columns(table)["log_offset"].max(initial=-1) + 1 for table in ("sends", "reads", "logs")]
+        return int(max(*ends, *held))
+
+    @cached_property
+    def _most_bytes(self) -> int:
+        """How many bytes a record of this partition takes at most."""
+        keys = self._rows.table("sends")["key"]
+        longest = pc.max(pc.binary_length(keys.cast(pa.large_binary()))).as_py() if len(keys) else 0
+        return MOST_BYTES + (longest or 0)
+
+    def _is_superseded(self, value: int | None, offset: int, sent_ns: int) -> bool:
+        """Whether the final log holds a newer record of its key: then compaction, in force meanwhile, may have taken it."""
+        if self._newest is None or value is None or not self._orders.may_compact(sent_ns, self.absent_ns):
             return False
         key_of, newest = self._newest
         # Of one whose offset nobody knows any record of its key may be the newer one.

@@ -5,7 +5,7 @@ when it was set. An order whose answer was lost may be carried out at any time a
 """
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Final
 
 import msgspec
@@ -15,11 +15,16 @@ from tribunal.results.manifest import Setting
 from tribunal.results.rows import Admin
 
 NEVER: Final = 1 << 62
-# Kafka's names of what limits how long records are kept, by their unit; without a finite limit nothing goes.
+# Kafka's names of what limits how long records are kept, by their unit, the finest first; without a finite limit nothing goes.
 RETENTION_MS: Final = {"retention.ms": 1, "retention.minutes": 60_000, "retention.hours": 3_600_000}
+# Who has not heard of a change of settings by then is fenced: brokers follow the metadata log within their session.
+APPLIED_NS: Final = 10_000_000_000
 OF_SIZE: Final = "retention.bytes"
+# Of a record of ours with its share of the batch, beside its key: values have 8 bytes. No recording says how large a log was.
+MOST_BYTES: Final = 1 << 10
 POLICY: Final = "cleanup.policy"
 DELETE: Final = "delete"
+COMPACT: Final = "compact"
 Place = tuple[str, int]
 
 
@@ -85,25 +90,53 @@ def settings_of_topic(
 ) -> list[TopicSetting]:
     """Return the values that the settings of a topic had, by the names that topics have for them.
 
-    given:       what the nodes were started with.
+    given:       what the nodes were started with: in force only while the topic has no value of its own.
     configured:  (when, name, value) as the committed metadata gave them to the topic, in order; None: taken back.
     ordered:     the table `admin`: an order may be carried out though nobody recorded the metadata of it.
     """
-    found = [_setting(0, name.removeprefix("log."), value) for name, value in given.items()]
+    own: list[TopicSetting] = []
     open_: dict[str, TopicSetting] = {}
     for at_ns, name, value in configured:
         if name in open_:
-            found.append(msgspec.structs.replace(open_.pop(name), until_ns=at_ns))
+            own.append(msgspec.structs.replace(open_.pop(name), until_ns=at_ns))
         if value is not None:
             open_[name] = _setting(at_ns, name, value)
-    found += open_.values()
-    found += [
-        _setting(row.invoke_ns, row.setting, row.value)
-        for row in ordered
-        if row.outcome != "fail" and row.topic in (None, topic)
-        if row.setting is not None and row.value is not None
-    ]
-    return found
+    own += open_.values()
+    return [*_of_nodes(given, own), *own, *_of_orders(ordered, topic)]
+
+
+def _of_nodes(given: Mapping[str, Setting], own: Sequence[TopicSetting]) -> Iterator[TopicSetting]:
+    """Yield the nodes' settings while the topic has none of its own; of several units the finest counts, as in Kafka."""
+    names = {name.removeprefix("log."): value for name, value in given.items()}
+    coarser = [name for name in RETENTION_MS if name in names][1:]
+    for name, value in names.items():
+        if name in coarser:
+            continue
+        since_ns = 0
+        of_topic = "retention.ms" if name in RETENTION_MS else name
+        for spell in sorted((one for one in own if one.name == of_topic), key=lambda one: one.since_ns):
+            if since_ns < spell.since_ns:
+                yield TopicSetting(name=name, value=str(value), since_ns=since_ns, until_ns=spell.since_ns)
+            since_ns = spell.until_ns
+        if since_ns < NEVER:
+            yield _setting(since_ns, name, value)
+
+
+def _of_orders(ordered: Iterable[Admin], topic: str) -> Iterator[TopicSetting]:
+    """Yield what was ordered; a change that was answered is over when a later one of the same setting has been."""
+    rows = [row for row in ordered if row.outcome != "fail" and row.topic in (None, topic) and row.setting is not None]
+    for row in rows:
+        if row.setting is None or row.value is None:
+            continue
+        done_ns = None if row.outcome == "info" else row.complete_ns
+        later = (
+            other.complete_ns + APPLIED_NS
+            for other in rows
+            if done_ns is not None and other.outcome == "ok" and other.complete_ns is not None
+            if (other.topic, other.setting) == (row.topic, row.setting) and other.invoke_ns >= done_ns
+        )
+        name = row.setting if row.topic is not None else row.setting.removeprefix("log.")
+        yield msgspec.structs.replace(_setting(row.invoke_ns, name, row.value), until_ns=min(later, default=NEVER))
 
 
 def _setting(at_ns: int, name: str, value: Setting) -> TopicSetting:
@@ -113,8 +146,8 @@ def _setting(at_ns: int, name: str, value: Setting) -> TopicSetting:
 class TopicOrders:
     """What was ordered of one partition, as far as records go by it.
 
-    is_steady:   no clock was set, so that brokers' ages of records are what the harness measured.
-    is_removed:  the committed metadata say that the topic was removed, and not created again.
+    unsteady_ns:  when a clock was set first: until then brokers' ages of records are what the harness measured.
+    is_removed:   the committed metadata say that the topic was removed, and not created again.
     """
 
     def __init__(
@@ -123,36 +156,54 @@ class TopicOrders:
         ordered: Sequence[Order],
         settings: Sequence[TopicSetting],
         *,
-        is_steady: bool,
+        unsteady_ns: int,
         is_removed: bool = False,
     ) -> None:
         deleted = any(one.api == AdminApi.DELETE_TOPIC and one.names(*place) for one in ordered)
         self.is_deleted = is_removed and deleted
         self._deletions = [one for one in ordered if one.api == AdminApi.DELETE_RECORDS and one.names(*place)]
         self._settings = settings
-        self._is_steady = is_steady
+        self._unsteady_ns = unsteady_ns
 
     @property
     def is_compacted(self) -> bool:
         """Whether older records of a key may go."""
-        return any(one.name == POLICY and "compact" in one.value for one in self._settings)
+        return any(one.name == POLICY and COMPACT in one.value for one in self._settings)
 
-    def may_take(self, log_offset: int, sent_ns: int, absent_ns: int | None) -> bool:
-        """Whether a record that lies before the log start may be gone by an order when it was found to be absent (None: in the end)."""
+    def may_compact(self, sent_ns: int, absent_ns: int | None) -> bool:
+        """Whether older records of a key could go between two moments."""
+        return any(one.name == POLICY and COMPACT in one.value for one in self._in_force(sent_ns, absent_ns))
+
+    def _may_delete(self, sent_ns: int, last_ns: int) -> bool:
+        """Whether old segments could go between two moments: as long as no policy without that is in force all the time."""
+        policies = [one for one in self._in_force(sent_ns, last_ns) if one.name == POLICY]
+        others = (one.since_ns <= sent_ns and one.until_ns >= last_ns for one in policies if DELETE not in one.value)
+        return any(DELETE in one.value for one in policies) or not any(others)
+
+    def _in_force(self, sent_ns: int, absent_ns: int | None) -> list[TopicSetting]:
+        last_ns = NEVER if absent_ns is None else absent_ns
+        return [one for one in self._settings if one.since_ns <= last_ns and sent_ns <= one.until_ns]
+
+    def may_take(self, log_offset: int, sent_ns: int, absent_ns: int | None, behind_bytes: int) -> bool:
+        """Whether a record that lies before the log start may be gone by an order when it was found to be absent (None: in the end).
+
+        behind_bytes:  how much may stand behind it at most.
+        """
         deleted = (
             one.log_offset is None or one.log_offset > log_offset
             for one in self._deletions
             if one.may_be_done(sent_ns, absent_ns)
         )
-        return any(deleted) or any(self._limits(one, sent_ns, absent_ns) for one in self._settings)
-
-    def _limits(self, setting: TopicSetting, sent_ns: int, absent_ns: int | None) -> bool:
-        """Whether a setting lets a record of that age go."""
         last_ns = NEVER if absent_ns is None else absent_ns
-        in_force = setting.since_ns <= last_ns and sent_ns <= setting.until_ns
-        if not in_force or re.fullmatch(r"\d+", setting.value) is None:
+        age_ns = NEVER if self._unsteady_ns <= last_ns else last_ns - sent_ns
+        limited = (self._limits(one, age_ns, behind_bytes) for one in self._in_force(sent_ns, absent_ns))
+        return any(deleted) or (any(limited) and self._may_delete(sent_ns, last_ns))
+
+    def _limits(self, setting: TopicSetting, age_ns: int, behind_bytes: int) -> bool:
+        """Whether a setting that is in force lets a record of that age go, or one with so much behind it."""
+        if re.fullmatch(r"\d+", setting.value) is None:
             return False
-        if setting.name == OF_SIZE:
-            return True
+        if setting.name == OF_SIZE:  # what is left has at least that size
+            return behind_bytes >= int(setting.value)
         unit = RETENTION_MS.get(setting.name)
-        return unit is not None and (not self._is_steady or last_ns - sent_ns >= int(setting.value) * unit * 1_000_000)
+        return unit is not None and age_ns >= int(setting.value) * unit * 1_000_000

@@ -8,6 +8,8 @@ import numpy as np
 import pyarrow as pa
 
 from tribunal.checkers.api import (
+    OK,
+    TAIL,
     UNKNOWN,
     Anomaly,
     Context,
@@ -18,6 +20,8 @@ from tribunal.checkers.api import (
     Meaning,
     PartitionRows,
     Property,
+    distinct,
+    is_among,
     rows_of,
     sends_by_value,
 )
@@ -27,10 +31,11 @@ from tribunal.checkers.judge.evidence import Evidence
 from tribunal.checkers.judge.orders import OF_POSITIONS
 from tribunal.checkers.judge.positions import Positions
 from tribunal.checkers.judge.remembered import Remembered, by_order, under
-from tribunal.checkers.judge.steps import committed_values, of_partition
+from tribunal.checkers.judge.steps import POLL, committed_values, of_partition
 from tribunal.checkers.judge.tables import Place, TableRow
 from tribunal.checkers.judge.timeline import History, Judgement, NodeSettings, Record, Timeline, excused
 from tribunal.checkers.judge.witnesses import answers
+from tribunal.checkers.properties.group_offsets import COMMIT
 from tribunal.results.admin_apis import AdminApi
 from tribunal.results.manifest import KRAFT
 from tribunal.results.store import Recording, partition_order
@@ -148,10 +153,10 @@ class PartitionJudge:
     def _of_hanging(self, anomaly: Anomaly) -> Judgement | None:
         """Look at the transaction whose first record holds the last stable offset back, or at those that may be it."""
         sends = self._remembered.sends_in_transactions(self._name)
-        first = [send for send in sends if send["log_offset"] == anomaly.log_offset]
+        first = [send for send in sends if send.log_offset == anomaly.log_offset]
         found = (
-            self._remembered.end_lost(send["txn_id"], [self._name], send["begin_ns"], anomaly.at_ns)
-            for send in first or [send for send in sends if send["log_offset"] is None]
+            self._remembered.end_lost(send.transaction.txn_id, [self._name], send.transaction.begin_ns, anomaly.at_ns)
+            for send in first or [send for send in sends if send.log_offset is None]
         )
         return next((judgement for judgement in found if judgement is not None), None)
 
@@ -168,17 +173,44 @@ class PartitionJudge:
         return _excused((row, self._of_rewind(offset)) for row, offset in zip(chosen, offsets, strict=True))
 
     def _of_rewind(self, log_offset: int) -> Judgement | None:
+        return self._read_on(log_offset) or self._passed_by_order(log_offset)
+
+    def _read_on(self, log_offset: int) -> Judgement | None:
         found = map(self.timeline.judge, self._looked_up().former_records(log_offset, self.timeline))
         lost = next((judgement for judgement in found if not judgement.promise.must_survive), None)
-        return self._passed_by_order(log_offset) if lost is None else under(Excuse.TAIL_LOST, lost)
+        return None if lost is None else under(Excuse.TAIL_LOST, lost)
 
     def _passed_by_order(self, log_offset: int) -> Judgement | None:
-        """Look for an order that set a group's position beyond an offset."""
-        for order in self._history.orders:
-            is_beyond = order.log_offset is None or order.log_offset > log_offset
-            if order.api == AdminApi.ALTER_OFFSET and order.names(*self._name) and is_beyond:
-                return by_order(order)
-        return None
+        """Look for orders that set the positions of all groups beyond an offset that lack what stands there, before they committed beyond it."""
+        excuse: Judgement | None = None
+        for group, first_ns in self._lacking(log_offset).items():
+            orders = (
+                order
+                for order in self._history.orders
+                if order.api == AdminApi.ALTER_OFFSET and order.names(*self._name) and order.group in (None, group)
+                if order.log_offset is None or order.log_offset > log_offset
+                if order.since_ns <= first_ns
+            )
+            order = next(orders, None)
+            if order is None:
+                return None
+            excuse = by_order(order)
+        return excuse
+
+    def _lacking(self, log_offset: int) -> dict[str, int]:
+        """Return the groups that committed beyond an offset and of whose members none received what stands there, and when they first did."""
+        commits, reads, steps = self.rows.columns("commits"), self.rows.columns("reads"), self.context.steps()
+        own = commits["kind"] == COMMIT
+        beyond = own & (commits["outcome"] == OK) & (commits["committed_offset"] > log_offset)
+        read = (reads["phase"] == TAIL) & (reads["log_offset"] == log_offset)
+        polled = (steps["kind"] == POLL) & (steps["log_offset"] == log_offset)
+        received = distinct(np.concatenate([reads["process"][read], steps["process"][polled]]))
+        words, found = self.rows.words("commits", "group"), {}
+        for group in distinct(commits["group"][beyond]).tolist():
+            members = commits["process"][own & (commits["group"] == group)]
+            if not is_among(members, received).any():
+                found[words[group]] = int(commits["invoke_ns"][beyond & (commits["group"] == group)].min())
+        return found
 
     def _of_memory(self, found: Found, chosen: list[int]) -> dict[int, Judgement]:
         """Excuse records that stand twice, where what a leader knew of their producer was permitted to be lost before they were done with."""
@@ -232,7 +264,7 @@ class PartitionJudge:
     def of_place(self, value: int) -> Judgement | None:
         """Return what permitted the loss of what readers had read where a record was written anew."""
         offset = self._looked_up().offset_of(value)
-        return None if offset is None else self._of_rewind(offset)
+        return None if offset is None else self._read_on(offset)
 
     def of_value(self, value: int, absent_ns: int) -> Judgement | None:
         """Say whether a record was permitted to be lost before it was found to be absent; None: nobody sent it here."""

@@ -3,9 +3,8 @@
 Looks at one partition's `commits` again, for the few fetches, commits and transactions that a property found to be wrong.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from itertools import pairwise
-from typing import Any
 
 import numpy as np
 
@@ -16,8 +15,7 @@ from tribunal.checkers.judge.steps import ABORTED, COMMITTED, POLL
 from tribunal.checkers.judge.timeline import Judgement
 from tribunal.checkers.properties.group_offsets import COMMIT, effective, prove
 from tribunal.results.admin_apis import AdminApi
-
-Row = Mapping[str, Any]
+from tribunal.results.rows import Commit, typed
 
 
 class Positions:
@@ -36,7 +34,17 @@ class Positions:
         return self._lost(anomaly) or self._ordered(anomaly)
 
     def _ordered(self, anomaly: Anomaly) -> Judgement | None:
-        """Look for an order that set or deleted the group's position before it was fetched, and may have been carried out behind the newest commit."""
+        """Look for an order that set or deleted the group's position, or with the group what it knew of generations."""
+        match anomaly.kind:
+            case "offset_forgotten" | "offset_stale":
+                return self._fetched_by_order(anomaly)
+            case "stale_generation":
+                return self._counted_anew(anomaly)
+            case _:
+                return None
+
+    def _fetched_by_order(self, anomaly: Anomaly) -> Judgement | None:
+        """Look for an order before the fetch, which may have been carried out behind the newest commit."""
         fetch = self._found(anomaly, is_commit=False)
         if fetch is None:
             return None
@@ -50,6 +58,18 @@ class Positions:
             if fits and order.group in (None, group) and order.may_be_done(since_ns, anomaly.at_ns):
                 return by_order(order)
         return None
+
+    def _counted_anew(self, anomaly: Anomaly) -> Judgement | None:
+        """Look for an order that deleted the group behind its last commit of a later generation: the next one begins with the first."""
+        stale = self._found(anomaly, is_commit=True)
+        if stale is None:
+            return None
+        later = self._later_generations(stale)
+        since_ns = int(self._commits["invoke_ns"][later].max(initial=0))
+        group = self._groups[int(self._commits["group"][stale])]
+        deletions = (one for one in self._orders if one.api == AdminApi.DELETE_GROUP and one.group == group)
+        found = (by_order(one) for one in deletions if one.may_be_done(since_ns, anomaly.at_ns))
+        return next(found, None)
 
     def _lost(self, anomaly: Anomaly) -> Judgement | None:
         match anomaly.kind:
@@ -85,32 +105,35 @@ class Positions:
         since_ns = int(commits["invoke_ns"][returned].max(initial=-1))
         missing = writes[(outcome[writes] == COMMITTED) & (done[writes] < commits["invoke_ns"][fetch])]
         missing = missing[commits["invoke_ns"][missing] > since_ns]
-        return self._all_lost(int(commits["group"][fetch]), missing, int(commits["complete_ns"][fetch]))
+        return self._all_lost(missing, int(commits["complete_ns"][fetch]))
 
-    def _all_lost(self, group: int, missing: Array, absent_ns: int) -> Judgement | None:
+    def _all_lost(self, missing: Array, absent_ns: int) -> Judgement | None:
         newest: Judgement | None = None
         for row in missing[np.argsort(self._commits["invoke_ns"][missing], kind="stable")].tolist():
-            newest = self._remembered.position_lost(self._groups[group], self._commit(row), absent_ns)
+            newest = self._remembered.position_lost(self._commit(row), absent_ns)
             if newest is None:
                 return None
         return newest
 
-    def _commit(self, row: int) -> Row:
-        columns = {name: int(self._commits[name][row]) for name in ("process", "invoke_ns", "complete_ns")}
-        return {name: None if value == UNKNOWN else value for name, value in columns.items()}
+    def _commit(self, row: int) -> Commit:
+        return typed(self._rows.table("commits").slice(row, 1), Commit)[0]
 
     def _of_generation(self, anomaly: Anomaly) -> Judgement | None:
         """Look for the first commit of a later generation: whoever forgot that generation forgot it, too."""
         stale = self._found(anomaly, is_commit=True)
         if stale is None:
             return None
+        commits, rows = self._commits, self._later_generations(stale)
+        first = rows[[np.argmin(commits["complete_ns"][rows])]] if rows.size else rows
+        return self._all_lost(first, int(commits["complete_ns"][stale]))
+
+    def _later_generations(self, stale: int) -> Array:
+        """Return the group's commits of later generations that had been answered before this one was made."""
         commits = self._commits
         later = (commits["group"] == commits["group"][stale]) & (commits["kind"] == COMMIT) & (commits["outcome"] == OK)
         later &= commits["generation"] > commits["generation"][stale]
         later &= commits["complete_ns"] < commits["invoke_ns"][stale]
-        rows = np.flatnonzero(later)
-        first = rows[[np.argmin(commits["complete_ns"][rows])]] if rows.size else rows
-        return self._all_lost(int(commits["group"][stale]), first, int(commits["complete_ns"][stale]))
+        return np.flatnonzero(later)
 
     def _of_processed(self, log_offset: int) -> Judgement | None:
         """Look at the commit of every transaction that consumed the record, but for the last one."""
@@ -124,16 +147,25 @@ class Positions:
             within &= (commits["invoke_ns"] >= steps["begin_ns"][row]) & (commits["invoke_ns"] <= end_ns)
             for commit in np.flatnonzero(within)[-1:].tolist():
                 by_group.setdefault(int(commits["group"][commit]), []).append(commit)
-        return _all(self._in_turn(group, own) for group, own in by_group.items() if len(own) > 1)
+        return _all(self._in_turn(group, own, log_offset) for group, own in by_group.items() if len(own) > 1)
 
-    def _in_turn(self, group: int, own: list[int]) -> Judgement | None:
-        own.sort(key=lambda row: int(self._commits["invoke_ns"][row]))
+    def _in_turn(self, group: int, own: list[int], log_offset: int) -> Judgement | None:
+        times = self._commits["invoke_ns"]
+        own.sort(key=lambda row: int(times[row]))
         return _all(
-            self._remembered.position_lost(
-                self._groups[group], self._commit(first), int(self._commits["invoke_ns"][second])
-            )
+            self._remembered.position_lost(self._commit(first), int(times[second]))
+            or self._set_back(self._groups[group], log_offset, int(times[first]), int(times[second]))
             for first, second in pairwise(own)
         )
+
+    def _set_back(self, group: str, log_offset: int, since_ns: int, until_ns: int) -> Judgement | None:
+        """Look for an order that set the group's position to a record or before it, or deleted it, between two commits."""
+        for order in self._orders:
+            sets = order.api == AdminApi.ALTER_OFFSET and order.log_offset is not None
+            fits = not sets or (order.log_offset or 0) <= log_offset
+            if fits and order.group in (None, group) and order.may_be_done(since_ns, until_ns):
+                return by_order(order)
+        return None
 
 
 def _all(judgements: Iterable[Judgement | None]) -> Judgement | None:

@@ -118,7 +118,7 @@ def in_effect(faults: pa.Table) -> list[Span]:
 def leaderless(history: Sequence[Entry], settings: NodeSettings, of_run: OfRun) -> Leaderless | None:
     """Return for how long a partition was left without leader at the end, after the last heal, if that is too long."""
     changed = [entry for entry in history if entry.changed]
-    if not changed or changed[-1].state.leader != NO_LEADER:
+    if not changed or history[-1].removed or changed[-1].state.leader != NO_LEADER:
         return None
     state, metadata, phases = changed[-1].state, of_run("metadata"), of_run("phases")
     faults = in_effect(of_run("faults"))

@@ -6,23 +6,32 @@ state in its last acknowledged record. So each is judged by the same rules (R1 t
 was found to be missing. R8 to R12 (docs/verdicts.md) are names for what follows.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from functools import cached_property
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
+import msgspec
 import numpy as np
 from msgspec.structs import replace
 
 from tribunal.checkers.api import OK, UNKNOWN, Array, Columns, Excuse
 from tribunal.checkers.guarantees import Promise
 from tribunal.checkers.judge.orders import Order
+from tribunal.checkers.judge.steps import WRITE_KINDS
 from tribunal.checkers.judge.timeline import GROUP_LOG, TRANSACTION_LOG, History, Judgement, Record
+from tribunal.results.rows import Commit, Transaction, typed
 from tribunal.results.store import Recording
 
 NEVER: Final = 1 << 62
-Row = Mapping[str, Any]
 Place = tuple[str, int]
+
+
+class Part(msgspec.Struct, frozen=True):
+    """What a transaction sent to a partition. log_offset None: nobody knows where it went."""
+
+    transaction: Transaction
+    log_offset: int | None
 
 
 class Remembered:
@@ -43,10 +52,9 @@ class Remembered:
         return self._rows[table, place]
 
     @cached_property
-    def transactions(self) -> list[dict[str, Any]]:
+    def transactions(self) -> list[Transaction]:
         """The rows of `txns`."""
-        rows: list[dict[str, Any]] = self._recording.table("txns").to_pylist()
-        return rows
+        return typed(self._recording.table("txns"), Transaction)
 
     # Things written at a known time
 
@@ -92,34 +100,34 @@ class Remembered:
         found.append(self.decision(name, since_ns, absent_ns))
         return _first(found, Excuse.END_LOST)
 
-    def sends_in_transactions(self, place: Place) -> list[dict[str, Any]]:
-        """Return what transactions sent to a partition: txn_id, begin_ns, log_offset."""
+    def sends_in_transactions(self, place: Place) -> list[Part]:
+        """Return what transactions sent to a partition."""
         return [
-            {"txn_id": row["txn_id"], "begin_ns": row["begin_ns"], "log_offset": step["log_offset"]}
+            Part(row, step.log_offset)
             for row in self.transactions
-            for step in row["operations"] or ()
-            if step["kind"] == "send" and (step["topic"], step["partition"]) == place
+            for step in row.operations or ()
+            if step.kind in WRITE_KINDS and (step.topic, step.partition) == place
         ]
 
     # Positions of groups
 
-    def position_lost(self, group: str, commit: Row, absent_ns: int) -> Judgement | None:
+    def position_lost(self, commit: Commit, absent_ns: int) -> Judgement | None:
         """Return what may have taken a position that a group had committed (R11)."""
-        home = self._history.home(GROUP_LOG, group)
+        home = self._history.home(GROUP_LOG, commit.group)
         if home is None:
             return None
-        found: list[Judgement | None] = [self.written(home, commit["invoke_ns"], commit["complete_ns"], absent_ns)]
+        found: list[Judgement | None] = [self.written(home, commit.invoke_ns, commit.complete_ns, absent_ns)]
         transaction = self.transaction_of(commit)
         if transaction is not None:
-            found.append(self.marker(home, commit["invoke_ns"], absent_ns))
-            found.append(self.decision(transaction["txn_id"], transaction["begin_ns"], absent_ns))
+            found.append(self.marker(home, commit.invoke_ns, absent_ns))
+            found.append(self.decision(transaction.txn_id, transaction.begin_ns, absent_ns))
         return _first(found, Excuse.POSITIONS_LOST)
 
-    def transaction_of(self, commit: Row) -> dict[str, Any] | None:
+    def transaction_of(self, commit: Commit) -> Transaction | None:
         """Return the transaction that a commit was a part of."""
         for row in self.transactions:
-            end_ns = NEVER if row["end_ns"] is None else row["end_ns"]
-            if row["process"] == commit["process"] and row["begin_ns"] <= commit["invoke_ns"] <= end_ns:
+            end_ns = NEVER if row.end_ns is None else row.end_ns
+            if row.process == commit.process and row.begin_ns <= commit.invoke_ns <= end_ns:
                 return row
         return None
 

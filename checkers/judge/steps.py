@@ -16,6 +16,8 @@ COMMITTED, ABORTED, OPEN = 0, 1, 2
 OUTCOMES: Final = ("committed", "aborted", "info")
 SEND, POLL, APPEND, READ = 0, 1, 2, 3
 KINDS: Final = ("send", "poll", "append", "read")
+WRITES: Final = np.array([SEND, APPEND], np.int8)  # an append is a send to a log that is read as a list
+WRITE_KINDS: Final = (KINDS[SEND], KINDS[APPEND])
 
 
 def flat(txns: pa.Table) -> pa.Table:
@@ -64,9 +66,7 @@ def committed_values(txns: pa.Table) -> Array:
     if txns.num_rows == 0:
         return np.zeros(0, np.int64)
     steps = flat(txns)
-    chosen = pc.and_(
-        pc.equal(steps["outcome"], COMMITTED), pc.is_in(steps["kind"], value_set=pa.array([SEND, APPEND], pa.int8()))
-    )
+    chosen = pc.and_(pc.equal(steps["outcome"], COMMITTED), pc.is_in(steps["kind"], value_set=pa.array(WRITES)))
     return np.unique(pc.drop_null(steps["value"].filter(chosen)).to_numpy())
 
 

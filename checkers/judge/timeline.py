@@ -8,6 +8,7 @@ that stands in its place; it was permitted to be lost if one of those elections 
 
 from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Iterator, Mapping
+from functools import cached_property
 from typing import Final, assert_never
 
 import msgspec
@@ -18,6 +19,7 @@ from msgspec.structs import replace
 
 from tribunal.checkers.guarantees import (
     Acknowledged,
+    Copies,
     CutLive,
     Elected,
     Exposed,
@@ -49,6 +51,7 @@ from tribunal.results.metadata import (
     PartitionChangeRecord,
     PartitionRecord,
     RegisterBrokerRecord,
+    RemoveTopicRecord,
     State,
     decoded,
 )
@@ -61,6 +64,9 @@ CREATED: Final = "TopicRecord"
 REMOVED: Final = "RemoveTopicRecord"
 GROUP_LOG: Final = "__consumer_offsets"
 TRANSACTION_LOG: Final = "__transaction_state"
+OF_ALL: Final = frozenset(
+    kind.__name__ for kind in (RegisterBrokerRecord, BrokerRegistrationChangeRecord, ConfigRecord)
+)
 
 
 # Kafka's names and what nodes were started with, as the manifest has them.
@@ -103,6 +109,7 @@ class Entry(msgspec.Struct, frozen=True, kw_only=True):
     unseen_end_offset:  of a proven loss: records up to here may stay on that disk, damaged where no checksum sees it.
     changed:      the partition's own state changed here.
     made_anew:    how often the topic had been deleted and made anew.
+    removed:      the topic is deleted, and not made anew yet.
     fenced:       brokers that were registered and fenced.
     """
 
@@ -115,6 +122,7 @@ class Entry(msgspec.Struct, frozen=True, kw_only=True):
     unseen_end_offset: int | None = None
     changed: bool = False
     made_anew: int = 0
+    removed: bool = False
     fenced: tuple[int, ...] = ()
 
     def concerns(self, record: "Record") -> bool:
@@ -218,7 +226,7 @@ class Timeline:
     @property
     def can_lead(self) -> tuple[int, ...]:
         """Replicas that may lead in the end: the final ISR and ELR."""
-        return tuple(sorted({*self.entries[-1].state.isr, *self.entries[-1].state.elr})) if self.entries else ()
+        return self.entries[-1].state.members if self.entries else ()
 
     @property
     def leaders(self) -> tuple[tuple[int, int], ...]:
@@ -385,25 +393,16 @@ class Timeline:
         isrs = [entry.state.isr for entry in self.entries[place:position]]
         return any(deposed in isr and end_ns > known_ns for isr, end_ns in zip(isrs, ends_ns, strict=True))
 
-    def _lost_between(self, record: Record, since: int, start: int) -> list[int]:
-        """Return the nodes whose disks lost an offset within these entries, and that were not made whole again there."""
-        lost: dict[int, None] = {}
-        cut_live: dict[int, None] = {}
+    def _copies_between(self, record: Record, since: int, start: int) -> Copies:
+        """Return what became of the copies of an offset between being shown at first and being shown here, entry by entry.
+
+        Who held it at first holds it here, too: an ISR that is smaller now shows what a larger one has committed.
+        """
+        copies = Copies(holders=dict.fromkeys(self.entries[since - 1].state.isr if since < start else ()))
         for entry in self.entries[since:start]:
             for fact in entry.facts if entry.concerns(record) else ():
-                match fact:
-                    case CutLive(node=node):
-                        cut_live[node] = None
-                    case ShutDownUncleanly(node=node) if node in cut_live:
-                        lost[node] = None
-                    case ProvenLoss(node=node):
-                        lost[node] = None
-                    case JoinedIsr(node=node) | Elected(leader=node):
-                        lost.pop(node, None)
-                        cut_live.pop(node, None)
-                    case _:
-                        pass  # takes nothing off a disk, and puts nothing back
-        return list(lost)
+                copies.add(fact)
+        return copies
 
     def _exposure(self, record: Record, start: int) -> int | None:
         if record.exposed_ns is None:
@@ -425,7 +424,7 @@ class Timeline:
         until: int,
     ) -> Judgement:
         before = self.entries[start - 1]
-        ledger = Ledger(before.settings, lost=self._lost_between(record, since, start))
+        ledger = Ledger(before.settings, self._copies_between(record, since, start))
         if record.acks is not None:
             meanwhile = [entry.state.isr for entry in self.entries[start:answered]]
             certain = tuple(node for node in before.state.isr if all(node in isr for isr in meanwhile))
@@ -549,17 +548,11 @@ class History:
 
     def orders_of(self, topic: str, partition: int) -> TopicOrders:
         """Return what was ordered that takes records of a partition away."""
-        configured = [
-            (self._at_ns[position], record.name, record.value)
-            for position, record_type in enumerate(self._types)
-            if record_type == ConfigRecord.__name__
-            if isinstance(record := decoded(record_type, self._metadata["body"][position].as_py()), ConfigRecord)
-            if record.resource_type == CONFIG_OF_TOPIC and record.resource_name == topic
-        ]
-        settings = settings_of_topic(self._given or {}, configured, self._admin, topic)
-        is_steady = not any("clock" in f"{fault.kind} {fault.proof or ''}" for fault in self._faults)
+        settings = settings_of_topic(self._given or {}, self._configured.get(topic, ()), self._admin, topic)
+        clocks = (fault for fault in self._faults if "clock" in f"{fault.kind} {fault.proof or ''}")
+        unsteady_ns = min((0 if fault.injected_ns is None else fault.injected_ns for fault in clocks), default=NEVER)
         return TopicOrders(
-            (topic, partition), self.orders, settings, is_steady=is_steady, is_removed=self._is_removed(topic)
+            (topic, partition), self.orders, settings, unsteady_ns=unsteady_ns, is_removed=self._is_removed(topic)
         )
 
     def _is_removed(self, topic: str) -> bool:
@@ -588,15 +581,35 @@ class History:
         return sorted({(topic, partition) for topic, partition in pairs if topic is not None and partition is not None})
 
     def _positions(self, topic: str, partition: int) -> list[int]:
-        own = pc.and_(
-            pc.equal(self._metadata["topic"].cast(pa.string()), topic), pc.equal(self._metadata["partition"], partition)
-        )
-        shared = pc.is_in(
-            self._metadata["record_type"].cast(pa.string()),
-            value_set=pa.array(["RegisterBrokerRecord", "BrokerRegistrationChangeRecord", "ConfigRecord"]),
-        )
-        chosen = pc.or_(pc.fill_null(own, False), pc.fill_null(shared, False))  # noqa: FBT003 - pyarrow's signature
-        return [position for position, wanted in enumerate(chosen.to_pylist()) if wanted]
+        """Return the places of the records that concern a partition, ascending."""
+        places, shared = self._places
+        return sorted([*places.get((topic, partition), ()), *places.get((topic, None), ()), *shared])
+
+    @cached_property
+    def _places(self) -> tuple[dict[tuple[str, int | None], list[int]], list[int]]:
+        """The places of the records of each partition, and (partition None) of each topic's end; and of those that concern all."""
+        own: dict[tuple[str, int | None], list[int]] = {}
+        shared: list[int] = []
+        named = (self._metadata[name].to_pylist() for name in ("topic", "partition"))
+        for position, (record_type, topic, partition) in enumerate(zip(self._types, *named, strict=True)):
+            if record_type in OF_ALL:
+                shared.append(position)
+            elif topic is not None and (partition is not None or record_type == RemoveTopicRecord.__name__):
+                own.setdefault((topic, partition), []).append(position)
+        return own, shared
+
+    @cached_property
+    def _configured(self) -> dict[str, list[tuple[int, str, str | None]]]:
+        """When which settings of each topic were given which value, as committed."""
+        found: dict[str, list[tuple[int, str, str | None]]] = {}
+        for position in self._places[1]:
+            if self._types[position] == ConfigRecord.__name__ and (committed := self._committed(position)) is not None:
+                record = committed.record
+                assert isinstance(record, ConfigRecord)
+                if record.resource_type == CONFIG_OF_TOPIC:
+                    setting = (committed.at_ns, record.name, record.value)
+                    found.setdefault(record.resource_name, []).append(setting)
+        return found
 
     def _registrations(self) -> Iterator[Registration]:
         """Pair each committed registration with what the broker said about its previous incarnation."""
@@ -672,6 +685,13 @@ class History:
         return last is not None and last not in DOWN
 
 
+def _joined_at_the_end(before: State, change: PartitionChangeRecord, after: State) -> list[int]:
+    """Return who joined the ISR by the leader's word in the very change that ends a reassignment, and with it elects from that ISR."""
+    if not change.ends_reassignment or before.leader == NO_LEADER or after.recovery == RECOVERING:
+        return []
+    return [node for node in after.isr if node not in before.isr]
+
+
 def _hashed(text: str) -> int:
     """Return the absolute value of Java's `hashCode` of a string, by which coordinators are chosen (Kafka's `Utils.abs`: 0 for the least)."""
     units = text.encode("utf-16-be")
@@ -716,6 +736,7 @@ class _Builder:
         self._expected: tuple[int, int] | None = None  # a broker, and the offset of its registration right behind
         self._state: State | None = None
         self._made_anew = 0
+        self._removed = False
         self._entries: list[Entry] = []
 
     def expect(self, following: Committed) -> None:
@@ -737,7 +758,11 @@ class _Builder:
                     self._fence(change.broker_id, fenced=change.fenced == 1)
             case ConfigRecord() as config:
                 self._on_config(config, at_ns)
+            case RemoveTopicRecord():
+                self._removed = True
+                self._append(at_ns, ())
             case PartitionRecord() as created:
+                self._removed = False
                 gone = (LogStartMoved(),) if self._state is not None else ()
                 self._made_anew += len(gone)
                 self._state = State.created_by(created)
@@ -766,6 +791,7 @@ class _Builder:
             unseen_end_offset=None if loss is None else loss.unseen_end_offset,
             changed=changed,
             made_anew=self._made_anew,
+            removed=self._removed,
             fenced=tuple(sorted(self._fenced)),
         )
         self._entries.append(entry)
@@ -832,7 +858,9 @@ class _Builder:
         after = before.changed_by(change)
         facts: list[Fact] = []
         if after.leader_epoch != before.leader_epoch:
-            facts.append(self._leadership(before, after, at_ns))
+            joined = _joined_at_the_end(before, change, after)
+            facts += [JoinedIsr(node) for node in joined]
+            facts.append(self._leadership(replace(before, isr=(*before.isr, *joined)), after, at_ns))
         elif len(after.isr) > 0:
             # Only a leader adds members, and only those that have caught up (KIP-966: past its high watermark).
             facts += [JoinedIsr(node) for node in after.isr if node not in before.isr and node != after.leader]

@@ -21,7 +21,7 @@ from tribunal.checkers.api import (
     is_among,
     nothing,
 )
-from tribunal.checkers.judge.steps import ABORTED, SEND
+from tribunal.checkers.judge.steps import ABORTED, WRITES
 from tribunal.results.recording import WORDS
 
 READ_COMMITTED: Final = WORDS["polls", "isolation"].index("read_committed")
@@ -39,7 +39,7 @@ def kernel(rows: PartitionRows, context: Context) -> Found:
     if not (rows.columns("sends")["txn_id"] != UNKNOWN).any():
         return Found(nothing())
     steps, polls, reads = context.steps(), rows.columns("polls"), rows.columns("reads")
-    aborted = distinct(steps["value"][(steps["kind"] == SEND) & (steps["outcome"] == ABORTED)])
+    aborted = distinct(steps["value"][is_among(steps["kind"], WRITES) & (steps["outcome"] == ABORTED)])
     suspects = np.flatnonzero(is_among(reads["value"], aborted) & (reads["value"] != UNKNOWN))
     committed = polls["isolation"] == READ_COMMITTED
     asked = distinct((polls["process"][committed].astype(np.int64) << 40) + polls["poll_index"][committed])
@@ -58,7 +58,7 @@ FROM reads r
 JOIN polls p ON r.run_id = p.run_id AND r.topic = p.topic AND r.partition = p.partition AND r.process = p.process
             AND r.poll_index = p.poll_index AND p.isolation = 'read_committed'
 JOIN txn_steps s ON r.run_id = s.run_id AND r.topic = s.topic AND r.partition = s.partition AND r.value = s.value
-                AND s.kind = 'send' AND s.outcome = 'aborted'
+                AND s.kind IN ('send', 'append') AND s.outcome = 'aborted'
 SEMI JOIN (SELECT DISTINCT run_id, topic, partition FROM sends WHERE txn_id IS NOT NULL) t
   ON r.run_id = t.run_id AND r.topic = t.topic AND r.partition = t.partition
 """

@@ -30,7 +30,7 @@ from tribunal.checkers.api import (
     is_among,
     nothing,
 )
-from tribunal.checkers.judge.steps import OPEN, SEND
+from tribunal.checkers.judge.steps import OPEN, WRITES
 from tribunal.checkers.properties.lost_writes import complete_readers, final_reads
 from tribunal.results.recording import WORDS
 
@@ -64,7 +64,7 @@ def kernel(rows: PartitionRows, context: Context) -> Found:
     if not (rows.columns("sends")["txn_id"] != UNKNOWN).any():
         return Found(nothing())
     steps = context.steps()
-    open_ = np.flatnonzero((steps["kind"] == SEND) & (steps["outcome"] == OPEN) & (steps["value"] != UNKNOWN))
+    open_ = np.flatnonzero(is_among(steps["kind"], WRITES) & (steps["outcome"] == OPEN) & (steps["value"] != UNKNOWN))
     read = rows.derived(committed_final_reads)
     if read is None or open_.size == 0:
         return Found(nothing())
@@ -127,7 +127,7 @@ WITH readers AS (
                ON s.run_id = p.run_id AND s.topic = p.topic AND s.partition = p.partition
              WHERE s.log_offset >= p.start_offset) a
     ON s.run_id = a.run_id AND s.topic = a.topic AND s.partition = a.partition AND s.value = a.value
-  WHERE s.kind = 'send' AND s.outcome = 'info' AND s.value IS NOT NULL
+  WHERE s.kind IN ('send', 'append') AND s.outcome = 'info' AND s.value IS NOT NULL
 )
 SELECT run_id, CAST(NULL AS STRING) AS topic, CAST(NULL AS INT) AS partition, 'torn' AS kind,
        CAST(NULL AS BIGINT) AS log_offset, CAST(NULL AS BIGINT) AS value, CAST(NULL AS INT) AS acks,

@@ -68,11 +68,12 @@ class Passed:
         self.follows: Array = np.zeros(self.rows.size, bool)
         self.follows[1:] = (processes[1:] == processes[:-1]) & (turn[1:] == turn[:-1])
         self.expected: Array = np.append(0, offsets[:-1] + 1)[: offsets.size]
+        begun, began = keys[good], polls["position"][asked][good]
         for place in np.flatnonzero(~self.follows).tolist():
             since = max(int(resets[turn[place] - 1]) if turn[place] else 0, int(processes[place]) << CALL_BITS)
-            first = int(np.searchsorted(keys[good], since))
-            known = first < int(good.sum()) and int(keys[good][first]) <= int(calls[place])
-            self.expected[place] = polls["position"][asked][good][first] if known else offsets[place]
+            first = int(np.searchsorted(begun, since))
+            known = first < begun.size and int(begun[first]) <= int(calls[place])
+            self.expected[place] = began[first] if known else offsets[place]
         self.asked_ns = _asked_ns(polls["invoke_ns"][asked], keys, calls)
         self.proven = _is_as_in_the_end(rows, self.rows, context)
         committed = polls["process"][asked][polls["isolation"][asked] == READ_COMMITTED]

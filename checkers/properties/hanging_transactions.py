@@ -24,7 +24,7 @@ from tribunal.checkers.api import (
     is_among,
     nothing,
 )
-from tribunal.checkers.judge.steps import OPEN, SEND
+from tribunal.checkers.judge.steps import OPEN, WRITES
 from tribunal.results.manifest import integer
 
 GRACE_NS: Final = 10_000_000_000
@@ -56,7 +56,7 @@ def kernel(rows: PartitionRows, context: Context) -> Found:
     if stable >= high or context.of_run("txns").num_rows == 0:
         return Found(nothing())
     steps = context.steps()
-    sent = np.flatnonzero(steps["kind"] == SEND)
+    sent = np.flatnonzero(is_among(steps["kind"], WRITES))
     oldest = distinct(steps["txn"][sent[steps["log_offset"][sent] == stable]])
     if oldest.size:
         sent = sent[is_among(steps["txn"][sent], oldest)]
@@ -93,7 +93,7 @@ WITH known AS (
 ), oldest AS (
   SELECT DISTINCT s.run_id, s.topic, s.partition, s.txn FROM txn_steps s JOIN newest n
     ON s.run_id = n.run_id AND s.topic = n.topic AND s.partition = n.partition AND s.log_offset = n.last_stable_offset
-  WHERE s.kind = 'send'
+  WHERE s.kind IN ('send', 'append')
 ), known_places AS (
   SELECT DISTINCT run_id, topic, partition FROM oldest
 ), senders AS (
@@ -104,7 +104,7 @@ WITH known AS (
   FROM txn_steps s JOIN transaction_timeouts t ON s.run_id = t.run_id
   LEFT JOIN known_places k ON s.run_id = k.run_id AND s.topic = k.topic AND s.partition = k.partition
   LEFT JOIN oldest o ON s.run_id = o.run_id AND s.topic = o.topic AND s.partition = o.partition AND s.txn = o.txn
-  WHERE s.kind = 'send' AND (k.run_id IS NULL OR o.txn IS NOT NULL) GROUP BY s.run_id, s.topic, s.partition
+  WHERE s.kind IN ('send', 'append') AND (k.run_id IS NULL OR o.txn IS NOT NULL) GROUP BY s.run_id, s.topic, s.partition
 ), judged AS (
   SELECT n.*, COALESCE(s.ended_ns, 0) + 10000000000 AS free_ns, COALESCE(s.is_open, 0) AS is_open
   FROM newest n SEMI JOIN transaction_timeouts t ON n.run_id = t.run_id

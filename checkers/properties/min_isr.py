@@ -47,7 +47,10 @@ def kernel(rows: PartitionRows, context: Context) -> Found:
     returns:  one row per record; of the high watermark one per step: log_offset is where it went to, other_offset where it was.
     source:   KIP-966, "Additional High Watermark advancement requirement"; SPEC 3.5.2, 3.7; I13 (docs/invariants.md).
     """
-    times = below_min_isr(context.history, context.settings, context.of_run)
+    return _found(rows, context, below_min_isr(context.history, context.settings, context.of_run))
+
+
+def _found(rows: PartitionRows, context: Context, times: Sequence[TooSmall]) -> Found:
     if not times:
         return Found(nothing())
     needs = context.history[-1].settings.high_watermark_needs_min_isr
@@ -57,7 +60,8 @@ def kernel(rows: PartitionRows, context: Context) -> Found:
 
 def kernel_in_pieces(pieces: Iterable[PartitionRows], context: Context) -> Found:
     """Do the same piece by piece: nothing here depends on two sends."""
-    found = [kernel(rows, context) for rows in pieces]
+    times = below_min_isr(context.history, context.settings, context.of_run)
+    found = [_found(rows, context, times) for rows in pieces]
     return Found(pa.concat_tables([nothing(), *(one.anomalies for one in found)]), found[0].figures if found else {})
 
 

@@ -87,6 +87,7 @@ def shown_high_watermark(rows: PartitionRows, ending: Ending) -> int:
     """Return the greatest high watermark that was shown when nothing could be lost by right any more; 0 for none."""
     seen, polls = rows.columns("watermarks"), rows.columns("polls")
     known = (seen["source"] == NODE) & (seen["leader_epoch"] != UNKNOWN) & (seen["leader_epoch"] >= ending.since_epoch)
+    known &= seen["at_ns"] > ending.anew_ns
     known_ns = ending.since_ns + OBSERVATION_LAG_NS
     final = (polls["phase"] == FINAL) & (polls["outcome"] == OK) & (polls["invoke_ns"] > known_ns)
     return max(
@@ -166,7 +167,7 @@ WITH starts AS (
 ), shown AS (
   SELECT w.run_id, w.topic, w.partition, w.high_watermark FROM watermarks w
   JOIN endings e ON w.run_id = e.run_id AND w.topic = e.topic AND w.partition = e.partition
-  WHERE w.source = 'node' AND w.leader_epoch >= e.since_epoch
+  WHERE w.source = 'node' AND w.leader_epoch >= e.since_epoch AND w.at_ns > e.anew_ns
   UNION ALL
   SELECT p.run_id, p.topic, p.partition, p.high_watermark FROM polls p
   JOIN endings e ON p.run_id = e.run_id AND p.topic = e.topic AND p.partition = e.partition

@@ -1,8 +1,8 @@
 """Watermarks that went back, and log starts beyond the high watermark.
 
 A new leader's Fetch answers may show a lower high watermark for a while, so only these count (docs/known-bugs.md, point 3):
-the high watermark and the last stable offset of one observer within one leader epoch, and the latest offset
-(ListOffsets) of one observer across all epochs. Observers are not compared with each other: an observation
+the high watermark and the last stable offset that one replica shows one observer within one leader epoch (a follower that serves
+readers, KIP-392, hears of both later than its leader), and the latest offset (ListOffsets) of one observer across all epochs. Observers are not compared with each other: an observation
 has no invocation time, so which came first cannot be said. What was read and later vanished is `lost_writes`.
 A step back is judged by what had to survive of the offsets in between.
 """
@@ -58,15 +58,19 @@ def kernel(rows: PartitionRows, context: Context) -> Found:
 
 def _steps_back(kind: str, seen: Columns, chosen: Array, column: str, *, within_epoch: bool) -> pa.Table:
     chosen = np.flatnonzero(chosen & (seen[column] != UNKNOWN))
-    epochs = seen["leader_epoch"][chosen] if within_epoch else np.zeros(chosen.size, np.int64)
+    none = np.zeros(chosen.size, np.int64)
+    epochs, replicas = (seen[name][chosen] if within_epoch else none for name in ("leader_epoch", "answered_by"))
     # Observations of one instant are not ordered: the lower one first, so that no step back is made up.
-    order = chosen[np.lexsort((seen[column][chosen], seen["at_ns"][chosen], epochs, seen["observer"][chosen]))]
+    order = chosen[
+        np.lexsort((seen[column][chosen], seen["at_ns"][chosen], replicas, epochs, seen["observer"][chosen]))
+    ]
     if order.size == 0:
         return anomalies(kind, log_offset=np.zeros(0, np.int64))
     offsets = seen[column][order]
     changes = seen["observer"][order][1:] != seen["observer"][order][:-1]
     if within_epoch:
-        changes |= seen["leader_epoch"][order][1:] != seen["leader_epoch"][order][:-1]
+        for name in ("leader_epoch", "answered_by"):
+            changes |= seen[name][order][1:] != seen[name][order][:-1]
     back = 1 + np.flatnonzero((offsets[1:] < offsets[:-1]) & ~changes)
     return anomalies(
         kind,
@@ -104,14 +108,14 @@ WITH marked AS (
     high_watermark AS log_offset, leader_epoch, at_ns,
     LAG(high_watermark) OVER high AS other_offset, LAG(at_ns) OVER high AS invoke_ns
   FROM marked
-  WINDOW high AS (PARTITION BY run_id, topic, partition, observer, leader_epoch, has_high_watermark
+  WINDOW high AS (PARTITION BY run_id, topic, partition, observer, leader_epoch, answered_by, has_high_watermark
                   ORDER BY at_ns, high_watermark)
   UNION ALL
   SELECT run_id, topic, partition, 'last_stable_offset_back', has_last_stable, last_stable_offset,
     leader_epoch, at_ns,
     LAG(last_stable_offset) OVER stable, LAG(at_ns) OVER stable
   FROM marked
-  WINDOW stable AS (PARTITION BY run_id, topic, partition, observer, leader_epoch, has_last_stable
+  WINDOW stable AS (PARTITION BY run_id, topic, partition, observer, leader_epoch, answered_by, has_last_stable
                     ORDER BY at_ns, last_stable_offset)
   UNION ALL
   SELECT run_id, topic, partition, 'latest_offset_back', has_latest, log_end_offset, leader_epoch, at_ns,

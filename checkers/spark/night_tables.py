@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
+from tribunal.checkers.spark.session import compile_plans
 from tribunal.results.signature import renewed
 
 if TYPE_CHECKING:
@@ -54,9 +55,7 @@ def write(spark: "SparkSession", nights: "Sequence[Night]", out: Path, before: P
     nights:  tonight's, one a shard.
     before:  the folder of the last night, whose tables are continued.
     """
-    # Compiling generated code takes longer than these few rows.
-    spark.conf.set("spark.sql.codegen.wholeStage", "false")
-    spark.conf.set("spark.sql.codegen.factoryMode", "NO_CODEGEN")
+    compile_plans(spark, wanted=False)  # a few rows
     spark.conf.set("spark.sql.adaptive.enabled", "false")
     spark.conf.set("spark.sql.shuffle.partitions", "1")
     written = {}

@@ -100,6 +100,12 @@ class Prepared:
             self._problem = problem
 
 
+def compile_plans(spark: "SparkSession", *, wanted: bool) -> None:
+    """Set whether plans are compiled before they run: it takes longer than a small plan needs when interpreted."""
+    spark.conf.set("spark.sql.codegen.wholeStage", str(wanted).lower())
+    spark.conf.set("spark.sql.codegen.factoryMode", "FALLBACK" if wanted else "NO_CODEGEN")
+
+
 def _warm(spark: "SparkSession") -> None:
     """Fork the workers and load Java's classes by a job of the shape of judging."""
     spark.range(0, 2, 1, 2).mapInArrow(_same, "id long").collect()

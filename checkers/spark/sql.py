@@ -18,6 +18,7 @@ from tribunal.checkers.judge.items import WholeRun
 from tribunal.checkers.judge.judge import judge_item, judged_of_run
 from tribunal.checkers.judge.partition import PartitionJudge
 from tribunal.checkers.judge.tables import SCHEMA, Damage, Figures, TableRow, arrow_batch
+from tribunal.checkers.spark.session import compile_plans
 from tribunal.checkers.spark.sql_views import VIEWS, small_views, view_schema
 from tribunal.results.recording import NO_PARTITION, TABLES, DamagedRecording
 from tribunal.results.store import Recording
@@ -68,7 +69,7 @@ def _looked_at(run_dir: Path) -> list[TableRow]:
 def _make_views(spark: "SparkSession", recordings: Sequence[Recording]) -> None:
     from pyspark.sql.pandas.types import from_arrow_schema
 
-    _compile_plans(spark, wanted=sum(_rows(recording) for recording in recordings) >= WORTH_COMPILING_ROWS)
+    compile_plans(spark, wanted=sum(_rows(recording) for recording in recordings) >= WORTH_COMPILING_ROWS)
     for name in VIEWS:
         schema = view_schema(name)
         stored = pa.schema(
@@ -83,11 +84,6 @@ def _make_views(spark: "SparkSession", recordings: Sequence[Recording]) -> None:
         together = pa.concat_tables([views[name] for views in small])
         frame = spark.createDataFrame(together.to_pylist(), from_arrow_schema(together.schema))
         frame.createOrReplaceTempView(name)
-
-
-def _compile_plans(spark: "SparkSession", *, wanted: bool) -> None:
-    spark.conf.set("spark.sql.codegen.wholeStage", str(wanted).lower())
-    spark.conf.set("spark.sql.codegen.factoryMode", "FALLBACK" if wanted else "NO_CODEGEN")
 
 
 def _rows(recording: Recording) -> int:

@@ -5,7 +5,7 @@ concluded from them, and tests of that code check what they hold.
 
     can_lead            topic, partition, node                    final ISR and ELR
     leaders             topic, partition, leader_epoch, node      as committed
-    endings             topic, partition, leader, since_epoch, since_ns  how a partition's committed history ends
+    endings             topic, partition, leader, since_epoch, since_ns, anew_ns  how a partition's committed history ends
     hurt_disks          topic, partition, node, from_offset       members that provably lack records, and are not whole again
     damaged_batches     topic, partition, node, from_offset, end_offset  batches that were damaged where no checksum sees it
     committed           value                                     sent in a committed transaction
@@ -47,7 +47,9 @@ RUN: Final = PLACE[:1]
 SCHEMAS: Final = {
     "can_lead": pa.schema([*PLACE, ("node", pa.int32())]),
     "leaders": pa.schema([*PLACE, ("leader_epoch", pa.int32()), ("node", pa.int32())]),
-    "endings": pa.schema([*PLACE, ("leader", pa.int32()), ("since_epoch", pa.int32()), ("since_ns", pa.int64())]),
+    "endings": pa.schema(
+        [*PLACE, ("leader", pa.int32()), ("since_epoch", pa.int32()), ("since_ns", pa.int64()), ("anew_ns", pa.int64())]
+    ),
     "hurt_disks": pa.schema([*PLACE, ("node", pa.int32()), ("from_offset", pa.int64())]),
     "damaged_batches": pa.schema(
         [*PLACE, ("node", pa.int32()), ("from_offset", pa.int64()), ("end_offset", pa.int64())]
@@ -167,7 +169,10 @@ def _of_timeline(timeline: Timeline) -> Iterator[tuple[str, Row]]:
     yield from (("can_lead", {"node": node}) for node in timeline.can_lead)
     yield from (("leaders", {"leader_epoch": epoch, "node": node}) for epoch, node in timeline.leaders)
     own = ending(timeline.entries)
-    yield "endings", {"leader": own.leader, "since_epoch": own.since_epoch, "since_ns": own.since_ns}
+    yield (
+        "endings",
+        {"leader": own.leader, "since_epoch": own.since_epoch, "since_ns": own.since_ns, "anew_ns": own.anew_ns},
+    )
     yield from (("hurt_disks", {"node": node, "from_offset": offset}) for node, offset in own.hurt)
     for node, first, end in own.damaged:
         yield "damaged_batches", {"node": node, "from_offset": first, "end_offset": end}

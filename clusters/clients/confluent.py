@@ -11,6 +11,7 @@ import logging
 import time
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
+from itertools import groupby
 from typing import Final, Literal
 
 import msgspec
@@ -39,6 +40,7 @@ from tribunal.clusters.api import (
     TopicPartition,
     TransactionalProducer,
 )
+from tribunal.clusters.clients.blocking import CLOSE_S, blocking
 from tribunal.clusters.clients.list_offsets import Leaders, fenced_offsets
 from tribunal.clusters.clients.operating import Asker, Operating
 from tribunal.clusters.links.answers import Answers
@@ -342,9 +344,10 @@ class ConfluentConsumer:
                 poll.error = error.name()
             else:
                 self._receive(poll, message)
-        for poll in found.values():
+        polls = [part for poll in found.values() for part in self._by_answer(poll)]
+        for poll in polls:
             self._add_watermarks(poll)
-        return list(found.values())
+        return polls
 
     def _receive(self, poll: PartitionPoll, message: Message) -> None:
         offset, key, value = message.offset(), message.key(), message.value()
@@ -365,9 +368,32 @@ class ConfluentConsumer:
         poll.records.append(received)
         self.positions[poll.partition] = offset + 1
 
+    def _by_answer(self, poll: PartitionPoll) -> list[PartitionPoll]:
+        """Return one poll for each node and leader epoch that its records come from: librdkafka fetches ahead of its user."""
+        records = poll.records
+        if not records or self._answer_of(poll, records[0]) == self._answer_of(poll, records[-1]):
+            return [poll]
+        parts, position = [], poll.position
+        for _, own in groupby(records, partial(self._answer_of, poll)):
+            parts.append(PartitionPoll(partition=poll.partition, position=position, records=list(own)))
+            position = parts[-1].records[-1].log_offset + 1
+        parts[-1].error, parts[-1].next_position = poll.error, poll.next_position
+        return parts
+
+    def _answer_of(self, poll: PartitionPoll, record: ReceivedRecord) -> tuple[int, int | None] | None:
+        fetched = self._answers.fetched(self._client_id, poll.partition, record.log_offset)
+        return None if fetched is None else (fetched.node, fetched.leader_epoch)
+
     def _add_watermarks(self, poll: PartitionPoll) -> None:
-        """Add the ends of the log as the answer had them that was read from; else what librdkafka heard last, of no epoch."""
-        fetched = self._answers.fetched(self._client_id, poll.partition, poll.position)
+        """Add the ends of the log as the answer had them that was read from; else what librdkafka heard last, of no epoch.
+
+        A poll that brought an error alone has none: what was fetched before is of another leader, or of another topic of that name.
+        """
+        if poll.error is not None and not poll.records:
+            return
+        # Between the position and the first record there may be markers, which an earlier answer brought.
+        read_from = poll.records[-1].log_offset if poll.records else poll.next_position or poll.position
+        fetched = self._answers.fetched(self._client_id, poll.partition, read_from)
         if fetched is not None:
             poll.answered_by, poll.leader_epoch = fetched.node, fetched.leader_epoch
             poll.high_watermark = fetched.high_watermark
@@ -382,8 +408,9 @@ class ConfluentConsumer:
         poll.high_watermark = high if high >= 0 else None
 
     async def close(self) -> None:
-        """Release everything."""
-        await asyncio.to_thread(self.consumer.close)
+        """Release everything; a consumer that does not end within `CLOSE_S` is left behind."""
+        with contextlib.suppress(TimeoutError):
+            await blocking(self.consumer.close, CLOSE_S)
 
 
 def _headers(message: Message) -> Sequence[tuple[str, bytes | None]]:
@@ -423,7 +450,8 @@ class ConfluentAdmin:
     async def close(self) -> None:
         """Release everything: librdkafka does, when the client is forgotten."""
         client, self._client = self._client, None  # type: ignore[assignment]
-        await asyncio.to_thread(client.poll, 0)
+        with contextlib.suppress(TimeoutError):
+            await blocking(partial(client.poll, 0), CLOSE_S)
 
 
 def _admin_config(bootstrap: str, client_id: str) -> dict[str, Plain]:

@@ -51,8 +51,12 @@ class Fetched(NamedTuple):
 
 
 class Asked(NamedTuple):
-    """A question that is not answered yet: batches (count, producer id and epoch) or fetches (offset, leader epoch) by partition."""
+    """A question that is not answered yet: batches (count, producer id and epoch) or fetches (offset, leader epoch) by partition.
 
+    number:  which question of all it is.
+    """
+
+    number: int
     client_id: str
     batches: Mapping[TopicPartition, tuple[int, int, int]]
     fetches: Mapping[TopicPartition, tuple[int, int]]
@@ -82,6 +86,9 @@ class ClientAnswers:
         self._names: dict[UUID, str] = {}
         self._appended: dict[tuple[str, TopicPartition], deque[Appended]] = {}
         self._fetched: dict[tuple[str, TopicPartition], list[Fetched]] = {}
+        self._question_count = 0
+        self._last_fetches: dict[tuple[str, TopicPartition], int] = {}  # the question that was answered last
+        self._forgotten: dict[str, int] = {}  # the last question before a client began to read from elsewhere
 
     def listener(self) -> "Listener":
         """Return what listens to one connection."""
@@ -100,7 +107,8 @@ class ClientAnswers:
         return kept[index - 1] if index else None
 
     def forget(self, client_id: str) -> None:
-        """Forget what a client fetched: it reads from elsewhere now."""
+        """Forget what a client fetched, and what it is still to be answered: it reads from elsewhere now."""
+        self._forgotten[client_id] = self._question_count
         for key in [key for key in self._fetched if key[0] == client_id]:
             del self._fetched[key]
 
@@ -114,9 +122,22 @@ class ClientAnswers:
         """Take note of a batch."""
         self._appended.setdefault((client_id, partition), deque(maxlen=BATCHES_KEPT)).append(appended)
 
-    def note_fetched(self, client_id: str, partition: TopicPartition, fetched: Fetched) -> None:
-        """Take note of an answer; what was fetched from there on before, the client has thrown away."""
-        kept = self._fetched.setdefault((client_id, partition), [])
+    def next_question(self) -> int:
+        """Return the number of a question that begins now."""
+        self._question_count += 1
+        return self._question_count
+
+    def note_fetched(self, question: int, client_id: str, partition: TopicPartition, fetched: Fetched) -> None:
+        """Take note of an answer; what was fetched from there on before, the client has thrown away.
+
+        An answer that comes behind one to a later question is of a leader that was paused or slow: the client reads from another one
+        by then and throws it away.
+        """
+        key = (client_id, partition)
+        if question < self._last_fetches.get(key, 0) or question <= self._forgotten.get(client_id, 0):
+            return
+        self._last_fetches[key] = question
+        kept = self._fetched.setdefault(key, [])
         while kept and kept[-1].offset >= fetched.offset:
             kept.pop()
         kept.append(fetched)
@@ -173,7 +194,8 @@ class Listener:
             case _:
                 return
         if len(self._asked) < UNANSWERED_MAX:
-            self._asked[head.correlation_id] = Asked(request.client_id or "", batches, fetches)
+            asked = Asked(self._answers.next_question(), request.client_id or "", batches, fetches)
+            self._asked[head.correlation_id] = asked
 
     def _on_response(self, head: Head, frame: memoryview) -> None:
         asked = self._asked.pop(head.correlation_id, None)
@@ -214,7 +236,7 @@ class Listener:
                         last_stable_offset=_known(answer.last_stable_offset),
                         log_start_offset=_known(answer.log_start_offset),
                     )
-                    self._answers.note_fetched(asked.client_id, partition, fetched)
+                    self._answers.note_fetched(asked.number, asked.client_id, partition, fetched)
 
 
 def _known(number: int) -> int | None:

@@ -11,8 +11,8 @@ from replog.log import batch
 from replog.log.creation import PARTITION_METADATA_FILE
 from replog.types import METADATA_TOPIC
 from tribunal.clusters.api import LogEntry
+from tribunal.results.recording import value_in
 
-VALUE_BYTES: Final = 8
 OWNER: Final = re.compile(rb"^topic_id: ([\w-]{22})$", re.MULTILINE)
 
 
@@ -54,15 +54,14 @@ def segment_entries(
         for header in batch.batches(content):
             is_control = header.is_control
             for record in batch.records(content, header):
-                value = record.value
-                known = value is not None and len(value) == VALUE_BYTES and not is_control
+                value = None if is_control else value_in(record.value)
                 yield LogEntry(
                     node=node,
                     topic=topic,
                     partition=partition,
                     log_offset=record.offset,
                     leader_epoch=header.leader_epoch,
-                    value=int.from_bytes(value or b"") if known else None,
+                    value=value,
                     batch_first_offset=header.base_offset,
                     is_control=is_control,
                     key=record.key,
@@ -70,6 +69,7 @@ def segment_entries(
                     timestamp_ms=record.timestamp_ms,
                     log_append_time=header.is_log_append_time,
                     topic_id=topic_id,
+                    foreign_value=record.value if value is None else None,
                 )
     except batch.CorruptBatch:
         return

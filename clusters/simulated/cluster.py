@@ -45,6 +45,7 @@ from tribunal.clusters.simulated.event_fields import AboutNode
 from tribunal.clusters.simulated.loop import Failure
 from tribunal.clusters.simulated.network import Host
 from tribunal.clusters.simulated.node import Ending, SimulatedNode, ZooKeeperNode
+from tribunal.clusters.simulated.own_failure import own_failure
 from tribunal.clusters.simulated.process import NS_PER_S
 from tribunal.clusters.simulated.violation import Violated
 from tribunal.clusters.simulated.watch import Watch
@@ -52,6 +53,7 @@ from tribunal.clusters.simulated.world import EPOCH_MS, Machine, Points, Reporte
 from tribunal.clusters.simulated.zookeeper_model import Model
 from tribunal.clusters.spec import Settings, SettingValue
 from tribunal.clusters.values import Facts
+from tribunal.results.violation import Invariant
 
 POINTS_SETTING: Final = "tribunal.points"
 ELR_SETTING: Final = "eligible.leader.replicas.enable"
@@ -104,6 +106,7 @@ class SimulatedCluster(SimulatedFaults):
         self._failures: list[str] = []
         self.clients: SimulatedClients
         simulation.loop.on_failure = self._failed
+        simulation.loop.ends_its_node = lambda problem: own_failure(problem) is not None
 
     @property
     def state(self) -> ClusterState:
@@ -201,10 +204,14 @@ class SimulatedCluster(SimulatedFaults):
 
     def _ended(self, node: SimulatedNode, ending: Ending, problem: BaseException | None) -> None:
         """Take note of a node's end; one that nobody asked for is a failure of the run."""
+        problem = ending.problem or problem  # what it was cancelled for says more than that it was
+        if (facts := own_failure(problem)) is not None:  # nothing that was done to it excuses it
+            self._note(node.node, "exit", reason=repr(problem))
+            self.watch.report(Violated(Invariant.ASSERTION, facts, node=node.node))
+            return
         if node.excuse is not None or (ending.asked_to_stop and problem is None):
             self._note(node.node, "exit", reason=node.excuse or "asked to stop")
             return
-        problem = ending.problem or problem  # what it was cancelled for says more than that it was
         self._failures.append(f"{node.machine.name} ended by itself: {problem!r}\n{node.last_log_lines()}")
         self._note(node.node, "exit", reason=repr(problem))
 

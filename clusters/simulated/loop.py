@@ -121,6 +121,8 @@ class SimulatedLoop(asyncio.AbstractEventLoop):
         self.trace = Trace()
         self.failures: list[Failure] = []
         self.on_failure: Callable[[Failure], None] | None = None
+        # Whether an assertion that failed in a process's callback is that of its node, which ends for it, and not the simulator's.
+        self.ends_its_node: Callable[[AssertionError], bool] = lambda problem: False
         self.processes: list[Process] = []
         self._heap: list[tuple[int, int, int, SimulatedHandle]] = []
         self._ready: deque[SimulatedHandle] = deque()
@@ -370,7 +372,7 @@ class SimulatedLoop(asyncio.AbstractEventLoop):
                 self._trace_event(handle)
             try:
                 handle.context.run(handle.callback, *handle.args)
-            except (SystemExit, KeyboardInterrupt, AssertionError, Refused):
+            except (SystemExit, KeyboardInterrupt, Refused):
                 raise
             except BaseException as problem:  # noqa: BLE001  # as asyncio: a failed callback does not end the loop
                 self._callback_failed(process, problem)
@@ -445,6 +447,9 @@ class SimulatedLoop(asyncio.AbstractEventLoop):
             self.on_failure(failure)
 
     def _callback_failed(self, process: Process, problem: BaseException) -> None:
+        """End the process as its own handler would; an assertion of the harness or of the simulator itself ends the run."""
+        if isinstance(problem, AssertionError) and (process is self.root or not self.ends_its_node(problem)):
+            raise problem
         if process.alive:
             process.context.run(self.call_exception_handler, {"message": "a callback failed", "exception": problem})
 

@@ -86,7 +86,7 @@ class SimulatedNode:
         """End the process for an error that nobody caught, as the real one does."""
         if self._main is not None and failure.process is self.machine.process:
             self.machine.say("error", f"{failure.message}: {failure.exception!r}")
-            self.ending.problem = failure.exception
+            self.ending.problem = self.ending.problem or failure.exception  # the first is the cause of others
             self._main.cancel()
 
     def last_log_lines(self) -> str:

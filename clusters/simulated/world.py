@@ -320,6 +320,15 @@ class SimulatedJournal:
         """Count that a rare state was reached."""
         self._simulation.probes.reached(name, self._machine.name, self._simulation.loop.now_ns)
 
+    @property
+    def unforeseen_count(self) -> int:
+        """None: the first one ends the node."""
+        return 0
+
+    def unforeseen(self, where: str, problem: Exception) -> None:
+        """End the node, so that the run finds it: what the real world survives is a bug all the same."""
+        self._simulation.loop.call_exception_handler({"message": where, "exception": problem})
+
 
 class SimulatedWorld:
     """All ports of one process; implements `replog.ports.World`."""

@@ -8,6 +8,7 @@ seeds without the mutant, and a violation would be a false accusation.
 
 import importlib
 import time
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Final
@@ -31,7 +32,7 @@ class Power(msgspec.Struct, frozen=True, kw_only=True):
 
     seen_by:  the first finding's signatures in their text form, figures as `name a -> b`.
     what:     the gravest of them; None: a figure, or nothing.
-    seeds:    how many were run until then, with the finding's own.
+    seeds:    how many were run until then, with the finding's own; verdicts: how many of them got which.
     """
 
     mutant: str
@@ -41,6 +42,7 @@ class Power(msgspec.Struct, frozen=True, kw_only=True):
     what: Signature | None = None
     seed: int | None
     seeds: int
+    verdicts: dict[str, int] = {}
     seconds: float
     run_dir: str = ""
     note: str = ""
@@ -83,12 +85,12 @@ def sought(mutant: str, scenario: str, seeds: range, budget_s: float, jobs: int,
     """Sweep a scenario with a mutant until a seed finds something that is the mutant's doing."""
     began = time.monotonic()
     excused: dict[Signature, None] = {}  # signatures that the unchanged build has too
-    count = 0
+    verdicts: Counter[str] = Counter()
     next_seed = seeds.start
     while next_seed < seeds.stop and time.monotonic() - began < budget_s:
         left_s = budget_s - (time.monotonic() - began)
         hit, ran = _first_finding(mutant, scenario, range(next_seed, seeds.stop), left_s, jobs, scratch, excused)
-        count += ran
+        verdicts += ran
         if hit is None:
             break
         next_seed = hit.seed + 1
@@ -96,13 +98,13 @@ def sought(mutant: str, scenario: str, seeds: range, budget_s: float, jobs: int,
         own = [name for name in hit.signatures if name not in innocent.signatures]
         if own:
             return Power(
-                mutant=mutant, scenario=scenario, found=True, seen_by=texts(own), what=min(own, key=gravity), seed=hit.seed, seeds=count,
-                seconds=round(time.monotonic() - began, 1), run_dir=hit.run_dir,
+                mutant=mutant, scenario=scenario, found=True, seen_by=texts(own), what=min(own, key=gravity), seed=hit.seed,
+                seeds=verdicts.total(), verdicts=dict(verdicts), seconds=round(time.monotonic() - began, 1), run_dir=hit.run_dir,
             )  # fmt: skip
         excused.update(dict.fromkeys(hit.signatures))
     return Power(
-        mutant=mutant, scenario=scenario, found=False, seen_by=[], seed=None, seeds=count,
-        seconds=round(time.monotonic() - began, 1), note=_excuse(excused),
+        mutant=mutant, scenario=scenario, found=False, seen_by=[], seed=None, seeds=verdicts.total(),
+        verdicts=dict(verdicts), seconds=round(time.monotonic() - began, 1), note=_excuse(excused),
     )  # fmt: skip
 
 
@@ -112,8 +114,8 @@ def _excuse(excused: dict[Signature, None]) -> str:
 
 def _first_finding(
     mutant: str, scenario: str, seeds: range, budget_s: float, jobs: int, scratch: Path, excused: dict[Signature, None]
-) -> tuple[SeedResult | None, int]:
-    """Return the first seed (in order of ending) with a finding of its own, and how many seeds were run."""
+) -> tuple[SeedResult | None, Counter[str]]:
+    """Return the first seed (in order of ending) with a finding of its own, and the verdicts of all that were run."""
     hits: list[SeedResult] = []
 
     def plans() -> Iterator[Plan]:
@@ -127,7 +129,7 @@ def _first_finding(
             hits.append(result)
 
     account = swept(plans(), jobs=jobs, budget_s=budget_s, scratch=scratch / mutant, notify=notify)
-    return (hits[0] if hits else None), len(account.results)
+    return (hits[0] if hits else None), account.verdicts
 
 
 def _alone(scenario: str, seed: int, mutants: tuple[str, ...], scratch: Path) -> SeedResult:

@@ -31,7 +31,7 @@ from tribunal.harness.run import commit, lock_sha256
 from tribunal.harness.scenario import BadScenario, Scenario, read_yaml
 from tribunal.harness.scenario import load as load_scenario
 from tribunal.results.night import Canary, Confirmation, FoundTonight, Night, Past, Swept, save
-from tribunal.results.verdict import Verdict
+from tribunal.results.verdict import Verdict, answered
 
 if TYPE_CHECKING:
     from tribunal.harness.cli.session import Judged
@@ -245,7 +245,7 @@ class Nightly:
         """Write down what the sweeps have said so far."""
         for count in self._counts.values():
             count.seconds = round(count.seconds, 1)
-            count.bound_95 = upper_bound(count.runs, count.verdicts.get(Verdict.VIOLATION.value, 0))
+            count.bound_95 = upper_bound(answered(count.verdicts), count.verdicts.get(Verdict.VIOLATION.value, 0))
         self.night.swept = list(self._counts.values())
         self.night.probes = dict(sorted(account.probes.items()))
         self.night.cold = [name for name in self._config.probes if not account.probes[name]]

@@ -31,6 +31,7 @@ from tribunal.harness.cli.safety import clean, doctor, heal
 from tribunal.harness.cli.screen import one_screen
 from tribunal.harness.cli.session import conduct
 from tribunal.harness.cli.simulate import demo, power, replay, shrink, simulation_figures, sweep
+from tribunal.harness.event_loop import leave
 from tribunal.harness.plan import Plan, made, must_be_possible, read_plan, read_schedule
 from tribunal.harness.scenario import BadScenario, duration, load
 from tribunal.results.plugins import BadPlugin
@@ -238,7 +239,7 @@ def _show(
 def main(arguments: Sequence[str] | None = None) -> None:
     """Run the command and end the process with the right exit code; SIGTERM ends it in good order, as Ctrl-C does."""
     signal.signal(signal.SIGTERM, signal.default_int_handler)
-    sys.exit(exit_code(sys.argv[1:] if arguments is None else list(arguments)))
+    leave(exit_code(sys.argv[1:] if arguments is None else list(arguments)))
 
 
 def exit_code(arguments: Sequence[str]) -> int:

@@ -24,7 +24,15 @@ from tribunal.harness.plan import Plan, encoded, made, read_plan
 from tribunal.harness.scenario import BadScenario, Scenario, duration, load
 from tribunal.results.scratch import Scratch
 from tribunal.results.signature import Signature, texts
-from tribunal.results.verdict import EXIT_ERROR, EXIT_INTERRUPTED, Verdict, worst
+from tribunal.results.verdict import (
+    EXIT_ERROR,
+    EXIT_INTERRUPTED,
+    WITHOUT_ANSWER,
+    Verdict,
+    answered,
+    counted,
+    worst,
+)
 
 if TYPE_CHECKING:
     from tribunal.harness.campaign.mutation_score import Power
@@ -120,7 +128,12 @@ def power_line(result: "Power") -> str:
     seen = "; ".join(result.seen_by) or "-"
     word = "found " if result.found else "missed"
     note = f"  ({result.note})" if result.note else ""
-    return f"{word} {result.mutant:<28} {result.scenario:<22} seeds {result.seeds:>3}  {result.seconds:>6.1f} s  {seen}{note}"
+    unanswered = {name: count for name, count in result.verdicts.items() if name in WITHOUT_ANSWER}
+    without = f"  without an answer: {counted(unanswered)}" if unanswered else ""
+    return (
+        f"{word} {result.mutant:<28} {result.scenario:<22} seeds {result.seeds:>3}  {result.seconds:>6.1f} s  "
+        f"{seen}{without}{note}"
+    )
 
 
 def replay(
@@ -329,11 +342,8 @@ class Board:
         account = self._sweep
         elapsed_s = max(time.monotonic() - self._began, 0.001)
         hours = account.simulated_ms / MS_PER_HOUR
-        verdicts = "  ".join(f"{name} {count}" for name, count in sorted(account.verdicts.items()))
         rate = 3600 * len(account.results) / elapsed_s
-        return (
-            f"{self._title}: {len(account.results)} seeds, {hours:.2f} simulated hours, {rate:.0f} seeds/h  {verdicts}"
-        )
+        return f"{self._title}: {len(account.results)} seeds, {hours:.2f} simulated hours, {rate:.0f} seeds/h  {counted(account.verdicts)}"
 
     def _lines(self) -> Group:
         lines = [Text(self._headline(), style="bold")]
@@ -377,7 +387,7 @@ def _seeds(text: str) -> range:
 
 def _report(account: Sweep, kept: dict[Signature, list[str]], *, json: bool, interrupted: bool) -> None:
     violations = account.verdicts[Verdict.VIOLATION.value]
-    bound = upper_bound(len(account.results), violations)
+    bound = upper_bound(answered(account.verdicts), violations)
     if json:
         content = {
             "seeds": len(account.results),
@@ -395,8 +405,10 @@ def _report(account: Sweep, kept: dict[Signature, list[str]], *, json: bool, int
     hours = account.simulated_ms / MS_PER_HOUR
     if interrupted:
         typer.echo("interrupted; what had ended by then:")
-    typer.echo(f"{len(account.results)} seeds, {hours:.2f} simulated hours, verdicts {dict(account.verdicts)}")
-    typer.echo(f"violations {violations}; with 95 % confidence at most {100 * bound:.3g} % of runs have one")
+    typer.echo(f"{len(account.results)} seeds, {hours:.2f} simulated hours, {counted(account.verdicts)}")
+    typer.echo(
+        f"violations {violations}; with 95 % confidence at most {100 * bound:.3g} % of the runs with an answer have one"
+    )
     for line in finding_lines(account):
         typer.echo(line)
     for one, folders in kept.items():

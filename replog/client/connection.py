@@ -121,7 +121,8 @@ class Connection:
                     raise ConnectionRefusedError("at a point of the simulator")
                 await network.connect(self.endpoint.host, self.endpoint.port, lambda: _Stream(self))
                 await self._negotiate(timeout_ms)
-        except (OSError, TimeoutError) as problem:
+        except (OSError, TimeoutError, ValueError, OverflowError) as problem:
+            # The last two are no address at all: a name with a label of 64 letters, a port beyond 65535. Others said so.
             self.close()
             raise ConnectionLost(f"{self.endpoint}: {str(problem) or 'timed out'}") from None
         except BaseException:
@@ -219,6 +220,11 @@ class Connection:
                 self._answered(frame)
         except MalformedMessage as problem:
             self._lose(f"not an answer: {problem}")
+        except Exception as problem:  # a mistake of ours in reading: it costs this link
+            if isinstance(problem, AssertionError | OSError):
+                raise
+            self._world.journal.unforeseen(f"an answer of {self.endpoint}", problem)
+            self._lose(f"{type(problem).__name__} in an answer")
 
     def lost(self, problem: Exception | None) -> None:
         """Fail all that is under way."""

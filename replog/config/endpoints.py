@@ -1,8 +1,16 @@
 """Addresses as they stand in a configuration."""
 
+import re
+from typing import Final
+
 import msgspec
 
 from replog.types import NodeId
+
+HOST_LETTERS_MAX: Final = 253
+_LABEL: Final = r"[A-Za-z0-9_]([A-Za-z0-9_-]{0,61}[A-Za-z0-9_])?"
+_NAME: Final = re.compile(rf"{_LABEL}(\.{_LABEL})*\.?")
+_IPV6: Final = re.compile(r"[0-9A-Fa-f:]*:[0-9A-Fa-f:.]*(%[A-Za-z0-9_.-]{1,15})?")
 
 
 class ConfigError(ValueError):
@@ -17,6 +25,18 @@ class Endpoint(msgspec.Struct, frozen=True):
 
     def __str__(self) -> str:
         return f"{self.host}:{self.port}"
+
+    @property
+    def is_usable(self) -> bool:
+        """Return whether anybody could ever connect to it: what others say of themselves is checked by this."""
+        return 0 < self.port <= 65535 and is_host(self.host)
+
+
+def is_host(text: str) -> bool:
+    """Return whether this may be the name or the address of a machine (RFC 1123, with underscores; IPv6 with a zone)."""
+    if len(text) > HOST_LETTERS_MAX:
+        return False
+    return bool(_IPV6.fullmatch(text) if ":" in text else _NAME.fullmatch(text))
 
 
 class Voter(msgspec.Struct, frozen=True):

@@ -32,7 +32,7 @@ class HooksConfig(msgspec.Struct, frozen=True, kw_only=True):
     ] = ""
     metrics_port: Annotated[
         int,
-        ours("tribunal.metrics.port", "The port of a controller's metrics as Prometheus text; 0: none.", highest=65535),
+        ours("tribunal.metrics.port", "The port of a node's metrics as Prometheus text; 0: none.", highest=65535),
     ] = 0
     fault_injection_points: Annotated[
         bool, ours("tribunal.points", "Whether the simulator may delay named points in the code or let them fail.")

@@ -6,6 +6,7 @@ Each refuses another incarnation than the registered one: a broker epoch that is
 
 from typing import Final
 
+from replog.config import Endpoint
 from replog.controller import directories, fencing
 from replog.controller.alter_partition import Altered, alter_partition
 from replog.controller.authorization import BY_NODES
@@ -90,6 +91,8 @@ def _controller_refusal(image: Image, body: ControllerRegistrationRequest) -> tu
         return Error.UNSUPPORTED_VERSION, "The metadata version has no registrations of controllers."
     if body.controller_id < 0 or not body.listeners:
         return Error.INVALID_REGISTRATION, "A controller has an id and a listener."
+    if not all(Endpoint(one.host, one.port).is_usable for one in body.listeners):
+        return Error.INVALID_REGISTRATION, "A listener has a host name or an address, and a port."
     if body.zk_migration_ready:
         return Error.INVALID_REGISTRATION, "There is no migration from ZooKeeper."
     supported = {feature.name: feature for feature in body.features}

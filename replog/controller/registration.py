@@ -8,6 +8,7 @@ from enum import Enum
 from typing import Final, NamedTuple
 from uuid import UUID
 
+from replog.config.endpoints import Endpoint
 from replog.controller.fencing import leaving
 from replog.controller.policy import Policy
 from replog.errors import Error
@@ -87,6 +88,8 @@ def _refusal(
         return Error.DUPLICATE_BROKER_REGISTRATION
     if request.is_migrating_zk_broker:
         return Error.BROKER_ID_NOT_REGISTERED
+    if request.broker_id < 0 or not all(Endpoint(one.host, one.port).is_usable for one in request.listeners):
+        return Error.INVALID_REGISTRATION  # it would be in the metadata log, and every node would try to connect to it
     if not _log_dirs_are_its_own(policy, request):
         return Error.INVALID_REGISTRATION
     return _features_refusal(policy, request)

@@ -14,6 +14,7 @@ from replog.controller.authorization import CLUSTER, Asker, Operation, Resource,
 from replog.errors import Error
 from replog.wire.apis import Api
 from replog.wire.exchange import Exchange, Q, R
+from replog.wire.layout import fields_of
 
 _replace = msgspec.structs.replace
 
@@ -78,6 +79,11 @@ class ServedApi(Generic[Q, R]):
     def api(self) -> Api:
         """Its key."""
         return self.exchange.api
+
+    def can_be_refused(self, version: int) -> bool:
+        """Return whether this version of the answer can say that a request as a whole is refused."""
+        fields = fields_of(self.exchange.response, version)
+        return self._refuse is not None or any(field.name == "error_code" for field in fields)
 
     def refused(self, body: Q, error: Error) -> R:
         """Return an answer that refuses a request, whole."""

@@ -15,6 +15,7 @@ class CoordinatedPartition(Generic[Core]):
         self.leader_epoch = leader_epoch
         self.core = core
         self.is_loaded = False
+        self.is_offline = False  # its log cannot be replayed
 
 
 class CoordinatedPartitions(Generic[Core]):
@@ -36,6 +37,8 @@ class CoordinatedPartitions(Generic[Core]):
         coordinated = self.by_partition.get(partition)
         if coordinated is None:
             return Error.NOT_COORDINATOR
+        if coordinated.is_offline:
+            return Error.COORDINATOR_NOT_AVAILABLE
         return coordinated if coordinated.is_loaded else Error.COORDINATOR_LOAD_IN_PROGRESS
 
     def loaded(self) -> list[CoordinatedPartition[Core]]:

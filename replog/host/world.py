@@ -12,6 +12,7 @@ import errno
 import json
 import os
 import random
+import resource
 import shutil
 import sys
 import time
@@ -34,6 +35,7 @@ if TYPE_CHECKING:
 LEVELS: Final = {"debug": 0, "info": 1, "warning": 2, "error": 3}
 BACKLOG: Final = 1024
 COPY_BYTES: Final = 1 << 20
+UNFORESEEN_KINDS_MAX: Final = 1000
 MOST_PARTS: Final = 512  # of one vectored write; the system's IOV_MAX is 1024
 
 
@@ -275,6 +277,8 @@ class RealJournal:
         self._threshold = LEVELS[level]
         self._people = people or sys.stderr
         self._probes: dict[str, int] = {}
+        self._unforeseen: set[tuple[str, str]] = set()
+        self.unforeseen_count = 0
         self._events = -1
         if events_path:
             Path(events_path).parent.mkdir(parents=True, exist_ok=True)
@@ -296,6 +300,14 @@ class RealJournal:
         count = self._probes[name] = self._probes.get(name, 0) + 1
         if count & (count - 1) == 0:
             self._probe_line(name, count)
+
+    def unforeseen(self, where: str, problem: Exception) -> None:
+        """Log the first error of its kind with its cause; count all of them."""
+        self.unforeseen_count += 1
+        kind = (where, type(problem).__name__)
+        if kind not in self._unforeseen and len(self._unforeseen) < UNFORESEEN_KINDS_MAX:
+            self._unforeseen.add(kind)
+            self.log("error", f"{where}: {problem!r}; more of these are only counted\n{_traceback(problem)}")
 
     def close(self) -> None:
         """Write the probes' last counts and close the file."""
@@ -366,6 +378,7 @@ def run(main: Coroutine[object, object, None], world: RealWorld) -> int:
     What nobody caught, in a callback as well as in `main`, ends the node with code 1.
     """
     keep_freed_memory()
+    raise_descriptor_limit()
     with asyncio.Runner(loop_factory=_loop_factory()) as runner:
         loop = runner.get_loop()
         task = loop.create_task(main)
@@ -374,6 +387,9 @@ def run(main: Coroutine[object, object, None], world: RealWorld) -> int:
         def end(_: asyncio.AbstractEventLoop, context: dict[str, object]) -> None:
             problem = context.get("exception")
             assert problem is None or isinstance(problem, BaseException), problem
+            if _is_no_descriptor_left(context):
+                world.journal.log("warning", f"no connection can be accepted: {problem}")
+                return  # those that there are go on, and it is tried again
             unforeseen.append(f"{context['message']}: {problem!r}")
             world.journal.log("error", f"{unforeseen[-1]}\n{_traceback(problem)}")
             task.cancel()
@@ -390,6 +406,20 @@ def run(main: Coroutine[object, object, None], world: RealWorld) -> int:
 
 async def _awaited(task: "asyncio.Task[None]") -> None:
     await task
+
+
+def raise_descriptor_limit() -> None:
+    """Let this process have as many open files and connections as the system permits it, as the JVM does."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if soft != hard:
+        with contextlib.suppress(OSError, ValueError):  # some systems have a limit below the hard one that they state
+            resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
+
+
+def _is_no_descriptor_left(context: dict[str, object]) -> bool:
+    problem = context.get("exception")
+    accepts = "accept" in str(context.get("message")) or "listen" in str(context.get("message"))
+    return accepts and isinstance(problem, OSError) and problem.errno in (errno.EMFILE, errno.ENFILE)
 
 
 def _loop_factory() -> Callable[[], asyncio.AbstractEventLoop] | None:

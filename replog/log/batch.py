@@ -1,10 +1,10 @@
 """Record batches, version 2: what producers send, logs store and replicas copy, as views of their bytes.
 
-A batch is a fixed header of 61 bytes and opaque records behind it. Nearly all of the system needs the header only:
+A batch is a fixed header of 61 bytes and records behind it. Nearly all of the system needs the header only:
 offsets, sizes, timestamps and the producer's fields stand there, and the CRC-32C covers everything from the
 attributes on. The three fields a leader sets (base offset, length, leader epoch) lie before the checksum, so a
-batch travels from socket to disk to socket unparsed. Records are read (`records`) only where their content is
-the point: control markers, time look-ups inside one batch, compaction, internal topics.
+batch travels from socket to disk to socket as it is; that its records are any was seen when it was produced
+(`replog/log/client_records.py`). Records are read (`records`) only where their content is the point: control markers, time look-ups inside one batch, compaction, internal topics.
 
 Words: `position` is where a batch starts in its buffer or file; `size` is header and records in bytes;
 `next_offset` is the offset behind the batch. Unknown producer ids, epochs and sequences are -1.
@@ -511,5 +511,5 @@ def _headers_at(content: bytes, position: int) -> tuple[tuple[str, bytes | None]
     for _ in range(count):
         name, position = _bytes_at(content, position)
         value, position = _bytes_at(content, position)
-        headers.append(((name or b"").decode(), value))
+        headers.append(((name or b"").decode(errors="replace"), value))
     return tuple(headers)

@@ -1,7 +1,7 @@
-"""Compressed records, for the few who must look inside a batch: compaction and time look-ups.
+"""Compressed records, for those who must look inside a batch: validation, compaction and time look-ups.
 
-Batches are never decompressed on their way from producers to consumers. What is opened here was written by any client in
-the world and checked by nobody but for its checksum: anything may be in it, also a thousand times as much as it looks.
+Batches are decompressed once, to see that they hold records, and go on to consumers as they came. What is opened here was
+written by any client in the world: anything may be in it, also a thousand times as much as it looks.
 So the size of what comes out is bounded, and every failure is `BadCompression`.
 
 What is packed again after compaction has to be readable by all clients: Java's reads only LZ4 frames of independent
@@ -44,18 +44,22 @@ class BadCompression(ValueError):
     """The content is not what its codec says, is larger than anybody may ask for, or has a codec nobody knows."""
 
 
+class TooLarge(BadCompression):
+    """What would come out is more than anybody may ask for."""
+
+
 def packed(content: Buffer, codec: int) -> Buffer:
     """Return the content compressed."""
     return PACK[Codec(codec)](content)
 
 
-def unpacked(content: Buffer, codec: int) -> bytes:
-    """Return the content as it was before compression, or raise `BadCompression`."""
+def unpacked(content: Buffer, codec: int, *, size_max: int = UNPACKED_BYTES_MAX) -> bytes:
+    """Return the content as it was before compression, or raise `BadCompression` (`TooLarge` beyond `size_max`)."""
     unpack = UNPACK.get(codec)
     if unpack is None:
         raise BadCompression(f"codec {codec}")
     try:
-        return unpack(content)
+        return unpack(content, min(size_max, UNPACKED_BYTES_MAX))
     except (cramjam.DecompressionError, zlib.error) as problem:
         raise BadCompression(str(problem)) from None
 
@@ -64,20 +68,24 @@ def _as_it_is(content: Buffer) -> bytes:
     return bytes(content)
 
 
+def _plain(content: Buffer, _: int) -> bytes:
+    return bytes(content)
+
+
 def _gzip(content: Buffer) -> bytes:
     compressor = zlib.compressobj(wbits=31)
     return compressor.compress(content) + compressor.flush()
 
 
-def _gunzip(content: Buffer) -> bytes:
+def _gunzip(content: Buffer, size_max: int) -> bytes:
     parts: list[bytes] = []
     size = 0
     while len(content):  # members may follow each other
         decompressor = zlib.decompressobj(wbits=31)
-        parts.append(decompressor.decompress(content, UNPACKED_BYTES_MAX - size + 1))
+        parts.append(decompressor.decompress(content, size_max - size + 1))
         size += len(parts[-1])
-        if size > UNPACKED_BYTES_MAX:
-            raise BadCompression(f"more than {UNPACKED_BYTES_MAX} bytes")
+        if size > size_max:
+            raise TooLarge(f"more than {size_max} bytes")
         if not decompressor.eof:
             raise BadCompression("torn gzip stream")
         content = decompressor.unused_data
@@ -93,12 +101,12 @@ def _snappy(content: Buffer) -> bytes:
     return b"".join(parts)
 
 
-def _unsnappy(content: Buffer) -> bytes:
+def _unsnappy(content: Buffer, size_max: int) -> bytes:
     view = memoryview(content)
     if bytes(view[: len(SNAPPY_MAGIC)]) != SNAPPY_MAGIC:
-        return _unsnappy_block(view, UNPACKED_BYTES_MAX)
+        return _unsnappy_block(view, size_max)
     parts: list[bytes] = []
-    position, left = len(SNAPPY_HEADER), UNPACKED_BYTES_MAX
+    position, left = len(SNAPPY_HEADER), size_max
     while position < len(view):
         end = position + 4 + int.from_bytes(view[position : position + 4], "big")
         if end > len(view):
@@ -112,7 +120,7 @@ def _unsnappy(content: Buffer) -> bytes:
 def _unsnappy_block(view: memoryview, size_max: int) -> bytes:
     size = cramjam.snappy.decompress_raw_len(view)
     if size > size_max:
-        raise BadCompression(f"{size} bytes are more than {size_max}")
+        raise TooLarge(f"{size} bytes are more than {size_max}")
     return bytes(cramjam.snappy.decompress_raw(view))
 
 
@@ -130,21 +138,21 @@ def _lz4(content: Buffer) -> bytes:
     return b"".join(parts)
 
 
-def _unlz4(content: Buffer) -> bytes:
-    return _into_room(cramjam.lz4.decompress_into, content)
+def _unlz4(content: Buffer, size_max: int) -> bytes:
+    return _into_room(cramjam.lz4.decompress_into, content, size_max)
 
 
 def _zstd(content: Buffer) -> bytes:
     return bytes(cramjam.zstd.compress(content))
 
 
-def _unzstd(content: Buffer) -> bytes:
-    return _into_room(cramjam.zstd.decompress_into, content)
+def _unzstd(content: Buffer, size_max: int) -> bytes:
+    return _into_room(cramjam.zstd.decompress_into, content, size_max)
 
 
-def _into_room(decompress_into: Callable[[Buffer, bytearray], int], content: Buffer) -> bytes:
+def _into_room(decompress_into: Callable[[Buffer, bytearray], int], content: Buffer, size_max: int) -> bytes:
     """Unpack what does not say reliably how large it is: into more and more room, up to the bound."""
-    room = min(max(len(content) * FIRST_GUESS, BLOCK_BYTES), UNPACKED_BYTES_MAX)
+    room = min(max(len(content) * FIRST_GUESS, BLOCK_BYTES), size_max)
     while True:
         output = bytearray(room)
         try:
@@ -152,9 +160,9 @@ def _into_room(decompress_into: Callable[[Buffer, bytearray], int], content: Buf
         except cramjam.DecompressionError as problem:
             if str(problem) != TOO_SMALL:
                 raise
-            if room >= UNPACKED_BYTES_MAX:
-                raise BadCompression(f"more than {UNPACKED_BYTES_MAX} bytes") from None
-            room = min(room * FIRST_GUESS, UNPACKED_BYTES_MAX)
+            if room >= size_max:
+                raise TooLarge(f"more than {size_max} bytes") from None
+            room = min(room * FIRST_GUESS, size_max)
         else:
             return bytes(memoryview(output)[:size])
 
@@ -166,8 +174,8 @@ PACK: Final[dict[Codec, Callable[[Buffer], Buffer]]] = {
     Codec.LZ4: _lz4,
     Codec.ZSTD: _zstd,
 }
-UNPACK: Final[dict[int, Callable[[Buffer], bytes]]] = {
-    Codec.NONE: _as_it_is,
+UNPACK: Final[dict[int, Callable[[Buffer, int], bytes]]] = {
+    Codec.NONE: _plain,
     Codec.GZIP: _gunzip,
     Codec.SNAPPY: _unsnappy,
     Codec.LZ4: _unlz4,

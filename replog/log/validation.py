@@ -24,12 +24,13 @@ from replog.log.batch import (
     end_transaction,
     has_valid_crc,
 )
-from replog.log.compression import Codec
+from replog.log.client_records import BadRecords, examined
+from replog.log.compression import BadCompression, Codec, TooLarge, unpacked
 from replog.log.segment import RELATIVE_OFFSET_MAX
 from replog.log.settings import LogSettings
 
 LAST_CODEC: Final = max(Codec)
-RECORD_BYTES_MIN: Final = 7
+EXPANSION_MAX: Final = 32  # times `max.message.bytes`: what the records of one batch may be when they are unpacked
 
 
 class Origin(Enum):
@@ -47,9 +48,10 @@ def admitted(view: memoryview, settings: LogSettings, *, origin: Origin, now_ms:
         for header in batches(view):
             if not has_valid_crc(view, header):
                 return Error.CORRUPT_MESSAGE
-            error = _client_error(header, settings, now_ms) if origin is Origin.CLIENT else Error.NONE
-            if error is not Error.NONE:
-                return error
+            if origin is Origin.CLIENT:
+                error = _client_error(header, settings, now_ms) or _records_error(view, header, settings, now_ms)
+                if error:
+                    return error
             headers.append(header)
     except CorruptBatch:
         return Error.INVALID_RECORD if is_old_format(view) else Error.CORRUPT_MESSAGE
@@ -71,11 +73,8 @@ def _client_error(header: BatchHeader, settings: LogSettings, now_ms: int) -> Er
         return Error.MESSAGE_TOO_LARGE
     if attributes & CONTROL or header.count <= 0 or header.count != header.last_offset_delta + 1:
         return Error.INVALID_RECORD
-    codec = attributes & CODEC_MASK
-    if codec > LAST_CODEC:
+    if attributes & CODEC_MASK > LAST_CODEC:
         return Error.UNSUPPORTED_COMPRESSION_TYPE
-    if not codec and header.count * RECORD_BYTES_MIN > header.length + OVERHEAD_BYTES - HEADER_BYTES:
-        return Error.INVALID_RECORD  # it claims offsets for records it cannot hold
     if header.producer_id >= 0:
         if header.base_sequence < 0 or header.producer_epoch < 0:
             return Error.INVALID_RECORD
@@ -92,10 +91,35 @@ def _timestamp_error(header: BatchHeader, settings: LogSettings, now_ms: int) ->
         return Error.NONE
     if latest_ms < header.base_timestamp_ms or latest_ms - now_ms > settings.timestamp_after_ms_max:
         return Error.INVALID_TIMESTAMP
-    # The first record stands for the oldest: the others' timestamps are inside the records.
     if now_ms - header.base_timestamp_ms > settings.timestamp_before_ms_max:
         return Error.INVALID_TIMESTAMP
     return Error.NONE
+
+
+def _records_error(view: memoryview, header: BatchHeader, settings: LogSettings, now_ms: int) -> Error:
+    """Look at the records themselves, as Kafka's validator does: no checksum says that they are any."""
+    try:
+        content = unpacked(
+            view[header.position + HEADER_BYTES : header.end],
+            header.attributes & CODEC_MASK,
+            size_max=EXPANSION_MAX * settings.message_bytes_max,
+        )
+        found = examined(content, header.count)
+    except TooLarge:
+        return Error.MESSAGE_TOO_LARGE  # clients split such a batch
+    except BadCompression:
+        return Error.CORRUPT_MESSAGE
+    except BadRecords:
+        return Error.INVALID_RECORD
+    if settings.compacts and found.has_null_key:
+        return Error.INVALID_RECORD
+    if settings.log_append_time:
+        return Error.NONE
+    base_ms = header.base_timestamp_ms
+    if base_ms + found.highest_delta_ms != header.max_timestamp_ms:
+        return Error.INVALID_TIMESTAMP  # look-ups by time, and retention, go by the batch's
+    is_too_old = now_ms - base_ms - found.lowest_delta_ms > settings.timestamp_before_ms_max
+    return Error.INVALID_TIMESTAMP if is_too_old and header.max_timestamp_ms != NO_TIMESTAMP else Error.NONE
 
 
 class UnexpectedGap(CorruptBatch):

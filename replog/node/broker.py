@@ -21,6 +21,7 @@ from replog.metadata.records import MetadataRecord
 from replog.node.data_plane import REQUEST_TIMEOUT_MS, BrokerFailed, DataPlane, Mode
 from replog.node.directories.assignments import DirectoryAssignments
 from replog.node.hosting import Hosting
+from replog.node.metrics import MetricsServer, exposition, node_metrics
 from replog.node.net.controller_link import NoController
 from replog.node.quorum.member import QuorumNode, SnapshotReader
 from replog.node.quorum.metadata_log import open_metadata_log
@@ -65,6 +66,7 @@ class Broker:
             on_hosted=self.assignments.hosted if len(config.log_dirs) == 1 else None,
         )
         self.is_serving = False
+        self.metrics = MetricsServer(world, lambda: exposition(node_metrics(world.journal)))
         self.quorum: QuorumNode | None = quorum
         self._owns_quorum = False
         self._metadata_log: Log | None = None
@@ -95,6 +97,8 @@ class Broker:
             self._metadata_log = open_metadata_log(self.world, self.config)
             self.quorum = QuorumNode(self.world, self.config, self._metadata_log, self)
             self.quorum.start()
+            if self.config.hooks.metrics_port:
+                await self.metrics.start(self.config.listener.host, self.config.hooks.metrics_port)
         plane.start_periodic_work(look_at_directories=self._look_at_directories, after_checkpoint=self._trim_metadata)
         plane.tasks.start(self._live(self.lifecycle))
 
@@ -105,6 +109,7 @@ class Broker:
             await self._perform(effect)
         self._lifecycle_changed.set()
         await self._stopped.wait()
+        self.metrics.stop()
         self.plane.stop()
         if self._owns_quorum and self.quorum is not None:
             await self.quorum.stop()

@@ -38,10 +38,10 @@ from replog.log.log import Log
 from replog.metadata.features import KRAFT_VERSION, SUPPORTED
 from replog.metadata.record_versions import NEWEST, RecordWriter
 from replog.node.api.authorizer import Authorizer
-from replog.node.metrics import MetricsServer, exposition
+from replog.node.metrics import MetricsServer, exposition, metrics, node_metrics
 from replog.node.net.broker_links import OwnRequest
 from replog.node.net.controller_link import ControllerLink
-from replog.node.net.handlers import AnswersApi, HandledApi, Handlers
+from replog.node.net.handlers import AnswersApi, HandledApi, Handlers, contained
 from replog.node.net.server import AnyRequest, Server, ServerLimits, ServerRequest
 from replog.node.quorum import member
 from replog.node.quorum.controller_registration import ControllerRegistration
@@ -95,7 +95,7 @@ class ControllerNode:
         self.server = Server(
             world, CONTROLLER_APIS, self._on_request, ServerLimits.of(config.network), features=self._features
         )
-        self.metrics = MetricsServer(world, lambda: exposition(self.controller))
+        self.metrics = MetricsServer(world, self._metrics)
         self.quorum: QuorumNode | None = None
         self._also_notify = also_notify
         self._log: Log | None = None
@@ -157,6 +157,9 @@ class ControllerNode:
             connection.close()
         self._log.close()
         self.world.journal.event("stop", node=self.config.node_id, role="controller")
+
+    def _metrics(self) -> str:
+        return exposition([*metrics(self.controller), *node_metrics(self.world.journal)])
 
     # --- notifications of the quorum ---------------------------------------------------------------------
 
@@ -247,6 +250,9 @@ class ControllerNode:
             # the metadata log cannot be trusted, so the node has to end.
             context = {"message": f"{request.api.name}: the disk failed", "exception": problem}
             asyncio.get_running_loop().call_exception_handler(context)
+        except Exception as problem:  # noqa: BLE001  # the boundary of a request
+            served = self.handlers.by_api[request.api].served
+            contained(self.world.journal, request, served, request.body)(problem)
 
     def _handle(self, request: AnyRequest) -> None:
         handled = self.handlers.by_api.get(request.api)

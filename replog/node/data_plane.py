@@ -35,7 +35,7 @@ from replog.node.directories.failures import DirectoryFailures
 from replog.node.directories.log_directories import LogDirectories
 from replog.node.directories.moves import DirectoryMoves
 from replog.node.net.controller_link import ControllerLink
-from replog.node.net.handlers import Handlers
+from replog.node.net.handlers import Handlers, contained
 from replog.node.net.server import AnyRequest, Handler, Server, ServerLimits
 from replog.node.periodic import PeriodicWork
 from replog.node.replication.compaction import Compaction
@@ -230,6 +230,8 @@ class DataPlane:
             request.close("the disk failed")
             context = {"message": f"{request.api.name}: the disk failed", "exception": problem}
             asyncio.get_running_loop().call_exception_handler(context)
+        except Exception as problem:  # noqa: BLE001  # the boundary of a request
+            contained(self.world.journal, request, handled.served, request.body)(problem)
 
     # --- time ----------------------------------------------------------------------------
 

@@ -6,12 +6,12 @@ pays. One GET a connection, as little of HTTP as a scraper needs.
 """
 
 import asyncio
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import Final, NamedTuple, cast
 
 from replog.controller.controller import Controller
 from replog.controller.recoveries import Counts
-from replog.ports import Listener, World
+from replog.ports import Journal, Listener, World
 
 PATHS: Final = (b"/", b"/metrics")
 REQUEST_BYTES_MAX: Final = 8192
@@ -69,10 +69,20 @@ def _gauge(name: str, words: str, value: int) -> Metric:
     return Metric(f"kafka_controller_{name}", "gauge", words, [("", value)])
 
 
-def exposition(controller: Controller) -> str:
-    """Return all metrics in Prometheus' text format, version 0.0.4."""
+def node_metrics(journal: Journal) -> Iterator[Metric]:
+    """Yield what every node counts."""
+    yield Metric(
+        "tribunal_unforeseen_errors_total",
+        "counter",
+        "Errors that cost a request or a connection, and that nobody foresaw; the log has the first of each kind.",
+        [("", journal.unforeseen_count)],
+    )
+
+
+def exposition(families: Iterable[Metric]) -> str:
+    """Return metrics in Prometheus' text format, version 0.0.4."""
     lines: list[str] = []
-    for metric in metrics(controller):
+    for metric in families:
         lines += [f"# HELP {metric.name} {metric.help}", f"# TYPE {metric.name} {metric.type}"]
         lines += [f"{metric.name}{labels} {value}" for labels, value in metric.samples]
     return "\n".join(lines) + "\n"

@@ -5,7 +5,7 @@ fetches successfully from a leader says no: so a member that was merely cut off 
 said yes does the epoch grow and a real, durable vote is asked for.
 """
 
-from typing import Protocol
+from typing import Final, Protocol
 
 from replog.config import Endpoint
 from replog.errors import Error
@@ -22,6 +22,8 @@ from replog.quorum.quorum_state import QuorumState, SafetyViolation
 from replog.quorum.roles import Candidate, Follower, Leader, Prospective, ResignedLeader, Unattached
 from replog.quorum.voters import ReplicaKey, hand_over_delay_ms
 from replog.types import NO_NODE, NodeId, QuorumEpoch
+
+EPOCHS_AHEAD_MAX: Final = 1000  # of an epoch in a request that nobody asked for
 
 
 class Addressed(Protocol):
@@ -73,6 +75,8 @@ class Election:
             return self._vote(Error.FENCED_LEADER_EPOCH)
         if request.candidate.node_id < 0:
             return self._vote(Error.INVALID_REQUEST)
+        if self._is_far_ahead(request.epoch):
+            return self._vote(Error.UNKNOWN_LEADER_EPOCH)
         if request.epoch > state.epoch:
             state.become_unattached(QuorumEpoch(request.epoch), now_ms)
         if request.voter is not None and not request.voter.names(state.me):
@@ -157,12 +161,36 @@ class Election:
         return EndQuorumEpochAnswer(error=error, epoch=state.epoch, leader_id=leader_id, endpoint=endpoint)
 
     def _adopt_sender(self, epoch: int, leader_id: NodeId, endpoint: Endpoint | None, now_ms: int) -> Error:
-        if epoch < self._state.epoch:
+        state = self._state
+        if epoch < state.epoch:
             return Error.FENCED_LEADER_EPOCH
-        if leader_id < 0 or leader_id == self._state.me.node_id:
+        if leader_id < 0 or leader_id == state.me.node_id:
             return Error.INVALID_REQUEST
-        self._state.adopt(epoch, leader_id, endpoint, now_ms)
+        if endpoint is not None and not endpoint.is_usable:
+            return Error.INVALID_REQUEST
+        if state.log.latest_voters is None and leader_id not in state.voters.ids:
+            return Error.INCONSISTENT_VOTER_SET  # the configuration is all there is: nobody else can have been elected
+        if self._is_far_ahead(epoch):
+            return Error.UNKNOWN_LEADER_EPOCH
+        if epoch == state.epoch and state.leader_id not in (NO_NODE, leader_id):
+            # Anybody may claim it. A true second leader ends itself when it is answered so (SPEC 1.1); this node,
+            # which has the answers of nodes that it asked itself, goes on.
+            state.probe("second_leader_refused")
+            state.note(f"node {leader_id} claims epoch {epoch}, which node {state.leader_id} leads")
+            return Error.INVALID_REQUEST
+        state.adopt(epoch, leader_id, endpoint, now_ms)
         return Error.NONE
+
+    def _is_far_ahead(self, epoch: int) -> bool:
+        """Return whether an epoch is beyond what somebody who was not asked may bring us.
+
+        Epochs end at 2^31-1, and who is there can never elect a leader again. A member that really is far ahead is
+        asked by this node, as all members are, and then its answer is believed.
+        """
+        if epoch <= self._state.epoch + EPOCHS_AHEAD_MAX:
+            return False
+        self._state.probe("epoch_far_ahead_refused")
+        return True
 
     # --- answers of other nodes
 

@@ -70,6 +70,8 @@ class Membership:
         if request.change is VoterChange.UPDATE and request.epoch != state.epoch:
             older = request.epoch < state.epoch
             return (Error.FENCED_LEADER_EPOCH if older else Error.UNKNOWN_LEADER_EPOCH), None
+        if request.endpoint is not None and not request.endpoint.is_usable:
+            return Error.INVALID_REQUEST, f"{request.endpoint} is not an address."
         member = state.voters.find(voter.node_id)
         if request.change is VoterChange.ADD:
             if member is not None:

@@ -67,7 +67,7 @@ async def reader(client: Client, topic: str) -> Reader:
 
 
 async def append(client: Client, topic: str, partition: int, value: bytes) -> None:
-    batch = build([NewRecord(None, value)], timestamp_ms=ClientWorld().clock.wall_ms())
+    batch = build([NewRecord(b"k", value)], timestamp_ms=ClientWorld().clock.wall_ms())
     answer = await client.produce(topic, partition, batch, acks=-1, timeout_ms=5000)
     assert answer is not None
     assert answer.error_code is Error.NONE

@@ -9,7 +9,7 @@ from replog.errors import Error
 from replog.quorum import events
 from replog.quorum.events import Effect, Event, Failure
 from replog.quorum.messages import BeginQuorumEpochRequest, EndQuorumEpochRequest, FetchRequest, VoteAnswer, VoteRequest
-from replog.quorum.quorum_state import SafetyViolation, Settings
+from replog.quorum.quorum_state import Settings
 from replog.quorum.roles import Follower, Prospective
 from replog.quorum.state_file import StoredQuorumState, encode
 from replog.quorum.voters import ReplicaKey
@@ -41,7 +41,6 @@ THEN = {
     "durable_write",
     "sends",
     "answers",
-    "fatal",
     "after_ms",
     "fetch_timer_ms",
 }
@@ -258,10 +257,6 @@ def test_transition(case: dict[str, Any]) -> None:
     then = dict(only(case["then"], THEN, "then"))
     drive = Drive(given)
 
-    if "fatal" in then:
-        with pytest.raises(SafetyViolation, match=then["fatal"]):
-            event(drive, when)
-        return
     event(drive, when)
 
     _must_have_said(drive, then)

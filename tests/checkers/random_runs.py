@@ -81,7 +81,9 @@ def _transactions(run: Run, random: Random, log: dict[int, int | None], ends: di
     for txn, (outcome, begin) in ends.items():
         place = {"topic": "t", "partition": 0}
         sent = [value_of(7, 3 * txn + number) for number in range(3)]
-        steps = [{"kind": "send", "log_offset": None, "value": value} | place for value in sent]
+        steps = [
+            {"kind": "append" if txn % 4 == 3 else "send", "log_offset": None, "value": value} | place for value in sent
+        ]
         for _ in range(random.randrange(3)):
             if log:
                 offset = random.randrange(len(log))

@@ -27,7 +27,9 @@ class Run:
         self.metadata("PartitionRecord", 0, partition_id=0, replicas=[1, 2, 3], isr=[1, 2, 3], leader=1, leader_epoch=0)
 
     def metadata(self, record_type: str, at: int, *, topic: str = "t", **body: Any) -> None:
-        named = {"topic": topic, "partition": 0} if record_type.startswith("Partition") else {}
+        named: dict[str, Any] = {"topic": topic, "partition": 0} if record_type.startswith("Partition") else {}
+        if record_type == "RemoveTopicRecord":
+            named = {"topic": topic}
         self.recorder.row(
             "metadata",
             metadata_offset=self.metadata_offset,

@@ -41,8 +41,6 @@ steps:
 """
 SLOW = "slow: broker 1, from: brokers, delay_ms: 1, jitter_ms: 0, for: 12s"
 KNOWN_MISSES: dict[str, str] = {
-    "aborted-append-seen": "checkers/properties/aborted_reads.py: only steps of kind `send` are looked at, not `append`",
-    "appends-of-unknown-outcome-torn": "checkers/properties/atomicity.py: the same",
     "high-watermark-back-at-node-across-epochs": "checkers/properties/watermarks.py: only rows of one leader epoch are compared",
 }  # fmt: skip
 RUNS = {

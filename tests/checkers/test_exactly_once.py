@@ -77,6 +77,31 @@ def test_transactions_without_a_group_consume_as_they_like(run: Transactions) ->
 
 
 @pytest.mark.parametrize(
+    ("committed_at", "process", "expected"),
+    [
+        pytest.param(220, 9, [("processed_twice", "violation", 0)], id="at its begin"),
+        pytest.param(230, 9, [("processed_twice", "violation", 0)], id="at its end"),
+        pytest.param(219, 9, [], id="before it"),
+        pytest.param(231, 9, [], id="behind it"),
+        pytest.param(225, 8, [], id="by another process"),
+        pytest.param(225, 10, [], id="by one without a transaction"),
+    ],
+)
+def test_a_transaction_belongs_to_the_group_whose_offset_it_commits(
+    run: Transactions, committed_at: int, process: int, expected: list[Any]
+) -> None:
+    value = run.send(0, 100)
+    for own, at in ((8, 200), (9, 220)):
+        run.txn("committed", at, ("poll", 0, value), process=own)
+    run.offsets("commit", 1, 205, process=8)
+    run.offsets("commit", 1, committed_at, process=process)
+    run.final_read({0: value})
+
+    assert found(run.finish(), "exactly_once") == expected
+
+
+@pytest.mark.parametrize("kind", ["send", "append"])
+@pytest.mark.parametrize(
     ("isolation", "outcome", "expected"),
     [
         pytest.param("read_committed", "committed", [], id="committed"),
@@ -85,15 +110,16 @@ def test_transactions_without_a_group_consume_as_they_like(run: Transactions) ->
     ],
 )
 def test_read_committed_never_sees_what_was_aborted(
-    run: Transactions, isolation: str, outcome: str, expected: list[Any]
+    run: Transactions, isolation: str, outcome: str, expected: list[Any], kind: str
 ) -> None:
     value = run.send(0, 100, txn_id="x7")
-    run.txn(outcome, 99, ("send", 0, value))
+    run.txn(outcome, 99, (kind, 0, value))
     run.final_read({0: value}, isolation=isolation)
 
     assert found(run.finish(), "aborted_reads") == expected
 
 
+@pytest.mark.parametrize("kind", ["send", "append"])
 @pytest.mark.parametrize(
     ("visible", "expected"),
     [
@@ -103,11 +129,11 @@ def test_read_committed_never_sees_what_was_aborted(
     ],
 )
 def test_a_transaction_of_unknown_outcome_is_whole_or_not_there(
-    run: Transactions, visible: list[int], expected: list[Any]
+    run: Transactions, visible: list[int], expected: list[Any], kind: str
 ) -> None:
     values = [run.send(sequence, 100 + sequence, txn_id="x7") for sequence in range(2)]
     other = run.send(2, 103)
-    run.txn("info", 99, *[("send", offset, value) for offset, value in enumerate(values)])
+    run.txn("info", 99, *[(kind, offset, value) for offset, value in enumerate(values)])
     run.final_read({offset: values[offset] for offset in visible} | {2: other}, isolation="read_committed")
 
     assert found(run.finish(), "atomicity") == expected
@@ -162,6 +188,7 @@ def test_a_sum_needs_every_account(run: Transactions, recorded: str | None, expe
     assert found(run.finish(), "bank") == expected
 
 
+@pytest.mark.parametrize("kind", ["send", "append"])
 @pytest.mark.parametrize(
     ("outcome", "stable", "at", "expected"),
     [
@@ -172,14 +199,17 @@ def test_a_sum_needs_every_account(run: Transactions, recorded: str | None, expe
         pytest.param("info", 0, 20_000, [("hanging", "violation", 0)], id="beyond its time-out"),
     ],
 )
-def test_no_transaction_hangs(run: Transactions, outcome: str, stable: int, at: int, expected: list[Any]) -> None:
+def test_no_transaction_hangs(
+    run: Transactions, outcome: str, stable: int, at: int, expected: list[Any], kind: str
+) -> None:
     value = run.send(0, 100, txn_id="x7")
-    run.txn(outcome, 99, ("send", 0, value))
+    run.txn(outcome, 99, (kind, 0, value))
     run.watermark(1, at, epoch=0, last_stable_offset=stable)
 
     assert found(run.finish(), "hanging_transactions") == expected
 
 
+@pytest.mark.parametrize("step", ["send", "append"])
 @pytest.mark.parametrize(
     ("timeout_ms", "stable", "kind"),
     [
@@ -190,10 +220,10 @@ def test_no_transaction_hangs(run: Transactions, outcome: str, stable: int, at: 
     ],
 )
 def test_a_transaction_hangs_that_outlives_its_own_time_out(
-    tmp_path: Path, timeout_ms: int | None, stable: int, kind: str
+    tmp_path: Path, timeout_ms: int | None, stable: int, kind: str, step: str
 ) -> None:
     run = Transactions(tmp_path)
-    place = {"topic": "t", "partition": 0, "kind": "send"}
+    place = {"topic": "t", "partition": 0, "kind": step}
     for sequence, own_ms in enumerate([timeout_ms, 60_000]):
         value = run.send(sequence, 100 + sequence, txn_id=f"x{sequence}")
         steps = [place | {"log_offset": sequence, "value": value}]
@@ -306,6 +336,54 @@ def test_an_operator_may_set_or_delete_positions(
     run.offsets("fetch", fetched, 120)
 
     assert [fields for _, fields, _ in found(run.finish(), "group_offsets")] == [severity]
+
+
+@pytest.mark.parametrize(
+    ("order", "severity"),
+    [
+        pytest.param({"log_offset": 1}, "permitted", id="the position was set back"),
+        pytest.param(
+            {"api": "delete_group", "topic": None, "partition": None}, "permitted", id="the group was deleted"
+        ),
+        pytest.param({"log_offset": 2}, "violation", id="behind the record"),
+        pytest.param({"log_offset": 1, "group": "h"}, "violation", id="another group's"),
+        pytest.param({"log_offset": 1, "partition": 1}, "violation", id="in another partition"),
+        pytest.param({"log_offset": 1, "outcome": "fail"}, "violation", id="refused"),
+        pytest.param({"log_offset": 1, "invoke_ns": 150 * MS, "complete_ns": 151 * MS}, "violation", id="before both"),
+        pytest.param({"log_offset": 1, "invoke_ns": 400 * MS, "complete_ns": 401 * MS}, "violation", id="behind both"),
+    ],
+)
+def test_what_lies_behind_a_position_that_was_set_back_is_processed_again(
+    run: Transactions, order: dict[str, Any], severity: str
+) -> None:
+    run.recorder.row("admin", **{**SET_BACK, "invoke_ns": 212 * MS, "complete_ns": 214 * MS} | order)
+    run.final_read(a_transformer(run, ("committed", [0, 1]), ("committed", [1, 2, 3])))
+
+    assert found(run.finish(), "exactly_once") == [("processed_twice", severity, 1)]
+
+
+@pytest.mark.parametrize(
+    ("order", "severity"),
+    [
+        pytest.param({}, "permitted", id="the group was deleted"),
+        pytest.param({"group": "h"}, "violation", id="another group was"),
+        pytest.param({"api": "delete_offset"}, "violation", id="its position only"),
+        pytest.param({"outcome": "fail"}, "violation", id="refused"),
+        pytest.param({"invoke_ns": 50 * MS, "complete_ns": 51 * MS}, "violation", id="before it had that generation"),
+        pytest.param({"invoke_ns": 150 * MS, "complete_ns": 151 * MS}, "violation", id="afterwards"),
+    ],
+)
+def test_a_group_that_was_deleted_counts_its_generations_anew(
+    run: Transactions, order: dict[str, Any], severity: str
+) -> None:
+    deletion = {"api": "delete_group", "group": "g", "outcome": "ok", "invoke_ns": 115 * MS, "complete_ns": 117 * MS}
+    run.recorder.row("admin", **deletion | order)
+    for at, generation in ((110, 4), (120, 1)):
+        times = {"invoke_ns": at * MS, "complete_ns": (at + 1) * MS}
+        row = {"process": 7, "group": "g", "kind": "commit", "committed_offset": 0, "outcome": "ok"}
+        run.recorder.row("commits", **PLACE, **row, **times, generation=generation)
+
+    assert found(run.finish(), "group_members") == [("stale_generation", severity, 0)]
 
 
 @pytest.mark.parametrize(
@@ -432,14 +510,29 @@ def test_a_transaction_whose_end_may_be_lost_may_be_torn(tmp_path: Path, topic: 
     assert ("unbalanced", severity, None) in rows
 
 
+@pytest.mark.parametrize("kind", ["send", "append"])
 @pytest.mark.parametrize(("topic", "at", "severity"), WHERE_ENDS_LIE)
-def test_a_transaction_whose_end_may_be_lost_may_hang(tmp_path: Path, topic: str, at: int, severity: str) -> None:
+def test_a_transaction_whose_end_may_be_lost_may_hang(
+    tmp_path: Path, topic: str, at: int, severity: str, kind: str
+) -> None:
     run = elected_uncleanly(tmp_path, topic, at)
     value = run.send(0, 100, txn_id="x7")
-    run.txn("committed", 99, ("send", 0, value))
+    run.txn("committed", 99, (kind, 0, value))
     run.watermark(1, 20_000, epoch=0, last_stable_offset=0)
 
     assert found(run.finish(), "hanging_transactions") == [("hanging", severity, 0)]
+
+
+@pytest.mark.parametrize(("topic", "at", "severity"), WHERE_ENDS_LIE)
+def test_a_transaction_whose_end_may_be_lost_may_be_seen_in_some_lists_only(
+    tmp_path: Path, topic: str, at: int, severity: str
+) -> None:
+    run = elected_uncleanly(tmp_path, topic, at)
+    values = [run.send(sequence, 100 + sequence, txn_id="x7") for sequence in range(2)]
+    run.txn("info", 99, *[("append", offset, value) for offset, value in enumerate(values)])
+    run.final_read({0: values[0]}, isolation="read_committed")
+
+    assert found(run.finish(), "atomicity") == [("torn", severity, None)]
 
 
 @pytest.mark.parametrize(("api", "severity"), [("elect_leaders", "permitted"), ("list_topics", "violation")])

@@ -14,9 +14,11 @@ def run(tmp_path: Path) -> Run:
     return Run(tmp_path / "run")
 
 
-def committed(run: Run, process: int, generation: int, offset: int, at: int, outcome: str = "ok") -> None:
+def committed(
+    run: Run, process: int, generation: int, offset: int, at: int, outcome: str = "ok", group: str = "g"
+) -> None:
     run.recorder.row(
-        "commits", process=process, group="g", generation=generation, topic="t", partition=0, kind="commit",
+        "commits", process=process, group=group, generation=generation, topic="t", partition=0, kind="commit",
         committed_offset=offset, invoke_ns=at * MS, complete_ns=(at + 2) * MS, outcome=outcome,
     )  # fmt: skip
 
@@ -84,6 +86,37 @@ def test_what_an_allowed_unclean_leader_writes_may_lie_behind_a_groups_position(
         committed(run, 50, 5, 2, committed_at)
     committed(run, 50, 5, 2, 300)
     run.final_read(dict(enumerate(values)), epoch=1)
+
+    assert found(run) == [("unconsumed", severity, 1)]
+
+
+SET_FORWARD = {"api": "alter_offset", "group": "g", "topic": "t", "partition": 0, "log_offset": 2, "outcome": "ok"}
+
+
+@pytest.mark.parametrize(
+    ("order", "severity"),
+    [
+        pytest.param({}, "permitted", id="beyond the record"),
+        pytest.param({"log_offset": 1}, "violation", id="to the record"),
+        pytest.param({"group": "h"}, "violation", id="another group's"),
+        pytest.param({"partition": 1}, "violation", id="in another partition"),
+        pytest.param({"outcome": "fail"}, "violation", id="refused"),
+        pytest.param({"invoke_ns": 400 * MS, "complete_ns": 401 * MS}, "violation", id="behind its commits"),
+    ],
+)
+@pytest.mark.parametrize("others", [[], [0, 1, 2]], ids=["", "another group received all"])
+def test_an_operator_may_set_a_group_beyond_a_record(
+    run: Run, order: dict[str, Any], severity: str, others: list[int]
+) -> None:
+    run.recorder.row("admin", **{**SET_FORWARD, "invoke_ns": 210 * MS, "complete_ns": 211 * MS} | order)
+    values = [run.send(sequence, 100 + sequence) for sequence in range(3)]
+    for process, offsets in ((50, [0, 2]), (60, others)):
+        for offset in offsets:
+            run.read({offset: values[offset]}, 200 + offset, process=process)
+    committed(run, 50, 5, 3, 300)
+    if others:
+        committed(run, 60, 1, 3, 300, group="h")
+    run.final_read(dict(enumerate(values)))
 
     assert found(run) == [("unconsumed", severity, 1)]
 

@@ -356,6 +356,29 @@ def test_compaction_takes_only_what_a_newer_record_of_the_key_replaces(
 
 
 @pytest.mark.parametrize(
+    ("since", "until", "severity"),
+    [
+        pytest.param(1, None, "permitted", id="all the time"),
+        pytest.param(500, None, "permitted", id="before it was missed"),
+        pytest.param(1, 500, "permitted", id="after it was sent"),
+        pytest.param(2000, None, "violation", id="when it had been missed"),
+        pytest.param(1, 50, "violation", id="before it was sent"),
+    ],
+)
+def test_only_a_topic_that_is_compacted_meanwhile_loses_older_records(
+    run: Run, since: int, until: int | None, severity: str
+) -> None:
+    policy = {"resource_type": 2, "resource_name": "t", "name": "cleanup.policy"}
+    run.metadata("ConfigRecord", since, value="compact", **policy)
+    if until is not None:
+        run.metadata("ConfigRecord", until, value="delete", **policy)
+    values = [run.send(sequence, 100 + sequence, key="a") for sequence in range(2)]
+    run.final_read({1: values[1]})
+
+    assert [(kind, found_as) for kind, found_as, *_ in found(run.finish())] == [("lost", severity)]
+
+
+@pytest.mark.parametrize(
     ("before", "severity", "rule"),
     [
         pytest.param((1, 150, 2), "permitted", "R4", id="fetched ahead, who knows when"),
@@ -479,10 +502,10 @@ def test_a_final_read_that_did_not_come_to_the_end_does_not_say_what_stands_ther
 GONE, LOST = ("lost", "permitted", "gone_by_order", 0), ("lost", "violation", "", 0)
 
 
-def log_begins_at_1(run: Run) -> list[tuple[object, object, object, object]]:
-    """Two records, and a final read at 900 that begins behind the first."""
-    values = [run.send(sequence, 100 + sequence) for sequence in range(2)]
-    times = {"invoke_ns": 900_000_000, "complete_ns": 900_000_000, "outcome": "ok"}
+def log_begins_at_1(run: Run, since: int = 0) -> list[tuple[object, object, object, object]]:
+    """Two records, and a final read 800 ms later that begins behind the first."""
+    values = [run.send(sequence, since + 100 + sequence) for sequence in range(2)]
+    times = {"invoke_ns": (since + 900) * 1_000_000, "complete_ns": (since + 900) * 1_000_000, "outcome": "ok"}
     final = {"process": 99, "topic": "t", "partition": 0, "isolation": "read_uncommitted", "phase": "final"}
     for number, (position, count) in enumerate([(1, 1), (2, 0)]):
         shown = {"poll_index": number, "position": position, "record_count": count}
@@ -501,6 +524,7 @@ def log_begins_at_1(run: Run) -> list[tuple[object, object, object, object]]:
         pytest.param("t", "retention.ms", "5000", LOST, id="longer than the record was old"),
         pytest.param("t", "retention.ms", "-1", LOST, id="without limit"),
         pytest.param("t", "retention.bytes", "1", GONE, id="of size"),
+        pytest.param("t", "retention.bytes", "1048576", LOST, id="of more than was ever written"),
         pytest.param("other", "retention.ms", "500", LOST, id="another topic's"),
         pytest.param("t", "segment.bytes", "500", LOST, id="another setting"),
     ],
@@ -519,6 +543,94 @@ def test_retention_takes_what_lies_before_the_log_start(
 )
 def test_the_nodes_own_retention_counts_too(tmp_path: Path, name: str, value: int, expected: object) -> None:
     assert log_begins_at_1(Run(tmp_path / "run", **{name: value})) == [expected]
+
+
+@pytest.mark.parametrize(
+    ("policies", "expected"),
+    [
+        pytest.param([(1, "compact")], LOST, id="compaction only"),
+        pytest.param([(1, "compact,delete")], GONE, id="both"),
+        pytest.param([(1, "compact"), (500, "delete")], GONE, id="deleted later"),
+        pytest.param([(1, "compact"), (500, None)], GONE, id="taken back"),
+        pytest.param([(500, "compact")], GONE, id="deleted before"),
+    ],
+)
+def test_retention_counts_where_old_segments_are_deleted(
+    tmp_path: Path, policies: list[tuple[int, str | None]], expected: object
+) -> None:
+    run = Run(tmp_path / "run", **{"log.retention.ms": 500})
+    for at, value in policies:
+        run.metadata("ConfigRecord", at, resource_type=2, resource_name="t", name="cleanup.policy", value=value)
+
+    assert log_begins_at_1(run) == [expected]
+
+
+@pytest.mark.parametrize(
+    ("nodes", "own", "expected"),
+    [
+        pytest.param({"log.retention.ms": 500}, [(1, "-1")], LOST, id="the topic's own counts"),
+        pytest.param({"log.retention.ms": 500}, [(1, "-1"), (200, None)], GONE, id="until it is taken back"),
+        pytest.param({"log.retention.minutes": 0}, [(1, "-1")], LOST, id="in another unit"),
+        pytest.param({"log.retention.ms": -1, "log.retention.minutes": 0}, [], LOST, id="the finest unit counts"),
+        pytest.param({"log.retention.minutes": 0}, [], GONE, id="the only one"),
+    ],
+)
+def test_a_topics_own_retention_replaces_the_nodes(
+    tmp_path: Path, nodes: dict[str, int], own: list[tuple[int, str | None]], expected: object
+) -> None:
+    run = Run(tmp_path / "run", **nodes)
+    for at, value in own:
+        run.metadata("ConfigRecord", at, resource_type=2, resource_name="t", name="retention.ms", value=value)
+
+    assert log_begins_at_1(run) == [expected]
+
+
+@pytest.mark.parametrize(
+    ("kind", "at", "expected"),
+    [
+        pytest.param("clock-jump", 500, GONE, id="a clock, before it was missed"),
+        pytest.param("clock-jump", 2000, LOST, id="a clock, afterwards"),
+        pytest.param("kill", 500, LOST, id="no clock"),
+    ],
+)
+def test_a_clock_that_was_set_makes_records_older_from_then_on(
+    tmp_path: Path, kind: str, at: int, expected: object
+) -> None:
+    run = Run(tmp_path / "run", **{"log.retention.hours": 168})
+    run.fault(kind, at, node=1)
+
+    assert log_begins_at_1(run) == [expected]
+
+
+SHORTENED = {"api": "set_config", "topic": "t", "setting": "retention.ms", "value": "500", "outcome": "ok"}
+
+
+@pytest.mark.parametrize(
+    ("changes", "expected"),
+    [
+        pytest.param({}, LOST, id="before the record was sent"),
+        pytest.param({"outcome": "fail"}, GONE, id="refused"),
+        pytest.param({"outcome": "info", "complete_ns": None}, GONE, id="its answer was lost"),
+        pytest.param({"topic": "u"}, GONE, id="of another topic"),
+        pytest.param({"setting": "retention.bytes"}, GONE, id="another setting"),
+        pytest.param({"invoke_ns": 30_500_000_000, "complete_ns": 30_501_000_000}, GONE, id="later"),
+    ],
+)
+def test_retention_that_was_taken_back_takes_nothing_that_was_sent_later(
+    run: Run, changes: dict[str, object], expected: object
+) -> None:
+    run.recorder.row("admin", **SHORTENED, invoke_ns=10_000_000, complete_ns=11_000_000)
+    back = {"value": "-1", "invoke_ns": 20_000_000, "complete_ns": 21_000_000}
+    run.recorder.row("admin", **{**SHORTENED, **back, **changes})
+
+    assert log_begins_at_1(run, since=30_000) == [expected]
+
+
+def test_retention_that_was_ordered_for_all_brokers_counts(run: Run) -> None:
+    order = SHORTENED | {"topic": None, "setting": "log.retention.ms"}
+    run.recorder.row("admin", **order, invoke_ns=10_000_000, complete_ns=11_000_000)
+
+    assert log_begins_at_1(run) == [GONE]
 
 
 DELETION = {"api": "delete_records", "topic": "t", "partition": 0, "log_offset": 1, "invoke_ns": 300_000_000}

@@ -152,3 +152,24 @@ def test_every_property_has_its_sentences(run: Run) -> None:
 def test_what_is_listed_as_a_checker_is_what_is_judged() -> None:
     assert set(listing("checkers")) == {name.replace("_", "-") for name in properties()}
     assert all(one.kernel or one.run_kernel or one.timeline_kernel for one in properties().values())
+
+
+@pytest.mark.parametrize(
+    ("removed", "anew", "expected"),
+    [
+        pytest.param(None, False, ["leaderless"], id="a member of its ISR could lead"),
+        pytest.param("t", False, [], id="its topic was deleted"),
+        pytest.param("other", False, ["leaderless"], id="another topic was deleted"),
+        pytest.param("t", True, ["leaderless"], id="its topic was made anew"),
+    ],
+)
+def test_a_partition_is_not_left_without_leader(run: Run, removed: str | None, anew: bool, expected: list[str]) -> None:
+    run.send(0, 100)
+    run.change(200, leader=-1, isr=[2])
+    if removed is not None:
+        run.metadata("RemoveTopicRecord", 300, topic=removed)
+    if anew:
+        run.metadata("PartitionRecord", 400, partition_id=0, replicas=[2], isr=[2], leader=-1, leader_epoch=0)
+    run.metadata("NoOpRecord", 5_000)
+
+    assert [kind for kind, _, _ in found(run.finish(), "led")] == expected

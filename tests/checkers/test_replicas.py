@@ -90,6 +90,37 @@ def test_only_its_own_disk_excuses_a_member(
     assert kinds(run) == expected
 
 
+@pytest.mark.parametrize(("while_down", "lacks", "hurt_again", "expected"), [
+    pytest.param(True, (), False, [], id="it holds what was written from then on"),
+    pytest.param(True, (5,), False, [("replica_lacks", "violation")], id="it lacks some of that"),
+    pytest.param(True, (5,), True, [], id="its disk lost it later"),
+    pytest.param(False, (5,), False, [], id="its files were cut while it ran"),
+])  # fmt: skip
+def test_who_is_elected_while_hurt_is_whole_from_then_on(
+    tmp_path: Path, while_down: bool, lacks: tuple[int, ...], hurt_again: bool, expected: list[tuple[str, str]]
+) -> None:
+    """An unclean election makes its log the log; what it writes itself no disk has lost yet."""
+    run = Run(tmp_path / "run", **{"unclean.leader.election.enable": True})
+    sent = {offset: run.send(offset, 100 + offset, acks=1) for offset in range(2)}
+    run.node(3, "start", 1)
+    if while_down:
+        run.node(3, "killed", 299)
+    run.fault("truncate-segment", 300, node=3, lost_from=2)
+    if while_down:
+        run.registered(3, at=400, previous=2, fenced=False)
+    run.change(500, leader=3, isr=[3], leader_recovery_state=1)
+    run.change(600, isr=[1, 2, 3])
+    run.change(700, leader=1)
+    sent |= {offset: run.send(offset, 750 + offset) for offset in range(2, 6)}
+    if hurt_again:
+        run.fault("truncate-segment", 800, node=3, lost_from=5, index=1)
+    run.final_read(sent, 2_000, epoch=2)
+    for node in (1, 2, 3):
+        run.log(node, {offset: value for offset, value in sent.items() if node != 3 or offset not in lacks})
+
+    assert [one for one in kinds(run) if one[0] == "replica_lacks"] == expected
+
+
 @pytest.mark.parametrize(("node", "unseen_end", "expected"), [
     pytest.param(3, 2, [], id="in bytes that no checksum covers"),
     pytest.param(3, None, ["epoch_back", "replica_differs"], id="in bytes that recovery sees"),

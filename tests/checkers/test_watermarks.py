@@ -28,6 +28,21 @@ def test_within_one_leader_epoch_it_may_not_go_back(run: Run) -> None:
     assert found(run.finish()) == [("high_watermark_back", "violation", "", 7)]
 
 
+@pytest.mark.parametrize(("by", "kinds"), [
+    pytest.param(2, [], id="a follower may show less than its leader"),
+    pytest.param(1, ["high_watermark_back", "last_stable_offset_back"], id="the leader itself"),
+])  # fmt: skip
+def test_answers_of_two_replicas_are_not_compared(run: Run, by: int, kinds: list[str]) -> None:
+    """KIP-392: a reader is sent to the follower of its rack, which hears of the high watermark later."""
+    for high_watermark, at, node in ((9, 100, 1), (7, 300, by)):
+        run.watermark(
+            high_watermark, at, epoch=0, observer="client-1", source="fetch", answered_by=node,
+            last_stable_offset=high_watermark,
+        )  # fmt: skip
+
+    assert [kind for kind, *_ in found(run.finish())] == kinds
+
+
 def test_two_observers_are_not_compared(run: Run) -> None:
     run.watermark(9, 100, epoch=0, observer="client-1", source="fetch")
     run.watermark(7, 101, epoch=0, observer="client-2", source="fetch")
@@ -152,3 +167,31 @@ def test_the_log_start_stays_at_or_below_the_high_watermark(run: Run, start: int
     run.watermark(9, 100, epoch=0, log_start_offset=start)
 
     assert [kind for kind, *_ in found(run.finish())] == kinds
+
+
+@pytest.mark.parametrize(
+    ("other_fell", "judged"),
+    [
+        pytest.param(True, ("latest_offset_back", "permitted", "R1", 7), id="both holders fell"),
+        pytest.param(False, ("latest_offset_back", "violation", "", 7), id="one of them did not"),
+    ],
+)
+def test_who_held_an_offset_at_first_holds_it_when_a_smaller_isr_shows_it(
+    run: Run, other_fell: bool, judged: tuple[str, str, str, int]
+) -> None:
+    """Two unclean shutdowns of min ISR 2, the first before the last one of the ISR showed the offset again (wide-swarm, seed 9)."""
+    run.change(50, isr=[1, 2])
+    latest(run, 9, 100)
+    run.change(200, isr=[1], eligible_leader_replicas=[2])
+    if other_fell:
+        run.registered(2, at=210, previous=-1)
+    run.change(220, eligible_leader_replicas=[])
+    latest(run, 9, 300)
+    run.node(1, "killed", 400)
+    run.fault("wipe", 410, node=1, lost_from=0)
+    run.change(500, isr=[], leader=-1, eligible_leader_replicas=[], last_known_elr=[1])
+    run.registered(1, at=510, previous=-1)
+    run.change(600, isr=[1], leader=1, leader_recovery_state=1, last_known_elr=[])
+    latest(run, 7, 900)
+
+    assert judged in found(run.finish())

@@ -58,13 +58,19 @@ class Line:
         self.carry(encode_response(Api.PRODUCE, version, number, answer), is_request=False)
 
     def fetched(self, offset, number, *, epoch, high_watermark, error=Error.NONE, version=12):
+        self.asks(offset, number, epoch=epoch, version=version)
+        self.answers(number, high_watermark=high_watermark, error=error, version=version)
+
+    def asks(self, offset, number, *, epoch, version=12):
         wanted = [FetchPartition(partition=0, current_leader_epoch=epoch, fetch_offset=offset)]
         asked = FetchRequest(topics=[FetchTopic(topic="t", topic_id=TOPIC_ID, partitions=wanted)])
+        self.carry(encode_request(Api.FETCH, version, number, "reader-901", asked), is_request=True)
+
+    def answers(self, number, *, high_watermark, error=Error.NONE, version=12):
         answered = PartitionData(
             error_code=error, high_watermark=high_watermark, last_stable_offset=high_watermark - 1, log_start_offset=0
         )
         answer = FetchResponse(responses=[FetchableTopicResponse(topic="t", topic_id=TOPIC_ID, partitions=[answered])])
-        self.carry(encode_request(Api.FETCH, version, number, "reader-901", asked), is_request=True)
         self.carry(encode_response(Api.FETCH, version, number, answer), is_request=False)
 
 
@@ -130,3 +136,27 @@ def test_frames_that_cannot_be_read_pass_unheard(answers):
     line.produced(10, 2)
 
     assert answers.appended("worker-1", P, 10).node == 1
+
+
+def test_an_answer_of_a_deposed_leader_that_comes_late_is_of_no_position(answers):
+    paused, new = Line(answers, 1), Line(answers, 2)
+    paused.asks(10, 1, epoch=3)
+    new.fetched(10, 1, epoch=4, high_watermark=30)
+    new.fetched(30, 2, epoch=4, high_watermark=50)
+
+    paused.answers(1, high_watermark=90)
+
+    found = [answers.fetched("reader-901", P, position) for position in (10, 30)]
+    assert [(one.node, one.leader_epoch, one.high_watermark) for one in found] == [(2, 4, 30), (2, 4, 50)]
+
+
+def test_an_answer_to_what_was_asked_before_a_client_went_elsewhere_is_of_no_position(answers):
+    one = Line(answers, 1)
+    one.asks(500, 1, epoch=3)
+    answers.forget("reader-901")
+    one.answers(1, high_watermark=900)
+
+    assert answers.fetched("reader-901", P, 600) is None
+
+    one.fetched(100, 2, epoch=3, high_watermark=900)
+    assert answers.fetched("reader-901", P, 600).offset == 100

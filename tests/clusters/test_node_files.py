@@ -71,6 +71,14 @@ def test_final_logs_are_read_from_segments(tmp_path):
     assert {(entry.node, entry.topic, entry.partition, entry.leader_epoch) for entry in entries} == {(2, "t", 1, 3)}
 
 
+def test_a_damaged_value_is_none_of_ours(tmp_path):
+    a_log(tmp_path / "t-0", a_batch(0, 11, (1 << 63) + 12))
+
+    found = [(entry.value, entry.foreign_value) for entry in log_entries(1, tmp_path)]
+
+    assert found == [(11, None), (None, ((1 << 63) + 12).to_bytes(8))]
+
+
 def test_a_log_ends_at_its_torn_batch(tmp_path):
     a_log(tmp_path / "t-0", a_batch(0, 11), a_batch(1, 12)[:-3])
 

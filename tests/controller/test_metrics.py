@@ -42,12 +42,12 @@ def test_names_and_types() -> None:
 def test_the_text_is_prometheus() -> None:
     box = a_cluster({"replicas": [1, 2, 3], "isr": [1], "elr": [2]})
 
-    lines = exposition(box.controller).splitlines()
+    lines = exposition(metrics(box.controller)).splitlines()
 
     assert "# TYPE kafka_controller_global_under_min_isr_partition_count gauge" in lines
     assert "kafka_controller_global_under_min_isr_partition_count 1" in lines
     assert 'kafka_controller_electable_leaders{topic="t",partition="0"} 2' in lines
-    assert exposition(box.controller).endswith("\n")
+    assert exposition(metrics(box.controller)).endswith("\n")
 
 
 @pytest.mark.parametrize(
@@ -85,7 +85,7 @@ def test_a_controller_that_does_not_lead_shows_no_recovery() -> None:
 def shown(cluster: SimulatedCluster, node: int) -> str:
     shell = cluster.nodes[node].shell
     assert isinstance(shell, ControllerNode)
-    return exposition(shell.controller)
+    return exposition(metrics(shell.controller))
 
 
 def test_a_recovery_is_seen_and_a_restart_resets_the_count() -> None:

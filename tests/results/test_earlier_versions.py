@@ -7,7 +7,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from tribunal.results.recording import TABLES
+from tribunal.results.recording import TABLES, DamagedRecording
 from tribunal.results.spoken_orders import Spoken, Thing, named_things
 from tribunal.results.store import Recorder, Recording
 from tribunal.results.versions import stored_table
@@ -67,6 +67,17 @@ def test_topic_ids_are_taken_out_of_bodies(tmp_path: Path) -> None:
     assert rows["stamped_ns"].to_pylist() == [None, None]
 
 
+@pytest.mark.parametrize("body", [None, '{"topic_id": ', '{"topic_id": 7}'])
+def test_a_body_that_cannot_be_read_names_no_topic(tmp_path: Path, body: str | None) -> None:
+    row = {"metadata_offset": 0, "quorum_epoch": 1, "record_type": "TopicRecord", "body": body}
+    recording = written_as_version_1(tmp_path, "metadata", row)
+
+    assert recording.table("metadata")["topic_id"].to_pylist() == [None]
+    if body is None:
+        with pytest.raises(DamagedRecording, match="body"):
+            recording.validate()
+
+
 @pytest.mark.parametrize("table", sorted(TABLES))
 def test_added_columns_are_unknown(tmp_path: Path, table: str) -> None:
     recording = written_as_version_1(tmp_path, "probes", {"name": "x", "node": 1, "count": 1})
@@ -102,6 +113,31 @@ UNCLEAN = Thing(api="elect_leaders", value="unclean")
             '{"topic": "t", "partition": 2, "before_offset": 8}',
             [Thing(api="delete_records", topic="t", partition=2, log_offset=8)],
             id="fields",
+        ),
+        pytest.param(
+            "delete_records",
+            '{"partitions": [{"topic": "t", "partition": 0, "offset": 5}, {"topic": "u", "partition": 1, "offset": 9}], "version": 1}',
+            [
+                Thing(api="delete_records", topic="t", partition=0, log_offset=5),
+                Thing(api="delete_records", topic="u", partition=1, log_offset=9),
+            ],
+            id="several partitions",
+        ),
+        pytest.param(
+            "delete_records",
+            '[{"name": "t", "partitions": [{"partition": 0, "offset": 7}, {"partition": 1, "offset": 8}]}, {"name": "u"}]',
+            [
+                Thing(api="delete_records", topic="t", partition=0, log_offset=7),
+                Thing(api="delete_records", topic="t", partition=1, log_offset=8),
+                Thing(api="delete_records", topic="u"),
+            ],
+            id="partitions of topics",
+        ),
+        pytest.param(
+            "reassign",
+            '{"topics": ["t", "u"], "partition": 3}',
+            [Thing(api="reassign", topic="t", partition=3), Thing(api="reassign", topic="u", partition=3)],
+            id="one partition of several topics",
         ),
         pytest.param(
             "incremental_alter_configs",

@@ -1,10 +1,13 @@
 """What is written down of a poll: where a final read ends is the leader's word, not a client's."""
 
+from pathlib import Path
 from typing import Any
 
 import pytest
 
-from tribunal.clusters.api import PartitionPoll, TopicPartition
+from tribunal.clusters.api import PartitionPoll, ReceivedRecord, TopicPartition
+from tribunal.results.manifest import Made
+from tribunal.results.store import Recorder, Recording
 from tribunal.workloads.api import Phase, PollLog, Stage
 
 
@@ -62,3 +65,18 @@ def test_watermarks_are_of_who_answered_and_of_the_epoch_of_the_answer() -> None
 
     for table in ("polls", "watermarks"):
         assert [(row["answered_by"], row["leader_epoch"]) for row in sink.rows[table]] == [(2, 4), (None, None)]
+
+
+def test_damaged_bytes_that_no_column_holds_are_written_down_as_no_value(tmp_path: Path) -> None:
+    recorder = Recorder(tmp_path, "r")
+    log = PollLog(Stage(clients=None, sink=recorder, now_ns=lambda: 1), 901, "tail", "read_uncommitted")  # type: ignore[arg-type]
+    poll = a_poll()
+    poll.records = [
+        ReceivedRecord(37 + index, b"k", value, 0)
+        for index, value in enumerate((b"\xff" * 8, b"\x80" + bytes(7), b"\x7f" + b"\xff" * 7, bytes(9)))
+    ]
+
+    log.record(poll, 0)
+    recorder.finish(Made())
+
+    assert Recording.open(tmp_path).table("reads")["value"].to_pylist() == [None, None, (1 << 63) - 1, None]

@@ -2,7 +2,7 @@
 
 import pytest
 
-from tribunal.clusters.api import ReceivedRecord
+from tribunal.clusters.api import LogEntry, ReceivedRecord
 from tribunal.results.recording import value_of
 from tribunal.workloads.sent import SentRecords
 
@@ -48,6 +48,19 @@ def test_equal_texts_are_equal_records():
     )
 
     assert one == same != other
+
+
+def test_values_that_are_none_of_ours_are_compared_too():
+    read, same, other = (
+        sent().difference(None, received)
+        for received in (
+            ReceivedRecord(5, b"key", b"damaged", 0, (), 1_000, False),
+            LogEntry(1, "t", 0, 5, 0, None, 5, False, b"key", (), 1_000, False, b"damaged"),
+            LogEntry(2, "t", 0, 5, 0, None, 5, False, b"key", (), 1_000, False, b"Damaged"),
+        )
+    )
+
+    assert read == same != other
 
 
 def test_a_topic_of_log_append_time_has_the_brokers_timestamps():

@@ -12,6 +12,7 @@ from typing import Final
 import msgspec
 
 from tribunal.clusters.api import Admin, TopicPartition
+from tribunal.results.recording import value_in
 from tribunal.workloads.api import Count, Number, Reader, Stage, Workload, drawn_seed
 from tribunal.workloads.committed_read import create, read_committed
 from tribunal.workloads.transactor import Transactor
@@ -72,7 +73,7 @@ class Lists:
             if asyncio.get_running_loop().time() >= deadline:
                 return False
             for poll in await self._reader.poll(POLL_RECORDS, POLL_MS):
-                self.elements[poll.partition] += [int.from_bytes(record.value or b"") for record in poll.records]
+                self.elements[poll.partition] += [value_in(record.value) or 0 for record in poll.records]
                 position = poll.records[-1].log_offset + 1 if poll.records else 0
                 self._positions[poll.partition] = max(
                     position, poll.next_position or 0, self._positions[poll.partition]

@@ -12,7 +12,7 @@ from replog.controller import controller
 from replog.controller.served_api import AnyServedApi, ServedApi
 from replog.errors import Error
 from replog.node.net.controller_link import ControllerLink, NoController
-from replog.node.net.handlers import Handlers
+from replog.node.net.handlers import Handlers, contained
 from replog.node.net.server import ServerRequest
 from replog.node.quorum import member
 from replog.node.tasks import Tasks
@@ -43,7 +43,9 @@ class Forwarding:
     def _pass_on(self, handlers: Handlers, served: ServedApi[Q, R]) -> None:
         def handle(request: ServerRequest[Q, R]) -> None:
             # With its body: should the connection end before the task begins, the request lets go of it.
-            self.tasks.start(self._forward(served, request, request.body))
+            body = request.body
+            failed = contained(self.world.journal, request, served, body)
+            self.tasks.start(self._forward(served, request, body), failed=failed)
 
         handlers.on(served, handle)
 

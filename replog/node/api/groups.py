@@ -26,7 +26,7 @@ from replog.errors import Error
 from replog.metadata.image import Image
 from replog.node.coordinators.runtime import CoordinatorRuntime, CoordinatorShard, asked
 from replog.node.coordinators.verifier import Unverified, Verifier, offsets_error
-from replog.node.net.handlers import AnswersApi, HandledApi
+from replog.node.net.handlers import AnswersApi, HandledApi, contained
 from replog.node.net.server import ServerRequest
 from replog.types import ZERO_UUID, TopicPartition
 from replog.wire.messages import consumer_group_describe as cgd
@@ -106,7 +106,8 @@ class GroupApi:
         if isinstance(coordinator, Error):
             request.reply(TXN_OFFSET_COMMIT.served.refused(body, coordinator))
         elif coordinator.replica.partition.needs_verification(body.producer_id, body.producer_epoch):
-            self.verifier.start(self._verify(request, body, coordinator))
+            failed = contained(self.runtime.replicas.world.journal, request, TXN_OFFSET_COMMIT.served, body)
+            self.verifier.start(self._verify(request, body, coordinator), failed=failed)
         else:
             self.runtime.ask(request.body.group_id, request, TXN_OFFSET_COMMIT.served.refused)
 

@@ -9,7 +9,7 @@ from replog.controller.authorization import BY_NODES, Operation
 from replog.controller.describe import INTERNAL_TOPICS
 from replog.controller.served_api import Parts, ServedApi
 from replog.errors import Error
-from replog.node.net.handlers import AnswersApi, HandledApi
+from replog.node.net.handlers import AnswersApi, HandledApi, contained
 from replog.node.net.server import ServerRequest
 from replog.node.replication.replicas import Replica, Replicas
 from replog.node.tasks import Tasks
@@ -111,7 +111,8 @@ class OffsetsApi:
     def delete_records(self, request: ServerRequest[dr.DeleteRecordsRequest, dr.DeleteRecordsResponse]) -> None:
         """Raise log starts; answer when all live replicas have followed, or time is over (SPEC 3.9.6)."""
         # With its body: should the connection end before the task begins, the request lets go of it.
-        self.tasks.start(self._delete_records(request, request.body))
+        failed = contained(self.replicas.world.journal, request, DELETE_RECORDS.served, request.body)
+        self.tasks.start(self._delete_records(request, request.body), failed=failed)
 
     async def _delete_records(
         self,

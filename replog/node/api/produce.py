@@ -1,6 +1,6 @@
 """Produce: validate, append, answer at once or when the high watermark has passed (SPEC 3.7).
 
-The way of a batch: from the socket's buffer through validation into the log, in one callback, never parsed. With acks
+The way of a batch: from the socket's buffer through validation, which walks through its records, into the log as it came, in one callback. With acks
 of 0 or 1 the answer is written before the callback returns.
 """
 
@@ -17,7 +17,7 @@ from replog.errors import Error
 from replog.log.batch import TRANSACTIONAL, header_at
 from replog.log.log import Appended
 from replog.node.coordinators.verifier import Unverified, Verifier, produce_error
-from replog.node.net.handlers import AnswersApi, HandledApi
+from replog.node.net.handlers import AnswersApi, HandledApi, contained
 from replog.node.net.server import ServerRequest
 from replog.node.replication.replicas import Replica, Replicas
 from replog.types import NO_NODE, NodeId, TopicPartition
@@ -63,7 +63,8 @@ class ProduceApi:
         if transactional_id is not None and (
             self.verifier.is_asking(transactional_id) or self._unverified(request.body, request.version)
         ):
-            self.verifier.start(self._verify(request, transactional_id))
+            failed = contained(self.replicas.world.journal, request, PRODUCE.served, request.body)
+            self.verifier.start(self._verify(request, transactional_id), failed=failed)
         else:
             self._append_all(request, {})
 

@@ -27,7 +27,7 @@ from replog.coordinators.transaction_coordinator import FIRST_ADD_BY_BROKERS, Tr
 from replog.errors import Error
 from replog.node.coordinators.producer_ids import ProducerIds
 from replog.node.coordinators.runtime import CoordinatorRuntime
-from replog.node.net.handlers import AnswersApi, HandledApi
+from replog.node.net.handlers import AnswersApi, HandledApi, contained
 from replog.node.net.server import AwaitedRequest, Caller, ServerRequest
 from replog.node.replication.replicas import Replicas
 from replog.node.tasks import Tasks
@@ -68,7 +68,8 @@ class TransactionApi:
         if key is None:
             self.producer_ids.init(request)
         elif self.producer_ids.is_empty:
-            self.tasks.start(self._init_later(key, request))
+            failed = contained(self.replicas.world.journal, request, INIT_PRODUCER_ID.served, request.body)
+            self.tasks.start(self._init_later(key, request), failed=failed)
         else:
             self._init(key, request)
 

@@ -56,7 +56,7 @@ class MarkerSender:
             )
             for partition, error in (outcome for answer in answers for outcome in answer):
                 if error in DONE:
-                    del missing[partition]
+                    missing.pop(partition, None)  # the peer may name what nobody asked for
                 if error not in (Error.NONE, Error.NOT_LEADER_OR_FOLLOWER):
                     self._log(markers, partition, error)
                 if error is Error.TRANSACTION_COORDINATOR_FENCED:

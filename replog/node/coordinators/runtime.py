@@ -403,7 +403,16 @@ class CoordinatorRuntime(Generic[AnyCore]):
 
     async def _load(self, coordinated: CoordinatedPartition[CoordinatorShard[AnyCore]]) -> None:
         coordinator = coordinated.core
-        if await coordinator.load():
+        try:
+            is_wanted = await coordinator.load()
+        except Exception as problem:  # no core acts yet: what cannot be replayed is this partition's loss
+            if isinstance(problem, AssertionError | OSError):
+                raise
+            coordinated.is_offline = True
+            where = f"{coordinator.replica.name} cannot be replayed and is not coordinated here"
+            self.replicas.world.journal.unforeseen(where, problem)
+            return
+        if is_wanted:
             coordinated.is_loaded = True
             self.replicas.world.journal.log("info", f"coordinates {coordinator.replica.name}")
             coordinator.perform(coordinator.core.on_loaded(coordinator.now()))

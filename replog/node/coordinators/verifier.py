@@ -10,7 +10,7 @@ from replog.coordinators.placement import TRANSACTIONS_TOPIC
 from replog.errors import Error
 from replog.node.coordinators.internal_topics import InternalTopics
 from replog.node.net.broker_links import BrokerLinks
-from replog.node.tasks import Tasks
+from replog.node.tasks import Failed, Tasks
 from replog.types import NO_NODE, TopicPartition
 from replog.wire.messages import add_partitions_to_txn as apt
 
@@ -50,9 +50,9 @@ class Verifier:
         self.timeout_ms = timeout_ms
         self._turns: dict[str, tuple[asyncio.Lock, int]] = {}
 
-    def start(self, work: Coroutine[object, object, None]) -> None:
+    def start(self, work: Coroutine[object, object, None], *, failed: Failed) -> None:
         """Run what has to wait for an answer."""
-        self.tasks.start(work)
+        self.tasks.start(work, failed=failed)
 
     def is_asking(self, transactional_id: str) -> bool:
         """Return whether requests of this id wait: later ones have to wait behind them."""

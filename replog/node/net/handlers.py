@@ -12,9 +12,34 @@ from typing import Final, Generic, Protocol, TypeVar, cast
 import msgspec
 
 from replog.controller.served_api import AnyServedApi, ServedApi
+from replog.errors import Error
+from replog.node.boundary import contain
 from replog.node.net.server import ServerRequest
+from replog.node.tasks import Failed
+from replog.ports import Journal
 from replog.wire.apis import Api
 from replog.wire.exchange import Q, R
+
+
+def contained(journal: Journal, request: ServerRequest[Q, R], served: ServedApi[Q, R], body: Q) -> Failed:
+    """Return what answers UNKNOWN_SERVER_ERROR, or ends the connection, when handling a request fails unforeseen.
+
+    It raises the error again when that ends the node.
+
+    body:  the request's; should the connection end meanwhile, the request lets go of it.
+    """
+
+    def refuse(problem: Exception) -> None:
+        contain(journal, f"{request.api.name} version {request.version}", problem, request.api)
+        if request.is_answered:
+            return
+        if served.can_be_refused(request.version):
+            request.reply(served.refused(body, Error.UNKNOWN_SERVER_ERROR))
+        else:
+            request.close(f"{request.api.name} failed: {type(problem).__name__}")
+
+    return refuse
+
 
 S = TypeVar("S")
 Self = TypeVar("Self", contravariant=True)

@@ -10,6 +10,7 @@ from functools import partial
 
 from replog.client.connection import Connection, ConnectionLost, UnsupportedVersion
 from replog.log.batch import CorruptBatch
+from replog.node.boundary import contain
 from replog.node.fault_injection_points import strikes
 from replog.ports import World
 from replog.quorum.events import Failure, Send
@@ -68,8 +69,7 @@ class QuorumPeers:
         if task.cancelled() or self._closed:
             return
         problem = task.exception()
-        if problem is not None and not isinstance(problem, ConnectionLost):
-            raise problem
+        self._contain(peer, problem)
         if waiting is None:
             return
         if problem is not None:
@@ -101,8 +101,7 @@ class QuorumPeers:
             return
         problem = future.exception()
         if problem is not None:
-            if not isinstance(problem, ConnectionLost):
-                raise problem
+            self._contain(effect.to, problem)
             self._on_failure(effect.request_id, Failure.LOST)
             return
         try:
@@ -111,10 +110,21 @@ class QuorumPeers:
             self._world.journal.log("warning", f"node {effect.to} sent damaged records: {damage}")
             self._world.journal.probe("quorum_damaged_fetch")
             answer = None
+        except Exception as problem:  # noqa: BLE001  # the boundary of a link; the core comes behind it
+            self._contain(effect.to, problem)
+            answer = None
         if answer is None:
             self._on_failure(effect.request_id, Failure.LOST)
         else:
             self._on_answer(effect.request_id, answer)
+
+    def _contain(self, peer: NodeId, problem: BaseException | None) -> None:
+        """Let an error cost no more than the link to this peer, if it may."""
+        if isinstance(problem, ConnectionLost) or problem is None:
+            return
+        if not isinstance(problem, Exception):
+            raise problem
+        contain(self._world.journal, f"the link to node {peer}", problem)
 
     def _fail(self, request_id: int, failure: Failure) -> None:
         if not self._closed:

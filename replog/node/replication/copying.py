@@ -15,6 +15,7 @@ from replog.broker.identity import BrokerIdentity
 from replog.client.connection import Connection, ConnectionLost, UnsupportedVersion
 from replog.errors import Error
 from replog.log.batch import CorruptBatch
+from replog.node.boundary import contain
 from replog.node.fault_injection_points import linger, strikes
 from replog.node.replication.flushing import Flushing
 from replog.node.replication.replicas import Replica, Replicas
@@ -101,6 +102,10 @@ class SourceLoop:
                 await self._fetch()
             except (ConnectionLost, UnsupportedVersion) as problem:
                 self.world.journal.log("debug", f"fetching from {self.source_id}: {problem}")
+                self._disconnect()
+                self.source.on_lost(self.world.clock.now_ms())
+            except Exception as problem:  # noqa: BLE001  # the boundary of a link
+                contain(self.world.journal, f"fetching from broker {self.source_id}", problem)
                 self._disconnect()
                 self.source.on_lost(self.world.clock.now_ms())
 

@@ -1,0 +1,177 @@
+"""Whether the records of a producer's batch are what its header says: nobody looks at them again until a consumer does.
+
+A batch of garbage with a good checksum would stop every consumer of its partition for ever, and compaction with them. So each
+record is walked through as Kafka's validator does: its length, its offset (0, 1, 2 ... in the batch), its timestamp, the sizes of
+key, value and headers, and that nothing is left over.
+
+This is the way of every produced byte, so it is done in two ways. A record after the other is read as the format says. Where two
+records in a row have the same size, those behind them probably are alike: then the same byte of all of them is compared
+at once, by a slice with the record's size as its step. What is not alike is read one by one again.
+"""
+
+from typing import Final, NamedTuple
+
+RECORD_BYTES_MIN: Final = 7
+ALIKE_MIN: Final = 4  # as few are not worth the slices
+PAUSE: Final = 16  # records that are read one by one after a guess that failed
+SHORT_OFFSETS: Final = bytes(range(0, 128, 2))  # as varints of one byte each
+LONG_OFFSETS: Final = 8192  # the first that does not fit into two
+OFFSETS_LOW: Final = bytes(offset << 1 & 127 | 128 for offset in range(LONG_OFFSETS))
+OFFSETS_HIGH: Final = bytes(offset << 1 >> 7 for offset in range(LONG_OFFSETS))
+EVEN: Final = bytes(range(0, 128, 2))  # varints of one byte that are not negative
+VARINT_SHIFT_MAX: Final = 63
+
+
+class BadRecords(ValueError):
+    """The records are not what the batch's header says."""
+
+
+class Examined(NamedTuple):
+    """What was found."""
+
+    lowest_delta_ms: int  # of the timestamps, against the batch's first
+    highest_delta_ms: int
+    has_null_key: bool
+
+
+def examined(content: bytes, count: int) -> Examined:
+    """Walk through the records of a batch, which holds `count` of them; `BadRecords` when it does not."""
+    if count * RECORD_BYTES_MIN > len(content):
+        raise BadRecords(f"{count} records in {len(content)} bytes")
+    try:
+        return _walk(content, count)
+    except IndexError:
+        raise BadRecords("it ends within a record") from None
+
+
+def _walk(content: bytes, count: int) -> Examined:
+    lowest, highest, has_null_key = 1 << 62, -1 << 62, False
+    position = index = last_size = try_at = 0
+    while index < count:
+        start = position
+        body, delta_ms, is_keyless, has_headers, position = _record(content, start, index)
+        has_null_key |= is_keyless
+        lowest = min(lowest, delta_ms)
+        highest = max(highest, delta_ms)
+        index += 1
+        size = position - start
+        if size == last_size and try_at <= index < count and not has_headers and content[body + 1] < 128:
+            found = _alike(content, start, body, size, index, count)
+            if found is None:
+                try_at = index + PAUSE
+            else:
+                alike, low, high = found
+                lowest, highest = min(lowest, low), max(highest, high)
+                index += alike
+                position += alike * size
+        last_size = size
+    if position != len(content):
+        raise BadRecords(f"{len(content) - position} bytes behind the last record")
+    return Examined(lowest, highest, has_null_key)
+
+
+def _record(content: bytes, start: int, index: int) -> tuple[int, int, bool, bool, int]:
+    """Return where a record's body begins, its timestamp, whether it has no key, whether headers, and where it ends."""
+    # Numbers of one byte, as nearly all are, are read where they stand: a call for each would double the time.
+    byte = content[start]
+    if byte < 128:
+        length, body = (byte >> 1) ^ -(byte & 1), start + 1
+    else:
+        length, body = _varint(content, start)
+    byte = content[body + 1]
+    if byte < 128:
+        delta_ms, position = (byte >> 1) ^ -(byte & 1), body + 2
+    else:
+        delta_ms, position = _varint(content, body + 1)
+    offset, position = (content[position], position + 1) if index < 64 else _varint(content, position)
+    if offset != (index << 1 if index < 64 else index):
+        raise BadRecords(f"the offset of record {index}")
+    key = content[position]
+    position = _behind_bytes(content, position) if key & 129 else position + 1 + (key >> 1)
+    position = _behind_bytes(content, position)
+    has_headers = content[position] != 0
+    position = _behind_headers(content, position) if has_headers else position + 1
+    if position != body + length or position > len(content):
+        raise BadRecords(f"record {index} of {length} bytes has {position - body}")
+    return body, delta_ms, key == 1, has_headers, position
+
+
+def _alike(content: bytes, start: int, body: int, size: int, index: int, count: int) -> tuple[int, int, int] | None:
+    """Return how many records behind this one have its shape, with the extremes of their timestamps; None: not all.
+
+    start, body:  of the record before `index`, which is whole: where its length and where its attributes stand.
+    """
+    wide = index > 64  # the offset of the record in hand takes two bytes, as those behind it
+    if index == 64:
+        return None
+    end = start + size
+    number = min(count, LONG_OFFSETS if wide else 64) - index
+    if number < ALIKE_MIN or end + number * size > len(content):
+        return None
+    stop = end + number * size
+    stamps = content[body + 1 - start + end : stop : size]
+    if stamps.translate(None, EVEN):
+        return None  # a timestamp of more bytes, or one that goes back
+    at = body + 2 - start + end
+    if wide:
+        last = index + number
+        offsets_fit = content[at:stop:size] == OFFSETS_LOW[index:last]
+        offsets_fit = offsets_fit and content[at + 1 : stop : size] == OFFSETS_HIGH[index:last]
+    else:
+        offsets_fit = content[at:stop:size] == SHORT_OFFSETS[index : index + number]
+    if not offsets_fit:
+        return None
+    sizes = [*range(start, body), *_sizes_at(content, body + 4 if wide else body + 3), start + size - 1]
+    for place in sizes:
+        if content[place + size : stop : size] != content[place : place + 1] * number:
+            return None
+    return number, min(stamps) >> 1, max(stamps) >> 1
+
+
+def _sizes_at(content: bytes, position: int) -> list[int]:
+    """Return where the bytes stand that say how long key and value of a record are."""
+    key, behind = _varint(content, position)
+    value_at = behind + max(key, 0)
+    _, value = _varint(content, value_at)
+    return [*range(position, behind), *range(value_at, value)]
+
+
+def _behind_bytes(content: bytes, position: int) -> int:
+    """Return the position behind a key or a value, which may be null."""
+    byte = content[position]
+    if byte < 128:
+        size, position = (byte >> 1) ^ -(byte & 1), position + 1
+    else:
+        size, position = _varint(content, position)
+    if size < -1:
+        raise BadRecords(f"a size of {size}")
+    return position if size < 0 else position + size
+
+
+def _behind_headers(content: bytes, position: int) -> int:
+    number, position = _varint(content, position)
+    if number < 0 or number > len(content) - position:
+        raise BadRecords(f"{number} headers")
+    for _ in range(number):
+        if content[position] & 1 and content[position] < 128:
+            raise BadRecords("a header without a name")
+        position = _behind_bytes(content, position)
+        position = _behind_bytes(content, position)
+    return position
+
+
+def _varint(content: bytes, position: int) -> tuple[int, int]:
+    byte = content[position]
+    if byte < 128:
+        return (byte >> 1) ^ -(byte & 1), position + 1
+    zigzag = byte & 127
+    shift = 7
+    while True:
+        position += 1
+        byte = content[position]
+        zigzag |= (byte & 127) << shift
+        if byte < 128:
+            return (zigzag >> 1) ^ -(zigzag & 1), position + 1
+        shift += 7
+        if shift > VARINT_SHIFT_MAX:
+            raise BadRecords("a varint longer than 64 bits")

@@ -1,0 +1,248 @@
+"""What costs its sender only: attacks of anybody on real nodes, each in a few bytes; the nodes go on and serve everybody else."""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+from typing import Any
+from uuid import UUID
+
+import msgspec
+import pytest
+from crc32c import crc32c
+
+from replog.__main__ import ClientWorld
+from replog.client.connection import Connection, ConnectionLost
+from replog.config import Endpoint
+from replog.errors import Error
+from replog.log.batch import NewRecord, build
+from replog.log.validation import Origin
+from replog.node.boundary import ends_the_node
+from replog.node.broker import Broker
+from replog.node.controller import ControllerNode
+from replog.node.metrics import exposition, node_metrics
+from replog.quorum.quorum import Quorum
+from replog.wire.apis import Api
+from replog.wire.codec import decode_response, encode_request
+from replog.wire.exchange import exchange_of
+from replog.wire.messages import begin_quorum_epoch as begin
+from replog.wire.messages import broker_registration as reg
+from replog.wire.messages import find_coordinator as fc
+from replog.wire.messages import metadata as md
+from replog.wire.messages import vote
+from tests.broker.loopback import Loopback, running
+
+CONTROLLER, BROKER = 101, 1
+LONG_HOST = "a" * 64 + ".example"
+QUORUM = "__cluster_metadata"
+
+
+class Attack:
+    """A cluster of one controller and one broker, and what its nodes could not foresee."""
+
+    def __init__(self, cluster: Loopback) -> None:
+        self.cluster = cluster
+        self.unforeseen: list[dict[str, Any]] = []  # each of them would have ended the node
+
+    @property
+    def broker(self) -> Broker:
+        node = self.cluster.nodes[BROKER]
+        assert isinstance(node, Broker)
+        return node
+
+    @property
+    def controller(self) -> ControllerNode:
+        node = self.cluster.nodes[CONTROLLER]
+        assert isinstance(node, ControllerNode)
+        return node
+
+    async def ask(self, node: int, api: Api, body: msgspec.Struct, version: int) -> Any:
+        """Send one request over a connection of its own; None when the connection ends instead of an answer."""
+        reader, writer = await asyncio.open_connection("127.0.0.1", self.cluster.ports[node])
+        try:
+            async with asyncio.timeout(10):
+                writer.write(encode_request(api, version, 1, "x", body))
+                length = int.from_bytes(await reader.readexactly(4), "big")
+                return decode_response(exchange_of(api), version, await reader.readexactly(length))[1]
+        except (asyncio.IncompleteReadError, ConnectionError):
+            return None
+        finally:
+            writer.transport.abort()
+
+    async def still_serves(self) -> None:
+        answer = await self.ask(BROKER, Api.METADATA, md.MetadataRequest(topics=[]), 12)
+        assert [broker.node_id for broker in answer.brokers] == [BROKER]
+        assert self.unforeseen == []
+
+
+def under_attack(folder: Path, story: Callable[[Attack], Awaitable[None]], **settings: Any) -> None:
+    async def run() -> None:
+        async with running(folder, controllers=1, brokers=1, **settings) as cluster:
+            attack = Attack(cluster)
+            asyncio.get_running_loop().set_exception_handler(lambda _, context: attack.unforeseen.append(context))
+            await story(attack)
+
+    asyncio.run(run())
+
+
+def test_an_error_that_nobody_foresaw_costs_its_sender_the_answer_is_logged_once_and_counted(tmp_path: Path) -> None:
+    async def story(attack: Attack) -> None:
+        world, handlers = attack.cluster.worlds[BROKER], attack.broker.plane.handlers
+        lines: list[str] = []
+        world.journal.log = lambda level, message: lines.append(message)  # type: ignore[method-assign]
+        metadata = handlers.by_api[Api.METADATA]
+
+        def fails(_: object) -> None:
+            raise RecursionError("a pattern")
+
+        handlers.on(metadata.served, fails)
+        handlers.on(handlers.by_api[Api.FIND_COORDINATOR].served, fails)
+        for _ in range(3):
+            assert await attack.ask(BROKER, Api.METADATA, md.MetadataRequest(topics=[]), 9) is None
+        wanted = fc.FindCoordinatorRequest(key_type=0, coordinator_keys=["g"])
+        refused = await attack.ask(BROKER, Api.FIND_COORDINATOR, wanted, 4)
+        handlers.on(metadata.served, metadata.handle)
+
+        assert [one.error_code for one in refused.coordinators] == [Error.UNKNOWN_SERVER_ERROR]
+        assert world.journal.unforeseen_count == 4
+        assert "tribunal_unforeseen_errors_total 4" in exposition(node_metrics(world.journal))
+        assert len([line for line in lines if "RecursionError" in line and "in fails" in line]) == 2
+        await attack.still_serves()
+
+    under_attack(tmp_path, story)
+
+
+def test_what_came_through_a_state_machine_ends_the_node_and_what_only_reads_does_not() -> None:
+    def problem_of(call: Callable[[], object]) -> Exception:
+        try:
+            call()
+        except (AttributeError, KeyError) as problem:
+            return problem
+        raise AssertionError("it did not fail")
+
+    quorum = Quorum.__new__(Quorum)  # one that was never put together: it fails within
+    through = problem_of(lambda: quorum.handle(None))  # type: ignore[arg-type]
+    outside = problem_of(lambda: {}["missing"])
+
+    assert ends_the_node(through, Api.PRODUCE)
+    assert not ends_the_node(through, Api.LIST_TRANSACTIONS)
+    assert not ends_the_node(outside, Api.PRODUCE)
+    assert ends_the_node(AssertionError("it may not be"), Api.LIST_TRANSACTIONS)
+    assert ends_the_node(OSError("the disk"), Api.LIST_TRANSACTIONS)
+
+
+def claim(attack: Attack, leader: int, epoch: int, host: str, port: int) -> begin.BeginQuorumEpochRequest:
+    partition = begin.BeginQuorumEpochRequestPartitionData(leader_id=leader, leader_epoch=epoch)
+    return begin.BeginQuorumEpochRequest(
+        cluster_id=attack.cluster.cluster_id,
+        voter_id=CONTROLLER,
+        topics=[begin.BeginQuorumEpochRequestTopicData(topic_name=QUORUM, partitions=[partition])],
+        leader_endpoints=[begin.LeaderEndpoint(name="CONTROLLER", host=host, port=port)],
+    )
+
+
+def ballot(attack: Attack, epoch: int) -> vote.VoteRequest:
+    partition = vote.VoteRequestPartitionData(
+        replica_epoch=epoch, replica_id=7, last_offset_epoch=0, last_offset=1 << 40, pre_vote=False
+    )
+    topic = vote.VoteRequestTopicData(topic_name=QUORUM, partitions=[partition])
+    return vote.VoteRequest(cluster_id=attack.cluster.cluster_id, voter_id=-1, topics=[topic])
+
+
+def errors(answer: Any) -> list[Error]:
+    partitions = [partition for topic in answer.topics for partition in topic.partitions]
+    return [answer.error_code, *(partition.error_code for partition in partitions)]
+
+
+def test_nobody_takes_the_quorum_away_with_one_request(tmp_path: Path) -> None:
+    async def story(attack: Attack) -> None:
+        quorum = attack.controller.quorum
+        assert quorum is not None
+        leader, epoch, _ = quorum.leader
+        claims = {
+            "another leader of this epoch": (claim(attack, 7, epoch, "127.0.0.1", 9), Error.INCONSISTENT_VOTER_SET),
+            "a host that cannot be": (claim(attack, 7, epoch + 1, LONG_HOST, 9), Error.INVALID_REQUEST),
+            "no port": (claim(attack, 7, epoch + 1, "127.0.0.1", 0), Error.INVALID_REQUEST),
+            "who does not vote": (claim(attack, 7, epoch + 1, "127.0.0.1", 9), Error.INCONSISTENT_VOTER_SET),
+        }
+        for name, (body, error) in claims.items():
+            answer = await attack.ask(CONTROLLER, Api.BEGIN_QUORUM_EPOCH, body, 1)
+            assert errors(answer) == [Error.NONE, error], name
+        answer = await attack.ask(CONTROLLER, Api.VOTE, ballot(attack, (1 << 31) - 1), 2)
+
+        assert errors(answer) == [Error.NONE, Error.UNKNOWN_LEADER_EPOCH]
+        assert quorum.leader[:2] == (leader, epoch)
+        await attack.still_serves()
+
+    under_attack(tmp_path, story)
+
+
+@pytest.mark.parametrize(
+    ("host", "port"),
+    [(LONG_HOST, 9092), ("..", 9092), ("", 9092), ("a b", 9092), ("é", 9092), ("h" * 254, 9092), ("h", 0)],
+)
+def test_no_broker_is_registered_where_nobody_can_connect_to(tmp_path: Path, host: str, port: int) -> None:
+    async def story(attack: Attack) -> None:
+        body = reg.BrokerRegistrationRequest(
+            broker_id=9,
+            cluster_id=attack.cluster.cluster_id,
+            incarnation_id=UUID(int=9),
+            listeners=[reg.Listener(name="PLAINTEXT", host=host, port=port)],
+            features=[reg.Feature(name="metadata.version", min_supported_version=1, max_supported_version=99)],
+            log_dirs=[UUID(int=99)],
+        )
+        answer = await attack.ask(CONTROLLER, Api.BROKER_REGISTRATION, body, 3)
+
+        assert answer.error_code is Error.INVALID_REGISTRATION
+        assert 9 not in attack.controller.controller.image.brokers
+        await attack.still_serves()
+
+    under_attack(tmp_path, story)
+
+
+@pytest.mark.parametrize(
+    "address", [Endpoint(LONG_HOST, 9092), Endpoint("127.0.0.1", 70_000), Endpoint("", -1)], ids=str
+)
+def test_a_connection_to_no_address_is_a_lost_one(address: Endpoint) -> None:
+    async def scenario() -> None:
+        with pytest.raises(ConnectionLost):
+            await Connection(ClientWorld(), address, "x").open(timeout_ms=2000)
+
+    asyncio.run(scenario())
+
+
+def test_a_coordinators_partition_that_cannot_be_replayed_is_offline_and_the_broker_goes_on(tmp_path: Path) -> None:
+    """Its records are whole batches whose content is none: of an earlier version, or of a damaged disk."""
+
+    async def story(attack: Attack) -> None:
+        wanted = fc.FindCoordinatorRequest(key_type=0, coordinator_keys=["g"])
+        async with asyncio.timeout(20):
+            while (await attack.ask(BROKER, Api.FIND_COORDINATOR, wanted, 4)).coordinators[0].error_code:  # noqa: ASYNC110
+                await asyncio.sleep(0.05)
+        plane = attack.broker.plane
+        (replica,) = plane.replicas.by_topic["__consumer_offsets"].values()
+        clock = plane.world.clock
+        torn = bytearray(build([NewRecord(b"k" * 20, b"v" * 20)], timestamp_ms=clock.wall_ms()))
+        torn[61] = 0x7E  # the record's length
+        appended, _ = replica.partition.append(
+            resealed(torn), acks=-1, now_ms=clock.now_ms(), wall_ms=clock.wall_ms(), origin=Origin.COORDINATOR
+        )
+        assert not isinstance(appended, Error)
+
+        await attack.cluster.stop(BROKER)
+        await attack.cluster.start(BROKER)
+        await attack.cluster.serving()
+        async with asyncio.timeout(20):
+            while not attack.cluster.worlds[BROKER].journal.unforeseen_count:  # noqa: ASYNC110
+                await asyncio.sleep(0.05)
+
+        assert attack.broker.plane.coordinators.groups.find("g") is Error.COORDINATOR_NOT_AVAILABLE
+        await attack.still_serves()
+
+    one_partition = {"offsets__topic__num__partitions": 1, "offsets__topic__replication__factor": 1}
+    under_attack(tmp_path, story, **one_partition)
+
+
+def resealed(batch: bytearray) -> bytes:
+    """Return the batch with the checksum of what it holds now."""
+    batch[17:21] = crc32c(memoryview(batch)[21:]).to_bytes(4, "big")
+    return bytes(batch)
