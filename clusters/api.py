@@ -221,6 +221,7 @@ class ProducerSettings(msgspec.Struct, frozen=True, kw_only=True):
     delivery_timeout_ms: int
     request_timeout_ms: int
     linger_ms: int = 2
+    batches_in_flight: int = 1  # at most, of an idempotent producer to one partition; replog's own client
     transactional_id: str | None = None
 
 

@@ -265,6 +265,7 @@ class WorkerPlan(msgspec.Struct, frozen=True, kw_only=True):
     rate_per_s: int
     seed: str
     records_max: int | None = None
+    batches_in_flight: int = 1
 
 
 def drawn_seed(random: Random) -> str:
@@ -308,6 +309,7 @@ class Worker:
             idempotent=plan.idempotent,
             delivery_timeout_ms=delivery_timeout_ms,
             request_timeout_ms=request_timeout_ms,
+            batches_in_flight=plan.batches_in_flight,
         )
         self.process = stage.first_process + plan.process
         self._producer: Producer = stage.clients.producer(settings, f"worker-{self.process}")

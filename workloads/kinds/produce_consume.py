@@ -37,13 +37,17 @@ OUT_OF_RANGE: Final = frozenset({"OFFSET_OUT_OF_RANGE", "_AUTO_OFFSET_RESET"})
 
 
 class Options(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """What a scenario may say: partitions of the topic, records per second in all, readers."""
+    """What a scenario may say: partitions of the topic, records per second in all, readers.
+
+    batches_in_flight:  of an idempotent producer of ours to one partition; librdkafka has its own.
+    """
 
     partitions: Count = 6
     rate: Count = 400
     readers: Number = 2
     delivery_timeout_ms: Count = 8_000
     request_timeout_ms: Count = 2_500
+    batches_in_flight: Count = 1
 
 
 class Plan(msgspec.Struct, frozen=True, kw_only=True):
@@ -85,6 +89,7 @@ def plan(options: Options, random: Random) -> Plan:
             partitions=partitions_of(acks, options.partitions),
             rate_per_s=max(1, options.rate * share // 100),
             seed=drawn_seed(random),
+            batches_in_flight=options.batches_in_flight,
         )
         for process, (worker_class, acks, idempotent, share) in enumerate(CLASSES, start=1)
     )
