@@ -10,7 +10,7 @@ MARK: Final = "@"
 
 
 class TopicNames:
-    """Distinguishes topics of one name by their ids, in the order in which it hears of them."""
+    """Distinguishes topics of one name by their ids, in the order in which it gets to know them."""
 
     def __init__(self) -> None:
         self._known: dict[str, dict[str, str]] = {}  # by name and id

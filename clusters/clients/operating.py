@@ -35,7 +35,7 @@ from tribunal.clusters.clients import operator_requests as requests
 from tribunal.clusters.values import NotAsked, Unanswered
 
 REQUEST_MS: Final = 5_000
-PATIENCE_MS: Final = 12_000
+INSIST_MS: Final = 12_000
 RETRY_MS: Final = 200
 GROUP: Final = 0
 TRANSACTION: Final = 1
@@ -250,7 +250,7 @@ class Operating:
         found:  finds who is to be asked; None: anybody.
         """
         loop = asyncio.get_running_loop()
-        deadline = loop.time() + PATIENCE_MS / 1000
+        deadline = loop.time() + INSIST_MS / 1000
         in_doubt = False  # an earlier attempt may have been carried out
         reason = "nobody was asked"
         while loop.time() < deadline:

@@ -73,7 +73,7 @@ def test_what_operators_set_is_put_back_in_the_end(recorded: Recording) -> None:
     }
 
 
-def test_names_go_by_ids_in_the_order_in_which_they_are_heard_of() -> None:
+def test_topics_of_one_name_are_distinguished_by_their_ids() -> None:
     names = TopicNames()
 
     assert [names.of("t", one) for one in ("a", "b", "a", "c", None)] == ["t", "t@2", "t", "t@3", "t"]
