@@ -6,7 +6,7 @@ readers, KIP-392, hears of both later than its leader), and the latest offset (L
 has no invocation time, so which came first cannot be said. What was read and later vanished is `lost_writes`.
 
 Across leader epochs that lower high watermark may stand still, but it may not move and stay below what former leaders had shown: a leader moves
-it to the least end of its ISR's logs, as each member has told it since the election, and every member holds what a former leader showed. So of what
+it to the least end of its ISR's logs, as each member has reported it since the election, and every member holds what a former leader showed. So of what
 a leader shows in its epoch all but the least is at or beyond all that was shown in former epochs. Without ELR a member that lost its disk's end
 stays in the ISR, and its leader shows less until it has fetched again what it lost: nothing is lost by that (R3).
 A step back is judged by what had to survive of the offsets in between.

@@ -183,7 +183,7 @@ def test_a_new_leader_may_not_move_it_and_stay_below_what_a_former_one_had_shown
     pytest.param(3, [], id="a follower, which hears of it later"),
     pytest.param(None, [], id="nobody knows who"),
 ])  # fmt: skip
-def test_what_a_leader_tells_consumers_moves_it_as_well(run: Run, answered_by: int | None, kinds: list[str]) -> None:
+def test_what_a_leader_answers_consumers_moves_it_as_well(run: Run, answered_by: int | None, kinds: list[str]) -> None:
     run.watermark(9, 100, epoch=0, observer="client-1", source="fetch", answered_by=3)
     run.change(200, leader=2, isr=[2, 3])
     for high_watermark, client in ((5, 1), (7, 2)):
