@@ -42,6 +42,7 @@ from tribunal.clusters.api import (
 )
 from tribunal.clusters.clients.blocking import CLOSE_S, blocking
 from tribunal.clusters.clients.list_offsets import Leaders, fenced_offsets
+from tribunal.clusters.clients.operating import Asker, Operating
 from tribunal.clusters.links.answers import Answers
 
 POLL_MS: Final = 3
@@ -469,9 +470,12 @@ def _admin_config(bootstrap: str, client_id: str) -> dict[str, Plain]:
 class ConfluentClients:
     """Makes clients that reach the brokers through their relays."""
 
-    def __init__(self, bootstrap: Sequence[tuple[str, int]], leaders: Leaders, answers: Answers) -> None:
+    def __init__(
+        self, bootstrap: Sequence[tuple[str, int]], leaders: Leaders, answers: Answers, administration: Asker
+    ) -> None:
         self._leaders = leaders
         self._answers = answers
+        self._administration = administration
         self.bootstrap = ",".join(f"{host}:{port}" for host, port in bootstrap)
 
     def producer(self, settings: ProducerSettings, client_id: str) -> ConfluentProducer:
@@ -485,6 +489,10 @@ class ConfluentClients:
     def admin(self, client_id: str) -> ConfluentAdmin:
         """Make an admin client."""
         return ConfluentAdmin(self.bootstrap, client_id, self._leaders)
+
+    def operator(self, client_id: str) -> Operating:
+        """Make an operator, which asks past librdkafka: it knows whether an order was carried out."""
+        return Operating(self._administration)
 
     def group_consumer(self, settings: GroupSettings, client_id: str) -> GroupConsumer:
         """Make a member of a group."""

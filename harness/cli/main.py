@@ -23,6 +23,7 @@ from tribunal.harness.cli.complete import kinds, named
 from tribunal.harness.cli.confirm import confirm
 from tribunal.harness.cli.evidence import bisect, bundle, diff, publish, verify
 from tribunal.harness.cli.explain import explain
+from tribunal.harness.cli.explore import explore_
 from tribunal.harness.cli.findings import findings
 from tribunal.harness.cli.histories import export_history, import_history
 from tribunal.harness.cli.make import new
@@ -137,6 +138,7 @@ for command in (power, replay, shrink, demo, explain):
     app.command()(command)
 app.command()(nightly)
 app.command()(calibrate)
+app.command("explore")(explore_)
 app.command()(new)
 app.command()(bundle)
 app.command()(verify)
