@@ -465,8 +465,8 @@ class CommittedPrefix:
         start = self.verified.get(node, 0)
         if start >= self.end_offset:
             return
-        if log.batches and log.batches[0].base_offset > start:
-            start = log.batches[0].base_offset  # retention took what is before
+        begins = log.batches[0].base_offset if log.batches else log.end_offset
+        start = max(start, begins)  # retention took what is before
         for mark in self.batches[index_reaching(self.batches, start) :]:
             index = log.index_of(mark.base_offset)
             if index >= len(log.batches) or log.batches[index] != mark:

@@ -11,15 +11,18 @@ import pytest
 from crc32c import crc32c
 
 from replog.__main__ import ClientWorld
+from replog.client.client import Client
 from replog.client.connection import Connection, ConnectionLost
 from replog.config import Endpoint
 from replog.errors import Error
 from replog.log.batch import NewRecord, build
+from replog.log.log import Log
 from replog.log.validation import Origin
 from replog.node.boundary import ends_the_node
 from replog.node.broker import Broker
 from replog.node.controller import ControllerNode
 from replog.node.metrics import exposition, node_metrics
+from replog.node.replication.replicas import Replica
 from replog.quorum.quorum import Quorum
 from replog.wire.apis import Api
 from replog.wire.codec import decode_response, encode_request
@@ -246,3 +249,48 @@ def resealed(batch: bytearray) -> bytes:
     """Return the batch with the checksum of what it holds now."""
     batch[17:21] = crc32c(memoryview(batch)[21:]).to_bytes(4, "big")
     return bytes(batch)
+
+
+def test_a_replica_without_its_oldest_segments_fetches_them_again_and_takes_nothing_from_others(tmp_path: Path) -> None:
+    """It would join the ISR, be elected, serve the rest, and its log start would delete the good copies."""
+    small = {"log__segment__bytes": 2000, "offsets__topic__replication__factor": 1}
+
+    async def run() -> None:
+        async with running(tmp_path, controllers=1, brokers=2, **small) as cluster:
+            host, port = cluster.bootstrap.split(",")[0].split(":")
+            client = Client(ClientWorld(), [Endpoint(host, int(port))])
+            await client.create_topic("t", partitions=1, replication_factor=2)
+            for number in range(60):
+                records = build([NewRecord(b"%d" % number, bytes(300))], timestamp_ms=ClientWorld().clock.wall_ms())
+                answer = await client.produce("t", 0, records, acks=-1)
+                assert answer is not None
+                assert answer.error_code is Error.NONE
+            await client.close()
+
+            def held(node: int) -> tuple[int, int]:
+                broker = cluster.nodes[node]
+                assert isinstance(broker, Broker)
+                replica = broker.plane.replicas.by_topic.get("t", {}).get(0)
+                return (
+                    (-1, -1) if replica is None else (log_of(replica).log_start_offset, log_of(replica).log_end_offset)
+                )
+
+            await cluster.stop(2)
+            oldest = sorted((tmp_path / "node-2" / "t-0").glob("*.log"))[:3]
+            for segment in oldest:
+                for file in segment.parent.glob(f"{segment.stem}.*"):
+                    file.unlink()
+            await cluster.start(2)
+            await cluster.serving()
+            async with asyncio.timeout(20):
+                while held(2) != (0, 60):  # noqa: ASYNC110
+                    await asyncio.sleep(0.05)
+
+            assert len(oldest) == 3
+            assert held(1) == (0, 60)
+
+    asyncio.run(run())
+
+
+def log_of(replica: Replica) -> Log:
+    return replica.partition.log
