@@ -11,7 +11,7 @@ run: setup  ## a chaos run on the embedded default, judged and reported
 	@$(BIN)/tribunal run produce-consume $(ARGS)
 
 test: static  ## everything CI runs: static checks, then all tests, fast ones first
-	@tools/with_engine.sh $(BIN)/python -m pytest $(TESTS) -m "not nightly"
+	@tools/with_engine.sh $(BIN)/python -m pytest $(TESTS) -m "not nightly" -n 2
 
 setup: $(STAMP)  ## makes .venv; does nothing when nothing changed
 

@@ -32,7 +32,8 @@ class Excuse(StrEnum):
     ORDER_LOST = "R10"  # of an order that lost records had a place in; the property's own kernel judges it
     POSITIONS_LOST = "R11"  # of a group, whose positions lie in a topic
     TAIL_LOST = "R12"  # of what a group's positions lie behind: the partition's own end
-    COMPACTED = "gone_by_order"  # where a topic is compacted it says nothing: older records of a key go, on each replica in its time
+    # Before the log start; where a topic is compacted it says nothing at all: older records of a key go, on each replica in its time.
+    BY_ORDER = "gone_by_order"
 
 
 class Settings(msgspec.Struct, frozen=True, kw_only=True):
@@ -196,23 +197,63 @@ class Promise(msgspec.Struct, frozen=True):
         return self.rule is None
 
 
+class Copies:
+    """Who holds an offset that is shown for as long as these facts come, and what became of its copies.
+
+    holders:  who was in the ISR when it was shown at first, or joined it since; unclean: since they were last whole.
+    """
+
+    def __init__(self, holders: dict[int, None] | None = None) -> None:
+        self.holders = {} if holders is None else holders
+        self.unclean: dict[int, None] = {}
+        self.lost: dict[int, None] = {}
+        self.cut_live: dict[int, None] = {}
+
+    def add(self, fact: Fact) -> None:
+        """Take in the next fact."""
+        match fact:
+            case CutLive(node=node):
+                self.cut_live[node] = None
+            case ShutDownUncleanly(node=node):
+                self.unclean[node] = None
+                if node in self.cut_live:
+                    self.lost[node] = None
+            case ProvenLoss(node=node):
+                self.lost[node] = None
+            case JoinedIsr(node=node):
+                self.holders[node] = None
+                for nodes in (self.unclean, self.lost, self.cut_live):
+                    nodes.pop(node, None)
+            case Elected(leader=node, how=how):
+                self.lost.pop(node, None)
+                self.cut_live.pop(node, None)
+                if (
+                    how is not How.CLEAN
+                ):  # its log is the log: who else has what is shown from here on has it from there
+                    self.unclean.pop(node, None)
+                    self.holders = {node: None}
+            case _:
+                pass  # takes nothing off a disk, and puts nothing back
+
+
 class Ledger:
     """What is known about one record's copies after some facts.
 
-    lost:  nodes that are known to have lost it before the first fact.
+    before:  what was known of them before the first fact.
     """
 
-    def __init__(self, settings: Settings, lost: Iterable[int] = ()) -> None:
+    def __init__(self, settings: Settings, before: Copies | None = None) -> None:
+        before = before or Copies()
         self.settings = settings
         self.least_min_isr = settings.effective_min_isr
         self.acks: int | None = None
         self.bound = False  # has the guarantee of acks=all
         self.leader: int | None = None
         self.isr: tuple[int, ...] | None = None
-        self.holders: dict[int, None] = {}
+        self.holders: dict[int, None] = dict(before.holders)
         self.certain: dict[int, None] = {}  # holders of whom it is known; the others may have left just before
-        self.unclean: dict[int, None] = {}  # any node: unclean since it was last whole
-        self.lost: dict[int, None] = dict.fromkeys(lost)
+        self.unclean: dict[int, None] = dict(before.unclean)  # any node: unclean since it was last whole
+        self.lost: dict[int, None] = dict(before.lost)
         self.cut_live: dict[int, None] = {}
         self.other_led = False  # somebody else than who answered was elected since
         self.log_start_moved = False

@@ -35,6 +35,7 @@ class Capability(StrEnum):
     ADD_RULE = "add_rule"
     SET_CLOCK = "set_clock"
     TROUBLE_DISK = "trouble_disk"
+    TEAR_APPEND = "tear_append"
     MOUNT_DISK = "mount_disk"
     REASSIGN = "reassign"
     SET_TOPIC_CONFIG = "set_topic_config"
@@ -280,6 +281,13 @@ class CanTroubleDisk(FaultTarget, Protocol):
         """Make a running node's disk misbehave; proven by the node's having taken note."""
 
 
+class CanTearAppends(FaultTarget, Protocol):
+    """Lets an append fail in its midst."""
+
+    async def tear_append(self, node: int, room_bytes: int) -> Proof:
+        """Let a running node's disk take so many bytes more: the append that meets the end leaves its first part. Mended by `trouble_disk`."""
+
+
 class CanMountDisk(FaultTarget, Protocol):
     """Lets the kernel refuse writes."""
 
@@ -350,6 +358,7 @@ PROTOCOLS: Final[Mapping[Capability, type]] = {
     Capability.ADD_RULE: CanHinderMessages,
     Capability.SET_CLOCK: CanSetClock,
     Capability.TROUBLE_DISK: CanTroubleDisk,
+    Capability.TEAR_APPEND: CanTearAppends,
     Capability.MOUNT_DISK: CanMountDisk,
     Capability.REASSIGN: CanReassign,
     Capability.SET_TOPIC_CONFIG: CanConfigureTopics,

@@ -25,8 +25,20 @@ APIS: Final = {
     "stop-replica": 5,
     "update-metadata": 6,
     "controlled-shutdown": 7,
+    "offset-commit": 8,
+    "offset-fetch": 9,
+    "find-coordinator": 10,
+    "join-group": 11,
+    "heartbeat": 12,
+    "leave-group": 13,
+    "sync-group": 14,
     "init-producer-id": 22,
     "offset-for-leader-epoch": 23,
+    "add-partitions-to-txn": 24,
+    "add-offsets-to-txn": 25,
+    "end-txn": 26,
+    "write-txn-markers": 27,
+    "txn-offset-commit": 28,
     "vote": 52,
     "begin-quorum-epoch": 53,
     "end-quorum-epoch": 54,
@@ -35,6 +47,7 @@ APIS: Final = {
     "broker-registration": 62,
     "broker-heartbeat": 63,
     "allocate-producer-ids": 67,
+    "consumer-group-heartbeat": 68,
 }
 
 

@@ -7,6 +7,7 @@ directory can be used, 7 the metadata is damaged, on the disk or in ZooKeeper.
 
 import argparse
 import asyncio
+import base64
 import errno
 import importlib
 import pkgutil
@@ -15,11 +16,13 @@ import sys
 from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from enum import IntEnum
 from pathlib import Path
+from typing import Final
 from uuid import UUID
 
 import replog.mutants
 from replog.client import admin
 from replog.config import ConfigError, Endpoint, NodeConfig, endpoint, load
+from replog.host.directory_locks import DirectoryInUse, DirectoryLocks
 from replog.host.world import RealClock, RealDisk, RealEntropy, RealJournal, RealNetwork, RealWorld, run
 from replog.node.broker import Broker
 from replog.node.controller import ControllerNode, listener_of
@@ -32,6 +35,8 @@ from replog.ports import Clock, Disk, Entropy, Journal, Network, World
 from replog.types import NodeId
 from replog.zookeeper.operations import NoAuth
 from replog.zookeeper.znodes import DamagedZnode
+
+SHORT_ID_LETTERS: Final = 22  # of a directory id as Kafka writes it
 
 
 class Exit(IntEnum):
@@ -111,7 +116,7 @@ def _add_admin(top: argparse.ArgumentParser) -> None:
 
 def _uuid(text: str) -> UUID:
     try:
-        return UUID(text)
+        return UUID(bytes=base64.urlsafe_b64decode(text + "==")) if len(text) == SHORT_ID_LETTERS else UUID(text)
     except ValueError:
         raise argparse.ArgumentTypeError(f"{text!r} is not a UUID") from None
 
@@ -164,8 +169,16 @@ def _run_node(chosen: argparse.Namespace) -> int:
     except OSError as problem:
         world.close()
         raise Unusable(Exit.DISK, f"the directory of the metadata log cannot be used: {problem}") from None
+    try:
+        locks = DirectoryLocks(meta_properties.directories_of(config))
+    except DirectoryInUse as problem:
+        world.close()
+        raise Unusable(Exit.FOREIGN_DIRECTORY, str(problem)) from None
     refused: list[Unusable] = []
-    code = run(_live(_NODES[chosen.command], world, config, refused), world)
+    try:
+        code = run(_live(_NODES[chosen.command], world, config, refused), world)
+    finally:
+        locks.close()
     if refused:
         raise refused[0]
     return code

@@ -1,16 +1,54 @@
 """Order of the lanes: what answers in milliseconds first, what starts Spark or real processes last."""
 
+import functools
 import gc
+import re
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 from hypothesis import settings
+from xdist.remote import Producer
+from xdist.scheduler import LoadScopeScheduling
+from xdist.workermanage import WorkerController
 
 # The gate must say the same twice: examples are derived from the test's own text, not from chance.
 settings.register_profile("gate", derandomize=True, deadline=None, print_blob=True)
 settings.load_profile("gate")
 
 LANES = ("spark", "e2e", "containers", "nightly")
+
+
+PROCESSES = "files that start processes"
+_STARTS_PROCESSES = re.compile(r"\bmark\.(e2e|containers)\b")
+
+
+class TwoLanes(LoadScopeScheduling):
+    """One worker takes the files that start processes, one after the other, while the other takes the rest.
+
+    Tests with processes mostly wait. Two of them at once would take each other's cores and network names.
+    """
+
+    def _split_scope(self, nodeid: str) -> str:
+        path = nodeid.partition("::")[0]
+        return PROCESSES if _starts_processes(self.config.rootpath / path) else path
+
+    def _assign_work_unit(self, node: WorkerController) -> None:
+        if PROCESSES in self.workqueue:
+            self.workqueue.move_to_end(PROCESSES, last=False)
+        super()._assign_work_unit(node)
+
+
+@functools.cache
+def _starts_processes(path: Path) -> bool:
+    return _STARTS_PROCESSES.search(path.read_text()) is not None
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> TwoLanes:
+    """Choose how tests are shared out among workers."""
+    config.option.loadscopereorder = False
+    return TwoLanes(config, log)
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

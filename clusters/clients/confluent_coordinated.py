@@ -1,6 +1,6 @@
 """Real clients that have a coordinator: members of groups and producers of transactions, through librdkafka.
 
-What blocks in librdkafka is done in threads. A commit that librdkafka does not call done is `info`: it may have been sent before
+What blocks in librdkafka is done in threads that nothing waits for (`blocking`). A commit that librdkafka does not call done is `info`: it may have been sent before
 the attempt that failed.
 """
 
@@ -9,7 +9,7 @@ import contextlib
 import time
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
-from typing import Final
+from typing import Final, NamedTuple
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Producer
 from confluent_kafka import TopicPartition as RdPartition
@@ -25,6 +25,7 @@ from tribunal.clusters.api import (
     PartitionPoll,
     TopicPartition,
 )
+from tribunal.clusters.clients.blocking import GRACE_S, blocking
 from tribunal.clusters.clients.confluent import (
     COMMON,
     POLL_MS,
@@ -38,8 +39,16 @@ from tribunal.clusters.clients.confluent import (
 from tribunal.clusters.links.answers import Answers
 
 ABORT_MS: Final = 3_000
+TIMED_OUT: Final = "_TIMED_OUT"
 REQUEST_TIMEOUT_MS: Final = 2_000
 HEARTBEATS_A_SESSION: Final = 6
+
+
+class CommitAnswer(NamedTuple):
+    """What a commit was answered: what it was of, and librdkafka's name of the error."""
+
+    offsets: dict[TopicPartition, int]
+    error: str | None
 
 
 class ConfluentMember:
@@ -54,7 +63,10 @@ class ConfluentMember:
             "heartbeat.interval.ms": settings.session_timeout_ms // HEARTBEATS_A_SESSION,
             "partition.assignment.strategy": "range",
             "enable.partition.eof": False,
+            "on_commit": self._on_commit,
         }
+        self._answered: list[CommitAnswer] = []
+        self._given_up: list[dict[TopicPartition, int]] = []
         self._reading = ConfluentConsumer(bootstrap, client_id, settings.isolation, answers, more)
         self.consumer: Consumer = self._reading.consumer
         self._own: list[TopicPartition] = []
@@ -72,6 +84,14 @@ class ConfluentMember:
         self._own, self._started = [], {}
         self._reading.positions = {}
         consumer.unassign()  # an empty assignment would not do: the member would never join again
+
+    def _on_commit(self, error: KafkaError | None, partitions: list[RdPartition]) -> None:
+        offsets = {TopicPartition(one.topic, one.partition): one.offset for one in partitions}
+        if offsets in self._given_up:
+            self._given_up.remove(offsets)  # the earlier one of two alike
+            return
+        wrong = next((one.error for one in partitions if one.error is not None), error)
+        self._answered.append(CommitAnswer(offsets, None if wrong is None else wrong.name()))
 
     @property
     def membership(self) -> Membership:
@@ -96,7 +116,11 @@ class ConfluentMember:
         """Ask for the group's offsets."""
         wanted = [RdPartition(*partition) for partition in partitions]
         try:
-            found = await asyncio.to_thread(self.consumer.committed, wanted, timeout=timeout_ms / 1000)
+            found = await blocking(
+                partial(self.consumer.committed, wanted, timeout=timeout_ms / 1000), timeout_ms / 1000 + GRACE_S
+            )
+        except TimeoutError:
+            return Committed({}, TIMED_OUT)
         except KafkaException as problem:
             return Committed({}, problem.args[0].name())
         wrong = next((one.error.name() for one in found if one.error is not None), None)
@@ -106,17 +130,29 @@ class ConfluentMember:
         return Committed({name: offset if offset >= 0 else None for name, offset in offsets.items()}, None)
 
     async def commit(self, offsets: Mapping[TopicPartition, int], timeout_ms: int) -> Answered:
-        """Commit and wait for the answer."""
+        """Commit and wait for the answer, with callbacks served meanwhile.
+
+        A commit that waits in librdkafka holds up every other call on this consumer, and can itself wait for a rebalance
+        that only a call to poll would go on with.
+        """
         wanted = [RdPartition(*partition, offset) for partition, offset in offsets.items()]
-        committing = asyncio.to_thread(self.consumer.commit, offsets=wanted, asynchronous=False)
+        self._answered.clear()
+        loop = asyncio.get_running_loop()
+        deadline = loop.time() + timeout_ms / 1000
         try:
-            done = await asyncio.wait_for(asyncio.shield(asyncio.create_task(committing)), timeout_ms / 1000)
-        except TimeoutError:
-            return Answered("info", "_TIMED_OUT")
+            self.consumer.commit(offsets=wanted, asynchronous=True)
+            while (answer := self._answer_to(offsets)) is None:
+                if loop.time() >= deadline:
+                    self._given_up.append(dict(offsets))
+                    return Answered("info", TIMED_OUT)
+                await asyncio.sleep(POLL_MS / 1000)
+                self._reading.serve()
         except KafkaException as problem:
             return Answered("info", problem.args[0].name())
-        wrong = next((one.error.name() for one in done or [] if one.error is not None), None)
-        return Answered("ok", None) if wrong is None else Answered("info", wrong)
+        return Answered("ok", None) if answer.error is None else Answered("info", answer.error)
+
+    def _answer_to(self, offsets: Mapping[TopicPartition, int]) -> CommitAnswer | None:
+        return next((answer for answer in self._answered if answer.offsets == offsets), None)
 
     async def close(self) -> None:
         """Leave the group and release everything."""
@@ -163,9 +199,11 @@ class ConfluentTransactions:
         try:
             if self._producer is None:
                 self._producer = Producer(self._config, logger=QUIET)
-                await asyncio.to_thread(self._producer.init_transactions, timeout_ms / 1000)
+                await blocking(
+                    partial(self._producer.init_transactions, timeout_ms / 1000), timeout_ms / 1000 + GRACE_S
+                )
             self._producer.begin_transaction()
-        except KafkaException:
+        except (KafkaException, TimeoutError):
             self._drop()
             return False
         return True
@@ -215,7 +253,13 @@ class ConfluentTransactions:
         wanted = [RdPartition(*partition, offset) for partition, offset in offsets.items()]
         metadata = consumer.consumer.consumer_group_metadata()
         try:
-            await asyncio.to_thread(self._producer.send_offsets_to_transaction, wanted, metadata, timeout_ms / 1000)
+            await blocking(
+                partial(self._producer.send_offsets_to_transaction, wanted, metadata, timeout_ms / 1000),
+                timeout_ms / 1000 + GRACE_S,
+            )
+        except TimeoutError:
+            self._broken = self._broken or TIMED_OUT
+            return Answered("info", TIMED_OUT)
         except KafkaException as problem:
             self._broken = self._broken or problem.args[0].name()
             return Answered("info", problem.args[0].name())
@@ -226,17 +270,19 @@ class ConfluentTransactions:
         undelivered = await self.flush(self._timeout_ms)
         if commit and not undelivered and self._broken is None:
             return await self._commit(timeout_ms)
-        why = self._broken or ("_TIMED_OUT" if undelivered else None)
+        why = self._broken or (TIMED_OUT if undelivered else None)
         answered = await self._abort()
         return Ended("aborted", answered=answered, error=why)
 
     async def _commit(self, timeout_ms: int) -> Ended:
         deadline = asyncio.get_running_loop().time() + timeout_ms / 1000
-        last = "_TIMED_OUT"
+        last = TIMED_OUT
         while (left := deadline - asyncio.get_running_loop().time()) > 0:
             assert self._producer is not None
             try:
-                await asyncio.to_thread(self._producer.commit_transaction, left)
+                await blocking(partial(self._producer.commit_transaction, left), left + GRACE_S)
+            except TimeoutError:
+                break
             except KafkaException as problem:
                 error: KafkaError = problem.args[0]
                 last = error.name()
@@ -254,8 +300,8 @@ class ConfluentTransactions:
         if self._producer is None:
             return False
         try:
-            await asyncio.to_thread(self._producer.abort_transaction, ABORT_MS / 1000)
-        except KafkaException:
+            await blocking(partial(self._producer.abort_transaction, ABORT_MS / 1000), ABORT_MS / 1000 + GRACE_S)
+        except (KafkaException, TimeoutError):
             self._drop()
             return False
         return True

@@ -164,8 +164,16 @@ class SimulatedFaults(Body, Protocol):
         disk = self.machine(node).disk
         disk.faults.read_only = trouble.writes == "read-only"
         disk.faults.capacity_bytes = disk.used_bytes if trouble.writes == "full" else None
+        disk.faults.tears = False
         disk.faults.sync_delay_ns = trouble.fsync_delay_ms * NS_PER_MS
         return Proof(holds=True, facts=msgspec.to_builtins(trouble))
+
+    async def tear_append(self, node: int, room_bytes: int) -> Proof:
+        """Let a disk take so many bytes more, the first part of the append that meets the end among them."""
+        disk = self.machine(node).disk
+        disk.faults.capacity_bytes = disk.used_bytes + room_bytes
+        disk.faults.tears = True
+        return Proof(holds=True, facts={"writes": "torn", "room_bytes": room_bytes})
 
     def excuse(self, node: int, why: str | None) -> None:
         """Expect (or no longer expect) the node to end by itself."""
@@ -220,7 +228,7 @@ class SimulatedFaults(Body, Protocol):
 
     @asynccontextmanager
     async def _operator(self) -> AsyncGenerator[SimulatedOperator]:
-        operator = self.clients.operator("operator")
+        operator = self.clients.fault_operator("operator")
         try:
             yield operator
         finally:

@@ -93,6 +93,7 @@ class Faults(msgspec.Struct, kw_only=True):
     read_error_share: float = 0.0
     write_error_share: float = 0.0
     capacity_bytes: int | None = None  # ENOSPC beyond it
+    tears: bool = False  # the append that meets the capacity leaves what still fits
 
 
 class Inode:
@@ -371,6 +372,11 @@ class SimulatedDisk:
             if path == broken or path.startswith(f"{broken}/"):
                 raise OSError(number, errno.errorcode[number], path)
 
+    def room_bytes(self) -> int:
+        """Return how many bytes a disk of limited capacity still takes."""
+        assert self.faults.capacity_bytes is not None
+        return max(0, self.faults.capacity_bytes - self.used_bytes)
+
     def grow(self, size_bytes: int) -> None:
         """Take space; ENOSPC when there is none."""
         capacity_bytes = self.faults.capacity_bytes
@@ -590,6 +596,8 @@ class SimulatedFile:
         for part in parts:
             disk.before_write(inode, start, part)
             size = len(part)
+            if disk.faults.tears and (room := disk.room_bytes()) < size:
+                self._tear(part, room)
             disk.grow(size)
             inode.content += part
             inode.mark(start, start + size)
@@ -597,6 +605,16 @@ class SimulatedFile:
         if self.watcher is not None:
             self.watcher.grew(self.path)
         return position
+
+    def _tear(self, part: Buffer, size: int) -> None:
+        """Write the first bytes of what does not fit: how a disk that gets full leaves an append."""
+        inode = self.inode
+        start = len(inode.content)
+        self.disk.grow(size)
+        inode.content += memoryview(part)[:size]
+        inode.mark(start, start + size)
+        if self.watcher is not None:
+            self.watcher.grew(self.path)
 
     def write_at(self, position: int, data: Buffer) -> None:
         """Overwrite in place; may extend the file."""

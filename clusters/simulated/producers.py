@@ -43,6 +43,7 @@ class SimulatedProducer:
             delivery_timeout_ms=settings.delivery_timeout_ms,
             request_timeout_ms=settings.request_timeout_ms,
             linger_ms=settings.linger_ms,
+            batches_in_flight=settings.batches_in_flight,
         )
         self._producer: producer.Producer[Done] = producer.Producer(client, clock, own, deliver)
 

@@ -19,6 +19,7 @@ from tribunal.checkers.spark.session import Prepared
 from tribunal.clusters.api import ClusterError
 from tribunal.harness.catalog import is_simulated
 from tribunal.harness.cli.meanwhile import StartsSpark
+from tribunal.harness.event_loop import run_and_leave
 from tribunal.harness.fault_journal import FaultJournal, refuse_unless_healed
 from tribunal.harness.plan import Plan
 from tribunal.harness.progress import Progress, shown_on
@@ -63,16 +64,8 @@ def _on_loop(plan: Plan, run_dir: Path, progress: Progress) -> Ending:
         from tribunal.harness.simulated import conduct_simulated
 
         return conduct_simulated(plan, run_dir, progress)[0]
-    with FaultJournal(run_dir, plan.cluster) as journal, asyncio.Runner(loop_factory=_loop_factory()) as runner:
-        return runner.run(_until_signalled(plan, run_dir, progress, journal))
-
-
-def _loop_factory() -> type[asyncio.AbstractEventLoop] | None:
-    try:
-        import uvloop
-    except ImportError:
-        return None
-    return uvloop.Loop
+    with FaultJournal(run_dir, plan.cluster) as journal:
+        return run_and_leave(_until_signalled(plan, run_dir, progress, journal), progress.say)
 
 
 async def _until_signalled(plan: Plan, run_dir: Path, progress: Progress, journal: FaultJournal) -> Ending:

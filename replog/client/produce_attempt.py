@@ -18,8 +18,11 @@ NOTHING_WRITTEN: Final = frozenset(
         Error.INVALID_TIMESTAMP,
         Error.INVALID_TOPIC_EXCEPTION,
         Error.MESSAGE_TOO_LARGE,
+        Error.RECORD_LIST_TOO_LARGE,
     }
 )
+# Refused whole, before anything was written: fewer records may fit.
+TOO_LARGE: Final = frozenset({Error.MESSAGE_TOO_LARGE, Error.RECORD_LIST_TOO_LARGE})
 
 
 class Attempt(NamedTuple):
@@ -54,6 +57,11 @@ async def attempt_produce(
     except ConnectionLost as problem:
         return Attempt(None, type(problem).__name__, sent=True)
     return Attempt(answer, None, sent=True, node=None if answer is None else leader.node_id)
+
+
+def error_of(attempt: Attempt) -> Error | None:
+    """Return what the broker answered; None where it did not."""
+    return attempt.answer.error_code if attempt.answer is not None else None
 
 
 def batch_end(

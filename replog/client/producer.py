@@ -1,9 +1,10 @@
 """A producer: records go out in batches, and each batch's end is reported once.
 
-One sender a partition, one batch under way per sender: order is kept and sequences are plain. An idempotent producer
-retries a batch unchanged until its delivery time-out, with a producer id of its own for every partition; when it
-gives a batch up, whose fate nobody knows, it begins again with a fresh id. The others make one attempt a
-record. What an end proves is decided by `batch_end`: in doubt it is unknown.
+One sender a partition. An idempotent producer retries a batch unchanged until its delivery time-out, with a producer id of
+its own for every partition; when it gives a batch up, whose fate nobody knows, it begins again with a fresh id. It may have
+several batches under way at once: they are sent together in their order, and what was not written is sent again one by one. The
+others have one batch under way and make one attempt a record. A batch that is refused as too large is sent in halves.
+What an end proves is decided by `batch_end`: in doubt it is unknown.
 """
 
 import asyncio
@@ -15,7 +16,15 @@ import msgspec
 
 from replog.client.client import NO_ANSWER, Client
 from replog.client.outcomes import GIVEN_UP, NEVER_LEFT, NO_ROOM, BatchEnd
-from replog.client.produce_attempt import NO_ATTEMPT, NOTHING_WRITTEN, Attempt, attempt_produce, batch_end
+from replog.client.produce_attempt import (
+    NO_ATTEMPT,
+    NOTHING_WRITTEN,
+    TOO_LARGE,
+    Attempt,
+    attempt_produce,
+    batch_end,
+    error_of,
+)
 from replog.errors import Error
 from replog.log import batch
 from replog.ports import Clock
@@ -51,6 +60,7 @@ class ProducerSettings(msgspec.Struct, frozen=True, kw_only=True):
     delivery_timeout_ms: int
     request_timeout_ms: int
     linger_ms: int
+    batches_in_flight: int  # of an idempotent producer to one partition; brokers remember the last 5
 
 
 class Offered(NamedTuple, Generic[Token]):
@@ -59,6 +69,14 @@ class Offered(NamedTuple, Generic[Token]):
     record: batch.NewRecord
     token: Token
     deadline_ms: int
+
+
+class Sent(NamedTuple, Generic[Token]):
+    """A batch that was sent beside others, and how that went."""
+
+    batch: list[Offered[Token]]
+    content: bytes
+    attempt: Attempt
 
 
 class Producer(Generic[Token]):
@@ -109,6 +127,8 @@ class PartitionSender(Generic[Token]):
         self._partition = partition
         self._queue: deque[Offered[Token]] = deque()
         self._current: list[Offered[Token]] = []
+        self._beside: deque[list[Offered[Token]]] = deque()  # batches behind it that were sent with it
+        self._records_max = BATCH_RECORDS_MAX
         self._work = asyncio.Event()
         self._identity: tuple[int, int] | None = None  # producer id and epoch
         self._sequence = 0
@@ -117,7 +137,7 @@ class PartitionSender(Generic[Token]):
     @property
     def under_way_count(self) -> int:
         """How many records have no known fate yet."""
-        return len(self._queue) + len(self._current)
+        return len(self._queue) + len(self._current) + sum(map(len, self._beside))
 
     def offer(self, key: bytes | None, value: bytes, token: Token) -> int | None:
         """Take a record; return its timestamp, None where there is no room for it."""
@@ -134,8 +154,10 @@ class PartitionSender(Generic[Token]):
         """Give up: what never left surely wrote nothing, what is under way nobody knows."""
         self._task.cancel()
         current, self._current = self._current, []
+        beside, self._beside = self._beside, deque()
         queue, self._queue = self._queue, deque()
-        self._on_end([offered.token for offered in current], GIVEN_UP)
+        for given_up in (current, *beside):
+            self._on_end([offered.token for offered in given_up], GIVEN_UP)
         self._on_end([offered.token for offered in queue], NEVER_LEFT)
 
     async def _run(self) -> None:
@@ -143,31 +165,80 @@ class PartitionSender(Generic[Token]):
             await self._work.wait()
             await asyncio.sleep(self._settings.linger_ms / 1000)
             while self._queue:
-                self._current = [self._queue.popleft() for _ in range(min(len(self._queue), BATCH_RECORDS_MAX))]
+                if self._settings.batches_in_flight > 1 and self._identity is not None:
+                    await self._deliver_several()
+                    continue
+                self._current = self._next_batch()
                 await (self._deliver_with_retries() if self._settings.idempotent else self._deliver_once())
             self._work.clear()
+
+    def _next_batch(self) -> list[Offered[Token]]:
+        return [self._queue.popleft() for _ in range(min(len(self._queue), self._records_max))]
+
+    def _splits(self, error: Error | None) -> bool:
+        """Keep the first half of a batch that was refused as too large, and put the rest back; False where nothing can be halved.
+
+        Nothing of it was written, so nothing behind it can have been: that goes back, too.
+        """
+        if error not in TOO_LARGE or len(self._current) == 1:
+            return False
+        half = self._records_max = len(self._current) // 2
+        behind = [*self._current[half:], *(offered for one in self._beside for offered in one)]
+        self._current = self._current[:half]
+        self._beside.clear()
+        self._queue.extendleft(reversed(behind))
+        return True
 
     # one attempt a record
 
     async def _deliver_once(self) -> None:
-        content = batch.build([offered.record for offered in self._current], timestamp_ms=self._clock.wall_ms())
-        attempt = await self._attempt(content)
+        while True:
+            content = batch.build([offered.record for offered in self._current], timestamp_ms=self._clock.wall_ms())
+            attempt = await self._attempt(content)
+            if not self._splits(error_of(attempt)):
+                break
         self._complete(batch_end(attempt, acks=self._settings.acks, may_have_left=attempt.sent, attempts=1))
 
     # idempotent
 
-    async def _deliver_with_retries(self) -> None:
+    async def _deliver_several(self) -> None:
+        """Send several batches at once, in their order; what was not written is sent again one by one."""
+        identity, sequence = self._identity, self._sequence
+        batches: list[tuple[list[Offered[Token]], bytes]] = []
+        while self._queue and len(batches) < self._settings.batches_in_flight:
+            records = self._next_batch()
+            batches.append((records, self._numbered(records, sequence)))
+            sequence = (sequence + len(records)) % batch.SEQUENCE_MODULUS
+        self._beside = deque(records for records, _ in batches)
+        attempts = await asyncio.gather(*(self._attempt(content) for _, content in batches))
+        for (records, content), attempt in zip(batches, attempts, strict=True):
+            if not self._beside:  # the one before was split, and this one put back
+                return
+            self._current = self._beside.popleft()
+            sent = Sent(records, content, attempt)
+            if self._identity == identity:
+                await self._deliver_with_retries(sent)
+            else:  # the one before was given up: nobody knows whether this one stands behind it
+                self._complete(batch_end(attempt, acks=-1, may_have_left=True, attempts=None, producer=identity))
+
+    async def _deliver_with_retries(self, sent: Sent[Token] | None = None) -> None:
+        """Deliver the current batch; `sent` is how it went beside others, whose fate may have been its own."""
         deadline_ms = self._current[-1].deadline_ms
         attempt, may_have_left = NO_ATTEMPT, False
         content, identity = b"", None
-        while self._clock.now_ms() < deadline_ms:
+        if sent is not None:
+            content, identity, attempt, may_have_left = sent.content, self._identity, sent.attempt, True
+        while error_of(attempt) is not Error.NONE and self._clock.now_ms() < deadline_ms:
             if self._identity is None and not await self._identify():
                 await asyncio.sleep(RETRY_BACKOFF_MS / 1000)
                 continue
-            content, identity = content or self._numbered(), self._identity
+            content, identity = content or self._numbered(self._current, self._sequence), self._identity
             attempt = await self._attempt(content)
             may_have_left = may_have_left or attempt.sent
-            error = attempt.answer.error_code if attempt.answer is not None else None
+            error = error_of(attempt)
+            if self._splits(error):
+                content, deadline_ms = b"", self._current[-1].deadline_ms
+                continue
             if error is Error.NONE or error in FATAL or error in NOTHING_WRITTEN - {Error.NOT_ENOUGH_REPLICAS}:
                 break
             await asyncio.sleep(RETRY_BACKOFF_MS / 1000)
@@ -191,12 +262,12 @@ class PartitionSender(Generic[Token]):
             producer_id, epoch = self._identity
             self._identity, self._sequence = (producer_id, epoch + 1), 0
 
-    def _numbered(self) -> bytes:
+    def _numbered(self, records: list[Offered[Token]], sequence: int) -> bytes:
         assert self._identity is not None
         return batch.build(
-            [offered.record for offered in self._current],
+            [offered.record for offered in records],
             timestamp_ms=self._clock.wall_ms(),
-            producer=(*self._identity, self._sequence),
+            producer=(*self._identity, sequence),
         )
 
     async def _identify(self) -> bool:

@@ -4,7 +4,7 @@ from typing import Annotated, Literal
 
 import msgspec
 
-from replog.config.setting import Long, kafka, ours
+from replog.config.setting import INT_MAX, Long, kafka, ours
 
 
 class NetworkConfig(msgspec.Struct, frozen=True, kw_only=True):
@@ -34,6 +34,30 @@ class NetworkConfig(msgspec.Struct, frozen=True, kw_only=True):
     connections_idle_ms_max: Annotated[
         Long, kafka("connections.max.idle.ms", "A connection that has been idle for this long is closed.")
     ] = 600000
+    connections_max: Annotated[
+        int,
+        kafka("max.connections", "With so many connections to a listener a further one is closed.", lowest=1),
+    ] = INT_MAX
+    connections_per_host_max: Annotated[
+        int,
+        kafka("max.connections.per.ip", "With so many connections from an address a further one from there is closed."),
+    ] = INT_MAX
+    connections_per_second_max: Annotated[
+        int,
+        kafka(
+            "max.connection.creation.rate",
+            "With so many new connections to a listener in a second, further ones are closed.",
+            lowest=1,
+        ),
+    ] = INT_MAX
+    request_progress_ms_max: Annotated[
+        Long,
+        ours(
+            "tribunal.request.progress.ms",
+            "A connection that stays in the middle of a request for so long, without a further "
+            "64 KiB of it or its end, is closed.",
+        ),
+    ] = 30000
     queued_request_bytes_max: Annotated[
         Long,
         kafka(

@@ -8,7 +8,7 @@ from uuid import UUID
 import msgspec
 
 from replog.controller import elect_leaders as el
-from replog.controller import fencing, reassignment, topics
+from replog.controller import fencing, raised_min_isr, reassignment, topics
 from replog.controller.authorization import BY_NODES, Asker, Operation, of_cluster
 from replog.controller.authorization import topic as topic_resource
 from replog.controller.controller_api import ControllerApi, Decided, Decider, by_image
@@ -241,8 +241,11 @@ def on_update_features(turn: Turn, body: uf.UpdateFeaturesRequest) -> uf.UpdateF
         outcomes.append((update.feature, outcome))
     failed = [(error, message) for _, (error, message, _) in outcomes if error is not Error.NONE]
     if not failed and not body.validate_only:
+        had_elr = turn.policy.elr_enabled
         for _, (_, _, records) in outcomes:
             turn.append(records)
+        if not had_elr:
+            turn.append(raised_min_isr.of_all(turn.policy))
     error, message = failed[0] if failed else (Error.NONE, None)
     return uf.UpdateFeaturesResponse(
         error_code=error,

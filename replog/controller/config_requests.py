@@ -4,6 +4,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping
 from typing import Final, TypeVar
 
+from replog.controller import raised_min_isr
 from replog.controller.authorization import Operation as Acl
 from replog.controller.configs import Operation, Refused, altered_value, definitions, describe, resource_refusal
 from replog.controller.controller_api import ControllerApi, Decided, by_image
@@ -80,8 +81,10 @@ def _alter(turn: Turn, resource: _Resource, edits: list[_Edit], *, validate_only
         if record is not None:
             records.append(record)
     if not validate_only:
+        names = {record.name for record in records}
+        min_isr_before = raised_min_isr.min_isr_by_topic(turn.policy) if MIN_ISR in names else {}
         turn.append(records)
-        _react(turn, resource, {record.name for record in records})
+        _react(turn, resource, names, min_isr_before)
     return None
 
 
@@ -109,10 +112,11 @@ def _edited(turn: Turn, resource: _Resource, edit: _Edit) -> r.ConfigRecord | Re
     return r.ConfigRecord(resource_type=resource[0], resource_name=resource[1], name=name, value=value)
 
 
-def _react(turn: Turn, resource: _Resource, names: set[str]) -> None:
+def _react(turn: Turn, resource: _Resource, names: set[str], min_isr_before: Mapping[str, int]) -> None:
     if MIN_ISR in names:
         # KIP-966: "if the new min ISR <= current ISR, the ELR will be removed" (D5).
         _review(turn, _with_elr(turn, resource))
+        turn.append(raised_min_isr.renewed_leader_epochs(turn.policy, min_isr_before))
     if UNCLEAN_ENABLE in names:
         _review(turn, _of(turn, resource, turn.image.leaderless()))
 

@@ -52,6 +52,7 @@ class Wish(msgspec.Struct, frozen=True, kw_only=True):
     unclean_shutdown: tuple[NodeId, ...] = ()  # may be neither in ELR nor lead
     election: Election = Election.ONLINE
     designated_leader: NodeId = NO_NODE
+    new_leader_epoch: bool = False  # also for a leader that stays: it must learn of what is written before
 
 
 def unassigned(_: NodeId) -> UUID:
@@ -112,7 +113,7 @@ def partition_change(
             lists = NOBODY
 
     fields: _Fields = {}
-    _write_leader(fields, partition, target, elected)
+    _write_leader(fields, partition, target, wish, elected)
     _write_isr(fields, partition, isr, rules)
     _write_recovery(fields, partition, wish, elected)
     _write_assignment(fields, partition, target, rules)
@@ -209,11 +210,12 @@ def _last_known_leader(partition: Partition, target: _Target, lists: Eligible, r
     return recorded[0] if len(recorded) == 1 and recorded[0] in target.replicas else NO_NODE
 
 
-def _write_leader(fields: _Fields, partition: Partition, target: _Target, elected: _Elected) -> None:
+def _write_leader(fields: _Fields, partition: Partition, target: _Target, wish: Wish, elected: _Elected) -> None:
     # Naming a leader raises the leader epoch. Also when a replica leaves for good, so that the old
-    # leader epoch cannot count it any more; not when the ISR shrinks (KAFKA-15021).
+    # leader epoch cannot count it any more; not when the ISR shrinks (KAFKA-15021). Also when min ISR rises (decision 0010).
     replica_leaves = any(node not in target.replicas for node in partition.replicas)
-    if elected.leader != partition.leader or replica_leaves or elected.unclean:
+    renewed = wish.new_leader_epoch and elected.leader != NO_NODE
+    if elected.leader != partition.leader or replica_leaves or elected.unclean or renewed:
         fields["leader"] = elected.leader
 
 

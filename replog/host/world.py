@@ -12,6 +12,7 @@ import errno
 import json
 import os
 import random
+import resource
 import shutil
 import sys
 import time
@@ -377,6 +378,7 @@ def run(main: Coroutine[object, object, None], world: RealWorld) -> int:
     What nobody caught, in a callback as well as in `main`, ends the node with code 1.
     """
     keep_freed_memory()
+    raise_descriptor_limit()
     with asyncio.Runner(loop_factory=_loop_factory()) as runner:
         loop = runner.get_loop()
         task = loop.create_task(main)
@@ -385,6 +387,9 @@ def run(main: Coroutine[object, object, None], world: RealWorld) -> int:
         def end(_: asyncio.AbstractEventLoop, context: dict[str, object]) -> None:
             problem = context.get("exception")
             assert problem is None or isinstance(problem, BaseException), problem
+            if _is_no_descriptor_left(context):
+                world.journal.log("warning", f"no connection can be accepted: {problem}")
+                return  # those that there are go on, and it is tried again
             unforeseen.append(f"{context['message']}: {problem!r}")
             world.journal.log("error", f"{unforeseen[-1]}\n{_traceback(problem)}")
             task.cancel()
@@ -401,6 +406,20 @@ def run(main: Coroutine[object, object, None], world: RealWorld) -> int:
 
 async def _awaited(task: "asyncio.Task[None]") -> None:
     await task
+
+
+def raise_descriptor_limit() -> None:
+    """Let this process have as many open files and connections as the system permits it, as the JVM does."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if soft != hard:
+        with contextlib.suppress(OSError, ValueError):  # some systems have a limit below the hard one that they state
+            resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
+
+
+def _is_no_descriptor_left(context: dict[str, object]) -> bool:
+    problem = context.get("exception")
+    accepts = "accept" in str(context.get("message")) or "listen" in str(context.get("message"))
+    return accepts and isinstance(problem, OSError) and problem.errno in (errno.EMFILE, errno.ENFILE)
 
 
 def _loop_factory() -> Callable[[], asyncio.AbstractEventLoop] | None:

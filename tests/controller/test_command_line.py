@@ -1,5 +1,7 @@
 """`python -m replog`: what it refuses, in one line and with which exit code."""
 
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -7,8 +9,10 @@ import pytest
 
 from replog.__main__ import Exit, install_mutants, main
 from replog.config import NodeConfig
+from replog.host.directory_locks import DirectoryLocks
 from replog.host.world import RealDisk
 from replog.node.directories.meta_properties import read
+from replog.node.quorum.metadata_log import directory_id_of
 
 
 def a_config(folder: Path, **changes: Any) -> Path:
@@ -98,3 +102,44 @@ def test_mutants_go_by_name_and_by_number(monkeypatch: pytest.MonkeyPatch) -> No
         install_mutants(NodeConfig(settings | {"tribunal.mutants": [name]}))
 
     assert installed == [1, 1]
+
+
+def test_a_log_directory_is_used_by_one_process(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Two processes that write into one directory destroy it: the second says which, and touches nothing."""
+    config = a_config(tmp_path)
+    assert main(["format", "--config", str(config)]) == Exit.DONE
+    holder = (
+        "import fcntl, sys; f = open(sys.argv[1], 'w'); fcntl.lockf(f, fcntl.LOCK_EX); print('held', flush=True); "
+        "sys.stdin.read()"
+    )
+    command = [sys.executable, "-c", holder, str(tmp_path / "b" / ".lock")]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as other:
+        assert other.stdout is not None
+        assert other.stdout.readline() == b"held\n"
+
+        code = main(["broker", "--config", str(config)])
+        other.communicate()
+
+    assert code == Exit.FOREIGN_DIRECTORY
+    assert f"{tmp_path}/b is in use by another process" in capsys.readouterr().err
+    DirectoryLocks([str(tmp_path / "b")]).close()
+
+
+def test_directory_ids_are_written_as_kafka_writes_them_and_read_in_both_forms(tmp_path: Path) -> None:
+    assert main(["format", "--config", str(a_config(tmp_path))]) == Exit.DONE
+    properties = tmp_path / "a" / "meta.properties"
+    written = read(RealDisk(), f"{tmp_path}/a")["directory.id"]  # type: ignore[index]
+    directory_id = directory_id_of(RealDisk(), str(tmp_path / "a"))
+
+    assert len(written) == 22
+    properties.write_text(properties.read_text().replace(written, str(directory_id)))
+    assert directory_id_of(RealDisk(), str(tmp_path / "a")) == directory_id
+
+
+def test_a_node_takes_as_many_descriptors_as_it_may() -> None:
+    program = (
+        "import resource as r; from replog.host.world import raise_descriptor_limit as f; "
+        "r.setrlimit(r.RLIMIT_NOFILE, (256, 512)); f(); print(r.getrlimit(r.RLIMIT_NOFILE))"
+    )
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    assert done.stdout == "(512, 512)\n"

@@ -291,6 +291,60 @@ class TestEligibleLeaderReplicas:
 
         assert lists(box.partition()) == ([1], [2], [])
 
+    def test_a_raised_min_isr_gives_the_leader_a_new_epoch(self) -> None:
+        """Decision 0010: a leader that does not know the larger value commits nothing more that the others lack."""
+        box = a_cluster(HEALTHY, min_insync_replicas=1)
+        before = box.partition()
+
+        set_topic(box, "min.insync.replicas", "2")
+
+        after = box.partition()
+        assert (after.leader, after.leader_epoch) == (before.leader, before.leader_epoch + 1)
+        assert lists(after) == ([1, 2, 3], [], [])
+        assert [type(record) for record in box.records] == [r.ConfigRecord, r.PartitionChangeRecord]
+
+    def test_a_proposal_from_before_min_isr_rose_is_refused(self) -> None:
+        """Decision 0010: else the leader learns of an ISR of one, and does not know that it is too small."""
+        box = a_cluster(HEALTHY, min_insync_replicas=1)
+        old = box.partition().leader_epoch
+        set_topic(box, "min.insync.replicas", "2")
+
+        late = propose(box, [1], leader_epoch=old)
+
+        assert late is Error.FENCED_LEADER_EPOCH
+        assert lists(box.partition()) == ([1, 2, 3], [], [])
+        assert propose(box, [1]) is Error.NONE
+        assert lists(box.partition()) == ([1], [2, 3], [])
+
+    @pytest.mark.parametrize(
+        ("configured", "value", "elr"),
+        [
+            pytest.param(2, "1", True, id="lowered"),
+            pytest.param(2, "2", True, id="the same"),
+            pytest.param(3, "4", True, id="capped by the replication factor"),
+            pytest.param(1, "2", False, id="without ELR"),
+        ],
+    )
+    def test_a_min_isr_that_does_not_rise_keeps_the_leader_epoch(self, configured: int, value: str, elr: bool) -> None:
+        """Decision 0010: only a larger effective value, beside ELR, has to be announced."""
+        box = a_cluster(HEALTHY, min_insync_replicas=configured, elr=elr)
+        before = box.partition()
+
+        set_topic(box, "min.insync.replicas", value)
+
+        assert box.partition() == before
+
+    def test_turning_it_on_gives_leaders_new_epochs(self) -> None:
+        """Decision 0010: before, each broker's own file had its say."""
+        box = a_cluster(HEALTHY, elr=False)
+        before = box.partition()
+        on = uf.FeatureUpdateKey(feature="eligible.leader.replicas.version", max_version_level=1, upgrade_type=1)
+
+        answer = box.send(uf.UpdateFeaturesRequest(feature_updates=[on]))
+
+        assert answer.error_code is Error.NONE
+        assert box.partition().leader_epoch == before.leader_epoch + 1
+
     def test_electable_leaders_are_isr_and_elr(self) -> None:
         """ "A new metric of Electable leaders will be added. It reflects the count of (ISR + ELR)." """
         assert partition({"replicas": [1, 2, 3], "isr": [1], "elr": [2, 3]}).electable_leaders == 3

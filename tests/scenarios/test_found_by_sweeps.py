@@ -10,6 +10,8 @@ final-read-before-isr-shrank   acks=1 records stood above the high watermark unt
                                final read did not wait for them (rotating-swarm in ZooKeeper mode, seed 240319)
 stopped-and-started-at-once    a process that had been asked to stop ended at the nanosecond its successor began, which
                                had not been asked (zookeeper-upgrade, seed 440003)
+raised-min-isr                 min.insync.replicas was raised while the leader's metadata lagged; it committed alone by the smaller
+                               value, beside an ELR that lacked these records (decision 0010; I8 said so)
 """
 
 from pathlib import Path
@@ -28,6 +30,7 @@ FINDINGS = Path(__file__).parents[1] / "findings"
         "unclean-election-not-written",
         "final-read-before-isr-shrank",
         "stopped-and-started-at-once",
+        "raised-min-isr",
     ],
 )
 def test_it_stays_fixed(tmp_path, name):

@@ -13,7 +13,9 @@ from replog.wire.messages.produce import PartitionProduceResponse
 from tests.wire.test_client import Cluster, on_cluster
 
 PARTITION = TopicPartition("t", 0)
-SETTINGS = ProducerSettings(acks=-1, idempotent=False, delivery_timeout_ms=3000, request_timeout_ms=3000, linger_ms=2)
+SETTINGS = ProducerSettings(
+    acks=-1, idempotent=False, delivery_timeout_ms=3000, request_timeout_ms=3000, linger_ms=2, batches_in_flight=1
+)
 LOST = Attempt(None, "ConnectionLost", sent=True)
 
 

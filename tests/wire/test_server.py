@@ -21,7 +21,12 @@ from replog.wire.exchange import exchange_of
 from replog.wire.layout import VersionRange
 from replog.wire.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse, SupportedFeatureKey
 from replog.wire.messages.metadata import MetadataRequest, MetadataResponse
-from replog.wire.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
+from replog.wire.messages.produce import (
+    PartitionProduceData,
+    ProduceRequest,
+    ProduceResponse,
+    TopicProduceData,
+)
 
 HOST = "127.0.0.1"
 TIMEOUT_MS = 5000
@@ -488,3 +493,66 @@ def test_strangers_do_no_harm_to_others():
         connection.close()
 
     serve(scenario, lambda request: echo(request) if request.api is Api.METADATA else request.reply_nothing())
+
+
+def test_a_peer_that_goes_silent_in_a_large_request_stops_nobody_and_is_closed() -> None:
+    limits = ServerLimits(queued_bytes_max=400_000, progress_ms_max=300)
+    large = encode_request(Api.PRODUCE, 11, 1, "x", produce_of(200_000))
+
+    async def scenario(setup: Setup) -> None:
+        reader, writer = await setup.socket()
+        writer.write(struct.pack(">i", 90_000_000) + large[4:] * 3)
+        await setup.until(lambda: setup.server.held_bytes > 400_000)
+
+        other = await setup.connection()
+        answer = await other.send(exchange_of(Api.PRODUCE), produce_of(100_000), version=11, timeout_ms=TIMEOUT_MS)
+        assert answer is not None
+        assert await reader.read() == b""
+        other.close()
+        writer.close()
+
+    def produced(request: ServerRequest) -> None:
+        request.reply(ProduceResponse())
+
+    world = serve(scenario, produced, limits=limits)
+    assert "its rest does not come" in world.said.getvalue()
+
+
+def produce_of(size: int) -> ProduceRequest:
+    data = [PartitionProduceData(index=0, records=bytes(size))]
+    return ProduceRequest(acks=-1, timeout_ms=1, topic_data=[TopicProduceData(name="t", partition_data=data)])
+
+
+@pytest.mark.parametrize(
+    "limits",
+    [
+        pytest.param(ServerLimits(connections_max=2), id="in all"),
+        pytest.param(ServerLimits(connections_per_host_max=2), id="from one address"),
+    ],
+)
+def test_no_more_connections_are_taken_than_are_wanted(limits: ServerLimits) -> None:
+    async def scenario(setup: Setup) -> None:
+        first, second = await setup.connection(), await setup.connection()
+        with pytest.raises(ConnectionLost):
+            await setup.connection()
+        assert len(setup.server.connections) == 2
+
+        first.close()
+        await setup.until(lambda: len(setup.server.connections) == 1)
+        third = await setup.connection()
+        second.close()
+        third.close()
+
+    world = serve(scenario, limits=limits)
+    assert "took no connection from 127.0.0.1" in world.said.getvalue()
+
+
+def test_no_more_connections_are_taken_in_a_second_than_are_wanted() -> None:
+    async def scenario(setup: Setup) -> None:
+        opened = [await setup.socket() for _ in range(8)]
+        await asyncio.sleep(0.05)
+        assert 3 <= len(setup.server.connections) <= 6  # the second may have turned in between
+        for _, writer in opened:
+            writer.close()
+
+    serve(scenario, limits=ServerLimits(connections_per_second_max=3))

@@ -4,6 +4,7 @@ A directory of another cluster or node holds somebody else's data: a node that s
 replicated into it would destroy it. By the directory id a wiped and formatted disk differs from the one of before.
 """
 
+import base64
 from collections.abc import Callable
 from typing import Final
 from uuid import UUID
@@ -13,6 +14,11 @@ from replog.ports import Disk
 
 FILE_NAME: Final = "meta.properties"
 VERSION: Final = "1"
+
+
+def short(directory_id: UUID) -> str:
+    """Return an id as Kafka's tools write it: 22 characters."""
+    return base64.urlsafe_b64encode(directory_id.bytes).decode().rstrip("=")
 
 
 class ForeignDirectory(Exception):
@@ -83,7 +89,7 @@ def format_directories(
             f"version={VERSION}",
             f"cluster.id={config.cluster_id}",
             f"node.id={config.node_id}",
-            f"directory.id={new_id()}",
+            f"directory.id={short(new_id())}",
         ]
         disk.replace_file(f"{directory}/{FILE_NAME}", "".join(f"{line}\n" for line in lines).encode())
     return missing

@@ -5,7 +5,8 @@ the order of the requests, connection by connection, as Kafka's clients rely on.
 harm it: bytes that are no request close the connection with a logged reason; memory is bounded by not reading. Reading
 stops while a connection has `pending_requests_max` requests unanswered, while its peer does not read
 replies, and while all connections together hold more than `queued_bytes_max` of unanswered or unfinished requests (then
-whoever began a frame first may finish it, so that somebody always advances).
+whoever began a frame first may finish it, so that somebody always advances, and who holds no more than its peer's share
+goes on, so that nobody is stopped by another). Who does not go on with a request that it began is closed.
 
 ApiVersions is answered here (KIP-35, KIP-511): a version that we do not know gets the v0 layout with
 UNSUPPORTED_VERSION and what we offer, because that is all such a client can read.
@@ -32,6 +33,7 @@ from replog.wire.messages.api_versions import ApiVersion, ApiVersionsResponse, S
 
 REQUEST_START_BYTES: Final = 8
 UNWRITTEN_BYTES_MAX: Final = 65536
+PROGRESS_BYTES: Final = 65536  # of a request, in the time that its peer has for a part of it
 _NETWORK: Final = NetworkConfig(listeners="")
 LAST_VERSION_WITHOUT_FEATURE_LEVEL_ZERO: Final = 3  # KAFKA-17011: older clients refuse a minimum of 0
 
@@ -46,6 +48,10 @@ class ServerLimits(msgspec.Struct, frozen=True, kw_only=True):
     request_bytes_max: int = _NETWORK.socket_request_bytes_max
     queued_bytes_max: int = _NETWORK.queued_request_bytes_max
     idle_ms_max: int = _NETWORK.connections_idle_ms_max
+    progress_ms_max: int = _NETWORK.request_progress_ms_max
+    connections_max: int = _NETWORK.connections_max
+    connections_per_host_max: int = _NETWORK.connections_per_host_max
+    connections_per_second_max: int = _NETWORK.connections_per_second_max
     pending_requests_max: int = 100
     reply_buffer_bytes_max: int = 1024 * 1024
     farewell_ms: int = 10000  # for the last answers of a connection that we close
@@ -57,6 +63,10 @@ class ServerLimits(msgspec.Struct, frozen=True, kw_only=True):
             request_bytes_max=config.socket_request_bytes_max,
             queued_bytes_max=config.queued_request_bytes_max,
             idle_ms_max=config.connections_idle_ms_max,
+            progress_ms_max=config.request_progress_ms_max,
+            connections_max=config.connections_max,
+            connections_per_host_max=config.connections_per_host_max,
+            connections_per_second_max=config.connections_per_second_max,
         )
 
 
@@ -198,6 +208,9 @@ class Server:
         self._choked: dict[int, ServerConnection] = {}  # their peers do not read what was answered
         self._waiting: dict[int, ServerConnection] = {}  # not reading because of `queued_bytes_max`
         self._unfinished: dict[int, ServerConnection] = {}  # in the middle of a frame, the longest first
+        self._by_host: dict[str, int] = {}  # connections
+        self._second = 0  # of the clock, and what was accepted in it
+        self._accepted_count = 0
         self._next_id = 0
         self._listener: Listener | None = None
 
@@ -217,6 +230,23 @@ class Server:
         self._next_id += 1
         return ServerConnection(self, self._next_id)
 
+    def admit(self, connection: "ServerConnection") -> str | None:
+        """Take a new connection, or return why not."""
+        limits, host = self.limits, connection.peer_host
+        second = self.world.clock.now_ns() // 1_000_000_000
+        if second != self._second:
+            self._second, self._accepted_count = second, 0
+        if self._accepted_count >= limits.connections_per_second_max:
+            return f"more than {limits.connections_per_second_max} in a second"
+        if len(self.connections) >= limits.connections_max:
+            return f"there are {len(self.connections)}"
+        if self._by_host.get(host, 0) >= limits.connections_per_host_max:
+            return f"there are {limits.connections_per_host_max} from there"
+        self._accepted_count += 1
+        self._by_host[host] = self._by_host.get(host, 0) + 1
+        self.connections[connection.connection_id] = connection
+        return None
+
     # memory, all connections together
 
     def account(self, connection: "ServerConnection") -> None:
@@ -232,7 +262,8 @@ class Server:
         if not self._waiting and self.held_bytes <= self.limits.queued_bytes_max:
             return  # nobody is held up, and nobody has to be
         favoured = self._may_go_on()
-        if held_bytes == 0 or connection in favoured or self.held_bytes <= self.limits.queued_bytes_max:
+        is_fair = self.held_bytes <= self.limits.queued_bytes_max or held_bytes <= self._share(connection)
+        if held_bytes == 0 or connection in favoured or is_fair:
             self._waiting.pop(connection.connection_id, None)
         else:
             self._waiting[connection.connection_id] = connection
@@ -259,7 +290,22 @@ class Server:
 
     def forget(self, connection: "ServerConnection") -> None:
         """Let go of a closed connection, which was counted as holding nothing."""
-        self.connections.pop(connection.connection_id, None)
+        if self.connections.pop(connection.connection_id, None) is None:
+            return  # it was not taken
+        host = connection.peer_host
+        self._by_host[host] -= 1
+        if not self._by_host[host]:
+            del self._by_host[host]
+
+    def _share(self, connection: "ServerConnection") -> int:
+        """Return what a connection may hold whatever others do: each peer has the same share, for all its connections.
+
+        Without it one peer that begins a large request and goes silent would stop everybody else's.
+        """
+        hosts = dict.fromkeys(one.peer_host for one in self._unfinished.values())
+        hosts[connection.peer_host] = None
+        own = sum(one.peer_host == connection.peer_host for one in self._unfinished.values())
+        return self.limits.queued_bytes_max // len(hosts) // max(1, own)
 
     def _may_go_on(self) -> "list[ServerConnection]":
         if self.held_bytes <= self.limits.queued_bytes_max:
@@ -288,6 +334,8 @@ class ServerConnection(asyncio.Protocol):
         self._handling = False
         self._unwritten_bytes = 0  # of answers that wait for the end of the requests in hand
         self._idle_timer: asyncio.TimerHandle | None = None
+        self._progress_timer: asyncio.TimerHandle | None = None  # while a request is unfinished
+        self._progress_bytes = 0  # held when it was set
         self._active_ns = 0
 
     @property
@@ -308,7 +356,11 @@ class ServerConnection(asyncio.Protocol):
         self._transport.set_write_buffer_limits(high=self._server.limits.reply_buffer_bytes_max)
         peer = transport.get_extra_info("peername")
         self.peer_host = str(peer[0]) if peer else ""
-        self._server.connections[self.connection_id] = self
+        refusal = self._server.admit(self)
+        if refusal is not None:
+            self._server.world.journal.log("info", f"took no connection from {self.peer_host}: {refusal}")
+            self.abort()
+            return
         self._active_ns = self._server.world.clock.now_ns()
         self._watch_idleness(self._server.limits.idle_ms_max)
 
@@ -367,6 +419,8 @@ class ServerConnection(asyncio.Protocol):
         self._write_answers()
         self._server.account(self)
         self._adjust_reading()
+        if self._frames.held_bytes or self._progress_timer is not None:
+            self._watch_progress()
 
     def _has_room(self) -> bool:
         """Return whether one more request may be taken; answers that only wait to be written make room."""
@@ -506,12 +560,34 @@ class ServerConnection(asyncio.Protocol):
         self._server.unchoke(self)
         if self._idle_timer is not None:
             self._idle_timer.cancel()
+        if self._progress_timer is not None:
+            self._progress_timer.cancel()
         for request in self._pending:
             request.give_up()
         self._pending.clear()
         self.unanswered_bytes = 0
         self._server.account(self)
         self._server.forget(self)
+
+    def _watch_progress(self) -> None:
+        """Give an unfinished request so much time for its next part."""
+        held_bytes = self._frames.held_bytes
+        if self._progress_timer is not None:
+            if held_bytes and 0 <= held_bytes - self._progress_bytes < PROGRESS_BYTES:
+                return
+            self._progress_timer.cancel()
+            self._progress_timer = None
+        if held_bytes and not self._closed:
+            self._progress_bytes = held_bytes
+            delay_s = self._server.limits.progress_ms_max / 1000
+            self._progress_timer = asyncio.get_running_loop().call_later(delay_s, self._close_if_stuck)
+
+    def _close_if_stuck(self) -> None:
+        self._progress_timer = None
+        if self._reading and not self._pending:
+            self.refuse(f"{self._frames.held_bytes} bytes of a request, and its rest does not come")
+        else:
+            self._watch_progress()  # it waits for us
 
     def _watch_idleness(self, delay_ms: int) -> None:
         loop = asyncio.get_running_loop()

@@ -1,0 +1,124 @@
+"""Random hurts of brokers and controllers at once, each beginning and ending by itself: nothing is whole before the next comes.
+
+Beside `rotating-swarm`, whose periods hurt one or two brokers and heal them all, several lanes go on here, each with one hurt at a time
+of any node: processes, power, disks that refuse an append in its midst, links, clocks, and messages by the name of their API. A
+node's process or disk is hurt by one lane at a time; links and messages by any number. Only the end is healed and proven as a whole.
+"""
+
+import asyncio
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager
+from random import Random
+from typing import Final
+
+import msgspec
+
+from tribunal.clusters.spec import KRAFT
+from tribunal.nemesis.api import Effect, Fault, Proof, all_back
+from tribunal.nemesis.combine import take_losses
+from tribunal.nemesis.hurts import (
+    Hurt,
+    HurtTarget,
+    cut_off,
+    emptied,
+    hampered,
+    hindered,
+    killed,
+    paused,
+    powerless,
+    refused,
+    skewed,
+    slow_disk,
+)
+
+POLL_MS: Final = 50
+# What is done to a process or its disk excludes another of these on the same node, in shares of all draws.
+TO_NODES: Final[dict[Hurt, int]] = {killed: 14, paused: 12, powerless: 12, refused: 7, slow_disk: 7, emptied: 2}
+BESIDES: Final[dict[Hurt, int]] = {cut_off: 14, hindered: 24, hampered: 5, skewed: 3}
+LASTS_MS: Final = (150, 400, 900, 1_800, 3_500)
+RESTS_MS: Final = (0, 100, 500, 1_500, 3_000)
+
+
+class Options(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """How many hurts at once at most, how often a controller is meant, and the seed of all chance (drawn by the plan)."""
+
+    at_once: int = 3
+    controller_odds: float = 0.35
+    seed: int = 0
+
+
+class Swarm:
+    """The lanes of one swarm, and what they have done."""
+
+    def __init__(self, cluster: HurtTarget, effect: Effect, options: Options) -> None:
+        self._cluster = cluster
+        self._effect = effect
+        self._options = options
+        self._taken: dict[int, None] = {}  # nodes whose process or disk is hurt
+        self._leave = asyncio.Event()
+        self.done: list[dict[str, object]] = []
+        self._lanes = [asyncio.create_task(self._lane(number)) for number in range(options.at_once)]
+
+    async def end(self) -> None:
+        """Let every lane mend what it has hurt."""
+        self._leave.set()
+        await asyncio.gather(*self._lanes)
+
+    async def _lane(self, number: int) -> None:
+        random = Random(f"{self._options.seed}/wide swarm/{number}")
+        await self._rest(random.choice(RESTS_MS) if number else 0)
+        while not self._leave.is_set():
+            kinds = {**TO_NODES, **BESIDES}
+            hurt = random.choices(list(kinds), list(kinds.values()))[0]
+            node = self._victim(random, hurt)
+            lasts_ms, rests_ms = random.choice(LASTS_MS), random.choice(RESTS_MS)
+            if node is not None:
+                await self._hurt(hurt, node, random, lasts_ms)
+            await self._rest(rests_ms)
+
+    def _victim(self, random: Random, hurt: Hurt) -> int | None:
+        """Draw a node that nobody else has: the leaders of quorum and partitions more often than others; no controller loses its disk."""
+        cluster = self._cluster
+        if hurt is not emptied and random.random() < self._options.controller_odds:
+            nodes, leading = cluster.spec.controller_ids, [cluster.state.quorum_leader]
+        else:
+            nodes = cluster.spec.broker_ids
+            leading = [partition.leader for _, partition in sorted(cluster.state.partitions.items())]
+        wanted = random.choice([node for node in leading if node in nodes] or nodes)
+        other = random.choice(nodes)
+        node = wanted if random.random() < 0.5 else other
+        is_free = node not in self._taken and cluster.alive(node)
+        return node if hurt in BESIDES or is_free else None
+
+    async def _hurt(self, hurt: Hurt, node: int, random: Random, lasts_ms: int) -> None:
+        is_exclusive = hurt in TO_NODES
+        if is_exclusive:
+            self._taken[node] = None
+        facts: dict[str, object] = {"hurt": hurt.__name__, "node": node, "at_ms": self._cluster.now_ns() // 1_000_000}
+        self.done.append(facts)
+        async with hurt(self._cluster, node, random) as one:
+            take_losses(self._effect, one)
+            await self._rest(lasts_ms)
+        facts |= {"lasted_ms": self._cluster.now_ns() // 1_000_000 - int(str(facts["at_ms"])), **one.proof.facts}
+        if is_exclusive:
+            del self._taken[node]
+
+    async def _rest(self, duration_ms: int) -> None:
+        for _ in range(duration_ms // POLL_MS):
+            if self._leave.is_set():
+                return
+            await asyncio.sleep(POLL_MS / 1000)
+
+
+@asynccontextmanager
+async def inject(cluster: HurtTarget, node: int, options: Options) -> AsyncGenerator[Effect]:
+    """Inject: hurts as they are drawn, until the fault ends. Heal: every one mended, everybody back in service."""
+    effect = Effect(node, Proof(holds=True, facts={}))
+    swarm = Swarm(cluster, effect, options)
+    yield effect
+    await swarm.end()
+    effect.proof = Proof(holds=bool(swarm.done), facts={"hurts": swarm.done})
+    effect.heal = await all_back(cluster)
+
+
+FAULT: Final = Fault(options=Options, inject=inject, modes=(KRAFT,))
