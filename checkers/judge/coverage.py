@@ -1,6 +1,6 @@
 """Which properties could be judged in which partitions: each needs its tables there, as far as a run of that kind records them.
 
-A *cell* is a property in a partition. A cell lacks an input that its run promised: every kind of cluster hands over the committed metadata, the lives of
+A *cell* is a property in a partition. A cell lacks an input that its run promised: every kind of cluster hands over the committed metadata, the starts and ends of
 its nodes, the logs of its replicas and who was told which watermarks, and every workload sends to each of its partitions and
 reads them to the end. Such a cell says nothing, whatever its property found elsewhere: the run is INCONCLUSIVE, and the input is named. A recording
 that names no kind of cluster was made by hand: of it nothing is promised but the metadata of the partitions that were sent to.
