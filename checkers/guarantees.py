@@ -32,7 +32,8 @@ class Excuse(StrEnum):
     ORDER_LOST = "R10"  # of an order that lost records had a place in; the property's own kernel judges it
     POSITIONS_LOST = "R11"  # of a group, whose positions lie in a topic
     TAIL_LOST = "R12"  # of what a group's positions lie behind: the partition's own end
-    COMPACTED = "gone_by_order"  # where a topic is compacted it says nothing: older records of a key go, on each replica in its time
+    # Before the log start; where a topic is compacted it says nothing at all: older records of a key go, on each replica in its time.
+    BY_ORDER = "gone_by_order"
 
 
 class Settings(msgspec.Struct, frozen=True, kw_only=True):

@@ -15,6 +15,7 @@ import asyncio
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Literal, NamedTuple, Protocol
+from uuid import UUID
 
 import msgspec
 
@@ -142,6 +143,7 @@ class LogEntry(NamedTuple):
     headers: Sequence[tuple[str, bytes | None]] = ()
     timestamp_ms: int | None = None
     log_append_time: bool | None = None
+    topic_id: str | None = None
     foreign_value: bytes | None = None
 
 
@@ -363,6 +365,70 @@ class Admin(Protocol):
         """Release everything."""
 
 
+class TopicSeen(msgspec.Struct, frozen=True, kw_only=True):
+    """A topic as an operator sees it: its id, and each partition's replicas."""
+
+    topic_id: UUID
+    replicas: Mapping[int, tuple[int, ...]]
+
+
+class Operator(Protocol):
+    """Orders what operators order. `Refused`: surely nothing was done; any other `ClusterError`: nobody knows."""
+
+    async def topics(self) -> dict[str, TopicSeen]:
+        """Return all topics but internal ones, by name."""
+
+    async def groups(self) -> list[str]:
+        """Return all groups that some broker knows of."""
+
+    async def transactional_ids(self) -> list[str]:
+        """Return all transactional ids that some broker knows of."""
+
+    async def describe_transaction(self, transactional_id: str) -> None:
+        """Ask what a transactional id is doing."""
+
+    async def describe_producers(self, partition: TopicPartition) -> None:
+        """Ask which producers a partition's leader knows."""
+
+    async def create_topic(
+        self, topic: str, partitions: int, replication_factor: int, settings: Mapping[str, str]
+    ) -> UUID:
+        """Create a topic; return its id."""
+
+    async def delete_topic(self, topic: str) -> None:
+        """Delete a topic."""
+
+    async def add_partitions(self, topic: str, count: int) -> None:
+        """Let a topic have so many partitions."""
+
+    async def delete_records(self, partition: TopicPartition, offset: int) -> None:
+        """Delete a partition's records before an offset."""
+
+    async def set_topic_config(self, topic: str, name: str, value: str | None) -> None:
+        """Set one of a topic's settings; None: back to the default."""
+
+    async def reassign(self, partition: TopicPartition, replicas: Sequence[int]) -> None:
+        """Ask for these replicas; none: give up a reassignment under way."""
+
+    async def elect(self, partition: TopicPartition, kind: Literal["preferred", "unclean"]) -> None:
+        """Elect a partition's leader."""
+
+    async def delete_group(self, group: str) -> None:
+        """Delete a group; refused while it has members."""
+
+    async def alter_offset(self, group: str, partition: TopicPartition, offset: int) -> None:
+        """Set a group's position; refused while it has members."""
+
+    async def delete_offset(self, group: str, partition: TopicPartition) -> None:
+        """Delete a group's position."""
+
+    async def fence_producer(self, transactional_id: str) -> None:
+        """Let nobody go on under this transactional id as it is now: its transaction is aborted."""
+
+    async def close(self) -> None:
+        """Release everything."""
+
+
 class ClientFactory(Protocol):
     """Makes clients that reach the brokers through their links."""
 
@@ -374,6 +440,9 @@ class ClientFactory(Protocol):
 
     def admin(self, client_id: str) -> Admin:
         """Make an admin client."""
+
+    def operator(self, client_id: str) -> Operator:
+        """Make an operator."""
 
     def group_consumer(self, settings: GroupSettings, client_id: str) -> GroupConsumer:
         """Make a member of a group; it joins with its first poll."""

@@ -125,7 +125,7 @@ def composed(
         )
         for node in spec.node_ids
     }
-    administration = Administration(lambda: [links.endpoint(broker) for broker in spec.broker_ids])
+    administration = Administration(lambda: {broker: links.endpoint(broker) for broker in spec.broker_ids})
     parts = Parts(
         kind=kind,
         capabilities=capabilities,
@@ -147,7 +147,10 @@ def composed(
         observer=system.observation.observer,
         metadata=system.observation.metadata,
         clients=ConfluentClients(
-            [links.advertised(broker) for broker in spec.broker_ids], committed_leaders(state, links), answers
+            [links.advertised(broker) for broker in spec.broker_ids],
+            committed_leaders(state, links),
+            answers,
+            administration,
         ),
         administration=administration,
         membership=Membership(administration),

@@ -13,6 +13,7 @@ import msgspec
 from replog.types import TopicPartition
 from tribunal.clusters.values import ClusterError, Refused
 from tribunal.results.admin_apis import AdminApi
+from tribunal.results.topic_names import TopicNames
 
 
 class Order(msgspec.Struct, frozen=True, kw_only=True):
@@ -88,6 +89,14 @@ def elections(partitions: Iterable[TopicPartition], kind: str) -> list[Order]:
     return [
         Order(api=AdminApi.ELECT_LEADERS, topic=topic, partition=number, value=kind) for topic, number in partitions
     ]
+
+
+def named(seen: OrderSeen, names: TopicNames) -> OrderSeen:
+    """Return an order with the recorded name of its topic."""
+    if seen.order.topic is None:
+        return seen
+    topic = names.of(seen.order.topic, seen.topic_id)
+    return msgspec.structs.replace(seen, order=msgspec.structs.replace(seen.order, topic=topic))
 
 
 def admin_row(seen: OrderSeen) -> dict[str, str | int | None]:

@@ -27,6 +27,14 @@ class Refused(ClusterError):
     """The cluster said no to the first asking: surely nothing was done."""
 
 
+class NotAsked(ClusterError):
+    """Nobody could be asked: surely nothing was done."""
+
+
+class Unanswered(ClusterError):
+    """Somebody was asked and did not answer: nobody knows what was done."""
+
+
 class Unsettled(ClusterError):
     """Something waited for did not come about in time."""
 

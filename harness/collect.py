@@ -2,32 +2,37 @@
 
 import asyncio
 import contextlib
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import islice
 from typing import Final
 
 import msgspec
 import pyarrow as pa
 
+from replog.metadata.records import TopicRecord
 from replog.types import METADATA_TOPIC
 from tribunal.clusters.api import Cluster, LogEntry, MetadataEntry, NodeEvent, RequestSeen
-from tribunal.clusters.orders import admin_row
+from tribunal.clusters.orders import admin_row, named
 from tribunal.results.recording import TABLES, WORDS
 from tribunal.results.store import Recorder
+from tribunal.results.topic_names import TopicNames
 from tribunal.workloads.sent import SentRecords
 
 COLLECT_MS: Final = 250
 SEGMENT_MS: Final = 5_000
 LOG_ROWS: Final = 100_000
+CONFIG_OF_TOPIC: Final = 2  # Kafka's type of the resource
 NODE_EVENTS: Final = frozenset(WORDS["nodes", "event"])
 
 
 class Collector:
     """Moves events and metadata from the cluster into the recording, and closes segments now and then."""
 
-    def __init__(self, cluster: Cluster, recorder: Recorder, *, in_segments: bool) -> None:
+    def __init__(self, cluster: Cluster, recorder: Recorder, names: TopicNames, *, in_segments: bool) -> None:
         """Collect from a cluster; `in_segments`: close segments while the run goes on, so that they survive this process."""
         self._cluster = cluster
+        self._names = names
+        self._newest: dict[str, str] = {}  # the recorded name of the newest topic of each name
         self._recorder = recorder
         self._in_segments = in_segments
         self._task: asyncio.Task[None] | None = None
@@ -75,7 +80,7 @@ class Collector:
         for seen in self._cluster.drain_requests():
             self._request(seen)
         for ordered in self._cluster.drain_orders():
-            self._recorder.row("admin", **admin_row(ordered))
+            self._recorder.row("admin", **admin_row(named(ordered, self._names)))
 
     def _node_event(self, event: NodeEvent) -> None:
         fields = event.fields
@@ -97,6 +102,7 @@ class Collector:
     def _watermark(self, event: NodeEvent) -> None:
         wanted = TABLES["watermarks"].fields
         columns = {name: _known(value) for name, value in event.fields.items() if name in wanted}
+        columns["topic"] = self._topic_of(event)
         self._recorder.row("watermarks", observer=f"node-{event.node}", source="node", at_ns=event.at_ns, **columns)
 
     def _log_end(self, event: NodeEvent) -> None:
@@ -109,12 +115,17 @@ class Collector:
         self._log_end_at(event, event.fields.get("to_offset"))
 
     def _log_end_at(self, event: NodeEvent, offset: object) -> None:
-        topic, partition, leader_epoch = (event.fields.get(name) for name in ("topic", "partition", "leader_epoch"))
+        topic, partition, leader_epoch = (self._topic_of(event), *map(event.fields.get, ("partition", "leader_epoch")))
         if isinstance(topic, str) and topic != METADATA_TOPIC:
             self._recorder.row(
                 "watermarks", observer=f"node-{event.node}", source="node", topic=topic, partition=partition,
                 leader_epoch=_known(leader_epoch), log_end_offset=offset, at_ns=event.at_ns,
             )  # fmt: skip
+
+    def _topic_of(self, event: NodeEvent) -> object:
+        """Return the recorded name of the topic that an event is about."""
+        topic, topic_id = event.fields.get("topic"), event.fields.get("topic_id")
+        return self._names.of(topic, _text(topic_id)) if isinstance(topic, str) else topic
 
     def _probe(self, event: NodeEvent) -> None:
         name, count = event.fields.get("name"), event.fields.get("count")
@@ -127,6 +138,9 @@ class Collector:
         self._recorder.row("requests", **columns)
 
     def _metadata(self, entry: MetadataEntry) -> None:
+        topic = None if entry.topic is None else self._names.of(entry.topic, entry.topic_id)
+        if topic is not None and entry.topic is not None and entry.record_type == TopicRecord.__name__:
+            self._newest[entry.topic] = topic
         self._recorder.row(
             "metadata",
             metadata_offset=entry.metadata_offset,
@@ -134,11 +148,18 @@ class Collector:
             at_ns=entry.at_ns,
             stamped_ns=entry.stamped_ns,
             record_type=entry.record_type,
-            topic=entry.topic,
+            topic=topic,
             topic_id=entry.topic_id,
             partition=entry.partition,
-            body=msgspec.json.encode(entry.body).decode(),
+            body=msgspec.json.encode(self._body(entry)).decode(),
         )
+
+    def _body(self, entry: MetadataEntry) -> Mapping[str, object]:
+        """Return what a record says; a setting of a topic is one of the newest of that name."""
+        name = entry.body.get("resource_name")
+        if isinstance(name, str) and entry.body.get("resource_type") == CONFIG_OF_TOPIC:
+            return {**entry.body, "resource_name": self._newest.get(name, name)}
+        return entry.body
 
 
 def _text(value: object) -> str | None:
@@ -150,13 +171,14 @@ def _known(value: object) -> object:
     return None if isinstance(value, int) and value < 0 else value
 
 
-def record_final_logs(entries: Iterator[LogEntry], recorder: Recorder, sent: SentRecords) -> int:
+def record_final_logs(entries: Iterator[LogEntry], recorder: Recorder, sent: SentRecords, names: TopicNames) -> int:
     """Write the replicas' final logs, compared with what was sent; return how many records there were."""
     schema = pa.schema(list(TABLES["logs"].fields.items()))
     count = 0
     while rows := list(islice(entries, LOG_ROWS)):
         count += len(rows)
         columns = dict(zip(LogEntry._fields, zip(*rows, strict=True), strict=True))
+        columns["topic"] = tuple(names.of(row.topic, row.topic_id) for row in rows)
         columns["content"] = tuple(None if row.is_control else sent.difference(row.value, row) for row in rows)
         arrays = [_array(columns[name], schema.field(name).type) for name in schema.names]
         recorder.write("logs", pa.Table.from_arrays(arrays, schema=schema))

@@ -16,7 +16,7 @@ from tribunal.clusters.api import Kind
 from tribunal.clusters.spec import KRAFT, ZOOKEEPER, ClusterSpec, Mode
 from tribunal.harness.bounds import bounded
 from tribunal.harness.catalog import all_clusters, all_workloads, faults, known_name, nearest, one_of
-from tribunal.harness.scenario import BadScenario, Scenario, Step, usable
+from tribunal.harness.scenario import BadScenario, GivenWorkload, Scenario, Step, usable
 from tribunal.harness.swarm import drawn_cluster, drawn_load, with_points
 from tribunal.nemesis.api import AnyFault
 from tribunal.nemesis.targets import BadTarget, Target, draw, parse
@@ -47,8 +47,18 @@ class PlannedFault(msgspec.Struct, frozen=True, kw_only=True):
     must: bool = True
 
 
+class PlannedWorkload(msgspec.Struct, frozen=True, kw_only=True):
+    """A workload with every choice made."""
+
+    workload: str
+    workload_plan: Mapping[str, object]
+
+
 class Plan(msgspec.Struct, frozen=True, kw_only=True):
-    """A run with every choice made."""
+    """A run with every choice made.
+
+    beside:  workloads that run beside the first one, whose topic the targets of faults mean.
+    """
 
     plan_version: int = PLAN_VERSION
     scenario: str
@@ -59,6 +69,7 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
     spec: ClusterSpec
     workload: str
     workload_plan: Mapping[str, object]
+    beside: tuple[PlannedWorkload, ...] = ()
     time_ms: int
     warm_up_ms: int
     final_read_ms: int
@@ -99,11 +110,21 @@ def made(scenario: Scenario, *, seed: int, cluster: str, time_ms: int | None, mu
         spec=_with_mutants(spec, mutants),
         workload=scenario.workload,
         workload_plan=workload.drawn(load, chance(seed, "workload")),
+        beside=tuple(_beside(one, scenario, seed) for one in scenario.beside),
         time_ms=time_ms,
         warm_up_ms=scenario.warm_up_ms,
         final_read_ms=scenario.final_read_ms,
         faults=_rounds(scenario, seed, time_ms, partitions=options.partitions),
     )
+
+
+def _beside(given: GivenWorkload, scenario: Scenario, seed: int) -> PlannedWorkload:
+    options = given.options
+    if scenario.swarm:
+        options = drawn_load(options, chance(seed, f"swarm load of {given.workload}"))
+    workload = one_of("workload", given.workload, all_workloads())
+    drawn = workload.drawn(options, chance(seed, f"workload {given.workload}"))
+    return PlannedWorkload(workload=given.workload, workload_plan=drawn)
 
 
 def _with_mutants(spec: ClusterSpec, mutants: tuple[str, ...]) -> ClusterSpec:
@@ -225,8 +246,9 @@ def read_plan(path: Path) -> Plan:
     except (msgspec.DecodeError, msgspec.ValidationError) as problem:
         raise BadScenario(f"{path}: not a plan: {problem}") from None
     usable(plan.scenario)
-    if plan.workload not in all_workloads():
-        raise BadScenario(f"{path}: {nearest('workload', plan.workload, all_workloads())}")
+    for workload in (plan.workload, *(one.workload for one in plan.beside)):
+        if workload not in all_workloads():
+            raise BadScenario(f"{path}: {nearest('workload', workload, all_workloads())}")
     return plan
 
 

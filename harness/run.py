@@ -28,17 +28,20 @@ from tribunal.harness.collect import Collector, record_final_logs
 from tribunal.harness.fault_journal import ActiveFault, FaultJournal
 from tribunal.harness.plan import ExecutedFault, Plan, PlannedFault, encoded
 from tribunal.harness.progress import Progress
-from tribunal.nemesis.api import Effect, Proof
+from tribunal.nemesis.api import Effect, Loss, Proof
 from tribunal.nemesis.targets import NoTarget, resolve
 from tribunal.results.manifest import Made, Setting
 from tribunal.results.store import Recorder
-from tribunal.workloads.api import Stage
+from tribunal.results.topic_names import TopicNames
+from tribunal.workloads.api import Load, Stage
+from tribunal.workloads.together import Together
 
 WHOLE_TIMEOUT_MS: Final = 20_000
 TARGET_TIMEOUT_MS: Final = 8_000
 WATCH_MS: Final = 50
 STATUS_MS: Final = 250
 QUIESCE_GRACE_MS: Final = 8_000
+OPERATORS_TIMEOUT_MS: Final = 120_000  # the last order, and what it takes to put things back
 CATCH_UP_MS: Final = 1_000
 TIMESTAMP_TYPE: Final = "log.message.timestamp.type"
 # What the judge has to know of the nodes' settings besides those that the run set.
@@ -87,7 +90,8 @@ class Run:
         self.progress = progress
         self.clock = RunClock()
         self.recorder = Recorder(run_dir, run_dir.name)
-        self.load = all_workloads()[plan.workload].load(plan.workload_plan)
+        self.load = loads_of(plan)
+        self.names = TopicNames()
         self.failure: str | None = None
         self.failure_kind: str | None = None  # the exception's name: what distinguishes failures
         self._running_load: asyncio.Task[None] | None = None
@@ -129,9 +133,10 @@ class Run:
             sink=self.recorder,
             now_ns=self.clock.now_ns,
             log_append_time=self._is_log_append_time(),
+            names=self.names,
         )
         # A simulated run that dies is run again: its rows are written once, at the end.
-        collector = Collector(cluster, self.recorder, in_segments=not kind.is_simulated)
+        collector = Collector(cluster, self.recorder, self.names, in_segments=not kind.is_simulated)
         collector.start()
         status = asyncio.create_task(self._show(cluster, stage))
         try:
@@ -156,6 +161,7 @@ class Run:
         async with self._phase("faults", stage):
             await self._hurt(cluster)
         async with self._phase("heal", stage):
+            await self._operators_end(cluster, stage)
             await self.heal(cluster)
             await self._in_full_service(cluster)
         async with self._phase("quiesce", stage):
@@ -211,6 +217,12 @@ class Run:
             return False
         return True
 
+    async def _operators_end(self, cluster: Cluster, stage: Stage) -> None:
+        """Wait until whoever orders things has put them back."""
+        stage.operators.ending.set()
+        what = "no orders under way"
+        await until(lambda: stage.operators.are_done, timeout_ms=OPERATORS_TIMEOUT_MS, what=what, cluster=cluster)
+
     async def _quiesce(self, stage: Stage) -> None:
         stage.stopping.set()
         assert self._running_load is not None
@@ -223,19 +235,27 @@ class Run:
     # --- faults ----------------------------------------------------------------------------
 
     async def _hurt(self, cluster: Cluster) -> None:
-        """Inject the planned faults, each when the one before has healed or, if so planned, meanwhile."""
+        """Inject the planned faults, each when the one before has healed or, if so planned, meanwhile.
+
+        The first round is injected whole, however long it takes: a run without it is no test. A slow machine stretches it.
+        """
         self._faults_start_ns = self.clock.now_ns()
+        is_stretched = False
         try:
             for planned in self.plan.faults:
                 if not planned.meanwhile:
                     await self._all_healed()
-                in_time = self._faults_ms() < self.plan.time_ms
-                if in_time and (planned.meanwhile or await self._in_full_service(cluster)):
+                is_over = self._faults_ms() >= self.plan.time_ms
+                if is_over and not planned.must:
+                    break
+                if is_over and not is_stretched:
+                    is_stretched = True
+                    self.progress.say("the time for faults is over; the first round of faults goes on to its end")
+                if planned.meanwhile or await self._in_full_service(cluster):
                     await self._hold(cluster, self._pause_before(planned))
                     await self._begin(cluster, planned)
                 elif planned.must:
-                    why = "the cluster did not become whole" if in_time else "the time was over"
-                    self._record_missed(planned, why)
+                    self._record_missed(planned, "the cluster did not become whole")
             await self._all_healed()
         finally:
             for task in self._lasting:
@@ -337,7 +357,7 @@ class Run:
     def _record_fault(self, entry: "_Entry", cluster: Cluster) -> None:
         effect = entry.effect
         heal = effect.heal if effect else None
-        losses = [msgspec.structs.asdict(loss) for loss in effect.losses] if effect else []
+        losses = [self._loss(loss) for loss in effect.losses] if effect else []
         self.recorder.row(
             "faults",
             index=entry.planned.index,
@@ -354,11 +374,15 @@ class Run:
             losses=losses,
         )
 
+    def _loss(self, loss: Loss) -> dict[str, object]:
+        return {**msgspec.structs.asdict(loss), "topic": self.names.of(loss.topic, loss.topic_id)}
+
     # --- the end ---------------------------------------------------------------------------
 
     async def _put_down(self, cluster: Cluster, stage: Stage, collector: Collector) -> None:
         """End workload and nodes, and take what evidence is left."""
         self.progress.phase("collect", self._elapsed_ms())
+        stage.operators.ending.set()
         stage.stopping.set()
         if self._running_load is not None and not self._running_load.done():
             self._running_load.cancel()
@@ -367,7 +391,7 @@ class Run:
         try:
             await cluster.shut_down()
             await collector.stop()
-            await asyncio.to_thread(record_final_logs, cluster.final_logs(), self.recorder, stage.sent)
+            await asyncio.to_thread(record_final_logs, cluster.final_logs(), self.recorder, stage.sent, self.names)
         finally:
             await cluster.close()
 
@@ -397,6 +421,14 @@ class Run:
         while True:
             self.progress.update(self._elapsed_ms(), _state_line(cluster), _load_line(stage))
             await asyncio.sleep(STATUS_MS / 1000)
+
+
+def loads_of(plan: Plan) -> Load:
+    """Return what a plan's workloads do, all of them at once."""
+    known = all_workloads()
+    load = known[plan.workload].load(plan.workload_plan)
+    others = [known[one.workload].load(one.workload_plan) for one in plan.beside]
+    return Together([load, *others]) if others else load
 
 
 async def to_its_end(work: Coroutine[object, None, None]) -> None:
@@ -494,4 +526,4 @@ def _load_line(stage: Stage) -> str:
             f"{word} {stage.tally[acks, word]}" for word in ("ok", "sent", "fail", "info") if stage.tally[acks, word]
         )
         parts.append(f"acks={names[acks]} {words or '-'}")
-    return "   ".join([*parts, f"read {stage.read_count}"])
+    return "   ".join([*parts, f"read {stage.reads.total()}"])

@@ -4,6 +4,7 @@
     about: one line
     cluster: {brokers: 3, controllers: 3, min_insync_replicas: 2, profile: ci}
     workload: {name: produce-consume, rate: 400}
+    beside: [operator]              # workloads that run at the same time
     time: 40s
     order: shuffled                 # or: fixed
     swarm: true                     # cluster and load are drawn from the seed
@@ -82,6 +83,13 @@ class Step(msgspec.Struct, frozen=True, kw_only=True):
     options: Mapping[str, object]
 
 
+class GivenWorkload(msgspec.Struct, frozen=True, kw_only=True):
+    """A workload and what the scenario says of it."""
+
+    workload: str
+    options: Mapping[str, object]
+
+
 class Scenario(msgspec.Struct, frozen=True, kw_only=True):
     """A scenario, checked."""
 
@@ -90,6 +98,7 @@ class Scenario(msgspec.Struct, frozen=True, kw_only=True):
     spec: ClusterSpec
     workload: str
     workload_options: Mapping[str, object]
+    beside: tuple[GivenWorkload, ...] = ()
     time_ms: int
     warm_up_ms: int
     final_read_ms: int
@@ -104,6 +113,7 @@ KNOWN: Final = (
     "cluster",
     "kafka",
     "workload",
+    "beside",
     "time",
     "warm_up",
     "final_read",
@@ -235,6 +245,7 @@ def scenario(content: Mapping[str, Plain]) -> Scenario:
         spec=spec,
         workload=workload,
         workload_options=msgspec.to_builtins(options),
+        beside=_workloads_beside(workload, content.get("beside", [])),
         time_ms=duration(content.get("time", "40s"), spec).most_ms,
         warm_up_ms=duration(content.get("warm_up", "2s"), spec).most_ms,
         final_read_ms=duration(content.get("final_read", "20s"), spec).most_ms,
@@ -304,6 +315,17 @@ def workload_of(given: Plain) -> tuple[str, LoadOptions]:
     known = all_workloads()
     name = known_name("workload", str(options.pop("name", "")), known)
     return name, _converted(f"workload {name}", options, known[name].options)
+
+
+def _workloads_beside(first: str, given: Plain) -> tuple[GivenWorkload, ...]:
+    """Check `beside`: a list of further workloads, each of another name."""
+    if not isinstance(given, list):
+        raise TypeError("'beside' is a list")
+    found = [workload_of(one) for one in given]
+    names = [first, *(name for name, _ in found)]
+    if twice := [name for index, name in enumerate(names) if name in names[:index]]:
+        raise ValueError(f"beside: workload {twice[0]} runs already")
+    return tuple(GivenWorkload(workload=name, options=msgspec.to_builtins(options)) for name, options in found)
 
 
 def step(number: int, given: Plain, spec: ClusterSpec, partitions: int) -> Step:

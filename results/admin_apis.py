@@ -16,6 +16,8 @@ class AdminApi(StrEnum):
     DELETE_OFFSET = "delete_offset"
     DELETE_GROUP = "delete_group"
     REASSIGN = "reassign"
+    ADD_PARTITIONS = "add_partitions"
+    FENCE_PRODUCER = "fence_producer"
 
 
 UNCLEAN: Final = "unclean"  # `value` of an election that was ordered, and

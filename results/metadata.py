@@ -41,6 +41,13 @@ class PartitionChangeRecord(msgspec.Struct, frozen=True, kw_only=True):
     last_known_elr: tuple[int, ...] | None = None
     leader: int = NO_CHANGE
     leader_recovery_state: int = -1
+    adding_replicas: tuple[int, ...] | None = None
+    removing_replicas: tuple[int, ...] | None = None
+
+    @property
+    def ends_reassignment(self) -> bool:
+        """Whether from here on no replica is added or removed any more: what the leader proposed and what follows from it are one record."""
+        return self.adding_replicas == () and self.removing_replicas == ()
 
 
 class RegisterBrokerRecord(msgspec.Struct, frozen=True, kw_only=True):

@@ -88,6 +88,7 @@ class Night(msgspec.Struct, kw_only=True):
     """A night; times in seconds, `began` in UTC (ISO 8601).
 
     cold:  probes that had to be reached and were not.
+    guards_known, guards_cold:  how many places of the nodes' code refuse, raise or catch something, and which of them no run reached.
     trend: figures beside the last night's: name -> [then, now].
     """
 
@@ -107,6 +108,8 @@ class Night(msgspec.Struct, kw_only=True):
     confirmations: list[Confirmation] = []
     probes: dict[str, int] = {}
     cold: list[str] = []
+    guards_known: int = 0
+    guards_cold: list[str] = []
     errors: list[str] = []
     trend: dict[str, list[float]] = {}
 
@@ -138,6 +141,7 @@ class Night(msgspec.Struct, kw_only=True):
             "canaries found": float(sum(one.found for one in self.canaries)),
             "seconds to a canary": max((one.seconds for one in self.canaries), default=0.0),
             "probes reached": float(len(self.probes)),
+            "guards reached": float(self.guards_known - len(self.guards_cold)),
         }
         return {name: round(value, 2) for name, value in found.items()}
 

@@ -11,7 +11,9 @@ Every record's value is `(process << 40) | sequence`: it says who sent it and wh
 
 import asyncio
 from collections import Counter
-from collections.abc import Awaitable, Callable, Coroutine, Mapping
+from collections.abc import Awaitable, Callable, Coroutine, Iterator, Mapping
+from contextlib import contextmanager
+from copy import copy
 from random import Random
 from typing import Annotated, Final, Generic, Literal, Protocol, TypeVar
 
@@ -31,9 +33,11 @@ from tribunal.clusters.api import (
 from tribunal.clusters.orders import Orders, admin_row
 from tribunal.results.admin_apis import AdminApi
 from tribunal.results.recording import VALUE_BYTES, value_in, value_of
+from tribunal.results.topic_names import TopicNames
 from tribunal.workloads.sent import SentRecords
 
 CREATE_TIMEOUT_MS: Final = 15_000
+PROCESSES: Final = 1_000  # that a workload has at most
 STATEMENT_POLLS: Final = 20  # until the producer must have reported its epochs again
 STATEMENT_POLL_MS: Final = 50
 IN_FLIGHT_MAX: Final = 2_000  # a worker's: while nothing gets through it waits instead of piling up
@@ -51,6 +55,28 @@ class Sink(Protocol):
         """Record one fact."""
 
 
+class Operators:
+    """Who orders what operators order, and the sign to put things back: then the cluster alone is asked for progress."""
+
+    def __init__(self) -> None:
+        self.ending = asyncio.Event()  # no new orders from now on
+        self._at_work = 0
+
+    @property
+    def are_done(self) -> bool:
+        """Whether nobody orders anything any more."""
+        return self._at_work == 0
+
+    @contextmanager
+    def at_work(self) -> Iterator[None]:
+        """Be somebody who orders."""
+        self._at_work += 1
+        try:
+            yield
+        finally:
+            self._at_work -= 1
+
+
 class Stage:
     """What a workload stands on during one run: clients, clock, recording, and the sign to stop.
 
@@ -58,7 +84,13 @@ class Stage:
     """
 
     def __init__(
-        self, *, clients: ClientFactory, sink: Sink, now_ns: Callable[[], int], log_append_time: bool = False
+        self,
+        *,
+        clients: ClientFactory,
+        sink: Sink,
+        now_ns: Callable[[], int],
+        log_append_time: bool = False,
+        names: TopicNames | None = None,
     ) -> None:
         self.clients = clients
         self.sink = sink
@@ -67,9 +99,29 @@ class Stage:
         self.stopping = asyncio.Event()  # no new records from now on
         self.tally: Counter[tuple[int, str]] = Counter()  # completed sends by (acks, outcome)
         self.errors: Counter[str] = Counter()
-        self.read_count = 0
+        self.reads: Counter[TopicPartition] = Counter()
+        self.operators = Operators()
+        self.first_process = 0
+        self.names = names if names is not None else TopicNames()
+        self._topics: Mapping[str, str] = {}  # recorded names of those whose id is known
         # The last offset that anybody's send was acknowledged at, by partition.
         self.acknowledged: dict[TopicPartition, int] = {}
+
+    def beside(self, index: int) -> "Stage":
+        """Return the same stage for the workload of that index: processes with numbers of their own, all else in common."""
+        stage = copy(self)
+        stage.first_process = PROCESSES * index
+        return stage
+
+    def for_topic(self, topic: str, topic_id: str) -> "Stage":
+        """Return the same stage for users of this topic alone, whatever other ones of its name there were or will be."""
+        stage = copy(self)
+        stage._topics = {**self._topics, topic: self.names.of(topic, topic_id)}
+        return stage
+
+    def recorded(self, topic: str) -> str:
+        """Return the name under which the recording has a topic."""
+        return self._topics.get(topic, topic)
 
 
 async def create_topic(stage: Stage, admin: Admin, topic: str, partitions: int, replication_factor: int) -> None:
@@ -259,7 +311,8 @@ class Worker:
             request_timeout_ms=request_timeout_ms,
             batches_in_flight=plan.batches_in_flight,
         )
-        self._producer: Producer = stage.clients.producer(settings, f"worker-{plan.process}")
+        self.process = stage.first_process + plan.process
+        self._producer: Producer = stage.clients.producer(settings, f"worker-{self.process}")
         self._sequence = 0
         self._open: dict[int, _Sent] = {}
         self._undecided: list[tuple[_Sent, Delivery, int]] = []
@@ -276,7 +329,7 @@ class Worker:
 
     def produce(self, partition: TopicPartition, key: str) -> None:
         """Offer the next value."""
-        value = value_of(self.plan.process, self._sequence)
+        value = value_of(self.process, self._sequence)
         self._sequence += 1
         self._open[value] = _Sent(partition, value, key, self.stage.now_ns())
         timestamp_ms = self._producer.send(
@@ -326,9 +379,9 @@ class Worker:
             self.stage.acknowledged[sent.partition] = max(known, delivery.log_offset)
         self.stage.sink.row(
             "sends",
-            process=self.plan.process,
+            process=self.process,
             worker_class=worker_class or self.plan.worker_class,
-            topic=sent.partition.topic,
+            topic=self.stage.recorded(sent.partition.topic),
             partition=sent.partition.partition,
             value=sent.value,
             key=sent.key,
@@ -378,7 +431,7 @@ class PollLog:
 
     def __init__(self, stage: Stage, process: int, phase: Phase, isolation: Isolation) -> None:
         self.stage = stage
-        self.process = process
+        self.process = stage.first_process + process
         self.phase = phase
         self.isolation = isolation
         self._poll_index = 0
@@ -395,8 +448,8 @@ class PollLog:
         self._record_poll(poll, invoke_ns, self.stage.now_ns())
 
     def _record_poll(self, poll: PartitionPoll, invoke_ns: int, now_ns: int) -> None:
-        topic, partition = poll.partition
-        self.stage.read_count += len(poll.records)
+        topic, partition = self.stage.recorded(poll.partition.topic), poll.partition.partition
+        self.stage.reads[poll.partition] += len(poll.records)
         self.stage.sink.row(
             "polls",
             process=self.process,
@@ -447,7 +500,7 @@ class PollLog:
             "watermarks",
             observer=f"client-{self.process}",
             source="fetch",
-            topic=poll.partition.topic,
+            topic=self.stage.recorded(poll.partition.topic),
             partition=poll.partition.partition,
             leader_epoch=poll.leader_epoch,
             answered_by=poll.answered_by,
@@ -464,7 +517,7 @@ class Reader:
     def __init__(self, stage: Stage, process: int, phase: Phase, isolation: Isolation = "read_uncommitted") -> None:
         self.stage = stage
         self._log = PollLog(stage, process, phase, isolation)
-        self._consumer = stage.clients.consumer(f"reader-{process}", isolation)
+        self._consumer = stage.clients.consumer(f"reader-{self._log.process}", isolation)
 
     def assign(self, positions: Mapping[TopicPartition, int]) -> None:
         """Read these partitions from these offsets on."""

@@ -11,6 +11,7 @@ FINAL_READER: Final = 999
 POLL_RECORDS: Final = 2_000
 POLL_MS: Final = 200
 OFFSETS_MS: Final = 2_000
+OUT_OF_RANGE: Final = frozenset({"OFFSET_OUT_OF_RANGE", "_AUTO_OFFSET_RESET"})
 
 
 async def create(stage: Stage, topics: Sequence[str], partitions: int, replication_factor: int) -> None:
@@ -38,11 +39,23 @@ async def read_committed(stage: Stage, partitions: Sequence[TopicPartition], tim
                 if poll.records:
                     positions[poll.partition] = poll.records[-1].log_offset + 1
                 positions[poll.partition] = max(positions[poll.partition], poll.next_position or 0)
+                if poll.error in OUT_OF_RANGE:  # records before the log start are deleted
+                    await _begin_at_log_start(admin, reader, positions, poll.partition)
             await _close(stage, admin, reader, positions, closed)
         return [partition for partition in partitions if partition not in closed]
     finally:
         await reader.close()
         await admin.close()
+
+
+async def _begin_at_log_start(
+    admin: Admin, reader: Reader, positions: dict[TopicPartition, int], partition: TopicPartition
+) -> None:
+    """Read a partition from its log start on."""
+    (offsets,) = await admin.offsets([partition], OFFSETS_MS)
+    if offsets.log_start_offset is not None:
+        positions[partition] = max(positions[partition], offsets.log_start_offset)
+        reader.assign(positions)
 
 
 async def _close(

@@ -39,12 +39,12 @@ class Transactor:
         self, stage: Stage, process: int, transactional_id: str, worker_class: str, transaction_timeout_ms: int
     ) -> None:
         self.stage = stage
-        self.process = process
+        self.process = stage.first_process + process
         self.transactional_id = transactional_id
         self.worker_class = worker_class
         self._timeout_ms = transaction_timeout_ms
         self.producer = stage.clients.transactional_producer(
-            transactional_id, transaction_timeout_ms, f"worker-{process}"
+            transactional_id, transaction_timeout_ms, f"worker-{self.process}"
         )
         self._sequence = 0
         self._begin_ns = 0
@@ -161,7 +161,7 @@ class Member:
 
     def __init__(self, stage: Stage, process: int, settings: GroupSettings) -> None:
         self.stage = stage
-        self.process = process
+        self.process = stage.first_process + process
         self.settings = settings
         self.consumer: GroupConsumer = self._join()
         self._log = PollLog(stage, process, "tail", settings.isolation)

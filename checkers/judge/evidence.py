@@ -266,11 +266,27 @@ class Evidence:
         return max(epochs, default=None)
 
     def _is_deleted(self, offset: int, sent_ns: int) -> bool:
-        """Whether an order that was given lets the record go, and the log start has passed it."""
-        if not 0 <= offset < self._log_start:
-            return False
+        """Whether an order that was given lets the record go, and the log start has passed it or the topic is gone."""
+        return self._orders.is_deleted or (0 <= offset < self._log_start and self._may_take(offset, sent_ns))
+
+    def _may_take(self, offset: int, sent_ns: int) -> bool:
         behind_bytes = (self._shown_end - offset - 1) * self._most_bytes
         return self._orders.may_take(offset, sent_ns, self.absent_ns, behind_bytes)
+
+    def is_before_log_start(self, log_offset: int, value: int | None, node: int | None) -> bool:
+        """Whether a record may be gone by an order, and stands before the log start that was shown, or of a replica before its own.
+
+        Each replica deletes by age and size itself, and begins where the leader did when it got its first records.
+        """
+        own = self._log_start
+        if node is not None:
+            logs = self._rows.columns("logs")
+            held = logs["log_offset"][logs["node"] == node]
+            own = int(held.min()) if held.size else own
+        return 0 <= log_offset < own and self._may_take(log_offset, self._sent_ns(value))
+
+    def _sent_ns(self, value: int | None) -> int:
+        return self._of_send("invoke_ns", self._send(value)) or 0
 
     @cached_property
     def _shown_end(self) -> int:

@@ -147,11 +147,20 @@ class TopicOrders:
     """What was ordered of one partition, as far as records go by it.
 
     unsteady_ns:  when a clock was set first: until then brokers' ages of records are what the harness measured.
+    is_removed:   the committed metadata say that the topic was removed, and not created again.
     """
 
     def __init__(
-        self, place: Place, ordered: Sequence[Order], settings: Sequence[TopicSetting], *, unsteady_ns: int
+        self,
+        place: Place,
+        ordered: Sequence[Order],
+        settings: Sequence[TopicSetting],
+        *,
+        unsteady_ns: int,
+        is_removed: bool = False,
     ) -> None:
+        deleted = any(one.api == AdminApi.DELETE_TOPIC and one.names(*place) for one in ordered)
+        self.is_deleted = is_removed and deleted
         self._deletions = [one for one in ordered if one.api == AdminApi.DELETE_RECORDS and one.names(*place)]
         self._settings = settings
         self._unsteady_ns = unsteady_ns

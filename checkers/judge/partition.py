@@ -16,6 +16,7 @@ from tribunal.checkers.api import (
     Excuse,
     Found,
     Grounds,
+    Kind,
     Meaning,
     PartitionRows,
     Property,
@@ -90,6 +91,7 @@ class PartitionJudge:
             Excuse.POSITIONS_LOST: self._of_positions,
             Excuse.TAIL_LOST: self._of_rewinds,
             Excuse.MEMORY_LOST: self._of_memory,
+            Excuse.BY_ORDER: self._of_log_start,
         }
 
     def judged(self, chosen: Property) -> list[TableRow]:
@@ -101,10 +103,11 @@ class PartitionJudge:
         """Distinguish violations from permitted losses among what a property found."""
         if self._orders.is_compacted:
             kinds = found.anomalies["kind"].to_pylist()
-            kept = [row for row, kind in enumerate(kinds) if Excuse.COMPACTED not in chosen.kinds[kind].excused_by]
-            details = {place: found.details[row] for place, row in enumerate(kept) if row in found.details}
-            anomalies = found.anomalies.take(pa.array(kept, pa.int64()))
-            found = msgspec.structs.replace(found, anomalies=anomalies, details=details)
+            found = _kept(found, [row for row, kind in enumerate(kinds) if not _by_order(chosen.kinds[kind])])
+        if self._orders.is_deleted:
+            kinds = found.anomalies["kind"].to_pylist()
+            judged = [chosen.kinds[kind].meaning is not Meaning.UNJUDGED for kind in kinds]
+            found = _kept(found, [row for row, wanted in enumerate(judged) if wanted])
         return list(answers(chosen, found, self._judgements(chosen, found), self.place))
 
     def _judgements(self, chosen: Property, found: Found) -> dict[int, Judgement]:
@@ -220,6 +223,17 @@ class PartitionJudge:
             if send != UNKNOWN
         )
 
+    def _of_log_start(self, found: Found, chosen: list[int]) -> dict[int, Judgement]:
+        """Excuse what only stands before the log start in files that are still there, or before the beginning of a replica's own log."""
+        rows = zip(chosen, rows_of(found.anomalies.take(pa.array(chosen))), strict=True)
+        return _excused((row, self._of_start(anomaly)) for row, anomaly in rows)
+
+    def _of_start(self, anomaly: Anomaly) -> Judgement | None:
+        last = anomaly.log_offset if anomaly.other_offset is None else anomaly.other_offset
+        if last is None or not self._looked_up().is_before_log_start(last, anomaly.value, anomaly.node):
+            return None
+        return self.timeline.judge(Record(log_offset=last, acks=None, invoke_ns=0, below_log_start=True))
+
     def _forgotten(self, process: int, invoke_ns: int, complete_ns: int) -> Judgement | None:
         done_ns = None if complete_ns == UNKNOWN else complete_ns
         return self._remembered.producer_forgotten(process, invoke_ns, done_ns)
@@ -261,6 +275,16 @@ class PartitionJudge:
         if anomaly.other_offset is not None:
             return evidence.records_between(anomaly, self.timeline)
         return [evidence.record(anomaly)]
+
+
+def _by_order(kind: Kind) -> bool:
+    return Excuse.BY_ORDER in kind.excused_by
+
+
+def _kept(found: Found, rows: Sequence[int]) -> Found:
+    """Return what was found in these rows only."""
+    details = {place: found.details[row] for place, row in enumerate(rows) if row in found.details}
+    return msgspec.structs.replace(found, anomalies=found.anomalies.take(pa.array(rows, pa.int64())), details=details)
 
 
 def _excused(found: Iterable[tuple[int, Judgement | None]]) -> dict[int, Judgement]:

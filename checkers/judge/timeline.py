@@ -12,6 +12,7 @@ from functools import cached_property
 from typing import Final, assert_never
 
 import msgspec
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 from msgspec.structs import replace
@@ -59,6 +60,8 @@ from tribunal.results.rows import Loss as LostRecords
 
 OBSERVATION_LAG_NS: Final = 500_000_000
 MOST_REPLICAS: Final = 1 << 15
+CREATED: Final = "TopicRecord"
+REMOVED: Final = "RemoveTopicRecord"
 GROUP_LOG: Final = "__consumer_offsets"
 TRANSACTION_LOG: Final = "__transaction_state"
 OF_ALL: Final = frozenset(
@@ -548,7 +551,16 @@ class History:
         settings = settings_of_topic(self._given or {}, self._configured.get(topic, ()), self._admin, topic)
         clocks = (fault for fault in self._faults if "clock" in f"{fault.kind} {fault.proof or ''}")
         unsteady_ns = min((0 if fault.injected_ns is None else fault.injected_ns for fault in clocks), default=NEVER)
-        return TopicOrders((topic, partition), self.orders, settings, unsteady_ns=unsteady_ns)
+        return TopicOrders(
+            (topic, partition), self.orders, settings, unsteady_ns=unsteady_ns, is_removed=self._is_removed(topic)
+        )
+
+    def _is_removed(self, topic: str) -> bool:
+        """Whether the last that was committed of a topic as a whole is its removal."""
+        own = pc.fill_null(pc.equal(self._metadata["topic"].cast(pa.string()), topic), False)  # noqa: FBT003 - pyarrow's signature
+        kinds = [self._types[position] for position in np.flatnonzero(own.to_numpy())]
+        whole = [kind for kind in kinds if kind in (CREATED, REMOVED)]
+        return bool(whole) and whole[-1] == REMOVED
 
     def home(self, topic: str, name: str) -> tuple[str, int] | None:
         """Return the partition of an internal topic in which the coordinator of a group or a transactional id remembers it."""
@@ -671,6 +683,13 @@ class History:
             if row.node == node and row.at_ns <= at_ns and row.event in (*DOWN, "start", "registered"):
                 last = row.event
         return last is not None and last not in DOWN
+
+
+def _joined_at_the_end(before: State, change: PartitionChangeRecord, after: State) -> list[int]:
+    """Return who joined the ISR by the leader's word in the very change that ends a reassignment, and with it elects from that ISR."""
+    if not change.ends_reassignment or before.leader == NO_LEADER or after.recovery == RECOVERING:
+        return []
+    return [node for node in after.isr if node not in before.isr]
 
 
 def _hashed(text: str) -> int:
@@ -839,7 +858,9 @@ class _Builder:
         after = before.changed_by(change)
         facts: list[Fact] = []
         if after.leader_epoch != before.leader_epoch:
-            facts.append(self._leadership(before, after, at_ns))
+            joined = _joined_at_the_end(before, change, after)
+            facts += [JoinedIsr(node) for node in joined]
+            facts.append(self._leadership(replace(before, isr=(*before.isr, *joined)), after, at_ns))
         elif len(after.isr) > 0:
             # Only a leader adds members, and only those that have caught up (KIP-966: past its high watermark).
             facts += [JoinedIsr(node) for node in after.isr if node not in before.isr and node != after.leader]

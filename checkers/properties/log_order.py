@@ -46,7 +46,7 @@ KINDS: Final = {
     "gap": Kind(
         Meaning.VIOLATION,
         "an offset below the end holds nothing, in the read and in the replicas' logs",
-        excused_by=(Excuse.COMPACTED,),
+        excused_by=(Excuse.BY_ORDER,),
     ),
 }
 NEVER: Final = np.iinfo(np.int64).max

@@ -40,7 +40,7 @@ KINDS: Final = {
     "unread": Kind(
         Meaning.VIOLATION,
         "an acknowledged record stands in the leaders' logs, yet a complete read lacks it",
-        excused_by=(Excuse.END_LOST, Excuse.COMPACTED),
+        excused_by=(Excuse.END_LOST, Excuse.BY_ORDER),
     ),
     "phantom": Kind(Meaning.VIOLATION, "a record was read that nobody sent"),
     "refused_yet_written": Kind(Meaning.VIOLATION, "a record that was surely refused stands in the log"),

@@ -43,12 +43,12 @@ KINDS: Final = {
     "replica_lacks": Kind(
         Meaning.VIOLATION,
         "a member of the ISR or ELR lacks records below the high watermark (docs/invariants.md#i9)",
-        excused_by=(Excuse.COMPACTED,),
+        excused_by=(Excuse.BY_ORDER,),
     ),
     "replicas_lack": Kind(
         Meaning.VIOLATION,
         "no member of the ISR or ELR holds what stands below the high watermark (docs/invariants.md#i9)",
-        excused_by=(Excuse.COMPACTED,),
+        excused_by=(Excuse.BY_ORDER,),
     ),
     "epoch_back": Kind(Meaning.VIOLATION, "leader epochs go back along a replica's log (docs/invariants.md#i14)"),
 }

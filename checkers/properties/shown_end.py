@@ -27,6 +27,7 @@ from tribunal.checkers.api import (
     nothing,
 )
 from tribunal.checkers.properties.lost_writes import complete_readers
+from tribunal.checkers.properties.watermarks import stretches
 from tribunal.results.recording import WORDS
 
 LIST_OFFSETS: Final = WORDS["watermarks", "source"].index("list_offsets")
@@ -77,14 +78,10 @@ def final_end(rows: PartitionRows, context: Context) -> int | None:
 
 def _gone(end: int, epochs: Array, times: Array, shown: Array) -> pa.Table:
     """Return what each observation shows that none behind it does: by leader epoch, then by time."""
-    beyond = np.flatnonzero(shown > end)
-    order = beyond[np.lexsort((shown[beyond], times[beyond], epochs[beyond]))][::-1]
-    so_far = np.maximum.accumulate(np.concatenate([[end], shown[order]]))[:-1]
-    higher = np.flatnonzero(shown[order] > so_far)
-    rows = order[higher]
+    rows, so_far = stretches(np.arange(shown.size), end, epochs, times, shown)
     return anomalies(
         "shown_end_lost",
-        log_offset=so_far[higher],
+        log_offset=so_far,
         other_offset=shown[rows],
         invoke_ns=times[rows],
         leader_epoch=epochs[rows],

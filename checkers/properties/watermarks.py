@@ -4,9 +4,15 @@ A new leader's Fetch answers may show a lower high watermark for a while, so onl
 the high watermark and the last stable offset that one replica shows one observer within one leader epoch (a follower that serves
 readers, KIP-392, hears of both later than its leader), and the latest offset (ListOffsets) of one observer across all epochs. Observers are not compared with each other: an observation
 has no invocation time, so which came first cannot be said. What was read and later vanished is `lost_writes`.
+
+Across leader epochs that lower high watermark may stand still, but it may not move and stay below what former leaders had shown: a leader moves
+it to the least end of its ISR's logs, as each member has reported it since the election, and every member holds what a former leader showed. So of what
+a leader shows in its epoch all but the least is at or beyond all that was shown in former epochs. Without ELR a member that lost its disk's end
+stays in the ISR, and its leader shows less until it has fetched again what it lost: nothing is lost by that (R3).
 A step back is judged by what had to survive of the offsets in between.
 """
 
+from collections.abc import Iterator
 from typing import Final
 
 import numpy as np
@@ -14,19 +20,48 @@ import pyarrow as pa
 
 from tribunal.checkers.api import (
     UNKNOWN,
+    Anomaly,
     Array,
     Columns,
     Context,
     Found,
+    Grounds,
     Kind,
     Meaning,
     PartitionRows,
     Property,
+    Rule,
     anomalies,
+    distinct,
 )
+from tribunal.checkers.guarantees import RULES, CutLive, ProvenLoss
+from tribunal.checkers.judge.timeline import OBSERVATION_LAG_NS, Entry
 from tribunal.results.recording import WORDS
 
+R3: Final = "R3"
+
+
+def _held_back(grounds: Grounds, anomaly: Anomaly) -> Entry | None:
+    """Return the loss of a disk behind which a leader without ELR shows less: its member stays in the ISR and fetches again what it lost."""
+    assert anomaly.log_offset is not None and anomaly.other_offset is not None and anomaly.at_ns is not None  # noqa: PT018
+    seen, entries = grounds.rows.columns("watermarks"), grounds.timeline.entries
+    shown = seen["at_ns"][(seen["leader_epoch"] < anomaly.leader_epoch) & (seen["high_watermark"] > anomaly.log_offset)]
+    since_ns, until_ns = int(shown.min()) - OBSERVATION_LAG_NS, anomaly.at_ns + OBSERVATION_LAG_NS
+    for entry in entries:
+        lost = [fact.node for fact in entry.facts if isinstance(fact, ProvenLoss | CutLive)]
+        isrs = [other.state.isr for other in entries if other.state.leader_epoch == anomaly.leader_epoch]
+        is_there = entry.from_offset < anomaly.other_offset and since_ns <= entry.at_ns <= until_ns
+        if is_there and not entry.settings.elr and any(node in isr for node in lost for isr in isrs):
+            return entry
+    return None
+
+
 KINDS: Final = {
+    "high_watermark_below_former": Kind(
+        Meaning.PROMISED,
+        "in a new leader epoch the high watermark moved, and stayed below what a former epoch had shown",
+        (Rule(name=R3, words=RULES[R3], excusing=_held_back),),
+    ),
     "high_watermark_back": Kind(Meaning.PROMISED, "the high watermark went back within one leader epoch"),
     "latest_offset_back": Kind(Meaning.PROMISED, "the latest offset (ListOffsets) went back"),
     "last_stable_offset_back": Kind(Meaning.PROMISED, "the last stable offset went back within one leader epoch"),
@@ -34,6 +69,7 @@ KINDS: Final = {
 }
 _SOURCES: Final = WORDS["watermarks", "source"]
 LIST_OFFSETS: Final = _SOURCES.index("list_offsets")
+NODE: Final = _SOURCES.index("node")
 
 
 def kernel(rows: PartitionRows, context: Context) -> Found:
@@ -52,8 +88,13 @@ def kernel(rows: PartitionRows, context: Context) -> Found:
         _steps_back("last_stable_offset_back", seen, answered, "last_stable_offset", within_epoch=True),
         _steps_back("latest_offset_back", seen, asked, "log_end_offset", within_epoch=False),
         _start_beyond(seen),
+        *_below_former(seen, context),
     ]
-    return Found(pa.concat_tables(found), {"watermarks observed": int(seen["at_ns"].size)})
+    bounded = (seen["log_start_offset"] != UNKNOWN) & (seen["high_watermark"] != UNKNOWN)
+    shown = (seen["high_watermark"] != UNKNOWN) | (seen["last_stable_offset"] != UNKNOWN)
+    judged = bounded | (answered & shown) | (asked & (seen["log_end_offset"] != UNKNOWN))
+    counts = {"watermarks judged": int(judged.sum()), "watermarks observed": int(judged.size)}
+    return Found(pa.concat_tables(found), counts)
 
 
 def _steps_back(kind: str, seen: Columns, chosen: Array, column: str, *, within_epoch: bool) -> pa.Table:
@@ -80,6 +121,46 @@ def _steps_back(kind: str, seen: Columns, chosen: Array, column: str, *, within_
         at_ns=seen["at_ns"][order[back]],
         leader_epoch=seen["leader_epoch"][order[back]],
     )
+
+
+def _below_former(seen: Columns, context: Context) -> Iterator[pa.Table]:
+    """Yield, of each leader epoch, the highest that its leader's high watermark moved to below what former epochs had shown.
+
+    A stretch of offsets each, judged by the last epoch that had shown it.
+    """
+    shown = (seen["source"] != LIST_OFFSETS) & (seen["leader_epoch"] != UNKNOWN) & (seen["high_watermark"] != UNKNOWN)
+    epochs, marks, times = (seen[name][shown] for name in ("leader_epoch", "high_watermark", "at_ns"))
+    if epochs.size == 0:
+        return
+    leaders = dict(context.leaders)
+    led_by = np.array([leaders.get(epoch, UNKNOWN) for epoch in range(int(epochs.max()) + 1)], np.int64)
+    answered_by = seen["answered_by"][shown]
+    by_leader = (seen["source"][shown] == NODE) | ((answered_by != UNKNOWN) & (answered_by == led_by[epochs]))
+    for epoch in distinct(epochs[by_leader]).tolist():
+        own, former = by_leader & (epochs == epoch), epochs < epoch
+        most = int(marks[former].max(initial=UNKNOWN))
+        moved = np.flatnonzero(own & (marks > marks[own].min()) & (marks < most))
+        if moved.size == 0:
+            continue
+        last = moved[np.lexsort((times[moved], -marks[moved]))[0]]
+        rows, so_far = stretches(np.flatnonzero(former), int(marks[last]), epochs, times, marks)
+        yield anomalies(
+            "high_watermark_below_former",
+            log_offset=so_far,
+            other_offset=marks[rows],
+            invoke_ns=times[rows],
+            at_ns=np.full(rows.size, times[last]),
+            leader_epoch=np.full(rows.size, epoch),
+        )
+
+
+def stretches(rows: Array, end: int, epochs: Array, times: Array, shown: Array) -> tuple[Array, Array]:
+    """Return the observations beyond an end that show what none behind them does, by leader epoch and then by time, and from where on."""
+    beyond = rows[shown[rows] > end]
+    order = beyond[np.lexsort((shown[beyond], times[beyond], epochs[beyond]))][::-1]
+    so_far = np.maximum.accumulate(np.concatenate([[end], shown[order]]))[:-1]
+    higher = np.flatnonzero(shown[order] > so_far)
+    return order[higher], so_far[higher]
 
 
 def _start_beyond(seen: Columns) -> pa.Table:
@@ -122,10 +203,42 @@ WITH marked AS (
     LAG(log_end_offset) OVER latest, LAG(at_ns) OVER latest
   FROM marked
   WINDOW latest AS (PARTITION BY run_id, topic, partition, observer, has_latest ORDER BY at_ns, log_end_offset)
+), shown AS (
+  SELECT w.*, CASE WHEN w.source = 'node' OR w.answered_by = l.node THEN 1 ELSE 0 END AS by_leader
+  FROM watermarks w LEFT JOIN leaders l ON w.run_id = l.run_id AND w.topic = l.topic AND w.partition = l.partition
+                                       AND w.leader_epoch = l.leader_epoch
+  WHERE w.source <> 'list_offsets' AND w.leader_epoch IS NOT NULL AND w.high_watermark IS NOT NULL
+), epochs AS (
+  SELECT run_id, topic, partition, leader_epoch, MAX(high_watermark) AS most,
+    MIN(CASE WHEN by_leader = 1 THEN high_watermark END) AS least
+  FROM shown GROUP BY run_id, topic, partition, leader_epoch
+), formers AS (
+  SELECT *, MAX(most) OVER (PARTITION BY run_id, topic, partition ORDER BY leader_epoch
+                            ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING) AS shown_before
+  FROM epochs
+), moved AS (
+  SELECT s.run_id, s.topic, s.partition, s.leader_epoch, s.at_ns, s.high_watermark,
+    ROW_NUMBER() OVER (PARTITION BY s.run_id, s.topic, s.partition, s.leader_epoch
+                       ORDER BY s.high_watermark DESC, s.at_ns) AS place
+  FROM shown s JOIN formers f ON s.run_id = f.run_id AND s.topic = f.topic AND s.partition = f.partition
+                             AND s.leader_epoch = f.leader_epoch
+  WHERE s.by_leader = 1 AND s.high_watermark > f.least AND s.high_watermark < f.shown_before
+), stretches AS (
+  SELECT m.run_id, m.topic, m.partition, m.leader_epoch, m.at_ns, t.at_ns AS invoke_ns, t.high_watermark,
+    COALESCE(MAX(t.high_watermark) OVER (PARTITION BY m.run_id, m.topic, m.partition, m.leader_epoch
+                                         ORDER BY t.leader_epoch DESC, t.at_ns DESC, t.high_watermark DESC
+                                         ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING), m.high_watermark) AS so_far
+  FROM moved m JOIN shown t ON m.run_id = t.run_id AND m.topic = t.topic AND m.partition = t.partition
+                           AND t.leader_epoch < m.leader_epoch AND t.high_watermark > m.high_watermark
+  WHERE m.place = 1
 )
 SELECT run_id, topic, partition, kind, log_offset, CAST(NULL AS BIGINT) AS value, CAST(NULL AS INT) AS acks, invoke_ns,
        at_ns, leader_epoch, other_offset
 FROM steps WHERE is_known = 1 AND log_offset < other_offset
+UNION ALL
+SELECT run_id, topic, partition, 'high_watermark_below_former', so_far, CAST(NULL AS BIGINT), CAST(NULL AS INT),
+       invoke_ns, at_ns, leader_epoch, high_watermark
+FROM stretches WHERE high_watermark > so_far
 UNION ALL
 SELECT run_id, topic, partition, 'log_start_beyond_high_watermark', high_watermark, CAST(NULL AS BIGINT),
        CAST(NULL AS INT), CAST(NULL AS BIGINT), at_ns, leader_epoch, log_start_offset

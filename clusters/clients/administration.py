@@ -1,7 +1,7 @@
 """An administrator's requests, asked of whichever broker answers: a broker hands them on to the controller."""
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Final
 
 from replog.errors import Error
@@ -19,6 +19,7 @@ from tribunal.clusters.clients.operator_requests import (
     setting_errors,
     topic_setting,
 )
+from tribunal.clusters.values import NotAsked, Unanswered
 
 CLIENT_ID: Final = "tribunal-admin"
 TIMEOUT_MS: Final = 5_000
@@ -38,8 +39,31 @@ PASSING: Final = (
 class Administration:
     """Asks until somebody has an answer that stands."""
 
-    def __init__(self, endpoints: Callable[[], Sequence[tuple[str, int]]]) -> None:
+    def __init__(self, endpoints: Callable[[], Mapping[int, tuple[str, int]]]) -> None:
         self._endpoints = endpoints
+
+    async def ask_once(self, exchange: Exchange[Q, R], version: int, body: Q, node: int | None) -> R:
+        """Ask a broker, or the first that can be reached."""
+        endpoints = self._endpoints()
+        for endpoint in endpoints.values() if node is None else [endpoints[node]]:
+            try:
+                asking = await Asking.open(endpoint, CLIENT_ID, TIMEOUT_MS)
+            except FAILURES:
+                continue
+            try:
+                return await asking.ask(exchange, version, body, TIMEOUT_MS)
+            except FAILURES as problem:
+                raise Unanswered(f"{exchange.api.name.lower()}: {type(problem).__name__}") from None
+            finally:
+                asking.close()
+        raise NotAsked(f"{exchange.api.name.lower()}: nobody can be reached")
+
+    async def brokers(self) -> list[int]:
+        """Return all brokers."""
+        return sorted(self._endpoints())
+
+    async def close(self) -> None:
+        """Release nothing: each question has a connection of its own."""
 
     async def reassign(self, partition: TopicPartition, replicas: Sequence[int]) -> None:
         """Ask for these replicas; none: give up a reassignment under way."""
@@ -74,7 +98,7 @@ class Administration:
     async def _ask_any(self, exchange: Exchange[Q, R], version: int, body: Q) -> tuple[R | None, bool]:
         """Return the first answer, None when no broker has one, and whether nobody else was asked before and fell silent."""
         is_first = True
-        for endpoint in self._endpoints():
+        for endpoint in self._endpoints().values():
             try:
                 asking = await Asking.open(endpoint, CLIENT_ID, TIMEOUT_MS)
             except FAILURES:

@@ -1,12 +1,19 @@
 """Every replica's log as its files say when the node is down: evidence that asks no node."""
 
+import base64
+import re
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Final
+from uuid import UUID
 
 from replog.log import batch
+from replog.log.creation import PARTITION_METADATA_FILE
 from replog.types import METADATA_TOPIC
 from tribunal.clusters.api import LogEntry
 from tribunal.results.recording import value_in
+
+OWNER: Final = re.compile(rb"^topic_id: ([\w-]{22})$", re.MULTILINE)
 
 
 def partition_directories(log_dir: Path) -> list[tuple[str, int, Path]]:
@@ -27,11 +34,21 @@ def all_partition_directories(log_dir: Path) -> list[tuple[str, int, Path]]:
 def log_entries(node: int, log_dir: Path) -> Iterator[LogEntry]:
     """Yield every record of a node's replicas by partition and offset; a log ends at its first damaged batch."""
     for topic, partition, folder in partition_directories(log_dir):
+        owner = folder / PARTITION_METADATA_FILE
+        topic_id = topic_id_of(owner.read_bytes()) if owner.is_file() else None
         for segment in sorted(folder.glob("*.log")):
-            yield from segment_entries(node, topic, partition, segment.read_bytes())
+            yield from segment_entries(node, topic, partition, segment.read_bytes(), topic_id)
 
 
-def segment_entries(node: int, topic: str, partition: int, content: bytes) -> Iterator[LogEntry]:
+def topic_id_of(content: bytes) -> str | None:
+    """Return the topic that a log belongs to, as its `partition.metadata` says; None when it says nothing."""
+    match = OWNER.search(content)
+    return None if match is None else str(UUID(bytes=base64.urlsafe_b64decode(match[1] + b"==")))
+
+
+def segment_entries(
+    node: int, topic: str, partition: int, content: bytes, topic_id: str | None = None
+) -> Iterator[LogEntry]:
     """Yield the records of one segment, up to its first damaged batch."""
     try:
         for header in batch.batches(content):
@@ -51,6 +68,7 @@ def segment_entries(node: int, topic: str, partition: int, content: bytes) -> It
                     headers=record.headers,
                     timestamp_ms=record.timestamp_ms,
                     log_append_time=header.is_log_append_time,
+                    topic_id=topic_id,
                     foreign_value=record.value if value is None else None,
                 )
     except batch.CorruptBatch:

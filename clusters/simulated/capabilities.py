@@ -228,7 +228,7 @@ class SimulatedFaults(Body, Protocol):
 
     @asynccontextmanager
     async def _operator(self) -> AsyncGenerator[SimulatedOperator]:
-        operator = self.clients.operator("operator")
+        operator = self.clients.fault_operator("operator")
         try:
             yield operator
         finally:

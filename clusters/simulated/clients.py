@@ -12,8 +12,9 @@ from replog.types import NodeId
 from replog.wire.messages.list_offsets import EXCHANGE
 from tribunal.clusters.api import ClusterError, ClusterState, GroupSettings, Offsets, ProducerSettings, TopicPartition
 from tribunal.clusters.clients.list_offsets import combined, failed, in_order, request_at
+from tribunal.clusters.clients.operating import Operating
 from tribunal.clusters.simulated.consumers import SimulatedConsumer, SimulatedMember
-from tribunal.clusters.simulated.operator import SimulatedOperator
+from tribunal.clusters.simulated.operator import SimulatedAsker, SimulatedOperator
 from tribunal.clusters.simulated.producers import SimulatedProducer, SimulatedTransactions
 
 REQUEST_TIMEOUT_MS = 2_500
@@ -53,8 +54,12 @@ class SimulatedClients:
         client = self._client(client_id, REQUEST_TIMEOUT_MS)
         return SimulatedTransactions(client, self._world.clock, transactional_id, transaction_timeout_ms)
 
-    def operator(self, client_id: str) -> SimulatedOperator:
+    def operator(self, client_id: str) -> Operating:
         """Make an operator."""
+        return Operating(SimulatedAsker(self._client(client_id, REQUEST_TIMEOUT_MS)))
+
+    def fault_operator(self, client_id: str) -> SimulatedOperator:
+        """Make the operator of faults that order something."""
         return SimulatedOperator(self._client(client_id, REQUEST_TIMEOUT_MS))
 
     def _client(self, client_id: str, timeout_ms: int) -> Client:

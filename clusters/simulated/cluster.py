@@ -15,6 +15,7 @@ from uuid import UUID
 import msgspec
 
 from replog.config import DEFINITIONS, Endpoint, NodeConfig
+from replog.log.creation import PARTITION_METADATA_FILE
 from replog.types import METADATA_TOPIC
 from tribunal.clusters.api import (
     CLIENTS,
@@ -33,7 +34,7 @@ from tribunal.clusters.api import (
 from tribunal.clusters.capabilities import Capability
 from tribunal.clusters.clock import RunClock
 from tribunal.clusters.links.requests import RequestLog
-from tribunal.clusters.nodes.final_logs import segment_entries
+from tribunal.clusters.nodes.final_logs import segment_entries, topic_id_of
 from tribunal.clusters.orders import Orders, OrderSeen
 from tribunal.clusters.simulated.capabilities import SimulatedFaults
 from tribunal.clusters.simulated.clients import SimulatedClients
@@ -425,7 +426,9 @@ class SimulatedCluster(SimulatedFaults):
                 partition = self.watch.replicas[node].partition_of(path)
                 content = disk.content(path)
                 if partition is not None and content is not None and not partition.topic.startswith("__"):
-                    yield from segment_entries(node, *partition, bytes(content))
+                    owner = disk.content(f"{path.rpartition('/')[0]}/{PARTITION_METADATA_FILE}")
+                    topic_id = topic_id_of(bytes(owner or b""))
+                    yield from segment_entries(node, *partition, bytes(content), topic_id)
 
     def _event(self, event: ReportedEvent) -> NodeEvent:
         fields = {name: value for name, value in event.fields.items() if name != "node"}

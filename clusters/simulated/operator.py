@@ -1,11 +1,13 @@
 """What an operator asks of a cluster: reassignments, topic settings, preferred leaders; asked until it is answered."""
 
 import asyncio
+import contextlib
 from collections.abc import Callable, Sequence
 from typing import Final
 
-from replog.client.client import NO_ANSWER, Client
+from replog.client.client import NO_ANSWER, Client, Unreachable
 from replog.errors import Error
+from replog.types import NodeId
 from replog.wire.exchange import Exchange, Q, R
 from replog.wire.messages import alter_partition_reassignments as apr
 from replog.wire.messages import elect_leaders as el
@@ -19,6 +21,7 @@ from tribunal.clusters.clients.operator_requests import (
     setting_errors,
     topic_setting,
 )
+from tribunal.clusters.values import NotAsked, Unanswered
 
 TIMEOUT_MS: Final = 15_000
 RETRY_MS: Final = 200
@@ -30,6 +33,32 @@ ASK_AGAIN: Final = frozenset(
         Error.NOT_LEADER_OR_FOLLOWER,  # of the metadata quorum
     }
 )
+
+
+class SimulatedAsker:
+    """Carries an operator's questions; implements `tribunal.clusters.clients.operating.Asker`."""
+
+    def __init__(self, client: Client) -> None:
+        self._client = client
+
+    async def ask_once(self, exchange: Exchange[Q, R], version: int, body: Q, node: int | None) -> R:
+        """Ask a broker, or any, in whatever version both know."""
+        try:
+            return await self._client.ask(exchange, body, node=None if node is None else NodeId(node))
+        except Unreachable as problem:
+            raise NotAsked(str(problem)) from None
+        except NO_ANSWER as problem:
+            raise Unanswered(str(problem)) from None
+
+    async def brokers(self) -> list[int]:
+        """Return the brokers that the cluster names."""
+        with contextlib.suppress(*NO_ANSWER):
+            await self._client.refresh([])
+        return sorted(self._client.brokers)
+
+    async def close(self) -> None:
+        """Release everything."""
+        await self._client.close()
 
 
 class SimulatedOperator:

@@ -62,8 +62,8 @@ class ReplicaLog:
 
     @property
     def end_offset(self) -> int:
-        """Return the offset behind the last record; 0 when there is none."""
-        return self.batches[-1].last_offset + 1 if self.batches else 0
+        """Return the offset behind the last record; where there is none, the one at which the log begins."""
+        return self.batches[-1].last_offset + 1 if self.batches else self.start_offset or 0
 
     def follows(self, base_offset: int, *, gaps_allowed: bool) -> bool:
         """Return whether a batch with this base offset may be the next."""

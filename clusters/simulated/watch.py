@@ -268,6 +268,8 @@ class Watch:
         state = self.committed.state.partitions.get(partition)
         if self.replicas[node].owners.get(partition) in self._former.get(partition, ()):
             return  # it was the log of a topic that is gone
+        if partition.topic in self.committed.being_deleted:
+            return
         lossy = node in self._prefix(partition).lossy or node in self._damaged
         if state is not None and node in state.replicas and self._machines[node].running and not lossy:
             raise Violated(Invariant.Z3, HostedLogGone(), partition=partition, node=node)
@@ -465,8 +467,8 @@ class CommittedPrefix:
         start = self.verified.get(node, 0)
         if start >= self.end_offset:
             return
-        if log.batches and log.batches[0].base_offset > start:
-            start = log.batches[0].base_offset  # retention took what is before
+        begins = log.batches[0].base_offset if log.batches else log.end_offset
+        start = max(start, begins)  # retention took what is before
         for mark in self.batches[index_reaching(self.batches, start) :]:
             index = log.index_of(mark.base_offset)
             if index >= len(log.batches) or log.batches[index] != mark:

@@ -8,9 +8,10 @@ import signal
 import sys
 import traceback
 from collections.abc import Mapping, Sequence
+from importlib.metadata import distribution
 from pathlib import Path
 from types import MappingProxyType
-from typing import Annotated, Final, cast
+from typing import Annotated, Final, NoReturn, cast
 
 import msgspec
 import typer
@@ -22,6 +23,7 @@ from tribunal.harness.cli.complete import kinds, named
 from tribunal.harness.cli.confirm import confirm
 from tribunal.harness.cli.evidence import bisect, bundle, diff, publish, verify
 from tribunal.harness.cli.explain import explain
+from tribunal.harness.cli.explore import explore_
 from tribunal.harness.cli.findings import findings
 from tribunal.harness.cli.histories import export_history, import_history
 from tribunal.harness.cli.make import new
@@ -40,12 +42,13 @@ from tribunal.results.verdict import EXIT_ERROR, EXIT_INTERRUPTED, EXIT_USAGE, N
 
 # (typer brings its own click: its usage errors are reached through what it exports.)
 UsageError = cast("type[typer.BadParameter]", typer.BadParameter.__mro__[1])
+DISTRIBUTION: Final = "replog"
 ENGINES: Final = ("spark", "inline", "spark-sql")
 
 app = typer.Typer(
     no_args_is_help=True,
+    context_settings={"help_option_names": ["-h", "--help"]},
     pretty_exceptions_enable=False,
-    help="Puts a replicated log on trial: runs clusters, injects faults, judges what clients saw.",
 )
 
 Mutants = Annotated[
@@ -55,6 +58,24 @@ Json = Annotated[bool, typer.Option("--json", help="Print the result as JSON on 
 Engine = Annotated[str, typer.Option(help="Who judges: spark, inline or spark-sql.")]
 Strict = Annotated[bool, typer.Option("--strict", help="Exit with 1 also when a loss was permitted.")]
 Out = Annotated[Path, typer.Option(help="Folder that the run's folder is made in.")]
+
+
+def _say_version(*, wanted: bool) -> None:
+    if wanted:
+        found = distribution(DISTRIBUTION)
+        python = ".".join(map(str, sys.version_info[:3]))
+        typer.echo(f"tribunal {found.version} (of the distribution {found.name}, Python {python})")
+        raise typer.Exit
+
+
+@app.callback()
+def every_command(
+    *,
+    version: Annotated[
+        bool, typer.Option("--version", help="Print the version and exit.", callback=_say_version, is_eager=True)
+    ] = False,
+) -> None:
+    """Puts a replicated log on trial: runs clusters, injects faults, judges what clients saw."""
 
 
 @app.command()
@@ -117,6 +138,7 @@ for command in (power, replay, shrink, demo, explain):
     app.command()(command)
 app.command()(nightly)
 app.command()(calibrate)
+app.command("explore")(explore_)
 app.command()(new)
 app.command()(bundle)
 app.command()(verify)
@@ -236,7 +258,7 @@ def _show(
         typer.echo(one_screen(verdict, folder, plan))
 
 
-def main(arguments: Sequence[str] | None = None) -> None:
+def main(arguments: Sequence[str] | None = None) -> NoReturn:
     """Run the command and end the process with the right exit code; SIGTERM ends it in good order, as Ctrl-C does."""
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     leave(exit_code(sys.argv[1:] if arguments is None else list(arguments)))

@@ -102,6 +102,11 @@ class EpochCache:
         self._starts[0] = offset
         return True
 
+    @property
+    def earliest_start(self) -> int:
+        """Return where the first epoch begins, -1 without epochs."""
+        return self._starts[0] if self._starts else -1
+
     def clear(self) -> None:
         """Forget all epochs."""
         self._epochs.clear()

@@ -28,6 +28,8 @@ from replog.log.batch import (
     BatchHeader,
     CorruptBatch,
     EndTransaction,
+    batches,
+    has_valid_crc,
     records,
     stamped,
     with_append_time,
@@ -112,6 +114,7 @@ class Log:
         self.topic_id: UUID | None = None
         self.expects_gaps = disk.exists(f"{directory}/{CLEANER_FILE}")  # it is, or was copied from, a compacted log
         self._refused_gap: tuple[int, str] | None = None
+        self.missing_from: int | None = None  # where the log began, when its first segments are gone
         self.truncation_count = 0  # what was known of offsets before one may be wrong after it
         self._latest_ms = -1  # the latest time that any caller passed in
 
@@ -138,11 +141,35 @@ class Log:
         log._load_topic_id()
         if log.log_start_offset > log.log_end_offset:
             log.restart_at(log.log_start_offset)
-        log.epochs.truncate_from_start(log.log_start_offset)
+        log._look_for_missing_start(log_start_offset)
+        if log.missing_from is None:
+            log.epochs.truncate_from_start(log.log_start_offset)
         log._save_epochs()
         log._remove_stray_snapshots()
         log.flushed_offset = min(recovery_point, log.log_end_offset)
         return log
+
+    def _look_for_missing_start(self, checkpointed: int) -> None:
+        """Note when the first segments are gone that nobody deleted.
+
+        The epochs begin where the log begins, and are saved before a segment goes. A checkpoint of log starts that is
+        further on wins: it says what others deleted.
+        """
+        began_at = max(checkpointed, self.epochs.earliest_start)
+        if self.epochs.earliest_start >= 0 and began_at < self.segments[0].base_offset:
+            self.missing_from = began_at
+
+    def begin_again(self) -> None:
+        """Drop what is left of a log whose beginning is missing, so that all of it is fetched again."""
+        assert self.missing_from is not None
+        self.restart_at(self.missing_from)
+        self.missing_from = None
+
+    def go_on_without_start(self) -> None:
+        """Begin where the first segment does: nobody else has what is missing."""
+        self.missing_from = None
+        if self.epochs.truncate_from_start(self.log_start_offset):
+            self._save_epochs()
 
     # Appending.
 
@@ -321,7 +348,8 @@ class Log:
 
         max_bytes:     exceeded only by the first batch, and only if `at_least_one`.
         end_offset:    high watermark, last stable offset or log end: what the reader may see.
-        Raises `OffsetOutOfRange` below the log start and behind the log end.
+        Raises `OffsetOutOfRange` below the log start and behind the log end, and `CorruptBatch` where what a sealed segment
+        holds is not what was written: it may have lain on the disk for long.
         """
         if not self.log_start_offset <= offset <= self.log_end_offset:
             raise OffsetOutOfRange(f"{offset} outside of {self.log_start_offset} to {self.log_end_offset}")
@@ -332,6 +360,8 @@ class Log:
                 break
             content = segment.read(offset, max_bytes=max_bytes, end_offset=end_offset, at_least_one=at_least_one)
             if content is not None:  # else compaction left a hole at the segment's end
+                if segment is not self.segments[-1]:
+                    _check(content, segment.file.path)
                 return content
         return b""
 
@@ -512,11 +542,11 @@ class Log:
             if len(self.segments) == 1:
                 self.roll(now_ms)
             removed = self.segments.pop(0)
+            self.move_log_start(self.segments[0].base_offset)  # first: a start that is missing is known by it
             removed.remove()
             snapshot = snapshot_path(self.directory, removed.base_offset)
             if self.disk.exists(snapshot):
                 self.disk.remove(snapshot)
-            self.move_log_start(self.segments[0].base_offset)
             count += 1
         return count
 
@@ -678,3 +708,10 @@ def _marker_offset(aborted: AbortedTransaction) -> int:
 def _restamped(view: memoryview, headers: list[BatchHeader], now_ms: int) -> tuple[memoryview, list[BatchHeader]]:
     content = b"".join(with_append_time(view, header, now_ms) for header in headers)
     return memoryview(content), [structs.replace(header, max_timestamp_ms=now_ms) for header in headers]
+
+
+def _check(content: bytes, origin: str) -> None:
+    view = memoryview(content)
+    for header in batches(view, origin):
+        if not has_valid_crc(view, header):
+            raise CorruptBatch(origin, header.position, "checksum")

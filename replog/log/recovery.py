@@ -80,6 +80,7 @@ class Recovery:
             segments = [self._segment(log_start_offset)]
             self.disk.sync_directory(self.directory)  # a flush makes content durable, not names
         first_scanned = self._load_trusted(segments, recover=recover, recovery_point=recovery_point)
+        first_scanned = self._drop_what_does_not_follow(segments, first_scanned)
         epochs = self._epochs(segments[:first_scanned])
         scan_from = segments[first_scanned].base_offset if first_scanned < len(segments) else segments[-1].next_offset
         producers = load_producers(self.disk, self.directory, segments[:first_scanned], scan_from, self.now_ms)
@@ -129,6 +130,26 @@ class Recovery:
             except (CorruptIndex, CorruptBatch, FileNotFoundError):
                 return index
         return len(segments)
+
+    def _drop_what_does_not_follow(self, segments: list[Segment], trusted: int) -> int:
+        """Cut the log where a trusted segment is not its neighbour's: one between them is missing, or it is of another log.
+
+        returns:  how many are trusted. What is scanned is held to the same by the scan.
+        """
+        cleaned_to = max((cleaning.end_offset for cleaning in cleanings(self.disk, self.directory)), default=-1)
+        for index in range(trusted):
+            segment = segments[index]
+            ends_at = segments[index - 1].next_offset if index else segment.base_offset
+            follows = segment.base_offset == ends_at or ends_at <= segment.base_offset <= cleaned_to
+            is_its_own = segment.first_batch_offset == segment.base_offset or (
+                self.gaps_allowed and segment.first_batch_offset > segment.base_offset
+            )
+            if not follows or not is_its_own:
+                what = f"segment {segment.base_offset}, which begins with {segment.first_batch_offset}"
+                self.cut = Cut(ends_at, f"{what}, comes after {ends_at}")
+                segments[:] = self._without(segments, index) or [self._segment(ends_at)]
+                return index
+        return trusted
 
     def _epochs(self, trusted: list[Segment]) -> EpochCache:
         """Return the checkpointed epochs, or those of the trusted segments' batches without a checkpoint."""

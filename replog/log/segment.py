@@ -70,6 +70,7 @@ class Segment:
     def reset(self) -> None:
         """Forget what is known of the content, before it is scanned again."""
         self.next_offset = self.base_offset
+        self.first_batch_offset = self.base_offset
         self.first_timestamp_ms: int | None = None
         self.largest_timestamp_ms = -1
         self.largest_timestamp_offset = -1
@@ -350,6 +351,7 @@ class Segment:
         self.largest_timestamp_offset = self._timestamp_offsets[-1] if self._timestamp_offsets else -1
         first = next(self.headers(), None)
         self.first_timestamp_ms = first.max_timestamp_ms if first else None
+        self.first_batch_offset = first.base_offset if first else self.base_offset
         start = self._positions[-1] if self._positions else 0
         self.next_offset = self.base_offset
         for header in self.headers(start):

@@ -219,6 +219,8 @@ class Hosting:
             except OSError as problem:
                 self.directories.fail_directory_of(assigned.name, problem)
                 return
+        if replica.partition.log.missing_from is not None:
+            replica.partition.make_whole(assigned.state.leader)
         clock = self.world.clock
         effects = replica.partition.on_metadata(
             assigned.state, identity=self.identity, now_ms=clock.now_ms(), wall_ms=clock.wall_ms()

@@ -116,7 +116,7 @@ def test_flush_ms_makes_durable_without_anyone_waiting():
 
 def test_a_shorter_flush_ms_is_obeyed_for_records_that_wait_already():
     async def scenario(cluster):
-        operator = cluster.clients.operator("operator")
+        operator = cluster.clients.fault_operator("operator")
         await operator.set_topic_config("produce-consume", "flush.ms", "50")
         await operator.close()
         await asyncio.sleep(5)

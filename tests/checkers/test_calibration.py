@@ -40,9 +40,7 @@ steps:
   - {{{step}}}
 """
 SLOW = "slow: broker 1, from: brokers, delay_ms: 1, jitter_ms: 0, for: 12s"
-KNOWN_MISSES: dict[str, str] = {
-    "high-watermark-back-at-node-across-epochs": "checkers/properties/watermarks.py: only rows of one leader epoch are compared",
-}  # fmt: skip
+KNOWN_MISSES: dict[str, str] = {}
 RUNS = {
     "plain": {"workload": "name: produce-consume, partitions: 2, rate: 60, readers: 1", "time": "14s"},
     "failed-over": {

@@ -52,6 +52,25 @@ def test_an_unclean_election_needs_permission(run: Run) -> None:
     assert kinds(run) == ["unclean_election_not_allowed"]
 
 
+ENDED = {"adding_replicas": [], "removing_replicas": []}
+
+
+@pytest.mark.parametrize(("end", "expected"), [
+    pytest.param(ENDED, [], id="with the end of the reassignment"),
+    pytest.param({}, ["unclean_election_not_allowed"], id="while it goes on"),
+    pytest.param(ENDED | {"leader_recovery_state": 1, "isr": [4]}, ["unclean_election_not_allowed"], id="recovering"),
+])  # fmt: skip
+def test_who_joins_the_isr_with_the_end_of_a_reassignment_may_lead(
+    run: Run, end: dict[str, Any], expected: list[str]
+) -> None:
+    run.registered(4, at=50, previous=-1, fenced=False)
+    run.registered(4, at=60, previous=-1, fenced=False)  # uncleanly; joining makes it whole
+    run.change(100, replicas=[1, 2, 3, 4], adding_replicas=[4], removing_replicas=[1])
+    run.change(200, **{"isr": [2, 3, 4], "leader": 4, "replicas": [2, 3, 4], **end})
+
+    assert kinds(run) == expected
+
+
 def test_an_election_from_outside_without_recovering_is_unclean_too(run: Run) -> None:
     run.change(100, isr=[1, 2])
     run.change(200, isr=[3], leader=3)

@@ -169,6 +169,91 @@ def test_the_log_start_stays_at_or_below_the_high_watermark(run: Run, start: int
     assert [kind for kind, *_ in found(run.finish())] == kinds
 
 
+def test_a_new_leader_may_not_move_it_and_stay_below_what_a_former_one_had_shown(run: Run) -> None:
+    run.watermark(9, 100, epoch=0)
+    run.change(200, leader=2, isr=[2, 3])
+    for high_watermark, at in ((5, 300), (7, 400)):
+        run.watermark(high_watermark, at, epoch=1, observer="node-2")
+
+    assert found(run.finish()) == [("high_watermark_below_former", "violation", "", 7)]
+
+
+@pytest.mark.parametrize(("answered_by", "kinds"), [
+    pytest.param(2, ["high_watermark_below_former"], id="its leader"),
+    pytest.param(3, [], id="a follower, which hears of it later"),
+    pytest.param(None, [], id="nobody knows who"),
+])  # fmt: skip
+def test_what_a_leader_answers_consumers_moves_it_as_well(run: Run, answered_by: int | None, kinds: list[str]) -> None:
+    run.watermark(9, 100, epoch=0, observer="client-1", source="fetch", answered_by=3)
+    run.change(200, leader=2, isr=[2, 3])
+    for high_watermark, client in ((5, 1), (7, 2)):
+        run.watermark(
+            high_watermark, 300, epoch=1, observer=f"client-{client}", source="fetch", answered_by=answered_by
+        )
+
+    assert [kind for kind, *_ in found(run.finish())] == kinds
+
+
+def test_once_it_has_moved_it_stands_where_it_was_or_beyond(run: Run) -> None:
+    run.watermark(9, 100, epoch=0)
+    run.change(200, leader=2, isr=[2, 3])
+    for high_watermark, at in ((5, 300), (9, 400), (11, 500)):
+        run.watermark(high_watermark, at, epoch=1, observer="node-2")
+
+    assert found(run.finish()) == []
+
+
+@pytest.mark.parametrize(("again", "judged"), [
+    pytest.param(0, [("permitted", "R4", 7)], id="before the unclean election"),
+    pytest.param(8, [("permitted", "R4", 8), ("violation", "", 7)], id="by the unclean leader as well"),
+])  # fmt: skip
+def test_each_stretch_is_judged_by_the_last_that_had_shown_it(
+    tmp_path: Path, again: int, judged: list[tuple[str, str, int]]
+) -> None:
+    run = Run(tmp_path / "run", **{"unclean.leader.election.enable": True})
+    run.change(50, isr=[1, 2])
+    run.watermark(9, 100, epoch=0)
+    run.change(1200, leader=3, isr=[3], leader_recovery_state=1)
+    run.watermark(again, 2000, epoch=1, observer="node-3")
+    run.change(2100, isr=[3, 1, 2], leader_recovery_state=0)
+    run.change(4000, leader=2)
+    for high_watermark, at in ((5, 4300), (7, 4400)):
+        run.watermark(high_watermark, at, epoch=2, observer="node-2")
+
+    assert sorted((severity, rule, offset) for _, severity, rule, offset in found(run.finish())) == judged
+
+
+@pytest.mark.parametrize(("elr", "node", "at", "judged"), [
+    pytest.param(False, 3, 150, ("permitted", "R3"), id="without ELR it stays in the ISR"),
+    pytest.param(True, 3, 150, ("violation", ""), id="with ELR it is taken out"),
+    pytest.param(False, 1, 150, ("violation", ""), id="one that was in no ISR since"),
+    pytest.param(False, 3, 900, ("violation", ""), id="afterwards"),
+])  # fmt: skip
+def test_a_member_that_lost_its_disks_end_holds_it_back(
+    tmp_path: Path, elr: bool, node: int, at: int, judged: tuple[str, str]
+) -> None:
+    run = Run(tmp_path / "run", **{"eligible.leader.replicas.enable": elr})
+    run.watermark(9, 100, epoch=0)
+    run.fault("power-loss", at, node=node, lost_from=6)
+    run.change(170, leader=2, isr=[2, 3])
+    run.registered(node, at=at + 30, previous=-1, fenced=False)
+    for high_watermark, seen in ((5, 300), (7, 350)):
+        run.watermark(high_watermark, seen, epoch=1, observer="node-2")
+
+    assert [one[1:3] for one in found(run.finish()) if one[0] == "high_watermark_below_former"] == [judged]
+
+
+def test_a_topic_that_was_made_anew_begins_at_nothing(run: Run) -> None:
+    run.watermark(9, 100, epoch=0)
+    run.change(150, leader=2, isr=[2, 3])
+    run.watermark(9, 180, epoch=1, observer="node-2")
+    run.metadata("PartitionRecord", 700, partition_id=0, replicas=[1, 2, 3], isr=[1, 2, 3], leader=1, leader_epoch=2)
+    for high_watermark, at in ((0, 1300), (3, 1400)):
+        run.watermark(high_watermark, at, epoch=2)
+
+    assert {(severity, rule) for _, severity, rule, _ in found(run.finish())} <= {("permitted", "gone_by_order")}
+
+
 @pytest.mark.parametrize(
     ("other_fell", "judged"),
     [

@@ -45,7 +45,7 @@ def test_anomalies_that_only_their_details_distinguish_are_shown_in_one_order(co
 def test_what_is_known_of_a_row_stays_with_it_where_compaction_takes_others(tmp_path):
     run = Run(tmp_path / "run", **{"cleanup.policy": "compact"})
     judge = PartitionJudge(Recording.open(run.finish()), "t-0", PartitionRows({}))
-    kinds = {"gap": Kind(Meaning.NOTE, "words", (Excuse.COMPACTED,)), "other": Kind(Meaning.NOTE, "words")}
+    kinds = {"gap": Kind(Meaning.NOTE, "words", (Excuse.BY_ORDER,)), "other": Kind(Meaning.NOTE, "words")}
     rows = pa.concat_tables([anomalies("gap", log_offset=[1]), anomalies("other", log_offset=[2])])
 
     answers = judge.explained(

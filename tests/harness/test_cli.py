@@ -1,6 +1,9 @@
 """The command line: exit codes, and one clear line for what is wrong."""
 
 import shlex
+import subprocess
+import sys
+from importlib.metadata import version
 
 import msgspec
 import pytest
@@ -155,3 +158,50 @@ def test_the_line_to_paste_names_a_folder_with_spaces_as_one_word(tmp_path):
     line = again(plan, folder)
 
     assert shlex.split(line.partition("   (")[0])[-1] == str(folder / "plan.json")
+
+
+ROUND = "steps=[{kill: leader(p0), for: 1s}, {pause: leader(p0), for: 1s}]"
+
+
+def test_a_time_too_short_for_the_first_round_is_stretched(tmp_path, capsys):
+    words = ["run", "produce-consume", "--cluster", "simulated", "--seed", "1", "--engine", "inline", "--time", "1s"]
+    words += ["--set", ROUND, "--set", "workload.rate=30", "--out", str(tmp_path)]
+
+    assert exit_code(words) == 0
+
+    out, err = capsys.readouterr()
+    assert "faults 2/2 effective, heals 2/2" in out
+    assert "the time for faults is over; the first round of faults goes on to its end" in err
+
+
+INTERRUPTED_WHILE_LOADING = """
+import sys
+class Interrupts:
+    def find_spec(self, name, path, target=None):
+        if name == "tribunal.harness.cli.main":
+            raise KeyboardInterrupt
+sys.meta_path.insert(0, Interrupts())
+from tribunal.harness.cli.entry import main
+main()
+"""
+
+
+def test_an_interrupt_in_the_first_second_is_a_line_and_130():
+    done = subprocess.run(
+        [sys.executable, "-c", INTERRUPTED_WHILE_LOADING], capture_output=True, text=True, check=False
+    )
+
+    assert (done.returncode, done.stderr) == (130, "tribunal: interrupted before anything was begun\n")
+
+
+def test_the_version_is_that_of_the_distribution(capsys):
+    assert exit_code(["--version"]) == 0
+
+    assert capsys.readouterr().out.startswith(f"tribunal {version('replog')} (of the distribution replog, Python 3.")
+
+
+@pytest.mark.parametrize("words", [["-h"], ["run", "-h"], ["findings", "-h"], ["findings", "list", "-h"]])
+def test_help_has_a_short_option(words, capsys):
+    assert exit_code(words) == 0
+
+    assert "Usage:" in capsys.readouterr().out

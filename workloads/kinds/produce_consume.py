@@ -166,8 +166,9 @@ async def _follow(stage: Stage, chosen: Plan, process: int) -> None:
 async def _stay_in_range(admin: Admin, positions: dict[TopicPartition, int], poll: PartitionPoll) -> None:
     """Move a reader whose position the log no longer has: it is written down, reading goes on."""
     (offsets,) = await admin.offsets([poll.partition], 2_000)
-    if offsets.latest_offset is not None:
-        positions[poll.partition] = min(positions[poll.partition], offsets.latest_offset)
+    if offsets.latest_offset is not None and offsets.log_start_offset is not None:
+        nearest = min(positions[poll.partition], offsets.latest_offset)
+        positions[poll.partition] = max(nearest, offsets.log_start_offset)
 
 
 async def _observe_offsets(stage: Stage, chosen: Plan) -> None:
@@ -203,9 +204,9 @@ async def record_offsets(
         )
         stage.sink.row(
             "watermarks",
-            observer=f"client-{OFFSETS_OBSERVER}",
+            observer=f"client-{stage.first_process + OFFSETS_OBSERVER}",
             source="list_offsets",
-            topic=offsets.partition.topic,
+            topic=stage.recorded(offsets.partition.topic),
             partition=offsets.partition.partition,
             answered_by=offsets.answered_by,
             leader_epoch=offsets.leader_epoch,
@@ -232,6 +233,11 @@ def written_throughout(chosen: Plan) -> list[TopicPartition]:
 
 
 async def read_to_end(stage: Stage, chosen: Plan, timeout_ms: int) -> list[TopicPartition]:
+    """Read everything."""
+    return await read_whole(stage, partitions(chosen), timeout_ms)
+
+
+async def read_whole(stage: Stage, wanted: Sequence[TopicPartition], timeout_ms: int) -> list[TopicPartition]:
     """Read every partition from its start to its end, after everything is quiet; return those not reached.
 
     A partition's final read is closed by a poll that brought nothing, at its end as its leader states it.
@@ -241,7 +247,7 @@ async def read_to_end(stage: Stage, chosen: Plan, timeout_ms: int) -> list[Topic
     admin = stage.clients.admin("final-read-offsets")
     reader = Reader(stage, FINAL_READER, "final")
     try:
-        ends = await _known_ends(stage, admin, partitions(chosen), deadline)
+        ends = await _known_ends(stage, admin, wanted, deadline)
         positions = {partition: known.start for partition, known in ends.items()}
         if positions:
             reader.assign(positions)
@@ -249,9 +255,7 @@ async def read_to_end(stage: Stage, chosen: Plan, timeout_ms: int) -> list[Topic
             for poll in await reader.poll(POLL_RECORDS, POLL_MS):
                 if poll.records:
                     positions[poll.partition] = poll.records[-1].log_offset + 1
-        return await _close_final_read(stage, reader, positions, ends) + [
-            p for p in partitions(chosen) if p not in ends
-        ]
+        return await _close_final_read(stage, reader, positions, ends) + [p for p in wanted if p not in ends]
     finally:
         await reader.close()
         await admin.close()

@@ -164,6 +164,12 @@ class LogDirectories:
             if log.cut is not None:
                 self.world.journal.log("warning", f"{name}: cut at {log.cut.offset} in recovery: {log.cut.reason}")
                 self.world.journal.probe("recovery_cut_log")
+                self.previous_broker_epoch = NO_BROKER_EPOCH  # KIP-966: nobody may count on what was here
+            if log.missing_from is not None:
+                what = f"{log.segments[0].base_offset} comes first, {log.missing_from} is missing"
+                self.world.journal.log("error", f"{name}: {what}; it is fetched again where another replica has it")
+                self.world.journal.probe("log_start_missing")
+                self.previous_broker_epoch = NO_BROKER_EPOCH
             # SPEC 3.5.7: a missing entry means that nothing above the log start is known to be committed.
             high_watermark = high_watermarks.get(name, log.log_start_offset)
             self._keep(name, StoredLog(directory=path, log=log, high_watermark=high_watermark))

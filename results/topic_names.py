@@ -1,0 +1,25 @@
+"""The names under which a recording has topics.
+
+A topic that is deleted and created again by the same name is another place: its offsets and leader epochs begin anew, and nothing that was
+promised of the one holds for the other. The first of a name has that name, each later one `name@2`, `name@3`: no topic can be called so.
+"""
+
+from typing import Final
+
+MARK: Final = "@"
+
+
+class TopicNames:
+    """Distinguishes topics of one name by their ids, in the order in which it gets to know them."""
+
+    def __init__(self) -> None:
+        self._known: dict[str, dict[str, str]] = {}  # by name and id
+
+    def of(self, topic: str, topic_id: str | None) -> str:
+        """Return the recorded name of a topic; without an id it is the first of its name."""
+        if topic_id is None:
+            return topic
+        known = self._known.setdefault(topic, {})
+        if topic_id not in known:
+            known[topic_id] = f"{topic}{MARK}{len(known) + 1}" if known else topic
+        return known[topic_id]
