@@ -90,6 +90,7 @@ class Night(msgspec.Struct, kw_only=True):
 
     cold:  probes that had to be reached and were not.
     sensitivity:  anomalies put into recordings of tonight; fallen: classes of which less was seen than the last night.
+    guards_known, guards_cold:  how many places of the nodes' code refuse, raise or catch something, and which of them no run reached.
     trend: figures beside the last night's: name -> [then, now].
     """
 
@@ -111,6 +112,8 @@ class Night(msgspec.Struct, kw_only=True):
     cold: list[str] = []
     sensitivity: Sensitivity = msgspec.field(default_factory=Sensitivity)
     fallen: list[str] = []
+    guards_known: int = 0
+    guards_cold: list[str] = []
     errors: list[str] = []
     trend: dict[str, list[float]] = {}
 
@@ -142,6 +145,7 @@ class Night(msgspec.Struct, kw_only=True):
             "canaries found": float(sum(one.found for one in self.canaries)),
             "seconds to a canary": max((one.seconds for one in self.canaries), default=0.0),
             "probes reached": float(len(self.probes)),
+            "guards reached": float(self.guards_known - len(self.guards_cold)),
         }
         if self.sensitivity.total.injected:
             found["anomalies seen, %"] = 100 * self.sensitivity.total.share

@@ -284,7 +284,7 @@ def _claim(verdict: Verdict, findings: Sequence[Finding], judged: dict[str, int]
         case Verdict.PERMITTED:
             permitted = [finding for finding in findings if finding.severity == "permitted"]
             rules = sorted({finding.rule for finding in permitted})
-            return f"{_summary(permitted)}; permitted by {', '.join(rules)}"
+            return f"no promise was broken; permitted by {', '.join(rules)}: {_summary(permitted)}"
         case Verdict.PASS:
             return f"nothing was lost and nothing went back: {_how_much(judged)}"
 

@@ -48,13 +48,16 @@ from tribunal.clusters.links.answers import Answers
 POLL_MS: Final = 3
 STATEMENT_MS: Final = 200
 CONSUME_MS: Final = 12  # few polls with many records rather than many with few
+SERVED_RECORDS: Final = 10
 PURGE_POLLS: Final = 50
 QUIET: Final = logging.getLogger("librdkafka")
 QUIET.addHandler(logging.NullHandler())
 QUIET.propagate = False
 
 Plain = str | int | float | bool
-ClientSetting = Plain | Callable[[KafkaError], None] | Callable[[str], None]  # a value or a callback of librdkafka
+OnCommit = Callable[[KafkaError | None, list[RdPartition]], None]
+ClientSetting = Plain | Callable[[KafkaError], None] | Callable[[str], None] | OnCommit
+"""A value, or a callback of librdkafka."""
 
 # Sockets give up quickly, so that a run of a minute sees many attempts, not one.
 COMMON: Final[Mapping[str, Plain]] = {
@@ -303,10 +306,12 @@ class ConfluentConsumer:
         answers.forget(client_id)
         self.consumer = Consumer(config, logger=QUIET)
         self.positions: dict[TopicPartition, int] = {}
+        self._waiting: list[Message] = []
 
     def assign(self, positions: Mapping[TopicPartition, int]) -> None:
         """Read these partitions from these offsets on."""
         self.positions = dict(positions)
+        self._waiting = []
         self._answers.forget(self._client_id)
         self.consumer.assign(
             [RdPartition(partition.topic, partition.partition, offset) for partition, offset in positions.items()]
@@ -316,12 +321,16 @@ class ConfluentConsumer:
         """Return what has arrived."""
         deadline = asyncio.get_running_loop().time() + timeout_ms / 1000
         while True:
-            messages = self.consumer.consume(max_records, 0)
+            messages, self._waiting = self._waiting or self.consumer.consume(max_records, 0), []
             if messages:
                 return self._polls(messages)
             if asyncio.get_running_loop().time() >= deadline:
                 return []
             await asyncio.sleep(CONSUME_MS / 1000)
+
+    def serve(self) -> None:
+        """Let librdkafka make its callbacks; records that arrive with them wait for the next poll."""
+        self._waiting += self.consumer.consume(SERVED_RECORDS, 0)
 
     def _polls(self, messages: Sequence[Message]) -> list[PartitionPoll]:
         found: dict[TopicPartition, PartitionPoll] = {}

@@ -9,7 +9,7 @@ import contextlib
 import time
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
-from typing import Final
+from typing import Final, NamedTuple
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Producer
 from confluent_kafka import TopicPartition as RdPartition
@@ -44,6 +44,13 @@ REQUEST_TIMEOUT_MS: Final = 2_000
 HEARTBEATS_A_SESSION: Final = 6
 
 
+class CommitAnswer(NamedTuple):
+    """What a commit was answered: what it was of, and librdkafka's name of the error."""
+
+    offsets: dict[TopicPartition, int]
+    error: str | None
+
+
 class ConfluentMember:
     """A member of a group, eager and classic; see `tribunal.clusters.api.GroupConsumer`."""
 
@@ -56,7 +63,10 @@ class ConfluentMember:
             "heartbeat.interval.ms": settings.session_timeout_ms // HEARTBEATS_A_SESSION,
             "partition.assignment.strategy": "range",
             "enable.partition.eof": False,
+            "on_commit": self._on_commit,
         }
+        self._answered: list[CommitAnswer] = []
+        self._given_up: list[dict[TopicPartition, int]] = []
         self._reading = ConfluentConsumer(bootstrap, client_id, settings.isolation, answers, more)
         self.consumer: Consumer = self._reading.consumer
         self._own: list[TopicPartition] = []
@@ -74,6 +84,14 @@ class ConfluentMember:
         self._own, self._started = [], {}
         self._reading.positions = {}
         consumer.unassign()  # an empty assignment would not do: the member would never join again
+
+    def _on_commit(self, error: KafkaError | None, partitions: list[RdPartition]) -> None:
+        offsets = {TopicPartition(one.topic, one.partition): one.offset for one in partitions}
+        if offsets in self._given_up:
+            self._given_up.remove(offsets)  # the earlier one of two alike
+            return
+        wrong = next((one.error for one in partitions if one.error is not None), error)
+        self._answered.append(CommitAnswer(offsets, None if wrong is None else wrong.name()))
 
     @property
     def membership(self) -> Membership:
@@ -112,16 +130,29 @@ class ConfluentMember:
         return Committed({name: offset if offset >= 0 else None for name, offset in offsets.items()}, None)
 
     async def commit(self, offsets: Mapping[TopicPartition, int], timeout_ms: int) -> Answered:
-        """Commit and wait for the answer."""
+        """Commit and wait for the answer, with callbacks served meanwhile.
+
+        A commit that waits in librdkafka holds up every other call on this consumer, and can itself wait for a rebalance
+        that only a call to poll would go on with.
+        """
         wanted = [RdPartition(*partition, offset) for partition, offset in offsets.items()]
+        self._answered.clear()
+        loop = asyncio.get_running_loop()
+        deadline = loop.time() + timeout_ms / 1000
         try:
-            done = await blocking(lambda: self.consumer.commit(offsets=wanted, asynchronous=False), timeout_ms / 1000)
-        except TimeoutError:
-            return Answered("info", TIMED_OUT)
+            self.consumer.commit(offsets=wanted, asynchronous=True)
+            while (answer := self._answer_to(offsets)) is None:
+                if loop.time() >= deadline:
+                    self._given_up.append(dict(offsets))
+                    return Answered("info", TIMED_OUT)
+                await asyncio.sleep(POLL_MS / 1000)
+                self._reading.serve()
         except KafkaException as problem:
             return Answered("info", problem.args[0].name())
-        wrong = next((one.error.name() for one in done if one.error is not None), None)
-        return Answered("ok", None) if wrong is None else Answered("info", wrong)
+        return Answered("ok", None) if answer.error is None else Answered("info", answer.error)
+
+    def _answer_to(self, offsets: Mapping[TopicPartition, int]) -> CommitAnswer | None:
+        return next((answer for answer in self._answered if answer.offsets == offsets), None)
 
     async def close(self) -> None:
         """Leave the group and release everything."""

@@ -25,10 +25,19 @@ import msgspec
 
 from tribunal.checkers.calibration.api import classes
 from tribunal.clusters.api import ClusterError
+from tribunal.clusters.simulated.guards import Guards, counted
 from tribunal.harness.campaign.calibrate import Options, measure, missed
 from tribunal.harness.campaign.findings import KnownFinding, Rerun, all_findings, rerun
 from tribunal.harness.campaign.mutation_score import power
-from tribunal.harness.campaign.sweep import Keeper, SeedResult, Sweep, swept, upper_bound
+from tribunal.harness.campaign.sweep import (
+    Keeper,
+    SeedResult,
+    Sweep,
+    cold_guards,
+    swept,
+    upper_bound,
+    write_guards,
+)
 from tribunal.harness.catalog import SIMULATED, all_clusters, mutant_named, one_of, scenario_file
 from tribunal.harness.plan import Plan, made
 from tribunal.harness.progress import Silent
@@ -256,15 +265,16 @@ class Nightly:
                 self._notify(f"sweep        {len(account.results)} runs, {len(account.findings)} signatures")
 
         budget_s = max(1.0, self._left_s() - reserved_s)
-        try:
-            swept(
-                self.upcoming(), jobs=self._jobs, budget_s=budget_s, scratch=self._scratch / "sweep", notify=notify,
-                account=account,
-            )  # fmt: skip
-        finally:
-            self._count(account, keeper)
+        with counted() as guards:
+            try:
+                swept(
+                    self.upcoming(), jobs=self._jobs, budget_s=budget_s, scratch=self._scratch / "sweep", notify=notify,
+                    account=account, guards=guards,
+                )  # fmt: skip
+            finally:
+                self._count(account, keeper, guards)
 
-    def _count(self, account: Sweep, keeper: Keeper) -> None:
+    def _count(self, account: Sweep, keeper: Keeper, guards: Guards) -> None:
         """Write down what the sweeps have said so far."""
         for count in self._counts.values():
             count.seconds = round(count.seconds, 1)
@@ -272,6 +282,8 @@ class Nightly:
         self.night.swept = list(self._counts.values())
         self.night.probes = dict(sorted(account.probes.items()))
         self.night.cold = [name for name in self._config.probes if not account.probes[name]]
+        self.night.guards_known, self.night.guards_cold = len(guards.known), cold_guards(account, guards)
+        write_guards(account, guards, self._out)
         self._found(account, keeper)
 
     def upcoming(self) -> Iterator[Plan]:

@@ -5,6 +5,7 @@ leaves in memory (killed tasks, frozen garbage) goes with its process. A child w
 judges it inline and sends one line back; runs that found something are kept, the others removed.
 """
 
+import csv
 import gc
 import os
 import shutil
@@ -22,6 +23,7 @@ from typing import Final
 
 import msgspec
 
+from tribunal.clusters.simulated.guards import Guards
 from tribunal.harness.plan import Plan
 from tribunal.results.recording import SCHEMA_VERSION
 from tribunal.results.signature import HARNESS, PROCESS_DIED, Signature, of_exception, of_violation, without_numbers
@@ -30,6 +32,7 @@ from tribunal.results.verdict import Verdict
 SEED_TIMEOUT_S: Final = 600
 POLL_S: Final = 0.02
 KEPT_PER_FINDING: Final = 3
+GUARDS: Final = "guards.csv"
 FIGURES: Final = (
     *("quorum_epoch", "leader_epochs", "isolated_epoch_growth", "isolated_leader_ms", "needless_elections"),
 )
@@ -39,6 +42,7 @@ class SeedResult(msgspec.Struct, frozen=True, kw_only=True):
     """What one seed said.
 
     signatures:  what was found: equal findings of different seeds are one.
+    guards:      how often which guard of the nodes' code was reached, where they are counted.
     """
 
     scenario: str
@@ -53,6 +57,7 @@ class SeedResult(msgspec.Struct, frozen=True, kw_only=True):
     simulated_ms: int = 0
     wall_ms: int = 0
     probes: dict[str, int] = {}
+    guards: dict[str, int] = {}
     figures: dict[str, int] = {}
     run_dir: str = ""
 
@@ -71,6 +76,7 @@ class Sweep:
         self.findings: dict[Signature, list[SeedResult]] = {}
         self.unclear: dict[str, list[SeedResult]] = {}  # why nothing could be said of a seed, without numbers
         self.probes: Counter[str] = Counter()
+        self.guards: Counter[str] = Counter()
         self.simulated_ms = 0
 
     def add(self, result: SeedResult) -> None:
@@ -79,6 +85,7 @@ class Sweep:
         self.verdicts[result.verdict.value] += 1
         self.simulated_ms += result.simulated_ms
         self.probes.update(result.probes)
+        self.guards.update(result.guards)
         for name in result.signatures:
             self.findings.setdefault(name, []).append(result)
         if result.verdict is Verdict.INCONCLUSIVE:
@@ -123,10 +130,12 @@ def swept(
     scratch: Path,
     notify: Callable[[SeedResult, Sweep], None] = lambda result, sweep: None,
     account: Sweep | None = None,
+    guards: Guards | None = None,
 ) -> Sweep:
     """Run plans until they or the budget are used up; `notify` is called with every seed as it ends.
 
     account:  what is counted into and returned; whoever gives one has it also when an interrupt ends the sweep.
+    guards:   which are counted in this process, and so in those that it forks.
     """
     from tribunal.harness.simulated import warm_up
 
@@ -146,7 +155,7 @@ def swept(
                 if plan is None:
                     exhausted = True
                 else:
-                    child = Child(plan, scratch)
+                    child = Child(plan, scratch, guards)
                     children[child.pid] = child
             for result in _ended(children):
                 sweep.add(result)
@@ -188,7 +197,7 @@ class Interrupts:
 class Child:
     """A forked process that runs one seed."""
 
-    def __init__(self, plan: Plan, scratch: Path) -> None:
+    def __init__(self, plan: Plan, scratch: Path, guards: Guards | None) -> None:
         self.plan = plan
         self.run_dir = scratch / f"{plan.scenario}-{plan.seed}"
         self.began = time.monotonic()
@@ -198,7 +207,7 @@ class Child:
         self.pid = os.fork()
         if self.pid == 0:
             os.close(self._reader)
-            _child_main(plan, self.run_dir, writer)
+            _child_main(plan, self.run_dir, writer, guards)
         os.close(writer)
 
     def result(self, status: int) -> SeedResult:
@@ -243,7 +252,7 @@ def _ended(children: dict[int, Child]) -> Iterator[SeedResult]:
     time.sleep(POLL_S)  # noqa: TID251  # real time: children are real processes
 
 
-def _child_main(plan: Plan, run_dir: Path, writer: int) -> None:
+def _child_main(plan: Plan, run_dir: Path, writer: int, guards: Guards | None) -> None:
     """Run, judge, say it, and leave without any clean-up."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches the whole group, and the parent ends its children
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
@@ -260,6 +269,8 @@ def _child_main(plan: Plan, run_dir: Path, writer: int) -> None:
             signatures=[of_exception(problem)],
             run_dir=str(run_dir),
         )
+    if guards is not None:
+        result = msgspec.structs.replace(result, guards=dict(guards.counts()))
     with os.fdopen(writer, "wb") as file:
         file.write(msgspec.json.encode(result))
     sys.stderr.flush()
@@ -297,6 +308,22 @@ def run_seed(plan: Plan, run_dir: Path) -> SeedResult:
     if not found:
         shutil.rmtree(run_dir, ignore_errors=True)
     return result
+
+
+def cold_guards(account: Sweep, guards: Guards) -> list[str]:
+    """Return the guards that no run reached, in the order of the code."""
+    return [name for name in map(str, sorted(guards.known)) if not account.guards[name]]
+
+
+def write_guards(account: Sweep, guards: Guards, folder: Path) -> Path:
+    """Write the table of all guards, the cold ones with 0: what the search has not been to."""
+    folder.mkdir(parents=True, exist_ok=True)
+    path = folder / GUARDS
+    with path.open("w", newline="", encoding="utf-8") as file:
+        rows = csv.writer(file)
+        rows.writerow(("module", "function", "guard", "reached"))
+        rows.writerows((one.module, one.function, one.what, account.guards[str(one)]) for one in sorted(guards.known))
+    return path
 
 
 def upper_bound(runs: int, found: int) -> float:

@@ -15,8 +15,19 @@ from rich.console import Console, Group
 from rich.live import Live
 from rich.text import Text
 
+from tribunal.clusters.simulated.guards import Guards
+from tribunal.clusters.simulated.guards import counted as counted_guards
 from tribunal.clusters.spec import ClusterSpec
-from tribunal.harness.campaign.sweep import Keeper, SeedResult, Sweep, recording_hash, swept, upper_bound
+from tribunal.harness.campaign.sweep import (
+    Keeper,
+    SeedResult,
+    Sweep,
+    cold_guards,
+    recording_hash,
+    swept,
+    upper_bound,
+    write_guards,
+)
 from tribunal.harness.catalog import SIMULATED, is_simulated, mutant_named, mutants, scenario_file
 from tribunal.harness.cli.complete import named
 from tribunal.harness.cli.findings import signature_named
@@ -74,12 +85,12 @@ def sweep(  # noqa: PLR0917 - options
             )
 
     interrupted = False
-    with Scratch("sweep", in_memory=True) as scratch, board:
+    with Scratch("sweep", in_memory=True) as scratch, board, counted_guards() as guards:
         try:
-            swept(plans, jobs=jobs, budget_s=budget_s, scratch=scratch, notify=notify, account=account)
+            swept(plans, jobs=jobs, budget_s=budget_s, scratch=scratch, notify=notify, account=account, guards=guards)
         except KeyboardInterrupt:
             interrupted = True
-    _report(account, keeper.folders, json=json, interrupted=interrupted)
+    _report(account, keeper.folders, guards, write_guards(account, guards, out), json=json, interrupted=interrupted)
     if interrupted:
         raise typer.Exit(EXIT_INTERRUPTED)
     raise typer.Exit(worst(result.verdict for result in account.results).exit_code(strict=False))
@@ -385,7 +396,10 @@ def _seeds(text: str) -> range:
     return range(int(first), int(end) if colon else int(first) + 1)
 
 
-def _report(account: Sweep, kept: dict[Signature, list[str]], *, json: bool, interrupted: bool) -> None:
+def _report(
+    account: Sweep, kept: dict[Signature, list[str]], guards: Guards, table: Path, *, json: bool, interrupted: bool
+) -> None:
+    cold = cold_guards(account, guards)
     violations = account.verdicts[Verdict.VIOLATION.value]
     bound = upper_bound(answered(account.verdicts), violations)
     if json:
@@ -397,6 +411,7 @@ def _report(account: Sweep, kept: dict[Signature, list[str]], *, json: bool, int
             "inconclusive": {why: [result.name for result in results] for why, results in account.unclear.items()},
             "kept": {str(one): folders for one, folders in kept.items()},
             "probes": dict(account.probes),
+            "guards": {"known": len(guards.known), "cold": cold, "table": str(table)},
             "upper_bound_95": bound,
             "interrupted": interrupted,
         }
@@ -415,3 +430,4 @@ def _report(account: Sweep, kept: dict[Signature, list[str]], *, json: bool, int
         typer.echo(f"kept     {one}: {', '.join(folders)}")
     for name, count in account.probes.most_common():
         typer.echo(f"probe    {name} {count}")
+    typer.echo(f"guards   {len(guards.known) - len(cold)} of {len(guards.known)} reached; all of them: {table}")

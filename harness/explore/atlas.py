@@ -4,7 +4,7 @@ A world's settings are a struct of numbers and switches, so that the command lin
 """
 
 from collections.abc import Mapping
-from typing import Final
+from typing import Final, TypeVar
 
 import msgspec
 
@@ -12,24 +12,35 @@ from tribunal.harness.catalog import nearest
 from tribunal.harness.explore.engine import World
 from tribunal.harness.explore.partition.events import Settings as PartitionSettings
 from tribunal.harness.explore.partition.world import PartitionWorld
+from tribunal.harness.explore.quorum.world import QuorumWorld
+from tribunal.harness.explore.quorum.world import Settings as QuorumSettings
 from tribunal.harness.scenario import BadScenario
 
 PARTITION: Final = "partition"
+QUORUM: Final = "quorum"
 ABOUT: Final[Mapping[str, str]] = {
-    PARTITION: "one partition, three brokers, the controller: who may lead and what may be lost",
+    PARTITION: "one partition, its brokers, the controller: who may lead and what may be lost",
+    QUORUM: "the metadata quorum: votes, pre-votes, replication, another voter; who leads, and whether anybody can",
 }
+Settings = TypeVar("Settings", PartitionSettings, QuorumSettings)
 
 
 def world(name: str, given: Mapping[str, str]) -> tuple[World, dict[str, str]]:
     """Return a world with these settings, and all its settings as text."""
-    if name != PARTITION:
-        raise nearest("world", name, ABOUT)
-    settings = _settings(name, PartitionSettings, given)
-    shown = {field: str(value).lower() for field, value in msgspec.structs.asdict(settings).items()}
-    return PartitionWorld(settings), shown
+    if name == PARTITION:
+        of_partition = _settings(name, PartitionSettings, given)
+        return PartitionWorld(of_partition), _shown(of_partition)
+    if name == QUORUM:
+        of_quorum = _settings(name, QuorumSettings, given)
+        return QuorumWorld(of_quorum), _shown(of_quorum)
+    raise nearest("world", name, ABOUT)
 
 
-def _settings(name: str, of: type[PartitionSettings], given: Mapping[str, str]) -> PartitionSettings:
+def _shown(settings: msgspec.Struct) -> dict[str, str]:
+    return {field: str(value).lower() for field, value in msgspec.structs.asdict(settings).items()}
+
+
+def _settings(name: str, of: type[Settings], given: Mapping[str, str]) -> Settings:
     known = of.__struct_fields__
     for field in given:
         if field.replace("-", "_") not in known:

@@ -99,6 +99,7 @@ def test_a_permitted_loss_names_its_rule(run: Run) -> None:
 
     assert verdict.verdict is Verdict.PERMITTED
     assert verdict.permitted[0].rule == "R5"
+    assert verdict.claim == "no promise was broken; permitted by R5: 1 x lost (acks=1)"
     assert (verdict.verdict.exit_code(strict=False), verdict.verdict.exit_code(strict=True)) == (0, 1)
 
 

@@ -113,7 +113,7 @@ def test_the_summary_has_at_most_40_lines_however_bad_the_night_was():
         cold=[f"probe{number}" for number in range(60)],
         confirmations=[real("VIOLATION")] * 40,
         errors=["e"] * 40,
-        trend={f"figure {number}": [1.0, 2.0] for number in range(7)},
+        trend={f"figure {number}": [1.0, 2.0] for number in range(8)},
         fallen=[f"class{number}: 1 of 2, last 2 of 2" for number in range(60)],
     )
 

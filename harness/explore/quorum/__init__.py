@@ -1,0 +1,1 @@
+"""The world of the metadata quorum: who leads, and whether anybody can."""
