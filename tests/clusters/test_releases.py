@@ -80,6 +80,11 @@ def test_a_java_too_old_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     assert apache_kafka.refused(ClusterSpec(version="3.9.1")) == ""
 
 
+def test_a_profile_with_long_sessions_gives_nodes_longer_to_recover() -> None:
+    assert ClusterSpec().recovery_timeout_ms == 20_000
+    assert ClusterSpec(profile="jvm").recovery_timeout_ms == 60_000
+
+
 def test_our_own_software_has_no_releases() -> None:
     with pytest.raises(BadScenario, match=r"release 3\.4\.1 is for --cluster apache-kafka"):
         must_be_possible([], ClusterSpec(version="3.4.1"), "simulated")
