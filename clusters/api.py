@@ -510,6 +510,7 @@ class Kind(msgspec.Struct, frozen=True, kw_only=True):
     places:        tells where nodes live on this machine; empty: there is no choice.
     obstacles:     tells why it cannot be had on this machine.
     lacking:       tells which of the capabilities this machine does not give, and why.
+    has_releases:  a spec may name the release of the software that its nodes run.
     refused:       tells why it cannot be what a spec asks for; empty: it can.
     leftovers:     tells what a run of a folder has left.
     sweep:         ends what a run of a folder has left; returns what was done.
@@ -522,6 +523,7 @@ class Kind(msgspec.Struct, frozen=True, kw_only=True):
     places: Callable[[], str] = lambda: ""
     obstacles: Callable[[], list[Obstacle]] = list
     lacking: Callable[[], Mapping[Capability, str]] = dict
+    has_releases: bool = False
     refused: Callable[[ClusterSpec], str] = lambda _: ""
     leftovers: Callable[[Path], list[str]] = lambda _: []
     sweep: Callable[[Path], list[str]] = lambda _: []
