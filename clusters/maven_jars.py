@@ -15,6 +15,8 @@ import msgspec
 
 COPY: Final = "org.apache.maven.plugins:maven-dependency-plugin:3.6.1:copy-dependencies"
 FETCH_TIMEOUT_S: Final = 600
+NO_COLOURS: Final = "-Dstyle.color=never"  # the first line of what it says is shown
+STRICT_CHECKSUMS: Final = "-C"  # Maven only warns of a wrong one otherwise
 
 
 class NoJars(Exception):
@@ -55,7 +57,7 @@ def fetch(folder: Path, program: Program) -> None:
         project, jars = Path(scratch, "pom.xml"), Path(scratch, "jars")
         project.write_text(_project(program.artifacts))
         options = ["-DincludeScope=runtime", f"-DoutputDirectory={jars}"]
-        _run([maven, "-q", "-B", "-f", str(project), COPY, *options], program.name)
+        _run([maven, "-q", "-B", STRICT_CHECKSUMS, NO_COLOURS, "-f", str(project), COPY, *options], program.name)
         name, text = program.logging
         (jars / name).write_text(text)
         (jars / "VERSION").write_text(program.version + "\n")
