@@ -375,6 +375,10 @@ class TopicSeen(msgspec.Struct, frozen=True, kw_only=True):
 class Operator(Protocol):
     """Orders what operators order. `Refused`: surely nothing was done; any other `ClusterError`: nobody knows."""
 
+    @property
+    def left_in_doubt(self) -> bool:
+        """Whether an attempt before the one that was answered last may be carried out yet."""
+
     async def topics(self) -> dict[str, TopicSeen]:
         """Return all topics but internal ones, by name."""
 
