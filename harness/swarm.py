@@ -69,10 +69,5 @@ def with_points(spec: ClusterSpec, random: Random) -> ClusterSpec:
 
 def drawn_load(options: Mapping[str, object], random: Random) -> Mapping[str, object]:
     """Draw the load, where the workload has such options."""
-    choices: dict[str, tuple[int, ...]] = {
-        "partitions": (1, 3, 6),
-        "rate": (60, 150, 240),
-        "readers": (1, 2),
-        "batches_in_flight": (1, 5, 5),
-    }
+    choices: dict[str, tuple[int, ...]] = {"partitions": (1, 3, 6), "rate": (60, 150, 240), "readers": (1, 2)}
     return {**options, **{name: random.choice(values) for name, values in choices.items() if name in options}}

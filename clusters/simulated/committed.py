@@ -79,6 +79,7 @@ class CommittedMetadata:
         self.unclean: dict[TopicPartition, int] = {}  # the leader epoch of the last unclean election
         self.changed: dict[TopicPartition, None] = {}  # partitions, until somebody has looked at them
         self.topic_ids: dict[str, UUID] = {}
+        self.being_deleted: dict[str, None] = {}  # topics whose logs go before they do (ZooKeeper mode)
         self.ended: dict[str, None] = {}  # topics deleted, or created again with another id, until somebody has looked
         self._disks = disks
         self._records = CommittedRecords(self.state)

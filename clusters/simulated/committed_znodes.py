@@ -6,12 +6,14 @@ It is checked for the same invariants as committed metadata (docs/invariants.md)
 from collections.abc import Callable, Mapping, Sequence
 
 from replog.types import NO_NODE
+from replog.zookeeper.paths import DELETE_TOPICS
 from tribunal.clusters.api import PartitionState, TopicPartition
 from tribunal.clusters.simulated.committed import CommittedMetadata, Incarnation, QuorumMember
 from tribunal.clusters.simulated.replica_logs import BatchMark, ReplicaLogs
 from tribunal.clusters.simulated.zookeeper_model import Change
 from tribunal.clusters.zookeeper.znode_view import ZnodeView
 
+DELETION = f"{DELETE_TOPICS}/"
 NO_MARK = BatchMark(-1, -1, -1, 0, -1, -1, -1, is_control=False)
 
 
@@ -26,6 +28,12 @@ class CommittedZnodes(CommittedMetadata):
 
     def committed(self, changes: Sequence[Change]) -> None:
         """Take note of a transaction; it is checked after the event in which it was committed."""
+        for change in changes:
+            if change.path.startswith(DELETION):
+                topic = change.path.removeprefix(DELETION)
+                self.being_deleted = {name: None for name in self.being_deleted if name != topic}
+                if change.stat is not None:
+                    self.being_deleted[topic] = None
         self._transactions.append(changes)
         self.on_change()
 

@@ -268,6 +268,8 @@ class Watch:
         state = self.committed.state.partitions.get(partition)
         if self.replicas[node].owners.get(partition) in self._former.get(partition, ()):
             return  # it was the log of a topic that is gone
+        if partition.topic in self.committed.being_deleted:
+            return
         lossy = node in self._prefix(partition).lossy or node in self._damaged
         if state is not None and node in state.replicas and self._machines[node].running and not lossy:
             raise Violated(Invariant.Z3, HostedLogGone(), partition=partition, node=node)

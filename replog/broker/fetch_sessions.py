@@ -34,6 +34,7 @@ LAST_EPOCH: Final = 0x7FFFFFFF
 NOT_REPORTED: Final = -1
 UNKNOWN_HIGH_WATERMARK: Final = FetchPartition().high_watermark  # of askers that do not say what they know
 EVICTION_MS: Final = 120_000
+PARTITIONS_MAX: Final = 500_000  # of all sessions together; a request may name any number that are not there
 
 Key = tuple[Hashable, int]  # topic id, or topic name in requests of old versions, and partition
 
@@ -152,8 +153,12 @@ class FetchSessions:
              that is older than that for a larger one; replicas displace consumers, never the other way round.
     """
 
-    def __init__(self, slots: int, random: "Random", *, eviction_ms: int = EVICTION_MS) -> None:
+    def __init__(
+        self, slots: int, random: "Random", *, eviction_ms: int = EVICTION_MS, partitions_max: int = PARTITIONS_MAX
+    ) -> None:
         self.slots = slots
+        self.partitions_max = partitions_max
+        self.partition_count = 0  # of all sessions
         self.eviction_ms = eviction_ms
         self.sessions: dict[int, FetchSession] = {}  # the one used longest ago first
         self._random = random
@@ -196,13 +201,15 @@ class FetchSessions:
             victim = self._victim(is_replica=replica >= 0, size=len(wanted), now_ms=now_ms)
             if victim is not None:
                 ended.append(self.remove(victim.session_id))
-            if len(self.sessions) < self.slots:
+            if self._has_room(len(wanted)):
                 fresh_id = self._fresh_id()
         session = FetchSession(fresh_id, replica=replica, uses_topic_ids=uses_topic_ids, now_ms=now_ms)
         if fresh_id != NO_SESSION:
             self.sessions[fresh_id] = session
         for key, partition in wanted:
             session.ask(key, partition)
+        if fresh_id != NO_SESSION:
+            self.partition_count += len(session.partitions)
         dropped = [partition for gone in ended for partition in gone.partitions.values()]
         return Opened(session=session, is_full=True, dropped=dropped, ended=ended)
 
@@ -212,12 +219,19 @@ class FetchSessions:
         wanted: Iterable[tuple[Key, FetchPartition]],
         forgotten: Iterable[Key],
         now_ms: int,
-    ) -> Opened:
+    ) -> Opened | Error:
+        wanted = list(wanted)
+        if wanted and self.partition_count + len(wanted) > self.partitions_max:
+            added = sum(key not in session.partitions for key, _ in wanted)
+            if added and self.partition_count + added > self.partitions_max:
+                return Error.FETCH_SESSION_ID_NOT_FOUND  # it begins anew, and gets no session while there is no room
+        count_before = len(session.partitions)
         for key, partition in wanted:
             session.ask(key, partition)
         dropped = [gone for gone in map(session.forget, forgotten) if gone is not None]
         session.next_epoch = session.next_epoch + 1 if session.next_epoch < LAST_EPOCH else 1
         session.last_used_ms = now_ms
+        self.partition_count += len(session.partitions) - count_before
         del self.sessions[session.session_id]
         if session.partitions:
             self.sessions[session.session_id] = session
@@ -227,11 +241,16 @@ class FetchSessions:
 
     def remove(self, session_id: int) -> FetchSession:
         """End a session."""
-        return self.sessions.pop(session_id)
+        gone = self.sessions.pop(session_id)
+        self.partition_count -= len(gone.partitions)
+        return gone
+
+    def _has_room(self, size: int) -> bool:
+        return len(self.sessions) < self.slots and self.partition_count + size <= self.partitions_max
 
     def _victim(self, *, is_replica: bool, size: int, now_ms: int) -> FetchSession | None:
         """Return whom a newcomer may displace; None when there is room, or nobody has to go."""
-        if len(self.sessions) < self.slots:
+        if self._has_room(size):
             return None
         oldest = next(iter(self.sessions.values()), None)
         if oldest is None or now_ms - oldest.last_used_ms > self.eviction_ms:

@@ -328,3 +328,36 @@ def test_only_a_member_of_the_isr_at_the_end_is_up_to_date():
     assert state.is_up_to_date(REPLICA)
     assert not state.is_up_to_date(NodeId(3))
     assert Advance(11) not in state.on_tick(3)
+
+
+def test_all_sessions_together_have_so_many_partitions() -> None:
+    """A request may name any number of partitions, also such as do not exist."""
+    sessions = FetchSessions(10, Random(1), partitions_max=5)
+
+    def opened(session_id: int, epoch: int, *indexes: int, forgotten: list[Key] | None = None) -> Opened | Error:
+        return sessions.open(
+            session_id=session_id,
+            epoch=epoch,
+            wanted=wanted(*indexes),
+            forgotten=forgotten or [],
+            replica=CONSUMER,
+            uses_topic_ids=True,
+            now_ms=0,
+        )
+
+    first = opened(0, INITIAL_EPOCH, 0, 1, 2)
+    assert isinstance(first, Opened)
+    second = opened(0, INITIAL_EPOCH, 0, 1, 2)
+    assert isinstance(second, Opened)
+    assert (first.session.session_id != 0, second.session.session_id) == (True, 0)
+
+    known = first.session.session_id
+    assert isinstance(opened(known, 1, 3, 4), Opened)
+    assert opened(known, 2, 0, 5) is Error.FETCH_SESSION_ID_NOT_FOUND
+    assert isinstance(opened(known, 2, 0, forgotten=keys(3, 4)), Opened)
+    third = opened(0, INITIAL_EPOCH, 0, 1)
+    assert isinstance(third, Opened)
+    assert third.session.session_id
+    assert sessions.partition_count == 5
+    opened(third.session.session_id, FINAL_EPOCH)
+    assert sessions.partition_count == 3

@@ -160,6 +160,20 @@ def test_the_line_to_paste_names_a_folder_with_spaces_as_one_word(tmp_path):
     assert shlex.split(line.partition("   (")[0])[-1] == str(folder / "plan.json")
 
 
+ROUND = "steps=[{kill: leader(p0), for: 1s}, {pause: leader(p0), for: 1s}]"
+
+
+def test_a_time_too_short_for_the_first_round_is_stretched(tmp_path, capsys):
+    words = ["run", "produce-consume", "--cluster", "simulated", "--seed", "1", "--engine", "inline", "--time", "1s"]
+    words += ["--set", ROUND, "--set", "workload.rate=30", "--out", str(tmp_path)]
+
+    assert exit_code(words) == 0
+
+    out, err = capsys.readouterr()
+    assert "faults 2/2 effective, heals 2/2" in out
+    assert "the time for faults is over; the first round of faults goes on to its end" in err
+
+
 INTERRUPTED_WHILE_LOADING = """
 import sys
 class Interrupts:

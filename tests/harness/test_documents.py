@@ -104,6 +104,21 @@ def test_the_tutorial_shows_what_is_written(tmp_path):
         assert len(text.splitlines()) <= 60
 
 
+@pytest.mark.nightly
+@pytest.mark.timeout(900)
+def test_what_the_tutorial_runs_in_the_simulator_ends_well(tmp_path):
+    wanted = ("tribunal new", "tribunal run")
+    lines = [line for line in commands(ROOT / "docs" / "tutorial.md") if line.startswith(wanted)]
+    lines = [line for line in lines if line.startswith("tribunal new") or "--cluster simulated" in line]
+    assert len(lines) >= 6
+    for line in lines:
+        done = subprocess.run(
+            [sys.executable, "-m", "tribunal.harness.cli.main", *shlex.split(line)[1:]], cwd=tmp_path, capture_output=True, text=True, check=False,
+            env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)},
+        )  # fmt: skip
+        assert done.returncode == 0, (line, done.stdout, done.stderr)
+
+
 def plugin(tmp_path, name):
     """Write one of the tutorial's files where the harness finds it, and return its text."""
     shown = blocks(ROOT / "docs" / "tutorial.md")

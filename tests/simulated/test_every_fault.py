@@ -63,3 +63,19 @@ def test_a_vote_is_given_back_once_the_next_leader_knows_the_observer():
 
     assert effects[0].proof.holds, effects[0].proof
     assert effects[0].heal.holds, effects[0].heal
+
+
+@pytest.mark.parametrize(("late", "arrives"), [("broker-heartbeat", True), ("fetch", True), ("vote", False)])
+def test_a_bounce_knows_whether_a_message_of_the_former_process_arrived(late, arrives):
+    """Brokers do not vote: nothing is held, and the proof says so."""
+    fault, effects = POSSIBLE["fast-bounce"], []
+
+    async def scenario(cluster):
+        async with fault.aimed(leader(cluster), fault.options(how="kill", times=1, late=late))(cluster) as effect:
+            effects.append(effect)
+
+    trial = Trial(f"fault/late/{late}").run(scenario)
+
+    assert effects[0].proof.holds is arrives
+    assert effects[0].heal.holds
+    assert trial.lost() == []

@@ -18,6 +18,7 @@ from replog.metadata.features import SUPPORTED
 from replog.metadata.image import Image
 from replog.metadata.state import Broker, Partition, Topic
 from replog.node.api.authorizer import Authorizer
+from replog.node.api.distinct import distinct
 from replog.node.net.controller_link import ControllerLink, NoController
 from replog.node.net.handlers import AnswersApi, HandledApi
 from replog.node.net.server import ServerRequest
@@ -92,7 +93,8 @@ class ClusterApi:
             ]
         else:
             may_create = body.allow_auto_topic_creation and self.config.topics.auto_create_enable
-            topics = [self._wanted_topic(wanted, may_create=may_create) for wanted in body.topics or []]
+            wanted_once = distinct(body.topics or [], lambda wanted: (wanted.topic_id, wanted.name))
+            topics = [self._wanted_topic(wanted, may_create=may_create) for wanted in wanted_once]
         request.reply(
             md.MetadataResponse(
                 brokers=[
@@ -244,7 +246,8 @@ class ClusterApi:
     ) -> None:
         """Answer with the effective configs of topics and brokers."""
         body = request.body
-        results = [configs.describe(self.image, self.config.texts, resource) for resource in body.resources]
+        resources = distinct(body.resources, lambda resource: (resource.resource_type, resource.resource_name))
+        results = [configs.describe(self.image, self.config.texts, resource) for resource in resources]
         request.reply(dconf.DescribeConfigsResponse(results=results))
 
 

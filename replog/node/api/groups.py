@@ -235,7 +235,7 @@ class GroupApi:
         """DescribeGroups."""
         body = request.body
         groups: list[desc.DescribedGroup] = []
-        for group_id in body.groups:
+        for group_id in dict.fromkeys(body.groups):
             found = self.runtime.find(group_id)
             if isinstance(found, Error):
                 groups.append(desc.DescribedGroup(error_code=found, group_id=group_id))
@@ -249,7 +249,7 @@ class GroupApi:
         """ConsumerGroupDescribe."""
         body = request.body
         groups: list[cgd.DescribedGroup] = []
-        for group_id in body.group_ids:
+        for group_id in dict.fromkeys(body.group_ids):
             found = self.runtime.find(group_id) if self.permits_consumer_groups() else Error.UNSUPPORTED_VERSION
             if isinstance(found, Error):
                 groups.append(cgd.DescribedGroup(error_code=found, group_id=group_id))

@@ -25,6 +25,7 @@ from replog.coordinators.topic_pattern import BadPattern, TopicPattern
 from replog.coordinators.transaction import State
 from replog.coordinators.transaction_coordinator import FIRST_ADD_BY_BROKERS, TransactionCoordinator, added
 from replog.errors import Error
+from replog.node.api.distinct import distinct
 from replog.node.coordinators.producer_ids import ProducerIds
 from replog.node.coordinators.runtime import CoordinatorRuntime
 from replog.node.net.handlers import AnswersApi, HandledApi, contained
@@ -232,7 +233,7 @@ class TransactionApi:
         """DescribeTransactions."""
         body = request.body
         states: list[dt.TransactionState] = []
-        for transactional_id in body.transactional_ids:
+        for transactional_id in dict.fromkeys(body.transactional_ids):
             found = self.runtime.find(transactional_id)
             if isinstance(found, Error):
                 states.append(dt.TransactionState(error_code=found, transactional_id=transactional_id))
@@ -248,9 +249,12 @@ class TransactionApi:
         topics = [
             dp.TopicResponse(
                 name=topic.name,
-                partitions=[self._producers(TopicPartition(topic.name, index)) for index in topic.partition_indexes],
+                partitions=[
+                    self._producers(TopicPartition(topic.name, index))
+                    for index in dict.fromkeys(topic.partition_indexes)
+                ],
             )
-            for topic in body.topics
+            for topic in distinct(body.topics, lambda topic: topic.name)
         ]
         request.reply(dp.DescribeProducersResponse(topics=topics))
 

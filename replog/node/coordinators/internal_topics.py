@@ -60,7 +60,7 @@ class InternalTopics:
             )
             return
         coordinators = []
-        for key in body.coordinator_keys:
+        for key in dict.fromkeys(body.coordinator_keys):
             place = self._place(key, body.key_type)
             coordinators.append(
                 fc.Coordinator(
