@@ -46,11 +46,11 @@ def test_without_elr_the_last_replica_standing_loses_what_both_had() -> None:
 
 
 def test_with_elr_the_same_world_loses_nothing() -> None:
-    found = explored(TWO_BROKERS, steps=12)
+    found = explored(TWO_BROKERS, steps=9)
 
     assert found.counterexample is None
-    assert found.states > 10_000
-    assert found.depth == 12
+    assert found.states > 2_000
+    assert found.depth == 9
 
 
 def test_the_shortest_way_is_found_again_and_again() -> None:
@@ -74,10 +74,10 @@ def test_a_raised_min_isr_that_the_leader_has_not_read_loses_records() -> None:
 
 
 def test_where_leaders_learn_of_it_a_raised_min_isr_loses_nothing() -> None:
-    found = explored(RAISED, steps=9)
+    found = explored(RAISED, steps=8)
 
     assert found.counterexample is None
-    assert found.states > 2_000
+    assert found.states > 1_000
 
 
 def test_a_counterexample_is_written_as_a_page_and_as_a_scenario(tmp_path: Path) -> None:
