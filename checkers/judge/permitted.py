@@ -60,9 +60,9 @@ def permitted(
         "partition": pa.repeat(pa.scalar(place.partition, pa.int32()), len(rows)),
         **{column: own[stored] for column, stored in OF_ANOMALY.items()},
     }
-    told = pa.Table.from_pylist(of_event, schema=pa.schema(list(SCHEMA)[SCHEMA.get_field_index("rule") :]))
+    said = pa.Table.from_pylist(of_event, schema=pa.schema(list(SCHEMA)[SCHEMA.get_field_index("rule") :]))
     table = pa.Table.from_arrays(
-        [columns[field.name] if field.name in columns else told[field.name] for field in SCHEMA], names=SCHEMA.names
+        [columns[field.name] if field.name in columns else said[field.name] for field in SCHEMA], names=SCHEMA.names
     ).cast(SCHEMA)
     stream = pa.BufferOutputStream()
     pq.write_table(table, stream, compression="zstd")
