@@ -10,6 +10,7 @@ import jinja2
 import msgspec
 from junitparser import Error, Failure, JUnitXml, Skipped, TestCase, TestSuite
 
+from tribunal.results.sensitivity import Sensitivity, fallen
 from tribunal.results.signature import renewed
 from tribunal.results.verdict import answered, counted
 
@@ -88,6 +89,7 @@ class Night(msgspec.Struct, kw_only=True):
     """A night; times in seconds, `began` in UTC (ISO 8601).
 
     cold:  probes that had to be reached and were not.
+    sensitivity:  anomalies put into recordings of tonight; fallen: classes of which less was seen than the last night.
     guards_known, guards_cold:  how many places of the nodes' code refuse, raise or catch something, and which of them no run reached.
     trend: figures beside the last night's: name -> [then, now].
     """
@@ -108,6 +110,8 @@ class Night(msgspec.Struct, kw_only=True):
     confirmations: list[Confirmation] = []
     probes: dict[str, int] = {}
     cold: list[str] = []
+    sensitivity: Sensitivity = msgspec.field(default_factory=Sensitivity)
+    fallen: list[str] = []
     guards_known: int = 0
     guards_cold: list[str] = []
     errors: list[str] = []
@@ -143,6 +147,8 @@ class Night(msgspec.Struct, kw_only=True):
             "probes reached": float(len(self.probes)),
             "guards reached": float(self.guards_known - len(self.guards_cold)),
         }
+        if self.sensitivity.total.injected:
+            found["anomalies seen, %"] = 100 * self.sensitivity.total.share
         return {name: round(value, 2) for name, value in found.items()}
 
     @property
@@ -159,6 +165,7 @@ class Night(msgspec.Struct, kw_only=True):
         found = [f"canary {one.mutant} was not found in {one.seeds} seeds" for one in self.canaries if not one.found]
         found += [f"finding {one.name}: {one.outcome}" for one in self.past if one.is_lost]
         found += [f"probe {name} was never reached" for name in self.cold]
+        found += [f"the judge sees less of {line}" for line in self.fallen]
         found += [
             f"{one.scenario} on {one.cluster}: ERROR {'; '.join(one.reasons[:1])}"
             for one in self.confirmations
@@ -179,6 +186,13 @@ class Night(msgspec.Struct, kw_only=True):
         if self.harness_failures:
             return 3
         return 2 if self.is_inconclusive else 0
+
+
+def compared(night: Night, last: Night) -> None:
+    """Write down what is comparable of two nights, whatever their budgets were, and what is seen less of."""
+    then = last.figures
+    night.trend = {name: [then[name], value] for name, value in night.figures.items() if name in then}
+    night.fallen = fallen(last.sensitivity.figures, night.sensitivity.figures)
 
 
 def save(night: Night, folder: Path) -> None:
@@ -244,6 +258,7 @@ def junit(night: Night) -> JUnitXml:
         ("sweep", _sweep_cases(night)),
         ("found", _found_cases(night)),
         ("probes", _probe_cases(night)),
+        ("sensitivity", _sensitivity_cases(night)),
         ("confirmations", _confirmation_cases(night)),
     ):
         suite = TestSuite(f"{night.name}.{name}")
@@ -314,6 +329,18 @@ def _found_cases(night: Night) -> Iterator[TestCase]:
 def _probe_cases(night: Night) -> Iterator[TestCase]:
     for name in night.cold:
         yield _failed(_case(name, "probes"), "never reached", f"{night.runs} runs did not reach it", Error)
+
+
+def _sensitivity_cases(night: Night) -> Iterator[TestCase]:
+    fell = {line.partition(":")[0]: line for line in night.fallen}
+    for name, figure in night.sensitivity.figures.items():
+        case = _case(name, "sensitivity")
+        text = f"{figure.seen} of {figure.injected} anomalies were seen"
+        if name in fell:
+            yield _failed(case, f"fell below the last figure: {fell[name]}", text, Error)
+        elif figure.injected:
+            case.system_out = text
+            yield case
 
 
 def _confirmation_cases(night: Night) -> Iterator[TestCase]:

@@ -15,6 +15,7 @@ EXIT_ERROR: Final = 3
 EXIT_USAGE: Final = 64
 EXIT_INTERRUPTED: Final = 130
 SCHEMA_VERSION: Final = 2
+JUDGED: Final = " judged"  # ends a figure's name where another one, which ends in " observed", says of how many
 
 Figures = dict[str, object]  # whatever JSON can say: a checker of anybody makes them, for readers alone
 
@@ -198,12 +199,36 @@ class Conditions(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     load: tuple[PhaseLoad, ...] = ()
 
 
+class MissingInput(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """Something that a run of its kind records, and that this one did not: these properties could not judge there.
+
+    input:  a table's name, or "final read".
+    topic, partition:  None: it is missing everywhere.
+    node:   of a replica's log: whose it is.
+    """
+
+    input: str
+    properties: tuple[str, ...]
+    topic: str | None = None
+    partition: int | None = None
+    node: int | None = None
+
+
+class Coverage(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """How many cells (a property in a partition) there were, how many had all of their inputs, and what the others lacked."""
+
+    cells: int = 0
+    judged: int = 0
+    missing: tuple[MissingInput, ...] = ()
+
+
 class RunVerdict(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """The judgement of one run, as verdict.json holds it.
 
     reasons:   why no (better) verdict can be given: INCONCLUSIVE and ERROR in words, one line each.
     failures:  those that make it an ERROR, as data.
     judged:    how much was judged: records per acks, reads, log records, observations, partitions.
+    coverage:  which properties had their inputs in which partitions.
     test:      was it a real test: faults with effect, load per phase and acks.
     figures:   of properties, without a verdict: a number, or the rows of a table.
     schema_version:  of verdict.json; files of version 1 do not name it.
@@ -216,6 +241,7 @@ class RunVerdict(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     reasons: list[str] = msgspec.field(default_factory=list)
     failures: list[Failure] = msgspec.field(default_factory=list)
     judged: dict[str, int] = msgspec.field(default_factory=dict)
+    coverage: Coverage = Coverage()
     test: Conditions = Conditions()
     figures: dict[str, Figures] = msgspec.field(default_factory=dict)
     engine: str = ""
@@ -238,6 +264,19 @@ class RunVerdict(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     def permitted(self) -> list[Finding]:
         """Losses and regressions that a rule permits."""
         return [finding for finding in self.findings if finding.severity == "permitted"]
+
+
+def how_much(judged: Mapping[str, int]) -> list[str]:
+    """Return what was judged in words; of what was observed and not all judged, how much of how much."""
+    return [
+        f"{count:,} of {judged[_observed(name)]:,} {name.removesuffix(JUDGED)}" if _observed(name) in judged else f"{count:,} {name}"
+        for name, count in judged.items()
+        if count and name not in {_observed(other) for other in judged}
+    ]  # fmt: skip
+
+
+def _observed(name: str) -> str:
+    return f"{name.removesuffix(JUDGED)} observed" if name.endswith(JUDGED) else ""
 
 
 def save(verdict: RunVerdict, path: Path) -> None:

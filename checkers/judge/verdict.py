@@ -11,35 +11,33 @@ from pathlib import Path
 from typing import Final
 
 import msgspec
-import numpy as np
-import pyarrow as pa
-import pyarrow.compute as pc
 
-from tribunal.checkers.judge import engine
+from tribunal.checkers.judge import coverage, engine
+from tribunal.checkers.judge.coverage import acks_word
 from tribunal.checkers.judge.tables import Tables
 from tribunal.checkers.spark.java import NoJava
 from tribunal.checkers.spark.session import NoSpark, Prepared
 from tribunal.results.history import is_history
 from tribunal.results.manifest import Manifest
-from tribunal.results.rows import Fault, Phase, typed
+from tribunal.results.rows import Fault, typed
 from tribunal.results.signature import FAILED, RECORDING, RUN, Signature, read
 from tribunal.results.store import Recording
 from tribunal.results.verdict import (
     SCHEMA_VERSION,
     Conditions,
+    Coverage,
     Detail,
     Failure,
     Finding,
     InjectedFault,
-    PhaseLoad,
     RunVerdict,
     Verdict,
+    how_much,
     save,
 )
 from tribunal.results.violation import Violation
 
 LEAST_LOAD: Final = 1  # unless the manifest's `least_load` asks for more
-LOADED_PHASES: Final = ("faults",)
 UNJUDGED: Final = "unjudged"
 
 
@@ -101,11 +99,13 @@ def _judged(run_dir: Path, engine_name: str, tables: Tables) -> RunVerdict:
         # What is contradictory proves nothing, neither for nor against.
         findings = []
     judged = tables.counts
-    test = Conditions()
+    test, covered = Conditions(), Coverage()
     doubts: list[str] = []
     if not errors and not is_history(Path(run_dir)):
         recording = Recording.open(run_dir, compare=False)
         test, doubts = was_it_a_real_test(recording)
+        covered = coverage.coverage(recording)
+        doubts = [*coverage.reasons(covered), *doubts]
         findings += violated_invariant(Path(run_dir))
         errors = _ended_early(recording.manifest)
     doubts = [*(_unjudged(finding) for finding in found if finding.severity == UNJUDGED), *doubts]
@@ -118,6 +118,7 @@ def _judged(run_dir: Path, engine_name: str, tables: Tables) -> RunVerdict:
         reasons=[*(error.words for error in errors), *doubts],
         failures=errors,
         judged=judged,
+        coverage=covered,
         test=test,
         figures={name: msgspec.to_builtins(figures) for name, figures in tables.folded[str(run_dir)].items()},
         engine=engine_name,
@@ -200,15 +201,15 @@ def _unjudged(finding: Finding) -> str:
 def was_it_a_real_test(recording: Recording) -> tuple[Conditions, list[str]]:
     """Return what the run was put through, and the doubts: why it may not have been a test."""
     faults = typed(recording.table("faults"), Fault)
-    sends = recording.table("sends", columns=["acks", "outcome", "complete_ns"])
-    load = _load(sends, typed(recording.table("phases"), Phase))
+    load = coverage.load(recording)
     doubts = [doubt for fault in faults for doubt in _fault_doubts(fault)]
     manifest = recording.manifest
     least_load = None if manifest is None else manifest.least_load
-    doubts += _load_doubts(load, sends, LEAST_LOAD if least_load is None else least_load)
+    least = LEAST_LOAD if least_load is None else least_load
+    doubts += coverage.load_doubts(load, least, coverage.created(recording), coverage.passing(recording))
     if manifest is None or manifest.interrupted:
         doubts.append("the run was cut off: it did not come to its end")
-    return Conditions(faults=tuple(map(_injected, faults)), load=tuple(load)), doubts
+    return Conditions(faults=tuple(map(_injected, faults)), load=tuple(load.of_run)), doubts
 
 
 def _injected(fault: Fault) -> InjectedFault:
@@ -236,43 +237,6 @@ def _fault_doubts(fault: Fault) -> list[str]:
     return []
 
 
-def _load(sends: pa.Table, phases: Sequence[Phase]) -> list[PhaseLoad]:
-    """Return completed sends per phase, acks and outcome."""
-    acks = sends["acks"].to_numpy()
-    outcome = np.asarray(sends["outcome"].cast(pa.string()).to_pylist(), dtype=object)
-    done = pc.fill_null(sends["complete_ns"], -1).to_numpy()
-    load = []
-    for phase in phases:
-        if phase.start_ns is None:
-            continue
-        end = phase.end_ns if phase.end_ns is not None else np.iinfo(np.int64).max
-        within = (done >= phase.start_ns) & (done < end)
-        for level in np.unique(acks).tolist():
-            counts = {
-                word: int((within & (acks == level) & (outcome == word)).sum())
-                for word in ("ok", "fail", "info", "sent")
-            }
-            load.append(PhaseLoad(phase=phase.name, acks=level, **counts))
-    return load
-
-
-def _load_doubts(load: Sequence[PhaseLoad], sends: pa.Table, least: int) -> list[str]:
-    acknowledged = pc.equal(sends["outcome"].cast(pa.string()), "ok")
-    if not pc.any(acknowledged).as_py():
-        return ["nothing was acknowledged: there was nothing that could be lost"]
-    doubts = []
-    for row in load:
-        completed = row.sent if row.acks == 0 else row.ok
-        if row.phase in LOADED_PHASES and completed < least:
-            doubts.append(f"phase {row.phase} acks={acks_word(row.acks)}: {completed} acknowledged (need {least})")
-    return doubts
-
-
-def acks_word(acks: int | None) -> str:
-    """Return acks as users write it."""
-    return {None: "?", -1: "all"}.get(acks, str(acks))
-
-
 def _claim(verdict: Verdict, findings: Sequence[Finding], judged: dict[str, int]) -> str:
     match verdict:
         case Verdict.VIOLATION:
@@ -286,7 +250,7 @@ def _claim(verdict: Verdict, findings: Sequence[Finding], judged: dict[str, int]
             rules = sorted({finding.rule for finding in permitted})
             return f"no promise was broken; permitted by {', '.join(rules)}: {_summary(permitted)}"
         case Verdict.PASS:
-            return f"nothing was lost and nothing went back: {_how_much(judged)}"
+            return f"nothing was lost and nothing went back: {', '.join(how_much(judged))}"
 
 
 def _summary(findings: Sequence[Finding]) -> str:
@@ -299,7 +263,3 @@ def _summary(findings: Sequence[Finding]) -> str:
         level = f" (acks={acks_word(acks)})" if acks is not None else ""
         words.append(f"{count} x {kind.replace('_', ' ')}{level}")
     return ", ".join(words)
-
-
-def _how_much(judged: dict[str, int]) -> str:
-    return ", ".join(f"{count:,} {name}" for name, count in judged.items() if count)

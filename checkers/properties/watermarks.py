@@ -90,7 +90,11 @@ def kernel(rows: PartitionRows, context: Context) -> Found:
         _start_beyond(seen),
         *_below_former(seen, context),
     ]
-    return Found(pa.concat_tables(found), {"watermarks observed": int(seen["at_ns"].size)})
+    bounded = (seen["log_start_offset"] != UNKNOWN) & (seen["high_watermark"] != UNKNOWN)
+    shown = (seen["high_watermark"] != UNKNOWN) | (seen["last_stable_offset"] != UNKNOWN)
+    judged = bounded | (answered & shown) | (asked & (seen["log_end_offset"] != UNKNOWN))
+    counts = {"watermarks judged": int(judged.sum()), "watermarks observed": int(judged.size)}
+    return Found(pa.concat_tables(found), counts)
 
 
 def _steps_back(kind: str, seen: Columns, chosen: Array, column: str, *, within_epoch: bool) -> pa.Table:

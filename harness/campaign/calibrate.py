@@ -21,6 +21,7 @@ from tribunal.checkers.judge.verdict import check
 from tribunal.results.copies import copied
 from tribunal.results.recording import DamagedRecording
 from tribunal.results.rows import table_of
+from tribunal.results.sensitivity import Figure, total
 from tribunal.results.store import Recording, recording_hash
 from tribunal.results.verdict import Finding, RunVerdict, Verdict
 
@@ -51,18 +52,6 @@ class Outcome(msgspec.Struct, frozen=True, kw_only=True):
         return bool(self.seen_by)
 
 
-class Figure(msgspec.Struct, frozen=True, kw_only=True):
-    """One class's figure: how many were put in, how many were seen."""
-
-    injected: int
-    seen: int
-
-    @property
-    def share(self) -> float:
-        """What part was seen; of none at all: all."""
-        return self.seen / self.injected if self.injected else 1.0
-
-
 class Measure(msgspec.Struct, frozen=True, kw_only=True):
     """All figures by class, as they are kept and compared; every class is named, also those without a place."""
 
@@ -76,10 +65,7 @@ class Measure(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def total(self) -> Figure:
         """All classes together."""
-        return Figure(
-            injected=sum(one.injected for one in self.figures.values()),
-            seen=sum(one.seen for one in self.figures.values()),
-        )
+        return total(self.figures.values())
 
 
 class Options(msgspec.Struct, frozen=True, kw_only=True):
@@ -119,6 +105,13 @@ def measure(
         lacking={one.name: one.lacking for one in chosen if one.lacking},
         misses=[outcome for outcome in outcomes if not outcome.seen],
     )
+
+
+def missed(outcome: Outcome) -> str:
+    """Say where an anomaly was that was not seen, and what the judge said instead."""
+    said_instead = "; ".join(outcome.instead) or "nothing of it"
+    place, change = outcome.injection.where(), outcome.injection.change
+    return f"{outcome.class_name}: {outcome.run}, {place}: {change}; the judge said {outcome.verdict}: {said_instead}"
 
 
 def _of_run(
@@ -223,13 +216,3 @@ def said(found: Finding) -> str:
         at = "" if election.at_ns is None else f" at {election.at_ns / 1e9:.3f} s"
         event = f" ({election.how} election of {election.leader}, epoch {election.leader_epoch},{at})"
     return f"{found.severity}{rule} {found.property_name}/{found.kind} {found.place}{event}"
-
-
-def fallen(last: Measure, now: Measure) -> list[str]:
-    """Return the classes of which less was seen than the last time; one that was not measured now is not among them."""
-    return [
-        f"{name}: {figure.seen} of {figure.injected}, last {last.figures[name].seen} of {last.figures[name].injected}"
-        for name, figure in now.figures.items()
-        if name in last.figures and figure.injected
-        if figure.share < last.figures[name].share and last.figures[name].injected
-    ]

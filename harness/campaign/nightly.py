@@ -6,12 +6,14 @@ What it runs is one YAML file of at most 25 lines:
     findings: tests/findings
     canaries: {mutants: [M01, M44], share: 20}      # per cent of the budget; each must be found
     sweeps: {rotating-swarm: 6, produce-consume: 1}  # weights of the time that is left
+    calibrate: {share: 10}                          # anomalies put into recordings of tonight: how many are seen
     confirm: {share: 15, runs: [{scenario: produce-consume, cluster: containers, count: 1}]}
     probes: [elr_nonempty]                          # rare states that the sweeps must reach
 
 Shards split everything evenly and see different seeds. Nothing is tried again until it is green: a repeat is data.
 """
 
+import itertools
 import shutil
 import time
 from calendar import timegm
@@ -21,8 +23,10 @@ from typing import TYPE_CHECKING, Final
 
 import msgspec
 
+from tribunal.checkers.calibration.api import classes
 from tribunal.clusters.api import ClusterError
 from tribunal.clusters.simulated.guards import Guards, counted
+from tribunal.harness.campaign.calibrate import Options, measure, missed
 from tribunal.harness.campaign.findings import KnownFinding, Rerun, all_findings, rerun
 from tribunal.harness.campaign.mutation_score import power
 from tribunal.harness.campaign.sweep import (
@@ -36,10 +40,14 @@ from tribunal.harness.campaign.sweep import (
 )
 from tribunal.harness.catalog import SIMULATED, all_clusters, mutant_named, one_of, scenario_file
 from tribunal.harness.plan import Plan, made
+from tribunal.harness.progress import Silent
 from tribunal.harness.run import commit, lock_sha256
 from tribunal.harness.scenario import BadScenario, Scenario, read_yaml
 from tribunal.harness.scenario import load as load_scenario
+from tribunal.harness.simulated import conduct_simulated
 from tribunal.results.night import Canary, Confirmation, FoundTonight, Night, Past, Swept, save
+from tribunal.results.recording import DamagedRecording
+from tribunal.results.sensitivity import Figure, Sensitivity, added
 from tribunal.results.verdict import Verdict, answered
 
 if TYPE_CHECKING:
@@ -56,6 +64,14 @@ class Canaries(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
 
     mutants: tuple[str, ...] = ()
     share: float = 20
+
+
+class Calibrate(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Anomalies put into recordings of tonight, so many of each class and recording, and per cent of the budget for all; no share: none."""
+
+    share: float = 0
+    per_class: int = 1
+    classes: tuple[str, ...] = ()
 
 
 class RealRun(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -80,6 +96,7 @@ class Config(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     findings: str | None = None
     canaries: Canaries = Canaries()
     sweeps: dict[str, float]
+    calibrate: Calibrate = Calibrate()
     confirm: Confirm = Confirm()
     probes: tuple[str, ...] = ()
 
@@ -117,8 +134,10 @@ def _check(config: Config, path: Path) -> None:
         one_of("cluster", run.cluster, all_clusters())
     if not config.sweeps or min(config.sweeps.values()) <= 0:
         raise BadScenario(f"{path}: sweeps: at least one scenario, each with a weight above 0")
-    if not 0 <= config.canaries.share + config.confirm.share < 100:
-        raise BadScenario(f"{path}: the shares of canaries and confirm leave nothing for the sweeps")
+    for name in config.calibrate.classes:
+        one_of("class", name, classes())
+    if not 0 <= config.canaries.share + config.calibrate.share + config.confirm.share < 100:
+        raise BadScenario(f"{path}: the shares of canaries, calibrate and confirm leave nothing for the sweeps")
 
 
 class Terms(msgspec.Struct, frozen=True, kw_only=True):
@@ -180,7 +199,7 @@ class Nightly:
 
     def run(self) -> Night:
         """Do all of it; what is known after each part is saved, so that a night that is cut off has said something."""
-        for part in (self._past, self._canaries, self._sweeps, self._real):
+        for part in (self._past, self._canaries, self._sweeps, self._calibrate, self._real):
             try:
                 part()
             except KeyboardInterrupt:
@@ -193,6 +212,10 @@ class Nightly:
 
     def _left_s(self) -> float:
         return self.night.budget_s - (time.monotonic() - self._began)
+
+    def _reserved_s(self) -> float:
+        """Return the time that is kept for real nodes."""
+        return self.night.budget_s * self._config.confirm.share / 100 if self._config.confirm.runs else 0.0
 
     def _past(self) -> None:
         if self._config.findings is None:
@@ -225,7 +248,7 @@ class Nightly:
 
     def _sweeps(self) -> None:
         counts = self._counts
-        reserved_s = self.night.budget_s * self._config.confirm.share / 100 if self._config.confirm.runs else 0.0
+        reserved_s = self._reserved_s() + self.night.budget_s * self._config.calibrate.share / 100
         said = time.monotonic()
         account, keeper = Sweep(), Keeper(self._out / "runs")
 
@@ -301,6 +324,41 @@ class Nightly:
                 )
             )
 
+    def _calibrate(self) -> None:
+        """Record the sweep's first seeds again and put anomalies into them: one run at least, and more while there is time for one more."""
+        if not self._config.calibrate.share:
+            return
+        longest_s, figures, until_s = 0.0, dict[str, Figure](), self._reserved_s()
+        for plan in self._each_in_turn():
+            if longest_s and self._left_s() - until_s < longest_s:
+                break
+            began = time.monotonic()
+            folder = self._scratch / "calibrate" / f"{plan.scenario}-{plan.seed}"
+            folder.mkdir(parents=True)
+            conduct_simulated(plan, folder, Silent())
+            try:
+                found = measure([folder], self._measured(), self._scratch / "copies")
+            except DamagedRecording as problem:
+                self._notify(f"calibrate    {plan.scenario}, seed {plan.seed}: {problem}")
+            else:
+                figures = added([figures, found.figures])
+                misses = [*self.night.sensitivity.misses, *map(missed, found.misses)]
+                runs = [*self.night.sensitivity.runs, f"{plan.scenario}, seed {plan.seed}"]
+                self.night.sensitivity = Sensitivity(runs=runs, figures=figures, misses=misses)
+                self._notify(f"calibrate    {runs[-1]}: {found.total.seen} of {found.total.injected} anomalies seen")
+            shutil.rmtree(folder)
+            longest_s = max(longest_s, time.monotonic() - began)
+
+    def _each_in_turn(self) -> Iterator[Plan]:
+        for number in itertools.count():
+            for scenario in self._scenarios.values():
+                seed = self.night.first_seed + number * self._shard.count + self._shard.index - 1
+                yield made(scenario, seed=seed, cluster=SIMULATED, time_ms=None, mutants=())
+
+    def _measured(self) -> Options:
+        chosen = self._config.calibrate
+        return Options(per_class=chosen.per_class, seed=self.night.first_seed, engine="inline", chosen=chosen.classes)
+
     def _real(self) -> None:
         """Run on real nodes, once at least, while there is time for one more as long as the longest so far.
 
@@ -348,9 +406,3 @@ def _past(result: Rerun) -> Past:
         max_runs=result.max_runs, seconds=result.seconds, others=result.others, is_bad=result.is_bad,
         is_lost=result.outcome in ("gone", "error"),
     )  # fmt: skip
-
-
-def trend(last: Night, now: Night) -> dict[str, list[float]]:
-    """Return the figures of two nights that can be compared, whatever their budgets were."""
-    then = last.figures
-    return {name: [then[name], value] for name, value in now.figures.items()}

@@ -32,7 +32,8 @@ def calibrate(
     """Put known anomalies into copies of recordings, one changed fact each, judge the copies, and say what was seen."""
     from tribunal.checkers.calibration.api import classes as all_classes
     from tribunal.checkers.spark.session import Prepared
-    from tribunal.harness.campaign.calibrate import Options, Outcome, fallen, measure
+    from tribunal.harness.campaign.calibrate import Options, Outcome, measure
+    from tribunal.results.sensitivity import fallen
 
     if engine not in ENGINES:
         raise BadScenario(f"unknown engine {engine!r}; known: {', '.join(ENGINES)}")
@@ -53,7 +54,7 @@ def calibrate(
         prepared = None if engine == "inline" else stack.enter_context(Prepared())
         options = Options(per_class=per_class, seed=seed, engine=engine, chosen=chosen)
         found = measure([folder.resolve() for folder in runs], options, scratch, progress, prepared)
-    less = [] if before is None else fallen(before, found)
+    less = [] if before is None else fallen(before.figures, found.figures)
     if out is not None:
         out.write_bytes(msgspec.json.format(msgspec.json.encode(found), indent=2) + b"\n")
     typer.echo(msgspec.json.encode(found).decode() if json else "\n".join(lines(found)))

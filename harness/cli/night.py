@@ -11,7 +11,7 @@ import msgspec
 import typer
 
 from tribunal.clusters.spec import ClusterSpec
-from tribunal.harness.campaign.nightly import Nightly, Shard, Terms, first_seed_of, read_config, trend
+from tribunal.harness.campaign.nightly import Nightly, Shard, Terms, first_seed_of, read_config
 from tribunal.harness.cli.session import conduct
 from tribunal.harness.scenario import BadScenario, duration
 from tribunal.results import night as nights
@@ -55,7 +55,7 @@ def nightly(  # noqa: PLR0917 - options
             notify=notify,
         ).run()
     if former is not None:
-        tonight.trend = trend(former, tonight)
+        nights.compared(tonight, former)
     nights.save(tonight, out)
     if engine != "inline":
         _write_tables(tonight, out, None if last is None else last.parent, notify)

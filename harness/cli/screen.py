@@ -5,7 +5,7 @@ from shlex import quote
 from typing import Final
 
 from tribunal.harness.plan import Plan
-from tribunal.results.verdict import Finding, RunVerdict
+from tribunal.results.verdict import Finding, RunVerdict, how_much
 
 FINDINGS_SHOWN: Final = 5
 REASONS_SHOWN: Final = 6
@@ -50,8 +50,10 @@ def _coverage(verdict: RunVerdict) -> list[str]:
         sum(fault.took_effect is True for fault in faults),
         sum(fault.healed is True for fault in faults),
     )
-    judged = ", ".join(f"{count:,} {name}" for name, count in verdict.judged.items() if count)
+    judged = ", ".join(how_much(verdict.judged))
     lines = [f"coverage  faults {effective}/{len(faults)} effective, heals {healed}/{len(faults)}"] if faults else []
+    if verdict.coverage.cells:
+        judged += f", in {verdict.coverage.judged:,} of {verdict.coverage.cells:,} cells (a property in a partition)"
     return [*lines, f"judged    {judged}"] if judged else lines
 
 

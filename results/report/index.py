@@ -1,7 +1,7 @@
 """The page over many runs: what is new, what green is worth, and every run with its verdict.
 
 Read from a folder as runs, nights and sweeps left it: `verdict.json` and `manifest.json` of each run, `nightly.json` of
-each night, `power.json` as `tribunal power --json` prints it. What cannot be read is named on the page and left out.
+each night, `power.json` as `tribunal power --json` prints it, `sensitivity.json` as `tribunal calibrate --out` keeps it. What cannot be read is named on the page and left out.
 """
 
 import os
@@ -15,6 +15,7 @@ from tribunal.results import night as nights
 from tribunal.results.night import Canary, Night
 from tribunal.results.report import embedded, environment
 from tribunal.results.report.simulation import simulation_of
+from tribunal.results.sensitivity import Figure, added, total
 from tribunal.results.signature import renewed, texts
 from tribunal.results.verdict import RunVerdict, Verdict, load
 
@@ -88,10 +89,16 @@ class Index(msgspec.Struct, frozen=True, kw_only=True):
     scenarios: list[ScenarioRow]
     signatures: list[Signature]
     power: list[PowerCell]
+    sensitivity: dict[str, Figure]
     probes: list[tuple[str, int]]
     cold: list[str]
     nights: list[Night]
     unreadable: list[str]
+
+    @property
+    def anomalies(self) -> Figure:
+        """How many anomalies were put into recordings, and how many of them were seen."""
+        return total(self.sensitivity.values())
 
     @property
     def counts(self) -> dict[str, int]:
@@ -138,6 +145,7 @@ def index(folder: Path, findings: Path | None = None) -> Index:
         scenarios=_scenarios(runs),
         signatures=_signatures(runs, found_nights, _kept(findings, unreadable)),
         power=_power(folder, found_nights, unreadable),
+        sensitivity=_sensitivity(folder, found_nights, unreadable),
         probes=sorted(probes.items(), key=lambda item: (-item[1], item[0])),
         cold=sorted({name for night in found_nights for name in night.cold if not probes.get(name)}),
         nights=found_nights,
@@ -316,6 +324,23 @@ def _power(folder: Path, found_nights: Sequence[Night], unreadable: list[str]) -
         )  # fmt: skip
         cells.setdefault((cell.mutant, cell.scenario), cell)
     return [cells[key] for key in sorted(cells)]
+
+
+class _Measured(msgspec.Struct, frozen=True):
+    """What counts of sensitivity.json, as `tribunal calibrate --out` keeps it."""
+
+    figures: dict[str, Figure]
+
+
+def _sensitivity(folder: Path, found_nights: Sequence[Night], unreadable: list[str]) -> dict[str, Figure]:
+    """Return figures by class of what was measured here, and by the latest night that measured any."""
+    parts = [night.sensitivity.figures for night in found_nights if night.sensitivity.total.injected][:1]
+    for path in _files(folder, "sensitivity.json"):
+        try:
+            parts.append(msgspec.json.decode(path.read_bytes(), type=_Measured).figures)
+        except (OSError, msgspec.DecodeError) as problem:
+            unreadable.append(f"{path.relative_to(folder)}: {problem}")
+    return {name: figure for name, figure in added(parts).items() if figure.injected}
 
 
 def _shade(seconds: float | None) -> int:

@@ -13,7 +13,7 @@ from tribunal.checkers.calibration.api import classes
 from tribunal.checkers.calibration.case import Case, Place
 from tribunal.checkers.calibration.families.lost_records import kept_of_all
 from tribunal.checkers.judge.verdict import check
-from tribunal.harness.campaign.calibrate import Figure, Measure, Options, copy_with, fallen, injections, measure
+from tribunal.harness.campaign.calibrate import Options, copy_with, injections, measure
 from tribunal.harness.catalog import scenario_file
 from tribunal.harness.plan import made
 from tribunal.harness.progress import Silent
@@ -26,6 +26,7 @@ from tribunal.results.rows import (
     table_of,
     typed,
 )
+from tribunal.results.sensitivity import Figure, fallen
 from tribunal.results.store import Recording
 
 pytestmark = pytest.mark.timeout(900)  # runs are made and judged once for all tests here
@@ -258,8 +259,7 @@ def test_an_acknowledgement_after_the_deposed_leader_was_notified_counts(tmp_pat
 
 
 def figures(injected, seen):
-    own = {"hole": Figure(injected=injected, seen=seen)}
-    return Measure(seed=0, engine="inline", runs=[], figures=own, lacking={}, misses=[])
+    return {"hole": Figure(injected=injected, seen=seen)}
 
 
 @pytest.mark.parametrize(("last", "now", "count"), [

@@ -7,9 +7,10 @@ import pytest
 from tests.checkers.recorded import Run
 from tribunal.checkers.calibration.api import Injection
 from tribunal.checkers.calibration.case import Place
-from tribunal.harness.campaign.calibrate import Figure, Measure, Outcome
+from tribunal.harness.campaign.calibrate import Measure, Outcome
 from tribunal.harness.cli.calibrate import lines
 from tribunal.harness.cli.main import exit_code
+from tribunal.results.sensitivity import Figure
 
 ACROSS = "high-watermark-back-at-node-across-epochs"
 

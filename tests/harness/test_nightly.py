@@ -14,6 +14,7 @@ from tribunal.results.verdict import RunVerdict, Verdict
 NIGHT = """nightly: small
 canaries: {mutants: [M01], share: 20}
 sweeps: {last-replica-standing: 1}
+calibrate: {share: 5, classes: [hole, changed-key]}
 confirm: {runs: [{scenario: produce-consume, cluster: processes}]}
 probes: [never-reached-by-anything]
 """
@@ -50,6 +51,8 @@ def night_in(folder, *, conduct=lambda plan, folder: None, **terms):
         pytest.param(NIGHT.replace("M01", "M999"), "unknown mutant", id="mutant"),
         pytest.param(NIGHT.replace("processes", "process"), "did you mean processes", id="cluster"),
         pytest.param(NIGHT.replace("share: 20", "share: 95"), "nothing for the sweeps", id="shares"),
+        pytest.param(NIGHT.replace("share: 5", "share: 85"), "nothing for the sweeps", id="calibrate's share"),
+        pytest.param(NIGHT.replace("hole", "hoel"), "did you mean hole", id="class"),
         pytest.param("#\n" * 30 + NIGHT, "more than 25 lines", id="long"),
     ],
 )
@@ -89,6 +92,11 @@ def test_a_night_end_to_end(tmp_path):
 
     assert [one.found for one in night.canaries] == [True]
     assert night.runs >= 1
+    assert {name: figure.seen for name, figure in night.sensitivity.figures.items()} == {
+        name: figure.injected for name, figure in night.sensitivity.figures.items()
+    }
+    assert night.sensitivity.total.injected >= 1
+    assert night.sensitivity.runs[0] == "last-replica-standing, seed 5"
     assert night.cold == ["never-reached-by-anything"]
     assert asked == [("produce-consume", "processes")]
     assert (tmp_path / "out" / "runs" / "real").is_dir()  # no passing run: its folder is evidence

@@ -50,9 +50,25 @@ def test_a_site_says_all_of_it_and_its_evidence_verifies(runs, statement, tmp_pa
     assert re.search(r"kill</th><td>[^<]+</td><td class=\"n\">2</td><td class=\"n\">2</td>", page)
     assert "77.6 %" in page  # two runs without a violation: 1 - 0.05 ** (1 / 2)
     assert "Power was not measured" in page
+    assert "Sensitivity was not measured" in page
     (archive,) = (site / "evidence").iterdir()
     assert archive.name in page
     assert verified(archive, "inline").is_same
+
+
+def test_a_site_says_how_many_anomalies_would_have_been_seen(runs, statement, tmp_path):
+    folder = tmp_path / "runs"
+    shutil.copytree(runs, folder)
+    own = next(one for one in folder.iterdir() if one.is_dir())
+    chosen = ["--classes", "hole,changed-key", "--out", str(folder / "sensitivity.json")]
+    assert exit_code(["calibrate", str(own), *chosen]) == 0
+    site = tmp_path / "site"
+
+    assert exit_code(["publish", str(folder), "--statement", str(statement), "-o", str(site), "--evidence", "1"]) == 0
+
+    page = (site / "index.html").read_text()
+    assert "no rule permits them: 2 of 2 were seen" in page
+    assert re.search(r'hole</th><td class="n">1</td><td class="n">1</td>', page)
 
 
 @pytest.mark.parametrize(

@@ -1,6 +1,7 @@
 """The page over many runs in a real browser, served and as a file: filters, hostile strings, accessibility."""
 
 import http.client
+import shutil
 import socket
 import sys
 import threading
@@ -14,6 +15,7 @@ from tribunal.harness.cli.pages import server
 from tribunal.results.night import Canary, FoundTonight, Night, Swept
 from tribunal.results.night import save as save_night
 from tribunal.results.report.index import index, render, write
+from tribunal.results.sensitivity import Figure, Sensitivity
 from tribunal.results.verdict import Finding, RunVerdict, Verdict, save
 
 sys.path.insert(0, str(Path(__file__).parent))
@@ -62,6 +64,7 @@ def folder(tmp_path_factory):
             Canary(mutant="m44_acks_local", scenario="produce-consume", found=False, seen_by=[], seeds=80, seconds=60.0, note=""),
         ],
         found=[FoundTonight(signature="I4: #", state="known", known_as="old", count=4, scenarios=["swizzle"], seeds=[1], claim="c", run_dirs=[], again="tribunal run x")],
+        sensitivity=Sensitivity(runs=["swizzle, seed 1"], figures={"hole": Figure(injected=3, seen=2), "torn": Figure(injected=0, seen=0)}),
         probes={"prevote_refused": 3}, cold=["unclean_recovery_started"],
     )  # fmt: skip
     save_night(night, runs / "night")
@@ -86,6 +89,19 @@ def test_known_bugs_switched_on_are_power_and_no_findings(folder):
     assert found["lost_writes/lost"].count == 2
     assert found["lost_writes/lost"].state == "new"
     assert found["I4: #"].state == "known"
+
+
+def test_what_the_judge_would_have_seen_is_beside_the_power(folder):
+    (folder / "measured").mkdir()
+    (folder / "measured" / "sensitivity.json").write_text(
+        '{"figures": {"hole": {"injected": 1, "seen": 1}}, "runs": []}'
+    )
+
+    found = index(folder)
+
+    assert found.sensitivity == {"hole": Figure(injected=4, seen=3)}
+    assert "permits them: 3 of 4 were seen" in render(found)
+    shutil.rmtree(folder / "measured")
 
 
 def test_what_is_kept_says_what_is_new(folder, tmp_path):

@@ -7,7 +7,20 @@ import msgspec
 import pytest
 import xmlschema
 
-from tribunal.results.night import Canary, Confirmation, FoundTonight, Night, Past, Swept, junit, load, save, summary
+from tribunal.results.night import (
+    Canary,
+    Confirmation,
+    FoundTonight,
+    Night,
+    Past,
+    Swept,
+    compared,
+    junit,
+    load,
+    save,
+    summary,
+)
+from tribunal.results.sensitivity import Figure, Sensitivity
 
 SCHEMA = Path(__file__).with_name("junit.xsd")
 
@@ -100,7 +113,8 @@ def test_the_summary_has_at_most_40_lines_however_bad_the_night_was():
         cold=[f"probe{number}" for number in range(60)],
         confirmations=[real("VIOLATION")] * 40,
         errors=["e"] * 40,
-        trend={f"figure {number}": [1.0, 2.0] for number in range(6)},
+        trend={f"figure {number}": [1.0, 2.0] for number in range(8)},
+        fallen=[f"class{number}: 1 of 2, last 2 of 2" for number in range(60)],
     )
 
     text = summary(bad)
@@ -121,3 +135,44 @@ def test_a_night_reads_as_it_was_saved(tmp_path):
     save(kept, tmp_path)
 
     assert load(tmp_path / "nightly.json") == kept
+
+
+def measured(**figures):
+    return Sensitivity(
+        runs=["s, seed 1"], figures={name: Figure(injected=2, seen=seen) for name, seen in figures.items()}
+    )
+
+
+def test_a_class_that_is_seen_less_than_last_night_fails_the_harness():
+    last, now = night(sensitivity=measured(hole=2, torn=1)), night(sensitivity=measured(hole=1, torn=1))
+
+    compared(now, last)
+
+    assert now.fallen == ["hole: 1 of 2, last 2 of 2"]
+    assert now.exit_code == 3
+    assert now.trend["anomalies seen, %"] == [75.0, 50.0]
+    assert "**anomalies seen** 2/4 put into 1 recordings; fell: hole: 1 of 2, last 2 of 2" in summary(now)
+    root = ElementTree.fromstring(junit(now).tostring())
+    cases = {
+        case.get("name"): case.find("error") is not None
+        for case in root.iter("testcase")
+        if "sensitivity" in case.get("classname")
+    }
+    assert cases == {"hole": True, "torn": False}
+
+
+def test_a_night_that_sees_as_much_as_the_last_one_is_green():
+    now = night(sensitivity=measured(hole=2, torn=1))
+
+    compared(now, night(sensitivity=measured(hole=2)))
+
+    assert (now.fallen, now.exit_code) == ([], 0)
+
+
+def test_a_night_without_calibration_is_compared_without_its_figure():
+    now = night(sensitivity=measured(hole=2))
+
+    compared(now, night())
+
+    assert (now.fallen, now.exit_code) == ([], 0)
+    assert "anomalies seen, %" not in now.trend

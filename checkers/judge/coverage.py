@@ -1,0 +1,217 @@
+"""Which properties could be judged in which partitions: each needs its tables there, as far as a run of that kind records them.
+
+A *cell* is a property in a partition. A cell lacks an input that its run promised: every kind of cluster hands over the committed metadata, the starts and ends of
+its nodes, the logs of its replicas and who was told which watermarks, and every workload sends to each of its partitions and
+reads them to the end. Such a cell says nothing, whatever its property found elsewhere: the run is INCONCLUSIVE, and the input is named. A recording
+that names no kind of cluster was made by hand: of it nothing is promised but the metadata of the partitions that were sent to.
+"""
+
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from typing import Final
+
+import msgspec
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from tribunal.checkers.api import Array, Meaning, PartitionRows, Property, properties
+from tribunal.checkers.judge.partition import history_of
+from tribunal.checkers.properties.lost_writes import complete_readers
+from tribunal.results.metadata import NO_LEADER
+from tribunal.results.recording import WORDS
+from tribunal.results.rows import Phase, typed
+from tribunal.results.store import Recording, partition_order, row_count
+from tribunal.results.verdict import Coverage, MissingInput, PhaseLoad
+
+NAMED: Final = 4  # partitions and properties in a reason; all are in verdict.json
+LOADED_PHASES: Final = ("faults",)
+FINAL_READ: Final = "final read"
+OUTCOMES: Final = WORDS["sends", "outcome"]
+POLLS: Final = ("process", "phase", "position", "log_start_offset", "outcome", "record_count", "high_watermark")
+Place = tuple[str, int]
+
+
+def is_promised(recording: Recording) -> bool:
+    """Whether a run has to have recorded what runs record: what was made by hand promises nothing."""
+    return recording.manifest is not None and recording.manifest.cluster is not None
+
+
+def created(recording: Recording) -> list[Place]:
+    """Return the partitions that a run promised to send to, if it names a topic of them."""
+    return history_of(recording).partitions() if is_promised(recording) else []
+
+
+def passing(recording: Recording) -> list[Place]:
+    """Return the partitions that operators created or deleted while the run went on: nobody promised to send to them at any moment."""
+    begins = [phase.start_ns for phase in typed(recording.table("phases"), Phase) if phase.start_ns is not None]
+    history = history_of(recording)
+    return [
+        place
+        for place in history.partitions()
+        if history.orders_of(*place).is_deleted
+        or (begins and any(entry.at_ns > min(begins) for entry in history.timeline(*place).entries[:1]))
+    ]
+
+
+def coverage(recording: Recording) -> Coverage:
+    """Return how many cells a run has, and which inputs some of them lack."""
+    places = [partition_order(name) for name in recording.partitions("sends", "reads", "polls")]
+    places = [place for place in places if not place[0].startswith("__")]
+    chosen = list(properties().values())
+    missing = list(_missing(recording, places, chosen))
+    everywhere = {name for one in missing if one.topic is None for name in one.properties}
+    lacking = {(name, one.topic, one.partition) for one in missing if one.topic is not None for name in one.properties}
+    lacking |= {(name, topic, partition) for name in everywhere for topic, partition in places}
+    return Coverage(
+        cells=len(places) * len(chosen), judged=len(places) * len(chosen) - len(lacking), missing=tuple(missing)
+    )
+
+
+def _missing(recording: Recording, places: Sequence[Place], chosen: Sequence[Property]) -> Iterator[MissingInput]:
+    promised = is_promised(recording)
+    if promised:
+        for table in ("nodes", "phases"):
+            if not recording.table(table).num_rows:
+                yield MissingInput(input=table, properties=_of_table(chosen, table))
+    history = history_of(recording)
+    known = {*history.partitions()}
+    for topic, partition in places:
+        if (topic, partition) not in known:
+            yield _lacks("metadata", topic, partition, [one.name for one in chosen if _needs_metadata(one)])
+        if not promised or history.orders_of(topic, partition).is_deleted:
+            continue
+        name = f"{topic}-{partition}"
+        for table in ("watermarks", "logs"):
+            if not row_count(table, recording.files[table].get(name, ())):
+                yield _lacks(table, topic, partition, _of_table(chosen, table))
+        changes = [entry.state for entry in history.timeline(topic, partition).entries[-1:]]
+        is_led = not changes or changes[-1].leader != NO_LEADER
+        if is_led and not _is_read(recording, name):
+            yield _lacks(FINAL_READ, topic, partition, _of_table(chosen, "reads"))
+
+
+def _lacks(what: str, topic: str, partition: int, names: Iterable[str]) -> MissingInput:
+    return MissingInput(input=what, topic=topic, partition=partition, properties=tuple(names))
+
+
+def _of_table(chosen: Sequence[Property], table: str) -> tuple[str, ...]:
+    return tuple(one.name for one in chosen if table in one.tables)
+
+
+def _needs_metadata(one: Property) -> bool:
+    """Whether a property looks at the committed history, or what it finds may be excused by that."""
+    excused = any(kind.meaning is Meaning.PROMISED or kind.excused_by for kind in one.kinds.values())
+    return excused or one.timeline_kernel is not None or bool({"metadata", "logs", "watermarks"} & {*one.tables})
+
+
+def _is_read(recording: Recording, name: str) -> bool:
+    polls = recording.table("polls", name, POLLS)
+    return complete_readers(PartitionRows({"polls": polls}).columns("polls")).size > 0
+
+
+def reasons(found: Coverage) -> Iterator[str]:
+    """Yield a line for each input that is missing, with where and for whom."""
+    by_input: dict[str, list[MissingInput]] = {}
+    for one in found.missing:
+        by_input.setdefault(one.input, []).append(one)
+    for name, own in by_input.items():
+        places = [f"{one.topic}-{one.partition}" for one in own if one.topic is not None]
+        where = f" of {_few(places)}" if places else ""
+        needed = [*dict.fromkeys(name for one in own for name in one.properties)]
+        what = "there is no complete final read" if name == FINAL_READ else f"no {name} were recorded"
+        yield f"{what}{where}: not judged there: {_few(needed) or 'the load'}"
+
+
+def _few(names: Sequence[str]) -> str:
+    more = f" and {len(names) - NAMED} more" if len(names) > NAMED else ""
+    return ", ".join(names[:NAMED]) + more
+
+
+# Load: how much was completed while faults were injected.
+
+
+class Load(msgspec.Struct, frozen=True):
+    """How many sends were completed, by partition, phase and acks."""
+
+    by_place: Mapping[Place, Sequence[PhaseLoad]]
+    acknowledged: int
+
+    @property
+    def of_run(self) -> list[PhaseLoad]:
+        """All partitions added up."""
+        sums: dict[tuple[str, int], PhaseLoad] = {}
+        for own in self.by_place.values():
+            for row in own:
+                former = sums.get((row.phase, row.acks))
+                sums[row.phase, row.acks] = row if former is None else _sum(former, row)
+        return list(sums.values())
+
+
+def _sum(one: PhaseLoad, other: PhaseLoad) -> PhaseLoad:
+    counts = {word: getattr(one, word) + getattr(other, word) for word in OUTCOMES}
+    return PhaseLoad(phase=one.phase, acks=one.acks, **counts)
+
+
+def load(recording: Recording) -> Load:
+    """Count what was completed; a partition at a time, for all of them together may be too large."""
+    phases = [phase for phase in typed(recording.table("phases"), Phase) if phase.start_ns is not None]
+    by_place: dict[Place, list[PhaseLoad]] = {}
+    acknowledged = 0
+    for name in recording.partitions("sends"):
+        sends = PartitionRows({"sends": recording.table("sends", name, ("acks", "outcome", "complete_ns"))})
+        columns = sends.columns("sends")
+        acks, outcome = columns["acks"], columns["outcome"]
+        acknowledged += int((outcome == OUTCOMES.index("ok")).sum())
+        by_place[partition_order(name)] = list(_of_phases(phases, acks, outcome, columns["complete_ns"]))
+    return Load(by_place, acknowledged)
+
+
+def _of_phases(phases: Sequence[Phase], acks: Array, outcome: Array, done: Array) -> Iterator[PhaseLoad]:
+    levels = sorted(pc.unique(pa.array(acks)).to_pylist())
+    for phase in phases:
+        end = phase.end_ns if phase.end_ns is not None else np.iinfo(np.int64).max
+        within = (done >= phase.start_ns) & (done < end)
+        for level in levels:
+            counted = np.bincount(outcome[within & (acks == level)], minlength=len(OUTCOMES)).tolist()
+            yield PhaseLoad(phase=phase.name, acks=level, **dict(zip(OUTCOMES, counted, strict=True)))
+
+
+def load_doubts(
+    found: Load, least: int, created: Iterable[Place] = (), passing: Collection[Place] = ()
+) -> Iterator[str]:
+    """Yield what was too little for a test.
+
+    The run as a whole has to have so much acknowledged of each level of acks. Each partition that was sent to with a level has to have been offered so
+    much of it: that it could not be written to is the system's doing. A partition of such a topic that was never sent to is a doubt.
+
+    created:  partitions that there were.
+    passing:  those that were not there all the time: each of them is owed nothing.
+    """
+    if not found.acknowledged:
+        yield "nothing was acknowledged: there was nothing that could be lost"
+        return
+    said: set[tuple[str, int]] = set()
+    for row in found.of_run:
+        completed = row.sent if row.acks == 0 else row.ok
+        if row.phase in LOADED_PHASES and completed < least:
+            said.add((row.phase, row.acks))
+            yield f"phase {row.phase} acks={acks_word(row.acks)}: {completed} acknowledged (need {least})"
+    short: dict[tuple[str, int], list[str]] = {}
+    lasting = [item for item in found.by_place.items() if item[0] not in passing]
+    for (topic, partition), own in lasting:
+        for row in own:
+            offered = row.ok + row.fail + row.info + row.sent
+            if row.phase in LOADED_PHASES and offered < least and (row.phase, row.acks) not in said:
+                short.setdefault((row.phase, row.acks), []).append(f"{offered} to {topic}-{partition}")
+    for (phase, level), places in short.items():
+        yield f"phase {phase} acks={acks_word(level)}: {_few(places)} offered (need {least} in each partition)"
+    topics = {topic for topic, _ in found.by_place}
+    owed = [place for place in created if place[0] in topics and place not in passing]
+    unsent = [f"{topic}-{partition}" for topic, partition in owed if (topic, partition) not in found.by_place]
+    if unsent:
+        yield f"never sent to: {_few(unsent)}"
+
+
+def acks_word(acks: int | None) -> str:
+    """Return acks as users write it."""
+    return {None: "?", -1: "all"}.get(acks, str(acks))

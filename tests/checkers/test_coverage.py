@@ -1,0 +1,139 @@
+"""What a run promised to record and did not: the cells that say nothing, and their neighbours that do."""
+
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from tests.checkers.recorded import MS, Run
+from tribunal.checkers.judge.verdict import check
+from tribunal.results.verdict import RunVerdict, Verdict
+
+
+def recorded(folder: Path, *, without: str = "", cluster: str | None = "simulated") -> RunVerdict:
+    """A run as every kind of cluster records it, without one of its inputs; judged."""
+    run = Run(folder / "run")
+    run.phase("faults" if without != "phases" else "warm-up", 0, 500)
+    values = [run.send(number, 100 + number) for number in range(3)]
+    if without != "watermarks":
+        run.watermark(3, 200, epoch=0)
+    if without != "final read":
+        run.final_read(dict(enumerate(values)))
+    if without != "logs":
+        for node in (1, 2, 3):
+            run.log(node, dict(enumerate(values)))
+    return judged(run.finish(cluster=cluster))
+
+
+def judged(run_dir: Path) -> RunVerdict:
+    (verdict,) = check([run_dir], "inline")
+    return verdict
+
+
+def test_a_run_with_all_of_its_inputs_passes(tmp_path: Path) -> None:
+    verdict = recorded(tmp_path)
+
+    assert (verdict.verdict, verdict.reasons) == (Verdict.PASS, [])
+    assert verdict.coverage.cells == verdict.coverage.judged > 0
+
+
+@pytest.mark.parametrize(("without", "lacking"), [
+    pytest.param("watermarks", "led", id="watermarks"),
+    pytest.param("logs", "replicas", id="logs"),
+    pytest.param("final read", "whole_records", id="the final read"),
+])  # fmt: skip
+def test_a_missing_input_makes_its_cells_inconclusive_and_is_named(tmp_path: Path, without: str, lacking: str) -> None:
+    verdict = recorded(tmp_path, without=without)
+
+    (missing,) = verdict.coverage.missing
+    assert verdict.verdict is Verdict.INCONCLUSIVE
+    assert (missing.input, missing.topic, missing.partition) == (without, "t", 0)
+    assert lacking in missing.properties
+    assert verdict.coverage.judged == verdict.coverage.cells - len(missing.properties)
+    assert any(without in reason and "t-0" in reason for reason in verdict.reasons)
+
+
+def test_what_was_made_by_hand_promises_nothing(tmp_path: Path) -> None:
+    assert recorded(tmp_path, without="logs", cluster=None).verdict is Verdict.PASS
+
+
+@pytest.mark.parametrize("topic", [pytest.param("t", id="recorded"), pytest.param("u", id="not recorded")])
+def test_metadata_of_each_partition_are_promised_always(tmp_path: Path, topic: str) -> None:
+    run = Run(tmp_path / "run")
+    run.phase("faults", 0, 500)
+    run.send(0, 100, topic=topic)
+
+    missing = judged(run.finish()).coverage.missing
+
+    assert [(one.input, one.topic) for one in missing] == ([] if topic == "t" else [("metadata", "u")])
+
+
+@pytest.mark.parametrize(("at", "outcome", "doubted"), [
+    pytest.param(100, "ok", False, id="acknowledged in time"),
+    pytest.param(100, "info", False, id="offered in time"),
+    pytest.param(700, "ok", True, id="only later"),
+])  # fmt: skip
+def test_each_partition_needs_its_load_at_each_level_of_acks(
+    tmp_path: Path, at: int, outcome: str, doubted: bool
+) -> None:
+    run = Run(tmp_path / "run")
+    run.metadata("PartitionRecord", 0, topic="u", partition_id=0, replicas=[1], isr=[1], leader=1, leader_epoch=0)
+    run.phase("faults", 0, 500)
+    run.final_read({0: run.send(0, 100)})
+    other = {"process": 8, "value": 8 << 40, "topic": "u", "outcome": outcome, "log_offset": 0}
+    run.send(0, at, **other)
+    final = {"process": 98, "topic": "u", "partition": 0, "isolation": "read_uncommitted", "phase": "final"}
+    shown = {"outcome": "ok", "high_watermark": 1, "log_start_offset": 0}
+    for number, count in enumerate((1, 0)):
+        times = {"invoke_ns": 900 * MS + number, "complete_ns": 900 * MS + number}
+        run.recorder.row("polls", **final, **shown, **times, poll_index=number, position=number, record_count=count)
+    read = {"log_offset": 0, "value": 8 << 40, "poll_index": 0, "process": 98, "phase": "final"}
+    run.recorder.row("reads", topic="u", partition=0, **read)
+
+    verdict = judged(run.finish())
+
+    assert verdict.verdict is (Verdict.INCONCLUSIVE if doubted else Verdict.PASS)
+    assert verdict.reasons == (
+        ["phase faults acks=all: 0 to u-0 offered (need 1 in each partition)"] if doubted else []
+    )
+
+
+@pytest.mark.parametrize(("created_at", "doubted"), [
+    pytest.param(0, True, id="it was there before"),
+    pytest.param(300, False, id="it was added meanwhile"),
+])  # fmt: skip
+def test_a_partition_that_was_not_there_all_the_time_is_owed_no_load(
+    tmp_path: Path, created_at: int, doubted: bool
+) -> None:
+    run = Run(tmp_path / "run")
+    run.phase("faults", 10, 500)
+    added = {"replicas": [1], "isr": [1], "leader": 1, "leader_epoch": 0}
+    run.recorder.row(
+        "metadata", metadata_offset=90, quorum_epoch=1, at_ns=created_at * MS, record_type="PartitionRecord", topic="t",
+        partition=1, body=msgspec.json.encode({"partition_id": 1, **added}).decode(),
+    )  # fmt: skip
+    values = [run.send(number, 100 + number) for number in range(3)]
+    run.watermark(3, 200, epoch=0)
+    run.final_read(dict(enumerate(values)))
+    for node in (1, 2, 3):
+        run.log(node, dict(enumerate(values)))
+
+    verdict = judged(run.finish(cluster="simulated"))
+
+    assert verdict.reasons == (["never sent to: t-1"] if doubted else [])
+
+
+@pytest.mark.parametrize(("outcome", "lacking"), [("ok", []), ("fail", ["watermarks", "logs", "final read"])])
+def test_a_deleted_topic_leaves_no_logs_and_no_final_read(tmp_path: Path, outcome: str, lacking: list[str]) -> None:
+    run = Run(tmp_path / "run")
+    run.phase("faults", 10, 500)
+    run.send(0, 100)
+    times = {"invoke_ns": 300 * MS, "complete_ns": 310 * MS}
+    run.recorder.row("admin", api="delete_topic", topic="t", outcome=outcome, **times)
+    run.recorder.row(
+        "metadata", metadata_offset=90, quorum_epoch=1, at_ns=305 * MS, record_type="RemoveTopicRecord", topic="t", body="{}"
+    )  # fmt: skip
+
+    verdict = judged(run.finish(cluster="simulated"))
+
+    assert [one.input for one in verdict.coverage.missing] == lacking
