@@ -208,7 +208,7 @@ def was_it_a_real_test(recording: Recording) -> tuple[Conditions, list[str]]:
     manifest = recording.manifest
     least_load = None if manifest is None else manifest.least_load
     least = LEAST_LOAD if least_load is None else least_load
-    doubts += coverage.load_doubts(load, least, coverage.created(recording))
+    doubts += coverage.load_doubts(load, least, coverage.created(recording), coverage.passing(recording))
     if manifest is None or manifest.interrupted:
         doubts.append("the run was cut off: it did not come to its end")
     return Conditions(faults=tuple(map(_injected, faults)), load=tuple(load.of_run)), doubts
