@@ -42,7 +42,7 @@ class Hurt(msgspec.Struct, frozen=True, kw_only=True):
 
 def scenario(way: Sequence[Moment], steps: Sequence[e.Step], settings: e.Settings, words: str) -> str:
     """Return the scenario's text; `way` has one state more than there are steps."""
-    times = [0]
+    times = [SESSION_MS]  # a session that ends early has begun to end before
     for step in steps:
         times.append(times[-1] + _lasts_ms(step))
     hurts = sorted(
@@ -59,12 +59,13 @@ def scenario(way: Sequence[Moment], steps: Sequence[e.Step], settings: e.Setting
         after = f", after: {hurt.start_ms - before_ms}ms" + (", meanwhile: true" if index else "")
         lines.append(f"  - {{{hurt.fault}{hurt.options}, for: {hurt.end_ms - hurt.start_ms}ms{after}}}")
         before_ms = hurt.start_ms
+    elr = "" if settings.elr else ", settings: {eligible.leader.replicas.enable: false}"
     return "\n".join(
         [
             "scenario: explored",
             f"about: '{words.replace(chr(39), '')[:160]}'",
             f"cluster: {{brokers: 3, controllers: 3, replication_factor: {settings.brokers}, "
-            f"min_insync_replicas: {settings.min_isr}, profile: {PROFILE}}}",
+            f"min_insync_replicas: {settings.min_isr}, profile: {PROFILE}{elr}}}",
             "workload: {name: produce-consume, partitions: 1, rate: 100, readers: 1}",
             f"time: {(times[-1] + 2 * AFTER_MS) // 1000}s",
             "steps:",
@@ -78,8 +79,6 @@ def _lasts_ms(step: e.Step) -> int:
     match step:
         case e.Lag():
             return LAG_MS
-        case e.Expire():
-            return SESSION_MS
         case _:
             return STEP_MS
 
@@ -100,7 +99,10 @@ def _acts(way: Sequence[Moment], steps: Sequence[e.Step], times: Sequence[int]) 
                 yield Hurt(start_ms=start_ms, end_ms=back[0] if back else end_ms, fault=f"{fault}: {_target(node)}")
             case e.Expire(node=node) if way[index].seen[node].alive:
                 yield Hurt(
-                    start_ms=start_ms, end_ms=end_ms, fault=f"isolate: {_target(node)}", options=", from: controllers"
+                    start_ms=times[index + 1] - SESSION_MS,
+                    end_ms=end_ms,
+                    fault=f"isolate: {_target(node)}",
+                    options=", from: controllers",
                 )
             case e.Raise(value=value):
                 yield Hurt(
