@@ -375,6 +375,10 @@ class TopicSeen(msgspec.Struct, frozen=True, kw_only=True):
 class Operator(Protocol):
     """Orders what operators order. `Refused`: surely nothing was done; any other `ClusterError`: nobody knows."""
 
+    @property
+    def left_in_doubt(self) -> bool:
+        """Whether an attempt before the one that was answered last may be carried out yet."""
+
     async def topics(self) -> dict[str, TopicSeen]:
         """Return all topics but internal ones, by name."""
 
@@ -506,6 +510,7 @@ class Kind(msgspec.Struct, frozen=True, kw_only=True):
     places:        tells where nodes live on this machine; empty: there is no choice.
     obstacles:     tells why it cannot be had on this machine.
     lacking:       tells which of the capabilities this machine does not give, and why.
+    has_releases:  a spec may name the release of the software that its nodes run.
     refused:       tells why it cannot be what a spec asks for; empty: it can.
     leftovers:     tells what a run of a folder has left.
     sweep:         ends what a run of a folder has left; returns what was done.
@@ -518,6 +523,7 @@ class Kind(msgspec.Struct, frozen=True, kw_only=True):
     places: Callable[[], str] = lambda: ""
     obstacles: Callable[[], list[Obstacle]] = list
     lacking: Callable[[], Mapping[Capability, str]] = dict
+    has_releases: bool = False
     refused: Callable[[ClusterSpec], str] = lambda _: ""
     leftovers: Callable[[Path], list[str]] = lambda _: []
     sweep: Callable[[Path], list[str]] = lambda _: []

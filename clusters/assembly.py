@@ -7,6 +7,7 @@ first, because every other part needs to know the addresses.
 import asyncio
 from collections.abc import Callable
 from functools import partial
+from typing import Final
 
 import msgspec
 
@@ -34,6 +35,8 @@ from tribunal.clusters.zookeeper.ensemble import ZnodeObserver
 from tribunal.clusters.zookeeper.znode_view import ZnodeView
 
 Compose = Callable[[Links], ComposedCluster]
+
+FETCH_VERSION: Final = 17  # of replog's controllers
 
 
 class Observation(msgspec.Struct, frozen=True, kw_only=True):
@@ -94,7 +97,8 @@ def observed(run: RunContext, links: Links) -> Observation:
         connect = ",".join(f"{host}:{port}" for host, port in endpoints.values())
         return Observation(state=state, observer=ZnodeObserver(znodes, connect), metadata=committed)
     view = MetadataView(committed, now_ns=run.clock.now_ns, wall_start_ms=run.clock.wall_start_ms)
-    return Observation(state=state, observer=MetadataObserver(view, endpoints, run.cluster_id), metadata=committed)
+    observer = MetadataObserver(view, endpoints, run.cluster_id, fetch_version=FETCH_VERSION)
+    return Observation(state=state, observer=observer, metadata=committed)
 
 
 def composed(

@@ -24,7 +24,6 @@ from replog.wire.records.metadata import decode_metadata_record
 from tribunal.clusters.clients.asking import FAILURES, Asking
 from tribunal.clusters.committed_records import CommittedRecords
 
-FETCH_VERSION: Final = 17
 WAIT_MS: Final = 250
 ANSWER_WAIT_MS: Final = 1500
 BACKOFF_MS: Final = 50
@@ -90,8 +89,12 @@ class MetadataView:
 class MetadataObserver:
     """Follows the metadata log over the network until stopped."""
 
-    def __init__(self, view: MetadataView, controllers: Mapping[int, tuple[str, int]], cluster_id: str) -> None:
+    def __init__(
+        self, view: MetadataView, controllers: Mapping[int, tuple[str, int]], cluster_id: str, *, fetch_version: int
+    ) -> None:
+        """`fetch_version`: of Fetch, one that the controllers answer."""
         self.view = view
+        self._fetch_version = fetch_version
         self._controllers = dict(controllers)
         self._cluster_id = cluster_id
         self._order = list(self._controllers)
@@ -134,7 +137,7 @@ class MetadataObserver:
             asking.close()
 
     async def _ask(self, asking: Asking) -> PartitionData:
-        body = await asking.ask(EXCHANGE, FETCH_VERSION, self._request(), ANSWER_WAIT_MS)
+        body = await asking.ask(EXCHANGE, self._fetch_version, self._request(), ANSWER_WAIT_MS)
         for topic in body.responses:
             for partition in topic.partitions:
                 return partition

@@ -1,7 +1,8 @@
 """What a cluster is made of, before any of it exists: how many nodes, which settings, which known bugs.
 
 A profile is a named set of settings. `ci` shortens Kafka's time-outs about five times, so that a session
-expires within two seconds and a whole run fits a minute; `kafka-defaults` changes nothing. The settings of
+expires within two seconds and a whole run fits a minute; `jvm` is for released software on a busy machine,
+about three times slower; `kafka-defaults` changes nothing. The settings of
 the profile, then those of the spec, overlay replog's defaults; names are checked by `replog.config` when a
 node's file is written, so that a mistyped name is refused before anything starts.
 """
@@ -10,6 +11,8 @@ from collections.abc import Mapping, Sequence
 from typing import Final, Literal
 
 import msgspec
+
+from tribunal.clusters.kafka.releases import release
 
 # What a setting may be, by Kafka's name of it; `replog.config` knows which type each one has.
 SettingValue = bool | int | float | str | Sequence[str]
@@ -33,19 +36,35 @@ CI: Final[Settings] = {
     "group.initial.rebalance.delay.ms": 0,
 }
 
+# For JVMs on a machine that has other things to do: a pause of theirs is no failure.
+JVM: Final[Settings] = {
+    **CI,
+    "broker.heartbeat.interval.ms": 1000,
+    "broker.session.timeout.ms": 6000,
+    "controller.quorum.election.timeout.ms": 2000,
+    "controller.quorum.election.backoff.max.ms": 1000,
+    "controller.quorum.fetch.timeout.ms": 4000,
+    "controller.quorum.request.timeout.ms": 4000,
+    "controlled.shutdown.timeout.ms": 10000,
+    "replica.lag.time.max.ms": 5000,
+}
+
 # What the time-outs of a profile mean in ZooKeeper mode.
 IN_ZOOKEEPER_MODE: Final[Mapping[str, Settings]] = {
     "ci": {"zookeeper.session.timeout.ms": 1800, "zookeeper.connection.timeout.ms": 15000},
+    "jvm": {"zookeeper.session.timeout.ms": 6000, "zookeeper.connection.timeout.ms": 30000},
     "kafka-defaults": {},
 }
-# KIP-966's lists are KRaft's alone, whatever a scenario says: who judges a run must not count on them.
-NEVER_IN_ZOOKEEPER_MODE: Final[Settings] = {"eligible.leader.replicas.enable": False}
+# KIP-966's lists are KRaft's alone, and of newer releases, whatever a scenario says: who judges a run must not count on them.
+NO_ELR: Final[Settings] = {"eligible.leader.replicas.enable": False}
 Mode = Literal["kraft", "zookeeper"]
 KRAFT: Final = "kraft"
 ZOOKEEPER: Final = "zookeeper"
 MODES: Final[tuple[Mode, ...]] = (KRAFT, ZOOKEEPER)
 
-PROFILES: Final[Mapping[str, Settings]] = {"ci": CI, "kafka-defaults": {}}
+PROFILES: Final[Mapping[str, Settings]] = {"ci": CI, "jvm": JVM, "kafka-defaults": {}}
+RECOVERY_MS_LEAST: Final = 20_000
+RECOVERY_SESSIONS: Final = 10  # of a profile whose sessions are long, nodes are slow
 
 
 class ClusterSpec(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -63,6 +82,7 @@ class ClusterSpec(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
     mutants: tuple[str, ...] = ()
     base_port: int | None = None  # None: any that is free
     mode: str = "kraft"
+    version: str = ""  # of Apache Kafka, for kinds that run it; none: the newest
     hosts: str = "hosts.toml"  # of the kind ssh
     isolation: Literal["auto", "namespaces", "proxies"] = "auto"  # of local processes: where packets can be stopped
 
@@ -103,8 +123,13 @@ class ClusterSpec(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
             **PROFILES[self.profile],
             **(IN_ZOOKEEPER_MODE[self.profile] if self.is_zookeeper_mode else {}),
             **self.settings,
-            **(NEVER_IN_ZOOKEEPER_MODE if self.is_zookeeper_mode else {}),
+            **(NO_ELR if self.is_zookeeper_mode or not release(self.version).has_elr else {}),
         }
+
+    @property
+    def recovery_timeout_ms(self) -> int:
+        """How long all brokers may take after a fault to be in service, and every ISR to be full."""
+        return max(RECOVERY_MS_LEAST, RECOVERY_SESSIONS * self.timeout_ms("broker.session.timeout.ms"))
 
     def timeout_ms(self, setting: str) -> int:
         """Return one of the time-outs that faults and waits are measured in."""

@@ -14,6 +14,8 @@ import replog.mutants
 from tribunal import PACKAGE
 from tribunal.checkers.api import PROPERTIES, Property
 from tribunal.clusters.api import Kind
+from tribunal.clusters.kafka.jars import held_versions
+from tribunal.clusters.kafka.releases import KNOWN, VERSION, release
 from tribunal.nemesis.api import AnyFault, Fault
 from tribunal.results import plugins
 from tribunal.results.plugins import FOLDER, BadPlugin, Plugin, Seam, first_line
@@ -21,7 +23,7 @@ from tribunal.workloads.api import AnyWorkload, Workload
 
 SIMULATED: Final = "simulated"  # the kind that many seeds are run on
 SCENARIOS: Final = PACKAGE / "scenarios"
-KINDS: Final = ("scenarios", "faults", "workloads", "checkers", "mutants", "clusters")
+KINDS: Final = ("scenarios", "faults", "workloads", "checkers", "mutants", "clusters", "versions")
 
 FAULTS: Final = Seam(
     sort="fault", attributes=("FAULT",), package="tribunal.nemesis.faults", group="tribunal.faults", folder="nemesis"
@@ -149,7 +151,19 @@ def listing(kind: str) -> dict[str, str]:
         return _abouts(plugins.of_type(WORKLOADS, Workload))
     if kind == "clusters":
         return _abouts(plugins.of_type(CLUSTERS, Kind))
+    if kind == "versions":
+        return versions()
     raise nearest("kind of thing", kind, KINDS)
+
+
+def versions() -> dict[str, str]:
+    """Return the releases of Apache Kafka that can be asked for, and what is here of each."""
+    held = held_versions()
+    named = {**dict.fromkeys(KNOWN), **dict.fromkeys(version for version in held if VERSION.fullmatch(version))}
+    chosen = sorted((release(version) for version in named), key=lambda one: one.numbers)
+    here = dict.fromkeys(held, "its jars are here")
+    states = {one.name: here.get(one.name, "its jars would be fetched by Maven at the first run") for one in chosen}
+    return {one.name: "; ".join(part for part in (states[one.name], one.lacks) if part) for one in chosen}
 
 
 def _abouts(found: Mapping[str, Plugin[Thing]]) -> dict[str, str]:

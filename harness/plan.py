@@ -156,6 +156,10 @@ def must_be_possible(wanted: Iterable[str], spec: ClusterSpec, cluster: str) -> 
             )
         if refused := refusal(fault, kind):
             raise BadScenario(f"fault {name}: cluster {cluster} cannot {refused}")
+    if spec.version and not kind.has_releases:
+        raise BadScenario(
+            f"cluster {cluster} runs this project's own software; release {spec.version} is for --cluster apache-kafka"
+        )
     if reason := kind.refused(spec):
         raise BadScenario(f"cluster {cluster}: {reason}")
 

@@ -30,6 +30,7 @@ import yaml
 from msgspec.inspect import StructType, type_info
 
 from replog.config import DEFINITIONS, ConfigError
+from tribunal.clusters.kafka.releases import release
 from tribunal.clusters.spec import MODES, PROFILES, ClusterSpec
 from tribunal.harness.catalog import all_workloads, faults, known_name, nearest
 from tribunal.nemesis.targets import BadTarget, parse
@@ -110,6 +111,7 @@ KNOWN: Final = (
     "scenario",
     "about",
     "cluster",
+    "kafka",
     "workload",
     "beside",
     "time",
@@ -227,7 +229,7 @@ def scenario(content: Mapping[str, Plain]) -> Scenario:
     for name in ("scenario", "workload", "steps"):
         if name not in content:
             raise ValueError(f"{name!r} is missing")
-    spec = cluster_spec(content.get("cluster") or {})
+    spec = _of_release(cluster_spec(content.get("cluster") or {}), content.get("kafka"))
     workload, options = workload_of(content["workload"])
     partitions = options.partitions
     order, steps = content.get("order", "fixed"), content["steps"]
@@ -253,6 +255,18 @@ def scenario(content: Mapping[str, Plain]) -> Scenario:
     )
 
 
+def _of_release(spec: ClusterSpec, given: Plain) -> ClusterSpec:
+    """Take the short form of `cluster: {version: ...}`."""
+    if given is None:
+        return spec
+    if spec.version and spec.version != str(given):
+        raise ValueError(f"kafka is {given} and the cluster's version {spec.version}: say it once")
+    try:
+        return msgspec.structs.replace(spec, version=release(str(given)).name)
+    except ValueError as problem:
+        raise ValueError(f"kafka: {problem}") from None
+
+
 def _is_swarm(given: Plain, steps: Sequence[Plain]) -> bool:
     """Check `swarm`: the seed then draws cluster and load, and steps can't name nodes or partitions."""
     if not isinstance(given, bool):
@@ -270,6 +284,10 @@ def cluster_spec(given: Plain) -> ClusterSpec:
     if isinstance(settings, dict):
         _check_settings(settings)  # first: it names the setting that is wrong
     spec = _converted("cluster", given, ClusterSpec)
+    try:
+        release(spec.version)
+    except ValueError as problem:
+        raise ValueError(f"cluster: {problem}") from None
     if spec.profile not in PROFILES:
         raise nearest("profile", spec.profile, PROFILES)
     if not 1 <= spec.replication_factor <= spec.brokers <= 99:

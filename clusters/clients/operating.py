@@ -74,6 +74,7 @@ class Operating:
 
     def __init__(self, asker: Asker) -> None:
         self._asker = asker
+        self.left_in_doubt = False
 
     async def close(self) -> None:
         """Release everything."""
@@ -264,6 +265,7 @@ class Operating:
             else:
                 bad = next((error for error in errors(answer) if error is not Error.NONE), None)
                 if bad is None:
+                    self.left_in_doubt = in_doubt
                     return answer
                 reason = f"{exchange.api.name.lower()}: {bad.name}"
                 if bad not in PASSING:

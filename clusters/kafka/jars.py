@@ -12,13 +12,17 @@ import subprocess
 from pathlib import Path
 from typing import Final
 
+from tribunal.clusters.kafka.releases import NEWEST, Release, release
 from tribunal.clusters.maven_jars import Artifact, NoJars, Program, fetch, is_complete
 from tribunal.clusters.obstacles import Obstacle, with_tool
 
-VERSION: Final = "4.3.1"
+VERSION: Final = NEWEST
 LOG4J: Final = "2.25.4"  # what Kafka 4.3.1 itself brings
-JAVA_LEAST: Final = 17
-RELEASE: Final = re.compile(r'version "(\d+)')
+RELOAD4J: Final = "1.7.36"
+LOG4J_2_FILE: Final = "log4j2.properties"
+LOG4J_1_FILE: Final = "log4j.properties"
+JAVA: Final = 17  # runs all of them
+JAVA_SAYS: Final = re.compile(r'version "(\d+)')
 NEEDLESS: Final = (("org.apache.kafka", "connect-runtime"), ("com.fasterxml.jackson.jakarta.rs", "*"))
 LOGGING: Final = """\
 rootLogger.level = ${sys:kafka.log.level:-WARN}
@@ -29,15 +33,22 @@ appender.e.target = SYSTEM_ERR
 appender.e.layout.type = PatternLayout
 appender.e.layout.pattern = [%d] %p %m (%c)%n
 """
+LOGGING_OF_LOG4J_1: Final = """\
+log4j.rootLogger=WARN, E
+log4j.appender.E=org.apache.log4j.ConsoleAppender
+log4j.appender.E.target=System.err
+log4j.appender.E.layout=org.apache.log4j.PatternLayout
+log4j.appender.E.layout.ConversionPattern=[%d] %p %m (%c)%n
+"""
 
 
 def kafka_jars(version: str = VERSION) -> Path:
     """Return the folder with the jars, fetching them when they are not there yet; `NoJars` when that is impossible."""
     folder = cache() / version
     if not is_complete(folder):
-        fetch(folder, _program(version))
+        fetch(folder, _program(release(version)))
     if shutil.which("java") is None:
-        raise NoJars("no `java` on the path (17 or newer is needed)")
+        raise NoJars(f"no `java` on the path ({release(version).java_least} or newer is needed)")
     return folder
 
 
@@ -49,11 +60,11 @@ def cache() -> Path:
 def obstacles(version: str = VERSION) -> list[Obstacle]:
     """Say why Apache Kafka cannot be run here; nothing is fetched to find out."""
     found = []
-    release = java_release()
-    if release is None or release < JAVA_LEAST:
-        said = "no `java` on the path" if release is None else f"`java` is version {release}"
-        remedy = f"apt-get install openjdk-{JAVA_LEAST}-jre-headless"
-        found.append(Obstacle(reason=f"{said} (Kafka needs {JAVA_LEAST} or newer)", remedy=remedy))
+    java, least = java_release(), release(version).java_least
+    if java is None or java < least:
+        said = "no `java` on the path" if java is None else f"`java` is version {java}"
+        remedy = f"apt-get install openjdk-{JAVA}-jre-headless"
+        found.append(Obstacle(reason=f"{said} (Kafka {version} needs {least} or newer)", remedy=remedy))
     if not is_complete(cache() / version):
         maven = shutil.which("mvn") is not None
         reason = f"the jars of Apache Kafka {version} are not in {cache()}" + (
@@ -80,19 +91,39 @@ def java_release() -> int | None:
         ).stderr
     except (OSError, subprocess.TimeoutExpired):
         return None
-    found = RELEASE.search(said)
+    found = JAVA_SAYS.search(said)
     return int(found.group(1)) if found else None
 
 
-def _program(version: str) -> Program:
+def held_versions() -> list[str]:
+    """Return the versions whose jars are here, whole."""
+    folders = cache().iterdir() if cache().is_dir() else ()
+    return sorted(folder.name for folder in folders if is_complete(folder))
+
+
+def logging_option(jars: Path) -> str:
+    """Return the option by which a JVM finds the logging of these jars."""
+    modern = jars / LOG4J_2_FILE
+    return (
+        f"-Dlog4j2.configurationFile={modern}"
+        if modern.exists()
+        else f"-Dlog4j.configuration=file:{jars / LOG4J_1_FILE}"
+    )
+
+
+def _program(chosen: Release) -> Program:
     return Program(
-        name="Apache Kafka",
-        version=version,
-        artifacts=(
-            Artifact("org.apache.kafka", "kafka_2.13", version),
-            Artifact("org.apache.kafka", "kafka-tools", version, NEEDLESS),
-            Artifact("org.apache.logging.log4j", "log4j-slf4j-impl", LOG4J),
-        ),
-        logging=("log4j2.properties", LOGGING),
+        name=f"Apache Kafka {chosen.name}",
+        version=chosen.name,
+        artifacts=_artifacts(chosen),
+        logging=(LOG4J_2_FILE, LOGGING) if chosen.logs_by_log4j_2 else (LOG4J_1_FILE, LOGGING_OF_LOG4J_1),
         remedy="no `mvn` on the path to fetch Apache Kafka with",
     )
+
+
+def _artifacts(chosen: Release) -> tuple[Artifact, ...]:
+    core = Artifact("org.apache.kafka", "kafka_2.13", chosen.name)
+    tools = [Artifact("org.apache.kafka", "kafka-tools", chosen.name, NEEDLESS)] if chosen.has_tools_apart else []
+    if chosen.logs_by_log4j_2:
+        return (core, *tools, Artifact("org.apache.logging.log4j", "log4j-slf4j-impl", LOG4J))
+    return (core, *tools, Artifact("org.slf4j", "slf4j-reload4j", RELOAD4J))

@@ -13,6 +13,8 @@ from typing import Final
 from uuid import UUID
 
 from tribunal.clusters.api import ClusterError
+from tribunal.clusters.kafka.jars import logging_option
+from tribunal.clusters.kafka.releases import Release
 from tribunal.clusters.nodes.serving import answers
 from tribunal.clusters.spec import Settings, SettingValue
 
@@ -45,8 +47,8 @@ class KafkaProgram:
     serving_timeout_ms = SERVING_TIMEOUT_MS
     answer_wait_ms = 2_000
 
-    def __init__(self, role: str, jars: Path) -> None:
-        self.title = f"Apache Kafka, {role}"
+    def __init__(self, role: str, release: Release, jars: Path) -> None:
+        self.title = f"Apache Kafka {release.name}, {role}"
         self._jars = jars
 
     def command(self, config: Path, *, python: str, java: str) -> list[str]:
@@ -64,8 +66,7 @@ class KafkaProgram:
 
 def java_command(program: str, jars: Path, *arguments: str, heap: str) -> list[str]:
     """Return the command that runs one of Kafka's classes."""
-    logging = f"-Dlog4j2.configurationFile={jars / 'log4j2.properties'}"
-    return [program, "-Xms64m", f"-Xmx{heap}", *JAVA, logging, "-cp", f"{jars}/*", *arguments]
+    return [program, "-Xms64m", f"-Xmx{heap}", *JAVA, logging_option(jars), "-cp", f"{jars}/*", *arguments]
 
 
 def properties(settings: Settings) -> str:
@@ -81,25 +82,12 @@ def property_text(value: SettingValue) -> str:
     return str(value) if isinstance(value, int | float | str) else ",".join(value)
 
 
-def formatted_by_kafka(jars: Path, config: Path, cluster_id: str, *, elr: bool) -> None:
+def formatted_by_kafka(jars: Path, config: Path, cluster_id: str, *, release: Release, elr: bool) -> None:
     """Let Kafka's own tool format the directory that a server.properties names; takes about two seconds."""
     program = shutil.which("java")
     if program is None:
-        raise ClusterError("no `java` on the path (17 or newer is needed)")
-    feature = f"{ELR_FEATURE}={int(elr)}"
-    command = java_command(
-        program,
-        jars,
-        "kafka.tools.StorageTool",
-        "format",
-        "-t",
-        cluster_id,
-        "-c",
-        str(config),
-        "--feature",
-        feature,
-        heap="128m",
-    )
+        raise ClusterError(f"no `java` on the path ({release.java_least} or newer is needed)")
+    command = formatting_command(program, jars, config, cluster_id, release=release, elr=elr)
     try:
         done = subprocess.run(  # noqa: S603 - our own command, no shell
             command, capture_output=True, text=True, timeout=FORMAT_TIMEOUT_S, check=False
@@ -109,6 +97,15 @@ def formatted_by_kafka(jars: Path, config: Path, cluster_id: str, *, elr: bool) 
     if done.returncode != 0:
         said = [line for line in (done.stdout + done.stderr).splitlines() if line.strip()]
         raise ClusterError(f"Kafka's StorageTool does not format: {said[-1] if said else done.returncode}")
+
+
+def formatting_command(
+    program: str, jars: Path, config: Path, cluster_id: str, *, release: Release, elr: bool
+) -> list[str]:
+    """Return the command that formats; only a release with ELR knows a feature of that name."""
+    features = ("--feature", f"{ELR_FEATURE}={int(elr)}") if release.has_elr else ()
+    where = ("-t", cluster_id, "-c", str(config))
+    return java_command(program, jars, "kafka.tools.StorageTool", "format", *where, *features, heap="128m")
 
 
 def copy_formatted(template: Path, data: Path, node: int, directory_id: UUID) -> None:

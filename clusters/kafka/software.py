@@ -7,6 +7,7 @@ from typing import Final
 from replog.host.world import RealEntropy
 from tribunal.clusters.host_environment import HostEnvironment
 from tribunal.clusters.kafka.node import FRUGAL, KafkaProgram, copy_formatted, formatted_by_kafka, properties
+from tribunal.clusters.kafka.releases import release
 from tribunal.clusters.links.relays import Links
 from tribunal.clusters.nodes.node_program import NodeProgram
 from tribunal.clusters.nodes.node_software import BootOrder, role
@@ -28,6 +29,7 @@ class KafkaSoftware:
         self._environment = environment
         self._links = links
         self._jars = jars
+        self._release = release(run.spec.version)
         self._entropy = RealEntropy()
 
     @property
@@ -37,7 +39,7 @@ class KafkaSoftware:
 
     def program(self, node: int) -> NodeProgram:
         """Return what the node runs."""
-        return KafkaProgram(role(self._run.spec, node), self._jars)
+        return KafkaProgram(role(self._run.spec, node), self._release, self._jars)
 
     def config(self, node: int) -> Path:
         """Return server.properties."""
@@ -67,6 +69,8 @@ class KafkaSoftware:
         }
         if role(spec, node) == "broker":
             own["inter.broker.listener.name"] = "PLAINTEXT"
+        elif not self._release.controllers_advertise:
+            del own["advertised.listeners"]
         return {**FRUGAL, **own, **spec.node_settings()}
 
     @property
@@ -79,7 +83,9 @@ class KafkaSoftware:
         config = self._template.with_name("format.properties")
         config.write_text(properties(self._settings(first) | {"log.dirs": str(self._template)}))
         elr = bool(self._run.spec.node_settings().get(ELR, True))
-        await asyncio.to_thread(formatted_by_kafka, self._jars, config, self._run.cluster_id, elr=elr)
+        await asyncio.to_thread(
+            formatted_by_kafka, self._jars, config, self._run.cluster_id, release=self._release, elr=elr
+        )
 
     def format(self, node: int) -> None:
         """Copy the formatted directory."""

@@ -1,4 +1,4 @@
-"""A real Apache Kafka: brokers and controllers of version 4.3.1 as local processes, from plain jars, with ELR on.
+"""A real Apache Kafka: brokers and controllers of any release with KRaft as local processes, from plain jars, with ELR on where it has ELR.
 
 The same addresses, relays, clients, faults and recordings as of replog's own processes; what differs is what a foreign system
 does not report. Its metadata are observed by fetching the metadata log from its controllers as any broker does, so that ISR, ELR,
@@ -23,8 +23,9 @@ from tribunal.clusters.composed_cluster import ComposedCluster
 from tribunal.clusters.host_environment import HostEnvironment
 from tribunal.clusters.kafka.disk import power_fail
 from tribunal.clusters.kafka.events import KafkaEvents, KafkaMetadata
-from tribunal.clusters.kafka.jars import VERSION, kafka_jars
+from tribunal.clusters.kafka.jars import held_versions, java_release, kafka_jars
 from tribunal.clusters.kafka.jars import obstacles as obstacles_to_kafka
+from tribunal.clusters.kafka.releases import KRAFT_SINCE, Release, release
 from tribunal.clusters.kafka.software import KafkaSoftware
 from tribunal.clusters.kinds.processes import leftovers, sweep
 from tribunal.clusters.links.relays import Links
@@ -48,15 +49,15 @@ CAPABILITIES: Final = LINK_CAPABILITIES | {
 }
 LEAST: Final = {"log.segment.bytes": 1 << 20}  # KIP-1030
 NO_PAIRS: Final = "Apache Kafka cannot bind its outgoing side, so that a relay would not know who calls; {}"
-IN_NAMESPACES: Final = f"Apache Kafka {VERSION}, processes in network namespaces"
-ON_LOOPBACK: Final = f"Apache Kafka {VERSION}, processes on loopback (no faults on links)"
+IN_NAMESPACES: Final = "Apache Kafka {}, processes in network namespaces"
+ON_LOOPBACK: Final = "Apache Kafka {}, processes on loopback (no faults on links)"
 
 
 def host_environment_for(spec: ClusterSpec) -> HostEnvironment:
     """Return where nodes are to live: in namespaces where the system lets us make them, unless the spec says otherwise."""
     if spec.isolation == "proxies" or isinstance(way_in(), str):
-        return Loopback(ON_LOOPBACK)
-    return InNamespaces(IN_NAMESPACES, routes_choose_source=True)
+        return Loopback(ON_LOOPBACK.format(release(spec.version).name))
+    return InNamespaces(IN_NAMESPACES.format(release(spec.version).name), routes_choose_source=True)
 
 
 def kafka_cluster(run: RunContext, environment: HostEnvironment, links: Links, jars: Path) -> ComposedCluster:
@@ -73,7 +74,9 @@ def kafka_cluster(run: RunContext, environment: HostEnvironment, links: Links, j
         events=events,
         observation=Observation(
             state=state,
-            observer=MetadataObserver(view, controllers, run.cluster_id),
+            observer=MetadataObserver(
+                view, controllers, run.cluster_id, fetch_version=release(run.spec.version).fetch_version
+            ),
             metadata=KafkaMetadata(events),
         ),
     )
@@ -86,7 +89,7 @@ async def launch(spec: ClusterSpec, directory: Path, clock: RunClock, cluster_id
     if reason:
         raise ClusterError(reason)
     try:
-        jars = await asyncio.to_thread(kafka_jars)
+        jars = await asyncio.to_thread(kafka_jars, release(spec.version).name)
     except NoJars as problem:
         raise ClusterError(str(problem)) from None
     run, environment = RunContext(spec, directory, clock, cluster_id), host_environment_for(spec)
@@ -97,7 +100,21 @@ def refused(spec: ClusterSpec) -> str:
     """Return why Apache Kafka cannot be what is asked for; empty: it can."""
     if spec.mutants:
         return f"mutants are bugs of replog: {', '.join(spec.mutants)} cannot be switched on in Apache Kafka"
-    return f"Apache Kafka {VERSION} has no ZooKeeper mode" if spec.is_zookeeper_mode else ""
+    try:
+        chosen = release(spec.version)
+    except ValueError as problem:
+        return str(problem)
+    return "Apache Kafka's ZooKeeper mode is not offered" if spec.is_zookeeper_mode else _unfit(chosen)
+
+
+def _unfit(chosen: Release) -> str:
+    if not chosen.has_kraft:
+        since = ".".join(map(str, KRAFT_SINCE))
+        return f"Apache Kafka {chosen.name} runs with ZooKeeper alone, and this kind runs it without: {since} and newer"
+    java = java_release()
+    if java is not None and java < chosen.java_least:
+        return f"Apache Kafka {chosen.name} needs Java {chosen.java_least} or newer, and `java` is version {java}"
+    return ""
 
 
 def lacking() -> dict[Capability, str]:
@@ -107,8 +124,9 @@ def lacking() -> dict[Capability, str]:
 
 
 def places() -> str:
-    """Return where nodes live on this machine."""
-    return host_environment_for(ClusterSpec()).place
+    """Return where nodes live on this machine, and of which releases the jars are here: others are fetched when asked for."""
+    place, held = host_environment_for(ClusterSpec()).place, held_versions()
+    return f"{place}; jars are here of {', '.join(held)}" if held else place
 
 
 def obstacles() -> list[Obstacle]:
@@ -124,6 +142,7 @@ KIND: Final = Kind(
     places=places,
     obstacles=obstacles,
     lacking=lacking,
+    has_releases=True,
     refused=refused,
     leftovers=leftovers,
     sweep=sweep,

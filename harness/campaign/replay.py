@@ -189,6 +189,12 @@ class Trace:
             elif text != "all":
                 self._words.append(text)
 
+    @property
+    def ends_before(self) -> int | None:
+        """The first event that is behind all ranges; None where one is without end, or there is none."""
+        last = max((last for _, last in self._ranges), default=NO_END)
+        return None if last == NO_END else last + 1
+
     def takes(self, event: int, line: str) -> bool:
         """Return whether a line is wanted."""
         in_range = not self._ranges or any(first <= event <= last for first, last in self._ranges)
@@ -211,7 +217,12 @@ class Moment(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def shown(plan: Plan, *, until: int | None, trace: Trace | None, say: Callable[[str], None]) -> Moment:
-    """Run a plan up to before the event of this number, and yield the wanted lines of its trace."""
+    """Run a plan up to before the event of this number, and yield the wanted lines of its trace.
+
+    until:  None: to the end, or to where the trace's ranges end.
+    """
+    if until is None and trace is not None:
+        until = trace.ends_before
     seen: list[Simulation] = []
     recent: deque[str] = deque(maxlen=LINES_BEFORE)
 

@@ -65,7 +65,7 @@ class Shrinker:
 
     def shrink(self, plan: Plan) -> Shrunk:
         """Return the smallest plan reached within the budget, or until somebody interrupts."""
-        first = self._run([plan])[0]
+        ((_, first),) = self._run([plan])
         if self.signature is None and first.signatures:
             self.signature = min(first.signatures, key=gravity)
         if self.signature is None or self.signature not in first.signatures:
@@ -128,23 +128,25 @@ class Shrinker:
             if self._is_over():
                 return None
             some = plans[start : start + self._jobs]
-            for plan, result in zip(some, self._run(some), strict=True):
+            for plan, result in self._run(some, cut_at=self._began + self._budget_s):
                 if self.signature in result.signatures:
                     self._best = (plan, result)
                     return plan
         return None
 
-    def _run(self, plans: Sequence[Plan]) -> list[SeedResult]:
-        """Run candidates at the same time; results in their order."""
+    def _run(self, plans: Sequence[Plan], cut_at: float | None = None) -> list[tuple[Plan, SeedResult]]:
+        """Run candidates at the same time; results in their order, without those that were cut off."""
         named = [
             msgspec.structs.replace(plan, scenario=f"{plan.scenario}.{self._tried + index}")
             for index, plan in enumerate(plans)
         ]
         self._tried += len(named)
         by_name = {result.scenario: result for result in swept(
-            named, jobs=self._jobs, budget_s=None, scratch=self._scratch
+            named, jobs=self._jobs, budget_s=None, scratch=self._scratch, cut_at=cut_at
         ).results}  # fmt: skip
-        return [by_name[plan.scenario] for plan in named]
+        return [
+            (plan, by_name[name.scenario]) for plan, name in zip(plans, named, strict=True) if name.scenario in by_name
+        ]
 
     def _is_over(self) -> bool:
         return time.monotonic() - self._began >= self._budget_s

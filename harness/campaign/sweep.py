@@ -131,10 +131,12 @@ def swept(
     notify: Callable[[SeedResult, Sweep], None] = lambda result, sweep: None,
     account: Sweep | None = None,
     guards: Guards | None = None,
+    cut_at: float | None = None,
 ) -> Sweep:
     """Run plans until they or the budget are used up; `notify` is called with every seed as it ends.
 
     account:  what is counted into and returned; whoever gives one has it also when an interrupt ends the sweep.
+    cut_at:   when runs under way are given up, without a result, as `time.monotonic` says.
     guards:   which are counted in this process, and so in those that it forks.
     """
     from tribunal.harness.simulated import warm_up
@@ -149,6 +151,8 @@ def swept(
     try:
         while children or not exhausted:
             interrupts.check()
+            if cut_at is not None and time.monotonic() >= cut_at:
+                break
             exhausted = exhausted or (deadline is not None and time.monotonic() >= deadline)
             while not exhausted and len(children) < jobs:
                 plan = next(waiting, None)

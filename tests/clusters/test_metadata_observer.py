@@ -45,7 +45,10 @@ async def overtaken():
     closed.close()
     await closed.wait_closed()
     observer = MetadataObserver(
-        MetadataView(CommittedRecords(ClusterState()), now_ns=lambda: 0, wall_start_ms=0.0), {101: endpoint}, "A" * 22
+        MetadataView(CommittedRecords(ClusterState()), now_ns=lambda: 0, wall_start_ms=0.0),
+        {101: endpoint},
+        "A" * 22,
+        fetch_version=17,
     )
     observer.start()
     await asyncio.sleep(0)  # it begins, and nobody is there yet

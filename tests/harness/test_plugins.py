@@ -141,7 +141,7 @@ def test_a_composed_cluster_claims_what_its_kind_claims(kind, monkeypatch, tmp_p
     monkeypatch.setattr(kind, "composed", claimed, raising=False)  # which of the two a kind composes with
     monkeypatch.setattr(kind, "replog_cluster", claimed, raising=False)
     monkeypatch.setattr(kind, "obstacles", list)
-    monkeypatch.setattr(kind, "kafka_jars", lambda: tmp_path, raising=False)
+    monkeypatch.setattr(kind, "kafka_jars", lambda _: tmp_path, raising=False)
 
     launching = kind.launch(ClusterSpec(), tmp_path, RunClock(), "tribunalPluginsQQQQQQQ")
 

@@ -1,5 +1,6 @@
 """A seed is the same run again, a changed one is named at its first event, and a finding shrinks and stays the same."""
 
+import time
 import zlib
 from array import array
 
@@ -21,7 +22,7 @@ from tribunal.harness.campaign.shrink import (
     without_parts,
     workers_removed,
 )
-from tribunal.harness.campaign.sweep import run_seed
+from tribunal.harness.campaign.sweep import run_seed, swept
 from tribunal.harness.plan import made
 from tribunal.harness.progress import Silent
 from tribunal.harness.scenario import scenario
@@ -110,6 +111,19 @@ def test_a_finding_shrinks_and_stays_the_same(tmp_path):
     assert shrinker.signature in small.result.signatures
     assert len(small.plan.faults) <= len(found.faults)
     assert small.plan.faults
+
+
+def test_a_shrink_whose_time_is_over_gives_up_what_runs(tmp_path):
+    """A budget of a minute took eight, when candidates were waited for."""
+    swept_whole = swept([plan()], jobs=1, budget_s=None, scratch=tmp_path / "whole")
+    cut = swept([plan()], jobs=1, budget_s=None, scratch=tmp_path / "cut", cut_at=time.monotonic() + 0.2)
+
+    assert (len(swept_whole.results), len(cut.results)) == (1, 0)
+
+    shrinker = Shrinker(tmp_path, jobs=2, budget_s=0)
+    small = shrinker.shrink(plan(mutants=("m44_acks_local",)))
+
+    assert small.tried == 1
 
 
 def test_an_interrupted_shrink_gives_the_smallest_so_far(tmp_path):

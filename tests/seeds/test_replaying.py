@@ -104,6 +104,17 @@ def test_a_run_stops_before_an_event_and_shows_how_all_stands():
     assert all(int(line.split()[0]) >= 1_090 for line in lines)
 
 
+def test_a_run_whose_trace_has_an_end_stops_behind_it():
+    lines = []
+
+    moment = shown(plan(), until=None, trace=Trace(["30:40", "7:12"]), say=lines.append)
+
+    assert (moment.event, moment.ended) == (41, False)
+    assert {int(line.split()[0]) for line in lines} <= {*range(7, 13), *range(30, 41)}
+    assert Trace(["30:", "7:12"]).ends_before is None
+    assert Trace(["FETCH"]).ends_before is None
+
+
 def test_who_is_stopped_while_it_puts_down_its_clients_dies_in_silence(monkeypatch):
     lines = []
     shown(plan(), until=None, trace=Trace(["Run._put_down"]), say=lines.append)

@@ -31,6 +31,7 @@ PARTITIONS_MAX: Final = 8
 PUT_BACK_TRIES: Final = 5
 Item = TypeVar("Item")
 OFFSETS_MS: Final = 2_000
+AGAIN: Final = "an attempt before the answered one may be carried out yet"
 
 
 class Act(StrEnum):
@@ -335,7 +336,7 @@ class _Operator:
             order = Order(api=AdminApi.DELETE_TOPIC, topic=own.name)
             await self._order(order, self._operator.delete_topic(own.name), own)
             await own.close()
-        if act.act is not Act.DELETE_TOPIC and own.topic_id is None:
+        if act.act is not Act.DELETE_TOPIC and (own.topic_id is None or own.name not in self._topics):
             await self._create(own)
 
     async def _create(self, own: _OwnTopic) -> None:
@@ -454,9 +455,14 @@ class _Operator:
         finally:
             for seen in self._orders.drain():
                 whole = msgspec.structs.replace(seen, topic_id=str(created[0])) if created else seen
-                if own is not None and whole.outcome == "info":
-                    own.doubt(whole)
-                self._stage.sink.row("admin", process=self._process, **admin_row(named(whole, self._stage.names)))
+                self._write(whole, own)
+                if whole.outcome == "ok" and self._operator.left_in_doubt:
+                    self._write(msgspec.structs.replace(whole, outcome="info", error=AGAIN, complete_ns=None), own)
+
+    def _write(self, seen: OrderSeen, own: _OwnTopic | None) -> None:
+        if own is not None and seen.outcome == "info":
+            own.doubt(seen)
+        self._stage.sink.row("admin", process=self._process, **admin_row(named(seen, self._stage.names)))
 
     async def _put_back(self) -> None:
         """Take settings back and create what is missing, so that the cluster owes what it owed at the beginning."""
@@ -465,7 +471,7 @@ class _Operator:
                 await self._look()
                 for name, own in self._own.items():
                     async with own.lock:
-                        if name not in self._topics and own.topic_id is None:
+                        if name not in self._topics:
                             await self._create(own)
                 for topic, name in [one for one in self._set if one[0] in self._topics]:
                     await self._set_config(topic, name, None, self._own.get(topic))

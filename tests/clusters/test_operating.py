@@ -1,0 +1,75 @@
+"""An operator's orders: asked until an answer stands, and what is known of attempts that nobody answered."""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+import pytest
+
+from replog.errors import Error
+from replog.wire.exchange import Exchange, Q, R
+from replog.wire.messages import delete_topics as dt
+from tribunal.clusters.api import ClusterError, Refused
+from tribunal.clusters.clients.operating import Operating
+from tribunal.clusters.values import NotAsked, Unanswered
+
+DONE, REFUSED, PASSING = Error.NONE, Error.UNKNOWN_TOPIC_OR_PARTITION, Error.NOT_CONTROLLER
+SILENT, UNREACHABLE = Unanswered("silent"), NotAsked("down")
+
+
+class Broker:
+    """Gives these answers, one after another; implements `Asker`."""
+
+    def __init__(self, *answers: Error | ClusterError) -> None:
+        self._answers = list(answers)
+
+    async def ask_once(self, exchange: Exchange[Q, R], version: int, body: Q, node: int | None) -> R:
+        answer = self._answers.pop(0)
+        if isinstance(answer, ClusterError):
+            raise answer
+        found: Any = dt.DeleteTopicsResponse(responses=[dt.DeletableTopicResult(name="t", error_code=answer)])
+        result: R = found
+        return result
+
+    async def brokers(self) -> list[int]:
+        return [1]
+
+    async def close(self) -> None:
+        """Release nothing."""
+
+
+@pytest.fixture
+def deleted(monkeypatch: pytest.MonkeyPatch) -> Callable[..., Awaitable[bool]]:
+    monkeypatch.setattr("tribunal.clusters.clients.operating.RETRY_MS", 0)
+
+    async def delete(*answers: Error | ClusterError) -> bool:
+        operator = Operating(Broker(*answers))
+        await operator.delete_topic("t")
+        return operator.left_in_doubt
+
+    return delete
+
+
+@pytest.mark.parametrize(("answers", "left_in_doubt"), [
+    pytest.param([DONE], False, id="at once"),
+    pytest.param([UNREACHABLE, PASSING, DONE], False, id="nothing was done before"),
+    pytest.param([SILENT, DONE], True, id="somebody was silent before"),
+])  # fmt: skip
+def test_an_attempt_that_nobody_answered_stays_in_doubt(
+    deleted: Callable[..., Any], answers: list[Error | ClusterError], left_in_doubt: bool
+) -> None:
+    assert asyncio.run(deleted(*answers)) is left_in_doubt
+
+
+@pytest.mark.parametrize(("answers", "is_refused"), [
+    pytest.param([REFUSED], True, id="at once"),
+    pytest.param([UNREACHABLE, REFUSED], True, id="nobody was asked before"),
+    pytest.param([SILENT, REFUSED], False, id="an attempt before may have done it"),
+])  # fmt: skip
+def test_a_refusal_is_sure_only_if_nothing_was_in_doubt_before(
+    deleted: Callable[..., Any], answers: list[Error | ClusterError], is_refused: bool
+) -> None:
+    with pytest.raises(ClusterError) as raised:
+        asyncio.run(deleted(*answers))
+
+    assert isinstance(raised.value, Refused) is is_refused

@@ -1,0 +1,198 @@
+"""Releases of Apache Kafka: what each can do, what is refused before anything starts, and what is left when a fetch fails."""
+
+import hashlib
+import shutil
+from pathlib import Path
+
+import pytest
+
+from tribunal.clusters.kafka import jars
+from tribunal.clusters.kafka.node import formatting_command
+from tribunal.clusters.kafka.releases import KNOWN, NEWEST, release
+from tribunal.clusters.kinds import apache_kafka
+from tribunal.clusters.maven_jars import Artifact, NoJars, Program, fetch
+from tribunal.clusters.spec import ClusterSpec
+from tribunal.harness.catalog import listing
+from tribunal.harness.plan import must_be_possible
+from tribunal.harness.scenario import BadScenario, scenario
+
+ELR = "eligible.leader.replicas.enable"
+STEPS = {"scenario": "x", "workload": "produce-consume", "steps": []}
+
+
+@pytest.mark.parametrize(
+    ("version", "elr", "advertises", "fetch_version"),
+    [
+        pytest.param("3.4.1", False, False, 13, id="before KIP-903"),
+        pytest.param("3.5.2", False, False, 15, id="KIP-903"),
+        pytest.param("3.9.1", False, True, 17, id="the last with ZooKeeper"),
+        pytest.param("4.0.0", True, True, 17, id="the first with ELR"),
+        pytest.param("12.0.0", True, True, 17, id="newer than all we know"),
+    ],
+)
+def test_a_release_is_known_by_its_number(version: str, elr: bool, advertises: bool, fetch_version: int) -> None:
+    one = release(version)
+
+    assert (one.has_elr, one.controllers_advertise, one.fetch_version) == (elr, advertises, fetch_version)
+
+
+def test_no_version_is_the_newest() -> None:
+    assert release("").name == NEWEST == KNOWN[-1]
+
+
+@pytest.mark.parametrize("version", ["4", "4.3", "v4.3.1", "4.3.1-rc1", "4.3.1/..", "newest"])
+def test_what_is_no_number_of_a_release_is_refused_in_one_line(version: str) -> None:
+    with pytest.raises(ValueError, match=r"^[^\n]*is no version of Apache Kafka[^\n]*$"):
+        release(version)
+
+
+def test_a_release_without_elr_is_judged_without_it_whatever_a_scenario_says() -> None:
+    asked = {ELR: True}
+
+    assert ClusterSpec(version="3.9.1", settings=asked).node_settings()[ELR] is False
+    assert ClusterSpec(version="4.0.0", settings=asked).node_settings()[ELR] is True
+
+
+@pytest.mark.parametrize(
+    ("spec", "reason"),
+    [
+        pytest.param(ClusterSpec(version="3.9.1"), "", id="KRaft"),
+        pytest.param(ClusterSpec(version="2.1.1"), "2.1.1 runs with ZooKeeper alone", id="too old"),
+        pytest.param(ClusterSpec(version="three"), "'three' is no version", id="no number"),
+        pytest.param(ClusterSpec(mode="zookeeper"), "ZooKeeper mode", id="mode"),
+    ],
+)
+def test_what_the_kind_cannot_run_is_refused_by_name(
+    spec: ClusterSpec, reason: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(apache_kafka, "java_release", lambda: 17)
+
+    said = apache_kafka.refused(spec)
+
+    assert reason in said
+    assert bool(said) == bool(reason)
+
+
+def test_a_java_too_old_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(apache_kafka, "java_release", lambda: 11)
+
+    assert apache_kafka.refused(ClusterSpec(version="4.3.1")) == (
+        "Apache Kafka 4.3.1 needs Java 17 or newer, and `java` is version 11"
+    )
+    assert apache_kafka.refused(ClusterSpec(version="3.9.1")) == ""
+
+
+def test_a_profile_with_long_sessions_gives_nodes_longer_to_recover() -> None:
+    assert ClusterSpec().recovery_timeout_ms == 20_000
+    assert ClusterSpec(profile="jvm").recovery_timeout_ms == 60_000
+
+
+def test_our_own_software_has_no_releases() -> None:
+    with pytest.raises(BadScenario, match=r"release 3\.4\.1 is for --cluster apache-kafka"):
+        must_be_possible([], ClusterSpec(version="3.4.1"), "simulated")
+
+
+def test_a_scenario_names_its_release() -> None:
+    assert scenario(STEPS | {"kafka": "3.4.1"}).spec.version == "3.4.1"
+    assert scenario(STEPS | {"cluster": {"version": "3.4.1"}}).spec.version == "3.4.1"
+    with pytest.raises(ValueError, match="say it once"):
+        scenario(STEPS | {"kafka": "3.4.1", "cluster": {"version": "3.5.2"}})
+    with pytest.raises(ValueError, match="no version of Apache Kafka"):
+        scenario(STEPS | {"kafka": 3.4})
+
+
+@pytest.mark.parametrize(("version", "given"), [("3.9.1", False), ("4.0.0", True)])
+def test_only_a_release_with_elr_is_formatted_with_it(version: str, given: bool, tmp_path: Path) -> None:
+    command = formatting_command("java", tmp_path, tmp_path / "x", "id", release=release(version), elr=True)
+
+    assert ("eligible.leader.replicas.version=1" in command) == given
+
+
+def test_versions_that_are_here_are_listed_with_those_that_would_be_fetched(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("TRIBUNAL_KAFKA", str(tmp_path))
+    for name, whole in (("3.7.2", True), ("3.8.1", False)):
+        (tmp_path / name).mkdir()
+        if whole:
+            (tmp_path / name / "VERSION").write_text(name)
+
+    listed = listing("versions")
+
+    assert list(listed) == ["3.4.1", "3.5.2", "3.6.2", "3.7.2", "3.9.1", "4.0.0", "4.1.1", "4.2.0", "4.3.1"]
+    assert listed["3.7.2"].startswith("its jars are here")
+    assert listed["4.3.1"] == "its jars would be fetched by Maven at the first run"
+    assert apache_kafka.places().endswith("; jars are here of 3.7.2")
+
+
+@pytest.mark.parametrize(
+    ("script", "said"),
+    [
+        pytest.param('echo "[ERROR] Checksum validation failed"; exit 1', "Checksum validation failed", id="checksum"),
+        pytest.param("exit 7", "exit code 7", id="no word"),
+    ],
+)
+def test_a_fetch_that_fails_leaves_nothing(
+    script: str, said: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    maven = tmp_path / "bin" / "mvn"
+    maven.parent.mkdir()
+    maven.write_text(f"#!/bin/sh\n{script}\n")
+    maven.chmod(0o755)
+    monkeypatch.setenv("PATH", str(maven.parent), prepend=":")
+    wanted = Program(
+        name="Apache Kafka 9.9.9",
+        version="9.9.9",
+        artifacts=(Artifact("org.apache.kafka", "kafka_2.13", "9.9.9"),),
+        logging=("log4j2.properties", ""),
+        remedy="",
+    )
+
+    with pytest.raises(NoJars, match=rf"^Maven cannot fetch Apache Kafka 9\.9\.9: [^\n]*{said}[^\n]*$"):
+        fetch(tmp_path / "cache" / "9.9.9", wanted)
+
+    assert list((tmp_path / "cache").iterdir()) == []
+
+
+@pytest.mark.nightly
+def test_a_jar_with_another_checksum_is_not_taken(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    maven = shutil.which("mvn")
+    if maven is None:
+        pytest.skip("no `mvn` on the path")
+    of_jar = tmp_path / "repository" / "org" / "tribunaltest" / "thing" / "1.0"
+    of_jar.mkdir(parents=True)
+    pom = b"<project><modelVersion>4.0.0</modelVersion><groupId>org.tribunaltest</groupId><artifactId>thing</artifactId><version>1.0</version></project>"
+    (of_jar / "thing-1.0.pom").write_bytes(pom)
+    (of_jar / "thing-1.0.pom.sha1").write_text(hashlib.sha1(pom, usedforsecurity=False).hexdigest())
+    (of_jar / "thing-1.0.jar").write_bytes(b"not what was released")
+    (of_jar / "thing-1.0.jar.sha1").write_text("0" * 40)
+    repository = f"<repository><id>here</id><url>file://{tmp_path / 'repository'}</url></repository>"
+    (tmp_path / "settings.xml").write_text(
+        f"<settings><profiles><profile><id>p</id><repositories>{repository}</repositories></profile></profiles>"
+        "<activeProfiles><activeProfile>p</activeProfile></activeProfiles></settings>"
+    )
+    (tmp_path / "bin").mkdir()
+    (tmp_path / "bin" / "mvn").write_text(f'#!/bin/sh\nexec {maven} -s {tmp_path / "settings.xml"} "$@"\n')
+    (tmp_path / "bin" / "mvn").chmod(0o755)
+    monkeypatch.setenv("PATH", str(tmp_path / "bin"), prepend=":")
+    thing = Program(
+        name="Thing 1.0",
+        version="1.0",
+        artifacts=(Artifact("org.tribunaltest", "thing", "1.0"),),
+        logging=("x", ""),
+        remedy="",
+    )
+
+    with pytest.raises(NoJars, match=r"^Maven cannot fetch Thing 1\.0: [^\n]*Checksum validation failed[^\n]*$"):
+        fetch(tmp_path / "cache" / "1.0", thing)
+
+    assert list((tmp_path / "cache").iterdir()) == []
+
+
+def test_the_logging_option_is_that_of_the_jars(tmp_path: Path) -> None:
+    (tmp_path / "old").mkdir()
+    (tmp_path / "new").mkdir()
+    (tmp_path / "new" / "log4j2.properties").touch()
+
+    assert "log4j2.configurationFile=" in jars.logging_option(tmp_path / "new")
+    assert "log4j.configuration=file:" in jars.logging_option(tmp_path / "old")
