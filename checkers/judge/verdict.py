@@ -12,7 +12,7 @@ from typing import Final
 
 import msgspec
 
-from tribunal.checkers.judge import coverage, engine
+from tribunal.checkers.judge import coverage, engine, permitted
 from tribunal.checkers.judge.coverage import acks_word
 from tribunal.checkers.judge.tables import Tables
 from tribunal.checkers.spark.java import NoJava
@@ -71,6 +71,7 @@ def check(
         if Path(run_dir).is_dir():
             path = Path(run_dir) / "verdict.json"
             try:
+                permitted.write(Path(run_dir), of_runs[str(run_dir)].permitted)
                 save(verdict, path)
             except OSError as problem:
                 unwritten(path, problem)
@@ -115,6 +116,7 @@ def _judged(run_dir: Path, engine_name: str, tables: Tables) -> RunVerdict:
         verdict=verdict,
         claim=_claim(verdict, findings, judged),
         findings=findings,
+        permitted_rows=permitted.count(tables.permitted),
         reasons=[*(error.words for error in errors), *doubts],
         failures=errors,
         judged=judged,
