@@ -4,6 +4,7 @@ A folder is complete when it has a `VERSION` file: it is written last, into a fo
 or a concurrent fetch leaves nothing half done behind.
 """
 
+import re
 import shutil
 import subprocess
 import tempfile
@@ -15,7 +16,7 @@ import msgspec
 
 COPY: Final = "org.apache.maven.plugins:maven-dependency-plugin:3.6.1:copy-dependencies"
 FETCH_TIMEOUT_S: Final = 600
-NO_COLOURS: Final = "-Dstyle.color=never"  # the first line of what it says is shown
+COLOUR: Final = re.compile(r"\x1b\[[0-9;]*m")
 STRICT_CHECKSUMS: Final = "-C"  # Maven only warns of a wrong one otherwise
 
 
@@ -57,7 +58,7 @@ def fetch(folder: Path, program: Program) -> None:
         project, jars = Path(scratch, "pom.xml"), Path(scratch, "jars")
         project.write_text(_project(program.artifacts))
         options = ["-DincludeScope=runtime", f"-DoutputDirectory={jars}"]
-        _run([maven, "-q", "-B", STRICT_CHECKSUMS, NO_COLOURS, "-f", str(project), COPY, *options], program.name)
+        _run([maven, "-q", "-B", STRICT_CHECKSUMS, "-f", str(project), COPY, *options], program.name)
         name, text = program.logging
         (jars / name).write_text(text)
         (jars / "VERSION").write_text(program.version + "\n")
@@ -73,7 +74,8 @@ def _run(command: list[str], name: str) -> None:
     except subprocess.TimeoutExpired:
         raise NoJars(f"Maven did not fetch {name} within {FETCH_TIMEOUT_S} s") from None
     if done.returncode != 0:
-        said = [line for line in (done.stdout + done.stderr).splitlines() if line.strip()]
+        lines = COLOUR.sub("", done.stdout + done.stderr).splitlines()
+        said = [line for line in lines if line.strip()]
         raise NoJars(f"Maven cannot fetch {name}: {said[0] if said else f'exit code {done.returncode}'}")
 
 

@@ -63,6 +63,8 @@ ZOOKEEPER: Final = "zookeeper"
 MODES: Final[tuple[Mode, ...]] = (KRAFT, ZOOKEEPER)
 
 PROFILES: Final[Mapping[str, Settings]] = {"ci": CI, "jvm": JVM, "kafka-defaults": {}}
+RECOVERY_MS_LEAST: Final = 20_000
+RECOVERY_SESSIONS: Final = 10  # of a profile whose sessions are long, nodes are slow
 
 
 class ClusterSpec(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -123,6 +125,11 @@ class ClusterSpec(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
             **self.settings,
             **(NO_ELR if self.is_zookeeper_mode or not release(self.version).has_elr else {}),
         }
+
+    @property
+    def recovery_timeout_ms(self) -> int:
+        """How long all brokers may take after a fault to be in service, and every ISR to be full."""
+        return max(RECOVERY_MS_LEAST, RECOVERY_SESSIONS * self.timeout_ms("broker.session.timeout.ms"))
 
     def timeout_ms(self, setting: str) -> int:
         """Return one of the time-outs that faults and waits are measured in."""

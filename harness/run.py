@@ -36,7 +36,7 @@ from tribunal.results.topic_names import TopicNames
 from tribunal.workloads.api import Load, Stage
 from tribunal.workloads.together import Together
 
-WHOLE_TIMEOUT_MS: Final = 20_000
+TOPIC_TIMEOUT_MS: Final = 20_000
 TARGET_TIMEOUT_MS: Final = 8_000
 WATCH_MS: Final = 50
 STATUS_MS: Final = 250
@@ -153,7 +153,7 @@ class Run:
     async def _phases(self, cluster: Cluster, stage: Stage) -> None:
         await self.load.prepare(stage, self.plan.spec.replication_factor)
         await until(
-            lambda: self._topic_is_there(cluster), timeout_ms=WHOLE_TIMEOUT_MS, what="the topic", cluster=cluster
+            lambda: self._topic_is_there(cluster), timeout_ms=TOPIC_TIMEOUT_MS, what="the topic", cluster=cluster
         )
         self._running_load = asyncio.create_task(self.load.run(stage), name="workload")
         async with self._phase("warm-up", stage):
@@ -208,7 +208,7 @@ class Run:
         try:
             await until(
                 lambda: cluster.state.is_fully_in_sync(self.plan.spec),
-                timeout_ms=WHOLE_TIMEOUT_MS,
+                timeout_ms=self.plan.spec.recovery_timeout_ms,
                 what="every ISR full",
                 cluster=cluster,
             )

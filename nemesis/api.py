@@ -20,7 +20,7 @@ import typing
 from collections.abc import AsyncGenerator, Callable, Mapping
 from contextlib import AbstractAsyncContextManager
 from functools import cache
-from typing import Final, Generic, Protocol, TypeVar, cast
+from typing import Generic, Protocol, TypeVar, cast
 
 import msgspec
 
@@ -30,8 +30,6 @@ from tribunal.clusters.capabilities import Capability, asked_by
 from tribunal.clusters.spec import MODES, Mode
 
 __all__ = ["AsyncGenerator", "ClusterError", "FaultTarget", "Proof"]
-
-BACK_TIMEOUT_MS: Final = 20_000
 
 
 class Loss(msgspec.Struct, frozen=True, kw_only=True):
@@ -229,10 +227,10 @@ async def back_in_service(cluster: FaultTarget, node: int, former_incarnation: s
         return broker is not None and not broker.fenced and broker.incarnation != former_incarnation
 
     what = "a new incarnation registered and unfenced" if former_incarnation else "unfenced"
-    registered = await came_true(anew, timeout_ms=BACK_TIMEOUT_MS, what=what, cluster=cluster)
+    registered = await came_true(anew, timeout_ms=cluster.spec.recovery_timeout_ms, what=what, cluster=cluster)
     in_sync = await came_true(
         lambda: all(memberships(cluster, node).values()),
-        timeout_ms=BACK_TIMEOUT_MS,
+        timeout_ms=cluster.spec.recovery_timeout_ms,
         what="in the ISR of all its partitions",
         cluster=cluster,
     )
@@ -245,7 +243,7 @@ async def all_back(cluster: FaultTarget) -> Proof:
     """Wait until every broker serves and every ISR is full."""
     return await came_true(
         lambda: cluster.state.is_fully_in_sync(cluster.spec),
-        timeout_ms=BACK_TIMEOUT_MS,
+        timeout_ms=cluster.spec.recovery_timeout_ms,
         what="every broker unfenced, every ISR full",
         cluster=cluster,
     )

@@ -6,7 +6,7 @@ reads them to the end. Such a cell says nothing, whatever its property found els
 that names no kind of cluster was made by hand: of it nothing is promised but the metadata of the partitions that were sent to.
 """
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Final
 
 import msgspec
@@ -41,6 +41,18 @@ def created(recording: Recording) -> list[Place]:
     return history_of(recording).partitions() if is_promised(recording) else []
 
 
+def passing(recording: Recording) -> list[Place]:
+    """Return the partitions that operators created or deleted while the run went on: nobody promised to send to them at any moment."""
+    begins = [phase.start_ns for phase in typed(recording.table("phases"), Phase) if phase.start_ns is not None]
+    history = history_of(recording)
+    return [
+        place
+        for place in history.partitions()
+        if history.orders_of(*place).is_deleted
+        or (begins and any(entry.at_ns > min(begins) for entry in history.timeline(*place).entries[:1]))
+    ]
+
+
 def coverage(recording: Recording) -> Coverage:
     """Return how many cells a run has, and which inputs some of them lack."""
     places = [partition_order(name) for name in recording.partitions("sends", "reads", "polls")]
@@ -66,7 +78,7 @@ def _missing(recording: Recording, places: Sequence[Place], chosen: Sequence[Pro
     for topic, partition in places:
         if (topic, partition) not in known:
             yield _lacks("metadata", topic, partition, [one.name for one in chosen if _needs_metadata(one)])
-        if not promised:
+        if not promised or history.orders_of(topic, partition).is_deleted:
             continue
         name = f"{topic}-{partition}"
         for table in ("watermarks", "logs"):
@@ -164,13 +176,16 @@ def _of_phases(phases: Sequence[Phase], acks: Array, outcome: Array, done: Array
             yield PhaseLoad(phase=phase.name, acks=level, **dict(zip(OUTCOMES, counted, strict=True)))
 
 
-def load_doubts(found: Load, least: int, created: Iterable[Place] = ()) -> Iterator[str]:
+def load_doubts(
+    found: Load, least: int, created: Iterable[Place] = (), passing: Collection[Place] = ()
+) -> Iterator[str]:
     """Yield what was too little for a test.
 
     The run as a whole has to have so much acknowledged of each level of acks. Each partition that was sent to with a level has to have been offered so
     much of it: that it could not be written to is the system's doing. A partition of such a topic that was never sent to is a doubt.
 
     created:  partitions that there were.
+    passing:  those that were not there all the time: each of them is owed nothing.
     """
     if not found.acknowledged:
         yield "nothing was acknowledged: there was nothing that could be lost"
@@ -182,7 +197,8 @@ def load_doubts(found: Load, least: int, created: Iterable[Place] = ()) -> Itera
             said.add((row.phase, row.acks))
             yield f"phase {row.phase} acks={acks_word(row.acks)}: {completed} acknowledged (need {least})"
     short: dict[tuple[str, int], list[str]] = {}
-    for (topic, partition), own in found.by_place.items():
+    lasting = [item for item in found.by_place.items() if item[0] not in passing]
+    for (topic, partition), own in lasting:
         for row in own:
             offered = row.ok + row.fail + row.info + row.sent
             if row.phase in LOADED_PHASES and offered < least and (row.phase, row.acks) not in said:
@@ -190,7 +206,8 @@ def load_doubts(found: Load, least: int, created: Iterable[Place] = ()) -> Itera
     for (phase, level), places in short.items():
         yield f"phase {phase} acks={acks_word(level)}: {_few(places)} offered (need {least} in each partition)"
     topics = {topic for topic, _ in found.by_place}
-    unsent = [f"{place[0]}-{place[1]}" for place in created if place[0] in topics and place not in found.by_place]
+    owed = [place for place in created if place[0] in topics and place not in passing]
+    unsent = [f"{topic}-{partition}" for topic, partition in owed if (topic, partition) not in found.by_place]
     if unsent:
         yield f"never sent to: {_few(unsent)}"
 

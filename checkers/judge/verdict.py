@@ -12,7 +12,7 @@ from typing import Final
 
 import msgspec
 
-from tribunal.checkers.judge import coverage, engine
+from tribunal.checkers.judge import coverage, engine, permitted
 from tribunal.checkers.judge.coverage import acks_word
 from tribunal.checkers.judge.tables import Tables
 from tribunal.checkers.spark.java import NoJava
@@ -75,6 +75,7 @@ def check(
         if is_history(Path(run_dir)) or any((Path(run_dir) / name).exists() for name in OF_A_RUN):
             path = Path(run_dir) / "verdict.json"
             try:
+                permitted.write(Path(run_dir), of_runs[str(run_dir)].permitted)
                 save(verdict, path)
             except OSError as problem:
                 unwritten(path, problem)
@@ -119,6 +120,7 @@ def _judged(run_dir: Path, engine_name: str, tables: Tables) -> RunVerdict:
         verdict=verdict,
         claim=_claim(verdict, findings, judged),
         findings=findings,
+        permitted_rows=permitted.count(tables.permitted),
         reasons=[*(error.words for error in errors), *doubts],
         failures=errors,
         judged=judged,
@@ -210,7 +212,7 @@ def was_it_a_real_test(recording: Recording) -> tuple[Conditions, list[str]]:
     manifest = recording.manifest
     least_load = None if manifest is None else manifest.least_load
     least = LEAST_LOAD if least_load is None else least_load
-    doubts += coverage.load_doubts(load, least, coverage.created(recording))
+    doubts += coverage.load_doubts(load, least, coverage.created(recording), coverage.passing(recording))
     if manifest is None or manifest.interrupted:
         doubts.append("the run was cut off: it did not come to its end")
     return Conditions(faults=tuple(map(_injected, faults)), load=tuple(load.of_run)), doubts

@@ -58,6 +58,7 @@ class ReplicaLog:
         self.ends: list[tuple[str, int]] = []  # file and end position of each batch
         self.lowest_change = 0  # index of the first batch that is new since somebody last set it
         self.start_offset: int | None = None  # where it begins, if it was read from its beginning
+        self.is_compacted = False  # it is, or was copied from, a log that compaction has taken records out of
         self.owner = b""  # whose log it is: what `partition.metadata` says, empty until it says something
 
     @property
@@ -152,6 +153,7 @@ class ReplicaLogs:
                 log = self.logs.setdefault(partition, ReplicaLog())
                 if log.start_offset is None:
                     log.start_offset = first_offset_of(path)
+                    log.is_compacted = self._disk.exists(f"{path.rpartition('/')[0]}/{CLEANER_FILE}")
                     self._identify(partition, log, path)
                 if partition not in ended and not self._read(log, path, suspicious=not self.is_damaged):
                     ended[partition] = None

@@ -6,6 +6,8 @@ from typing import Annotated, Final
 import msgspec
 import typer
 
+from tribunal.results.verdict import PERMITTED_TABLE
+
 STORIES: Final = 5
 
 
@@ -27,6 +29,9 @@ def explain(
             typer.echo("")
         for line in explaining.lines(one):
             typer.echo(line)
+    every = run / PERMITTED_TABLE
+    if every.is_file():
+        typer.echo(f"\nevery permitted loss with its rule and the event that excuses it: {every}")
     if not found:
         typer.echo("nothing was lost and nothing went back: there is no story to show")
     elif len(found) > stories:

@@ -2,6 +2,7 @@
 
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from tests.checkers.recorded import MS, Run
@@ -95,3 +96,44 @@ def test_each_partition_needs_its_load_at_each_level_of_acks(
     assert verdict.reasons == (
         ["phase faults acks=all: 0 to u-0 offered (need 1 in each partition)"] if doubted else []
     )
+
+
+@pytest.mark.parametrize(("created_at", "doubted"), [
+    pytest.param(0, True, id="it was there before"),
+    pytest.param(300, False, id="it was added meanwhile"),
+])  # fmt: skip
+def test_a_partition_that_was_not_there_all_the_time_is_owed_no_load(
+    tmp_path: Path, created_at: int, doubted: bool
+) -> None:
+    run = Run(tmp_path / "run")
+    run.phase("faults", 10, 500)
+    added = {"replicas": [1], "isr": [1], "leader": 1, "leader_epoch": 0}
+    run.recorder.row(
+        "metadata", metadata_offset=90, quorum_epoch=1, at_ns=created_at * MS, record_type="PartitionRecord", topic="t",
+        partition=1, body=msgspec.json.encode({"partition_id": 1, **added}).decode(),
+    )  # fmt: skip
+    values = [run.send(number, 100 + number) for number in range(3)]
+    run.watermark(3, 200, epoch=0)
+    run.final_read(dict(enumerate(values)))
+    for node in (1, 2, 3):
+        run.log(node, dict(enumerate(values)))
+
+    verdict = judged(run.finish(cluster="simulated"))
+
+    assert verdict.reasons == (["never sent to: t-1"] if doubted else [])
+
+
+@pytest.mark.parametrize(("outcome", "lacking"), [("ok", []), ("fail", ["watermarks", "logs", "final read"])])
+def test_a_deleted_topic_leaves_no_logs_and_no_final_read(tmp_path: Path, outcome: str, lacking: list[str]) -> None:
+    run = Run(tmp_path / "run")
+    run.phase("faults", 10, 500)
+    run.send(0, 100)
+    times = {"invoke_ns": 300 * MS, "complete_ns": 310 * MS}
+    run.recorder.row("admin", api="delete_topic", topic="t", outcome=outcome, **times)
+    run.recorder.row(
+        "metadata", metadata_offset=90, quorum_epoch=1, at_ns=305 * MS, record_type="RemoveTopicRecord", topic="t", body="{}"
+    )  # fmt: skip
+
+    verdict = judged(run.finish(cluster="simulated"))
+
+    assert [one.input for one in verdict.coverage.missing] == lacking

@@ -1,5 +1,7 @@
 """Releases of Apache Kafka: what each can do, what is refused before anything starts, and what is left when a fetch fails."""
 
+import hashlib
+import shutil
 from pathlib import Path
 
 import pytest
@@ -80,6 +82,11 @@ def test_a_java_too_old_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     assert apache_kafka.refused(ClusterSpec(version="3.9.1")) == ""
 
 
+def test_a_profile_with_long_sessions_gives_nodes_longer_to_recover() -> None:
+    assert ClusterSpec().recovery_timeout_ms == 20_000
+    assert ClusterSpec(profile="jvm").recovery_timeout_ms == 60_000
+
+
 def test_our_own_software_has_no_releases() -> None:
     with pytest.raises(BadScenario, match=r"release 3\.4\.1 is for --cluster apache-kafka"):
         must_be_possible([], ClusterSpec(version="3.4.1"), "simulated")
@@ -115,6 +122,7 @@ def test_versions_that_are_here_are_listed_with_those_that_would_be_fetched(
     assert list(listed) == ["3.4.1", "3.5.2", "3.6.2", "3.7.2", "3.9.1", "4.0.0", "4.1.1", "4.2.0", "4.3.1"]
     assert listed["3.7.2"].startswith("its jars are here")
     assert listed["4.3.1"] == "its jars would be fetched by Maven at the first run"
+    assert apache_kafka.places().endswith("; jars are here of 3.7.2")
 
 
 @pytest.mark.parametrize(
@@ -142,6 +150,41 @@ def test_a_fetch_that_fails_leaves_nothing(
 
     with pytest.raises(NoJars, match=rf"^Maven cannot fetch Apache Kafka 9\.9\.9: [^\n]*{said}[^\n]*$"):
         fetch(tmp_path / "cache" / "9.9.9", wanted)
+
+    assert list((tmp_path / "cache").iterdir()) == []
+
+
+@pytest.mark.nightly
+def test_a_jar_with_another_checksum_is_not_taken(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    maven = shutil.which("mvn")
+    if maven is None:
+        pytest.skip("no `mvn` on the path")
+    of_jar = tmp_path / "repository" / "org" / "tribunaltest" / "thing" / "1.0"
+    of_jar.mkdir(parents=True)
+    pom = b"<project><modelVersion>4.0.0</modelVersion><groupId>org.tribunaltest</groupId><artifactId>thing</artifactId><version>1.0</version></project>"
+    (of_jar / "thing-1.0.pom").write_bytes(pom)
+    (of_jar / "thing-1.0.pom.sha1").write_text(hashlib.sha1(pom, usedforsecurity=False).hexdigest())
+    (of_jar / "thing-1.0.jar").write_bytes(b"not what was released")
+    (of_jar / "thing-1.0.jar.sha1").write_text("0" * 40)
+    repository = f"<repository><id>here</id><url>file://{tmp_path / 'repository'}</url></repository>"
+    (tmp_path / "settings.xml").write_text(
+        f"<settings><profiles><profile><id>p</id><repositories>{repository}</repositories></profile></profiles>"
+        "<activeProfiles><activeProfile>p</activeProfile></activeProfiles></settings>"
+    )
+    (tmp_path / "bin").mkdir()
+    (tmp_path / "bin" / "mvn").write_text(f'#!/bin/sh\nexec {maven} -s {tmp_path / "settings.xml"} "$@"\n')
+    (tmp_path / "bin" / "mvn").chmod(0o755)
+    monkeypatch.setenv("PATH", str(tmp_path / "bin"), prepend=":")
+    thing = Program(
+        name="Thing 1.0",
+        version="1.0",
+        artifacts=(Artifact("org.tribunaltest", "thing", "1.0"),),
+        logging=("x", ""),
+        remedy="",
+    )
+
+    with pytest.raises(NoJars, match=r"^Maven cannot fetch Thing 1\.0: [^\n]*Checksum validation failed[^\n]*$"):
+        fetch(tmp_path / "cache" / "1.0", thing)
 
     assert list((tmp_path / "cache").iterdir()) == []
 

@@ -291,6 +291,20 @@ class TestEligibleLeaderReplicas:
 
         assert lists(box.partition()) == ([1], [2], [])
 
+    def test_a_lowered_min_isr_keeps_it_while_nobody_is_in_sync(self) -> None:
+        """ "if the new min ISR <= current ISR": an ISR of nobody never is (D5). Everybody was stopped in good order, the
+        first comes back, an operator lowers min ISR as always, and who holds the records comes back later."""
+        stopped = {"replicas": [1, 2, 3], "isr": [], "elr": [2, 3], "leader": -1, "last_known": [3]}
+        box = a_cluster(stopped, fenced=(2, 3))
+
+        set_topic(box, "min.insync.replicas", "1")
+
+        assert lists(box.partition()) == ([], [2, 3], [3])
+        register(box, 2, clean=True)
+        after = unfence(box, 2)
+        assert (after.leader, after.isr) == (2, (2,))
+        assert after.leader_recovery_state is LeaderRecoveryState.RECOVERED
+
     def test_a_raised_min_isr_gives_the_leader_a_new_epoch(self) -> None:
         """Decision 0010: a leader that does not know the larger value commits nothing more that the others lack."""
         box = a_cluster(HEALTHY, min_insync_replicas=1)

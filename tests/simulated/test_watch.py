@@ -74,6 +74,27 @@ def test_uncommitted_batches_may_be_replaced():
         prefix.exposed(3, log(mark(0, 4, 1), mark(5, 7, 3, crc=1)), 3, 8)
 
 
+@pytest.mark.parametrize(
+    ("left", "is_compacted", "breaks"),
+    [
+        pytest.param([mark(0, 4, 1), mark(10, 10, 1)], True, False, id="a batch is gone"),
+        pytest.param([mark(0, 4, 1), mark(5, 9, 1, crc=3), mark(10, 10, 1)], True, False, id="some of its records are"),
+        pytest.param([mark(0, 4, 1), mark(10, 10, 1)], False, True, id="gone, and nothing was compacted"),
+        pytest.param([mark(0, 4, 1), mark(5, 9, 2), mark(10, 10, 2)], True, True, id="of another epoch"),
+        pytest.param([mark(0, 4, 1)], True, True, id="the end is gone"),
+    ],
+)
+def test_compaction_takes_what_was_committed_but_puts_nothing_else_there(left, is_compacted, breaks):
+    """Clocks that jump roll segments, and what is rolled is compacted (wide-swarm with exactly-once, seed 3)."""
+    prefix = CommittedPrefix(P)
+    prefix.exposed(1, log(mark(0, 4, 1), mark(5, 9, 1), mark(10, 10, 1)), 1, 11)
+    other = log(*left)
+    other.is_compacted = is_compacted
+
+    with violates("I4") if breaks else nullcontext():
+        prefix.compare(2, other)
+
+
 def test_a_deposed_leader_is_not_believed():
     prefix = CommittedPrefix(P)
     prefix.exposed(2, log(mark(0, 4, 2)), 2, 5)

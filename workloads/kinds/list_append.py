@@ -113,7 +113,7 @@ async def _one(transactor: Transactor, lists: Lists, chosen: Plan, random: Rando
         elements: list[int | None] = [*lists.elements[partition]]
         for element in elements or [None]:
             transactor.step("read", partition, None, element)
-    for partition in random.sample(everything, random.randint(1, 2)):
+    for partition in random.sample(everything, random.randint(1, min(2, len(everything)))):
         transactor.send(partition, f"list-{partition.partition}", "append")
     await transactor.end(commit=known)
 
