@@ -15,6 +15,7 @@ EXIT_ERROR: Final = 3
 EXIT_USAGE: Final = 64
 EXIT_INTERRUPTED: Final = 130
 SCHEMA_VERSION: Final = 2
+PERMITTED_TABLE: Final = "permitted.parquet"
 JUDGED: Final = " judged"  # ends a figure's name where another one, which ends in " observed", says of how many
 
 Figures = dict[str, object]  # whatever JSON can say: a checker of anybody makes them, for readers alone
@@ -73,6 +74,21 @@ class GuiltyElection(msgspec.Struct, frozen=True, kw_only=True):
     rule: str | None = None
 
 
+class ExcusingEvent(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """What a rule excuses an anomaly by, where that is no election: an order, or a loss on disk.
+
+    at_ns:    when it was; of an order: since when it may have been carried out.
+    holders:  who was known to hold the record then; lost: whose disks provably had not got it.
+    """
+
+    event: str
+    topic: str | None = None
+    partition: int | None = None
+    at_ns: int | None = None
+    holders: tuple[int, ...] = ()
+    lost: tuple[int, ...] = ()
+
+
 class EdgeKind(StrEnum):
     """Why one transaction has to come before another."""
 
@@ -106,6 +122,7 @@ class Detail(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     detail: str | None = None
     promise: str | None = None
     election: GuiltyElection | None = None
+    excuse: ExcusingEvent | None = None
     was_at: int | None = None
     event: int | None = None
     edges: tuple[TransactionEdge, ...] | None = None
@@ -225,6 +242,7 @@ class Coverage(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 class RunVerdict(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """The judgement of one run, as verdict.json holds it.
 
+    permitted_rows:  how many rows `permitted.parquet` has, beside verdict.json: each permitted anomaly with its rule and the event that excuses it.
     reasons:   why no (better) verdict can be given: INCONCLUSIVE and ERROR in words, one line each.
     failures:  those that make it an ERROR, as data.
     judged:    how much was judged: records per acks, reads, log records, observations, partitions.
@@ -238,6 +256,7 @@ class RunVerdict(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     verdict: Verdict
     claim: str
     findings: list[Finding] = msgspec.field(default_factory=list)
+    permitted_rows: int = 0
     reasons: list[str] = msgspec.field(default_factory=list)
     failures: list[Failure] = msgspec.field(default_factory=list)
     judged: dict[str, int] = msgspec.field(default_factory=dict)

@@ -70,6 +70,8 @@ class Evidence:
         send = self._send(value)
         invoke_ns = anomaly.invoke_ns or self._of_send("invoke_ns", send) or 0
         exposed_ns, exposed_epoch = self._exposed(offset, invoke_ns)
+        gone = self._orders.is_deleted
+        taken_ns = None if gone else self._taken_ns(value, offset, invoke_ns)
         return Record(
             log_offset=offset,
             acks=anomaly.acks,
@@ -85,7 +87,8 @@ class Evidence:
             shown_epoch=self._shown_epoch(offset, invoke_ns),
             seen_epoch=self._seen_epoch(value, only_at),
             replaced_epoch=self._replaced_epoch(offset),
-            below_log_start=self._is_deleted(offset, invoke_ns) or self._is_superseded(value, offset, invoke_ns),
+            below_log_start=gone or taken_ns is not None,
+            taken_ns=taken_ns,
         )
 
     def _shown_by(self, anomaly: Anomaly) -> tuple[int | None, int | None]:
@@ -265,13 +268,14 @@ class Evidence:
         epochs = [self._answers[poll] for poll in self._polls_of(value, offset) if poll in self._answers]
         return max(epochs, default=None)
 
-    def _is_deleted(self, offset: int, sent_ns: int) -> bool:
-        """Whether an order that was given lets the record go, and the log start has passed it or the topic is gone."""
-        return self._orders.is_deleted or (0 <= offset < self._log_start and self._may_take(offset, sent_ns))
+    def _taken_ns(self, value: int | None, offset: int, sent_ns: int) -> int | None:
+        """Return since when an order let the record go that the log start has passed, or of whose key there is a newer one."""
+        ordered_ns = self._ordered_ns(offset, sent_ns) if 0 <= offset < self._log_start else None
+        return self._superseded_ns(value, offset, sent_ns) if ordered_ns is None else ordered_ns
 
-    def _may_take(self, offset: int, sent_ns: int) -> bool:
+    def _ordered_ns(self, offset: int, sent_ns: int) -> int | None:
         behind_bytes = (self._shown_end - offset - 1) * self._most_bytes
-        return self._orders.may_take(offset, sent_ns, self.absent_ns, behind_bytes)
+        return self._orders.taken_ns(offset, sent_ns, self.absent_ns, behind_bytes)
 
     def is_before_log_start(self, log_offset: int, value: int | None, node: int | None) -> bool:
         """Whether a record may be gone by an order, and stands before the log start that was shown, or of a replica before its own.
@@ -283,7 +287,7 @@ class Evidence:
             logs = self._rows.columns("logs")
             held = logs["log_offset"][logs["node"] == node]
             own = int(held.min()) if held.size else own
-        return 0 <= log_offset < own and self._may_take(log_offset, self._sent_ns(value))
+        return 0 <= log_offset < own and self._ordered_ns(log_offset, self._sent_ns(value)) is not None
 
     def _sent_ns(self, value: int | None) -> int:
         return self._of_send("invoke_ns", self._send(value)) or 0
@@ -306,13 +310,15 @@ class Evidence:
         longest = pc.max(pc.binary_length(keys.cast(pa.large_binary()))).as_py() if len(keys) else 0
         return MOST_BYTES + (longest or 0)
 
-    def _is_superseded(self, value: int | None, offset: int, sent_ns: int) -> bool:
-        """Whether the final log holds a newer record of its key: then compaction, in force meanwhile, may have taken it."""
-        if self._newest is None or value is None or not self._orders.may_compact(sent_ns, self.absent_ns):
-            return False
+    def _superseded_ns(self, value: int | None, offset: int, sent_ns: int) -> int | None:
+        """Return since when compaction may have taken a record of whose key the final log holds a newer one."""
+        if self._newest is None or value is None:
+            return None
         key_of, newest = self._newest
         # Of one whose offset nobody knows any record of its key may be the newer one.
-        return newest.get(key_of.get(value, UNKNOWN), UNKNOWN) > offset
+        if newest.get(key_of.get(value, UNKNOWN), UNKNOWN) <= offset:
+            return None
+        return self._orders.compacted_ns(sent_ns, self.absent_ns)
 
     def _read_times(self, value: int | None, offset: int | None) -> list[int]:
         return [self._polled_ns[poll] for poll in self._polls_of(value, offset) if poll in self._polled_ns]

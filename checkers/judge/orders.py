@@ -170,9 +170,10 @@ class TopicOrders:
         """Whether older records of a key may go."""
         return any(one.name == POLICY and COMPACT in one.value for one in self._settings)
 
-    def may_compact(self, sent_ns: int, absent_ns: int | None) -> bool:
-        """Whether older records of a key could go between two moments."""
-        return any(one.name == POLICY and COMPACT in one.value for one in self._in_force(sent_ns, absent_ns))
+    def compacted_ns(self, sent_ns: int, absent_ns: int | None) -> int | None:
+        """Return since when older records of a key could go between two moments; None: they could not."""
+        own = self._in_force(sent_ns, absent_ns)
+        return next((one.since_ns for one in own if one.name == POLICY and COMPACT in one.value), None)
 
     def _may_delete(self, sent_ns: int, last_ns: int) -> bool:
         """Whether old segments could go between two moments: as long as no policy without that is in force all the time."""
@@ -184,20 +185,24 @@ class TopicOrders:
         last_ns = NEVER if absent_ns is None else absent_ns
         return [one for one in self._settings if one.since_ns <= last_ns and sent_ns <= one.until_ns]
 
-    def may_take(self, log_offset: int, sent_ns: int, absent_ns: int | None, behind_bytes: int) -> bool:
-        """Whether a record that lies before the log start may be gone by an order when it was found to be absent (None: in the end).
+    def taken_ns(self, log_offset: int, sent_ns: int, absent_ns: int | None, behind_bytes: int) -> int | None:
+        """Return since when an order may have taken a record that lies before the log start and was found to be absent (None: in the end).
 
         behind_bytes:  how much may stand behind it at most.
         """
         deleted = (
-            one.log_offset is None or one.log_offset > log_offset
+            one.since_ns
             for one in self._deletions
-            if one.may_be_done(sent_ns, absent_ns)
+            if one.may_be_done(sent_ns, absent_ns) and (one.log_offset is None or one.log_offset > log_offset)
         )
         last_ns = NEVER if absent_ns is None else absent_ns
         age_ns = NEVER if self._unsteady_ns <= last_ns else last_ns - sent_ns
-        limited = (self._limits(one, age_ns, behind_bytes) for one in self._in_force(sent_ns, absent_ns))
-        return any(deleted) or (any(limited) and self._may_delete(sent_ns, last_ns))
+        limited = (
+            one.since_ns
+            for one in self._in_force(sent_ns, absent_ns)
+            if self._may_delete(sent_ns, last_ns) and self._limits(one, age_ns, behind_bytes)
+        )
+        return next(deleted, next(limited, None))
 
     def _limits(self, setting: TopicSetting, age_ns: int, behind_bytes: int) -> bool:
         """Whether a setting that is in force lets a record of that age go, or one with so much behind it."""

@@ -53,6 +53,14 @@ class Summary(msgspec.Struct, frozen=True):
     content: bytes
 
 
+class Permitted(msgspec.Struct, frozen=True):
+    """All anomalies of a property in a place that a rule permits, with what permits each: the bytes of a Parquet file."""
+
+    place: Place
+    property_name: str
+    rows: bytes
+
+
 class SievedRange(msgspec.Struct, frozen=True):
     """What the sieve says of one range of a hot partition."""
 
@@ -76,7 +84,7 @@ class Failed(msgspec.Struct, frozen=True):
     words: str
 
 
-TableRow = FoundIn | Figures | Summary | SievedRange | Damage | Failed
+TableRow = FoundIn | Figures | Summary | Permitted | SievedRange | Damage | Failed
 
 
 class Tables(msgspec.Struct, kw_only=True):
@@ -85,6 +93,7 @@ class Tables(msgspec.Struct, kw_only=True):
     findings: list[FoundIn] = []
     figures: list[Figures] = []
     summaries: list[Summary] = []
+    permitted: list[Permitted] = []
     sieved: list[SievedRange] = []
     damages: list[Damage] = []
     failures: list[Failed] = []
@@ -100,6 +109,8 @@ class Tables(msgspec.Struct, kw_only=True):
                     self.figures.append(answer)
                 case Summary():
                     self.summaries.append(answer)
+                case Permitted():
+                    self.permitted.append(answer)
                 case SievedRange():
                     self.sieved.append(answer)
                 case Damage():
@@ -112,7 +123,7 @@ class Tables(msgspec.Struct, kw_only=True):
     def sort(self) -> None:
         """Bring rows into an order that does not depend on how an engine happened to schedule them."""
         self.findings.sort(key=_order_of_finding)
-        for table in (self.figures, self.summaries, self.failures):
+        for table in (self.figures, self.summaries, self.permitted, self.failures):
             table.sort(
                 key=lambda row: (row.place.run_dir, row.property_name, *_known(row.place.topic, row.place.partition))
             )
@@ -130,6 +141,8 @@ class Tables(msgspec.Struct, kw_only=True):
             found[figures.place.run_dir].figures.append(figures)
         for summary in self.summaries:
             found[summary.place.run_dir].summaries.append(summary)
+        for permitted in self.permitted:
+            found[permitted.place.run_dir].permitted.append(permitted)
         for sieved in self.sieved:
             found[sieved.place.run_dir].sieved.append(sieved)
         for damage in self.damages:
@@ -166,7 +179,7 @@ def _known(*values: str | int | None) -> tuple[Known, ...]:
 
 
 NAMES: Final[dict[type, str]] = {
-    FoundIn: "finding", Figures: "figures", Summary: "summary", SievedRange: "sieved", Damage: "damage", Failed: "failed",
+    FoundIn: "finding", Figures: "figures", Summary: "summary", Permitted: "permitted", SievedRange: "sieved", Damage: "damage", Failed: "failed",
 }  # fmt: skip
 TYPES: Final[dict[str, type]] = {name: kind for kind, name in NAMES.items()}
 NOT_JUDGED: Final = frozenset({"violation"})  # of a finding: a simulation's own

@@ -150,6 +150,7 @@ class Record(msgspec.Struct, frozen=True, kw_only=True):
     seen_epoch:      the last leader epoch whose leader handed it out.
     replaced_epoch:  leader epoch of what stands at or behind its offset in the final log; None: nothing does.
     below_log_start: it is gone by order: the log start moved past it, or its key was written again in a compacted topic.
+    taken_ns:        since when the order was in force that took it; None where that is not known.
     """
 
     log_offset: int
@@ -169,6 +170,7 @@ class Record(msgspec.Struct, frozen=True, kw_only=True):
     seen_epoch: int | None = None
     replaced_epoch: int | None = None
     below_log_start: bool = False
+    taken_ns: int | None = None
 
     @property
     def least_offset(self) -> int:
@@ -335,7 +337,7 @@ class Timeline:
         )
         until = max(answered, self._until(record.absent_ns))
         places = (since, start, answered, exposed, read, seen, until)
-        key = (*places, *reach, record.acks, record.replaced_epoch, record.below_log_start)
+        key = (*places, *reach, record.acks, record.replaced_epoch, record.below_log_start, record.taken_ns)
         if key not in self._memory:
             self._memory[key] = self._judge(record, *places)
         return self._memory[key]
@@ -431,7 +433,7 @@ class Timeline:
             ledger.add(Acknowledged(record.acks, before.state.isr, before.state.leader, certain))
         if record.below_log_start:
             ledger.add(LogStartMoved())
-        judgement = _judgement(ledger, before) if record.below_log_start else None
+        judgement = replace(_judgement(ledger, before), at_ns=record.taken_ns) if record.below_log_start else None
         last, replaced = before, self._whole(record.replaced_epoch, record.absent_ns)
         for position in range(start, until + 1):
             _observe(ledger, position, exposed, read, last.state.isr)

@@ -12,7 +12,7 @@ from typing import Final
 
 import msgspec
 
-from tribunal.checkers.judge import coverage, engine
+from tribunal.checkers.judge import coverage, engine, permitted
 from tribunal.checkers.judge.coverage import acks_word
 from tribunal.checkers.judge.tables import Tables
 from tribunal.checkers.spark.java import NoJava
@@ -21,7 +21,7 @@ from tribunal.results.history import is_history
 from tribunal.results.manifest import Manifest
 from tribunal.results.rows import Fault, typed
 from tribunal.results.signature import FAILED, RECORDING, RUN, Signature, read
-from tribunal.results.store import Recording
+from tribunal.results.store import MANIFEST, Recording
 from tribunal.results.verdict import (
     SCHEMA_VERSION,
     Conditions,
@@ -43,6 +43,10 @@ UNJUDGED: Final = "unjudged"
 
 def _raised(path: Path, problem: OSError) -> None:
     raise problem
+
+
+OF_A_RUN: Final = ("recording", MANIFEST, "plan.json")
+"""A folder with any of these is a run's, and gets the verdict; nothing is written into any other."""
 
 
 def check(
@@ -68,9 +72,10 @@ def check(
     of_runs = tables.by_run(map(str, run_dirs))
     verdicts = [_judged(run_dir, engine_name, of_runs[str(run_dir)]) for run_dir in run_dirs]
     for run_dir, verdict in zip(run_dirs, verdicts, strict=True):
-        if Path(run_dir).is_dir():
+        if is_history(Path(run_dir)) or any((Path(run_dir) / name).exists() for name in OF_A_RUN):
             path = Path(run_dir) / "verdict.json"
             try:
+                permitted.write(Path(run_dir), of_runs[str(run_dir)].permitted)
                 save(verdict, path)
             except OSError as problem:
                 unwritten(path, problem)
@@ -115,6 +120,7 @@ def _judged(run_dir: Path, engine_name: str, tables: Tables) -> RunVerdict:
         verdict=verdict,
         claim=_claim(verdict, findings, judged),
         findings=findings,
+        permitted_rows=permitted.count(tables.permitted),
         reasons=[*(error.words for error in errors), *doubts],
         failures=errors,
         judged=judged,

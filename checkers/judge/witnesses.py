@@ -9,11 +9,13 @@ import pyarrow.compute as pc
 
 from tribunal.checkers.api import UNKNOWN, Anomaly, Found, Kind, Meaning, Property, rows_of
 from tribunal.checkers.guarantees import OF_MEMORY, RULES, VIOLATIONS
+from tribunal.checkers.judge.permitted import excuse, permitted
 from tribunal.checkers.judge.tables import Figures, FoundIn, Place, Summary, TableRow
 from tribunal.checkers.judge.timeline import Judgement
 from tribunal.results.verdict import Detail, Finding, GuiltyElection
 
 WITNESSES: Final = 20
+PERMITTED: Final = "permitted"
 WITNESS_ORDER: Final = ("log_offset", "value", "at_ns", "other_offset", "node", "leader_epoch", "detail")
 
 
@@ -29,10 +31,13 @@ def answers(chosen: Property, found: Found, judgements: Mapping[int, Judgement],
         for number, row in enumerate(witnesses):
             (anomaly,) = rows_of(found.anomalies.slice(row, 1))
             detail = found.details.get(row, Detail())
-            finding = _finding(chosen, anomaly, _explained(chosen, judgements.get(row), detail), place)
+            finding = _finding(chosen, anomaly, _explained(chosen, judgements.get(row), detail, place), place)
             count = 1 if number else len(members) - len(witnesses) + 1
             judged = msgspec.structs.replace(finding, severity=severity, rule=rule, count=count)
             yield FoundIn(place.run_dir, judged)
+    excused = sorted(row for (_, severity, *_), own in groups.items() if severity == PERMITTED for row in own)
+    if excused:
+        yield permitted(chosen.name, found.anomalies, judgements, excused, place)
     yield from (FoundIn(place.run_dir, finding) for finding in _self_evident(chosen, judgements, place))
     yield Figures(place, chosen.name, found.figures)
     if found.summary is not None:
@@ -49,7 +54,7 @@ def _lowest(anomalies: pa.Table, members: list[int]) -> list[int]:
 
 def _severity(kind: Kind, judgement: Judgement | None) -> tuple[str, str]:
     if judgement is not None and judgement.promise.rule is not None:
-        return "permitted", judgement.promise.rule
+        return PERMITTED, judgement.promise.rule
     if judgement is not None and not judgement.is_known:
         return Meaning.UNJUDGED.value, ""
     if kind.meaning is not Meaning.PROMISED:
@@ -76,14 +81,16 @@ def _finding(chosen: Property, anomaly: Anomaly, detail: Detail, place: Place) -
     )
 
 
-def _explained(chosen: Property, judgement: Judgement | None, detail: Detail) -> Detail:
+def _explained(chosen: Property, judgement: Judgement | None, detail: Detail, place: Place) -> Detail:
     if judgement is None:
         return detail
     rule = judgement.promise.rule
     words = RULES | OF_MEMORY | {own.name: own.words for own in chosen.rules}
     promise = words[rule] if rule is not None else _must_survive(judgement)
     if judgement.election is None:
-        return msgspec.structs.replace(detail, promise=promise)
+        return msgspec.structs.replace(
+            detail, promise=promise, excuse=None if rule is None else excuse(judgement, place)
+        )
     election = GuiltyElection(
         leader=judgement.election.leader,
         how=judgement.election.how.value,
@@ -124,5 +131,5 @@ def _self_evident(chosen: Property, judgements: Mapping[int, Judgement], place: 
             acknowledged_ns=judgement.at_ns,
             node=judgement.election.leader if judgement.election is not None else None,
             leader_epoch=judgement.leader_epoch,
-            detail=_explained(chosen, judgement, Detail()),
+            detail=_explained(chosen, judgement, Detail(), place),
         )

@@ -6,11 +6,13 @@ from typing import Annotated, Final
 import msgspec
 import typer
 
+from tribunal.results.verdict import PERMITTED_TABLE
+
 STORIES: Final = 5
 
 
 def explain(
-    run: Annotated[Path, typer.Argument(help="Folder of a run, or of any recording.")],
+    run: Annotated[Path, typer.Argument(help="Folder of a run, or of any recording.", exists=True, file_okay=False)],
     offset: Annotated[int | None, typer.Option(help="Only what was found at this offset.")] = None,
     stories: Annotated[int, typer.Option(min=1, help="Show at most so many.")] = STORIES,
     json: Annotated[bool, typer.Option("--json", help="Print the result as JSON on stdout.")] = False,
@@ -27,6 +29,9 @@ def explain(
             typer.echo("")
         for line in explaining.lines(one):
             typer.echo(line)
+    every = run / PERMITTED_TABLE
+    if every.is_file():
+        typer.echo(f"\nevery permitted loss with its rule and the event that excuses it: {every}")
     if not found:
         typer.echo("nothing was lost and nothing went back: there is no story to show")
     elif len(found) > stories:

@@ -12,9 +12,10 @@ from tribunal.clusters.spec import ClusterSpec
 from tribunal.harness.catalog import mutant_named
 from tribunal.harness.cli.complete import named
 from tribunal.harness.explore import atlas, written
-from tribunal.harness.explore.engine import Bounds, explore
+from tribunal.harness.explore.engine import explore
 from tribunal.harness.scenario import BadScenario, duration
 from tribunal.harness.switches import switched_on
+from tribunal.results.explored import Bounds
 
 
 def explore_(  # noqa: PLR0917 - options

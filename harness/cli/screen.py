@@ -5,7 +5,7 @@ from shlex import quote
 from typing import Final
 
 from tribunal.harness.plan import Plan
-from tribunal.results.verdict import Finding, RunVerdict, how_much
+from tribunal.results.verdict import PERMITTED_TABLE, Finding, RunVerdict, how_much
 
 FINDINGS_SHOWN: Final = 5
 REASONS_SHOWN: Final = 6
@@ -19,6 +19,10 @@ def one_screen(verdict: RunVerdict, run_dir: Path, plan: Plan | None) -> str:
     lines += [_finding(found) for found in shown[:FINDINGS_SHOWN]]
     if len(shown) > FINDINGS_SHOWN:
         lines.append(f"  … and {len(shown) - FINDINGS_SHOWN} more witnesses in {run_dir / 'verdict.json'}")
+    if verdict.permitted_rows:
+        lines.append(
+            f"  all {verdict.permitted_rows:,} that are permitted, with rule and event: {run_dir / PERMITTED_TABLE}"
+        )
     lines += [f"  ✗ {_short(reason)}" for reason in verdict.reasons[:REASONS_SHOWN]]
     lines += _coverage(verdict)
     report = run_dir / "report.html"

@@ -10,27 +10,13 @@ once, however often it is interleaved anew (`cores.py`).
 
 import time
 from array import array
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Collection, Iterator, Sequence
 from typing import Final, Protocol
 
-import msgspec
+from tribunal.results.explored import Bounds, Broken, Counterexample, Explored, Row, Shown
 
 State = bytes
 NOWHERE: Final = -1
-
-
-class Broken(msgspec.Struct, frozen=True, kw_only=True):
-    """An invariant that does not hold in a state."""
-
-    invariant: str  # its name in docs/invariants.md
-    words: str
-
-
-class Row(msgspec.Struct, frozen=True, kw_only=True):
-    """What one part of the world looks like in a state, for readers."""
-
-    part: str
-    words: str
 
 
 class World(Protocol):
@@ -51,59 +37,14 @@ class World(Protocol):
     def rows(self, state: State) -> list[Row]:
         """Describe a state, part by part."""
 
+    def scenario(self, steps: Sequence[int], words: str) -> str | None:
+        """Return a scenario that makes a cluster take these steps; None where none can say it."""
+
+    def not_explored(self) -> list[str]:
+        """Return what does not happen in this world, for readers of a result that found nothing."""
+
     def sizes(self) -> dict[str, int]:
         """Return how many states of each core were met, and how many events of cores were worked out."""
-
-
-class Bounds(msgspec.Struct, frozen=True, kw_only=True):
-    """Where a search ends, whichever comes first."""
-
-    steps: int
-    states: int
-    seconds: float
-
-
-class Shown(msgspec.Struct, frozen=True, kw_only=True):
-    """One step of a way: what happened and what the world looks like then."""
-
-    step: str  # "" for the beginning
-    rows: tuple[Row, ...]
-
-
-class Counterexample(msgspec.Struct, frozen=True, kw_only=True):
-    """A shortest way to a state in which an invariant does not hold."""
-
-    broken: tuple[Broken, ...]
-    way: tuple[Shown, ...]
-
-    @property
-    def steps(self) -> tuple[str, ...]:
-        """What happened, in order."""
-        return tuple(shown.step for shown in self.way[1:])
-
-
-class Explored(msgspec.Struct, frozen=True, kw_only=True):
-    """What a search did.
-
-    depth:     all states that are at most so many steps from the start were visited, and their invariants looked at.
-    is_whole:  there is no state beyond these: `depth` is the diameter as seen from the start.
-    levels:    how many new states each number of steps brought.
-    stopped:   what ended the search.
-    """
-
-    world: str
-    settings: dict[str, str]
-    mutants: tuple[str, ...]
-    bounds: Bounds
-    states: int
-    steps_taken: int
-    depth: int
-    levels: tuple[int, ...]
-    is_whole: bool
-    stopped: str
-    seconds: float
-    sizes: dict[str, int]
-    counterexample: Counterexample | None
 
 
 class Search:
@@ -125,16 +66,20 @@ class Search:
         self._by_step.append(by_step)
         return True
 
-    def way_to(self, state: State) -> tuple[Shown, ...]:
-        """Return a shortest way from the start, by taking its steps again."""
+    def steps_to(self, state: State) -> list[int]:
+        """Return the steps of a shortest way from the start."""
         steps: list[int] = []
         number = self.seen[state]
         while self._came_from[number] != NOWHERE:
             steps.append(self._by_step[number])
             number = self._came_from[number]
+        return steps[::-1]
+
+    def way(self, steps: Sequence[int]) -> tuple[Shown, ...]:
+        """Return what the world looks like on a way, by taking its steps again."""
         here = self.world.start()
         way = [Shown(step="", rows=tuple(self.world.rows(here)))]
-        for step in reversed(steps):
+        for step in steps:
             here = next(after for taken, after in self.world.steps(here) if taken == step)
             way.append(Shown(step=self.world.words(step), rows=tuple(self.world.rows(here))))
         return tuple(way)
@@ -185,6 +130,7 @@ def explore(
     return Explored(
         world=name,
         settings=settings,
+        not_explored=tuple(world.not_explored()),
         mutants=mutants,
         bounds=bounds,
         states=len(search.seen),
@@ -211,4 +157,8 @@ def _stopped(search: Search, bounds: Bounds, began_s: float, *, found: bool) -> 
 
 def _broken(search: Search, state: State, only: Collection[str]) -> Counterexample | None:
     broken = [one for one in search.world.broken(state) if not only or one.invariant in only]
-    return Counterexample(broken=tuple(broken), way=search.way_to(state)) if broken else None
+    if not broken:
+        return None
+    steps = search.steps_to(state)
+    words = f"{broken[0].invariant}: {broken[0].words}"
+    return Counterexample(broken=tuple(broken), way=search.way(steps), scenario=search.world.scenario(steps, words))

@@ -4,7 +4,8 @@ from pathlib import Path
 
 import msgspec
 
-from tribunal.harness.explore.engine import Counterexample, Explored
+from tribunal.results.explored import Counterexample, Explored
+from tribunal.results.report.exploration import render
 
 
 def text(found: Explored) -> str:
@@ -32,10 +33,14 @@ def _way_lines(example: Counterexample) -> list[str]:
 
 def names(found: Explored) -> list[str]:
     """Return the files that `write` leaves."""
-    return ["explored.json"]
+    with_scenario = found.counterexample is not None and found.counterexample.scenario is not None
+    return ["explored.json", "explored.html", *(["scenario.yaml"] if with_scenario else [])]
 
 
 def write(found: Explored, out: Path) -> None:
     """Write the result into a folder."""
     out.mkdir(parents=True, exist_ok=True)
     (out / "explored.json").write_bytes(msgspec.json.format(msgspec.json.encode(found), indent=1))
+    (out / "explored.html").write_text(render(found), encoding="utf-8")
+    if found.counterexample is not None and found.counterexample.scenario is not None:
+        (out / "scenario.yaml").write_text(found.counterexample.scenario, encoding="utf-8")

@@ -94,7 +94,7 @@ def _group(found: list[Finding]) -> Group:
 def _election(finding: Finding) -> str:
     election = finding.detail.election
     if election is None:
-        return ""
+        return _excuse(finding)
     at = "" if election.at_ns is None else f", {election.at_ns / 1e9:.3f} s"
     elsewhere = (election.topic, election.partition) != (
         finding.topic,
@@ -105,6 +105,21 @@ def _election(finding: Finding) -> str:
     lost = f"; lost on the disk of {_brokers(election.lost)}" if election.lost else ""
     words = f"{election.how} election of broker {election.leader}{where}, leader epoch {election.leader_epoch}{at}"
     return f"{words}{held}{lost}" + (f" ({election.rule})" if election.rule is not None else "")
+
+
+def _excuse(finding: Finding) -> str:
+    event = finding.detail.excuse
+    if event is None:
+        return ""
+    where = (
+        ""
+        if event.topic is None
+        else f" for {event.topic}-{event.partition}"
+        if event.partition is not None
+        else f" for {event.topic}"
+    )
+    at = "" if event.at_ns is None else f", from {event.at_ns / 1e9:.3f} s on"
+    return f"{event.event}{where}{at}"
 
 
 def _brokers(nodes: tuple[int, ...]) -> str:

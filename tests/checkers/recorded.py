@@ -125,6 +125,7 @@ class Run:
         *,
         high_watermark: int,
         isolation: str = "read_uncommitted",
+        log_start_offset: int = 0,
     ) -> None:
         self.recorder.row(
             "polls",
@@ -140,7 +141,7 @@ class Run:
             outcome="ok",
             record_count=count,
             high_watermark=high_watermark,
-            log_start_offset=0,
+            log_start_offset=log_start_offset,
         )
         self.polls += 1
 

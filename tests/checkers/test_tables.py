@@ -20,6 +20,7 @@ from tribunal.checkers.judge.tables import (
     Failed,
     Figures,
     FoundIn,
+    Permitted,
     Place,
     SievedRange,
     Summary,
@@ -45,6 +46,7 @@ SIEVED = Sieved(range=Range(0, 8), clean=True, values={1: (2, 3)}, sent_elsewher
 ROWS = [
     pytest.param(FoundIn("run", LOST), id="a loss"),
     pytest.param(FoundIn("run", CIRCLE), id="a circle"),
+    pytest.param(Permitted(PLACE, "lost_writes", b"PAR1\x00PAR1"), id="all that is permitted"),
     pytest.param(Figures(PLACE, "lost_writes", {"records read": 0}), id="figures"),
     pytest.param(Figures(Place("run"), "bank", {}), id="no figures of a run"),
     pytest.param(Summary(PLACE, "bank", b"\x81\x00\xff"), id="a summary"),

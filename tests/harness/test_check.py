@@ -4,11 +4,12 @@ import shutil
 from pathlib import Path
 
 import msgspec
+import pyarrow.parquet as pq
 import pytest
 
 from tests.checkers.recorded import Run
 from tribunal.checkers.judge.verdict import check
-from tribunal.results.verdict import RunVerdict, Verdict, load
+from tribunal.results.verdict import ExcusingEvent, RunVerdict, Verdict, load
 
 
 @pytest.fixture
@@ -51,6 +52,13 @@ def test_a_verdict_that_cannot_be_written_is_given_all_the_same(run: Run) -> Non
     assert written == [run_dir / "verdict.json"]
     with pytest.raises(IsADirectoryError):
         check([run_dir], "inline")
+
+
+def test_a_folder_that_is_no_run_is_left_as_it_was(tmp_path: Path) -> None:
+    (verdict,) = check([tmp_path], "inline")
+
+    assert verdict.verdict is Verdict.ERROR
+    assert list(tmp_path.iterdir()) == []
 
 
 @pytest.mark.parametrize(
@@ -101,6 +109,48 @@ def test_a_permitted_loss_names_its_rule(run: Run) -> None:
     assert verdict.permitted[0].rule == "R5"
     assert verdict.claim == "no promise was broken; permitted by R5: 1 x lost (acks=1)"
     assert (verdict.verdict.exit_code(strict=False), verdict.verdict.exit_code(strict=True)) == (0, 1)
+
+
+def test_every_permitted_loss_stands_in_a_table_with_its_rule_and_event(run: Run) -> None:
+    values = [run.send(i, 100 + i, acks=1) for i in range(30)]
+    run.change(200, leader=2, isr=[2, 3])
+    run.final_read(dict(enumerate(values[:2])))
+    run_dir = run.finish()
+
+    verdict = judged(run_dir)
+    rows = pq.read_table(run_dir / "permitted.parquet").to_pylist()
+
+    assert len(verdict.permitted) == 20 < verdict.permitted_rows == len(rows) == 28
+    assert [row["log_offset"] for row in rows] == [*range(2, 30)]
+    event = {"rule": "R5", "event": "clean election", "event_topic": "t", "event_partition": 0, "leader": 2}
+    assert all(row.items() >= (event | {"event_ns": 200_000_000, "leader_epoch": 1}).items() for row in rows)
+    assert all(row["holders"] == [1, 2, 3] or row["holders"] == [1] for row in rows)
+
+
+def test_a_table_of_an_earlier_verdict_goes_when_nothing_is_permitted_any_more(run: Run) -> None:
+    run.final_read(dict(enumerate(a_good_run(run))))
+    run_dir = run.finish()
+    (run_dir / "permitted.parquet").write_bytes(b"of before")
+
+    assert judged(run_dir).permitted_rows == 0
+    assert not (run_dir / "permitted.parquet").exists()
+
+
+def test_what_is_gone_by_order_names_the_order(run: Run) -> None:
+    values = a_good_run(run)
+    order = {"api": "delete_records", "topic": "t", "partition": 0, "log_offset": 1, "outcome": "ok"}
+    run.recorder.row("admin", **order, invoke_ns=300_000_000, complete_ns=301_000_000)
+    run.poll(99, "final", 1, 2, 900, high_watermark=3, log_start_offset=1)
+    for offset in (1, 2):
+        read = {"process": 99, "poll_index": 0, "topic": "t", "partition": 0, "phase": "final"}
+        run.recorder.row("reads", **read, log_offset=offset, value=values[offset])
+    run.poll(99, "final", 3, 0, 901, high_watermark=3, log_start_offset=1)
+
+    (finding,) = judged(run.finish()).permitted
+
+    assert (finding.rule, finding.detail.excuse) == (
+        "gone_by_order", ExcusingEvent(event="order", topic="t", partition=0, at_ns=300_000_000, holders=(1, 2, 3))
+    )  # fmt: skip
 
 
 def test_a_run_in_which_nothing_was_acknowledged_is_inconclusive(run: Run) -> None:

@@ -4,8 +4,9 @@ import pytest
 
 from replog.quorum.election import Election
 from replog.quorum.roles import Follower
-from tribunal.harness.explore.engine import Bounds, Explored, explore
+from tribunal.harness.explore.engine import explore
 from tribunal.harness.explore.quorum.world import QuorumWorld, Settings
+from tribunal.results.explored import Bounds, Explored
 
 JOINING = Settings(voters=2, observers=1, records=0, crashes=1, restarts=False)
 THREE = Settings(voters=3, records=1, crashes=1)

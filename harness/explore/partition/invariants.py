@@ -7,11 +7,11 @@ from collections.abc import Iterator, Mapping
 from itertools import combinations
 
 from replog.types import NO_NODE, NodeId
-from tribunal.harness.explore.engine import Broken
 from tribunal.harness.explore.partition.broker import Seen, Stored
 from tribunal.harness.explore.partition.controller import Known
 from tribunal.harness.explore.partition.events import Tally
 from tribunal.harness.explore.partition.words import log_words
+from tribunal.results.explored import Broken
 
 
 def broken(known: Known, seen: Mapping[NodeId, Seen], tally: Tally) -> list[Broken]:

@@ -11,14 +11,14 @@ Nodes are not merged by symmetry: the order of the replicas decides who is elect
 """
 
 import struct
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 import msgspec
 
 from replog.types import BrokerEpoch, NodeId
 from tribunal.harness.explore.cores import Cores, Numbered, Remembered
-from tribunal.harness.explore.engine import Broken, Row, State
+from tribunal.harness.explore.engine import State
 from tribunal.harness.explore.partition.broker import Fetch, Fetched, Proposed, Seen, SmallBroker
 from tribunal.harness.explore.partition.controller import Batch, Known, SmallController
 from tribunal.harness.explore.partition.events import (
@@ -46,6 +46,7 @@ from tribunal.harness.explore.partition.events import (
     Tally,
 )
 from tribunal.harness.explore.partition.invariants import broken
+from tribunal.harness.explore.partition.scenario import Moment, scenario
 from tribunal.harness.explore.partition.words import (
     broker_words,
     controller_words,
@@ -53,6 +54,7 @@ from tribunal.harness.explore.partition.words import (
     message_words,
     step_words,
 )
+from tribunal.results.explored import Broken, Row
 
 Numbers = tuple[int, ...]  # one of each broker
 
@@ -193,6 +195,40 @@ class PartitionWorld:
         rows.append(Row(part="under way", words="; ".join(under_way) or "nothing"))
         rows.append(Row(part="committed", words=log_words(tally.committed)))
         return rows
+
+    def scenario(self, steps: Sequence[int], words: str) -> str | None:
+        """Return a scenario that makes a cluster take these steps."""
+        return scenario(
+            [self._moment(state) for state in self._states(steps)],
+            [self._steps[step] for step in steps],
+            self.settings,
+            words,
+        )
+
+    def _states(self, steps: Sequence[int]) -> Iterator[State]:
+        here = self.start()
+        yield here
+        for step in steps:
+            here = next(after for taken, after in self.steps(here) if taken == step)
+            yield here
+
+    def _moment(self, state: State) -> Moment:
+        here = self._unpacked(state)
+        return Moment(
+            seen={node: self._look(number) for node, number in zip(self._nodes, here.brokers, strict=True)},
+            unread={node: len(self._queues[queue]) for node, queue in zip(self._nodes, here.unread, strict=True)},
+            under_way={number: self._messages[number] for number in self._under_way[here.messages]},
+        )
+
+    def not_explored(self) -> list[str]:
+        """Return what does not happen here."""
+        return [
+            "reassignment, log directories, topics deleted, controlled shutdown, records deleted",
+            "a controller that fails over: there is one, and what it appends is committed at once",
+            "unclean recovery by a manager (KIP-966, part 2); transactions; consumers",
+            "a log that loses only the end of its tail; a fetch that brings only some of the records",
+            "requests delivered twice; a fetch of an earlier incarnation",
+        ]
 
     def sizes(self) -> dict[str, int]:
         """Return how many states of each core were met."""
@@ -364,9 +400,12 @@ class PartitionWorld:
         return after._replace(unread=unread)
 
     def _forgiven(self, here: Here, before: int) -> Here:
-        """Begin the committed prefix anew with a leader that is elected uncleanly, where the promise permits it."""
+        """Begin the committed prefix anew with a leader that is elected uncleanly, where the promise permits it.
+
+        What counts is the smaller min ISR: a crash may have been before it was raised.
+        """
         known, tally = self._knows(here.controller), self._tallies[here.tally]
-        if not known.is_recovering or self._knows(before).is_recovering or tally.kills < known.min_isr:
+        if not known.is_recovering or self._knows(before).is_recovering or tally.kills < self.settings.min_isr:
             return here
         elected = self._look(here.brokers[self._nodes.index(known.partition.leader)])
         left = elected.stored[: len(tally.committed)]

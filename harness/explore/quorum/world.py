@@ -9,7 +9,7 @@ of it, however often all took their turn, then the cluster stays without one unt
 """
 
 import struct
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Final, NamedTuple
 
 import msgspec
@@ -17,8 +17,9 @@ import msgspec
 from replog.quorum.messages import Reply, Request
 from replog.types import NodeId
 from tribunal.harness.explore.cores import Cores, Numbered, Remembered
-from tribunal.harness.explore.engine import Broken, Row, State
+from tribunal.harness.explore.engine import State
 from tribunal.harness.explore.quorum.member import Answer, Seen, Sent, SmallMember, Written, key_of
+from tribunal.results.explored import Broken, Row
 
 CALM_TURNS: Final = 30  # an election takes a majority of the members three turns each: time passes, pre-vote, vote
 CALM_MESSAGES: Final = 60  # between two turns
@@ -195,6 +196,18 @@ class QuorumWorld:
             if number
         ]
         return [*rows, Row(part="under way", words="; ".join(under_way) or "nothing")]
+
+    def scenario(self, steps: Sequence[int], words: str) -> None:
+        """Return none: faults of scenarios choose brokers and links, not single requests between controllers."""
+
+    def not_explored(self) -> list[str]:
+        """Return what does not happen here."""
+        return [
+            "a request that arrives after its asker gave it up",
+            "writes that are not synced yet, snapshots, downloads",
+            "a voter removed; another address of one; directories unknown to the voter set",
+            "time limits that are drawn: the order in which they end is explored instead",
+        ]
 
     def sizes(self) -> dict[str, int]:
         """Return how many states of each core were met."""
