@@ -151,7 +151,9 @@ def test_the_page_of_figures_names_every_class_and_its_rows_add_up():
     assert list(rows) == list(classes())
     assert len([name for name, (injected, _) in rows.items() if injected]) >= 44
     assert all(seen == injected for injected, seen in rows.values())
-    scenarios = [(int(line[-2]), int(line[-1].strip(" |"))) for line in by_scenario if line[-2].isdigit()]
+    scenarios = [
+        (int(line[-2]), int(line[-1].strip(" |"))) for line in by_scenario if len(line) == 4 and line[-2].isdigit()
+    ]
     assert [sum(column) for column in zip(*scenarios, strict=True)] == [
         sum(column) for column in zip(*rows.values(), strict=True)
     ]
