@@ -254,13 +254,13 @@ def read_plan(path: Path) -> Plan:
 
 def read_schedule(path: Path) -> Plan:
     """Return the plan beside an executed schedule, with its faults as they were: same nodes, same times."""
-    plan = read_plan(path.with_name("plan.json"))
     try:
         lines = [msgspec.json.decode(line, type=ExecutedFault) for line in path.read_bytes().splitlines() if line]
     except OSError as problem:
         raise BadScenario(f"{path}: {problem.strerror}") from None
     except (msgspec.DecodeError, msgspec.ValidationError) as problem:
         raise BadScenario(f"{path}: not an executed schedule: {problem}") from None
+    plan = read_plan(path.with_name("plan.json"))
     again = tuple(
         PlannedFault(
             index=index,

@@ -21,7 +21,7 @@ from tribunal.results.history import is_history
 from tribunal.results.manifest import Manifest
 from tribunal.results.rows import Fault, typed
 from tribunal.results.signature import FAILED, RECORDING, RUN, Signature, read
-from tribunal.results.store import Recording
+from tribunal.results.store import MANIFEST, Recording
 from tribunal.results.verdict import (
     SCHEMA_VERSION,
     Conditions,
@@ -43,6 +43,10 @@ UNJUDGED: Final = "unjudged"
 
 def _raised(path: Path, problem: OSError) -> None:
     raise problem
+
+
+OF_A_RUN: Final = ("recording", MANIFEST, "plan.json")
+"""A folder with any of these is a run's, and gets the verdict; nothing is written into any other."""
 
 
 def check(
@@ -68,7 +72,7 @@ def check(
     of_runs = tables.by_run(map(str, run_dirs))
     verdicts = [_judged(run_dir, engine_name, of_runs[str(run_dir)]) for run_dir in run_dirs]
     for run_dir, verdict in zip(run_dirs, verdicts, strict=True):
-        if Path(run_dir).is_dir():
+        if is_history(Path(run_dir)) or any((Path(run_dir) / name).exists() for name in OF_A_RUN):
             path = Path(run_dir) / "verdict.json"
             try:
                 permitted.write(Path(run_dir), of_runs[str(run_dir)].permitted)

@@ -23,7 +23,7 @@ from tribunal.clusters.composed_cluster import ComposedCluster
 from tribunal.clusters.host_environment import HostEnvironment
 from tribunal.clusters.kafka.disk import power_fail
 from tribunal.clusters.kafka.events import KafkaEvents, KafkaMetadata
-from tribunal.clusters.kafka.jars import java_release, kafka_jars
+from tribunal.clusters.kafka.jars import held_versions, java_release, kafka_jars
 from tribunal.clusters.kafka.jars import obstacles as obstacles_to_kafka
 from tribunal.clusters.kafka.releases import KRAFT_SINCE, Release, release
 from tribunal.clusters.kafka.software import KafkaSoftware
@@ -124,8 +124,9 @@ def lacking() -> dict[Capability, str]:
 
 
 def places() -> str:
-    """Return where nodes live on this machine."""
-    return host_environment_for(ClusterSpec()).place
+    """Return where nodes live on this machine, and of which releases the jars are here: others are fetched when asked for."""
+    place, held = host_environment_for(ClusterSpec()).place, held_versions()
+    return f"{place}; jars are here of {', '.join(held)}" if held else place
 
 
 def obstacles() -> list[Obstacle]:

@@ -15,7 +15,9 @@ MOST_LINES = 20
 
 
 def bundle(
-    run: Annotated[Path, typer.Argument(help="Folder of a judged run.")],
+    run: Annotated[
+        Path, typer.Argument(help="Folder of a judged run.", exists=True, file_okay=False, resolve_path=True)
+    ],
     out: Annotated[Path | None, typer.Option("--out", "-o", help="The archive; default: beside the run.")] = None,
     json: Json = False,
 ) -> None:
@@ -41,7 +43,7 @@ def bundle(
 
 
 def verify(
-    archive: Annotated[Path, typer.Argument(help="An archive made by `tribunal bundle`.")],
+    archive: Annotated[Path, typer.Argument(help="An archive made by `tribunal bundle`.", exists=True, dir_okay=False)],
     engine: Annotated[str, typer.Option(help="Who judges: spark, inline or spark-sql.")] = "spark",
     json: Json = False,
 ) -> None:

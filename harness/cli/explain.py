@@ -12,7 +12,7 @@ STORIES: Final = 5
 
 
 def explain(
-    run: Annotated[Path, typer.Argument(help="Folder of a run, or of any recording.")],
+    run: Annotated[Path, typer.Argument(help="Folder of a run, or of any recording.", exists=True, file_okay=False)],
     offset: Annotated[int | None, typer.Option(help="Only what was found at this offset.")] = None,
     stories: Annotated[int, typer.Option(min=1, help="Show at most so many.")] = STORIES,
     json: Annotated[bool, typer.Option("--json", help="Print the result as JSON on stdout.")] = False,

@@ -30,14 +30,12 @@ def report(
 
 
 def serve(
-    folder: Annotated[Path, typer.Argument(help="Folder of runs.")] = Path("runs"),
+    folder: Annotated[Path, typer.Argument(help="Folder of runs.", exists=True, file_okay=False)] = Path("runs"),
     port: Annotated[int, typer.Option(min=0, max=65_535, help="0: any that is free.")] = 8_090,
     browser: Annotated[bool, typer.Option(help="Open a browser.")] = False,
     json: Annotated[bool, typer.Option("--json", help="Print the address as JSON on stdout.")] = False,
 ) -> None:
     """Show a folder of runs on this machine's loopback address, always as it is now."""
-    if not folder.is_dir():
-        raise ClusterError(f"{folder}: no such folder of runs")
     with server(folder, port) as serving:
         address = f"http://127.0.0.1:{serving.server_address[1]}/"
         typer.echo(msgspec.json.encode({"address": address}).decode() if json else f"{address}   (Ctrl+C ends it)")

@@ -35,12 +35,12 @@ def explained(
 
     at_offset:  only the findings at this offset, each shown by itself.
     """
-    if not (run_dir / "verdict.json").is_file():
-        check([run_dir], "inline")
-    findings = [one for one in load(run_dir / "verdict.json").findings if one.severity in severities]
+    stated = run_dir / "verdict.json"
+    verdict = load(stated) if stated.is_file() else check([run_dir], "inline")[0]
+    findings = [one for one in verdict.findings if one.severity in severities]
     if at_offset is not None:
         findings = [one for one in findings if one.log_offset == at_offset]
-    recording = Recording.open(run_dir, compare=False)
+    recording = Recording.open(run_dir, compare=False)  # says of a folder without one what it is
     end_ns = max((row["end_ns"] or 0 for row in recording.table("phases", columns=["end_ns"]).to_pylist()), default=1)
     for group in sorted(grouped(findings), key=lambda one: (severities.index(one.severity), one.first_ns or 0)):
         for witness in group.witnesses if at_offset is not None else group.witnesses[:1]:

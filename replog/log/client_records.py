@@ -44,56 +44,69 @@ def examined(content: bytes, count: int) -> Examined:
         raise BadRecords("it ends within a record") from None
 
 
-def _walk(content: bytes, count: int) -> Examined:
+def _walk(content: bytes, count: int) -> Examined:  # noqa: C901, PLR0912, PLR0915 - with a call for each part it takes 2.4 times as long
     lowest, highest, has_null_key = 1 << 62, -1 << 62, False
-    position = index = last_size = try_at = 0
+    end = index = last_size = try_at = 0
+    total = len(content)
     while index < count:
-        start = position
-        body, delta_ms, is_keyless, has_headers, position = _record(content, start, index)
-        has_null_key |= is_keyless
+        start = end
+        # Numbers of one byte, and sizes of two, are read where they stand: nearly all are so.
+        byte, second = content[start], content[start + 1]
+        if byte & 129 == 0:
+            body = start + 1
+            end = body + (byte >> 1)
+        elif byte & 129 == 128 and second < 128:
+            body = start + 2
+            end = body + ((byte & 126) >> 1 | second << 6)
+        else:
+            length, body = _varint(content, start)
+            end = body + length
+        byte = content[body + 1]
+        if byte < 128:
+            delta_ms, position = (byte >> 1) ^ -(byte & 1), body + 2
+        else:
+            delta_ms, position = _varint(content, body + 1)
+        if index < 64:
+            offset, position = content[position], position + 1
+            if offset != index << 1:
+                raise BadRecords(f"the offset of record {index}")
+        else:
+            offset, position = _varint(content, position)
+            if offset != index:
+                raise BadRecords(f"the offset {offset} of record {index}")
+        byte = content[position]
+        if byte & 129 == 0:
+            position += 1 + (byte >> 1)
+        else:
+            has_null_key |= byte == 1
+            position = _behind_bytes(content, position)
+        byte, second = content[position], content[position + 1]
+        if byte & 129 == 0:
+            position += 1 + (byte >> 1)
+        elif byte & 129 == 128 and second < 128:
+            position += 2 + ((byte & 126) >> 1 | second << 6)
+        else:
+            position = _behind_bytes(content, position)
+        behind = position + 1 if not content[position] else _behind_headers(content, position)
+        if behind != end or end > total:
+            raise BadRecords(f"record {index} of {end - body} bytes has {behind - body}")
         lowest = min(lowest, delta_ms)
         highest = max(highest, delta_ms)
         index += 1
-        size = position - start
-        if size == last_size and try_at <= index < count and not has_headers and content[body + 1] < 128:
+        size = end - start
+        if size == last_size and try_at <= index < count and position + 1 == end and content[body + 1] < 128:
             found = _alike(content, start, body, size, index, count)
             if found is None:
                 try_at = index + PAUSE
             else:
-                alike, low, high = found
-                lowest, highest = min(lowest, low), max(highest, high)
+                alike, least, most = found
+                lowest, highest = min(lowest, least), max(highest, most)
                 index += alike
-                position += alike * size
+                end += alike * size
         last_size = size
-    if position != len(content):
-        raise BadRecords(f"{len(content) - position} bytes behind the last record")
+    if end != total:
+        raise BadRecords(f"{total - end} bytes behind the last record")
     return Examined(lowest, highest, has_null_key)
-
-
-def _record(content: bytes, start: int, index: int) -> tuple[int, int, bool, bool, int]:
-    """Return where a record's body begins, its timestamp, whether it has no key, whether headers, and where it ends."""
-    # Numbers of one byte, as nearly all are, are read where they stand: a call for each would double the time.
-    byte = content[start]
-    if byte < 128:
-        length, body = (byte >> 1) ^ -(byte & 1), start + 1
-    else:
-        length, body = _varint(content, start)
-    byte = content[body + 1]
-    if byte < 128:
-        delta_ms, position = (byte >> 1) ^ -(byte & 1), body + 2
-    else:
-        delta_ms, position = _varint(content, body + 1)
-    offset, position = (content[position], position + 1) if index < 64 else _varint(content, position)
-    if offset != (index << 1 if index < 64 else index):
-        raise BadRecords(f"the offset of record {index}")
-    key = content[position]
-    position = _behind_bytes(content, position) if key & 129 else position + 1 + (key >> 1)
-    position = _behind_bytes(content, position)
-    has_headers = content[position] != 0
-    position = _behind_headers(content, position) if has_headers else position + 1
-    if position != body + length or position > len(content):
-        raise BadRecords(f"record {index} of {length} bytes has {position - body}")
-    return body, delta_ms, key == 1, has_headers, position
 
 
 def _alike(content: bytes, start: int, body: int, size: int, index: int, count: int) -> tuple[int, int, int] | None:

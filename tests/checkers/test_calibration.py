@@ -30,6 +30,7 @@ from tribunal.results.sensitivity import Figure, fallen
 from tribunal.results.store import Recording
 
 pytestmark = pytest.mark.timeout(900)  # runs are made and judged once for all tests here
+ROOT = Path(__file__).resolve().parents[2]
 QUIET = """
 scenario: {name}
 about: nothing is hurt
@@ -138,6 +139,24 @@ def test_there_are_at_least_44_classes_and_no_known_miss_is_unknown():
     assert len(known) >= 44
     assert set(KNOWN_MISSES) <= set(INJECTED)
     assert not any(one.lacking for one in known.values())
+
+
+def test_the_page_of_figures_names_every_class_and_its_rows_add_up():
+    page = (ROOT / "docs" / "sensitivity.md").read_text()
+    by_scenario, by_class = (
+        [line.split(" | ") for line in part.splitlines()[1:]] for part in page.split("|---|---|---|---|")[1:]
+    )
+
+    rows = {line[0].strip("| `"): (int(line[-2]), int(line[-1].strip(" |"))) for line in by_class}
+    assert list(rows) == list(classes())
+    assert len([name for name, (injected, _) in rows.items() if injected]) >= 44
+    assert all(seen == injected for injected, seen in rows.values())
+    scenarios = [
+        (int(line[-2]), int(line[-1].strip(" |"))) for line in by_scenario if len(line) == 4 and line[-2].isdigit()
+    ]
+    assert [sum(column) for column in zip(*scenarios, strict=True)] == [
+        sum(column) for column in zip(*rows.values(), strict=True)
+    ]
 
 
 def test_a_recording_without_a_change_stays_what_it_was(cases, tmp_path):

@@ -122,6 +122,7 @@ def test_versions_that_are_here_are_listed_with_those_that_would_be_fetched(
     assert list(listed) == ["3.4.1", "3.5.2", "3.6.2", "3.7.2", "3.9.1", "4.0.0", "4.1.1", "4.2.0", "4.3.1"]
     assert listed["3.7.2"].startswith("its jars are here")
     assert listed["4.3.1"] == "its jars would be fetched by Maven at the first run"
+    assert apache_kafka.places().endswith("; jars are here of 3.7.2")
 
 
 @pytest.mark.parametrize(

@@ -54,6 +54,13 @@ def test_a_verdict_that_cannot_be_written_is_given_all_the_same(run: Run) -> Non
         check([run_dir], "inline")
 
 
+def test_a_folder_that_is_no_run_is_left_as_it_was(tmp_path: Path) -> None:
+    (verdict,) = check([tmp_path], "inline")
+
+    assert verdict.verdict is Verdict.ERROR
+    assert list(tmp_path.iterdir()) == []
+
+
 @pytest.mark.parametrize(
     ("facts", "is_known"),
     [

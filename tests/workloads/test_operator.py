@@ -58,6 +58,8 @@ def test_a_topic_made_anew_is_another_place_in_every_table(recorded: Recording) 
     for table in ("sends", "reads", "watermarks"):
         assert {again, first} <= {row["topic"] for row in rows(recorded, table)}
     assert {row["topic_id"] for row in rows(recorded, "admin", topic=again)} == {ids[again]}
+    removed = {row["topic"] for row in rows(recorded, "metadata", record_type="RemoveTopicRecord")}
+    assert removed == {row["topic"] for row in rows(recorded, "admin", api="delete_topic", outcome="ok")}
     # Whoever sends to the one sends nothing to the other.
     senders = [{row["process"] for row in rows(recorded, "sends", topic=name)} for name in (first, again)]
     assert senders[0].isdisjoint(senders[1])

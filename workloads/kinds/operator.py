@@ -282,8 +282,10 @@ class _Operator:
         self._replication_factor = 1
 
     def _topic_ids(self) -> dict[str, str]:
-        """Return the ids of topics, as far as operators know."""
-        return {name: str(seen.topic_id) for name, seen in self._topics.items() if self._is_there(name, seen)}
+        """Return the ids of topics; of own ones as all operators know them, for another one may have made it anew meanwhile."""
+        others = {name: str(seen.topic_id) for name, seen in self._topics.items() if name not in self._own}
+        own = {name: str(one.topic_id) for name, one in self._own.items() if one.topic_id is not None}
+        return others | own
 
     async def work(self) -> None:
         """Order one thing after another until it is time to put things back; do that."""

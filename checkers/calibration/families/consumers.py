@@ -125,6 +125,8 @@ def _stops(case: Case, random: Random) -> Iterator[Injected]:
             poll
             for poll in polls
             if polls[-1].invoke_ns - poll.invoke_ns > STOPPED_NS and received.get(poll.poll_index)
+            # Where records that it waits for are lost by right it waits anew, for others.
+            if case.holds(place, poll.invoke_ns)
         ]
         for poll in shuffled(behind, random)[:1]:
             hidden = [
