@@ -11,6 +11,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from tribunal.results.recording import DamagedRecording
+from tribunal.results.topic_names import MARK
 
 NO_LEADER: Final = -1
 NO_CHANGE: Final = -2
@@ -79,6 +80,22 @@ class RemoveTopicRecord(msgspec.Struct, frozen=True, kw_only=True):
     """A topic is deleted, with all of its partitions."""
 
 
+class ClearElrRecord(msgspec.Struct, frozen=True, kw_only=True):
+    """The ELR and the last known ELR of all partitions of a topic are emptied; without a name, of all topics.
+
+    Released Kafka writes it when `min.insync.replicas` changes. It names no id: it means the topic that has the name.
+    """
+
+    topic_name: str = ""
+
+    def names(self, topic: str) -> bool:
+        """Return whether it concerns a topic, by its name in the recording."""
+        return not self.topic_name or self.topic_name == topic.partition(MARK)[0]
+
+
+EMPTIED: Final = PartitionChangeRecord(eligible_leader_replicas=(), last_known_elr=())
+"""What a ClearElrRecord does to each partition."""
+
 MetadataRecord = (
     PartitionRecord
     | PartitionChangeRecord
@@ -86,6 +103,7 @@ MetadataRecord = (
     | BrokerRegistrationChangeRecord
     | ConfigRecord
     | RemoveTopicRecord
+    | ClearElrRecord
 )
 _DECODERS: Final[dict[str, msgspec.json.Decoder[MetadataRecord]]] = {
     kind.__name__: msgspec.json.Decoder(kind)
@@ -96,6 +114,7 @@ _DECODERS: Final[dict[str, msgspec.json.Decoder[MetadataRecord]]] = {
         BrokerRegistrationChangeRecord,
         ConfigRecord,
         RemoveTopicRecord,
+        ClearElrRecord,
     )
 }
 

@@ -43,9 +43,11 @@ from tribunal.results.manifest import Setting, integer
 from tribunal.results.metadata import (
     CONFIG_OF_BROKER,
     CONFIG_OF_TOPIC,
+    EMPTIED,
     NO_LEADER,
     RECOVERING,
     BrokerRegistrationChangeRecord,
+    ClearElrRecord,
     ConfigRecord,
     MetadataRecord,
     PartitionChangeRecord,
@@ -65,7 +67,7 @@ REMOVED: Final = "RemoveTopicRecord"
 GROUP_LOG: Final = "__consumer_offsets"
 TRANSACTION_LOG: Final = "__transaction_state"
 OF_ALL: Final = frozenset(
-    kind.__name__ for kind in (RegisterBrokerRecord, BrokerRegistrationChangeRecord, ConfigRecord)
+    kind.__name__ for kind in (RegisterBrokerRecord, BrokerRegistrationChangeRecord, ConfigRecord, ClearElrRecord)
 )
 
 
@@ -760,6 +762,8 @@ class _Builder:
                     self._fence(change.broker_id, fenced=change.fenced == 1)
             case ConfigRecord() as config:
                 self._on_config(config, at_ns)
+            case ClearElrRecord() as cleared:
+                self._on_cleared(cleared, at_ns)
             case RemoveTopicRecord():
                 self._removed = True
                 self._append(at_ns, ())
@@ -833,6 +837,13 @@ class _Builder:
         else:
             layer[config.name] = config.value
         self._append(at_ns, (SettingsChanged(self._settings()),))
+
+    def _on_cleared(self, cleared: ClearElrRecord, at_ns: int) -> None:
+        state = self._state
+        if state is None or self._removed or not cleared.names(self._topic) or not (state.elr or state.last_known):
+            return
+        self._state = state.changed_by(EMPTIED)
+        self._append(at_ns, (), changed=True)
 
     def _without_unclean(
         self, before: State, change: PartitionChangeRecord, expected: tuple[int, int] | None, at_ns: int

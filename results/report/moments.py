@@ -1,14 +1,17 @@
 """A partition's committed states over time."""
 
 from collections.abc import Iterator
+from typing import Final
 
 import msgspec
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from tribunal.results.metadata import PartitionChangeRecord, PartitionRecord, State, decoded
+from tribunal.results.metadata import EMPTIED, ClearElrRecord, PartitionChangeRecord, PartitionRecord, State, decoded
 from tribunal.results.rows import Metadata, typed
 from tribunal.results.store import Recording, partition_order
+
+CLEARED: Final = ClearElrRecord.__name__
 
 
 class Change(msgspec.Struct, frozen=True):
@@ -23,6 +26,7 @@ def changes_of(recording: Recording, name: str) -> Iterator[Change]:
     topic, partition = partition_order(name)
     metadata = recording.table("metadata")
     own = pc.and_(pc.equal(metadata["topic"].cast(pa.string()), topic), pc.equal(metadata["partition"], partition))
+    own = pc.or_(pc.fill_null(own, fill_value=False), pc.equal(metadata["record_type"].cast(pa.string()), CLEARED))
     state: State | None = None
     for row in typed(metadata.filter(own).sort_by("metadata_offset"), Metadata):
         match decoded(row.record_type, row.body):
@@ -30,7 +34,9 @@ def changes_of(recording: Recording, name: str) -> Iterator[Change]:
                 state = State.created_by(created)
             case PartitionChangeRecord() as change if state is not None:
                 state = state.changed_by(change)
+            case ClearElrRecord() as cleared if state is not None and cleared.names(topic):
+                state = state.changed_by(EMPTIED)
             case _:
-                pass  # other records leave the state as it is
+                continue  # other records leave the state as it is
         if state is not None:
             yield Change(row.at_ns or 0, state)

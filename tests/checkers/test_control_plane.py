@@ -36,6 +36,37 @@ def test_states(run: Run, body: dict[str, Any], expected: list[str]) -> None:
     assert kinds(run) == expected
 
 
+MIN_ISR = {"resource_type": 2, "resource_name": "t", "name": "min.insync.replicas"}
+
+
+@pytest.mark.parametrize(
+    ("cleared", "expected"),
+    [
+        pytest.param("t", [], id="of this topic"),
+        pytest.param("", [], id="of all topics"),
+        pytest.param("other", ["isr_and_elr_overlap", "elr_beside_full_isr"], id="of another topic"),
+    ],
+)
+def test_a_change_of_min_isr_may_empty_the_elr_by_a_record_of_its_own(
+    run: Run, cleared: str, expected: list[str]
+) -> None:
+    """Released Kafka does so; what comes back into the ISR then was no member of the ELR any more."""
+    run.change(100, isr=[1], eligible_leader_replicas=[2, 3])
+    run.metadata("ConfigRecord", 200, value="1", **MIN_ISR)
+    run.metadata("ClearElrRecord", 200, topic_name=cleared)
+    run.change(300, isr=[1, 2])
+
+    assert sorted(kinds(run)) == sorted(expected)
+
+
+def test_an_elr_emptied_without_a_change_of_min_isr_forgets_its_members(run: Run) -> None:
+    run.change(100, isr=[1], eligible_leader_replicas=[2, 3])
+    run.metadata("ClearElrRecord", 200, topic_name="t")
+    run.change(300, isr=[1, 2])
+
+    assert kinds(run) == ["elr_member_forgotten", "elr_member_forgotten"]
+
+
 @pytest.mark.parametrize(("isr", "expected"), [([3], []), ([3, 2], ["recovering_with_others"])])
 def test_recovering_implies_an_isr_of_one(tmp_path: Path, isr: list[int], expected: list[str]) -> None:
     run = Run(tmp_path / "run", **{"unclean.leader.election.enable": True})
