@@ -13,7 +13,7 @@ from tribunal.checkers.judge.orders import Order
 from tribunal.checkers.judge.remembered import NEVER, Remembered, by_order
 from tribunal.checkers.judge.steps import ABORTED, COMMITTED, POLL
 from tribunal.checkers.judge.timeline import Judgement
-from tribunal.checkers.properties.group_offsets import COMMIT, effective, prove
+from tribunal.checkers.properties.group_offsets import COMMIT, INVENTED, effective, prove
 from tribunal.results.admin_apis import AdminApi
 from tribunal.results.rows import Commit, typed
 
@@ -36,7 +36,7 @@ class Positions:
     def _ordered(self, anomaly: Anomaly) -> Judgement | None:
         """Look for an order that set or deleted the group's position, or with the group what it knew of generations."""
         match anomaly.kind:
-            case "offset_forgotten" | "offset_stale":
+            case "offset_forgotten" | "offset_stale" | "offset_invented":
                 return self._fetched_by_order(anomaly)
             case "stale_generation":
                 return self._counted_anew(anomaly)
@@ -54,7 +54,9 @@ class Positions:
         since_ns = int(self._commits["invoke_ns"][own].max(initial=0))
         for order in self._orders:
             sets = order.api == AdminApi.ALTER_OFFSET
-            fits = (order.log_offset in (None, value)) if sets else value is None
+            # An order of which nobody knows to what offset explains one that others had committed, not one out of nowhere.
+            offsets = (value,) if anomaly.kind == INVENTED else (None, value)
+            fits = order.log_offset in offsets if sets else value is None
             if fits and order.group in (None, group) and order.may_be_done(since_ns, anomaly.at_ns):
                 return by_order(order)
         return None

@@ -32,15 +32,15 @@ from tribunal.results.recording import WORDS
 
 COMMIT: Final = WORDS["commits", "kind"].index("commit")
 NEVER: Final = np.iinfo(np.int64).max
-INVENTED: Final = "offset_invented"  # no loss makes up what nobody committed
+INVENTED: Final = "offset_invented"
+"""No loss makes up what nobody committed: only who set the position to this very offset did."""
 SENTENCES: Final = {
     "offset_stale": "a group fetched an offset that a later commit had overwritten",
     "offset_forgotten": "a group fetched no offset although a commit had been answered",
     INVENTED: "a group fetched an offset that nobody committed",
 }
 KINDS: Final = {
-    kind: Kind(Meaning.VIOLATION, sentence, () if kind == INVENTED else (Excuse.POSITIONS_LOST,))
-    for kind, sentence in SENTENCES.items()
+    kind: Kind(Meaning.VIOLATION, sentence, (Excuse.POSITIONS_LOST,)) for kind, sentence in SENTENCES.items()
 }
 
 

@@ -311,6 +311,12 @@ SET_BACK = {"api": "alter_offset", "group": "g", "topic": "t", "partition": 0, "
     ("order", "fetched", "severity"),
     [
         pytest.param(SET_BACK, 3, "permitted", id="the position was set back"),
+        pytest.param(SET_BACK | {"log_offset": 4}, 4, "permitted", id="to what nobody had committed"),
+        pytest.param(SET_BACK | {"log_offset": None}, 4, "violation", id="to nobody knows what"),
+        pytest.param(SET_BACK | {"log_offset": 4, "group": "h"}, 4, "violation", id="another group's to it"),
+        pytest.param(
+            SET_BACK | {"log_offset": 4, "invoke_ns": 130 * MS, "complete_ns": 131 * MS}, 4, "violation", id="later"
+        ),
         pytest.param(SET_BACK | {"group": "h"}, 3, "violation", id="another group's"),
         pytest.param(SET_BACK | {"partition": 1}, 3, "violation", id="in another partition"),
         pytest.param(SET_BACK | {"log_offset": 2}, 3, "violation", id="to another offset"),
