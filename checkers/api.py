@@ -398,9 +398,12 @@ def sends_of_reads(rows: "PartitionRows") -> Array:
     return found
 
 
+NOTHING: Final = ANOMALY.empty_table()
+
+
 def nothing() -> pa.Table:
     """No anomaly rows."""
-    return ANOMALY.empty_table()
+    return NOTHING
 
 
 def table_of(rows: Iterable[Anomaly]) -> pa.Table:

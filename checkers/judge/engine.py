@@ -16,7 +16,7 @@ import pyarrow as pa
 
 from tribunal.checkers.api import properties
 from tribunal.checkers.judge.items import ImportedHistory, WorkItem, item_bytes, work_items
-from tribunal.checkers.judge.judge import fold, judge_item, second_look
+from tribunal.checkers.judge.judge import Histories, fold, judge_item, second_look
 from tribunal.checkers.judge.tables import SCHEMA, TableRow, Tables, arrow_batch, read_row
 
 if TYPE_CHECKING:
@@ -55,7 +55,8 @@ def judge_runs(
 def judge_inline(items: Sequence[WorkItem]) -> Tables:
     """Judge work items in this process."""
     tables = Tables()
-    tables.add(answer for item in items for answer in judge_item(item))
+    histories = Histories()
+    tables.add(answer for item in items for answer in judge_item(item, histories=histories))
     tables.add(answer for item in second_look(tables) for answer in judge_item(item))
     return _finished(tables)
 
@@ -123,8 +124,8 @@ def _dealt(items: Sequence[WorkItem]) -> list[list[WorkItem]]:
 def _judge_batches(
     tasks: list[bytes], without: frozenset[str], batches: Iterable[pa.RecordBatch]
 ) -> Iterator[pa.RecordBatch]:
-    decoder = msgspec.msgpack.Decoder(list[WorkItem])
+    decoder, histories = msgspec.msgpack.Decoder(list[WorkItem]), Histories()
     for batch in batches:
         for task in batch.column(0).to_pylist():
             for item in decoder.decode(tasks[task]):
-                yield arrow_batch(judge_item(item, without=without))
+                yield arrow_batch(judge_item(item, without=without, histories=histories))

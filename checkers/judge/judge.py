@@ -53,28 +53,45 @@ RUN_TABLES: Final = tuple(name for name, table in TABLES.items() if not table.by
 PARTITION_TABLES: Final = tuple(name for name, table in TABLES.items() if table.by_partition)
 
 
-def judge_item(item: WorkItem, *, without: frozenset[str] = frozenset()) -> list[TableRow]:
+class Histories:
+    """The history of the run whose items are judged now: it is the same for each of its partitions."""
+
+    def __init__(self) -> None:
+        self._run_dir: Path | None = None
+        self._history: History | None = None
+
+    def of(self, recording: Recording) -> History:
+        """Return the history of a recording's run; it is read once while items of one run follow each other."""
+        if self._history is None or self._run_dir != recording.run_dir:
+            self._run_dir, self._history = recording.run_dir, history_of(recording)
+        return self._history
+
+
+def judge_item(
+    item: WorkItem, *, without: frozenset[str] = frozenset(), histories: Histories | None = None
+) -> list[TableRow]:
     """Judge one work item.
 
-    without:  properties of whole runs that somebody else judges.
+    without:    properties of whole runs that somebody else judges.
+    histories:  of runs of which items were judged in this very job.
     """
     partition = NO_PARTITION if isinstance(item, WholeRun | ImportedHistory) else item.partition
     try:
-        return list(_judged(item, without))
+        return list(_judged(item, without, Histories() if histories is None else histories))
     except DamagedRecording as damage:
         return [Damage(place_of(item.run_dir, partition), damage.table, str(damage))]
 
 
-def _judged(item: WorkItem, without: frozenset[str]) -> Iterator[TableRow]:
+def _judged(item: WorkItem, without: frozenset[str], histories: Histories) -> Iterator[TableRow]:
     match item:
         case ImportedHistory():
             return judge_history(Path(item.run_dir))
         case WholeRun():
             return _judge_run(Path(item.run_dir), without)
         case WholePartition():
-            return _judge_partition(Path(item.run_dir), item.partition)
+            return _judge_partition(Path(item.run_dir), item.partition, histories)
         case SieveRange():
-            return _sieved(item)
+            return _sieved(item, histories)
         case Rest():
             return _judge_rest(item)
         case Suspects():
@@ -109,17 +126,17 @@ def _check_values_unique(recording: Recording) -> None:
         raise DamagedRecording("sends", position, f"value {values[position]} was sent twice")
 
 
-def _judge_partition(run_dir: Path, topic_partition: str) -> Iterator[TableRow]:
+def _judge_partition(run_dir: Path, topic_partition: str, histories: Histories) -> Iterator[TableRow]:
     recording = Recording.open(run_dir, compare=False, only=topic_partition)
     chosen = {name: one for name, one in properties().items() if one.kernel is not None}
     needed = dict.fromkeys(table for one in chosen.values() for table in one.tables)
     rows = PartitionRows({name: _sound(recording, name, topic_partition) for name in needed})
-    judge = PartitionJudge(recording, topic_partition, rows)
+    judge = PartitionJudge(recording, topic_partition, rows, histories.of(recording))
     for name, one in chosen.items():
         yield from _attempt(name, judge.place, partial(judge.judged, one))
 
 
-def _sieved(item: SieveRange) -> Iterator[TableRow]:
+def _sieved(item: SieveRange, histories: Histories) -> Iterator[TableRow]:
     name, own = item.partition, item.range
     recording = Recording.open(Path(item.run_dir), compare=False, only=name)
     tables = {
@@ -131,7 +148,7 @@ def _sieved(item: SieveRange) -> Iterator[TableRow]:
             place = f" (tp={name}, offsets {own.first} to {own.end})"
             raise DamagedRecording(table, damage.row, damage.reason + place)
     tables["polls"] = recording.table("polls", name)
-    can_lead = history_of(recording).timeline(*partition_order(name)).can_lead
+    can_lead = histories.of(recording).timeline(*partition_order(name)).can_lead
     sieved = ranges.sieve(own, PartitionRows(tables), can_lead)
     yield SievedRange(place_of(item.run_dir, name), sieved)
 

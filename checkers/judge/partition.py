@@ -61,11 +61,14 @@ def settings_of(recording: Recording) -> NodeSettings:
 class PartitionJudge:
     """Tells violations from permitted losses in one partition."""
 
-    def __init__(self, recording: Recording, topic_partition: str, rows: PartitionRows) -> None:
+    def __init__(
+        self, recording: Recording, topic_partition: str, rows: PartitionRows, history: History | None = None
+    ) -> None:
+        """Judge these rows of a partition; `history`: of its run, where it is known already."""
         topic, partition = partition_order(topic_partition)
         self._name = (topic, partition)
         self.place = Place(str(recording.run_dir), topic, partition)
-        self._history = history_of(recording)
+        self._history = history_of(recording) if history is None else history
         self.timeline: Timeline = self._history.timeline(topic, partition)
         self.rows = rows
         self._orders = self._history.orders_of(topic, partition)
@@ -111,6 +114,8 @@ class PartitionJudge:
         return list(answers(chosen, found, self._judgements(chosen, found), self.place))
 
     def _judgements(self, chosen: Property, found: Found) -> dict[int, Judgement]:
+        if not found.anomalies.num_rows:
+            return {}
         kinds = [chosen.kinds[kind] for kind in found.anomalies["kind"].to_pylist()]
         promised = [row for row, kind in enumerate(kinds) if kind.meaning is Meaning.PROMISED]
         anomalies = rows_of(found.anomalies.take(pa.array(promised, pa.int64())))
