@@ -251,19 +251,19 @@ WITH readers AS (
 ), found AS (
   SELECT DISTINCT r.run_id, r.topic, r.partition, 'offset_conflict' AS kind, r.log_offset, r.value,
          CAST(NULL AS INT) AS acks, CAST(NULL AS BIGINT) AS invoke_ns, CAST(NULL AS BIGINT) AS at_ns,
-         CAST(NULL AS BIGINT) AS other_offset
+         CAST(NULL AS BIGINT) AS other_offset, CAST(NULL AS INT) AS node
   FROM reads r JOIN final_log f
     ON r.run_id = f.run_id AND r.topic = f.topic AND r.partition = f.partition AND r.log_offset = f.log_offset
   WHERE r.value IS NOT NULL AND (f.value IS NULL OR r.value <> f.value)
   UNION ALL
   SELECT l.run_id, l.topic, l.partition, 'diverged', l.log_offset, l.value, CAST(NULL AS INT), CAST(NULL AS BIGINT),
-         CAST(NULL AS BIGINT), CAST(NULL AS BIGINT)
+         CAST(NULL AS BIGINT), CAST(NULL AS BIGINT), l.node
   FROM leaders_logs l JOIN final_log f
     ON l.run_id = f.run_id AND l.topic = f.topic AND l.partition = f.partition AND l.log_offset = f.log_offset
   WHERE COALESCE(l.value, -1) <> COALESCE(f.value, -1) AND COALESCE(l.is_control, FALSE) = FALSE
   UNION ALL
   SELECT s.run_id, s.topic, s.partition, 'moved', s.log_offset, s.value, s.acks, s.invoke_ns, s.complete_ns,
-         CAST(NULL AS BIGINT)
+         CAST(NULL AS BIGINT), CAST(NULL AS INT)
   FROM sends s
   SEMI JOIN final_log f ON s.run_id = f.run_id AND s.topic = f.topic AND s.partition = f.partition AND s.value = f.value
   ANTI JOIN final_log g ON s.run_id = g.run_id AND s.topic = g.topic AND s.partition = g.partition
@@ -273,15 +273,16 @@ WITH readers AS (
   SELECT run_id, topic, partition,
          CASE WHEN worker_class LIKE 'idempotent%' OR worker_class LIKE 'transactional%' THEN 'reordered'
               ELSE 'overtaken' END,
-         log_offset, value, CAST(NULL AS INT), CAST(NULL AS BIGINT), CAST(NULL AS BIGINT), CAST(NULL AS BIGINT)
+         log_offset, value, CAST(NULL AS INT), CAST(NULL AS BIGINT), CAST(NULL AS BIGINT), CAST(NULL AS BIGINT),
+         CAST(NULL AS INT)
   FROM ordered WHERE value < greatest_before
   UNION ALL
   SELECT run_id, topic, partition, 'real_time_order', log_offset, value, acks, invoke_ns, CAST(NULL AS BIGINT),
-         CAST(NULL AS BIGINT)
+         CAST(NULL AS BIGINT), CAST(NULL AS INT)
   FROM timed WHERE invoke_ns > least_done_behind
   UNION ALL
   SELECT run_id, topic, partition, 'gap', log_offset + 1, CAST(NULL AS BIGINT), CAST(NULL AS INT),
-         CAST(NULL AS BIGINT), CAST(NULL AS BIGINT), next_offset
+         CAST(NULL AS BIGINT), CAST(NULL AS BIGINT), next_offset, CAST(NULL AS INT)
   FROM steps WHERE next_offset > log_offset + 1
 )
 SELECT *, CAST(NULL AS INT) AS leader_epoch FROM found

@@ -188,7 +188,7 @@ def _lost_after_read(rows: PartitionRows, acknowledged: Array, log: FinalLog, co
     gone = tail[~is_among(reads["value"][tail], log.values)]
     if gone.size == 0:
         return nothing()
-    order = gone[np.lexsort((reads["log_offset"][gone], reads["value"][gone]))]
+    order = gone[np.lexsort((reads["leader_epoch"][gone], reads["log_offset"][gone], reads["value"][gone]))]
     values, first = np.unique(reads["value"][order], return_index=True)
     read, send = order[first], rows.derived(sends_of_reads)[order[first]]
     judged_elsewhere = acknowledged | uncommitted_sends(sends, context)
@@ -350,6 +350,11 @@ WITH final_polls AS (
 ), tail AS (
   SELECT run_id, topic, partition, value, MIN(log_offset) AS log_offset
   FROM reads WHERE phase = 'tail' AND value IS NOT NULL GROUP BY run_id, topic, partition, value
+), tail_epochs AS (
+  SELECT t.run_id, t.topic, t.partition, t.value, NULLIF(MIN(COALESCE(r.leader_epoch, -1)), -1) AS leader_epoch
+  FROM tail t JOIN reads r ON t.run_id = r.run_id AND t.topic = r.topic AND t.partition = r.partition
+                          AND t.value = r.value AND t.log_offset = r.log_offset
+  WHERE r.phase = 'tail' GROUP BY t.run_id, t.topic, t.partition, t.value
 ), found AS (
 SELECT m.run_id, m.topic, m.partition, 'lost' AS kind, m.log_offset, m.value, CAST(NULL AS BIGINT) AS other_offset
 FROM missing m
@@ -404,9 +409,11 @@ SELECT f.run_id, f.topic, f.partition, f.kind, f.log_offset, f.value,
        CASE WHEN f.kind IN ('lost', 'unread', 'lost_after_read', 'duplicate', 'repeated') THEN s.invoke_ns
             END AS invoke_ns,
        CASE WHEN f.kind IN ('lost', 'unread') THEN s.complete_ns END AS at_ns,
-       CASE WHEN f.kind IN ('lost', 'unread') THEN s.leader_epoch END AS leader_epoch,
+       CASE WHEN f.kind IN ('lost', 'unread') THEN s.leader_epoch
+            WHEN f.kind = 'lost_after_read' THEN e.leader_epoch END AS leader_epoch,
        f.other_offset
 FROM found f LEFT JOIN sends s ON f.run_id = s.run_id AND f.value = s.value
+LEFT JOIN tail_epochs e ON f.run_id = e.run_id AND f.topic = e.topic AND f.partition = e.partition AND f.value = e.value
 """
 
 
