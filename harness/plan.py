@@ -20,6 +20,7 @@ from tribunal.harness.scenario import BadScenario, GivenWorkload, Scenario, Step
 from tribunal.harness.swarm import drawn_cluster, drawn_load, with_points
 from tribunal.nemesis.api import AnyFault
 from tribunal.nemesis.targets import BadTarget, Target, draw, parse
+from tribunal.workloads.api import AnyWorkload
 
 PLAN_VERSION: Final = 1
 HEALING_MS: Final = 2_500  # what a fault's heal takes about, to know how many rounds fit the time
@@ -100,6 +101,7 @@ def made(scenario: Scenario, *, seed: int, cluster: str, time_ms: int | None, mu
         spec = with_points(spec, chance(seed, "points")) if kind.is_simulated else spec
     options = msgspec.convert(load, workload.options)
     spec = _sized(scenario, spec, kind)
+    _must_be_granted(scenario.workload, workload, load, spec)
     time_ms = scenario.time_ms if time_ms is None else time_ms
     return Plan(
         scenario=scenario.name,
@@ -110,7 +112,7 @@ def made(scenario: Scenario, *, seed: int, cluster: str, time_ms: int | None, mu
         spec=_with_mutants(spec, mutants),
         workload=scenario.workload,
         workload_plan=workload.drawn(load, chance(seed, "workload")),
-        beside=tuple(_beside(one, scenario, seed) for one in scenario.beside),
+        beside=tuple(_beside(one, scenario, seed, spec) for one in scenario.beside),
         time_ms=time_ms,
         warm_up_ms=scenario.warm_up_ms,
         final_read_ms=scenario.final_read_ms,
@@ -118,11 +120,17 @@ def made(scenario: Scenario, *, seed: int, cluster: str, time_ms: int | None, mu
     )
 
 
-def _beside(given: GivenWorkload, scenario: Scenario, seed: int) -> PlannedWorkload:
+def _must_be_granted(name: str, workload: AnyWorkload, options: Mapping[str, object], spec: ClusterSpec) -> None:
+    if reason := workload.refused_by(options, spec.node_settings()):
+        raise BadScenario(f"workload {name}: {reason}")
+
+
+def _beside(given: GivenWorkload, scenario: Scenario, seed: int, spec: ClusterSpec) -> PlannedWorkload:
     options = given.options
     if scenario.swarm:
         options = drawn_load(options, chance(seed, f"swarm load of {given.workload}"))
     workload = one_of("workload", given.workload, all_workloads())
+    _must_be_granted(given.workload, workload, options, spec)
     drawn = workload.drawn(options, chance(seed, f"workload {given.workload}"))
     return PlannedWorkload(workload=given.workload, workload_plan=drawn)
 

@@ -31,6 +31,7 @@ from tribunal.clusters.api import (
     TopicPartition,
 )
 from tribunal.clusters.orders import Orders, admin_row
+from tribunal.clusters.spec import Settings
 from tribunal.results.admin_apis import AdminApi
 from tribunal.results.recording import VALUE_BYTES, value_in, value_of
 from tribunal.results.topic_names import TopicNames
@@ -165,6 +166,7 @@ class Workload(msgspec.Struct, Generic[Options, Chosen], frozen=True, kw_only=Tr
     prepare:             creates topics, with this replication factor.
     run:                 goes on until `stage.stopping` is set; returns when every send's fate is written down.
     read_to_end:         reads everything within so many ms, after all is quiet; returns the partitions not read to their ends.
+    refused:             says why nodes with these settings refuse what the options ask for; None: they grant all of it.
     written_throughout:  partitions written as long as the run lasts by somebody who gets answers; None: all of them.
     """
 
@@ -175,7 +177,12 @@ class Workload(msgspec.Struct, Generic[Options, Chosen], frozen=True, kw_only=Tr
     prepare: Callable[[Stage, Chosen, int], Awaitable[None]]
     run: Callable[[Stage, Chosen], Coroutine[object, None, None]]
     read_to_end: Callable[[Stage, Chosen, int], Awaitable[list[TopicPartition]]]
+    refused: Callable[[Options, Settings], str | None] | None = None
     written_throughout: Callable[[Chosen], list[TopicPartition]] | None = None
+
+    def refused_by(self, given: Mapping[str, object], settings: Settings) -> str | None:
+        """Say why nodes with these settings refuse what these options ask for; None: they grant all of it."""
+        return None if self.refused is None else self.refused(msgspec.convert(given, self.options), settings)
 
     def drawn(self, given: Mapping[str, object], random: Random) -> dict[str, object]:
         """Return the workload with every choice made, from options as a scenario has them, as plan.json has it."""
@@ -193,6 +200,9 @@ class AnyWorkload(Protocol):
     @property
     def options(self) -> type[LoadOptions]:
         """What a scenario may say."""
+
+    def refused_by(self, given: Mapping[str, object], settings: Settings) -> str | None:
+        """Say why nodes with these settings refuse what these options ask for; None: they grant all of it."""
 
     def drawn(self, given: Mapping[str, object], random: Random) -> dict[str, object]:
         """Return the workload with every choice made, from options as a scenario has them, as plan.json has it."""

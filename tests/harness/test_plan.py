@@ -6,7 +6,7 @@ import pytest
 from tribunal.clusters.spec import ClusterSpec
 from tribunal.harness.catalog import scenario_file
 from tribunal.harness.plan import ExecutedFault, encoded, made, read_plan, read_schedule
-from tribunal.harness.scenario import BadScenario, load
+from tribunal.harness.scenario import BadScenario, load, scenario
 from tribunal.nemesis.targets import Target
 
 
@@ -98,3 +98,32 @@ def test_time_outs_of_the_ci_profile_fit_a_minute():
 
     assert spec.timeout_ms("broker.session.timeout.ms") < 2_001
     assert ClusterSpec(profile="kafka-defaults").timeout_ms("broker.session.timeout.ms") == 9_000
+
+
+@pytest.mark.parametrize(
+    ("session_ms", "settings", "reason"),
+    [
+        (6_000, {}, None),
+        (2_500, {}, "session_timeout_ms 2500 is below group.min.session.timeout.ms 6000"),
+        (2_500, {"group.min.session.timeout.ms": 1_000}, None),
+        (9_000, {"group.max.session.timeout.ms": 8_000}, "session_timeout_ms 9000 is above"),
+    ],
+)
+@pytest.mark.parametrize("workload", ["consumer-group", "exactly-once"])
+def test_a_session_that_no_node_grants_is_refused(workload, session_ms, settings, reason):
+    """Nobody joined the group for the whole run, which was judged as a liveness violation of the nodes."""
+    content = {
+        "scenario": "s",
+        "cluster": {"settings": settings},
+        "workload": {"name": workload, "session_timeout_ms": session_ms},
+        "steps": [],
+    }
+
+    def plan():
+        return made(scenario(content), seed=1, cluster="simulated", time_ms=None, mutants=())
+
+    if reason is None:
+        plan()
+    else:
+        with pytest.raises(BadScenario, match=f"workload {workload}: {reason}"):
+            plan()

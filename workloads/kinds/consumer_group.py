@@ -11,6 +11,7 @@ from typing import Final
 import msgspec
 
 from tribunal.clusters.api import GroupSettings, TopicPartition
+from tribunal.clusters.spec import Settings
 from tribunal.workloads.api import (
     Count,
     Percent,
@@ -22,6 +23,7 @@ from tribunal.workloads.api import (
 )
 from tribunal.workloads.committed_read import create, read_committed
 from tribunal.workloads.feeding import DELIVERY_TIMEOUT_MS, FEEDERS, feed
+from tribunal.workloads.session_bounds import refused_session
 from tribunal.workloads.transactor import Member
 
 TOPIC: Final = "consumer-group"
@@ -96,11 +98,23 @@ async def read_to_end(stage: Stage, chosen: Plan, timeout_ms: int) -> list[Topic
     return await read_committed(stage, partitions(chosen), timeout_ms)
 
 
+def refused(options: Options, settings: Settings) -> str | None:
+    """Say why the nodes would let no member join."""
+    return refused_session(options.session_timeout_ms, settings)
+
+
 async def prepare(stage: Stage, chosen: Plan, replication_factor: int) -> None:
     """Create the topic."""
     await create(stage, [TOPIC], chosen.options.partitions, replication_factor)
 
 
 WORKLOAD: Final = Workload(
-    options=Options, chosen=Plan, plan=plan, partitions=partitions, prepare=prepare, run=run, read_to_end=read_to_end
+    options=Options,
+    chosen=Plan,
+    plan=plan,
+    partitions=partitions,
+    prepare=prepare,
+    run=run,
+    read_to_end=read_to_end,
+    refused=refused,
 )

@@ -11,9 +11,11 @@ from typing import Final
 import msgspec
 
 from tribunal.clusters.api import GroupSettings, PartitionPoll, TopicPartition
+from tribunal.clusters.spec import Settings
 from tribunal.workloads.api import Count, Percent, Stage, WorkerPlan, Workload, drawn_seed, idempotent_workers
 from tribunal.workloads.committed_read import create, read_committed
 from tribunal.workloads.feeding import FEEDERS, feed
+from tribunal.workloads.session_bounds import refused_session
 from tribunal.workloads.transactor import Member, Transactor, ends
 
 TOPIC: Final = "exactly-once"
@@ -107,11 +109,23 @@ async def read_to_end(stage: Stage, chosen: Plan, timeout_ms: int) -> list[Topic
     return await read_committed(stage, partitions(chosen), timeout_ms)
 
 
+def refused(options: Options, settings: Settings) -> str | None:
+    """Say why the nodes would let no member join."""
+    return refused_session(options.session_timeout_ms, settings)
+
+
 async def prepare(stage: Stage, chosen: Plan, replication_factor: int) -> None:
     """Create the topics."""
     await create(stage, [TOPIC, OUTPUT], chosen.options.partitions, replication_factor)
 
 
 WORKLOAD: Final = Workload(
-    options=Options, chosen=Plan, plan=plan, partitions=partitions, prepare=prepare, run=run, read_to_end=read_to_end
+    options=Options,
+    chosen=Plan,
+    plan=plan,
+    partitions=partitions,
+    prepare=prepare,
+    run=run,
+    read_to_end=read_to_end,
+    refused=refused,
 )
