@@ -11,6 +11,7 @@ from typing import Final
 from replog.log.batch import CorruptBatch
 from replog.log.producers import CorruptSnapshot
 from replog.node.data_plane import BrokerFailed
+from replog.node.directories.log_directories import NoDirectory
 from replog.node.directories.meta_properties import ForeignDirectory
 from replog.node.quorum.metadata_damage import DamagedMetadata
 from tribunal.clusters.simulated.loop import Refused
@@ -22,6 +23,7 @@ OF_THE_WORLD: Final = (
     CorruptSnapshot,
     DamagedMetadata,
     ForeignDirectory,
+    NoDirectory,
     BrokerFailed,
     Refused,
 )
