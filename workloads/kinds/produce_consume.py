@@ -240,7 +240,8 @@ async def read_to_end(stage: Stage, chosen: Plan, timeout_ms: int) -> list[Topic
 async def read_whole(stage: Stage, wanted: Sequence[TopicPartition], timeout_ms: int) -> list[TopicPartition]:
     """Read every partition from its start to its end, after everything is quiet; return those not reached.
 
-    A partition's final read is closed by a poll that brought nothing, at its end as its leader states it.
+    A partition's final read is closed by a poll that brought nothing, at its end as its leader states it. What arrives
+    behind that end, as a record of acks=0 that its followers get only now, moves the end: it is asked for and read again.
     """
     loop = asyncio.get_running_loop()
     deadline = loop.time() + timeout_ms / 1000
@@ -251,11 +252,14 @@ async def read_whole(stage: Stage, wanted: Sequence[TopicPartition], timeout_ms:
         positions = {partition: known.start for partition, known in ends.items()}
         if positions:
             reader.assign(positions)
-        while loop.time() < deadline and any(positions[p] < ends[p].end for p in positions):
-            for poll in await reader.poll(POLL_RECORDS, POLL_MS):
-                if poll.records:
-                    positions[poll.partition] = poll.records[-1].log_offset + 1
-        return await _close_final_read(stage, reader, positions, ends) + [p for p in wanted if p not in ends]
+        open_ = list(ends)
+        while True:
+            while loop.time() < deadline and any(positions[p] < ends[p].end for p in open_):
+                await _poll(reader, positions)
+            open_ = await _close_final_read(stage, reader, positions, {p: ends[p] for p in open_})
+            if not open_ or loop.time() >= deadline:
+                return open_ + [p for p in wanted if p not in ends]
+            ends |= await record_offsets(stage, admin, open_)
     finally:
         await reader.close()
         await admin.close()
@@ -283,6 +287,15 @@ async def _known_ends(
         await asyncio.sleep(POLL_MS / 1000)
 
 
+async def _poll(reader: Reader, positions: dict[TopicPartition, int]) -> set[TopicPartition]:
+    """Read on; return the partitions that brought records or an error."""
+    polls = [poll for poll in await reader.poll(POLL_RECORDS, POLL_MS) if poll.records or poll.error]
+    for poll in polls:
+        if poll.records:
+            positions[poll.partition] = poll.records[-1].log_offset + 1
+    return {poll.partition for poll in polls}
+
+
 async def _close_final_read(
     stage: Stage,
     reader: Reader,
@@ -290,7 +303,7 @@ async def _close_final_read(
     ends: dict[TopicPartition, Ends],
 ) -> list[TopicPartition]:
     invoke_ns = stage.now_ns()
-    late = {poll.partition for poll in await reader.poll(POLL_RECORDS, POLL_MS) if poll.records or poll.error}
+    late = await _poll(reader, positions)
     unread = []
     for partition, known in ends.items():
         if positions[partition] < known.end or partition in late:
