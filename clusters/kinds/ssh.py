@@ -213,7 +213,11 @@ def _code() -> bytes:
         for package in (ROOT / "replog", PACKAGE / "clusters"):
             for path in sorted(package.rglob("*.py")):
                 archive.add(path, str(path.relative_to(ROOT)), recursive=False)
-        for name in ("__init__.py", "admin_apis.py"):  # what clusters import of the recording; the rest needs pyarrow
+        for name in (
+            "__init__.py",
+            "admin_apis.py",
+            "topic_names.py",
+        ):  # what clusters import of the recording; the rest needs pyarrow
             archive.add(PACKAGE / "results" / name, f"tribunal/results/{name}", recursive=False)
     return buffer.getvalue()
 

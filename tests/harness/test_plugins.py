@@ -124,7 +124,8 @@ def test_a_cluster_offers_what_it_has_every_method_for():
 
     assert offered_by(KillsAndHalfPauses) == {Capability.KILL}
     assert offered_by(AlsoResumes) == {Capability.KILL, Capability.PAUSE}
-    assert processes.KIND.capabilities == offered_by(ComposedCluster) == set(Capability)
+    simulated_only = {Capability.TEAR_APPEND}  # no real disk fails in the midst of an append when it is asked to
+    assert processes.KIND.capabilities == offered_by(ComposedCluster) == set(Capability) - simulated_only
 
 
 @pytest.mark.parametrize(

@@ -32,6 +32,7 @@ class OneMember:
 
     def __init__(self, consumer: Answers) -> None:
         self.consumer = consumer
+        self.first_process = 0
         self.clients = self.sink = self
         self.stopping = asyncio.Event()
         self.errors: Counter[str] = Counter()

@@ -55,8 +55,8 @@ def test_values_that_are_none_of_ours_are_compared_too():
         sent().difference(None, received)
         for received in (
             ReceivedRecord(5, b"key", b"damaged", 0, (), 1_000, False),
-            LogEntry(1, "t", 0, 5, 0, None, 5, False, b"key", (), 1_000, False, b"damaged"),
-            LogEntry(2, "t", 0, 5, 0, None, 5, False, b"key", (), 1_000, False, b"Damaged"),
+            LogEntry(1, "t", 0, 5, 0, None, 5, False, b"key", (), 1_000, False, None, b"damaged"),
+            LogEntry(2, "t", 0, 5, 0, None, 5, False, b"key", (), 1_000, False, None, b"Damaged"),
         )
     )
 
