@@ -24,8 +24,9 @@ sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 from tribunal.checkers.judge import engine
 from tribunal.checkers.judge.items import work_items
 from tribunal.checkers.spark.session import session
-from tribunal.results.recording import SEQUENCE_BITS, TABLES
+from tribunal.results.recording import TABLES
 from tribunal.results.store import Recorder
+from tribunal.results.values import SEQUENCE_BITS
 
 PROCESSES = 16
 STEP_NS = 20_000

@@ -38,7 +38,7 @@ from tribunal.clusters.values import (
     Unsettled,
     Unsupported,
 )
-from tribunal.results.recording import value_in
+from tribunal.results.values import value_in
 
 __all__ = [
     "CLIENTS",

@@ -16,8 +16,6 @@ import pyarrow as pa
 
 SCHEMA_VERSION: Final = 2
 NO_PARTITION: Final = "none"
-SEQUENCE_BITS: Final = 40
-VALUE_BYTES: Final = 8
 
 ID: Final = pa.int32()
 COUNT: Final = pa.int64()
@@ -282,19 +280,6 @@ WORDS: Final[dict[tuple[str, str], tuple[str, ...]]] = {
     ("nodes", "event"): ("start", "registered", "fenced", "unfenced", "stop", "killed", "exit"),
     ("requests", "fate"): ("delivered", "delayed", "dropped", "held", "duplicated"),
 }
-
-
-def value_of(process: int, sequence: int) -> int:
-    """Return the self-describing value of a process's n-th record."""
-    assert 0 <= sequence < 1 << SEQUENCE_BITS
-    return (process << SEQUENCE_BITS) | sequence
-
-
-def value_in(content: bytes | None) -> int | None:
-    """Return the value that a record carries, None where its bytes cannot be one of ours."""
-    if content is None or len(content) != VALUE_BYTES or content[0] >> 7:  # no column holds more than 63 bits
-        return None
-    return int.from_bytes(content)
 
 
 class DamagedRecording(Exception):

@@ -11,7 +11,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from tribunal.results.recording import SEQUENCE_BITS, TABLES, WORDS, DamagedRecording
+from tribunal.results.recording import TABLES, WORDS, DamagedRecording
+from tribunal.results.values import SEQUENCE_BITS
 
 
 def wrong_schema(expected: pa.Schema, found: pa.Schema) -> str | None:

@@ -33,8 +33,8 @@ from tribunal.clusters.api import (
 from tribunal.clusters.orders import Orders, admin_row
 from tribunal.clusters.spec import Settings
 from tribunal.results.admin_apis import AdminApi
-from tribunal.results.recording import VALUE_BYTES, value_in, value_of
 from tribunal.results.topic_names import TopicNames
+from tribunal.results.values import VALUE_BYTES, value_in, value_of
 from tribunal.workloads.sent import SentRecords
 
 CREATE_TIMEOUT_MS: Final = 15_000

@@ -11,7 +11,7 @@ from hashlib import blake2b
 from typing import Final
 
 from tribunal.clusters.api import Content
-from tribunal.results.recording import SEQUENCE_BITS
+from tribunal.results.values import SEQUENCE_BITS
 
 UNKNOWN: Final = -1
 SEQUENCES: Final = (1 << SEQUENCE_BITS) - 1

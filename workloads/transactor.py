@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from typing import Final, NamedTuple, TypedDict
 
 from tribunal.clusters.api import Answered, Delivery, Ended, GroupConsumer, GroupSettings, PartitionPoll, TopicPartition
-from tribunal.results.recording import VALUE_BYTES, value_in, value_of
+from tribunal.results.values import VALUE_BYTES, value_in, value_of
 from tribunal.workloads.api import PollLog, Stage, answer_of
 
 BEGIN_MS: Final = 2_000

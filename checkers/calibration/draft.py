@@ -7,8 +7,9 @@ from msgspec.structs import replace
 
 from tribunal.checkers.calibration.api import Changed
 from tribunal.checkers.calibration.case import Case, Place
-from tribunal.results.recording import NO_PARTITION, SEQUENCE_BITS, value_of
+from tribunal.results.recording import NO_PARTITION
 from tribunal.results.rows import TABLE_OF, AnyRow, LogRecord, Poll, Read, Row, Send
+from tribunal.results.values import SEQUENCE_BITS, value_of
 
 UNKNOWN_PROCESS: Final = 9_000  # the process whose records stand where others were lost: no workload counts that far
 EVERY: Final = ("final", "tail")

@@ -46,6 +46,8 @@ from tribunal.clusters.run_context import RunContext
 P = ParamSpec("P")
 T = TypeVar("T")
 
+OF_RESULTS: Final = ("__init__.py", "admin_apis.py", "topic_names.py", "values.py")
+"""What clusters import of the recording on a host; the rest needs pyarrow."""
 CAPABILITIES: Final = ALL_CAPABILITIES - {Capability.MOUNT_DISK}
 NO_ZOOKEEPER: Final = "ZooKeeper mode runs on processes, containers and in the simulator"
 RECORD: Final = "ssh.json"
@@ -213,11 +215,7 @@ def _code() -> bytes:
         for package in (ROOT / "replog", PACKAGE / "clusters"):
             for path in sorted(package.rglob("*.py")):
                 archive.add(path, str(path.relative_to(ROOT)), recursive=False)
-        for name in (
-            "__init__.py",
-            "admin_apis.py",
-            "topic_names.py",
-        ):  # what clusters import of the recording; the rest needs pyarrow
+        for name in OF_RESULTS:
             archive.add(PACKAGE / "results" / name, f"tribunal/results/{name}", recursive=False)
     return buffer.getvalue()
 

@@ -11,7 +11,7 @@ from replog.log import batch
 from replog.log.creation import PARTITION_METADATA_FILE
 from replog.types import METADATA_TOPIC
 from tribunal.clusters.api import LogEntry
-from tribunal.results.recording import value_in
+from tribunal.results.values import value_in
 
 OWNER: Final = re.compile(rb"^topic_id: ([\w-]{22})$", re.MULTILINE)
 

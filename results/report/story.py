@@ -16,10 +16,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from tribunal.results.metadata import State
-from tribunal.results.recording import SEQUENCE_BITS
 from tribunal.results.report.moments import Change
 from tribunal.results.rows import Fault, Send, Watermark, typed
 from tribunal.results.store import Recording
+from tribunal.results.values import SEQUENCE_BITS
 from tribunal.results.verdict import Finding
 
 CLIENT: Final = "client"

@@ -9,7 +9,7 @@ from tests.cases.cases import load, only
 from tests.checkers.recorded import Run
 from tribunal.checkers.api import properties
 from tribunal.checkers.judge.engine import judge_runs
-from tribunal.results.recording import value_of
+from tribunal.results.values import value_of
 
 EVENTS = {
     "change", "fault", "final_read", "log", "metadata", "node", "phase", "poll", "read", "registered", "row", "send", "watermark",

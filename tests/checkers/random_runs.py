@@ -5,7 +5,7 @@ from pathlib import Path
 from random import Random
 
 from tests.checkers.recorded import MS, Run
-from tribunal.results.recording import value_of
+from tribunal.results.values import value_of
 
 
 def random_run(run_dir: Path, seed: int | Random) -> Path:

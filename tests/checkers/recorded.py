@@ -5,8 +5,8 @@ from pathlib import Path
 from typing import Any
 
 from tribunal.results.manifest import Made
-from tribunal.results.recording import value_of
 from tribunal.results.store import Recorder
+from tribunal.results.values import value_of
 
 SETTINGS = {"min.insync.replicas": 2, "unclean.leader.election.enable": False}
 MS = 1_000_000

@@ -9,7 +9,8 @@ from hypothesis import strategies as st
 
 from tribunal.checkers.api import Context, PartitionRows
 from tribunal.checkers.properties import log_order, lost_writes, watermarks
-from tribunal.results.recording import TABLES, value_of
+from tribunal.results.recording import TABLES
+from tribunal.results.values import value_of
 
 CONTEXT = Context(complete=True)
 Row = dict[str, Any]

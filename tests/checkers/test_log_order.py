@@ -6,7 +6,7 @@ import pytest
 
 from tests.checkers.recorded import Run
 from tests.checkers.test_lost_writes import found
-from tribunal.results.recording import value_of
+from tribunal.results.values import value_of
 
 
 def kinds(run: Run) -> list[object]:

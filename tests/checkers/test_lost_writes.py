@@ -6,7 +6,7 @@ import pytest
 
 from tests.checkers.recorded import Run
 from tribunal.checkers.judge.engine import judge_runs
-from tribunal.results.recording import value_of
+from tribunal.results.values import value_of
 
 Row = dict[str, object]
 

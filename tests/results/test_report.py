@@ -10,12 +10,12 @@ import pytest
 from tribunal.results import report
 from tribunal.results.manifest import Made
 from tribunal.results.metadata import State
-from tribunal.results.recording import value_of
 from tribunal.results.report.index import index
 from tribunal.results.report.layout import drawing
 from tribunal.results.report.measures import LEFT, PLOT
 from tribunal.results.report.model import Change, Page, Series, page
 from tribunal.results.store import Recorder
+from tribunal.results.values import value_of
 from tribunal.results.verdict import Finding, RunVerdict, Verdict, save
 
 S = 1_000_000_000

@@ -11,12 +11,12 @@ from tests.checkers.test_transactions import step
 from tribunal.checkers.judge.verdict import check
 from tribunal.results import report
 from tribunal.results.manifest import Made
-from tribunal.results.recording import value_of
 from tribunal.results.report.cycle import cycle
 from tribunal.results.report.measures import LEFT, PLOT
 from tribunal.results.report.operations import LANES, MOST, operations
 from tribunal.results.report.unread import unread
 from tribunal.results.store import Recorder, Recording
+from tribunal.results.values import value_of
 from tribunal.results.verdict import Finding
 
 S = 1_000_000_000

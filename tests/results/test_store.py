@@ -9,8 +9,9 @@ import pyarrow.parquet as pq
 import pytest
 
 from tribunal.results.manifest import Made
-from tribunal.results.recording import TABLES, DamagedRecording, value_of
+from tribunal.results.recording import TABLES, DamagedRecording
 from tribunal.results.store import Recorder, Recording, WrongRow, recording_hash
+from tribunal.results.values import value_of
 
 
 def a_send(sequence: int, **changes: object) -> dict[str, object]:

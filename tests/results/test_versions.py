@@ -16,8 +16,9 @@ from tribunal.checkers.spark.sql_views import VIEWS
 from tribunal.harness.campaign.replay import comparable_hashes
 from tribunal.results import report
 from tribunal.results.manifest import Made
-from tribunal.results.recording import SCHEMA_VERSION, TABLES, value_of
+from tribunal.results.recording import SCHEMA_VERSION, TABLES
 from tribunal.results.store import Recorder, Recording, recording_hash
+from tribunal.results.values import value_of
 from tribunal.results.verdict import RunVerdict, Verdict, load, save
 from tribunal.results.versions import CHANGES, OLDEST, stored_table
 

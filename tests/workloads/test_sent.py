@@ -3,7 +3,7 @@
 import pytest
 
 from tribunal.clusters.api import LogEntry, ReceivedRecord
-from tribunal.results.recording import value_of
+from tribunal.results.values import value_of
 from tribunal.workloads.sent import SentRecords
 
 VALUE = value_of(7, 1)

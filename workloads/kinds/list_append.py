@@ -12,7 +12,7 @@ from typing import Final
 import msgspec
 
 from tribunal.clusters.api import Admin, TopicPartition
-from tribunal.results.recording import value_in
+from tribunal.results.values import value_in
 from tribunal.workloads.api import Count, Number, Reader, Stage, Workload, drawn_seed
 from tribunal.workloads.committed_read import create, read_committed
 from tribunal.workloads.transactor import Transactor

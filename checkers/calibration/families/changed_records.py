@@ -10,8 +10,8 @@ from tribunal.checkers.calibration.api import AnomalyClass, Inject, Injected, In
 from tribunal.checkers.calibration.case import Case, Place
 from tribunal.checkers.calibration.draft import Draft
 from tribunal.checkers.calibration.families.lost_records import kept_of_all, kept_of_transactions, spread
-from tribunal.results.recording import SEQUENCE_BITS, value_of
 from tribunal.results.rows import LogRecord, Read, Send
+from tribunal.results.values import SEQUENCE_BITS, value_of
 
 UNSENT: Final = (1 << SEQUENCE_BITS) - 1  # a sequence that no process ever reaches
 NEAR: Final = 40  # offsets between two records that change places, at most

@@ -10,8 +10,8 @@ from msgspec.structs import replace
 from tribunal.checkers.calibration.api import AnomalyClass, Injected, Injection, shuffled
 from tribunal.checkers.calibration.case import Case, Place
 from tribunal.checkers.calibration.draft import Draft
-from tribunal.results.recording import SEQUENCE_BITS, value_of
 from tribunal.results.rows import Fault, LogRecord, Read
+from tribunal.results.values import SEQUENCE_BITS, value_of
 
 MARGIN: Final = 3  # offsets at the end that a follower may not have yet
 UNSENT: Final = (1 << SEQUENCE_BITS) - 2
