@@ -40,11 +40,11 @@ class Announcement(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class NotAnnounced(Exception):
-    """Nobody heard of it."""
+    """Nobody received it."""
 
 
 def announce(target: str, news: Announcement) -> None:
-    """Say it to a program or to an address; `NotAnnounced` says why nobody heard."""
+    """Say it to a program or to an address; `NotAnnounced` says why nobody received it."""
     content = msgspec.json.encode(news)
     if target.startswith(ADDRESSES):
         _post(target, content)
@@ -113,9 +113,9 @@ class FindingsOfNight:
     def saw(self, signature: str, seen: Seen) -> None:
         """Count a run that showed a signature."""
         self._seen.setdefault(signature, []).append(seen)
-        self.heard(signature, seen)
+        self.announce_once(signature, seen)
 
-    def heard(self, signature: str, seen: Seen) -> None:
+    def announce_once(self, signature: str, seen: Seen) -> None:
         """Announce a signature, if nobody knows of it and nobody has said it yet."""
         state = self.state(signature)
         if state != "known" and signature not in self._announced:

@@ -253,7 +253,7 @@ class Nightly:
             for signature in (*result.others, *([result.signature] if result.outcome == "regressed" else [])):
                 again = f"tribunal findings run {result.name}"
                 seen = Seen(scenario=finding.plan.scenario, seed=finding.plan.seed, claim=result.about, again=again)
-                self._found.heard(signature, seen)
+                self._found.announce_once(signature, seen)
 
     def _canaries(self) -> None:
         canaries = self._config.canaries

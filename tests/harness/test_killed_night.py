@@ -46,7 +46,7 @@ def killed_after(folder, *, after_s, number, until=None):
     return code
 
 
-def tells_the_truth(out):
+def is_truthful(out):
     """Check each file of a night that was ended early; return its data, None when it had not begun."""
     if not (out / "nightly.json").is_file():
         assert not (out / "summary.md").exists() or "did not end" in (out / "summary.md").read_text().splitlines()[0]
@@ -78,7 +78,7 @@ def test_a_killed_night_has_said_that_it_did_not_end_and_the_next_command_says_i
     code = killed_after(folder, after_s=60, number=signal.SIGKILL, until=begun.is_file)
 
     assert code == -signal.SIGKILL
-    night = tells_the_truth(folder / "out")
+    night = is_truthful(folder / "out")
     assert night["under_way"] in ("past findings", "canaries", "sweeps")
     (folder / "short.yaml").write_text("nightly: killed\nfindings: findings\n")
     again = subprocess.run(
@@ -91,7 +91,7 @@ def test_a_killed_night_has_said_that_it_did_not_end_and_the_next_command_says_i
 
 @pytest.mark.nightly
 @pytest.mark.timeout(3600)
-def test_nights_killed_at_ten_random_moments_tell_the_truth_ten_times(tmp_path):
+def test_nights_killed_at_ten_random_moments_are_truthful_ten_times(tmp_path):
     drawn = random.Random(int(os.environ.get("KILLED_NIGHT_SEED", "25")))
     for turn in range(10):
         folder = laid_out(tmp_path / str(turn))
@@ -99,7 +99,7 @@ def test_nights_killed_at_ten_random_moments_tell_the_truth_ten_times(tmp_path):
 
         code = killed_after(folder, after_s=drawn.uniform(1, 45), number=number)
 
-        night = tells_the_truth(folder / "out")
+        night = is_truthful(folder / "out")
         print(
             turn, number.name, code, None if night is None else (night["state"], night["under_way"], night["seconds"])
         )

@@ -214,28 +214,28 @@ def test_a_night_needs_no_sweeps(tmp_path):
     [pytest.param("2099-01-01", "known", 0, id="in hand"), pytest.param("2020-01-01", "expired", 1, id="expired")],
 )
 def test_a_known_issue_is_known_until_its_day(tmp_path, expires, state, code):
-    heard = []
+    received = []
     night = night_in(
-        tmp_path, text=known_issues(tmp_path, expires), conduct=violating, news=heard.append, **TERMS
+        tmp_path, text=known_issues(tmp_path, expires), conduct=violating, news=received.append, **TERMS
     ).run()
 
     assert [(one.state, one.owner) for one in night.found] == [(state, "ann")]
     assert night.exit_code == code
-    assert [one.state for one in heard] == ([state] if code else [])
+    assert [one.state for one in received] == ([state] if code else [])
 
 
 def test_a_new_signature_is_announced_once_and_not_again_the_next_night(tmp_path):
-    heard = []
+    received = []
     first = night_in(
         tmp_path / "1",
         text=REAL.replace("processes}", "processes, count: 2}"),
         conduct=violating_anew(),
-        news=heard.append,
+        news=received.append,
         **TERMS,
     ).run()
-    second = night_in(tmp_path / "2", text=REAL, conduct=violating, former=first, news=heard.append, **TERMS).run()
+    second = night_in(tmp_path / "2", text=REAL, conduct=violating, former=first, news=received.append, **TERMS).run()
 
-    assert [(one.signature, one.scenario) for one in heard] == [("lost_writes/lost", "produce-consume on processes")]
+    assert [(one.signature, one.scenario) for one in received] == [("lost_writes/lost", "produce-consume on processes")]
     assert (first.found[0].count, second.found[0].since) == (2, first.began)
     assert [one.word for one in second.before] == ["RED"]
 
@@ -248,24 +248,27 @@ def violating_anew():
 def test_a_program_is_given_a_new_signature_and_its_failure_is_the_nights(tmp_path):
     def to(program):
         return night_in(
-            tmp_path / f"told-{Path(program).name}", text=REAL, conduct=violating, news=lambda news: announce(program, news), **TERMS
+            tmp_path / f"delivered-{Path(program).name}", text=REAL, conduct=violating, news=lambda news: announce(program, news), **TERMS
         ).run()  # fmt: skip
 
-    heard = tmp_path / "heard"
+    received = tmp_path / "received"
     script = tmp_path / "say"
-    script.write_text(f"#!/bin/sh\ncat > {heard}\n")
+    script.write_text(f"#!/bin/sh\ncat > {received}\n")
     script.chmod(0o755)
 
-    told, untold = to(str(script)), to("/bin/false")
+    delivered, undelivered = to(str(script)), to("/bin/false")
 
-    assert msgspec.json.decode(heard.read_bytes(), type=Announcement).signature == "lost_writes/lost"
-    assert (told.errors, untold.errors) == ([], ["lost_writes/lost was not announced: /bin/false: exit code 1"])
+    assert msgspec.json.decode(received.read_bytes(), type=Announcement).signature == "lost_writes/lost"
+    assert (delivered.errors, undelivered.errors) == (
+        [],
+        ["lost_writes/lost was not announced: /bin/false: exit code 1"],
+    )
 
 
 def test_an_address_gets_a_new_signature_posted(tmp_path):
     got = []
 
-    class Hears(http.server.BaseHTTPRequestHandler):
+    class Receives(http.server.BaseHTTPRequestHandler):
         def do_POST(self):
             got.append(self.rfile.read(int(self.headers["Content-Length"])))
             self.send_response(204)
@@ -274,7 +277,7 @@ def test_an_address_gets_a_new_signature_posted(tmp_path):
         def log_message(self, *_):
             pass
 
-    with http.server.HTTPServer(("127.0.0.1", 0), Hears) as server:
+    with http.server.HTTPServer(("127.0.0.1", 0), Receives) as server:
         answering = threading.Thread(target=server.handle_request)
         answering.start()
         address = f"http://127.0.0.1:{server.server_port}/"
