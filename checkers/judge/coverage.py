@@ -21,7 +21,7 @@ from tribunal.results.metadata import NO_LEADER
 from tribunal.results.recording import WORDS
 from tribunal.results.rows import Phase, typed
 from tribunal.results.store import Recording, partition_order, row_count
-from tribunal.results.verdict import Coverage, MissingInput, PhaseLoad
+from tribunal.results.verdict import Coverage, MissingInput, PhaseLoad, acks_word
 
 NAMED: Final = 4  # partitions and properties in a reason; all are in verdict.json
 LOADED_PHASES: Final = ("faults",)
@@ -210,8 +210,3 @@ def load_doubts(
     unsent = [f"{topic}-{partition}" for topic, partition in owed if (topic, partition) not in found.by_place]
     if unsent:
         yield f"never sent to: {_few(unsent)}"
-
-
-def acks_word(acks: int | None) -> str:
-    """Return acks as users write it."""
-    return {None: "?", -1: "all"}.get(acks, str(acks))
