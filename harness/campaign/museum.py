@@ -120,7 +120,7 @@ class Tour:
         if judged is None:
             raise KeyboardInterrupt
         run_dir, verdict = judged
-        shows, measured = side.entry.sign.seen(run_dir, verdict)
+        shows, measured = seen(side, run_dir, verdict)
         return Attempt(
             seed=seed,
             verdict=verdict.verdict,
@@ -130,6 +130,18 @@ class Tour:
             seconds=round(time.monotonic() - began, 1),
             run_dir=run_dir.relative_to(self._out).as_posix(),
         )
+
+
+def seen(side: Guided, run_dir: Path, verdict: RunVerdict) -> tuple[bool, str]:
+    """Return whether a run shows the fault, and what was measured.
+
+    A known bug of ours is convicted by whatever is wrong first: a simulation stops at an invariant, or the judge sees the cause
+    before anything is lost.
+    """
+    shows, measured = side.entry.sign.seen(run_dir, verdict)
+    if side.exhibit.side is Side.MUTANT and verdict.violations and not shows:
+        return True, verdict.claim
+    return shows, measured
 
 
 def sides(entry: Entry) -> Iterator[Guided]:

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from tribunal.clusters.api import ClusterError
-from tribunal.harness.campaign.museum import Tour, chosen, sides
+from tribunal.harness.campaign.museum import Tour, chosen, seen, sides
 from tribunal.harness.campaign.museum_entries import ENTRIES, LostWrites, QuorumEpochs
 from tribunal.harness.catalog import Unknown, scenario_file
 from tribunal.harness.plan import Plan, made
@@ -47,6 +47,13 @@ def test_a_loss_shows_a_fault_only_of_records_that_were_acknowledged_by_all(find
 
     assert found is shows
     assert measured == f"{7 if shows else 0} records of acks=all lost"
+
+
+@pytest.mark.parametrize(("place", "shows"), [(0, False), (1, True), (2, False)], ids=["ours", "known bug", "release"])
+def test_a_known_bug_is_shown_by_any_violation_and_a_release_by_the_fault_alone(place: int, shows: bool) -> None:
+    other = Finding(property_name="control_plane", kind="elr_member_forgotten", severity="violation", explanation="")
+
+    assert seen(list(sides(LAST_REPLICA))[place], Path(), judged(other))[0] is shows
 
 
 @pytest.mark.parametrize(
