@@ -25,7 +25,6 @@ from tribunal.harness.campaign.sweep import (
     cold_guards,
     recording_hash,
     swept,
-    upper_bound,
     write_guards,
 )
 from tribunal.harness.catalog import SIMULATED, is_simulated, mutant_named, mutants, one_of, scenario_file
@@ -33,6 +32,7 @@ from tribunal.harness.cli.complete import named
 from tribunal.harness.cli.findings import signature_named
 from tribunal.harness.plan import Plan, encoded, made, read_plan
 from tribunal.harness.scenario import BadScenario, Scenario, duration, load
+from tribunal.results.night import upper_bound
 from tribunal.results.scratch import Scratch
 from tribunal.results.signature import Signature, texts
 from tribunal.results.verdict import (
