@@ -32,6 +32,7 @@ class Guided(msgspec.Struct, frozen=True, kw_only=True):
 
     entry: Entry
     exhibit: Exhibit
+    scenario: str
     cluster: str
     mutants: tuple[str, ...]
     overrides: dict[str, str]
@@ -109,7 +110,7 @@ class Tour:
 
     def _attempt(self, side: Guided, seed: int, began: float) -> Attempt:
         try:
-            scenario = load(scenario_file(side.entry.scenario), side.overrides)
+            scenario = load(scenario_file(side.scenario), side.overrides)
             plan = made(scenario, seed=seed, cluster=side.cluster, time_ms=None, mutants=side.mutants)
             judged = self._conduct(plan, self._out / RUNS)
         except (ClusterError, BadScenario) as problem:  # no jars, no Java, a fault that this machine cannot do
@@ -180,8 +181,11 @@ def _guided(
     mutants: tuple[str, ...],
     words: Sequence[str],
 ) -> Guided:
-    exhibit.again = " ".join([f"tribunal run {entry.scenario} --cluster {cluster}", *words])
-    return Guided(entry=entry, exhibit=exhibit, cluster=cluster, mutants=mutants, overrides=overrides)
+    scenario = entry.scenario if cluster == RELEASED else entry.ours or entry.scenario
+    exhibit.again = " ".join([f"tribunal run {scenario} --cluster {cluster}", *words])
+    return Guided(
+        entry=entry, exhibit=exhibit, scenario=scenario, cluster=cluster, mutants=mutants, overrides=overrides
+    )
 
 
 def chosen(entries: Sequence[Entry], only: str | None) -> list[Entry]:

@@ -54,6 +54,7 @@ class Entry(msgspec.Struct, frozen=True, kw_only=True):
     """One known fault.
 
     scenario:      its name; those of the folder `museum` are timed by time-outs, so that one file serves a JVM and the simulator.
+    ours:          the same steps in other times, for our own log, where it flushes what Kafka leaves to the kernel.
     has, has_not:  releases of Apache Kafka.
     expected:      the verdicts that are right on whoever has it; whoever has it not breaks no promise.
     released:      what differs from the scenario where released software runs it.
@@ -71,6 +72,7 @@ class Entry(msgspec.Struct, frozen=True, kw_only=True):
     mutant: str
     story: str
     released: Mapping[str, str] = {}
+    ours: str | None = None
 
 
 ENTRIES: Final = (
@@ -92,9 +94,10 @@ ENTRIES: Final = (
     ),
     Entry(
         name="KIP-903",
-        fault="a proposal of a former life is accepted",
+        fault="a proposal from before a restart is accepted",
         proposal="KIP-903, KAFKA-14139",
         scenario="museum/stale-epoch-join",
+        ours="stale-epoch-join",
         sign=LostWrites(),
         has="3.4.1",
         has_not="3.5.2",
@@ -102,7 +105,7 @@ ENTRIES: Final = (
         mutant="M10",
         story=(
             "A follower has caught up and the leader proposes it for the ISR; the proposal is late. The follower loses power, comes back without its last"
-            " records and registers. Now the proposal arrives. Without the broker epochs of KIP-903 the controller cannot know that it speaks of a former life,"
+            " records and registers. Now the proposal arrives. Without the broker epochs of KIP-903 the controller cannot know that it speaks of an earlier incarnation,"
             " and takes a replica into the ISR that lacks committed records. The leader dies, that replica is elected cleanly, and they are gone."
         ),
     ),
@@ -123,7 +126,7 @@ ENTRIES: Final = (
     ),
     Entry(
         name="raised-min-isr",
-        fault="a raised min ISR that the leader has not heard of",
+        fault="a raised min ISR that the leader does not know of yet",
         proposal="KIP-966: a hole of its own, decision 0010",
         scenario="raised-min-isr",
         sign=LostWrites(),

@@ -116,12 +116,12 @@ def test_one_side_that_is_not_as_expected_fails_a_visit(results: tuple[bool | No
 
 
 @pytest.mark.parametrize("entry", ENTRIES, ids=lambda entry: entry.name)
-def test_every_side_of_an_entry_can_be_planned_from_one_scenario(entry, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_every_side_of_an_entry_can_be_planned_and_has_the_same_steps(entry, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("tribunal.clusters.kinds.apache_kafka.java_release", lambda: 17)
     monkeypatch.setattr("tribunal.clusters.kinds.apache_kafka.way_in", lambda: ())
 
     plans = [
-        made(load(scenario_file(entry.scenario), one.overrides), seed=1, cluster=one.cluster, time_ms=None, mutants=one.mutants)
+        made(load(scenario_file(one.scenario), one.overrides), seed=1, cluster=one.cluster, time_ms=None, mutants=one.mutants)
         for one in sides(entry)
     ]  # fmt: skip
 
