@@ -70,7 +70,7 @@ def test_a_setting_is_read_unless_it_is_marked_as_without_effect(definition: Def
     declared = [str(path.relative_to(ROOT)) for path in (ROOT / "replog" / "config").glob("*.py")]
     # Parsed out by `NodeConfig` itself, and by `Listeners` for it.
     own_reader = {"process.roles", "advertised.listeners", "listener.security.protocol.map"}
-    own_reader |= {"inter.broker.listener.name", "controller.listener.names"}
+    own_reader |= {"inter.broker.listener.name", "controller.listener.names", "controller.listeners"}
     read = [path for path in naming(rf"\.{definition.field}\b") if path not in declared]
 
     assert bool(read or definition.name in own_reader) == definition.setting.has_effect
