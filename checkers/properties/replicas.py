@@ -73,7 +73,7 @@ def kernel(rows: PartitionRows, context: Context) -> Found:
     )
     is_leader = logs["node"][own] == ending.leader
     own = own[np.lexsort((logs["node"][own], ~is_leader, offsets[own]))]
-    found = [_differ(logs, own), *_lack(logs, own, ending), _epochs_back(logs, np.flatnonzero(whole))]
+    found = [_differ(logs, own), *_lack(logs, own, context), _epochs_back(logs, np.flatnonzero(whole))]
     return Found(pa.concat_tables(found), {"records in replicas compared": int(own.size)})
 
 
@@ -126,11 +126,13 @@ def _differ(logs: Columns, own: Array) -> pa.Table:
     )
 
 
-def _lack(logs: Columns, own: Array, ending: Ending) -> list[pa.Table]:
+def _lack(logs: Columns, own: Array, context: Context) -> list[pa.Table]:
+    ending = context.ending
+    read = np.append(np.flatnonzero(np.bincount(logs["node"])), np.array([*context.dumped], np.int64))
     held = distinct(logs["log_offset"][own])
     hurt = dict(ending.hurt)
     found = []
-    for node in distinct(logs["node"][is_among(logs["node"], np.asarray(ending.members, np.int64))]).tolist():
+    for node in distinct(read[is_among(read, np.asarray(ending.members, np.int64))]).tolist():
         wanted = held[held < hurt[node]] if node in hurt else held
         for member, from_offset, end_offset in ending.damaged:
             wanted = wanted[(wanted < from_offset) | (wanted >= end_offset)] if member == node else wanted
@@ -201,7 +203,8 @@ WITH starts AS (
 ), offsets AS (
   SELECT DISTINCT run_id, topic, partition, log_offset FROM held
 ), members AS (
-  SELECT DISTINCT l.run_id, l.topic, l.partition, l.node, h.from_offset FROM logs l
+  SELECT DISTINCT l.run_id, l.topic, l.partition, l.node, h.from_offset
+  FROM (SELECT run_id, topic, partition, node FROM logs UNION SELECT run_id, topic, partition, node FROM dumped) l
   JOIN can_lead c ON l.run_id = c.run_id AND l.topic = c.topic AND l.partition = c.partition AND l.node = c.node
   LEFT JOIN hurt_disks h ON l.run_id = h.run_id AND l.topic = h.topic AND l.partition = h.partition AND l.node = h.node
 ), wanted AS (
