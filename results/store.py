@@ -29,9 +29,9 @@ from tribunal.results.versions import OLDEST, StoredTable, is_known, stored_tabl
 
 SEGMENT_ROWS: Final = 262_144
 ROW_GROUP_ROWS: Final = 262_144
-THREADS_ROWS: Final = 65_536
 VERSION_KEY: Final = b"tribunal.schema_version"
 MANIFEST: Final = "manifest.json"
+LARGE_ROWS: Final = 65_536  # such a file has statistics of every column, and is read by several threads
 MEASURED: Final = [
     "log_offset"
 ]  # hot partitions are cut by it; of all columns statistics would be an eighth of a small recording
@@ -163,7 +163,7 @@ class Recorder:
             compression_level=1,
             use_dictionary=[name for name in rows.column_names if pa.types.is_dictionary(rows.schema.field(name).type)],
             column_encoding=dict.fromkeys(integers, "DELTA_BINARY_PACKED"),
-            write_statistics=MEASURED,
+            write_statistics=rows.num_rows > LARGE_ROWS or MEASURED,
             row_group_size=ROW_GROUP_ROWS,
         )
         temporary.replace(path)
@@ -280,9 +280,41 @@ def _read_file(name: str, path: Path, schema: pa.Schema) -> pa.Table:
     with readable(name, path) as (file, stored):
         if not file.metadata.num_rows:
             return schema.empty_table()
-        # Handing a small file to other threads costs more than reading it.
-        rows = file.read(columns=stored.stored(schema.names), use_threads=file.metadata.num_rows > THREADS_ROWS)
-        return stored.as_today(rows, schema)
+        names = stored.stored(schema.names)
+        if file.metadata.num_rows <= LARGE_ROWS:  # handing a small file to other threads costs more than reading it
+            return stored.as_today(file.read(columns=names, use_threads=False), schema)
+        alike = {name: values for name in names if (values := _alike(file, name)) is not None}
+        rows = file.read(columns=[name for name in names if name not in alike])
+        columns = [alike[name] if name in alike else rows[name] for name in names]
+        stored_schema = pa.schema([file.schema_arrow.field(name) for name in names])
+        return stored.as_today(pa.Table.from_arrays(columns, schema=stored_schema), schema)
+
+
+def _alike(file: pq.ParquetFile, name: str) -> pa.Array | None:
+    """Return a column whose rows all hold the same, or nothing, as the file's statistics say: it need not be decoded."""
+    kind, count = file.schema_arrow.field(name).type, file.metadata.num_rows
+    column = file.schema_arrow.get_field_index(name)
+    values: set[object] = set()
+    for group in range(file.metadata.num_row_groups):
+        part = file.metadata.row_group(group)
+        statistics = part.column(column).statistics
+        if statistics is None or not statistics.has_null_count:
+            return None
+        if statistics.null_count == part.num_rows:
+            values.add(None)
+        elif statistics.null_count == 0 and statistics.has_min_max and statistics.min == statistics.max:
+            values.add(statistics.min)
+        else:
+            return None
+        if len(values) > 1:
+            return None
+    value = values.pop()
+    if value is None:
+        return pa.nulls(count, kind)
+    if pa.types.is_dictionary(kind):
+        indices = pa.array(np.zeros(count, kind.index_type.to_pandas_dtype()))
+        return pa.DictionaryArray.from_arrays(indices, pa.array([value], kind.value_type))
+    return pa.repeat(pa.scalar(value, kind), count)
 
 
 @contextmanager
@@ -362,7 +394,7 @@ def _files(folder: Path, pattern: str = "*") -> dict[str, dict[str, list[Path]]]
         for part in sorted(chosen):
             segments = sorted(part.glob("part-*.parquet"))
             if segments:
-                parts[_unquoted(part.name.removeprefix("tp="))] = segments
+                parts[partition_in(part)] = segments
     return found
 
 
@@ -370,8 +402,9 @@ def _existing(folder: Path, *names: str) -> list[Path]:
     return [path for path in (folder / f"tp={name}" for name in names) if path.is_dir()]
 
 
-def _unquoted(name: str) -> str:
-    return re.sub("%([0-9A-F]{2})", lambda match: chr(int(match[1], 16)), name)
+def partition_in(folder: Path) -> str:
+    """Return the `topic-p` whose rows lie in a folder `tp=...`: a topic created again has a `@`, which stands there as `%40`."""
+    return re.sub("%([0-9A-F]{2})", lambda match: chr(int(match[1], 16)), folder.name.removeprefix("tp="))
 
 
 def _flat(by_partition: Mapping[str, list[Path]]) -> list[Path]:

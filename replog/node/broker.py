@@ -20,6 +20,7 @@ from replog.metadata.record_versions import RecordWriter
 from replog.metadata.records import MetadataRecord
 from replog.node.data_plane import REQUEST_TIMEOUT_MS, BrokerFailed, DataPlane, Mode
 from replog.node.directories.assignments import DirectoryAssignments
+from replog.node.hosted_replicas import HostedReplicas
 from replog.node.hosting import Hosting
 from replog.node.metrics import MetricsServer, exposition, node_metrics
 from replog.node.net.controller_link import NoController
@@ -56,15 +57,14 @@ class Broker:
         self.assignments = DirectoryAssignments(
             plane.replicas, plane.directories, plane.link, plane.tasks, plane.identity
         )
-        self.hosting = Hosting(
+        hosted = HostedReplicas(
             config,
             plane.replicas,
             plane.directories,
-            plane.tasks,
             plane.identity,
-            on_deleted=plane.coordinators.topics_deleted,
             on_hosted=self.assignments.hosted if len(config.log_dirs) == 1 else None,
         )
+        self.hosting = Hosting(hosted, plane.tasks, on_deleted=plane.coordinators.topics_deleted)
         self.is_serving = False
         self.metrics = MetricsServer(world, lambda: exposition(node_metrics(world.journal)))
         self.quorum: QuorumNode | None = quorum
