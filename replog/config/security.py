@@ -11,7 +11,7 @@ class SecurityConfig(msgspec.Struct, frozen=True, kw_only=True):
     """Who may connect, and how it is shown who that is. What a listener asks for says `listener.security.protocol.map`."""
 
     keystore_type: Annotated[
-        Literal["PEM"], kafka("ssl.keystore.type", "The form of the key store. Kafka's is JKS.")
+        Literal["PEM"], without_effect("ssl.keystore.type", "PEM is the only form; Kafka's default is JKS.")
     ] = "PEM"
     keystore_location: Annotated[
         str,
