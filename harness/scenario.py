@@ -134,16 +134,16 @@ def load(path: Path, overrides: Mapping[str, str]) -> Scenario:
         raise BadScenario(f"{path.name}: {problem}") from None
 
 
-def read_yaml(path: Path) -> Plain:
-    """Read a short YAML file; `BadScenario` in one line when it is none."""
+def read_yaml(path: Path, lines_max: int = LINES_MAX) -> Plain:
+    """Read a YAML file of at most so many lines; `BadScenario` in one line when it is none."""
     try:
         text = path.read_text()
     except OSError as problem:
         raise BadScenario(f"{path}: {problem.strerror}") from None
     except UnicodeDecodeError as problem:
         raise BadScenario(f"{path.name}: not text: {problem}") from None
-    if len(text.splitlines()) > LINES_MAX:
-        raise BadScenario(f"{path.name}: more than {LINES_MAX} lines")
+    if len(text.splitlines()) > lines_max:
+        raise BadScenario(f"{path.name}: more than {lines_max} lines")
     return parsed(text, path.name)
 
 

@@ -107,6 +107,7 @@ class SimulatedCluster(SimulatedFaults):
         self.clients: SimulatedClients
         simulation.loop.on_failure = self._failed
         simulation.loop.ends_its_node = lambda problem: own_failure(problem) is not None
+        simulation.on_cluster(self)
 
     @property
     def state(self) -> ClusterState:
