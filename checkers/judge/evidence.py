@@ -3,7 +3,7 @@
 Only for anomalies that a rule may excuse; there are few of them, so looking things up one by one is fine.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from functools import cached_property
 from typing import Final, Literal
 
@@ -58,6 +58,7 @@ class Evidence:
         *,
         can_lead: Sequence[int],
         orders: TopicOrders,
+        dumped: Mapping[int, int],
     ) -> None:
         self._reads = rows.columns("reads")
         self._by_value = np.argsort(self._reads["value"], kind="stable")
@@ -69,6 +70,7 @@ class Evidence:
         self._answers = _answers(rows)
         self.absent_ns = _absent_ns(rows)
         self._can_lead = can_lead
+        self._dumped = dumped
         final = _final(rows, can_lead)
         self._final_offsets, self._final_epochs, self._final_values = _final_epochs(*final)
         starts = rows.columns("polls")["log_start_offset"]
@@ -330,7 +332,7 @@ class Evidence:
         if node is not None:
             logs = self._rows.columns("logs")
             held = logs["log_offset"][logs["node"] == node]
-            own = int(held.min()) if held.size else own
+            own = int(held.min()) if held.size else self._dumped.get(node, own)
         return 0 <= log_offset < own and self._ordered_ns(log_offset, self._sent_ns(value), node) is not None
 
     def _sent_ns(self, value: int | None) -> int:

@@ -27,6 +27,7 @@ from tribunal.checkers.api import (
     sends_by_value,
 )
 from tribunal.checkers.graphs.findings import Contradiction
+from tribunal.checkers.judge.dumps import dumped
 from tribunal.checkers.judge.endings import ending
 from tribunal.checkers.judge.evidence import Evidence
 from tribunal.checkers.judge.orders import OF_POSITIONS
@@ -82,6 +83,7 @@ class PartitionJudge:
             can_lead=self.timeline.can_lead,
             committed=committed_values(of_run("txns")) if in_transactions else None,
             leaders=self.timeline.leaders,
+            dumped=dumped(of_run, topic, partition),
             ending=ending(self.timeline.entries),
             history=self.timeline.entries,
             settings=settings_of(recording),
@@ -263,6 +265,7 @@ class PartitionJudge:
                 self.rows,
                 can_lead=self.timeline.can_lead,
                 orders=self._orders,
+                dumped=self.context.dumped,
             )
         return self._evidence
 
