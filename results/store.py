@@ -376,7 +376,7 @@ def _files(folder: Path, pattern: str = "*") -> dict[str, dict[str, list[Path]]]
         for part in sorted(chosen):
             segments = sorted(part.glob("part-*.parquet"))
             if segments:
-                parts[_unquoted(part.name.removeprefix("tp="))] = segments
+                parts[partition_in(part)] = segments
     return found
 
 
@@ -384,8 +384,9 @@ def _existing(folder: Path, *names: str) -> list[Path]:
     return [path for path in (folder / f"tp={name}" for name in names) if path.is_dir()]
 
 
-def _unquoted(name: str) -> str:
-    return re.sub("%([0-9A-F]{2})", lambda match: chr(int(match[1], 16)), name)
+def partition_in(folder: Path) -> str:
+    """Return the `topic-p` whose rows lie in a folder `tp=...`: a topic created again has a `@`, which stands there as `%40`."""
+    return re.sub("%([0-9A-F]{2})", lambda match: chr(int(match[1], 16)), folder.name.removeprefix("tp="))
 
 
 def _flat(by_partition: Mapping[str, list[Path]]) -> list[Path]:

@@ -146,21 +146,21 @@ class PartitionJudge:
         return _excused((row, self._of_end(anomaly)) for row, anomaly in rows)
 
     def _of_end(self, anomaly: Anomaly) -> Judgement | None:
-        sends, words = self.rows.columns("sends"), self.rows.words("sends", "txn_id")
         if anomaly.value is None:
             return self._of_hanging(anomaly)
-        send = int(self.rows.derived(sends_by_value).rows(np.array([anomaly.value]))[0])
-        if send == UNKNOWN or sends["txn_id"][send] == UNKNOWN:
+        transaction = self._remembered.transaction_that_sent(anomaly.value)
+        if transaction is None:
             return None
-        name, since_ns = words[sends["txn_id"][send]], int(sends["invoke_ns"][send])
-        return self._remembered.end_lost(name, [self._name], since_ns, self._looked_up().absent_ns)
+        evidence = self._looked_up()
+        sent = evidence.sent_in_transaction(anomaly.value, anomaly.log_offset, transaction.begin_ns)
+        return self._remembered.end_lost(transaction, {self._name: sent}, evidence.absent_ns)
 
     def _of_hanging(self, anomaly: Anomaly) -> Judgement | None:
         """Look at the transaction whose first record holds the last stable offset back, or at those that may be it."""
         sends = self._remembered.sends_in_transactions(self._name)
         first = [send for send in sends if send.log_offset == anomaly.log_offset]
         found = (
-            self._remembered.end_lost(send.transaction.txn_id, [self._name], send.transaction.begin_ns, anomaly.at_ns)
+            self._remembered.end_lost(send.transaction, {self._name: send.sent}, anomaly.at_ns)
             for send in first or [send for send in sends if send.log_offset is None]
         )
         return next((judgement for judgement in found if judgement is not None), None)

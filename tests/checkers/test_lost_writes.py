@@ -694,6 +694,8 @@ def test_a_topic_that_was_deleted_and_made_anew_is_another_place(
     run: Run, sent_at: int, expected: list[object]
 ) -> None:
     """Its leader epochs begin anew, and so do its offsets."""
+    order = {"api": "delete_topic", "topic": "t", "outcome": "ok"}
+    run.recorder.row("admin", **order, invoke_ns=900_000_000, complete_ns=950_000_000)
     run.change(50, leader=2, isr=[1, 2, 3])
     run.send(0, sent_at)
     run.metadata("PartitionRecord", 1000, partition_id=0, replicas=[1, 2, 3], isr=[1, 2, 3], leader=1, leader_epoch=0)
