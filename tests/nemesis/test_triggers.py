@@ -76,7 +76,9 @@ def test_messages_count_from_when_somebody_waits():
         pytest.param("isr(p0) = {7}", "7 is no broker; they are 1, 2, 3", id="broker"),
         pytest.param("|isr(p0)| > 3", "partitions have 3 replicas", id="never so many"),
         pytest.param("|elr(p0)| < 0", "partitions have 3 replicas", id="never so few"),
-        pytest.param("fetch request", "fetch is no API to wait for; these are: list-offsets, leader-and-isr", id="flows"),
+        pytest.param(
+            "fetch request", "fetch is no API to wait for; these are: list-offsets, leader-and-isr", id="flows"
+        ),
         pytest.param("alter request", "alter is no API to wait for", id="API"),
         pytest.param("alter-partition request x0", "x1 to x10000", id="none"),
         pytest.param("recovering(p0) and ", "is none of", id="half"),
