@@ -16,6 +16,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from tribunal.checkers.api import Array, Excuse, Meaning, PartitionRows, Property, is_among, properties
+from tribunal.checkers.judge.dumps import dumped
 from tribunal.checkers.judge.partition import history_of
 from tribunal.checkers.judge.steps import WRITES, flat
 from tribunal.checkers.judge.timeline import GROUP_LOG
@@ -24,7 +25,7 @@ from tribunal.results.metadata import NO_LEADER
 from tribunal.results.recording import WORDS
 from tribunal.results.rows import Phase, typed
 from tribunal.results.store import Recording, partition_order, row_count
-from tribunal.results.verdict import Coverage, MissingInput, PhaseLoad
+from tribunal.results.verdict import Coverage, MissingInput, PhaseLoad, acks_word
 
 NAMED: Final = 4  # partitions and properties in a reason; all are in verdict.json
 LOADED_PHASES: Final = ("faults",)
@@ -83,7 +84,8 @@ def _missing(recording: Recording, places: Sequence[Place], chosen: Sequence[Pro
             continue
         name = f"{topic}-{partition}"
         for table in ("watermarks", "logs"):
-            if not row_count(table, recording.files[table].get(name, ())):
+            was_dumped = table == "logs" and dumped(recording.table, topic, partition)
+            if not was_dumped and not row_count(table, recording.files[table].get(name, ())):
                 yield _lacks(table, topic, partition, _of_table(chosen, table))
         changes = [entry.state for entry in history.timeline(topic, partition).entries[-1:]]
         is_led = not changes or changes[-1].leader != NO_LEADER
@@ -269,8 +271,3 @@ def load_doubts(
 def _completed(row: PhaseLoad) -> int:
     """Return how much of a level was acknowledged, or sent where nothing ever is."""
     return row.sent if row.acks == 0 else row.ok
-
-
-def acks_word(acks: int | None) -> str:
-    """Return acks as users write it."""
-    return {None: "?", -1: "all"}.get(acks, str(acks))

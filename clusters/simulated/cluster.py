@@ -7,7 +7,8 @@ Clients live together on one machine, `clients`. Whoever runs it must do so insi
 """
 
 import asyncio
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Final
 from uuid import UUID
@@ -16,15 +17,15 @@ import msgspec
 
 from replog.config import DEFINITIONS, Endpoint, NodeConfig
 from replog.log.creation import PARTITION_METADATA_FILE
-from replog.types import METADATA_TOPIC
+from replog.types import METADATA_TOPIC, TopicPartition
 from tribunal.clusters.api import (
     CLIENTS,
     ClusterError,
     ClusterSpec,
     ClusterState,
     CutMode,
+    DumpedLog,
     Link,
-    LogEntry,
     MetadataEntry,
     NodeEvent,
     Proof,
@@ -34,7 +35,7 @@ from tribunal.clusters.api import (
 from tribunal.clusters.capabilities import Capability
 from tribunal.clusters.clock import RunClock
 from tribunal.clusters.links.requests import RequestLog
-from tribunal.clusters.nodes.final_logs import segment_entries, topic_id_of
+from tribunal.clusters.nodes.final_logs import dumped_log, topic_id_of
 from tribunal.clusters.orders import Orders, OrderSeen
 from tribunal.clusters.simulated.capabilities import SimulatedFaults
 from tribunal.clusters.simulated.clients import SimulatedClients
@@ -47,6 +48,7 @@ from tribunal.clusters.simulated.network import Host
 from tribunal.clusters.simulated.node import Ending, SimulatedNode, ZooKeeperNode
 from tribunal.clusters.simulated.own_failure import own_failure
 from tribunal.clusters.simulated.process import NS_PER_S
+from tribunal.clusters.simulated.replica_logs import first_offset_of
 from tribunal.clusters.simulated.violation import Violated
 from tribunal.clusters.simulated.watch import Watch
 from tribunal.clusters.simulated.world import EPOCH_MS, Machine, Points, ReportedEvent, Simulation
@@ -419,17 +421,23 @@ class SimulatedCluster(SimulatedFaults):
         """Return committed metadata records since the last call."""
         return self.committed.drain()
 
-    def final_logs(self) -> Iterator[LogEntry]:
+    def final_logs(self) -> Iterator[DumpedLog]:
         """Read every replica's log from the simulated disks."""
         for node in self.spec.broker_ids:
             disk = self.machine(node).disk
+            by_folder: dict[str, list[tuple[int, Callable[[], bytes]]]] = {}
+            partitions: dict[str, TopicPartition] = {}
             for path in disk.files_below(DATA):
-                partition = self.watch.replicas[node].partition_of(path)
+                partition, base_offset = self.watch.replicas[node].partition_of(path), first_offset_of(path)
                 content = disk.content(path)
-                if partition is not None and content is not None and not partition.topic.startswith("__"):
-                    owner = disk.content(f"{path.rpartition('/')[0]}/{PARTITION_METADATA_FILE}")
-                    topic_id = topic_id_of(bytes(owner or b""))
-                    yield from segment_entries(node, *partition, bytes(content), topic_id)
+                if partition is None or base_offset is None or content is None or partition.topic.startswith("__"):
+                    continue
+                folder = path.rpartition("/")[0]
+                partitions[folder] = partition
+                by_folder.setdefault(folder, []).append((base_offset, partial(bytes, content)))
+            for folder, segments in by_folder.items():
+                topic_id = topic_id_of(bytes(disk.content(f"{folder}/{PARTITION_METADATA_FILE}") or b""))
+                yield dumped_log(node, partitions[folder], topic_id, segments)
 
     def _event(self, event: ReportedEvent) -> NodeEvent:
         fields = {name: value for name, value in event.fields.items() if name != "node"}

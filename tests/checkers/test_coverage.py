@@ -19,7 +19,9 @@ def recorded(folder: Path, *, without: str = "", cluster: str | None = "simulate
         run.watermark(3, 200, epoch=0)
     if without != "final read":
         run.final_read(dict(enumerate(values)))
-    if without != "logs":
+    for node in (1, 2, 3) if without == "records in logs" else ():
+        run.dump(node)
+    if without not in ("logs", "records in logs"):
         for node in (1, 2, 3):
             run.log(node, dict(enumerate(values)))
     return judged(run.finish(cluster=cluster))
@@ -51,6 +53,12 @@ def test_a_missing_input_makes_its_cells_inconclusive_and_is_named(tmp_path: Pat
     assert lacking in missing.properties
     assert verdict.coverage.judged == verdict.coverage.cells - len(missing.properties)
     assert any(without in reason and "t-0" in reason for reason in verdict.reasons)
+
+
+def test_logs_that_were_read_and_hold_nothing_are_no_missing_input(tmp_path: Path) -> None:
+    verdict = recorded(tmp_path, without="records in logs")
+
+    assert verdict.coverage.missing == ()
 
 
 def test_what_was_made_by_hand_promises_nothing(tmp_path: Path) -> None:
