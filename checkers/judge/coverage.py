@@ -30,6 +30,7 @@ from tribunal.results.verdict import Coverage, MissingInput, PhaseLoad, acks_wor
 NAMED: Final = 4  # partitions and properties in a reason; all are in verdict.json
 LOADED_PHASES: Final = ("faults",)
 FINAL_READ: Final = "final read"
+APACHE_KAFKA: Final = "apache-kafka"
 OUTCOMES: Final = WORDS["sends", "outcome"]
 POLLS: Final = ("process", "phase", "position", "log_start_offset", "outcome", "record_count", "high_watermark")
 Place = tuple[str, int]
@@ -104,6 +105,10 @@ def _of_run(recording: Recording, chosen: Sequence[Property], known: Collection[
     has_groups = any(topic == GROUP_LOG for topic, _ in known) and pc.all(
         pc.is_null(recording.table("admin")["group"])
     ).as_py() in (True, None)
+    if recording.manifest is not None and recording.manifest.cluster == APACHE_KAFKA:
+        has_groups = (
+            False  # makes the group log for any consumer that looks for a coordinator, also for one without a group
+        )
     if has_groups and not recording.partitions("commits"):
         yield MissingInput(input="commits", properties=_of_table(chosen, "commits"))
 
