@@ -25,7 +25,7 @@ import pyarrow.parquet as pq
 from tribunal.results.manifest import Made, Manifest, Setting, TableFacts, Version
 from tribunal.results.recording import NO_PARTITION, SCHEMA_VERSION, TABLES, DamagedRecording, TableSchema
 from tribunal.results.validation import contradiction, value_sent_twice, wrong_schema
-from tribunal.results.versions import OLDEST, StoredTable, is_known, stored_table
+from tribunal.results.versions import OLDEST, StoredTable, is_known, stored_table, tables_of
 
 SEGMENT_ROWS: Final = 262_144
 ROW_GROUP_ROWS: Final = 262_144
@@ -194,7 +194,7 @@ class Recording:
             raise DamagedRecording("", None, f"no recording in {run_dir}")
         manifest = _manifest(run_dir / MANIFEST)
         files = _files(folder, "*" if only is None else quote(only, safe=""))
-        for name in TABLES:
+        for name in tables_of(_version_of(manifest, files)):
             if not files[name]:
                 raise DamagedRecording(name, None, "the table is missing")
         if manifest is not None and compare:
@@ -368,6 +368,24 @@ def _manifest(path: Path) -> Manifest | None:
         raise DamagedRecording("", None, f"manifest.json cannot be read: {error}") from error
 
 
+def _version_of(manifest: Manifest | None, files: Mapping[str, Mapping[str, list[Path]]]) -> int:
+    """Return the version of a recording; of one that was cut off and lacks a table, the oldest that its files are of."""
+    if manifest is not None:
+        return manifest.schema_version
+    lacking = not all(files[name] for name in TABLES)
+    paths = {name: _flat(files[name])[:1] for name in tables_of(OLDEST) if lacking}
+    return min((_version_in(name, path) for name, own in paths.items() for path in own), default=SCHEMA_VERSION)
+
+
+def _version_in(name: str, path: Path) -> int:
+    """Return the version of a file; of one that cannot be read who reads it will say so."""
+    try:
+        with pq.ParquetFile(path) as file:
+            return _version(name, path, file, file.schema_arrow)
+    except (OSError, pa.ArrowException):
+        return SCHEMA_VERSION
+
+
 def _files(folder: Path, pattern: str = "*") -> dict[str, dict[str, list[Path]]]:
     """Return table -> topic-p -> closed segments in order; `.tmp` files never closed."""
     found: dict[str, dict[str, list[Path]]] = {name: {} for name in TABLES}
@@ -404,7 +422,7 @@ def _fingerprint(run_dir: Path, paths: Sequence[Path]) -> TableFacts:
 
 
 def _compare_with_manifest(run_dir: Path, manifest: Manifest, files: dict[str, dict[str, list[Path]]]) -> None:
-    for name in TABLES:
+    for name in tables_of(manifest.schema_version):
         stated = manifest.tables.get(name)
         if stated is None:
             raise DamagedRecording(name, None, "the manifest does not know the table")
@@ -429,7 +447,7 @@ def recording_hash(recording: Recording, version: int = SCHEMA_VERSION) -> str:
     version:  hash what this version would have stored of it, so that a recording of an earlier one can be compared.
     """
     digest = hashlib.sha256()
-    for name in sorted(TABLES):
+    for name in sorted(tables_of(version)):
         rows = _canonical(stored_table(name, version).as_stored(recording.table(name)).drop_columns(["run_id"]))
         digest.update(f"{name} {rows.num_rows}\n".encode())
         for column in rows.column_names:

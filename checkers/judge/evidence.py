@@ -3,7 +3,7 @@
 Only for anomalies that a rule may excuse; there are few of them, so looking things up one by one is fine.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from functools import cached_property
 from typing import Final, Literal
 
@@ -58,6 +58,7 @@ class Evidence:
         *,
         can_lead: Sequence[int],
         orders: TopicOrders,
+        dumped: Mapping[int, int],
     ) -> None:
         self._reads = rows.columns("reads")
         self._by_value = np.argsort(self._reads["value"], kind="stable")
@@ -69,6 +70,7 @@ class Evidence:
         self._answers = _answers(rows)
         self.absent_ns = _absent_ns(rows)
         self._can_lead = can_lead
+        self._dumped = dumped
         final = _final(rows, can_lead)
         self._final_offsets, self._final_epochs, self._final_values = _final_epochs(*final)
         starts = rows.columns("polls")["log_start_offset"]
@@ -184,11 +186,13 @@ class Evidence:
             for offset in offsets
         ]
 
-    def former_records(self, offset: int, timeline: Timeline) -> Iterator[Record]:
-        """Yield what groups had read at or beyond an offset before what stands there in the end was written.
+    def former_records(self, offset: int, timeline: Timeline, readers: Array | None) -> Iterator[Record]:
+        """Yield what these processes had read at or beyond an offset before what stands there in the end was written.
 
         Either a consumer received a record of an older leader epoch at or behind it, or it asked from beyond, or committed a position beyond, in an
         older epoch.
+
+        readers:  distinct and ascending; None: everybody.
         """
         place = int(np.searchsorted(self._final_offsets, offset))
         stands = place < self._final_offsets.size and self._final_offsets[place] == offset
@@ -197,14 +201,14 @@ class Evidence:
             return
         reads, commits = self._reads, self._rows.columns("commits")
         older = (reads["phase"] == TAIL) & (reads["log_offset"] >= offset) & (reads["leader_epoch"] < epoch)
-        older &= reads["leader_epoch"] != UNKNOWN
+        older &= (reads["leader_epoch"] != UNKNOWN) & _by(reads, readers)
         for row in np.flatnonzero(older).tolist():
             at_ns = self._polled_ns.get((int(reads["process"][row]), int(reads["poll_index"][row])))
             if at_ns is not None:
                 yield _read_there(offset, at_ns, int(reads["leader_epoch"][row]), epoch)
-        beyond = (commits["committed_offset"] > offset) & (commits["outcome"] != FAIL)
+        beyond = (commits["committed_offset"] > offset) & (commits["outcome"] != FAIL) & _by(commits, readers)
         polls = self._rows.columns("polls")
-        asked = (polls["position"] > offset) & (polls["phase"] == TAIL)
+        asked = (polls["position"] > offset) & (polls["phase"] == TAIL) & _by(polls, readers)
         times = np.concatenate([commits["invoke_ns"][beyond], polls["invoke_ns"][asked]])
         for at_ns in np.unique(times).tolist():
             known = timeline.leader_epoch_at(at_ns)
@@ -328,7 +332,7 @@ class Evidence:
         if node is not None:
             logs = self._rows.columns("logs")
             held = logs["log_offset"][logs["node"] == node]
-            own = int(held.min()) if held.size else own
+            own = int(held.min()) if held.size else self._dumped.get(node, own)
         return 0 <= log_offset < own and self._ordered_ns(log_offset, self._sent_ns(value), node) is not None
 
     def _sent_ns(self, value: int | None) -> int:
@@ -405,6 +409,10 @@ class Evidence:
             return None
         epoch = int(self._final_epochs[place])
         return None if epoch == UNKNOWN else epoch
+
+
+def _by(rows: Columns, processes: Array | None) -> Array:
+    return np.ones(rows["process"].size, bool) if processes is None else is_among(rows["process"], processes)
 
 
 def _of_value(rows: Columns, order: Array, value: int) -> Array:

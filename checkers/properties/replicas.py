@@ -73,7 +73,7 @@ def kernel(rows: PartitionRows, context: Context) -> Found:
         whole & (offsets >= first) & (offsets < end) & is_among(logs["node"], np.asarray(ending.members, np.int64))
     )
     held = _Held(logs, own, ending.leader)
-    found = [_differ(logs, held), *_lack(logs, held, ending), _epochs_back(logs, whole)]
+    found = [_differ(logs, held), *_lack(logs, held, context), _epochs_back(logs, whole)]
     return Found(pa.concat_tables(found), {"records in replicas compared": int(own.size)})
 
 
@@ -155,10 +155,12 @@ def _differ(logs: Columns, held: _Held) -> pa.Table:
     )
 
 
-def _lack(logs: Columns, held: _Held, ending: Ending) -> list[pa.Table]:
+def _lack(logs: Columns, held: _Held, context: Context) -> list[pa.Table]:
+    ending = context.ending
+    read = np.append(np.flatnonzero(np.bincount(logs["node"])), np.array([*context.dumped], np.int64))
     hurt = dict(ending.hurt)
     found = []
-    for node in distinct(logs["node"][is_among(logs["node"], np.asarray(ending.members, np.int64))]).tolist():
+    for node in distinct(read[is_among(read, np.asarray(ending.members, np.int64))]).tolist():
         lacking = held.lacking(node)
         lacking = lacking[lacking < hurt[node]] if node in hurt else lacking
         for member, from_offset, end_offset in ending.damaged:
@@ -238,7 +240,8 @@ WITH starts AS (
 ), offsets AS (
   SELECT DISTINCT run_id, topic, partition, log_offset FROM held
 ), members AS (
-  SELECT DISTINCT l.run_id, l.topic, l.partition, l.node, h.from_offset FROM logs l
+  SELECT DISTINCT l.run_id, l.topic, l.partition, l.node, h.from_offset
+  FROM (SELECT run_id, topic, partition, node FROM logs UNION SELECT run_id, topic, partition, node FROM dumped) l
   JOIN can_lead c ON l.run_id = c.run_id AND l.topic = c.topic AND l.partition = c.partition AND l.node = c.node
   LEFT JOIN hurt_disks h ON l.run_id = h.run_id AND l.topic = h.topic AND l.partition = h.partition AND l.node = h.node
 ), wanted AS (

@@ -13,6 +13,7 @@ from tribunal.results.manifest import Made
 from tribunal.results.recording import TABLES, DamagedRecording
 from tribunal.results.store import LARGE_ROWS, Recorder, Recording, WrongRow, read_files, recording_hash
 from tribunal.results.values import value_of
+from tribunal.results.versions import stored_table
 
 
 def a_send(sequence: int, **changes: object) -> dict[str, object]:
@@ -190,6 +191,20 @@ def test_a_missing_partition_is_noticed(tmp_path: Path) -> None:
     shutil.rmtree(run / "recording/sends/tp=t-1")
 
     assert "the manifest says 2" in damage_of(run).reason
+
+
+@pytest.mark.parametrize("version", [1, 2])
+def test_a_cut_off_recording_of_a_version_without_dumps_is_read(tmp_path: Path, version: int) -> None:
+    Recorder(tmp_path, "r").close_segment()
+    shutil.rmtree(tmp_path / "recording/dumps")
+    with pytest.raises(DamagedRecording, match="dumps: the table is missing"):
+        Recording.open(tmp_path)
+    for path in (tmp_path / "recording").rglob("*.parquet"):
+        schema = stored_table(path.parent.parent.name, version).arrow
+        named = schema.with_metadata({"tribunal.schema_version": str(version)})
+        pq.write_table(named.empty_table(), path)
+
+    assert Recording.open(tmp_path).table("dumps").num_rows == 0
 
 
 def test_an_unknown_schema_version_is_said(tmp_path: Path) -> None:

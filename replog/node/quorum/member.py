@@ -159,6 +159,7 @@ class QuorumNode:
         self._peers = QuorumPeers(
             world,
             f"quorum-{config.node_id}",
+            config.controller_access,
             request_timeout_ms=config.quorum.request_timeout_ms,
             on_answer=self._on_answer,
             on_failure=self._on_failure,

@@ -115,7 +115,7 @@ class ZooKeeperBroker:
             "start", node=self.config.node_id, role="broker", incarnation=str(self.identity.incarnation)
         )
         await self._read_configs()
-        await self.plane.server.start(self.config.listener)
+        await self.plane.listen()
         self.is_serving = True
         self.plane.start_periodic_work(look_at_directories=self.plane.moves.look, after_checkpoint=_nothing)
         self.plane.tasks.start(self._carry_out_control_requests())
