@@ -24,7 +24,7 @@ from tribunal.results.metadata import NO_LEADER
 from tribunal.results.recording import TABLES, WORDS
 from tribunal.results.rows import Phase, typed
 from tribunal.results.store import Recording, partition_order, row_count
-from tribunal.results.verdict import Coverage, MissingInput, PhaseLoad
+from tribunal.results.verdict import Coverage, MissingInput, PhaseLoad, acks_word
 
 NAMED: Final = 4  # partitions and properties in a reason; all are in verdict.json
 LOADED_PHASES: Final = ("faults",)
@@ -267,8 +267,3 @@ def load_doubts(
 def _completed(row: PhaseLoad) -> int:
     """Return how much of a level was acknowledged, or sent where nothing ever is."""
     return row.sent if row.acks == 0 else row.ok
-
-
-def acks_word(acks: int | None) -> str:
-    """Return acks as users write it."""
-    return {None: "?", -1: "all"}.get(acks, str(acks))
