@@ -482,7 +482,10 @@ class Timeline:
                 if position >= seen and _may_lose(entry) and (judgement is None or judgement.promise.must_survive):
                     judgement = _judgement(ledger, entry)
             last = entry
-        return judgement if judgement is not None else _judgement(ledger, last)
+        if judgement is None:
+            ledger.election = None  # it was there after all of them
+            judgement = _judgement(ledger, last)
+        return judgement
 
 
 def _observe(ledger: Ledger, position: int, exposed: int | None, read: int | None, isr: tuple[int, ...]) -> None:
