@@ -14,8 +14,8 @@ OF_END = {"shown_end_lost"}  # all that can be said of a record that nobody ackn
 STEP = 1000  # beyond the lag of observation
 
 
-class Story(Run):
-    """A run told by a row's events, a second each."""
+class Replayed(Run):
+    """A run made of a row's events, a second each."""
 
     def __init__(self, run_dir: Path, given: dict[str, Any]) -> None:
         super().__init__(
@@ -43,7 +43,7 @@ class Story(Run):
         self.isr = isr
         self.change(self.at, isr=isr, **more)
 
-    def tell(self, event: dict[str, Any]) -> None:
+    def add(self, event: dict[str, Any]) -> None:
         self.at += STEP
         match event:
             case {"ack": acks, "isr": isr, "leader": leader}:
@@ -105,9 +105,9 @@ class Story(Run):
 
 @pytest.mark.parametrize("case", load("guarantees", more_keys=frozenset({"events", "rule", "violation"})))
 def test_a_recording_of_the_row_is_judged_as_the_row(case: dict[str, Any], tmp_path: Path) -> None:
-    story = Story(tmp_path / "run", case["given"])
+    story = Replayed(tmp_path / "run", case["given"])
     for event in case["events"]:
-        story.tell(event)
+        story.add(event)
     story.end()
 
     rows = found(story.finish(mode=case["given"].get("mode", "kraft")))
