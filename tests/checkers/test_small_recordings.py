@@ -344,6 +344,22 @@ def test_a_topic_is_made_anew_by_order(run: Run, order: dict[str, Any] | None, e
     assert judged(run) == [expected]
 
 
+@pytest.mark.parametrize(("read_at", "expected"), [
+    pytest.param(9000, ("permitted", "gone_by_order"), id="when it had been deleted"),
+    pytest.param(800, LOST, id="before anybody ordered that"),
+])  # fmt: skip
+def test_what_was_missing_did_not_go_with_the_topic_later(run: Run, read_at: int, expected: tuple[str, str]) -> None:
+    run.send(0, 100)
+    if read_at < 900:
+        run.final_read({}, at=read_at)
+    run.recorder.row("admin", **DELETE)
+    run.metadata("RemoveTopicRecord", 1000)
+    if read_at > 900:
+        run.final_read({}, at=read_at)
+
+    assert judged(run) == [expected]
+
+
 @pytest.mark.parametrize(("topic", "expected"), [
     pytest.param("t", [], id="the one that was deleted"),
     pytest.param("t@2", [LOST], id="the next one of its name"),
