@@ -25,11 +25,12 @@ from tribunal.results.metadata import NO_LEADER
 from tribunal.results.recording import WORDS
 from tribunal.results.rows import Phase, typed
 from tribunal.results.store import Recording, partition_order, row_count
-from tribunal.results.verdict import Coverage, MissingInput, PhaseLoad
+from tribunal.results.verdict import Coverage, MissingInput, PhaseLoad, acks_word
 
 NAMED: Final = 4  # partitions and properties in a reason; all are in verdict.json
 LOADED_PHASES: Final = ("faults",)
 FINAL_READ: Final = "final read"
+APACHE_KAFKA: Final = "apache-kafka"
 OUTCOMES: Final = WORDS["sends", "outcome"]
 POLLS: Final = ("process", "phase", "position", "log_start_offset", "outcome", "record_count", "high_watermark")
 Place = tuple[str, int]
@@ -104,6 +105,10 @@ def _of_run(recording: Recording, chosen: Sequence[Property], known: Collection[
     has_groups = any(topic == GROUP_LOG for topic, _ in known) and pc.all(
         pc.is_null(recording.table("admin")["group"])
     ).as_py() in (True, None)
+    if recording.manifest is not None and recording.manifest.cluster == APACHE_KAFKA:
+        has_groups = (
+            False  # makes the group log for any consumer that looks for a coordinator, also for one without a group
+        )
     if has_groups and not recording.partitions("commits"):
         yield MissingInput(input="commits", properties=_of_table(chosen, "commits"))
 
@@ -271,8 +276,3 @@ def load_doubts(
 def _completed(row: PhaseLoad) -> int:
     """Return how much of a level was acknowledged, or sent where nothing ever is."""
     return row.sent if row.acks == 0 else row.ok
-
-
-def acks_word(acks: int | None) -> str:
-    """Return acks as users write it."""
-    return {None: "?", -1: "all"}.get(acks, str(acks))

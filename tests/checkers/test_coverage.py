@@ -147,14 +147,14 @@ def test_a_deleted_topic_leaves_no_logs_and_no_final_read(tmp_path: Path, outcom
     assert [one.input for one in verdict.coverage.missing] == lacking
 
 
-def promised(run: Run, values: dict[int, int]) -> RunVerdict:
+def promised(run: Run, values: dict[int, int], cluster: str = "simulated") -> RunVerdict:
     """A run that recorded all but, perhaps, what its workload promised."""
     run.phase("faults", 10, 500)
     run.watermark(len(values), 200, epoch=0)
     run.final_read(dict(values), isolation="read_committed")
     for node in (1, 2, 3):
         run.log(node, values)
-    return judged(run.finish(cluster="simulated"))
+    return judged(run.finish(cluster=cluster))
 
 
 @pytest.mark.parametrize(("listed", "lacking"), [
@@ -179,6 +179,19 @@ def test_what_was_sent_in_a_transaction_promises_its_outcome(
     assert {"transactions", "hanging_transactions"} <= {
         name for one in verdict.coverage.missing for name in one.properties
     } or not lacking
+
+
+@pytest.mark.parametrize(("cluster", "verdict"), [
+    pytest.param("processes", Verdict.INCONCLUSIVE, id="ours makes it for groups alone"),
+    pytest.param("apache-kafka", Verdict.PASS, id="Kafka makes it for anybody"),
+])  # fmt: skip
+def test_a_group_log_of_kafka_promises_no_commits(tmp_path: Path, cluster: str, verdict: Verdict) -> None:
+    run = Run(tmp_path / "run")
+    created = {"partition_id": 0, "replicas": [1], "isr": [1], "leader": 1, "leader_epoch": 0}
+    run.metadata("PartitionRecord", 0, topic="__consumer_offsets", **created)
+    values = {number: run.send(number, 100 + number) for number in range(2)}
+
+    assert promised(run, values, cluster).verdict is verdict
 
 
 @pytest.mark.parametrize(("committed", "lacking"), [

@@ -512,3 +512,125 @@ def test_only_who_is_out_of_range_begins_elsewhere(
     run.final_read(dict(values), at=9000, epoch=0)
 
     assert judged(run, kind) == expected
+
+
+@pytest.mark.parametrize("again", [pytest.param([3], id="skipped"), pytest.param([1, 2, 3], id="rewound")])
+@pytest.mark.parametrize("at", [150, 250, 3000])
+def test_no_election_explains_what_a_consumer_does_in_one_log(tmp_path: Path, again: list[int], at: int) -> None:
+    """What it received stands in the final log: nothing was lost between."""
+    run = Run(tmp_path / "run", **UNCLEAN)
+    run.change(50, isr=[1, 2])
+    values = dict(enumerate(run.send(sequence, 100 + sequence) for sequence in range(4)))
+    if at < 200:
+        run.change(at, **TO_NODE_3)
+    run.read({0: values[0], 1: values[1]}, 200, epoch=0)
+    if at == 250:
+        run.change(at, **TO_NODE_3)
+    run.read({offset: values[offset] for offset in again}, 300, epoch=0)
+    if at > 300:
+        run.change(at, **TO_NODE_3)
+    run.final_read(dict(values), at=9000, epoch=0)
+
+    kinds = {(kind, severity) for kind, severity, *_ in found(run.finish()) if kind in ("skipped", "rewound", "unseen")}
+    assert kinds in ({("skipped", "violation"), ("unseen", "violation")}, {("rewound", "violation")})
+
+
+@pytest.mark.parametrize(("group", "expected"), [
+    pytest.param("g", ("permitted", "R12"), id="the group that lacks it"),
+    pytest.param("h", LOST, id="another group"),
+])  # fmt: skip
+def test_a_group_lacks_what_lies_behind_its_own_position(tmp_path: Path, group: str, expected: tuple[str, str]) -> None:
+    run = Run(tmp_path / "run", **UNCLEAN)
+    run.change(40, isr=[1, 2])
+    row = {"generation": 5, "topic": "t", "partition": 0, "kind": "commit", "outcome": "ok", "committed_offset": 3}
+    before = {"process": 50 if group == "g" else 60, "group": group}
+    run.recorder.row("commits", **row, **before, invoke_ns=50 * MS, complete_ns=51 * MS)
+    run.change(60, **TO_NODE_3)
+    values = [run.send(sequence, 100 + sequence) for sequence in range(3)]
+    for process, offsets in ((50, (0, 2)), (60, (0, 1, 2))):
+        for offset in offsets:
+            run.read({offset: values[offset]}, 200 + offset, process=process, epoch=1)
+    for process, own in ((50, "g"), (60, "h")):
+        run.recorder.row("commits", **row, process=process, group=own, invoke_ns=300 * MS, complete_ns=301 * MS)
+    run.final_read(dict(enumerate(values)), at=9000, epoch=1)
+
+    assert judged(run, "unconsumed") == [expected]
+
+
+# Holders: who joined the ISR holds what it held, until something took it.
+
+
+@pytest.mark.parametrize(("isrs", "expected"), [
+    pytest.param([], BY_R4, id="it was in no ISR"),
+    pytest.param([(500, [1, 2, 3])], LOST, id="it had joined"),
+    pytest.param([(500, [1, 2, 3]), (1000, [1, 2])], LOST, id="it had joined and left"),
+])  # fmt: skip
+def test_who_joined_the_isr_holds_what_it_held(
+    tmp_path: Path, isrs: list[tuple[int, list[int]]], expected: tuple[str, str]
+) -> None:
+    run = Run(tmp_path / "run", **UNCLEAN)
+    run.change(50, isr=[1, 2])
+    run.send(0, 100)
+    for at, isr in isrs:
+        run.change(at, isr=isr)
+    run.change(3000, **TO_NODE_3)
+    run.final_read({}, at=9000)
+
+    assert judged(run) == [expected]
+
+
+@pytest.mark.parametrize(("falls", "lowered", "expected"), [
+    pytest.param([(200, 2), (600, 3)], None, ("permitted", "R1"), id="two of them"),
+    pytest.param([(200, 3), (600, 3)], None, LOST, id="one of them twice"),
+    pytest.param([(200, 2), (400, None), (600, 3)], None, LOST, id="the first was whole again"),
+    pytest.param([(600, 3)], "t", ("permitted", "R1"), id="one of them, of min ISR 1"),
+    pytest.param([(600, 3)], "u", LOST, id="one of them, of another topic's min ISR 1"),
+])  # fmt: skip
+def test_min_isr_less_one_unclean_shutdowns_are_survived(
+    run: Run, falls: list[tuple[int, int | None]], lowered: str | None, expected: tuple[str, str]
+) -> None:
+    run.change(50, isr=[2, 3], leader=2)
+    run.send(0, 100)
+    if lowered is not None:
+        named = {"resource_type": 2, "resource_name": lowered, "name": "min.insync.replicas", "value": "1"}
+        run.metadata("ConfigRecord", 150, **named)
+    for number, (at, node) in enumerate(falls):
+        if node is None:  # the one that fell has fetched everything again
+            run.change(at - 20, isr=[3], leader=3, eligible_leader_replicas=[])
+            run.change(at, isr=[3, 2])
+        else:
+            run.node(node, "killed", at)
+            run.fault("wipe", at + 10, node=node, lost_from=0, index=number)
+            run.registered(node, at + 50, previous=-1)
+    run.change(800, isr=[], leader=-1, eligible_leader_replicas=[], last_known_elr=[3])
+    run.change(810, isr=[3], leader=3, leader_recovery_state=1)
+    run.final_read({}, at=9000)
+
+    assert judged(run) == [expected]
+
+
+@pytest.mark.parametrize(("stable_at", "expected"), [
+    pytest.param(None, ("permitted", "R9"), id="nobody saw its marker"),
+    pytest.param(1000, LOST, id="its marker was there, and the new leader had it"),
+])  # fmt: skip
+def test_a_torn_transaction_needs_its_marker_to_be_lost(
+    tmp_path: Path, stable_at: int | None, expected: tuple[str, str]
+) -> None:
+    run = Run(tmp_path / "run", **UNCLEAN)
+    run.metadata("PartitionRecord", 0, topic="u", **CREATED)
+    sent = {"t": run.send(0, 100, txn_id="x"), "u": run.send(1, 101, topic="u", offset=0, txn_id="x")}
+    steps = [
+        {"kind": "send", "topic": topic, "partition": 0, "log_offset": 0, "value": value}
+        for topic, value in sent.items()
+    ]
+    times = {"begin_ns": 99 * MS, "end_ns": None, "outcome": "info"}
+    run.recorder.row("txns", process=7, txn_id="x", operations=steps, **times)
+    if stable_at is not None:
+        run.watermark(2, stable_at, epoch=0, topic="u", last_stable_offset=2)
+    run.metadata("PartitionChangeRecord", 3000, topic="u", partition_id=0, **TO_NODE_3)
+    run.final_read({0: sent["t"]}, at=9000, isolation="read_committed")
+    final = {"process": 98, "topic": "u", "partition": 0, "isolation": "read_committed", "phase": "final"}
+    answer = {"poll_index": 0, "position": 0, "record_count": 0, "high_watermark": 0, "log_start_offset": 0}
+    run.recorder.row("polls", **final, **answer, invoke_ns=9000 * MS, complete_ns=9000 * MS, outcome="ok")
+
+    assert judged(run, "torn") == [expected]
