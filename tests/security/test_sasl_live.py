@@ -160,7 +160,7 @@ def test_who_has_not_logged_in_gets_no_answer_but_the_versions(tmp_path: Path) -
     asyncio.run(main())
 
 
-def test_a_client_with_a_wrong_password_is_told_so(tmp_path: Path) -> None:
+def test_a_client_with_a_wrong_password_is_answered_that_it_is_wrong(tmp_path: Path) -> None:
     authority = Authority(tmp_path / "pki")
 
     async def main() -> None:
