@@ -72,7 +72,7 @@ def _refusal(acl: Acl) -> Refusal | None:
 def on_delete_acls(decider: Decider, turn: Turn, body: delete.DeleteAclsRequest) -> delete.DeleteAclsResponse:
     """Remove what each filter means, and say what that was."""
     results = []
-    doomed: dict[UUID, None] = {}
+    removed: dict[UUID, None] = {}
     for one in body.filters:
         wanted = _filter(one)
         refused = NO_AUTHORIZER if not _is_enabled(decider) else None if wanted.is_known else UNKNOWN_FILTER
@@ -80,11 +80,11 @@ def on_delete_acls(decider: Decider, turn: Turn, body: delete.DeleteAclsRequest)
             results.append(delete.DeleteAclsFilterResult(error_code=refused[0], error_message=refused[1]))
             continue
         meant = {acl_id: acl for acl_id, acl in turn.image.acls.by_id.items() if wanted.means(acl)}
-        doomed.update(dict.fromkeys(meant))
+        removed.update(dict.fromkeys(meant))
         results.append(
             delete.DeleteAclsFilterResult(error_message=None, matching_acls=[_matching(acl) for acl in meant.values()])
         )
-    turn.append([r.RemoveAccessControlEntryRecord(id=acl_id) for acl_id in doomed])
+    turn.append([r.RemoveAccessControlEntryRecord(id=acl_id) for acl_id in removed])
     return delete.DeleteAclsResponse(filter_results=results)
 
 
