@@ -235,6 +235,12 @@ class ExecutedFault(msgspec.Struct, frozen=True, kw_only=True):
     meanwhile: bool = False
 
 
+def expression(planned: PlannedFault) -> str:
+    """Return whom a fault is planned for, as the recording names it."""
+    chosen = "" if planned.target.partition is None else f" with p{planned.target.partition}"
+    return f"{planned.target.text}{chosen}"
+
+
 def encoded(plan: Plan) -> bytes:
     """Return plan.json."""
     return msgspec.json.format(msgspec.json.encode(plan), indent=2) + b"\n"
