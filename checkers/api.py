@@ -128,6 +128,7 @@ class Context(msgspec.Struct, frozen=True, kw_only=True):
     can_lead:   replicas whose final logs decide when there is no complete final read.
     committed:  values of committed transactions; None when there are no transactions.
     leaders:    (leader epoch, leader) as committed in the metadata log.
+    dumped:     nodes whose final log was read from the disk, and where it starts there: also one without records.
     ending:     how the partition's committed history ends; history: all of it.
     settings:   what every node was started with, by Kafka's names, and the `mode`; nothing where that is unknown.
     of_run:     a small table of the whole run (`phases`, `faults`, ...), read when it is asked for.
@@ -138,6 +139,7 @@ class Context(msgspec.Struct, frozen=True, kw_only=True):
     can_lead: tuple[int, ...] = ()
     committed: Array | None = None
     leaders: tuple[tuple[int, int], ...] = ()
+    dumped: Mapping[int, int] = {}
     ending: Ending = Ending()
     history: Sequence[Entry] = ()
     settings: NodeSettings = msgspec.field(default_factory=dict)

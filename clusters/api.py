@@ -147,6 +147,22 @@ class LogEntry(NamedTuple):
     foreign_value: bytes | None = None
 
 
+class DumpedLog(NamedTuple):
+    """A replica's log as it lies on its disk at the end, also one without records.
+
+    log_start_offset:  where its first file begins.
+    log_end_offset:    where its last file begins: the log ends there or behind its last record.
+    """
+
+    node: int
+    topic: str
+    partition: int
+    topic_id: str | None
+    log_start_offset: int
+    log_end_offset: int
+    entries: Iterator[LogEntry]
+
+
 class Delivery(NamedTuple):
     """How a send ended (docs/verdicts.md, facts): `ok`, `sent` (acks=0), `fail` (surely not in the log), `info`."""
 
@@ -490,7 +506,7 @@ class Cluster(FaultTarget, Protocol):
     async def shut_down(self) -> None:
         """End every node; disks stay readable."""
 
-    def final_logs(self) -> Iterator[LogEntry]:
+    def final_logs(self) -> Iterator[DumpedLog]:
         """Read every replica's log from the disks, after `shut_down`."""
 
     async def close(self) -> None:

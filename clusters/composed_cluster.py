@@ -15,8 +15,8 @@ from tribunal.clusters.api import (
     ClusterError,
     ClusterState,
     CutMode,
+    DumpedLog,
     Link,
-    LogEntry,
     MetadataEntry,
     NodeEvent,
     Proof,
@@ -41,7 +41,7 @@ from tribunal.clusters.host_environment import HostedNode, HostEnvironment
 from tribunal.clusters.links.link_faults import LinkFaults
 from tribunal.clusters.links.relays import Links
 from tribunal.clusters.links.requests import RequestLog
-from tribunal.clusters.nodes.final_logs import log_entries
+from tribunal.clusters.nodes.final_logs import dumped_logs
 from tribunal.clusters.nodes.mounts import MountedDisks
 from tribunal.clusters.nodes.node_events import NodeEvents
 from tribunal.clusters.nodes.node_exits import NodeExits
@@ -51,6 +51,8 @@ from tribunal.clusters.orders import Order, Orders, OrderSeen, elections
 from tribunal.clusters.run_context import RunContext
 from tribunal.clusters.spec import Settings
 from tribunal.results.admin_apis import PREFERRED, AdminApi
+
+LOOK_MS: Final = 5
 
 
 class Observer(Protocol):
@@ -332,6 +334,14 @@ class ComposedCluster:
 
     # --- what was seen ---------------------------------------------------------------------
 
+    def message_count(self, api: int, direction: Literal["request", "response"]) -> int:
+        """Return how many messages of an API passed the relays."""
+        return self._parts.requests.counts[api, direction == "request"]
+
+    async def something_happens(self, timeout_ms: int) -> None:
+        """Rest for a moment: relays and observer are asked again."""
+        await asyncio.sleep(min(timeout_ms, LOOK_MS) / 1000)
+
     def failures(self) -> list[str]:
         """Return what went wrong with nodes without a fault."""
         overtaken = self._parts.observer.overtaken
@@ -357,10 +367,10 @@ class ComposedCluster:
         """Return by how much a node's monotonic clock was ahead of ours at the start."""
         return self._parts.files.clock_offset_ns(node)
 
-    def final_logs(self) -> Iterator[LogEntry]:
+    def final_logs(self) -> Iterator[DumpedLog]:
         """Read every replica's log."""
         for node in self.spec.broker_ids:
-            yield from log_entries(node, self._run.data_dir(node))
+            yield from dumped_logs(node, self._run.data_dir(node))
 
 
 CAPABILITIES: Final = offered_by(ComposedCluster)  # of every kind that does not take one out

@@ -2,7 +2,7 @@
 
 import asyncio
 import contextlib
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import islice
 from typing import Final
 
@@ -11,7 +11,7 @@ import pyarrow as pa
 
 from replog.metadata.records import TopicRecord
 from replog.types import METADATA_TOPIC
-from tribunal.clusters.api import Cluster, LogEntry, MetadataEntry, NodeEvent, RequestSeen
+from tribunal.clusters.api import Cluster, DumpedLog, LogEntry, MetadataEntry, NodeEvent, RequestSeen
 from tribunal.clusters.orders import admin_row, named
 from tribunal.results.recording import TABLES, WORDS
 from tribunal.results.store import Recorder
@@ -171,10 +171,11 @@ def _known(value: object) -> object:
     return None if isinstance(value, int) and value < 0 else value
 
 
-def record_final_logs(entries: Iterator[LogEntry], recorder: Recorder, sent: SentRecords, names: TopicNames) -> int:
-    """Write the replicas' final logs, compared with what was sent; return how many records there were."""
+def record_final_logs(logs: Iterable[DumpedLog], recorder: Recorder, sent: SentRecords, names: TopicNames) -> int:
+    """Write the replicas' final logs, compared with what was sent, and that they were read; return how many records there were."""
     schema = pa.schema(list(TABLES["logs"].fields.items()))
     count = 0
+    entries = (entry for log in logs for entry in _dumped(log, recorder, names))
     while rows := list(islice(entries, LOG_ROWS)):
         count += len(rows)
         columns = dict(zip(LogEntry._fields, zip(*rows, strict=True), strict=True))
@@ -183,6 +184,18 @@ def record_final_logs(entries: Iterator[LogEntry], recorder: Recorder, sent: Sen
         arrays = [_array(columns[name], schema.field(name).type) for name in schema.names]
         recorder.write("logs", pa.Table.from_arrays(arrays, schema=schema))
     return count
+
+
+def _dumped(log: DumpedLog, recorder: Recorder, names: TopicNames) -> Iterator[LogEntry]:
+    """Yield a log's records, and write down that all of it was read."""
+    count, end = 0, log.log_end_offset
+    for entry in log.entries:
+        count, end = count + 1, max(end, entry.log_offset + 1)
+        yield entry
+    recorder.row(
+        "dumps", node=log.node, topic=names.of(log.topic, log.topic_id), partition=log.partition,
+        log_start_offset=log.log_start_offset, log_end_offset=end, record_count=count,
+    )  # fmt: skip
 
 
 def _array(values: Sequence[object], kind: pa.DataType) -> pa.Array:

@@ -25,7 +25,7 @@ from replog.config import ConfigError, Endpoint, NodeConfig, endpoint, load
 from replog.host.directory_locks import DirectoryInUse, DirectoryLocks
 from replog.host.world import RealClock, RealDisk, RealEntropy, RealJournal, RealNetwork, RealWorld, run
 from replog.node.broker import Broker
-from replog.node.controller import ControllerNode, listener_of
+from replog.node.controller import ControllerNode
 from replog.node.data_plane import BrokerFailed
 from replog.node.directories import meta_properties
 from replog.node.directories.log_directories import NoDirectory
@@ -194,8 +194,10 @@ def _check_roles(command: str, config: NodeConfig) -> None:
     if config.roles != wanted:
         roles = ",".join(sorted(config.roles))
         raise Unusable(Exit.USAGE, f"'process.roles' is {roles!r}, which is not what {command!r} runs")
-    if command == "combined" and not config.network.controller_listeners:
-        raise Unusable(Exit.USAGE, "a combined node needs 'controller.listeners' besides 'listeners'")
+    if command == "combined" and not config.listeners.controllers:
+        raise Unusable(
+            Exit.USAGE, "a combined node needs 'controller.listeners', or 'controller.listener.names' of 'listeners'"
+        )
     voters = {voter.node_id for voter in config.voters}
     if command != "broker" and config.node_id not in voters and not config.hooks.controller_joins:
         message = (
@@ -275,10 +277,8 @@ def _foresee(loop: asyncio.AbstractEventLoop, refused: list[Unusable]) -> None:
 
 async def _check_addresses(world: RealWorld, config: NodeConfig) -> None:
     """Say it in one line, and before anything is opened, when an address cannot be had."""
-    addresses = [config.listener]
-    if config.network.controller_listeners:
-        addresses.append(listener_of(config))
-    for address in addresses:
+    for listening in (*config.listeners.brokers, *config.listeners.controllers):
+        address = listening.endpoint
         try:
             listener = await world.network.listen(address.host, address.port, asyncio.Protocol)
         except OSError as problem:

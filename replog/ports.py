@@ -153,13 +153,19 @@ class Listener(Protocol):
 class Network(Protocol):
     """Ordered byte streams between addresses; protocols are `asyncio.Protocol`s."""
 
-    async def listen(self, host: str, port: int, factory: Callable[[], BaseProtocol]) -> Listener:
-        """Accept connections; `OSError` when the address is taken."""
+    async def listen(self, host: str, port: int, factory: Callable[[], BaseProtocol], *, tls: bool = False) -> Listener:
+        """Accept connections; `OSError` when the address is taken.
+
+        tls:  with the node's own certificate. The transport of who showed one has it as `peercert`.
+        """
 
     async def connect(
-        self, host: str, port: int, factory: Callable[[], BaseProtocol]
+        self, host: str, port: int, factory: Callable[[], BaseProtocol], *, tls: bool = False
     ) -> tuple[BaseTransport, BaseProtocol]:
-        """Open a connection from the node's own address; `OSError` when it cannot be had."""
+        """Open a connection from the node's own address; `OSError` when it cannot be had.
+
+        tls:  the peer's certificate is checked, and the node's own is shown if it has one.
+        """
 
 
 class Journal(Protocol):

@@ -48,7 +48,8 @@ class PartitionChangeRecord(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def ends_reassignment(self) -> bool:
         """Whether from here on no replica is added or removed any more: what the leader proposed and what follows from it are one record."""
-        return self.adding_replicas == () and self.removing_replicas == ()
+        changed = [nodes for nodes in (self.adding_replicas, self.removing_replicas) if nodes is not None]
+        return bool(changed) and not any(changed)  # where none was added, or none removed, that is not said once more
 
 
 class RegisterBrokerRecord(msgspec.Struct, frozen=True, kw_only=True):

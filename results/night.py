@@ -1,24 +1,35 @@
-"""What a night of testing leaves: its account as data, as a summary of one page, and as JUnit XML for a CI server."""
+"""What a night of testing came to, as data: its parts, what it may call itself, and the exit code that follows.
 
+A night is green only if it ended, found nothing new, and saw enough: each scenario so many runs with an answer that the
+bound which the nightly file asks for holds. A night that was ended by a signal or an error is `running` in its files
+until something says otherwise, so that `kill -9` cannot leave a green one behind.
+"""
+
+import math
 from collections import Counter
-from collections.abc import Iterator
-from importlib import resources
-from pathlib import Path
+from enum import StrEnum
 from typing import Final, Literal
 
-import jinja2
 import msgspec
-from junitparser import Error, Failure, JUnitXml, Skipped, TestCase, TestSuite
 
 from tribunal.results.sensitivity import Sensitivity, fallen
-from tribunal.results.signature import renewed
-from tribunal.results.verdict import answered, counted
+from tribunal.results.verdict import answered
 
 VERSION: Final = 1
-SUMMARY_LINES: Final = 40
-SHOWN: Final = 6
+MOST_NIGHTS: Final = 60
+CONFIDENCE: Final = 0.95
+SIMULATED: Final = "simulated"
 
-FoundState = Literal["new", "known", "regressed"]
+FoundState = Literal["new", "known", "regressed", "expired"]
+
+
+class NightState(StrEnum):
+    """How far a night came; `running` in the files of a night that nobody ended is one that was killed."""
+
+    RUNNING = "running"
+    ENDED = "ended"
+    INTERRUPTED = "interrupted"
+    FAILED = "failed"
 
 
 class Past(msgspec.Struct, frozen=True, kw_only=True):
@@ -48,18 +59,28 @@ class Canary(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Swept(msgspec.Struct, kw_only=True):
-    """What a scenario's seeds came to; `bound_95`: at most this share of runs has a violation, with 95 % confidence."""
+    """What a scenario's seeds came to; `bound_95`: at most this share of runs has a violation, with 95 % confidence.
+
+    begun:    how many of its seeds were begun, the first ones: a night that goes on begins behind them.
+    reasons:  why runs were INCONCLUSIVE, without numbers, and how many of them said so.
+    """
 
     scenario: str
     runs: int = 0
+    begun: int = 0
     seconds: float = 0.0
     simulated_ms: int = 0
     verdicts: dict[str, int] = {}
+    reasons: dict[str, int] = {}
     bound_95: float = 1.0
 
 
 class FoundTonight(msgspec.Struct, frozen=True, kw_only=True):
-    """A signature that runs of tonight showed; `known_as` is the kept finding of that signature."""
+    """A signature that runs of tonight showed; `known_as` is the kept finding of that signature.
+
+    owner, link, expires:  of the known issue that it is, in the file of known issues.
+    since:                 when the first night in a row began that found it.
+    """
 
     signature: str
     state: FoundState
@@ -70,10 +91,19 @@ class FoundTonight(msgspec.Struct, frozen=True, kw_only=True):
     claim: str
     run_dirs: list[str]
     again: str
+    owner: str = ""
+    link: str = ""
+    expires: str = ""
+    since: str = ""
+
+    @property
+    def is_known(self) -> bool:
+        """Whether somebody has it in hand."""
+        return self.state == "known"
 
 
 class Confirmation(msgspec.Struct, frozen=True, kw_only=True):
-    """A scenario on real nodes."""
+    """A scenario on real nodes; `number` is its place among the planned runs, `signatures` what it found."""
 
     scenario: str
     cluster: str
@@ -83,15 +113,66 @@ class Confirmation(msgspec.Struct, frozen=True, kw_only=True):
     reasons: list[str]
     seconds: float
     run_dir: str
+    number: int = 0
+    signatures: list[str] = []
+
+
+class Quarantine(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """A scenario that may be INCONCLUSIVE in up to `rate` per cent of its runs on a kind of cluster, until a day."""
+
+    scenario: str
+    cluster: str = SIMULATED
+    rate: float
+    owner: str
+    link: str = ""
+    expires: str
+
+
+class Unjudged(msgspec.Struct, frozen=True, kw_only=True):
+    """How many of a scenario's runs were INCONCLUSIVE; `quarantine` when somebody has that in hand."""
+
+    scenario: str
+    cluster: str
+    runs: int
+    inconclusive: int
+    quarantine: Quarantine | None = None
+
+    @property
+    def rate(self) -> float:
+        """How many of hundred runs were INCONCLUSIVE."""
+        return 100 * self.inconclusive / self.runs
+
+    @property
+    def is_too_many(self) -> bool:
+        """Whether a night may not pass over it.
+
+        In quarantine: when the true rate is above the stated one with 95 % confidence. Otherwise one run on real nodes is enough;
+        simulated runs without an answer count for nothing in the bound, which says enough.
+        """
+        if self.quarantine is None:
+            return self.cluster != SIMULATED and self.inconclusive > 0
+        return 100 * lower_bound(self.runs, self.inconclusive) > self.quarantine.rate
+
+
+class NightBefore(msgspec.Struct, frozen=True, kw_only=True):
+    """A night before this one: what it called itself, and its figures."""
+
+    began: str
+    commit: str
+    word: str
+    figures: dict[str, float]
 
 
 class Night(msgspec.Struct, kw_only=True):
     """A night; times in seconds, `began` in UTC (ISO 8601).
 
+    state, under_way, done:  how far it came: the part that was under way when this was written, and those before it.
+    least_runs:  so many runs with an answer each scenario must have, for a bound of `bound` per cent. 0: none was asked for.
     cold:  probes that had to be reached and were not.
     sensitivity:  anomalies put into recordings of tonight; fallen: classes of which less was seen than the last night.
     guards_known, guards_cold:  how many places of the nodes' code refuse, raise or catch something, and which of them no run reached.
-    trend: figures beside the last night's: name -> [then, now].
+    left_out:  planned runs for which no time was left, and runs that were not kept because of their size.
+    trend: figures beside the last night's: name -> [then, now]; before: the nights before, the oldest first.
     """
 
     night_version: int = VERSION
@@ -102,12 +183,18 @@ class Night(msgspec.Struct, kw_only=True):
     shard: str
     budget_s: float
     first_seed: int
+    state: NightState = NightState.ENDED
+    under_way: str = ""
+    done: list[str] = []
+    bound: float = 100.0
+    least_runs: int = 0
     seconds: float = 0.0
     past: list[Past] = []
     canaries: list[Canary] = []
     swept: list[Swept] = []
     found: list[FoundTonight] = []
     confirmations: list[Confirmation] = []
+    quarantine: list[Quarantine] = []
     probes: dict[str, int] = {}
     cold: list[str] = []
     sensitivity: Sensitivity = msgspec.field(default_factory=Sensitivity)
@@ -115,7 +202,9 @@ class Night(msgspec.Struct, kw_only=True):
     guards_known: int = 0
     guards_cold: list[str] = []
     errors: list[str] = []
+    left_out: list[str] = []
     trend: dict[str, list[float]] = {}
+    before: list[NightBefore] = []
 
     @property
     def runs(self) -> int:
@@ -147,17 +236,26 @@ class Night(msgspec.Struct, kw_only=True):
             "probes reached": float(len(self.probes)),
             "guards reached": float(self.guards_known - len(self.guards_cold)),
         }
+        if self.runs:
+            found["INCONCLUSIVE, %"] = 100 * self.verdicts["INCONCLUSIVE"] / self.runs
         if self.sensitivity.total.injected:
             found["anomalies seen, %"] = 100 * self.sensitivity.total.share
         return {name: round(value, 2) for name, value in found.items()}
 
     @property
+    def has_ended(self) -> bool:
+        """Whether all that was planned was done, as far as time allowed."""
+        return self.state is NightState.ENDED
+
+    @property
     def is_red(self) -> bool:
         """Whether the system under test did something wrong that nobody knew of, or did again what was mended."""
-        bad_confirmation = any(one.verdict == "VIOLATION" for one in self.confirmations)
-        return (
-            any(one.state != "known" for one in self.found) or any(one.is_bad for one in self.past) or bad_confirmation
+        known = {one.signature for one in self.found if one.is_known}
+        bad_confirmation = any(
+            one.verdict == "VIOLATION" and not (one.signatures and known.issuperset(one.signatures))
+            for one in self.confirmations
         )
+        return any(not one.is_known for one in self.found) or any(one.is_bad for one in self.past) or bad_confirmation
 
     @property
     def harness_failures(self) -> list[str]:
@@ -174,18 +272,64 @@ class Night(msgspec.Struct, kw_only=True):
         return found + self.errors
 
     @property
+    def unjudged(self) -> list[Unjudged]:
+        """What was INCONCLUSIVE, by scenario and kind of cluster."""
+        counts: dict[tuple[str, str], list[int]] = {
+            (one.scenario, SIMULATED): [one.runs, one.verdicts.get("INCONCLUSIVE", 0)] for one in self.swept
+        }
+        for real in self.confirmations:
+            count = counts.setdefault((real.scenario, real.cluster), [0, 0])
+            count[0] += 1
+            count[1] += real.verdict == "INCONCLUSIVE"
+        held = {(one.scenario, one.cluster): one for one in self.quarantine}
+        return [
+            Unjudged(
+                scenario=scenario, cluster=cluster, runs=runs, inconclusive=number, quarantine=held.get((scenario, cluster))
+            )
+            for (scenario, cluster), (runs, number) in counts.items()
+            if number
+        ]  # fmt: skip
+
+    @property
     def is_inconclusive(self) -> bool:
-        """Whether a confirmation on real nodes could not be judged."""
-        return any(one.verdict == "INCONCLUSIVE" for one in self.confirmations)
+        """Whether more could not be judged than the night may pass over."""
+        return any(one.is_too_many for one in self.unjudged)
+
+    @property
+    def shortfalls(self) -> list[str]:
+        """The scenarios that had too few runs with an answer to be called green."""
+        return [line for one in self.swept if (line := self.shortfall(one))]
+
+    def shortfall(self, swept: Swept) -> str:
+        """Say what a scenario lacks to be called green; nothing when it had enough runs."""
+        had = answered(swept.verdicts)
+        if had >= self.least_runs or swept.verdicts.get("VIOLATION"):
+            return ""
+        return (
+            f"{swept.scenario}: {had} runs with an answer, {self.least_runs} are needed for a bound of {self.bound:g} %"
+        )
+
+    @property
+    def word(self) -> str:
+        """What the night may be called, in a word or two; `green` only if it ended, found nothing new and saw enough."""
+        if self.is_red:
+            return "RED" if self.has_ended else "RED, and did not end"
+        if not self.has_ended:
+            return "did not end"
+        if self.harness_failures:
+            return "harness failure"
+        if self.is_inconclusive:
+            return "inconclusive"
+        return "not enough seeds" if self.shortfalls else "green"
 
     @property
     def exit_code(self) -> int:
-        """Return the exit code: a violation goes before a failure of the harness, that before a run without a verdict."""
+        """Return the exit code: a violation goes before a failure of the harness, that before what has no answer."""
         if self.is_red:
             return 1
-        if self.harness_failures:
+        if self.harness_failures or not self.has_ended:
             return 3
-        return 2 if self.is_inconclusive else 0
+        return 2 if self.is_inconclusive or self.shortfalls else 0
 
 
 def compared(night: Night, last: Night) -> None:
@@ -193,163 +337,30 @@ def compared(night: Night, last: Night) -> None:
     then = last.figures
     night.trend = {name: [then[name], value] for name, value in night.figures.items() if name in then}
     night.fallen = fallen(last.sensitivity.figures, night.sensitivity.figures)
+    own = NightBefore(began=last.began, commit=last.commit, word=last.word, figures=then)
+    night.before = [*last.before, own][-MOST_NIGHTS:]
 
 
-def save(night: Night, folder: Path) -> None:
-    """Write nightly.json, summary.md and junit.xml."""
-    folder.mkdir(parents=True, exist_ok=True)
-    (folder / "nightly.json").write_bytes(msgspec.json.format(msgspec.json.encode(night), indent=2) + b"\n")
-    (folder / "summary.md").write_text(summary(night), encoding="utf-8")
-    junit(night).write(str(folder / "junit.xml"), pretty=True)
+def upper_bound(runs: int, found: int) -> float:
+    """Return the 95 % upper bound of the share of runs that find something (exact for none: the rule of three)."""
+    if runs == 0:
+        return 1.0
+    if found == 0:
+        return 1 - float((1 - CONFIDENCE) ** (1 / runs))
+    from scipy.stats import beta
+
+    return float(beta.ppf(CONFIDENCE, found + 1, max(runs - found, 1e-9)))
 
 
-def load(path: Path) -> Night:
-    """Read nightly.json; `msgspec.DecodeError` or `msgspec.ValidationError` when it is none."""
-    night = msgspec.json.decode(path.read_bytes(), type=Night)
-    # A night of before there were kinds identified the same findings by their sentences.
-    night.past = [msgspec.structs.replace(one, signature=renewed(one.signature)) for one in night.past]
-    night.found = [msgspec.structs.replace(one, signature=renewed(one.signature)) for one in night.found]
-    return night
+def lower_bound(runs: int, found: int) -> float:
+    """Return the 95 % lower bound of that share."""
+    if found == 0:
+        return 0.0
+    from scipy.stats import beta
+
+    return float(beta.ppf(1 - CONFIDENCE, found, runs - found + 1))
 
 
-def summary(night: Night) -> str:
-    """Return the night on one page of Markdown, at most 40 lines."""
-    template = (
-        resources.files("tribunal.results.report").joinpath("templates", "summary.md.j2").read_text(encoding="utf-8")
-    )
-    environment = jinja2.Environment(  # noqa: S701 - Markdown, and `cell` takes what would be markup
-        undefined=jinja2.StrictUndefined, trim_blocks=True, lstrip_blocks=True
-    )
-    environment.filters["cell"] = _cell
-    environment.filters["counted"] = counted
-    text = environment.from_string(template).render(night=night, shown=SHOWN, bound=_bound(night))
-    lines = text.splitlines()
-    assert len(lines) <= SUMMARY_LINES, f"{len(lines)} lines"
-    return text
-
-
-def _cell(text: object, width: int = 90) -> str:
-    """Return text that stays inside one cell of a table and is no markup, whatever a finding says."""
-    plain = " ".join(str(text).split())
-    plain = plain if len(plain) <= width else f"{plain[:width]}…"
-    for mark in ("\\", "|", "`", "<", "[", "*", "_"):
-        plain = plain.replace(mark, f"\\{mark}")
-    return plain
-
-
-def _bound(night: Night) -> float:
-    """Return the 95 % bound over all simulated runs without a violation: the rule of three, exact."""
-    verdicts = night.verdicts
-    clean = answered(verdicts)
-    if not clean or verdicts["VIOLATION"]:
-        return max((swept.bound_95 for swept in night.swept), default=1.0)
-    return 1 - float(0.05 ** (1 / clean))
-
-
-def junit(night: Night) -> JUnitXml:
-    """Return the night as JUnit XML: a case per finding, canary, scenario, signature and confirmation.
-
-    A signature fails one case, its own, however many runs showed it: the same bug must not open thirty red cases.
-    """
-    report = JUnitXml(night.name)
-    for name, cases in (
-        ("findings", _past_cases(night)),
-        ("canaries", _canary_cases(night)),
-        ("sweep", _sweep_cases(night)),
-        ("found", _found_cases(night)),
-        ("probes", _probe_cases(night)),
-        ("sensitivity", _sensitivity_cases(night)),
-        ("confirmations", _confirmation_cases(night)),
-    ):
-        suite = TestSuite(f"{night.name}.{name}")
-        suite.timestamp = night.began
-        for case in cases:
-            suite.add_testcase(case)
-        if len(suite):
-            report.add_testsuite(suite)
-    return report
-
-
-def _case(name: str, group: str, seconds: float = 0.0) -> TestCase:
-    return TestCase(_printable(name), f"tribunal.{group}", round(seconds, 3))
-
-
-def _printable(text: str) -> str:
-    """Return text without the characters that XML cannot hold."""
-    return "".join(mark if mark in "\t\n" or " " <= mark <= "\ud7ff" or mark >= "\ue000" else "?" for mark in text)
-
-
-def _failed(case: TestCase, message: str, text: str, kind: type[Failure] | type[Error] = Failure) -> TestCase:
-    result = kind(_printable(message))
-    result.text = _printable(text)
-    case.result = [result]
-    return case
-
-
-def _past_cases(night: Night) -> Iterator[TestCase]:
-    for one in night.past:
-        case = _case(one.name, "findings", one.seconds)
-        if one.is_bad:
-            yield _failed(case, one.outcome, f"{one.signature}\nfound besides: {', '.join(one.others) or 'nothing'}")
-        elif one.is_lost:
-            yield _failed(case, one.outcome, f"{one.signature} was not shown by {one.runs} runs", Error)
-        else:
-            yield case
-
-
-def _canary_cases(night: Night) -> Iterator[TestCase]:
-    for one in night.canaries:
-        case = _case(one.mutant, "canaries", one.seconds)
-        text = f"{one.scenario}: {one.seeds} seeds found nothing; {one.note}"
-        yield case if one.found else _failed(case, "the canary is green", text, Error)
-
-
-def _sweep_cases(night: Night) -> Iterator[TestCase]:
-    for one in night.swept:
-        case = _case(one.scenario, "simulated", one.seconds)
-        if one.runs:
-            case.system_out = (
-                f"{one.runs} runs, {one.simulated_ms / 3_600_000:.2f} simulated hours, {counted(one.verdicts)}"
-            )
-        else:
-            case.result = [Skipped("the budget was used up before its first run")]
-        yield case
-
-
-def _found_cases(night: Night) -> Iterator[TestCase]:
-    for one in night.found:
-        case = _case(one.signature, f"found.{one.state}")
-        if one.state == "known":
-            case.system_out = f"known as {one.known_as}; {one.count} runs"
-            yield case
-        else:
-            yield _failed(case, f"{one.state}: {one.claim}", f"{one.count} runs, seeds {one.seeds}\nagain: {one.again}")
-
-
-def _probe_cases(night: Night) -> Iterator[TestCase]:
-    for name in night.cold:
-        yield _failed(_case(name, "probes"), "never reached", f"{night.runs} runs did not reach it", Error)
-
-
-def _sensitivity_cases(night: Night) -> Iterator[TestCase]:
-    fell = {line.partition(":")[0]: line for line in night.fallen}
-    for name, figure in night.sensitivity.figures.items():
-        case = _case(name, "sensitivity")
-        text = f"{figure.seen} of {figure.injected} anomalies were seen"
-        if name in fell:
-            yield _failed(case, f"fell below the last figure: {fell[name]}", text, Error)
-        elif figure.injected:
-            case.system_out = text
-            yield case
-
-
-def _confirmation_cases(night: Night) -> Iterator[TestCase]:
-    for one in night.confirmations:
-        case = _case(f"{one.scenario} seed {one.seed}", one.cluster, one.seconds)
-        text = "\n".join([one.claim, *one.reasons, one.run_dir])
-        if one.verdict == "VIOLATION":
-            yield _failed(case, one.verdict, text)
-        elif one.verdict in ("ERROR", "INCONCLUSIVE"):
-            yield _failed(case, one.verdict, text, Error)
-        else:
-            yield case
+def least_runs(bound: float) -> int:
+    """Return how many runs without a violation hold a bound (per cent): the rule of three, exact."""
+    return math.ceil(math.log(1 - CONFIDENCE) / math.log(1 - bound / 100))

@@ -1,4 +1,4 @@
-"""The schema of a recording: THE contract between running and judging, version 2.
+"""The schema of a recording: THE contract between running and judging, version 3.
 
 A recording is a star of narrow tables, one row a fact. Whoever runs writes them through
 `tribunal.results.store.Recorder`; whoever judges reads them through `tribunal.results.store.Recording`; nothing else passes
@@ -14,7 +14,7 @@ from typing import Final
 import msgspec
 import pyarrow as pa
 
-SCHEMA_VERSION: Final = 2
+SCHEMA_VERSION: Final = 3
 NO_PARTITION: Final = "none"
 
 ID: Final = pa.int32()
@@ -260,6 +260,16 @@ _TABLES: Final = (
         batch_first_offset=OFFSET,
         is_control=BOOL,
         content=TEXT,
+    ),
+    _table(
+        "dumps",
+        required="node topic partition log_start_offset log_end_offset record_count",
+        node=ID,
+        topic=WORD,
+        partition=ID,
+        log_start_offset=OFFSET,
+        log_end_offset=OFFSET,
+        record_count=COUNT,
     ),
     _table("probes", required="name node count", name=WORD, node=ID, at_ns=TIME, count=COUNT),
 )

@@ -243,6 +243,17 @@ class LogRecord(Row, frozen=True, kw_only=True):
     content: str | None = None
 
 
+class Dump(Row, frozen=True, kw_only=True):
+    """A replica's log that was read from its disk at the end, whatever it holds."""
+
+    node: int
+    topic: str
+    partition: int
+    log_start_offset: int
+    log_end_offset: int
+    record_count: int
+
+
 class Load(msgspec.Struct, frozen=True, kw_only=True):
     """How many records were sent in a phase, by how they ended."""
 
@@ -285,6 +296,7 @@ TABLE_OF: Final[dict[type[Row], str]] = {
     Fault: "faults",
     Phase: "phases",
     LogRecord: "logs",
+    Dump: "dumps",
     Probe: "probes",
 }
 AnyRow = TypeVar("AnyRow", bound=Row)

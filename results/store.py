@@ -25,13 +25,13 @@ import pyarrow.parquet as pq
 from tribunal.results.manifest import Made, Manifest, Setting, TableFacts, Version
 from tribunal.results.recording import NO_PARTITION, SCHEMA_VERSION, TABLES, DamagedRecording, TableSchema
 from tribunal.results.validation import contradiction, value_sent_twice, wrong_schema
-from tribunal.results.versions import OLDEST, StoredTable, is_known, stored_table
+from tribunal.results.versions import OLDEST, StoredTable, is_known, stored_table, tables_of
 
 SEGMENT_ROWS: Final = 262_144
 ROW_GROUP_ROWS: Final = 262_144
-THREADS_ROWS: Final = 65_536
 VERSION_KEY: Final = b"tribunal.schema_version"
 MANIFEST: Final = "manifest.json"
+LARGE_ROWS: Final = 65_536  # such a file has statistics of every column, and is read by several threads
 MEASURED: Final = [
     "log_offset"
 ]  # hot partitions are cut by it; of all columns statistics would be an eighth of a small recording
@@ -163,7 +163,7 @@ class Recorder:
             compression_level=1,
             use_dictionary=[name for name in rows.column_names if pa.types.is_dictionary(rows.schema.field(name).type)],
             column_encoding=dict.fromkeys(integers, "DELTA_BINARY_PACKED"),
-            write_statistics=MEASURED,
+            write_statistics=rows.num_rows > LARGE_ROWS or MEASURED,
             row_group_size=ROW_GROUP_ROWS,
         )
         temporary.replace(path)
@@ -194,7 +194,7 @@ class Recording:
             raise DamagedRecording("", None, f"no recording in {run_dir}")
         manifest = _manifest(run_dir / MANIFEST)
         files = _files(folder, "*" if only is None else quote(only, safe=""))
-        for name in TABLES:
+        for name in tables_of(_version_of(manifest, files)):
             if not files[name]:
                 raise DamagedRecording(name, None, "the table is missing")
         if manifest is not None and compare:
@@ -280,9 +280,41 @@ def _read_file(name: str, path: Path, schema: pa.Schema) -> pa.Table:
     with readable(name, path) as (file, stored):
         if not file.metadata.num_rows:
             return schema.empty_table()
-        # Handing a small file to other threads costs more than reading it.
-        rows = file.read(columns=stored.stored(schema.names), use_threads=file.metadata.num_rows > THREADS_ROWS)
-        return stored.as_today(rows, schema)
+        names = stored.stored(schema.names)
+        if file.metadata.num_rows <= LARGE_ROWS:  # handing a small file to other threads costs more than reading it
+            return stored.as_today(file.read(columns=names, use_threads=False), schema)
+        alike = {name: values for name in names if (values := _alike(file, name)) is not None}
+        rows = file.read(columns=[name for name in names if name not in alike])
+        columns = [alike[name] if name in alike else rows[name] for name in names]
+        stored_schema = pa.schema([file.schema_arrow.field(name) for name in names])
+        return stored.as_today(pa.Table.from_arrays(columns, schema=stored_schema), schema)
+
+
+def _alike(file: pq.ParquetFile, name: str) -> pa.Array | None:
+    """Return a column whose rows all hold the same, or nothing, as the file's statistics say: it need not be decoded."""
+    kind, count = file.schema_arrow.field(name).type, file.metadata.num_rows
+    column = file.schema_arrow.get_field_index(name)
+    values: set[object] = set()
+    for group in range(file.metadata.num_row_groups):
+        part = file.metadata.row_group(group)
+        statistics = part.column(column).statistics
+        if statistics is None or not statistics.has_null_count:
+            return None
+        if statistics.null_count == part.num_rows:
+            values.add(None)
+        elif statistics.null_count == 0 and statistics.has_min_max and statistics.min == statistics.max:
+            values.add(statistics.min)
+        else:
+            return None
+        if len(values) > 1:
+            return None
+    value = values.pop()
+    if value is None:
+        return pa.nulls(count, kind)
+    if pa.types.is_dictionary(kind):
+        indices = pa.array(np.zeros(count, kind.index_type.to_pandas_dtype()))
+        return pa.DictionaryArray.from_arrays(indices, pa.array([value], kind.value_type))
+    return pa.repeat(pa.scalar(value, kind), count)
 
 
 @contextmanager
@@ -336,6 +368,24 @@ def _manifest(path: Path) -> Manifest | None:
         raise DamagedRecording("", None, f"manifest.json cannot be read: {error}") from error
 
 
+def _version_of(manifest: Manifest | None, files: Mapping[str, Mapping[str, list[Path]]]) -> int:
+    """Return the version of a recording; of one that was cut off and lacks a table, the oldest that its files are of."""
+    if manifest is not None:
+        return manifest.schema_version
+    lacking = not all(files[name] for name in TABLES)
+    paths = {name: _flat(files[name])[:1] for name in tables_of(OLDEST) if lacking}
+    return min((_version_in(name, path) for name, own in paths.items() for path in own), default=SCHEMA_VERSION)
+
+
+def _version_in(name: str, path: Path) -> int:
+    """Return the version of a file; of one that cannot be read who reads it will say so."""
+    try:
+        with pq.ParquetFile(path) as file:
+            return _version(name, path, file, file.schema_arrow)
+    except (OSError, pa.ArrowException):
+        return SCHEMA_VERSION
+
+
 def _files(folder: Path, pattern: str = "*") -> dict[str, dict[str, list[Path]]]:
     """Return table -> topic-p -> closed segments in order; `.tmp` files never closed."""
     found: dict[str, dict[str, list[Path]]] = {name: {} for name in TABLES}
@@ -344,7 +394,7 @@ def _files(folder: Path, pattern: str = "*") -> dict[str, dict[str, list[Path]]]
         for part in sorted(chosen):
             segments = sorted(part.glob("part-*.parquet"))
             if segments:
-                parts[_unquoted(part.name.removeprefix("tp="))] = segments
+                parts[partition_in(part)] = segments
     return found
 
 
@@ -352,8 +402,9 @@ def _existing(folder: Path, *names: str) -> list[Path]:
     return [path for path in (folder / f"tp={name}" for name in names) if path.is_dir()]
 
 
-def _unquoted(name: str) -> str:
-    return re.sub("%([0-9A-F]{2})", lambda match: chr(int(match[1], 16)), name)
+def partition_in(folder: Path) -> str:
+    """Return the `topic-p` whose rows lie in a folder `tp=...`: a topic created again has a `@`, which stands there as `%40`."""
+    return re.sub("%([0-9A-F]{2})", lambda match: chr(int(match[1], 16)), folder.name.removeprefix("tp="))
 
 
 def _flat(by_partition: Mapping[str, list[Path]]) -> list[Path]:
@@ -371,7 +422,7 @@ def _fingerprint(run_dir: Path, paths: Sequence[Path]) -> TableFacts:
 
 
 def _compare_with_manifest(run_dir: Path, manifest: Manifest, files: dict[str, dict[str, list[Path]]]) -> None:
-    for name in TABLES:
+    for name in tables_of(manifest.schema_version):
         stated = manifest.tables.get(name)
         if stated is None:
             raise DamagedRecording(name, None, "the manifest does not know the table")
@@ -398,7 +449,7 @@ def recording_hash(recording: Recording, version: int = SCHEMA_VERSION) -> str:
     version:  hash what this version would have stored of it, so that a recording of an earlier one can be compared.
     """
     digest = hashlib.sha256()
-    for name in sorted(TABLES):
+    for name in sorted(tables_of(version)):
         rows = _canonical(stored_table(name, version).as_stored(recording.table(name)).drop_columns(["run_id"]))
         digest.update(f"{name} {rows.num_rows}\n".encode())
         for column in rows.column_names:

@@ -23,6 +23,7 @@ class Change(msgspec.Struct, frozen=True, kw_only=True):
     """What a version changed in one table.
 
     renamed:    column -> what the version before called it.
+    is_new:     the version before did not have the table.
     added:      columns that the version before did not have.
     dropped:    columns that only the version before had.
     order:      the version before's columns in order, where that does not follow from the rest.
@@ -30,6 +31,7 @@ class Change(msgspec.Struct, frozen=True, kw_only=True):
     restored:   makes dropped columns from rows of today, as far as the version before could say it; others are unknown.
     """
 
+    is_new: bool = False
     renamed: Mapping[str, str] = {}
     added: frozenset[str] = frozenset()
     dropped: Mapping[str, pa.DataType] = {}
@@ -139,6 +141,7 @@ CHANGES: Final[Mapping[int, Mapping[str, Change]]] = {
             restored={"lost_from_offset": _where_losses_begin},
         ),
     },
+    3: {"dumps": Change(is_new=True)},
 }
 UNCHANGED: Final = Change()
 
@@ -204,6 +207,13 @@ def stored_table(name: str, version: int) -> StoredTable:
         rewrites += [change.rewritten] if change.rewritten is not None else []
         restored |= change.restored
     return StoredTable(pa.schema(list(fields.items())), names, tuple(reversed(rewrites)), restored)
+
+
+@cache
+def tables_of(version: int) -> tuple[str, ...]:
+    """Return the tables that a version has."""
+    newer = range(version + 1, SCHEMA_VERSION + 1)
+    return tuple(name for name in TABLES if not any(CHANGES[one].get(name, UNCHANGED).is_new for one in newer))
 
 
 def is_known(version: int | str | None) -> bool:

@@ -2,7 +2,8 @@
 
 A *cell* is a property in a partition. A cell lacks an input that its run promised: every kind of cluster hands over the committed metadata, the starts and ends of
 its nodes, the logs of its replicas and who was told which watermarks, and every workload sends to each of its partitions and
-reads them to the end. Such a cell says nothing, whatever its property found elsewhere: the run is INCONCLUSIVE, and the input is named. A recording
+reads them to the end. What was sent in a transaction promises that this transaction is written down (`txns`), and what a group's
+members do with a topic they do with each of its partitions (`commits`). Such a cell says nothing, whatever its property found elsewhere: the run is INCONCLUSIVE, and the input is named. A recording
 that names no kind of cluster was made by hand: of it nothing is promised but the metadata of the partitions that were sent to.
 """
 
@@ -14,18 +15,22 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from tribunal.checkers.api import Array, Meaning, PartitionRows, Property, properties
+from tribunal.checkers.api import Array, Excuse, Meaning, PartitionRows, Property, is_among, properties
+from tribunal.checkers.judge.dumps import dumped
 from tribunal.checkers.judge.partition import history_of
+from tribunal.checkers.judge.steps import WRITES, flat
+from tribunal.checkers.judge.timeline import GROUP_LOG
 from tribunal.checkers.properties.lost_writes import complete_readers
 from tribunal.results.metadata import NO_LEADER
 from tribunal.results.recording import WORDS
 from tribunal.results.rows import Phase, typed
 from tribunal.results.store import Recording, partition_order, row_count
-from tribunal.results.verdict import Coverage, MissingInput, PhaseLoad
+from tribunal.results.verdict import Coverage, MissingInput, PhaseLoad, acks_word
 
 NAMED: Final = 4  # partitions and properties in a reason; all are in verdict.json
 LOADED_PHASES: Final = ("faults",)
 FINAL_READ: Final = "final read"
+APACHE_KAFKA: Final = "apache-kafka"
 OUTCOMES: Final = WORDS["sends", "outcome"]
 POLLS: Final = ("process", "phase", "position", "log_start_offset", "outcome", "record_count", "high_watermark")
 Place = tuple[str, int]
@@ -69,12 +74,10 @@ def coverage(recording: Recording) -> Coverage:
 
 def _missing(recording: Recording, places: Sequence[Place], chosen: Sequence[Property]) -> Iterator[MissingInput]:
     promised = is_promised(recording)
-    if promised:
-        for table in ("nodes", "phases"):
-            if not recording.table(table).num_rows:
-                yield MissingInput(input=table, properties=_of_table(chosen, table))
     history = history_of(recording)
     known = {*history.partitions()}
+    if promised:
+        yield from _of_run(recording, chosen, known)
     for topic, partition in places:
         if (topic, partition) not in known:
             yield _lacks("metadata", topic, partition, [one.name for one in chosen if _needs_metadata(one)])
@@ -82,12 +85,72 @@ def _missing(recording: Recording, places: Sequence[Place], chosen: Sequence[Pro
             continue
         name = f"{topic}-{partition}"
         for table in ("watermarks", "logs"):
-            if not row_count(table, recording.files[table].get(name, ())):
+            was_dumped = table == "logs" and dumped(recording.table, topic, partition)
+            if not was_dumped and not row_count(table, recording.files[table].get(name, ())):
                 yield _lacks(table, topic, partition, _of_table(chosen, table))
         changes = [entry.state for entry in history.timeline(topic, partition).entries[-1:]]
         is_led = not changes or changes[-1].leader != NO_LEADER
         if is_led and not _is_read(recording, name):
             yield _lacks(FINAL_READ, topic, partition, _of_table(chosen, "reads"))
+    if promised:
+        yield from _of_groups(recording, chosen, places)
+        yield from _of_transactions(recording, chosen, places)
+
+
+def _of_run(recording: Recording, chosen: Sequence[Property], known: Collection[Place]) -> Iterator[MissingInput]:
+    """Yield tables that the run lacks as a whole; a group that only operators had to do with commits nothing."""
+    for table in ("nodes", "phases"):
+        if not recording.table(table).num_rows:
+            yield MissingInput(input=table, properties=_of_table(chosen, table))
+    has_groups = any(topic == GROUP_LOG for topic, _ in known) and pc.all(
+        pc.is_null(recording.table("admin")["group"])
+    ).as_py() in (True, None)
+    if recording.manifest is not None and recording.manifest.cluster == APACHE_KAFKA:
+        has_groups = (
+            False  # makes the group log for any consumer that looks for a coordinator, also for one without a group
+        )
+    if has_groups and not recording.partitions("commits"):
+        yield MissingInput(input="commits", properties=_of_table(chosen, "commits"))
+
+
+def _of_groups(recording: Recording, chosen: Sequence[Property], places: Sequence[Place]) -> Iterator[MissingInput]:
+    """Yield the partitions without any commit of a topic that groups consume."""
+    committed = {partition_order(name) for name in recording.partitions("commits")}
+    if not committed:
+        return
+    topics, new = {topic for topic, _ in committed}, {*passing(recording)}
+    for topic, partition in places:
+        if topic in topics and (topic, partition) not in new and (topic, partition) not in committed:
+            yield _lacks("commits", topic, partition, _of_table(chosen, "commits"))
+
+
+def _of_transactions(
+    recording: Recording, chosen: Sequence[Property], places: Sequence[Place]
+) -> Iterator[MissingInput]:
+    """Yield the partitions to which something was sent in a transaction that is not written down: nobody knows how it ended."""
+    needed = {one.name for one in chosen for kind in one.kinds.values() if Excuse.END_LOST in kind.excused_by}
+    needed |= {*_of_table(chosen, "txns"), *_of_table(chosen, "sends")}
+    listed: Array | None = None
+    for topic, partition in places:
+        name = f"{topic}-{partition}"
+        inside = pc.is_valid(recording.table("sends", name, ("txn_id",))["txn_id"])
+        if not pc.any(inside).as_py():
+            continue
+        listed = _listed(recording) if listed is None else listed
+        values = recording.table("sends", name, ("value",))["value"].filter(inside).to_numpy()
+        if not is_among(values, listed).all():
+            yield _lacks("txns", topic, partition, [one.name for one in chosen if one.name in needed])
+
+
+def _listed(recording: Recording) -> Array:
+    """Return the values that the transactions of `txns` sent, distinct."""
+    txns = recording.table("txns")
+    if not txns.num_rows:
+        return np.zeros(0, np.int64)
+    steps = flat(txns)
+    return np.unique(
+        pc.drop_null(steps["value"].filter(pc.is_in(steps["kind"], value_set=pa.array(WRITES)))).to_numpy()
+    )
 
 
 def _lacks(what: str, topic: str, partition: int, names: Iterable[str]) -> MissingInput:
@@ -181,8 +244,8 @@ def load_doubts(
 ) -> Iterator[str]:
     """Yield what was too little for a test.
 
-    The run as a whole has to have so much acknowledged of each level of acks. Each partition that was sent to with a level has to have been offered so
-    much of it: that it could not be written to is the system's doing. A partition of such a topic that was never sent to is a doubt.
+    The run as a whole has to have so much acknowledged of each level of acks (acks=0: sent), and so has each partition that was sent to with
+    it: what nobody acknowledged could not be lost. A partition of such a topic that was never sent to is a doubt.
 
     created:  partitions that there were.
     passing:  those that were not there all the time: each of them is owed nothing.
@@ -192,19 +255,17 @@ def load_doubts(
         return
     said: set[tuple[str, int]] = set()
     for row in found.of_run:
-        completed = row.sent if row.acks == 0 else row.ok
-        if row.phase in LOADED_PHASES and completed < least:
+        if row.phase in LOADED_PHASES and _completed(row) < least:
             said.add((row.phase, row.acks))
-            yield f"phase {row.phase} acks={acks_word(row.acks)}: {completed} acknowledged (need {least})"
+            yield f"phase {row.phase} acks={acks_word(row.acks)}: {_completed(row)} acknowledged (need {least})"
     short: dict[tuple[str, int], list[str]] = {}
     lasting = [item for item in found.by_place.items() if item[0] not in passing]
     for (topic, partition), own in lasting:
         for row in own:
-            offered = row.ok + row.fail + row.info + row.sent
-            if row.phase in LOADED_PHASES and offered < least and (row.phase, row.acks) not in said:
-                short.setdefault((row.phase, row.acks), []).append(f"{offered} to {topic}-{partition}")
+            if row.phase in LOADED_PHASES and _completed(row) < least and (row.phase, row.acks) not in said:
+                short.setdefault((row.phase, row.acks), []).append(f"{_completed(row)} in {topic}-{partition}")
     for (phase, level), places in short.items():
-        yield f"phase {phase} acks={acks_word(level)}: {_few(places)} offered (need {least} in each partition)"
+        yield f"phase {phase} acks={acks_word(level)}: {_few(places)} acknowledged (need {least} in each partition)"
     topics = {topic for topic, _ in found.by_place}
     owed = [place for place in created if place[0] in topics and place not in passing]
     unsent = [f"{topic}-{partition}" for topic, partition in owed if (topic, partition) not in found.by_place]
@@ -212,6 +273,6 @@ def load_doubts(
         yield f"never sent to: {_few(unsent)}"
 
 
-def acks_word(acks: int | None) -> str:
-    """Return acks as users write it."""
-    return {None: "?", -1: "all"}.get(acks, str(acks))
+def _completed(row: PhaseLoad) -> int:
+    """Return how much of a level was acknowledged, or sent where nothing ever is."""
+    return row.sent if row.acks == 0 else row.ok

@@ -3,6 +3,7 @@
 from typing import Final
 
 from tribunal.checkers.api import PartitionRows, distinct, is_among
+from tribunal.checkers.judge.evidence import Sent
 from tribunal.checkers.judge.remembered import Place, Remembered
 from tribunal.checkers.judge.steps import WRITE_KINDS
 from tribunal.checkers.judge.timeline import Judgement
@@ -35,27 +36,26 @@ class Ends:
         for row, missing in halves:
             absent_ns = [self._read_ns[place] for place in missing]
             last_ns = max((at_ns for at_ns in absent_ns if at_ns is not None), default=None)
-            judgement = self._remembered.end_lost(row.txn_id, missing, row.begin_ns, last_ns)
+            judgement = self._remembered.end_lost(row, missing, last_ns)
             if judgement is None:
                 return None
             found.append(judgement)
         return min(found, key=lambda one: one.at_ns or 0, default=None)
 
-    def _missing(self, row: Transaction) -> list[Place]:
-        """Return the partitions that show nothing of a transaction of which others show something."""
+    def _missing(self, row: Transaction) -> dict[Place, Sent]:
+        """Return the partitions that show nothing of a transaction of which others show something, with the last that it sent there."""
         sends = [
-            ((step.topic, step.partition), step.value)
+            ((step.topic, step.partition), Sent(since_ns=row.begin_ns, value=step.value, log_offset=step.log_offset))
             for step in row.operations or ()
             if step.kind in WRITE_KINDS
             and step.topic is not None
             and step.partition is not None
             and step.value is not None
         ]
-        shown = [value in self._shown(place) for place, value in sends]
+        shown = [sent.value in self._shown(place) for place, sent in sends]
         if not any(shown):
-            return []
-        lacking = [place for (place, _), seen in zip(sends, shown, strict=True) if not seen]
-        return list(dict.fromkeys(lacking))
+            return {}
+        return {place: sent for (place, sent), seen in zip(sends, shown, strict=True) if not seen}
 
     def _shown(self, place: Place) -> frozenset[int]:
         if place not in self._visible:

@@ -3,10 +3,11 @@
 Only for anomalies that a rule may excuse; there are few of them, so looking things up one by one is fine.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from functools import cached_property
 from typing import Final, Literal
 
+import msgspec
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -31,7 +32,21 @@ from tribunal.results.recording import WORDS
 
 _ABSENT: Final = frozenset({"lost", "lost_after_read", "moved", "offset_conflict"})  # found by the final read
 _SIDES: Final[tuple[Literal["left"], Literal["right"]]] = ("left", "right")
+NODE: Final = WORDS["watermarks", "source"].index("node")
 READ_COMMITTED: Final = WORDS["polls", "isolation"].index("read_committed")
+
+
+class Sent(msgspec.Struct, frozen=True, kw_only=True):
+    """What a transaction sent to a partition, and from when on its marker may have been written there.
+
+    value, log_offset:  of its record; None: unknown.
+    leader_epoch:       of the log that the record stands in, None unknown.
+    """
+
+    since_ns: int
+    value: int | None = None
+    log_offset: int | None = None
+    leader_epoch: int | None = None
 
 
 class Evidence:
@@ -43,6 +58,7 @@ class Evidence:
         *,
         can_lead: Sequence[int],
         orders: TopicOrders,
+        dumped: Mapping[int, int],
     ) -> None:
         self._reads = rows.columns("reads")
         self._by_value = np.argsort(self._reads["value"], kind="stable")
@@ -50,10 +66,11 @@ class Evidence:
         self._rows = rows
         self._fetched_since: dict[tuple[int, int], int] | None = None
         self._exposures = _exposures(rows)
-        self._first_polls = _first_polls(rows)
+        self._first_polls = first_polls(rows)
         self._answers = _answers(rows)
         self.absent_ns = _absent_ns(rows)
         self._can_lead = can_lead
+        self._dumped = dumped
         final = _final(rows, can_lead)
         self._final_offsets, self._final_epochs, self._final_values = _final_epochs(*final)
         starts = rows.columns("polls")["log_start_offset"]
@@ -84,6 +101,7 @@ class Evidence:
             seen_ns=self._fetched_after(value, only_at),
             absent_ns=self.absent_ns if anomaly.kind in _ABSENT else None,
             answered_by=self._of_send("answered_by", send) if anomaly.kind in ("lost", "moved") else None,
+            stated=self._stated(invoke_ns),
             shown_epoch=self._shown_epoch(offset, invoke_ns),
             seen_epoch=self._seen_epoch(value, only_at),
             replaced_epoch=self._replaced_epoch(offset),
@@ -100,6 +118,24 @@ class Evidence:
         own &= seen["at_ns"] == anomaly.invoke_ns
         epochs, nodes = (np.unique(seen[column][own]) for column in ("leader_epoch", "answered_by"))
         return _only(epochs), _only(nodes)
+
+    def _stated(self, at_ns: int) -> dict[int, int]:
+        """Return the last leader epoch that each node had stated by then: who knows of it no longer answers in one before."""
+        places = ((node, int(np.searchsorted(times, at_ns))) for node, (times, _) in self._statements.items())
+        return {node: int(self._statements[node][1][place - 1]) for node, place in places if place}
+
+    @cached_property
+    def _statements(self) -> dict[int, tuple[Array, Array]]:
+        """For each node when it stated leader epochs, ascending, and the last epoch that it had stated then."""
+        seen, found = self._rows.columns("watermarks"), {}
+        known = np.flatnonzero((seen["source"] == NODE) & (seen["leader_epoch"] != UNKNOWN))
+        known = known[np.argsort(seen["at_ns"][known], kind="stable")]
+        for code, observer in enumerate(self._rows.words("watermarks", "observer")):
+            own = known[seen["observer"][known] == code]
+            node = observer.removeprefix("node-")
+            if own.size and node.isdigit():
+                found[int(node)] = (seen["at_ns"][own], np.maximum.accumulate(seen["leader_epoch"][own]))
+        return found
 
     def record_of(self, value: int, absent_ns: int) -> Record | None:
         """Return a record that a reader did not find at some time, whatever became of it; None: nobody sent it here."""
@@ -118,6 +154,7 @@ class Evidence:
             read_ns=min(times, default=None),
             absent_ns=absent_ns,
             answered_by=self._of_send("answered_by", send),
+            stated=self._stated(self._of_send("invoke_ns", send) or 0),
         )
 
     def records_between(self, anomaly: Anomaly, timeline: Timeline) -> list[Record]:
@@ -140,6 +177,7 @@ class Evidence:
                 invoke_ns=shown_ns,
                 leader_epoch=epoch,
                 answered_by=answered_by,
+                stated=self._stated(shown_ns),
                 absent_ns=anomaly.at_ns,
                 exposed_ns=shown_ns,
                 since_ns=self._exposed(offset, 0)[0],
@@ -148,11 +186,13 @@ class Evidence:
             for offset in offsets
         ]
 
-    def former_records(self, offset: int, timeline: Timeline) -> Iterator[Record]:
-        """Yield what groups had read at or beyond an offset before what stands there in the end was written.
+    def former_records(self, offset: int, timeline: Timeline, readers: Array | None) -> Iterator[Record]:
+        """Yield what these processes had read at or beyond an offset before what stands there in the end was written.
 
         Either a consumer received a record of an older leader epoch at or behind it, or it asked from beyond, or committed a position beyond, in an
         older epoch.
+
+        readers:  distinct and ascending; None: everybody.
         """
         place = int(np.searchsorted(self._final_offsets, offset))
         stands = place < self._final_offsets.size and self._final_offsets[place] == offset
@@ -161,14 +201,14 @@ class Evidence:
             return
         reads, commits = self._reads, self._rows.columns("commits")
         older = (reads["phase"] == TAIL) & (reads["log_offset"] >= offset) & (reads["leader_epoch"] < epoch)
-        older &= reads["leader_epoch"] != UNKNOWN
+        older &= (reads["leader_epoch"] != UNKNOWN) & _by(reads, readers)
         for row in np.flatnonzero(older).tolist():
             at_ns = self._polled_ns.get((int(reads["process"][row]), int(reads["poll_index"][row])))
             if at_ns is not None:
                 yield _read_there(offset, at_ns, int(reads["leader_epoch"][row]), epoch)
-        beyond = (commits["committed_offset"] > offset) & (commits["outcome"] != FAIL)
+        beyond = (commits["committed_offset"] > offset) & (commits["outcome"] != FAIL) & _by(commits, readers)
         polls = self._rows.columns("polls")
-        asked = (polls["position"] > offset) & (polls["phase"] == TAIL)
+        asked = (polls["position"] > offset) & (polls["phase"] == TAIL) & _by(polls, readers)
         times = np.concatenate([commits["invoke_ns"][beyond], polls["invoke_ns"][asked]])
         for at_ns in np.unique(times).tolist():
             known = timeline.leader_epoch_at(at_ns)
@@ -246,6 +286,12 @@ class Evidence:
         is_there = place < self._final_offsets.size and self._final_offsets[place] == offset
         return bool(is_there and self._final_values[place] == value)
 
+    def sent_in_transaction(self, value: int, log_offset: int | None, begin_ns: int) -> Sent:
+        """Return what is known of a record that a transaction sent, where it stands at an offset."""
+        since_ns = max(begin_ns, self._of_send("invoke_ns", self._send(value)) or 0)
+        epoch = None if log_offset is None else self._written_in(value, log_offset)
+        return Sent(since_ns=since_ns, value=value, log_offset=log_offset, leader_epoch=epoch)
+
     def offset_of(self, value: int) -> int | None:
         """Return where a record was acknowledged."""
         return self._of_send("log_offset", self._send(value))
@@ -273,9 +319,9 @@ class Evidence:
         ordered_ns = self._ordered_ns(offset, sent_ns) if 0 <= offset < self._log_start else None
         return self._superseded_ns(value, offset, sent_ns) if ordered_ns is None else ordered_ns
 
-    def _ordered_ns(self, offset: int, sent_ns: int) -> int | None:
+    def _ordered_ns(self, offset: int, sent_ns: int, node: int | None = None) -> int | None:
         behind_bytes = (self._shown_end - offset - 1) * self._most_bytes
-        return self._orders.taken_ns(offset, sent_ns, self.absent_ns, behind_bytes)
+        return self._orders.taken_ns(offset, sent_ns, self.absent_ns, behind_bytes, node)
 
     def is_before_log_start(self, log_offset: int, value: int | None, node: int | None) -> bool:
         """Whether a record may be gone by an order, and stands before the log start that was shown, or of a replica before its own.
@@ -286,8 +332,8 @@ class Evidence:
         if node is not None:
             logs = self._rows.columns("logs")
             held = logs["log_offset"][logs["node"] == node]
-            own = int(held.min()) if held.size else own
-        return 0 <= log_offset < own and self._ordered_ns(log_offset, self._sent_ns(value)) is not None
+            own = int(held.min()) if held.size else self._dumped.get(node, own)
+        return 0 <= log_offset < own and self._ordered_ns(log_offset, self._sent_ns(value), node) is not None
 
     def _sent_ns(self, value: int | None) -> int:
         return self._of_send("invoke_ns", self._send(value)) or 0
@@ -329,7 +375,7 @@ class Evidence:
         A client fetches ahead: what a poll hands out may have left its broker long before, and the broker may be gone since.
         """
         if self._fetched_since is None:
-            self._fetched_since = _fetched_since(self._rows)
+            self._fetched_since = polled_at_end(self._rows)
         found = [
             since[poll]
             for poll in self._polls_of(value, offset)
@@ -363,6 +409,10 @@ class Evidence:
             return None
         epoch = int(self._final_epochs[place])
         return None if epoch == UNKNOWN else epoch
+
+
+def _by(rows: Columns, processes: Array | None) -> Array:
+    return np.ones(rows["process"].size, bool) if processes is None else is_among(rows["process"], processes)
 
 
 def _of_value(rows: Columns, order: Array, value: int) -> Array:
@@ -408,7 +458,7 @@ def _poll_times(rows: PartitionRows) -> dict[tuple[int, int], int]:
     return dict(zip(keys, times.tolist(), strict=True))
 
 
-def _fetched_since(rows: PartitionRows) -> dict[tuple[int, int], int]:
+def polled_at_end(rows: PartitionRows) -> dict[tuple[int, int], int]:
     """Return for polls when the one before it at the same position had come to the end of what its broker showed, empty.
 
     Only then is it known that nothing was in the client's hands already.
@@ -431,7 +481,7 @@ def _fetched_since(rows: PartitionRows) -> dict[tuple[int, int], int]:
     return found
 
 
-def _first_polls(rows: PartitionRows) -> dict[tuple[int, int], int]:
+def first_polls(rows: PartitionRows) -> dict[tuple[int, int], int]:
     """Return each process's very first poll, and when it was made: nothing was in its hands before."""
     polls = rows.columns("polls")
     first = np.flatnonzero(polls["poll_index"] == 0)

@@ -11,7 +11,7 @@ offsets are scattered over all row groups every range reads all of them. What lo
 small and is judged in an item of its own.
 """
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from itertools import pairwise
 from pathlib import Path
 from typing import Final
@@ -60,6 +60,7 @@ class Sieved(msgspec.Struct, kw_only=True):
     values: for each process its least and its greatest value in log order.
     sent_elsewhere: values that were read here and whose sends are elsewhere.
     epochs: for each replica its first and its last leader epoch in log order.
+    dumped: members of the ISR and ELR whose log was read, whether it holds anything or not.
     logged: members of the ISR and ELR that hold anything here; held: the first and the last offset that they hold.
     open_acknowledged, found_open:  values acknowledged without an offset, and those of them that were found here.
     """
@@ -73,6 +74,7 @@ class Sieved(msgspec.Struct, kw_only=True):
     last_offset: int = -1
     values: dict[int, tuple[int, int]] = msgspec.field(default_factory=dict)
     epochs: dict[int, tuple[int, int]] = msgspec.field(default_factory=dict)
+    dumped: list[int] = msgspec.field(default_factory=list)
     logged: list[int] = msgspec.field(default_factory=list)
     held: tuple[int, int] | None = None
     open_acknowledged: list[int] = msgspec.field(default_factory=list)
@@ -173,13 +175,15 @@ def _is_beside(group: Group, own: Range) -> bool:
     return group.first < own.end + margin and group.last >= own.first - margin
 
 
-def sieve(own: Range, rows: PartitionRows, can_lead: Sequence[int]) -> Sieved:
+def sieve(own: Range, rows: PartitionRows, can_lead: Sequence[int], dumped: Collection[int]) -> Sieved:
     """Look for anything suspect in one range.
 
     rows:  sends, reads and logs of the range (sends without offset may be others'), and all polls.
     """
     sends, reads = rows.columns("sends"), rows.columns("reads")
-    summary = Sieved(range=own, clean=True, figures=_figures(sends, reads))
+    summary = Sieved(
+        range=own, clean=True, figures=_figures(sends, reads), dumped=[node for node in can_lead if node in dumped]
+    )
     placed = np.flatnonzero(sends["log_offset"] != UNKNOWN)
     chosen = np.flatnonzero(_is_final(rows))
     # Without a complete final read nothing is clean, nor where a transaction or a corrupt record has to be judged.
@@ -403,7 +407,7 @@ def _cross_in_offsets(sieved: Sequence[Sieved], suspect: list[bool]) -> None:
 
 
 def _cross_in_replicas(sieved: Sequence[Sieved], suspect: list[bool]) -> None:
-    logged = {node for summary in sieved for node in summary.logged}
+    logged = {node for summary in sieved for node in (*summary.logged, *summary.dumped)}
     held = [(place, summary.held) for place, summary in enumerate(sieved) if summary.held is not None]
     for (one, before), (other, after) in pairwise(held):
         if after[0] != before[1] + 1:

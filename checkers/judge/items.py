@@ -9,7 +9,7 @@ import msgspec
 from tribunal.checkers.judge import hot_partitions as ranges
 from tribunal.results.history import is_history
 from tribunal.results.recording import NO_PARTITION, TABLES, DamagedRecording
-from tribunal.results.store import Recording, partition_order
+from tribunal.results.store import Recording, partition_in, partition_order
 
 PART_BYTES: Final = 16 << 20
 
@@ -70,7 +70,7 @@ def work_items(run_dir: Path) -> list[WorkItem]:
     if is_history(Path(run_dir)):
         return [ImportedHistory(str(run_dir))]
     folder = Path(run_dir) / "recording"
-    names = {path.name.removeprefix("tp=") for table in TABLES for path in (folder / table).glob("tp=*")}
+    names = {partition_in(path) for table in TABLES for path in (folder / table).glob("tp=*")}
     ordered = sorted(names - {NO_PARTITION}, key=partition_order)
     parts = [part for name in ordered for part in _parts(Path(run_dir), name)]
     return [WholeRun(str(run_dir)), *parts]

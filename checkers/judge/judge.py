@@ -17,6 +17,7 @@ import pyarrow.compute as pc
 
 from tribunal.checkers.api import EncodedSummary, Excuse, Found, PartitionRows, Property, properties
 from tribunal.checkers.judge import hot_partitions as ranges
+from tribunal.checkers.judge.dumps import dumped
 from tribunal.checkers.judge.ends import Ends
 from tribunal.checkers.judge.histories import judge_history
 from tribunal.checkers.judge.items import (
@@ -149,7 +150,8 @@ def _sieved(item: SieveRange, histories: Histories) -> Iterator[TableRow]:
             raise DamagedRecording(table, damage.row, damage.reason + place)
     tables["polls"] = recording.table("polls", name)
     can_lead = histories.of(recording).timeline(*partition_order(name)).can_lead
-    sieved = ranges.sieve(own, PartitionRows(tables), can_lead)
+    was_dumped = dumped(recording.table, *partition_order(name))
+    sieved = ranges.sieve(own, PartitionRows(tables), can_lead, was_dumped)
     yield SievedRange(place_of(item.run_dir, name), sieved)
 
 

@@ -64,6 +64,13 @@ class TopicSetting(msgspec.Struct, frozen=True, kw_only=True):
     until_ns: int = NEVER
 
 
+class ClockSet(msgspec.Struct, frozen=True, kw_only=True):
+    """That a node's clock was set, from a moment on. node None: nobody knows whose."""
+
+    since_ns: int
+    node: int | None
+
+
 def orders(admin: Iterable[Admin]) -> list[Order]:
     """Return what was ordered; of elections only unclean ones."""
     return [
@@ -146,8 +153,12 @@ def _setting(at_ns: int, name: str, value: Setting) -> TopicSetting:
 class TopicOrders:
     """What was ordered of one partition, as far as records go by it.
 
-    unsteady_ns:  when a clock was set first: until then brokers' ages of records are what the harness measured.
-    is_removed:   the committed metadata say that the topic was removed, and not created again.
+    Each replica deletes by its own clock, and who leads moves the log start. Until its clock was set a broker's ages of records are what the
+    harness measured.
+
+    clocks:               that were set, of those that led, or of nobody knows whom.
+    clocks_of_followers:  that were set, of whoever is known.
+    removed_ns:           when the committed metadata say that the topic was removed, and not created again; None: it was not.
     """
 
     def __init__(
@@ -156,14 +167,17 @@ class TopicOrders:
         ordered: Sequence[Order],
         settings: Sequence[TopicSetting],
         *,
-        unsteady_ns: int,
-        is_removed: bool = False,
+        clocks: Sequence[ClockSet] = (),
+        clocks_of_followers: Sequence[ClockSet] = (),
+        removed_ns: int | None = None,
     ) -> None:
-        deleted = any(one.api == AdminApi.DELETE_TOPIC and one.names(*place) for one in ordered)
-        self.is_deleted = is_removed and deleted
+        self.is_deleted = removed_ns is not None and any(
+            one.api == AdminApi.DELETE_TOPIC and one.names(*place) and one.since_ns <= removed_ns for one in ordered
+        )
         self._deletions = [one for one in ordered if one.api == AdminApi.DELETE_RECORDS and one.names(*place)]
         self._settings = settings
-        self._unsteady_ns = unsteady_ns
+        self._clocks = clocks
+        self._clocks_of_followers = clocks_of_followers
 
     @property
     def is_compacted(self) -> bool:
@@ -185,10 +199,13 @@ class TopicOrders:
         last_ns = NEVER if absent_ns is None else absent_ns
         return [one for one in self._settings if one.since_ns <= last_ns and sent_ns <= one.until_ns]
 
-    def taken_ns(self, log_offset: int, sent_ns: int, absent_ns: int | None, behind_bytes: int) -> int | None:
+    def taken_ns(
+        self, log_offset: int, sent_ns: int, absent_ns: int | None, behind_bytes: int, node: int | None = None
+    ) -> int | None:
         """Return since when an order may have taken a record that lies before the log start and was found to be absent (None: in the end).
 
         behind_bytes:  how much may stand behind it at most.
+        node:          whose replica lacks it; None: the log.
         """
         deleted = (
             one.since_ns
@@ -196,7 +213,9 @@ class TopicOrders:
             if one.may_be_done(sent_ns, absent_ns) and (one.log_offset is None or one.log_offset > log_offset)
         )
         last_ns = NEVER if absent_ns is None else absent_ns
-        age_ns = NEVER if self._unsteady_ns <= last_ns else last_ns - sent_ns
+        clocks = [*self._clocks, *(one for one in self._clocks_of_followers if one.node == node)]
+        is_unsteady = any(one.since_ns <= last_ns for one in clocks)
+        age_ns = NEVER if is_unsteady else last_ns - sent_ns
         limited = (
             one.since_ns
             for one in self._in_force(sent_ns, absent_ns)

@@ -12,6 +12,7 @@ from tribunal.checkers.api import (
     TAIL,
     UNKNOWN,
     Anomaly,
+    Array,
     Context,
     Excuse,
     Found,
@@ -26,6 +27,7 @@ from tribunal.checkers.api import (
     sends_by_value,
 )
 from tribunal.checkers.graphs.findings import Contradiction
+from tribunal.checkers.judge.dumps import dumped
 from tribunal.checkers.judge.endings import ending
 from tribunal.checkers.judge.evidence import Evidence
 from tribunal.checkers.judge.orders import OF_POSITIONS
@@ -81,6 +83,7 @@ class PartitionJudge:
             can_lead=self.timeline.can_lead,
             committed=committed_values(of_run("txns")) if in_transactions else None,
             leaders=self.timeline.leaders,
+            dumped=dumped(of_run, topic, partition),
             ending=ending(self.timeline.entries),
             history=self.timeline.entries,
             settings=settings_of(recording),
@@ -146,21 +149,21 @@ class PartitionJudge:
         return _excused((row, self._of_end(anomaly)) for row, anomaly in rows)
 
     def _of_end(self, anomaly: Anomaly) -> Judgement | None:
-        sends, words = self.rows.columns("sends"), self.rows.words("sends", "txn_id")
         if anomaly.value is None:
             return self._of_hanging(anomaly)
-        send = int(self.rows.derived(sends_by_value).rows(np.array([anomaly.value]))[0])
-        if send == UNKNOWN or sends["txn_id"][send] == UNKNOWN:
+        transaction = self._remembered.transaction_that_sent(anomaly.value)
+        if transaction is None:
             return None
-        name, since_ns = words[sends["txn_id"][send]], int(sends["invoke_ns"][send])
-        return self._remembered.end_lost(name, [self._name], since_ns, self._looked_up().absent_ns)
+        evidence = self._looked_up()
+        sent = evidence.sent_in_transaction(anomaly.value, anomaly.log_offset, transaction.begin_ns)
+        return self._remembered.end_lost(transaction, {self._name: sent}, evidence.absent_ns)
 
     def _of_hanging(self, anomaly: Anomaly) -> Judgement | None:
         """Look at the transaction whose first record holds the last stable offset back, or at those that may be it."""
         sends = self._remembered.sends_in_transactions(self._name)
         first = [send for send in sends if send.log_offset == anomaly.log_offset]
         found = (
-            self._remembered.end_lost(send.transaction.txn_id, [self._name], send.transaction.begin_ns, anomaly.at_ns)
+            self._remembered.end_lost(send.transaction, {self._name: send.sent}, anomaly.at_ns)
             for send in first or [send for send in sends if send.log_offset is None]
         )
         return next((judgement for judgement in found if judgement is not None), None)
@@ -178,10 +181,23 @@ class PartitionJudge:
         return _excused((row, self._of_rewind(offset)) for row, offset in zip(chosen, offsets, strict=True))
 
     def _of_rewind(self, log_offset: int) -> Judgement | None:
-        return self._read_on(log_offset) or self._passed_by_order(log_offset)
+        return self._all_read_on(log_offset) or self._passed_by_order(log_offset)
 
-    def _read_on(self, log_offset: int) -> Judgement | None:
-        found = map(self.timeline.judge, self._looked_up().former_records(log_offset, self.timeline))
+    def _all_read_on(self, log_offset: int) -> Judgement | None:
+        """Look whether each group that lacks what stands at an offset had read on beyond it in an older leader epoch."""
+        found = [self._read_on(log_offset, self._members(group)) for group in self._lacking(log_offset)]
+        found = found or [self._read_on(log_offset, None)]
+        return None if None in found else found[0]
+
+    def _members(self, group: str) -> Array:
+        """Return the processes that committed for a group, or may have."""
+        commits = self.rows.columns("commits")
+        code = self.rows.words("commits", "group").index(group)
+        return distinct(commits["process"][(commits["group"] == code) & (commits["kind"] == COMMIT)])
+
+    def _read_on(self, log_offset: int, readers: Array | None) -> Judgement | None:
+        former = self._looked_up().former_records(log_offset, self.timeline, readers)
+        found = map(self.timeline.judge, former)
         lost = next((judgement for judgement in found if not judgement.promise.must_survive), None)
         return None if lost is None else under(Excuse.TAIL_LOST, lost)
 
@@ -249,6 +265,7 @@ class PartitionJudge:
                 self.rows,
                 can_lead=self.timeline.can_lead,
                 orders=self._orders,
+                dumped=self.context.dumped,
             )
         return self._evidence
 
@@ -269,7 +286,7 @@ class PartitionJudge:
     def of_place(self, value: int) -> Judgement | None:
         """Return what permitted the loss of what readers had read where a record was written anew."""
         offset = self._looked_up().offset_of(value)
-        return None if offset is None else self._read_on(offset)
+        return None if offset is None else self._read_on(offset, None)
 
     def of_value(self, value: int, absent_ns: int) -> Judgement | None:
         """Say whether a record was permitted to be lost before it was found to be absent; None: nobody sent it here."""

@@ -6,7 +6,7 @@ state in its last acknowledged record. So each is judged by the same rules (R1 t
 was found to be missing. R8 to R12 (docs/verdicts.md) are names for what follows.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from functools import cached_property
 from pathlib import Path
 from typing import Final
@@ -15,15 +15,19 @@ import msgspec
 import numpy as np
 from msgspec.structs import replace
 
-from tribunal.checkers.api import OK, UNKNOWN, Array, Columns, Excuse
+from tribunal.checkers.api import OK, UNKNOWN, Array, Columns, Excuse, PartitionRows
 from tribunal.checkers.guarantees import Promise
+from tribunal.checkers.judge.evidence import Sent
+from tribunal.checkers.judge.markers import lost_marker
 from tribunal.checkers.judge.orders import Order
 from tribunal.checkers.judge.steps import WRITE_KINDS
 from tribunal.checkers.judge.timeline import GROUP_LOG, TRANSACTION_LOG, History, Judgement, Record
-from tribunal.results.rows import Commit, Transaction, typed
+from tribunal.results.rows import Commit, Step, Transaction, typed
 from tribunal.results.store import Recording
 
 NEVER: Final = 1 << 62
+COMMITTED: Final = "committed"
+OF_MARKERS: Final = ("polls", "reads", "watermarks")
 Place = tuple[str, int]
 
 
@@ -32,6 +36,11 @@ class Part(msgspec.Struct, frozen=True):
 
     transaction: Transaction
     log_offset: int | None
+
+    @property
+    def sent(self) -> Sent:
+        """It, as what a marker stands behind."""
+        return Sent(since_ns=self.transaction.begin_ns, log_offset=self.log_offset)
 
 
 class Remembered:
@@ -80,25 +89,27 @@ class Remembered:
 
     # Things written at some time
 
-    def marker(self, place: Place, since_ns: int, absent_ns: int | None) -> Judgement | None:
-        """Return what may have taken a transaction's end marker from a partition to which it sent at that moment.
+    def marker(self, place: Place, sent: Sent, absent_ns: int | None) -> Judgement | None:
+        """Return what may have taken a transaction's end marker from a partition to which it sent."""
+        tables = {table: self._recording.table(table, f"{place[0]}-{place[1]}") for table in OF_MARKERS}
+        return lost_marker(self._history.timeline(*place), PartitionRows(tables), sent, absent_ns)
 
-        It is written after the decision, nobody knows when; and a leader that was elected uncleanly aborts every transaction that its log
-        leaves open, also one whose commit was decided (KIP-704).
-        """
-        timeline = self._history.timeline(*place)
-        return timeline.aborting(since_ns, absent_ns) or timeline.permitting(since_ns, absent_ns)
+    def decision(self, row: Transaction, since_ns: int, absent_ns: int | None) -> Judgement | None:
+        """Return what may have taken the decision of a transaction, which was made after that moment, and before its answer."""
+        home = self._history.home(TRANSACTION_LOG, row.txn_id)
+        done_ns = row.end_ns if row.outcome == COMMITTED else None
+        return None if home is None else self._history.timeline(*home).permitting(since_ns, absent_ns, done_ns=done_ns)
 
-    def decision(self, name: str, since_ns: int, absent_ns: int | None) -> Judgement | None:
-        """Return what may have taken the decision of a transaction that began at that moment."""
-        home = self._history.home(TRANSACTION_LOG, name)
-        return None if home is None else self._history.timeline(*home).permitting(since_ns, absent_ns)
-
-    def end_lost(self, name: str, places: Iterable[Place], since_ns: int, absent_ns: int | None) -> Judgement | None:
+    def end_lost(self, row: Transaction, sent: Mapping[Place, Sent], absent_ns: int | None) -> Judgement | None:
         """Return what may have taken the end of a transaction: its marker in one of these partitions, or its decision (R9)."""
-        found = [self.marker(place, since_ns, absent_ns) for place in places]
-        found.append(self.decision(name, since_ns, absent_ns))
+        found = [self.marker(place, one, absent_ns) for place, one in sent.items()]
+        since_ns = min((one.since_ns for one in sent.values()), default=row.begin_ns)
+        found.append(self.decision(row, since_ns, absent_ns))
         return _first(found, Excuse.END_LOST)
+
+    def transaction_that_sent(self, value: int) -> Transaction | None:
+        """Return the transaction that a record was sent in."""
+        return next((row for row in self.transactions for step in row.operations or () if _sends(step, value)), None)
 
     def sends_in_transactions(self, place: Place) -> list[Part]:
         """Return what transactions sent to a partition."""
@@ -119,8 +130,8 @@ class Remembered:
         found: list[Judgement | None] = [self.written(home, commit.invoke_ns, commit.complete_ns, absent_ns)]
         transaction = self.transaction_of(commit)
         if transaction is not None:
-            found.append(self.marker(home, commit.invoke_ns, absent_ns))
-            found.append(self.decision(transaction.txn_id, transaction.begin_ns, absent_ns))
+            found.append(self.marker(home, Sent(since_ns=commit.invoke_ns), absent_ns))
+            found.append(self.decision(transaction, transaction.begin_ns, absent_ns))
         return _first(found, Excuse.POSITIONS_LOST)
 
     def transaction_of(self, commit: Commit) -> Transaction | None:
@@ -167,6 +178,10 @@ class Remembered:
 def _place(topic_partition: str) -> Place:
     topic, _, partition = topic_partition.rpartition("-")
     return topic, int(partition)
+
+
+def _sends(step: Step, value: int) -> bool:
+    return step.kind in WRITE_KINDS and step.value == value
 
 
 def _first(found: Iterable[Judgement | None], rule: Excuse) -> Judgement | None:

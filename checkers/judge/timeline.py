@@ -37,7 +37,7 @@ from tribunal.checkers.guarantees import (
     WasRead,
 )
 from tribunal.checkers.judge.incarnations import DOWN, NEVER, Incarnations
-from tribunal.checkers.judge.orders import Order, TopicOrders, orders, settings_of_topic
+from tribunal.checkers.judge.orders import ClockSet, Order, TopicOrders, orders, settings_of_topic
 from tribunal.results.admin_apis import AdminApi
 from tribunal.results.manifest import Setting, integer
 from tribunal.results.metadata import (
@@ -61,9 +61,11 @@ from tribunal.results.rows import Admin, Fault, NodeEvent, typed
 from tribunal.results.rows import Loss as LostRecords
 
 OBSERVATION_LAG_NS: Final = 500_000_000
+UNKNOWN_EPOCH: Final = -1
 MOST_REPLICAS: Final = 1 << 15
 CREATED: Final = "TopicRecord"
 REMOVED: Final = "RemoveTopicRecord"
+CLOCK: Final = "clock"
 GROUP_LOG: Final = "__consumer_offsets"
 TRANSACTION_LOG: Final = "__transaction_state"
 OF_ALL: Final = frozenset(
@@ -148,6 +150,7 @@ class Record(msgspec.Struct, frozen=True, kw_only=True):
     read_ns:         when a consumer first received it; seen_ns: when one last did.
     absent_ns:       first proof that it is not there; what was observed later excuses nothing. None: at the end.
     answered_by:     who acknowledged it, None unknown.
+    stated:          the last leader epoch that each node had stated before `invoke_ns`, as a leader or as a follower.
     shown_epoch:     the last leader epoch whose leader showed a high watermark beyond its offset, while nothing newer stood there.
     seen_epoch:      the last leader epoch whose leader handed it out.
     replaced_epoch:  leader epoch of what stands at or behind its offset in the final log; None: nothing does.
@@ -168,6 +171,7 @@ class Record(msgspec.Struct, frozen=True, kw_only=True):
     seen_ns: int | None = None
     absent_ns: int | None = None
     answered_by: int | None = None
+    stated: Mapping[int, int] = {}
     shown_epoch: int | None = None
     seen_epoch: int | None = None
     replaced_epoch: int | None = None
@@ -249,10 +253,16 @@ class Timeline:
         """Offsets in [first, end) whose promises may differ: the first, and where a proven loss begins."""
         return [first, *(offset for offset in self._loss_offsets if first < offset < end)]
 
-    def aborting(self, since_ns: int, absent_ns: int | None) -> Judgement | None:
-        """Return the first election between two moments whose leader aborts what its log leaves open: an unclean one that was allowed."""
+    def aborting(self, since_ns: int, absent_ns: int | None, leader_epoch: int | None = None) -> Judgement | None:
+        """Return the first election between two moments whose leader aborts what its log leaves open: an unclean one that was allowed.
+
+        leader_epoch:  of what may be open; who was elected in it or before found nothing of it in its log. None: unknown.
+        """
+        written = self._whole(leader_epoch, absent_ns)
         for place in range(self._position(since_ns, None), self._until(absent_ns)):
             entry = self.entries[place]
+            if written is not None and self._epochs[place] <= written:
+                continue
             for fact in entry.facts:
                 if isinstance(fact, Elected) and fact.how is not How.CLEAN and entry.settings.allows_unclean(fact):
                     promise = Promise(rule="R4", violations=())
@@ -261,13 +271,31 @@ class Timeline:
                     )
         return None
 
-    def permitting(self, since_ns: int, absent_ns: int | None) -> Judgement | None:
-        """Return what permits the loss of something that was written as with acks=all, nobody knows when, between two moments."""
+    def permitting(
+        self,
+        since_ns: int,
+        absent_ns: int | None,
+        *,
+        done_ns: int | None = None,
+        first_offset: int = 0,
+        leader_epoch: int | None = None,
+    ) -> Judgement | None:
+        """Return what permits the loss of something that was written as with acks=all, nobody knows when, between two moments.
+
+        done_ns:       when it had been written at the latest; None: before it was found to be absent.
+        first_offset:  the least offset that it may have.
+        leader_epoch:  it was written in this one or later.
+        """
         if not self.entries:
             return None
-        until = self._until(absent_ns)
-        for start in range(self._position(since_ns, None), until + 1):
-            record = Record(log_offset=NEVER, first_offset=0, acks=-1, invoke_ns=since_ns, absent_ns=absent_ns)
+        whole, until = self._whole(leader_epoch, absent_ns), self._until(absent_ns)
+        begun = bisect_left(self._epochs, whole) + 1 if whole is not None and whole in self._epochs else 0
+        begin = max(begun, self._position(since_ns, None))
+        last = until if done_ns is None else max(begin, min(until, self._until(done_ns)))
+        for start in range(begin, last + 1):
+            record = Record(
+                log_offset=NEVER, first_offset=first_offset, acks=-1, invoke_ns=since_ns, absent_ns=absent_ns
+            )
             judgement = self._judged_from(start, record)
             if not judgement.promise.must_survive:
                 return self._placed(judgement)
@@ -375,8 +403,9 @@ class Timeline:
 
         A deposed leader that is cut off or paused goes on to answer acks=1 and ListOffsets until it is notified, and
         its answer does not say in which epoch it was given. It has learned it once it is in the ISR of another; one
-        that leaves it within the lag of observation need not know of it. With acks=all it can answer only where the new
-        leader was not in its ISR: behind an election that was not clean. Only the process that led can: one that had ended
+        that leaves it within the lag of observation need not know of it; so has one that stated a later leader epoch. With acks=all it
+        can answer only where the new leader was not in its ISR (behind an election that was not clean), and while the others of its ISR
+        follow it: they no longer do once they are in the ISR of another. Only the process that led can: one that had ended
         before the record was sent has not answered it, nor has a new process that registered since.
         """
         for place in range(1, position):
@@ -387,7 +416,10 @@ class Timeline:
                 continue
             if self._incarnations.ended_ns(before.leader, entry.at_ns) + OBSERVATION_LAG_NS < record.invoke_ns:
                 continue
-            if not self._knows_its_successor(before.leader, place, position, record.invoke_ns):
+            if not entry.made_anew and record.stated.get(before.leader, UNKNOWN_EPOCH) >= entry.state.leader_epoch:
+                continue
+            needed = dict.fromkeys((before.leader, *(before.isr if record.acks == -1 else ())))
+            if not any(self._knows_its_successor(node, place, position, record.invoke_ns) for node in needed):
                 yield place
 
     def _knows_its_successor(self, deposed: int, place: int, position: int, at_ns: int) -> bool:
@@ -536,7 +568,8 @@ class History:
             self._given,
             losses,
             self.registrations,
-            self._election_orders(topic, partition),
+            self._orders_of_kind(AdminApi.ELECT_LEADERS, topic, partition),
+            self._orders_of_kind(AdminApi.DELETE_TOPIC, topic, partition),
             self._incarnations,
         )
         records = [record for position in positions if (record := self._committed(position)) is not None]
@@ -547,24 +580,28 @@ class History:
             builder.add(committed)
         return builder.timeline()
 
-    def _election_orders(self, topic: str, partition: int) -> list[Order]:
-        return [one for one in self.orders if one.api == AdminApi.ELECT_LEADERS and one.names(topic, partition)]
+    def _orders_of_kind(self, api: AdminApi, topic: str, partition: int) -> list[Order]:
+        return [one for one in self.orders if one.api == api and one.names(topic, partition)]
 
     def orders_of(self, topic: str, partition: int) -> TopicOrders:
         """Return what was ordered that takes records of a partition away."""
         settings = settings_of_topic(self._given or {}, self._configured.get(topic, ()), self._admin, topic)
-        clocks = (fault for fault in self._faults if "clock" in f"{fault.kind} {fault.proof or ''}")
-        unsteady_ns = min((0 if fault.injected_ns is None else fault.injected_ns for fault in clocks), default=NEVER)
+        clocks = [_clock(fault) for fault in self._faults if CLOCK in f"{fault.kind} {fault.proof or ''}"]
+        leaders = dict.fromkeys(leader for _, leader in self.timeline(topic, partition).leaders)
         return TopicOrders(
-            (topic, partition), self.orders, settings, unsteady_ns=unsteady_ns, is_removed=self._is_removed(topic)
+            (topic, partition),
+            self.orders,
+            settings,
+            clocks=[clock for clock in clocks if clock.node is None or not leaders or clock.node in leaders],
+            clocks_of_followers=[clock for clock in clocks if clock.node is not None],
+            removed_ns=self._removed_ns(topic),
         )
 
-    def _is_removed(self, topic: str) -> bool:
-        """Whether the last that was committed of a topic as a whole is its removal."""
+    def _removed_ns(self, topic: str) -> int | None:
+        """Return when a topic's removal was committed, if that is the last that was committed of it as a whole."""
         own = pc.fill_null(pc.equal(self._metadata["topic"].cast(pa.string()), topic), False)  # noqa: FBT003 - pyarrow's signature
-        kinds = [self._types[position] for position in np.flatnonzero(own.to_numpy())]
-        whole = [kind for kind in kinds if kind in (CREATED, REMOVED)]
-        return bool(whole) and whole[-1] == REMOVED
+        places = [place for place in np.flatnonzero(own.to_numpy()) if self._types[place] in (CREATED, REMOVED)]
+        return self._at_ns[places[-1]] if places and self._types[places[-1]] == REMOVED else None
 
     def home(self, topic: str, name: str) -> tuple[str, int] | None:
         """Return the partition of an internal topic in which the coordinator of a group or a transactional id remembers it."""
@@ -696,6 +733,14 @@ def _joined_at_the_end(before: State, change: PartitionChangeRecord, after: Stat
     return [node for node in after.isr if node not in before.isr]
 
 
+def _clock(fault: Fault) -> ClockSet:
+    """Return whose clock a fault set, and when; None: of a fault that does several things nobody knows whose."""
+    target = fault.resolved_target or ""
+    is_of_one = fault.kind.startswith(CLOCK) and target.isdigit()
+    since_ns = 0 if fault.injected_ns is None else fault.injected_ns
+    return ClockSet(since_ns=since_ns, node=int(target) if is_of_one else None)
+
+
 def _hashed(text: str) -> int:
     """Return the absolute value of Java's `hashCode` of a string, by which coordinators are chosen (Kafka's `Utils.abs`: 0 for the least)."""
     units = text.encode("utf-16-be")
@@ -724,9 +769,11 @@ class _Builder:
         losses: list[Loss],
         registrations: list[Registration],
         orders: list[Order],
+        deletions: list[Order],
         incarnations: Incarnations,
     ) -> None:
         self._place = place
+        self._deletions = deletions
         self._topic = place[0]
         self._incarnations = incarnations
         self._given = given
@@ -769,8 +816,10 @@ class _Builder:
                 self._append(at_ns, ())
             case PartitionRecord() as created:
                 self._removed = False
-                gone = (LogStartMoved(),) if self._state is not None else ()
-                self._made_anew += len(gone)
+                anew = self._state is not None
+                deleted = any(order.since_ns <= at_ns for order in self._deletions)
+                gone = (LogStartMoved(),) if anew and deleted else ()
+                self._made_anew += anew
                 self._state = State.created_by(created)
                 self._append(at_ns, gone, changed=True)
             case PartitionChangeRecord() as change:

@@ -13,8 +13,7 @@ from typing import Final
 import msgspec
 
 from tribunal.checkers.judge import coverage, engine, permitted
-from tribunal.checkers.judge.coverage import acks_word
-from tribunal.checkers.judge.tables import Tables
+from tribunal.checkers.judge.tables import Permitted, Tables
 from tribunal.checkers.spark.java import NoJava
 from tribunal.checkers.spark.session import NoSpark, Prepared
 from tribunal.results.history import is_history
@@ -32,6 +31,7 @@ from tribunal.results.verdict import (
     InjectedFault,
     RunVerdict,
     Verdict,
+    acks_word,
     how_much,
     save,
 )
@@ -75,7 +75,7 @@ def check(
         if is_history(Path(run_dir)) or any((Path(run_dir) / name).exists() for name in OF_A_RUN):
             path = Path(run_dir) / "verdict.json"
             try:
-                permitted.write(Path(run_dir), of_runs[str(run_dir)].permitted)
+                permitted.write(Path(run_dir), _permitted(of_runs[str(run_dir)]))
                 save(verdict, path)
             except OSError as problem:
                 unwritten(path, problem)
@@ -100,7 +100,7 @@ def _judged(run_dir: Path, engine_name: str, tables: Tables) -> RunVerdict:
         for row in tables.failures
     ]
     errors = list(dict.fromkeys(errors))
-    if any(row.table not in _BESIDE for row in tables.damages):
+    if _is_damaged(tables):
         # What is contradictory proves nothing, neither for nor against.
         findings = []
     judged = tables.counts
@@ -120,7 +120,7 @@ def _judged(run_dir: Path, engine_name: str, tables: Tables) -> RunVerdict:
         verdict=verdict,
         claim=_claim(verdict, findings, judged),
         findings=findings,
-        permitted_rows=permitted.count(tables.permitted),
+        permitted_rows=permitted.count(_permitted(tables)),
         reasons=[*(error.words for error in errors), *doubts],
         failures=errors,
         judged=judged,
@@ -130,6 +130,15 @@ def _judged(run_dir: Path, engine_name: str, tables: Tables) -> RunVerdict:
         engine=engine_name,
         schema_version=SCHEMA_VERSION,
     )
+
+
+def _is_damaged(tables: Tables) -> bool:
+    return any(row.table not in _BESIDE for row in tables.damages)
+
+
+def _permitted(tables: Tables) -> Sequence[Permitted]:
+    """Return what stands in `permitted.parquet`: of a damaged recording nobody could follow an excuse."""
+    return [] if _is_damaged(tables) else tables.permitted
 
 
 def violated_invariant(run_dir: Path) -> list[Finding]:

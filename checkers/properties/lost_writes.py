@@ -63,7 +63,8 @@ class FinalLog:
         readers = complete_readers(rows.columns("polls"))
         self._logs, self._leaders = logs, np.asarray(context.can_lead, np.int64)
         self._index = rows.derived(sends_by_value)
-        logged = np.flatnonzero(np.bincount(logs["node"])) if logs["node"].size else np.zeros(0, np.int64)
+        held = np.flatnonzero(np.bincount(logs["node"])) if logs["node"].size else np.zeros(0, np.int64)
+        logged = np.append(held, np.array([*context.dumped], np.int64))
         self.all_logged = self._leaders.size > 0 and bool(is_among(self._leaders, logged).all())
         self.by_read = readers.size > 0
         self.known = self.by_read or self.all_logged
@@ -307,7 +308,8 @@ WITH final_polls AS (
   SELECT DISTINCT run_id, topic, partition FROM readers
 ), logged_partitions AS (
   SELECT c.run_id, c.topic, c.partition FROM can_lead c
-  LEFT JOIN (SELECT DISTINCT run_id, topic, partition, node FROM logs) l
+  LEFT JOIN (SELECT run_id, topic, partition, node FROM logs
+             UNION SELECT run_id, topic, partition, node FROM dumped) l
     ON l.run_id = c.run_id AND l.topic = c.topic AND l.partition = c.partition AND l.node = c.node
   GROUP BY c.run_id, c.topic, c.partition HAVING COUNT(*) = COUNT(l.node)
 ), in_logs AS (

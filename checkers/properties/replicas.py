@@ -34,6 +34,7 @@ from tribunal.checkers.judge.endings import Ending
 from tribunal.checkers.judge.timeline import OBSERVATION_LAG_NS
 from tribunal.results.recording import WORDS
 
+DENSE: Final = 8  # so many offsets to a row at most are laid out one beside the other
 NODE: Final = WORDS["watermarks", "source"].index("node")
 KINDS: Final = {
     "replica_differs": Kind(
@@ -71,9 +72,8 @@ def kernel(rows: PartitionRows, context: Context) -> Found:
     own = np.flatnonzero(
         whole & (offsets >= first) & (offsets < end) & is_among(logs["node"], np.asarray(ending.members, np.int64))
     )
-    is_leader = logs["node"][own] == ending.leader
-    own = own[np.lexsort((logs["node"][own], ~is_leader, offsets[own]))]
-    found = [_differ(logs, own), *_lack(logs, own, ending), _epochs_back(logs, np.flatnonzero(whole))]
+    held = _Held(logs, own, ending.leader)
+    found = [_differ(logs, held), *_lack(logs, held, context), _epochs_back(logs, whole)]
     return Found(pa.concat_tables(found), {"records in replicas compared": int(own.size)})
 
 
@@ -105,18 +105,47 @@ def _whole(logs: Columns, ending: Ending) -> Array:
     return whole
 
 
-def _differ(logs: Columns, own: Array) -> pa.Table:
-    """Compare each row with the first of its offset, which is the leader's where the leader has one."""
-    if own.size == 0:
-        return nothing()
-    offsets = logs["log_offset"][own]
-    first = own[np.searchsorted(offsets, offsets)]
+class _Held:
+    """What the replicas hold, offset by offset, without a sort where offsets are dense.
+
+    own:        the rows that are compared.
+    offsets:    ascending, all that may be held; `place` has each own row's place among them.
+    reference:  for each offset the row that the others are compared with: the leader's where the leader has one, else that of the
+                smallest node; -1 where nobody holds it.
+    """
+
+    def __init__(self, logs: Columns, own: Array, leader: int) -> None:
+        self.own, self.leader = own, leader
+        offsets, self.nodes = logs["log_offset"][own], logs["node"][own]
+        first, end = (int(offsets.min()), int(offsets.max()) + 1) if own.size else (0, 0)
+        if end - first <= DENSE * own.size:
+            self.offsets = np.arange(first, end)
+            self.place = offsets - first
+        else:
+            self.offsets = distinct(offsets)
+            self.place = np.searchsorted(self.offsets, offsets)
+        self.reference = np.full(self.offsets.size, UNKNOWN, np.int64)
+        for node in sorted(distinct(self.nodes).tolist(), key=lambda node: (node != leader, node), reverse=True):
+            mine = np.flatnonzero(self.nodes == node)[::-1]  # of several rows the first one stays
+            self.reference[self.place[mine]] = own[mine]
+
+    def lacking(self, node: int) -> Array:
+        """Return the offsets that somebody holds and this node does not."""
+        has = np.zeros(self.offsets.size, bool)
+        has[self.place[self.nodes == node]] = True
+        return np.asarray(self.offsets[(self.reference != UNKNOWN) & ~has])
+
+
+def _differ(logs: Columns, held: _Held) -> pa.Table:
+    """Compare each row with the reference of its offset."""
+    own, first = held.own, held.reference[held.place]
     odd = (logs["value"][own] != logs["value"][first]) | (
         (logs["is_control"][own] == 1) != (logs["is_control"][first] == 1)
     )
     epochs, expected = logs["leader_epoch"][own], logs["leader_epoch"][first]
     odd |= (epochs != expected) & (epochs != UNKNOWN) & (expected != UNKNOWN)
     rows = own[odd]
+    rows = rows[np.lexsort((logs["node"][rows], logs["node"][rows] != held.leader, logs["log_offset"][rows]))]
     return anomalies(
         "replica_differs",
         log_offset=logs["log_offset"][rows],
@@ -126,28 +155,38 @@ def _differ(logs: Columns, own: Array) -> pa.Table:
     )
 
 
-def _lack(logs: Columns, own: Array, ending: Ending) -> list[pa.Table]:
-    held = distinct(logs["log_offset"][own])
+def _lack(logs: Columns, held: _Held, context: Context) -> list[pa.Table]:
+    ending = context.ending
+    read = np.append(np.flatnonzero(np.bincount(logs["node"])), np.array([*context.dumped], np.int64))
     hurt = dict(ending.hurt)
     found = []
-    for node in distinct(logs["node"][is_among(logs["node"], np.asarray(ending.members, np.int64))]).tolist():
-        wanted = held[held < hurt[node]] if node in hurt else held
+    for node in distinct(read[is_among(read, np.asarray(ending.members, np.int64))]).tolist():
+        lacking = held.lacking(node)
+        lacking = lacking[lacking < hurt[node]] if node in hurt else lacking
         for member, from_offset, end_offset in ending.damaged:
-            wanted = wanted[(wanted < from_offset) | (wanted >= end_offset)] if member == node else wanted
-        lacking = wanted[~is_among(wanted, distinct(logs["log_offset"][own][logs["node"][own] == node]))]
+            lacking = lacking[(lacking < from_offset) | (lacking >= end_offset)] if member == node else lacking
         begins = np.flatnonzero(np.append(True, np.diff(lacking) > 1)[: lacking.size])
         ends = np.append(begins[1:], lacking.size)[: begins.size] - 1
         nodes = np.full(begins.size, node, np.int64)
         found.append(anomalies("replica_lacks", log_offset=lacking[begins], other_offset=lacking[ends], node=nodes))
-    holes = np.flatnonzero(np.diff(held) > 1)
-    return [*found, anomalies("replicas_lack", log_offset=held[holes] + 1, other_offset=held[holes + 1])]
+    of_anybody = held.offsets[held.reference != UNKNOWN]
+    holes = np.flatnonzero(np.diff(of_anybody) > 1)
+    return [
+        *found,
+        anomalies("replicas_lack", log_offset=of_anybody[holes] + 1, other_offset=of_anybody[holes + 1]),
+    ]
 
 
 def _epochs_back(logs: Columns, whole: Array) -> pa.Table:
-    known = whole[logs["leader_epoch"][whole] != UNKNOWN]
-    order = known[np.lexsort((logs["log_offset"][known], logs["node"][known]))]
-    same = logs["node"][order][1:] == logs["node"][order][:-1]
-    back = 1 + np.flatnonzero(same & (logs["leader_epoch"][order][1:] < logs["leader_epoch"][order][:-1]))
+    epochs, nodes, offsets = logs["leader_epoch"], logs["node"], logs["log_offset"]
+    order = np.flatnonzero(whole & (epochs != UNKNOWN))
+    epochs, nodes, offsets = epochs[order], nodes[order], offsets[order]
+    same = nodes[1:] == nodes[:-1]
+    if not ((nodes[1:] > nodes[:-1]) | (same & (offsets[1:] >= offsets[:-1]))).all():
+        again = np.lexsort((offsets, nodes))
+        order, epochs, nodes = order[again], epochs[again], nodes[again]
+        same = nodes[1:] == nodes[:-1]
+    back = 1 + np.flatnonzero(same & (epochs[1:] < epochs[:-1]))
     return anomalies(
         "epoch_back",
         log_offset=logs["log_offset"][order[back]],
@@ -201,7 +240,8 @@ WITH starts AS (
 ), offsets AS (
   SELECT DISTINCT run_id, topic, partition, log_offset FROM held
 ), members AS (
-  SELECT DISTINCT l.run_id, l.topic, l.partition, l.node, h.from_offset FROM logs l
+  SELECT DISTINCT l.run_id, l.topic, l.partition, l.node, h.from_offset
+  FROM (SELECT run_id, topic, partition, node FROM logs UNION SELECT run_id, topic, partition, node FROM dumped) l
   JOIN can_lead c ON l.run_id = c.run_id AND l.topic = c.topic AND l.partition = c.partition AND l.node = c.node
   LEFT JOIN hurt_disks h ON l.run_id = h.run_id AND l.topic = h.topic AND l.partition = h.partition AND l.node = h.node
 ), wanted AS (

@@ -3,7 +3,8 @@
 `unseen`: an acknowledged record of the final log lies where an assigned consumer surely went past it (`consumers`), and no consumer at all
 received it. `stopped`: an assigned consumer asks at one place to its end and gets nothing, although it was shown a high watermark
 (last stable offset, if it is read_committed) beyond, and still gets fresh answers ten seconds later: what it is shown goes on
-rising. A leader that is gone explains no fresh answer. What nobody can read in the end is `lost_writes`.
+rising. A leader that is gone explains no fresh answer. Who waits for as long within the newest leader epoch is judged by that part of its wait: an
+election before it took nothing that is waited for since. What nobody can read in the end is `lost_writes`.
 """
 
 from typing import Final
@@ -35,7 +36,7 @@ from tribunal.checkers.properties.lost_writes import acknowledged_sends, final_r
 
 LEAST_NS: Final = 10_000_000_000
 KINDS: Final = {
-    "unseen": Kind(Meaning.PROMISED, "consumers passed over an acknowledged record that none of them received"),
+    "unseen": Kind(Meaning.VIOLATION, "consumers passed over an acknowledged record that none of them received"),
     "stopped": Kind(Meaning.PROMISED, "a consumer got nothing more although there was more to read"),
 }
 
@@ -93,15 +94,18 @@ def _stopped(rows: PartitionRows, context: Context) -> pa.Table:
         idle = (polls["record_count"][own] == 0) & (polls["position"][own] == position) & (shown[own] > position)
         busy = np.flatnonzero(~idle)
         waiting = own[busy[-1] + 1 if busy.size else 0 :]
-        rising = np.flatnonzero(np.diff(shown[waiting]) > 0) + 1
-        if rising.size == 0:
-            continue
-        since, fresh = int(polls["invoke_ns"][waiting].min()), int(polls["invoke_ns"][waiting[rising]].max())
-        end = int(shown[waiting[0]])
+        epochs = polls["leader_epoch"][waiting]
         visible = offsets[int((polls["isolation"][own] == READ_COMMITTED).any())]
-        more = np.searchsorted(visible, end) > np.searchsorted(visible, position)
-        if fresh - since >= LEAST_NS and more:
-            found.append((position, end, since, fresh, process))
+        for wait in (waiting[epochs == epochs.max(initial=UNKNOWN)], waiting):
+            rising = np.flatnonzero(np.diff(shown[wait]) > 0) + 1
+            if rising.size == 0:
+                continue
+            since, fresh = int(polls["invoke_ns"][wait].min()), int(polls["invoke_ns"][wait[rising]].max())
+            end = int(shown[wait[0]])
+            more = np.searchsorted(visible, end) > np.searchsorted(visible, position)
+            if fresh - since >= LEAST_NS and more:
+                found.append((position, end, since, fresh, process))
+                break
     columns = list(zip(*found, strict=True)) or [()] * 5
     names = ("log_offset", "other_offset", "invoke_ns", "at_ns", "process")
     return anomalies("stopped", **dict(zip(names, columns, strict=True)))
@@ -143,16 +147,31 @@ SQL: Final = "".join((CONSUMED, """, acknowledged AS (
   SELECT run_id, topic, partition, process, MAX(poll_index) AS last_busy FROM idle WHERE is_idle = 0
   GROUP BY run_id, topic, partition, process
 ), waiting AS (
-  SELECT i.*, LAG(i.shown_end) OVER (PARTITION BY i.run_id, i.topic, i.partition, i.process ORDER BY i.poll_index) AS shown_before,
-         ROW_NUMBER() OVER (PARTITION BY i.run_id, i.topic, i.partition, i.process ORDER BY i.poll_index) AS number
+  SELECT i.*, MAX(COALESCE(i.leader_epoch, -1)) OVER (PARTITION BY i.run_id, i.topic, i.partition, i.process) AS newest_epoch
   FROM idle i LEFT JOIN busy b
     ON i.run_id = b.run_id AND i.topic = b.topic AND i.partition = b.partition AND i.process = b.process
   WHERE i.poll_index > COALESCE(b.last_busy, -1)
+), parts AS (
+  SELECT *, 1 AS part FROM waiting WHERE COALESCE(leader_epoch, -1) = newest_epoch
+  UNION ALL
+  SELECT *, 2 AS part FROM waiting
+), risen AS (
+  SELECT *, LAG(shown_end) OVER (PARTITION BY run_id, topic, partition, process, part ORDER BY poll_index) AS shown_before,
+         ROW_NUMBER() OVER (PARTITION BY run_id, topic, partition, process, part ORDER BY poll_index) AS number
+  FROM parts
 ), waits AS (
-  SELECT run_id, topic, partition, process, place, MIN(invoke_ns) AS since_ns,
+  SELECT run_id, topic, partition, process, place, part, MIN(invoke_ns) AS since_ns,
          MAX(CASE WHEN number = 1 THEN shown_end END) AS first_shown,
          MAX(CASE WHEN shown_end > shown_before THEN invoke_ns END) AS fresh_ns
-  FROM waiting GROUP BY run_id, topic, partition, process, place
+  FROM risen GROUP BY run_id, topic, partition, process, place, part
+), stops AS (
+  SELECT w.run_id, w.topic, w.partition, w.process, w.place, w.since_ns, w.fresh_ns, w.first_shown, w.part,
+         MIN(w.part) OVER (PARTITION BY w.run_id, w.topic, w.partition, w.process) AS first_part
+  FROM waits w
+  JOIN isolations i ON w.run_id = i.run_id AND w.topic = i.topic AND w.partition = i.partition AND w.process = i.process
+  JOIN visible v ON w.run_id = v.run_id AND w.topic = v.topic AND w.partition = v.partition
+                AND v.is_committed = i.is_committed AND v.log_offset >= w.place AND v.log_offset < w.first_shown
+  WHERE w.fresh_ns - w.since_ns >= 10000000000
 ), found AS (
   SELECT DISTINCT f.run_id, f.topic, f.partition, 'unseen' AS kind, f.log_offset, f.value,
          CAST(NULL AS BIGINT) AS invoke_ns, CAST(NULL AS BIGINT) AS at_ns, CAST(NULL AS BIGINT) AS other_offset,
@@ -163,13 +182,8 @@ SQL: Final = "".join((CONSUMED, """, acknowledged AS (
   ANTI JOIN (SELECT run_id, topic, partition, value FROM reads WHERE phase = 'tail') t
     ON f.run_id = t.run_id AND f.topic = t.topic AND f.partition = t.partition AND f.value = t.value
   UNION ALL
-  SELECT DISTINCT w.run_id, w.topic, w.partition, 'stopped', w.place, CAST(NULL AS BIGINT), w.since_ns, w.fresh_ns,
-         w.first_shown, w.process
-  FROM waits w
-  JOIN isolations i ON w.run_id = i.run_id AND w.topic = i.topic AND w.partition = i.partition AND w.process = i.process
-  JOIN visible v ON w.run_id = v.run_id AND w.topic = v.topic AND w.partition = v.partition
-                AND v.is_committed = i.is_committed AND v.log_offset >= w.place AND v.log_offset < w.first_shown
-  WHERE w.fresh_ns - w.since_ns >= 10000000000
+  SELECT DISTINCT run_id, topic, partition, 'stopped', place, CAST(NULL AS BIGINT), since_ns, fresh_ns, first_shown, process
+  FROM stops WHERE part = first_part
 )
 SELECT *, CAST(NULL AS INT) AS acks, CAST(NULL AS INT) AS leader_epoch FROM found
 """))  # fmt: skip

@@ -2,7 +2,7 @@
 
 import base64
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Final
 from uuid import UUID
@@ -10,7 +10,7 @@ from uuid import UUID
 from replog.log import batch
 from replog.log.creation import PARTITION_METADATA_FILE
 from replog.types import METADATA_TOPIC
-from tribunal.clusters.api import LogEntry
+from tribunal.clusters.api import DumpedLog, LogEntry
 from tribunal.results.values import value_in
 
 OWNER: Final = re.compile(rb"^topic_id: ([\w-]{22})$", re.MULTILINE)
@@ -31,13 +31,24 @@ def all_partition_directories(log_dir: Path) -> list[tuple[str, int, Path]]:
     return found
 
 
-def log_entries(node: int, log_dir: Path) -> Iterator[LogEntry]:
-    """Yield every record of a node's replicas by partition and offset; a log ends at its first damaged batch."""
+def dumped_logs(node: int, log_dir: Path) -> Iterator[DumpedLog]:
+    """Yield a node's replicas by partition; a log ends at its first damaged batch."""
     for topic, partition, folder in partition_directories(log_dir):
         owner = folder / PARTITION_METADATA_FILE
         topic_id = topic_id_of(owner.read_bytes()) if owner.is_file() else None
-        for segment in sorted(folder.glob("*.log")):
-            yield from segment_entries(node, topic, partition, segment.read_bytes(), topic_id)
+        segments = [path for path in sorted(folder.glob("*.log")) if path.stem.isdigit()]
+        if segments:
+            yield dumped_log(
+                node, (topic, partition), topic_id, [(int(path.stem), path.read_bytes) for path in segments]
+            )
+
+
+def dumped_log(
+    node: int, place: tuple[str, int], topic_id: str | None, segments: Sequence[tuple[int, Callable[[], bytes]]]
+) -> DumpedLog:
+    """Return a replica's log as its segments have it: each one's base offset, and what reads it."""
+    entries = (entry for _, content in segments for entry in segment_entries(node, *place, content(), topic_id))
+    return DumpedLog(node, *place, topic_id, segments[0][0], segments[-1][0], entries)
 
 
 def topic_id_of(content: bytes) -> str | None:

@@ -7,34 +7,35 @@ Clients live together on one machine, `clients`. Whoever runs it must do so insi
 """
 
 import asyncio
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
 from pathlib import Path
-from typing import Final
+from typing import Final, Literal
 from uuid import UUID
 
 import msgspec
 
 from replog.config import DEFINITIONS, Endpoint, NodeConfig
 from replog.log.creation import PARTITION_METADATA_FILE
-from replog.types import METADATA_TOPIC
+from replog.types import METADATA_TOPIC, TopicPartition
 from tribunal.clusters.api import (
     CLIENTS,
     ClusterError,
     ClusterSpec,
     ClusterState,
     CutMode,
+    DumpedLog,
     Link,
-    LogEntry,
     MetadataEntry,
     NodeEvent,
     Proof,
     RequestSeen,
     until,
 )
-from tribunal.clusters.capabilities import Capability
+from tribunal.clusters.capabilities import Capability, Fate
 from tribunal.clusters.clock import RunClock
 from tribunal.clusters.links.requests import RequestLog
-from tribunal.clusters.nodes.final_logs import segment_entries, topic_id_of
+from tribunal.clusters.nodes.final_logs import dumped_log, topic_id_of
 from tribunal.clusters.orders import Orders, OrderSeen
 from tribunal.clusters.simulated.capabilities import SimulatedFaults
 from tribunal.clusters.simulated.clients import SimulatedClients
@@ -42,11 +43,13 @@ from tribunal.clusters.simulated.committed import CommittedMetadata, Incarnation
 from tribunal.clusters.simulated.committed_znodes import CommittedZnodes
 from tribunal.clusters.simulated.control_watch import ControlWatch
 from tribunal.clusters.simulated.event_fields import AboutNode
+from tribunal.clusters.simulated.frames import Frame
 from tribunal.clusters.simulated.loop import Failure
 from tribunal.clusters.simulated.network import Host
 from tribunal.clusters.simulated.node import Ending, SimulatedNode, ZooKeeperNode
 from tribunal.clusters.simulated.own_failure import own_failure
 from tribunal.clusters.simulated.process import NS_PER_S
+from tribunal.clusters.simulated.replica_logs import first_offset_of
 from tribunal.clusters.simulated.violation import Violated
 from tribunal.clusters.simulated.watch import Watch
 from tribunal.clusters.simulated.world import EPOCH_MS, Machine, Points, ReportedEvent, Simulation
@@ -102,11 +105,14 @@ class SimulatedCluster(SimulatedFaults):
         self.orders = Orders(clock.now_ns, lambda: self.committed.state.topic_ids)
         self._is_down = False
         self._probes_reported = False
-        simulation.network.frames.on_message = self._requests.note
+        self._expecting: list[asyncio.Future[None]] = []
+        simulation.network.frames.on_message = self._message_sent
+        self.watch.on_commit = self._something_happened
         self._failures: list[str] = []
         self.clients: SimulatedClients
         simulation.loop.on_failure = self._failed
         simulation.loop.ends_its_node = lambda problem: own_failure(problem) is not None
+        simulation.on_cluster(self)
 
     @property
     def state(self) -> ClusterState:
@@ -406,6 +412,28 @@ class SimulatedCluster(SimulatedFaults):
                 ]  # fmt: skip
         return found
 
+    def message_count(self, api: int, direction: Literal["request", "response"]) -> int:
+        """Return how many messages of an API were sent."""
+        return self._requests.counts[api, direction == "request"]
+
+    async def something_happens(self, timeout_ms: int) -> None:
+        """Return in the event in which it happens, or a callback later."""
+        happened: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._expecting.append(happened)
+        await asyncio.wait([happened], timeout=timeout_ms / 1000)
+        if happened in self._expecting:
+            self._expecting.remove(happened)
+
+    def _message_sent(self, frame: Frame, fate: Fate) -> None:
+        self._requests.note(frame, fate)
+        self._something_happened()
+
+    def _something_happened(self) -> None:
+        if self._expecting:
+            expecting, self._expecting = self._expecting, []
+            for one in expecting:
+                one.set_result(None)
+
     def drain_requests(self) -> list[RequestSeen]:
         """Return what nodes said to each other since the last call, and what a rule decided on."""
         return self._requests.drain()
@@ -418,17 +446,23 @@ class SimulatedCluster(SimulatedFaults):
         """Return committed metadata records since the last call."""
         return self.committed.drain()
 
-    def final_logs(self) -> Iterator[LogEntry]:
+    def final_logs(self) -> Iterator[DumpedLog]:
         """Read every replica's log from the simulated disks."""
         for node in self.spec.broker_ids:
             disk = self.machine(node).disk
+            by_folder: dict[str, list[tuple[int, Callable[[], bytes]]]] = {}
+            partitions: dict[str, TopicPartition] = {}
             for path in disk.files_below(DATA):
-                partition = self.watch.replicas[node].partition_of(path)
+                partition, base_offset = self.watch.replicas[node].partition_of(path), first_offset_of(path)
                 content = disk.content(path)
-                if partition is not None and content is not None and not partition.topic.startswith("__"):
-                    owner = disk.content(f"{path.rpartition('/')[0]}/{PARTITION_METADATA_FILE}")
-                    topic_id = topic_id_of(bytes(owner or b""))
-                    yield from segment_entries(node, *partition, bytes(content), topic_id)
+                if partition is None or base_offset is None or content is None or partition.topic.startswith("__"):
+                    continue
+                folder = path.rpartition("/")[0]
+                partitions[folder] = partition
+                by_folder.setdefault(folder, []).append((base_offset, partial(bytes, content)))
+            for folder, segments in by_folder.items():
+                topic_id = topic_id_of(bytes(disk.content(f"{folder}/{PARTITION_METADATA_FILE}") or b""))
+                yield dumped_log(node, partitions[folder], topic_id, segments)
 
     def _event(self, event: ReportedEvent) -> NodeEvent:
         fields = {name: value for name, value in event.fields.items() if name != "node"}

@@ -199,7 +199,7 @@ class CommittedMetadata:
             self._broker_epochs[broker] = own
         for partition, now in state.partitions.items():
             before = self._partitions.get(partition)
-            min_isr = self._effective_min_isr(partition, now)
+            min_isr = self.effective_min_isr(partition, now)
             if before is not now and before != now:
                 self.changed[partition] = None
                 self._hold_partition(partition, before, now, min_isr)
@@ -218,7 +218,8 @@ class CommittedMetadata:
         self.ended |= ended
         self.topic_ids = topic_ids
 
-    def _effective_min_isr(self, partition: TopicPartition, now: PartitionState) -> int:
+    def effective_min_isr(self, partition: TopicPartition, now: PartitionState) -> int:
+        """Return how large an ISR must be for its leader to commit anything."""
         configured = int(self._records.setting(partition.topic, MIN_ISR) or self._min_insync_replicas)
         return min(configured, len(now.replicas))
 

@@ -45,7 +45,7 @@ class CommittedZnodes(CommittedMetadata):
                 self._znodes.take(*change)
             self._hold(NO_MARK)
 
-    def _effective_min_isr(self, partition: TopicPartition, now: PartitionState) -> int:
+    def effective_min_isr(self, partition: TopicPartition, now: PartitionState) -> int:
         """There is no ELR, and the high watermark does not depend on min ISR (docs/verdicts.md, facts)."""
         return 1
 

@@ -262,11 +262,13 @@ class ProcessNetwork:
         self._host = host
         self._process = process
 
-    async def listen(self, host: str, port: int, factory: "Factory") -> Listener:
-        """Accept connections on the machine's own address."""
+    async def listen(self, host: str, port: int, factory: "Factory", *, tls: bool = False) -> Listener:
+        """Accept connections on the machine's own address; nobody listens in, so that TLS makes no difference."""
         return self._network.listen(self._host, self._process, host, port, factory)
 
-    async def connect(self, host: str, port: int, factory: "Factory") -> tuple[BaseTransport, BaseProtocol]:
+    async def connect(
+        self, host: str, port: int, factory: "Factory", *, tls: bool = False
+    ) -> tuple[BaseTransport, BaseProtocol]:
         """Open a connection from the machine's own address."""
         return await self._network.connect(self._host, self._process, host, port, factory)
 

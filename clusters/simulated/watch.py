@@ -85,6 +85,7 @@ class Watch:
         self._elr_enabled = elr_enabled
         self._nodes = {machine.name: node for node, machine in machines.items()}
         self.on_violation: Callable[[Violated], None] = _raise
+        self.on_commit: Callable[[], None] = lambda: None  # a partition's committed state has changed
         self.violation: Violated | None = None
         self._scheduled = False
         self._reported: list[ReportedEvent] = []
@@ -165,6 +166,8 @@ class Watch:
         self.committed.advance(self.replicas, members)
         if self.committed.ended:
             self._begin_topics_anew()
+        if self.committed.changed:
+            self.on_commit()
         if self.committed.changed or self._behind:
             self._changed_by_commits()
         if self._taken:

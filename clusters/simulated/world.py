@@ -9,7 +9,7 @@ from asyncio import CancelledError, Future, Task
 from collections import Counter, deque
 from collections.abc import Callable, Coroutine, Mapping
 from random import Random
-from typing import Final, TypeVar
+from typing import TYPE_CHECKING, Final, TypeVar
 from uuid import UUID
 
 import msgspec
@@ -19,6 +19,9 @@ from tribunal.clusters.simulated.disk import PowerLost, SimulatedDisk
 from tribunal.clusters.simulated.loop import SimulatedLoop
 from tribunal.clusters.simulated.network import Host, ProcessNetwork, SimulatedNetwork
 from tribunal.clusters.simulated.process import NS_PER_MS, NS_PER_S, MonotonicClock, Process
+
+if TYPE_CHECKING:
+    from tribunal.clusters.simulated.cluster import SimulatedCluster
 
 T = TypeVar("T")
 
@@ -90,6 +93,7 @@ class Simulation:
         self.points: Points | None = None  # where a run asks for them
         self.listeners: list[Callable[[ReportedEvent], None]] = []
         self.cluster: object = None  # what runs in it, for who wants to look at it afterwards
+        self.on_cluster: Callable[[SimulatedCluster], None] = lambda cluster: None  # before any of its nodes starts
         self.log_lines: list[str] | None = None  # set to a list to keep what nodes say to people
 
     def add_machine(self, name: str, address: str, rank: int) -> "Machine":

@@ -14,10 +14,10 @@ import msgspec
 from tribunal.harness.catalog import all_clusters, known_name
 from tribunal.harness.plan import Plan, must_be_possible, read_plan
 from tribunal.harness.scenario import BadScenario
+from tribunal.results.intervals import interval
 from tribunal.results.signature import Signature, texts
 from tribunal.results.verdict import EXIT_ERROR, RunVerdict, Verdict, load
 
-ALPHA: Final = 0.05
 SMALL_PLAN: Final = "plan.min.json"
 
 
@@ -146,12 +146,3 @@ def attempt_of(run_dir: Path, verdict: RunVerdict, sought: Sequence[Signature]) 
         signatures=texts(signatures),
         reasons=list(verdict.reasons),
     )
-
-
-def interval(shown: int, runs: int) -> tuple[float, float]:
-    """Return the exact 95 % interval of a share (Clopper and Pearson 1934)."""
-    from scipy.stats import beta
-
-    low = 0.0 if shown == 0 else float(beta.ppf(ALPHA / 2, shown, runs - shown + 1))
-    high = 1.0 if shown == runs else float(beta.ppf(1 - ALPHA / 2, shown + 1, runs - shown))
-    return low, high

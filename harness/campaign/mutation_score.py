@@ -3,49 +3,36 @@
 A mutant's module names the scenario that is meant to find it (`SCENARIO`). A finding counts only if the same seed without
 the mutant has none of the same signature: what our own build does wrong is no merit of the mutant. Some bugs harm
 stability and nothing else; their module names a figure of the simulation (`FIGURE`) that must grow against the same
-seeds without the mutant, and a violation would be a false accusation.
+seeds without the mutant (by `FIGURE_GROWTH`), and a violation would be a false accusation.
+
+It can also be sought by the swarm alone: by scenarios of random faults that know of no bug, in the mode of the bug's own scenario.
 """
 
 import importlib
+import resource
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Final
 
-import msgspec
+from msgspec.structs import replace
 
+from tribunal.clusters.spec import ZOOKEEPER
 from tribunal.harness.campaign.sweep import SeedResult, Sweep, swept
 from tribunal.harness.catalog import SIMULATED, scenario_file
 from tribunal.harness.plan import Plan, made
 from tribunal.harness.scenario import load
+from tribunal.results.power import By, Power
 from tribunal.results.signature import Signature, gravity, texts
 from tribunal.results.verdict import Verdict
 
 DEFAULT_SCENARIO: Final = "produce-consume"
-FIGURE_GROWTH: Final = 2  # elections more than without the mutant, over all seeds compared
+SWARMS: Final = ("wide-swarm", "rotating-swarm", "operated-swarm")
+FIGURE_GROWTH: Final = 2  # elections more than without the mutant, on average, where its module says nothing else
 FIGURE_SEEDS: Final = 3
-
-
-class Power(msgspec.Struct, frozen=True, kw_only=True):
-    """What became of one mutant.
-
-    seen_by:  the first finding's signatures in their text form, figures as `name a -> b`.
-    what:     the gravest of them; None: a figure, or nothing.
-    seeds:    how many were run until then, with the finding's own; verdicts: how many of them got which.
-    """
-
-    mutant: str
-    scenario: str
-    found: bool
-    seen_by: list[str]
-    what: Signature | None = None
-    seed: int | None
-    seeds: int
-    verdicts: dict[str, int] = {}
-    seconds: float
-    run_dir: str = ""
-    note: str = ""
+SOUGHT_BY: Final = {one.value: one for one in (By.OWN, By.SWARM)}
+Try = tuple[str, int]  # scenario, seed
 
 
 def scenario_of(mutant: str) -> str:
@@ -59,51 +46,88 @@ def figure_of(mutant: str) -> str | None:
     return getattr(importlib.import_module(f"replog.mutants.{mutant}"), "FIGURE", None)
 
 
+def figure_growth_of(mutant: str) -> float:
+    """Return by how much that figure has to grow on average to be the mutant's doing."""
+    return float(getattr(importlib.import_module(f"replog.mutants.{mutant}"), "FIGURE_GROWTH", FIGURE_GROWTH))
+
+
+def mode_of(mutant: str) -> str:
+    """Return the mode that the mutant's own scenario runs in."""
+    return load(scenario_file(scenario_of(mutant)), {}).spec.mode
+
+
 def power(
     mutants: Sequence[str],
     *,
     scenario: str | None,
+    by: By = By.OWN,
     seeds: range,
     budget_s: float,
     jobs: int,
     scratch: Path,
     notify: Callable[[Power], None] = lambda result: None,
 ) -> list[Power]:
-    """Seek each mutant; the budget is shared evenly, and what one leaves goes to those after it."""
+    """Seek each mutant; the budget is shared evenly, and what one leaves goes to those after it.
+
+    scenario:  instead of the scenarios of `by`; then the results are of no kind of search.
+    """
     deadline = time.monotonic() + budget_s
     results = []
     for index, mutant in enumerate(mutants):
         share_s = (deadline - time.monotonic()) / (len(mutants) - index)
-        name = scenario or scenario_of(mutant)
-        seek = _sought_figure if figure_of(mutant) else sought
-        results.append(seek(mutant, name, seeds, share_s, jobs, scratch))
+        scenarios = _scenarios(mutant, by, scenario)
+        began_s = _cpu_s()
+        if figure_of(mutant):
+            found = _sought_figure(mutant, scenarios[0], seeds, share_s, jobs, scratch)
+        else:
+            found = _sought(mutant, [(name, seed) for seed in seeds for name in scenarios], share_s, jobs, scratch)
+        results.append(replace(found, by=by if scenario is None else None, cpu_seconds=round(_cpu_s() - began_s, 1)))
         notify(results[-1])
     return results
 
 
+def _scenarios(mutant: str, by: By, scenario: str | None) -> Sequence[str]:
+    if scenario is not None:
+        return (scenario,)
+    return SWARMS if by is By.SWARM else (scenario_of(mutant),)
+
+
+def _cpu_s() -> float:
+    """Return the CPU time of this process and of its children that have ended."""
+    used = [resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)]
+    return sum(one.ru_utime + one.ru_stime for one in used)
+
+
 def sought(mutant: str, scenario: str, seeds: range, budget_s: float, jobs: int, scratch: Path) -> Power:
     """Sweep a scenario with a mutant until a seed finds something that is the mutant's doing."""
+    return _sought(mutant, [(scenario, seed) for seed in seeds], budget_s, jobs, scratch)
+
+
+def _sought(mutant: str, tries: Sequence[Try], budget_s: float, jobs: int, scratch: Path) -> Power:
     began = time.monotonic()
     excused: dict[Signature, None] = {}  # signatures that the unchanged build has too
     verdicts: Counter[str] = Counter()
-    next_seed = seeds.start
-    while next_seed < seeds.stop and time.monotonic() - began < budget_s:
+    mode = mode_of(mutant)
+    left = list(tries)
+    while left and time.monotonic() - began < budget_s:
         left_s = budget_s - (time.monotonic() - began)
-        hit, ran = _first_finding(mutant, scenario, range(next_seed, seeds.stop), left_s, jobs, scratch, excused)
+        hit, ran = _first_finding(mutant, left, mode, left_s, jobs, scratch, excused)
         verdicts += ran
         if hit is None:
             break
-        next_seed = hit.seed + 1
-        innocent = _alone(scenario, hit.seed, (), scratch)
+        left = left[left.index((hit.scenario, hit.seed)) + 1 :]
+        innocent = _alone(hit.scenario, hit.seed, mode, scratch)
         own = [name for name in hit.signatures if name not in innocent.signatures]
         if own:
             return Power(
-                mutant=mutant, scenario=scenario, found=True, seen_by=texts(own), what=min(own, key=gravity), seed=hit.seed,
-                seeds=verdicts.total(), verdicts=dict(verdicts), seconds=round(time.monotonic() - began, 1), run_dir=hit.run_dir,
+                mutant=mutant, scenario=hit.scenario, found=True, seen_by=texts(own), what=min(own, key=gravity),
+                seed=hit.seed, seeds=verdicts.total(), verdicts=dict(verdicts),
+                seconds=round(time.monotonic() - began, 1), run_dir=hit.run_dir,
             )  # fmt: skip
         excused.update(dict.fromkeys(hit.signatures))
+    names = ", ".join(dict.fromkeys(name for name, _ in tries))
     return Power(
-        mutant=mutant, scenario=scenario, found=False, seen_by=[], seed=None, seeds=verdicts.total(),
+        mutant=mutant, scenario=names, found=False, seen_by=[], seed=None, seeds=verdicts.total(),
         verdicts=dict(verdicts), seconds=round(time.monotonic() - began, 1), note=_excuse(excused),
     )  # fmt: skip
 
@@ -113,16 +137,22 @@ def _excuse(excused: dict[Signature, None]) -> str:
 
 
 def _first_finding(
-    mutant: str, scenario: str, seeds: range, budget_s: float, jobs: int, scratch: Path, excused: dict[Signature, None]
+    mutant: str,
+    tries: Sequence[Try],
+    mode: str,
+    budget_s: float,
+    jobs: int,
+    scratch: Path,
+    excused: dict[Signature, None],
 ) -> tuple[SeedResult | None, Counter[str]]:
     """Return the first seed (in order of ending) with a finding of its own, and the verdicts of all that were run."""
     hits: list[SeedResult] = []
 
     def plans() -> Iterator[Plan]:
-        for seed in seeds:
+        for scenario, seed in tries:
             if hits:
                 return
-            yield plan_of(scenario, seed, (mutant,))
+            yield plan_of(scenario, seed, (mutant,), mode)
 
     def notify(result: SeedResult, _: Sweep) -> None:
         if result.verdict is Verdict.VIOLATION and any(name not in excused for name in result.signatures):
@@ -132,8 +162,8 @@ def _first_finding(
     return (hits[0] if hits else None), account.verdicts
 
 
-def _alone(scenario: str, seed: int, mutants: tuple[str, ...], scratch: Path) -> SeedResult:
-    plan = plan_of(scenario, seed, mutants)
+def _alone(scenario: str, seed: int, mode: str, scratch: Path) -> SeedResult:
+    plan = plan_of(scenario, seed, (), mode)
     (result,) = swept([plan], jobs=1, budget_s=None, scratch=scratch / "innocent").results
     return result
 
@@ -146,11 +176,11 @@ def _sought_figure(mutant: str, scenario: str, seeds: range, budget_s: float, jo
     sums = []
     accused: list[str] = []
     for mutants in ((), (mutant,)):
-        plans = [plan_of(scenario, seed, mutants) for seed in compared]
+        plans = [plan_of(scenario, seed, mutants, mode_of(mutant)) for seed in compared]
         results = swept(plans, jobs=jobs, budget_s=budget_s / 2, scratch=scratch / mutant).results
         sums.append(sum(result.figures.get(name, 0) for result in results) / max(1, len(results)))
         accused += [str(signature) for result in results for signature in result.signatures]
-    found = sums[1] >= sums[0] + FIGURE_GROWTH and not accused
+    found = sums[1] >= sums[0] + figure_growth_of(mutant) and not accused
     return Power(
         mutant=mutant, scenario=scenario, found=found, seen_by=[f"figure {name} {sums[0]:.1f} -> {sums[1]:.1f}"],
         seed=compared[0], seeds=len(compared), seconds=round(time.monotonic() - began, 1),
@@ -158,6 +188,8 @@ def _sought_figure(mutant: str, scenario: str, seeds: range, budget_s: float, jo
     )  # fmt: skip
 
 
-def plan_of(scenario: str, seed: int, mutants: tuple[str, ...]) -> Plan:
-    """Plan one seed of a scenario, in the simulator."""
-    return made(load(scenario_file(scenario), {}), seed=seed, cluster=SIMULATED, time_ms=None, mutants=mutants)
+def plan_of(scenario: str, seed: int, mutants: tuple[str, ...], mode: str = "") -> Plan:
+    """Plan one seed of a scenario, in the simulator; in another mode than its own only where that is ZooKeeper's."""
+    overrides = {"cluster.mode": ZOOKEEPER} if mode == ZOOKEEPER else {}
+    wanted = load(scenario_file(scenario), overrides)
+    return made(wanted, seed=seed, cluster=SIMULATED, time_ms=None, mutants=mutants)

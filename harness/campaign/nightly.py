@@ -1,19 +1,12 @@
 """A night in a fixed time: past findings first, canaries that must stay red, sweeps by weight, then real nodes.
 
-What it runs is one YAML file of at most 25 lines:
-
-    nightly: my-log
-    findings: tests/findings
-    canaries: {mutants: [M01, M44], share: 20}      # per cent of the budget; each must be found
-    sweeps: {rotating-swarm: 6, produce-consume: 1}  # weights of the time that is left
-    calibrate: {share: 10}                          # anomalies put into recordings of tonight: how many are seen
-    confirm: {share: 15, runs: [{scenario: produce-consume, cluster: containers, count: 1}]}
-    probes: [elr_nonempty]                          # rare states that the sweeps must reach
-
-Shards split everything evenly and see different seeds. Nothing is tried again until it is green: a repeat is data.
+What it runs is one YAML file (`tribunal.harness.campaign.night_file`). Shards split everything evenly and see different seeds.
+Nothing is tried again until it is green: a repeat is data. Its files say that it is under way from its first moment on, so
+that a night that is killed has said so; with what they say another process can go on where it was.
 """
 
 import itertools
+import math
 import shutil
 import time
 from calendar import timegm
@@ -23,31 +16,40 @@ from typing import TYPE_CHECKING, Final
 
 import msgspec
 
-from tribunal.checkers.calibration.api import classes
 from tribunal.clusters.api import ClusterError
 from tribunal.clusters.simulated.guards import Guards, counted
+from tribunal.harness.campaign.artefacts import in_turn, within
 from tribunal.harness.campaign.calibrate import Options, measure, missed
-from tribunal.harness.campaign.findings import KnownFinding, Rerun, all_findings, rerun
+from tribunal.harness.campaign.findings import Rerun, all_findings, rerun
 from tribunal.harness.campaign.mutation_score import power
-from tribunal.harness.campaign.sweep import (
-    Keeper,
-    SeedResult,
-    Sweep,
-    cold_guards,
-    swept,
-    upper_bound,
-    write_guards,
-)
-from tribunal.harness.catalog import SIMULATED, all_clusters, mutant_named, one_of, scenario_file
+from tribunal.harness.campaign.night_file import Config, KnownIssues, RealRun, read_known
+from tribunal.harness.campaign.night_findings import Announcement, FindingsOfNight, NotAnnounced, Seen
+from tribunal.harness.campaign.sweep import Keeper, SeedResult, Sweep, cold_guards, swept, write_guards
+from tribunal.harness.catalog import SIMULATED, mutant_named, scenario_file
 from tribunal.harness.plan import Plan, made
 from tribunal.harness.progress import Silent
 from tribunal.harness.run import commit, lock_sha256
-from tribunal.harness.scenario import BadScenario, Scenario, read_yaml
+from tribunal.harness.scenario import BadScenario, Scenario
 from tribunal.harness.scenario import load as load_scenario
 from tribunal.harness.simulated import conduct_simulated
-from tribunal.results.night import Canary, Confirmation, FoundTonight, Night, Past, Swept, save
+from tribunal.results.night import (
+    Canary,
+    Confirmation,
+    FoundState,
+    Night,
+    NightState,
+    Past,
+    Swept,
+    compared,
+    least_runs,
+    upper_bound,
+)
+from tribunal.results.night_files import forget, save
+from tribunal.results.night_merge import continued
 from tribunal.results.recording import DamagedRecording
+from tribunal.results.report.index import write as write_index
 from tribunal.results.sensitivity import Figure, Sensitivity, added
+from tribunal.results.signature import texts, without_numbers
 from tribunal.results.verdict import Verdict, answered
 
 if TYPE_CHECKING:
@@ -57,48 +59,8 @@ SEEDS_A_NIGHT: Final = 1_000_000
 PASSES_KEPT: Final = 100  # one passing run on real nodes of so many is kept
 CANARY_S: Final = 30  # a canary gets no less, however short the night: a miss for want of time says nothing
 MS: Final = 1_000
-
-
-class Canaries(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Known bugs that must be found, and per cent of the budget for all of them."""
-
-    mutants: tuple[str, ...] = ()
-    share: float = 20
-
-
-class Calibrate(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Anomalies put into recordings of tonight, so many of each class and recording, and per cent of the budget for all; no share: none."""
-
-    share: float = 0
-    per_class: int = 1
-    classes: tuple[str, ...] = ()
-
-
-class RealRun(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """A scenario on a kind of real cluster, and how often."""
-
-    scenario: str
-    cluster: str
-    count: int = 1
-
-
-class Confirm(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Runs on real nodes, and per cent of the budget that the sweeps leave for them."""
-
-    runs: tuple[RealRun, ...] = ()
-    share: float = 20
-
-
-class Config(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """A nightly file, as read."""
-
-    nightly: str
-    findings: str | None = None
-    canaries: Canaries = Canaries()
-    sweeps: dict[str, float]
-    calibrate: Calibrate = Calibrate()
-    confirm: Confirm = Confirm()
-    probes: tuple[str, ...] = ()
+MB: Final = 1_000_000
+SAVED_EVERY_S: Final = 10
 
 
 class Shard(msgspec.Struct, frozen=True):
@@ -115,31 +77,6 @@ class Shard(msgspec.Struct, frozen=True):
         return f"{self.index}/{self.count}"
 
 
-def read_config(path: Path) -> Config:
-    """Read and check a nightly file; `BadScenario` in one line says what is wrong with it."""
-    try:
-        config = msgspec.convert(read_yaml(path), Config)
-    except msgspec.ValidationError as problem:
-        raise BadScenario(f"{path}: {' '.join(str(problem).split())}") from None
-    _check(config, path)
-    return config
-
-
-def _check(config: Config, path: Path) -> None:
-    for name in (*config.sweeps, *(run.scenario for run in config.confirm.runs)):
-        scenario_file(name)
-    for mutant in config.canaries.mutants:
-        mutant_named(mutant)
-    for run in config.confirm.runs:
-        one_of("cluster", run.cluster, all_clusters())
-    if not config.sweeps or min(config.sweeps.values()) <= 0:
-        raise BadScenario(f"{path}: sweeps: at least one scenario, each with a weight above 0")
-    for name in config.calibrate.classes:
-        one_of("class", name, classes())
-    if not 0 <= config.canaries.share + config.calibrate.share + config.confirm.share < 100:
-        raise BadScenario(f"{path}: the shares of canaries, calibrate and confirm leave nothing for the sweeps")
-
-
 class Terms(msgspec.Struct, frozen=True, kw_only=True):
     """What the night may use: its time in seconds, its part of all, its seeds and processes."""
 
@@ -154,61 +91,150 @@ def first_seed_of(date: time.struct_time) -> int:
     return timegm(date) // 86_400 * SEEDS_A_NIGHT
 
 
-class Nightly:
-    """A night in progress.
+class Folders(msgspec.Struct, frozen=True, kw_only=True):
+    """Where paths in the nightly file start from, what is written to, and a folder for runs that find nothing."""
 
-    base:     the folder that paths in the nightly file start from.
-    scratch:  a folder for runs that find nothing.
+    base: Path
+    out: Path
+    scratch: Path
+
+
+class Outside(msgspec.Struct, frozen=True, kw_only=True):
+    """What the night has others do.
+
     conduct:  runs a plan on real nodes and judges it, in a new folder below the one given (`tribunal.harness.cli.session.conduct`).
+    notify:   says a line.
+    news:     is called with each new signature.
+    tables:   writes the night's tables.
     """
 
-    def __init__(
-        self,
-        config: Config,
-        *,
-        terms: Terms,
-        base: Path,
-        out: Path,
-        scratch: Path,
-        conduct: "Callable[[Plan, Path], Judged | None]",
-        notify: Callable[[str], None],
-    ) -> None:
+    conduct: "Callable[[Plan, Path], Judged | None]"
+    notify: Callable[[str], None]
+    news: Callable[[Announcement], None] = lambda news: None
+    tables: Callable[[Night], None] = lambda night: None
+
+
+class Earlier(msgspec.Struct, frozen=True, kw_only=True):
+    """The last night, to compare with; and this night as far as it came before it was killed: what it had done is not done again."""
+
+    former: Night | None = None
+    killed: Night | None = None
+
+
+class Nightly:
+    """A night in progress."""
+
+    def __init__(self, config: Config, *, terms: Terms, folders: Folders, outside: Outside, earlier: Earlier) -> None:
         self._config = config
-        self._base = base
+        self._base, self._out, self._scratch = folders.base, folders.out, folders.scratch
+        self._outside = outside
+        self._notify = outside.notify
+        self._former, self._killed = earlier.former, earlier.killed
         self._shard = terms.shard
         self._jobs = terms.jobs
-        self._out = out
-        self._scratch = scratch
-        self._conduct = conduct
-        self._notify = notify
         self._began = time.monotonic()
-        self._kept_findings: list[KnownFinding] = []
+        self._kept = [] if config.findings is None else all_findings(self._base / config.findings)
+        known = KnownIssues() if config.known is None else read_known(self._base / config.known)
         self._scenarios: dict[str, Scenario] = {name: load_scenario(scenario_file(name), {}) for name in config.sweeps}
         self._counts = {one.name: Swept(scenario=one.name) for one in self._scenarios.values()}
         if len(self._counts) < len(self._scenarios):
             raise BadScenario("sweeps: two scenarios of one name: runs are named by scenario and seed")
+        today = time.strftime("%Y-%m-%d", time.gmtime())
+        self._errors: list[str] = []
+        self._broken: dict[
+            str, list[int]
+        ] = {}  # what broke in sweeps, and the seeds: it says nothing of the system under test
+        self._run_dirs: dict[str, list[str]] = {}
+        self._found = FindingsOfNight(
+            kept=self._kept, issues=known.issues, today=today, former=self._former,
+            announced=[] if self._killed is None else [one.signature for one in self._killed.found], news=self._announce,
+        )  # fmt: skip
         self.night = Night(
             name=config.nightly,
             began=time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
             commit=commit(),
             lock_sha256=lock_sha256(),
             shard=str(terms.shard),
-            budget_s=terms.budget_s,
+            budget_s=terms.budget_s - (0 if self._killed is None else self._killed.seconds),
             first_seed=terms.first_seed,
+            state=NightState.RUNNING,
+            bound=config.bound,
+            least_runs=math.ceil(least_runs(config.bound) / terms.shard.count),
+            quarantine=[one for one in known.quarantine if today <= one.expires],
+            left_out=[
+                f"the quarantine of {one.scenario} has expired" for one in known.quarantine if one.expires < today
+            ],
         )
 
     def run(self) -> Night:
-        """Do all of it; what is known after each part is saved, so that a night that is cut off has said something."""
-        for part in (self._past, self._canaries, self._sweeps, self._calibrate, self._real):
-            try:
+        """Do all of it; what is known is saved again and again, so that a night that is cut off has said something."""
+        parts: dict[str, Callable[[], None]] = {
+            "past findings": self._past,
+            "canaries": self._canaries,
+            "sweeps": self._sweeps,
+            "sensitivity": self._calibrate,
+            "real nodes": self._real,
+            "tables": lambda: self._outside.tables(self._whole()),
+        }
+        if self._killed is None:
+            forget(self._out)
+        try:
+            for name, part in parts.items():
+                if self._killed is not None and name in self._killed.done:
+                    continue
+                self.night.under_way = name
+                self._save()
+                self._write_index()
                 part()
-            except KeyboardInterrupt:
-                self.night.errors.append("interrupted; what had ended by then is what this night says")
-                raise
-            finally:
-                self.night.seconds = round(time.monotonic() - self._began, 1)
-                save(self.night, self._out)
-        return self.night
+                self.night.done.append(name)
+            self.night.state, self.night.under_way = NightState.ENDED, ""
+        except KeyboardInterrupt:
+            self._end_early(NightState.INTERRUPTED, "interrupted; what had ended by then is what this night says")
+            raise
+        except Exception as problem:  # the top of a night: whatever it is, the night says that it did not end
+            self._end_early(NightState.FAILED, f"{type(problem).__name__}: {problem}")
+            raise
+        finally:
+            self._save()
+            self._write_index()
+        return self._whole()
+
+    def _end_early(self, state: NightState, why: str) -> None:
+        self.night.state = state
+        self._errors.append(why)
+
+    def _save(self) -> None:
+        """Write down what is known so far."""
+        night = self.night
+        night.seconds = round(time.monotonic() - self._began, 1)
+        gone = within(self._out / "runs", int(self._config.artefacts_mb * MB), in_turn(list(self._run_dirs.values())))
+        night.left_out = [*night.left_out, *gone]
+        there = {name: [one for one in places if Path(one).is_dir()] for name, places in self._run_dirs.items()}
+        night.found = self._found.found(night.began, there)
+        broken = [f"{name} ({len(seeds)} runs, seeds {seeds[:3]})" for name, seeds in self._broken.items()]
+        night.errors = [*self._errors, *broken]
+        save(self._whole(), self._out)
+
+    def _whole(self) -> Night:
+        """Return the night with what it had done before it was killed."""
+        whole = self.night if self._killed is None else continued(self._killed, self.night)
+        if whole.has_ended and self._former is not None:
+            compared(whole, self._former)
+        return whole
+
+    def _write_index(self) -> None:
+        write_index(self._out, None if self._config.findings is None else self._base / self._config.findings)
+
+    def _announce(self, signature: str, state: FoundState, seen: Seen) -> None:
+        news = Announcement(
+            night=self.night.name, began=self.night.began, shard=self.night.shard, commit=self.night.commit,
+            signature=signature, state=state, scenario=seen.scenario, seed=seen.seed, claim=seen.claim, again=seen.again,
+            run_dir=seen.run_dir,
+        )  # fmt: skip
+        try:
+            self._outside.news(news)
+        except NotAnnounced as problem:
+            self._errors.append(f"{signature} was not announced: {problem}")
 
     def _left_s(self) -> float:
         return self.night.budget_s - (time.monotonic() - self._began)
@@ -218,14 +244,16 @@ class Nightly:
         return self.night.budget_s * self._config.confirm.share / 100 if self._config.confirm.runs else 0.0
 
     def _past(self) -> None:
-        if self._config.findings is None:
-            return
-        self._kept_findings = all_findings(self._base / self._config.findings)
-        own = [finding for number, finding in enumerate(self._kept_findings) if self._shard.has(number)]
+        own = [finding for number, finding in enumerate(self._kept) if self._shard.has(number)]
         results = rerun(
             own, jobs=self._jobs, scratch=self._scratch / "findings", notify=lambda one: self._notify(one.line())
         )
         self.night.past = [_past(result) for result in results]
+        for result, finding in zip(results, own, strict=True):
+            for signature in (*result.others, *([result.signature] if result.outcome == "regressed" else [])):
+                again = f"tribunal findings run {result.name}"
+                seen = Seen(scenario=finding.plan.scenario, seed=finding.plan.seed, claim=result.about, again=again)
+                self._found.announce_once(signature, seen)
 
     def _canaries(self) -> None:
         canaries = self._config.canaries
@@ -247,22 +275,20 @@ class Nightly:
         ]  # fmt: skip
 
     def _sweeps(self) -> None:
-        counts = self._counts
+        if not self._scenarios:
+            return
         reserved_s = self._reserved_s() + self.night.budget_s * self._config.calibrate.share / 100
         said = time.monotonic()
         account, keeper = Sweep(), Keeper(self._out / "runs")
 
         def notify(result: SeedResult, account: Sweep) -> None:
             nonlocal said
-            keeper.keep(result)
-            count = counts[result.scenario]
-            count.runs += 1
-            count.seconds += result.wall_ms / MS
-            count.simulated_ms += result.simulated_ms
-            count.verdicts[result.verdict.value] = count.verdicts.get(result.verdict.value, 0) + 1
-            if time.monotonic() - said > 10:
+            self._take(result, keeper)
+            if time.monotonic() - said > SAVED_EVERY_S:
                 said = time.monotonic()
                 self._notify(f"sweep        {len(account.results)} runs, {len(account.findings)} signatures")
+                self._count(account, guards)
+                self._save()
 
         budget_s = max(1.0, self._left_s() - reserved_s)
         with counted() as guards:
@@ -272,57 +298,57 @@ class Nightly:
                     account=account, guards=guards,
                 )  # fmt: skip
             finally:
-                self._count(account, keeper, guards)
+                self._count(account, guards)
+                write_guards(account, guards, self._out)
 
-    def _count(self, account: Sweep, keeper: Keeper, guards: Guards) -> None:
+    def _take(self, result: SeedResult, keeper: Keeper) -> None:
+        """Count one seed, keep what it found, and announce what nobody knows of."""
+        place = keeper.keep(result)
+        count = self._counts[result.scenario]
+        count.runs += 1
+        count.seconds = round(count.seconds + result.wall_ms / MS, 3)
+        count.simulated_ms += result.simulated_ms
+        count.verdicts[result.verdict.value] = count.verdicts.get(result.verdict.value, 0) + 1
+        if result.verdict is Verdict.INCONCLUSIVE:
+            why = without_numbers(result.reasons[0] if result.reasons else result.claim)
+            count.reasons[why] = count.reasons.get(why, 0) + 1
+        self._run_dirs = {str(name): places for name, places in keeper.folders.items()}
+        again = f"tribunal run {result.scenario} --cluster simulated --seed {result.seed}"
+        seen = Seen(
+            scenario=result.scenario, seed=result.seed, claim=result.claim, again=again,
+            run_dir="" if place is None else str(place),
+        )  # fmt: skip
+        for signature in result.signatures:
+            if signature.is_failure:
+                self._broken.setdefault(str(signature), []).append(result.seed)
+            else:
+                self._found.saw(str(signature), seen)
+
+    def _count(self, account: Sweep, guards: Guards) -> None:
         """Write down what the sweeps have said so far."""
         for count in self._counts.values():
-            count.seconds = round(count.seconds, 1)
             count.bound_95 = upper_bound(answered(count.verdicts), count.verdicts.get(Verdict.VIOLATION.value, 0))
         self.night.swept = list(self._counts.values())
         self.night.probes = dict(sorted(account.probes.items()))
         self.night.cold = [name for name in self._config.probes if not account.probes[name]]
         self.night.guards_known, self.night.guards_cold = len(guards.known), cold_guards(account, guards)
-        write_guards(account, guards, self._out)
-        self._found(account, keeper)
 
     def upcoming(self) -> Iterator[Plan]:
         """Yield the sweep's plans without end, always of the scenario that has had the least time for its weight."""
-        begun = dict.fromkeys(self._config.sweeps, 0)
+        before = {} if self._killed is None else {one.scenario: one.begun for one in self._killed.swept}
         while True:
-            name = min(begun, key=lambda name: self._had_s(name, begun[name]) / self._config.sweeps[name])
-            seed = self.night.first_seed + begun[name] * self._shard.count + self._shard.index - 1
-            begun[name] += 1
+            name = min(self._scenarios, key=lambda name: self._had_s(name) / self._config.sweeps[name])
+            count = self._counts[self._scenarios[name].name]
+            number = before.get(count.scenario, 0) + count.begun
+            seed = self.night.first_seed + number * self._shard.count + self._shard.index - 1
+            count.begun += 1
             yield made(self._scenarios[name], seed=seed, cluster=SIMULATED, time_ms=None, mutants=())
 
-    def _had_s(self, name: str, begun: int) -> float:
+    def _had_s(self, name: str) -> float:
         """Return the time that a scenario has had, with what is under way at the mean of what has ended."""
         count = self._counts[self._scenarios[name].name]
         mean_s = count.seconds / count.runs if count.runs else 1.0
-        return count.seconds + (begun - count.runs) * mean_s
-
-    def _found(self, account: Sweep, keeper: Keeper) -> None:
-        by_signature = {finding.shows: finding for finding in self._kept_findings}
-        for signature, results in sorted(account.findings.items(), key=lambda item: -len(item[1])):
-            if signature.is_failure:
-                self.night.errors.append(
-                    f"{signature} ({len(results)} runs, seeds {[one.seed for one in results[:3]]})"
-                )
-                continue
-            kept = by_signature.get(signature)
-            self.night.found.append(
-                FoundTonight(
-                    signature=str(signature),
-                    state="new" if kept is None else "regressed" if kept.state == "fixed" else "known",
-                    known_as="" if kept is None else kept.name,
-                    count=len(results),
-                    scenarios=sorted({one.scenario for one in results}),
-                    seeds=[one.seed for one in results[:5]],
-                    claim=results[0].claim,
-                    run_dirs=keeper.folders.get(signature, []),
-                    again=f"tribunal run {results[0].scenario} --cluster simulated --seed {results[0].seed}",
-                )
-            )
+        return count.seconds + (count.begun - count.runs) * mean_s
 
     def _calibrate(self) -> None:
         """Record the sweep's first seeds again and put anomalies into them: one run at least, and more while there is time for one more."""
@@ -366,37 +392,51 @@ class Nightly:
         """
         wanted = [run for run in self._config.confirm.runs for _ in range(run.count)]
         longest_s = 0.0
+        had = set() if self._killed is None else {one.number for one in self._killed.confirmations}
         for number, run in enumerate(wanted):
-            if not self._shard.has(number):
+            if not self._shard.has(number) or number in had:
                 continue
             if longest_s and self._left_s() < longest_s:
-                self._notify(f"no time left for {run.scenario} on {run.cluster}")
-                break
+                self.night.left_out.append(f"no time was left for {run.scenario} on {run.cluster}")
+                continue
             began = time.monotonic()
-            self.night.confirmations.append(self._confirmation(run, self.night.first_seed + number))
+            self.night.confirmations.append(self._confirmation(run, number))
             longest_s = max(longest_s, time.monotonic() - began)
+            self._save()
 
-    def _confirmation(self, run: RealRun, seed: int) -> Confirmation:
-        began = time.monotonic()
+    def _confirmation(self, run: RealRun, number: int) -> Confirmation:
+        began, seed = time.monotonic(), self.night.first_seed + number
         scenario = load_scenario(scenario_file(run.scenario), {})
         self._notify(f"real nodes   {run.scenario} on {run.cluster}, seed {seed}")
         try:
             plan = made(scenario, seed=seed, cluster=run.cluster, time_ms=None, mutants=())
-            judged = self._conduct(plan, self._out / "runs")
+            judged = self._outside.conduct(plan, self._out / "runs")
         except (ClusterError, BadScenario) as problem:  # also a fault that this machine cannot do
             return Confirmation(
                 scenario=run.scenario, cluster=run.cluster, seed=seed, verdict="ERROR", claim="could not be run",
-                reasons=[str(problem)], seconds=round(time.monotonic() - began, 1), run_dir="",
+                reasons=[str(problem)], seconds=round(time.monotonic() - began, 1), run_dir="", number=number,
             )  # fmt: skip
         if judged is None:
             raise KeyboardInterrupt
         verdict, folder = judged.verdict, judged.run_dir
         if verdict.verdict in (Verdict.PASS, Verdict.PERMITTED) and seed % PASSES_KEPT:
             shutil.rmtree(folder)
+        signatures = texts(sorted({one.signature for one in verdict.violations}))
+        for signature in signatures:
+            self._run_dirs.setdefault(signature, []).append(str(folder))
+            again = f"tribunal run {run.scenario} --cluster {run.cluster} --seed {seed}"
+            seen = Seen(
+                scenario=f"{run.scenario} on {run.cluster}",
+                seed=seed,
+                claim=verdict.claim,
+                again=again,
+                run_dir=str(folder),
+            )
+            self._found.saw(signature, seen)
         return Confirmation(
             scenario=run.scenario, cluster=run.cluster, seed=seed, verdict=verdict.verdict.value, claim=verdict.claim,
             reasons=list(verdict.reasons), seconds=round(time.monotonic() - began, 1),
-            run_dir=str(folder) if folder.is_dir() else "",
+            run_dir=str(folder) if folder.is_dir() else "", number=number, signatures=signatures,
         )  # fmt: skip
 
 

@@ -330,17 +330,6 @@ def write_guards(account: Sweep, guards: Guards, folder: Path) -> Path:
     return path
 
 
-def upper_bound(runs: int, found: int) -> float:
-    """Return the 95 % upper bound of the share of runs that find something (exact for none: the rule of three)."""
-    if runs == 0:
-        return 1.0
-    if found == 0:
-        return 1 - float(0.05 ** (1 / runs))
-    from scipy.stats import beta
-
-    return float(beta.ppf(0.95, found + 1, max(runs - found, 1e-9)))
-
-
 def recording_hash(run_dir: Path) -> str:
     """Return the hash of a finished recording, empty without one."""
     return manifest_hash(run_dir).recording_hash

@@ -27,7 +27,8 @@ from tribunal.harness.cli.explore import explore_
 from tribunal.harness.cli.findings import findings
 from tribunal.harness.cli.histories import export_history, import_history
 from tribunal.harness.cli.make import new
-from tribunal.harness.cli.night import nightly
+from tribunal.harness.cli.museum import museum
+from tribunal.harness.cli.night import merge, nightly
 from tribunal.harness.cli.pages import report, serve
 from tribunal.harness.cli.safety import clean, doctor, heal
 from tribunal.harness.cli.screen import one_screen
@@ -137,6 +138,8 @@ app.command()(sweep)
 for command in (power, replay, shrink, demo, explain):
     app.command()(command)
 app.command()(nightly)
+app.command()(merge)
+app.command()(museum)
 app.command()(calibrate)
 app.command("explore")(explore_)
 app.command()(new)

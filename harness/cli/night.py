@@ -1,22 +1,45 @@
-"""The command of the night: nightly."""
+"""The commands of the night: nightly, and merge for its shards."""
 
 import os
+import shutil
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Final
 
 import msgspec
 import typer
 
 from tribunal.clusters.spec import ClusterSpec
-from tribunal.harness.campaign.nightly import Nightly, Shard, Terms, first_seed_of, read_config
+from tribunal.harness.campaign.night_file import Config, read_config
+from tribunal.harness.campaign.night_findings import ADDRESSES, Announcement, announce
+from tribunal.harness.campaign.nightly import Earlier, Folders, Nightly, Outside, Shard, Terms, first_seed_of
 from tribunal.harness.cli.session import conduct
 from tribunal.harness.scenario import BadScenario, duration
-from tribunal.results import night as nights
+from tribunal.results.night import Night, compared
+from tribunal.results.night_files import (
+    INDEX,
+    JUNIT,
+    NIGHT,
+    SUMMARY,
+    UnderWay,
+    held,
+    killed,
+    load,
+    save,
+    summary,
+)
+from tribunal.results.night_merge import of_shards
 from tribunal.results.report.index import write as write_index
 from tribunal.results.scratch import Scratch
+
+RUNS: Final = "runs"
+
+Json = Annotated[bool, typer.Option("--json", help="Print the result as JSON on stdout.")]
+Last = Annotated[Path | None, typer.Option(help="Last night's nightly.json, to compare with.")]
+Engine = Annotated[str, typer.Option(help="Who judges runs on real nodes: spark, inline or spark-sql.")]
 
 
 def nightly(  # noqa: PLR0917 - options
@@ -25,45 +48,134 @@ def nightly(  # noqa: PLR0917 - options
     shard: Annotated[str, typer.Option(help="Part i of n, e.g. 2/4.")] = "1/1",
     first_seed: Annotated[int | None, typer.Option(min=0, help="Default: drawn from the date.")] = None,
     jobs: Annotated[int, typer.Option(min=1, help="Processes at once; default: one a core.")] = os.cpu_count() or 1,
-    last: Annotated[Path | None, typer.Option(help="Last night's nightly.json, to compare with.")] = None,
+    last: Last = None,
     out: Annotated[Path, typer.Option(help="Folder for junit.xml, summary.md and runs.")] = Path("nightly"),
-    engine: Annotated[str, typer.Option(help="Who judges runs on real nodes: spark, inline or spark-sql.")] = "spark",
-    json: Annotated[bool, typer.Option("--json", help="Print the result as JSON on stdout.")] = False,
+    engine: Engine = "spark",
+    notify: Annotated[
+        str | None, typer.Option(help="A program, or an address: is given each new signature as JSON.")
+    ] = None,
+    resume: Annotated[bool, typer.Option("--resume", help="Go on with the night of --out that was killed.")] = False,
+    json: Json = False,
 ) -> None:
     """Spend a fixed time as well as possible: past findings, canaries, sweeps, real nodes; JUnit and a summary."""
     config = read_config(file)
-    former = None if last is None else _former(last)
+    if notify is not None and "://" in notify and not notify.startswith(ADDRESSES):
+        raise BadScenario(f"--notify {notify!r}: a program, or an address that begins with http:// or https://")
+    before = _killed(config, out, resume=resume)
     terms = Terms(
-        budget_s=duration(budget, ClusterSpec()).most_ms / 1000,
-        shard=_shard(shard),
-        first_seed=first_seed_of(time.gmtime()) if first_seed is None else first_seed,
+        budget_s=duration(budget, ClusterSpec()).most_ms / 1000 if before is None else before.budget_s,
+        shard=_shard(shard if before is None else before.shard),
+        first_seed=before.first_seed if before is not None else first_seed_of(time.gmtime()) if first_seed is None else first_seed,
         jobs=jobs,
-    )
+    )  # fmt: skip
+    former = None if last is None else _former(last)
 
-    def notify(line: str) -> None:
-        sys.stderr.write(f"{line}\n")
-        sys.stderr.flush()
+    def news(content: Announcement) -> None:
+        _say(f"{content.state:<12} {content.signature} ({content.scenario}, seed {content.seed})")
+        if notify is not None:
+            announce(notify, content)
 
-    with Scratch("nightly", in_memory=True) as scratch:
+    with _holding(out), Scratch("nightly", in_memory=True) as scratch:
         tonight = Nightly(
             config,
             terms=terms,
-            base=file.parent,
-            out=out,
-            scratch=scratch,
-            conduct=lambda plan, folder: conduct(plan, folder, engine, quiet=True),
-            notify=notify,
+            folders=Folders(base=file.parent, out=out, scratch=scratch),
+            outside=Outside(
+                conduct=lambda plan, folder: conduct(plan, folder, engine, quiet=True),
+                notify=_say,
+                news=news,
+                tables=_tables(engine, out, last),
+            ),
+            earlier=Earlier(former=former, killed=before),
         ).run()
+    _show(tonight, out, json=json)
+
+
+def merge(
+    shards: Annotated[list[Path], typer.Argument(help="Folders that the shards of one night have written.")],
+    out: Annotated[Path, typer.Option("--out", "-o", help="Folder for the whole night; must not exist.")],
+    last: Last = None,
+    findings: Annotated[Path | None, typer.Option(help="Folder of past failures, for the index page.")] = None,
+    engine: Annotated[str, typer.Option(help="spark writes tables too, inline does without.")] = "inline",
+    json: Json = False,
+) -> None:
+    """Make one night of its shards: one verdict, one JUnit file, one index page; a shard that is missing is said."""
+    if out.exists():
+        raise BadScenario(f"{out}: there already; give a folder that does not exist")
+    former = None if last is None else _former(last)
+    try:
+        whole = of_shards([_former(folder / NIGHT) for folder in shards])
+    except ValueError as problem:
+        raise BadScenario(str(problem)) from None
+    moved = {
+        str(run): _copied(run, out / RUNS)
+        for folder in shards
+        for run in sorted((folder / RUNS).glob("*"))
+        if run.is_dir()
+    }
+    whole.found = [msgspec.structs.replace(one, run_dirs=_places(one.run_dirs, moved)) for one in whole.found]
     if former is not None:
-        nights.compared(tonight, former)
-    nights.save(tonight, out)
-    if engine != "inline":
-        _write_tables(tonight, out, None if last is None else last.parent, notify)
-    write_index(out, None if config.findings is None else file.parent / config.findings)
-    typer.echo(msgspec.json.encode(tonight).decode() if json else nights.summary(tonight))
+        compared(whole, former)
+    _tables(engine, out, last)(whole)
+    save(whole, out)
+    write_index(out, findings)
+    _show(whole, out, json=json)
+
+
+def _copied(run: Path, runs: Path) -> str:
+    runs.mkdir(parents=True, exist_ok=True)
+    number, target = 1, runs / run.name
+    while target.exists():
+        number, target = number + 1, runs / f"{run.name}.{number + 1}"
+    shutil.copytree(run, target, symlinks=True)
+    return str(target)
+
+
+def _places(run_dirs: Sequence[str], moved: dict[str, str]) -> list[str]:
+    """Return where runs are now: shards come from other machines, so their folders are known by name."""
+    by_name = {Path(before).name: now for before, now in moved.items()}
+    return [by_name[name] for name in (Path(one).name for one in run_dirs) if name in by_name]
+
+
+def _show(night: Night, out: Path, *, json: bool) -> None:
+    typer.echo(msgspec.json.encode(night).decode() if json else summary(night))
     if not json:
-        typer.echo(f"→ {out / 'junit.xml'}  {out / 'summary.md'}  {out / 'index.html'}")
-    raise typer.Exit(tonight.exit_code)
+        typer.echo(f"→ {out / JUNIT}  {out / SUMMARY}  {out / INDEX}")
+    raise typer.Exit(night.exit_code)
+
+
+def _say(line: str) -> None:
+    sys.stderr.write(f"{line}\n")
+    sys.stderr.flush()
+
+
+@contextmanager
+def _holding(out: Path) -> Iterator[None]:
+    """Hold a night's folder; wrong usage when another process does."""
+    try:
+        with held(out):
+            yield
+    except UnderWay as problem:
+        raise BadScenario(str(problem)) from None
+
+
+def _killed(config: Config, out: Path, *, resume: bool) -> Night | None:
+    """Return the night to go on with. Without --resume one that was killed is said, and what it wrote is kept aside."""
+    before = killed(out)
+    if resume:
+        if before is None:
+            raise BadScenario(f"--resume: no night in {out} was killed")
+        if before.name != config.nightly:
+            raise BadScenario(f"--resume: {out} has a night of {before.name}, the file is of {config.nightly}")
+        _say(f"resumed      the night of {before.began}, killed at {before.under_way} after {before.seconds:.0f} s")
+        return before
+    if before is not None:
+        aside = out / f"killed-{before.began.replace(':', '')}.json"
+        (out / NIGHT).replace(aside)
+        _say(
+            f"killed       the night of {before.began} in {out} did not end: killed at {before.under_way}. What it said is in {aside}"
+        )
+    return None
 
 
 def _shard(text: str) -> Shard:
@@ -73,23 +185,29 @@ def _shard(text: str) -> Shard:
     return Shard(int(index), int(count))
 
 
-def _write_tables(tonight: nights.Night, out: Path, before: Path | None, notify: Callable[[str], None]) -> None:
-    """Write the night's tables by Spark; without one the night says so and is what it is."""
-    from tribunal.checkers.spark import night_tables
-    from tribunal.checkers.spark.java import NoJava
-    from tribunal.checkers.spark.session import NoSpark, session
+def _tables(engine: str, out: Path, last: Path | None) -> Callable[[Night], None]:
+    """Return what writes a night's tables by Spark; without one the night says so and is what it is."""
 
+    def write(tonight: Night) -> None:
+        if engine == "inline":
+            return
+        from tribunal.checkers.spark import night_tables
+        from tribunal.checkers.spark.java import NoJava
+        from tribunal.checkers.spark.session import NoSpark, session
+
+        try:
+            with session() as spark:
+                folders = night_tables.write(spark, [tonight], out, None if last is None else last.parent)
+        except (NoJava, NoSpark) as problem:
+            _say(f"no tables     {problem}")
+            return
+        _say(f"tables       {', '.join(folders)} in {out / night_tables.FOLDER}")
+
+    return write
+
+
+def _former(path: Path) -> Night:
     try:
-        with session() as spark:
-            folders = night_tables.write(spark, [tonight], out, before)
-    except (NoJava, NoSpark) as problem:
-        notify(f"no tables     {problem}")
-        return
-    notify(f"tables       {', '.join(folders)} in {out / night_tables.FOLDER}")
-
-
-def _former(path: Path) -> nights.Night:
-    try:
-        return nights.load(path)
+        return load(path)
     except (msgspec.DecodeError, msgspec.ValidationError) as problem:
         raise BadScenario(f"{path}: not a nightly.json: {problem}") from None

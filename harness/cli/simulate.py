@@ -25,14 +25,14 @@ from tribunal.harness.campaign.sweep import (
     cold_guards,
     recording_hash,
     swept,
-    upper_bound,
     write_guards,
 )
-from tribunal.harness.catalog import SIMULATED, is_simulated, mutant_named, mutants, scenario_file
+from tribunal.harness.catalog import SIMULATED, is_simulated, mutant_named, mutants, one_of, scenario_file
 from tribunal.harness.cli.complete import named
 from tribunal.harness.cli.findings import signature_named
 from tribunal.harness.plan import Plan, encoded, made, read_plan
 from tribunal.harness.scenario import BadScenario, Scenario, duration, load
+from tribunal.results.night import upper_bound
 from tribunal.results.scratch import Scratch
 from tribunal.results.signature import Signature, texts
 from tribunal.results.verdict import (
@@ -46,8 +46,8 @@ from tribunal.results.verdict import (
 )
 
 if TYPE_CHECKING:
-    from tribunal.harness.campaign.mutation_score import Power
     from tribunal.harness.campaign.replay import Moment
+    from tribunal.results.power import Power
 
 SHOWN: Final = 12
 MS_PER_HOUR: Final = 3_600_000
@@ -101,24 +101,34 @@ def power(
         list[str] | None,
         typer.Option("--mutant", help="Which known bugs; default: all.", autocompletion=named("mutants")),
     ] = None,
-    scenario: Annotated[str | None, typer.Option(help="Instead of the scenario that each mutant names.")] = None,
-    seeds: Annotated[str, typer.Option(help="Seeds, first:end.")] = "0:1000",
+    by: Annotated[
+        str, typer.Option(help="own: the scenario that each mutant names; swarm: random faults alone.")
+    ] = "own",
+    scenario: Annotated[str | None, typer.Option(help="Instead of the scenarios of --by.")] = None,
+    seeds: Annotated[str, typer.Option(help="Seeds, first:end; of each scenario.")] = "0:1000",
     jobs: Annotated[int, typer.Option(min=1, help="Processes at once.")] = os.cpu_count() or 1,
     budget: Annotated[str, typer.Option(help="Time for all of them, e.g. 5m.")] = "5m",
+    keep: Annotated[
+        Path | None, typer.Option(help="File of measurements to bring up to date, e.g. docs/power.json.")
+    ] = None,
     json: Annotated[bool, typer.Option("--json", help="Print the result as JSON on stdout.")] = False,
 ) -> None:
     """Switch known bugs on, one at a time, and see how soon each is found, and by what."""
     from tribunal.harness.campaign import mutation_score as powers
+    from tribunal.results import power as kept
 
     wanted = [mutant_named(name) for name in mutant or []] or list(mutants())
     budget_s = duration(budget, ClusterSpec()).most_ms / 1000
 
-    def notify(result: powers.Power) -> None:
+    def notify(result: kept.Power) -> None:
         sys.stderr.write(f"{power_line(result)}\n")
+        if keep is not None:
+            kept.write(keep, kept.brought_up_to_date(kept.read(keep), [result]))
 
     with Scratch("power", in_memory=True) as scratch:
         results = powers.power(
-            wanted, scenario=scenario, seeds=_seeds(seeds), budget_s=budget_s, jobs=jobs, scratch=scratch, notify=notify
+            wanted, scenario=scenario, by=one_of("kind of search", by, powers.SOUGHT_BY), seeds=_seeds(seeds),
+            budget_s=budget_s, jobs=jobs, scratch=scratch, notify=notify,
         )  # fmt: skip
     if json:
         typer.echo(msgspec.json.encode(results).decode())

@@ -11,11 +11,11 @@ import msgspec
 import yaml
 
 from tribunal.clusters.api import ClusterError
-from tribunal.harness.campaign.sweep import upper_bound
 from tribunal.harness.catalog import listing
 from tribunal.harness.evidence.bundle import bundle, sha256_of
 from tribunal.harness.run import commit, lock_sha256
 from tribunal.harness.scenario import BadScenario
+from tribunal.results.night import upper_bound
 from tribunal.results.report.campaign import Statement, clean_and_violating, write
 from tribunal.results.report.index import RunRow, index
 from tribunal.results.verdict import PRECEDENCE, Verdict

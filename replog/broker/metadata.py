@@ -62,8 +62,10 @@ Action = Assigned | Removed
 class BrokerMetadata:
     """The image and what follows from its changes for one broker."""
 
-    def __init__(self, node_id: NodeId) -> None:
+    def __init__(self, node_id: NodeId, listener: str = "PLAINTEXT") -> None:
+        """`listener`: the name of that by which brokers reach each other."""
         self.node_id = node_id
+        self.listener = listener
         self.image = Image()
         self.brokers: dict[NodeId, BrokerView] = {}
         self._change = Change(partitions={}, topics={}, brokers=False)
@@ -106,12 +108,10 @@ class BrokerMetadata:
             return Removed(key)
         return Assigned(key, self._name(key), state_of(partition))
 
-    def endpoint_of(self, node: NodeId) -> Endpoint | None:
-        """Return where a registered broker can be reached by clients and peers."""
+    def endpoint_of(self, node: NodeId, listener: str = "") -> Endpoint | None:
+        """Return where a registered broker can be reached by peers, or by the clients of a listener."""
         broker = self.image.brokers.get(node)
-        if broker is None or not broker.endpoints:
-            return None
-        return Endpoint(broker.endpoints[0].host, broker.endpoints[0].port)
+        return None if broker is None else broker.endpoint(listener or self.listener)
 
     def assigned(self) -> list[TopicIdPartition]:
         """Return all partitions this broker has a replica of, in order."""

@@ -657,6 +657,9 @@ class Partition:
         """Append what the leader sent, then take its high watermark and log start (SPEC 3.2.6)."""
         assert self.leadership is None
         try:
+            if log_start_offset == self.log.log_end_offset:
+                # The leader deleted whatever we hold. Its first batch may begin before: it is taken into an empty log only.
+                self.log.move_log_start(log_start_offset)
             if len(records):
                 self.log.append_as_follower(records, now_ms=wall_ms)
             if log_start_offset > self.log.log_start_offset:

@@ -12,6 +12,7 @@ from typing import Final, Generic, Protocol, cast
 import msgspec
 
 from replog.config import Endpoint
+from replog.config.access import OPEN_DOOR, Access
 from replog.errors import Error
 from replog.ports import World
 from replog.wire.apis import Api, highest_common, known_versions
@@ -93,8 +94,9 @@ class Pending(Generic[Q, R]):
 class Connection:
     """A connection to one endpoint, of use between `open` and the first loss."""
 
-    def __init__(self, world: World, endpoint: Endpoint, client_id: str) -> None:
+    def __init__(self, world: World, endpoint: Endpoint, client_id: str, access: Access = OPEN_DOOR) -> None:
         self.endpoint = endpoint
+        self.access = access
         self.client_id = client_id
         self.versions: dict[int, VersionRange] = {}  # by api key, as the peer offers them
         self._common: dict[Api, int] = {}  # the highest that both know, as far as asked for
@@ -119,7 +121,9 @@ class Connection:
             async with asyncio.timeout(timeout_ms / 1000):
                 if self._world.entropy.strikes("connection is refused"):
                     raise ConnectionRefusedError("at a point of the simulator")
-                await network.connect(self.endpoint.host, self.endpoint.port, lambda: _Stream(self))
+                await network.connect(
+                    self.endpoint.host, self.endpoint.port, lambda: _Stream(self), tls=self.access.has_tls
+                )
                 await self._negotiate(timeout_ms)
         except (OSError, TimeoutError, ValueError, OverflowError) as problem:
             # The last two are no address at all: a name with a label of 64 letters, a port beyond 65535. Others said so.

@@ -16,6 +16,7 @@ from replog.config.log import LogConfig
 from replog.config.network import NetworkConfig
 from replog.config.quorum import QuorumConfig
 from replog.config.replication import ReplicationConfig
+from replog.config.security import SecurityConfig
 from replog.config.setting import Definition, definitions_of
 from replog.config.topics import TopicsConfig
 from replog.config.transactions import TransactionsConfig
@@ -25,6 +26,7 @@ from replog.config.zookeeper import ZooKeeperConfig
 AREAS: Final[Mapping[str, type[msgspec.Struct]]] = {
     "Identity": IdentityConfig,
     "Network": NetworkConfig,
+    "Security": SecurityConfig,
     "Topics": TopicsConfig,
     "Log": LogConfig,
     "Replication": ReplicationConfig,

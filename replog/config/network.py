@@ -10,13 +10,39 @@ from replog.config.setting import INT_MAX, Long, kafka, ours
 class NetworkConfig(msgspec.Struct, frozen=True, kw_only=True):
     """Where a node listens, and what connections and requests may ask of it."""
 
-    listeners: Annotated[str, kafka("listeners", "The one address that this node binds: `host:port`.")]
+    listeners: Annotated[
+        str,
+        kafka("listeners", "The addresses that this node binds: `NAME://host:port`, or one without a name."),
+    ]
     advertised_listeners: Annotated[
         str,
         kafka(
-            "advertised.listeners", "The address that clients and brokers connect to; that of `listeners` when empty."
+            "advertised.listeners",
+            "The addresses that clients and brokers connect to, by the same names; those of `listeners` where there is none.",
         ),
     ] = ""
+    listener_protocols: Annotated[
+        tuple[str, ...],
+        kafka(
+            "listener.security.protocol.map",
+            "How each listener is secured: `NAME:PROTOCOL`, which is `PLAINTEXT`, `SSL`, `SASL_PLAINTEXT` or `SASL_SSL`. "
+            "A listener that is named like a protocol needs no entry, and controllers' have none of it without one.",
+        ),
+    ] = ()
+    inter_broker_listener_name: Annotated[
+        str,
+        kafka(
+            "inter.broker.listener.name",
+            "The listener by which brokers reach each other; the first one when empty.",
+        ),
+    ] = ""
+    controller_listener_names: Annotated[
+        tuple[str, ...],
+        kafka(
+            "controller.listener.names",
+            "The listeners of controllers. Brokers connect to them as the first of these is secured.",
+        ),
+    ] = ()
     controller_listeners: Annotated[
         str, ours("controller.listeners", "Where the controller of a node with both roles listens; required there.")
     ] = ""

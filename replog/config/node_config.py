@@ -11,17 +11,20 @@ from uuid import UUID
 
 import msgspec
 
+from replog.config.access import Access
 from replog.config.areas import DEFINITIONS, definition_of
 from replog.config.controller import ControllerConfig
-from replog.config.endpoints import ConfigError, Voter, endpoint, voter
+from replog.config.endpoints import ConfigError, Voter, voter
 from replog.config.groups import GroupsConfig
 from replog.config.hooks import HooksConfig
 from replog.config.identity import IdentityConfig
+from replog.config.listeners import Listeners, SecurityProtocol
 from replog.config.log import LogConfig
 from replog.config.network import NetworkConfig
 from replog.config.quorum import QuorumConfig
 from replog.config.replication import ReplicationConfig
-from replog.config.setting import Value, as_text, definitions_of
+from replog.config.security import SecurityConfig
+from replog.config.setting import ConfigType, Value, as_text, definitions_of
 from replog.config.topics import TopicsConfig
 from replog.config.transactions import TransactionsConfig
 from replog.config.zookeeper import ZooKeeperConfig
@@ -38,13 +41,14 @@ Area = TypeVar("Area", bound=msgspec.Struct)
 class NodeConfig:
     """All settings of one node by area, with what the shell needs parsed out.
 
-    texts:  every setting by its name, as Kafka writes values: what DescribeConfigs shows of a node's file.
+    texts:  every setting by its name, as Kafka writes values: what DescribeConfigs shows of a node's file. Secrets are empty.
     """
 
     def __init__(self, settings: Mapping[str, object]) -> None:
         given = checked(settings)
         self.identity = _area(IdentityConfig, given)
         self.network = _area(NetworkConfig, given)
+        self.security = _area(SecurityConfig, given)
         self.topics = _area(TopicsConfig, given)
         self.log = _area(LogConfig, given)
         self.replication = _area(ReplicationConfig, given)
@@ -63,8 +67,23 @@ class NodeConfig:
         self.log_dirs = list(self.identity.log_dirs)
         self.metadata_log_dir = self.identity.metadata_log_dir or self.log_dirs[0]
         self.voters: list[Voter] = [voter(text) for text in self.quorum.voters]
-        self.listener = endpoint("listeners", self.network.listeners)
-        self.advertised = endpoint("advertised.listeners", self.network.advertised_listeners or self.network.listeners)
+        self.listeners = Listeners.of(self.network, self.roles)
+        first = (*self.listeners.brokers, *self.listeners.controllers)[0]
+        self.listener, self.advertised = first.endpoint, first.advertised
+        _check_security(self)
+
+    @property
+    def broker_access(self) -> Access:
+        """How this node gets in at other brokers."""
+        return self._access(self.listeners.inter_broker_protocol)
+
+    @property
+    def controller_access(self) -> Access:
+        """How this node gets in at controllers."""
+        return self._access(self.listeners.controller_protocol)
+
+    def _access(self, protocol: SecurityProtocol) -> Access:
+        return Access(has_tls=protocol.has_tls)
 
     @property
     def bind_host(self) -> str | None:
@@ -126,6 +145,18 @@ def _check_cluster_id(cluster_id: str) -> None:
             raise ConfigError("'cluster.id' must have 1 to 64 characters") from None
 
 
+def _check_security(config: NodeConfig) -> None:
+    listeners, security = config.listeners, config.security
+    served = (*listeners.brokers, *listeners.controllers)
+    used = {one.protocol for one in served} | {listeners.inter_broker_protocol, listeners.controller_protocol}
+    if config.is_zookeeper_mode and (len(served) != 1 or used != {SecurityProtocol.PLAINTEXT}):
+        raise ConfigError("'listeners': in ZooKeeper mode a broker has one listener, and it is PLAINTEXT")
+    if any(one.protocol.has_tls for one in served) and not (security.keystore_location or security.keystore_chain):
+        raise ConfigError("a listener with TLS needs 'ssl.keystore.location' or 'ssl.keystore.certificate.chain'")
+    if bool(security.keystore_chain) != bool(security.keystore_key):
+        raise ConfigError("'ssl.keystore.certificate.chain' and 'ssl.keystore.key' are given together or not at all")
+
+
 def _area(kind: type[Area], given: Mapping[str, Value]) -> Area:
     known = definitions_of(kind)
     return msgspec.convert({each.field: given[each.name] for each in known if each.name in given}, kind)
@@ -133,4 +164,8 @@ def _area(kind: type[Area], given: Mapping[str, Value]) -> Area:
 
 def _texts(given: Mapping[str, Value]) -> dict[str, str]:
     values = {name: given.get(name, definition.default) for name, definition in DEFINITIONS.items()}
-    return {name: as_text(value) for name, value in values.items() if value is not None}
+    return {
+        name: "" if DEFINITIONS[name].type is ConfigType.PASSWORD else as_text(value)
+        for name, value in values.items()
+        if value is not None
+    }

@@ -26,6 +26,7 @@ class ConfigType(IntEnum):
     LONG = 5
     DOUBLE = 6
     LIST = 7
+    PASSWORD = 9
 
 
 INT_MAX: Final = 2**31 - 1
@@ -34,6 +35,7 @@ HIGHEST: Final = {ConfigType.INT: INT_MAX, ConfigType.LONG: LONG_MAX}
 UNITS: Final = ("ms", "bytes", "seconds", "minutes")
 
 Long = Annotated[int, ConfigType.LONG]  # a whole number of 64 bits; a plain `int` has 32, as in Kafka
+Secret = Annotated[str, ConfigType.PASSWORD]  # a text that is never shown
 
 TYPES: Final[dict[object, ConfigType]] = {
     bool: ConfigType.BOOLEAN,
@@ -50,6 +52,7 @@ FILE_TYPES: Final[dict[ConfigType, type]] = {
     ConfigType.LONG: int,
     ConfigType.DOUBLE: float,
     ConfigType.LIST: list,
+    ConfigType.PASSWORD: str,
 }
 
 
@@ -124,7 +127,8 @@ class Definition(msgspec.Struct, frozen=True, kw_only=True):
         if not isinstance(value, bool | int | float | str | tuple) or type(value) is not (
             tuple if wanted is list else wanted
         ):
-            raise ConfigError(f"{self.name!r} must be {wanted.__name__}, not {given!r}")
+            shown = "what was given" if self.type is ConfigType.PASSWORD else repr(given)
+            raise ConfigError(f"{self.name!r} must be {wanted.__name__}, not {shown}")
         self._check_limits(value)
         return value
 
@@ -139,7 +143,7 @@ class Definition(msgspec.Struct, frozen=True, kw_only=True):
                 return float(text)
             case ConfigType.LIST:
                 return tuple(words(text))
-            case ConfigType.STRING:
+            case ConfigType.STRING | ConfigType.PASSWORD:
                 return text
 
     def _check_limits(self, value: Value) -> None:

@@ -91,6 +91,7 @@ def _is_number(definition: Definition, value: str, parse: Callable[[str], float]
 _CHECKS: Final[dict[ConfigType, Callable[[Definition, str], bool]]] = {
     ConfigType.BOOLEAN: lambda _, value: value in ("true", "false"),
     ConfigType.STRING: lambda definition, value: not definition.choices or value in definition.choices,
+    ConfigType.PASSWORD: lambda _, __: True,
     ConfigType.INT: lambda definition, value: _is_number(definition, value, int),
     ConfigType.LONG: lambda definition, value: _is_number(definition, value, int),
     ConfigType.DOUBLE: lambda definition, value: _is_number(definition, value, float),

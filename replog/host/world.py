@@ -26,6 +26,7 @@ from typing import TYPE_CHECKING, Final, TextIO
 from uuid import UUID
 
 from replog.config import NodeConfig
+from replog.host.certificates import Certificates
 from replog.host.memory import keep_freed_memory
 from replog.ports import Buffer, Clock, Disk, Entropy, File, Journal, Network, NewFolder, Space
 
@@ -36,6 +37,7 @@ LEVELS: Final = {"debug": 0, "info": 1, "warning": 2, "error": 3}
 BACKLOG: Final = 1024
 COPY_BYTES: Final = 1 << 20
 UNFORESEEN_KINDS_MAX: Final = 1000
+HANDSHAKE_S_MAX: Final = 10  # of TLS
 MOST_PARTS: Final = 512  # of one vectored write; the system's IOV_MAX is 1024
 
 
@@ -247,22 +249,40 @@ class RealListener:
 class RealNetwork:
     """TCP from the node's own address."""
 
-    def __init__(self, bind_host: str | None = None) -> None:
+    def __init__(self, bind_host: str | None = None, certificates: Certificates | None = None) -> None:
+        """Without `certificates` there is no TLS."""
         self._bind_host = bind_host
+        self._certificates = certificates
 
-    async def listen(self, host: str, port: int, factory: Callable[[], asyncio.BaseProtocol]) -> RealListener:
+    async def listen(
+        self, host: str, port: int, factory: Callable[[], asyncio.BaseProtocol], *, tls: bool = False
+    ) -> RealListener:
         """Accept connections."""
         loop = asyncio.get_running_loop()
-        server = await loop.create_server(factory, host, port, backlog=BACKLOG)
+        if tls:
+            context = self._with_tls.for_listening()
+            server = await loop.create_server(
+                factory, host, port, backlog=BACKLOG, ssl=context, ssl_handshake_timeout=HANDSHAKE_S_MAX
+            )
+        else:
+            server = await loop.create_server(factory, host, port, backlog=BACKLOG)
         return RealListener(server, server.sockets[0].getsockname()[1])
 
     async def connect(
-        self, host: str, port: int, factory: Callable[[], asyncio.BaseProtocol]
+        self, host: str, port: int, factory: Callable[[], asyncio.BaseProtocol], *, tls: bool = False
     ) -> tuple[asyncio.BaseTransport, asyncio.BaseProtocol]:
         """Open a connection from the node's own address."""
         loop = asyncio.get_running_loop()
         local = (self._bind_host, 0) if self._bind_host else None
+        if tls:
+            context = self._with_tls.for_connecting()
+            return await loop.create_connection(factory, host, port, local_addr=local, ssl=context)
         return await loop.create_connection(factory, host, port, local_addr=local)
+
+    @property
+    def _with_tls(self) -> Certificates:
+        assert self._certificates is not None, "TLS is asked for by settings that name certificates"
+        return self._certificates
 
 
 class RealJournal:
@@ -336,7 +356,7 @@ class RealWorld:
         self.clock: Clock = RealClock() if page is None else _steered_clock(page)
         self.entropy: Entropy = RealEntropy()
         self.disk: Disk = self._disk
-        self.network: Network = RealNetwork(config.bind_host)
+        self.network: Network = RealNetwork(config.bind_host, Certificates(config.security, self._journal.log))
         self.journal: Journal = self._journal
 
     def close(self) -> None:

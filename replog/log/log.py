@@ -220,7 +220,8 @@ class Log:
         changed = False
         for header in headers:
             if header.leader_epoch > self.epochs.latest:
-                changed |= self.epochs.assign(header.leader_epoch, header.base_offset)
+                # Nothing below the log start is known, also where a batch holds it in its midst.
+                changed |= self.epochs.assign(header.leader_epoch, max(header.base_offset, self.log_start_offset))
         if changed:
             self._save_epochs()
         base_offsets = [header.base_offset for header in headers]

@@ -5,6 +5,7 @@ from uuid import UUID
 
 import msgspec
 
+from replog.config.endpoints import Endpoint
 from replog.types import BrokerEpoch, LeaderEpoch, LeaderRecoveryState, NodeId, PartitionEpoch
 
 Nodes = tuple[NodeId, ...]
@@ -92,6 +93,10 @@ class Broker(msgspec.Struct, frozen=True, kw_only=True):
     def is_active(self) -> bool:
         """Registered, not fenced, not in controlled shutdown: fit to lead and to join an ISR."""
         return not self.fenced and not self.in_controlled_shutdown
+
+    def endpoint(self, listener: str) -> Endpoint | None:
+        """Return where others reach one of its listeners; None when it has none of this name."""
+        return next((Endpoint(one.host, one.port) for one in self.endpoints if one.name == listener), None)
 
     def has_online(self, directory: UUID) -> bool:
         """Return whether a replica said to lie in this directory can be served.

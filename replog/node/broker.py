@@ -20,6 +20,7 @@ from replog.metadata.record_versions import RecordWriter
 from replog.metadata.records import MetadataRecord
 from replog.node.data_plane import REQUEST_TIMEOUT_MS, BrokerFailed, DataPlane, Mode
 from replog.node.directories.assignments import DirectoryAssignments
+from replog.node.hosted_replicas import HostedReplicas
 from replog.node.hosting import Hosting
 from replog.node.metrics import MetricsServer, exposition, node_metrics
 from replog.node.net.controller_link import NoController
@@ -33,7 +34,6 @@ from replog.wire.messages import broker_heartbeat as hb
 from replog.wire.messages import broker_registration as reg
 from replog.wire.records.metadata import decode_metadata_record
 
-LISTENER: Final = "PLAINTEXT"
 LIFECYCLE_RETRY_MS: Final = 200
 KRAFT: Final = Mode(
     apis=BROKER_APIS, alter_partition_version=None, fetches_carry_epoch=True, needs_all_directories=False
@@ -56,15 +56,14 @@ class Broker:
         self.assignments = DirectoryAssignments(
             plane.replicas, plane.directories, plane.link, plane.tasks, plane.identity
         )
-        self.hosting = Hosting(
+        hosted = HostedReplicas(
             config,
             plane.replicas,
             plane.directories,
-            plane.tasks,
             plane.identity,
-            on_deleted=plane.coordinators.topics_deleted,
             on_hosted=self.assignments.hosted if len(config.log_dirs) == 1 else None,
         )
+        self.hosting = Hosting(hosted, plane.tasks, on_deleted=plane.coordinators.topics_deleted)
         self.is_serving = False
         self.metrics = MetricsServer(world, lambda: exposition(node_metrics(world.journal)))
         self.quorum: QuorumNode | None = quorum
@@ -164,7 +163,15 @@ class Broker:
             broker_id=self.config.node_id,
             cluster_id=self.config.cluster_id,
             incarnation_id=effect.incarnation,
-            listeners=[reg.Listener(name=LISTENER, host=self.config.advertised.host, port=self.config.advertised.port)],
+            listeners=[
+                reg.Listener(
+                    name=one.name,
+                    host=one.advertised.host,
+                    port=one.advertised.port,
+                    security_protocol=one.protocol.number,
+                )
+                for one in self.config.listeners.brokers
+            ],
             features=_features(),
             rack=self.config.identity.broker_rack or None,
             log_dirs=self.plane.directories.online_ids,
@@ -228,7 +235,7 @@ class Broker:
     async def _serve(self) -> None:
         """Open the listener: not before the metadata is up to date, or clients would learn the past."""
         if not self.is_serving and self.hosting.has_begun:
-            await self.plane.server.start(self.config.listener)
+            await self.plane.listen()
             self.is_serving = True
 
     # --- metadata ------------------------------------------------------------------------

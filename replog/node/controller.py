@@ -15,6 +15,7 @@ import msgspec
 
 from replog.client.connection import Connection, ConnectionLost, UnsupportedVersion
 from replog.config import Endpoint, NodeConfig, endpoint
+from replog.config.listeners import ListenerConfig
 from replog.controller import controller
 from replog.controller.authorization import May, allow_all
 from replog.controller.controller import Controller
@@ -41,6 +42,7 @@ from replog.node.api.authorizer import Authorizer
 from replog.node.metrics import MetricsServer, exposition, metrics, node_metrics
 from replog.node.net.broker_links import OwnRequest
 from replog.node.net.controller_link import ControllerLink
+from replog.node.net.entrance import entrance_of
 from replog.node.net.handlers import AnswersApi, HandledApi, Handlers, contained
 from replog.node.net.server import AnyRequest, Server, ServerLimits, ServerRequest
 from replog.node.quorum import member
@@ -109,7 +111,11 @@ class ControllerNode:
         self._timer: asyncio.TimerHandle | None = None
         self._connections: dict[NodeId, Connection] = {}
         self.link = ControllerLink(
-            world, f"controller-{config.node_id}", self._leader, open_timeout_ms=LOG_INFO_TIMEOUT_MS
+            world,
+            f"controller-{config.node_id}",
+            self._leader,
+            config.controller_access,
+            open_timeout_ms=LOG_INFO_TIMEOUT_MS,
         )
         self.registration: ControllerRegistration | None = None
 
@@ -133,14 +139,14 @@ class ControllerNode:
             self.link,
             node_id=self.config.node_id,
             incarnation=incarnation,
-            endpoint=advertised_of(self.config),
+            listeners=advertised_by(self.config),
             image=lambda: self.controller.image,
             register_here=self._register_here,
         )
-        address = listener_of(self.config)
-        await self.server.start(address)
+        for listener in self.config.listeners.controllers:
+            await self.server.start(listener.endpoint, entrance_of(listener, self.config))
         if self.config.hooks.metrics_port:
-            await self.metrics.start(address.host, self.config.hooks.metrics_port)
+            await self.metrics.start(self.config.listeners.controllers[0].endpoint.host, self.config.hooks.metrics_port)
         quorum.start()
 
     async def stop(self) -> None:
@@ -394,11 +400,13 @@ class ControllerNode:
         broker = self.controller.image.brokers.get(broker_id)
         if broker is None or not broker.endpoints:
             raise ConnectionLost(f"broker {broker_id} is not registered")
-        address = Endpoint(broker.endpoints[0].host, broker.endpoints[0].port)
+        address = broker.endpoint(self.config.listeners.inter_broker) or Endpoint(
+            broker.endpoints[0].host, broker.endpoints[0].port
+        )
         known = self._connections.get(broker_id)
         if known is not None and known.is_open and known.endpoint == address:
             return known
-        connection = Connection(self.world, address, f"controller-{self.config.node_id}")
+        connection = Connection(self.world, address, f"controller-{self.config.node_id}", self.config.broker_access)
         await connection.open(timeout_ms=LOG_INFO_TIMEOUT_MS)
         self._connections[broker_id] = connection
         return connection
@@ -425,16 +433,10 @@ DESCRIBE_CLUSTER: Final = HandledApi(
 APIS: Final[tuple[AnswersApi[ControllerNode], ...]] = (DESCRIBE_CLUSTER,)
 
 
-def listener_of(config: NodeConfig) -> Endpoint:
-    """Return where the controller role listens: a combined node has a listener of its own for it."""
-    text = config.network.controller_listeners
-    return endpoint("controller.listeners", text) if text else config.listener
-
-
-def advertised_of(config: NodeConfig) -> Endpoint:
-    """Return where others reach the controller role."""
+def advertised_by(config: NodeConfig) -> list[ListenerConfig]:
+    """Return the listeners of the controller role, the first as others reach it by the quorum's voters."""
+    first, *others = config.listeners.controllers
     text = config.network.controller_advertised_listeners
-    if text:
-        return endpoint("controller.advertised.listeners", text)
-    known = next((voter.endpoint for voter in config.voters if voter.node_id == config.node_id), None)
-    return known or listener_of(config)
+    known = next((voter.endpoint for voter in config.voters if voter.node_id == config.node_id), first.endpoint)
+    advertised = endpoint("controller.advertised.listeners", text) if text else known
+    return [msgspec.structs.replace(first, advertised=advertised), *others]

@@ -35,6 +35,7 @@ from replog.node.directories.failures import DirectoryFailures
 from replog.node.directories.log_directories import LogDirectories
 from replog.node.directories.moves import DirectoryMoves
 from replog.node.net.controller_link import ControllerLink
+from replog.node.net.entrance import entrance_of
 from replog.node.net.handlers import Handlers, contained
 from replog.node.net.server import AnyRequest, Handler, Server, ServerLimits
 from replog.node.periodic import PeriodicWork
@@ -101,9 +102,15 @@ class DataPlane:
         self.config = config
         self.identity = BrokerIdentity(config.node_id, world.entropy.uuid())
         self.tasks = Tasks()
-        self.metadata = BrokerMetadata(config.node_id)
+        self.metadata = BrokerMetadata(config.node_id, config.listeners.inter_broker)
         self.directories = LogDirectories(world, config.log_dirs, LogSettings.of(config.log))
-        self.link = ControllerLink(world, f"broker-{config.node_id}", driver.leader, open_timeout_ms=REQUEST_TIMEOUT_MS)
+        self.link = ControllerLink(
+            world,
+            f"broker-{config.node_id}",
+            driver.leader,
+            config.controller_access,
+            open_timeout_ms=REQUEST_TIMEOUT_MS,
+        )
         self._mode = mode
         self.replicas = Replicas(world, self.metadata, self._replica_ports)
         self.failures = DirectoryFailures(
@@ -132,7 +139,13 @@ class DataPlane:
             replicas, self.link, self.tasks, self.identity, version=mode.alter_partition_version
         )
         self.fetching = ReplicaFetching(
-            replicas, self.flushing, _limits(config), self.tasks, self.identity, carries_epoch=mode.fetches_carry_epoch
+            replicas,
+            self.flushing,
+            _limits(config),
+            self.tasks,
+            self.identity,
+            config.broker_access,
+            carries_epoch=mode.fetches_carry_epoch,
         )
         self.coordinators = CoordinatorService(config, replicas, self.link, self.tasks, self.identity)
         return ReplicaPorts(
@@ -165,6 +178,11 @@ class DataPlane:
         if len(self.directories.paths) > 1:
             every("directories", LOOK_MS, look_at_directories)
         every("retention", config.log.retention_check_interval_ms, self._retain)
+
+    async def listen(self) -> None:
+        """Let clients and brokers in. `OSError` when an address is taken."""
+        for listener in self.config.listeners.brokers:
+            await self.server.start(listener.endpoint, entrance_of(listener, self.config))
 
     def registered(self) -> None:
         """Act under the identity's new broker epoch."""

@@ -14,14 +14,10 @@ from itertools import islice
 from typing import Final
 from uuid import UUID
 
-from replog.broker.identity import BrokerIdentity
-from replog.broker.metadata import Assigned, BrokerMetadata, Change, Removed
-from replog.broker.partition import Partition
-from replog.broker.topic_settings import TopicSettings
-from replog.config import NodeConfig
+from replog.broker.metadata import Assigned, Change, Removed
 from replog.metadata.state import LOST, MIGRATING, UNASSIGNED
-from replog.node.directories.log_directories import LogDirectories, NewLog, StoredLog
-from replog.node.replication.replicas import Replica, Replicas
+from replog.node.directories.log_directories import NewLog
+from replog.node.hosted_replicas import HostedReplicas
 from replog.node.tasks import Tasks
 from replog.types import NO_BROKER_EPOCH, TopicIdPartition, TopicPartition
 
@@ -34,27 +30,21 @@ class Hosting:
 
     def __init__(
         self,
-        config: NodeConfig,
-        replicas: Replicas,
-        directories: LogDirectories,
+        hosted: HostedReplicas,
         tasks: Tasks,
-        identity: BrokerIdentity,
         *,
         on_deleted: Callable[[Iterable[str]], None],
-        on_hosted: Callable[[Replica], None] | None = None,
     ) -> None:
-        """`on_deleted` is called with topics, before anything is done; `on_hosted` of each replica whose metadata changed."""
-        self.config = config
+        """`on_deleted` is called with topics, before anything is done."""
+        self.hosted = hosted
         self.tasks = tasks
-        self.replicas = replicas
-        self.directories = directories
-        self.metadata: BrokerMetadata = replicas.metadata
-        self.world = replicas.world
-        self.settings = TopicSettings(config)
-        self.identity = identity
+        self.replicas = hosted.replicas
+        self.directories = hosted.directories
+        self.metadata = hosted.metadata
+        self.identity = hosted.identity
         self.has_begun = False
-        self.on_hosted = on_hosted
         self.on_deleted = on_deleted
+        self._clock = hosted.replicas.world.clock
         self._earlier: dict[
             TopicIdPartition, None
         ] = {}  # partitions of earlier incarnations, kept while a directory is offline
@@ -107,25 +97,9 @@ class Hosting:
     def _apply(self, change: Change) -> None:
         if change.deleted:
             self.on_deleted(change.deleted.values())
-        self._apply_settings(change)
+        self.hosted.apply_settings(change)
         self._act(change.partitions)
-        if change.brokers:
-            now_ms = self.world.clock.now_ms()
-            for replica in self.replicas:
-                if replica.partition.leadership is not None:
-                    self.replicas.perform(replica, list(replica.partition.leadership.on_brokers(now_ms)))
-
-    def _apply_settings(self, change: Change) -> None:
-        now_ms = self.world.clock.now_ms()
-        for topic in list(self.replicas.by_topic) if change.topics is None else change.topics:
-            if topic not in self.metadata.image.topics_by_name:
-                continue
-            for replica in list(self.replicas.by_topic.get(topic, {}).values()):
-                minimum = self.settings.min_insync_replicas(self.metadata.image, topic)
-                self.replicas.perform(replica, replica.partition.on_min_insync_replicas(minimum, now_ms))
-                replica.partition.log.settings = self.settings.of_log(self.metadata.image, topic)
-                self.replicas.flushed(replica)  # perhaps less has to be durable now
-                self.replicas.grew(replica)  # perhaps more
+        self.hosted.apply_brokers(change)
 
     def _act(self, keys: Iterable[TopicIdPartition]) -> None:
         """Look at these partitions, at once as far as a slice of time goes."""
@@ -149,8 +123,8 @@ class Hosting:
         self._is_working = False
 
     def _work_a_slice(self) -> None:
-        end_ms = self.world.clock.now_ms() + SLICE_MS
-        while self._due and self.world.clock.now_ms() < end_ms:
+        end_ms = self._clock.now_ms() + SLICE_MS
+        while self._due and self._clock.now_ms() < end_ms:
             key = next(iter(self._due))
             del self._due[key]
             match self.metadata.action(key):
@@ -159,7 +133,7 @@ class Hosting:
                 case Assigned() as assigned if not self._is_here(assigned):
                     self._new[key] = None
                 case Assigned() as assigned:
-                    self._assign(assigned)
+                    self.hosted.assign(assigned)
                 case Removed():
                     self._remove(key)
 
@@ -200,7 +174,7 @@ class Hosting:
         for key, name, _ in wanted:
             match self.metadata.action(key):
                 case Assigned() as assigned:
-                    self._assign(assigned)
+                    self.hosted.assign(assigned)
                 case Removed():
                     self.directories.drop_prepared(name)
             if self._due:
@@ -210,55 +184,6 @@ class Hosting:
     def _new_log(self, assigned: Assigned) -> NewLog:
         leads = assigned.state.leader == self.replicas.node_id
         return NewLog(assigned.name, assigned.key.topic_id, assigned.state.leader_epoch if leads else None)
-
-    def _assign(self, assigned: Assigned) -> None:
-        replica = self.replicas.find_by_id(*assigned.key)
-        if replica is None:
-            try:
-                replica = self._host(assigned)
-            except OSError as problem:
-                self.directories.fail_directory_of(assigned.name, problem)
-                return
-        if replica.partition.log.missing_from is not None:
-            replica.partition.make_whole(assigned.state.leader)
-        clock = self.world.clock
-        effects = replica.partition.on_metadata(
-            assigned.state, identity=self.identity, now_ms=clock.now_ms(), wall_ms=clock.wall_ms()
-        )
-        self.replicas.perform(replica, effects)
-        if self.on_hosted is not None:
-            self.on_hosted(replica)
-
-    def _host(self, assigned: Assigned) -> Replica:
-        stored = self._stored(assigned)
-        partition = Partition(
-            name=assigned.name,
-            topic_id=assigned.key.topic_id,
-            node_id=self.replicas.node_id,
-            log=stored.log,
-            high_watermark=stored.high_watermark,
-            brokers=self.metadata.brokers,
-            lag_ms_max=self.config.replication.lag_ms_max,
-            refuses_while_recovering=self.config.replication.leader_recovery != "off",
-        )
-        partition.disk_failed = lambda problem: self.directories.fail_directory_of(
-            assigned.name, problem, partition.log
-        )
-        partition.verifies_transactions = self.config.transactions.partition_verification_enable
-        partition.min_insync_replicas = self.settings.min_insync_replicas(self.metadata.image, assigned.name.topic)
-        replica = Replica(assigned.key, partition)
-        self.replicas.add(replica)
-        return replica
-
-    def _stored(self, assigned: Assigned) -> StoredLog:
-        settings = self.settings.of_log(self.metadata.image, assigned.name.topic)
-        stored = self.directories.find(assigned.name)
-        if stored is None:
-            stored = self.directories.create(assigned.name, settings)
-        stored.log.settings = settings
-        if stored.log.topic_id is None:
-            stored.log.assign_topic_id(assigned.key.topic_id)
-        return stored
 
     def _remove(self, key: TopicIdPartition) -> None:
         self.replicas.offline.pop(key, None)

@@ -18,15 +18,20 @@ import msgspec
 
 from tribunal.results.manifest import Manifest
 from tribunal.results.report import matrix as matrix_of
+from tribunal.results.report.figures_of import figure_tables
+from tribunal.results.report.first_screen import first_screen, judged
 from tribunal.results.report.groups import GROUPS, Group, grouped
 from tribunal.results.report.layout import drawing
 from tribunal.results.report.measures import LEFT, PLOT, ROW, WIDTH
 from tribunal.results.report.model import Page, page
+from tribunal.results.report.overview import overview
+from tribunal.results.report.promises import OUTCOMES
 from tribunal.results.report.sequence import WIDTH as SEQUENCE_WIDTH
 from tribunal.results.report.sequence import sequence
 from tribunal.results.verdict import Finding, RunVerdict
 
 MOST_TEXT = 400
+AVAILABILITY = "availability"  # has a section of its own
 
 
 def write(run_dir: Path) -> Path:
@@ -47,12 +52,19 @@ def render(content: Page) -> str:
         .render(
             page=content,
             verdict=content.verdict,
+            first=first_screen(content),
+            overview=overview(content),
+            judged=judged(content),
+            figures=list(
+                figure_tables({name: one for name, one in content.verdict.figures.items() if name != AVAILABILITY})
+            ),
+            load=[row for row in content.verdict.test.load if row.ok or row.sent or row.fail or row.info],
+            load_outcomes=[word for word in OUTCOMES if any(getattr(row, word) for row in content.verdict.test.load)],
             drawing=drawing(content) if content.damage is None else None,
             sequence=None if content.story is None else sequence(content.story),
             groups={severity: _shown(groups, severity) for severity in ("violation", "permitted", "note")},
             facts=_facts(content),
             again=again(content.run_dir, content.manifest),
-            budget=_budget(content.verdict.findings),
             geometry={
                 "left": LEFT,
                 "plot": PLOT,
@@ -131,7 +143,6 @@ def _facts(content: Page) -> list[tuple[str, str]]:
 
 def _made_with(manifest: Manifest) -> list[tuple[str, str]]:
     named = {
-        "known bug switched on": ", ".join(manifest.mutants) or None,
         "scenario": manifest.scenario,
         "cluster": manifest.cluster,
         "mode": manifest.mode,
@@ -150,25 +161,3 @@ def again(run_dir: Path, manifest: Manifest | None) -> str:
     if manifest is None or manifest.scenario is None:
         return f"tribunal check {shlex.quote(str(run_dir))}"
     return f"tribunal run --plan {shlex.quote(str(Path(run_dir) / 'plan.json'))}"
-
-
-class Sum(msgspec.Struct, frozen=True, kw_only=True):
-    """How many findings of one sort there are."""
-
-    severity: str
-    kind: str
-    rule: str
-    acks: int | None
-    count: int
-
-
-def _budget(findings: list[Finding]) -> list[Sum]:
-    """Add findings up by what they are: what had to survive, what might be lost by which rule."""
-    rows: dict[tuple[str, str, str, int | None], int] = {}
-    for finding in findings:
-        key = (finding.severity, finding.kind, finding.rule, finding.acks)
-        rows[key] = rows.get(key, 0) + finding.count
-    return [
-        Sum(severity=severity, kind=kind, rule=rule, acks=acks, count=count)
-        for (severity, kind, rule, acks), count in rows.items()
-    ]

@@ -5,14 +5,15 @@ each night, `power.json` as `tribunal power --json` prints it, `sensitivity.json
 """
 
 import os
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Final
 
 import msgspec
 
-from tribunal.results import night as nights
 from tribunal.results.night import Canary, Night
+from tribunal.results.night_files import load as load_night
 from tribunal.results.report import embedded, environment
 from tribunal.results.report.simulation import simulation_of
 from tribunal.results.sensitivity import Figure, added, total
@@ -66,6 +67,26 @@ class Signature(msgspec.Struct, frozen=True, kw_only=True):
     scenarios: list[str]
     example: RunRow | None
     again: str = ""
+    in_hand: str = ""
+
+
+class Trend(msgspec.Struct, frozen=True, kw_only=True):
+    """A figure over the nights; `points` and `dots` (x, y, what it is) in a drawing of 200 x 28."""
+
+    name: str
+    values: list[float]
+    points: str
+    dots: list[tuple[float, float, str]]
+
+    @property
+    def lowest(self) -> float:
+        """The smallest of them."""
+        return min(self.values)
+
+    @property
+    def highest(self) -> float:
+        """The largest of them."""
+        return max(self.values)
 
 
 class PowerCell(msgspec.Struct, frozen=True, kw_only=True):
@@ -94,6 +115,7 @@ class Index(msgspec.Struct, frozen=True, kw_only=True):
     cold: list[str]
     nights: list[Night]
     unreadable: list[str]
+    trends: list[Trend] = []
 
     @property
     def anomalies(self) -> Figure:
@@ -150,6 +172,35 @@ def index(folder: Path, findings: Path | None = None) -> Index:
         cold=sorted({name for night in found_nights for name in night.cold if not probes.get(name)}),
         nights=found_nights,
         unreadable=unreadable,
+        trends=list(_trends(found_nights)),
+    )
+
+
+def _trends(found_nights: Sequence[Night]) -> Iterator[Trend]:
+    """Yield each figure of two nights or more, those here and those that they remember; shards of one night are not compared."""
+    series: dict[str, dict[str, float]] = {}
+    for night in reversed(found_nights):
+        for began, figures in (*((one.began, one.figures) for one in night.before), (night.began, night.figures)):
+            for name, value in figures.items():
+                series.setdefault(name, {})[began] = value
+    shards = Counter((night.name, night.began[:10]) for night in found_nights)
+    for name, by_night in series.items():
+        if len(by_night) > 1 and max(shards.values()) == 1:
+            yield _trend(name, sorted(by_night.items()))
+
+
+def _trend(name: str, nights: Sequence[tuple[str, float]]) -> Trend:
+    values = [value for _, value in nights]
+    low, span = min(values), (max(values) - min(values)) or 1.0
+    places = [
+        (round(4 + 192 * number / (len(values) - 1), 1), round(24 - 20 * (value - low) / span, 1))
+        for number, value in enumerate(values)
+    ]
+    return Trend(
+        name=name,
+        values=values,
+        points=" ".join(f"{x},{y}" for x, y in places),
+        dots=[(x, y, f"{began}: {value:.4g}") for (x, y), (began, value) in zip(places, nights, strict=True)],
     )
 
 
@@ -221,7 +272,7 @@ class _KeptFinding(msgspec.Struct, frozen=True):
 def _nights(folder: Path, unreadable: list[str]) -> Iterator[Night]:
     for path in _files(folder, "nightly.json"):
         try:
-            yield nights.load(path)
+            yield load_night(path)
         except (OSError, msgspec.DecodeError, msgspec.ValidationError) as problem:
             unreadable.append(f"{path.relative_to(folder)}: {problem}")
 
@@ -278,6 +329,9 @@ def _signatures(
                 scenarios=_ordered([*(run.scenario for run in own), *([] if found is None else found.scenarios)]),
                 example=own[-1] if own else None,
                 again="" if found is None else found.again,
+                in_hand=""
+                if found is None or not found.owner
+                else f"{found.owner}, {found.link} until {found.expires}",
             )
         )
     gone = [(name, one) for name, one in kept.items() if name not in {entry.signature for entry in result}]
@@ -287,7 +341,7 @@ def _signatures(
         )
         for name, (known_as, state) in gone
     ]
-    order = {"new": 0, "regressed": 1, "known": 2, "fixed": 3}
+    order = {"new": 0, "regressed": 1, "expired": 1, "known": 2, "fixed": 3}
     return sorted(result, key=lambda one: (order.get(one.state, 9), -one.count, one.signature))
 
 

@@ -75,6 +75,7 @@ class Page(msgspec.Struct, frozen=True, kw_only=True):
     end_ns: int = 1
     brokers: list[int] = msgspec.field(default_factory=list)
     nodes: list[int] = msgspec.field(default_factory=list)
+    controllers: list[int] = msgspec.field(default_factory=list)
     phases: list[Phase] = msgspec.field(default_factory=list)
     faults: list[Fault] = msgspec.field(default_factory=list)
     partitions: dict[str, list[Change]] = msgspec.field(default_factory=dict)
@@ -91,6 +92,12 @@ class Page(msgspec.Struct, frozen=True, kw_only=True):
     silences: list[Silence] = msgspec.field(default_factory=list)
     complaints: list[tuple[str, list[str]]] = msgspec.field(default_factory=list)
     simulation: Simulation | None = None
+
+    @property
+    def bosses(self) -> str:
+        """What controls the cluster, as the first screen counts it."""
+        is_zookeeper = self.manifest is not None and self.manifest.mode == "zookeeper"
+        return "ZooKeeper servers" if is_zookeeper else "controllers"
 
 
 def page(run_dir: Path) -> Page:
@@ -123,6 +130,7 @@ def _page_of(run_dir: Path, verdict: RunVerdict, recording: Recording) -> Page:
         end_ns=end_ns,
         brokers=_brokers(nodes, partitions),
         nodes=sorted(set(nodes["node"].to_pylist())),
+        controllers=sorted({row["node"] for row in nodes.to_pylist() if row["role"] == "controller"}),
         phases=phases,
         faults=sorted(typed(recording.table("faults"), Fault), key=lambda row: row.index),
         partitions=partitions,

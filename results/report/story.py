@@ -16,6 +16,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from tribunal.results.metadata import State
+from tribunal.results.plain_words import LOSSES
 from tribunal.results.report.moments import Change
 from tribunal.results.rows import Fault, Send, Watermark, typed
 from tribunal.results.store import Recording
@@ -37,6 +38,7 @@ class Step(msgspec.Struct, frozen=True, kw_only=True):
     lane, to:   where in the drawing: client, controllers or `broker N`; `to` for what goes from one to another.
     label:      a few words for the drawing; text: the sentence.
     tone:       "", fault, bad.
+    is_key:     whether the shortest telling has it: the record sent and acknowledged, the election that lost it, what is left.
     until_ns:   end of what lasts (a fault).
     """
 
@@ -46,6 +48,7 @@ class Step(msgspec.Struct, frozen=True, kw_only=True):
     text: str
     to: str | None = None
     tone: str = ""
+    is_key: bool = False
     until_ns: int | None = None
 
 
@@ -62,6 +65,11 @@ class Story(msgspec.Struct, frozen=True, kw_only=True):
     def name(self) -> str:
         """The partition's `topic-p`, or where the finding lies."""
         return self.finding.place
+
+    @property
+    def shortest(self) -> list[Step]:
+        """The few steps without which nobody understands it, in order of time."""
+        return [step for step in self.steps if step.is_key]
 
     @property
     def marks(self) -> list[tuple[int, str]]:
@@ -92,10 +100,10 @@ def story_of(recording: Recording, finding: Finding, changes: Sequence[Change], 
     if finding.property_name == "invariant":
         own.append(_stopped(finding, end_ns))
     if not any(step.tone == "bad" for step in own):
-        own.append(_found(finding, changes, end))
+        own.append(_found(recording, partition, finding, changes, end))
     chosen, folded = _near(_change_steps(finding, changes, start, end), _election_ns(finding) or end)
     around = [*_fault_steps(recording, start, end), *chosen]
-    last = [step for step in own if step.at_ns > end]
+    last = sorted((step for step in own if step.at_ns > end), key=lambda step: step.at_ns)
     steps = sorted([*around, *(step for step in own if step.at_ns <= end)], key=lambda step: step.at_ns)
     folded += max(0, len(steps) + len(last) - MOST_STEPS)
     return Story(
@@ -209,6 +217,7 @@ def _send_steps(sent: Send, changes: Sequence[Change]) -> Iterator[Step]:
         lane=CLIENT,
         to=leader,
         label=f"Produce, {acks}",
+        is_key=True,
         text=f"Process {sent.process} ({sent.worker_class}) sends {record_name(sent.value)} to {place} with {acks}; "
         f"{_led(state)}.",
     )
@@ -224,6 +233,7 @@ def _send_steps(sent: Send, changes: Sequence[Change]) -> Iterator[Step]:
         lane=leader,
         to=CLIENT,
         label=word,
+        is_key=True,
         text=f"The record is {word}, {took_ms:,.1f} ms later{attempts}; {_led(state_at(changes, sent.complete_ns))}.",
     )
 
@@ -380,6 +390,7 @@ def _ending_steps(recording: Recording, partition: str, finding: Finding, change
             at_ns=end_ns,
             lane=broker_lane(nodes[0]),
             label=f"✕ gone from {brokers}" if gone else f"still at {brokers}",
+            is_key=True,
             tone="bad" if gone and finding.severity == "violation" else "",
             text=f"In the final log{'s' if len(nodes) > 1 else ''} of {brokers} offset {finding.log_offset} holds "
             f"{content if gone else 'the record'}.",
@@ -467,6 +478,7 @@ def _change_step(before: State, change: Change, guilty: int | None, severity: st
         label=f"leader {state.leader} e{state.leader_epoch}, {rest}",
         text=f"The controllers elect broker {state.leader} (before: {before.leader}): leader epoch {state.leader_epoch}, {rest}.{missing}",
         tone="bad" if bad and severity == "violation" else "",
+        is_key=bad,
     )
 
 
@@ -477,6 +489,7 @@ def _stopped(finding: Finding, end_ns: int) -> Step:
         label=f"✕ {finding.kind}",
         text=f"The simulation stops here, at event {finding.detail.event}: {finding.explanation}.",
         tone="bad",
+        is_key=True,
     )
 
 
@@ -486,8 +499,11 @@ def _near(steps: list[Step], at_ns: int) -> tuple[list[Step], int]:
     return sorted(kept, key=lambda step: step.at_ns), len(steps) - len(kept)
 
 
-def _found(finding: Finding, changes: Sequence[Change], end: int) -> Step:
+def _found(recording: Recording, partition: str | None, finding: Finding, changes: Sequence[Change], end: int) -> Step:
+    """Return the step that says what was found, where it was seen: a loss in the final read, not when the record was acknowledged."""
     at_ns = finding.acknowledged_ns if finding.acknowledged_ns is not None else end
+    if finding.kind in LOSSES and partition is not None:
+        at_ns = max(at_ns, _final_read_ns(recording, partition))
     was_at = finding.detail.was_at
     moved = f" (from {was_at} to {finding.log_offset})" if was_at is not None else ""
     lane = broker_lane(finding.node) if finding.node is not None else CLIENT
@@ -496,6 +512,7 @@ def _found(finding: Finding, changes: Sequence[Change], end: int) -> Step:
         at_ns=at_ns,
         lane=lane,
         label=f"✕ {finding.kind.replace('_', ' ')}{moved}",
+        is_key=True,
         text=f"{finding.place}: {finding.explanation}{moved}{led}. {finding.detail.detail or ''}".strip(),
         tone="bad" if finding.severity == "violation" else "",
     )

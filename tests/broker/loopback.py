@@ -44,6 +44,7 @@ class Loopback:
         ids = [101 + i for i in range(controllers)] + [1 + i for i in range(brokers)]
         self.ports = dict(zip(ids, free_ports(len(ids)), strict=True))
         self.has_racks = settings.pop("racks", False)  # then each broker is in one of its own
+        self.protocol = settings.pop("protocol", "PLAINTEXT")  # of every listener
         self.settings = settings
         self.log_dirs: dict[int, str] = {}
         self.worlds: dict[int, RealWorld] = {}
@@ -60,7 +61,10 @@ class Loopback:
                 "process.roles": "controller" if node > 100 else "broker",
                 "node.id": node,
                 "cluster.id": self.cluster_id,
-                "listeners": f"127.0.0.1:{self.ports[node]}",
+                "listeners": f"{'CONTROLLER' if node > 100 else self.protocol}://127.0.0.1:{self.ports[node]}",
+                "controller.listener.names": "CONTROLLER",
+                "listener.security.protocol.map": f"CONTROLLER:{self.protocol}",
+                "inter.broker.listener.name": self.protocol,
                 "log.dirs": self.log_dirs.get(node, str(self.folder / f"node-{node}")),
                 "controller.quorum.voters": voters,
                 "tribunal.events.file": str(self.folder / f"events-{node}.jsonl"),

@@ -86,10 +86,11 @@ class Run:
         process: int = 90,
         epoch: int | None = None,
         isolation: str = "read_uncommitted",
+        **more: Any,
     ) -> None:
         position = min(records, default=0) if phase == "tail" else 0
         end = max(records, default=-1) + 1
-        self.poll(process, phase, position, len(records), at, high_watermark=end, isolation=isolation)
+        self.poll(process, phase, position, len(records), at, high_watermark=end, isolation=isolation, **more)
         for offset, value in records.items():
             self.recorder.row(
                 "reads",
@@ -126,6 +127,7 @@ class Run:
         high_watermark: int,
         isolation: str = "read_uncommitted",
         log_start_offset: int = 0,
+        **more: Any,
     ) -> None:
         self.recorder.row(
             "polls",
@@ -142,6 +144,7 @@ class Run:
             record_count=count,
             high_watermark=high_watermark,
             log_start_offset=log_start_offset,
+            **more,
         )
         self.polls += 1
 
@@ -216,6 +219,11 @@ class Run:
                 value=value,
                 is_control=False,
             )
+
+    def dump(self, node: int, *, start: int = 0, end: int = 0, count: int = 0) -> None:
+        """Record that a replica's final log was read."""
+        spans = {"log_start_offset": start, "log_end_offset": end, "record_count": count}
+        self.recorder.row("dumps", node=node, topic="t", partition=0, **spans)
 
     def finish(self, **manifest: Any) -> Path:
         self.recorder.finish(Made(**{"seed": 1, "settings": self.settings, "mode": "kraft"} | manifest))

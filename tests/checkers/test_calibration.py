@@ -73,6 +73,20 @@ def simulated(folder: Path, scenario: str, seed: int = 1) -> Path:
     return folder
 
 
+def answered_on(folder: Path) -> Path:
+    """A consumer that reads for long in the leader epoch of an unclean election."""
+    run = Run(folder, **{"unclean.leader.election.enable": True})
+    values = [run.send(0, at=100)]
+    run.read({0: values[0]}, 1_000, epoch=0, leader_epoch=0)
+    run.change(5_000, leader=3, isr=[3], leader_recovery_state=1)
+    run.change(6_000, isr=[3, 1, 2], leader_recovery_state=0)
+    for number, at in ((1, 9_000), (2, 21_900)):
+        values.append(run.send(number, at))
+        run.read({number: values[number]}, at + 500, epoch=1, leader_epoch=1)
+    run.final_read(dict(enumerate(values)), 23_000)
+    return run.finish()
+
+
 @pytest.fixture(scope="module")
 def cases(tmp_path_factory):
     """A few short runs, quiet and hurt; every class has a place in one of them."""
@@ -83,6 +97,7 @@ def cases(tmp_path_factory):
         path.write_text(QUIET.format(name=name, **({"settings": "", "step": SLOW} | options)))
         folders.append(simulated(base / name, str(path)))
     folders.append(simulated(base / "power", "power-loss-all"))
+    folders.append(answered_on(base / "answered-on"))
     return [Case(Recording.open(folder)) for folder in folders]
 
 
@@ -272,6 +287,35 @@ def test_an_acknowledgement_after_the_deposed_leader_was_notified_counts(tmp_pat
     run.final_read({0: value}, at=9_000, epoch=1)
 
     assert kept(run) == [0]
+
+
+@pytest.mark.parametrize(("epochs", "count"), [
+    pytest.param((0, 0), 1, id="of one leader epoch"),
+    pytest.param((None, None), 0, id="of leader epochs that nobody knows"),
+    pytest.param((0, 1), 0, id="of another leader epoch, with no election in between"),
+])  # fmt: skip
+def test_a_high_watermark_goes_back_only_within_a_known_leader_epoch(tmp_path, epochs, count):
+    run = acknowledged(tmp_path)
+    for at, epoch in zip((3_000, 4_000), epochs, strict=True):
+        run.poll(90, "tail", 2, 0, at, high_watermark=2, leader_epoch=epoch)
+    case = Case(Recording.open(run.finish()))
+
+    assert len([*injections(case, [classes()["high-watermark-back-at-consumer"]], 4, seed=0)]) == count
+
+
+@pytest.mark.parametrize(("healed_at", "count"), [
+    pytest.param(1_000, 1, id="long after the last heal"),
+    pytest.param(9_500, 0, id="just after the last heal"),
+])  # fmt: skip
+def test_a_partition_is_left_without_leader_only_long_after_the_last_heal(tmp_path, healed_at, count):
+    run = acknowledged(tmp_path)
+    run.fault("slow", 500, node=1, lasts=healed_at - 500)
+    for at in (5_000, 10_000):
+        run.metadata("NoOpRecord", at)
+    run.read({}, 10_000)
+    case = Case(Recording.open(run.finish()))
+
+    assert len([*injections(case, [classes()["leaderless-at-the-end"]], 4, seed=0)]) == count
 
 
 # What has fallen

@@ -102,6 +102,21 @@ def test_who_joins_the_isr_with_the_end_of_a_reassignment_may_lead(
     assert kinds(run) == expected
 
 
+@pytest.mark.parametrize(("end", "expected"), [
+    pytest.param({"removing_replicas": []}, [], id="with the end"),
+    pytest.param({}, ["unclean_election_not_allowed"], id="while it goes on"),
+])  # fmt: skip
+def test_so_may_who_joins_with_the_end_of_one_that_only_removes(
+    run: Run, end: dict[str, Any], expected: list[str]
+) -> None:
+    """Scenario removed-leader, seed 0: what was empty all the time is not in the record."""
+    run.change(100, isr=[1, 2])
+    run.change(150, removing_replicas=[1])
+    run.change(200, isr=[2, 3], leader=3, replicas=[2, 3], **end)
+
+    assert kinds(run) == expected
+
+
 def test_an_election_from_outside_without_recovering_is_unclean_too(run: Run) -> None:
     run.change(100, isr=[1, 2])
     run.change(200, isr=[3], leader=3)

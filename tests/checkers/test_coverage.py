@@ -19,7 +19,9 @@ def recorded(folder: Path, *, without: str = "", cluster: str | None = "simulate
         run.watermark(3, 200, epoch=0)
     if without != "final read":
         run.final_read(dict(enumerate(values)))
-    if without != "logs":
+    for node in (1, 2, 3) if without == "records in logs" else ():
+        run.dump(node)
+    if without not in ("logs", "records in logs"):
         for node in (1, 2, 3):
             run.log(node, dict(enumerate(values)))
     return judged(run.finish(cluster=cluster))
@@ -53,6 +55,12 @@ def test_a_missing_input_makes_its_cells_inconclusive_and_is_named(tmp_path: Pat
     assert any(without in reason and "t-0" in reason for reason in verdict.reasons)
 
 
+def test_logs_that_were_read_and_hold_nothing_are_no_missing_input(tmp_path: Path) -> None:
+    verdict = recorded(tmp_path, without="records in logs")
+
+    assert verdict.coverage.missing == ()
+
+
 def test_what_was_made_by_hand_promises_nothing(tmp_path: Path) -> None:
     assert recorded(tmp_path, without="logs", cluster=None).verdict is Verdict.PASS
 
@@ -70,7 +78,7 @@ def test_metadata_of_each_partition_are_promised_always(tmp_path: Path, topic: s
 
 @pytest.mark.parametrize(("at", "outcome", "doubted"), [
     pytest.param(100, "ok", False, id="acknowledged in time"),
-    pytest.param(100, "info", False, id="offered in time"),
+    pytest.param(100, "info", True, id="offered only"),
     pytest.param(700, "ok", True, id="only later"),
 ])  # fmt: skip
 def test_each_partition_needs_its_load_at_each_level_of_acks(
@@ -94,7 +102,7 @@ def test_each_partition_needs_its_load_at_each_level_of_acks(
 
     assert verdict.verdict is (Verdict.INCONCLUSIVE if doubted else Verdict.PASS)
     assert verdict.reasons == (
-        ["phase faults acks=all: 0 to u-0 offered (need 1 in each partition)"] if doubted else []
+        ["phase faults acks=all: 0 in u-0 acknowledged (need 1 in each partition)"] if doubted else []
     )
 
 
@@ -137,3 +145,73 @@ def test_a_deleted_topic_leaves_no_logs_and_no_final_read(tmp_path: Path, outcom
     verdict = judged(run.finish(cluster="simulated"))
 
     assert [one.input for one in verdict.coverage.missing] == lacking
+
+
+def promised(run: Run, values: dict[int, int], cluster: str = "simulated") -> RunVerdict:
+    """A run that recorded all but, perhaps, what its workload promised."""
+    run.phase("faults", 10, 500)
+    run.watermark(len(values), 200, epoch=0)
+    run.final_read(dict(values), isolation="read_committed")
+    for node in (1, 2, 3):
+        run.log(node, values)
+    return judged(run.finish(cluster=cluster))
+
+
+@pytest.mark.parametrize(("listed", "lacking"), [
+    pytest.param([0, 1], [], id="all that was sent in it"),
+    pytest.param([0], [("txns", "t", 0)], id="another one is not written down"),
+    pytest.param([], [("txns", "t", 0)], id="nothing"),
+])  # fmt: skip
+def test_what_was_sent_in_a_transaction_promises_its_outcome(
+    tmp_path: Path, listed: list[int], lacking: list[object]
+) -> None:
+    run = Run(tmp_path / "run")
+    values = {number: run.send(number, 100 + number, txn_id=f"x{number}") for number in range(2)}
+    for number in listed:
+        step = {"kind": "send", "topic": "t", "partition": 0, "log_offset": number, "value": values[number]}
+        times = {"begin_ns": 90 * MS, "end_ns": 120 * MS, "outcome": "committed"}
+        run.recorder.row("txns", process=7, txn_id=f"x{number}", operations=[step], **times)
+
+    verdict = promised(run, values)
+
+    assert [(one.input, one.topic, one.partition) for one in verdict.coverage.missing] == lacking
+    assert verdict.verdict is (Verdict.INCONCLUSIVE if lacking else Verdict.PASS)
+    assert {"transactions", "hanging_transactions"} <= {
+        name for one in verdict.coverage.missing for name in one.properties
+    } or not lacking
+
+
+@pytest.mark.parametrize(("cluster", "verdict"), [
+    pytest.param("processes", Verdict.INCONCLUSIVE, id="ours makes it for groups alone"),
+    pytest.param("apache-kafka", Verdict.PASS, id="Kafka makes it for anybody"),
+])  # fmt: skip
+def test_a_group_log_of_kafka_promises_no_commits(tmp_path: Path, cluster: str, verdict: Verdict) -> None:
+    run = Run(tmp_path / "run")
+    created = {"partition_id": 0, "replicas": [1], "isr": [1], "leader": 1, "leader_epoch": 0}
+    run.metadata("PartitionRecord", 0, topic="__consumer_offsets", **created)
+    values = {number: run.send(number, 100 + number) for number in range(2)}
+
+    assert promised(run, values, cluster).verdict is verdict
+
+
+@pytest.mark.parametrize(("committed", "lacking"), [
+    pytest.param(["t", "u"], [], id="everywhere"),
+    pytest.param(["t"], [], id="the other topic has no group"),
+    pytest.param(["t-1"], [("commits", "t", 0)], id="in another partition of the topic only"),
+    pytest.param([], [("commits", None, None)], id="nowhere"),
+])  # fmt: skip
+def test_a_groups_partitions_promise_its_commits(tmp_path: Path, committed: list[str], lacking: list[object]) -> None:
+    run = Run(tmp_path / "run")
+    created = {"partition_id": 0, "replicas": [1], "isr": [1], "leader": 1, "leader_epoch": 0}
+    run.metadata("PartitionRecord", 0, topic="__consumer_offsets", **created)
+    values = {number: run.send(number, 100 + number) for number in range(2)}
+    for name in committed:
+        topic, _, partition = name.partition("-")
+        row = {"process": 90, "group": "g", "kind": "commit", "committed_offset": 0, "outcome": "ok"}
+        times = {"invoke_ns": 300 * MS, "complete_ns": 301 * MS}
+        run.recorder.row("commits", topic=topic, partition=int(partition or 0), **row, **times)
+
+    verdict = promised(run, values)
+
+    assert [(one.input, one.topic, one.partition) for one in verdict.coverage.missing] == lacking
+    assert verdict.verdict is (Verdict.INCONCLUSIVE if lacking else Verdict.PASS)

@@ -207,6 +207,15 @@ def test_one_log_too_few_leaves_the_partition_unjudged(run: Run) -> None:
     assert found(run.finish()) == [("unjudged", "unjudged", "", None)]
 
 
+def test_a_log_that_was_read_and_holds_nothing_counts_as_well(run: Run) -> None:
+    values = [run.send(i, 100 + i) for i in range(2)]
+    for node in (1, 2):
+        run.log(node, {0: values[0]})
+    run.dump(3)
+
+    assert ("lost", "violation", "", 1) in found(run.finish())
+
+
 def test_a_record_in_the_logs_but_not_in_the_read_is_unread(run: Run) -> None:
     values = [run.send(i, 100 + i) for i in range(2)]
     run.final_read({0: values[0]})
@@ -694,6 +703,8 @@ def test_a_topic_that_was_deleted_and_made_anew_is_another_place(
     run: Run, sent_at: int, expected: list[object]
 ) -> None:
     """Its leader epochs begin anew, and so do its offsets."""
+    order = {"api": "delete_topic", "topic": "t", "outcome": "ok"}
+    run.recorder.row("admin", **order, invoke_ns=900_000_000, complete_ns=950_000_000)
     run.change(50, leader=2, isr=[1, 2, 3])
     run.send(0, sent_at)
     run.metadata("PartitionRecord", 1000, partition_id=0, replicas=[1, 2, 3], isr=[1, 2, 3], leader=1, leader_epoch=0)

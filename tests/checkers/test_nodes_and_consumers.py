@@ -120,6 +120,26 @@ def test_a_consumer_that_stopped(run: Run, until: int, shown: tuple[int, int], e
     assert found(run.finish(), "skipped_records") == expected
 
 
+@pytest.mark.parametrize(("until", "waited"), [
+    pytest.param(16_100, "stood at 2 for 10.1 s, was shown 4", id="and for long behind it"),
+    pytest.param(13_000, "stood at 2 for 12.7 s, was shown 5", id="and not long enough behind it"),
+])  # fmt: skip
+def test_a_wait_is_judged_within_the_newest_leader_epoch_first(tmp_path: Path, until: int, waited: str) -> None:
+    """What an unclean election took excuses no wait that is long enough behind it."""
+    run = Run(tmp_path / "run", **{"unclean.leader.election.enable": True})
+    values = {offset: run.send(offset, 100 + offset) for offset in range(4)}
+    run.read({0: values[0], 1: values[1]}, 200)
+    run.poll(90, "tail", 2, 0, 300, high_watermark=5, leader_epoch=0)
+    run.change(5_000, leader=3, isr=[3], leader_recovery_state=1)
+    for at, high_watermark in ((6_000, 4), (until, 6)):
+        run.poll(90, "tail", 2, 0, at, high_watermark=high_watermark, leader_epoch=1)
+    run.final_read(dict(values), 20_000)
+
+    (verdict,) = check([run.finish()], "inline")
+
+    assert [one.detail.detail for one in verdict.findings if one.kind == "stopped"] == [waited]
+
+
 def test_figures_of_availability(run: Run) -> None:
     values = {}
     for sequence, at in enumerate([100, 110, 2_500, 2_510]):

@@ -48,6 +48,18 @@ def test_a_member_of_the_isr_holds_something_else(run: Run, of_node_3: dict[int,
     assert kinds(run) == [(expected, "violation")]
 
 
+@pytest.mark.parametrize(("is_dumped", "expected"), [
+    pytest.param(True, [("replica_lacks", "violation")], id="its log was read"),
+    pytest.param(False, [], id="nobody knows"),
+])  # fmt: skip
+def test_a_member_of_the_isr_holds_nothing_at_all(run: Run, is_dumped: bool, expected: list[tuple[str, str]]) -> None:
+    run.log(1, log())
+    if is_dumped:
+        run.dump(3)
+
+    assert kinds(run) == expected
+
+
 def test_what_stands_beyond_the_high_watermark_may_differ(run: Run) -> None:
     run.log(1, log(at_4=8))
     run.log(3, log(at_4=9))

@@ -244,6 +244,8 @@ def test_a_member_that_lost_its_disks_end_holds_it_back(
 
 
 def test_a_topic_that_was_made_anew_begins_at_nothing(run: Run) -> None:
+    order = {"api": "delete_topic", "topic": "t", "outcome": "ok"}
+    run.recorder.row("admin", **order, invoke_ns=1, complete_ns=2)
     run.watermark(9, 100, epoch=0)
     run.change(150, leader=2, isr=[2, 3])
     run.watermark(9, 180, epoch=1, observer="node-2")

@@ -30,7 +30,8 @@ def carry_out(spec, folder, wanted):
             holds = effect.proof.holds and effect.heal is not None and effect.heal.holds
             found[name] = True if holds else [broken(effect.proof.facts), effect.heal and broken(effect.heal.facts)]
         living.runner.run(living.cluster.shut_down())
-        found["records"] = sum(entry.value is not None for entry in living.cluster.final_logs())
+        logs = living.cluster.final_logs()
+        found["records"] = sum(entry.value is not None for log in logs for entry in log.entries)
         found["events"] = sorted({event.name for event in living.cluster.drain_events()})
         found["acknowledged"] = living.acknowledged
         found["offset_ms"] = max(abs(living.cluster.clock_offset_ns(node)) for node in (1, 2, 3)) / 1e6

@@ -17,7 +17,7 @@ from tribunal.clusters.api import ClusterError
 from tribunal.clusters.clock import RunClock
 from tribunal.clusters.links.addresses import free_port, taken_address
 from tribunal.clusters.links.relays import node_host
-from tribunal.clusters.nodes.final_logs import log_bytes, log_entries
+from tribunal.clusters.nodes.final_logs import dumped_logs, log_bytes
 from tribunal.clusters.nodes.node_events import EventFile
 from tribunal.clusters.nodes.node_files import directory_id
 from tribunal.clusters.nodes.node_process import PARENT_DEATH, is_stopped, last_lines, process_exists, toml
@@ -57,11 +57,25 @@ def a_batch(base_offset, *values):
     return batch.build(records, timestamp_ms=1, base_offset=base_offset, leader_epoch=3)
 
 
+def entries_of(node, log_dir):
+    return [entry for log in dumped_logs(node, log_dir) for entry in log.entries]
+
+
+def test_a_log_without_records_is_read_as_well(tmp_path):
+    a_log(tmp_path / "t-0")
+    a_log(tmp_path / "t-1", a_batch(0, 11))
+    (tmp_path / "t-1" / "00000000000000000001.log").touch()
+
+    found = [(log.partition, log.log_start_offset, log.log_end_offset) for log in dumped_logs(2, tmp_path)]
+
+    assert found == [(0, 0, 0), (1, 0, 1)]
+
+
 def test_final_logs_are_read_from_segments(tmp_path):
     a_log(tmp_path / "t-1", a_batch(0, 11, 12), a_batch(2, 13))
     a_log(tmp_path / "__cluster_metadata-0", a_batch(0, 99))
 
-    entries = list(log_entries(2, tmp_path))
+    entries = entries_of(2, tmp_path)
 
     assert [(entry.log_offset, entry.value, entry.batch_first_offset) for entry in entries] == [
         (0, 11, 0),
@@ -74,7 +88,7 @@ def test_final_logs_are_read_from_segments(tmp_path):
 def test_a_damaged_value_is_none_of_ours(tmp_path):
     a_log(tmp_path / "t-0", a_batch(0, 11, (1 << 63) + 12))
 
-    found = [(entry.value, entry.foreign_value) for entry in log_entries(1, tmp_path)]
+    found = [(entry.value, entry.foreign_value) for entry in entries_of(1, tmp_path)]
 
     assert found == [(11, None), (None, ((1 << 63) + 12).to_bytes(8))]
 
@@ -82,7 +96,7 @@ def test_a_damaged_value_is_none_of_ours(tmp_path):
 def test_a_log_ends_at_its_torn_batch(tmp_path):
     a_log(tmp_path / "t-0", a_batch(0, 11), a_batch(1, 12)[:-3])
 
-    assert [entry.value for entry in log_entries(1, tmp_path)] == [11]
+    assert [entry.value for entry in entries_of(1, tmp_path)] == [11]
 
 
 def test_a_wiped_disk_has_no_logs(tmp_path):

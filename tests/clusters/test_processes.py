@@ -167,7 +167,7 @@ async def whole_records(folder):
         assert (await transactor.end(commit=True)).outcome == "committed"
         await transactor.close()
         await cluster.shut_down()
-        return rows, stage.sent, list(cluster.final_logs()), leaders
+        return rows, stage.sent, [entry for log in cluster.final_logs() for entry in log.entries], leaders
 
 
 def test_librdkafkas_records_come_back_whole_and_who_answered_is_read_off_its_connections(tmp_path):

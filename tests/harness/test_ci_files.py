@@ -7,7 +7,7 @@ import pytest
 import yaml
 from typer.testing import CliRunner
 
-from tribunal.harness.campaign.nightly import read_config
+from tribunal.harness.campaign.night_file import read_config
 from tribunal.harness.cli.main import app
 
 ROOT = Path(__file__).resolve().parents[2]

@@ -10,9 +10,10 @@ import msgspec
 import pytest
 
 from tests.harness.this_machine import skip_unless_it_can
-from tribunal.harness.campaign.confirm import Confirmation, attempt_of, confirmed, interval, on_kind, signatures_of
+from tribunal.harness.campaign.confirm import Confirmation, attempt_of, confirmed, on_kind, signatures_of
 from tribunal.harness.plan import made, read_plan
 from tribunal.harness.scenario import BadScenario, load
+from tribunal.results.intervals import interval
 from tribunal.results.signature import Signature
 from tribunal.results.verdict import Finding, RunVerdict, Verdict, save
 

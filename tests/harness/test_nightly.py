@@ -1,15 +1,22 @@
 """A night: its file is checked before anything starts, its parts happen in order, its shards see different seeds."""
 
+import http.server
+import threading
 import time
+from pathlib import Path
 from types import SimpleNamespace
 
+import msgspec
 import pytest
 
-from tribunal.harness.campaign.nightly import Nightly, RealRun, Shard, Terms, first_seed_of, read_config
+from tribunal.harness.campaign.night_file import RealRun, read_config
+from tribunal.harness.campaign.night_findings import Announcement, announce
+from tribunal.harness.campaign.nightly import Earlier, Folders, Nightly, Outside, Shard, Terms, first_seed_of
 from tribunal.harness.cli.main import exit_code
 from tribunal.harness.scenario import BadScenario
-from tribunal.results.night import load
-from tribunal.results.verdict import RunVerdict, Verdict
+from tribunal.results.night import NightState
+from tribunal.results.night_files import held, load, save
+from tribunal.results.verdict import Finding, RunVerdict, Verdict
 
 NIGHT = """nightly: small
 canaries: {mutants: [M01], share: 20}
@@ -21,28 +28,27 @@ probes: [never-reached-by-anything]
 
 
 def written(tmp_path, text=NIGHT):
+    tmp_path.mkdir(exist_ok=True)
     path = tmp_path / "nightly.yaml"
     path.write_text(text)
     return path
 
 
-def night_in(folder, *, conduct=lambda plan, folder: None, **terms):
+def night_in(folder, *, conduct=lambda plan, folder: None, text=NIGHT, former=None, killed=None, news=None, **terms):
     """A small night whose findings go below a folder."""
     return Nightly(
-        read_config(written(folder)),
+        read_config(written(folder, text)),
         terms=Terms(**terms),
-        base=folder,
-        out=folder / "out",
-        scratch=folder / "scratch",
-        conduct=conduct,
-        notify=lambda line: None,
+        folders=Folders(base=folder, out=folder / "out", scratch=folder / "scratch"),
+        outside=Outside(conduct=conduct, notify=lambda line: None, news=news or (lambda news: None)),
+        earlier=Earlier(former=former, killed=killed),
     )
 
 
 @pytest.mark.parametrize(
     ("text", "line"),
     [
-        pytest.param("nightly: x\nsweeps: {}\n", "at least one scenario", id="empty"),
+        pytest.param("nightly: x\nsweeps: {}\n", "nothing to do", id="empty"),
         pytest.param("nightly: x\nsweeps: {a: 0}\n", "unknown scenario", id="scenario"),
         pytest.param("nightly: x\nsweeps: {produce-consume: 0}\n", "weight above 0", id="weight"),
         pytest.param("nightly: x\nsweeps: {produce-consume: 1}\nfoo: 1\n", "unknown field `foo`", id="field"),
@@ -53,7 +59,13 @@ def night_in(folder, *, conduct=lambda plan, folder: None, **terms):
         pytest.param(NIGHT.replace("share: 20", "share: 95"), "nothing for the sweeps", id="shares"),
         pytest.param(NIGHT.replace("share: 5", "share: 85"), "nothing for the sweeps", id="calibrate's share"),
         pytest.param(NIGHT.replace("hole", "hoel"), "did you mean hole", id="class"),
-        pytest.param("#\n" * 30 + NIGHT, "more than 25 lines", id="long"),
+        pytest.param(NIGHT + "bound: 100\n", "between 0 and 100", id="bound"),
+        pytest.param(
+            "nightly: x\nconfirm: {runs: [{scenario: produce-consume, cluster: processes}]}\nprobes: [a]\n",
+            "there are none",
+            id="probes of no sweep",
+        ),
+        pytest.param(NIGHT + "known: nowhere.yaml\n", "nowhere.yaml", id="known issues"),
     ],
 )
 def test_a_bad_file_is_one_line_and_64(tmp_path, capsys, text, line):
@@ -153,7 +165,7 @@ def test_a_fault_that_this_cluster_cannot_do_is_one_run_of_the_night_not_its_end
     )
     night = night_in(tmp_path, budget_s=30, shard=Shard(1, 1), first_seed=5, jobs=1)
 
-    confirmed = night._confirmation(RealRun(scenario=str(tmp_path / "odd.yaml"), cluster="containers"), 5)
+    confirmed = night._confirmation(RealRun(scenario=str(tmp_path / "odd.yaml"), cluster="containers"), 0)
 
     assert confirmed.verdict == "ERROR"
     assert "slow-zookeeper" in confirmed.reasons[0]
@@ -166,3 +178,172 @@ def test_two_scenarios_of_one_name_are_refused(tmp_path, capsys):
 
     assert exit_code(["nightly", str(written(tmp_path, text)), "--out", str(tmp_path / "out")]) == 64
     assert "two scenarios of one name" in capsys.readouterr().err
+
+
+REAL = "nightly: small\nconfirm: {runs: [{scenario: produce-consume, cluster: processes}]}\n"
+BROKEN = Finding(topic="t", partition=0, property_name="lost_writes", kind="lost", severity="violation", explanation="")
+
+
+def violating(plan, folder):
+    """Stands in for real nodes: a run that lost a record."""
+    run_dir = folder / "real"
+    run_dir.mkdir(parents=True)
+    (run_dir / "content").write_bytes(bytes(1000))
+    verdict = RunVerdict(run_id="real", verdict=Verdict.VIOLATION, claim="1 x lost", findings=[BROKEN])
+    return SimpleNamespace(run_dir=run_dir, verdict=verdict)
+
+
+def known_issues(folder, expires):
+    text = f"issues: [{{signature: lost_writes/lost, owner: ann, link: https://issues/7, expires: {expires}}}]\n"
+    (folder / "known.yaml").write_text(text)
+    return REAL + "known: known.yaml\n"
+
+
+TERMS = {"budget_s": 5, "shard": Shard(1, 1), "first_seed": 5, "jobs": 1}
+
+
+def test_a_night_needs_no_sweeps(tmp_path):
+    night = night_in(tmp_path, text=REAL, conduct=violating, **TERMS).run()
+
+    assert (night.word, night.exit_code) == ("RED", 1)
+    assert [(one.signature, one.state, one.count) for one in night.found] == [("lost_writes/lost", "new", 1)]
+
+
+@pytest.mark.parametrize(
+    ("expires", "state", "code"),
+    [pytest.param("2099-01-01", "known", 0, id="in hand"), pytest.param("2020-01-01", "expired", 1, id="expired")],
+)
+def test_a_known_issue_is_known_until_its_day(tmp_path, expires, state, code):
+    received = []
+    night = night_in(
+        tmp_path, text=known_issues(tmp_path, expires), conduct=violating, news=received.append, **TERMS
+    ).run()
+
+    assert [(one.state, one.owner) for one in night.found] == [(state, "ann")]
+    assert night.exit_code == code
+    assert [one.state for one in received] == ([state] if code else [])
+
+
+def test_a_new_signature_is_announced_once_and_not_again_the_next_night(tmp_path):
+    received = []
+    first = night_in(
+        tmp_path / "1",
+        text=REAL.replace("processes}", "processes, count: 2}"),
+        conduct=violating_anew(),
+        news=received.append,
+        **TERMS,
+    ).run()
+    second = night_in(tmp_path / "2", text=REAL, conduct=violating, former=first, news=received.append, **TERMS).run()
+
+    assert [(one.signature, one.scenario) for one in received] == [("lost_writes/lost", "produce-consume on processes")]
+    assert (first.found[0].count, second.found[0].since) == (2, first.began)
+    assert [one.word for one in second.before] == ["RED"]
+
+
+def violating_anew():
+    numbers = iter("ab")
+    return lambda plan, folder: violating(plan, folder / next(numbers))
+
+
+def test_a_program_is_given_a_new_signature_and_its_failure_is_the_nights(tmp_path):
+    def to(program):
+        return night_in(
+            tmp_path / f"delivered-{Path(program).name}", text=REAL, conduct=violating, news=lambda news: announce(program, news), **TERMS
+        ).run()  # fmt: skip
+
+    received = tmp_path / "received"
+    script = tmp_path / "say"
+    script.write_text(f"#!/bin/sh\ncat > {received}\n")
+    script.chmod(0o755)
+
+    delivered, undelivered = to(str(script)), to("/bin/false")
+
+    assert msgspec.json.decode(received.read_bytes(), type=Announcement).signature == "lost_writes/lost"
+    assert (delivered.errors, undelivered.errors) == (
+        [],
+        ["lost_writes/lost was not announced: /bin/false: exit code 1"],
+    )
+
+
+def test_an_address_gets_a_new_signature_posted(tmp_path):
+    got = []
+
+    class Receives(http.server.BaseHTTPRequestHandler):
+        def do_POST(self):
+            got.append(self.rfile.read(int(self.headers["Content-Length"])))
+            self.send_response(204)
+            self.end_headers()
+
+        def log_message(self, *_):
+            pass
+
+    with http.server.HTTPServer(("127.0.0.1", 0), Receives) as server:
+        answering = threading.Thread(target=server.handle_request)
+        answering.start()
+        address = f"http://127.0.0.1:{server.server_port}/"
+        night_in(tmp_path, text=REAL, conduct=violating, news=lambda news: announce(address, news), **TERMS).run()
+        answering.join()
+
+    assert msgspec.json.decode(got[0], type=Announcement).claim == "1 x lost"
+
+
+def test_what_is_too_large_is_not_kept_and_said(tmp_path):
+    night = night_in(tmp_path, text=REAL + "artefacts_mb: 0.0005\n", conduct=violating, **TERMS).run()
+
+    assert night.left_out == ["run real was not kept: the size limit"]
+    assert not (tmp_path / "out" / "runs" / "real").exists()
+    assert night.found[0].run_dirs == []
+
+
+def test_a_night_that_broke_says_so(tmp_path):
+    def broken(plan, folder):
+        raise ValueError("no such thing")
+
+    with pytest.raises(ValueError, match="no such thing"):
+        night_in(tmp_path, text=REAL, conduct=broken, **TERMS).run()
+
+    left = load(tmp_path / "out" / "nightly.json")
+    assert (left.state, left.under_way, left.errors) == (NightState.FAILED, "real nodes", ["ValueError: no such thing"])
+    assert "did not end: it is failed, at real nodes" in (tmp_path / "out" / "index.html").read_text()
+
+
+def test_the_next_command_says_that_a_night_was_killed_and_resume_goes_on(tmp_path, capsys):
+    out = tmp_path / "out"
+    killed = night_in(tmp_path, text=REAL, **TERMS).night
+    killed.under_way, killed.done, killed.began = (
+        "real nodes",
+        ["past findings", "canaries", "sweeps"],
+        "2026-11-21T02:00:00Z",
+    )
+    save(killed, out)
+    file = written(tmp_path, "nightly: small\nfindings: findings\n")
+    (tmp_path / "findings").mkdir()
+    options = ["--out", str(out), "--engine", "inline", "--budget", "5s"]
+
+    assert exit_code(["nightly", str(file), *options, "--resume"]) == 0
+    assert "killed at real nodes" in capsys.readouterr().err
+    assert load(out / "nightly.json").done[-1] == "tables"
+    assert exit_code(["nightly", str(file), *options, "--resume"]) == 64
+    save(killed, out)
+    assert exit_code(["nightly", str(file), *options]) == 0
+    assert "did not end: killed at real nodes" in capsys.readouterr().err
+    with held(out):
+        assert exit_code(["nightly", str(file), *options]) == 64
+
+
+def test_one_command_makes_one_night_of_its_shards(tmp_path, capsys):
+    for index in (1, 2):
+        text = REAL.replace("processes}", "processes, count: 2}")
+        terms = {**TERMS, "shard": Shard(index, 2)}
+        night_in(tmp_path / str(index), text=text, conduct=violating, **terms).run()
+    folders = [str(tmp_path / index / "out") for index in "12"]
+
+    assert exit_code(["merge", *folders, "--out", str(tmp_path / "whole")]) == 1
+
+    whole = load(tmp_path / "whole" / "nightly.json")
+    assert [one.count for one in whole.found] == [2]
+    assert sorted(path.name for path in (tmp_path / "whole" / "runs").iterdir()) == ["real", "real.2"]
+    assert (tmp_path / "whole" / "index.html").is_file()
+    assert exit_code(["merge", folders[0], folders[0], "--out", str(tmp_path / "twice")]) == 64
+    assert exit_code(["merge", folders[0], "--out", str(tmp_path / "half")]) == 1
+    assert "shard 2/2 is missing" in capsys.readouterr().out

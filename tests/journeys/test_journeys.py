@@ -23,6 +23,7 @@ def test_a_night_in_ci(tmp_path):
     """A job of a CI server: one command, then its summary, its red cases and what it kept are looked at."""
     (tmp_path / "nightly.yaml").write_text(
         "nightly: my-log\ncanaries: {mutants: [M01], share: 40}\nsweeps: {pause-kill: 1, last-replica-standing: 1}\n"
+        "bound: 60\n"
     )
 
     first = tribunal(tmp_path, "nightly nightly.yaml --budget 40s --first-seed 11 --out out --engine inline")
@@ -33,7 +34,7 @@ def test_a_night_in_ci(tmp_path):
 
     assert first.startswith("## my-log: green")
     root = ElementTree.parse(tmp_path / "out" / "junit.xml").getroot()
-    assert {suite.get("name") for suite in root} == {"my-log.canaries", "my-log.sweep"}
+    assert {suite.get("name") for suite in root} == {"my-log.night", "my-log.canaries", "my-log.sweep"}
     assert not root.findall(".//failure")
     assert not root.findall(".//error")
     assert len((tmp_path / "out" / "summary.md").read_text().splitlines()) <= 40

@@ -13,7 +13,7 @@ import pytest
 from tribunal.harness.cli.main import exit_code
 from tribunal.harness.cli.pages import server
 from tribunal.results.night import Canary, FoundTonight, Night, Swept
-from tribunal.results.night import save as save_night
+from tribunal.results.night_files import save as save_night
 from tribunal.results.report.index import index, render, write
 from tribunal.results.sensitivity import Figure, Sensitivity
 from tribunal.results.verdict import Finding, RunVerdict, Verdict, save

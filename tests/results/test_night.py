@@ -12,14 +12,16 @@ from tribunal.results.night import (
     Confirmation,
     FoundTonight,
     Night,
+    NightState,
     Past,
+    Quarantine,
     Swept,
     compared,
-    junit,
-    load,
-    save,
-    summary,
+    least_runs,
 )
+from tribunal.results.night_files import killed, load, save, summary
+from tribunal.results.night_junit import junit
+from tribunal.results.night_merge import continued, of_shards
 from tribunal.results.sensitivity import Figure, Sensitivity
 
 SCHEMA = Path(__file__).with_name("junit.xsd")
@@ -176,3 +178,154 @@ def test_a_night_without_calibration_is_compared_without_its_figure():
 
     assert (now.fallen, now.exit_code) == ([], 0)
     assert "anomalies seen, %" not in now.trend
+
+
+STOPPED = [NightState.RUNNING, NightState.INTERRUPTED, NightState.FAILED]
+
+
+@pytest.mark.parametrize("state", STOPPED)
+def test_a_night_that_did_not_end_says_so_everywhere(tmp_path, state):
+    save(night(state=state, under_way="sweeps", done=["canaries"]), tmp_path)
+
+    kept = load(tmp_path / "nightly.json")
+    assert (kept.word, kept.exit_code) == ("did not end", 3)
+    assert f"This night did not end: it is {state}, at sweeps" in (tmp_path / "summary.md").read_text()
+    root = ElementTree.parse(tmp_path / "junit.xml").getroot()
+    (case,) = [case for case in root.iter("testcase") if case.find("error") is not None]
+    assert (case.get("name"), case.find("error").get("message")) == (
+        "the night", f"the night did not end: {state} at sweeps",
+    )  # fmt: skip
+    assert (killed(tmp_path) is not None) == (state is NightState.RUNNING)
+
+
+def test_a_night_that_ended_has_no_such_word(tmp_path):
+    save(night(), tmp_path)
+
+    assert "did not end" not in (tmp_path / "summary.md").read_text()
+    assert "<error" not in (tmp_path / "junit.xml").read_text()
+    assert killed(tmp_path) is None
+
+
+@pytest.mark.parametrize(
+    ("runs", "word", "code"), [pytest.param(29, "green", 0, id="enough"), pytest.param(28, "not enough seeds", 2, id="one too few")]
+)  # fmt: skip
+def test_a_bound_of_ten_per_cent_needs_29_runs(runs, word, code):
+    """0.95 = 1 - 0.9 ** 28.4: the rule of three."""
+    few = night(bound=10, least_runs=least_runs(10), swept=[Swept(scenario="s", runs=runs, verdicts={"PASS": runs})])
+
+    assert (few.word, few.exit_code) == (word, code)
+    assert ("not enough seeds" in junit(few).tostring().decode()) == (code == 2)
+
+
+def test_runs_without_an_answer_do_not_make_a_night_green():
+    few = night(
+        bound=10, least_runs=29, swept=[Swept(scenario="s", runs=90, verdicts={"INCONCLUSIVE": 80, "PASS": 10})]
+    )
+
+    assert few.shortfalls == ["s: 10 runs with an answer, 29 are needed for a bound of 10 %"]
+
+
+def held(rate):
+    return Quarantine(scenario="produce-consume", cluster="containers", rate=rate, owner="ann", expires="2099-01-01")
+
+
+@pytest.mark.parametrize(
+    ("quarantine", "inconclusive", "code"),
+    [
+        pytest.param([], 1, 2, id="nobody has it in hand"),
+        pytest.param([held(20)], 1, 0, id="in hand"),
+        pytest.param([held(20)], 3, 2, id="in hand, and far too many"),
+    ],
+)
+def test_what_cannot_be_judged_is_passed_over_up_to_a_stated_rate(quarantine, inconclusive, code):
+    real_runs = [real("INCONCLUSIVE")] * inconclusive
+    tonight = night(confirmations=real_runs, quarantine=quarantine)
+
+    assert tonight.exit_code == code
+    assert len(ElementTree.fromstring(junit(tonight).tostring()).findall(".//error")) == (inconclusive if code else 0)
+    assert f"INCONCLUSIVE: produce-consume on containers {inconclusive} of {inconclusive} (100 %" in summary(tonight)
+
+
+def test_a_known_violation_on_real_nodes_is_known():
+    known = found(state="known", owner="ann", link="https://issues/1", expires="2099-01-01")
+    bad = msgspec.structs.replace(real("VIOLATION"), signatures=[known.signature])
+
+    assert night(found=[known], confirmations=[bad]).exit_code == 0
+    assert night(found=[found(state="expired")], confirmations=[bad]).exit_code == 1
+
+
+def part(index, **changes):
+    return night(shard=f"{index}/2", bound=10, least_runs=15, **changes)
+
+
+def swept(runs):
+    return [Swept(scenario="s", runs=runs, seconds=1.0, verdicts={"PASS": runs})]
+
+
+def test_shards_are_one_night():
+    whole = of_shards(
+        [
+            part(1, swept=swept(15), probes={"x": 1}, cold=["y"]),
+            part(2, swept=swept(14), probes={"y": 2}, cold=["x"], found=[found()]),
+        ]
+    )
+
+    assert [(one.runs, one.verdicts) for one in whole.swept] == [(29, {"PASS": 29})]
+    assert (whole.probes, whole.cold, whole.shortfalls) == ({"x": 1, "y": 2}, [], [])
+    assert (whole.word, [one.signature for one in whole.found]) == ("RED", ["lost_writes/lost"])
+
+
+def test_a_signature_of_two_shards_is_one():
+    whole = of_shards([part(1, found=[found(count=2, seeds=[1])]), part(2, found=[found(count=3, seeds=[2])])])
+
+    assert [(one.count, one.seeds) for one in whole.found] == [(5, [1, 2])]
+
+
+@pytest.mark.parametrize(
+    ("shards", "error"),
+    [
+        pytest.param([part(1, swept=swept(99))], "shard 2/2 is missing", id="missing"),
+        pytest.param(
+            [part(1, swept=swept(99)), part(2, state=NightState.RUNNING, under_way="sweeps")],
+            "shard 2/2 did not end: running at sweeps",
+            id="killed",
+        ),
+    ],
+)
+def test_a_shard_that_is_missing_or_did_not_end_keeps_the_night_from_being_green(shards, error):
+    whole = of_shards(shards)
+
+    assert whole.errors == [error]
+    assert whole.exit_code == 3
+
+
+@pytest.mark.parametrize(
+    "other", [pytest.param(part(1), id="twice"), pytest.param(night(shard="2/2", first_seed=8), id="of another night")]
+)
+def test_what_is_not_of_one_night_is_refused(other):
+    with pytest.raises(ValueError, match="of one night"):
+        of_shards([part(1), other])
+
+
+def test_a_night_that_went_on_is_one_night():
+    before = night(
+        state=NightState.RUNNING,
+        under_way="sweeps",
+        done=["canaries"],
+        swept=swept(20),
+        seconds=50.0,
+        found=[found(count=1)],
+    )
+    after = night(
+        began="later", done=["sweeps"], swept=swept(20), seconds=30.0, canaries=[], past=[], found=[found(count=2)]
+    )
+
+    whole = continued(before, after)
+
+    assert (whole.began, whole.has_ended, whole.done, whole.seconds) == (
+        before.began,
+        True,
+        ["canaries", "sweeps"],
+        80.0,
+    )
+    assert (whole.runs, [one.count for one in whole.found], len(whole.canaries)) == (40, [3], 1)

@@ -4,14 +4,16 @@ import json
 import shutil
 from pathlib import Path
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
 from tribunal.results.manifest import Made
 from tribunal.results.recording import TABLES, DamagedRecording
-from tribunal.results.store import Recorder, Recording, WrongRow, recording_hash
+from tribunal.results.store import LARGE_ROWS, Recorder, Recording, WrongRow, read_files, recording_hash
 from tribunal.results.values import value_of
+from tribunal.results.versions import stored_table
 
 
 def a_send(sequence: int, **changes: object) -> dict[str, object]:
@@ -65,6 +67,30 @@ def test_what_is_written_comes_back(tmp_path: Path) -> None:
     assert recording.table("phases")["load"].to_pylist()[0][0]["ok"] == 2
     assert recording.manifest is not None
     assert recording.manifest.tables["sends"].rows == 3
+
+
+def test_columns_that_hold_the_same_throughout_a_large_file_come_back(tmp_path: Path) -> None:
+    count, group = LARGE_ROWS + 10, 40_000
+    first = np.arange(count) < group
+    columns = {
+        "run_id": pa.DictionaryArray.from_arrays(pa.array(np.zeros(count, np.int32)), ["r"]),
+        "topic": pa.DictionaryArray.from_arrays(pa.array(np.zeros(count, np.int32)), ["t"]),
+        "partition": np.full(count, 0),
+        "node": np.where(first, 1, 2),  # the same in each row group, and not in the file
+        "log_offset": np.arange(count),
+        "value": np.arange(count),
+        "leader_epoch": pa.array(np.full(count, 3), mask=~first),  # one row group of threes, one of nothing
+        "is_control": np.full(count, False),
+    }
+    schema = TABLES["logs"].arrow
+    rows = pa.table(
+        [columns[field.name] if field.name in columns else pa.nulls(count, field.type) for field in schema],
+        names=schema.names,
+    ).cast(schema)
+    path = tmp_path / "part.parquet"
+    pq.write_table(rows, path, row_group_size=group)
+    assert read_files("logs", [path]).equals(rows)
+    assert read_files("logs", [path], ["node", "topic"]).equals(rows.select(["node", "topic"]))
 
 
 def test_a_cut_off_run_is_read_as_far_as_it_is_closed(tmp_path: Path) -> None:
@@ -165,6 +191,20 @@ def test_a_missing_partition_is_noticed(tmp_path: Path) -> None:
     shutil.rmtree(run / "recording/sends/tp=t-1")
 
     assert "the manifest says 2" in damage_of(run).reason
+
+
+@pytest.mark.parametrize("version", [1, 2])
+def test_a_cut_off_recording_of_a_version_without_dumps_is_read(tmp_path: Path, version: int) -> None:
+    Recorder(tmp_path, "r").close_segment()
+    shutil.rmtree(tmp_path / "recording/dumps")
+    with pytest.raises(DamagedRecording, match="dumps: the table is missing"):
+        Recording.open(tmp_path)
+    for path in (tmp_path / "recording").rglob("*.parquet"):
+        schema = stored_table(path.parent.parent.name, version).arrow
+        named = schema.with_metadata({"tribunal.schema_version": str(version)})
+        pq.write_table(named.empty_table(), path)
+
+    assert Recording.open(tmp_path).table("dumps").num_rows == 0
 
 
 def test_an_unknown_schema_version_is_said(tmp_path: Path) -> None:

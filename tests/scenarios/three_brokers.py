@@ -47,7 +47,7 @@ def run(seed: int, scenario: Scenario, **settings: object) -> dict[int, int]:
         await scenario(cluster)
         await cluster.shut_down()
         assert cluster.failures() == []
-        held = [entry.node for entry in cluster.final_logs() if not entry.is_control]
+        held = [log.node for log in cluster.final_logs() for entry in log.entries if not entry.is_control]
         return {node: held.count(node) for node in cluster.spec.broker_ids}
 
     with warnings.catch_warnings():

@@ -69,7 +69,7 @@ class Trial:
         await asyncio.sleep(LATE_S)
         self.unread = await read_to_end(stage, chosen, 20_000)
         await cluster.close()
-        self.logs = list(cluster.final_logs())
+        self.logs = [entry for log in cluster.final_logs() for entry in log.entries]
         if cluster.watch.violation is not None:
             raise cluster.watch.violation
 

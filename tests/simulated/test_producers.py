@@ -68,7 +68,7 @@ def produced(seed, spec, *, idempotent, batches_in_flight=1, meanwhile=nothing_e
         await admin.close()
         await cluster.close()
         assert cluster.watch.violation is None
-        stood = [one for one in cluster.final_logs() if one.node == 1 and not one.is_control]
+        stood = [one for log in cluster.final_logs() if log.node == 1 for one in log.entries if not one.is_control]
         return left, ends, [int(one.foreign_value) for one in sorted(stood, key=lambda one: one.log_offset)]
 
     return run_simulated(seed, main)[0]

@@ -8,7 +8,7 @@ from typing import Final
 from msgspec.structs import replace
 
 from tribunal.checkers.calibration.api import AnomalyClass, Injected, Injection, shuffled
-from tribunal.checkers.calibration.case import Case, Place
+from tribunal.checkers.calibration.case import LAG_NS, Case, Place
 from tribunal.checkers.calibration.draft import Draft
 from tribunal.results.rows import Commit, Poll, Read, Transaction
 
@@ -124,33 +124,83 @@ def _stops(case: Case, random: Random) -> Iterator[Injected]:
         behind = [
             poll
             for poll in polls
-            if polls[-1].invoke_ns - poll.invoke_ns > STOPPED_NS and received.get(poll.poll_index)
+            if received.get(poll.poll_index) and _goes_on(polls, poll)
             # Where records that it waits for are lost by right it waits anew, for others.
             if case.holds(place, poll.invoke_ns)
         ]
         for poll in shuffled(behind, random)[:1]:
-            hidden = [
-                read
-                for other in polls
-                if other.poll_index >= poll.poll_index
-                for read in received.get(other.poll_index, [])
-            ]
-            if poll.position is None or not any(read.value in known for read in hidden):
-                continue
-            draft = Draft(case)
-            draft.unreceived(place, hidden)
-            first, position = poll.poll_index, poll.position
-            draft.edit(Poll, place, lambda row, first=first, position=position, process=process: (  # type: ignore[misc]
-                replace(row, position=position, record_count=0)
-                if row.process == process and row.phase == "tail" and row.poll_index >= first else row
-            ))  # fmt: skip
-            yield _injected(
-                draft,
-                place,
-                poll,
-                f"consumer {process} gets nothing more from there on, {len(hidden)} records stand behind",
-                hidden[0],
+            hidden = _behind(polls, received, poll)
+            if poll.position is not None and any(read.value in known for read in hidden):
+                draft = _stopped(case, place, hidden, poll)
+                change = f"consumer {process} gets nothing more from there on, {len(hidden)} records stand behind"
+                yield _injected(draft, place, poll, change, hidden[0])
+
+
+def _stops_before_election(case: Case, random: Random) -> Iterator[Injected]:
+    """Let a consumer get nothing more from before an unclean election on, and be answered by the leader elected there for long.
+
+    What that election took it waited for in vain by right; what stands there since, and did so when the new leader first
+    answered, it does not get.
+    """
+    for place, process, polls, received in _assigned(case, random):
+        unclean = [change for change in case.elections(place) if not change.clean]
+        if not unclean or case.elections(place)[-1] is not unclean[-1]:
+            continue
+        election = unclean[-1]
+        after = [
+            poll for poll in polls
+            if poll.leader_epoch == election.after.leader_epoch and poll.invoke_ns > election.at_ns + 2 * LAG_NS
+        ]  # fmt: skip
+        if not after or not _goes_on(after, after[0]) or not case.holds(place, after[0].invoke_ns):
+            continue
+        known, standing = {send.value for send in case.kept(place, -1) if send.txn_id is None}, case.log(place).records
+        end = after[0].high_watermark or 0
+        behind = [
+            poll for poll in polls
+            if (poll.complete_ns or poll.invoke_ns) < election.at_ns - LAG_NS and received.get(poll.poll_index)
+            if poll.position is not None
+            if any(offset in standing and standing[offset].value in known for offset in range(poll.position, end))
+        ]  # fmt: skip
+        for poll in shuffled(behind, random)[:1]:
+            hidden = _behind(polls, received, poll)
+            draft = _stopped(case, place, hidden, poll)
+            epoch = election.after.leader_epoch
+            change = (
+                f"consumer {process} gets nothing more, also not in leader epoch {epoch}, in which it is answered on"
             )
+            yield _injected(draft, place, after[0], change, hidden[0])
+
+
+def _goes_on(polls: list[Poll], since: Poll) -> bool:
+    """Whether what a consumer is shown still rises long after a poll: it has fresh answers, and there is more to read."""
+    shown = [poll for poll in polls if poll.outcome == "ok" and poll.poll_index >= since.poll_index]
+    return any(
+        _shown(one) < _shown(two) and two.invoke_ns - since.invoke_ns > STOPPED_NS for one, two in pairwise(shown)
+    )
+
+
+def _shown(poll: Poll) -> int:
+    """Return the end that a poll shows to a consumer of its isolation."""
+    is_stable = poll.isolation == "read_committed" and poll.last_stable_offset is not None
+    return (poll.last_stable_offset if is_stable else poll.high_watermark) or 0
+
+
+def _behind(polls: list[Poll], received: dict[int, list[Read]], since: Poll) -> list[Read]:
+    """Return what a consumer receives from a poll on."""
+    own = [poll.poll_index for poll in polls if poll.poll_index >= since.poll_index]
+    return [read for index in own for read in received.get(index, [])]
+
+
+def _stopped(case: Case, place: Place, hidden: list[Read], since: Poll) -> Draft:
+    """Let a consumer ask at one place from a poll on, and get nothing."""
+    draft = Draft(case)
+    draft.unreceived(place, hidden)
+    first, position, process = since.poll_index, since.position, since.process
+    draft.edit(Poll, place, lambda row: (
+        replace(row, position=position, record_count=0)
+        if row.process == process and row.phase == "tail" and row.poll_index >= first else row
+    ))  # fmt: skip
+    return draft
 
 
 CLASSES: Final = (
@@ -174,8 +224,14 @@ CLASSES: Final = (
     ),
     AnomalyClass(
         name="consumer-stops",
-        changes="an assigned consumer gets nothing more although the log goes on",
+        changes="an assigned consumer gets nothing more although the log goes on, and nothing may be lost from there on",
         seen_by=("skipped_records",),
         inject=_stops,
+    ),
+    AnomalyClass(
+        name="consumer-stops-before-unclean-election",
+        changes="the same, an unclean election lies in its wait, and the leader elected there answers it for long",
+        seen_by=("skipped_records",),
+        inject=_stops_before_election,
     ),
 )

@@ -12,10 +12,10 @@ import msgspec
 from msgspec.structs import replace
 
 from tribunal.checkers.calibration.api import AnomalyClass, Inject, Injected, Injection, shuffled
-from tribunal.checkers.calibration.case import LAG_NS, Case, Place
+from tribunal.checkers.calibration.case import LAG_NS, NEVER, Case, Place
 from tribunal.checkers.calibration.draft import Draft
 from tribunal.results.metadata import NO_LEADER, State
-from tribunal.results.rows import Admin, Metadata, NodeEvent, Request, Send, Watermark
+from tribunal.results.rows import Admin, Fault, Metadata, NodeEvent, Request, Send, Watermark
 
 STEP_NS: Final = 1_000_000
 LEADERLESS_NS: Final = 3 * LAG_NS  # longer than any election takes in an undisturbed cluster
@@ -211,7 +211,14 @@ def _quorum_epoch_back(case: Case, random: Random) -> Iterator[Injected]:
 
 
 def _leaderless(case: Case, random: Random) -> Iterator[Injected]:
-    """Leave a partition without leader to the end although its ISR runs and holds everything; what the leader changed is not there."""
+    """Leave a partition without leader to the end although its ISR runs and holds everything; what the leader changed is not there.
+
+    Long before the end, and the last heal is longer ago than an election takes: while something is hurt nothing is promised.
+    """
+    healed_ns = max((NEVER if fault.healed_ns is None else fault.healed_ns for fault in case.of_run(Fault)), default=0)
+    end_ns = max((row.at_ns or 0 for row in case.metadata), default=0)
+    if healed_ns >= end_ns - LAG_NS:
+        return
     downs = [event for event in case.of_run(NodeEvent) if event.event in ("killed", "stop", "exit", "fenced")]
     for place in shuffled(case.places, random):
         elected_ns = max((change.at_ns for change in case.elections(place)), default=0)
@@ -219,7 +226,7 @@ def _leaderless(case: Case, random: Random) -> Iterator[Injected]:
         for row in case.metadata:
             at_ns = row.at_ns or 0
             state = case.state(place, at_ns)
-            if row.record_type != "NoOpRecord" or not elected_ns < at_ns < case.end_ns - LEADERLESS_NS or state is None:
+            if row.record_type != "NoOpRecord" or not elected_ns < at_ns < end_ns - LEADERLESS_NS or state is None:
                 continue
             alive = not any(event.node in state.isr and event.at_ns > at_ns - LAG_NS for event in downs)
             if alive and len(state.isr) == len(state.replicas) > 2:

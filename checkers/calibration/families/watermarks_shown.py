@@ -107,7 +107,7 @@ def _consumer_across(case: Case, random: Random) -> Iterator[Injected]:
 
 
 def _shown_less(case: Case, random: Random, *, across: bool) -> Iterator[Injected]:
-    """Let a consumer's poll show a lower high watermark than its poll before."""
+    """Let a consumer's poll show a lower high watermark than its poll before: one node's answers, whose leader epochs are known."""
     for place in shuffled(case.places, random):
         elections = [change.at_ns for change in case.elections(place)]
         pairs = [
@@ -138,18 +138,31 @@ def _shown_pairs(case: Case, place: Place, elections: Sequence[int], *, across: 
     """Return each poll of a consumer with the one that had shown it the greatest high watermark, before it or before the last election."""
     by_process: dict[int, list[Poll]] = {}
     for poll in case.rows(Poll, place):
-        if poll.outcome == "ok" and poll.high_watermark is not None and poll.phase == "tail":
+        if (
+            poll.outcome == "ok"
+            and poll.high_watermark is not None
+            and poll.phase == "tail"
+            and poll.leader_epoch is not None
+        ):
             by_process.setdefault(poll.process, []).append(poll)
     found = []
     for own in by_process.values():
         ordered = sorted(own, key=lambda poll: poll.poll_index)
         for number, poll in enumerate(ordered):
             elected_ns = max((at_ns for at_ns in elections if at_ns < poll.invoke_ns), default=0)
-            before = [one for one in ordered[:number] if not across or (one.complete_ns or one.invoke_ns) < elected_ns]
+            before = [
+                one for one in ordered[:number]
+                if ((one.complete_ns or one.invoke_ns) < elected_ns if across else _answers(one) == _answers(poll))
+            ]  # fmt: skip
             highest = max(before, key=lambda one: one.high_watermark or 0, default=None)
             if highest is not None and (highest.high_watermark or 0) > 1:
                 found.append((highest, poll))
     return found
+
+
+def _answers(poll: Poll) -> tuple[int | None, int | None]:
+    """Return whose answer a poll had: followers that serve readers hear of high watermarks later than their leader."""
+    return poll.leader_epoch, poll.answered_by
 
 
 def _least(offset: int | None, end: int) -> int | None:

@@ -99,7 +99,7 @@ class ClusterApi:
             md.MetadataResponse(
                 brokers=[
                     md.MetadataResponseBroker(node_id=broker.broker_id, host=host, port=port, rack=broker.rack)
-                    for broker, host, port in self._alive_brokers()
+                    for broker, host, port in self._alive_brokers(request.listener)
                 ],
                 cluster_id=self.config.cluster_id,
                 controller_id=self.config.node_id,
@@ -107,11 +107,11 @@ class ClusterApi:
             )
         )
 
-    def _alive_brokers(self) -> list[tuple[Broker, str, int]]:
+    def _alive_brokers(self, listener: str) -> list[tuple[Broker, str, int]]:
         return [
-            (broker, broker.endpoints[0].host, broker.endpoints[0].port)
+            (broker, address.host, address.port)
             for _, broker in sorted(self.image.brokers.items())
-            if not broker.fenced and broker.endpoints
+            if not broker.fenced and (address := broker.endpoint(listener)) is not None
         ]
 
     def _wanted_topic(self, wanted: md.MetadataRequestTopic, *, may_create: bool) -> md.MetadataResponseTopic:
@@ -205,13 +205,13 @@ class ClusterApi:
         brokers = [
             dc.DescribeClusterBroker(
                 broker_id=broker.broker_id,
-                host=broker.endpoints[0].host,
-                port=broker.endpoints[0].port,
+                host=address.host,
+                port=address.port,
                 rack=broker.rack,
                 is_fenced=broker.fenced,
             )
             for _, broker in sorted(self.image.brokers.items())
-            if broker.endpoints and (body.include_fenced_brokers or not broker.fenced)
+            if (address := broker.endpoint(request.listener)) and (body.include_fenced_brokers or not broker.fenced)
         ]
         request.reply(
             dc.DescribeClusterResponse(

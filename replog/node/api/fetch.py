@@ -186,7 +186,9 @@ class Fetch:
             else FetchableTopicResponse(topic=name, partitions=found)  # type: ignore[arg-type]
             for name, found in topics.items()
         ]
-        endpoints = [endpoint for node in outcome.leaders for endpoint in self.api.endpoint(node)]
+        endpoints = [
+            endpoint for node in outcome.leaders for endpoint in self.api.endpoint(node, self.request.listener)
+        ]
         session_id = self.session.session_id
         self.request.reply(FetchResponse(session_id=session_id, responses=responses, node_endpoints=endpoints))
 
@@ -423,9 +425,9 @@ class FetchApi:
         """Return who leads instead, and since which epoch (KIP-951)."""
         return self.replicas.other_leader(*_named(key))
 
-    def endpoint(self, node: NodeId) -> list[NodeEndpoint]:
+    def endpoint(self, node: NodeId, listener: str) -> list[NodeEndpoint]:
         """Return where a leader is to be found (KIP-951)."""
-        known = self.replicas.metadata.endpoint_of(node)
+        known = self.replicas.metadata.endpoint_of(node, listener)
         return [] if known is None else [NodeEndpoint(node_id=node, host=known.host, port=known.port, rack=None)]
 
 

@@ -145,7 +145,7 @@ class ProduceApi:
             op = DelayedProduce(results, now_ms + body.timeout_ms, self._responder(request))
             self.replicas.delay_produce(op, waits, is_replicated=body.acks == -1)
         else:
-            request.reply(self._response(request.version, results))
+            request.reply(self._response(request.listener, results))
 
     def _append(
         self,
@@ -222,9 +222,9 @@ class ProduceApi:
     def _responder(
         self, request: ServerRequest[ProduceRequest, ProduceResponse]
     ) -> "Callable[[list[ProduceResult]], None]":
-        return lambda results: request.reply(self._response(request.version, results))
+        return lambda results: request.reply(self._response(request.listener, results))
 
-    def _response(self, version: int, results: list[ProduceResult]) -> ProduceResponse:
+    def _response(self, listener: str, results: list[ProduceResult]) -> ProduceResponse:
         responses: list[TopicProduceResponse] = []
         topic: TopicProduceData | None = None
         partitions: list[PartitionProduceResponse] = []
@@ -237,7 +237,7 @@ class ProduceApi:
                     TopicProduceResponse(name=topic.name, topic_id=topic.topic_id, partition_responses=partitions)
                 )
             partitions.append(self._partition_response(result, leaders))
-        endpoints = [endpoint for node in leaders for endpoint in self._endpoint(node)] if leaders else []
+        endpoints = [endpoint for node in leaders for endpoint in self._endpoint(node, listener)] if leaders else []
         return ProduceResponse(responses=responses, node_endpoints=endpoints)
 
     def _partition_response(self, result: ProduceResult, leaders: dict[NodeId, None]) -> PartitionProduceResponse:
@@ -258,8 +258,8 @@ class ProduceApi:
                 leader = LeaderIdAndEpoch(leader_id=leader_id, leader_epoch=leader_epoch)
         return PartitionProduceResponse(index=result.index, error_code=error, base_offset=-1, current_leader=leader)
 
-    def _endpoint(self, node: NodeId) -> list[NodeEndpoint]:
-        known = self.replicas.metadata.endpoint_of(node)
+    def _endpoint(self, node: NodeId, listener: str) -> list[NodeEndpoint]:
+        known = self.replicas.metadata.endpoint_of(node, listener)
         return [] if known is None else [NodeEndpoint(node_id=node, host=known.host, port=known.port, rack=None)]
 
 

@@ -48,7 +48,7 @@ class InternalTopics:
         """FindCoordinator: one key before version 4, any number since."""
         body = request.body
         if request.version < FIRST_VERSION_WITH_BATCHES:
-            place = self._place(body.key, body.key_type)
+            place = self._place(body.key, body.key_type, request.listener)
             request.reply(
                 fc.FindCoordinatorResponse(
                     error_code=place.error,
@@ -61,7 +61,7 @@ class InternalTopics:
             return
         coordinators = []
         for key in dict.fromkeys(body.coordinator_keys):
-            place = self._place(key, body.key_type)
+            place = self._place(key, body.key_type, request.listener)
             coordinators.append(
                 fc.Coordinator(
                     key=key,
@@ -88,7 +88,7 @@ class InternalTopics:
         known = self.replicas.metadata.image.topics_by_name.get(topic)
         return NO_NODE if known is None else self.leader_of(topic, partition_for(key, len(known.partitions)))
 
-    def _place(self, key: str, key_type: int) -> Place:
+    def _place(self, key: str, key_type: int, listener: str) -> Place:
         topic = TOPICS.get(key_type)
         if topic is None or not key:
             return Place(Error.INVALID_REQUEST)
@@ -96,7 +96,7 @@ class InternalTopics:
             self._create_soon(topic)
             return Place(Error.COORDINATOR_NOT_AVAILABLE)
         leader = self.coordinator_of(topic, key)
-        endpoint = self.replicas.metadata.endpoint_of(leader)
+        endpoint = self.replicas.metadata.endpoint_of(leader, listener)
         if leader == NO_NODE or endpoint is None:
             return Place(Error.COORDINATOR_NOT_AVAILABLE)
         return Place(Error.NONE, leader, endpoint.host, endpoint.port)

@@ -66,7 +66,7 @@ class CoordinatorService:
         self.replicas = replicas
         self.topics = ImageTopics(replicas)
         self.internal_topics = InternalTopics(config, replicas, link, tasks)
-        self.links = BrokerLinks(replicas.world, replicas.metadata)
+        self.links = BrokerLinks(replicas.world, replicas.metadata, config.broker_access)
         self.producer_ids = ProducerIds(link, tasks, identity)
         self.groups = CoordinatorRuntime(
             OFFSETS_TOPIC, replicas, tasks, self._new_group_core, _no_markers, gathers=False

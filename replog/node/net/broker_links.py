@@ -13,6 +13,7 @@ import msgspec
 
 from replog.broker.metadata import BrokerMetadata
 from replog.client.connection import Connection, ConnectionLost, UnsupportedVersion
+from replog.config.access import Access
 from replog.ports import World
 from replog.types import NodeId
 from replog.wire.apis import BROKER_APIS, Api
@@ -50,8 +51,9 @@ class OwnRequest(Generic[Q, R]):
 class BrokerLinks:
     """Ways to the other brokers, and to ourselves."""
 
-    def __init__(self, world: World, metadata: BrokerMetadata) -> None:
+    def __init__(self, world: World, metadata: BrokerMetadata, access: Access) -> None:
         self.world = world
+        self.access = access
         self.metadata = metadata
         self._own: dict[Api, Callable[[OwnRequest[msgspec.Struct, msgspec.Struct]], None]] = {}
         self._connections: dict[NodeId, Connection] = {}
@@ -113,7 +115,7 @@ class BrokerLinks:
                 del self._connections[node]
             if endpoint is None:
                 return None
-            connection = Connection(self.world, endpoint, f"broker-{self.metadata.node_id}-coordinator")
+            connection = Connection(self.world, endpoint, f"broker-{self.metadata.node_id}-coordinator", self.access)
             await connection.open(timeout_ms=OPEN_TIMEOUT_MS)
             self._connections[node] = connection
             return connection

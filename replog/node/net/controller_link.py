@@ -10,6 +10,7 @@ from collections.abc import Callable
 
 from replog.client.connection import Connection, ConnectionLost, UnsupportedVersion
 from replog.config import Endpoint
+from replog.config.access import Access
 from replog.node.fault_injection_points import strikes
 from replog.ports import World
 from replog.types import NO_NODE, NodeId
@@ -32,10 +33,11 @@ class NoController(Exception):
 class ControllerLink:
     """The connection to the active controller, opened when needed."""
 
-    def __init__(self, world: World, client_id: str, leader: Leader, *, open_timeout_ms: int) -> None:
+    def __init__(self, world: World, client_id: str, leader: Leader, access: Access, *, open_timeout_ms: int) -> None:
         self.world = world
         self.client_id = client_id
         self.leader = leader
+        self.access = access
         self.open_timeout_ms = open_timeout_ms
         self._connection: Connection | None = None
         self._connected_to = NO_NODE
@@ -71,7 +73,7 @@ class ControllerLink:
             if self._connection is not None and self._connected_to == node and self._connection.is_open:
                 return self._connection
             self.drop()
-            connection = Connection(self.world, endpoint, self.client_id)
+            connection = Connection(self.world, endpoint, self.client_id, self.access)
             await connection.open(timeout_ms=self.open_timeout_ms)
             self._connection, self._connected_to = connection, node
             return connection

@@ -14,7 +14,7 @@ UNSUPPORTED_VERSION and what we offer, because that is all such a client can rea
 
 import asyncio
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from enum import Enum
 from typing import Final, Generic, Protocol, TypeVar, cast
 
@@ -24,7 +24,9 @@ from replog.config import Endpoint
 from replog.config.network import NetworkConfig
 from replog.errors import Error
 from replog.node.boundary import contain
+from replog.node.net.entrance import OPEN, Entrance
 from replog.ports import Listener, World
+from replog.security.principals import ANONYMOUS_USER, distinguished_name, principal_of
 from replog.wire.apis import FEATURE_OF, Api
 from replog.wire.codec import APIS, MalformedMessage, RequestStart, decode_rest, encode_response, request_start
 from replog.wire.framing import Frames
@@ -137,6 +139,16 @@ class ServerRequest(Generic[Q, R]):
         self.amend: Callable[[R], R] | None = None  # what of it was refused beforehand
 
     @property
+    def listener(self) -> str:
+        """The name of the listener that it came to."""
+        return self._connection.entrance.listener
+
+    @property
+    def principal(self) -> str:
+        """Who asks, as far as the listener wants to know: `User:...`."""
+        return self._connection.principal
+
+    @property
     def is_answered(self) -> bool:
         """Return whether nothing is owed any more."""
         return self._progress is not Progress.PENDING
@@ -212,23 +224,26 @@ class Server:
         self._second = 0  # of the clock, and what was accepted in it
         self._accepted_count = 0
         self._next_id = 0
-        self._listener: Listener | None = None
+        self._listeners: list[Listener] = []
 
-    async def start(self, endpoint: Endpoint) -> int:
-        """Listen; return the bound port. `OSError` when the address is taken."""
-        self._listener = await self.world.network.listen(endpoint.host, endpoint.port, self._accept)
-        return self._listener.port
+    async def start(self, endpoint: Endpoint, entrance: Entrance = OPEN) -> int:
+        """Listen, here as well as where it listens already; return the bound port. `OSError` when the address is taken."""
+        listener = await self.world.network.listen(
+            endpoint.host, endpoint.port, lambda: self._accept(entrance), tls=entrance.has_tls
+        )
+        self._listeners.append(listener)
+        return listener.port
 
     def stop(self) -> None:
         """Stop listening and close all connections; unanswered requests stay unanswered."""
-        if self._listener is not None:
-            self._listener.close()
+        for listener in self._listeners:
+            listener.close()
         for connection in list(self.connections.values()):
             connection.abort()
 
-    def _accept(self) -> "ServerConnection":
+    def _accept(self, entrance: Entrance) -> "ServerConnection":
         self._next_id += 1
-        return ServerConnection(self, self._next_id)
+        return ServerConnection(self, self._next_id, entrance)
 
     def admit(self, connection: "ServerConnection") -> str | None:
         """Take a new connection, or return why not."""
@@ -318,8 +333,10 @@ class Server:
 class ServerConnection(asyncio.Protocol):
     """One connection: its unread bytes, its unanswered requests in order."""
 
-    def __init__(self, server: Server, connection_id: int) -> None:
+    def __init__(self, server: Server, connection_id: int, entrance: Entrance) -> None:
         self.connection_id = connection_id
+        self.entrance = entrance
+        self.principal = ANONYMOUS_USER
         self.peer_host = ""
         self.unanswered_bytes = 0
         self.noted_held_bytes = 0  # what the server has counted of it
@@ -361,8 +378,20 @@ class ServerConnection(asyncio.Protocol):
             self._server.world.journal.log("info", f"took no connection from {self.peer_host}: {refusal}")
             self.abort()
             return
+        if self.entrance.has_tls and not self._is_named(transport.get_extra_info("peercert")):
+            return
         self._active_ns = self._server.world.clock.now_ns()
         self._watch_idleness(self._server.limits.idle_ms_max)
+
+    def _is_named(self, certificate: Mapping[str, object] | None) -> bool:
+        """Take the name in a certificate; without one that a rule fits nobody gets in."""
+        name = distinguished_name(certificate)
+        principal = principal_of(name, self.entrance.rules)
+        if principal is None:
+            self.refuse(f"no rule of ssl.principal.mapping.rules fits {name!r}")
+            return False
+        self.principal = principal
+        return True
 
     def data_received(self, data: bytes) -> None:
         """Take bytes and hand out the requests that are whole."""

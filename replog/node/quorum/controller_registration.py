@@ -5,11 +5,11 @@ has to be trusted, and a controller that does not have the registration gets it 
 """
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Final
 from uuid import UUID
 
-from replog.config import Endpoint
+from replog.config.listeners import ListenerConfig
 from replog.errors import Error
 from replog.metadata.features import SUPPORTED
 from replog.metadata.image import Image
@@ -20,7 +20,6 @@ from replog.ports import World
 from replog.types import NodeId
 from replog.wire.messages import controller_registration as m
 
-LISTENER: Final = "CONTROLLER"
 TIMEOUT_MS: Final = 2_000
 PAUSE_MS: Final = 500  # for the metadata to come back, or before the next try
 
@@ -36,7 +35,7 @@ class ControllerRegistration:
         *,
         node_id: NodeId,
         incarnation: UUID,
-        endpoint: Endpoint,
+        listeners: Sequence[ListenerConfig],
         image: Callable[[], Image],
         register_here: Callable[
             [m.ControllerRegistrationRequest], "asyncio.Future[m.ControllerRegistrationResponse] | None"
@@ -52,7 +51,15 @@ class ControllerRegistration:
         self.request = m.ControllerRegistrationRequest(
             controller_id=node_id,
             incarnation_id=incarnation,
-            listeners=[m.Listener(name=LISTENER, host=endpoint.host, port=endpoint.port)],
+            listeners=[
+                m.Listener(
+                    name=one.name,
+                    host=one.advertised.host,
+                    port=one.advertised.port,
+                    security_protocol=one.protocol.number,
+                )
+                for one in listeners
+            ],
             features=[
                 m.Feature(name=name, min_supported_version=levels.lowest, max_supported_version=levels.highest)
                 for name, levels in sorted(SUPPORTED.items())

@@ -40,6 +40,7 @@ from replog.quorum.messages import (
 )
 from replog.quorum.quorum import Quorum
 from replog.quorum.quorum_state import Settings
+from replog.quorum.roles import Role
 from replog.quorum.translate import MAX_FETCH_BYTES, answer_to_wire, from_wire
 from replog.quorum.voter_changes import change_answer_to_wire, change_from_wire
 from replog.quorum.voters import ReplicaKey, voter_set
@@ -158,6 +159,7 @@ class QuorumNode:
         self._peers = QuorumPeers(
             world,
             f"quorum-{config.node_id}",
+            config.controller_access,
             request_timeout_ms=config.quorum.request_timeout_ms,
             on_answer=self._on_answer,
             on_failure=self._on_failure,
@@ -243,6 +245,16 @@ class QuorumNode:
     def is_voter(self) -> bool:
         """Whether this node is a member of the quorum."""
         return self._core.is_voter
+
+    @property
+    def role(self) -> Role:
+        """What it is in its epoch."""
+        return self._core.role
+
+    @property
+    def has_voted(self) -> bool:
+        """Whether it gave its vote away in its epoch."""
+        return self._core.voted is not None
 
     @property
     def voters(self) -> list[Voter]:

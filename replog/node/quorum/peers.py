@@ -9,6 +9,7 @@ from collections.abc import Callable
 from functools import partial
 
 from replog.client.connection import Connection, ConnectionLost, UnsupportedVersion
+from replog.config.access import Access
 from replog.log.batch import CorruptBatch
 from replog.node.boundary import contain
 from replog.node.fault_injection_points import strikes
@@ -29,6 +30,7 @@ class QuorumPeers:
         self,
         world: World,
         client_id: str,
+        access: Access,
         *,
         request_timeout_ms: int,
         on_answer: Callable[[int, Reply], None],
@@ -37,6 +39,7 @@ class QuorumPeers:
         """Take where answers go, by request id; neither is called from within `send`."""
         self._world = world
         self._client_id = client_id
+        self._access = access
         self._request_timeout_ms = request_timeout_ms
         self._on_answer = on_answer
         self._on_failure = on_failure
@@ -57,7 +60,7 @@ class QuorumPeers:
 
     def _open(self, effect: Send) -> None:
         assert effect.endpoint is not None, f"nobody knows where node {effect.to} is"
-        connection = Connection(self._world, effect.endpoint, self._client_id)
+        connection = Connection(self._world, effect.endpoint, self._client_id, self._access)
         self._connections[effect.to] = connection
         task = asyncio.get_running_loop().create_task(connection.open(timeout_ms=self._request_timeout_ms))
         self._opening[effect.to] = task

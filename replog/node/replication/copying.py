@@ -13,6 +13,7 @@ from replog.broker.fetch_sessions import Key
 from replog.broker.fetcher import FetchSource, FetchState, Question, Remedy
 from replog.broker.identity import BrokerIdentity
 from replog.client.connection import Connection, ConnectionLost, UnsupportedVersion
+from replog.config.access import Access
 from replog.errors import Error
 from replog.log.batch import CorruptBatch
 from replog.node.boundary import contain
@@ -128,7 +129,7 @@ class SourceLoop:
         if endpoint is None:
             raise ConnectionLost(f"broker {self.source_id} is not registered")
         self._source_epoch = self._source_epoch_now()
-        connection = Connection(self.world, endpoint, f"broker-{self.replicas.node_id}-fetcher")
+        connection = Connection(self.world, endpoint, f"broker-{self.replicas.node_id}-fetcher", self.fetching.access)
         await connection.open(timeout_ms=GRACE_MS)
         self._connection = connection
         return connection
@@ -304,6 +305,7 @@ class ReplicaFetching:
         limits: FetchLimits,
         tasks: Tasks,
         identity: BrokerIdentity,
+        access: Access,
         *,
         carries_epoch: bool,
     ) -> None:
@@ -313,6 +315,7 @@ class ReplicaFetching:
         self.tasks = tasks
         self.limits = limits
         self.identity = identity
+        self.access = access
         self.carries_epoch = carries_epoch
         self._loops: dict[NodeId, SourceLoop] = {}
         self._followed: dict[Replica, SourceLoop] = {}

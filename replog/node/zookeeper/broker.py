@@ -25,11 +25,12 @@ from replog.metadata import records as r
 from replog.metadata.state import TOPIC_RESOURCE
 from replog.node.data_plane import BrokerFailed, DataPlane, Mode
 from replog.node.directories.log_directories import NoDirectory
+from replog.node.hosted_replicas import HostedReplicas
 from replog.node.net.controller_link import NoController
 from replog.node.net.handlers import AnswersApi, HandledApi, Handlers
 from replog.node.net.server import AnyRequest, ServerRequest
 from replog.node.zookeeper.controller import ControllerSeat, persistent_nodes, read_all, read_configs
-from replog.node.zookeeper.hosting import AssignedHosting
+from replog.node.zookeeper.hosting import AssignedHosting, is_topic_id
 from replog.ports import World, ZooKeeper, ZooKeeperListener
 from replog.types import BrokerEpoch, NodeId, TopicPartition
 from replog.wire.apis import ZOOKEEPER_BROKER_APIS, Api
@@ -85,14 +86,8 @@ class ZooKeeperBroker:
         self.identity = plane.identity
         self.zookeeper = open_zookeeper(world, config, self)
         self.controller_role = ControllerSeat(world, config, self.zookeeper, plane.tasks)
-        self.hosting = AssignedHosting(
-            config,
-            plane.replicas,
-            plane.directories,
-            plane.tasks,
-            plane.identity,
-            on_deleted=plane.coordinators.topics_deleted,
-        )
+        hosted = HostedReplicas(config, plane.replicas, plane.directories, plane.identity, is_topic_id=is_topic_id)
+        self.hosting = AssignedHosting(hosted, on_deleted=plane.coordinators.topics_deleted)
         self.control = ControlledBroker(plane.metadata, plane.identity, self._state_of, self._topic_id_of)
         self.is_serving = False
         self._control_handlers = Handlers()
@@ -120,7 +115,7 @@ class ZooKeeperBroker:
             "start", node=self.config.node_id, role="broker", incarnation=str(self.identity.incarnation)
         )
         await self._read_configs()
-        await self.plane.server.start(self.config.listener)
+        await self.plane.listen()
         self.is_serving = True
         self.plane.start_periodic_work(look_at_directories=self.plane.moves.look, after_checkpoint=_nothing)
         self.plane.tasks.start(self._carry_out_control_requests())

@@ -4,16 +4,31 @@ The logs, roles and settings are those of KRaft mode; only the reason differs: t
 controller says to this very broker.
 """
 
+from collections.abc import Callable, Iterable
+from uuid import UUID
+
 from replog.broker.metadata import Assigned
-from replog.node.directories.log_directories import StoredLog
-from replog.node.hosting import Hosting
+from replog.node.hosted_replicas import HostedReplicas
 from replog.node.replication.replicas import Replica
-from replog.types import TopicIdPartition
+from replog.types import TopicIdPartition, TopicPartition
 from replog.zookeeper.broker import Assign, GiveUp, KeepOnly, Rename, id_of_name
 
 
-class AssignedHosting(Hosting):
+def is_topic_id(topic_id: UUID, name: TopicPartition) -> bool:
+    """Return whether an id is the topic's own, not the one made of its name until the true one is known."""
+    return topic_id != id_of_name(name.topic)
+
+
+class AssignedHosting:
     """Keeps the hosted replicas as control requests want them."""
+
+    def __init__(self, hosted: HostedReplicas, *, on_deleted: Callable[[Iterable[str]], None]) -> None:
+        """`on_deleted` is called with topics that are gone, before anything is done."""
+        self.hosted = hosted
+        self.replicas = hosted.replicas
+        self.directories = hosted.directories
+        self.metadata = hosted.metadata
+        self.on_deleted = on_deleted
 
     def update(self) -> None:
         """Act upon settings and brokers that changed since the last call; partitions are assigned one by one."""
@@ -24,12 +39,8 @@ class AssignedHosting(Hosting):
         gone = [name for name in change.deleted.values() if name not in self.metadata.image.topics_by_name]
         if gone:
             self.on_deleted(gone)
-        self._apply_settings(change)
-        if change.brokers:
-            now_ms = self.world.clock.now_ms()
-            for replica in self.replicas:
-                if replica.partition.leadership is not None:
-                    self.replicas.perform(replica, list(replica.partition.leadership.on_brokers(now_ms)))
+        self.hosted.apply_settings(change)
+        self.hosted.apply_brokers(change)
 
     def assign(self, assigned: Assign) -> None:
         """Host a partition, or move it to another role."""
@@ -38,7 +49,7 @@ class AssignedHosting(Hosting):
             self.give_up(GiveUp(assigned.name, delete=False))  # a topic of this name that is gone
         if hosted is None or hosted.key != assigned.key:
             self._put_foreign_aside(assigned)
-        self._assign(Assigned(assigned.key, assigned.name, assigned.state))
+        self.hosted.assign(Assigned(assigned.key, assigned.name, assigned.state))
 
     def give_up(self, given: GiveUp) -> None:
         """Host a partition no more; its log and its high watermark stay unless they are to be deleted."""
@@ -73,7 +84,7 @@ class AssignedHosting(Hosting):
         state = replica.partition.state
         self.give_up(GiveUp(replica.name, delete=False))
         if state is not None:
-            self._assign(Assigned(key, replica.name, state))
+            self.hosted.assign(Assigned(key, replica.name, state))
 
     def _put_foreign_aside(self, assigned: Assign) -> None:
         self.directories.choose(assigned.name, assigned.key.topic_id)
@@ -82,13 +93,3 @@ class AssignedHosting(Hosting):
             return
         if stored.log.topic_id not in (None, assigned.key.topic_id):
             self.directories.put_aside(assigned.name)
-
-    def _stored(self, assigned: Assigned) -> StoredLog:
-        settings = self.settings.of_log(self.metadata.image, assigned.name.topic)
-        stored = self.directories.find(assigned.name)
-        if stored is None:
-            stored = self.directories.create(assigned.name, settings)
-        stored.log.settings = settings
-        if stored.log.topic_id is None and assigned.key.topic_id != id_of_name(assigned.name.topic):
-            stored.log.assign_topic_id(assigned.key.topic_id)
-        return stored

@@ -1,0 +1,96 @@
+"""End markers of transactions, as records: behind what was sent in the transaction, since when they were seen to be there at the latest.
+
+Nobody reads a marker, but a read_committed consumer receives a transaction's records only where its marker stands, and the last stable
+offset passes them there only. What shows that lies below the high watermark, so each member of the ISR had the marker then.
+"""
+
+from collections.abc import Iterator
+from typing import Final
+
+import msgspec
+import numpy as np
+
+from tribunal.checkers.api import OK, TAIL, UNKNOWN, PartitionRows
+from tribunal.checkers.judge.evidence import READ_COMMITTED, Sent, first_polls, polled_at_end
+from tribunal.checkers.judge.timeline import Judgement, Record, Timeline
+
+NEVER: Final = 1 << 62
+
+
+class Seen(msgspec.Struct, frozen=True):
+    """A moment at which a marker was there, and the leader epoch of who showed that; None: it is not known."""
+
+    at_ns: int
+    leader_epoch: int | None
+
+
+def lost_marker(timeline: Timeline, rows: PartitionRows, sent: Sent, absent_ns: int | None) -> Judgement | None:
+    """Return what may have taken a transaction's marker from a partition, or had kept it from being written there.
+
+    It is written after the decision, nobody knows when; and a leader that was elected uncleanly aborts every transaction that its log
+    leaves open, also one whose commit was decided (KIP-704).
+
+    rows:  the partition's `polls`, `reads` and `watermarks`.
+    """
+    aborting = timeline.aborting(sent.since_ns, absent_ns, sent.leader_epoch)
+    moments = [*_received(rows, sent, absent_ns), *_passed(rows, sent, aborting, absent_ns)]
+    first = 0 if sent.log_offset is None else sent.log_offset + 1
+    if not moments:
+        return aborting or timeline.permitting(
+            sent.since_ns, absent_ns, first_offset=first, leader_epoch=sent.leader_epoch
+        )
+    judgements = [timeline.judge(_record(seen, first, absent_ns)) for seen in moments]
+    return None if any(one.promise.must_survive for one in judgements) else judgements[0]
+
+
+def _record(seen: Seen, first_offset: int, absent_ns: int | None) -> Record:
+    return Record(
+        log_offset=NEVER,
+        first_offset=first_offset,
+        acks=None,
+        invoke_ns=seen.at_ns,
+        leader_epoch=seen.leader_epoch,
+        exposed_ns=seen.at_ns,
+        absent_ns=absent_ns,
+    )
+
+
+def _received(rows: PartitionRows, sent: Sent, absent_ns: int | None) -> Iterator[Seen]:
+    """Yield the last time at which a read_committed consumer was surely given the record, and that in the newest leader epoch."""
+    reads, polls = rows.columns("reads"), rows.columns("polls")
+    if sent.value is None:
+        return
+    chosen = np.flatnonzero((reads["value"] == sent.value) & (reads["phase"] == TAIL))
+    given = {(int(reads["process"][row]), int(reads["poll_index"][row])) for row in chosen.tolist()}
+    waited, first = rows.derived(polled_at_end), rows.derived(first_polls)
+    found: list[Seen] = []
+    for row in np.flatnonzero((polls["isolation"] == READ_COMMITTED) & (polls["outcome"] == OK)).tolist():
+        poll = (int(polls["process"][row]), int(polls["poll_index"][row]))
+        if poll not in given:
+            continue
+        epoch = int(polls["leader_epoch"][row])
+        if epoch != UNKNOWN:
+            found.append(Seen(int(polls["complete_ns"][row]), epoch))
+        found += [Seen(times[poll], None) for times in (waited, first) if poll in times]
+    found = [one for one in found if absent_ns is None or one.at_ns <= absent_ns]
+    yield from sorted((one for one in found if one.leader_epoch is None), key=lambda one: one.at_ns)[-1:]
+    known = [(one.leader_epoch, one.at_ns) for one in found if one.leader_epoch is not None]
+    if known:
+        epoch, at_ns = max(known)
+        yield Seen(at_ns, epoch)
+
+
+def _passed(rows: PartitionRows, sent: Sent, aborting: Judgement | None, absent_ns: int | None) -> Iterator[Seen]:
+    """Yield the last time at which the last stable offset had passed the record, before anybody may have aborted it."""
+    if sent.log_offset is None:
+        return
+    seen = rows.columns("watermarks")
+    own = (seen["last_stable_offset"] > sent.log_offset) & (seen["at_ns"] >= sent.since_ns)
+    own &= seen["leader_epoch"] >= (0 if sent.leader_epoch is None else sent.leader_epoch)
+    own &= seen["at_ns"] <= (NEVER if absent_ns is None else absent_ns)
+    if aborting is not None:
+        own &= seen["leader_epoch"] < aborting.leader_epoch
+    places = np.flatnonzero(own)
+    if places.size:
+        last = places[np.argmax(seen["at_ns"][places])]
+        yield Seen(int(seen["at_ns"][last]), int(seen["leader_epoch"][last]))

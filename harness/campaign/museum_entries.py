@@ -1,0 +1,144 @@
+"""The known faults of the museum, as data: which proposal mends each, who has it, who has it not, and how a run shows it."""
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Final, TypeAlias
+
+import msgspec
+
+from tribunal.results.store import Recording
+from tribunal.results.verdict import RunVerdict, Verdict
+
+ALL: Final = -1
+NO_BREACH: Final = (Verdict.PASS, Verdict.PERMITTED)
+LOST_WRITES: Final = "lost_writes"
+LOST: Final = "lost"
+
+
+class LostWrites(msgspec.Struct, frozen=True, tag=True):
+    """Records that were acknowledged with acks=all are gone, permitted or not."""
+
+    words = "records acknowledged with acks=all are lost"
+
+    def seen(self, run_dir: Path, verdict: RunVerdict) -> tuple[bool, str]:
+        """Return whether a run shows it, and what was measured."""
+        lost = sum(
+            found.count
+            for found in verdict.findings
+            if (found.property_name, found.kind, found.acks) == (LOST_WRITES, LOST, ALL)
+        )
+        return bool(lost), f"{lost} records of acks=all lost"
+
+
+class QuorumEpochs(msgspec.Struct, frozen=True, tag=True):
+    """The quorum epoch rises by more than so many: nobody loses anything, the quorum is disturbed."""
+
+    most: int
+
+    @property
+    def words(self) -> str:
+        """What is looked for."""
+        return f"the quorum epoch rises by more than {self.most}"
+
+    def seen(self, run_dir: Path, verdict: RunVerdict) -> tuple[bool, str]:
+        """Return whether a run shows it, and what was measured."""
+        epochs = Recording.open(run_dir, compare=False).table("metadata")["quorum_epoch"].to_pylist()
+        first, last = min(epochs, default=0), max(epochs, default=0)
+        return last - first > self.most, f"quorum epoch {first} to {last}"
+
+
+Sign: TypeAlias = LostWrites | QuorumEpochs
+
+
+class Entry(msgspec.Struct, frozen=True, kw_only=True):
+    """One known fault.
+
+    scenario:      its name; those of the folder `museum` are timed by time-outs, so that one file serves a JVM and the simulator.
+    ours:          the same steps in other times, for our own log, where it flushes what Kafka leaves to the kernel.
+    has, has_not:  releases of Apache Kafka.
+    expected:      the verdicts that are right on whoever has it; whoever has it not breaks no promise.
+    released:      what differs from the scenario where released software runs it.
+    mutant:        the same fault in our own log.
+    """
+
+    name: str
+    fault: str
+    proposal: str
+    scenario: str
+    sign: Sign
+    has: str
+    has_not: str
+    expected: tuple[Verdict, ...]
+    mutant: str
+    story: str
+    released: Mapping[str, str] = {}
+    ours: str | None = None
+
+
+ENTRIES: Final = (
+    Entry(
+        name="KIP-966",
+        fault="last replica standing",
+        proposal="KIP-966 part 1",
+        scenario="museum/last-replica-standing",
+        sign=LostWrites(),
+        has="3.9.1",
+        has_not="4.3.1",
+        expected=(Verdict.PERMITTED,),
+        mutant="M01",
+        story=(
+            "Both followers leave the ISR one after the other; the leader stays in it alone, below min ISR, and loses power. It comes back without what it had"
+            " not flushed and is elected cleanly, because it is the only member of the ISR: the followers, who have the records, truncate. With eligible leader"
+            " replicas one of them would have led. The contract before KIP-966 permits this (R3), so the verdict on 3.9.1 is PERMITTED."
+        ),
+    ),
+    Entry(
+        name="KIP-903",
+        fault="a proposal from before a restart is accepted",
+        proposal="KIP-903, KAFKA-14139",
+        scenario="museum/stale-epoch-join",
+        ours="stale-epoch-join",
+        sign=LostWrites(),
+        has="3.4.1",
+        has_not="3.5.2",
+        expected=(Verdict.VIOLATION,),
+        mutant="M10",
+        story=(
+            "A follower has caught up and the leader proposes it for the ISR; the proposal is late. The follower loses power, comes back without its last"
+            " records and registers. Now the proposal arrives. Without the broker epochs of KIP-903 the controller cannot know that it speaks of an earlier incarnation,"
+            " and takes a replica into the ISR that lacks committed records. The leader dies, that replica is elected cleanly, and they are gone."
+        ),
+    ),
+    Entry(
+        name="KIP-996",
+        fault="a voter that was cut off disrupts the quorum",
+        proposal="KIP-996",
+        scenario="museum/cut-off-voter",
+        sign=QuorumEpochs(most=6),
+        has="3.9.1",
+        has_not="4.3.1",
+        expected=NO_BREACH,
+        mutant="M59",
+        story=(
+            "Each voter in turn is cut off from the others for some elections. Without pre-votes it raises its epoch at every one of them, and when it is back"
+            " the leader of the others has to resign before that epoch. Nothing is lost; the quorum has no leader for no reason."
+        ),
+    ),
+    Entry(
+        name="raised-min-isr",
+        fault="a raised min ISR that the leader does not know of yet",
+        proposal="KIP-966: a hole of its own, decision 0010",
+        scenario="raised-min-isr",
+        sign=LostWrites(),
+        has="4.3.1",
+        has_not="3.9.1",
+        released={"cluster.controllers": "1"},
+        expected=(Verdict.VIOLATION,),
+        mutant="M88",
+        story=(
+            "`min.insync.replicas` is raised from 1 to 2 while the leader's metadata lag. Its follower drops out of the ISR, and the controller counts it into"
+            " the ELR by the new value, while the leader goes on to commit alone by the old one. The leader is killed; the member of the ELR, which lacks"
+            " those records, is elected cleanly. Releases without an ELR keep the leader as the last member of the ISR, and wait for it."
+        ),
+    ),
+)

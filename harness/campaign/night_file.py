@@ -1,0 +1,156 @@
+"""The file that says what a night runs, checked before anything starts.
+
+    nightly: my-log
+    findings: tests/findings
+    known: known-issues.yaml                         # bugs that somebody has in hand, and what may be INCONCLUSIVE
+    canaries: {mutants: [M01, M44], share: 20}       # per cent of the budget; each must be found
+    sweeps: {rotating-swarm: 6, produce-consume: 1}  # weights of the time that is left
+    bound: 10                                        # per cent: a scenario is green from 29 clean runs on
+    calibrate: {share: 10}                           # anomalies put into recordings of tonight: how many are seen
+    confirm: {share: 15, runs: [{scenario: produce-consume, cluster: containers, count: 1}]}
+    probes: [elr_nonempty]                           # rare states that the sweeps must reach
+    artefacts_mb: 2000                               # what is kept of runs is at most so large
+
+The file of known issues has a list `issues` (signature, owner, expires, and best a link) and a list `quarantine` (scenario,
+cluster, rate, owner, expires): from the day after `expires` on, an issue is a finding again and a quarantine none.
+"""
+
+import datetime
+import re
+from pathlib import Path
+from typing import Final
+
+import msgspec
+
+from tribunal.checkers.calibration.api import classes
+from tribunal.harness.catalog import all_clusters, mutant_named, one_of, scenario_file
+from tribunal.harness.scenario import BadScenario, read_yaml
+from tribunal.results.night import Quarantine
+from tribunal.results.signature import read as read_signature
+
+DAY: Final = re.compile(r"\d{4}-\d{2}-\d{2}")
+LINES_MAX: Final = 10_000
+
+
+class Canaries(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Known bugs that must be found, and per cent of the budget for all of them."""
+
+    mutants: tuple[str, ...] = ()
+    share: float = 20
+
+
+class Calibrate(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Anomalies put into recordings of tonight, so many of each class and recording, and per cent of the budget for all; no share: none."""
+
+    share: float = 0
+    per_class: int = 1
+    classes: tuple[str, ...] = ()
+
+
+class RealRun(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """A scenario on a kind of real cluster, and how often."""
+
+    scenario: str
+    cluster: str
+    count: int = 1
+
+
+class Confirm(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Runs on real nodes, and per cent of the budget that the sweeps leave for them."""
+
+    runs: tuple[RealRun, ...] = ()
+    share: float = 20
+
+
+class Config(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """A nightly file, as read."""
+
+    nightly: str
+    findings: str | None = None
+    known: str | None = None
+    canaries: Canaries = Canaries()
+    sweeps: dict[str, float] = {}
+    bound: float = 10
+    calibrate: Calibrate = Calibrate()
+    confirm: Confirm = Confirm()
+    probes: tuple[str, ...] = ()
+    artefacts_mb: float = 2_000
+
+
+class KnownIssue(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """A signature that somebody has in hand until a day (`expires`, in UTC, the last one)."""
+
+    signature: str
+    owner: str
+    expires: str
+    link: str = ""
+    about: str = ""
+
+
+class KnownIssues(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """A file of known issues, as read."""
+
+    issues: tuple[KnownIssue, ...] = ()
+    quarantine: tuple[Quarantine, ...] = ()
+
+
+def read_config(path: Path) -> Config:
+    """Read and check a nightly file; `BadScenario` in one line says what is wrong with it."""
+    try:
+        config = msgspec.convert(read_yaml(path, LINES_MAX), Config)
+    except msgspec.ValidationError as problem:
+        raise BadScenario(f"{path}: {' '.join(str(problem).split())}") from None
+    _check(config, path)
+    if config.known is not None:
+        read_known(path.parent / config.known)
+    return config
+
+
+def read_known(path: Path) -> KnownIssues:
+    """Read and check a file of known issues; `BadScenario` in one line says what is wrong with it."""
+    try:
+        found = msgspec.convert(read_yaml(path, LINES_MAX) or {}, KnownIssues)
+    except msgspec.ValidationError as problem:
+        raise BadScenario(f"{path}: {' '.join(str(problem).split())}") from None
+    for issue in found.issues:
+        _check_day(path, issue.expires)
+        try:
+            read_signature(issue.signature)
+        except ValueError as problem:
+            raise BadScenario(f"{path}: {problem}") from None
+    for held in found.quarantine:
+        _check_day(path, held.expires)
+        one_of("cluster", held.cluster, all_clusters())
+        if not 0 < held.rate < 100:
+            raise BadScenario(f"{path}: quarantine of {held.scenario}: a rate between 0 and 100 per cent")
+    return found
+
+
+def _check_day(path: Path, text: str) -> None:
+    try:
+        datetime.date.fromisoformat(text if DAY.fullmatch(text) else "")
+    except ValueError:
+        raise BadScenario(f"{path}: expires {text!r}: a day is written 2026-12-31") from None
+
+
+def _check(config: Config, path: Path) -> None:
+    for name in (*config.sweeps, *(run.scenario for run in config.confirm.runs)):
+        scenario_file(name)
+    for mutant in config.canaries.mutants:
+        mutant_named(mutant)
+    for run in config.confirm.runs:
+        one_of("cluster", run.cluster, all_clusters())
+    if config.sweeps and min(config.sweeps.values()) <= 0:
+        raise BadScenario(f"{path}: sweeps: each scenario with a weight above 0")
+    if not (config.sweeps or config.findings or config.canaries.mutants or config.confirm.runs):
+        raise BadScenario(f"{path}: nothing to do: sweeps, findings, canaries or confirm, at least one of them")
+    if (config.calibrate.share or config.probes) and not config.sweeps:
+        raise BadScenario(f"{path}: calibrate and probes take their runs from sweeps, and there are none")
+    for name in config.calibrate.classes:
+        one_of("class", name, classes())
+    if not 0 <= config.canaries.share + config.calibrate.share + config.confirm.share < 100:
+        raise BadScenario(f"{path}: the shares of canaries, calibrate and confirm leave nothing for the sweeps")
+    if not 0 < config.bound < 100:
+        raise BadScenario(f"{path}: bound: between 0 and 100 per cent")
+    if config.artefacts_mb <= 0:
+        raise BadScenario(f"{path}: artefacts_mb: above 0")

@@ -1,0 +1,61 @@
+"""Who may connect: certificates."""
+
+from typing import Annotated, Literal
+
+import msgspec
+
+from replog.config.setting import Secret, kafka, without_effect
+
+
+class SecurityConfig(msgspec.Struct, frozen=True, kw_only=True):
+    """Who may connect, and how it is shown who that is. What a listener asks for says `listener.security.protocol.map`."""
+
+    keystore_type: Annotated[
+        Literal["PEM"], without_effect("ssl.keystore.type", "PEM is the only form; Kafka's default is JKS.")
+    ] = "PEM"
+    keystore_location: Annotated[
+        str,
+        kafka(
+            "ssl.keystore.location",
+            "A PEM file with this node's private key and its certificates. "
+            "New connections use what the file holds when they come.",
+        ),
+    ] = ""
+    keystore_chain: Annotated[
+        str,
+        kafka("ssl.keystore.certificate.chain", "This node's certificates as PEM text, instead of a file."),
+    ] = ""
+    keystore_key: Annotated[Secret, kafka("ssl.keystore.key", "The private key to them as PEM text.")] = ""
+    key_password: Annotated[Secret, kafka("ssl.key.password", "The password of the private key, if it has one.")] = ""
+    truststore_type: Annotated[
+        Literal["PEM"], without_effect("ssl.truststore.type", "PEM is the only form; Kafka's default is JKS.")
+    ] = "PEM"
+    truststore_location: Annotated[
+        str,
+        kafka(
+            "ssl.truststore.location",
+            "A PEM file with the certificates by which those of others are checked. It is read anew as the key store's.",
+        ),
+    ] = ""
+    truststore_certificates: Annotated[
+        str, kafka("ssl.truststore.certificates", "The same as PEM text, instead of a file.")
+    ] = ""
+    client_auth: Annotated[
+        Literal["none", "requested", "required"],
+        kafka("ssl.client.auth", "Whether who connects by TLS has to show a certificate."),
+    ] = "none"
+    endpoint_identification: Annotated[
+        Literal["https", ""],
+        kafka(
+            "ssl.endpoint.identification.algorithm",
+            "Whether the certificate of a node that we connect to must name its address.",
+        ),
+    ] = "https"
+    principal_mapping_rules: Annotated[
+        str,
+        kafka(
+            "ssl.principal.mapping.rules",
+            "How the name in a certificate becomes that of a user: `RULE:pattern/replacement/[LU]` and `DEFAULT`, "
+            "the first that fits. Who has none that fits is refused.",
+        ),
+    ] = "DEFAULT"

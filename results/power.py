@@ -1,0 +1,160 @@
+"""What became of known bugs that were switched on: which were found, by what kind of search, how soon, and why others were not.
+
+A file of measurements holds one for each bug and kind of search, the latest. Why a bug was missed is what somebody found out by reading the run;
+it is kept until the bug is found. docs/power.md is the file as a page (`tools/generate_power.py`).
+"""
+
+from collections.abc import Iterable, Sequence
+from enum import StrEnum
+from pathlib import Path
+from typing import Final
+
+import msgspec
+
+from tribunal.results.signature import Signature
+from tribunal.results.verdict import Verdict
+
+
+class By(StrEnum):
+    """What sought a bug."""
+
+    OWN = "own"  # the scenario that its file names
+    SWARM = "swarm"  # scenarios of random faults alone
+    SEARCH = "search"  # the guided search, without scenarios that were written for known bugs
+
+
+class Missed(StrEnum):
+    """Why a bug was not found."""
+
+    NO_FAULT = "no-fault"
+    TOO_RARE = "too-rare"
+    NOT_RECORDED = "not-recorded"
+    NOT_JUDGED = "not-judged"
+    HARMLESS = "harmless"
+
+
+WORDS: Final = {
+    Missed.NO_FAULT: "the fault never comes",
+    Missed.TOO_RARE: "the schedule is too rare",
+    Missed.NOT_RECORDED: "nothing records it",
+    Missed.NOT_JUDGED: "nobody judges it",
+    Missed.HARMLESS: "something else in the product prevents the harm",
+}
+
+
+class Power(msgspec.Struct, frozen=True, kw_only=True):
+    """What became of one bug.
+
+    by:           the kind of search; None for a scenario that somebody named.
+    seen_by:      the first finding's signatures in their text form, figures as `name a -> b`.
+    what:         the gravest of them; None: a figure, or nothing.
+    seeds:        how many were run until then, with the finding's own; verdicts: how many of them got which.
+    seconds:      until then; cpu_seconds: of all processes, with the runs without the bug that the finding was compared with.
+    why, because: of a bug that was missed, as far as somebody has looked; kept with the measurements.
+    """
+
+    mutant: str
+    scenario: str
+    found: bool
+    by: By | None = None
+    seen_by: list[str]
+    what: Signature | None = None
+    seed: int | None
+    seeds: int
+    verdicts: dict[str, int] = {}
+    seconds: float
+    cpu_seconds: float = 0
+    run_dir: str = ""
+    note: str = ""
+    why: Missed | None = None
+    because: str = ""
+
+
+def read(path: Path) -> list[Power]:
+    """Return what a file of measurements holds; nothing where there is none yet."""
+    return msgspec.json.decode(path.read_bytes(), type=list[Power]) if path.exists() else []
+
+
+def write(path: Path, measured: Iterable[Power]) -> None:
+    """Write a file of measurements, to be read by people, too."""
+    lines = b",\n".join(msgspec.json.encode(one) for one in measured)
+    path.write_bytes(b"[\n" + lines + b"\n]\n")
+
+
+def brought_up_to_date(kept: Sequence[Power], measured: Sequence[Power]) -> list[Power]:
+    """Return what is known with new measurements in the place of former ones; a reason stays while the bug is missed."""
+    known = {(one.mutant, one.by): one for one in kept}
+    for one in measured:
+        former = known.get((one.mutant, one.by))
+        new = msgspec.structs.replace(one, run_dir="")
+        if former is not None and not one.found:
+            new = msgspec.structs.replace(new, why=former.why, because=former.because)
+        known[one.mutant, one.by] = new
+    order = list(By)
+    return sorted(known.values(), key=lambda one: (one.mutant, -1 if one.by is None else order.index(one.by)))
+
+
+def page(measured: Sequence[Power], about: dict[str, str]) -> str:
+    """Return the table: a row a bug, a column a kind of search; and what is known of those that were missed.
+
+    about:  what is wrong, by mutant, in the order of the rows.
+    """
+    known = {(one.mutant, one.by): one for one in measured}
+    lines = ["| bug | what is wrong | its own scenario | the swarm alone | guided search |", "|---|---|---|---|---|"]
+    for mutant, words in about.items():
+        cells = [_cell(known.get((mutant, by))) for by in By]
+        lines.append(f"| {_number(mutant)} | {words} | {' | '.join(cells)} |")
+    lines += [
+        "",
+        *_totals(known, about),
+        "",
+        "| missed | by | why | as far as it was looked into |",
+        "|---|---|---|---|",
+    ]
+    for mutant in about:
+        for by in By:
+            one = known.get((mutant, by))
+            if one is not None and not one.found:
+                why = "not looked into" if one.why is None else WORDS[one.why]
+                lines.append(f"| {_number(mutant)} | {by} | {why} | {one.because} |")
+    return "\n".join(lines) + "\n"
+
+
+def _totals(known: dict[tuple[str, By | None], Power], about: dict[str, str]) -> list[str]:
+    lines = []
+    for by in By:
+        measured = [one for mutant in about if (one := known.get((mutant, by))) is not None]
+        found = [one for one in measured if one.found]
+        cpu_s = sum(one.cpu_seconds for one in measured)
+        broken = sum(one.verdicts.get(Verdict.ERROR, 0) for one in measured)
+        unanswered = sum(one.verdicts.get(Verdict.INCONCLUSIVE, 0) for one in measured)
+        if measured:
+            lines.append(
+                f"- {by}: {len(found)} of {len(measured)} found in {cpu_s:,.0f} CPU seconds, {60 * len(found) / max(cpu_s, 1):.2f} bugs found per CPU minute; "
+                f"beside verdicts {broken} runs ended as ERROR and {unanswered} as INCONCLUSIVE."
+            )
+        else:
+            lines.append(f"- {by}: not run.")
+    return lines
+
+
+def _cell(one: Power | None) -> str:
+    if one is None:
+        return "not run"
+    effort = f"{one.seeds} seed{'' if one.seeds == 1 else 's'}, {one.cpu_seconds:.0f} s"
+    broken = [
+        f"{count} {name}" for name in (Verdict.ERROR, Verdict.INCONCLUSIVE) if (count := one.verdicts.get(name, 0))
+    ]
+    counted = ", ".join([effort, *broken])
+    if not one.found:
+        return f"**missed**: {one.scenario}, {counted}"
+    return f"{one.scenario}: {_seen(one)}; {counted}"
+
+
+def _seen(one: Power) -> str:
+    seen = [text.removeprefix("invariant/") for text in one.seen_by]
+    return f"`{seen[0]}`" + (f" and {len(seen) - 1} more" if len(seen) > 1 else "")
+
+
+def _number(mutant: str) -> str:
+    return mutant.partition("_")[0].upper()

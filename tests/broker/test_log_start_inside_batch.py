@@ -1,0 +1,55 @@
+"""A leader's log start may lie inside a batch (DeleteRecords): followers that parted from it before it still find back (SPEC 3.3, 3.4.1)."""
+
+from pathlib import Path
+
+import pytest
+
+from replog.log.batch import CorruptBatch, batches
+from replog.log.log import Log
+from tests.cases.replicas import WALL_MS, a_log, a_replica, apply_metadata, record_batch, state
+
+HIGH_WATERMARK, LOG_START, END = 441, 447, 453
+
+
+def the_leaders(folder: Path, log_start_offset: int) -> Log:
+    """The log of broker 2: one batch of 441 to 452 in epoch 3, deleted up to the log start."""
+    log = a_log(folder / "leader", end=HIGH_WATERMARK, epochs=[[0, 0]])
+    log.append_as_follower(record_batch(HIGH_WATERMARK, 3, END - HIGH_WATERMARK), now_ms=WALL_MS)
+    log.move_log_start(log_start_offset)
+    return log
+
+
+def read(log: Log, offset: int) -> bytes:
+    return log.read(offset, max_bytes=1 << 20, end_offset=log.log_end_offset, at_least_one=True)
+
+
+@pytest.mark.parametrize("count", [10, 6], ids=["longer than the log start", "as long as the log start"])
+def test_a_follower_with_nothing_behind_the_leaders_log_start_takes_the_batch_around_it(
+    tmp_path: Path, count: int
+) -> None:
+    """Broker 3 led epoch 2 before and wrote records from 441 on alone; the leader says that epoch 2 ends at its log start."""
+    leader = the_leaders(tmp_path, LOG_START)
+    own = a_log(tmp_path / "follower", end=HIGH_WATERMARK + count, epochs=[[0, 0], [2, HIGH_WATERMARK]])
+    follower = a_replica(own, high_watermark=HIGH_WATERMARK)
+    apply_metadata(follower, state(leader=2, leader_epoch=3))
+
+    follower.on_divergence(*leader.epochs.end_offset_for(2, leader.log_end_offset))
+    assert own.log_end_offset == LOG_START
+    follower.on_fetched(read(leader, LOG_START), high_watermark=END, log_start_offset=LOG_START, wall_ms=WALL_MS)
+
+    assert (own.log_start_offset, own.log_end_offset) == (LOG_START, END)
+    assert own.epochs == leader.epochs
+    assert [header.base_offset for header in batches(read(own, LOG_START))] == [HIGH_WATERMARK]
+
+
+def test_a_follower_with_records_that_the_leader_keeps_refuses_a_batch_around_its_end(tmp_path: Path) -> None:
+    leader = the_leaders(tmp_path, LOG_START - 1)
+    own = a_log(tmp_path / "follower", end=LOG_START, epochs=[[0, 0], [2, HIGH_WATERMARK]])
+    follower = a_replica(own, high_watermark=HIGH_WATERMARK)
+    apply_metadata(follower, state(leader=2, leader_epoch=3))
+
+    with pytest.raises(CorruptBatch, match="offset 441 where 447 comes next"):
+        follower.on_fetched(
+            read(leader, LOG_START), high_watermark=END, log_start_offset=LOG_START - 1, wall_ms=WALL_MS
+        )
+    assert (own.log_start_offset, own.log_end_offset) == (0, LOG_START)

@@ -1,0 +1,636 @@
+"""Small recordings of broken promises, each beside its nearest neighbour that is right or permitted.
+
+An excuse has a place, a time and a holder: what moves one of them has to be seen.
+"""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.checkers.recorded import MS, Run
+from tests.checkers.test_lost_writes import found
+
+UNCLEAN = {"unclean.leader.election.enable": True}
+NO_ELR = {"eligible.leader.replicas.enable": False}
+TO_NODE_3 = {"leader": 3, "isr": [3], "leader_recovery_state": 1, "eligible_leader_replicas": []}
+LOST = ("violation", "")
+BY_R4 = ("permitted", "R4")
+BY_R5 = ("permitted", "R5")
+CREATED = {"partition_id": 0, "replicas": [1, 2, 3], "isr": [1, 2, 3], "leader": 1, "leader_epoch": 0}
+
+
+@pytest.fixture
+def run(tmp_path: Path) -> Run:
+    return Run(tmp_path / "run")
+
+
+def judged(run: Run, kind: str = "lost") -> list[tuple[Any, Any]]:
+    """Finish the run and return severity and rule of what was found of a kind."""
+    return [(severity, rule) for own, severity, rule, _ in found(run.finish()) if own == kind]
+
+
+# Settings: an election is judged by those in force for its topic, at its place in the metadata log.
+
+
+@pytest.mark.parametrize(("configured", "expected"), [
+    pytest.param([], LOST, id="never allowed"),
+    pytest.param([("t", 500, "true")], BY_R4, id="allowed"),
+    pytest.param([("", 500, "true")], BY_R4, id="allowed to all topics"),
+    pytest.param([("u", 500, "true")], LOST, id="allowed to another topic"),
+    pytest.param([("t", 500, "true"), ("t", 2000, "false")], LOST, id="forbidden again"),
+    pytest.param([("t", 500, "true"), ("t", 2000, None)], LOST, id="taken back"),
+    pytest.param([("", 500, "true"), ("t", 500, "false")], LOST, id="the topic's own counts"),
+    pytest.param([("t", 4000, "true")], LOST, id="allowed afterwards"),
+])  # fmt: skip
+def test_an_unclean_election_is_allowed_where_and_when_it_happens(
+    run: Run, configured: list[tuple[str, int, str | None]], expected: tuple[str, str]
+) -> None:
+    run.change(50, isr=[1, 2])
+    run.send(0, 100)
+    for topic, at, value in [one for one in configured if one[1] < 3000]:
+        kind = {"resource_type": 2 if topic else 4, "resource_name": topic}
+        run.metadata("ConfigRecord", at, **kind, name="unclean.leader.election.enable", value=value)
+    run.change(3000, **TO_NODE_3)
+    for topic, at, value in [one for one in configured if one[1] > 3000]:
+        kind = {"resource_type": 2, "resource_name": topic}
+        run.metadata("ConfigRecord", at, **kind, name="unclean.leader.election.enable", value=value)
+    run.final_read({}, at=9000)
+
+    assert judged(run) == [expected]
+
+
+@pytest.mark.parametrize(("partition", "expected"), [
+    pytest.param(0, BY_R4, id="here"),
+    pytest.param(1, LOST, id="in another partition"),
+])  # fmt: skip
+def test_an_unclean_election_excuses_in_its_partition(
+    tmp_path: Path, partition: int, expected: tuple[str, str]
+) -> None:
+    run = Run(tmp_path / "run", **UNCLEAN)
+    run.change(50, isr=[1, 2])
+    run.send(0, 100)
+    election = {"record_type": "PartitionChangeRecord", "at_ns": 3000 * MS, "topic": "t", "partition": partition}
+    body = '{"leader": 3, "isr": [3], "leader_recovery_state": 1, "eligible_leader_replicas": []}'
+    run.recorder.row("metadata", metadata_offset=90, quorum_epoch=1, body=body, **election)
+    run.final_read({}, at=9000)
+
+    assert judged(run) == [expected]
+
+
+# Leaders that were deposed: who answers has not heard of its successor, and with acks=all its followers have not either.
+
+
+@pytest.mark.parametrize(("joined_at", "expected"), [
+    pytest.param(None, BY_R4, id="it may follow the deposed leader still"),
+    pytest.param(1500, LOST, id="it follows the new one"),
+    pytest.param(7000, BY_R4, id="it did later"),
+])  # fmt: skip
+def test_a_deposed_leader_answers_acks_all_only_with_its_followers(
+    tmp_path: Path, joined_at: int | None, expected: tuple[str, str]
+) -> None:
+    run = Run(tmp_path / "run", **UNCLEAN)
+    run.change(50, isr=[1, 2])
+    run.change(1000, **TO_NODE_3)
+    if joined_at is not None:
+        run.change(joined_at, isr=[3, 2], leader_recovery_state=0)
+    run.send(0, 5000)
+    run.final_read({}, at=9000)
+
+    assert judged(run) == [expected]
+
+
+@pytest.mark.parametrize(("node", "epoch", "at", "expected"), [
+    pytest.param(1, 1, 2600, LOST, id="it had begun to follow the new one"),
+    pytest.param(1, 1, 5500, BY_R5, id="it did so later"),
+    pytest.param(1, 0, 2600, BY_R5, id="it said so in its own epoch"),
+    pytest.param(3, 1, 2600, BY_R5, id="another one had"),
+])  # fmt: skip
+def test_who_stated_a_later_epoch_no_longer_answers_in_its_own(
+    run: Run, node: int, epoch: int, at: int, expected: tuple[str, str]
+) -> None:
+    run.change(2000, leader=2, isr=[2, 3])
+    row = {"observer": f"node-{node}", "source": "node", "topic": "t", "partition": 0, "log_end_offset": 0}
+    run.recorder.row("watermarks", **row, leader_epoch=epoch, at_ns=at * MS)
+    run.send(0, 5000, acks=1)
+    run.final_read({}, at=9000)
+
+    assert judged(run) == [expected]
+
+
+@pytest.mark.parametrize(("answered_by", "expected"), [
+    pytest.param(1, BY_R5, id="the deposed leader"),
+    pytest.param(2, LOST, id="the new one"),
+    pytest.param(3, LOST, id="one that never led"),
+])  # fmt: skip
+def test_whose_log_it_was_is_known_by_who_answered(run: Run, answered_by: int, expected: tuple[str, str]) -> None:
+    run.change(2000, leader=2, isr=[2, 3])
+    run.send(0, 5000, acks=1, answered_by=answered_by)
+    run.final_read({}, at=9000)
+
+    assert judged(run) == [expected]
+
+
+# Exposed acks=1 and acks=0: what was shown or read has the guarantee of acks=all.
+
+
+@pytest.mark.parametrize(("settings", "isr", "shown", "expected"), [
+    pytest.param({}, [1, 2], 0, BY_R5, id="not shown"),
+    pytest.param({}, [1, 2], 1, LOST, id="shown"),
+    pytest.param({"mode": "zookeeper", **NO_ELR}, [1], 1, BY_R5, id="shown below min ISR, in ZooKeeper mode"),
+    pytest.param({"mode": "zookeeper", **NO_ELR}, [1, 2], 1, LOST, id="shown by min ISR, in ZooKeeper mode"),
+])  # fmt: skip
+def test_what_a_high_watermark_passed_has_to_survive(
+    tmp_path: Path, settings: dict[str, Any], isr: list[int], shown: int, expected: tuple[str, str]
+) -> None:
+    run = Run(tmp_path / "run", **{key: value for key, value in settings.items() if key != "mode"})
+    run.change(50, isr=isr)
+    run.send(0, 1000, acks=1)
+    run.watermark(shown, 1500, epoch=0)
+    run.change(3000, leader=2, isr=[2])
+    run.final_read({}, at=9000)
+
+    rows = found(run.finish(mode=settings.get("mode", "kraft")))
+    assert [(severity, rule) for kind, severity, rule, _ in rows if kind == "lost"] == [expected]
+
+
+@pytest.mark.parametrize(("read", "unclean", "expected"), [
+    pytest.param(False, False, [], id="never seen"),
+    pytest.param(True, False, [LOST], id="read"),
+    pytest.param(True, True, [BY_R4], id="read before an allowed unclean election"),
+])  # fmt: skip
+def test_acks_0_promises_what_was_read(
+    tmp_path: Path, read: bool, unclean: bool, expected: list[tuple[str, str]]
+) -> None:
+    run = Run(tmp_path / "run", **(UNCLEAN if unclean else {}))
+    run.change(50, isr=[1, 2])
+    value = run.send(0, 1000, acks=0)
+    if read:
+        run.read({0: value}, 1500, epoch=0)
+    run.change(3000, **(TO_NODE_3 if unclean else {"leader": 2, "isr": [2]}))
+    run.final_read({}, at=9000)
+
+    assert judged(run, "lost_after_read") == expected
+
+
+# Disks: a loss has a node, a partition, offsets and a time.
+
+DISK = {"node": 3, "topic": "t", "partition": 0, "from_offset": 0, "begin_ns": 2100 * MS, "end_ns": 2200 * MS}
+
+
+@pytest.mark.parametrize(("lost", "expected"), [
+    pytest.param(DISK, ("permitted", "R3"), id="of the last replica standing"),
+    pytest.param(DISK | {"topic": None, "partition": None}, ("permitted", "R3"), id="of all its partitions"),
+    pytest.param(DISK | {"partition": 1}, LOST, id="of another partition"),
+    pytest.param(DISK | {"topic": "u"}, LOST, id="of another topic"),
+    pytest.param(DISK | {"node": 2}, LOST, id="of another node"),
+    pytest.param(DISK | {"from_offset": 6}, LOST, id="behind it"),
+    pytest.param(DISK | {"end_offset": 5}, LOST, id="before it"),
+    pytest.param(DISK | {"from_offset": 5, "end_offset": 6}, ("permitted", "R3"), id="of it alone"),
+    pytest.param(DISK | {"begin_ns": 500 * MS, "end_ns": 600 * MS}, LOST, id="before it was sent"),
+    pytest.param(DISK | {"begin_ns": 9900 * MS, "end_ns": 9900 * MS}, LOST, id="when it had been missed"),
+])  # fmt: skip
+def test_a_disk_lost_what_it_lost(tmp_path: Path, lost: dict[str, Any], expected: tuple[str, str]) -> None:
+    run = Run(tmp_path / "run", **NO_ELR)
+    run.node(3, "start", 0)
+    run.change(50, leader=3, isr=[3])
+    run.send(5, 1000, acks=-1)
+    run.node(3, "killed", 2000)
+    fields = {"index": 0, "kind": "power-loss", "planned_ns": 1, "injected_ns": 1, "healed_ns": 9950 * MS}
+    run.recorder.row("faults", **fields, took_effect=True, healed=True, losses=[lost])
+    run.change(2050, leader=-1, isr=[3])
+    run.registered(3, 2500, previous=-1, fenced=False)
+    run.change(3000, leader=3, isr=[3])
+    run.final_read({}, at=9000)
+
+    assert judged(run) == [expected]
+
+
+@pytest.mark.parametrize(("wiped", "kept_by", "expected"), [
+    pytest.param([2, 3], (), ("permitted", "R1"), id="both"),
+    pytest.param([3], (), LOST, id="one: the ELR lost a member"),
+    pytest.param([2], (), LOST, id="the one that was not elected"),
+])  # fmt: skip
+def test_the_last_known_leader_needs_min_isr_unclean_shutdowns(
+    run: Run, wiped: list[int], kept_by: tuple[int, ...], expected: tuple[str, str]
+) -> None:
+    run.change(50, isr=[2, 3], leader=2)
+    run.send(0, 100)
+    for number, node in enumerate(wiped):
+        run.node(node, "killed", 200 + 100 * number)
+        run.fault("wipe", 210 + 100 * number, node=node, lost_from=0, index=number)
+        run.registered(node, 250 + 100 * number, previous=-1)
+    run.change(500, isr=[], leader=-1, eligible_leader_replicas=[], last_known_elr=[3])
+    run.change(510, isr=[3], leader=3, leader_recovery_state=1)
+    run.final_read({}, at=9000)
+
+    assert judged(run) == [expected]
+
+
+@pytest.mark.parametrize(("asked", "wiped", "expected"), [
+    pytest.param([2, 3], [2, 3], ("permitted", "R2"), id="all of them lost it"),
+    pytest.param([2, 3], [3], LOST, id="one of them has it"),
+    pytest.param([1, 2, 3], [2, 3], ("permitted", "R2"), id="the third held nothing"),
+])  # fmt: skip
+def test_balanced_recovery_compares_logs(
+    tmp_path: Path, asked: list[int], wiped: list[int], expected: tuple[str, str]
+) -> None:
+    settings = {"unclean.recovery.manager.enabled": True, "unclean.recovery.strategy": "balanced"}
+    run = Run(tmp_path / "run", **settings)
+    run.change(50, isr=[2, 3], leader=2)
+    run.send(0, 100)
+    for number, node in enumerate([2, 3]):
+        run.node(node, "killed", 200 + 100 * number)
+        if node in wiped:
+            run.fault("wipe", 210 + 100 * number, node=node, lost_from=0, index=number)
+        run.registered(node, 250 + 100 * number, previous=-1)
+    run.change(500, isr=[], leader=-1, eligible_leader_replicas=[], last_known_elr=asked)
+    run.change(510, isr=[3], leader=3, leader_recovery_state=1)
+    run.final_read({}, at=9000)
+
+    assert judged(run) == [expected]
+
+
+@pytest.mark.parametrize(("node", "lost_from", "rejoined", "expected"), [
+    pytest.param(2, 0, False, ("permitted", "R7"), id="of who is elected"),
+    pytest.param(3, 0, False, LOST, id="of another one"),
+    pytest.param(2, 1, False, LOST, id="behind the record"),
+    pytest.param(2, 0, True, LOST, id="it was whole again"),
+])  # fmt: skip
+def test_files_that_were_cut_under_a_running_process(
+    run: Run, node: int, lost_from: int, rejoined: bool, expected: tuple[str, str]
+) -> None:
+    for other in (1, 2, 3):
+        run.node(other, "start", 0)
+    run.send(0, 100)
+    run.fault("truncate-segment", 1000, node=node, lost_from=lost_from)
+    if rejoined:
+        run.change(1500, isr=[1, 3])
+        run.change(2000, isr=[1, 3, 2])
+    run.change(3000, leader=2, isr=[2, 3])
+    run.final_read({}, at=9000)
+
+    assert judged(run) == [expected]
+
+
+# The ELR: who registers after an unclean shutdown is no clean candidate.
+
+
+@pytest.mark.parametrize(("previous", "expected"), [
+    pytest.param(-1, [LOST], id="it had shut down uncleanly"),
+    pytest.param(None, [], id="it had shut down cleanly"),
+])  # fmt: skip
+def test_a_clean_election_from_the_elr(run: Run, previous: int | None, expected: list[object]) -> None:
+    run.change(100, isr=[1], eligible_leader_replicas=[2, 3])
+    run.registered(2, 500, previous=1 if previous is None else previous, fenced=False)
+    run.change(1000, leader=2, isr=[2], eligible_leader_replicas=[1, 3])
+    run.final_read({0: run.send(0, 1100)}, at=9000)
+
+    assert judged(run, "clean_election_of_unclean_replica") == expected
+
+
+# min ISR.
+
+
+@pytest.mark.parametrize(("lowered", "grown_at", "acks", "at", "expected"), [
+    pytest.param(None, None, -1, 3000, [LOST], id="below it"),
+    pytest.param(None, None, 1, 3000, [], id="acks=1"),
+    pytest.param(None, None, -1, 1200, [], id="before the leader surely knew"),
+    pytest.param(("t", 500), None, -1, 3000, [], id="lowered before"),
+    pytest.param(("u", 500), None, -1, 3000, [LOST], id="lowered for another topic"),
+    pytest.param(("t", 6000), None, -1, 3000, [LOST], id="lowered afterwards"),
+    pytest.param(None, 2000, -1, 3000, [], id="the ISR had grown again"),
+])  # fmt: skip
+def test_acks_all_needs_min_isr(
+    run: Run, lowered: tuple[str, int] | None, grown_at: int | None, acks: int, at: int, expected: list[object]
+) -> None:
+    def lower(*, before: bool) -> None:
+        if lowered is not None and (lowered[1] < 1000) is before:
+            named = {"resource_type": 2, "resource_name": lowered[0], "name": "min.insync.replicas", "value": "1"}
+            run.metadata("ConfigRecord", lowered[1], **named)
+
+    lower(before=True)
+    run.change(1000, isr=[1], eligible_leader_replicas=[2, 3])
+    if grown_at is not None:
+        run.change(grown_at, isr=[1, 2], eligible_leader_replicas=[])
+    lower(before=False)
+    run.metadata("NoOpRecord", 8000)
+    run.final_read({0: run.send(0, at, acks=acks)}, at=9000)
+
+    assert judged(run, "acknowledged_below_min_isr") == expected
+
+
+# Topics that are deleted: an order names them.
+
+DELETE = {"api": "delete_topic", "topic": "t", "outcome": "ok", "invoke_ns": 900 * MS, "complete_ns": 950 * MS}
+
+
+@pytest.mark.parametrize(("order", "expected"), [
+    pytest.param(DELETE, ("permitted", "gone_by_order"), id="it was ordered"),
+    pytest.param(DELETE | {"outcome": "info", "complete_ns": None}, ("permitted", "gone_by_order"), id="nobody answered"),
+    pytest.param(DELETE | {"outcome": "fail"}, LOST, id="it was refused"),
+    pytest.param(DELETE | {"topic": "u"}, LOST, id="another topic was meant"),
+    pytest.param(DELETE | {"invoke_ns": 4000 * MS, "complete_ns": 4001 * MS}, LOST, id="ordered afterwards"),
+    pytest.param(None, LOST, id="nobody ordered it"),
+])  # fmt: skip
+def test_a_topic_is_made_anew_by_order(run: Run, order: dict[str, Any] | None, expected: tuple[str, str]) -> None:
+    run.send(0, 100)
+    if order is not None:
+        run.recorder.row("admin", **order)
+    run.metadata("RemoveTopicRecord", 1000)
+    run.metadata("PartitionRecord", 1100, **CREATED)
+    run.final_read({}, at=9000)
+
+    assert judged(run) == [expected]
+
+
+@pytest.mark.parametrize(("topic", "expected"), [
+    pytest.param("t", [], id="the one that was deleted"),
+    pytest.param("t@2", [LOST], id="the next one of its name"),
+])  # fmt: skip
+def test_the_next_topic_of_a_name_is_another_place(run: Run, topic: str, expected: list[object]) -> None:
+    run.send(0, 100 if topic == "t" else 2000, topic=topic)
+    run.recorder.row("admin", **DELETE)
+    run.metadata("RemoveTopicRecord", 1000)
+    run.metadata("PartitionRecord", 1100, topic="t@2", **CREATED)
+    final = {"process": 99, "topic": "t@2", "partition": 0, "isolation": "read_uncommitted", "phase": "final"}
+    answer = {"poll_index": 0, "position": 0, "record_count": 0, "high_watermark": 0, "log_start_offset": 0}
+    run.recorder.row("polls", **final, **answer, invoke_ns=9000 * MS, complete_ns=9000 * MS, outcome="ok")
+
+    assert judged(run) == expected
+
+
+# Ends of transactions.
+
+
+def committed(run: Run, offset: int = 0, at: int = 100, end: int = 200) -> int:
+    """Send a record in a transaction that is committed, by the coordinator's answer, at `end`."""
+    value = run.send(offset, at, txn_id="x")
+    step = {"kind": "send", "topic": "t", "partition": 0, "log_offset": offset, "value": value}
+    times = {"begin_ns": (at - 1) * MS, "end_ns": end * MS, "outcome": "committed"}
+    run.recorder.row("txns", process=7, txn_id="x", operations=[step], **times)
+    return value
+
+
+def out_of_sight(run: Run, *, epoch: int = 0, offset: int = 0, value: int) -> list[tuple[Any, Any]]:
+    """All logs hold the record, and a reader of what is committed does not get it."""
+    run.final_read({}, at=9000, isolation="read_committed")
+    for node in (1, 2, 3):
+        run.log(node, {offset: value}, epoch=epoch)
+    return judged(run, "unread")
+
+
+@pytest.mark.parametrize(("isr", "expected"), [
+    pytest.param([1, 2], ("permitted", "R9"), id="the new leader need not have it"),
+    pytest.param([1, 2, 3], LOST, id="it held it when it was decided"),
+])  # fmt: skip
+def test_a_decision_is_as_old_as_its_answer(tmp_path: Path, isr: list[int], expected: tuple[str, str]) -> None:
+    """That the ISR shrinks later takes nothing from who had the decision."""
+    run = Run(tmp_path / "run", **UNCLEAN)
+    run.metadata("PartitionRecord", 0, topic="__transaction_state", **CREATED | {"isr": isr})
+    value = committed(run)
+    home = {"topic": "__transaction_state", "partition_id": 0}
+    run.metadata("PartitionChangeRecord", 2000, **home, isr=[1], eligible_leader_replicas=[])
+    run.metadata("PartitionChangeRecord", 4000, **home, **TO_NODE_3)
+
+    assert out_of_sight(run, value=value) == [expected]
+
+
+@pytest.mark.parametrize(("epoch", "expected"), [
+    pytest.param(0, ("permitted", "R9"), id="before it"),
+    pytest.param(1, LOST, id="in its own epoch"),
+])  # fmt: skip
+def test_an_unclean_leader_aborts_what_its_log_left_open(tmp_path: Path, epoch: int, expected: tuple[str, str]) -> None:
+    """A send that waited for the new leader was written behind what that one aborted."""
+    run = Run(tmp_path / "run", **UNCLEAN)
+    run.change(50, isr=[1, 2])
+    value = committed(run, at=100, end=5000)
+    run.change(1000, **TO_NODE_3)
+
+    assert out_of_sight(run, value=value, epoch=epoch) == [expected]
+
+
+@pytest.mark.parametrize(("isr", "read_at", "stable_at", "expected"), [
+    pytest.param([1, 2, 3], None, None, ("permitted", "R9"), id="nobody saw it"),
+    pytest.param([1, 2, 3], 1000, None, LOST, id="who was elected had shown it"),
+    pytest.param([1, 2], 1000, None, ("permitted", "R9"), id="who was elected never had it"),
+    pytest.param([1, 2, 3], None, 1000, LOST, id="the last stable offset had passed it"),
+    pytest.param([1, 2, 3], None, 5000, ("permitted", "R9"), id="it did under the new leader, which aborted it"),
+])  # fmt: skip
+def test_a_marker_that_was_seen_is_a_record_like_others(
+    tmp_path: Path, isr: list[int], read_at: int | None, stable_at: int | None, expected: tuple[str, str]
+) -> None:
+    run = Run(tmp_path / "run", **UNCLEAN)
+    run.change(50, isr=isr)
+    value = committed(run)
+    if read_at is not None:
+        run.read({0: value}, read_at, isolation="read_committed")
+    if stable_at is not None:
+        run.watermark(2, stable_at, epoch=int(stable_at > 3000), last_stable_offset=2)
+    run.change(3000, **TO_NODE_3)
+
+    assert out_of_sight(run, value=value) == [expected]
+
+
+@pytest.mark.parametrize(("lost", "expected"), [
+    pytest.param({"from_offset": 0, "end_offset": None}, ("permitted", "R9"), id="all of it"),
+    pytest.param({"from_offset": 6, "end_offset": None}, ("permitted", "R9"), id="what stands behind it"),
+    pytest.param({"from_offset": 0, "end_offset": 5}, LOST, id="what stands before it"),
+])  # fmt: skip
+def test_a_marker_stands_behind_its_records(tmp_path: Path, lost: dict[str, Any], expected: tuple[str, str]) -> None:
+    run = Run(tmp_path / "run", **NO_ELR)
+    run.node(3, "start", 0)
+    run.change(50, leader=3, isr=[3])
+    value = committed(run, offset=5, at=1000, end=1100)
+    run.node(3, "killed", 2000)
+    fields = {"index": 0, "kind": "power-loss", "planned_ns": 1, "injected_ns": 1, "healed_ns": 2300 * MS}
+    place = {"node": 3, "topic": "t", "partition": 0, "begin_ns": 2100 * MS, "end_ns": 2200 * MS}
+    run.recorder.row("faults", **fields, took_effect=True, healed=True, losses=[place | lost])
+    run.change(2050, leader=-1, isr=[3])
+    run.registered(3, 2500, previous=-1, fenced=False)
+    run.change(3000, leader=3, isr=[3])
+
+    assert out_of_sight(run, offset=5, value=value, epoch=1) == [expected]
+
+
+# Clocks: nothing is judged by a node's own.
+
+
+def lost_before_the_log_start(run: Run, leader: int, **clock: Any) -> list[tuple[Any, Any]]:
+    """A record of ten seconds' age is gone before the log start, of a topic that keeps records for an hour."""
+    run.metadata("ConfigRecord", 1, resource_type=2, resource_name="t", name="retention.ms", value="3600000")
+    run.change(50, leader=leader, isr=[1, 2, 3])
+    run.send(0, 100)
+    if clock:
+        run.fault("clock-jump", **clock)
+    run.poll(99, "final", 1, 0, 10_000, high_watermark=1, log_start_offset=1)
+    return judged(run)
+
+
+@pytest.mark.parametrize(("clock", "expected"), [
+    pytest.param({}, LOST, id="nobody's clock was set"),
+    pytest.param({"at": 2000, "node": 2}, ("permitted", "gone_by_order"), id="the leader's"),
+    pytest.param({"at": 2000, "node": 3}, LOST, id="that of one that never led"),
+])  # fmt: skip
+def test_who_leads_moves_the_log_start_by_its_own_clock(
+    run: Run, clock: dict[str, Any], expected: tuple[str, str]
+) -> None:
+    assert lost_before_the_log_start(run, 2, **clock) == [expected]
+
+
+def test_a_controllers_stamp_judges_nothing(run: Run) -> None:
+    """Its clock says that the election was made before the record was sent: it was observed afterwards."""
+    run.send(0, 1000, acks=1)
+    row = {"metadata_offset": 90, "quorum_epoch": 1, "at_ns": 2000 * MS, "stamped_ns": 10 * MS, "topic": "t"}
+    body = '{"leader": 2, "isr": [2, 3]}'
+    run.recorder.row("metadata", **row, partition=0, record_type="PartitionChangeRecord", body=body)
+    run.final_read({}, at=9000)
+
+    assert judged(run) == [BY_R5]
+
+
+# Consumers that are assigned their partitions.
+
+
+@pytest.mark.parametrize(("error", "expected"), [
+    pytest.param("OFFSET_OUT_OF_RANGE", [], id="it was told that it is out of range"),
+    pytest.param("NOT_LEADER_OR_FOLLOWER", [LOST], id="it was told to look elsewhere"),
+    pytest.param(None, [LOST], id="it was told nothing"),
+])  # fmt: skip
+@pytest.mark.parametrize(("again", "kind"), [([3], "skipped"), ([1, 2], "rewound")])
+def test_only_who_is_out_of_range_begins_elsewhere(
+    run: Run, error: str | None, expected: list[object], again: list[int], kind: str
+) -> None:
+    values = dict(enumerate(run.send(sequence, 100 + sequence) for sequence in range(4)))
+    run.read({0: values[0], 1: values[1]}, 200, epoch=0)
+    if error is not None:
+        row = {"process": 90, "topic": "t", "partition": 0, "isolation": "read_uncommitted", "phase": "tail"}
+        times = {"invoke_ns": 250 * MS, "complete_ns": 250 * MS, "outcome": "fail", "error": error}
+        run.recorder.row("polls", **row, **times, poll_index=run.polls, position=2, record_count=0)
+        run.polls += 1
+    run.read({offset: values[offset] for offset in again}, 300, epoch=0)
+    run.final_read(dict(values), at=9000, epoch=0)
+
+    assert judged(run, kind) == expected
+
+
+@pytest.mark.parametrize("again", [pytest.param([3], id="skipped"), pytest.param([1, 2, 3], id="rewound")])
+@pytest.mark.parametrize("at", [150, 250, 3000])
+def test_no_election_explains_what_a_consumer_does_in_one_log(tmp_path: Path, again: list[int], at: int) -> None:
+    """What it received stands in the final log: nothing was lost between."""
+    run = Run(tmp_path / "run", **UNCLEAN)
+    run.change(50, isr=[1, 2])
+    values = dict(enumerate(run.send(sequence, 100 + sequence) for sequence in range(4)))
+    if at < 200:
+        run.change(at, **TO_NODE_3)
+    run.read({0: values[0], 1: values[1]}, 200, epoch=0)
+    if at == 250:
+        run.change(at, **TO_NODE_3)
+    run.read({offset: values[offset] for offset in again}, 300, epoch=0)
+    if at > 300:
+        run.change(at, **TO_NODE_3)
+    run.final_read(dict(values), at=9000, epoch=0)
+
+    kinds = {(kind, severity) for kind, severity, *_ in found(run.finish()) if kind in ("skipped", "rewound", "unseen")}
+    assert kinds in ({("skipped", "violation"), ("unseen", "violation")}, {("rewound", "violation")})
+
+
+@pytest.mark.parametrize(("group", "expected"), [
+    pytest.param("g", ("permitted", "R12"), id="the group that lacks it"),
+    pytest.param("h", LOST, id="another group"),
+])  # fmt: skip
+def test_a_group_lacks_what_lies_behind_its_own_position(tmp_path: Path, group: str, expected: tuple[str, str]) -> None:
+    run = Run(tmp_path / "run", **UNCLEAN)
+    run.change(40, isr=[1, 2])
+    row = {"generation": 5, "topic": "t", "partition": 0, "kind": "commit", "outcome": "ok", "committed_offset": 3}
+    before = {"process": 50 if group == "g" else 60, "group": group}
+    run.recorder.row("commits", **row, **before, invoke_ns=50 * MS, complete_ns=51 * MS)
+    run.change(60, **TO_NODE_3)
+    values = [run.send(sequence, 100 + sequence) for sequence in range(3)]
+    for process, offsets in ((50, (0, 2)), (60, (0, 1, 2))):
+        for offset in offsets:
+            run.read({offset: values[offset]}, 200 + offset, process=process, epoch=1)
+    for process, own in ((50, "g"), (60, "h")):
+        run.recorder.row("commits", **row, process=process, group=own, invoke_ns=300 * MS, complete_ns=301 * MS)
+    run.final_read(dict(enumerate(values)), at=9000, epoch=1)
+
+    assert judged(run, "unconsumed") == [expected]
+
+
+# Holders: who joined the ISR holds what it held, until something took it.
+
+
+@pytest.mark.parametrize(("isrs", "expected"), [
+    pytest.param([], BY_R4, id="it was in no ISR"),
+    pytest.param([(500, [1, 2, 3])], LOST, id="it had joined"),
+    pytest.param([(500, [1, 2, 3]), (1000, [1, 2])], LOST, id="it had joined and left"),
+])  # fmt: skip
+def test_who_joined_the_isr_holds_what_it_held(
+    tmp_path: Path, isrs: list[tuple[int, list[int]]], expected: tuple[str, str]
+) -> None:
+    run = Run(tmp_path / "run", **UNCLEAN)
+    run.change(50, isr=[1, 2])
+    run.send(0, 100)
+    for at, isr in isrs:
+        run.change(at, isr=isr)
+    run.change(3000, **TO_NODE_3)
+    run.final_read({}, at=9000)
+
+    assert judged(run) == [expected]
+
+
+@pytest.mark.parametrize(("falls", "lowered", "expected"), [
+    pytest.param([(200, 2), (600, 3)], None, ("permitted", "R1"), id="two of them"),
+    pytest.param([(200, 3), (600, 3)], None, LOST, id="one of them twice"),
+    pytest.param([(200, 2), (400, None), (600, 3)], None, LOST, id="the first was whole again"),
+    pytest.param([(600, 3)], "t", ("permitted", "R1"), id="one of them, of min ISR 1"),
+    pytest.param([(600, 3)], "u", LOST, id="one of them, of another topic's min ISR 1"),
+])  # fmt: skip
+def test_min_isr_less_one_unclean_shutdowns_are_survived(
+    run: Run, falls: list[tuple[int, int | None]], lowered: str | None, expected: tuple[str, str]
+) -> None:
+    run.change(50, isr=[2, 3], leader=2)
+    run.send(0, 100)
+    if lowered is not None:
+        named = {"resource_type": 2, "resource_name": lowered, "name": "min.insync.replicas", "value": "1"}
+        run.metadata("ConfigRecord", 150, **named)
+    for number, (at, node) in enumerate(falls):
+        if node is None:  # the one that fell has fetched everything again
+            run.change(at - 20, isr=[3], leader=3, eligible_leader_replicas=[])
+            run.change(at, isr=[3, 2])
+        else:
+            run.node(node, "killed", at)
+            run.fault("wipe", at + 10, node=node, lost_from=0, index=number)
+            run.registered(node, at + 50, previous=-1)
+    run.change(800, isr=[], leader=-1, eligible_leader_replicas=[], last_known_elr=[3])
+    run.change(810, isr=[3], leader=3, leader_recovery_state=1)
+    run.final_read({}, at=9000)
+
+    assert judged(run) == [expected]
+
+
+@pytest.mark.parametrize(("stable_at", "expected"), [
+    pytest.param(None, ("permitted", "R9"), id="nobody saw its marker"),
+    pytest.param(1000, LOST, id="its marker was there, and the new leader had it"),
+])  # fmt: skip
+def test_a_torn_transaction_needs_its_marker_to_be_lost(
+    tmp_path: Path, stable_at: int | None, expected: tuple[str, str]
+) -> None:
+    run = Run(tmp_path / "run", **UNCLEAN)
+    run.metadata("PartitionRecord", 0, topic="u", **CREATED)
+    sent = {"t": run.send(0, 100, txn_id="x"), "u": run.send(1, 101, topic="u", offset=0, txn_id="x")}
+    steps = [
+        {"kind": "send", "topic": topic, "partition": 0, "log_offset": 0, "value": value}
+        for topic, value in sent.items()
+    ]
+    times = {"begin_ns": 99 * MS, "end_ns": None, "outcome": "info"}
+    run.recorder.row("txns", process=7, txn_id="x", operations=steps, **times)
+    if stable_at is not None:
+        run.watermark(2, stable_at, epoch=0, topic="u", last_stable_offset=2)
+    run.metadata("PartitionChangeRecord", 3000, topic="u", partition_id=0, **TO_NODE_3)
+    run.final_read({0: sent["t"]}, at=9000, isolation="read_committed")
+    final = {"process": 98, "topic": "u", "partition": 0, "isolation": "read_committed", "phase": "final"}
+    answer = {"poll_index": 0, "position": 0, "record_count": 0, "high_watermark": 0, "log_start_offset": 0}
+    run.recorder.row("polls", **final, **answer, invoke_ns=9000 * MS, complete_ns=9000 * MS, outcome="ok")
+
+    assert judged(run, "torn") == [expected]

@@ -1,0 +1,115 @@
+"""A night that is killed, at whatever moment and by whatever signal, tells the truth: never green, never silent."""
+
+import contextlib
+import json
+import os
+import random
+import signal
+import subprocess
+import sys
+import time
+import xml.etree.ElementTree as ElementTree
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+NIGHT = """nightly: killed
+findings: findings
+canaries: {mutants: [M01], share: 20}
+sweeps: {last-replica-standing: 1}
+calibrate: {share: 10, classes: [hole]}
+confirm: {runs: [{scenario: produce-consume, cluster: processes}]}
+"""
+COMMAND = [sys.executable, "-m", "tribunal.harness.cli.main", "nightly"]
+ANSWERS = {signal.SIGINT: 130, signal.SIGTERM: 130, signal.SIGKILL: -signal.SIGKILL}
+
+
+def options(out, *more):
+    return ["nightly.yaml", "--out", str(out), "--budget", "20s", "--engine", "inline", "--first-seed", "5", *more]
+
+
+def killed_after(folder, *, after_s, number, until=None):
+    """Begin a night, wait for a moment, end it; return the exit code."""
+    process = subprocess.Popen(
+        [*COMMAND, *options("out")], cwd=folder, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, start_new_session=True
+    )  # fmt: skip
+    deadline = time.monotonic() + after_s
+    while time.monotonic() < deadline and not (until is not None and until()):
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            process.wait(0.05)
+            break
+    os.kill(process.pid, number)
+    code = process.wait(120)
+    with contextlib.suppress(ProcessLookupError):
+        os.killpg(process.pid, signal.SIGKILL)  # seeds under way that a killed parent has left
+    return code
+
+
+def is_truthful(out):
+    """Check each file of a night that was ended early; return its data, None when it had not begun."""
+    if not (out / "nightly.json").is_file():
+        assert not (out / "summary.md").exists() or "did not end" in (out / "summary.md").read_text().splitlines()[0]
+        return None
+    summary = (out / "summary.md").read_text()
+    assert "did not end" in summary.splitlines()[0]
+    assert "This night did not end" in summary
+    root = ElementTree.parse(out / "junit.xml").getroot()
+    bad = [case for case in root.iter("testcase") if case.find("error") is not None]
+    assert any("did not end" in case.find("error").get("message") for case in bad)
+    if (out / "index.html").is_file():
+        assert "did not end" in (out / "index.html").read_text()
+    night = json.loads((out / "nightly.json").read_bytes())
+    assert night["state"] in ("running", "interrupted")
+    return night
+
+
+def laid_out(folder):
+    folder.mkdir()
+    (folder / "findings").mkdir()
+    (folder / "nightly.yaml").write_text(NIGHT)
+    return folder
+
+
+def test_a_killed_night_has_said_that_it_did_not_end_and_the_next_command_says_it_too(tmp_path):
+    folder = laid_out(tmp_path / "night")
+    begun = folder / "out" / "index.html"
+
+    code = killed_after(folder, after_s=60, number=signal.SIGKILL, until=begun.is_file)
+
+    assert code == -signal.SIGKILL
+    night = is_truthful(folder / "out")
+    assert night["under_way"] in ("past findings", "canaries", "sweeps")
+    (folder / "short.yaml").write_text("nightly: killed\nfindings: findings\n")
+    again = subprocess.run(
+        [*COMMAND, "short.yaml", *options("out")[1:]], cwd=folder, capture_output=True, text=True, check=False
+    )
+    assert again.returncode == 0
+    assert f"did not end: killed at {night['under_way']}" in again.stderr
+    assert "green" in (folder / "out" / "summary.md").read_text().splitlines()[0]
+
+
+@pytest.mark.nightly
+@pytest.mark.timeout(3600)
+def test_nights_killed_at_ten_random_moments_are_truthful_ten_times(tmp_path):
+    drawn = random.Random(int(os.environ.get("KILLED_NIGHT_SEED", "25")))
+    for turn in range(10):
+        folder = laid_out(tmp_path / str(turn))
+        number = drawn.choice(list(ANSWERS))
+
+        code = killed_after(folder, after_s=drawn.uniform(1, 45), number=number)
+
+        night = is_truthful(folder / "out")
+        print(
+            turn, number.name, code, None if night is None else (night["state"], night["under_way"], night["seconds"])
+        )
+        # Before the command was loaded there was no night that could say anything: the exit code does.
+        assert code in (ANSWERS[number], -number if night is None else ANSWERS[number])
+        if night is not None and night["state"] == "running":
+            resumed = subprocess.run(
+                [*COMMAND, *options("out", "--resume")], cwd=folder, capture_output=True, text=True, check=False
+            )
+            after = json.loads((folder / "out" / "nightly.json").read_bytes())
+            assert resumed.returncode in (0, 2, 3), resumed.stderr
+            assert (after["state"], after["began"]) == ("ended", night["began"])
+            assert after["seconds"] >= night["seconds"]

@@ -1,0 +1,179 @@
+"""The museum of known faults: what counts as shown, what is as expected, what a visit does with its time, and its page."""
+
+from pathlib import Path
+
+import pytest
+
+from tribunal.clusters.api import ClusterError
+from tribunal.harness.campaign.museum import Tour, chosen, seen, sides
+from tribunal.harness.campaign.museum_entries import ENTRIES, LostWrites, QuorumEpochs
+from tribunal.harness.catalog import Unknown, scenario_file
+from tribunal.harness.plan import Plan, made
+from tribunal.harness.scenario import load
+from tribunal.results.museum import Attempt, Exhibit, Museum, Shown, Side, summary
+from tribunal.results.museum import load as read
+from tribunal.results.report import museum as page
+from tribunal.results.verdict import Finding, RunVerdict, Verdict
+
+LAST_REPLICA = ENTRIES[0]
+
+
+def attempt(verdict: Verdict, shows: bool) -> Attempt:
+    return Attempt(seed=1, verdict=verdict, shows=shows, measured="", seconds=1.0, run_dir="runs/x")
+
+
+def exhibit(side: Side, expected: Verdict, *attempts: Attempt) -> Exhibit:
+    return Exhibit(side=side, system="x", expected=(expected,), again="", attempts=list(attempts))
+
+
+def judged(*findings: Finding) -> RunVerdict:
+    return RunVerdict(run_id="r", verdict=Verdict.VIOLATION, claim="", findings=list(findings))
+
+
+def lost(severity: str, acks: int) -> Finding:
+    return Finding(property_name="lost_writes", kind="lost", severity=severity, explanation="", acks=acks, count=7)
+
+
+@pytest.mark.parametrize(
+    ("finding", "shows"),
+    [
+        pytest.param(lost("violation", -1), True, id="acks=all"),
+        pytest.param(lost("permitted", -1), True, id="acks=all, permitted by the contract of its release"),
+        pytest.param(lost("permitted", 1), False, id="acks=1"),
+    ],
+)
+def test_a_loss_shows_a_fault_only_of_records_that_were_acknowledged_by_all(finding: Finding, shows: bool) -> None:
+    found, measured = LostWrites().seen(Path(), judged(finding))
+
+    assert found is shows
+    assert measured == f"{7 if shows else 0} records of acks=all lost"
+
+
+@pytest.mark.parametrize(("place", "shows"), [(0, False), (1, True), (2, False)], ids=["ours", "known bug", "release"])
+def test_a_known_bug_is_shown_by_any_violation_and_a_release_by_the_fault_alone(place: int, shows: bool) -> None:
+    other = Finding(property_name="control_plane", kind="elr_member_forgotten", severity="violation", explanation="")
+
+    assert seen(list(sides(LAST_REPLICA))[place], Path(), judged(other))[0] is shows
+
+
+@pytest.mark.parametrize(
+    ("side", "expected", "attempts", "as_expected", "outcome"),
+    [
+        pytest.param(
+            Side.HAS,
+            Verdict.VIOLATION,
+            [attempt(Verdict.VIOLATION, True), attempt(Verdict.PASS, False)],
+            True,
+            "1 of 2 show it (95 %: 1% to 99%)",
+            id="shown once",
+        ),
+        pytest.param(
+            Side.HAS, Verdict.VIOLATION, [attempt(Verdict.PASS, False)], False, "0 of 1 show it (95 %: 0% to 98%)",
+            id="never shown",
+        ),
+        pytest.param(
+            Side.HAS, Verdict.VIOLATION, [attempt(Verdict.INCONCLUSIVE, True)], False,
+            "1 of 1 show it (95 %: 2% to 100%)", id="seen, but not judged",
+        ),
+        pytest.param(
+            Side.HAS_NOT, Verdict.PASS, [attempt(Verdict.PASS, False)], True, "0 of 1 show it (95 %: 0% to 98%)",
+            id="rightly not shown",
+        ),
+        pytest.param(
+            Side.HAS_NOT, Verdict.PASS, [attempt(Verdict.PASS, True)], False, "1 of 1 show it (95 %: 2% to 100%)",
+            id="shown by who should not have it",
+        ),
+        pytest.param(
+            Side.HAS_NOT, Verdict.PASS, [attempt(Verdict.VIOLATION, False)], False, "0 of 1 show it (95 %: 0% to 98%)",
+            id="something else is wrong",
+        ),
+        pytest.param(
+            Side.HAS_NOT, Verdict.PASS, [attempt(Verdict.INCONCLUSIVE, False)], None, "no run was judged",
+            id="no verdict",
+        ),
+        pytest.param(Side.HAS, Verdict.PASS, [], None, "not tried", id="not tried"),
+    ],
+)  # fmt: skip
+def test_a_side_is_as_expected_by_the_runs_that_count(
+    side: Side, expected: Verdict, attempts: list[Attempt], as_expected: bool | None, outcome: str
+) -> None:
+    one = exhibit(side, expected, *attempts)
+
+    assert one.is_as_expected is as_expected
+    assert one.outcome == outcome
+
+
+@pytest.mark.parametrize(
+    ("results", "code"),
+    [((True, True), 0), ((True, False), 1), ((True, None), 2), ((None, False), 1)],
+)
+def test_one_side_that_is_not_as_expected_fails_a_visit(results: tuple[bool | None, ...], code: int) -> None:
+    attempts = {True: [attempt(Verdict.PASS, False)], False: [attempt(Verdict.PASS, True)], None: []}
+    sides_ = [exhibit(Side.HAS_NOT, Verdict.PASS, *attempts[one]) for one in results]
+    row = Shown(name="K", fault="f", proposal="p", scenario="s", sign="x", story="y", exhibits=sides_)
+
+    assert Museum(began="", commit="", lock_sha256="", budget_s=1, shown=[row]).exit_code == code
+
+
+@pytest.mark.parametrize("entry", ENTRIES, ids=lambda entry: entry.name)
+def test_every_side_of_an_entry_can_be_planned_and_has_the_same_steps(entry, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("tribunal.clusters.kinds.apache_kafka.java_release", lambda: 17)
+    monkeypatch.setattr("tribunal.clusters.kinds.apache_kafka.way_in", lambda: ())
+
+    plans = [
+        made(load(scenario_file(one.scenario), one.overrides), seed=1, cluster=one.cluster, time_ms=None, mutants=one.mutants)
+        for one in sides(entry)
+    ]  # fmt: skip
+
+    assert [plan.spec.version for plan in plans] == ["", "", entry.has, entry.has_not]
+    round_ = len(load(scenario_file(entry.scenario), {}).steps)
+    assert len({tuple((fault.kind, fault.target) for fault in plan.faults[:round_]) for plan in plans}) == 1
+
+
+def test_an_entry_is_named_in_any_case_and_a_wrong_name_is_answered_with_the_nearest() -> None:
+    assert [one.name for one in chosen(ENTRIES, "kip-903")] == ["KIP-903"]
+    assert chosen(ENTRIES, None) == list(ENTRIES)
+    with pytest.raises(Unknown, match=r"unknown entry 'KIP-904'; did you mean KIP-903"):
+        chosen(ENTRIES, "KIP-904")
+
+
+def test_a_visit_tries_every_side_once_before_any_twice_and_says_what_could_not_be_run(tmp_path: Path) -> None:
+    asked: list[tuple[str, int]] = []
+
+    def conduct(plan: Plan, folder: Path) -> tuple[Path, RunVerdict] | None:
+        asked.append((plan.spec.version or "".join(plan.spec.mutants) or "ours", plan.seed))
+        raise ClusterError("no `mvn` on the path")
+
+    said: list[str] = []
+    tour = Tour([LAST_REPLICA], budget_s=60, runs=2, first_seed=5, out=tmp_path, conduct=conduct, notify=said.append)
+    found = tour.show()
+
+    assert asked == [(who, seed) for seed in (5, 6) for who in ("ours", "m01_no_elr", "3.9.1", "4.3.1")]
+    assert found.exit_code == 2
+    assert "no `mvn` on the path" in said[0]
+    assert read(tmp_path / "museum.json") == found
+
+
+def test_a_visit_without_time_tries_nothing_and_knows_nothing(tmp_path: Path) -> None:
+    def conduct(plan: Plan, folder: Path) -> tuple[Path, RunVerdict] | None:
+        raise AssertionError("there was no time for it")
+
+    tour = Tour([LAST_REPLICA], budget_s=0, runs=1, first_seed=1, out=tmp_path, conduct=conduct, notify=lambda _: None)
+
+    assert tour.show().exit_code == 2
+
+
+def test_the_page_and_the_summary_have_every_side(tmp_path: Path) -> None:
+    row = Shown(
+        name="KIP-1", fault="a <fault>", proposal="KIP-1", scenario="museum/x", sign=QuorumEpochs(most=3).words, story="It <happens>.",
+        exhibits=[exhibit(Side.HAS, Verdict.VIOLATION, attempt(Verdict.VIOLATION, True)), exhibit(Side.OURS, Verdict.PASS)],
+    )  # fmt: skip
+    museum = Museum(began="now", commit="c", lock_sha256="l", budget_s=60, shown=[row])
+
+    html = page.write(museum, tmp_path).read_text()
+
+    assert "a &lt;fault&gt;" in html
+    assert "no release is known" in html
+    assert "1 of 1 show it" in html
+    assert "not known" in html
+    assert summary(museum).splitlines()[0] == "KIP-1  a <fault>: unknown"
