@@ -25,7 +25,7 @@ class Forgery(msgspec.Struct, frozen=True):
 
     file: str
     fact: str
-    tell: Callable[[Path], None]
+    commit: Callable[[Path], None]
 
 
 def forgeries(folder: Path) -> Iterator[Forgery]:
@@ -118,37 +118,37 @@ def _missing(name: str) -> Callable[[Path], None]:
 
 
 def _in_text(name: str, old: bytes, new: bytes) -> Callable[[Path], None]:
-    def tell(folder: Path) -> None:
+    def commit(folder: Path) -> None:
         content = (folder / name).read_bytes()
         assert old in content
         (folder / name).write_bytes(content.replace(old, new, 1))
 
-    return tell
+    return commit
 
 
 def _in_json(name: str, place: tuple[str | int, ...]) -> Callable[[Path], None]:
-    def tell(folder: Path) -> None:
+    def commit(folder: Path) -> None:
         content = msgspec.json.decode((folder / name).read_bytes())
         (folder / name).write_bytes(msgspec.json.encode(_changed(content, place)))
 
-    return tell
+    return commit
 
 
 def _with(name: str, place: tuple[str, ...], value: object) -> Callable[[Path], None]:
-    def tell(folder: Path) -> None:
+    def commit(folder: Path) -> None:
         content = msgspec.json.decode((folder / name).read_bytes())
         (folder / name).write_bytes(msgspec.json.encode(content | {place[0]: value}))
 
-    return tell
+    return commit
 
 
 def _in_line(name: str, place: tuple[str | int, ...]) -> Callable[[Path], None]:
-    def tell(folder: Path) -> None:
+    def commit(folder: Path) -> None:
         first, *others = (folder / name).read_bytes().splitlines()
         changed = msgspec.json.encode(_changed(msgspec.json.decode(first), place))
         (folder / name).write_bytes(b"\n".join([changed, *others]) + b"\n")
 
-    return tell
+    return commit
 
 
 def _leaves(content: object, place: tuple[str | int, ...] = ()) -> Iterator[tuple[str | int, ...]]:

@@ -229,9 +229,9 @@ def test_a_simulated_run_is_run_again(archive, runs, tmp_path):
 
     assert verified(archive, None, is_replayed=True).differences == []
     assert verified(tmp_path / "lie.zip", None).is_same  # nothing else in the archive says how many there were
-    told = verified(tmp_path / "lie.zip", None, is_replayed=True).differences
-    assert len(told) == 1
-    assert "leader_epochs: 7 stated" in told[0]
+    reported = verified(tmp_path / "lie.zip", None, is_replayed=True).differences
+    assert len(reported) == 1
+    assert "leader_epochs: 7 stated" in reported[0]
 
 
 @pytest.fixture
@@ -243,7 +243,7 @@ def key(tmp_path):
     return tmp_path / "key"
 
 
-def test_who_signed_is_told_apart_from_whether_hashes_fit(archive, key, tmp_path, capsys):
+def test_who_signed_is_another_matter_than_whether_hashes_fit(archive, key, tmp_path, capsys):
     (tmp_path / "allowed").write_text(f"judge@example.org {key.with_suffix('.pub').read_text()}")
     assert verified(archive, "inline").signature is None
     sign(archive, key)

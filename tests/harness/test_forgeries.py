@@ -1,6 +1,6 @@
-"""Every forgery is told: of each file and each fact of an archive one lie whose hashes fit.
+"""Every forgery is reported: of each file and each fact of an archive one lie whose hashes fit.
 
-What is not told has to stand in docs/security.md as what cannot be known from an archive alone.
+What is not reported has to stand in docs/security.md as what cannot be known from an archive alone.
 """
 
 import re
@@ -24,7 +24,7 @@ warm_up: 300ms
 steps:
   - {kill: leader(p0), for: 500ms}
 """
-# What the judge sees, or what it is told: after such a lie the recording has to be judged again.
+# What the judge sees, or what it is reported: after such a lie the recording has to be judged again.
 JUDGED = ("manifest.json", "simulation.json", "recording")
 # Facts of the manifest that the judge never looks at, or never beyond the comparison with the plan.
 LABELS = ("seed", "scenario", "cluster", "mode", "mutants", "commit", "lock_sha256", "python", "platform", "place")
@@ -56,10 +56,10 @@ def is_listed(forgery: Forgery) -> bool:
     return any(said == known or (known.endswith("*") and said.startswith(known[:-1])) for known in unknowable())
 
 
-def told(forgery: Forgery, stated: Path, anew: Anew, folder: Path) -> list[str]:
+def reported(forgery: Forgery, stated: Path, anew: Anew, folder: Path) -> list[str]:
     """Return what verification says of a forged archive; differences and notes."""
     forged = shutil.copytree(stated, folder / "forged")
-    forgery.tell(forged)
+    forgery.commit(forged)
     hashes_made_to_fit(forged)
     try:
         content = Bundle.of(forged)
@@ -72,38 +72,38 @@ def told(forgery: Forgery, stated: Path, anew: Anew, folder: Path) -> list[str]:
     return differences + [remark for remark in remarks if remark.startswith(forgery.file)]
 
 
-def assert_told(chosen: list[Forgery], stated: Path, anew: Anew, tmp_path: Path) -> None:
-    untold = [
+def assert_reported(chosen: list[Forgery], stated: Path, anew: Anew, tmp_path: Path) -> None:
+    unreported = [
         f"{forgery.file}: {forgery.fact}"
         for number, forgery in enumerate(chosen)
-        if not told(forgery, stated, anew, tmp_path / str(number)) and not is_listed(forgery)
+        if not reported(forgery, stated, anew, tmp_path / str(number)) and not is_listed(forgery)
     ]
-    assert untold == []
+    assert unreported == []
 
 
-def test_lies_beside_the_recording_are_told_or_known_to_be_untold(stated, tmp_path):
+def test_lies_beside_the_recording_are_reported_or_known_not_to_be(stated, tmp_path):
     folder, anew = stated
     chosen = [one for one in forgeries(folder) if one.file not in JUDGED or one.fact.split(".")[0] in LABELS]
 
     assert len(chosen) > 140
-    assert_told(chosen[::5], folder, anew, tmp_path)  # all of them in the nightly
+    assert_reported(chosen[::5], folder, anew, tmp_path)  # all of them in the nightly
 
 
 @pytest.mark.nightly
 @pytest.mark.timeout(600)
-def test_every_lie_is_told_or_known_to_be_untold(stated, tmp_path):
+def test_every_lie_is_reported_or_known_not_to_be(stated, tmp_path):
     folder, anew = stated
 
-    assert_told(list(forgeries(folder)), folder, anew, tmp_path)
+    assert_reported(list(forgeries(folder)), folder, anew, tmp_path)
 
 
 @pytest.mark.nightly
 @pytest.mark.timeout(600)
 def test_what_is_said_to_be_unknowable_is_so(stated, tmp_path):
-    """A list that says too much would hide what is told after all."""
+    """A list that says too much would hide what is reported after all."""
     folder, anew = stated
     chosen = [one for one in forgeries(folder) if is_listed(one) and one.file not in JUDGED]
 
     assert chosen
     for number, forgery in enumerate(chosen):
-        assert told(forgery, folder, anew, tmp_path / str(number)) == [], forgery.fact
+        assert reported(forgery, folder, anew, tmp_path / str(number)) == [], forgery.fact

@@ -121,7 +121,7 @@ def test_a_forged_journal_ends_nothing_foreign(tmp_path, bystander):
     assert any(f"process {foreign.pid} names this folder" in line and "left alone" in line for line in done)
 
 
-def test_who_reads_a_run_lives(tmp_path, bystander):
+def test_a_reader_of_a_log_survives(tmp_path, bystander):
     run_dir = a_dead_run(tmp_path)
     (run_dir / "2.log").write_text("a line\n")
     reader = subprocess.Popen(
