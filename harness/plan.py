@@ -6,7 +6,7 @@ the expression and the drawn fractions that choose among those who fit, the exec
 
 import base64
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from pathlib import Path
 from random import Random
 from typing import Final
@@ -283,16 +283,18 @@ def read_plan(path: Path) -> Plan:
     return plan
 
 
-def _must_be_sound(plan: Plan) -> None:
-    """Raise ValueError in one line for what cannot be planned: whoever wrote the file, it is checked before anything is made."""
-    for what, name, known in (
-        ("cluster", plan.cluster, all_clusters()),
-        *(("workload", name, all_workloads()) for name in (plan.workload, *(one.workload for one in plan.beside))),
-        *(("fault", fault.kind, faults()) for fault in plan.faults),
-        *(("mutant", name, mutants()) for name in plan.spec.mutants),
-    ):
+def _must_be_known(what: str, names: Iterable[str], known: Collection[str]) -> None:
+    for name in names:
         if name not in known:
             raise nearest(what, name, known)
+
+
+def _must_be_sound(plan: Plan) -> None:
+    """Raise ValueError in one line for what cannot be planned: whoever wrote the file, it is checked before anything is made."""
+    _must_be_known("cluster", [plan.cluster], all_clusters())
+    _must_be_known("workload", [plan.workload, *(one.workload for one in plan.beside)], all_workloads())
+    _must_be_known("fault", [fault.kind for fault in plan.faults], faults())
+    _must_be_known("mutant", plan.spec.mutants, mutants())
     if not IDENTIFIER.fullmatch(plan.cluster_id):
         raise ValueError(f"cluster_id {plan.cluster_id[:MOST_SHOWN]!r}: 1 to 64 letters, digits, - and _")
     if plan.mode != plan.spec.mode:

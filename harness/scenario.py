@@ -32,7 +32,7 @@ from msgspec.inspect import StructType, type_info
 
 from replog.config import DEFINITIONS, ConfigError
 from tribunal.clusters.kafka.releases import release
-from tribunal.clusters.spec import MODES, PROFILES, ClusterSpec
+from tribunal.clusters.spec import MODES, PROFILES, ClusterSpec, Settings
 from tribunal.harness.catalog import all_workloads, faults, known_name, nearest
 from tribunal.nemesis.targets import BadTarget, parse
 from tribunal.nemesis.triggers import Trigger, parse_trigger
@@ -336,7 +336,7 @@ def must_be_sound(spec: ClusterSpec) -> None:
         raise ValueError(f"cluster: there is no port {spec.base_port}")
 
 
-def _check_settings(settings: Mapping[str, Plain]) -> None:
+def _check_settings(settings: Mapping[str, Plain] | Settings) -> None:
     for setting, value in settings.items():
         if setting not in DEFINITIONS:
             raise nearest("setting", setting, DEFINITIONS)
