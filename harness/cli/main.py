@@ -32,6 +32,7 @@ from tribunal.harness.cli.night import merge, nightly
 from tribunal.harness.cli.pages import report, serve
 from tribunal.harness.cli.safety import clean, doctor, heal
 from tribunal.harness.cli.screen import one_screen
+from tribunal.harness.cli.search import search
 from tribunal.harness.cli.session import conduct
 from tribunal.harness.cli.simulate import demo, power, replay, shrink, simulation_figures, sweep
 from tribunal.harness.event_loop import leave
@@ -135,6 +136,7 @@ def _unwritten(path: Path, problem: OSError) -> None:
 app.command()(report)
 app.command()(serve)
 app.command()(sweep)
+app.command()(search)
 for command in (power, replay, shrink, demo, explain):
     app.command()(command)
 app.command()(nightly)

@@ -634,3 +634,191 @@ def test_a_torn_transaction_needs_its_marker_to_be_lost(
     run.recorder.row("polls", **final, **answer, invoke_ns=9000 * MS, complete_ns=9000 * MS, outcome="ok")
 
     assert judged(run, "torn") == [expected]
+
+
+# What groups and coordinators remember is lost in its own partition, after it was written, and before it was missed.
+
+
+def uncleanly_elected(run: Run, topic: str, at: int) -> None:
+    """Elect node 3, which is in the ISR of no partition that begins with 1 and 2; who followed the former leader follows it."""
+    run.metadata("PartitionChangeRecord", at, topic=topic, partition_id=0, **TO_NODE_3)
+    run.metadata("PartitionChangeRecord", at + 10, topic=topic, partition_id=0, isr=[3, 2], leader_recovery_state=0)
+
+
+ELECTIONS = [
+    pytest.param({}, "permitted", id="in its place, in between"),
+    pytest.param({"topic": "elsewhere"}, "violation", id="in another partition"),
+    pytest.param({"at": 200}, "violation", id="before it was written"),
+    pytest.param({"at": 6000}, "violation", id="after it was missed"),
+    pytest.param({"isr": [1, 2, 3]}, "violation", id="of one that held it"),
+    pytest.param({"allowed": False}, "violation", id="not allowed"),
+]
+
+
+@pytest.mark.parametrize(("election", "severity"), ELECTIONS)
+@pytest.mark.parametrize("kind", ["offset_forgotten", "offset_stale"])
+def test_a_position_is_lost_by_an_election_of_its_coordinator(
+    tmp_path: Path, election: dict[str, Any], severity: str, kind: str
+) -> None:
+    run = Run(tmp_path / "run", **(UNCLEAN if election.get("allowed", True) else {}))
+    at, isr = election.get("at", 3000), election.get("isr", [1, 2])
+    for topic in ("__consumer_offsets", "elsewhere"):
+        run.metadata("PartitionRecord", 0, topic=topic, **CREATED | {"isr": isr})
+    row = {"process": 50, "group": "g", "topic": "t", "partition": 0, "outcome": "ok"}
+    for number, offset in enumerate([3, 5]):
+        times = {"invoke_ns": (1000 + 10 * number) * MS, "complete_ns": (1001 + 10 * number) * MS}
+        run.recorder.row("commits", **row, **times, kind="commit", committed_offset=offset)
+    uncleanly_elected(run, election.get("topic", "__consumer_offsets"), at)
+    fetched = None if kind == "offset_forgotten" else 3
+    times = {"invoke_ns": 5000 * MS, "complete_ns": 5001 * MS}
+    run.recorder.row("commits", **row, **times, kind="fetch", committed_offset=fetched)
+
+    assert [one for one, _ in judged(run, kind)] == [severity]
+
+
+@pytest.mark.parametrize(("election", "severity"), [one for one in ELECTIONS if one.id != "of one that held it"])
+@pytest.mark.parametrize("home", ["t", "__transaction_state"])
+def test_an_end_is_lost_by_an_election_in_between(
+    tmp_path: Path, election: dict[str, Any], severity: str, home: str
+) -> None:
+    """A transaction that was committed holds the last stable offset back to the end."""
+    run = Run(tmp_path / "run", **(UNCLEAN if election.get("allowed", True) else {}))
+    run.change(50, isr=[1, 2])
+    for topic in ("__transaction_state", "elsewhere"):
+        run.metadata("PartitionRecord", 60, topic=topic, **CREATED | {"isr": [1, 2]})
+    committed(run, at=1000, end=1100)
+    at = election.get("at", 3000)
+    uncleanly_elected(run, election.get("topic", home), at if at < 6000 else 40_000)
+    run.watermark(1, 20_000, epoch=int(at < 6000 and election.get("topic", home) == "t"), last_stable_offset=0)
+
+    assert [one for one, _ in judged(run, "hanging")] == [severity]
+
+
+# Watermarks: what was shown is lost by what happened after it was shown last, in its own partition.
+
+
+@pytest.mark.parametrize(("election", "severity"), ELECTIONS)
+def test_a_latest_offset_goes_back_by_an_election_in_between(
+    tmp_path: Path, election: dict[str, Any], severity: str
+) -> None:
+    run = Run(tmp_path / "run", **(UNCLEAN if election.get("allowed", True) else {}))
+    run.metadata("PartitionRecord", 10, topic="elsewhere", **CREATED)
+    run.change(50, isr=election.get("isr", [1, 2]))
+    at = election.get("at", 3000)
+    if at < 1000:
+        uncleanly_elected(run, "t", at)
+    for offset, shown_at in ((9, 1000), (7, 5000)):
+        if shown_at > at > 1000:
+            uncleanly_elected(run, election.get("topic", "t"), at)
+        who = {"answered_by": 3 if at < 1000 else 1} if shown_at == 1000 else {}
+        row = {"observer": "client-90", "source": "list_offsets", "log_end_offset": offset, **who}
+        run.watermark(offset, shown_at, epoch=None, **row)
+    if at > 5000:
+        uncleanly_elected(run, "t", at)
+
+    assert [one for one, _ in judged(run, "latest_offset_back")] == [severity]
+
+
+@pytest.mark.parametrize(("column", "kind"), [
+    ("high_watermark", "high_watermark_back"), ("last_stable_offset", "last_stable_offset_back"),
+])  # fmt: skip
+@pytest.mark.parametrize("at", [500, 3000, 6000])
+def test_no_election_explains_what_goes_back_within_an_epoch(tmp_path: Path, column: str, kind: str, at: int) -> None:
+    run = Run(tmp_path / "run", **UNCLEAN)
+    run.change(50, isr=[1, 2])
+    for offset, shown_at in ((9, 1000), (7, 5000)):
+        if shown_at > at > shown_at - 4000:
+            run.change(at, **TO_NODE_3)
+        row = {"last_stable_offset": offset} if column == "last_stable_offset" else {}
+        run.watermark(
+            9 if row else offset, shown_at, epoch=int(at == 500), observer=f"node-{3 if at == 500 else 1}", **row
+        )
+    if at > 5000:
+        run.change(at, **TO_NODE_3)
+
+    assert judged(run, kind) == [LOST]
+
+
+@pytest.mark.parametrize(("at", "epoch", "expected"), [
+    pytest.param(3000, 0, BY_R4, id="before the election"),
+    pytest.param(500, 1, LOST, id="by who was elected"),
+])  # fmt: skip
+def test_an_end_that_was_shown(tmp_path: Path, at: int, epoch: int, expected: tuple[str, str]) -> None:
+    run = Run(tmp_path / "run", **UNCLEAN)
+    run.change(50, isr=[1, 2])
+    values = {0: run.send(0, 100)}
+    if at < 1000:
+        run.change(at, **TO_NODE_3)
+    run.watermark(5, 1000, epoch=epoch, observer=f"node-{1 + 2 * epoch}")
+    if at > 1000:
+        run.change(at, **TO_NODE_3)
+    run.final_read(dict(values), at=9000, epoch=0)
+
+    assert judged(run, "shown_end_lost") == [expected]
+
+
+@pytest.mark.parametrize(("epoch", "expected"), [
+    pytest.param(0, BY_R4, id="by the leader before"),
+    pytest.param(1, LOST, id="by who was elected"),
+])  # fmt: skip
+def test_who_answered_a_poll_had_what_it_handed_out(tmp_path: Path, epoch: int, expected: tuple[str, str]) -> None:
+    run = Run(tmp_path / "run", **UNCLEAN)
+    run.change(50, isr=[1, 2])
+    value = run.send(0, 100)
+    run.change(1000, **TO_NODE_3)
+    row = {"process": 90, "topic": "t", "partition": 0, "isolation": "read_uncommitted", "phase": "tail"}
+    times = {"invoke_ns": 2000 * MS, "complete_ns": 2001 * MS, "outcome": "ok", "leader_epoch": epoch}
+    run.recorder.row("polls", **row, **times, poll_index=7, position=0, record_count=1, high_watermark=1)
+    read = {"process": 90, "poll_index": 7, "topic": "t", "partition": 0, "log_offset": 0, "phase": "tail"}
+    run.recorder.row("reads", **read, value=value)
+    run.final_read({}, at=9000)
+
+    assert judged(run) == [expected]
+
+
+# min ISR: the high watermark does not move below it.
+
+
+@pytest.mark.parametrize(("isr", "mode", "expected"), [
+    pytest.param([1], "kraft", [LOST], id="below it"),
+    pytest.param([1, 2], "kraft", [], id="at it"),
+    pytest.param([1], "zookeeper", [], id="below it, in ZooKeeper mode"),
+])  # fmt: skip
+def test_a_high_watermark_moves_with_min_isr(
+    run: Run, isr: list[int], mode: str, expected: list[tuple[str, str]]
+) -> None:
+    run.change(1000, isr=isr, eligible_leader_replicas=[node for node in (2, 3) if node not in isr])
+    for high_watermark, at in ((1, 3000), (2, 4000)):
+        run.watermark(high_watermark, at, epoch=0)
+    run.metadata("NoOpRecord", 8000)
+
+    rows = found(run.finish(mode=mode))
+    kind = "high_watermark_moved_below_min_isr"
+    assert [(severity, rule) for own, severity, rule, _ in rows if own == kind] == expected
+
+
+# Led: who could lead is not left aside.
+
+
+@pytest.mark.parametrize(("left", "down", "healed", "expected"), [
+    pytest.param({"isr": [2]}, None, True, [LOST], id="a member of the ISR could lead"),
+    pytest.param({"isr": [], "eligible_leader_replicas": [2]}, None, True, [LOST], id="a member of the ELR could"),
+    pytest.param({"isr": [], "eligible_leader_replicas": []}, None, True, [], id="nobody is in either"),
+    pytest.param({"isr": [2]}, 2, True, [], id="it is down"),
+    pytest.param({"isr": [2]}, 3, True, [LOST], id="another one is down"),
+    pytest.param({"isr": [2]}, None, False, [], id="a fault was never healed"),
+])  # fmt: skip
+def test_who_could_lead(
+    run: Run, left: dict[str, Any], down: int | None, healed: bool, expected: list[tuple[str, str]]
+) -> None:
+    for node in (1, 2, 3):
+        run.node(node, "start", 0)
+    run.fault("kill", 500, node=1, healed=healed, lasts=100 if healed else 20_000)
+    run.node(1, "killed", 500)
+    if down is not None:
+        run.node(down, "killed", 600)
+    run.watermark(0, 100, epoch=0)
+    run.change(700, leader=-1, **left)
+    run.metadata("NoOpRecord", 9000)
+
+    assert judged(run, "leaderless") == expected
