@@ -6,6 +6,7 @@ import msgspec
 import pytest
 
 from tribunal.harness.campaign.corpus import Corpus
+from tribunal.harness.campaign.mutation_score import power, searched
 from tribunal.harness.campaign.search import IDLE_RUNS, Search, Searched
 from tribunal.harness.campaign.variations import FAULTS_MAX, fresh, varied
 from tribunal.harness.catalog import faults, scenario_file
@@ -15,6 +16,7 @@ from tribunal.harness.plan import Plan, must_be_possible
 from tribunal.harness.scenario import load, scenario
 from tribunal.nemesis.targets import parse
 from tribunal.nemesis.triggers import parse_trigger
+from tribunal.results.power import By
 from tribunal.results.scratch import Scratch
 from tribunal.results.verdict import EXIT_USAGE
 
@@ -79,6 +81,26 @@ def test_a_search_repeats_itself_and_goes_on_where_it_ended(tmp_path):
     assert whole.searched.new == whole.searched.states == last.searched.states
     assert sum(last.corpus.chosen.values()) > 0  # some runs were varied from others
     assert len({state for entry in last.corpus.entries for state in entry.new}) == last.searched.states
+
+
+@pytest.mark.nightly
+def test_a_known_bug_is_found_by_a_search_that_knows_nothing_of_it():
+    with Scratch("search", in_memory=True) as scratch:
+        found = searched("m44_acks_local", ("rotating-swarm",), seed=1, budget_s=600, jobs=2, scratch=scratch)
+
+    assert found.found
+    assert found.seen_by
+    assert found.seed is not None
+    assert found.seeds >= found.seed + 1
+
+
+def test_a_search_for_a_known_bug_without_time_has_missed_it():
+    with Scratch("search", in_memory=True) as scratch:
+        (missed,) = power(
+            ["m44_acks_local"], scenario=None, by=By.SEARCH, seeds=range(1, 9), budget_s=0, jobs=1, scratch=scratch
+        )
+
+    assert (missed.found, missed.by, missed.seeds, missed.seen_by) == (False, By.SEARCH, 0, [])
 
 
 def test_a_search_that_finds_nothing_new_any_more_says_so():
