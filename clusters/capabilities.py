@@ -139,6 +139,12 @@ class FaultTarget(Protocol):
     def capabilities(self) -> frozenset[Capability]:
         """What this cluster can do to itself."""
 
+    def message_count(self, api: int, direction: Literal["request", "response"]) -> int:
+        """Return how many messages of an API were sent until now, of those that do not flow all the time."""
+
+    async def something_happens(self, timeout_ms: int) -> None:
+        """Return when a message was sent or metadata were committed, or after this time at the latest."""
+
     def now_ns(self) -> int:
         """Return the run's clock."""
 

@@ -52,6 +52,8 @@ from tribunal.clusters.run_context import RunContext
 from tribunal.clusters.spec import Settings
 from tribunal.results.admin_apis import PREFERRED, AdminApi
 
+LOOK_MS: Final = 5
+
 
 class Observer(Protocol):
     """Follows the cluster's committed metadata past all faults, into a `ClusterState`."""
@@ -331,6 +333,14 @@ class ComposedCluster:
         await self._parts.membership.add_voter(node, self.links.advertised(node))
 
     # --- what was seen ---------------------------------------------------------------------
+
+    def message_count(self, api: int, direction: Literal["request", "response"]) -> int:
+        """Return how many messages of an API passed the relays."""
+        return self._parts.requests.counts[api, direction == "request"]
+
+    async def something_happens(self, timeout_ms: int) -> None:
+        """Rest for a moment: relays and observer are asked again."""
+        await asyncio.sleep(min(timeout_ms, LOOK_MS) / 1000)
 
     def failures(self) -> list[str]:
         """Return what went wrong with nodes without a fault."""

@@ -20,6 +20,7 @@ from tribunal.harness.scenario import BadScenario, GivenWorkload, Scenario, Step
 from tribunal.harness.swarm import drawn_cluster, drawn_load, with_points
 from tribunal.nemesis.api import AnyFault
 from tribunal.nemesis.targets import BadTarget, Target, draw, parse
+from tribunal.nemesis.triggers import Trigger
 from tribunal.workloads.api import AnyWorkload
 
 PLAN_VERSION: Final = 1
@@ -34,6 +35,7 @@ class PlannedFault(msgspec.Struct, frozen=True, kw_only=True):
 
     not_before_ms:  of the fault phase; None: as soon as the cluster is in full service again and `after_ms` have passed.
     meanwhile:      the fault before goes on while this one begins.
+    when:           what it waits for before `after_ms`; until: what ends it, if that comes before `lasts_ms` are over.
     must:           the run is no test without it (the scenario's first round).
     """
 
@@ -45,6 +47,8 @@ class PlannedFault(msgspec.Struct, frozen=True, kw_only=True):
     after_ms: int
     not_before_ms: int | None = None
     meanwhile: bool = False
+    when: Trigger | None = None
+    until: Trigger | None = None
     must: bool = True
 
 
@@ -209,20 +213,27 @@ def _with_seed(step: Step, random: Random) -> Mapping[str, object]:
 def _fault(
     index: int, step: Step, options: Mapping[str, object], random: Random, partitions: int, *, must: bool
 ) -> PlannedFault:
+    target = draw(step.target, partitions, random.random(), random.random())
+    partition = target.partition or 0
     return PlannedFault(
         index=index,
         kind=step.kind,
-        target=draw(step.target, partitions, random.random(), random.random()),
+        target=target,
         options=options,
         lasts_ms=step.lasts.draw(random),
         after_ms=step.after.draw(random),
         meanwhile=step.meanwhile,
+        when=None if step.when is None else step.when.bound(partition),
+        until=None if step.until is None else step.until.bound(partition),
         must=must,
     )
 
 
 class ExecutedFault(msgspec.Struct, frozen=True, kw_only=True):
-    """One line of schedule.jsonl: what was really done, and when within the fault phase."""
+    """One line of schedule.jsonl: what was really done, and when within the fault phase.
+
+    when, until:  what it waited for; who runs the schedule again waits for the times at which that came.
+    """
 
     index: int
     kind: str
@@ -233,6 +244,8 @@ class ExecutedFault(msgspec.Struct, frozen=True, kw_only=True):
     started_ms: int
     lasted_ms: int
     meanwhile: bool = False
+    when: str = ""
+    until: str = ""
 
 
 def encoded(plan: Plan) -> bytes:

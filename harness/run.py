@@ -30,6 +30,7 @@ from tribunal.harness.plan import ExecutedFault, Plan, PlannedFault, encoded
 from tribunal.harness.progress import Progress
 from tribunal.nemesis.api import Effect, Loss, Proof
 from tribunal.nemesis.targets import NoTarget, resolve
+from tribunal.nemesis.triggers import Trigger, Waiting
 from tribunal.results.manifest import Made, Setting
 from tribunal.results.store import Recorder
 from tribunal.results.topic_names import TopicNames
@@ -251,7 +252,10 @@ class Run:
                 if is_over and not is_stretched:
                     is_stretched = True
                     self.progress.say("the time for faults is over; the first round of faults goes on to its end")
-                if planned.meanwhile or await self._in_full_service(cluster):
+                if planned.when is not None and not await self._met(cluster, planned.when):
+                    if planned.must:
+                        self._record_missed(planned, f"never met: {planned.when.text}")
+                elif planned.meanwhile or planned.when is not None or await self._in_full_service(cluster):
                     await self._hold(cluster, self._pause_before(planned))
                     await self._begin(cluster, planned)
                 elif planned.must:
@@ -261,6 +265,20 @@ class Run:
             for task in self._lasting:
                 task.cancel()
             await asyncio.gather(*self._lasting, return_exceptions=True)
+
+    async def _met(self, cluster: Cluster, trigger: Trigger, timeout_ms: int | None = None) -> bool:
+        """Wait for a trigger; return whether it was met, within the time for faults where no other is given."""
+        waiting = Waiting(trigger, cluster, self.load.partitions()[0].topic)
+        if timeout_ms is None:
+            timeout_ms = max(self.plan.time_ms - self._faults_ms(), TARGET_TIMEOUT_MS)
+        deadline_ns = self.clock.now_ns() + timeout_ms * 1_000_000
+        while not waiting.is_met:
+            self._check(cluster)
+            left_ms = (deadline_ns - self.clock.now_ns()) // 1_000_000
+            if left_ms <= 0:
+                return False
+            await cluster.something_happens(min(left_ms, WATCH_MS))
+        return True
 
     async def _begin(self, cluster: Cluster, planned: PlannedFault) -> None:
         """Return when the fault is injected; it lasts and heals in a task of its own."""
@@ -307,7 +325,10 @@ class Run:
                 self.progress.say(
                     f"{self._elapsed_ms() / 1000:6.1f} s  {planned.kind} {role} {node}  {_effect(effect)}"
                 )
-                await self._hold(cluster, planned.lasts_ms)
+                if planned.until is None:
+                    await self._hold(cluster, planned.lasts_ms)
+                else:
+                    await self._met(cluster, planned.until, planned.lasts_ms)
                 lasted_ms = self._faults_ms() - started_ms
                 self._schedule(planned, node, role, started_ms, lasted_ms)
             entry.healed_ns = self.clock.now_ns()
@@ -339,6 +360,8 @@ class Run:
             started_ms=started_ms,
             lasted_ms=lasted_ms,
             meanwhile=planned.meanwhile,
+            when="" if planned.when is None else planned.when.text,
+            until="" if planned.until is None else planned.until.text,
         )
         with (self.run_dir / "schedule.jsonl").open("ab") as file:
             file.write(msgspec.json.encode(line) + b"\n")
@@ -410,6 +433,7 @@ class Run:
             interrupted=interrupted,
             failure=self.failure,
             failure_kind=self.failure_kind,
+            promised=promised_by(plan),
         )
 
     # --- showing ---------------------------------------------------------------------------
@@ -429,6 +453,13 @@ def loads_of(plan: Plan) -> Load:
     load = known[plan.workload].load(plan.workload_plan)
     others = [known[one.workload].load(one.workload_plan) for one in plan.beside]
     return Together([load, *others]) if others else load
+
+
+def promised_by(plan: Plan) -> tuple[str, ...]:
+    """Return the tables of the recording that a plan's workloads fill whatever happens."""
+    known = all_workloads()
+    names = [plan.workload, *(one.workload for one in plan.beside)]
+    return tuple(dict.fromkeys(table for name in names for table in known[name].promised))
 
 
 async def to_its_end(work: Coroutine[object, None, None]) -> None:

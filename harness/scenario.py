@@ -13,7 +13,8 @@
       - {isolate: leader(p*), from: nodes, for: 2.5s}
 
 A step's first word is the fault, its value the target; `for` is how long it lasts, `after` how long the cluster is
-left alone before; `meanwhile: true` begins while the step before still lasts, so that a sequence can be written down as
+left alone before; `when` is what it waits for instead of full service and a time, `until` what ends it before `for` is over, both triggers
+(`tribunal.nemesis.triggers`: `when: isr(p0) = {leader} and |elr(p0)| >= 1`, `until: alter-partition answer x2`); `meanwhile: true` begins while the step before still lasts, so that a sequence can be written down as
 a timeline (`after` then counts from that step's beginning); the rest are the fault's own options. Durations are `300ms`, `2.5s`, `1.1x session` (a multiple
 of a time-out: session, lag, election, fetch), or a range of one unit, `1..2s`, from which the seed draws.
 """
@@ -34,6 +35,7 @@ from tribunal.clusters.kafka.releases import release
 from tribunal.clusters.spec import MODES, PROFILES, ClusterSpec
 from tribunal.harness.catalog import all_workloads, faults, known_name, nearest
 from tribunal.nemesis.targets import BadTarget, parse
+from tribunal.nemesis.triggers import Trigger, parse_trigger
 from tribunal.workloads.api import LoadOptions
 
 LINES_MAX: Final = 25
@@ -46,6 +48,8 @@ TIMEOUTS: Final[Mapping[str, str]] = {
 NUMBER: Final = r"\d+(?:\.\d*)?|\.\d+"
 DURATION: Final = re.compile(rf"({NUMBER})(?:\.\.({NUMBER}))?\s*(ms|s|m|x\s+\w+)")
 NAME_BYTES: Final = 100  # it becomes part of folders' names
+WORDS: Final = ("for", "after", "meanwhile", "when", "until")  # of a step, beside its fault's own options
+NAMED: Final = re.compile(r"p\d+|\{.*?\}|leader\(.*?\) ?= ?\d+")  # what of a trigger names partitions and nodes
 UNITS_MS: Final = {"ms": 1, "s": 1_000, "m": 60_000}
 
 
@@ -80,6 +84,8 @@ class Step(msgspec.Struct, frozen=True, kw_only=True):
     lasts: Duration
     after: Duration
     meanwhile: bool = False
+    when: Trigger | None = None
+    until: Trigger | None = None
     options: Mapping[str, object]
 
 
@@ -271,7 +277,9 @@ def _is_swarm(given: Plain, steps: Sequence[Plain]) -> bool:
     """Check `swarm`: the seed then draws cluster and load, and steps can't name nodes or partitions."""
     if not isinstance(given, bool):
         raise TypeError(f"swarm is {given!r}: use true or false")
-    targets = [str(next(iter(one.values()), "")) for one in steps if isinstance(one, dict)]
+    written = [one for one in steps if isinstance(one, dict)]
+    targets = [str(next(iter(one.values()), "")) for one in written]
+    targets += [name for one in written for word in ("when", "until") for name in NAMED.findall(str(one.get(word, "")))]
     named = [target for target in targets if re.search(r"\d", target)]
     if given and named:
         raise ValueError(f"swarm: a step names {named[0]!r}, which not every drawn cluster has")
@@ -333,7 +341,7 @@ def step(number: int, given: Plain, spec: ClusterSpec, partitions: int) -> Step:
     if not isinstance(given, dict) or not given:
         raise ValueError(f"step {number}: write it as {{fault: target, for: duration}}")
     kind, target = next(iter(given.items()))
-    rest = {key: value for key, value in given.items() if key not in (kind, "for", "after", "meanwhile")}
+    rest = {key: value for key, value in given.items() if key not in (kind, *WORDS)}
     try:
         known = faults()
         name = known_name("fault", kind, known)
@@ -345,12 +353,18 @@ def step(number: int, given: Plain, spec: ClusterSpec, partitions: int) -> Step:
             kind=name,
             target=parse(str(target), spec, partitions),
             lasts=duration(given.get("for", "1x session"), spec),
-            after=duration(given.get("after", "300ms"), spec),
+            after=duration(given.get("after", "300ms" if given.get("when") is None else "0ms"), spec),
             meanwhile=meanwhile,
+            when=_trigger(given.get("when"), spec, partitions),
+            until=_trigger(given.get("until"), spec, partitions),
             options=rest,
         )
     except (ValueError, BadTarget) as problem:
         raise ValueError(f"step {number}: {problem}") from None
+
+
+def _trigger(given: Plain, spec: ClusterSpec, partitions: int) -> Trigger | None:
+    return None if given is None else parse_trigger(str(given), spec, partitions)
 
 
 def duration(given: Plain, spec: ClusterSpec) -> Duration:

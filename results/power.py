@@ -82,9 +82,12 @@ def write(path: Path, measured: Iterable[Power]) -> None:
 
 
 def brought_up_to_date(kept: Sequence[Power], measured: Sequence[Power]) -> list[Power]:
-    """Return what is known with new measurements in the place of former ones; a reason stays while the bug is missed."""
+    """Return what is known with new measurements in the place of former ones; a reason stays while the bug is missed.
+
+    A bug for which no time was left was not measured.
+    """
     known = {(one.mutant, one.by): one for one in kept}
-    for one in measured:
+    for one in (one for one in measured if one.seeds):
         former = known.get((one.mutant, one.by))
         new = msgspec.structs.replace(one, run_dir="")
         if former is not None and not one.found:

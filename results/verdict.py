@@ -55,6 +55,11 @@ def answered(counts: Mapping[str, int]) -> int:
     return sum(count for verdict, count in counts.items() if verdict not in WITHOUT_ANSWER)
 
 
+def acks_word(acks: int | None) -> str:
+    """Return acks as users write it."""
+    return {None: "?", -1: "all"}.get(acks, str(acks))
+
+
 class GuiltyElection(msgspec.Struct, frozen=True, kw_only=True):
     """The election at which a record was lost; `how` is a word of `guarantees.How`.
 

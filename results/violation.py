@@ -30,6 +30,8 @@ class Invariant(StrEnum):
     I17 = "I17"
     I18 = "I18"
     I20 = "I20"
+    I21 = "I21"
+    I22 = "I22"
     Z1 = "Z1"
     Z2 = "Z2"
     Z3 = "Z3"
@@ -138,6 +140,28 @@ class FencedJoined(msgspec.Struct, frozen=True, kw_only=True, tag="fenced_joined
     now: CommittedPartition
 
 
+class RemovedBelowMinIsr(msgspec.Struct, frozen=True, kw_only=True, tag="removed_below_min_isr"):
+    """A replica is taken away although fewer than min ISR of those that stay are in sync."""
+
+    min_isr: int
+    before: CommittedPartition
+    now: CommittedPartition
+
+
+class RecoveryForgotten(msgspec.Struct, frozen=True, kw_only=True, tag="recovery_forgotten"):
+    """A partition is not RECOVERING any more, and not by the word of the leader that recovered."""
+
+    before: CommittedPartition
+    now: CommittedPartition
+
+
+class UnfencedEarly(msgspec.Struct, frozen=True, kw_only=True, tag="unfenced_early"):
+    """A broker is unfenced that has replayed the metadata only up to an offset before its own registration."""
+
+    broker_epoch: int
+    metadata_offset: int
+
+
 class ExposedBeyondLog(msgspec.Struct, frozen=True, kw_only=True, tag="exposed_beyond_log"):
     """A leader shows a high watermark beyond the end of its own log."""
 
@@ -235,6 +259,9 @@ Facts = (
     | BadState
     | EligibleBesideFullIsr
     | FencedJoined
+    | RemovedBelowMinIsr
+    | RecoveryForgotten
+    | UnfencedEarly
     | ExposedBeyondLog
     | LogEndsEarly
     | TakenWhileRecovering

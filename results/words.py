@@ -22,12 +22,15 @@ from tribunal.results.violation import (
     NodeFailed,
     NoProgress,
     OutOfSequence,
+    RecoveryForgotten,
+    RemovedBelowMinIsr,
     Role,
     StaleRequestCarriedOut,
     StoppedUnasked,
     TakenWhileRecovering,
     TwoBatches,
     TwoLeaders,
+    UnfencedEarly,
     Violation,
     WentBack,
 )
@@ -75,6 +78,12 @@ def _sentence(violation: Violation) -> str:  # noqa: C901, PLR0912 - one case a 
             return f"an ELR beside an ISR of min ISR {min_isr}: {_state(state)}"
         case FencedJoined(before=before, now=now):
             return f"{node} enters the ISR, and is fenced: {_state(before)} to {_state(now)}"
+        case RemovedBelowMinIsr(min_isr=min_isr, before=before, now=now):
+            return f"a replica is taken away below min ISR {min_isr}: {_state(before)} to {_state(now)}"
+        case RecoveryForgotten(before=before, now=now):
+            return f"the recovery ends without its leader: {_state(before)} to {_state(now)}"
+        case UnfencedEarly(broker_epoch=broker_epoch, metadata_offset=known):
+            return f"broker {node} of epoch {broker_epoch} is unfenced, and has replayed the metadata up to {known}"
         case ExposedBeyondLog(high_watermark=high_watermark, log_end_offset=end):
             return f"{node} exposes {high_watermark}, its log ends at {end}"
         case LogEndsEarly(role=role, log_end_offset=end, committed_end=committed_end):

@@ -87,7 +87,7 @@ class Evidence:
         send = self._send(value)
         invoke_ns = anomaly.invoke_ns or self._of_send("invoke_ns", send) or 0
         exposed_ns, exposed_epoch = self._exposed(offset, invoke_ns)
-        gone = self._orders.is_deleted
+        gone = self._orders.is_deleted_before(self.absent_ns)
         taken_ns = None if gone else self._taken_ns(value, offset, invoke_ns)
         return Record(
             log_offset=offset,
@@ -186,11 +186,13 @@ class Evidence:
             for offset in offsets
         ]
 
-    def former_records(self, offset: int, timeline: Timeline) -> Iterator[Record]:
-        """Yield what groups had read at or beyond an offset before what stands there in the end was written.
+    def former_records(self, offset: int, timeline: Timeline, readers: Array | None) -> Iterator[Record]:
+        """Yield what these processes had read at or beyond an offset before what stands there in the end was written.
 
         Either a consumer received a record of an older leader epoch at or behind it, or it asked from beyond, or committed a position beyond, in an
         older epoch.
+
+        readers:  distinct and ascending; None: everybody.
         """
         place = int(np.searchsorted(self._final_offsets, offset))
         stands = place < self._final_offsets.size and self._final_offsets[place] == offset
@@ -199,14 +201,14 @@ class Evidence:
             return
         reads, commits = self._reads, self._rows.columns("commits")
         older = (reads["phase"] == TAIL) & (reads["log_offset"] >= offset) & (reads["leader_epoch"] < epoch)
-        older &= reads["leader_epoch"] != UNKNOWN
+        older &= (reads["leader_epoch"] != UNKNOWN) & _by(reads, readers)
         for row in np.flatnonzero(older).tolist():
             at_ns = self._polled_ns.get((int(reads["process"][row]), int(reads["poll_index"][row])))
             if at_ns is not None:
                 yield _read_there(offset, at_ns, int(reads["leader_epoch"][row]), epoch)
-        beyond = (commits["committed_offset"] > offset) & (commits["outcome"] != FAIL)
+        beyond = (commits["committed_offset"] > offset) & (commits["outcome"] != FAIL) & _by(commits, readers)
         polls = self._rows.columns("polls")
-        asked = (polls["position"] > offset) & (polls["phase"] == TAIL)
+        asked = (polls["position"] > offset) & (polls["phase"] == TAIL) & _by(polls, readers)
         times = np.concatenate([commits["invoke_ns"][beyond], polls["invoke_ns"][asked]])
         for at_ns in np.unique(times).tolist():
             known = timeline.leader_epoch_at(at_ns)
@@ -407,6 +409,10 @@ class Evidence:
             return None
         epoch = int(self._final_epochs[place])
         return None if epoch == UNKNOWN else epoch
+
+
+def _by(rows: Columns, processes: Array | None) -> Array:
+    return np.ones(rows["process"].size, bool) if processes is None else is_among(rows["process"], processes)
 
 
 def _of_value(rows: Columns, order: Array, value: int) -> Array:

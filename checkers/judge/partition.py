@@ -12,6 +12,7 @@ from tribunal.checkers.api import (
     TAIL,
     UNKNOWN,
     Anomaly,
+    Array,
     Context,
     Excuse,
     Found,
@@ -26,6 +27,7 @@ from tribunal.checkers.api import (
     sends_by_value,
 )
 from tribunal.checkers.graphs.findings import Contradiction
+from tribunal.checkers.guarantees import Promise
 from tribunal.checkers.judge.dumps import dumped
 from tribunal.checkers.judge.endings import ending
 from tribunal.checkers.judge.evidence import Evidence
@@ -180,10 +182,23 @@ class PartitionJudge:
         return _excused((row, self._of_rewind(offset)) for row, offset in zip(chosen, offsets, strict=True))
 
     def _of_rewind(self, log_offset: int) -> Judgement | None:
-        return self._read_on(log_offset) or self._passed_by_order(log_offset)
+        return self._all_read_on(log_offset) or self._passed_by_order(log_offset)
 
-    def _read_on(self, log_offset: int) -> Judgement | None:
-        found = map(self.timeline.judge, self._looked_up().former_records(log_offset, self.timeline))
+    def _all_read_on(self, log_offset: int) -> Judgement | None:
+        """Look whether each group that lacks what stands at an offset had read on beyond it in an older leader epoch."""
+        found = [self._read_on(log_offset, self._members(group)) for group in self._lacking(log_offset)]
+        found = found or [self._read_on(log_offset, None)]
+        return None if None in found else found[0]
+
+    def _members(self, group: str) -> Array:
+        """Return the processes that committed for a group, or may have."""
+        commits = self.rows.columns("commits")
+        code = self.rows.words("commits", "group").index(group)
+        return distinct(commits["process"][(commits["group"] == code) & (commits["kind"] == COMMIT)])
+
+    def _read_on(self, log_offset: int, readers: Array | None) -> Judgement | None:
+        former = self._looked_up().former_records(log_offset, self.timeline, readers)
+        found = map(self.timeline.judge, former)
         lost = next((judgement for judgement in found if not judgement.promise.must_survive), None)
         return None if lost is None else under(Excuse.TAIL_LOST, lost)
 
@@ -272,12 +287,18 @@ class PartitionJudge:
     def of_place(self, value: int) -> Judgement | None:
         """Return what permitted the loss of what readers had read where a record was written anew."""
         offset = self._looked_up().offset_of(value)
-        return None if offset is None else self._read_on(offset)
+        return None if offset is None else self._read_on(offset, None)
 
     def of_value(self, value: int, absent_ns: int) -> Judgement | None:
         """Say whether a record was permitted to be lost before it was found to be absent; None: nobody sent it here."""
-        record = self._looked_up().record_of(value, absent_ns)
-        return None if record is None else self.timeline.judge(record)
+        evidence = self._looked_up()
+        record = evidence.record_of(value, absent_ns)
+        if record is None:
+            return None
+        judgement = self.timeline.judge(record)
+        if evidence.stands(value, record.log_offset) and not self.timeline.may_bring_back(absent_ns):
+            return msgspec.structs.replace(judgement, promise=Promise(rule=None, violations=()))
+        return judgement
 
     def _records(self, evidence: Evidence, anomaly: Anomaly) -> Sequence[Record]:
         if anomaly.other_offset is not None:

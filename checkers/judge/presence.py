@@ -4,7 +4,7 @@ All from what the harness observed. A broker can lead while it is registered, ne
 log directories online, and its process runs.
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence, Set
 from itertools import pairwise
 from typing import Final
 
@@ -28,6 +28,8 @@ SETTLING_NS: Final = 2_000_000_000  # after a heal, until everybody has heard ev
 SESSION_MS: Final = ("broker.session.timeout.ms", 9_000)
 ENSEMBLE_SESSION_MS: Final = ("zookeeper.session.timeout.ms", 18_000)
 HEARTBEAT: Final = 63
+FETCH: Final = 1
+DELIVERED: Final = "delivered"
 OfRun = Callable[[str], pa.Table]
 
 
@@ -176,14 +178,28 @@ def below_min_isr(history: Sequence[Entry], settings: NodeSettings, of_run: OfRu
 
 
 def _known_ns(requests: pa.Table, leader: int, since_ns: int) -> int:
-    """Return when a leader surely knew what was committed before: it asked once more after a controller had answered its heartbeat."""
+    """Return when a leader surely knew what was committed before: it asked once more after a controller had answered its heartbeat.
+
+    A heartbeat brings no metadata: who was hindered to fetch them may know nothing, however often it was answered.
+    """
     rows = requests.filter(pc.equal(requests["api_key"], HEARTBEAT)).sort_by("at_ns").to_pylist()
-    answered = [
-        row["at_ns"] for row in rows
-        if row["direction"] == "response" and row["to"] == leader and row["fate"] == "delivered" and row["at_ns"] > since_ns
-    ]  # fmt: skip
+    answers = [row for row in rows if row["direction"] == "response" and row["to"] == leader]
+    if _is_hindered(requests, leader, {row["from"] for row in answers}):
+        return NEVER
+    answered = [row["at_ns"] for row in answers if row["fate"] == DELIVERED and row["at_ns"] > since_ns]
     asked = [row["at_ns"] for row in rows if row["direction"] == "request" and row["from"] == leader]
     return next((at_ns for at_ns in asked if answered and at_ns > answered[0]), NEVER)
+
+
+def _is_hindered(requests: pa.Table, leader: int, controllers: Set[int]) -> bool:
+    """Return whether a message of a leader's fetches from controllers did not arrive as it was sent."""
+    rows = requests.filter(
+        pc.and_(pc.equal(requests["api_key"], FETCH), pc.not_equal(requests["fate"], DELIVERED))
+    ).to_pylist()
+    return any(
+        (row["from"] == leader and row["to"] in controllers) or (row["to"] == leader and row["from"] in controllers)
+        for row in rows
+    )
 
 
 def _observed_ns(metadata: pa.Table) -> int:

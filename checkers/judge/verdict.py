@@ -13,7 +13,6 @@ from typing import Final
 import msgspec
 
 from tribunal.checkers.judge import coverage, engine, permitted
-from tribunal.checkers.judge.coverage import acks_word
 from tribunal.checkers.judge.tables import Permitted, Tables
 from tribunal.checkers.spark.java import NoJava
 from tribunal.checkers.spark.session import NoSpark, Prepared
@@ -32,6 +31,7 @@ from tribunal.results.verdict import (
     InjectedFault,
     RunVerdict,
     Verdict,
+    acks_word,
     how_much,
     save,
 )

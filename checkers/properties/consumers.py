@@ -37,8 +37,8 @@ READ_COMMITTED: Final = WORDS["polls", "isolation"].index("read_committed")
 OUT_OF_RANGE: Final = ("OFFSET_OUT_OF_RANGE", "_AUTO_OFFSET_RESET", "_LOG_TRUNCATION")
 CALL_BITS: Final = 40
 KINDS: Final = {
-    "skipped": Kind(Meaning.PROMISED, "a consumer passed over a record that it never received"),
-    "rewound": Kind(Meaning.PROMISED, "a consumer received a record again without having been out of range"),
+    "skipped": Kind(Meaning.VIOLATION, "a consumer passed over a record that it never received"),
+    "rewound": Kind(Meaning.VIOLATION, "a consumer received a record again without having been out of range"),
 }
 
 

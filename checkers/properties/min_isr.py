@@ -3,7 +3,7 @@
 Only what surely happened while the leader knew of its ISR counts: a change is committed a little before it is observed, and a leader hears of one
 that others made later still. What a leader says in a leader epoch that began with too small an ISR, it says knowingly. Otherwise
 it knows half a lag of observation later, if no fault was in effect then nor had been for two seconds, and when it sends a heartbeat
-after a controller has answered one. In ZooKeeper mode the high
+after a controller has answered one, none of its fetches from controllers being hindered. In ZooKeeper mode the high
 watermark may move below min ISR (KIP-966's rule is not in force there).
 """
 

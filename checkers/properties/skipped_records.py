@@ -36,7 +36,7 @@ from tribunal.checkers.properties.lost_writes import acknowledged_sends, final_r
 
 LEAST_NS: Final = 10_000_000_000
 KINDS: Final = {
-    "unseen": Kind(Meaning.PROMISED, "consumers passed over an acknowledged record that none of them received"),
+    "unseen": Kind(Meaning.VIOLATION, "consumers passed over an acknowledged record that none of them received"),
     "stopped": Kind(Meaning.PROMISED, "a consumer got nothing more although there was more to read"),
 }
 

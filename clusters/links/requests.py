@@ -4,6 +4,7 @@ Recorded are the messages between nodes that steer the cluster, and any message 
 flows all the time (fetches, produces, metadata) is left out unless it met a rule: it would be most of the recording.
 """
 
+from collections import Counter
 from collections.abc import Callable
 from typing import Final
 
@@ -24,9 +25,14 @@ class RequestLog:
     def __init__(self, now_ns: Callable[[], int]) -> None:
         self._now_ns = now_ns
         self._seen: list[RequestSeen] = []
+        self.counts: Counter[tuple[int, bool]] = (
+            Counter()
+        )  # by API, and whether it is a request; of those that do not flow
 
     def note(self, message: Message, fate: Fate) -> None:
         """Take note of a message."""
+        if message.api not in FLOWING:
+            self.counts[message.api, message.is_request] += 1
         between_nodes = CLIENTS not in (message.source, message.target)
         steers = between_nodes and message.api not in FLOWING
         if not (steers or message.rule is not None) or len(self._seen) >= KEPT_MAX:

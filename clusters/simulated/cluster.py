@@ -10,7 +10,7 @@ import asyncio
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from pathlib import Path
-from typing import Final
+from typing import Final, Literal
 from uuid import UUID
 
 import msgspec
@@ -32,7 +32,7 @@ from tribunal.clusters.api import (
     RequestSeen,
     until,
 )
-from tribunal.clusters.capabilities import Capability
+from tribunal.clusters.capabilities import Capability, Fate
 from tribunal.clusters.clock import RunClock
 from tribunal.clusters.links.requests import RequestLog
 from tribunal.clusters.nodes.final_logs import dumped_log, topic_id_of
@@ -43,6 +43,7 @@ from tribunal.clusters.simulated.committed import CommittedMetadata, Incarnation
 from tribunal.clusters.simulated.committed_znodes import CommittedZnodes
 from tribunal.clusters.simulated.control_watch import ControlWatch
 from tribunal.clusters.simulated.event_fields import AboutNode
+from tribunal.clusters.simulated.frames import Frame
 from tribunal.clusters.simulated.loop import Failure
 from tribunal.clusters.simulated.network import Host
 from tribunal.clusters.simulated.node import Ending, SimulatedNode, ZooKeeperNode
@@ -104,7 +105,9 @@ class SimulatedCluster(SimulatedFaults):
         self.orders = Orders(clock.now_ns, lambda: self.committed.state.topic_ids)
         self._is_down = False
         self._probes_reported = False
-        simulation.network.frames.on_message = self._requests.note
+        self._expecting: list[asyncio.Future[None]] = []
+        simulation.network.frames.on_message = self._message_sent
+        self.watch.on_commit = self._something_happened
         self._failures: list[str] = []
         self.clients: SimulatedClients
         simulation.loop.on_failure = self._failed
@@ -408,6 +411,28 @@ class SimulatedCluster(SimulatedFaults):
                     for reached, at_ns in times.items()
                 ]  # fmt: skip
         return found
+
+    def message_count(self, api: int, direction: Literal["request", "response"]) -> int:
+        """Return how many messages of an API were sent."""
+        return self._requests.counts[api, direction == "request"]
+
+    async def something_happens(self, timeout_ms: int) -> None:
+        """Return in the event in which it happens, or a callback later."""
+        happened: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._expecting.append(happened)
+        await asyncio.wait([happened], timeout=timeout_ms / 1000)
+        if happened in self._expecting:
+            self._expecting.remove(happened)
+
+    def _message_sent(self, frame: Frame, fate: Fate) -> None:
+        self._requests.note(frame, fate)
+        self._something_happened()
+
+    def _something_happened(self) -> None:
+        if self._expecting:
+            expecting, self._expecting = self._expecting, []
+            for one in expecting:
+                one.set_result(None)
 
     def drain_requests(self) -> list[RequestSeen]:
         """Return what nodes said to each other since the last call, and what a rule decided on."""

@@ -23,7 +23,10 @@ from tribunal.results.violation import (
     FencedJoined,
     Grows,
     Invariant,
+    RecoveryForgotten,
+    RemovedBelowMinIsr,
     TwoLeaders,
+    UnfencedEarly,
     WentBack,
 )
 
@@ -91,6 +94,10 @@ class CommittedMetadata:
         self._last_members: Mapping[Incarnation, QuorumMember] = {}
         self._last_watermarks: list[int] = []  # of these members, in their order
         self._broker_epochs: dict[int, int] = {}
+        self._unfenced: dict[int, bool] = {}
+        self._registered_by: dict[
+            int, Incarnation | None
+        ] = {}  # the process that ran when its registration was committed
         self._partitions: dict[TopicPartition, PartitionState] = {}
         self._min_insync_replicas = min_insync_replicas  # where nothing else is committed
         self._isr_states: dict[TopicPartition, list[IsrState]] = {}
@@ -136,11 +143,11 @@ class CommittedMetadata:
         watermarks = [member.high_watermark for member in members.values()]
         if watermarks == self._last_watermarks and members is self._last_members:
             return  # as nearly always: this is asked after each append anywhere
-        known = self._watermarks
+        known, self._last_members = self._watermarks, members
         for incarnation, high_watermark in zip(members, watermarks, strict=True):
             if high_watermark != known.get(incarnation, -1):
                 self._moved(incarnation, high_watermark, replicas[incarnation[0]].logs.get(METADATA))
-        self._last_members, self._last_watermarks = members, watermarks
+        self._last_watermarks = watermarks
 
     def _moved(self, incarnation: Incarnation, high_watermark: int, log: ReplicaLog | None) -> None:
         node = incarnation[0]
@@ -192,11 +199,7 @@ class CommittedMetadata:
         """Hold the state after a committed batch against what must hold of it."""
         state = self.state
         self._begin_topics_anew()
-        for broker, registration in state.brokers.items():
-            former, own = self._broker_epochs.get(broker, -1), registration.broker_epoch
-            if own < former:
-                raise Violated(Invariant.I2, WentBack(what=Grows.BROKER_EPOCH, before=former, now=own), node=broker)
-            self._broker_epochs[broker] = own
+        self._hold_brokers()
         for partition, now in state.partitions.items():
             before = self._partitions.get(partition)
             min_isr = self.effective_min_isr(partition, now)
@@ -205,6 +208,33 @@ class CommittedMetadata:
                 self._hold_partition(partition, before, now, min_isr)
             self._remember(partition, IsrState(mark.last_offset + 1, now.leader_epoch, len(now.isr), min_isr))
         self._partitions = dict(state.partitions)
+
+    def _hold_brokers(self) -> None:
+        for broker, registration in self.state.brokers.items():
+            former, own = self._broker_epochs.get(broker, -1), registration.broker_epoch
+            if own < former:
+                raise Violated(Invariant.I2, WentBack(what=Grows.BROKER_EPOCH, before=former, now=own), node=broker)
+            if own != former:
+                self._broker_epochs[broker] = own
+                self._unfenced[broker] = False
+                self._registered_by[broker] = self._process_of(broker)
+            if self._unfenced[broker] is registration.fenced:
+                self._unfenced[broker] = not registration.fenced
+                if not registration.fenced:
+                    self._knows_itself(broker, own)
+
+    def _knows_itself(self, broker: int, broker_epoch: int) -> None:
+        """I22: who is unfenced has replayed the metadata up to its own registration. Of a later process that is not asked."""
+        process = self._process_of(broker)
+        if process is None or process != self._registered_by[broker]:
+            return
+        applied_offset = self._last_members[process].applied_offset
+        if applied_offset <= broker_epoch:
+            early = UnfencedEarly(broker_epoch=broker_epoch, metadata_offset=applied_offset)
+            raise Violated(Invariant.I22, early, node=broker)
+
+    def _process_of(self, broker: int) -> Incarnation | None:
+        return max((process for process in self._last_members if process[0] == broker), default=None)
 
     def _begin_topics_anew(self) -> None:
         """Forget what a name stood for once it stands for nothing, or for another topic."""
@@ -249,8 +279,24 @@ class CommittedMetadata:
             if broker is None or broker.fenced:
                 joined = FencedJoined(before=None if before is None else state_of(before), now=state_of(now))
                 raise Violated(Invariant.I11, joined, partition=partition, node=newcomer, epoch=now.leader_epoch)
+        if before is not None:
+            self._hold_change(partition, before, now, min_isr)
         if self._is_unclean(before, now):
             self.unclean[partition] = now.leader_epoch
+
+    def _hold_change(
+        self, partition: TopicPartition, before: PartitionState, now: PartitionState, min_isr: int
+    ) -> None:
+        if len(now.isr) < min_isr and not set(before.replicas) <= set(now.replicas):
+            removed = RemovedBelowMinIsr(min_isr=min_isr, before=state_of(before), now=state_of(now))
+            raise Violated(Invariant.I21, removed, partition=partition, epoch=now.leader_epoch)
+        if self._forgets_recovery(before, now):
+            forgotten = RecoveryForgotten(before=state_of(before), now=state_of(now))
+            raise Violated(Invariant.I12, forgotten, partition=partition, epoch=now.leader_epoch)
+
+    def _forgets_recovery(self, before: PartitionState, now: PartitionState) -> bool:
+        """Return whether a recovery ended by anybody else than the leader that recovered (KIP-704)."""
+        return before.recovering and not now.recovering and now.leader != before.leader
 
     def _is_unclean(self, before: PartitionState | None, now: PartitionState) -> bool:
         """Return whether the present leader was elected uncleanly: its recovery state is then RECOVERING (KIP-704)."""

@@ -49,6 +49,10 @@ class CommittedZnodes(CommittedMetadata):
         """There is no ELR, and the high watermark does not depend on min ISR (docs/verdicts.md, facts)."""
         return 1
 
+    def _forgets_recovery(self, before: PartitionState, now: PartitionState) -> bool:
+        """Controllers of a protocol before 3.2 do not know of recoveries."""
+        return False
+
     def _is_unclean(self, before: PartitionState | None, now: PartitionState) -> bool:
         """Controllers of a protocol before 3.2 do not write that an election was unclean (KIP-704, Compatibility)."""
         from_nowhere = before is not None and now.leader != before.leader and now.leader not in {NO_NODE, *before.isr}

@@ -10,7 +10,7 @@ an unclean election was committed, the committed prefix of that partition begins
 
 | kept here | by |
 |---|---|
-| I1, I2, I3, I7, I10, I11, I12 | `committed.py` |
+| I1, I2, I3, I7, I10, I11, I12, I21, I22 | `committed.py` |
 | I4, I5, I9 | `CommittedPrefix`: what was below a high watermark that a leader exposed; I9 also sees who joins without its log |
 | I8 | the same prefix: who is in the ELR holds it, when it enters and as long as it stays |
 | I13 | every high watermark that moves, against the ISRs that its leader may have known (`high_watermark_may_move`) |
@@ -85,6 +85,7 @@ class Watch:
         self._elr_enabled = elr_enabled
         self._nodes = {machine.name: node for node, machine in machines.items()}
         self.on_violation: Callable[[Violated], None] = _raise
+        self.on_commit: Callable[[], None] = lambda: None  # a partition's committed state has changed
         self.violation: Violated | None = None
         self._scheduled = False
         self._reported: list[ReportedEvent] = []
@@ -165,6 +166,8 @@ class Watch:
         self.committed.advance(self.replicas, members)
         if self.committed.ended:
             self._begin_topics_anew()
+        if self.committed.changed:
+            self.on_commit()
         if self.committed.changed or self._behind:
             self._changed_by_commits()
         if self._taken:

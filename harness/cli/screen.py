@@ -5,20 +5,26 @@ from shlex import quote
 from typing import Final
 
 from tribunal.harness.plan import Plan
-from tribunal.results.verdict import PERMITTED_TABLE, Finding, RunVerdict, how_much
+from tribunal.results.plain_words import sentences
+from tribunal.results.verdict import PERMITTED_TABLE, Finding, RunVerdict, Verdict, how_much
 
 FINDINGS_SHOWN: Final = 5
+PERMITTED_SHOWN: Final = 1
 REASONS_SHOWN: Final = 6
 REASON_WIDTH: Final = 220
 
 
 def one_screen(verdict: RunVerdict, run_dir: Path, plan: Plan | None) -> str:
     """Return the verdict as lines."""
-    lines = [f"{verdict.verdict}  {verdict.claim}"]
+    first, *more = sentences(verdict)
+    lines = [f"{verdict.verdict}  {first}", *(f"  {sentence}" for sentence in more)]
+    if verdict.verdict is Verdict.VIOLATION:
+        lines.append(f"  {verdict.claim}")
     shown = verdict.violations or verdict.permitted
-    lines += [_finding(found) for found in shown[:FINDINGS_SHOWN]]
-    if len(shown) > FINDINGS_SHOWN:
-        lines.append(f"  … and {len(shown) - FINDINGS_SHOWN} more witnesses in {run_dir / 'verdict.json'}")
+    most = FINDINGS_SHOWN if verdict.violations else PERMITTED_SHOWN
+    lines += [_finding(found) for found in shown[:most]]
+    if len(shown) > most:
+        lines.append(f"  … and {len(shown) - most} more witnesses in {run_dir / 'verdict.json'}")
     if verdict.permitted_rows:
         lines.append(
             f"  all {verdict.permitted_rows:,} that are permitted, with rule and event: {run_dir / PERMITTED_TABLE}"

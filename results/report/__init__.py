@@ -18,15 +18,21 @@ import msgspec
 
 from tribunal.results.manifest import Manifest
 from tribunal.results.report import matrix as matrix_of
+from tribunal.results.report.figures_of import figure_tables
+from tribunal.results.report.first_screen import first_screen, judged
 from tribunal.results.report.groups import GROUPS, Group, grouped
 from tribunal.results.report.layout import drawing
 from tribunal.results.report.measures import LEFT, PLOT, ROW, WIDTH
 from tribunal.results.report.model import Page, page
+from tribunal.results.report.overview import overview
+from tribunal.results.report.promises import OUTCOMES
 from tribunal.results.report.sequence import WIDTH as SEQUENCE_WIDTH
 from tribunal.results.report.sequence import sequence
 from tribunal.results.verdict import Finding, RunVerdict
 
 MOST_TEXT = 400
+AVAILABILITY = "availability"  # has a section of its own
+TEMPLATES = {"story": "sequence.svg.j2", "circle": "cycle.svg.j2"}
 
 
 def write(run_dir: Path) -> Path:
@@ -40,30 +46,60 @@ def write(run_dir: Path) -> Path:
 
 def render(content: Page) -> str:
     """Return the page's HTML."""
-    groups = grouped(_by_gravity(content.verdict))
-    return (
-        environment()
-        .get_template("report.html.j2")
-        .render(
-            page=content,
-            verdict=content.verdict,
-            drawing=drawing(content) if content.damage is None else None,
-            sequence=None if content.story is None else sequence(content.story),
-            groups={severity: _shown(groups, severity) for severity in ("violation", "permitted", "note")},
-            facts=_facts(content),
-            again=again(content.run_dir, content.manifest),
-            budget=_budget(content.verdict.findings),
-            geometry={
-                "left": LEFT,
-                "plot": PLOT,
-                "width": WIDTH,
-                "row": ROW,
-                "sequence": SEQUENCE_WIDTH,
-                "offsets": matrix_of.OFFSETS,
-            },
-            **embedded("report.js"),
+    return environment().get_template("report.html.j2").render(**_context(content))
+
+
+def drawings(content: Page) -> tuple[dict[str, str], str]:
+    """Return the markup of each drawing that the page has, by name, and the page's style."""
+    context = _context(content)
+    there = {
+        "overview": context["overview"],
+        "story": context["sequence"],
+        "timeline": context["drawing"],
+        "matrix": content.matrix,
+        "operations": content.operations,
+        "circle": content.cycle,
+    }
+    found = {
+        name: environment().get_template(TEMPLATES.get(name, f"{name}.svg.j2")).render(
+            **context, brush=False, operations=content.operations
         )
-    )
+        for name, known in there.items()
+        if known is not None
+    }  # fmt: skip
+    return found, environment().get_template("report.css").render()
+
+
+def _context(content: Page) -> dict[str, object]:
+    """Return what the templates place."""
+    groups = grouped(_by_gravity(content.verdict))
+    drawn = drawing(content) if content.damage is None else None
+    figures = {name: one for name, one in content.verdict.figures.items() if name != AVAILABILITY}
+    return {
+        "page": content,
+        "verdict": content.verdict,
+        "first": first_screen(content),
+        "overview": overview(content),
+        "judged": judged(content),
+        "figures": list(figure_tables(figures)),
+        "load": [row for row in content.verdict.test.load if row.ok or row.sent or row.fail or row.info],
+        "load_outcomes": [word for word in OUTCOMES if any(getattr(row, word) for row in content.verdict.test.load)],
+        "drawing": drawn,
+        "events": "[]" if drawn is None else msgspec.json.encode(drawn.events).decode(),
+        "sequence": None if content.story is None else sequence(content.story),
+        "groups": {severity: _shown(groups, severity) for severity in ("violation", "permitted", "note")},
+        "facts": _facts(content),
+        "again": again(content.run_dir, content.manifest),
+        "geometry": {
+            "left": LEFT,
+            "plot": PLOT,
+            "width": WIDTH,
+            "row": ROW,
+            "sequence": SEQUENCE_WIDTH,
+            "offsets": matrix_of.OFFSETS,
+        },
+        **embedded("report.js"),
+    }
 
 
 def environment() -> jinja2.Environment:
@@ -131,7 +167,6 @@ def _facts(content: Page) -> list[tuple[str, str]]:
 
 def _made_with(manifest: Manifest) -> list[tuple[str, str]]:
     named = {
-        "known bug switched on": ", ".join(manifest.mutants) or None,
         "scenario": manifest.scenario,
         "cluster": manifest.cluster,
         "mode": manifest.mode,
@@ -150,25 +185,3 @@ def again(run_dir: Path, manifest: Manifest | None) -> str:
     if manifest is None or manifest.scenario is None:
         return f"tribunal check {shlex.quote(str(run_dir))}"
     return f"tribunal run --plan {shlex.quote(str(Path(run_dir) / 'plan.json'))}"
-
-
-class Sum(msgspec.Struct, frozen=True, kw_only=True):
-    """How many findings of one sort there are."""
-
-    severity: str
-    kind: str
-    rule: str
-    acks: int | None
-    count: int
-
-
-def _budget(findings: list[Finding]) -> list[Sum]:
-    """Add findings up by what they are: what had to survive, what might be lost by which rule."""
-    rows: dict[tuple[str, str, str, int | None], int] = {}
-    for finding in findings:
-        key = (finding.severity, finding.kind, finding.rule, finding.acks)
-        rows[key] = rows.get(key, 0) + finding.count
-    return [
-        Sum(severity=severity, kind=kind, rule=rule, acks=acks, count=count)
-        for (severity, kind, rule, acks), count in rows.items()
-    ]

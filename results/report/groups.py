@@ -1,7 +1,7 @@
 """Findings that say the same thing, said once.
 
-Alike are findings of one kind in one partition whose loss was judged by the same rule at the same election. A group
-shows at most `WITNESSES` of its members; the others are counted. The page shows at most `GROUPS` groups.
+Alike are findings of one kind, of one acks level, judged by the same rule for the same reason: one cause, however many partitions
+and elections showed it. A group shows at most `WITNESSES` of its members; the others are counted. The page shows at most `GROUPS` groups.
 """
 
 from collections.abc import Iterable
@@ -19,6 +19,7 @@ class Group(msgspec.Struct, frozen=True, kw_only=True):
     """Findings alike.
 
     count:      how many anomalies all its findings stand for.
+    where:      partitions (or nodes), each with its count; elections: at which it happened.
     first_ns:   the earliest moment among them; None when none has one.
     reason:     why it counts as what it is: the promise, or the finding's own words.
     """
@@ -26,11 +27,11 @@ class Group(msgspec.Struct, frozen=True, kw_only=True):
     kind: str
     severity: str
     explanation: str
-    where: str
+    where: list[tuple[str, int]]
     acks: int | None
     rule: str
     reason: str
-    election: str
+    elections: list[str]
     count: int
     first_ns: int | None
     last_ns: int | None
@@ -46,28 +47,24 @@ def grouped(findings: Iterable[Finding]) -> list[Group]:
 
 
 class _Alike(NamedTuple):
-    """What findings of one group share; the node only where there is no partition."""
+    """What findings of one group share; `how` the leader was elected that lost it."""
 
     severity: str
     kind: str
-    topic: str | None
-    partition: int | None
-    node: int | None
+    invariant: str
     acks: int | None
     rule: str
-    election: str
+    how: str
 
 
 def _alike(finding: Finding) -> _Alike:
     return _Alike(
         severity=finding.severity,
         kind=finding.kind,
-        topic=finding.topic,
-        partition=finding.partition,
-        node=None if finding.topic is not None else finding.node,
+        invariant=finding.signature.invariant,
         acks=finding.acks,
         rule=finding.rule,
-        election=_election(finding),
+        how="" if finding.detail.election is None else finding.detail.election.how,
     )
 
 
@@ -79,16 +76,24 @@ def _group(found: list[Finding]) -> Group:
         kind=first.kind.replace("_", " "),
         severity=first.severity,
         explanation=first.explanation,
-        where=first.place.partition("@")[0] if first.log_offset is None else first.place.rpartition("@")[0],
+        where=_places(found),
         acks=first.acks,
         rule=first.rule,
         reason=first.detail.promise or "",
-        election=_election(first),
+        elections=list(dict.fromkeys(words for one in by_time if (words := _election(one)))),
         count=sum(finding.count for finding in found),
         first_ns=min(times, default=None),
         last_ns=max(times, default=None),
         witnesses=by_time[:WITNESSES],
     )
+
+
+def _places(found: list[Finding]) -> list[tuple[str, int]]:
+    counts: dict[str, int] = {}
+    for one in found:
+        place = one.place if one.log_offset is None else one.place.rpartition("@")[0]
+        counts[place] = counts.get(place, 0) + one.count
+    return sorted(counts.items(), key=lambda item: -item[1])
 
 
 def _election(finding: Finding) -> str:

@@ -15,12 +15,14 @@ from tribunal.results.manifest import Manifest
 from tribunal.results.recording import DamagedRecording
 from tribunal.results.report.cycle import Cycle, cycle
 from tribunal.results.report.matrix import Matrix, matrix
+from tribunal.results.report.minimal import Minimal, minimal_of
 from tribunal.results.report.moments import Change, changes_of
-from tribunal.results.report.operations import Operations, operations
+from tribunal.results.report.operations import Operations, operations, operations_of_read
 from tribunal.results.report.promises import OUTCOMES, Account, Array, Promise, Silence, account
 from tribunal.results.report.simulation import Simulation, simulation_of
 from tribunal.results.report.story import Story, located, protagonist, story_of
 from tribunal.results.report.unread import unread
+from tribunal.results.report.wrong_read import WrongRead, wrong_read
 from tribunal.results.rows import Fault, Phase, typed
 from tribunal.results.store import Recording, partition_order
 from tribunal.results.verdict import Finding, RunVerdict, load
@@ -75,6 +77,7 @@ class Page(msgspec.Struct, frozen=True, kw_only=True):
     end_ns: int = 1
     brokers: list[int] = msgspec.field(default_factory=list)
     nodes: list[int] = msgspec.field(default_factory=list)
+    controllers: list[int] = msgspec.field(default_factory=list)
     phases: list[Phase] = msgspec.field(default_factory=list)
     faults: list[Fault] = msgspec.field(default_factory=list)
     partitions: dict[str, list[Change]] = msgspec.field(default_factory=dict)
@@ -86,11 +89,20 @@ class Page(msgspec.Struct, frozen=True, kw_only=True):
     story: Story | None = None
     matrix: Matrix | None = None
     operations: Operations | None = None
+    minimal: Minimal | None = None
+    wrong_read: WrongRead | None = None
+    operations_of_read: Operations | None = None
     cycle: Cycle | None = None
     promises: list[Promise] = msgspec.field(default_factory=list)
     silences: list[Silence] = msgspec.field(default_factory=list)
     complaints: list[tuple[str, list[str]]] = msgspec.field(default_factory=list)
     simulation: Simulation | None = None
+
+    @property
+    def bosses(self) -> str:
+        """What controls the cluster, as the first screen counts it."""
+        is_zookeeper = self.manifest is not None and self.manifest.mode == "zookeeper"
+        return "ZooKeeper servers" if is_zookeeper else "controllers"
 
 
 def page(run_dir: Path) -> Page:
@@ -115,6 +127,7 @@ def _page_of(run_dir: Path, verdict: RunVerdict, recording: Recording) -> Page:
     end_ns = max([1, last_ns, *(row.end_ns or 0 for row in phases)])
     hero = protagonist(verdict.findings)
     hero = hero and located(recording, hero)
+    wrong = None if hero is None else wrong_read(recording, hero)
     return Page(
         run_dir=run_dir,
         verdict=verdict,
@@ -123,6 +136,7 @@ def _page_of(run_dir: Path, verdict: RunVerdict, recording: Recording) -> Page:
         end_ns=end_ns,
         brokers=_brokers(nodes, partitions),
         nodes=sorted(set(nodes["node"].to_pylist())),
+        controllers=sorted({row["node"] for row in nodes.to_pylist() if row["role"] == "controller"}),
         phases=phases,
         faults=sorted(typed(recording.table("faults"), Fault), key=lambda row: row.index),
         partitions=partitions,
@@ -134,6 +148,9 @@ def _page_of(run_dir: Path, verdict: RunVerdict, recording: Recording) -> Page:
         story=None if hero is None else story_of(recording, hero, _own_changes(recording, hero, partitions), end_ns),
         matrix=None if hero is None else matrix(recording, hero, verdict.findings),
         operations=None if hero is None else operations(recording, hero),
+        minimal=minimal_of(run_dir),
+        wrong_read=wrong,
+        operations_of_read=None if hero is None or wrong is None else operations_of_read(recording, hero, wrong),
         cycle=cycle(recording, verdict.findings),
         promises=sends.promises(verdict.findings),
         silences=sends.worst_silences(),

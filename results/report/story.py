@@ -16,7 +16,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from tribunal.results.metadata import State
+from tribunal.results.plain_words import LOSSES
 from tribunal.results.report.moments import Change
+from tribunal.results.report.wrong_read import wrong_read
 from tribunal.results.rows import Fault, Send, Watermark, typed
 from tribunal.results.store import Recording
 from tribunal.results.values import SEQUENCE_BITS
@@ -37,6 +39,7 @@ class Step(msgspec.Struct, frozen=True, kw_only=True):
     lane, to:   where in the drawing: client, controllers or `broker N`; `to` for what goes from one to another.
     label:      a few words for the drawing; text: the sentence.
     tone:       "", fault, bad.
+    is_key:     whether the shortest telling has it: the record sent and acknowledged, the election that lost it, what is left.
     until_ns:   end of what lasts (a fault).
     """
 
@@ -46,6 +49,7 @@ class Step(msgspec.Struct, frozen=True, kw_only=True):
     text: str
     to: str | None = None
     tone: str = ""
+    is_key: bool = False
     until_ns: int | None = None
 
 
@@ -62,6 +66,11 @@ class Story(msgspec.Struct, frozen=True, kw_only=True):
     def name(self) -> str:
         """The partition's `topic-p`, or where the finding lies."""
         return self.finding.place
+
+    @property
+    def shortest(self) -> list[Step]:
+        """The few steps without which nobody understands it, in order of time."""
+        return [step for step in self.steps if step.is_key]
 
     @property
     def marks(self) -> list[tuple[int, str]]:
@@ -92,10 +101,10 @@ def story_of(recording: Recording, finding: Finding, changes: Sequence[Change], 
     if finding.property_name == "invariant":
         own.append(_stopped(finding, end_ns))
     if not any(step.tone == "bad" for step in own):
-        own.append(_found(finding, changes, end))
+        own.append(_found(recording, partition, finding, changes, end))
     chosen, folded = _near(_change_steps(finding, changes, start, end), _election_ns(finding) or end)
     around = [*_fault_steps(recording, start, end), *chosen]
-    last = [step for step in own if step.at_ns > end]
+    last = sorted((step for step in own if step.at_ns > end), key=lambda step: step.at_ns)
     steps = sorted([*around, *(step for step in own if step.at_ns <= end)], key=lambda step: step.at_ns)
     folded += max(0, len(steps) + len(last) - MOST_STEPS)
     return Story(
@@ -160,7 +169,23 @@ def _record_steps(
     if finding.value is not None:
         yield from _read_steps(recording, partition, finding)
     if finding.log_offset is not None and finding.value is not None:
+        yield from _wrong_read_steps(recording, finding)
         yield from _ending_steps(recording, partition, finding, changes)
+
+
+def _wrong_read_steps(recording: Recording, finding: Finding) -> Iterator[Step]:
+    read = wrong_read(recording, finding)
+    if read is not None:
+        other = "a record without a value" if read.value is None else record_name(read.value)
+        yield Step(
+            at_ns=read.at_ns,
+            lane=CLIENT,
+            label="✕ reads another record",
+            is_key=True,
+            tone="bad" if finding.severity == "violation" else "",
+            text=f"The first wrong read: process {read.process} receives {other} at offset {read.log_offset}, where "
+            f"{record_name(finding.value or 0)} had been acknowledged.",
+        )
 
 
 def record_name(value: int) -> str:
@@ -209,6 +234,7 @@ def _send_steps(sent: Send, changes: Sequence[Change]) -> Iterator[Step]:
         lane=CLIENT,
         to=leader,
         label=f"Produce, {acks}",
+        is_key=True,
         text=f"Process {sent.process} ({sent.worker_class}) sends {record_name(sent.value)} to {place} with {acks}; "
         f"{_led(state)}.",
     )
@@ -224,6 +250,7 @@ def _send_steps(sent: Send, changes: Sequence[Change]) -> Iterator[Step]:
         lane=leader,
         to=CLIENT,
         label=word,
+        is_key=True,
         text=f"The record is {word}, {took_ms:,.1f} ms later{attempts}; {_led(state_at(changes, sent.complete_ns))}.",
     )
 
@@ -380,6 +407,7 @@ def _ending_steps(recording: Recording, partition: str, finding: Finding, change
             at_ns=end_ns,
             lane=broker_lane(nodes[0]),
             label=f"✕ gone from {brokers}" if gone else f"still at {brokers}",
+            is_key=True,
             tone="bad" if gone and finding.severity == "violation" else "",
             text=f"In the final log{'s' if len(nodes) > 1 else ''} of {brokers} offset {finding.log_offset} holds "
             f"{content if gone else 'the record'}.",
@@ -467,6 +495,7 @@ def _change_step(before: State, change: Change, guilty: int | None, severity: st
         label=f"leader {state.leader} e{state.leader_epoch}, {rest}",
         text=f"The controllers elect broker {state.leader} (before: {before.leader}): leader epoch {state.leader_epoch}, {rest}.{missing}",
         tone="bad" if bad and severity == "violation" else "",
+        is_key=bad,
     )
 
 
@@ -477,6 +506,7 @@ def _stopped(finding: Finding, end_ns: int) -> Step:
         label=f"✕ {finding.kind}",
         text=f"The simulation stops here, at event {finding.detail.event}: {finding.explanation}.",
         tone="bad",
+        is_key=True,
     )
 
 
@@ -486,8 +516,11 @@ def _near(steps: list[Step], at_ns: int) -> tuple[list[Step], int]:
     return sorted(kept, key=lambda step: step.at_ns), len(steps) - len(kept)
 
 
-def _found(finding: Finding, changes: Sequence[Change], end: int) -> Step:
+def _found(recording: Recording, partition: str | None, finding: Finding, changes: Sequence[Change], end: int) -> Step:
+    """Return the step that says what was found, where it was seen: a loss in the final read, not when the record was acknowledged."""
     at_ns = finding.acknowledged_ns if finding.acknowledged_ns is not None else end
+    if finding.kind in LOSSES and partition is not None:
+        at_ns = max(at_ns, _final_read_ns(recording, partition))
     was_at = finding.detail.was_at
     moved = f" (from {was_at} to {finding.log_offset})" if was_at is not None else ""
     lane = broker_lane(finding.node) if finding.node is not None else CLIENT
@@ -496,6 +529,7 @@ def _found(finding: Finding, changes: Sequence[Change], end: int) -> Step:
         at_ns=at_ns,
         lane=lane,
         label=f"✕ {finding.kind.replace('_', ' ')}{moved}",
+        is_key=True,
         text=f"{finding.place}: {finding.explanation}{moved}{led}. {finding.detail.detail or ''}".strip(),
         tone="bad" if finding.severity == "violation" else "",
     )

@@ -1,15 +1,53 @@
-"""Below min ISR: what a partition in pieces costs."""
+"""Below min ISR: what a leader surely knows, and what a partition in pieces costs."""
 
 from pathlib import Path
 
 import pyarrow as pa
+import pytest
 
 from tests.checkers.recorded import Run
 from tribunal.checkers.api import Context, PartitionRows
 from tribunal.checkers.judge.partition import history_of, settings_of
+from tribunal.checkers.judge.verdict import check
 from tribunal.checkers.properties import min_isr
 from tribunal.results.recording import TABLES
 from tribunal.results.store import Recording
+
+HEARTBEAT = 63
+FETCH = 1
+
+
+def message(run: Run, source: int, target: int, api_key: int, direction: str, at: int, fate: str = "delivered") -> None:
+    ends = {"from": source, "to": target}
+    run.recorder.row("requests", **ends, api_key=api_key, direction=direction, fate=fate, at_ns=at * 1_000_000)
+
+
+@pytest.mark.parametrize(
+    ("held", "expected"),
+    [
+        pytest.param(None, 1, id="a controller answered, and it asked again"),
+        pytest.param((1, 101), 0, id="it could not fetch metadata"),
+        pytest.param((1, 2), 1, id="another fetch was held"),
+    ],
+)
+def test_a_heartbeat_says_nothing_of_a_leader_whose_fetches_of_metadata_are_held(
+    tmp_path: Path, held: tuple[int, int] | None, expected: int
+) -> None:
+    run = Run(tmp_path / "run")
+    run.fault("hold-messages", 500, node=1, lasts=8_000)
+    run.change(1000, isr=[1])
+    message(run, 1, 101, HEARTBEAT, "request", 1100)
+    message(run, 101, 1, HEARTBEAT, "response", 1110)
+    message(run, 1, 101, HEARTBEAT, "request", 1400)
+    if held is not None:
+        message(run, *held, FETCH, "request", 900, fate="held")
+    run.metadata("NoOpRecord", 9000)
+    run.send(0, at=3000)
+
+    (verdict,) = check([run.finish()], "inline")
+
+    kinds = [found.kind for found in verdict.violations]
+    assert kinds.count("acknowledged_below_min_isr") == expected
 
 
 def test_the_run_is_looked_at_once_for_all_pieces_of_a_partition(tmp_path: Path) -> None:

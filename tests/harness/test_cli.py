@@ -142,8 +142,9 @@ def test_a_verdict_fits_one_screen(tmp_path):
 
     lines = one_screen(verdict, tmp_path, None).splitlines()
 
-    assert lines[0] == "VIOLATION  9 x lost (acks=all)"
-    assert "t-0@803 value 41 acks=all acked 34.118 s" in lines[1]
+    said = "VIOLATION  9 records that had to survive are lost: acknowledged with acks=all, and no rule permits it."
+    assert lines[:2] == [said, "  9 x lost (acks=all)"]
+    assert "t-0@803 value 41 acks=all acked 34.118 s" in lines[2]
     assert len(lines) <= 10
 
 

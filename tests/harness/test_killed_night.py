@@ -103,7 +103,8 @@ def test_nights_killed_at_ten_random_moments_are_truthful_ten_times(tmp_path):
         print(
             turn, number.name, code, None if night is None else (night["state"], night["under_way"], night["seconds"])
         )
-        assert code == ANSWERS[number]
+        # Before the command was loaded there was no night that could say anything: the exit code does.
+        assert code in (ANSWERS[number], -number if night is None else ANSWERS[number])
         if night is not None and night["state"] == "running":
             resumed = subprocess.run(
                 [*COMMAND, *options("out", "--resume")], cwd=folder, capture_output=True, text=True, check=False

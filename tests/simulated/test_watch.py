@@ -364,6 +364,72 @@ def test_a_metadata_log_that_begins_with_a_snapshot_is_compared_from_there():
         committed._compare(1, log(mark(5, 9, 1), mark(10, 11, 2)), 0, 13)
 
 
+@pytest.mark.parametrize(
+    ("isr", "removed", "breaks"),
+    [
+        pytest.param((1, 4), 3, False, id="enough are in sync"),
+        pytest.param((4,), 3, True, id="the newcomer alone is in sync"),
+        pytest.param((4,), None, False, id="it joins and nobody goes yet"),
+    ],
+)
+def test_a_replica_goes_once_min_isr_others_are_in_sync(isr, removed, breaks):
+    """I21."""
+    committed = CommittedMetadata({}, now_ns=lambda: 0, wall_start_ms=0)
+    for broker in (1, 4):
+        committed.state.brokers[broker] = BrokerState(broker_epoch=7, incarnation="a", fenced=False)
+    before = state(leader=3, isr=(3,), elr=(), replicas=(1, 2, 3, 4))
+    replicas = tuple(node for node in before.replicas if node != removed)
+
+    with violates("I21") if breaks else nullcontext():
+        committed._hold_partition(P, before, state(leader=isr[0], isr=isr, replicas=replicas), 2)
+
+
+@pytest.mark.parametrize(
+    ("now", "breaks"),
+    [
+        pytest.param({"leader": 1}, False, id="its leader says so"),
+        pytest.param({"leader": 1, "leader_epoch": 6}, False, id="its leader, in the next epoch"),
+        pytest.param({"leader": -1, "isr": (), "elr": (1,)}, True, id="its leader is gone"),
+        pytest.param({"leader": 2, "isr": (2,)}, True, id="another leads"),
+    ],
+)
+def test_a_recovery_ends_by_the_word_of_the_leader_that_recovers(now, breaks):
+    committed = CommittedMetadata({}, now_ns=lambda: 0, wall_start_ms=0)
+    committed.state.brokers[2] = BrokerState(broker_epoch=7, incarnation="a", fenced=False)
+    before = state(isr=(1,), recovering=True)
+
+    with violates("I12") if breaks else nullcontext():
+        committed._hold_partition(P, before, state(**{"isr": (1,), **now}), 2)
+
+
+class Member:
+    """What the watch knows of a broker's part in the quorum."""
+
+    def __init__(self, applied_offset):
+        self.applied_offset = applied_offset
+
+
+@pytest.mark.parametrize(
+    ("applied_offset", "process", "breaks"),
+    [
+        pytest.param(8, 1, False, id="it has replayed its registration"),
+        pytest.param(7, 1, True, id="it has not"),
+        pytest.param(7, 2, False, id="that was another process"),
+    ],
+)
+def test_a_broker_is_unfenced_once_it_knows_its_own_registration(applied_offset, process, breaks):
+    """I22."""
+    committed = CommittedMetadata({}, now_ns=lambda: 0, wall_start_ms=0)
+    committed._last_members = {(3, 1): Member(2)}
+    committed.state.brokers[3] = BrokerState(broker_epoch=7, incarnation="a", fenced=True)
+    committed._hold_brokers()
+    committed.state.brokers[3] = BrokerState(broker_epoch=7, incarnation="a", fenced=False)
+    committed._last_members = {(3, process): Member(applied_offset)}
+
+    with violates("I22") if breaks else nullcontext():
+        committed._hold_brokers()
+
+
 @pytest.mark.parametrize("fenced", [True, False], ids=["fenced", "unfenced"])
 def test_who_enters_the_isr_is_not_fenced(fenced):
     committed = CommittedMetadata({}, now_ns=lambda: 0, wall_start_ms=0)

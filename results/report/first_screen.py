@@ -1,0 +1,121 @@
+"""What a reader sees first: what happened in plain words, how large the test was, the shortest story, why to believe it.
+
+Everything else of the page explains these lines.
+"""
+
+from itertools import pairwise
+
+import msgspec
+
+from tribunal.results.manifest import Setting
+from tribunal.results.plain_words import acknowledged, sentences
+from tribunal.results.report.model import Page
+from tribunal.results.report.story import Step
+from tribunal.results.verdict import Verdict, how_much
+
+MOST_STEPS = 6
+ELR = "eligible.leader.replicas.enable"
+
+
+class FirstScreen(msgspec.Struct, frozen=True, kw_only=True):
+    """The first screen.
+
+    said:     what happened, the most important sentence first.
+    scale:    how large the test was: name and figure.
+    shortest: the few steps that explain the finding; empty where there is none.
+    believe:  why a run without a finding should be believed.
+    """
+
+    said: list[str]
+    scale: list[tuple[str, str]]
+    shortest: list[Step]
+    believe: list[str]
+
+
+def first_screen(content: Page) -> FirstScreen:
+    """Return a page's first screen."""
+    return FirstScreen(
+        said=sentences(content.verdict),
+        scale=_scale(content),
+        shortest=[] if content.story is None else content.story.shortest[:MOST_STEPS],
+        believe=_believe(content) if content.verdict.verdict in (Verdict.PASS, Verdict.PERMITTED) else [],
+    )
+
+
+def _scale(content: Page) -> list[tuple[str, str]]:
+    if content.manifest is None:
+        return []
+    manifest = content.manifest
+    settings = manifest.settings or {}
+    rows = {name: facts.rows for name, facts in manifest.tables.items()}
+    named: dict[str, str] = {}
+    if manifest.mutants:
+        named["known bug switched on"] = ", ".join(manifest.mutants)
+    if content.nodes:
+        named["cluster"] = f"{len(content.brokers)} brokers, {len(content.controllers)} {content.bosses}"
+    named |= {
+        "replication factor": _setting(settings.get("default.replication.factor")),
+        "min ISR": _setting(settings.get("min.insync.replicas")),
+        "ELR": {"True": "on", "False": "off"}.get(_setting(settings.get(ELR)), _setting(settings.get(ELR))),
+        "partitions": f"{content.partition_count:,}" if content.partition_count else "",
+        "operations": ", ".join(
+            f"{rows[table]:,} {word}"
+            for table, word in (("sends", "sends"), ("polls", "polls"), ("txns", "transactions"))
+            if rows.get(table)
+        ),
+        "faults that took effect / planned": _faults(content),
+        "time": f"{content.end_ns / 1e9:.1f} s" if rows else "",
+        "where": manifest.cluster or "",
+        "seed": "" if manifest.seed is None else str(manifest.seed),
+    }
+    return [(name, text) for name, text in named.items() if text]
+
+
+def _setting(value: Setting) -> str:
+    return "" if value is None else str(value)
+
+
+def _faults(content: Page) -> str:
+    faults = content.verdict.test.faults
+    return f"{sum(one.took_effect is True for one in faults)} / {len(faults)}" if faults else ""
+
+
+def _believe(content: Page) -> list[str]:
+    """Say what was there that could have gone wrong, and how it was looked at."""
+    verdict = content.verdict
+    faults = verdict.test.faults
+    effective = sum(one.took_effect is True for one in faults)
+    healed = sum(one.healed is True for one in faults)
+    found = []
+    if faults:
+        kinds = sorted({one.kind for one in faults})
+        found.append(
+            f"{effective} of {len(faults)} faults provably took effect and {healed} provably healed: {', '.join(kinds)}."
+        )
+    else:
+        found.append("No fault was injected: this run says nothing about faults.")
+    elections = sum(
+        before.state.leader_epoch != after.state.leader_epoch
+        for changes in content.partitions.values()
+        for before, after in pairwise(changes)
+    )
+    during = sum(row.ok for row in verdict.test.load if row.phase == "faults")
+    found.append(
+        f"{elections} times a partition got another leader or leader epoch; "
+        f"{during:,} records were acknowledged while faults went on."
+    )
+    if count := acknowledged(verdict):
+        read = verdict.judged.get("records read", 0)
+        replicas = verdict.judged.get("records in replicas compared", 0)
+        compared = f", and {replicas:,} records of all replicas' logs were compared" if replicas else ""
+        found.append(f"{count:,} acknowledged records were looked for; consumers read {read:,}{compared}.")
+    if verdict.coverage.cells:
+        found.append(
+            f"{verdict.coverage.judged:,} of {verdict.coverage.cells:,} cells (a property in a partition) had all of their inputs."
+        )
+    return found
+
+
+def judged(content: Page) -> str:
+    """Return how much was judged, in a sentence without what was not there."""
+    return ", ".join(how_much(content.verdict.judged)) or "nothing"

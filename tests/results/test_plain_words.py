@@ -1,0 +1,79 @@
+"""A verdict in plain words: first whether a promise was broken, then how many are gone of how many, and why they may be."""
+
+import pytest
+
+from tribunal.results.plain_words import sentences
+from tribunal.results.report.figures_of import figure_tables
+from tribunal.results.report.groups import grouped
+from tribunal.results.verdict import Detail, Finding, GuiltyElection, RunVerdict, Verdict
+
+PROMISE = Detail(promise="acks=1 promises the leader's log only")
+
+
+def lost(severity: str, count: int, acks: int, **more: object) -> Finding:
+    fields = {"property_name": "lost_writes", "kind": "lost", "explanation": "gone", "topic": "t", "partition": 0}
+    return Finding(**{**fields, **more}, severity=severity, count=count, acks=acks)  # type: ignore[arg-type]
+
+
+def said(verdict: Verdict, *findings: Finding, judged: dict[str, int] | None = None) -> list[str]:
+    return sentences(RunVerdict(run_id="r", verdict=verdict, claim="", findings=list(findings), judged=judged or {}))
+
+
+JUDGED = {"acknowledged, acks=1": 40, "acknowledged, acks=all": 60, "records read": 7}
+
+
+def test_a_permitted_loss_is_no_broken_promise() -> None:
+    permitted = lost("permitted", 9, 1, rule="R5", detail=PROMISE)
+
+    assert said(Verdict.PERMITTED, permitted, judged=JUDGED) == [
+        "Nothing that was promised was lost.",
+        "9 of 100 acknowledged records are gone, and each may be: 9 with acks=1 by R5 (acks=1 promises the leader's log only).",
+    ]
+
+
+def test_what_was_promised_and_is_lost_stands_before_what_may_be() -> None:
+    permitted = lost("permitted", 9, 1, rule="R5", detail=PROMISE)
+
+    first, second = said(Verdict.VIOLATION, permitted, lost("violation", 3, -1), judged=JUDGED)
+
+    assert first == "3 records that had to survive are lost: acknowledged with acks=all, and no rule permits it."
+    assert second.startswith("9 more of 100 acknowledged records are gone, and each may be:")
+
+
+@pytest.mark.parametrize(
+    ("verdict", "first"),
+    [
+        pytest.param(Verdict.PASS, "Nothing was lost and nothing went back.", id="pass"),
+        pytest.param(Verdict.INCONCLUSIVE, "This run proves nothing", id="inconclusive"),
+        pytest.param(Verdict.ERROR, "There is no verdict", id="error"),
+    ],
+)
+def test_every_verdict_has_a_sentence(verdict: Verdict, first: str) -> None:
+    assert said(verdict)[0].startswith(first)
+
+
+def at(partition: int, leader_epoch: int, how: str = "clean") -> Finding:
+    election = GuiltyElection(leader=1, how=how, leader_epoch=leader_epoch, topic="t", partition=partition)
+    return lost("violation", 2, -1, partition=partition, detail=Detail(election=election))
+
+
+def test_one_bug_in_many_partitions_is_one_cause() -> None:
+    (group,) = grouped([at(0, 1), at(1, 1), at(1, 2)])
+
+    assert (group.count, group.where) == (6, [("t-1", 4), ("t-0", 2)])
+    assert group.elections == [f"clean election of broker 1, leader epoch {epoch}" for epoch in (1, 2)]
+
+
+def test_elections_of_another_kind_are_another_cause() -> None:
+    assert len(grouped([at(0, 1), at(0, 1, how="unclean")])) == 2
+
+
+def test_figures_are_tables_and_no_zeros() -> None:
+    figures = {"mine": {"slow": [{"acks": -1, "longest_ns": 2_500_000_000}], "none": [], "zero": 0, "share": 0.25}}
+
+    by_title = {table.title: table for table in figure_tables(figures)}
+
+    assert by_title["mine: slow"].columns == ["acks", "longest"]
+    assert by_title["mine: slow"].rows == [["all", "2.500 s"]]
+    assert by_title["mine"].rows == [["share", "0.25"]]
+    assert len(by_title) == 2
