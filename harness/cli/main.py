@@ -35,6 +35,7 @@ from tribunal.harness.cli.screen import one_screen
 from tribunal.harness.cli.search import search
 from tribunal.harness.cli.session import conduct
 from tribunal.harness.cli.simulate import demo, power, replay, shrink, simulation_figures, sweep
+from tribunal.harness.cli.up import up
 from tribunal.harness.event_loop import leave
 from tribunal.harness.plan import Plan, made, must_be_possible, read_plan, read_schedule
 from tribunal.harness.scenario import BadScenario, duration, load
@@ -153,6 +154,7 @@ app.command()(bisect)
 app.command("import")(import_history)
 app.command("export")(export_history)
 app.command()(confirm)
+app.command()(up)
 app.command()(doctor)
 app.command()(heal)
 app.command()(clean)
