@@ -433,6 +433,7 @@ class Run:
             interrupted=interrupted,
             failure=self.failure,
             failure_kind=self.failure_kind,
+            promised=promised_by(plan),
         )
 
     # --- showing ---------------------------------------------------------------------------
@@ -452,6 +453,13 @@ def loads_of(plan: Plan) -> Load:
     load = known[plan.workload].load(plan.workload_plan)
     others = [known[one.workload].load(one.workload_plan) for one in plan.beside]
     return Together([load, *others]) if others else load
+
+
+def promised_by(plan: Plan) -> tuple[str, ...]:
+    """Return the tables of the recording that a plan's workloads fill whatever happens."""
+    known = all_workloads()
+    names = [plan.workload, *(one.workload for one in plan.beside)]
+    return tuple(dict.fromkeys(table for name in names for table in known[name].promised))
 
 
 async def to_its_end(work: Coroutine[object, None, None]) -> None:

@@ -21,6 +21,7 @@ class Made(msgspec.Struct, frozen=True, kw_only=True):
     place:       where its nodes ran, where there is a choice.
     settings:    what every node was started with, by Kafka's names; None: unknown, and the strictest reading holds.
     failure:     why the run ended early, in words; `failure_kind` is the name of the exception.
+    promised:    tables that its workloads fill whatever happens, besides those of every run.
     least_load:  acknowledgements that the phase `faults` must have of each acks level.
     """
 
@@ -36,6 +37,7 @@ class Made(msgspec.Struct, frozen=True, kw_only=True):
     interrupted: bool = False
     failure: str | None = None
     failure_kind: str | None = None
+    promised: tuple[str, ...] = ()
     least_load: int | None = None
 
 

@@ -167,6 +167,7 @@ class Workload(msgspec.Struct, Generic[Options, Chosen], frozen=True, kw_only=Tr
     run:                 goes on until `stage.stopping` is set; returns when every send's fate is written down.
     read_to_end:         reads everything within so many ms, after all is quiet; returns the partitions not read to their ends.
     refused:             says why nodes with these settings refuse what the options ask for; None: they grant all of it.
+    promised:            tables of the recording that it fills whatever happens, besides those of every run.
     written_throughout:  partitions written as long as the run lasts by somebody who gets answers; None: all of them.
     """
 
@@ -178,6 +179,7 @@ class Workload(msgspec.Struct, Generic[Options, Chosen], frozen=True, kw_only=Tr
     run: Callable[[Stage, Chosen], Coroutine[object, None, None]]
     read_to_end: Callable[[Stage, Chosen, int], Awaitable[list[TopicPartition]]]
     refused: Callable[[Options, Settings], str | None] | None = None
+    promised: tuple[str, ...] = ()
     written_throughout: Callable[[Chosen], list[TopicPartition]] | None = None
 
     def refused_by(self, given: Mapping[str, object], settings: Settings) -> str | None:
@@ -200,6 +202,10 @@ class AnyWorkload(Protocol):
     @property
     def options(self) -> type[LoadOptions]:
         """What a scenario may say."""
+
+    @property
+    def promised(self) -> tuple[str, ...]:
+        """Tables of the recording that it fills whatever happens."""
 
     def refused_by(self, given: Mapping[str, object], settings: Settings) -> str | None:
         """Say why nodes with these settings refuse what these options ask for; None: they grant all of it."""

@@ -19,10 +19,9 @@ from tribunal.checkers.api import Array, Excuse, Meaning, PartitionRows, Propert
 from tribunal.checkers.judge.dumps import dumped
 from tribunal.checkers.judge.partition import history_of
 from tribunal.checkers.judge.steps import WRITES, flat
-from tribunal.checkers.judge.timeline import GROUP_LOG
 from tribunal.checkers.properties.lost_writes import complete_readers
 from tribunal.results.metadata import NO_LEADER
-from tribunal.results.recording import WORDS
+from tribunal.results.recording import TABLES, WORDS
 from tribunal.results.rows import Phase, typed
 from tribunal.results.store import Recording, partition_order, row_count
 from tribunal.results.verdict import Coverage, MissingInput, PhaseLoad, acks_word
@@ -30,7 +29,6 @@ from tribunal.results.verdict import Coverage, MissingInput, PhaseLoad, acks_wor
 NAMED: Final = 4  # partitions and properties in a reason; all are in verdict.json
 LOADED_PHASES: Final = ("faults",)
 FINAL_READ: Final = "final read"
-APACHE_KAFKA: Final = "apache-kafka"
 OUTCOMES: Final = WORDS["sends", "outcome"]
 POLLS: Final = ("process", "phase", "position", "log_start_offset", "outcome", "record_count", "high_watermark")
 Place = tuple[str, int]
@@ -77,7 +75,7 @@ def _missing(recording: Recording, places: Sequence[Place], chosen: Sequence[Pro
     history = history_of(recording)
     known = {*history.partitions()}
     if promised:
-        yield from _of_run(recording, chosen, known)
+        yield from _of_run(recording, chosen)
     for topic, partition in places:
         if (topic, partition) not in known:
             yield _lacks("metadata", topic, partition, [one.name for one in chosen if _needs_metadata(one)])
@@ -97,20 +95,13 @@ def _missing(recording: Recording, places: Sequence[Place], chosen: Sequence[Pro
         yield from _of_transactions(recording, chosen, places)
 
 
-def _of_run(recording: Recording, chosen: Sequence[Property], known: Collection[Place]) -> Iterator[MissingInput]:
-    """Yield tables that the run lacks as a whole; a group that only operators had to do with commits nothing."""
-    for table in ("nodes", "phases"):
-        if not recording.table(table).num_rows:
+def _of_run(recording: Recording, chosen: Sequence[Property]) -> Iterator[MissingInput]:
+    """Yield tables that the run lacks as a whole."""
+    of_workloads = () if recording.manifest is None else recording.manifest.promised
+    for table in ("nodes", "phases", *of_workloads):
+        found = recording.partitions(table) if TABLES[table].by_partition else recording.table(table).num_rows
+        if not found:
             yield MissingInput(input=table, properties=_of_table(chosen, table))
-    has_groups = any(topic == GROUP_LOG for topic, _ in known) and pc.all(
-        pc.is_null(recording.table("admin")["group"])
-    ).as_py() in (True, None)
-    if recording.manifest is not None and recording.manifest.cluster == APACHE_KAFKA:
-        has_groups = (
-            False  # makes the group log for any consumer that looks for a coordinator, also for one without a group
-        )
-    if has_groups and not recording.partitions("commits"):
-        yield MissingInput(input="commits", properties=_of_table(chosen, "commits"))
 
 
 def _of_groups(recording: Recording, chosen: Sequence[Property], places: Sequence[Place]) -> Iterator[MissingInput]:

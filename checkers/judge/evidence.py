@@ -87,7 +87,7 @@ class Evidence:
         send = self._send(value)
         invoke_ns = anomaly.invoke_ns or self._of_send("invoke_ns", send) or 0
         exposed_ns, exposed_epoch = self._exposed(offset, invoke_ns)
-        gone = self._orders.is_deleted
+        gone = self._orders.is_deleted_before(self.absent_ns)
         taken_ns = None if gone else self._taken_ns(value, offset, invoke_ns)
         return Record(
             log_offset=offset,

@@ -171,13 +171,17 @@ class TopicOrders:
         clocks_of_followers: Sequence[ClockSet] = (),
         removed_ns: int | None = None,
     ) -> None:
-        self.is_deleted = removed_ns is not None and any(
-            one.api == AdminApi.DELETE_TOPIC and one.names(*place) and one.since_ns <= removed_ns for one in ordered
-        )
+        deletions = (one.since_ns for one in ordered if one.api == AdminApi.DELETE_TOPIC and one.names(*place))
+        self._deleted_ns = min(deletions, default=NEVER)
+        self.is_deleted = removed_ns is not None and self._deleted_ns <= removed_ns
         self._deletions = [one for one in ordered if one.api == AdminApi.DELETE_RECORDS and one.names(*place)]
         self._settings = settings
         self._clocks = clocks
         self._clocks_of_followers = clocks_of_followers
+
+    def is_deleted_before(self, at_ns: int | None) -> bool:
+        """Whether what was missing at a moment (None: in the end) may have gone with the topic."""
+        return self.is_deleted and self._deleted_ns <= (NEVER if at_ns is None else at_ns)
 
     @property
     def is_compacted(self) -> bool:

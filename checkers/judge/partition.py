@@ -27,6 +27,7 @@ from tribunal.checkers.api import (
     sends_by_value,
 )
 from tribunal.checkers.graphs.findings import Contradiction
+from tribunal.checkers.guarantees import Promise
 from tribunal.checkers.judge.dumps import dumped
 from tribunal.checkers.judge.endings import ending
 from tribunal.checkers.judge.evidence import Evidence
@@ -290,8 +291,14 @@ class PartitionJudge:
 
     def of_value(self, value: int, absent_ns: int) -> Judgement | None:
         """Say whether a record was permitted to be lost before it was found to be absent; None: nobody sent it here."""
-        record = self._looked_up().record_of(value, absent_ns)
-        return None if record is None else self.timeline.judge(record)
+        evidence = self._looked_up()
+        record = evidence.record_of(value, absent_ns)
+        if record is None:
+            return None
+        judgement = self.timeline.judge(record)
+        if evidence.stands(value, record.log_offset) and not self.timeline.may_bring_back(absent_ns):
+            return msgspec.structs.replace(judgement, promise=Promise(rule=None, violations=()))
+        return judgement
 
     def _records(self, evidence: Evidence, anomaly: Anomaly) -> Sequence[Record]:
         if anomaly.other_offset is not None:

@@ -15,7 +15,7 @@ import msgspec
 import numpy as np
 from msgspec.structs import replace
 
-from tribunal.checkers.api import OK, UNKNOWN, Array, Columns, Excuse, PartitionRows
+from tribunal.checkers.api import FINAL, OK, UNKNOWN, Array, Columns, Excuse, PartitionRows
 from tribunal.checkers.guarantees import Promise
 from tribunal.checkers.judge.evidence import Sent
 from tribunal.checkers.judge.markers import lost_marker
@@ -156,6 +156,8 @@ class Remembered:
             own = np.flatnonzero((sends["process"] == process) & (sends["outcome"] == OK) & (sends["acks"] == -1))
             for row in self._state(sends, own, invoke_ns, done_ns):
                 offset = int(sends["log_offset"][row])
+                if self._stands(place, int(sends["value"][row]), offset, done_ns):
+                    continue
                 record = Record(
                     log_offset=offset,
                     acks=-1,
@@ -165,6 +167,12 @@ class Remembered:
                 )
                 found.append(self._history.timeline(*place).judge(record))
         return _first(found, Excuse.MEMORY_LOST)
+
+    def _stands(self, place: Place, value: int, offset: int, since_ns: int | None) -> bool:
+        """Whether a record that stands in the final log was there all the time: nobody brought it back after a moment."""
+        reads = self._columns("reads", place)
+        there = (reads["log_offset"] == offset) & (reads["value"] == value) & (reads["phase"] == FINAL)
+        return bool(there.any()) and not self._history.timeline(*place).may_bring_back(since_ns)
 
     def _state(self, sends: Columns, own: Array, invoke_ns: int, done_ns: int | None) -> list[int]:
         """Return the record by which a leader knew the producer when another one was sent, and those while that was under way."""

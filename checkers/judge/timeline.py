@@ -301,6 +301,12 @@ class Timeline:
                 return self._placed(judgement)
         return None
 
+    def may_bring_back(self, since_ns: int | None) -> bool:
+        """Whether anybody was elected after a moment (None: the end) who may have had in its log what had been lost: not from ISR or ELR."""
+        first = len(self.entries) if since_ns is None else bisect_left(self._times, since_ns)
+        facts = (fact for entry in self.entries[first:] for fact in entry.facts)
+        return any(isinstance(fact, Elected) and fact.how is not How.CLEAN for fact in facts)
+
     def _until(self, absent_ns: int | None) -> int:
         """Return how many entries may have happened before something was found to be absent."""
         return len(self.entries) if absent_ns is None else bisect_right(self._times, absent_ns + OBSERVATION_LAG_NS)
@@ -482,7 +488,10 @@ class Timeline:
                 if position >= seen and _may_lose(entry) and (judgement is None or judgement.promise.must_survive):
                     judgement = _judgement(ledger, entry)
             last = entry
-        return judgement if judgement is not None else _judgement(ledger, last)
+        if judgement is None:
+            ledger.election = None  # it was there after all of them
+            judgement = _judgement(ledger, last)
+        return judgement
 
 
 def _observe(ledger: Ledger, position: int, exposed: int | None, read: int | None, isr: tuple[int, ...]) -> None:

@@ -5,7 +5,8 @@ the mutant has none of the same signature: what our own build does wrong is no m
 stability and nothing else; their module names a figure of the simulation (`FIGURE`) that must grow against the same
 seeds without the mutant (by `FIGURE_GROWTH`), and a violation would be a false accusation.
 
-It can also be sought by the swarm alone: by scenarios of random faults that know of no bug, in the mode of the bug's own scenario.
+It can also be sought by the swarm alone: by scenarios of random faults that know of no bug, in the mode of the bug's own scenario; or by a
+guided search that begins with these, with a corpus of its own.
 """
 
 import importlib
@@ -19,6 +20,8 @@ from typing import Final
 from msgspec.structs import replace
 
 from tribunal.clusters.spec import ZOOKEEPER
+from tribunal.harness.campaign.corpus import Corpus
+from tribunal.harness.campaign.search import Ran, Search
 from tribunal.harness.campaign.sweep import SeedResult, Sweep, swept
 from tribunal.harness.catalog import SIMULATED, scenario_file
 from tribunal.harness.plan import Plan, made
@@ -31,7 +34,7 @@ DEFAULT_SCENARIO: Final = "produce-consume"
 SWARMS: Final = ("wide-swarm", "rotating-swarm", "operated-swarm")
 FIGURE_GROWTH: Final = 2  # elections more than without the mutant, on average, where its module says nothing else
 FIGURE_SEEDS: Final = 3
-SOUGHT_BY: Final = {one.value: one for one in (By.OWN, By.SWARM)}
+SOUGHT_BY: Final = {one.value: one for one in By}
 Try = tuple[str, int]  # scenario, seed
 
 
@@ -79,6 +82,8 @@ def power(
         began_s = _cpu_s()
         if figure_of(mutant):
             found = _sought_figure(mutant, scenarios[0], seeds, share_s, jobs, scratch)
+        elif by is By.SEARCH:
+            found = searched(mutant, scenarios, seeds.start, share_s, jobs, scratch)
         else:
             found = _sought(mutant, [(name, seed) for seed in seeds for name in scenarios], share_s, jobs, scratch)
         results.append(replace(found, by=by if scenario is None else None, cpu_seconds=round(_cpu_s() - began_s, 1)))
@@ -89,7 +94,7 @@ def power(
 def _scenarios(mutant: str, by: By, scenario: str | None) -> Sequence[str]:
     if scenario is not None:
         return (scenario,)
-    return SWARMS if by is By.SWARM else (scenario_of(mutant),)
+    return (scenario_of(mutant),) if by is By.OWN else SWARMS
 
 
 def _cpu_s() -> float:
@@ -129,6 +134,37 @@ def _sought(mutant: str, tries: Sequence[Try], budget_s: float, jobs: int, scrat
     return Power(
         mutant=mutant, scenario=names, found=False, seen_by=[], seed=None, seeds=verdicts.total(),
         verdicts=dict(verdicts), seconds=round(time.monotonic() - began, 1), note=_excuse(excused),
+    )  # fmt: skip
+
+
+def searched(mutant: str, scenarios: Sequence[str], seed: int, budget_s: float, jobs: int, scratch: Path) -> Power:
+    """Search from scenarios until a run finds something that is the mutant's doing; seeds are runs of the search."""
+    began = time.monotonic()
+    excused: dict[Signature, None] = {}
+    wanted = [load(scenario_file(name), _overrides(mode_of(mutant))) for name in scenarios]
+    corpus, folder = Corpus(scratch / mutant / "corpus"), scratch / mutant
+    search = Search(wanted, corpus, seed=seed, jobs=jobs, scratch=folder, mutants=(mutant,))
+
+    def is_found(ran: Ran) -> bool:
+        is_violation = ran.result.verdict is Verdict.VIOLATION
+        return is_violation and any(name not in excused for name in ran.result.signatures)
+
+    own: list[Signature] = []
+    ran = None
+    while not own and (left_s := budget_s - (time.monotonic() - began)) > 0:
+        ran = search.run(budget_s=left_s, is_found=is_found)
+        if ran is None:
+            break
+        plan = replace(ran.chosen.plan, spec=replace(ran.chosen.plan.spec, mutants=()))
+        (innocent,) = swept([plan], jobs=1, budget_s=None, scratch=scratch / "innocent").results
+        own = [name for name in ran.result.signatures if name not in innocent.signatures]
+        excused.update(dict.fromkeys(innocent.signatures))
+    hit = ran if own else None
+    return Power(
+        mutant=mutant, scenario=", ".join(scenarios), found=hit is not None, seen_by=texts(own),
+        what=min(own, key=gravity) if own else None, seed=hit.number if hit else None, seeds=search.searched.runs,
+        verdicts=dict(search.account.verdicts), seconds=round(time.monotonic() - began, 1),
+        run_dir=hit.result.run_dir if hit else "", note=hit.chosen.how if hit else _excuse(excused),
     )  # fmt: skip
 
 
@@ -190,6 +226,9 @@ def _sought_figure(mutant: str, scenario: str, seeds: range, budget_s: float, jo
 
 def plan_of(scenario: str, seed: int, mutants: tuple[str, ...], mode: str = "") -> Plan:
     """Plan one seed of a scenario, in the simulator; in another mode than its own only where that is ZooKeeper's."""
-    overrides = {"cluster.mode": ZOOKEEPER} if mode == ZOOKEEPER else {}
-    wanted = load(scenario_file(scenario), overrides)
+    wanted = load(scenario_file(scenario), _overrides(mode))
     return made(wanted, seed=seed, cluster=SIMULATED, time_ms=None, mutants=mutants)
+
+
+def _overrides(mode: str) -> dict[str, str]:
+    return {"cluster.mode": ZOOKEEPER} if mode == ZOOKEEPER else {}

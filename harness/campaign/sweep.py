@@ -24,6 +24,7 @@ from typing import Final
 import msgspec
 
 from tribunal.clusters.simulated.guards import Guards
+from tribunal.clusters.simulated.world import Simulation
 from tribunal.harness.plan import Plan
 from tribunal.results.recording import SCHEMA_VERSION
 from tribunal.results.signature import HARNESS, PROCESS_DIED, Signature, of_exception, of_violation, without_numbers
@@ -122,7 +123,7 @@ class Keeper:
         return next(place for place in places if not place.exists())
 
 
-def swept(
+def swept(  # noqa: PLR0913 - how children run
     plans: Iterable[Plan],
     *,
     jobs: int,
@@ -132,12 +133,14 @@ def swept(
     account: Sweep | None = None,
     guards: Guards | None = None,
     cut_at: float | None = None,
+    notes_states: bool = False,
 ) -> Sweep:
     """Run plans until they or the budget are used up; `notify` is called with every seed as it ends.
 
     account:  what is counted into and returned; whoever gives one has it also when an interrupt ends the sweep.
     cut_at:   when runs under way are given up, without a result, as `time.monotonic` says.
     guards:   which are counted in this process, and so in those that it forks.
+    notes_states:  every run writes the abstract states that it came to into `states_file`, for whoever takes it away.
     """
     from tribunal.harness.simulated import warm_up
 
@@ -159,7 +162,7 @@ def swept(
                 if plan is None:
                     exhausted = True
                 else:
-                    child = Child(plan, scratch, guards)
+                    child = Child(plan, scratch, guards, notes_states=notes_states)
                     children[child.pid] = child
             for result in _ended(children):
                 sweep.add(result)
@@ -201,9 +204,9 @@ class Interrupts:
 class Child:
     """A forked process that runs one seed."""
 
-    def __init__(self, plan: Plan, scratch: Path, guards: Guards | None) -> None:
+    def __init__(self, plan: Plan, scratch: Path, guards: Guards | None, *, notes_states: bool = False) -> None:
         self.plan = plan
-        self.run_dir = scratch / f"{plan.scenario}-{plan.seed}"
+        self.run_dir = scratch / run_name(plan)
         self.began = time.monotonic()
         self._reader, writer = os.pipe()
         sys.stdout.flush()
@@ -211,7 +214,7 @@ class Child:
         self.pid = os.fork()
         if self.pid == 0:
             os.close(self._reader)
-            _child_main(plan, self.run_dir, writer, guards)
+            _child_main(plan, self.run_dir, writer, guards, notes_states=notes_states)
         os.close(writer)
 
     def result(self, status: int) -> SeedResult:
@@ -256,13 +259,13 @@ def _ended(children: dict[int, Child]) -> Iterator[SeedResult]:
     time.sleep(POLL_S)  # noqa: TID251  # real time: children are real processes
 
 
-def _child_main(plan: Plan, run_dir: Path, writer: int, guards: Guards | None) -> None:
+def _child_main(plan: Plan, run_dir: Path, writer: int, guards: Guards | None, *, notes_states: bool) -> None:
     """Run, judge, say it, and leave without any clean-up."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches the whole group, and the parent ends its children
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
     gc.freeze()  # what came from the parent stays: nobody has to look through it for garbage
     try:
-        result = run_seed(plan, run_dir)
+        result = run_seed(plan, run_dir, notes_states=notes_states)
     except BaseException as problem:  # noqa: BLE001  # the top of a process: whatever it is, it is this seed's result
         traceback.print_exc()
         result = SeedResult(
@@ -281,15 +284,33 @@ def _child_main(plan: Plan, run_dir: Path, writer: int, guards: Guards | None) -
     os._exit(0)
 
 
-def run_seed(plan: Plan, run_dir: Path) -> SeedResult:
+def run_name(plan: Plan) -> str:
+    """Return what the folder of a seed's run is called."""
+    return f"{plan.scenario}-{plan.seed}"
+
+
+def states_file(run_dir: Path) -> Path:
+    """Return where a run's abstract states are written: beside its folder, which may not stay."""
+    return run_dir.with_name(f"{run_dir.name}.reached")
+
+
+def run_seed(plan: Plan, run_dir: Path, *, notes_states: bool = False) -> SeedResult:
     """Run one plan in this process and judge it; keeps the run's folder only if there is something to look at."""
+    from tribunal.clusters.simulated.reached import ReachedStates
     from tribunal.harness.cli.session import judged
     from tribunal.harness.progress import Silent
     from tribunal.harness.simulated import conduct_simulated
 
     shutil.rmtree(run_dir, ignore_errors=True)
     run_dir.mkdir(parents=True)
-    ending, known = conduct_simulated(plan, run_dir, Silent())
+    observers: list[ReachedStates] = []
+
+    def observe(simulation: Simulation) -> None:
+        observers.extend([ReachedStates(simulation)] if notes_states else [])
+
+    ending, known = conduct_simulated(plan, run_dir, Silent(), observe)
+    for observer in observers:
+        states_file(run_dir).write_bytes(msgspec.json.encode(observer.reached()))
     verdict = judged(ending, "inline")
     found = {finding.signature for finding in verdict.violations}
     found |= {of_violation(known.violated)} if known.violated is not None else set()

@@ -32,8 +32,10 @@ from tribunal.harness.cli.night import merge, nightly
 from tribunal.harness.cli.pages import report, serve
 from tribunal.harness.cli.safety import clean, doctor, heal
 from tribunal.harness.cli.screen import one_screen
+from tribunal.harness.cli.search import search
 from tribunal.harness.cli.session import conduct
 from tribunal.harness.cli.simulate import demo, power, replay, shrink, simulation_figures, sweep
+from tribunal.harness.cli.up import up
 from tribunal.harness.event_loop import leave
 from tribunal.harness.plan import Plan, made, must_be_possible, read_plan, read_schedule
 from tribunal.harness.scenario import BadScenario, duration, load
@@ -135,6 +137,7 @@ def _unwritten(path: Path, problem: OSError) -> None:
 app.command()(report)
 app.command()(serve)
 app.command()(sweep)
+app.command()(search)
 for command in (power, replay, shrink, demo, explain):
     app.command()(command)
 app.command()(nightly)
@@ -151,6 +154,7 @@ app.command()(bisect)
 app.command("import")(import_history)
 app.command("export")(export_history)
 app.command()(confirm)
+app.command()(up)
 app.command()(doctor)
 app.command()(heal)
 app.command()(clean)

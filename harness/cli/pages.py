@@ -23,10 +23,22 @@ SHOWN: Final = {".html": "text/html; charset=utf-8", ".json": "application/json"
 def report(
     run: Annotated[Path, typer.Argument(help="Folder of a run, or a folder of runs.")],
     json: Annotated[bool, typer.Option("--json", help="Print the result as JSON on stdout.")] = False,
+    figures: Annotated[
+        bool, typer.Option("--figures", help="Also each drawing as SVG, and as PNG where Chromium is installed.")
+    ] = False,
 ) -> None:
     """Write a run's report.html; for a folder of runs, its index.html, with the report of each run that has none."""
-    path = _index(run) if _holds_runs(run) else _one(run)
-    typer.echo(msgspec.json.encode({"report": str(path)}).decode() if json else str(path))
+    of_many = _holds_runs(run)
+    if figures and of_many:
+        raise typer.BadParameter(f"--figures: {run} is a folder of runs; name one of them")
+    path = _index(run) if of_many else _one(run)
+    drawn: list[str] = []
+    if figures:
+        from tribunal.results.report.figures import write_figures
+
+        drawn = [str(one) for one in write_figures(run)]
+    said = {"report": str(path), **({"figures": drawn} if figures else {})}
+    typer.echo(msgspec.json.encode(said).decode() if json else "\n".join([str(path), *drawn]))
 
 
 def serve(

@@ -102,10 +102,13 @@ def power(
         typer.Option("--mutant", help="Which known bugs; default: all.", autocompletion=named("mutants")),
     ] = None,
     by: Annotated[
-        str, typer.Option(help="own: the scenario that each mutant names; swarm: random faults alone.")
+        str,
+        typer.Option(
+            help="own: the scenario that each mutant names; swarm: random faults alone; search: the guided search."
+        ),
     ] = "own",
     scenario: Annotated[str | None, typer.Option(help="Instead of the scenarios of --by.")] = None,
-    seeds: Annotated[str, typer.Option(help="Seeds, first:end; of each scenario.")] = "0:1000",
+    seeds: Annotated[str, typer.Option(help="Seeds, first:end; of each scenario; first: of a search.")] = "0:1000",
     jobs: Annotated[int, typer.Option(min=1, help="Processes at once.")] = os.cpu_count() or 1,
     budget: Annotated[str, typer.Option(help="Time for all of them, e.g. 5m.")] = "5m",
     keep: Annotated[

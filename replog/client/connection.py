@@ -15,11 +15,14 @@ from replog.config import Endpoint
 from replog.config.access import OPEN_DOOR, Access
 from replog.errors import Error
 from replog.ports import World
+from replog.security.sasl import SaslClient
+from replog.security.scram import AuthenticationFailed
 from replog.wire.apis import Api, highest_common, known_versions
 from replog.wire.codec import LENGTH, MalformedMessage, decode_answer, encode_request
 from replog.wire.exchange import Exchange, Q, R
 from replog.wire.framing import Frames
 from replog.wire.layout import NO_VERSIONS, VersionRange
+from replog.wire.messages import sasl_authenticate, sasl_handshake
 from replog.wire.messages.api_versions import EXCHANGE, ApiVersionsRequest, ApiVersionsResponse
 from replog.wire.messages.produce import ProduceRequest
 
@@ -125,6 +128,8 @@ class Connection:
                     self.endpoint.host, self.endpoint.port, lambda: _Stream(self), tls=self.access.has_tls
                 )
                 await self._negotiate(timeout_ms)
+                if self.access.mechanism:
+                    await self._log_in(timeout_ms)
         except (OSError, TimeoutError, ValueError, OverflowError) as problem:
             # The last two are no address at all: a name with a label of 64 letters, a port beyond 65535. Others said so.
             self.close()
@@ -146,6 +151,26 @@ class Connection:
             raise ConnectionLost(f"{self.endpoint}: {self._lost}")
         self.peer = answer
         self.versions = {offer.api_key: VersionRange(offer.min_version, offer.max_version) for offer in answer.api_keys}
+
+    async def _log_in(self, timeout_ms: int) -> None:
+        """Say who we are (KIP-152)."""
+        uuid = self._world.entropy.uuid
+        exchange = SaslClient(self.access, uuid().hex + uuid().hex)
+        wanted = sasl_handshake.SaslHandshakeRequest(mechanism=self.access.mechanism)
+        try:
+            agreed = await self.send(sasl_handshake.EXCHANGE, wanted, timeout_ms=timeout_ms)
+            if agreed.error_code is not Error.NONE:
+                raise AuthenticationFailed(f"{agreed.error_code.name}, it offers {', '.join(agreed.mechanisms)}")
+            token: bytes | None = exchange.first
+            while token is not None:
+                body = sasl_authenticate.SaslAuthenticateRequest(auth_bytes=token)
+                answer = await self.send(sasl_authenticate.EXCHANGE, body, timeout_ms=timeout_ms)
+                if answer.error_code is not Error.NONE:
+                    raise AuthenticationFailed(answer.error_message or answer.error_code.name)
+                token = exchange.answer(bytes(answer.auth_bytes))
+        except (AuthenticationFailed, UnsupportedVersion) as problem:
+            self._lose(f"logging in by {self.access.mechanism}: {problem}")
+            raise ConnectionLost(f"{self.endpoint}: {self._lost}") from None
 
     def version_of(self, api: Api) -> int:
         """Return the highest version that both know; `UnsupportedVersion` when there is none."""

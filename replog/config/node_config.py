@@ -18,6 +18,7 @@ from replog.config.endpoints import ConfigError, Voter, voter
 from replog.config.groups import GroupsConfig
 from replog.config.hooks import HooksConfig
 from replog.config.identity import IdentityConfig
+from replog.config.jaas import PLAIN_MODULE, SCRAM_MODULE, secrets_of
 from replog.config.listeners import Listeners, SecurityProtocol
 from replog.config.log import LogConfig
 from replog.config.network import NetworkConfig
@@ -30,6 +31,7 @@ from replog.config.transactions import TransactionsConfig
 from replog.config.zookeeper import ZooKeeperConfig
 from replog.types import NodeId
 
+PLAIN: Final = "PLAIN"
 REQUIRED: Final = ("node.id", "cluster.id", "listeners", "log.dirs")
 KRAFT_REQUIRED: Final = ("process.roles", "controller.quorum.voters")
 NEEDED_IN_LISTS: Final = {"log.dirs": "directory", "group.consumer.assignors": "assignor"}
@@ -68,6 +70,7 @@ class NodeConfig:
         self.metadata_log_dir = self.identity.metadata_log_dir or self.log_dirs[0]
         self.voters: list[Voter] = [voter(text) for text in self.quorum.voters]
         self.listeners = Listeners.of(self.network, self.roles)
+        self.secrets = secrets_of(self.security.jaas_config)
         first = (*self.listeners.brokers, *self.listeners.controllers)[0]
         self.listener, self.advertised = first.endpoint, first.advertised
         _check_security(self)
@@ -75,15 +78,28 @@ class NodeConfig:
     @property
     def broker_access(self) -> Access:
         """How this node gets in at other brokers."""
-        return self._access(self.listeners.inter_broker_protocol)
+        return self._access(self.listeners.inter_broker_protocol, self.security.inter_broker_mechanism)
 
     @property
     def controller_access(self) -> Access:
         """How this node gets in at controllers."""
-        return self._access(self.listeners.controller_protocol)
+        return self._access(self.listeners.controller_protocol, self.security.controller_mechanism)
 
-    def _access(self, protocol: SecurityProtocol) -> Access:
-        return Access(has_tls=protocol.has_tls)
+    def _access(self, protocol: SecurityProtocol, mechanism: str) -> Access:
+        if not protocol.has_sasl:
+            return Access(has_tls=protocol.has_tls)
+        module = PLAIN_MODULE if mechanism == PLAIN else SCRAM_MODULE
+        user, password = self.secrets.own.get(module, ("", ""))
+        return Access(has_tls=protocol.has_tls, mechanism=mechanism, user=user, password=password)
+
+    @property
+    def is_secured(self) -> bool:
+        """Return whether anything is asked of anybody: then users and their rights can be managed."""
+        listeners = (*self.listeners.brokers, *self.listeners.controllers)
+        protocols = {self.listeners.inter_broker_protocol, self.listeners.controller_protocol}
+        protocols |= {one.protocol for one in listeners}
+        protocols |= {SecurityProtocol(text.partition(":")[2]) for text in self.network.listener_protocols}
+        return protocols != {SecurityProtocol.PLAINTEXT}
 
     @property
     def bind_host(self) -> str | None:
@@ -153,8 +169,26 @@ def _check_security(config: NodeConfig) -> None:
         raise ConfigError("'listeners': in ZooKeeper mode a broker has one listener, and it is PLAINTEXT")
     if any(one.protocol.has_tls for one in served) and not (security.keystore_location or security.keystore_chain):
         raise ConfigError("a listener with TLS needs 'ssl.keystore.location' or 'ssl.keystore.certificate.chain'")
+    if any(one.has_sasl for one in used):
+        _check_sasl(config, used)
     if bool(security.keystore_chain) != bool(security.keystore_key):
         raise ConfigError("'ssl.keystore.certificate.chain' and 'ssl.keystore.key' are given together or not at all")
+
+
+def _check_sasl(config: NodeConfig, used: set[SecurityProtocol]) -> None:
+    security = config.security
+    served = (*config.listeners.brokers, *config.listeners.controllers)
+    if any(one.protocol.has_sasl for one in served) and not security.sasl_mechanisms:
+        raise ConfigError("a listener with SASL needs 'sasl.enabled.mechanisms'")
+    for access, protocol, name in (
+        (config.broker_access, config.listeners.inter_broker_protocol, "sasl.mechanism.inter.broker.protocol"),
+        (config.controller_access, config.listeners.controller_protocol, "sasl.mechanism.controller.protocol"),
+    ):
+        if protocol.has_sasl and not (access.mechanism and access.user):
+            raise ConfigError(f"{name!r} needs a mechanism, and 'sasl.jaas.config' a name and a password for it")
+    named = {*security.sasl_mechanisms, security.inter_broker_mechanism, security.controller_mechanism}
+    if SecurityProtocol.SASL_PLAINTEXT in used and PLAIN in named and not security.plain_without_tls:
+        raise ConfigError("PLAIN sends passwords as they are: use SASL_SSL, or set 'tribunal.sasl.plain.without.tls'")
 
 
 def _area(kind: type[Area], given: Mapping[str, Value]) -> Area:

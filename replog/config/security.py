@@ -1,10 +1,13 @@
-"""Who may connect: certificates."""
+"""Who may connect: certificates, names and passwords."""
 
 from typing import Annotated, Literal
 
 import msgspec
 
-from replog.config.setting import Secret, kafka, without_effect
+from replog.config.setting import Long, Secret, kafka, ours, without_effect
+
+Mechanism = Literal["PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512"]
+NoMechanism = Literal["", "PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512"]
 
 
 class SecurityConfig(msgspec.Struct, frozen=True, kw_only=True):
@@ -59,3 +62,38 @@ class SecurityConfig(msgspec.Struct, frozen=True, kw_only=True):
             "the first that fits. Who has none that fits is refused.",
         ),
     ] = "DEFAULT"
+    sasl_mechanisms: Annotated[
+        tuple[Mechanism, ...],
+        kafka("sasl.enabled.mechanisms", "How users may log in at listeners with SASL. Kafka's default is GSSAPI."),
+    ] = ()
+    inter_broker_mechanism: Annotated[
+        NoMechanism,
+        kafka("sasl.mechanism.inter.broker.protocol", "How this node logs in at brokers. Kafka's default is GSSAPI."),
+    ] = ""
+    controller_mechanism: Annotated[
+        NoMechanism,
+        kafka("sasl.mechanism.controller.protocol", "How this node logs in at controllers. Kafka's default is GSSAPI."),
+    ] = ""
+    jaas_config: Annotated[
+        Secret,
+        kafka(
+            "sasl.jaas.config",
+            "Names and passwords: a module for each mechanism, "
+            '`PlainLoginModule required username="me" password="mine" user_alice="hers";` and '
+            '`ScramLoginModule required username="me" password="mine";`. It holds for all listeners.',
+        ),
+    ] = ""
+    plain_without_tls: Annotated[
+        bool,
+        ours(
+            "tribunal.sasl.plain.without.tls",
+            "Whether PLAIN may send passwords where everybody on the way can read them.",
+        ),
+    ] = False
+    reauthentication_ms_max: Annotated[
+        Long,
+        kafka(
+            "connections.max.reauth.ms",
+            "A connection whose user has not logged in again after this long is closed; 0: never.",
+        ),
+    ] = 0

@@ -12,6 +12,7 @@ from uuid import UUID
 from replog.controller import admin_requests as admin
 from replog.controller import broker_requests as broker
 from replog.controller import config_requests as config
+from replog.controller import credential_requests as credentials
 from replog.controller import fencing
 from replog.controller.election import Election, Wish
 from replog.controller.events import Append, Effect, Event, LogInfoAnswered, Request, Tick
@@ -203,5 +204,5 @@ class Controller:
 
 
 APIS: Final = {
-    one.any_served.exchange.request: one for one in (*broker.APIS, *admin.APIS, *config.APIS)
+    one.any_served.exchange.request: one for one in (*broker.APIS, *admin.APIS, *config.APIS, *credentials.APIS)
 }  # what the active controller decides, by the request's type

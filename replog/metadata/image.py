@@ -25,6 +25,7 @@ from replog.metadata.state import (
     CONTROLLERS_LEVEL,
     DIRECTORIES_LEVEL,
     MIGRATING,
+    SCRAM_LEVEL,
     TOPIC_RESOURCE,
     UNASSIGNED,
     Broker,
@@ -34,6 +35,7 @@ from replog.metadata.state import (
     Partition,
     Topic,
 )
+from replog.security.scram import Credential, ScramMechanism
 from replog.types import (
     NO_BROKER_EPOCH,
     NO_NODE,
@@ -98,6 +100,7 @@ class Image:
         self.configs: dict[tuple[int, str], dict[str, str]] = {}
         self.features: dict[str, int] = {}
         self.next_producer_id = 0
+        self.scram_credentials: dict[tuple[str, int], r.UserScramCredentialRecord] = {}  # by user and mechanism
         self.isr_members = PartitionIndex()
         self.elr_members = PartitionIndex()
         self.leaders = PartitionIndex()
@@ -195,6 +198,18 @@ class Image:
     def metadata_version(self) -> int:
         """The finalized metadata version; the newest before there is any."""
         return self.features.get(METADATA_VERSION, NEWEST)
+
+    def scram_credential(self, mechanism: ScramMechanism, user: str) -> Credential | None:
+        """Return what a user's password is checked by; None when there is nothing."""
+        record = self.scram_credentials.get((user, mechanism.value))
+        if record is None:
+            return None
+        return Credential(
+            salt=record.salt,
+            stored_key=record.stored_key,
+            server_key=record.server_key,
+            iterations=record.iterations,
+        )
 
     def cluster_config(self, name: str) -> str | None:
         """Return the cluster-wide dynamic value of a config."""
@@ -332,6 +347,12 @@ class Image:
     def _apply_producer_ids(self, record: r.ProducerIdsRecord) -> None:
         self._set_next_producer_id(record.next_producer_id)
 
+    def _apply_scram_credential(self, record: r.UserScramCredentialRecord) -> None:
+        self._put_scram_credential((record.name, record.mechanism), record)
+
+    def _apply_remove_scram_credential(self, record: r.RemoveUserScramCredentialRecord) -> None:
+        self._put_scram_credential((record.name, record.mechanism), None)
+
     # --- the only places that change state; each can be taken back by itself -----------------
 
     def _put_topic(self, topic: Topic) -> None:
@@ -401,6 +422,13 @@ class Image:
         self._remember(self._set_next_producer_id, self.next_producer_id)
         self.next_producer_id = value
 
+    def _put_scram_credential(self, key: tuple[str, int], new: r.UserScramCredentialRecord | None) -> None:
+        self._remember(self._put_scram_credential, key, self.scram_credentials.get(key))
+        if new is None:
+            self.scram_credentials.pop(key, None)
+        else:
+            self.scram_credentials[key] = new
+
     def _set_transaction(self, buffered: list[tuple[int, r.MetadataRecord]] | None) -> None:
         self._remember(self._set_transaction, self._transaction)
         self._transaction = buffered
@@ -458,6 +486,9 @@ class Image:
         for (resource_type, resource_name), values in sorted(self.configs.items()):
             for name, value in sorted(values.items()):
                 yield r.ConfigRecord(resource_type=resource_type, resource_name=resource_name, name=name, value=value)
+        credentials = self.scram_credentials if self.metadata_version >= SCRAM_LEVEL else {}
+        for _, credential in sorted(credentials.items()):
+            yield credential
         if self.next_producer_id:
             yield r.ProducerIdsRecord(broker_id=-1, broker_epoch=-1, next_producer_id=self.next_producer_id)
 
@@ -546,4 +577,6 @@ _APPLY: Final[dict[type[msgspec.Struct], Apply]] = {
     **_applies(r.ConfigRecord, Image._apply_config),
     **_applies(r.FeatureLevelRecord, Image._apply_feature),
     **_applies(r.ProducerIdsRecord, Image._apply_producer_ids),
+    **_applies(r.UserScramCredentialRecord, Image._apply_scram_credential),
+    **_applies(r.RemoveUserScramCredentialRecord, Image._apply_remove_scram_credential),
 }

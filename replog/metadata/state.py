@@ -15,6 +15,7 @@ BROKER_RESOURCE: Final = 4
 CLUSTER_DEFAULT: Final = ""  # a broker resource without name holds for the whole cluster
 
 CONTROLLERS_LEVEL: Final = 15  # metadata version 3.7-IV0: controllers register
+SCRAM_LEVEL: Final = 11  # metadata version 3.5-IV2: credentials of users
 DIRECTORIES_LEVEL: Final = 17  # metadata version 3.7-IV2: records carry log directories
 
 # Directory ids that name no directory (KIP-858); those up to 99 are reserved.

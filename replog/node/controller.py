@@ -53,7 +53,7 @@ from replog.node.tasks import Tasks
 from replog.ports import World
 from replog.quorum.voter_changes import ChangeRequest, voter_change_refused
 from replog.types import ZERO_UUID, NodeId, QuorumEpoch
-from replog.wire.apis import CONTROLLER_APIS, Api
+from replog.wire.apis import CONTROLLER_APIS, SECURITY_APIS, Api
 from replog.wire.messages import (
     alter_partition,
     api_versions,
@@ -94,9 +94,8 @@ class ControllerNode:
         for decided in controller.APIS.values():
             self.handlers.on(decided.any_served, self._decide_if_active)
         self.tasks = Tasks()
-        self.server = Server(
-            world, CONTROLLER_APIS, self._on_request, ServerLimits.of(config.network), features=self._features
-        )
+        offered = {**CONTROLLER_APIS, **SECURITY_APIS} if config.is_secured else CONTROLLER_APIS
+        self.server = Server(world, offered, self._on_request, ServerLimits.of(config.network), features=self._features)
         self.metrics = MetricsServer(world, self._metrics)
         self.quorum: QuorumNode | None = None
         self._also_notify = also_notify
@@ -144,7 +143,10 @@ class ControllerNode:
             register_here=self._register_here,
         )
         for listener in self.config.listeners.controllers:
-            await self.server.start(listener.endpoint, entrance_of(listener, self.config))
+            entrance = entrance_of(
+                self.world, listener, self.config, lambda *user: self.controller.image.scram_credential(*user)
+            )
+            await self.server.start(listener.endpoint, entrance)
         if self.config.hooks.metrics_port:
             await self.metrics.start(self.config.listeners.controllers[0].endpoint.host, self.config.hooks.metrics_port)
         quorum.start()

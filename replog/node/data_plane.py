@@ -47,7 +47,7 @@ from replog.node.replication.replicas import ReplicaPorts, Replicas
 from replog.node.tasks import Tasks
 from replog.ports import World
 from replog.types import NodeId
-from replog.wire.apis import Api
+from replog.wire.apis import SECURITY_APIS, Api
 from replog.wire.layout import VersionRange
 
 REQUEST_TIMEOUT_MS: Final = 5_000
@@ -125,8 +125,9 @@ class DataPlane:
         self.cluster = ClusterApi(config, self.replicas, self.link, self.tasks, may=may)
         self.authorizer = self.cluster.authorizer
         self.handlers = self._handlers()
+        offered = {**mode.apis, **SECURITY_APIS} if config.is_secured else mode.apis
         self.server = Server(
-            world, mode.apis, handler or self.handle, ServerLimits.of(config.network), features=self.cluster.features
+            world, offered, handler or self.handle, ServerLimits.of(config.network), features=self.cluster.features
         )
         self.periodic = PeriodicWork()
         self._checkpoint_is_due = False
@@ -182,7 +183,10 @@ class DataPlane:
     async def listen(self) -> None:
         """Let clients and brokers in. `OSError` when an address is taken."""
         for listener in self.config.listeners.brokers:
-            await self.server.start(listener.endpoint, entrance_of(listener, self.config))
+            entrance = entrance_of(
+                self.world, listener, self.config, lambda *user: self.metadata.image.scram_credential(*user)
+            )
+            await self.server.start(listener.endpoint, entrance)
 
     def registered(self) -> None:
         """Act under the identity's new broker epoch."""

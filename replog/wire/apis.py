@@ -207,6 +207,10 @@ CONTROLLER_APIS: Final = _ranges(
     }
 )
 
+# Offered only by listeners with SASL, and by nodes that are secured: others have no use for them.
+SASL_APIS: Final = _ranges({Api.SASL_HANDSHAKE: "0-1", Api.SASL_AUTHENTICATE: "0-2"})
+SECURITY_APIS: Final = _ranges({Api.DESCRIBE_USER_SCRAM_CREDENTIALS: "0-0", Api.ALTER_USER_SCRAM_CREDENTIALS: "0-0"})
+
 # Offered only where this feature is finalized at 1 or above (KIP-848).
 FEATURE_OF: Final = {Api.CONSUMER_GROUP_HEARTBEAT: "group.version", Api.CONSUMER_GROUP_DESCRIBE: "group.version"}
 
@@ -236,7 +240,7 @@ ZOOKEEPER_BROKER_APIS: Final[dict[Api, VersionRange]] = {
     ),
 }
 # Those that can be encoded and decoded; the others are known by name, to say who is not understood.
-KNOWN_APIS: Final = frozenset({*BROKER_APIS, *CONTROLLER_APIS, *ZOOKEEPER_BROKER_APIS})
+KNOWN_APIS: Final = frozenset({*BROKER_APIS, *CONTROLLER_APIS, *ZOOKEEPER_BROKER_APIS, *SASL_APIS, *SECURITY_APIS})
 
 
 @cache

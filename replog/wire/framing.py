@@ -25,6 +25,10 @@ class Frames:
         self._later: list[Buffer] = []  # chunks behind the view
         self._wanted = LENGTH.size  # as long as less is held there is no use in looking
 
+    def permit(self, largest_bytes: int) -> None:
+        """Take longer frames, or no longer ones, from now on."""
+        self._largest_bytes = largest_bytes
+
     def feed(self, chunk: Buffer) -> None:
         """Take the stream's next bytes; they must not change any more."""
         self.held_bytes += len(chunk)

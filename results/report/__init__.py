@@ -32,6 +32,7 @@ from tribunal.results.verdict import Finding, RunVerdict
 
 MOST_TEXT = 400
 AVAILABILITY = "availability"  # has a section of its own
+TEMPLATES = {"story": "sequence.svg.j2", "circle": "cycle.svg.j2"}
 
 
 def write(run_dir: Path) -> Path:
@@ -45,37 +46,60 @@ def write(run_dir: Path) -> Path:
 
 def render(content: Page) -> str:
     """Return the page's HTML."""
-    groups = grouped(_by_gravity(content.verdict))
-    return (
-        environment()
-        .get_template("report.html.j2")
-        .render(
-            page=content,
-            verdict=content.verdict,
-            first=first_screen(content),
-            overview=overview(content),
-            judged=judged(content),
-            figures=list(
-                figure_tables({name: one for name, one in content.verdict.figures.items() if name != AVAILABILITY})
-            ),
-            load=[row for row in content.verdict.test.load if row.ok or row.sent or row.fail or row.info],
-            load_outcomes=[word for word in OUTCOMES if any(getattr(row, word) for row in content.verdict.test.load)],
-            drawing=drawing(content) if content.damage is None else None,
-            sequence=None if content.story is None else sequence(content.story),
-            groups={severity: _shown(groups, severity) for severity in ("violation", "permitted", "note")},
-            facts=_facts(content),
-            again=again(content.run_dir, content.manifest),
-            geometry={
-                "left": LEFT,
-                "plot": PLOT,
-                "width": WIDTH,
-                "row": ROW,
-                "sequence": SEQUENCE_WIDTH,
-                "offsets": matrix_of.OFFSETS,
-            },
-            **embedded("report.js"),
+    return environment().get_template("report.html.j2").render(**_context(content))
+
+
+def drawings(content: Page) -> tuple[dict[str, str], str]:
+    """Return the markup of each drawing that the page has, by name, and the page's style."""
+    context = _context(content)
+    there = {
+        "overview": context["overview"],
+        "story": context["sequence"],
+        "timeline": context["drawing"],
+        "matrix": content.matrix,
+        "operations": content.operations,
+        "circle": content.cycle,
+    }
+    found = {
+        name: environment().get_template(TEMPLATES.get(name, f"{name}.svg.j2")).render(
+            **context, brush=False, operations=content.operations
         )
-    )
+        for name, known in there.items()
+        if known is not None
+    }  # fmt: skip
+    return found, environment().get_template("report.css").render()
+
+
+def _context(content: Page) -> dict[str, object]:
+    """Return what the templates place."""
+    groups = grouped(_by_gravity(content.verdict))
+    drawn = drawing(content) if content.damage is None else None
+    figures = {name: one for name, one in content.verdict.figures.items() if name != AVAILABILITY}
+    return {
+        "page": content,
+        "verdict": content.verdict,
+        "first": first_screen(content),
+        "overview": overview(content),
+        "judged": judged(content),
+        "figures": list(figure_tables(figures)),
+        "load": [row for row in content.verdict.test.load if row.ok or row.sent or row.fail or row.info],
+        "load_outcomes": [word for word in OUTCOMES if any(getattr(row, word) for row in content.verdict.test.load)],
+        "drawing": drawn,
+        "events": "[]" if drawn is None else msgspec.json.encode(drawn.events).decode(),
+        "sequence": None if content.story is None else sequence(content.story),
+        "groups": {severity: _shown(groups, severity) for severity in ("violation", "permitted", "note")},
+        "facts": _facts(content),
+        "again": again(content.run_dir, content.manifest),
+        "geometry": {
+            "left": LEFT,
+            "plot": PLOT,
+            "width": WIDTH,
+            "row": ROW,
+            "sequence": SEQUENCE_WIDTH,
+            "offsets": matrix_of.OFFSETS,
+        },
+        **embedded("report.js"),
+    }
 
 
 def environment() -> jinja2.Environment:

@@ -5,8 +5,9 @@ said in the captions: at most `POINTS` points a line, but every step back is kep
 """
 
 import math
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
+from itertools import pairwise
 from typing import Final
 
 import msgspec
@@ -19,6 +20,8 @@ from tribunal.results.rows import Fault
 
 CHART: Final = 130
 POINTS: Final = 1_200
+MOST_EVENTS: Final = 400
+LENS: Final = 30  # offsets on each side of the finding's
 COLOURS: Final = 6
 LEAST_LATENCY_NS: Final = 100_000
 LABEL: Final = 12  # from one label at a line's end to the next
@@ -38,7 +41,10 @@ class Bar(msgspec.Struct, frozen=True):
 
 
 class Line(msgspec.Struct, frozen=True):
-    """A step line and the red dots where it went back; `title` is for those who point at it, `label` stands at its end."""
+    """A step line and the red dots where it went back; `title` is for those who point at it, `label` stands at its end.
+
+    name, values: what the read-out says: milliseconds and values from then on, as they are in the recording.
+    """
 
     path: str
     kind: str
@@ -46,10 +52,12 @@ class Line(msgspec.Struct, frozen=True):
     y: float
     dots: list[tuple[float, float, str]]
     title: str = ""
+    name: str = ""
+    values: list[tuple[int, float]] = []
 
 
 class Track(msgspec.Struct, frozen=True):
-    """A headed group of rows or a chart."""
+    """A headed group of rows or a chart; of a chart with a linear scale `low` and `high` are what its grid begins and ends with."""
 
     title: str
     y: float
@@ -57,16 +65,19 @@ class Track(msgspec.Struct, frozen=True):
     bars: list[Bar]
     lines: list[Line]
     grid: list[tuple[float, str]]
+    low: float = 0
+    high: float = 0
 
 
 class Drawing(msgspec.Struct, frozen=True):
-    """The master timeline."""
+    """The master timeline; `events` are moments to step through (seconds, words), in order of time."""
 
     height: float
     ticks: list[tuple[float, str]]
     tracks: list[Track]
     marks: list[tuple[float, str]]
     end_s: float
+    events: list[tuple[float, str]] = []
 
 
 def drawing(page: Page) -> Drawing:
@@ -79,7 +90,21 @@ def drawing(page: Page) -> Drawing:
             tracks.append(track)
             y = _bottom(track) + 14
     marks = [] if page.story is None else [(axis.x(at_ns), label) for at_ns, label in page.story.marks]
-    return Drawing(y, axis.ticks(), tracks, marks, page.end_ns / 1e9)
+    return Drawing(y, axis.ticks(), tracks, marks, page.end_ns / 1e9, _events(page))
+
+
+def _events(page: Page) -> list[tuple[float, str]]:
+    """Return what a reader steps through by keys: faults begin and end, leaders change, the finding shows."""
+    found = [(row.injected_ns, f"{row.kind} {_target(row)}") for row in page.faults]
+    found += [(row.healed_ns, f"{row.kind} {_target(row)} healed") for row in page.faults]
+    for name, changes in page.partitions.items():
+        for before, after in pairwise(changes):
+            if before.state.leader_epoch != after.state.leader_epoch:
+                leader = "nobody leads" if after.state.leader < 0 else f"broker {after.state.leader} leads"
+                found.append((after.at_ns, f"{name}: {leader}, leader epoch {after.state.leader_epoch}"))
+    found += [] if page.story is None else page.story.marks
+    known = sorted((at_ns, words) for at_ns, words in found if at_ns is not None)
+    return [(round(at_ns / 1e9, 4), words) for at_ns, words in known[:MOST_EVENTS]]
 
 
 class _Axis:
@@ -215,8 +240,31 @@ def _watermarks(page: Page, axis: _Axis, y: float) -> Iterator[Track]:
         lines = _apart([_line(page, one, axis, y + 18, top) for one in series])
         grid = [(y + 18 + CHART * (1 - part), f"{round(top * part):,}") for part in (0, 0.5, 1)]
         ends = ", replicas' log ends (thin)" if any(one.is_log_end for one in series) else ""
-        yield Track(f"{name}: high watermark as observed (red dot: went back){ends}", y, [], [], lines, grid)
+        title = f"{name}: high watermark as observed (red dot: went back){ends}"
+        yield Track(title, y, [], [], lines, grid, low=0, high=top)
         y += CHART + 18 + 14
+        lens = _lens(page, name, top)
+        if lens is not None:
+            low, high = lens
+            lines = _apart([_line(page, one, axis, y + 18, high, low) for one in series])
+            grid = [(y + 18 + CHART * (1 - part), f"{round(low + (high - low) * part):,}") for part in (0, 0.5, 1)]
+            title = f"{name}: the same between offsets {low:,} and {high:,} only, around the finding's"
+            yield Track(title, y, [], [], lines, grid, low=low, high=high)
+            y += CHART + 18 + 14
+
+
+def _lens(page: Page, name: str, top: int) -> tuple[int, int] | None:
+    """Return the offsets around the finding, where they are a small part of the log."""
+    finding = None if page.story is None else page.story.finding
+    if (
+        finding is None
+        or finding.log_offset is None
+        or f"{finding.topic}-{finding.partition}" != name
+        or top < 4 * LENS
+    ):
+        return None
+    low = max(0, finding.log_offset - LENS)
+    return low, low + 2 * LENS
 
 
 def _apart(lines: list[Line]) -> list[Line]:
@@ -228,9 +276,9 @@ def _apart(lines: list[Line]) -> list[Line]:
     return placed
 
 
-def _line(page: Page, series: Series, axis: _Axis, y: float, top: int) -> Line:
+def _line(page: Page, series: Series, axis: _Axis, y: float, top: int, low: int = 0) -> Line:
     def height(offset: int) -> float:
-        return round(y + CHART * (1 - offset / top), 2)
+        return round(y + CHART * (1 - (min(max(offset, low), top) - low) / (top - low)), 2)
 
     chosen = list(_thinned(series))
     steps = []
@@ -249,9 +297,12 @@ def _line(page: Page, series: Series, axis: _Axis, y: float, top: int) -> Line:
     ]
     node = series.name.removeprefix("node-")
     kind = colour(page, int(node)) if series.name.startswith("node-") and node.isdigit() else "client"
+    values = [(series.at_ns[i] // 1_000_000, float(series.offsets[i])) for i in chosen]
+    name = f"{series.name}{' log end' if series.is_log_end else ''}"
     if series.is_log_end:
-        return Line("".join(steps), f"{kind} logend", "", height(series.offsets[-1]), dots, f"{series.name}: log end")
-    return Line("".join(steps), kind, series.name, height(series.offsets[-1]), dots)
+        title = f"{series.name}: log end"
+        return Line("".join(steps), f"{kind} logend", "", height(series.offsets[-1]), dots, title, name, values)
+    return Line("".join(steps), kind, series.name, height(series.offsets[-1]), dots, "", name, values)
 
 
 def _thinned(series: Series) -> Iterable[int]:
@@ -282,10 +333,21 @@ def _rates(page: Page, axis: _Axis, y: float) -> Iterator[Track]:
                 label,
                 _count_y(y, counts[-1] if counts else 0, top) - (0 if kind == "rateok" else 12),
                 [],
+                name=label,
+                values=_binned(page.rates.bin_ns, [count * per_second for count in counts]),
             )
         )
     grid = [(_count_y(y, top * part, top), f"{top * part * per_second:,.0f}") for part in (0, 0.5, 1)]
-    yield Track("Completed sends per second", y, [], [], lines, grid)
+    yield Track("Completed sends per second", y, [], [], lines, grid, low=0, high=top * per_second)
+
+
+def _binned(bin_ns: int, counts: Sequence[float]) -> list[tuple[int, float]]:
+    """Return bins as values from a moment on; equal ones once."""
+    return [
+        (number * bin_ns // 1_000_000, round(count, 2))
+        for number, count in enumerate(counts)
+        if number == 0 or count != counts[number - 1]
+    ]
 
 
 def _latencies(page: Page, axis: _Axis, y: float) -> Iterator[Track]:
@@ -310,7 +372,11 @@ def _latencies(page: Page, axis: _Axis, y: float) -> Iterator[Track]:
             steps.append(f"{'V' if drawn else f'M{left} '}{height(latency)}H{right}")
             last, drawn = latency, True
         if last is not None:
-            lines.append(Line("".join(steps), f"latency{name}", name, y + 26 + 13 * place, []))
+            known = [-1 if one is None else one / 1e6 for one in page.rates.latencies[name]]
+            values = _binned(page.rates.bin_ns, known)
+            lines.append(
+                Line("".join(steps), f"latency{name}", name, y + 26 + 13 * place, [], name=f"{name}, ms", values=values)
+            )
     grid = [(height(LEAST_LATENCY_NS * 10**i), _milliseconds(LEAST_LATENCY_NS * 10**i)) for i in range(decades + 1)]
     yield Track("Latency of acknowledged sends, logarithmic", y, [], [], lines, grid)
 
@@ -321,9 +387,10 @@ def _unread(page: Page, axis: _Axis, y: float) -> Iterator[Track]:
     counts, top = page.rates.unread, max(page.rates.unread)
     steps = [f"M{axis.x(0)} {_count_y(y, 0, top)}"]
     steps += [f"V{_count_y(y, n, top)}H{axis.x((i + 1) * page.rates.bin_ns)}" for i, n in enumerate(counts)]
-    lines = [Line("".join(steps), "rateok", "unread", _count_y(y, counts[-1], top), [])]
+    values = _binned(page.rates.bin_ns, counts)
+    lines = [Line("".join(steps), "rateok", "unread", _count_y(y, counts[-1], top), [], name="unread", values=values)]
     grid = [(_count_y(y, top * part, top), f"{round(top * part):,}") for part in (0, 0.5, 1)]
-    yield Track("Acknowledged records that no consumer has received yet", y, [], [], lines, grid)
+    yield Track("Acknowledged records that no consumer has received yet", y, [], [], lines, grid, low=0, high=top)
 
 
 def _milliseconds(latency_ns: int) -> str:

@@ -15,12 +15,14 @@ from tribunal.results.manifest import Manifest
 from tribunal.results.recording import DamagedRecording
 from tribunal.results.report.cycle import Cycle, cycle
 from tribunal.results.report.matrix import Matrix, matrix
+from tribunal.results.report.minimal import Minimal, minimal_of
 from tribunal.results.report.moments import Change, changes_of
-from tribunal.results.report.operations import Operations, operations
+from tribunal.results.report.operations import Operations, operations, operations_of_read
 from tribunal.results.report.promises import OUTCOMES, Account, Array, Promise, Silence, account
 from tribunal.results.report.simulation import Simulation, simulation_of
 from tribunal.results.report.story import Story, located, protagonist, story_of
 from tribunal.results.report.unread import unread
+from tribunal.results.report.wrong_read import WrongRead, wrong_read
 from tribunal.results.rows import Fault, Phase, typed
 from tribunal.results.store import Recording, partition_order
 from tribunal.results.verdict import Finding, RunVerdict, load
@@ -87,6 +89,9 @@ class Page(msgspec.Struct, frozen=True, kw_only=True):
     story: Story | None = None
     matrix: Matrix | None = None
     operations: Operations | None = None
+    minimal: Minimal | None = None
+    wrong_read: WrongRead | None = None
+    operations_of_read: Operations | None = None
     cycle: Cycle | None = None
     promises: list[Promise] = msgspec.field(default_factory=list)
     silences: list[Silence] = msgspec.field(default_factory=list)
@@ -122,6 +127,7 @@ def _page_of(run_dir: Path, verdict: RunVerdict, recording: Recording) -> Page:
     end_ns = max([1, last_ns, *(row.end_ns or 0 for row in phases)])
     hero = protagonist(verdict.findings)
     hero = hero and located(recording, hero)
+    wrong = None if hero is None else wrong_read(recording, hero)
     return Page(
         run_dir=run_dir,
         verdict=verdict,
@@ -142,6 +148,9 @@ def _page_of(run_dir: Path, verdict: RunVerdict, recording: Recording) -> Page:
         story=None if hero is None else story_of(recording, hero, _own_changes(recording, hero, partitions), end_ns),
         matrix=None if hero is None else matrix(recording, hero, verdict.findings),
         operations=None if hero is None else operations(recording, hero),
+        minimal=minimal_of(run_dir),
+        wrong_read=wrong,
+        operations_of_read=None if hero is None or wrong is None else operations_of_read(recording, hero, wrong),
         cycle=cycle(recording, verdict.findings),
         promises=sends.promises(verdict.findings),
         silences=sends.worst_silences(),

@@ -13,6 +13,7 @@ import pyarrow.compute as pc
 
 from tribunal.results.report.measures import LEFT, PLOT
 from tribunal.results.report.story import record_name
+from tribunal.results.report.wrong_read import WrongRead
 from tribunal.results.rows import Poll, Send, typed
 from tribunal.results.store import Recording
 from tribunal.results.verdict import Finding
@@ -74,18 +75,28 @@ def operations(recording: Recording, finding: Finding) -> Operations | None:
     """Return the window around a finding of a partition; None where no time or place is known."""
     if finding.topic is None or finding.acknowledged_ns is None:
         return None
-    name = f"{finding.topic}-{finding.partition}"
-    sends = recording.table("sends", name)
-    own = _row_of(sends, finding)
+    own = _row_of(recording.table("sends", f"{finding.topic}-{finding.partition}"), finding)
     start = (own.invoke_ns if own else finding.acknowledged_ns) - MARGIN_NS
     end = max(finding.acknowledged_ns, (own.complete_ns or 0) if own else 0) + MARGIN_NS
     start = max(0, min(start, end - 2 * MARGIN_NS))
-    polls = recording.table("polls", name)
+    return _window(recording, finding, start, end, at_ns=finding.acknowledged_ns, read=None)
+
+
+def operations_of_read(recording: Recording, finding: Finding, read: WrongRead) -> Operations | None:
+    """Return the window around the first wrong read of a finding's record."""
+    start, end = max(0, read.at_ns - MARGIN_NS), read.at_ns + MARGIN_NS
+    return _window(recording, finding, start, end, at_ns=read.at_ns, read=read)
+
+
+def _window(
+    recording: Recording, finding: Finding, start: int, end: int, *, at_ns: int, read: WrongRead | None
+) -> Operations | None:
+    name = f"{finding.topic}-{finding.partition}"
+    sends, polls = recording.table("sends", name), recording.table("polls", name)
     rows = [_send(row, finding) for row in typed(_within(sends, start, end), Send)]
-    rows += [_poll(row) for row in typed(_within(polls, start, end), Poll)]
+    rows += [_poll(row, read) for row in typed(_within(polls, start, end), Poll)]
     if not rows:
         return None
-    at_ns = finding.acknowledged_ns
     kept = sorted(rows, key=lambda row: (not row.own, abs(row.invoke_ns - at_ns)))[:MOST]
     bands, bars, height = _placed(kept, start, end)
     return Operations(
@@ -119,13 +130,13 @@ def _send(row: Send, finding: Finding) -> Operation:
     )
 
 
-def _poll(row: Poll) -> Operation:
+def _poll(row: Poll, read: WrongRead | None) -> Operation:
     return Operation(
         process=row.process,
         invoke_ns=row.invoke_ns,
         complete_ns=row.complete_ns,
         kind="poll",
-        own=False,
+        own=read is not None and (row.process, row.poll_index) == (read.process, read.poll_index),
         title=f"poll from {row.position}: {row.record_count} records, {row.outcome}",
     )
 

@@ -18,6 +18,7 @@ import pyarrow.compute as pc
 from tribunal.results.metadata import State
 from tribunal.results.plain_words import LOSSES
 from tribunal.results.report.moments import Change
+from tribunal.results.report.wrong_read import wrong_read
 from tribunal.results.rows import Fault, Send, Watermark, typed
 from tribunal.results.store import Recording
 from tribunal.results.values import SEQUENCE_BITS
@@ -168,7 +169,23 @@ def _record_steps(
     if finding.value is not None:
         yield from _read_steps(recording, partition, finding)
     if finding.log_offset is not None and finding.value is not None:
+        yield from _wrong_read_steps(recording, finding)
         yield from _ending_steps(recording, partition, finding, changes)
+
+
+def _wrong_read_steps(recording: Recording, finding: Finding) -> Iterator[Step]:
+    read = wrong_read(recording, finding)
+    if read is not None:
+        other = "a record without a value" if read.value is None else record_name(read.value)
+        yield Step(
+            at_ns=read.at_ns,
+            lane=CLIENT,
+            label="✕ reads another record",
+            is_key=True,
+            tone="bad" if finding.severity == "violation" else "",
+            text=f"The first wrong read: process {read.process} receives {other} at offset {read.log_offset}, where "
+            f"{record_name(finding.value or 0)} had been acknowledged.",
+        )
 
 
 def record_name(value: int) -> str:

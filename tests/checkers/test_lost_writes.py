@@ -260,6 +260,7 @@ def test_a_record_that_stands_twice(run: Run, worker_class: str, kind: str, seve
         pytest.param({"again": 700}, "violation", "", id="it was known again before it was sent"),
         pytest.param({"leader": 2}, "violation", "", id="the new leader had its records"),
         pytest.param({"unclean.leader.election.enable": False}, "violation", "", id="not allowed"),
+        pytest.param({"stands": True}, "violation", "", id="what it was known by was never lost"),
     ],
 )
 def test_an_idempotent_producer_that_a_leader_forgot_repeats_itself(
@@ -277,6 +278,9 @@ def test_an_idempotent_producer_that_a_leader_forgot_repeats_itself(
     if given["again"] is not None:
         run.send(2, 700, topic="u", offset=0)
         run.node(1, "killed", 150)  # it is not the deposed leader that answered
+    if given.get("stands"):
+        read = {"topic": "u", "partition": 0, "log_offset": 0, "value": other, "phase": "final"}
+        run.recorder.row("reads", process=98, poll_index=0, **read)
     value = run.send(3, 800, complete_ns=900_000_000)
     run.final_read({0: value, 1: value}, at=1900)
 

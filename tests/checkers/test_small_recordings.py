@@ -190,6 +190,7 @@ DISK = {"node": 3, "topic": "t", "partition": 0, "from_offset": 0, "begin_ns": 2
     pytest.param(DISK | {"begin_ns": 500 * MS, "end_ns": 600 * MS}, LOST, id="before it was sent"),
     pytest.param(DISK | {"begin_ns": 9900 * MS, "end_ns": 9900 * MS}, LOST, id="when it had been missed"),
 ])  # fmt: skip
+@pytest.mark.nightly
 def test_a_disk_lost_what_it_lost(tmp_path: Path, lost: dict[str, Any], expected: tuple[str, str]) -> None:
     run = Run(tmp_path / "run", **NO_ELR)
     run.node(3, "start", 0)
@@ -340,6 +341,22 @@ def test_a_topic_is_made_anew_by_order(run: Run, order: dict[str, Any] | None, e
     run.metadata("RemoveTopicRecord", 1000)
     run.metadata("PartitionRecord", 1100, **CREATED)
     run.final_read({}, at=9000)
+
+    assert judged(run) == [expected]
+
+
+@pytest.mark.parametrize(("read_at", "expected"), [
+    pytest.param(9000, ("permitted", "gone_by_order"), id="when it had been deleted"),
+    pytest.param(800, LOST, id="before anybody ordered that"),
+])  # fmt: skip
+def test_what_was_missing_did_not_go_with_the_topic_later(run: Run, read_at: int, expected: tuple[str, str]) -> None:
+    run.send(0, 100)
+    if read_at < 900:
+        run.final_read({}, at=read_at)
+    run.recorder.row("admin", **DELETE)
+    run.metadata("RemoveTopicRecord", 1000)
+    if read_at > 900:
+        run.final_read({}, at=read_at)
 
     assert judged(run) == [expected]
 
@@ -498,6 +515,7 @@ def test_a_controllers_stamp_judges_nothing(run: Run) -> None:
     pytest.param(None, [LOST], id="it was told nothing"),
 ])  # fmt: skip
 @pytest.mark.parametrize(("again", "kind"), [([3], "skipped"), ([1, 2], "rewound")])
+@pytest.mark.nightly
 def test_only_who_is_out_of_range_begins_elsewhere(
     run: Run, error: str | None, expected: list[object], again: list[int], kind: str
 ) -> None:
@@ -634,3 +652,380 @@ def test_a_torn_transaction_needs_its_marker_to_be_lost(
     run.recorder.row("polls", **final, **answer, invoke_ns=9000 * MS, complete_ns=9000 * MS, outcome="ok")
 
     assert judged(run, "torn") == [expected]
+
+
+# What groups and coordinators remember is lost in its own partition, after it was written, and before it was missed.
+
+
+def uncleanly_elected(run: Run, topic: str, at: int) -> None:
+    """Elect node 3, which is in the ISR of no partition that begins with 1 and 2; who followed the former leader follows it."""
+    run.metadata("PartitionChangeRecord", at, topic=topic, partition_id=0, **TO_NODE_3)
+    run.metadata("PartitionChangeRecord", at + 10, topic=topic, partition_id=0, isr=[3, 2], leader_recovery_state=0)
+
+
+ELECTIONS = [
+    pytest.param({}, "permitted", id="in its place, in between"),
+    pytest.param({"topic": "elsewhere"}, "violation", id="in another partition"),
+    pytest.param({"at": 200}, "violation", id="before it was written"),
+    pytest.param({"at": 6000}, "violation", id="after it was missed"),
+    pytest.param({"isr": [1, 2, 3]}, "violation", id="of one that held it"),
+    pytest.param({"allowed": False}, "violation", id="not allowed"),
+]
+
+
+@pytest.mark.parametrize(("election", "severity"), ELECTIONS)
+@pytest.mark.parametrize("kind", ["offset_forgotten", "offset_stale"])
+def test_a_position_is_lost_by_an_election_of_its_coordinator(
+    tmp_path: Path, election: dict[str, Any], severity: str, kind: str
+) -> None:
+    run = Run(tmp_path / "run", **(UNCLEAN if election.get("allowed", True) else {}))
+    at, isr = election.get("at", 3000), election.get("isr", [1, 2])
+    for topic in ("__consumer_offsets", "elsewhere"):
+        run.metadata("PartitionRecord", 0, topic=topic, **CREATED | {"isr": isr})
+    row = {"process": 50, "group": "g", "topic": "t", "partition": 0, "outcome": "ok"}
+    for number, offset in enumerate([3, 5]):
+        times = {"invoke_ns": (1000 + 10 * number) * MS, "complete_ns": (1001 + 10 * number) * MS}
+        run.recorder.row("commits", **row, **times, kind="commit", committed_offset=offset)
+    uncleanly_elected(run, election.get("topic", "__consumer_offsets"), at)
+    fetched = None if kind == "offset_forgotten" else 3
+    times = {"invoke_ns": 5000 * MS, "complete_ns": 5001 * MS}
+    run.recorder.row("commits", **row, **times, kind="fetch", committed_offset=fetched)
+
+    assert [one for one, _ in judged(run, kind)] == [severity]
+
+
+@pytest.mark.parametrize(("election", "severity"), [one for one in ELECTIONS if one.id != "of one that held it"])
+@pytest.mark.parametrize("home", ["t", "__transaction_state"])
+@pytest.mark.nightly
+def test_an_end_is_lost_by_an_election_in_between(
+    tmp_path: Path, election: dict[str, Any], severity: str, home: str
+) -> None:
+    """A transaction that was committed holds the last stable offset back to the end."""
+    run = Run(tmp_path / "run", **(UNCLEAN if election.get("allowed", True) else {}))
+    run.change(50, isr=[1, 2])
+    for topic in ("__transaction_state", "elsewhere"):
+        run.metadata("PartitionRecord", 60, topic=topic, **CREATED | {"isr": [1, 2]})
+    committed(run, at=1000, end=1100)
+    at = election.get("at", 3000)
+    uncleanly_elected(run, election.get("topic", home), at if at < 6000 else 40_000)
+    run.watermark(1, 20_000, epoch=int(at < 6000 and election.get("topic", home) == "t"), last_stable_offset=0)
+
+    assert [one for one, _ in judged(run, "hanging")] == [severity]
+
+
+# Watermarks: what was shown is lost by what happened after it was shown last, in its own partition.
+
+
+@pytest.mark.parametrize(("election", "severity"), ELECTIONS)
+def test_a_latest_offset_goes_back_by_an_election_in_between(
+    tmp_path: Path, election: dict[str, Any], severity: str
+) -> None:
+    run = Run(tmp_path / "run", **(UNCLEAN if election.get("allowed", True) else {}))
+    run.metadata("PartitionRecord", 10, topic="elsewhere", **CREATED)
+    run.change(50, isr=election.get("isr", [1, 2]))
+    at = election.get("at", 3000)
+    if at < 1000:
+        uncleanly_elected(run, "t", at)
+    for offset, shown_at in ((9, 1000), (7, 5000)):
+        if shown_at > at > 1000:
+            uncleanly_elected(run, election.get("topic", "t"), at)
+        who = {"answered_by": 3 if at < 1000 else 1} if shown_at == 1000 else {}
+        row = {"observer": "client-90", "source": "list_offsets", "log_end_offset": offset, **who}
+        run.watermark(offset, shown_at, epoch=None, **row)
+    if at > 5000:
+        uncleanly_elected(run, "t", at)
+
+    assert [one for one, _ in judged(run, "latest_offset_back")] == [severity]
+
+
+@pytest.mark.parametrize(("column", "kind"), [
+    ("high_watermark", "high_watermark_back"), ("last_stable_offset", "last_stable_offset_back"),
+])  # fmt: skip
+@pytest.mark.parametrize("at", [500, 3000, 6000])
+@pytest.mark.nightly
+def test_no_election_explains_what_goes_back_within_an_epoch(tmp_path: Path, column: str, kind: str, at: int) -> None:
+    run = Run(tmp_path / "run", **UNCLEAN)
+    run.change(50, isr=[1, 2])
+    for offset, shown_at in ((9, 1000), (7, 5000)):
+        if shown_at > at > shown_at - 4000:
+            run.change(at, **TO_NODE_3)
+        row = {"last_stable_offset": offset} if column == "last_stable_offset" else {}
+        run.watermark(
+            9 if row else offset, shown_at, epoch=int(at == 500), observer=f"node-{3 if at == 500 else 1}", **row
+        )
+    if at > 5000:
+        run.change(at, **TO_NODE_3)
+
+    assert judged(run, kind) == [LOST]
+
+
+@pytest.mark.parametrize(("at", "epoch", "expected"), [
+    pytest.param(3000, 0, BY_R4, id="before the election"),
+    pytest.param(500, 1, LOST, id="by who was elected"),
+])  # fmt: skip
+def test_an_end_that_was_shown(tmp_path: Path, at: int, epoch: int, expected: tuple[str, str]) -> None:
+    run = Run(tmp_path / "run", **UNCLEAN)
+    run.change(50, isr=[1, 2])
+    values = {0: run.send(0, 100)}
+    if at < 1000:
+        run.change(at, **TO_NODE_3)
+    run.watermark(5, 1000, epoch=epoch, observer=f"node-{1 + 2 * epoch}")
+    if at > 1000:
+        run.change(at, **TO_NODE_3)
+    run.final_read(dict(values), at=9000, epoch=0)
+
+    assert judged(run, "shown_end_lost") == [expected]
+
+
+@pytest.mark.parametrize(("epoch", "expected"), [
+    pytest.param(0, BY_R4, id="by the leader before"),
+    pytest.param(1, LOST, id="by who was elected"),
+])  # fmt: skip
+def test_who_answered_a_poll_had_what_it_handed_out(tmp_path: Path, epoch: int, expected: tuple[str, str]) -> None:
+    run = Run(tmp_path / "run", **UNCLEAN)
+    run.change(50, isr=[1, 2])
+    value = run.send(0, 100)
+    run.change(1000, **TO_NODE_3)
+    row = {"process": 90, "topic": "t", "partition": 0, "isolation": "read_uncommitted", "phase": "tail"}
+    times = {"invoke_ns": 2000 * MS, "complete_ns": 2001 * MS, "outcome": "ok", "leader_epoch": epoch}
+    run.recorder.row("polls", **row, **times, poll_index=7, position=0, record_count=1, high_watermark=1)
+    read = {"process": 90, "poll_index": 7, "topic": "t", "partition": 0, "log_offset": 0, "phase": "tail"}
+    run.recorder.row("reads", **read, value=value)
+    run.final_read({}, at=9000)
+
+    assert judged(run) == [expected]
+
+
+# min ISR: the high watermark does not move below it.
+
+
+@pytest.mark.parametrize(("isr", "mode", "expected"), [
+    pytest.param([1], "kraft", [LOST], id="below it"),
+    pytest.param([1, 2], "kraft", [], id="at it"),
+    pytest.param([1], "zookeeper", [], id="below it, in ZooKeeper mode"),
+])  # fmt: skip
+def test_a_high_watermark_moves_with_min_isr(
+    run: Run, isr: list[int], mode: str, expected: list[tuple[str, str]]
+) -> None:
+    run.change(1000, isr=isr, eligible_leader_replicas=[node for node in (2, 3) if node not in isr])
+    for high_watermark, at in ((1, 3000), (2, 4000)):
+        run.watermark(high_watermark, at, epoch=0)
+    run.metadata("NoOpRecord", 8000)
+
+    rows = found(run.finish(mode=mode))
+    kind = "high_watermark_moved_below_min_isr"
+    assert [(severity, rule) for own, severity, rule, _ in rows if own == kind] == expected
+
+
+# Led: who could lead is not left aside.
+
+
+@pytest.mark.parametrize(("left", "down", "healed", "expected"), [
+    pytest.param({"isr": [2]}, None, True, [LOST], id="a member of the ISR could lead"),
+    pytest.param({"isr": [], "eligible_leader_replicas": [2]}, None, True, [LOST], id="a member of the ELR could"),
+    pytest.param({"isr": [], "eligible_leader_replicas": []}, None, True, [], id="nobody is in either"),
+    pytest.param({"isr": [2]}, 2, True, [], id="it is down"),
+    pytest.param({"isr": [2]}, 3, True, [LOST], id="another one is down"),
+    pytest.param({"isr": [2]}, None, False, [], id="a fault was never healed"),
+])  # fmt: skip
+def test_who_could_lead(
+    run: Run, left: dict[str, Any], down: int | None, healed: bool, expected: list[tuple[str, str]]
+) -> None:
+    for node in (1, 2, 3):
+        run.node(node, "start", 0)
+    run.fault("kill", 500, node=1, healed=healed, lasts=100 if healed else 20_000)
+    run.node(1, "killed", 500)
+    if down is not None:
+        run.node(down, "killed", 600)
+    run.watermark(0, 100, epoch=0)
+    run.change(700, leader=-1, **left)
+    run.metadata("NoOpRecord", 9000)
+
+    assert judged(run, "leaderless") == expected
+
+
+# What operators and time-outs do to transactions and groups is right, and explains nothing else.
+
+
+@pytest.mark.parametrize(("outcome", "visible", "expected"), [
+    pytest.param("aborted", False, set(), id="aborted, by its time-out or an operator"),
+    pytest.param("aborted", True, {("aborted_read", "violation")}, id="aborted, and seen"),
+    pytest.param("info", False, set(), id="nobody knows, and it is out of sight"),
+    pytest.param("info", True, set(), id="nobody knows, and it is seen"),
+    pytest.param("committed", True, set(), id="committed, and seen"),
+    pytest.param("committed", False, {("unread", "violation")}, id="committed, and out of sight"),
+])  # fmt: skip
+@pytest.mark.parametrize("order", [None, {"api": "fence_producer", "value": "x"}], ids=["", "fenced"])
+@pytest.mark.nightly
+def test_how_a_transaction_ended(
+    run: Run, outcome: str, visible: bool, expected: set[object], order: dict[str, Any] | None
+) -> None:
+    if order is not None:
+        run.recorder.row("admin", **order, invoke_ns=150 * MS, complete_ns=160 * MS, outcome="ok")
+    value = run.send(0, 100, txn_id="x")
+    step = {"kind": "send", "topic": "t", "partition": 0, "log_offset": 0, "value": value}
+    times = {"begin_ns": 99 * MS, "end_ns": None if outcome == "info" else 200 * MS, "timeout_ms": 5_000}
+    run.recorder.row("txns", process=7, txn_id="x", outcome=outcome, operations=[step], **times)
+    run.final_read({0: value} if visible else {}, at=9000, isolation="read_committed")
+    for node in (1, 2, 3):
+        run.log(node, {0: value})
+
+    rows = found(run.finish())
+    assert {(kind, severity) for kind, severity, *_ in rows if severity != "note"} == expected
+
+
+GROUP = {"group": "g", "invoke_ns": 2000 * MS, "complete_ns": 2010 * MS, "outcome": "ok"}
+BACK = GROUP | {"api": "alter_offset", "topic": "t", "partition": 0, "log_offset": 0}
+
+
+@pytest.mark.parametrize(("order", "severity"), [
+    pytest.param(BACK, "permitted", id="set back before it"),
+    pytest.param(BACK | {"log_offset": 1}, "violation", id="set back behind it"),
+    pytest.param(BACK | {"group": "h"}, "violation", id="another group's"),
+    pytest.param(BACK | {"topic": "u"}, "violation", id="of another topic"),
+    pytest.param(BACK | {"outcome": "fail"}, "violation", id="refused"),
+    pytest.param(BACK | {"invoke_ns": 500 * MS, "complete_ns": 501 * MS}, "violation", id="before it was processed"),
+    pytest.param(BACK | {"invoke_ns": 8000 * MS, "complete_ns": 8001 * MS}, "violation", id="after it was again"),
+    pytest.param(GROUP | {"api": "delete_group"}, "permitted", id="the group was deleted"),
+    pytest.param(GROUP | {"api": "delete_group", "group": "h"}, "violation", id="another group was deleted"),
+    pytest.param(GROUP | {"api": "delete_offset", "topic": "t", "partition": 0}, "permitted", id="its position was"),
+    pytest.param(GROUP | {"api": "delete_offset", "topic": "t", "partition": 1}, "violation", id="another position was"),
+])  # fmt: skip
+@pytest.mark.nightly
+def test_what_is_processed_again_was_ordered(run: Run, order: dict[str, Any], severity: str) -> None:
+    value = run.send(0, 100)
+    run.recorder.row("admin", **order)
+    for process, at in ((8, 1000), (9, 5000)):
+        step = {"kind": "poll", "topic": "t", "partition": 0, "log_offset": 0, "value": value}
+        times = {"begin_ns": at * MS, "end_ns": (at + 10) * MS, "outcome": "committed"}
+        run.recorder.row("txns", process=process, txn_id=f"x{process}", operations=[step], **times)
+        row = {"process": process, "group": "g", "topic": "t", "partition": 0, "kind": "commit", "outcome": "ok"}
+        times = {"invoke_ns": (at + 5) * MS, "complete_ns": (at + 6) * MS}
+        run.recorder.row("commits", **row, **times, committed_offset=1)
+    run.final_read({0: value}, at=9000)
+
+    assert [one for one, _ in judged(run, "processed_twice")] == [severity]
+
+
+@pytest.mark.parametrize(("node", "event", "expected"), [
+    pytest.param(1, None, BY_R5, id="its leader ran on"),
+    pytest.param(1, "killed", LOST, id="its leader was down"),
+    pytest.param(3, "killed", BY_R5, id="another one was down"),
+])  # fmt: skip
+def test_acks_1_is_answered_by_who_runs(run: Run, node: int, event: str | None, expected: tuple[str, str]) -> None:
+    for other in (1, 2, 3):
+        run.node(other, "start", 0)
+    run.change(2000, leader=2, isr=[2, 3])
+    if event is not None:
+        run.node(node, event, 2100)
+    run.send(0, 5000, acks=1)
+    run.final_read({}, at=9000)
+
+    assert judged(run) == [expected]
+
+
+@pytest.mark.parametrize(("lost_at", "rejoined_at", "expected"), [
+    pytest.param(1500, None, ("permitted", "R3"), id="it never fetched it again"),
+    pytest.param(1500, 2500, LOST, id="it had fetched it again"),
+])  # fmt: skip
+def test_who_fetched_again_what_its_disk_lost_has_it(
+    tmp_path: Path, lost_at: int, rejoined_at: int | None, expected: tuple[str, str]
+) -> None:
+    run = Run(tmp_path / "run", **NO_ELR)
+    run.node(3, "start", 0)
+    run.send(0, 1000)
+    run.node(3, "killed", lost_at)
+    run.fault("wipe", lost_at + 10, node=3, lost_from=0)
+    run.registered(3, lost_at + 100, previous=-1, fenced=False)
+    if rejoined_at is not None:
+        run.change(rejoined_at - 200, isr=[1, 2])
+        run.change(rejoined_at, isr=[1, 2, 3])
+    run.change(4000, leader=3, isr=[3])
+    run.final_read({}, at=9000)
+
+    assert judged(run) == [expected]
+
+
+@pytest.mark.parametrize(("order", "expected"), [
+    pytest.param({}, BY_R4, id="of this partition"),
+    pytest.param({"partition": 1}, LOST, id="of another partition"),
+    pytest.param({"topic": "u"}, LOST, id="of another topic"),
+    pytest.param({"outcome": "fail"}, LOST, id="refused"),
+    pytest.param({"value": "preferred"}, LOST, id="of the preferred leader"),
+    pytest.param({"outcome": "info", "complete_ns": None}, BY_R4, id="its answer was lost"),
+    pytest.param({"invoke_ns": 4000 * MS, "complete_ns": 4001 * MS}, LOST, id="sent afterwards"),
+])  # fmt: skip
+@pytest.mark.nightly
+def test_an_ordered_election_of_a_watermarks_partition(
+    run: Run, order: dict[str, Any], expected: tuple[str, str]
+) -> None:
+    named = {"api": "elect_leaders", "value": "unclean", "topic": "t", "partition": 0, "outcome": "ok"}
+    run.recorder.row("admin", **named | {"invoke_ns": 2500 * MS, "complete_ns": 3100 * MS} | order)
+    run.change(50, isr=[1, 2])
+    run.watermark(5, 1000, epoch=0)
+    run.change(3000, **TO_NODE_3)
+    run.final_read({}, at=9000)
+
+    assert judged(run, "shown_end_lost") == [expected]
+
+
+@pytest.mark.parametrize(("epoch", "expected"), [
+    pytest.param(2, BY_R4, id="the next leader wrote something else there"),
+    pytest.param(1, LOST, id="the same leader epoch"),
+])  # fmt: skip
+def test_an_offset_has_one_value_in_a_leader_epoch(tmp_path: Path, epoch: int, expected: tuple[str, str]) -> None:
+    run = Run(tmp_path / "run", **UNCLEAN)
+    run.change(50, isr=[1, 2])
+    run.change(1000, **TO_NODE_3)
+    values = [run.send(number, 1500 + number, offset=0) for number in range(2)]
+    run.read({0: values[0]}, 2000, epoch=1)
+    run.change(4000, leader=2, isr=[2], leader_recovery_state=1)
+    run.final_read({0: values[1]}, at=9000, epoch=epoch)
+
+    assert judged(run, "offset_conflict") == [expected]
+
+
+@pytest.mark.parametrize(("lost", "expected"), [
+    pytest.param({"node": 1, "lost_from": 0}, BY_R5, id="its leader's disk"),
+    pytest.param({"node": 2, "lost_from": 0}, LOST, id="a follower's disk"),
+    pytest.param({"node": 1, "lost_from": 1}, LOST, id="what stands behind it"),
+    pytest.param({}, LOST, id="nothing"),
+])  # fmt: skip
+def test_acks_1_promises_the_leaders_disk(tmp_path: Path, lost: dict[str, int], expected: tuple[str, str]) -> None:
+    run = Run(tmp_path / "run", **NO_ELR)
+    run.node(1, "start", 0)
+    run.node(2, "start", 0)
+    run.send(0, 1000, acks=1)
+    run.change(1900, isr=[1])
+    for node in (1, 2):
+        run.node(node, "killed", 2000)
+    if lost:
+        run.fault("wipe", 2010, **lost)
+    run.change(2050, leader=-1)
+    for node in (1, 2):
+        run.registered(node, 2500, previous=-1, fenced=False)
+    run.change(3000, leader=1)
+    run.final_read({}, at=9000)
+
+    assert judged(run) == [expected]
+
+
+@pytest.mark.parametrize(("seen_by", "expected"), [
+    pytest.param(None, BY_R4, id="nobody saw it afterwards"),
+    pytest.param("reader", LOST, id="a first poll got it"),
+    pytest.param("watermark", LOST, id="the new leader's high watermark passed it"),
+])  # fmt: skip
+def test_what_was_there_after_the_last_election_was_lost_by_none(
+    tmp_path: Path, seen_by: str | None, expected: tuple[str, str]
+) -> None:
+    run = Run(tmp_path / "run", **UNCLEAN)
+    run.change(50, isr=[1, 2])
+    value = run.send(0, 100)
+    run.change(1000, **TO_NODE_3)
+    if seen_by == "reader":
+        run.read({0: value}, 3000, epoch=0)
+    if seen_by == "watermark":
+        run.watermark(1, 3000, epoch=1, observer="node-3")
+    run.final_read({}, at=9000)
+
+    assert judged(run) == [expected]

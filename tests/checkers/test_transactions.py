@@ -119,6 +119,7 @@ def test_two_values_at_one_offset(tmp_path: Path, leader: int, recovery: int, fo
         pytest.param(
             1095, [1, 2], {("incompatible-order", "violation", "")}, id="nothing was lost before both had ended"
         ),
+        pytest.param(26, [1, 2], {("incompatible-order", "violation", "")}, id="the element stands there to the end"),
     ],
 )
 def test_two_orders_of_a_list(tmp_path: Path, at: int, isr: list[int], found: set[Any]) -> None:
@@ -128,14 +129,17 @@ def test_two_orders_of_a_list(tmp_path: Path, at: int, isr: list[int], found: se
     reads = ["read t-0 1; read t-0 2", "read t-0 1; read t-0 3"]
     election = {"isr": [3], "leader": 3, "leader_recovery_state": 1, "eligible_leader_replicas": []}
     for process, steps_of in enumerate([steps[0], steps[1], reads[0], steps[2], reads[1]]):
-        if process * 10 == at - 5:
+        if process * 10 in (at - 5, at - 6):
             run.change(at, **election)
         performed = [step(text) for text in steps_of.split("; ")]
         ends = {"begin_ns": process * 10 * MS, "end_ns": (process * 10 + 1) * MS, "outcome": "committed"}
         run.recorder.row("txns", process=process, txn_id=f"x{process}", operations=performed, **ends)
         if performed[0]["kind"] == "append":
             keys = {"worker_class": "transactional-list", "txn_id": f"x{process}", "process": process}
-            run.send(process, process * 10, value=performed[0]["value"], log_offset=None, **keys)
+            offset = process if at == 26 else None
+            run.send(process, process * 10, value=performed[0]["value"], log_offset=offset, **keys)
+    if at == 26:
+        run.final_read({0: 1, 1: 2, 3: 3}, at=2000, isolation="read_committed")
     if at > 50:
         run.change(at, **election)
     run.finish()

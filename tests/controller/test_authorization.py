@@ -26,7 +26,15 @@ from replog.errors import Error
 from replog.host.world import RealWorld
 from replog.node.controller import ControllerNode
 from replog.types import METADATA_TOPIC
-from replog.wire.apis import BROKER_APIS, CONTROLLER_APIS, ZOOKEEPER_BROKER_APIS, Api, api_of, request_type
+from replog.wire.apis import (
+    BROKER_APIS,
+    CONTROLLER_APIS,
+    SECURITY_APIS,
+    ZOOKEEPER_BROKER_APIS,
+    Api,
+    api_of,
+    request_type,
+)
 from replog.wire.codec import decode_response, encode_response
 from replog.wire.error_codes import errors_in
 from replog.wire.exchange import exchange_of
@@ -34,6 +42,7 @@ from replog.wire.messages import add_offsets_to_txn as aot
 from replog.wire.messages import add_partitions_to_txn as apt
 from replog.wire.messages import alter_configs as ac
 from replog.wire.messages import alter_replica_log_dirs as arl
+from replog.wire.messages import alter_user_scram_credentials as ausc
 from replog.wire.messages import consumer_group_describe as cgd
 from replog.wire.messages import consumer_group_heartbeat as cgh
 from replog.wire.messages import create_partitions as cp
@@ -289,20 +298,30 @@ TABLE = {
             *(Api.ALTER_PARTITION_REASSIGNMENTS, Api.ADD_RAFT_VOTER, Api.REMOVE_RAFT_VOTER),
         )
     },
+    "alter credentials": row(
+        ausc.AlterUserScramCredentialsRequest(deletions=[ausc.ScramCredentialDeletion(name="alice")]),
+        Operation.ALTER,
+        CLUSTER,
+        OF_CLUSTER,
+    ),
     **{
         api.name.lower(): row(request_type(api)(), Operation.DESCRIBE, CLUSTER, OF_CLUSTER)
-        for api in (Api.DESCRIBE_QUORUM, Api.LIST_PARTITION_REASSIGNMENTS, Api.DESCRIBE_LOG_DIRS)
+        for api in (
+            *(Api.DESCRIBE_QUORUM, Api.LIST_PARTITION_REASSIGNMENTS, Api.DESCRIBE_LOG_DIRS),
+            Api.DESCRIBE_USER_SCRAM_CREDENTIALS,
+        )
     },
 }
 
 
 def test_what_is_offered_is_served_and_nothing_else() -> None:
-    forwarded = {api for api in BROKER_APIS if api in ON_CONTROLLERS}
+    on_brokers, on_controllers = BROKER_APIS | SECURITY_APIS, CONTROLLER_APIS | SECURITY_APIS
+    forwarded = {api for api in on_brokers if api in ON_CONTROLLERS}
     by_the_server = {Api.API_VERSIONS}
     as_controllers = {Api.ALTER_PARTITION, Api.ALLOCATE_PRODUCER_IDS}
 
-    assert ON_BROKERS.keys() | forwarded | by_the_server == BROKER_APIS.keys()
-    assert ON_CONTROLLERS.keys() | by_the_server == CONTROLLER_APIS.keys()
+    assert ON_BROKERS.keys() | forwarded | by_the_server == on_brokers.keys()
+    assert ON_CONTROLLERS.keys() | by_the_server == on_controllers.keys()
     assert ZOOKEEPER_BROKER_APIS.keys() - BROKER_APIS.keys() == IN_ZOOKEEPER_MODE.keys() | as_controllers
 
 
@@ -570,6 +589,7 @@ def on_a_controller(folder: Path, may: Any, talk: Callable[[Connection], Awaitab
                 "node.id": 101,
                 "cluster.id": CLUSTER_ID,
                 "listeners": f"127.0.0.1:{free_ports(1)[0]}",
+                "listener.security.protocol.map": "CONTROLLER:PLAINTEXT,CLIENTS:SASL_SSL",  # users can be managed
                 "controller.quorum.voters": "101@127.0.0.1:9",
                 "log.dirs": str(folder),
                 "controller.quorum.election.timeout.ms": 50,
@@ -597,9 +617,8 @@ def test_a_controller_refuses_what_the_hook_forbids_and_decides_nothing(tmp_path
 
     async def talk(connection: Connection) -> None:
         for api in sorted(api for api, served in ON_CONTROLLERS.items() if served.questions):
-            answers[api] = list(
-                errors_in(await connection.send(exchange_of(api), request_type(api)(), timeout_ms=5000))
-            )
+            body = TABLE["alter credentials"].body if api is Api.ALTER_USER_SCRAM_CREDENTIALS else request_type(api)()
+            answers[api] = list(errors_in(await connection.send(exchange_of(api), body, timeout_ms=5000)))
 
     on_a_controller(tmp_path, nobody, talk)
 

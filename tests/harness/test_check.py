@@ -127,6 +127,22 @@ def test_every_permitted_loss_stands_in_a_table_with_its_rule_and_event(run: Run
     assert all(row["holders"] == [1, 2, 3] or row["holders"] == [1] for row in rows)
 
 
+def test_what_is_damaged_permits_nothing(run: Run) -> None:
+    """The other partition's loss is permitted by metadata that may be as wrong as the table that is damaged."""
+    values = [run.send(i, 100 + i, acks=1) for i in range(30)]
+    run.send(30, 200, topic="u", offset=0)
+    run.change(200, leader=2, isr=[2, 3])
+    run.final_read(dict(enumerate(values[:2])))
+    run_dir = run.cut_off()
+    (path,) = (run_dir / "recording/sends/tp=u-0").glob("part-*.parquet")
+    path.write_bytes(path.read_bytes()[:-30])
+
+    verdict = judged(run_dir)
+
+    assert (verdict.verdict, verdict.permitted_rows) == (Verdict.ERROR, 0)
+    assert not (run_dir / "permitted.parquet").exists()
+
+
 def test_a_table_of_an_earlier_verdict_goes_when_nothing_is_permitted_any_more(run: Run) -> None:
     run.final_read(dict(enumerate(a_good_run(run))))
     run_dir = run.finish()

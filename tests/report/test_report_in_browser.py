@@ -1,9 +1,11 @@
 """The report of a violation in a real browser: two widths, two colour schemes, with and without JavaScript."""
 
+import os
 import re
 import subprocess
 import sys
 from pathlib import Path
+from xml.etree import ElementTree
 
 import pytest
 
@@ -182,3 +184,96 @@ def test_it_has_no_grave_accessibility_problem(browser, report, width, dark):
     browser.open(report.as_uri())
 
     assert complaints(browser, text) == []
+
+
+def press(browser, *keys):
+    browser.ask("document.querySelector('#drawing').parentElement.focus()")
+    for key in keys:
+        browser.key(key)
+
+
+def test_events_are_stepped_through_by_keys_and_said(opened):
+    press(opened, "n", "n", "p")
+
+    said = opened.ask("document.querySelector('#spoken').textContent")
+    assert re.search(r"\(1 of \d+\)$", said)
+    first, last = seconds(opened)
+    assert first <= float(said.partition(" ")[0]) <= last
+
+
+def test_the_read_out_has_the_recorded_values_at_that_moment(opened):
+    press(opened, "p")
+    moment = float(opened.ask("document.querySelector('#readout').textContent").partition(" ")[0])
+    name, values = opened.ask(
+        "(p => [p.dataset.name, p.dataset.values])([...document.querySelectorAll('path[data-values]')].find(p => p.dataset.name.startsWith('node-') && !p.dataset.name.includes('log end')))"
+    )
+    before = [pair.split(":") for pair in values.split() if int(pair.split(":")[0]) / 1000 <= moment]
+
+    assert f"{name} {int(before[-1][1]):,}" in opened.ask("document.querySelector('#readout').textContent")
+
+
+def test_a_chosen_stretch_fits_its_charts_scales(opened):
+    scale = "[...document.querySelector('g.chart').querySelectorAll('.scale-label')].map(l => +l.textContent.replace(/,/g, ''))"
+    whole = opened.ask(scale)
+
+    press(opened, "v", "+", "+")
+
+    chosen = opened.ask(scale)
+    assert chosen == sorted(chosen)
+    assert chosen[-1] - chosen[0] < whole[-1] - whole[0]
+    press(opened, "0")
+    assert opened.ask(scale) == whole
+
+
+def test_the_overview_is_a_brush_with_handles_for_keys(opened):
+    whole = seconds(opened)
+    opened.ask("document.querySelector('#brush').scrollIntoView({block: 'center', behavior: 'instant'})")
+    box = opened.ask("(b => [b.x, b.y, b.width])(document.querySelector('#brush').getBoundingClientRect())")
+
+    opened.mouse("mousePressed", box[0] + 0.3 * box[2], box[1] + 30)
+    opened.mouse("mouseMoved", box[0] + 0.4 * box[2], box[1] + 30)
+    opened.mouse("mouseReleased", box[0] + 0.4 * box[2], box[1] + 30)
+    first, last = seconds(opened)
+    assert last - first == pytest.approx(0.1 * 1240 / 1014 * (whole[1] - whole[0]), rel=0.2)
+    opened.ask("document.querySelector('#to-range').focus()")
+    opened.key("ArrowRight")
+    assert seconds(opened)[1] > last
+    assert seconds(opened)[0] == first
+
+
+def test_the_first_screen_has_what_happened_and_the_first_wrong_read(opened):
+    said = opened.ask("document.querySelector('#verdict').innerText")
+
+    assert "records that had to survive are lost" in said
+    assert "3 brokers, 3 controllers" in said
+    assert "platform" not in said
+    assert "The first wrong read" in opened.ask("document.querySelector('#operations').innerText")
+    assert "{'" not in opened.ask("document.body.innerText")
+
+
+def figures(report, **environment):
+    """Call `tribunal report --figures`; return the files that it names."""
+    done = subprocess.run(
+        [*TRIBUNAL, "report", report.parent, "--figures"], cwd=ROOT, capture_output=True, text=True, check=True,
+        env={**os.environ, **environment},
+    )  # fmt: skip
+    return [Path(line) for line in done.stdout.splitlines()[1:]]
+
+
+def test_the_drawings_are_files_that_stand_alone(report):
+    drawn = figures(report, PATH="")  # no browser: no pictures in pixels
+
+    assert {path.name for path in drawn} == {
+        f"{name}.svg" for name in ("overview", "story", "timeline", "matrix", "operations")
+    }
+    for path in drawn:
+        assert ElementTree.parse(path).getroot().tag == "{http://www.w3.org/2000/svg}svg"
+        assert "var(--" not in path.read_text()
+
+
+@pytest.mark.nightly
+def test_a_browser_makes_pixels_of_the_drawings(report):
+    drawn = [path for path in figures(report) if path.suffix == ".png"]
+
+    assert len(drawn) == 5
+    assert all(path.read_bytes().startswith(b"\x89PNG") for path in drawn)

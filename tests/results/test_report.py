@@ -196,3 +196,19 @@ def test_a_list_of_runs_names_the_mutants_of_a_run_without_a_scenario(tmp_path: 
     (row,) = index(tmp_path).runs
 
     assert (row.scenario, row.cluster, row.seed, row.mutants) == ("unknown", "elsewhere", 4, ["m44_acks_all_lies"])
+
+
+def test_a_run_that_was_shrunk_shows_its_minimal_run(run: Path) -> None:
+    fault = '{"kind": "kill", "target": {"text": "leader(p0)"}, "lasts_ms": 900, "after_ms": 50}'
+    for name, faults in (("plan.json", f"{fault},{fault}"), ("plan.min.json", fault)):
+        (run / name).write_text(
+            f'{{"seed": 1, "spec": {{"brokers": 3, "controllers": 3}}, "time_ms": 5000, "faults": [{faults}]}}'
+        )
+    save(a_verdict(Verdict.PASS), run / "verdict.json")
+
+    html = report.write(run).read_text()
+
+    assert "faults 2 → 1." in html
+    assert "kill leader(p0) for 900 ms, 50 ms after the cluster was whole" in html
+    (run / "plan.min.json").unlink()
+    assert "Minimal run" not in report.write(run).read_text()

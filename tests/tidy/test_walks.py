@@ -68,9 +68,12 @@ def test_a_new_metric() -> None:
 @pytest.mark.parametrize("definition", DEFINITIONS.values(), ids=lambda definition: definition.name)
 def test_a_setting_is_read_unless_it_is_marked_as_without_effect(definition: Definition) -> None:
     declared = [str(path.relative_to(ROOT)) for path in (ROOT / "replog" / "config").glob("*.py")]
-    # Parsed out by `NodeConfig` itself, and by `Listeners` for it.
-    own_reader = {"process.roles", "advertised.listeners", "listener.security.protocol.map"}
-    own_reader |= {"inter.broker.listener.name", "controller.listener.names", "controller.listeners"}
+    own_reader = {  # parsed out by `NodeConfig` itself, and by `Listeners` for it
+        *("process.roles", "listeners", "advertised.listeners", "controller.listeners", "controller.listener.names"),
+        *("inter.broker.listener.name", "listener.security.protocol.map", "sasl.jaas.config"),
+        *("sasl.mechanism.inter.broker.protocol", "sasl.mechanism.controller.protocol"),
+        "tribunal.sasl.plain.without.tls",
+    }
     read = [path for path in naming(rf"\.{definition.field}\b") if path not in declared]
 
     assert bool(read or definition.name in own_reader) == definition.setting.has_effect

@@ -128,4 +128,5 @@ WORKLOAD: Final = Workload(
     run=run,
     read_to_end=read_to_end,
     refused=refused,
+    promised=("commits",),
 )

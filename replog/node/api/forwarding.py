@@ -17,7 +17,7 @@ from replog.node.net.server import ServerRequest
 from replog.node.quorum import member
 from replog.node.tasks import Tasks
 from replog.ports import World
-from replog.wire.apis import BROKER_APIS
+from replog.wire.apis import BROKER_APIS, SECURITY_APIS
 from replog.wire.error_codes import errors_in
 from replog.wire.exchange import Q, R
 
@@ -37,7 +37,7 @@ class Forwarding:
         """Pass on what brokers offer, controllers answer, and nobody here has answered so far."""
         decided: list[AnyServedApi] = [one.any_served for one in controller.APIS.values()]
         for served in (*decided, *(one.any_served for one in member.APIS)):
-            if served.api in BROKER_APIS and served.api not in handlers.by_api:
+            if served.api in {**BROKER_APIS, **SECURITY_APIS} and served.api not in handlers.by_api:
                 self._pass_on(handlers, served)
 
     def _pass_on(self, handlers: Handlers, served: ServedApi[Q, R]) -> None:

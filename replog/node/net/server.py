@@ -25,13 +25,16 @@ from replog.config.network import NetworkConfig
 from replog.errors import Error
 from replog.node.boundary import contain
 from replog.node.net.entrance import OPEN, Entrance
+from replog.node.net.login import TOKEN_BYTES_MAX, Login, Stage
 from replog.ports import Listener, World
 from replog.security.principals import ANONYMOUS_USER, distinguished_name, principal_of
-from replog.wire.apis import FEATURE_OF, Api
-from replog.wire.codec import APIS, MalformedMessage, RequestStart, decode_rest, encode_response, request_start
+from replog.wire.apis import FEATURE_OF, SASL_APIS, Api
+from replog.wire.codec import APIS, LENGTH, MalformedMessage, RequestStart, decode_rest, encode_response, request_start
 from replog.wire.framing import Frames
 from replog.wire.layout import VersionRange
 from replog.wire.messages.api_versions import ApiVersion, ApiVersionsResponse, SupportedFeatureKey
+from replog.wire.messages.sasl_authenticate import SaslAuthenticateRequest
+from replog.wire.messages.sasl_handshake import SaslHandshakeRequest
 
 REQUEST_START_BYTES: Final = 8
 UNWRITTEN_BYTES_MAX: Final = 65536
@@ -342,7 +345,10 @@ class ServerConnection(asyncio.Protocol):
         self.noted_held_bytes = 0  # what the server has counted of it
         self.noted_unanswered_bytes = 0
         self._server = server
-        self._frames = Frames(server.limits.request_bytes_max)
+        self._login = None if entrance.sasl is None else Login(entrance.sasl)
+        self._apis = server.apis if self._login is None else {**server.apis, **SASL_APIS}
+        largest = server.limits.request_bytes_max
+        self._frames = Frames(largest if self._login is None else min(largest, TOKEN_BYTES_MAX))
         self._pending: deque[AnyRequest] = deque()
         self._transport: asyncio.Transport | None = None
         self._closed = False
@@ -378,7 +384,7 @@ class ServerConnection(asyncio.Protocol):
             self._server.world.journal.log("info", f"took no connection from {self.peer_host}: {refusal}")
             self.abort()
             return
-        if self.entrance.has_tls and not self._is_named(transport.get_extra_info("peercert")):
+        if self.entrance.has_tls and self._login is None and not self._is_named(transport.get_extra_info("peercert")):
             return
         self._active_ns = self._server.world.clock.now_ns()
         self._watch_idleness(self._server.limits.idle_ms_max)
@@ -462,9 +468,15 @@ class ServerConnection(asyncio.Protocol):
         return self._writable and len(self._pending) < self._server.limits.pending_requests_max
 
     def _handle_frame(self, frame: memoryview) -> None:
+        login = self._login
+        if login is not None and login.stage is Stage.BARE_TOKENS:
+            self._take_bare_token(login, frame)
+            return
         start = request_start(frame)
         api = _api(start.api_key)
-        offered = self._server.apis.get(api)
+        if login is not None and not login.admits(api, self._server.world.clock.now_ms()):
+            raise MalformedMessage(f"{api.name} before anybody has logged in, or after his time is over")
+        offered = self._apis.get(api)
         if offered is None or not offered.first <= start.version <= offered.last:
             if api is not Api.API_VERSIONS:
                 raise MalformedMessage(f"{api.name} version {start.version} is not offered here")
@@ -475,8 +487,32 @@ class ServerConnection(asyncio.Protocol):
         self.unanswered_bytes += request.size_bytes
         if api is Api.API_VERSIONS:
             request.reply(self._api_versions(request.version))
+        elif login is not None and api in SASL_APIS:
+            self._log_in(login, request)
         else:
             self._server.handler(request)
+
+    def _log_in(self, login: Login, request: AnyRequest) -> None:
+        """Go on with SASL; who fails is told so, and closed."""
+        now_ms = self._server.world.clock.now_ms()
+        if isinstance(request.body, SaslHandshakeRequest):
+            request.reply(login.handshake(request.body, request.version))
+        elif isinstance(request.body, SaslAuthenticateRequest):
+            request.reply(login.authenticate(request.body, now_ms))
+        self._logged_in(login)
+
+    def _take_bare_token(self, login: Login, frame: memoryview) -> None:
+        answer = login.token(bytes(frame), self._server.world.clock.now_ms())
+        if login.failure is None and self._transport is not None:
+            self._transport.write(LENGTH.pack(len(answer)) + answer)
+        self._logged_in(login)
+
+    def _logged_in(self, login: Login) -> None:
+        if login.failure is not None:
+            self.refuse(login.failure)
+        elif login.stage is Stage.DONE:
+            self.principal = f"User:{login.user}"
+            self._frames.permit(self._server.limits.request_bytes_max)
 
     def _refuse_unknown_api(self) -> None:
         """Look at the beginning of an unfinished frame: no need to wait for the rest of garbage."""
@@ -484,7 +520,7 @@ class ServerConnection(asyncio.Protocol):
         if beginning is None:
             return
         api = _api(request_start(beginning).api_key)
-        if api not in self._server.apis:
+        if api not in self._apis:
             raise MalformedMessage(f"{api.name} is not offered here")
 
     # answers
@@ -544,7 +580,7 @@ class ServerConnection(asyncio.Protocol):
         finalized = {one.name for one in self._server.features().finalized_features if one.max_version_level > 0}
         return [
             ApiVersion(api_key=api, min_version=versions.first, max_version=versions.last)
-            for api, versions in sorted(self._server.apis.items())
+            for api, versions in sorted(self._apis.items())
             if api not in FEATURE_OF or FEATURE_OF[api] in finalized
         ]
 

@@ -25,11 +25,53 @@
     x: +group.querySelector("rect").getAttribute("x"), width: +group.querySelector("rect").getAttribute("width"),
   }));
   const stretched = [...drawing.querySelectorAll(".lines, .moment")];
+  const charts = [...drawing.querySelectorAll("g.chart")].map(group => ({
+    lines: group.querySelector(".lines"), y: +group.dataset.y, low: +group.dataset.low, high: +group.dataset.high,
+    labels: [...group.querySelectorAll(".scale-label")],
+  }));
+  const CHART = 130;
+  const series = [...drawing.querySelectorAll("path[data-values]")].map(path => ({
+    name: path.dataset.name, title: path.closest("g.chart, g:has(> text.h)").querySelector("text.h").textContent.split(":")[0],
+    lines: path.parentElement, quiet: +(path.closest("g.chart")?.dataset.low || 0) > 0, // the lens has the same values
+    points: path.dataset.values.trim().split(" ").map(pair => pair.split(":").map(Number)).map(([at, value]) => [at / 1000, value]),
+  }));
+  const events = JSON.parse(drawing.dataset.events);
   let from = 0, to = END;
+  // The value of a step line at a moment: that of the last point before it.
+  const place = (points, at) => {
+    let low = 0, high = points.length;
+    while (low < high) { const middle = (low + high) >> 1; if (points[middle][0] <= at) low = middle + 1; else high = middle; }
+    return low - 1;
+  };
+  const figure = value => value >= 1000 ? Math.round(value).toLocaleString("en") : +value.toFixed(value < 10 ? 2 : 0);
+  // What the chart's lines reach in the stretch that is shown: its scale fits that.
+  const reach = chart => {
+    if (from <= 0 && to >= END) return [chart.low, chart.high];
+    let least = Infinity, most = -Infinity;
+    for (const one of series) {
+      if (one.lines !== chart.lines) continue;
+      for (let i = Math.max(0, place(one.points, from)); i < one.points.length && one.points[i][0] <= to; i++) {
+        const value = Math.min(Math.max(one.points[i][1], chart.low), chart.high);
+        least = Math.min(least, value);
+        most = Math.max(most, value);
+      }
+    }
+    if (least > most) return [chart.low, chart.high];
+    const room = Math.max((most - least) * .05, (chart.high - chart.low) / 1e4);
+    return [Math.max(chart.low, least - room), Math.min(chart.high, most + room)];
+  };
 
   const show = () => {
     const scale = END / (to - from), shift = LEFT - scale * (LEFT + PLOT * from / END);
     for (const group of stretched) group.setAttribute("transform", `matrix(${scale} 0 0 1 ${shift} 0)`);
+    for (const chart of charts) {
+      const [low, high] = reach(chart), whole = chart.high - chart.low;
+      const up = whole / (high - low), bottom = chart.y + CHART;
+      const down = bottom - up * (bottom - CHART * (low - chart.low) / whole);
+      chart.lines.setAttribute("transform", `matrix(${scale} 0 0 ${up} ${shift} ${down})`);
+      chart.labels.forEach((label, i) => { label.textContent = figure(low + (high - low) * i / (chart.labels.length - 1)); });
+    }
+    brushed();
     for (const mark of marks) {
       const x = Math.max(shift + scale * mark.x, LEFT - 2);
       const end = Math.min(shift + scale * (mark.x + mark.width), LEFT + PLOT + 2);
@@ -56,6 +98,20 @@
     }
     byId("ticks").replaceChildren(...made);
   };
+  const box = byId("brush");
+  const at = moment => LEFT + PLOT * moment / END;
+  const brushed = () => {
+    if (!box) return;
+    byId("window").setAttribute("x", at(from));
+    byId("window").setAttribute("width", Math.max(1, at(to) - at(from)));
+    byId("from-edge").setAttribute("x", at(from) - 4);
+    byId("to-edge").setAttribute("x", at(to) - 4);
+    for (const [name, moment] of [["from", from], ["to", to]]) {
+      const range = byId(`${name}-range`);
+      range.value = 1000 * moment / END;
+      range.setAttribute("aria-valuetext", `${moment.toFixed(3)} s`);
+    }
+  };
   const zoom = (start, end) => {
     const width = Math.min(Math.max(end - start, LEAST), END);
     from = Math.min(Math.max(0, start), END - width);
@@ -68,13 +124,26 @@
   const deeds = {
     in: () => about((from + to) / 2, .5), out: () => about((from + to) / 2, 2), left: () => pan(-.4), right: () => pan(.4),
     all: () => zoom(0, END), mark: button => around(+button.dataset.at),
+    next: () => step(1), previous: () => step(-1),
+    first: () => zoom(0, to - from), last: () => zoom(END - (to - from), END),
+    violation: () => { const button = document.querySelector("[data-do=mark]"); if (button) around(+button.dataset.at); },
+  };
+  let current = -1;
+  const step = way => {
+    if (!events.length) return;
+    const width = Math.min(to - from, END / 4);
+    current = current < 0 ? (way > 0 ? 0 : events.length - 1) : Math.min(Math.max(current + way, 0), events.length - 1);
+    const [moment, words] = events[current];
+    zoom(moment - width / 2, moment + width / 2);
+    pointAt(moment);
+    byId("spoken").textContent = `${moment.toFixed(3)} s: ${words} (${current + 1} of ${events.length})`;
   };
   byId("tools").hidden = false;
   byId("tools").addEventListener("click", event => {
     const button = event.target.closest("button");
     if (button) deeds[button.dataset.do](button);
   });
-  const keys = { ArrowLeft: "left", ArrowRight: "right", "+": "in", "=": "in", "-": "out", 0: "all" };
+  const keys = { ArrowLeft: "left", ArrowRight: "right", "+": "in", "=": "in", "-": "out", 0: "all", n: "next", p: "previous", v: "violation", Home: "first", End: "last" };
   drawing.parentElement.addEventListener("keydown", event => {
     if (event.ctrlKey || event.metaKey || event.altKey || !(event.key in keys)) return;
     event.preventDefault();
@@ -87,6 +156,50 @@
     const x = (event.clientX - box.left) * drawing.viewBox.baseVal.width / box.width;
     return from + (to - from) * Math.min(Math.max((x - LEFT) / PLOT, 0), 1);
   };
+  const crosshair = byId("crosshair"), readout = byId("readout");
+  const pointAt = moment => {
+    const x = LEFT + PLOT * (moment - from) / (to - from);
+    crosshair.setAttribute("transform", `translate(${x} 0)`);
+    crosshair.setAttribute("visibility", x < LEFT || x > LEFT + PLOT ? "hidden" : "visible");
+    const said = [];
+    let title = "";
+    for (const one of series) {
+      const i = place(one.points, moment);
+      if (i < 0 || one.quiet || one.points[i][1] < 0) continue;
+      said.push(`${one.title === title ? "" : `| ${one.title}: `}${one.name} ${figure(one.points[i][1])}`);
+      title = one.title;
+    }
+    readout.hidden = false;
+    readout.textContent = `${moment.toFixed(3)} s ${said.join("  ")}`;
+  };
+  drawing.addEventListener("pointermove", event => { if (event.pointerType !== "touch") pointAt(second(event)); });
+  drawing.addEventListener("pointerleave", () => crosshair.setAttribute("visibility", "hidden"));
+  if (box) {
+    byId("brush-box").hidden = byId("edges").hidden = false;
+    const moment = event => {
+      const place = box.getBoundingClientRect();
+      return END * Math.min(Math.max(((event.clientX - place.left) * box.viewBox.baseVal.width / place.width - LEFT) / PLOT, 0), 1);
+    };
+    let held = null;
+    box.addEventListener("pointerdown", event => {
+      if (event.button !== 0) return;
+      const start = moment(event), near = END * 8 / PLOT, wide = from > 0 || to < END;
+      const what = Math.abs(start - from) < near ? "from" : Math.abs(start - to) < near ? "to" : wide && start > from && start < to ? "move" : "new";
+      held = { start, what, from, to };
+      box.setPointerCapture(event.pointerId);
+    });
+    box.addEventListener("pointermove", event => {
+      if (!held) return;
+      const now = moment(event), by = now - held.start;
+      if (held.what === "from") zoom(Math.min(now, held.to - LEAST), held.to);
+      else if (held.what === "to") zoom(held.from, Math.max(now, held.from + LEAST));
+      else if (held.what === "move") zoom(held.from + by, held.to + by);
+      else if (Math.abs(by) > END / 200) zoom(Math.min(now, held.start), Math.max(now, held.start));
+    });
+    for (const name of ["pointerup", "pointercancel"]) box.addEventListener(name, () => { held = null; });
+    byId("from-range").addEventListener("input", event => zoom(Math.min(END * event.target.value / 1000, to - LEAST), to));
+    byId("to-range").addEventListener("input", event => zoom(from, Math.max(END * event.target.value / 1000, from + LEAST)));
+  }
   const chosen = byId("chosen");
   let began = null;
   const mark = end => {

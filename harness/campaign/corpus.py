@@ -1,0 +1,97 @@
+"""The corpus of a guided search: the plans of runs that came to states which no run before them had reached.
+
+A folder that goes on from night to night: `corpus.json` says how far the search is, each `NNNNN.json` is an entry. There are no times and no places in
+it, so that the same search writes the same bytes.
+"""
+
+from pathlib import Path
+from typing import Final, TypeVar
+
+import msgspec
+
+from tribunal.harness.plan import PLAN_VERSION, Plan
+from tribunal.harness.scenario import BadScenario
+
+VERSION: Final = 1
+INDEX: Final = "corpus.json"
+
+
+class Entry(msgspec.Struct, frozen=True, kw_only=True):
+    """A run that was worth keeping.
+
+    number:  of the run, counted over all nights; parent: of the entry it was varied from, None: it was made from its scenario.
+    new:     states that no run had reached before; requests: what it sent, which says where faults can be moved to.
+    """
+
+    number: int
+    parent: int | None
+    how: str
+    plan: Plan
+    new: list[str]
+    requests: dict[str, int]
+
+
+class Index(msgspec.Struct, frozen=True, kw_only=True):
+    """How far a search is.
+
+    runs:      how many there were; last_new: the number of the last one that reached something new.
+    chosen:    how often each entry was varied, by its number.
+    """
+
+    corpus_version: int = VERSION
+    plan_version: int = PLAN_VERSION
+    runs: int = 0
+    last_new: int = -1
+    chosen: dict[int, int] = {}
+
+
+class Corpus:
+    """Entries and the states that they stand for; written as it grows."""
+
+    def __init__(self, folder: Path) -> None:
+        """Open a folder; `BadScenario` names the file that is none of a corpus."""
+        self._folder = folder
+        index = _read(folder / INDEX, Index) if (folder / INDEX).exists() else Index()
+        if (index.corpus_version, index.plan_version) != (VERSION, PLAN_VERSION):
+            raise BadScenario(
+                f"{folder / INDEX}: corpus version {index.corpus_version} with plan version {index.plan_version}; "
+                f"this is {VERSION} with {PLAN_VERSION}: begin another folder"
+            )
+        self.runs = index.runs
+        self.last_new = index.last_new
+        self.chosen = dict(index.chosen)
+        self.entries = [_read(path, Entry) for path in sorted(folder.glob("[0-9]*.json"))]
+        self.known = {state: None for entry in self.entries for state in entry.new}
+
+    def take(self, entry: Entry) -> None:
+        """Keep an entry."""
+        self._folder.mkdir(parents=True, exist_ok=True)
+        self.entries.append(entry)
+        self.known.update(dict.fromkeys(entry.new))
+        self.last_new = entry.number
+        _write(self._folder / f"{entry.number:05}.json", msgspec.json.format(msgspec.json.encode(entry), indent=1))
+
+    def save(self) -> None:
+        """Write how far it is."""
+        self._folder.mkdir(parents=True, exist_ok=True)
+        index = Index(runs=self.runs, last_new=self.last_new, chosen=self.chosen)
+        _write(self._folder / INDEX, msgspec.json.format(msgspec.json.encode(index), indent=1))
+
+
+Content = TypeVar("Content", Entry, Index)
+
+
+def _read(path: Path, wanted: type[Content]) -> Content:
+    try:
+        return msgspec.json.decode(path.read_bytes(), type=wanted)
+    except OSError as problem:
+        raise BadScenario(f"{path}: {problem.strerror}") from None
+    except (msgspec.DecodeError, msgspec.ValidationError) as problem:
+        raise BadScenario(f"{path}: not of a corpus: {problem}") from None
+
+
+def _write(path: Path, content: bytes) -> None:
+    """Write a file whole or not at all."""
+    beside = path.with_suffix(".new")
+    beside.write_bytes(content + b"\n")
+    beside.replace(path)

@@ -1,0 +1,172 @@
+"""Guided search: runs that reach new abstract states are kept and varied, because what is near them was not reached either.
+
+Runs go in rounds of `ROUND`. A round is chosen from the corpus as it is when the round begins, and accounted for in its own order when it
+has ended, so that the number of processes changes nothing: the same seed, corpus and commit give the same runs. A budget in time
+only decides where that sequence ends. (`tribunal.clusters.simulated.reached` says what a state is, `variations.py` how plans are made of plans.)
+"""
+
+import resource
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from random import Random
+from typing import Final, NamedTuple
+
+import msgspec
+
+from tribunal.clusters.simulated.reached import Reached
+from tribunal.harness.campaign.corpus import Corpus, Entry
+from tribunal.harness.campaign.sweep import SeedResult, Sweep, run_name, states_file, swept
+from tribunal.harness.campaign.variations import Chosen, fresh, varied
+from tribunal.harness.plan import Plan
+from tribunal.harness.scenario import Scenario
+
+ROUND: Final = 4
+FIRST_RUNS: Final = 4  # from the scenarios alone, before anything is varied
+FRESH_SHARE: Final = 0.3
+COMPOSED_SHARE: Final = 0.7  # of the plans made from scenarios
+NEWEST: Final = 24  # entries that are varied: older ones have had their turns
+IDLE_RUNS: Final = 60  # without anything new: say that the search is of no use any more
+
+
+class Ran(NamedTuple):
+    """A run of the search."""
+
+    number: int
+    chosen: Chosen
+    result: SeedResult
+    new: Sequence[str]
+
+
+class Searched(msgspec.Struct, kw_only=True):
+    """What a search has come to.
+
+    runs, new, states:  of this search, and all states that the corpus knows.
+    cpu_s:              of the runs, judging included.
+    idle_runs:          how many runs ago the last new state was reached.
+    """
+
+    runs: int = 0
+    new: int = 0
+    states: int = 0
+    seconds: float = 0.0
+    cpu_s: float = 0.0
+    idle_runs: int = 0
+    is_exhausted: bool = False
+
+    @property
+    def new_per_minute(self) -> float:
+        """New states per minute of real time."""
+        return 60 * self.new / self.seconds if self.seconds else 0.0
+
+
+class Search:
+    """A search over one corpus."""
+
+    def __init__(
+        self,
+        scenarios: Sequence[Scenario],
+        corpus: Corpus,
+        *,
+        seed: int,
+        jobs: int,
+        scratch: Path,
+        mutants: tuple[str, ...] = (),
+        notify: Callable[[Ran, Searched], None] = lambda ran, searched: None,
+    ) -> None:
+        self.corpus = corpus
+        self.account = Sweep()
+        self.searched = Searched(states=len(corpus.known))
+        self._scenarios = scenarios
+        self._seed = seed
+        self._jobs = jobs
+        self._scratch = scratch
+        self._mutants = mutants
+        self._notify = notify
+
+    def run(
+        self,
+        *,
+        runs: int | None = None,
+        budget_s: float | None = None,
+        cpu_budget_s: float | None = None,
+        is_found: Callable[[Ran], bool] = lambda ran: False,
+    ) -> Ran | None:
+        """Search until the budget is used up, or until `is_found`; return the run that it was said of."""
+        began, cpu_before_s = time.monotonic(), _children_s()
+        while True:
+            left = ROUND if runs is None else min(ROUND, runs - self.searched.runs)
+            is_late = budget_s is not None and time.monotonic() - began >= budget_s
+            is_spent = cpu_budget_s is not None and self.searched.cpu_s >= cpu_budget_s
+            if left <= 0 or is_late or is_spent:
+                return None
+            ended = self._round(left)
+            self.searched.seconds = round(time.monotonic() - began, 1)
+            self.searched.cpu_s = round(_children_s() - cpu_before_s, 1)
+            for ran in ended:
+                self._notify(ran, self.searched)
+            found = next((ran for ran in ended if is_found(ran)), None)
+            if found is not None:
+                return found
+
+    def _round(self, count: int) -> list[Ran]:
+        first = self.corpus.runs
+        chosen = [self._choice(first + index) for index in range(count)]
+        named = [
+            msgspec.structs.replace(one.plan, scenario=f"{one.plan.scenario}.{first + index}")
+            for index, (_, one) in enumerate(chosen)
+        ]
+        swept(named, jobs=self._jobs, budget_s=None, scratch=self._scratch, account=self.account, notes_states=True)
+        by_name = {result.scenario: result for result in self.account.results[-count:]}
+        ended = [
+            self._account_for(first + index, parent, one, by_name[plan.scenario], plan)
+            for index, ((parent, one), plan) in enumerate(zip(chosen, named, strict=True))
+        ]
+        self.corpus.runs += count
+        self.corpus.save()
+        self.searched.runs += count
+        self.searched.idle_runs = self.corpus.runs - 1 - self.corpus.last_new
+        self.searched.is_exhausted = self.searched.idle_runs >= IDLE_RUNS
+        self.searched.states = len(self.corpus.known)
+        return ended
+
+    def _choice(self, number: int) -> tuple[int | None, Chosen]:
+        """Choose a run: from a scenario, or near an entry of the corpus, the newer the more often."""
+        random = Random(f"{self._seed}/search/{number}")
+        entries = self.corpus.entries[-NEWEST:]
+        if number < FIRST_RUNS or not entries or random.random() < FRESH_SHARE:
+            scenario = self._scenarios[number % len(self._scenarios)]
+            composed = random.random() < COMPOSED_SHARE
+            return None, fresh(scenario, random, self._mutants, composed=composed)
+        weights = [len(entry.new) ** 0.5 / (1 + self.corpus.chosen.get(entry.number, 0)) for entry in entries]
+        parent = random.choices(entries, weights)[0]
+        self.corpus.chosen[parent.number] = self.corpus.chosen.get(parent.number, 0) + 1
+        plan = msgspec.structs.replace(
+            parent.plan, spec=msgspec.structs.replace(parent.plan.spec, mutants=self._mutants)
+        )
+        return parent.number, varied(plan, random, parent.requests)
+
+    def _account_for(self, number: int, parent: int | None, chosen: Chosen, result: SeedResult, plan: Plan) -> Ran:
+        reached = _taken(states_file(self._scratch / run_name(plan)))
+        new = [state for state in reached.states if state not in self.corpus.known]
+        if new:
+            requests = {name.replace("_", "-"): count for name, count in sorted(reached.requests.items())}
+            entry = Entry(number=number, parent=parent, how=chosen.how, plan=chosen.plan, new=new, requests=requests)
+            self.corpus.take(entry)
+            self.searched.new += len(new)
+        return Ran(number, chosen, result, new)
+
+
+def _taken(path: Path) -> Reached:
+    """Read what a run has reached, and remove the file; nothing where it died before."""
+    try:
+        reached = msgspec.json.decode(path.read_bytes(), type=Reached)
+    except FileNotFoundError:
+        return Reached(states={}, requests={})
+    path.unlink()
+    return reached
+
+
+def _children_s() -> float:
+    used = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return used.ru_utime + used.ru_stime

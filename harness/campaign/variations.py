@@ -1,0 +1,317 @@
+"""Plans made of plans: the moves of a guided search.
+
+A fault is moved to the events that matter (triggers at messages that the run before sent, at sizes of ISR and ELR), added, taken away, aimed at
+another node, given other values; the cluster or the seed of the run is drawn anew. A new plan from a scenario has its cluster and load, and either its faults or a
+few drawn ones. All chance comes from the `random` that is handed in.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from random import Random
+from typing import Final, NamedTuple
+
+import msgspec
+
+from tribunal.clusters.links.requests import FLOWING
+from tribunal.harness.catalog import SIMULATED, all_clusters, faults
+from tribunal.harness.plan import Plan, PlannedFault, made, refusal
+from tribunal.harness.scenario import Scenario
+from tribunal.nemesis.messages import APIS
+from tribunal.nemesis.targets import draw
+from tribunal.nemesis.triggers import Trigger, parse_trigger
+
+Options = Mapping[str, object]
+SEEDS: Final = 1 << 31
+TIME_MS: Final = 9_000  # for faults that are drawn one by one
+FAULTS_MAX: Final = 8
+LASTS_MS: Final = (50, 150, 400, 900, 1_800, 3_500, 6_000)
+AFTER_MS: Final = (0, 0, 0, 1, 5, 20, 100, 400, 1_000)
+PAUSES_MS: Final = (0, 100, 300, 900, 2_000)
+TARGETS: Final = (
+    *("leader(p*)", "leader(p*)", "follower(p*)", "follower(p*)", "isr_member(p*)", "elr_member(p*)"),
+    *("outsider(p*)", "last_isr_member(p*)", "random broker", "active controller", "random controller"),
+)
+BROKERS: Final = tuple(one for one in TARGETS if "controller" not in one)
+STATES: Final = (
+    *(
+        "|isr(p*)| < {replicas}",
+        "|isr(p*)| = 1",
+        "|isr(p*)| = 2",
+        "|elr(p*)| >= 1",
+        "leader(p*) = none",
+        "recovering(p*)",
+    ),
+    *("isr(p*) = {leader}", "|isr(p*)| = 1 and |elr(p*)| >= 1", "|isr(p*)| = {replicas}"),
+)
+# Where nothing is known of what a run sends.
+USUAL: Final[Mapping[str, int]] = {
+    "alter-partition": 6,
+    "broker-registration": 3,
+    "offset-for-leader-epoch": 3,
+    "vote": 2,
+}
+STEERING: Final = (
+    *("alter-partition", "alter-partition", "broker-heartbeat", "fetch", "fetch", "vote", "broker-registration"),
+    *("begin-quorum-epoch", "offset-for-leader-epoch", "produce"),
+)
+OF_LOADS: Final = (
+    *(
+        "end-txn",
+        "write-txn-markers",
+        "add-partitions-to-txn",
+        "txn-offset-commit",
+        "init-producer-id",
+        "offset-commit",
+    ),
+    *("join-group", "sync-group", "heartbeat", "controlled-shutdown"),
+)
+
+
+class Kind(NamedTuple):
+    """A kind of fault that may be added: how often, at whom, and how its options are drawn."""
+
+    weight: int
+    targets: Sequence[str]
+    options: Callable[[Random, Plan, Mapping[str, int]], Options]
+
+
+def _none(random: Random, plan: Plan, sent: Mapping[str, int]) -> Options:
+    return {}
+
+
+def _links(random: Random, plan: Plan, sent: Mapping[str, int]) -> Options:
+    return {"from": random.choice(("nodes", "nodes", "brokers", "controllers", "all"))}
+
+
+def _slow(random: Random, plan: Plan, sent: Mapping[str, int]) -> Options:
+    return {
+        **_links(random, plan, sent),
+        "delay_ms": random.choice((30, 100, 300)),
+        "jitter_ms": random.choice((0, 30)),
+    }
+
+
+def _messages(random: Random, plan: Plan, sent: Mapping[str, int]) -> Options:
+    of_load = [one for one in OF_LOADS if one in sent]
+    return {
+        "api": random.choice((*STEERING, *of_load)),
+        "direction": random.choice(("request", "response")),
+        "sent_by": random.choice(("node", "others")),
+    }
+
+
+def _few_messages(random: Random, plan: Plan, sent: Mapping[str, int]) -> Options:
+    return {**_messages(random, plan, sent), "limit": random.choice((1, 2, 5, 0))}
+
+
+def _delayed(random: Random, plan: Plan, sent: Mapping[str, int]) -> Options:
+    return {**_messages(random, plan, sent), "delay_ms": random.choice((70, 100, 300, 900))}
+
+
+def _min_isr(random: Random, plan: Plan, sent: Mapping[str, int]) -> Options:
+    return {"to": random.randint(1, plan.spec.replication_factor)}
+
+
+def _fsync(random: Random, plan: Plan, sent: Mapping[str, int]) -> Options:
+    return {"delay_ms": random.choice((30, 100, 400))}
+
+
+KINDS: Final[Mapping[str, Kind]] = {
+    "kill": Kind(14, TARGETS, _none),
+    "stop": Kind(8, TARGETS, _none),
+    "power-loss": Kind(12, TARGETS, _none),
+    "pause": Kind(6, TARGETS, _none),
+    "isolate": Kind(14, TARGETS, _links),
+    "hold-messages": Kind(16, TARGETS, _messages),
+    "delay-messages": Kind(5, TARGETS, _delayed),
+    "drop-messages": Kind(6, TARGETS, _few_messages),
+    "duplicate-messages": Kind(3, TARGETS, _few_messages),
+    "slow": Kind(3, TARGETS, _slow),
+    "slow-fsync": Kind(2, BROKERS, _fsync),
+    "change-min-isr": Kind(4, ("active controller",), _min_isr),
+    "elect-leaders": Kind(2, BROKERS, _none),
+    "wipe": Kind(1, BROKERS, _none),
+}
+
+
+class Chosen(NamedTuple):
+    """A plan, and how it was made: words for people."""
+
+    plan: Plan
+    how: str
+
+
+def fresh(scenario: Scenario, random: Random, mutants: tuple[str, ...], *, composed: bool) -> Chosen:
+    """Return a plan of the scenario; `composed`: with faults that are drawn one by one."""
+    plan = made(scenario, seed=random.randrange(SEEDS), cluster=SIMULATED, time_ms=None, mutants=mutants)
+    if not composed:
+        return Chosen(_without_reserve(plan), "as the scenario says")
+    plan = msgspec.structs.replace(plan, faults=(), time_ms=min(plan.time_ms, TIME_MS))
+    for _ in range(random.randint(2, 5)):
+        plan = _added(plan, random, USUAL)
+    return Chosen(plan, "composed")
+
+
+def varied(parent: Plan, random: Random, sent: Mapping[str, int]) -> Chosen:
+    """Return a variation of a plan.
+
+    sent:  how many requests of each API its run sent, by the API's name with hyphens.
+    """
+    plan, words = parent, []
+    for _ in range(random.choice((1, 1, 2, 3))):
+        move = random.choice(MOVES) if plan.faults else _added
+        plan = move(plan, random, sent)
+        words.append(move.__name__.strip("_"))
+    if plan.faults == parent.faults and plan.spec == parent.spec and plan.seed == parent.seed:
+        plan = _reseeded(plan, random, sent)
+        words.append("reseeded")
+    return Chosen(plan, ", ".join(words))
+
+
+def _without_reserve(plan: Plan) -> Plan:
+    return msgspec.structs.replace(plan, faults=tuple(fault for fault in plan.faults if fault.must))
+
+
+def _added(plan: Plan, random: Random, sent: Mapping[str, int]) -> Plan:
+    if len(plan.faults) >= FAULTS_MAX:
+        return _removed(plan, random, sent)
+    fault = _drawn(plan, random, sent)
+    at = random.randint(0, len(plan.faults))
+    return _with(plan, [*plan.faults[:at], fault, *plan.faults[at:]])
+
+
+def _removed(plan: Plan, random: Random, sent: Mapping[str, int]) -> Plan:
+    at = random.randrange(len(plan.faults))
+    return _with(plan, [*plan.faults[:at], *plan.faults[at + 1 :]]) if len(plan.faults) > 1 else plan
+
+
+def _moved(plan: Plan, random: Random, sent: Mapping[str, int]) -> Plan:
+    """Let a fault come at another event, or at another time."""
+    return _changed(plan, random, lambda fault: _timed(fault, plan, random, sent))
+
+
+def _aimed(plan: Plan, random: Random, sent: Mapping[str, int]) -> Plan:
+    def aimed(fault: PlannedFault) -> PlannedFault:
+        known = KINDS.get(fault.kind)
+        if known is None:
+            return fault
+        target = draw(random.choice(known.targets), _partitions(plan), random.random(), random.random())
+        return msgspec.structs.replace(fault, target=target)
+
+    return _changed(plan, random, aimed)
+
+
+def _redrawn(plan: Plan, random: Random, sent: Mapping[str, int]) -> Plan:
+    """Draw a fault's options anew, and how long it lasts."""
+
+    def redrawn(fault: PlannedFault) -> PlannedFault:
+        known = KINDS.get(fault.kind)
+        options = fault.options if known is None else known.options(random, plan, sent)
+        if "seed" in fault.options:
+            options = {**fault.options, "seed": random.randrange(SEEDS)}
+        return msgspec.structs.replace(fault, options=options, lasts_ms=random.choice(LASTS_MS))
+
+    return _changed(plan, random, redrawn)
+
+
+def _swapped(plan: Plan, random: Random, sent: Mapping[str, int]) -> Plan:
+    """Let two faults come in the other order."""
+    one, other = random.randrange(len(plan.faults)), random.randrange(len(plan.faults))
+    order = list(plan.faults)
+    order[one], order[other] = order[other], order[one]
+    return _with(plan, order)
+
+
+def _reseeded(plan: Plan, random: Random, sent: Mapping[str, int]) -> Plan:
+    """Let everything that is left to chance come out otherwise."""
+    return msgspec.structs.replace(plan, seed=random.randrange(SEEDS))
+
+
+Move = Callable[[Plan, Random, Mapping[str, int]], Plan]
+MOVES: Final[tuple[Move, ...]] = (
+    _added,
+    _added,
+    _removed,
+    _moved,
+    _moved,
+    _moved,
+    _aimed,
+    _redrawn,
+    _swapped,
+    _reseeded,
+)
+
+
+def _drawn(plan: Plan, random: Random, sent: Mapping[str, int]) -> PlannedFault:
+    kinds = _possible(plan)
+    name = random.choices(list(kinds), [one.weight for one in kinds.values()])[0]
+    kind = kinds[name]
+    fault = PlannedFault(
+        index=0,
+        kind=name,
+        target=draw(random.choice(kind.targets), _partitions(plan), random.random(), random.random()),
+        options=kind.options(random, plan, sent),
+        lasts_ms=random.choice(LASTS_MS),
+        after_ms=0,
+        must=False,
+    )
+    return _timed(fault, plan, random, sent)
+
+
+def _possible(plan: Plan) -> dict[str, Kind]:
+    known, simulated = faults(), all_clusters()[SIMULATED]
+    return {
+        name: kind
+        for name, kind in KINDS.items()
+        if plan.spec.mode in known[name].modes and not refusal(known[name], simulated)
+    }
+
+
+def _timed(fault: PlannedFault, plan: Plan, random: Random, sent: Mapping[str, int]) -> PlannedFault:
+    """Draw when a fault comes: at a message, at a state, or after a pause; and what ends it."""
+    when = until = None
+    after_ms = random.choice(PAUSES_MS)
+    if random.random() < 0.7:
+        when, after_ms = _trigger(plan, fault, random, sent), random.choice(AFTER_MS)
+    if random.random() < 0.25:
+        until = _trigger(plan, fault, random, sent)
+    return msgspec.structs.replace(fault, when=when, until=until, after_ms=after_ms, meanwhile=random.random() < 0.9)
+
+
+def _trigger(plan: Plan, fault: PlannedFault, random: Random, sent: Mapping[str, int]) -> Trigger:
+    partition = fault.target.partition or 0
+    counts = {api: count for api, count in sent.items() if APIS.get(api) not in (None, *FLOWING)} or USUAL
+    if random.random() < 0.5:
+        api = random.choice(sorted(counts))
+        number = random.choice((1, 1, 1, 2, 3, random.randint(1, max(1, min(counts[api], 40)))))
+        text = f"{api} {random.choice(('request', 'answer'))} x{number}"
+        if random.random() < 0.3:
+            text += " and |isr(p*)| < {replicas}"
+    else:
+        text = random.choice(STATES)
+    text = text.replace("{replicas}", str(plan.spec.replication_factor))
+    if plan.spec.replication_factor < 2:
+        text = "leader(p*) = none"
+    return parse_trigger(text, plan.spec, _partitions(plan)).bound(partition)
+
+
+class _Load(msgspec.Struct, frozen=True):
+    """What of a workload's plan says how many partitions targets may name."""
+
+    partitions: int = 1
+
+
+def _partitions(plan: Plan) -> int:
+    return msgspec.convert(plan.workload_plan, _Load).partitions
+
+
+def _changed(plan: Plan, random: Random, change: Callable[[PlannedFault], PlannedFault]) -> Plan:
+    at = random.randrange(len(plan.faults))
+    return _with(plan, [*plan.faults[:at], change(plan.faults[at]), *plan.faults[at + 1 :]])
+
+
+def _with(plan: Plan, wanted: Sequence[PlannedFault]) -> Plan:
+    numbered = tuple(
+        msgspec.structs.replace(fault, index=index, meanwhile=fault.meanwhile and index > 0)
+        for index, fault in enumerate(wanted)
+    )
+    return msgspec.structs.replace(plan, faults=numbered)

@@ -1,0 +1,74 @@
+"""The command that starts a cluster of replog and lets it stand: up."""
+
+import asyncio
+import signal
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from tribunal.clusters.api import ClusterError
+from tribunal.clusters.spec import SettingValue
+from tribunal.harness.scenario import parsed
+from tribunal.harness.standing import PORT_MAX, BadCluster, StandingCluster, stand
+
+NODES_MAX = 100
+
+
+def up(
+    nodes: Annotated[int, typer.Option(min=1, max=NODES_MAX, help="How many nodes, each broker and controller.")] = 3,
+    port: Annotated[int, typer.Option(min=1, max=PORT_MAX, help="The first node's port; the others follow.")] = 9092,
+    folder: Annotated[Path, typer.Option("--dir", help="Its nodes' configuration, data and logs; kept.")] = Path(
+        "replog-cluster"
+    ),
+    set_: Annotated[list[str] | None, typer.Option("--set", help="A setting of all nodes: name=value.")] = None,
+) -> None:
+    """Start a cluster of replog on this machine and let it stand until Ctrl-C; started again, it goes on with its data.
+
+    Exit code 0: stopped in good order; 3: it could not start, a node had to be killed, or none is left.
+    """
+
+    def note(reason: str) -> None:
+        sys.stderr.write(f"tribunal: {reason}\n")
+
+    try:
+        cluster = StandingCluster(folder, nodes=nodes, port=port, settings=_settings(set_ or []), on_exit=note)
+        late = asyncio.run(_until_stopped(cluster, folder))
+    except BadCluster as problem:
+        raise typer.BadParameter(str(problem)) from None
+    if late:
+        raise ClusterError(f"nodes {', '.join(map(str, late))} did not stop and were killed")
+
+
+async def _until_stopped(cluster: StandingCluster, folder: Path) -> list[int]:
+    loop = asyncio.get_running_loop()
+    task = loop.create_task(stand(cluster, lambda: typer.echo(_words(cluster, folder))))
+    for number in (signal.SIGINT, signal.SIGTERM):
+        loop.add_signal_handler(number, task.cancel)
+    try:
+        return await task
+    except asyncio.CancelledError:
+        return []  # stopped before it served
+
+
+def _words(cluster: StandingCluster, folder: Path) -> str:
+    return "\n".join([
+        f"bootstrap servers  {cluster.bootstrap}",
+        f"data and logs      {folder}",
+        "stop               Ctrl-C; the same command starts it again with its data",
+    ])  # fmt: skip
+
+
+def _settings(texts: Sequence[str]) -> dict[str, SettingValue]:
+    found: dict[str, SettingValue] = {}
+    for text in texts:
+        name, equals, value = text.partition("=")
+        if not equals:
+            raise BadCluster(f"--set {text}: wants name=value")
+        plain = parsed(value, f"--set {name}")
+        if not isinstance(plain, bool | int | float | str):
+            raise BadCluster(f"--set {name}: wants one value")
+        found[name] = plain
+    return found

@@ -1,0 +1,145 @@
+"""Guided search: how plans are varied, that a search repeats itself, and what it answers to a folder that is no corpus."""
+
+from random import Random
+
+import msgspec
+import pytest
+
+from tribunal.harness.campaign.corpus import Corpus
+from tribunal.harness.campaign.mutation_score import power, searched
+from tribunal.harness.campaign.search import IDLE_RUNS, Search, Searched
+from tribunal.harness.campaign.variations import FAULTS_MAX, fresh, varied
+from tribunal.harness.catalog import faults, scenario_file
+from tribunal.harness.cli.main import exit_code
+from tribunal.harness.cli.search import exhausted, headline
+from tribunal.harness.plan import Plan, must_be_possible
+from tribunal.harness.scenario import load, scenario
+from tribunal.nemesis.targets import parse
+from tribunal.nemesis.triggers import parse_trigger
+from tribunal.results.power import By
+from tribunal.results.scratch import Scratch
+from tribunal.results.verdict import EXIT_USAGE
+
+SENT = {"alter-partition": 7, "vote": 3, "end-txn": 2, "create-topics": 1}
+SMALL = {
+    "scenario": "small",
+    "cluster": {"controllers": 1},
+    "workload": {"name": "produce-consume", "partitions": 1, "rate": 20, "readers": 1},
+    "time": "600ms",
+    "warm_up": "100ms",
+    "steps": [{"pause": "random broker", "for": "100ms"}],
+}
+
+
+@pytest.mark.parametrize("name", ["rotating-swarm", "zookeeper-hurt", "exactly-once"])
+def test_every_variation_is_a_plan_that_can_be_run(name):
+    random = Random(name)
+    plans = [fresh(load(scenario_file(name), {}), random, (), composed=composed).plan for composed in (False, True)]
+
+    for _ in range(80):
+        plans.append(varied(random.choice(plans), random, SENT).plan)
+
+    for plan in plans:
+        assert msgspec.json.encode(msgspec.json.decode(msgspec.json.encode(plan), type=Plan)) == msgspec.json.encode(
+            plan
+        )
+        assert len(plan.faults) <= max(FAULTS_MAX, len(plans[0].faults))
+        assert [fault.index for fault in plan.faults] == list(range(len(plan.faults)))
+        must_be_possible((fault.kind for fault in plan.faults), plan.spec, "simulated")
+        for fault in plan.faults:
+            msgspec.convert(fault.options, faults()[fault.kind].options)
+            parse(fault.target.text, plan.spec, 99)
+            for trigger in (fault.when, fault.until):
+                assert trigger is None or parse_trigger(trigger.text, plan.spec, 99) == trigger
+
+
+def test_a_variation_is_its_chance_s_and_another_plan():
+    parent = fresh(load(scenario_file("rotating-swarm"), {}), Random(3), (), composed=True).plan
+
+    alike = [varied(parent, Random(5), SENT) for _ in range(2)]
+
+    assert alike[0] == alike[1]
+    assert all(varied(parent, Random(number), SENT).plan != parent for number in range(50))
+
+
+def test_a_search_repeats_itself_and_goes_on_where_it_ended(tmp_path):
+    def search(folder, *, runs, jobs):
+        with Scratch("search", in_memory=True) as scratch:
+            found = Search([scenario(SMALL)], Corpus(folder), seed=3, jobs=jobs, scratch=scratch)
+            found.run(runs=runs)
+        return found
+
+    whole = search(tmp_path / "whole", runs=8, jobs=2)
+    search(tmp_path / "parts", runs=4, jobs=1)
+    last = search(tmp_path / "parts", runs=4, jobs=2)
+
+    one, other = (
+        {path.name: path.read_bytes() for path in sorted((tmp_path / name).iterdir())} for name in ("whole", "parts")
+    )
+    assert one == other
+    assert whole.searched.runs == 8
+    assert whole.searched.new == whole.searched.states == last.searched.states
+    assert sum(last.corpus.chosen.values()) > 0  # some runs were varied from others
+    assert len({state for entry in last.corpus.entries for state in entry.new}) == last.searched.states
+
+
+@pytest.mark.nightly
+def test_a_known_bug_is_found_by_a_search_that_knows_nothing_of_it():
+    with Scratch("search", in_memory=True) as scratch:
+        found = searched("m44_acks_local", ("rotating-swarm",), seed=1, budget_s=600, jobs=2, scratch=scratch)
+
+    assert found.found
+    assert found.seen_by
+    assert found.seed is not None
+    assert found.seeds >= found.seed + 1
+
+
+def test_a_search_for_a_known_bug_without_time_has_missed_it():
+    with Scratch("search", in_memory=True) as scratch:
+        (missed,) = power(
+            ["m44_acks_local"], scenario=None, by=By.SEARCH, seeds=range(1, 9), budget_s=0, jobs=1, scratch=scratch
+        )
+
+    assert (missed.found, missed.by, missed.seeds, missed.seen_by) == (False, By.SEARCH, 0, [])
+
+
+def test_a_search_that_finds_nothing_new_any_more_says_so():
+    idle = Searched(runs=100, new=40, states=400, seconds=120.0, cpu_s=200.0, idle_runs=IDLE_RUNS, is_exhausted=True)
+
+    assert "40 new states (20 a minute), 400 in the corpus" in headline(idle)
+    assert f"nothing new in {IDLE_RUNS} runs" in exhausted(idle)
+
+
+@pytest.mark.parametrize(
+    ("content", "reason"),
+    [
+        pytest.param(b"{", "not of a corpus", id="torn"),
+        pytest.param(b'{"corpus_version": 9}', "corpus version 9", id="of another version"),
+    ],
+)
+def test_a_folder_that_is_no_corpus_is_refused_in_one_line(tmp_path, capsys, content, reason):
+    (tmp_path / "corpus.json").write_bytes(content)
+
+    code = exit_code(["search", "rotating-swarm", "--corpus", str(tmp_path), "--runs", "1"])
+
+    assert code == EXIT_USAGE
+    said = capsys.readouterr().err
+    assert reason in said
+    assert said.count("\n") == 1
+
+
+@pytest.mark.parametrize(
+    ("arguments", "reason"),
+    [
+        pytest.param(["rotating-swam"], "did you mean rotating-swarm", id="scenario"),
+        pytest.param(["elr-chain", "elr-chain"], "elr-chain is named twice", id="twice"),
+        pytest.param(["elr-chain", "--budget", "soon"], "duration 'soon'", id="budget"),
+        pytest.param(["elr-chain", "--runs", "0"], "'--runs': Input should be greater than or equal to 1", id="runs"),
+    ],
+)
+def test_wrong_arguments_are_answered_in_one_line(tmp_path, capsys, arguments, reason):
+    code = exit_code(["search", *arguments, "--corpus", str(tmp_path / "corpus")])
+
+    assert code == EXIT_USAGE
+    assert reason in capsys.readouterr().err
+    assert not (tmp_path / "corpus").exists()
