@@ -49,7 +49,8 @@ class Power(msgspec.Struct, frozen=True, kw_only=True):
     seen_by:      the first finding's signatures in their text form, figures as `name a -> b`.
     what:         the gravest of them; None: a figure, or nothing.
     seeds:        how many were run until then, with the finding's own; verdicts: how many of them got which.
-    seconds:      until then; cpu_seconds: of all processes, with the runs without the bug that the finding was compared with.
+    seconds:      until then, by the clock; cpu_seconds: of all processes, with the runs without the bug that the finding was
+                  compared with; 0 in measurements from before they were counted.
     why, because: of a bug that was missed, as far as somebody has looked; kept with the measurements.
     """
 
@@ -127,14 +128,16 @@ def _totals(known: dict[tuple[str, By | None], Power], about: dict[str, str]) ->
     lines = []
     for by in By:
         measured = [one for mutant in about if (one := known.get((mutant, by))) is not None]
-        found = [one for one in measured if one.found]
-        cpu_s = sum(one.cpu_seconds for one in measured)
+        counted = [one for one in measured if one.cpu_seconds]
+        found = sum(one.found for one in measured)
+        cpu_s = sum(one.cpu_seconds for one in counted)
+        per_minute = 60 * sum(one.found for one in counted) / max(cpu_s, 1)
         broken = sum(one.verdicts.get(Verdict.ERROR, 0) for one in measured)
         unanswered = sum(one.verdicts.get(Verdict.INCONCLUSIVE, 0) for one in measured)
         if measured:
             lines.append(
-                f"- {by}: {len(found)} of {len(measured)} found in {cpu_s:,.0f} CPU seconds, {60 * len(found) / max(cpu_s, 1):.2f} bugs found per CPU minute; "
-                f"beside verdicts {broken} runs ended as ERROR and {unanswered} as INCONCLUSIVE."
+                f"- {by}: {found} of {len(measured)} found. {len(counted)} of them were measured in {cpu_s:,.0f} CPU seconds, {per_minute:.2f} bugs found "
+                f"per CPU minute; beside verdicts {broken} runs ended as ERROR and {unanswered} as INCONCLUSIVE."
             )
         else:
             lines.append(f"- {by}: not run.")
@@ -144,7 +147,8 @@ def _totals(known: dict[tuple[str, By | None], Power], about: dict[str, str]) ->
 def _cell(one: Power | None) -> str:
     if one is None:
         return "not run"
-    effort = f"{one.seeds} seed{'' if one.seeds == 1 else 's'}, {one.cpu_seconds:.0f} s"
+    seconds = f"{one.cpu_seconds:.0f} s" if one.cpu_seconds else f"{one.seconds:.0f} s by the clock"
+    effort = f"{one.seeds} seed{'' if one.seeds == 1 else 's'}, {seconds}"
     broken = [
         f"{count} {name}" for name in (Verdict.ERROR, Verdict.INCONCLUSIVE) if (count := one.verdicts.get(name, 0))
     ]

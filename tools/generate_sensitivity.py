@@ -17,9 +17,17 @@ HEAD = """# How much the judge sees
 
 Anomalies put into copies of recordings with `tribunal calibrate` ([calibration](calibration.md)), one changed fact each, where no rule of [verdicts](verdicts.md) permits them.
 {seen:,} of {injected:,} were seen: each as a violation in its own place that the recording itself has not. {faults:,} of them lie in runs of `unclean-recovery`, `power-loss-all`,
-`consumer-group`, `exactly-once`, `transactions` and `rotating-swarm`, half of the recordings in KRaft and half in ZooKeeper mode, in which nodes were killed, lost power, were cut off, and
-lost records by right. Judged by commit {commit}, on the simulator, inline; seeds {seeds}. The recordings that are named quiet are the short runs of
-`tests/checkers/test_calibration.py`, in which nobody is hurt.
+`consumer-group`, `exactly-once`, `transactions` and `rotating-swarm`, in KRaft and in ZooKeeper mode, in which nodes were killed, lost power, were cut off, and
+lost records by right. Recorded and judged on the simulator, inline, by commit {commit}; seeds {seeds}.
+Copies that turned out to break no promise are left out, each with its reason: [calibration](calibration.md#an-injection-is-a-real-violation).
+
+To repeat it, for each scenario, mode and seed, at that commit (anomalies were drawn by {drawn}):
+
+```
+tribunal run SCENARIO --cluster simulated --mode MODE --seed SEED --engine inline --out runs/figures
+tribunal calibrate runs/figures/<run> --per-class 2 --seed DRAW --out <run>.json
+python tools/generate_sensitivity.py COMMIT *.json
+```
 
 This page is made by `python tools/generate_sensitivity.py` from the figures that the command keeps. The nightly run measures its own recordings and fails when it sees less than the night
 before ([nightly](nightly.md)).
@@ -31,10 +39,11 @@ HURT = ("unclean-recovery", "power-loss-all", "consumer-group", "exactly-once", 
 
 
 class Measured(msgspec.Struct, frozen=True):
-    """What a file of figures holds, as far as the page says it."""
+    """What a file of figures holds, as far as the page says it; `drawn`: the seed of the anomalies."""
 
     runs: list[str]
     figures: dict[str, Figure]
+    drawn: int = msgspec.field(name="seed")
 
     @property
     def scenario(self) -> str:
@@ -56,10 +65,11 @@ def _lines(measured: Sequence[Measured], commit: str) -> Iterator[str]:
     figures = added(one.figures for one in measured)
     whole = total(figures.values())
     faults = total(figure for one in measured if one.scenario in HURT for figure in one.figures.values())
-    seeds = ", ".join(map(str, sorted({one.seed for one in measured})))
+    seeds = sorted({one.seed for one in measured})
     yield HEAD.format(
-        seen=whole.seen, injected=whole.injected, faults=faults.injected, commit=commit, seeds=seeds
-    ).rstrip()
+        seen=whole.seen, injected=whole.injected, faults=faults.injected, commit=commit,
+        seeds=", ".join(map(str, seeds)), drawn=", ".join(map(str, sorted({one.drawn for one in measured}))),
+    ).rstrip()  # fmt: skip
     for scenario in sorted({one.scenario for one in measured}):
         own = [one for one in measured if one.scenario == scenario]
         recordings = len({one.runs[0] for one in own})

@@ -62,7 +62,7 @@ class Tour:
         self._notify = notify
         self._began = time.monotonic()
         self._longest_s: dict[str, float] = {}
-        self._sides = [side for entry in entries for side in sides(entry)]
+        self.sides = [side for entry in entries for side in sides(entry)]
         self.museum = Museum(
             began=time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
             commit=commit(),
@@ -72,7 +72,7 @@ class Tour:
                 Shown(
                     name=entry.name, fault=entry.fault, proposal=entry.proposal, scenario=entry.scenario,
                     sign=entry.sign.words, story=entry.story,
-                    exhibits=[one.exhibit for one in self._sides if one.entry is entry],
+                    exhibits=[one.exhibit for one in self.sides if one.entry is entry],
                 )
                 for entry in entries
             ],
@@ -81,7 +81,7 @@ class Tour:
     def show(self) -> Museum:
         """Run every side; Ctrl-C ends it, and what is known stays."""
         for number in range(self._runs):
-            for side in self._sides:
+            for side in self.sides:
                 if not self._is_time_for(side):
                     self._notify(f"no time left for {side.entry.name} on {side.exhibit.system}")
                     continue

@@ -13,6 +13,7 @@ import yaml
 from tribunal.clusters.api import ClusterError
 from tribunal.harness.catalog import listing
 from tribunal.harness.evidence.bundle import bundle, sha256_of
+from tribunal.harness.evidence.claims import claims_of
 from tribunal.harness.run import commit, lock_sha256
 from tribunal.harness.scenario import BadScenario
 from tribunal.results.night import upper_bound
@@ -43,7 +44,7 @@ def published(folder: Path, statement_file: Path, out: Path, most_evidence: int)
         "tribunal": commit(), "lock file": lock_sha256(), "Python": sys.version.split()[0], "platform": sys.platform,
     }  # fmt: skip
     return write(
-        folder, statement, claims=listing("checkers"), faults=listing("faults"), evidence=evidence,
+        folder, statement, claims=claims_of([folder / run.place for run in found.runs]), faults=listing("faults"), evidence=evidence,
         bound=upper_bound(*clean_and_violating(found.runs)), target=out, made_with=made_with,
     )  # fmt: skip
 

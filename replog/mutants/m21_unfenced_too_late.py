@@ -9,7 +9,7 @@ from replog.controller.policy import Policy
 from replog.metadata.records import UNFENCE, MetadataRecord, fencing_record
 from replog.metadata.state import Broker
 
-SCENARIO = "leaderless"
+SCENARIO = "one-replica"
 
 
 def install() -> None:

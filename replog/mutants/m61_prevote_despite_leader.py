@@ -8,7 +8,7 @@ from replog.quorum.messages import VoteRequest
 from replog.quorum.roles import Follower
 
 SCENARIO = "one-link-of-controllers"
-FIGURE = "needless_elections"
+FIGURE = "quorum_epoch"
 
 
 def install() -> None:

@@ -5,7 +5,7 @@ Evidence: a committed metadata record is lost when a majority loses power. Deriv
 
 from replog.quorum.replication import Replication
 
-SCENARIO = "controllers-power-loss"
+SCENARIO = "unsynced-metadata"
 
 
 def install() -> None:

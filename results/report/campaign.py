@@ -11,6 +11,7 @@ from typing import Final
 
 import msgspec
 
+from tribunal.results.plain_words import LOSSES, acknowledged
 from tribunal.results.report import environment
 from tribunal.results.report.index import Index, RunRow, index
 from tribunal.results.report.simulation import simulation_of
@@ -40,12 +41,24 @@ class FaultCount(msgspec.Struct, frozen=True, kw_only=True):
     healed: int
 
 
+class Claim(msgspec.Struct, frozen=True, kw_only=True):
+    """A property over all runs: in how many it had something to look at, and in how many of its cells (partitions) all of its inputs."""
+
+    name: str
+    about: str
+    runs: int
+    cells: int
+    judged: int
+
+
 class Campaign(msgspec.Struct, frozen=True, kw_only=True):
     """All that the page needs; `bound_95`: at most this share of runs has a violation, with 95 % confidence."""
 
     statement: Statement
     index: Index
-    claims: list[tuple[str, str]]
+    abstract: list[str]
+    claims: list[Claim]
+    unjudged: list[Claim]
     faults: list[FaultCount]
     judged: dict[str, int]
     clusters: dict[str, int]
@@ -57,13 +70,13 @@ class Campaign(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def write(
-    folder: Path, statement: Statement, *, claims: Mapping[str, str], faults: Mapping[str, str],
+    folder: Path, statement: Statement, *, claims: Sequence[Claim], faults: Mapping[str, str],
     evidence: Mapping[str, tuple[str, str]], bound: float, target: Path, made_with: Mapping[str, str],
 ) -> Path:  # fmt: skip
     """Write index.html of a campaign into `target`.
 
     folder:    the runs.
-    claims:    property -> what it checks, in words; `faults`: kind of fault -> what it does, in words.
+    claims:    what the properties had to look at in these runs; `faults`: kind of fault -> what it does, in words.
     evidence:  run's place -> (bundle's path below the page's folder, its sha256).
     bound:     the 95 % bound over these runs.
     """
@@ -75,20 +88,23 @@ def write(
 
 
 def campaign(
-    folder: Path, statement: Statement, claims: Mapping[str, str], faults: Mapping[str, str],
+    folder: Path, statement: Statement, claims: Sequence[Claim], faults: Mapping[str, str],
     evidence: Mapping[str, tuple[str, str]], bound: float, made_with: Mapping[str, str],
 ) -> Campaign:  # fmt: skip
     """Count a folder of runs."""
     content = index(folder)
     verdicts = [load(folder / run.place / "verdict.json") for run in content.runs]
+    hours = sum(_seconds(folder / run.place) for run in content.runs) / 3600
     return Campaign(
         statement=statement,
         index=content,
-        claims=sorted(claims.items()),
+        abstract=_abstract(statement, content, verdicts, hours, bound),
+        claims=[one for one in claims if one.runs],
+        unjudged=[one for one in claims if not one.runs],
         faults=_faults(verdicts, faults),
         judged=_judged(verdicts),
         clusters=dict(Counter(run.cluster for run in content.runs)),
-        hours=sum(_seconds(folder / run.place) for run in content.runs) / 3600,
+        hours=hours,
         bound_95=bound,
         permitted=dict(
             Counter(found.rule for verdict in verdicts for found in verdict.permitted for _ in range(found.count))
@@ -104,6 +120,49 @@ def clean_and_violating(runs: Sequence[RunRow]) -> tuple[int, int]:
         run for run in runs if not run.mutants and run.verdict in (Verdict.PASS, Verdict.PERMITTED, Verdict.VIOLATION)
     ]
     return len(counted), sum(run.verdict == Verdict.VIOLATION for run in counted)
+
+
+def _abstract(
+    statement: Statement, content: Index, verdicts: Sequence[RunVerdict], hours: float, bound: float
+) -> list[str]:
+    """Return the campaign in a few sentences that can be quoted: each figure is counted from these runs."""
+    own = [
+        verdict
+        for run, verdict in zip(content.runs, verdicts, strict=True)
+        if not run.mutants and verdict.verdict in (Verdict.PASS, Verdict.PERMITTED, Verdict.VIOLATION)
+    ]
+    if not own:
+        return ["No run of this campaign has an answer: it says nothing of the system."]
+    faults = [fault for verdict in own for fault in verdict.test.faults]
+    effective = sum(fault.took_effect is True for fault in faults)
+    kinds = len({fault.kind for fault in faults})
+    lived = f"{hours:.1f} hours" if hours >= 1 else f"{60 * hours:.1f} minutes"
+    promised = sum(sum(one.count for one in verdict.violations if one.kind in LOSSES) for verdict in own)
+    bad = sum(verdict.verdict is Verdict.VIOLATION for verdict in own)
+    gone = sum(sum(one.count for one in verdict.permitted if one.kind in LOSSES) for verdict in own)
+    rules = sorted({one.rule for verdict in own for one in verdict.permitted})
+    said = [
+        f"{statement.system}, version {statement.version}, was run {len(own)} times, {lived} in all, while {effective:,} of "
+        f"{len(faults):,} injected faults of {kinds} kinds provably took effect; {sum(map(acknowledged, own)):,} records were acknowledged.",
+        _broken(bad, promised) if bad else "No promise was broken: no record that had to survive was lost.",
+    ]
+    if gone:
+        said.append(f"{gone:,} records were lost as the settings permit (rules {', '.join(rules)}).")
+    said.append(
+        f"With 95 % confidence at most {100 * bound:.3g} % of runs like these have a violation that these checks can see."
+    )
+    seen = content.anomalies
+    said.append(
+        f"Of {seen.injected:,} anomalies that were put into copies of recordings, the judge saw {seen.seen:,}."
+        if seen.injected
+        else "How many anomalies the judge would have seen was not measured in this campaign."
+    )
+    return said
+
+
+def _broken(bad: int, promised: int) -> str:
+    what = f"{promised:,} records that had to survive were lost" if promised else "something was seen that must not be"
+    return f"In {bad} of these runs a promise was broken: {what}."
 
 
 def _faults(verdicts: Sequence[RunVerdict], about: Mapping[str, str]) -> list[FaultCount]:

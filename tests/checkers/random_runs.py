@@ -41,6 +41,8 @@ def random_run(run_dir: Path, seed: int | Random) -> Path:
         _requests(run, random)
     if random.random() < 0.3:
         _faults(run, random)
+    for node in random.choice([(), (1, 2, 3), (3,)]):
+        run.dump(node)
     run.phase("faults", 0, 500)
     return run.finish() if random.random() < 0.9 else run.cut_off()
 
@@ -169,8 +171,10 @@ def _consumers(run: Run, random: Random, log: dict[int, int | None]) -> None:
             run.read(some, 420 + at, isolation=isolation)
     if random.random() < 0.3:
         position, end = random.randrange(6), random.randrange(12)
-        for at in (1_000, 8_000, 13_000):
-            run.poll(90, "tail", position, 0, at, high_watermark=end + at // 1_000, isolation=isolation)
+        turn = random.choice([0, 2_000, 99_000])  # the next leader epoch begins then; 0: nobody said which one it is
+        for at in (1_000, 2_500, 8_000, 13_000):
+            epoch = {"leader_epoch": int(at > turn)} if turn else {}
+            run.poll(90, "tail", position, 0, at, high_watermark=end + at // 1_000, isolation=isolation, **epoch)
 
 
 def _watermarks(run: Run, random: Random) -> None:

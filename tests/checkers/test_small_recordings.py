@@ -190,6 +190,7 @@ DISK = {"node": 3, "topic": "t", "partition": 0, "from_offset": 0, "begin_ns": 2
     pytest.param(DISK | {"begin_ns": 500 * MS, "end_ns": 600 * MS}, LOST, id="before it was sent"),
     pytest.param(DISK | {"begin_ns": 9900 * MS, "end_ns": 9900 * MS}, LOST, id="when it had been missed"),
 ])  # fmt: skip
+@pytest.mark.nightly
 def test_a_disk_lost_what_it_lost(tmp_path: Path, lost: dict[str, Any], expected: tuple[str, str]) -> None:
     run = Run(tmp_path / "run", **NO_ELR)
     run.node(3, "start", 0)
@@ -514,6 +515,7 @@ def test_a_controllers_stamp_judges_nothing(run: Run) -> None:
     pytest.param(None, [LOST], id="it was told nothing"),
 ])  # fmt: skip
 @pytest.mark.parametrize(("again", "kind"), [([3], "skipped"), ([1, 2], "rewound")])
+@pytest.mark.nightly
 def test_only_who_is_out_of_range_begins_elsewhere(
     run: Run, error: str | None, expected: list[object], again: list[int], kind: str
 ) -> None:
@@ -694,6 +696,7 @@ def test_a_position_is_lost_by_an_election_of_its_coordinator(
 
 @pytest.mark.parametrize(("election", "severity"), [one for one in ELECTIONS if one.id != "of one that held it"])
 @pytest.mark.parametrize("home", ["t", "__transaction_state"])
+@pytest.mark.nightly
 def test_an_end_is_lost_by_an_election_in_between(
     tmp_path: Path, election: dict[str, Any], severity: str, home: str
 ) -> None:
@@ -739,6 +742,7 @@ def test_a_latest_offset_goes_back_by_an_election_in_between(
     ("high_watermark", "high_watermark_back"), ("last_stable_offset", "last_stable_offset_back"),
 ])  # fmt: skip
 @pytest.mark.parametrize("at", [500, 3000, 6000])
+@pytest.mark.nightly
 def test_no_election_explains_what_goes_back_within_an_epoch(tmp_path: Path, column: str, kind: str, at: int) -> None:
     run = Run(tmp_path / "run", **UNCLEAN)
     run.change(50, isr=[1, 2])
@@ -852,6 +856,7 @@ def test_who_could_lead(
     pytest.param("committed", False, {("unread", "violation")}, id="committed, and out of sight"),
 ])  # fmt: skip
 @pytest.mark.parametrize("order", [None, {"api": "fence_producer", "value": "x"}], ids=["", "fenced"])
+@pytest.mark.nightly
 def test_how_a_transaction_ended(
     run: Run, outcome: str, visible: bool, expected: set[object], order: dict[str, Any] | None
 ) -> None:
@@ -886,6 +891,7 @@ BACK = GROUP | {"api": "alter_offset", "topic": "t", "partition": 0, "log_offset
     pytest.param(GROUP | {"api": "delete_offset", "topic": "t", "partition": 0}, "permitted", id="its position was"),
     pytest.param(GROUP | {"api": "delete_offset", "topic": "t", "partition": 1}, "violation", id="another position was"),
 ])  # fmt: skip
+@pytest.mark.nightly
 def test_what_is_processed_again_was_ordered(run: Run, order: dict[str, Any], severity: str) -> None:
     value = run.send(0, 100)
     run.recorder.row("admin", **order)
@@ -949,6 +955,7 @@ def test_who_fetched_again_what_its_disk_lost_has_it(
     pytest.param({"outcome": "info", "complete_ns": None}, BY_R4, id="its answer was lost"),
     pytest.param({"invoke_ns": 4000 * MS, "complete_ns": 4001 * MS}, LOST, id="sent afterwards"),
 ])  # fmt: skip
+@pytest.mark.nightly
 def test_an_ordered_election_of_a_watermarks_partition(
     run: Run, order: dict[str, Any], expected: tuple[str, str]
 ) -> None:
@@ -960,3 +967,65 @@ def test_an_ordered_election_of_a_watermarks_partition(
     run.final_read({}, at=9000)
 
     assert judged(run, "shown_end_lost") == [expected]
+
+
+@pytest.mark.parametrize(("epoch", "expected"), [
+    pytest.param(2, BY_R4, id="the next leader wrote something else there"),
+    pytest.param(1, LOST, id="the same leader epoch"),
+])  # fmt: skip
+def test_an_offset_has_one_value_in_a_leader_epoch(tmp_path: Path, epoch: int, expected: tuple[str, str]) -> None:
+    run = Run(tmp_path / "run", **UNCLEAN)
+    run.change(50, isr=[1, 2])
+    run.change(1000, **TO_NODE_3)
+    values = [run.send(number, 1500 + number, offset=0) for number in range(2)]
+    run.read({0: values[0]}, 2000, epoch=1)
+    run.change(4000, leader=2, isr=[2], leader_recovery_state=1)
+    run.final_read({0: values[1]}, at=9000, epoch=epoch)
+
+    assert judged(run, "offset_conflict") == [expected]
+
+
+@pytest.mark.parametrize(("lost", "expected"), [
+    pytest.param({"node": 1, "lost_from": 0}, BY_R5, id="its leader's disk"),
+    pytest.param({"node": 2, "lost_from": 0}, LOST, id="a follower's disk"),
+    pytest.param({"node": 1, "lost_from": 1}, LOST, id="what stands behind it"),
+    pytest.param({}, LOST, id="nothing"),
+])  # fmt: skip
+def test_acks_1_promises_the_leaders_disk(tmp_path: Path, lost: dict[str, int], expected: tuple[str, str]) -> None:
+    run = Run(tmp_path / "run", **NO_ELR)
+    run.node(1, "start", 0)
+    run.node(2, "start", 0)
+    run.send(0, 1000, acks=1)
+    run.change(1900, isr=[1])
+    for node in (1, 2):
+        run.node(node, "killed", 2000)
+    if lost:
+        run.fault("wipe", 2010, **lost)
+    run.change(2050, leader=-1)
+    for node in (1, 2):
+        run.registered(node, 2500, previous=-1, fenced=False)
+    run.change(3000, leader=1)
+    run.final_read({}, at=9000)
+
+    assert judged(run) == [expected]
+
+
+@pytest.mark.parametrize(("seen_by", "expected"), [
+    pytest.param(None, BY_R4, id="nobody saw it afterwards"),
+    pytest.param("reader", LOST, id="a first poll got it"),
+    pytest.param("watermark", LOST, id="the new leader's high watermark passed it"),
+])  # fmt: skip
+def test_what_was_there_after_the_last_election_was_lost_by_none(
+    tmp_path: Path, seen_by: str | None, expected: tuple[str, str]
+) -> None:
+    run = Run(tmp_path / "run", **UNCLEAN)
+    run.change(50, isr=[1, 2])
+    value = run.send(0, 100)
+    run.change(1000, **TO_NODE_3)
+    if seen_by == "reader":
+        run.read({0: value}, 3000, epoch=0)
+    if seen_by == "watermark":
+        run.watermark(1, 3000, epoch=1, observer="node-3")
+    run.final_read({}, at=9000)
+
+    assert judged(run) == [expected]

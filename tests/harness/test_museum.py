@@ -4,10 +4,12 @@ from pathlib import Path
 
 import pytest
 
+from tests.harness.this_machine import skip_unless_it_can
 from tribunal.clusters.api import ClusterError
 from tribunal.harness.campaign.museum import Tour, chosen, seen, sides
-from tribunal.harness.campaign.museum_entries import ENTRIES, LostWrites, QuorumEpochs
+from tribunal.harness.campaign.museum_entries import ENTRIES, Entry, LostWrites, QuorumEpochs
 from tribunal.harness.catalog import Unknown, scenario_file
+from tribunal.harness.cli.session import conduct
 from tribunal.harness.plan import Plan, made
 from tribunal.harness.scenario import load
 from tribunal.results.museum import Attempt, Exhibit, Museum, Shown, Side, summary
@@ -140,12 +142,12 @@ def test_an_entry_is_named_in_any_case_and_a_wrong_name_is_answered_with_the_nea
 def test_a_visit_tries_every_side_once_before_any_twice_and_says_what_could_not_be_run(tmp_path: Path) -> None:
     asked: list[tuple[str, int]] = []
 
-    def conduct(plan: Plan, folder: Path) -> tuple[Path, RunVerdict] | None:
+    def refusing(plan: Plan, folder: Path) -> tuple[Path, RunVerdict] | None:
         asked.append((plan.spec.version or "".join(plan.spec.mutants) or "ours", plan.seed))
         raise ClusterError("no `mvn` on the path")
 
     said: list[str] = []
-    tour = Tour([LAST_REPLICA], budget_s=60, runs=2, first_seed=5, out=tmp_path, conduct=conduct, notify=said.append)
+    tour = Tour([LAST_REPLICA], budget_s=60, runs=2, first_seed=5, out=tmp_path, conduct=refusing, notify=said.append)
     found = tour.show()
 
     assert asked == [(who, seed) for seed in (5, 6) for who in ("ours", "m01_no_elr", "3.9.1", "4.3.1")]
@@ -155,12 +157,51 @@ def test_a_visit_tries_every_side_once_before_any_twice_and_says_what_could_not_
 
 
 def test_a_visit_without_time_tries_nothing_and_knows_nothing(tmp_path: Path) -> None:
-    def conduct(plan: Plan, folder: Path) -> tuple[Path, RunVerdict] | None:
+    def refusing(plan: Plan, folder: Path) -> tuple[Path, RunVerdict] | None:
         raise AssertionError("there was no time for it")
 
-    tour = Tour([LAST_REPLICA], budget_s=0, runs=1, first_seed=1, out=tmp_path, conduct=conduct, notify=lambda _: None)
+    tour = Tour([LAST_REPLICA], budget_s=0, runs=1, first_seed=1, out=tmp_path, conduct=refusing, notify=lambda _: None)
 
     assert tour.show().exit_code == 2
+
+
+def conducted(plan: Plan, folder: Path) -> tuple[Path, RunVerdict] | None:
+    judged_run = conduct(plan, folder, "inline", quiet=True)
+    return None if judged_run is None else (judged_run.run_dir, judged_run.verdict)
+
+
+@pytest.mark.nightly
+@pytest.mark.filterwarnings(
+    "ignore::pytest.PytestUnraisableExceptionWarning"
+)  # of a simulation stopped at an invariant
+@pytest.mark.parametrize("entry", ENTRIES, ids=lambda entry: entry.name)
+def test_our_own_log_does_not_show_a_fault_and_its_known_bug_does(entry: Entry, tmp_path: Path) -> None:
+    said: list[str] = []
+    tour = Tour([entry], budget_s=600, runs=1, first_seed=1, out=tmp_path, conduct=conducted, notify=said.append)
+    tour.sides = [side for side in tour.sides if side.exhibit.side in (Side.OURS, Side.MUTANT)]
+
+    exhibits = {one.side: one for one in tour.show().shown[0].exhibits}
+
+    assert exhibits[Side.OURS].is_as_expected, said
+    assert exhibits[Side.MUTANT].is_as_expected, said
+    assert exhibits[Side.MUTANT].evidence is not None
+
+
+@pytest.mark.nightly
+@pytest.mark.e2e
+@pytest.mark.timeout(1800)
+def test_a_released_kafka_shows_the_fault_that_it_has(tmp_path: Path) -> None:
+    skip_unless_it_can("apache-kafka", ["hold-messages"])
+    said: list[str] = []
+    tour = Tour(
+        chosen(ENTRIES, "raised-min-isr"), budget_s=1500, runs=1, first_seed=1, out=tmp_path, conduct=conducted,
+        notify=said.append,
+    )  # fmt: skip
+    tour.sides = [side for side in tour.sides if side.exhibit.side is Side.HAS]
+
+    exhibits = {one.side: one for one in tour.show().shown[0].exhibits}
+
+    assert exhibits[Side.HAS].is_as_expected, said
 
 
 def test_the_page_and_the_summary_have_every_side(tmp_path: Path) -> None:

@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from tribunal.harness.cli.main import exit_code
-from tribunal.harness.evidence.bundle import verified
 from tribunal.harness.evidence.publish import most_informative
+from tribunal.harness.evidence.verify import verified
 from tribunal.results.report.index import RunRow
 
 SCENARIO = """scenario: small
@@ -51,6 +51,13 @@ def test_a_site_says_all_of_it_and_its_evidence_verifies(runs, statement, tmp_pa
     assert "77.6 %" in page  # two runs without a violation: 1 - 0.05 ** (1 / 2)
     assert "Power was not measured" in page
     assert "Sensitivity was not measured" in page
+    assert "No promise was broken: no record that had to survive was lost." in page
+    assert "2 of 2 injected faults of 1 kinds provably took effect" in page
+    claimed = dict(re.findall(r'<tr><th scope="row">(\w+)</th><td>[^<]+</td><td class="n">(\d+)</td>', page))
+    assert claimed["lost_writes"] == "2"
+    assert not {"bank", "transactions", "exactly_once", "group_members"} & {*claimed}
+    assert re.search(r"Not claimed, because no run had anything for it to look at: [^.]*\bbank\b", page)
+    assert re.search(r'lost_writes</th><td>[^<]+</td><td class="n">2</td><td class="n">4 of 4</td>', page)
     (archive,) = (site / "evidence").iterdir()
     assert archive.name in page
     assert verified(archive, "inline").is_same

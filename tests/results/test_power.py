@@ -56,7 +56,7 @@ def test_the_page_has_a_column_a_kind_of_search_and_counts_what_broke_apart() ->
     assert first in text
     assert "| M02 | every end counts as clean | not run | not run | not run |" in text
     assert "| M01 | swarm | the fault never comes | by reading |" in text
-    assert "own: 1 of 1 found in 3 CPU seconds, 20.00 bugs found per CPU minute" in text
+    assert "own: 1 of 1 found. 1 of them were measured in 3 CPU seconds, 20.00 bugs found per CPU minute" in text
     assert "search: not run" in text
 
 
