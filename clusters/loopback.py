@@ -27,9 +27,11 @@ class Loopback:
         self.place = place
         self._prefix = prefix
         self._links = Links({})
+        self._run_dir = Path()
 
     async def open(self, run: RunContext) -> Links:
         """Find a port that is free everywhere and open the relays."""
+        self._run_dir = run.directory
         self._links = await open_on_free_port(
             run.spec, partial(Links, on_message=run.requests.note, zookeeper_nodes=run.spec.ensemble_ids)
         )
@@ -39,7 +41,8 @@ class Loopback:
         self, node: int, program: NodeProgram, config: Path, log: Path, on_exit: Callable[[str], None]
     ) -> NodeProcess:
         """Return a process that is not started yet."""
-        return NodeProcess(node, program, config, log, self._links.endpoint(node), on_exit, lambda: self._prefix)
+        endpoint = self._links.endpoint(node)
+        return NodeProcess(node, program, config, log, endpoint, on_exit, self._run_dir, lambda: self._prefix)
 
     def listener(self, node: int) -> tuple[str, int]:
         """Return the node's own address."""

@@ -4,6 +4,7 @@ A folder is complete when it has a `VERSION` file: it is written last, into a fo
 or a concurrent fetch leaves nothing half done behind.
 """
 
+import hashlib
 import re
 import shutil
 import subprocess
@@ -13,6 +14,8 @@ from pathlib import Path
 from typing import Final
 
 import msgspec
+
+from tribunal.clusters.pinned_jars import PINNED, PROGRAMS
 
 COPY: Final = "org.apache.maven.plugins:maven-dependency-plugin:3.6.1:copy-dependencies"
 FETCH_TIMEOUT_S: Final = 600
@@ -59,11 +62,24 @@ def fetch(folder: Path, program: Program) -> None:
         project.write_text(_project(program.artifacts))
         options = ["-DincludeScope=runtime", f"-DoutputDirectory={jars}"]
         _run([maven, "-q", "-B", STRICT_CHECKSUMS, "-f", str(project), COPY, *options], program.name)
+        _must_be_pinned(jars, program)
         name, text = program.logging
         (jars / name).write_text(text)
         (jars / "VERSION").write_text(program.version + "\n")
         if not is_complete(folder):  # somebody may have been quicker
             jars.rename(folder)
+
+
+def _must_be_pinned(jars: Path, program: Program) -> None:
+    """Raise `NoJars` for a jar that is not the one that was tested; of releases that were tested every jar is known."""
+    is_tested = (program.name, program.version) in PROGRAMS
+    for path in sorted(jars.glob("*.jar")):
+        if path.name not in PINNED and not is_tested:
+            continue
+        with path.open("rb") as file:
+            found = hashlib.file_digest(file, "sha256").hexdigest()
+        if found != PINNED.get(path.name):
+            raise NoJars(f"Maven gave another {path.name} than the pinned one: sha256 {found}")
 
 
 def _run(command: list[str], name: str) -> None:

@@ -128,7 +128,13 @@ def heal(out: Path) -> list[str]:
         if entry.harness_is_alive():
             done.append(f"{entry.title()}: is running, left alone")
             continue
-        run_dir = Path(entry.run_dir)
+        run_dir = path.parent.resolve()
+        if entry.run_dir != f"{run_dir}":
+            problems.append(
+                f"{path} is the journal of {entry.run_dir}: the folder was moved, or the journal is forged; nothing was touched. "
+                f"Look at what runs there, then remove the journal by hand"
+            )
+            continue
         try:
             done += [f"{run_dir.name}: {action}" for action in sweep(entry.cluster, run_dir)]
         except NotHealed as problem:  # the others are

@@ -5,7 +5,8 @@ the expression and the drawn fractions that choose among those who fit, the exec
 """
 
 import base64
-from collections.abc import Iterable, Mapping
+import re
+from collections.abc import Collection, Iterable, Mapping
 from pathlib import Path
 from random import Random
 from typing import Final
@@ -15,8 +16,8 @@ import msgspec
 from tribunal.clusters.api import Kind
 from tribunal.clusters.spec import KRAFT, ZOOKEEPER, ClusterSpec, Mode
 from tribunal.harness.bounds import bounded
-from tribunal.harness.catalog import all_clusters, all_workloads, faults, known_name, nearest, one_of
-from tribunal.harness.scenario import BadScenario, GivenWorkload, Scenario, Step, usable
+from tribunal.harness.catalog import all_clusters, all_workloads, faults, known_name, mutants, nearest, one_of
+from tribunal.harness.scenario import BadScenario, GivenWorkload, Scenario, Step, must_be_sound, usable
 from tribunal.harness.swarm import drawn_cluster, drawn_load, with_points
 from tribunal.nemesis.api import AnyFault
 from tribunal.nemesis.targets import BadTarget, Target, draw, parse
@@ -24,6 +25,8 @@ from tribunal.nemesis.triggers import Trigger
 from tribunal.workloads.api import AnyWorkload
 
 PLAN_VERSION: Final = 1
+IDENTIFIER: Final = re.compile(r"[A-Za-z0-9_-]{1,64}")
+MOST_SHOWN: Final = 80
 HEALING_MS: Final = 2_500  # what a fault's heal takes about, to know how many rounds fit the time
 ROUNDS_MAX: Final = 1_000
 MODE_NAMES: Final[dict[Mode, str]] = {KRAFT: "KRaft", ZOOKEEPER: "ZooKeeper"}
@@ -248,6 +251,12 @@ class ExecutedFault(msgspec.Struct, frozen=True, kw_only=True):
     until: str = ""
 
 
+def expression(planned: PlannedFault) -> str:
+    """Return whom a fault is planned for, as the recording names it."""
+    chosen = "" if planned.target.partition is None else f" with p{planned.target.partition}"
+    return f"{planned.target.text}{chosen}"
+
+
 def encoded(plan: Plan) -> bytes:
     """Return plan.json."""
     return msgspec.json.format(msgspec.json.encode(plan), indent=2) + b"\n"
@@ -267,10 +276,30 @@ def read_plan(path: Path) -> Plan:
     except (msgspec.DecodeError, msgspec.ValidationError) as problem:
         raise BadScenario(f"{path}: not a plan: {problem}") from None
     usable(plan.scenario)
-    for workload in (plan.workload, *(one.workload for one in plan.beside)):
-        if workload not in all_workloads():
-            raise BadScenario(f"{path}: {nearest('workload', workload, all_workloads())}")
+    try:
+        _must_be_sound(plan)
+    except ValueError as problem:
+        raise BadScenario(f"{path}: {problem}") from None
     return plan
+
+
+def _must_be_known(what: str, names: Iterable[str], known: Collection[str]) -> None:
+    for name in names:
+        if name not in known:
+            raise nearest(what, name, known)
+
+
+def _must_be_sound(plan: Plan) -> None:
+    """Raise ValueError in one line for what cannot be planned: whoever wrote the file, it is checked before anything is made."""
+    _must_be_known("cluster", [plan.cluster], all_clusters())
+    _must_be_known("workload", [plan.workload, *(one.workload for one in plan.beside)], all_workloads())
+    _must_be_known("fault", [fault.kind for fault in plan.faults], faults())
+    _must_be_known("mutant", plan.spec.mutants, mutants())
+    if not IDENTIFIER.fullmatch(plan.cluster_id):
+        raise ValueError(f"cluster_id {plan.cluster_id[:MOST_SHOWN]!r}: 1 to 64 letters, digits, - and _")
+    if plan.mode != plan.spec.mode:
+        raise ValueError(f"mode {plan.mode[:MOST_SHOWN]!r}: the cluster's is {plan.spec.mode[:MOST_SHOWN]!r}")
+    must_be_sound(plan.spec)
 
 
 def read_schedule(path: Path) -> Plan:

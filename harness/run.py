@@ -8,6 +8,7 @@ A cancelled run (Ctrl-C) does the same as fast as it can.
 
 import asyncio
 import hashlib
+import re
 import subprocess
 import time
 from collections import Counter
@@ -26,7 +27,7 @@ from tribunal.clusters.clock import RunClock
 from tribunal.harness.catalog import all_clusters, all_workloads, faults, one_of
 from tribunal.harness.collect import Collector, record_final_logs
 from tribunal.harness.fault_journal import ActiveFault, FaultJournal
-from tribunal.harness.plan import ExecutedFault, Plan, PlannedFault, encoded
+from tribunal.harness.plan import ExecutedFault, Plan, PlannedFault, encoded, expression
 from tribunal.harness.progress import Progress
 from tribunal.nemesis.api import Effect, Loss, Proof
 from tribunal.nemesis.targets import NoTarget, resolve
@@ -44,6 +45,7 @@ STATUS_MS: Final = 250
 QUIESCE_GRACE_MS: Final = 8_000
 OPERATORS_TIMEOUT_MS: Final = 120_000  # the last order, and what it takes to put things back
 CATCH_UP_MS: Final = 1_000
+RUN_NAME: Final = re.compile(r"\d{8}T\d{6}Z-.+-.+-\d+(-\d+)?", re.DOTALL)
 TIMESTAMP_TYPE: Final = "log.message.timestamp.type"
 # What the judge has to know of the nodes' settings besides those that the run set.
 JUDGED_SETTINGS: Final = (
@@ -66,6 +68,11 @@ def run_id(plan: Plan) -> str:
     """Return `<UTC time>-<scenario>-<cluster>-<seed>`."""
     stamp = time.strftime("%Y%m%dT%H%M%SZ", time.gmtime())
     return f"{stamp}-{plan.scenario}-{plan.cluster}-{plan.seed}"
+
+
+def is_run(folder: Path) -> bool:
+    """Return whether a folder is one that a run made for itself: its name says so, and its plan is in it."""
+    return RUN_NAME.fullmatch(folder.name) is not None and not folder.is_symlink() and (folder / "plan.json").is_file()
 
 
 def new_run_dir(plan: Plan, out: Path) -> Path:
@@ -385,7 +392,7 @@ class Run:
             "faults",
             index=entry.planned.index,
             kind=entry.planned.kind,
-            planned_target=_expression(entry.planned),
+            planned_target=expression(entry.planned),
             resolved_target=entry.target,
             planned_ns=entry.planned_ns,
             injected_ns=entry.injected_ns,
@@ -519,11 +526,6 @@ def lock_sha256() -> str:
 
 def _json(proof: Proof) -> str:
     return msgspec.json.encode(proof.facts).decode()
-
-
-def _expression(planned: PlannedFault) -> str:
-    chosen = "" if planned.target.partition is None else f" with p{planned.target.partition}"
-    return f"{planned.target.text}{chosen}"
 
 
 def _load(counts: Counter[tuple[int, str]]) -> list[dict[str, int]]:

@@ -32,7 +32,7 @@ from msgspec.inspect import StructType, type_info
 
 from replog.config import DEFINITIONS, ConfigError
 from tribunal.clusters.kafka.releases import release
-from tribunal.clusters.spec import MODES, PROFILES, ClusterSpec
+from tribunal.clusters.spec import MODES, PROFILES, ClusterSpec, Settings
 from tribunal.harness.catalog import all_workloads, faults, known_name, nearest
 from tribunal.nemesis.targets import BadTarget, parse
 from tribunal.nemesis.triggers import Trigger, parse_trigger
@@ -126,6 +126,27 @@ KNOWN: Final = (
     "order",
     "swarm",
     "steps",
+)
+
+
+# Of settings that a scenario, or a plan of anybody, must not have: nodes may run as root, and write where these say.
+OF_THE_RUN: Final = frozenset(
+    {
+        "node.id",
+        "cluster.id",
+        "process.roles",
+        "log.dirs",
+        "metadata.log.dir",
+        "listeners",
+        "advertised.listeners",
+        "controller.quorum.voters",
+        "zookeeper.connect",
+        "tribunal.bind.host",
+        "tribunal.events.file",
+        "tribunal.undo.journal",
+        "tribunal.control.page",
+        "tribunal.mutants",
+    }
 )
 
 
@@ -292,6 +313,13 @@ def cluster_spec(given: Plain) -> ClusterSpec:
     if isinstance(settings, dict):
         _check_settings(settings)  # first: it names the setting that is wrong
     spec = _converted("cluster", given, ClusterSpec)
+    must_be_sound(spec)
+    return spec
+
+
+def must_be_sound(spec: ClusterSpec) -> None:
+    """Raise ValueError in one line where no cluster can be like this, or where its settings reach outside of the run."""
+    _check_settings(spec.settings)
     try:
         release(spec.version)
     except ValueError as problem:
@@ -304,13 +332,16 @@ def cluster_spec(given: Plain) -> ClusterSpec:
         raise nearest("mode", spec.mode, MODES)
     if not 1 <= spec.controllers <= 99:
         raise ValueError(f"cluster: {spec.controllers} controllers cannot be")
-    return spec
+    if spec.base_port is not None and not 1 <= spec.base_port <= 65_535:
+        raise ValueError(f"cluster: there is no port {spec.base_port}")
 
 
-def _check_settings(settings: Mapping[str, Plain]) -> None:
+def _check_settings(settings: Mapping[str, Plain] | Settings) -> None:
     for setting, value in settings.items():
         if setting not in DEFINITIONS:
             raise nearest("setting", setting, DEFINITIONS)
+        if setting in OF_THE_RUN:
+            raise ValueError(f"cluster: {setting} is chosen by the run itself: who a node is, and where it writes")
         try:
             DEFINITIONS[setting].checked(value)
         except ConfigError as problem:

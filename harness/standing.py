@@ -59,7 +59,13 @@ class StandingCluster:
         self._all_ended = asyncio.Event()
         self._nodes = {
             node: NodeProcess(
-                node, ReplogProgram("combined"), self._config(node), self._folder(node) / "log", endpoint, self._note
+                node,
+                ReplogProgram("combined"),
+                self._config(node),
+                self._folder(node) / "log",
+                endpoint,
+                self._note,
+                self._directory,
             )
             for node, endpoint in self._endpoints.items()
         }

@@ -432,6 +432,8 @@ def _compare_with_manifest(run_dir: Path, manifest: Manifest, files: dict[str, d
         found = _fingerprint(run_dir, paths)
         if found.rows != stated.rows:
             raise DamagedRecording(name, None, f"has {found.rows} rows, the manifest says {stated.rows}")
+        if found.files != stated.files:
+            raise DamagedRecording(name, None, f"has {found.files} files, the manifest says {stated.files}")
         if found.sha256 != stated.sha256:
             raise DamagedRecording(name, None, "was changed after the manifest was written (sha256 differs)")
 

@@ -17,7 +17,7 @@ from tribunal.clusters.links.addresses import taken_address
 from tribunal.clusters.loopback import Loopback
 from tribunal.clusters.namespaces.network import InNamespaces
 from tribunal.clusters.namespaces.spaces import obstacle, way_in
-from tribunal.clusters.nodes.leftovers import end_processes, node_processes
+from tribunal.clusters.nodes.leftovers import end_processes, node_processes, own_processes
 from tribunal.clusters.obstacles import Obstacle
 from tribunal.clusters.run_context import RunContext
 from tribunal.clusters.spec import ClusterSpec
@@ -63,12 +63,15 @@ def obstacles() -> list[Obstacle]:
 
 def leftovers(run_dir: Path) -> list[str]:
     """Return what a run of this folder has left: processes; its relays' sockets ended with the harness."""
-    return [f"process {pid}" for pid in node_processes(run_dir)]
+    return [f"process {pid}" for pid in own_processes(run_dir)]
 
 
 def sweep(run_dir: Path) -> list[str]:
     """End what a run of this folder has left; return what was done."""
-    return end_processes(node_processes(run_dir))
+    own = own_processes(run_dir)
+    foreign = [pid for pid in node_processes(run_dir) if pid not in own]
+    words = "names this folder, but nothing proves that the run started it: left alone"
+    return end_processes(own) + [f"process {pid} {words}" for pid in foreign]
 
 
 KIND: Final = Kind(

@@ -204,7 +204,9 @@ class InNamespaces:
     ) -> NodeProcess:
         """Return a process that is not started yet."""
         endpoint = self._links.endpoint(node)
-        return NodeProcess(node, program, config, log, endpoint, on_exit, lambda: self.spaces.command(str(node)))
+        return NodeProcess(
+            node, program, config, log, endpoint, on_exit, self.spaces.run_dir, lambda: self.spaces.command(str(node))
+        )
 
     def listener(self, node: int) -> tuple[str, int]:
         """Return where the node is to listen."""

@@ -19,6 +19,7 @@ from typing import Final, TypeVar
 import msgspec
 
 from tribunal.clusters.api import ClusterError
+from tribunal.clusters.nodes.leftovers import mark, note_started
 from tribunal.clusters.nodes.node_process import with_parent
 from tribunal.clusters.obstacles import Obstacle
 
@@ -138,7 +139,7 @@ class Namespaces:
         if isinstance(found, str):
             raise ClusterError(found)
         self._unshared = found
-        self._run_dir = run_dir.resolve()
+        self.run_dir = run_dir.resolve()
         self._asking = threading.Lock()
         self._spaces: dict[str, int] = {}  # name -> the keeper's descriptor of it
         self._keeper: subprocess.Popen[bytes] | None = None
@@ -157,10 +158,11 @@ class Namespaces:
         with theirs:
             self._keeper = subprocess.Popen(  # noqa: S603 - our own program
                 with_parent([_where(self._unshared[0]), *self._unshared[1:], sys.executable, "-I", "-S", str(KEEPER),
-                             str(theirs.fileno()), f"{self._run_dir}{os.sep}"]),
+                             str(theirs.fileno()), f"{self.run_dir}{os.sep}"]),
                 pass_fds=[theirs.fileno()], stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL,
-                stderr=subprocess.PIPE, start_new_session=True, env=environment(),
+                stderr=subprocess.PIPE, start_new_session=True, env={**environment(), **mark(self.run_dir)},
             )  # fmt: skip
+        note_started(self.run_dir, self._keeper.pid)
         self._talk.settimeout(READY_TIMEOUT_S)
         try:
             ready = self._talk.recv(ANSWER_BYTES_MAX)

@@ -1,6 +1,8 @@
 """What a run leaves outside its files if its harness dies: processes here; containers and namespaces know their own.
 
-A node's process names its run's folder on its command line; that is how it is found again, never by a broad name.
+A process is a run's own if the run's journal has its id and start time, and its environment names the run's folder: both are given to it
+when it is started. So nothing else is ever ended: not who only names a file of that folder (a user's `tail -f`), and not who stands in a
+journal that somebody else wrote.
 """
 
 import contextlib
@@ -8,12 +10,69 @@ import os
 import signal
 import subprocess
 import time
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Final
 
+import msgspec
+
+JOURNAL: Final = "processes.jsonl"
+MARK: Final = "TRIBUNAL_RUN"
 ENDING_MS: Final = 5_000
 POLL_MS: Final = 20
 PROC: Final = Path("/proc")
+
+
+class Started(msgspec.Struct, frozen=True):
+    """A process that a run started."""
+
+    pid: int
+    started: int | None
+
+
+def mark(run_dir: Path) -> Mapping[str, str]:
+    """Return what the environment of a run's processes has, and no other's."""
+    return {MARK: f"{run_dir.resolve()}"}
+
+
+def note_started(run_dir: Path, pid: int) -> None:
+    """Write into the run's journal that it started a process."""
+    with (run_dir / JOURNAL).open("ab") as journal:
+        journal.write(msgspec.json.encode(Started(pid, started_at(pid))) + b"\n")
+
+
+def own_processes(run_dir: Path) -> list[int]:
+    """Return the living processes that the run of this folder provably started, ascending."""
+    living = {pid for pid, _ in command_lines()} - {os.getpid()}
+    own = {one.pid for one in _noted(run_dir) if one.pid in living and one.started == started_at(one.pid)}
+    return sorted(pid for pid in own if _is_marked(pid, run_dir))
+
+
+def _noted(run_dir: Path) -> list[Started]:
+    try:
+        lines = (run_dir / JOURNAL).read_bytes().splitlines()
+    except OSError:
+        return []
+    found = []
+    for line in lines:
+        with contextlib.suppress(msgspec.DecodeError):  # the last one may be torn
+            found.append(msgspec.json.decode(line, type=Started))
+    return [one for one in found if one.started is not None]
+
+
+def _is_marked(pid: int, run_dir: Path) -> bool:
+    wanted = f"{MARK}={run_dir.resolve()}"
+    try:
+        if PROC.is_dir():
+            return wanted.encode() in (PROC / f"{pid}" / "environ").read_bytes().split(b"\0")
+    except OSError:
+        return False
+    return f" {wanted} " in f" {_ps(pid, '-wwE', 'command=')} "
+
+
+def _ps(pid: int, flag: str, column: str) -> str:
+    words = ["ps", flag, "-o", column, "-p", f"{pid}"]
+    return subprocess.run(words, capture_output=True, text=True, check=False).stdout.strip()  # noqa: S603
 
 
 def node_processes(run_dir: Path) -> list[int]:
@@ -60,6 +119,11 @@ def end_processes(pids: list[int]) -> list[str]:
 
 def started_at(pid: int) -> int | None:
     """Return when a process began, in the system's own unit: with its id it names one process for ever."""
+    if not PROC.is_dir():
+        try:
+            return int(time.mktime(time.strptime(_ps(pid, "-ww", "lstart="))))
+        except ValueError:
+            return None
     try:
         return int((PROC / str(pid) / "stat").read_text().rpartition(")")[2].split()[19])
     except (OSError, ValueError, IndexError):

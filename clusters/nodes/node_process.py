@@ -11,12 +11,13 @@ import os
 import shutil
 import signal
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Final
 
 from tribunal import ROOT
 from tribunal.clusters.api import ClusterError, Proof
+from tribunal.clusters.nodes.leftovers import mark, note_started
 from tribunal.clusters.nodes.node_program import NodeProgram
 from tribunal.clusters.nodes.serving import refuses
 from tribunal.clusters.spec import Settings, SettingValue
@@ -39,6 +40,7 @@ class NodeProcess:
         log: Path,
         endpoint: tuple[str, int],
         on_exit: Callable[[str], None],
+        run_dir: Path,
         prefix: Callable[[], Sequence[str]] = tuple,  # words in front of its command: where it runs, with what priority
     ) -> None:
         self.node = node
@@ -48,6 +50,7 @@ class NodeProcess:
         self._log = log
         self._endpoint = endpoint
         self._on_exit = on_exit
+        self._run_dir = run_dir
         self._prefix = prefix
         self._process: asyncio.subprocess.Process | None = None
         self._watch: asyncio.Task[None] | None = None
@@ -64,8 +67,11 @@ class NodeProcess:
         self._ending = False
         java = shutil.which("java") or "java"
         command = await asyncio.to_thread(self._program.command, self._config, python=sys.executable, java=java)
-        self._process = await start_with_parent([*self._prefix(), *with_parent(command)], self._log)
+        self._process = await start_with_parent(
+            [*self._prefix(), *with_parent(command)], self._log, mark(self._run_dir)
+        )
         self.pid = self._process.pid
+        note_started(self._run_dir, self.pid)
         self._watch = asyncio.create_task(self._wait_for_end(self._process), name=f"watch node {self.node}")
 
     async def _wait_for_end(self, process: asyncio.subprocess.Process) -> None:
@@ -155,8 +161,8 @@ def with_parent(command: Sequence[str]) -> list[str]:
     return [sys.executable, "-I", "-S", str(PARENT_DEATH), str(os.getpid()), *command]
 
 
-async def start_with_parent(command: Sequence[str], log: Path) -> asyncio.subprocess.Process:
-    """Start a command of `with_parent` in a session of its own, its output appended to the log."""
+async def start_with_parent(command: Sequence[str], log: Path, more: Mapping[str, str]) -> asyncio.subprocess.Process:
+    """Start a command of `with_parent` in a session of its own, with more in its environment, its output appended to the log."""
     log.parent.mkdir(parents=True, exist_ok=True)
     with log.open("ab") as output:
         return await asyncio.create_subprocess_exec(
@@ -164,7 +170,7 @@ async def start_with_parent(command: Sequence[str], log: Path) -> asyncio.subpro
             stdin=asyncio.subprocess.DEVNULL,
             stdout=output,
             stderr=output,
-            env=node_environment(),
+            env={**node_environment(), **more},
             start_new_session=True,
         )
 

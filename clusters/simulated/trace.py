@@ -13,7 +13,7 @@ themselves are kept too (`content`): compared with them a run that is repeated n
 import hashlib
 import zlib
 from array import array
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Final
 
 BLOCK_NUMBERS: Final = 8192
@@ -65,3 +65,15 @@ class Trace:
         """Print a line; callers ask `sink is not None` first where the text costs something."""
         if self.sink is not None:
             self.sink(text)
+
+
+def hashes_of(blocks: Iterable[bytes]) -> tuple[list[str], str]:
+    """Return the checkpoints and the digest of a trace that was kept (`Trace.content`). Raises ValueError for what is none."""
+    running, checkpoints = hashlib.blake2b(digest_size=16), []
+    for block in blocks:
+        try:
+            running.update(zlib.decompress(block))
+        except zlib.error as problem:
+            raise ValueError(f"not a trace: {problem}") from None
+        checkpoints.append(running.hexdigest()[:16])
+    return checkpoints, running.hexdigest()

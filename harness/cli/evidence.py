@@ -2,13 +2,16 @@
 
 import sys
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import msgspec
 import typer
 
 from tribunal.harness.cli.findings import first_signature, signature_named
 from tribunal.results.verdict import EXIT_ERROR
+
+if TYPE_CHECKING:
+    from tribunal.harness.evidence.verify import Verified
 
 Json = Annotated[bool, typer.Option("--json", help="Print the result as JSON on stdout.")]
 MOST_LINES = 20
@@ -19,9 +22,13 @@ def bundle(
         Path, typer.Argument(help="Folder of a judged run.", exists=True, file_okay=False, resolve_path=True)
     ],
     out: Annotated[Path | None, typer.Option("--out", "-o", help="The archive; default: beside the run.")] = None,
+    sign: Annotated[
+        Path | None, typer.Option(help="Sign it with this key, of ssh or minisign; the signature is put beside it.")
+    ] = None,
     json: Json = False,
 ) -> None:
     """Make an evidence archive of a run: recording, plan, schedule, versions, hashes, report."""
+    from tribunal.harness.evidence import signing
     from tribunal.harness.evidence.bundle import bundle as bundled
     from tribunal.harness.evidence.bundle import sha256_of
 
@@ -33,33 +40,60 @@ def bundle(
         "files": len(content.files),
         "verdict": content.verdict,
     }
+    if sign is not None:
+        summary["signature"] = str(signing.sign(target, sign))
     if json:
         typer.echo(msgspec.json.encode(summary).decode())
         return
     typer.echo(
         f"{target}  {len(content.files)} files, {target.stat().st_size / 1e6:.1f} MB\nsha256 {summary['sha256']}"
     )
+    if sign is not None:
+        typer.echo(f"signature {summary['signature']}")
     typer.echo(f"verify    tribunal verify {target}")
 
 
 def verify(
     archive: Annotated[Path, typer.Argument(help="An archive made by `tribunal bundle`.", exists=True, dir_okay=False)],
-    engine: Annotated[str, typer.Option(help="Who judges: spark, inline or spark-sql.")] = "spark",
+    engine: Annotated[
+        str | None, typer.Option(help="Who judges: spark, inline or spark-sql; default: who judged it before.")
+    ] = None,
+    replay: Annotated[
+        bool, typer.Option("--replay", help="Run a simulated run's plan again; all bits must agree.")
+    ] = False,
+    signers: Annotated[
+        Path | None,
+        typer.Option(help="Who may have signed it: an allowed_signers file of ssh, or a public key of minisign."),
+    ] = None,
     json: Json = False,
 ) -> None:
-    """Judge an evidence archive again, without a cluster; it must say the same. Refuses one that was changed."""
-    from tribunal.harness.evidence.bundle import verified
+    """Judge an evidence archive again, without a cluster, and compare everything that it states. Refuses one that was changed."""
+    from tribunal.harness.evidence.verify import verified
 
-    result = verified(archive, engine)
+    result = verified(archive, engine, is_replayed=replay, signers=signers)
     if json:
         typer.echo(msgspec.json.encode(result).decode())
     else:
-        word = "the same verdict" if result.is_same else "ANOTHER verdict"
-        typer.echo(f"{word}: {result.stated} stated, {result.found} found; {result.files} files as stated")
-        for line in result.differences:
-            typer.echo(f"  {line}")
-        typer.echo(f"sha256 {result.sha256}")
+        typer.echo("\n".join(_lines(result)))
     raise typer.Exit(0 if result.is_same else EXIT_ERROR)
+
+
+def _lines(result: "Verified") -> list[str]:
+    verdicts = f"{result.stated} stated, {result.found} found"
+    word = "the same verdict" if result.stated is result.found else "ANOTHER verdict"
+    lines = [f"{word}: {verdicts}"]
+    if result.differences:
+        lines.append("NOT as stated:")
+    lines += [f"  {line}" for line in result.differences]
+    lines += [f"  note: {line}" for line in result.remarks]
+    lines.append(f"hashes     {result.files} files as listed; sha256 {result.sha256}")
+    if result.signature is None:
+        lines.append("signature  nobody signed it: whoever made it could write what he likes into it")
+    elif result.signature.signer is None:
+        lines.append(f"signature  by {result.signature.key}; whose that is, nobody said (--signers)")
+    else:
+        lines.append(f"signature  by {result.signature.signer}, {result.signature.key}")
+    return lines
 
 
 def publish(

@@ -4,7 +4,7 @@ import http.server
 import sys
 import threading
 import webbrowser
-from functools import partial
+from functools import cache, partial
 from http import HTTPStatus
 from pathlib import Path
 from typing import Annotated, Any, Final
@@ -16,6 +16,7 @@ import typer
 from tribunal.clusters.api import ClusterError
 from tribunal.harness.campaign.findings import FOLDER
 
+SCRIPTS: Final = ("report.js", "index.js")
 SHOWN: Final = {".html": "text/html; charset=utf-8", ".json": "application/json", ".xml": "application/xml",
                 ".md": "text/plain; charset=utf-8", ".log": "text/plain; charset=utf-8", ".jsonl": "text/plain; charset=utf-8"}  # fmt: skip
 
@@ -111,6 +112,8 @@ class _Pages(http.server.BaseHTTPRequestHandler):
         self.send_header("Content-Length", str(len(content)))
         self.send_header("Cache-Control", "no-store")
         self.send_header("X-Content-Type-Options", "nosniff")
+        self.send_header("Content-Security-Policy", policy())
+        self.send_header("Referrer-Policy", "no-referrer")
         self.end_headers()
         self.wfile.write(content)
 
@@ -119,6 +122,16 @@ class _Pages(http.server.BaseHTTPRequestHandler):
 
     def log_message(self, format: str, *args: object) -> None:  # noqa: A002 - the base class's name
         """Say nothing: what was asked for is the reader's business."""
+
+
+@cache
+def policy() -> str:
+    """Return what pages may do, whoever wrote them: our own scripts by their hashes, no connection, no frame."""
+    from tribunal.results.report import embedded
+
+    scripts = " ".join(f"'{embedded(name)['script_hash']}'" for name in SCRIPTS)
+    nowhere = "base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
+    return f"default-src 'none'; style-src 'unsafe-inline'; script-src {scripts}; img-src data:; {nowhere}"
 
 
 def _holds_runs(folder: Path) -> bool:

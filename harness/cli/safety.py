@@ -10,6 +10,7 @@ import typer
 from tribunal.harness.doctor import FaultHealth, Health, examined
 from tribunal.harness.fault_journal import heal as heal_runs
 from tribunal.harness.fault_journal import refuse_unless_healed, running
+from tribunal.harness.run import is_run
 from tribunal.results.scratch import remove_abandoned
 from tribunal.results.verdict import EXIT_ERROR
 
@@ -69,10 +70,12 @@ def clean(
     keep: Annotated[int, typer.Option(min=0, help="How many of the newest runs stay.")] = KEPT,
     json: Json = False,
 ) -> None:
-    """Remove old recordings; refuses while a run that died is not healed, and leaves running ones alone."""
+    """Remove old runs; refuses while a run that died is not healed, and leaves running ones alone."""
     refuse_unless_healed(out)
     busy = {Path(entry.run_dir).name for entry in running(out)}
-    found = sorted(path.parent for path in out.glob("*/plan.json") if path.parent.name not in busy)
+    found = (
+        sorted(folder for folder in out.iterdir() if is_run(folder) and folder.name not in busy) if out.is_dir() else []
+    )
     removed = found[: max(0, len(found) - keep)]
     for folder in removed:
         shutil.rmtree(folder)

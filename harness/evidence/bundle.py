@@ -1,17 +1,17 @@
 """An evidence archive: all that another needs to judge a run again, and to notice if a byte of it was changed.
 
-`bundle.json` names every file with size and sha256, the verdict, and what it was made with. `verified` trusts nothing in an
-archive: names outside of it, files that nobody named, sizes and hashes that differ are refused with the file's name, before
-anything is judged; then the recording is judged anew, and the verdict must be the same. Whoever publishes a bundle
-publishes its own sha256 beside it: that alone says that it is the one that was published.
+`bundle.json` names every file with size and sha256, the verdict, and what the run was made with. `unpacked` trusts nothing in an
+archive: names outside of it, files that nobody named, sizes and hashes that differ are refused with the file's name. What
+else it states, `verify` compares. Whoever publishes a bundle publishes its own sha256 or a signature beside it.
 """
 
 import hashlib
+import html
 import lzma
 import sys
 import zipfile
 import zlib
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path, PurePosixPath
 from typing import Final
 
@@ -20,14 +20,20 @@ import msgspec
 from tribunal import ROOT
 from tribunal.clusters.api import ClusterError
 from tribunal.harness.run import commit, lock_sha256
+from tribunal.results.manifest import Manifest
+from tribunal.results.recording import DamagedRecording
 from tribunal.results.scratch import Scratch
-from tribunal.results.verdict import RunVerdict, Verdict, load
+from tribunal.results.store import Recording
+from tribunal.results.verdict import RunVerdict, Verdict, load, save
 
-VERSION: Final = 1
+VERSION: Final = 2
+KNOWN: Final = (1, VERSION)
 LIST: Final = "bundle.json"
 LOCK: Final = "requirements.lock"
+VERDICT: Final = "verdict.json"
+REPORT: Final = "report.html"
 # Not evidence: what a node left on its disks, and what a cluster kept for itself.
-LEFT_OUT: Final = ("nodes", "unhealed.json")
+LEFT_OUT: Final = ("nodes", "unhealed.json", "processes.jsonl", LIST)
 FOR_READERS: Final = (".log", ".html")  # may name the run's folder; what is judged never does
 MOST_BYTES: Final = 20 << 30
 BLOCK: Final = 1 << 20
@@ -63,38 +69,42 @@ class Bundle(msgspec.Struct, frozen=True, kw_only=True):
     python: str
     files: list[File]
 
-
-class Verified(msgspec.Struct, frozen=True, kw_only=True):
-    """An archive beside what judging it again said."""
-
-    run_id: str
-    stated: Verdict
-    found: Verdict
-    is_same: bool
-    differences: list[str]
-    files: int
-    sha256: str
+    @staticmethod
+    def of(folder: Path) -> "Bundle":
+        """Read what an unpacked archive says of itself; `Tampered` where that is nothing."""
+        return _read((folder / LIST).read_bytes())
 
 
 def bundle(run_dir: Path, target: Path) -> Bundle:
     """Write a judged run's archive completely or not at all; `ClusterError` when the run has no verdict."""
-    if not (run_dir / "verdict.json").is_file():
+    if not (run_dir / VERDICT).is_file():
         raise ClusterError(f"{run_dir} has no verdict yet: tribunal check {run_dir}")
     if target.exists():
         raise ClusterError(f"{target}: there already")
+    with Scratch("bundle") as folder:
+        return _bundled(run_dir, target, folder)
+
+
+def _bundled(run_dir: Path, target: Path, folder: Path) -> Bundle:
+    manifest = _manifest(run_dir)
+    verdict = load(run_dir / VERDICT)
+    # A folder can be given another name; the recording's is what its rows say.
+    run_id = verdict.run_id if manifest is None else manifest.run_id
+    verdict = msgspec.structs.replace(verdict, run_id=run_id)
     sources = {path.relative_to(run_dir).as_posix(): path for path in _evidence(run_dir)}
-    if (ROOT / LOCK).is_file():
+    lock = lock_sha256() if manifest is None or manifest.lock_sha256 is None else manifest.lock_sha256
+    if LOCK not in sources and lock == lock_sha256() and (ROOT / LOCK).is_file():
         sources[LOCK] = ROOT / LOCK
+    sources |= _for_readers(run_dir, folder / run_id, verdict, sources)
     temporary = target.with_name(f"{target.name}.tmp")
-    verdict = load(run_dir / "verdict.json")
     content = Bundle(
-        run_id=verdict.run_id,
+        run_id=run_id,
         verdict=verdict.verdict,
         claim=verdict.claim,
         findings=counted(verdict),
-        commit=commit(),
-        lock_sha256=lock_sha256(),
-        python=sys.version.split()[0],
+        commit=commit() if manifest is None or manifest.commit is None else manifest.commit,
+        lock_sha256=lock,
+        python=sys.version.split()[0] if manifest is None or manifest.python is None else manifest.python,
         files=[_described(name, _content(path, run_dir)) for name, path in sorted(sources.items())],
     )
     try:
@@ -111,25 +121,6 @@ def bundle(run_dir: Path, target: Path) -> Bundle:
     return content
 
 
-def verified(archive_path: Path, engine: str) -> Verified:
-    """Judge an archive again in a folder of its own; `Tampered` names the file that is not as stated."""
-    from tribunal.checkers.judge.verdict import check
-
-    with Scratch("verify") as folder:
-        run_dir = folder / "run"
-        content = unpacked(archive_path, run_dir)
-        (again,) = check([run_dir], engine)
-    return Verified(
-        run_id=content.run_id,
-        stated=content.verdict,
-        found=again.verdict,
-        is_same=not (differences := list(_differences(content, again))),
-        differences=differences,
-        files=len(content.files),
-        sha256=sha256_of(archive_path),
-    )
-
-
 def unpacked(archive_path: Path, folder: Path) -> Bundle:
     """Unpack an archive whose every byte is as it states; nothing else is ever written."""
     try:
@@ -143,6 +134,40 @@ def unpacked(archive_path: Path, folder: Path) -> Bundle:
         # (RuntimeError: it is encrypted, or of a kind that is not supported.)
         raise Tampered(f"{archive_path}: not a complete archive: {problem}") from None
     return content
+
+
+def canonical_report(run_dir: Path) -> bytes:
+    """Write a run's report, and return it without the place that the run has on this machine."""
+    from tribunal.results import report
+
+    content: bytes = report.write(run_dir).read_bytes()
+    return content.replace(html.escape(f"{run_dir.parent}/").encode(), b"")
+
+
+def _for_readers(run_dir: Path, staged: Path, verdict: RunVerdict, sources: Mapping[str, Path]) -> dict[str, Path]:
+    """Make verdict and report as whoever verifies the archive will make them: of what is in it, under the run's own name."""
+    (staged / "logs").mkdir(parents=True)
+    for name, path in sources.items():
+        parts = PurePosixPath(name).parts
+        if parts[0] == "logs" and len(parts) == 2:
+            (staged / name).write_bytes(_content(path, run_dir))
+        elif len(parts) == 1 and name not in (VERDICT, REPORT):
+            (staged / name).symlink_to(path.resolve())
+    if (run_dir / "recording").is_dir():
+        (staged / "recording").symlink_to((run_dir / "recording").resolve())
+    if verdict.run_id == load(run_dir / VERDICT).run_id:
+        (staged / VERDICT).write_bytes((run_dir / VERDICT).read_bytes())
+    else:
+        save(verdict, staged / VERDICT)
+    (staged / REPORT).write_bytes(canonical_report(staged))
+    return {VERDICT: staged / VERDICT, REPORT: staged / REPORT}
+
+
+def _manifest(run_dir: Path) -> Manifest | None:
+    try:
+        return Recording.open(run_dir, compare=False).manifest
+    except DamagedRecording:
+        return None
 
 
 def sha256_of(path: Path) -> str:
@@ -192,13 +217,21 @@ def _list(archive: zipfile.ZipFile) -> Bundle:
     try:
         if archive.getinfo(LIST).file_size > BLOCK * 64:
             raise Tampered(f"{LIST}: larger than any list of files")
-        content = msgspec.json.decode(archive.read(LIST), type=Bundle)
+        content = archive.read(LIST)
     except KeyError:
         raise Tampered(f"{LIST} is missing: not a bundle of tribunal") from None
+    return _read(content)
+
+
+def _read(text: bytes) -> Bundle:
+    try:
+        content = msgspec.json.decode(text, type=Bundle)
     except (msgspec.DecodeError, msgspec.ValidationError) as problem:
         raise Tampered(f"{LIST}: {problem}") from None
-    if content.bundle_version != VERSION:
+    if content.bundle_version not in KNOWN:
         raise Tampered(f"{LIST}: unknown bundle version {content.bundle_version} (this is {VERSION})")
+    if Path(content.run_id).name != content.run_id or content.run_id in ("", "..") or "\0" in content.run_id:
+        raise Tampered(f"{LIST}: run_id: {content.run_id!r} is no name of a run")
     return content
 
 
@@ -234,13 +267,3 @@ def _unpack(archive: zipfile.ZipFile, file: File, folder: Path) -> None:
             out.write(block)
     if left or digest.hexdigest() != file.sha256:
         raise Tampered(f"{file.name}: was changed after the bundle was made (sha256 differs)")
-
-
-def _differences(content: Bundle, again: RunVerdict) -> Iterator[str]:
-    if again.verdict != content.verdict:
-        yield f"verdict: {content.verdict} stated, {again.verdict} found"
-        yield from again.reasons
-    found = counted(again)
-    for name in sorted({*content.findings, *found}):
-        if content.findings.get(name) != found.get(name):
-            yield f"{name}: {content.findings.get(name, 0)} stated, {found.get(name, 0)} found"

@@ -95,6 +95,8 @@ class NodeConfig:
     @property
     def is_secured(self) -> bool:
         """Return whether anything is asked of anybody: then users and their rights can be managed."""
+        if self.security.authorizer_class:
+            return True
         listeners = (*self.listeners.brokers, *self.listeners.controllers)
         protocols = {self.listeners.inter_broker_protocol, self.listeners.controller_protocol}
         protocols |= {one.protocol for one in listeners}
@@ -167,6 +169,8 @@ def _check_security(config: NodeConfig) -> None:
     used = {one.protocol for one in served} | {listeners.inter_broker_protocol, listeners.controller_protocol}
     if config.is_zookeeper_mode and (len(served) != 1 or used != {SecurityProtocol.PLAINTEXT}):
         raise ConfigError("'listeners': in ZooKeeper mode a broker has one listener, and it is PLAINTEXT")
+    if config.is_zookeeper_mode and security.authorizer_class:
+        raise ConfigError("'authorizer.class.name': ACLs are in the metadata log, and ZooKeeper mode has none")
     if any(one.protocol.has_tls for one in served) and not (security.keystore_location or security.keystore_chain):
         raise ConfigError("a listener with TLS needs 'ssl.keystore.location' or 'ssl.keystore.certificate.chain'")
     if any(one.has_sasl for one in used):

@@ -1,11 +1,12 @@
 """Who may connect: certificates, names and passwords."""
 
-from typing import Annotated, Literal
+from typing import Annotated, Final, Literal
 
 import msgspec
 
 from replog.config.setting import Long, Secret, kafka, ours, without_effect
 
+STANDARD_AUTHORIZER: Final = "org.apache.kafka.metadata.authorizer.StandardAuthorizer"
 Mechanism = Literal["PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512"]
 NoMechanism = Literal["", "PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512"]
 
@@ -97,3 +98,20 @@ class SecurityConfig(msgspec.Struct, frozen=True, kw_only=True):
             "A connection whose user has not logged in again after this long is closed; 0: never.",
         ),
     ] = 0
+    authorizer_class: Annotated[
+        Literal["", "org.apache.kafka.metadata.authorizer.StandardAuthorizer"],
+        kafka(
+            "authorizer.class.name",
+            "Who decides what users may do: nobody, or the ACLs of the metadata log. All nodes have the same.",
+        ),
+    ] = ""
+    super_users: Annotated[
+        str,
+        kafka(
+            "super.users",
+            "Who may do everything, as `User:a;User:b`. The nodes' own principals belong to them: they act for others.",
+        ),
+    ] = ""
+    everyone_without_acl: Annotated[
+        bool, kafka("allow.everyone.if.no.acl.found", "Whether everybody may do everything with what has no ACL.")
+    ] = False

@@ -1,8 +1,7 @@
-"""Who may do what: one hook, asked before anything is decided, that allows all (SPEC D17).
+"""Who may do what: one hook, asked before anything is decided, that allows all unless an authorizer is set (SPEC D17).
 
-There is no authorizer yet, and no connection says who is behind it: every caller is `ANONYMOUS`. What the hook is asked, in
-which words and for which request, is what the released software asks; so an authorizer can be put in without touching
-any other part. Which questions an API comes to stands beside its handler (`replog/controller/served_api.py`); here are the words for them.
+What the hook is asked, in which words and for which request, is what the released software asks. Where nobody shows who he is
+everybody is `ANONYMOUS`; the authorizer behind the hook is `replog/node/api/standard_authorizer.py`, where there is one. Which questions an API comes to stands beside its handler (`replog/controller/served_api.py`); here are the words for them.
 """
 
 from collections.abc import Callable, Iterable
@@ -14,9 +13,9 @@ import msgspec
 
 from replog.errors import Error
 from replog.metadata.state import TOPIC_RESOURCE
+from replog.security.principals import ANONYMOUS_USER
 from replog.types import ZERO_UUID
 
-ANONYMOUS: Final = "User:ANONYMOUS"
 GROUP_RESOURCE: Final = 32  # of configs
 
 
@@ -42,6 +41,14 @@ class Resource(NamedTuple):
     name: str
 
 
+class Peer(NamedTuple):
+    """Who asks, and from which address."""
+
+    principal: str
+    host: str
+
+
+ANONYMOUS: Final = Peer(ANONYMOUS_USER, "")
 CLUSTER: Final = Resource("cluster", "kafka-cluster")
 REFUSALS: Final = {
     "cluster": Error.CLUSTER_AUTHORIZATION_FAILED,
@@ -49,10 +56,10 @@ REFUSALS: Final = {
     "group": Error.GROUP_AUTHORIZATION_FAILED,
     "transactional_id": Error.TRANSACTIONAL_ID_AUTHORIZATION_FAILED,
 }
-May = Callable[[str, Operation, Resource], bool]  # principal, operation, resource
+May = Callable[[Peer, Operation, Resource], bool]
 
 
-def allow_all(principal: str, operation: Operation, resource: Resource) -> bool:
+def allow_all(peer: Peer, operation: Operation, resource: Resource) -> bool:
     """Allow everybody everything."""
     return True
 
@@ -83,12 +90,12 @@ class Asker(NamedTuple):
     """The hook as one principal meets it."""
 
     hook: May
-    principal: str
+    peer: Peer
     topics: Topics
 
     def may(self, operation: Operation, resource: Resource) -> bool:
         """Return whether the principal may do this."""
-        return self.hook(self.principal, operation, resource)
+        return self.hook(self.peer, operation, resource)
 
     def error(self, operation: Operation, resource: Resource) -> Error:
         """Return NONE, or what a refusal is called."""

@@ -9,6 +9,7 @@ from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Final
 from uuid import UUID
 
+from replog.controller import acl_requests as acls
 from replog.controller import admin_requests as admin
 from replog.controller import broker_requests as broker
 from replog.controller import config_requests as config
@@ -204,5 +205,6 @@ class Controller:
 
 
 APIS: Final = {
-    one.any_served.exchange.request: one for one in (*broker.APIS, *admin.APIS, *config.APIS, *credentials.APIS)
+    one.any_served.exchange.request: one
+    for one in (*broker.APIS, *admin.APIS, *config.APIS, *credentials.APIS, *acls.APIS)
 }  # what the active controller decides, by the request's type

@@ -110,6 +110,7 @@ class Log:
         self.cut: Cut | None = opened.cut
         self.log_start_offset = log_start_offset
         self.log_end_offset = self.segments[-1].next_offset
+        self._opened_end = self.log_end_offset  # what lies below it was written by another process, long ago perhaps
         self.flushed_offset = 0
         self.topic_id: UUID | None = None
         self.expects_gaps = disk.exists(f"{directory}/{CLEANER_FILE}")  # it is, or was copied from, a compacted log
@@ -349,8 +350,8 @@ class Log:
 
         max_bytes:     exceeded only by the first batch, and only if `at_least_one`.
         end_offset:    high watermark, last stable offset or log end: what the reader may see.
-        Raises `OffsetOutOfRange` below the log start and behind the log end, and `CorruptBatch` where what a sealed segment
-        holds is not what was written: it may have lain on the disk for long.
+        Raises `OffsetOutOfRange` below the log start and behind the log end, and `CorruptBatch` where what a sealed segment,
+        or one that was found at the start, holds is not what was written: it may have lain on the disk for long.
         """
         if not self.log_start_offset <= offset <= self.log_end_offset:
             raise OffsetOutOfRange(f"{offset} outside of {self.log_start_offset} to {self.log_end_offset}")
@@ -361,10 +362,25 @@ class Log:
                 break
             content = segment.read(offset, max_bytes=max_bytes, end_offset=end_offset, at_least_one=at_least_one)
             if content is not None:  # else compaction left a hole at the segment's end
-                if segment is not self.segments[-1]:
-                    _check(content, segment.file.path)
+                if segment is not self.segments[-1] or offset < self._opened_end:
+                    self._check(content, offset, segment)
                 return content
         return b""
+
+    def _check(self, content: bytes, offset: int, segment: Segment) -> None:
+        """Raise `CorruptBatch` unless these are the batches that were appended there, as far as the log itself can know.
+
+        A batch's checksum covers neither its base offset, which is held to its neighbours, nor its leader epoch.
+        """
+        view, path, next_offset = memoryview(content), segment.file.path, -1
+        gaps_allowed = self.settings.compacts or self.expects_gaps or self._refused_gap is not None
+        for header in batches(view, path):
+            if not has_valid_crc(view, header):
+                raise CorruptBatch(path, header.position, "checksum")
+            is_next = header.base_offset <= offset if next_offset < 0 else header.base_offset == next_offset
+            if header.next_offset <= offset or not (is_next or (gaps_allowed and header.base_offset > next_offset)):
+                raise CorruptBatch(path, header.position, f"base offset {header.base_offset}")
+            next_offset = header.next_offset
 
     def lies_segments_behind(self, offset: int, end_offset: int) -> bool:
         """Return whether a read from `offset` ends with its segment, before `end_offset`."""
@@ -709,10 +725,3 @@ def _marker_offset(aborted: AbortedTransaction) -> int:
 def _restamped(view: memoryview, headers: list[BatchHeader], now_ms: int) -> tuple[memoryview, list[BatchHeader]]:
     content = b"".join(with_append_time(view, header, now_ms) for header in headers)
     return memoryview(content), [structs.replace(header, max_timestamp_ms=now_ms) for header in headers]
-
-
-def _check(content: bytes, origin: str) -> None:
-    view = memoryview(content)
-    for header in batches(view, origin):
-        if not has_valid_crc(view, header):
-            raise CorruptBatch(origin, header.position, "checksum")

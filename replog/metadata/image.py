@@ -18,6 +18,7 @@ from uuid import UUID
 import msgspec
 
 from replog.metadata import records as r
+from replog.metadata.acl_index import AclIndex
 from replog.metadata.record_versions import METADATA_VERSION, NEWEST
 from replog.metadata.state import (
     BROKER_RESOURCE,
@@ -35,6 +36,7 @@ from replog.metadata.state import (
     Partition,
     Topic,
 )
+from replog.security.acls import Acl
 from replog.security.scram import Credential, ScramMechanism
 from replog.types import (
     NO_BROKER_EPOCH,
@@ -100,6 +102,7 @@ class Image:
         self.configs: dict[tuple[int, str], dict[str, str]] = {}
         self.features: dict[str, int] = {}
         self.next_producer_id = 0
+        self.acls = AclIndex()
         self.scram_credentials: dict[tuple[str, int], r.UserScramCredentialRecord] = {}  # by user and mechanism
         self.isr_members = PartitionIndex()
         self.elr_members = PartitionIndex()
@@ -244,7 +247,7 @@ class Image:
 
     def _apply(self, record: r.MetadataRecord) -> None:
         method = _APPLY.get(type(record))
-        if method is not None:  # others' records (ACLs, quotas, tokens) say nothing of our concern
+        if method is not None:  # others' records (quotas, tokens) say nothing of our concern
             method(self, record)
 
     def _apply_topic(self, record: r.TopicRecord) -> None:
@@ -347,6 +350,21 @@ class Image:
     def _apply_producer_ids(self, record: r.ProducerIdsRecord) -> None:
         self._set_next_producer_id(record.next_producer_id)
 
+    def _apply_acl(self, record: r.AccessControlEntryRecord) -> None:
+        acl = Acl(
+            resource_type=record.resource_type,
+            resource_name=record.resource_name,
+            pattern_type=record.pattern_type,
+            principal=record.principal,
+            host=record.host,
+            operation=record.operation,
+            permission=record.permission_type,
+        )
+        self._put_acl(record.id, acl)
+
+    def _apply_remove_acl(self, record: r.RemoveAccessControlEntryRecord) -> None:
+        self._put_acl(record.id, None)
+
     def _apply_scram_credential(self, record: r.UserScramCredentialRecord) -> None:
         self._put_scram_credential((record.name, record.mechanism), record)
 
@@ -422,6 +440,10 @@ class Image:
         self._remember(self._set_next_producer_id, self.next_producer_id)
         self.next_producer_id = value
 
+    def _put_acl(self, acl_id: UUID, new: Acl | None) -> None:
+        self._remember(self._put_acl, acl_id, self.acls.by_id.get(acl_id))
+        self.acls.put(acl_id, new)
+
     def _put_scram_credential(self, key: tuple[str, int], new: r.UserScramCredentialRecord | None) -> None:
         self._remember(self._put_scram_credential, key, self.scram_credentials.get(key))
         if new is None:
@@ -486,6 +508,8 @@ class Image:
         for (resource_type, resource_name), values in sorted(self.configs.items()):
             for name, value in sorted(values.items()):
                 yield r.ConfigRecord(resource_type=resource_type, resource_name=resource_name, name=name, value=value)
+        for acl_id, acl in sorted(self.acls.by_id.items()):
+            yield r.acl_record(acl_id, acl)
         credentials = self.scram_credentials if self.metadata_version >= SCRAM_LEVEL else {}
         for _, credential in sorted(credentials.items()):
             yield credential
@@ -577,6 +601,8 @@ _APPLY: Final[dict[type[msgspec.Struct], Apply]] = {
     **_applies(r.ConfigRecord, Image._apply_config),
     **_applies(r.FeatureLevelRecord, Image._apply_feature),
     **_applies(r.ProducerIdsRecord, Image._apply_producer_ids),
+    **_applies(r.AccessControlEntryRecord, Image._apply_acl),
+    **_applies(r.RemoveAccessControlEntryRecord, Image._apply_remove_acl),
     **_applies(r.UserScramCredentialRecord, Image._apply_scram_credential),
     **_applies(r.RemoveUserScramCredentialRecord, Image._apply_remove_scram_credential),
 }

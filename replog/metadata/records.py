@@ -10,9 +10,11 @@ from uuid import UUID
 import msgspec
 
 from replog.metadata.state import Broker, Partition
+from replog.security.acls import Acl
 from replog.types import ZERO_UUID, BrokerEpoch, NodeId
 from replog.wire.records.metadata import *  # noqa: F403 - all layouts: whoever writes or replays finds them here
 from replog.wire.records.metadata import (
+    AccessControlEntryRecord,
     BrokerEndpoint,
     BrokerFeature,
     BrokerRegistrationChangeRecord,
@@ -62,6 +64,20 @@ def registration_record(broker: Broker) -> RegisterBrokerRecord:
         fenced=broker.fenced,
         in_controlled_shutdown=broker.in_controlled_shutdown,
         log_dirs=list(broker.log_dirs),
+    )
+
+
+def acl_record(acl_id: UUID, acl: Acl) -> AccessControlEntryRecord:
+    """Return the record that adds an entry."""
+    return AccessControlEntryRecord(
+        id=acl_id,
+        resource_type=acl.resource_type,
+        resource_name=acl.resource_name,
+        pattern_type=acl.pattern_type,
+        principal=acl.principal,
+        host=acl.host,
+        operation=acl.operation,
+        permission_type=acl.permission,
     )
 
 

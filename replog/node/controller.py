@@ -39,6 +39,7 @@ from replog.log.log import Log
 from replog.metadata.features import KRAFT_VERSION, SUPPORTED
 from replog.metadata.record_versions import NEWEST, RecordWriter
 from replog.node.api.authorizer import Authorizer
+from replog.node.api.standard_authorizer import hook_of
 from replog.node.metrics import MetricsServer, exposition, metrics, node_metrics
 from replog.node.net.broker_links import OwnRequest
 from replog.node.net.controller_link import ControllerLink
@@ -88,7 +89,9 @@ class ControllerNode:
         self.controller = Controller(
             Settings.of(config), config.texts, world.entropy.uuid, world.entropy.random("replica placement")
         )
-        self.authorizer = Authorizer(may, lambda: self.controller.image)
+        self.authorizer = Authorizer(
+            hook_of(config.security, lambda: self.controller.image, may), lambda: self.controller.image
+        )
         self.handlers = Handlers()  # those of the quorum come with it
         self.handlers.serve(APIS, self)
         for decided in controller.APIS.values():

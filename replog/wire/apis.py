@@ -209,7 +209,15 @@ CONTROLLER_APIS: Final = _ranges(
 
 # Offered only by listeners with SASL, and by nodes that are secured: others have no use for them.
 SASL_APIS: Final = _ranges({Api.SASL_HANDSHAKE: "0-1", Api.SASL_AUTHENTICATE: "0-2"})
-SECURITY_APIS: Final = _ranges({Api.DESCRIBE_USER_SCRAM_CREDENTIALS: "0-0", Api.ALTER_USER_SCRAM_CREDENTIALS: "0-0"})
+SECURITY_APIS: Final = _ranges(
+    {
+        Api.DESCRIBE_ACLS: "1-3",
+        Api.CREATE_ACLS: "1-3",
+        Api.DELETE_ACLS: "1-3",
+        Api.DESCRIBE_USER_SCRAM_CREDENTIALS: "0-0",
+        Api.ALTER_USER_SCRAM_CREDENTIALS: "0-0",
+    }
+)
 
 # Offered only where this feature is finalized at 1 or above (KIP-848).
 FEATURE_OF: Final = {Api.CONSUMER_GROUP_HEARTBEAT: "group.version", Api.CONSUMER_GROUP_DESCRIBE: "group.version"}

@@ -1,6 +1,7 @@
 """Releases of Apache Kafka: what each can do, what is refused before anything starts, and what is left when a fetch fails."""
 
 import hashlib
+import re
 import shutil
 from pathlib import Path
 
@@ -150,6 +151,28 @@ def test_a_fetch_that_fails_leaves_nothing(
 
     with pytest.raises(NoJars, match=rf"^Maven cannot fetch Apache Kafka 9\.9\.9: [^\n]*{said}[^\n]*$"):
         fetch(tmp_path / "cache" / "9.9.9", wanted)
+
+    assert list((tmp_path / "cache").iterdir()) == []
+
+
+@pytest.mark.parametrize(("name", "version"), [("kafka_2.13-4.3.1.jar", "9.9.9"), ("never-seen.jar", "4.3.1")])
+def test_a_jar_that_is_not_the_pinned_one_is_not_taken(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str, version: str
+) -> None:
+    """Whoever can change a jar on a server can change the checksum beside it."""
+    maven = tmp_path / "bin" / "mvn"
+    maven.parent.mkdir()
+    script = f'for word; do case "$word" in -DoutputDirectory=*) jars="${{word#*=}}";; esac; done\nmkdir -p "$jars"; echo changed > "$jars/{name}"'
+    maven.write_text(f"#!/bin/sh\n{script}\n")
+    maven.chmod(0o755)
+    monkeypatch.setenv("PATH", str(maven.parent), prepend=":")
+    artifact = Artifact("org.apache.kafka", "kafka_2.13", version)
+    wanted = Program(
+        name=f"Apache Kafka {version}", version=version, artifacts=(artifact,), logging=("x", ""), remedy=""
+    )
+
+    with pytest.raises(NoJars, match=f"another {re.escape(name)} than the pinned one"):
+        fetch(tmp_path / "cache" / version, wanted)
 
     assert list((tmp_path / "cache").iterdir()) == []
 

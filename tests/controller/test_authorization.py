@@ -16,6 +16,7 @@ from replog.controller.authorization import (
     CLUSTER,
     Asker,
     Operation,
+    Peer,
     Resource,
     Topics,
     group,
@@ -45,8 +46,10 @@ from replog.wire.messages import alter_replica_log_dirs as arl
 from replog.wire.messages import alter_user_scram_credentials as ausc
 from replog.wire.messages import consumer_group_describe as cgd
 from replog.wire.messages import consumer_group_heartbeat as cgh
+from replog.wire.messages import create_acls as ca
 from replog.wire.messages import create_partitions as cp
 from replog.wire.messages import create_topics as ct
+from replog.wire.messages import delete_acls as da
 from replog.wire.messages import delete_groups as dg
 from replog.wire.messages import delete_records as dr
 from replog.wire.messages import delete_topics as dt
@@ -89,12 +92,12 @@ OF_TRANSACTION = Error.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
 TRANSACTIONAL_BATCH = bytes(22) + bytes([0b10000]) + bytes(40)
 
 
-def nobody(principal: str, operation: Operation, resource: Resource) -> bool:
-    assert principal == ANONYMOUS
+def nobody(peer: Peer, operation: Operation, resource: Resource) -> bool:
+    assert peer.principal == ANONYMOUS.principal
     return False
 
 
-def only_theirs(_: str, operation: Operation, resource: Resource) -> bool:
+def only_theirs(_: Peer, operation: Operation, resource: Resource) -> bool:
     return resource == topic(THEIRS)
 
 
@@ -298,6 +301,8 @@ TABLE = {
             *(Api.ALTER_PARTITION_REASSIGNMENTS, Api.ADD_RAFT_VOTER, Api.REMOVE_RAFT_VOTER),
         )
     },
+    "create acls": row(ca.CreateAclsRequest(creations=[ca.AclCreation()]), Operation.ALTER, CLUSTER, OF_CLUSTER),
+    "delete acls": row(da.DeleteAclsRequest(filters=[da.DeleteAclsFilter()]), Operation.ALTER, CLUSTER, OF_CLUSTER),
     "alter credentials": row(
         ausc.AlterUserScramCredentialsRequest(deletions=[ausc.ScramCredentialDeletion(name="alice")]),
         Operation.ALTER,
@@ -308,10 +313,13 @@ TABLE = {
         api.name.lower(): row(request_type(api)(), Operation.DESCRIBE, CLUSTER, OF_CLUSTER)
         for api in (
             *(Api.DESCRIBE_QUORUM, Api.LIST_PARTITION_REASSIGNMENTS, Api.DESCRIBE_LOG_DIRS),
-            Api.DESCRIBE_USER_SCRAM_CREDENTIALS,
+            *(Api.DESCRIBE_USER_SCRAM_CREDENTIALS, Api.DESCRIBE_ACLS),
         )
     },
 }
+
+
+BY_PART = ("alter credentials", "create acls", "delete acls")  # refused change by change
 
 
 def test_what_is_offered_is_served_and_nothing_else() -> None:
@@ -614,10 +622,11 @@ def on_a_controller(folder: Path, may: Any, talk: Callable[[Connection], Awaitab
 
 def test_a_controller_refuses_what_the_hook_forbids_and_decides_nothing(tmp_path: Path) -> None:
     answers: dict[Api, list[Error]] = {}
+    by_part = {api_of(one): one for name in BY_PART for one in [TABLE[name].body]}
 
     async def talk(connection: Connection) -> None:
         for api in sorted(api for api, served in ON_CONTROLLERS.items() if served.questions):
-            body = TABLE["alter credentials"].body if api is Api.ALTER_USER_SCRAM_CREDENTIALS else request_type(api)()
+            body = by_part.get(api) or request_type(api)()
             answers[api] = list(errors_in(await connection.send(exchange_of(api), body, timeout_ms=5000)))
 
     on_a_controller(tmp_path, nobody, talk)

@@ -1,14 +1,17 @@
 """Evidence that travels: a bundle says the same again, and one of which a byte was changed is refused by name."""
 
 import shutil
+import subprocess
 import zipfile
 
 import msgspec
 import pytest
 
 from tribunal.harness.cli.main import exit_code
-from tribunal.harness.evidence.bundle import LIST, Tampered, bundle, unpacked, verified
+from tribunal.harness.evidence.bundle import LIST, Tampered, bundle, unpacked
 from tribunal.harness.evidence.diff import compared
+from tribunal.harness.evidence.signing import Unsigned, sign
+from tribunal.harness.evidence.verify import verified
 from tribunal.results.verdict import Verdict
 
 SCENARIO = """scenario: small
@@ -207,3 +210,67 @@ def test_a_run_does_not_differ_from_itself(runs):
 
     assert result.is_same
     assert result.trace == "the same history, event by event"
+
+
+def test_a_run_that_was_unpacked_gives_the_same_archive_under_any_name(archive, tmp_path):
+    with zipfile.ZipFile(archive) as packed:
+        packed.extractall(tmp_path / "by another name")
+
+    bundle(tmp_path / "by another name", tmp_path / "again.zip")
+
+    assert (tmp_path / "again.zip").read_bytes() == archive.read_bytes()
+
+
+def test_a_simulated_run_is_run_again(archive, runs, tmp_path):
+    run = shutil.copytree(runs[0], tmp_path / "run")
+    known = msgspec.json.decode((run / "simulation.json").read_bytes())
+    (run / "simulation.json").write_bytes(msgspec.json.encode(known | {"leader_epochs": 7}))
+    bundle(run, tmp_path / "lie.zip")
+
+    assert verified(archive, None, is_replayed=True).differences == []
+    assert verified(tmp_path / "lie.zip", None).is_same  # nothing else in the archive says how many there were
+    reported = verified(tmp_path / "lie.zip", None, is_replayed=True).differences
+    assert len(reported) == 1
+    assert "leader_epochs: 7 stated" in reported[0]
+
+
+@pytest.fixture
+def key(tmp_path):
+    if shutil.which("ssh-keygen") is None:
+        pytest.skip("ssh-keygen is not installed here")
+    order = ["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-C", "", "-f", str(tmp_path / "key")]
+    subprocess.run(order, check=True)
+    return tmp_path / "key"
+
+
+def test_who_signed_is_another_matter_than_whether_hashes_fit(archive, key, tmp_path, capsys):
+    (tmp_path / "allowed").write_text(f"judge@example.org {key.with_suffix('.pub').read_text()}")
+    assert verified(archive, "inline").signature is None
+    sign(archive, key)
+
+    known = verified(archive, "inline", signers=tmp_path / "allowed")
+    unknown = verified(archive, "inline")
+
+    assert known.is_same
+    assert known.signature.signer == "judge@example.org"
+    assert unknown.signature.signer is None
+    assert unknown.signature.key == known.signature.key
+    (tmp_path / "others").write_text(
+        "nobody@example.org ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA"
+    )
+    assert exit_code(["verify", str(archive), "--engine", "inline", "--signers", str(tmp_path / "others")]) == 3
+    assert "does not name" in capsys.readouterr().err
+
+
+def test_a_signature_of_other_bytes_is_refused(archive, runs, key, tmp_path):
+    sign(archive, key)
+    bundle(runs[1], tmp_path / "other.zip")
+    shutil.copy(f"{archive}.sig", f"{tmp_path / 'other.zip'}.sig")
+
+    with pytest.raises(Unsigned, match="not a signature of this archive"):
+        verified(tmp_path / "other.zip", "inline")
+
+
+def test_an_unsigned_archive_is_refused_where_signers_are_named(archive, key):
+    with pytest.raises(Unsigned, match="nobody signed it"):
+        verified(archive, "inline", signers=key.with_suffix(".pub"))

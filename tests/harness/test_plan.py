@@ -1,10 +1,14 @@
 """A plan is its seed's: same in, same bytes out."""
 
+import re
+
 import msgspec
 import pytest
+from msgspec.structs import replace
 
 from tribunal.clusters.spec import ClusterSpec
 from tribunal.harness.catalog import scenario_file
+from tribunal.harness.cli.main import exit_code
 from tribunal.harness.plan import ExecutedFault, encoded, made, read_plan, read_schedule
 from tribunal.harness.scenario import BadScenario, load, scenario
 from tribunal.nemesis.targets import Target
@@ -69,6 +73,54 @@ def test_what_is_no_plan_is_refused_in_one_line(tmp_path, content, reason):
 
     with pytest.raises(BadScenario, match=reason):
         read_plan(path)
+
+
+def with_words(old, new):
+    content = encoded(a_plan(5))
+    assert old in content
+    return content.replace(old, new, 1)
+
+
+@pytest.mark.parametrize(
+    ("content", "reason"),
+    [
+        pytest.param(with_words(b'"cluster": "processes"', b'"cluster": "../../etc"'), "cluster", id="kind of cluster"),
+        pytest.param(with_words(b'"kind": "kill"', b'"kind": "killl"'), "kill", id="fault"),
+        pytest.param(with_words(b'"mutants": []', b'"mutants": ["..os"]'), "mutant", id="mutant"),
+        pytest.param(with_words(b'"cluster_id": "', b'"cluster_id": "\\n../'), "cluster_id", id="id of the cluster"),
+        pytest.param(with_words(b'"brokers": 3', b'"brokers": 100000'), "cannot be", id="too many brokers"),
+        pytest.param(with_words(b'"brokers": 3', b'"brokers": -1'), "cannot be", id="fewer than none"),
+        pytest.param(with_words(b'"profile": "ci"', b'"profile": "x"'), "profile", id="profile"),
+        pytest.param(with_words(b'"version": ""', b'"version": "x"'), "version", id="release"),
+        pytest.param(with_words(b'"base_port": null', b'"base_port": 70000'), "port", id="port"),
+        pytest.param(with_words(b'"mode": "kraft"', b'"mode": "zookeeper"'), "mode", id="two modes"),
+        *(
+            pytest.param(
+                encoded(replace(a_plan(5), spec=replace(a_plan(5).spec, settings={name: "/etc/cron.d/x"}))),
+                name,
+                id=name,
+            )
+            for name in ("tribunal.events.file", "tribunal.undo.journal", "tribunal.control.page", "metadata.log.dir")
+        ),
+    ],
+)
+def test_a_plan_of_anybody_is_checked_before_anything_is_made(tmp_path, content, reason):
+    path = tmp_path / "plan.json"
+    path.write_bytes(content)
+
+    with pytest.raises(BadScenario, match=re.escape(reason)):
+        read_plan(path)
+    assert exit_code(["run", "--plan", str(path), "--out", str(tmp_path / "runs")]) == 64
+    assert not (tmp_path / "runs").exists()
+
+
+@pytest.mark.parametrize("setting", ["log.dirs=[/etc]", "tribunal.events.file=/etc/cron.d/x", "node.id=7"])
+def test_a_scenario_may_not_say_where_nodes_write(tmp_path, capsys, setting):
+    order = ["run", "produce-consume", "--set", f"cluster.settings.{setting}", "--out", str(tmp_path / "runs")]
+
+    assert exit_code(order) == 64
+    assert "is chosen by the run itself" in capsys.readouterr().err
+    assert not (tmp_path / "runs").exists()
 
 
 def test_an_executed_schedule_runs_again_on_the_same_nodes_at_the_same_times(tmp_path):

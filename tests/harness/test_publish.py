@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from tribunal.harness.cli.main import exit_code
-from tribunal.harness.evidence.bundle import verified
 from tribunal.harness.evidence.publish import most_informative
+from tribunal.harness.evidence.verify import verified
 from tribunal.results.report.index import RunRow
 
 SCENARIO = """scenario: small

@@ -9,7 +9,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from tribunal.clusters.nodes.leftovers import node_processes, started_at
+from tribunal.clusters.nodes.leftovers import JOURNAL, Started, mark, node_processes, note_started, started_at
 from tribunal.clusters.nodes.node_process import process_exists
 from tribunal.harness.cli.main import exit_code
 from tribunal.harness.doctor import examined
@@ -42,13 +42,19 @@ def a_dead_run(out, name="20261121T000000Z-produce-consume-processes-7", cluster
 
 
 def a_stray_node(run_dir):
-    """Start a process that names the run's folder on its command line, stopped like a paused node."""
+    """Start a process as a run starts its own, stopped like a paused node."""
+    return a_process_that_names(run_dir, mark(run_dir))
+
+
+def a_process_that_names(run_dir, environment):
+    """Start a process with the run's folder on its command line, and write it into the run's journal."""
     node = subprocess.Popen(
         [sys.executable, "-c", "import os, signal, time; os.kill(os.getpid(), signal.SIGSTOP); time.sleep(600)",
-         "broker", "--config", f"{run_dir.resolve()}/nodes/2/node.toml"],
+         "broker", "--config", f"{run_dir.resolve()}/nodes/2/node.toml"], env={**os.environ, **environment},
     )  # fmt: skip
-    while node_processes(run_dir) != [node.pid]:
+    while node.pid not in node_processes(run_dir):
         time.sleep(0.01)  # noqa: TID251
+    note_started(run_dir, node.pid)
     return node
 
 
@@ -94,6 +100,68 @@ def test_the_next_run_refuses_until_healed(tmp_path, capsys):
     refuse_unless_healed(tmp_path)
 
 
+@pytest.fixture
+def bystander():
+    processes = []
+    yield processes.append
+    for process in processes:
+        process.kill()
+        process.wait()
+
+
+def test_a_forged_journal_ends_nothing_foreign(tmp_path, bystander):
+    """Process id, start time and folder fit; but nothing that the run started has this environment."""
+    run_dir = a_dead_run(tmp_path)
+    foreign = a_process_that_names(run_dir, {})
+    bystander(foreign)
+
+    done = heal(tmp_path)
+
+    assert foreign.poll() is None
+    assert any(f"process {foreign.pid} names this folder" in line and "left alone" in line for line in done)
+
+
+def test_a_reader_of_a_log_survives(tmp_path, bystander):
+    run_dir = a_dead_run(tmp_path)
+    (run_dir / "2.log").write_text("a line\n")
+    reader = subprocess.Popen(
+        ["tail", "-f", f"{run_dir}/2.log"], stdout=subprocess.DEVNULL, env={**os.environ, **mark(run_dir)}
+    )
+    bystander(reader)
+    node = a_stray_node(run_dir)
+
+    assert exit_code(["heal", "--out", str(tmp_path)]) == 0
+
+    assert node.wait() == -9
+    assert reader.poll() is None
+
+
+def test_an_id_that_was_given_to_another_process_is_not_the_node(tmp_path, bystander):
+    run_dir = a_dead_run(tmp_path)
+    other = a_process_that_names(run_dir, mark(run_dir))
+    bystander(other)
+    (run_dir / JOURNAL).write_bytes(msgspec.json.encode(Started(other.pid, started_at(other.pid) - 1)) + b'\n{"pid":')
+
+    heal(tmp_path)
+
+    assert other.poll() is None
+
+
+def test_a_journal_of_another_folder_undoes_nothing(tmp_path, capsys, bystander):
+    """As of a folder that was moved, or that somebody sent: what it names is another run's."""
+    victim = a_dead_run(tmp_path / "elsewhere")
+    node = a_stray_node(victim)
+    bystander(node)
+    (tmp_path / "runs" / "sent").mkdir(parents=True)
+    (tmp_path / "runs" / "sent" / FILE).write_bytes((victim / FILE).read_bytes())
+
+    assert exit_code(["heal", "--out", str(tmp_path / "runs")]) == 3
+
+    assert node.poll() is None
+    assert "is the journal of" in capsys.readouterr().err
+    assert (victim / FILE).exists()
+
+
 def test_a_running_harness_is_left_alone(tmp_path):
     run_dir = tmp_path / "run"
     run_dir.mkdir()
@@ -129,17 +197,35 @@ def test_a_run_that_ends_while_others_are_listed_is_no_obstacle(tmp_path, monkey
 
 
 def test_clean_keeps_the_newest_and_refuses_before_heal(tmp_path, capsys):
-    for number in range(4):
-        (tmp_path / f"run-{number}").mkdir()
-        (tmp_path / f"run-{number}" / "plan.json").touch()
+    runs = [f"20261121T00000{number}Z-some-simulated-1" for number in range(4)]
+    for name in runs:
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "plan.json").touch()
     (tmp_path / "something else").mkdir()
 
     assert exit_code(["clean", "--out", str(tmp_path), "--keep", "2"]) == 0
 
-    assert sorted(path.name for path in tmp_path.iterdir()) == ["run-2", "run-3", "something else"]
-    a_dead_run(tmp_path, "run-4")
+    assert sorted(path.name for path in tmp_path.iterdir()) == [*runs[2:], "something else"]
+    a_dead_run(tmp_path, "20261121T000004Z-some-simulated-1")
     assert exit_code(["clean", "--out", str(tmp_path), "--keep", "0"]) == 3
-    assert (tmp_path / "run-2").exists()
+    assert (tmp_path / runs[2]).exists()
+
+
+def test_clean_removes_only_what_a_run_made(tmp_path):
+    """Not a user's folder with a plan in it, and nothing that a link leads to."""
+    name = "20261121T000000Z-some-simulated-1"
+    for folder in ("thesis", f"kept/{name}"):
+        (tmp_path / folder).mkdir(parents=True)
+        (tmp_path / folder / "plan.json").touch()
+    runs = tmp_path / "runs"
+    runs.mkdir()
+    (tmp_path / "thesis").rename(runs / "thesis")
+    (runs / name).symlink_to(tmp_path / "kept" / name)
+
+    assert exit_code(["clean", "--out", str(runs), "--keep", "0"]) == 0
+
+    assert (runs / "thesis" / "plan.json").exists()
+    assert (tmp_path / "kept" / name / "plan.json").exists()
 
 
 def test_the_doctor_names_every_kind_and_every_fault(capsys):

@@ -205,6 +205,21 @@ def test_it_serves_the_index_and_files_below(serving):
     assert asked(serving, "/night/nightly.json")[0] == 200
 
 
+def test_a_page_of_anybody_may_do_nothing(serving):
+    """A run's report may come from elsewhere: its own policy, if it has one, is no policy of ours."""
+    connection = http.client.HTTPConnection("127.0.0.1", serving, timeout=10)
+    for path in ("/", "/night/nightly.json"):
+        connection.request("GET", path, headers={"Host": f"127.0.0.1:{serving}"})
+        answer = connection.getresponse()
+        answer.read()
+        policy = answer.getheader("Content-Security-Policy")
+        assert policy.startswith("default-src 'none'; ")
+        assert "script-src 'sha256-" in policy
+        assert "frame-ancestors 'none'" in policy
+        assert "unsafe" not in policy.replace("style-src 'unsafe-inline'", "")
+    connection.close()
+
+
 @pytest.mark.parametrize(
     "path",
     [

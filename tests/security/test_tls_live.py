@@ -84,7 +84,7 @@ def principals(cluster: Loopback, node: int) -> list[str]:
 
     def noting(request: AnyRequest) -> None:
         if isinstance(request.body, md.MetadataRequest):
-            seen.append(request.principal)
+            seen.append(request.peer.principal)
         handler(request)
 
     server.handler = noting

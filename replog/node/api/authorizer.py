@@ -7,11 +7,11 @@ from collections.abc import Callable
 from uuid import UUID
 
 from replog.controller.authorization import (
-    ANONYMOUS,
     CLUSTER,
     Asker,
     May,
     Operation,
+    Peer,
     Topics,
     allow_all,
     topic,
@@ -29,18 +29,19 @@ class Authorizer:
     def __init__(self, may: May, image: Callable[[], Image]) -> None:
         names = Topics(lambda topic_id: _name(image(), topic_id), lambda: list(image().topics_by_name))
         self.is_open = may is allow_all
-        self._ask = Asker(may, ANONYMOUS, names)
+        self._may = may
+        self._topics = names
 
     def use(self, may: May) -> None:
         """Ask this hook from now on."""
         self.is_open = may is allow_all
-        self._ask = self._ask._replace(hook=may)
+        self._may = may
 
     def admits(self, request: ServerRequest[Q, R], served: ServedApi[Q, R]) -> bool:
         """Return whether anything of a request is to be carried out; what is not allowed is answered with its errors."""
         if self.is_open:
             return True
-        ask, asked, show = self._ask, request.body, served.shown
+        ask, asked, show = self._asker(request.peer), request.body, served.shown
         decision = served.decide(ask, asked)
         refusals = [served.refused(body, error) for body, error in decision.refused]
 
@@ -60,19 +61,22 @@ class Authorizer:
             request.amend = amend
         return True
 
-    def may_fetch(self, name: str, *, is_replica: bool) -> bool:
+    def _asker(self, peer: Peer) -> Asker:
+        return Asker(self._may, peer, self._topics)
+
+    def may_fetch(self, peer: Peer, name: str, *, is_replica: bool) -> bool:
         """Return whether records of a topic may be fetched: by replicas, who act for the cluster, or by readers."""
         if is_replica:
-            return self._ask.may(Operation.CLUSTER_ACTION, CLUSTER)
-        return self._ask.may(Operation.READ, topic(name))
+            return self._may(peer, Operation.CLUSTER_ACTION, CLUSTER)
+        return self._may(peer, Operation.READ, topic(name))
 
-    def may_describe(self, name: str) -> bool:
+    def may_describe(self, peer: Peer, name: str) -> bool:
         """Return whether a topic may be seen (KIP-966: "ACL: Describe Topic")."""
-        return self._ask.may(Operation.DESCRIBE, topic(name))
+        return self._may(peer, Operation.DESCRIBE, topic(name))
 
-    def may_create(self, name: str) -> bool:
+    def may_create(self, peer: Peer, name: str) -> bool:
         """Return whether a topic may be created by asking for it."""
-        return any(self._ask.may(Operation.CREATE, resource) for resource in (CLUSTER, topic(name)))
+        return any(self._may(peer, Operation.CREATE, resource) for resource in (CLUSTER, topic(name)))
 
 
 def _name(image: Image, topic_id: UUID) -> str | None:

@@ -4,12 +4,13 @@ An answer is as old as the image; clients refresh when they are answered NOT_LEA
 see is the broker they ask: admin requests are forwarded from everywhere (KIP-590).
 """
 
+from functools import partial
 from typing import Final
 
 from replog.broker.topic_settings import TopicSettings
 from replog.config import NodeConfig
 from replog.controller import config_requests, configs
-from replog.controller.authorization import May, allow_all
+from replog.controller.authorization import May, Peer, allow_all
 from replog.controller.describe import INTERNAL_TOPICS, InvalidCursor, page
 from replog.controller.served_api import ServedApi, Unasked
 from replog.controller.topics import invalid_name
@@ -19,6 +20,7 @@ from replog.metadata.image import Image
 from replog.metadata.state import Broker, Partition, Topic
 from replog.node.api.authorizer import Authorizer
 from replog.node.api.distinct import distinct
+from replog.node.api.standard_authorizer import hook_of
 from replog.node.net.controller_link import ControllerLink, NoController
 from replog.node.net.handlers import AnswersApi, HandledApi
 from replog.node.net.server import ServerRequest
@@ -55,7 +57,7 @@ class ClusterApi:
         self.link = link
         self.tasks = tasks
         self.settings = TopicSettings(config)
-        self.authorizer = Authorizer(may, lambda: self.image)
+        self.authorizer = Authorizer(hook_of(config.security, lambda: self.image, may), lambda: self.image)
         self._creating: dict[str, None] = {}
 
     @property
@@ -81,10 +83,10 @@ class ClusterApi:
 
     def metadata(self, request: ServerRequest[md.MetadataRequest, md.MetadataResponse]) -> None:
         """Answer with brokers and topics; ask for the creation of missing topics where the client may."""
-        body = request.body
+        body, peer = request.body, request.peer
         wants_all = body.topics is None or (not body.topics and request.version < FIRST_VERSION_WITH_EMPTY_FOR_NONE)
         if wants_all:
-            names = [name for name in sorted(self.image.topics_by_name) if self.authorizer.may_describe(name)]
+            names = [name for name in sorted(self.image.topics_by_name) if self.authorizer.may_describe(peer, name)]
             topics = [self._topic(self.image.topics_by_name[name]) for name in names]
         elif request.version < FIRST_VERSION_WITH_IDS and not all(map(_is_by_name, body.topics or [])):
             topics = [
@@ -94,7 +96,7 @@ class ClusterApi:
         else:
             may_create = body.allow_auto_topic_creation and self.config.topics.auto_create_enable
             wanted_once = distinct(body.topics or [], lambda wanted: (wanted.topic_id, wanted.name))
-            topics = [self._wanted_topic(wanted, may_create=may_create) for wanted in wanted_once]
+            topics = [self._wanted_topic(peer, wanted, may_create=may_create) for wanted in wanted_once]
         request.reply(
             md.MetadataResponse(
                 brokers=[
@@ -114,29 +116,31 @@ class ClusterApi:
             if not broker.fenced and (address := broker.endpoint(listener)) is not None
         ]
 
-    def _wanted_topic(self, wanted: md.MetadataRequestTopic, *, may_create: bool) -> md.MetadataResponseTopic:
+    def _wanted_topic(
+        self, peer: Peer, wanted: md.MetadataRequestTopic, *, may_create: bool
+    ) -> md.MetadataResponseTopic:
         if wanted.topic_id != ZERO_UUID:
             topic = self.image.topics.get(wanted.topic_id)
             if topic is None:
                 return md.MetadataResponseTopic(error_code=Error.UNKNOWN_TOPIC_ID, name=None, topic_id=wanted.topic_id)
-            if not self.authorizer.may_describe(topic.name):
+            if not self.authorizer.may_describe(peer, topic.name):
                 error = Error.TOPIC_AUTHORIZATION_FAILED  # without its name: that is not the caller's to know
                 return md.MetadataResponseTopic(error_code=error, name=None, topic_id=wanted.topic_id)
             return self._topic(topic)
         name = wanted.name or ""
-        if not self.authorizer.may_describe(name):
+        if not self.authorizer.may_describe(peer, name):
             return md.MetadataResponseTopic(error_code=Error.TOPIC_AUTHORIZATION_FAILED, name=name)
         topic = self.image.topics_by_name.get(name)
         if topic is not None:
             return self._topic(topic)
-        return md.MetadataResponseTopic(error_code=self._missing(name, may_create=may_create), name=name)
+        return md.MetadataResponseTopic(error_code=self._missing(peer, name, may_create=may_create), name=name)
 
-    def _missing(self, name: str, *, may_create: bool) -> Error:
+    def _missing(self, peer: Peer, name: str, *, may_create: bool) -> Error:
         if invalid_name(self.image, name) is not None:
             return Error.INVALID_TOPIC_EXCEPTION
         if not may_create or name in INTERNAL_TOPICS or name == METADATA_TOPIC:
             return Error.UNKNOWN_TOPIC_OR_PARTITION
-        if not self.authorizer.may_create(name):
+        if not self.authorizer.may_create(peer, name):
             return Error.TOPIC_AUTHORIZATION_FAILED
         if name not in self._creating:
             self._creating[name] = None
@@ -225,7 +229,7 @@ class ClusterApi:
         """Answer with one page of topics (KIP-966)."""
         limit = self.config.network.request_partition_count_max
         try:
-            request.reply(page(self.image, request.body, limit, self.authorizer.may_describe))
+            request.reply(page(self.image, request.body, limit, partial(self.authorizer.may_describe, request.peer)))
         except InvalidCursor as problem:
             # The answer has no error code at its top: each topic asked for carries it.
             cursor = request.body.cursor

@@ -355,7 +355,9 @@ class FetchApi:
         if fetch.replica_id >= 0:
             known = self.replicas.metadata.brokers.get(fetch.replica_id)
             is_stale_incarnation = known is not None and known.epoch > fetch.broker_epoch != NO_BROKER_EPOCH  # KIP-903
-            if is_stale_incarnation or not (self.authorizer.is_open or self.authorizer.may_fetch("", is_replica=True)):
+            if is_stale_incarnation or not (
+                self.authorizer.is_open or self.authorizer.may_fetch(fetch.request.peer, "", is_replica=True)
+            ):
                 fetch.session.mark_all()  # every partition refuses it
             else:
                 fetch.session.fetched(fetch.broker_epoch, now_ms)
@@ -415,7 +417,7 @@ class FetchApi:
             if topic is None:
                 return True  # there is nothing to protect
             name = topic.name
-        return self.authorizer.may_fetch(name, is_replica=fetch.replica_id >= 0)
+        return self.authorizer.may_fetch(fetch.request.peer, name, is_replica=fetch.replica_id >= 0)
 
     def missing_error(self, key: Key) -> Error:
         """Return what to say of a partition that is not hosted here."""

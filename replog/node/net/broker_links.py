@@ -14,6 +14,7 @@ import msgspec
 from replog.broker.metadata import BrokerMetadata
 from replog.client.connection import Connection, ConnectionLost, UnsupportedVersion
 from replog.config.access import Access
+from replog.controller.authorization import ANONYMOUS
 from replog.ports import World
 from replog.types import NodeId
 from replog.wire.apis import BROKER_APIS, Api
@@ -27,7 +28,7 @@ LOOK_MS: Final = 500
 class OwnRequest(Generic[Q, R]):
     """What a node asks itself; to its handlers it is an `AwaitedRequest` like one of a connection."""
 
-    __slots__ = ("answer", "api", "body", "client_id", "peer_host", "version")
+    __slots__ = ("answer", "api", "body", "client_id", "peer", "peer_host", "version")
 
     def __init__(self, api: Api, version: int, body: Q, client_id: str) -> None:
         self.api = api
@@ -35,6 +36,7 @@ class OwnRequest(Generic[Q, R]):
         self.body = body
         self.client_id = client_id
         self.peer_host = "itself"
+        self.peer = ANONYMOUS
         self.answer: asyncio.Future[R] = asyncio.get_running_loop().create_future()
 
     @property

@@ -22,6 +22,7 @@ import msgspec
 
 from replog.config import Endpoint
 from replog.config.network import NetworkConfig
+from replog.controller.authorization import Peer
 from replog.errors import Error
 from replog.node.boundary import contain
 from replog.node.net.entrance import OPEN, Entrance
@@ -147,9 +148,9 @@ class ServerRequest(Generic[Q, R]):
         return self._connection.entrance.listener
 
     @property
-    def principal(self) -> str:
-        """Who asks, as far as the listener wants to know: `User:...`."""
-        return self._connection.principal
+    def peer(self) -> Peer:
+        """Who asks, as far as the listener wants to know."""
+        return Peer(self._connection.principal, self.peer_host)
 
     @property
     def is_answered(self) -> bool:

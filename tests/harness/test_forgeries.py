@@ -1,0 +1,109 @@
+"""Every forgery is reported: of each file and each fact of an archive one lie whose hashes fit.
+
+What is not reported has to stand in docs/security.md as what cannot be known from an archive alone.
+"""
+
+import re
+import shutil
+import zipfile
+from pathlib import Path
+
+import pytest
+
+from tests.harness.forger import Forgery, forgeries, hashes_made_to_fit
+from tribunal.harness.cli.main import exit_code
+from tribunal.harness.evidence.bundle import LIST, Bundle, Tampered, bundle, unpacked
+from tribunal.harness.evidence.verify import Anew, compared, made_anew
+
+SECURITY = Path(__file__).parents[2] / "docs" / "security.md"
+SCENARIO = """scenario: small
+about: a short run to look at
+workload: {name: produce-consume, rate: 60, partitions: 1}
+time: 1s
+warm_up: 300ms
+steps:
+  - {kill: leader(p0), for: 500ms}
+"""
+# What the judge sees, or what it is reported: after such a lie the recording has to be judged again.
+JUDGED = ("manifest.json", "simulation.json", "recording")
+# Facts of the manifest that the judge never looks at, or never beyond the comparison with the plan.
+LABELS = ("seed", "scenario", "cluster", "mode", "mutants", "commit", "lock_sha256", "python", "platform", "place")
+
+
+@pytest.fixture(scope="module")
+def stated(tmp_path_factory):
+    """An unpacked archive of a simulated run, and what is made of it anew."""
+    folder = tmp_path_factory.mktemp("forged")
+    (folder / "small.yaml").write_text(SCENARIO)
+    order = ["run", str(folder / "small.yaml"), "--cluster", "simulated", "--seed", "3", "--engine", "inline", "-q"]
+    assert exit_code([*order, "--out", str(folder / "runs")]) == 0
+    (run,) = (folder / "runs").iterdir()
+    bundle(run, folder / "run.zip")
+    content = unpacked(folder / "run.zip", folder / "stated")
+    (folder / "stated" / LIST).write_bytes(zipfile.ZipFile(folder / "run.zip").read(LIST))
+    anew = made_anew(folder / "stated", folder / "again" / content.run_id, "inline")
+    return folder / "stated", anew
+
+
+def unknowable() -> list[str]:
+    """Return the facts that docs/security.md says an archive alone does not prove: `file`: `fact`, a fact may end in `*`."""
+    rows = re.findall(r"^\| `([^`]+)` \| ((?:`[^`]+`(?:, )?)+) \|", SECURITY.read_text(), re.MULTILINE)
+    return [f"{file}: {fact}" for file, facts in rows for fact in re.findall(r"`([^`]+)`", facts)]
+
+
+def is_listed(forgery: Forgery) -> bool:
+    said = f"{forgery.file}: {forgery.fact}"
+    return any(said == known or (known.endswith("*") and said.startswith(known[:-1])) for known in unknowable())
+
+
+def reported(forgery: Forgery, stated: Path, anew: Anew, folder: Path) -> list[str]:
+    """Return what verification says of a forged archive; differences and notes."""
+    forged = shutil.copytree(stated, folder / "forged")
+    forgery.commit(forged)
+    hashes_made_to_fit(forged)
+    try:
+        content = Bundle.of(forged)
+    except Tampered as problem:
+        return [str(problem)]
+    if forgery.file in JUDGED and forgery.fact.split(".")[0] not in LABELS:
+        anew = made_anew(forged, folder / "again" / content.run_id, "inline")
+    differences, remarks = compared(content, forged, anew)
+    shutil.rmtree(folder)
+    return differences + [remark for remark in remarks if remark.startswith(forgery.file)]
+
+
+def assert_reported(chosen: list[Forgery], stated: Path, anew: Anew, tmp_path: Path) -> None:
+    unreported = [
+        f"{forgery.file}: {forgery.fact}"
+        for number, forgery in enumerate(chosen)
+        if not reported(forgery, stated, anew, tmp_path / str(number)) and not is_listed(forgery)
+    ]
+    assert unreported == []
+
+
+def test_lies_beside_the_recording_are_reported_or_known_not_to_be(stated, tmp_path):
+    folder, anew = stated
+    chosen = [one for one in forgeries(folder) if one.file not in JUDGED or one.fact.split(".")[0] in LABELS]
+
+    assert len(chosen) > 140
+    assert_reported(chosen[::5], folder, anew, tmp_path)  # all of them in the nightly
+
+
+@pytest.mark.nightly
+@pytest.mark.timeout(600)
+def test_every_lie_is_reported_or_known_not_to_be(stated, tmp_path):
+    folder, anew = stated
+
+    assert_reported(list(forgeries(folder)), folder, anew, tmp_path)
+
+
+@pytest.mark.nightly
+@pytest.mark.timeout(600)
+def test_what_is_said_to_be_unknowable_is_so(stated, tmp_path):
+    """A list that says too much would hide what is reported after all."""
+    folder, anew = stated
+    chosen = [one for one in forgeries(folder) if is_listed(one) and one.file not in JUDGED]
+
+    assert chosen
+    for number, forgery in enumerate(chosen):
+        assert reported(forgery, folder, anew, tmp_path / str(number)) == [], forgery.fact
