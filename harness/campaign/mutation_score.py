@@ -113,6 +113,7 @@ def _sought(mutant: str, tries: Sequence[Try], budget_s: float, jobs: int, scrat
     excused: dict[Signature, None] = {}  # signatures that the unchanged build has too
     verdicts: Counter[str] = Counter()
     mode = mode_of(mutant)
+    names = {given: load(scenario_file(given), {}).name for given, _ in tries}  # a file may be given
     left = list(tries)
     while left and time.monotonic() - began < budget_s:
         left_s = budget_s - (time.monotonic() - began)
@@ -120,8 +121,9 @@ def _sought(mutant: str, tries: Sequence[Try], budget_s: float, jobs: int, scrat
         verdicts += ran
         if hit is None:
             break
-        left = left[left.index((hit.scenario, hit.seed)) + 1 :]
-        innocent = _alone(hit.scenario, hit.seed, mode, scratch)
+        index = [(names[given], seed) for given, seed in left].index((hit.scenario, hit.seed))
+        innocent = _alone(left[index][0], hit.seed, mode, scratch)
+        left = left[index + 1 :]
         own = [name for name in hit.signatures if name not in innocent.signatures]
         if own:
             return Power(
@@ -130,9 +132,8 @@ def _sought(mutant: str, tries: Sequence[Try], budget_s: float, jobs: int, scrat
                 seconds=round(time.monotonic() - began, 1), run_dir=hit.run_dir,
             )  # fmt: skip
         excused.update(dict.fromkeys(hit.signatures))
-    names = ", ".join(dict.fromkeys(name for name, _ in tries))
     return Power(
-        mutant=mutant, scenario=names, found=False, seen_by=[], seed=None, seeds=verdicts.total(),
+        mutant=mutant, scenario=", ".join(names.values()), found=False, seen_by=[], seed=None, seeds=verdicts.total(),
         verdicts=dict(verdicts), seconds=round(time.monotonic() - began, 1), note=_excuse(excused),
     )  # fmt: skip
 

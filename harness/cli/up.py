@@ -3,10 +3,11 @@
 import asyncio
 import signal
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Annotated
 
+import msgspec
 import typer
 
 from tribunal.clusters.api import ClusterError
@@ -24,6 +25,7 @@ def up(
         "replog-cluster"
     ),
     set_: Annotated[list[str] | None, typer.Option("--set", help="A setting of all nodes: name=value.")] = None,
+    json: Annotated[bool, typer.Option("--json", help="Print where it is as JSON on stdout, once it serves.")] = False,
 ) -> None:
     """Start a cluster of replog on this machine and let it stand until Ctrl-C; started again, it goes on with its data.
 
@@ -35,16 +37,16 @@ def up(
 
     try:
         cluster = StandingCluster(folder, nodes=nodes, port=port, settings=_settings(set_ or []), on_exit=note)
-        late = asyncio.run(_until_stopped(cluster, folder))
+        late = asyncio.run(_until_stopped(cluster, lambda: typer.echo(_where(cluster, folder, json=json))))
     except BadCluster as problem:
         raise typer.BadParameter(str(problem)) from None
     if late:
         raise ClusterError(f"nodes {', '.join(map(str, late))} did not stop and were killed")
 
 
-async def _until_stopped(cluster: StandingCluster, folder: Path) -> list[int]:
+async def _until_stopped(cluster: StandingCluster, ready: Callable[[], None]) -> list[int]:
     loop = asyncio.get_running_loop()
-    task = loop.create_task(stand(cluster, lambda: typer.echo(_words(cluster, folder))))
+    task = loop.create_task(stand(cluster, ready))
     for number in (signal.SIGINT, signal.SIGTERM):
         loop.add_signal_handler(number, task.cancel)
     try:
@@ -53,7 +55,10 @@ async def _until_stopped(cluster: StandingCluster, folder: Path) -> list[int]:
         return []  # stopped before it served
 
 
-def _words(cluster: StandingCluster, folder: Path) -> str:
+def _where(cluster: StandingCluster, folder: Path, *, json: bool) -> str:
+    if json:
+        facts = {"bootstrap_servers": cluster.bootstrap, "directory": str(folder.resolve())}
+        return msgspec.json.encode(facts).decode()
     return "\n".join([
         f"bootstrap servers  {cluster.bootstrap}",
         f"data and logs      {folder}",

@@ -22,8 +22,7 @@ def tribunal(folder, line, *, code=0):
 def test_a_night_in_ci(tmp_path):
     """A job of a CI server: one command, then its summary, its red cases and what it kept are looked at."""
     (tmp_path / "nightly.yaml").write_text(
-        "nightly: my-log\ncanaries: {mutants: [M01], share: 40}\nsweeps: {pause-kill: 1}\n"
-        "bound: 97\n"
+        "nightly: my-log\ncanaries: {mutants: [M01], share: 40}\nsweeps: {pause-kill: 1}\nbound: 97\n"
     )
 
     first = tribunal(tmp_path, "nightly nightly.yaml --budget 40s --first-seed 11 --out out --engine inline")
