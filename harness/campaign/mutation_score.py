@@ -13,7 +13,7 @@ import importlib
 import resource
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Final
 
@@ -85,7 +85,7 @@ def power(
         elif by is By.SEARCH:
             found = searched(mutant, scenarios, seeds.start, share_s, jobs, scratch)
         else:
-            found = _sought(mutant, [(name, seed) for seed in seeds for name in scenarios], share_s, jobs, scratch)
+            found = _sought(mutant, scenarios, seeds, share_s, jobs, scratch)
         results.append(replace(found, by=by if scenario is None else None, cpu_seconds=round(_cpu_s() - began_s, 1)))
         notify(results[-1])
     return results
@@ -105,25 +105,27 @@ def _cpu_s() -> float:
 
 def sought(mutant: str, scenario: str, seeds: range, budget_s: float, jobs: int, scratch: Path) -> Power:
     """Sweep a scenario with a mutant until a seed finds something that is the mutant's doing."""
-    return _sought(mutant, [(scenario, seed) for seed in seeds], budget_s, jobs, scratch)
+    return _sought(mutant, [scenario], seeds, budget_s, jobs, scratch)
 
 
-def _sought(mutant: str, tries: Sequence[Try], budget_s: float, jobs: int, scratch: Path) -> Power:
+def _sought(mutant: str, scenarios: Sequence[str], seeds: range, budget_s: float, jobs: int, scratch: Path) -> Power:
+    """Try the scenarios by turns, seed by seed; a night gives a million seeds, so tries are made when their turn comes."""
     began = time.monotonic()
     excused: dict[Signature, None] = {}  # signatures that the unchanged build has too
     verdicts: Counter[str] = Counter()
     mode = mode_of(mutant)
-    names = {given: load(scenario_file(given), {}).name for given, _ in tries}  # a file may be given
-    left = list(tries)
+    names = [load(scenario_file(given), {}).name for given in scenarios]  # a file may be given
+    left = range(len(scenarios) * len(seeds))
     while left and time.monotonic() - began < budget_s:
         left_s = budget_s - (time.monotonic() - began)
-        hit, ran = _first_finding(mutant, left, mode, left_s, jobs, scratch, excused)
+        tries = ((scenarios[number % len(scenarios)], seeds[number // len(scenarios)]) for number in left)
+        hit, ran = _first_finding(mutant, tries, mode, left_s, jobs, scratch, excused)
         verdicts += ran
         if hit is None:
             break
-        index = [(names[given], seed) for given, seed in left].index((hit.scenario, hit.seed))
-        innocent = _alone(left[index][0], hit.seed, mode, scratch)
-        left = left[index + 1 :]
+        which = names.index(hit.scenario)
+        innocent = _alone(scenarios[which], hit.seed, mode, scratch)
+        left = range(seeds.index(hit.seed) * len(scenarios) + which + 1, left.stop)
         own = [name for name in hit.signatures if name not in innocent.signatures]
         if own:
             return Power(
@@ -133,7 +135,7 @@ def _sought(mutant: str, tries: Sequence[Try], budget_s: float, jobs: int, scrat
             )  # fmt: skip
         excused.update(dict.fromkeys(hit.signatures))
     return Power(
-        mutant=mutant, scenario=", ".join(names.values()), found=False, seen_by=[], seed=None, seeds=verdicts.total(),
+        mutant=mutant, scenario=", ".join(names), found=False, seen_by=[], seed=None, seeds=verdicts.total(),
         verdicts=dict(verdicts), seconds=round(time.monotonic() - began, 1), note=_excuse(excused),
     )  # fmt: skip
 
@@ -175,7 +177,7 @@ def _excuse(excused: dict[Signature, None]) -> str:
 
 def _first_finding(
     mutant: str,
-    tries: Sequence[Try],
+    tries: Iterable[Try],
     mode: str,
     budget_s: float,
     jobs: int,
