@@ -113,7 +113,8 @@ def _sought(mutant: str, tries: Sequence[Try], budget_s: float, jobs: int, scrat
     excused: dict[Signature, None] = {}  # signatures that the unchanged build has too
     verdicts: Counter[str] = Counter()
     mode = mode_of(mutant)
-    names = {given: load(scenario_file(given), {}).name for given, _ in tries}  # a file may be given
+    # A file may be given. Each is read once: a night has a million tries.
+    names = {given: load(scenario_file(given), {}).name for given in dict.fromkeys(given for given, _ in tries)}
     left = list(tries)
     while left and time.monotonic() - began < budget_s:
         left_s = budget_s - (time.monotonic() - began)

@@ -5,6 +5,7 @@ from random import Random
 import msgspec
 import pytest
 
+from tribunal.harness.campaign import mutation_score
 from tribunal.harness.campaign.corpus import Corpus
 from tribunal.harness.campaign.mutation_score import power, searched
 from tribunal.harness.campaign.search import IDLE_RUNS, Search, Searched
@@ -101,6 +102,23 @@ def test_a_search_for_a_known_bug_without_time_has_missed_it():
         )
 
     assert (missed.found, missed.by, missed.seeds, missed.seen_by) == (False, By.SEARCH, 0, [])
+
+
+def test_scenarios_are_read_once_however_many_seeds_there_are(monkeypatch, tmp_path):
+    """A night seeks its canaries with a million seeds: reading a scenario for each took longer than the night."""
+    read = []
+
+    def noted(path, overrides):
+        read.append(path)
+        return load(path, overrides)
+
+    monkeypatch.setattr(mutation_score, "load", noted)
+    (missed,) = power(
+        ["m44_acks_local"], scenario=None, seeds=range(100), budget_s=0, jobs=1, scratch=tmp_path / "power"
+    )
+
+    assert not missed.found
+    assert len(read) <= 2  # for the mode, and for the name
 
 
 def test_a_search_that_finds_nothing_new_any_more_says_so():
