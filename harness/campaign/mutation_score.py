@@ -23,7 +23,7 @@ from tribunal.clusters.spec import ZOOKEEPER
 from tribunal.harness.campaign.corpus import Corpus
 from tribunal.harness.campaign.search import Ran, Search
 from tribunal.harness.campaign.sweep import SeedResult, Sweep, swept
-from tribunal.harness.catalog import SIMULATED, scenario_file
+from tribunal.harness.catalog import SIMULATED, faults, scenario_file
 from tribunal.harness.plan import Plan, made
 from tribunal.harness.scenario import load
 from tribunal.results.power import By, Power
@@ -78,7 +78,7 @@ def power(
     results = []
     for index, mutant in enumerate(mutants):
         share_s = (deadline - time.monotonic()) / (len(mutants) - index)
-        scenarios = _scenarios(mutant, by, scenario)
+        scenarios = scenarios_of(mutant, by, scenario)
         began_s = _cpu_s()
         if figure_of(mutant):
             found = _sought_figure(mutant, scenarios[0], seeds, share_s, jobs, scratch)
@@ -91,10 +91,20 @@ def power(
     return results
 
 
-def _scenarios(mutant: str, by: By, scenario: str | None) -> Sequence[str]:
+def scenarios_of(mutant: str, by: By, scenario: str | None) -> tuple[str, ...]:
+    """Return where a mutant is sought: in the scenario that is given, in its own, or in the swarms that its mode has."""
     if scenario is not None:
         return (scenario,)
-    return (scenario_of(mutant),) if by is By.OWN else SWARMS
+    if by is By.OWN:
+        return (scenario_of(mutant),)
+    mode = mode_of(mutant)
+    return tuple(name for name in SWARMS if _is_possible(name, mode))
+
+
+def _is_possible(scenario: str, mode: str) -> bool:
+    """Return whether there is in this mode what the scenario's faults disturb."""
+    known = faults()
+    return all(mode in known[step.kind].modes for step in load(scenario_file(scenario), {}).steps)
 
 
 def _cpu_s() -> float:

@@ -121,6 +121,19 @@ def test_scenarios_are_read_once_however_many_seeds_there_are(monkeypatch, tmp_p
     assert len(read) <= 2  # for the mode, and for the name
 
 
+@pytest.mark.parametrize("by", [By.SWARM, By.SEARCH])
+def test_a_bug_of_zookeeper_mode_is_sought_in_the_swarms_that_can_be_in_it(by):
+    """`wide-swarm` hurts controllers, which only KRaft mode has: planning it ended the command and all its other bugs."""
+    mutant = "m52_missed_bounce"
+
+    scenarios = mutation_score.scenarios_of(mutant, by, None)
+
+    assert scenarios == ("rotating-swarm",)
+    for name in scenarios:
+        assert mutation_score.plan_of(name, 1, (mutant,), mutation_score.mode_of(mutant)).mode == "zookeeper"
+    assert mutation_score.scenarios_of("m44_acks_local", by, None) == mutation_score.SWARMS
+
+
 def test_a_search_that_finds_nothing_new_any_more_says_so():
     idle = Searched(runs=100, new=40, states=400, seconds=120.0, cpu_s=200.0, idle_runs=IDLE_RUNS, is_exhausted=True)
 
