@@ -9,7 +9,7 @@ from replog.wire.exchange import Exchange, Q, R
 from replog.wire.messages import alter_partition_reassignments as apr
 from replog.wire.messages import elect_leaders as el
 from replog.wire.messages import incremental_alter_configs as iac
-from tribunal.clusters.api import ClusterError, Refused, TopicPartition
+from tribunal.clusters.api import ClusterError, Declined, Refused, TopicPartition
 from tribunal.clusters.clients.asking import FAILURES, Asking
 from tribunal.clusters.clients.operator_requests import (
     election_errors,
@@ -89,9 +89,10 @@ class Administration:
             bad = [] if answer is None else [error for error in errors(answer) if error is not Error.NONE]
             if answer is not None and not bad:
                 return answer
-            if (bad and bad[0] not in PASSING) or loop.time() > deadline:
-                refusal = Refused if bad and bad[0] not in PASSING and not in_doubt else ClusterError
-                raise refusal(f"{exchange.api.name.lower()}: {bad[0].name if bad else 'no broker answers'}")
+            if bad and bad[0] not in PASSING:
+                raise (Declined if in_doubt else Refused)(f"{exchange.api.name.lower()}: {bad[0].name}")
+            if loop.time() > deadline:
+                raise ClusterError(f"{exchange.api.name.lower()}: {bad[0].name if bad else 'no broker answers'}")
             in_doubt = True
             await asyncio.sleep(RETRY_MS / 1000)
 

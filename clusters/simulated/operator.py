@@ -12,7 +12,7 @@ from replog.wire.exchange import Exchange, Q, R
 from replog.wire.messages import alter_partition_reassignments as apr
 from replog.wire.messages import elect_leaders as el
 from replog.wire.messages import incremental_alter_configs as iac
-from tribunal.clusters.api import ClusterError, Refused, TopicPartition
+from tribunal.clusters.api import ClusterError, Declined, Refused, TopicPartition
 from tribunal.clusters.clients.operator_requests import (
     election_errors,
     preferred_election,
@@ -94,7 +94,7 @@ class SimulatedOperator:
     def _refuse(self, what: str, errors: Sequence[Error]) -> None:
         wrong = [error.name for error in errors if error is not Error.NONE]
         if wrong:
-            refusal = ClusterError if self._in_doubt else Refused
+            refusal = Declined if self._in_doubt else Refused
             raise refusal(f"{what} is refused: {', '.join(wrong)}")
 
     async def close(self) -> None:

@@ -12,7 +12,7 @@ from tribunal.clusters.orders import Orders, admin_row, elections
 from tribunal.clusters.spec import ClusterSpec
 from tribunal.nemesis.api import Effect
 from tribunal.nemesis.combine import aimed, take, together
-from tribunal.nemesis.faults import change_min_isr, kill, wipe
+from tribunal.nemesis.faults import change_min_isr, elect_leaders, kill, wipe
 from tribunal.results.admin_apis import AdminApi
 
 P0 = TopicPartition("produce-consume", 0)
@@ -204,3 +204,25 @@ def test_a_part_s_losses_count_once_and_before_it_is_healed():
     assert seen["before"]
     assert {loss.node for loss in seen["before"]} == {1}  # and nothing of the node that was only killed
     assert seen["after"] == seen["before"]
+
+
+def test_an_election_that_is_refused_is_no_proof_and_no_failure_of_the_cluster():
+    """The first replica of a partition is down: the cluster says so, and the run goes on."""
+    proofs, orders = [], []
+
+    async def scenario(cluster):
+        first = cluster.state.partitions[P0].replicas[0]
+        await cluster.kill(first)
+        await asyncio.sleep(4)
+        other = next(node for node in cluster.spec.broker_ids if node != first)
+        async with elect_leaders.inject(cluster, other, elect_leaders.Options()) as effect:
+            proofs.append(effect.proof)
+            orders.extend(cluster.drain_orders())
+            await cluster.start(first)
+
+    Trial(13).run(scenario)
+
+    (proof,) = proofs
+    assert not proof.holds
+    assert "PREFERRED_LEADER_NOT_AVAILABLE" in str(proof.facts["refused"])
+    assert {one.outcome for one in orders} <= {"fail", "info"}
