@@ -58,6 +58,7 @@ def test_a_cluster_keeps_its_data_from_one_start_to_the_next(tmp_path: Path) -> 
 
 def test_another_number_of_nodes_than_lie_there_is_refused(tmp_path: Path) -> None:
     (tmp_path / "node-1").mkdir()
+    (tmp_path / "node-1/node.toml").touch()
     with pytest.raises(BadCluster, match=r"a cluster of 1 nodes lies there \(--nodes 1\)"):
         asyncio.run(a_cluster(tmp_path).start())
 
@@ -66,3 +67,13 @@ def test_a_setting_that_replog_does_not_know_is_refused_before_anything_starts(t
     with pytest.raises(BadCluster, match=r"unknown setting 'min\.insync'; did you mean"):
         asyncio.run(a_cluster(tmp_path / "cluster", **{"min.insync": "2"}).start())
     assert not (tmp_path / "cluster/node-1/data").exists()
+
+
+def test_a_start_that_was_refused_leaves_no_cluster_that_the_next_one_would_have_to_match(tmp_path: Path) -> None:
+    folder = tmp_path / "cluster"
+
+    with pytest.raises(BadCluster, match="unknown setting"):
+        asyncio.run(a_cluster(folder, **{"min.insync": "2"}).start())
+
+    with pytest.raises(BadCluster, match="unknown setting"):  # not: a cluster of 1 nodes lies there
+        asyncio.run(a_cluster(folder, **{"min.insync": "2"}).start())
