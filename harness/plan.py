@@ -321,7 +321,13 @@ def read_schedule(path: Path) -> Plan:
             after_ms=0,
             not_before_ms=line.started_ms,
             meanwhile=line.meanwhile,
+            when=_at_its_time(line),
         )
         for index, line in enumerate(sorted(lines, key=lambda line: line.started_ms))
     )
     return msgspec.structs.replace(plan, faults=again)
+
+
+def _at_its_time(line: ExecutedFault) -> Trigger | None:
+    """Return what lets a fault come at the time at which its trigger came: like that, it does not wait for full service."""
+    return Trigger(text=line.when, conditions=()) if line.when else None
