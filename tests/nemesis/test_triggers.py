@@ -8,7 +8,7 @@ from tribunal.clusters.spec import ClusterSpec
 from tribunal.harness.campaign.mutation_score import plan_of
 from tribunal.harness.plan import encoded, made, read_plan, read_schedule
 from tribunal.harness.progress import Silent
-from tribunal.harness.scenario import scenario
+from tribunal.harness.scenario import BadScenario, scenario
 from tribunal.harness.simulated import conduct_simulated
 from tribunal.nemesis.triggers import BadTrigger, Trigger, Waiting, parse_trigger
 
@@ -122,6 +122,26 @@ def test_a_plan_has_its_triggers_with_the_partition_that_was_drawn(tmp_path):
     assert {one.partition for one in first.when.conditions} == {first.target.partition}
     assert isinstance(first.until, Trigger)
     assert first.after_ms == 0
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "reason"),
+    [
+        pytest.param('"api": "end-txn"', '"api": "no-such"', "say something else", id="an API that there is not"),
+        pytest.param('"count": 2', '"count": 3', "say something else", id="another number than it says"),
+        pytest.param("end-txn answer x2", "end-txn answer x3", "say something else", id="other words"),
+        pytest.param("end-txn answer x2", "at noon", "is none of", id="no trigger's words"),
+    ],
+)
+def test_a_plan_whose_trigger_says_something_else_than_it_waits_for_is_refused(tmp_path, old, new, reason):
+    step = {"kill": "leader(p*)", "when": "isr(p*) = {leader}", "until": "end-txn answer x2"}
+    plan = made(scenario(a_scenario(step)), seed=3, cluster="processes", time_ms=None, mutants=())
+    content = encoded(plan).decode()
+    assert old in content
+    (tmp_path / "plan.json").write_text(content.replace(old, new))
+
+    with pytest.raises(BadScenario, match=reason):
+        read_plan(tmp_path / "plan.json")
 
 
 def test_a_fault_strikes_when_its_trigger_is_met_and_a_schedule_repeats_its_time(tmp_path):
