@@ -10,7 +10,7 @@ import msgspec
 import pytest
 
 from tribunal.harness.campaign.night_file import RealRun, read_config
-from tribunal.harness.campaign.night_findings import Announcement, announce
+from tribunal.harness.campaign.night_findings import Announcement, NotAnnounced, announce
 from tribunal.harness.campaign.nightly import Earlier, Folders, Nightly, Outside, Shard, Terms, first_seed_of
 from tribunal.harness.cli.main import exit_code
 from tribunal.harness.scenario import BadScenario
@@ -285,6 +285,33 @@ def test_an_address_gets_a_new_signature_posted(tmp_path):
         answering.join()
 
     assert msgspec.json.decode(got[0], type=Announcement).claim == "1 x lost"
+
+
+@pytest.mark.parametrize(
+    "target",
+    [
+        pytest.param("http://[::1/", id="no address can be"),
+        pytest.param("http://.example.invalid/", id="no name can be"),
+        pytest.param("'", id="a quote that does not end"),
+        pytest.param("", id="nobody"),
+    ],
+)
+def test_whom_nobody_can_tell_is_an_error_of_the_night_not_its_end(target):
+    news = Announcement(
+        night="n", began="", shard="1/1", commit="", signature="s", state="new", scenario="", seed=1, claim="", again="", run_dir=""
+    )  # fmt: skip
+
+    with pytest.raises(NotAnnounced):
+        announce(target, news)
+
+
+@pytest.mark.parametrize("target", ["", " ", "ftp://example.invalid/"])
+def test_nobody_to_tell_is_said_before_the_night_begins(tmp_path, capsys, target):
+    """`--notify "$ADDRESS"` of a variable that nobody has set ended the night at its first finding."""
+    order = ["nightly", str(written(tmp_path)), "--out", str(tmp_path / "out"), "--notify", target]
+
+    assert exit_code(order) == 64
+    assert "a program, or an address" in capsys.readouterr().err
 
 
 def test_what_is_too_large_is_not_kept_and_said(tmp_path):
