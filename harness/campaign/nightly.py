@@ -207,7 +207,9 @@ class Nightly:
         """Write down what is known so far."""
         night = self.night
         night.seconds = round(time.monotonic() - self._began, 1)
-        gone = within(self._out / "runs", int(self._config.artefacts_mb * MB), in_turn(list(self._run_dirs.values())))
+        before = [] if self._killed is None else [one.run_dirs for one in self._killed.found]
+        wanted = in_turn([*self._run_dirs.values(), *before])
+        gone = within(self._out / "runs", int(self._config.artefacts_mb * MB), wanted)
         night.left_out = [*night.left_out, *gone]
         there = {name: [one for one in places if Path(one).is_dir()] for name, places in self._run_dirs.items()}
         night.found = self._found.found(night.began, there)

@@ -14,7 +14,7 @@ from tribunal.harness.campaign.night_findings import Announcement, NotAnnounced,
 from tribunal.harness.campaign.nightly import Earlier, Folders, Nightly, Outside, Shard, Terms, first_seed_of
 from tribunal.harness.cli.main import exit_code
 from tribunal.harness.scenario import BadScenario
-from tribunal.results.night import NightState
+from tribunal.results.night import FoundTonight, NightState
 from tribunal.results.night_files import held, load, save
 from tribunal.results.verdict import Finding, RunVerdict, Verdict
 
@@ -320,6 +320,26 @@ def test_what_is_too_large_is_not_kept_and_said(tmp_path):
     assert night.left_out == ["run real was not kept: the size limit"]
     assert not (tmp_path / "out" / "runs" / "real").exists()
     assert night.found[0].run_dirs == []
+
+
+def test_a_night_that_goes_on_keeps_first_what_was_found_before_it_was_killed(tmp_path):
+    runs, text = tmp_path / "out" / "runs", REAL + "artefacts_mb: 0.001\n"
+    for name in ("a-run-that-nobody-named", "the-run-that-showed-it"):
+        (runs / name).mkdir(parents=True)
+        (runs / name / "content").write_bytes(bytes(800))
+    killed = night_in(tmp_path, text=text, **TERMS).night
+    killed.done = ["past findings", "canaries", "sweeps", "sensitivity", "real nodes"]
+    killed.found = [
+        FoundTonight(
+            signature="lost_writes/lost", state="new", known_as="", count=1, scenarios=["s"], seeds=[1], claim="1 x lost",
+            run_dirs=[str(runs / "the-run-that-showed-it")], again="",
+        )
+    ]  # fmt: skip
+
+    night = night_in(tmp_path, text=text, killed=killed, **TERMS).run()
+
+    assert [path.name for path in runs.iterdir()] == ["the-run-that-showed-it"]
+    assert night.left_out == ["run a-run-that-nobody-named was not kept: the size limit"]
 
 
 def test_a_night_that_broke_says_so(tmp_path):
