@@ -163,6 +163,18 @@ def test_only_what_was_surely_refused_is_without_effect(problem, outcome):
     assert orders.drain() == []
 
 
+def test_an_order_that_was_answered_after_an_attempt_that_was_not_may_be_carried_out_once_more():
+    orders = Orders(lambda: 7, lambda: {})
+
+    async def give(*, left_in_doubt):
+        async with orders.given(Order(api=AdminApi.SET_CONFIG, topic="t", setting="min.insync.replicas")) as asked:
+            asked.left_in_doubt = left_in_doubt
+        return [(one.outcome, one.complete_ns) for one in orders.drain()]
+
+    assert asyncio.run(give(left_in_doubt=False)) == [("ok", 7)]
+    assert asyncio.run(give(left_in_doubt=True)) == [("ok", 7), ("info", None)]
+
+
 async def nothing(cluster):
     """Let it be."""
 
