@@ -9,6 +9,7 @@ from tribunal.harness.campaign import mutation_score
 from tribunal.harness.campaign.corpus import Corpus
 from tribunal.harness.campaign.mutation_score import power, searched
 from tribunal.harness.campaign.search import IDLE_RUNS, Search, Searched
+from tribunal.harness.campaign.sweep import SeedResult
 from tribunal.harness.campaign.variations import FAULTS_MAX, fresh, varied
 from tribunal.harness.catalog import faults, scenario_file
 from tribunal.harness.cli.main import exit_code
@@ -19,7 +20,8 @@ from tribunal.nemesis.targets import parse
 from tribunal.nemesis.triggers import parse_trigger
 from tribunal.results.power import By
 from tribunal.results.scratch import Scratch
-from tribunal.results.verdict import EXIT_USAGE
+from tribunal.results.signature import Signature
+from tribunal.results.verdict import EXIT_INTERRUPTED, EXIT_USAGE, Verdict
 
 SENT = {"alter-partition": 7, "vote": 3, "end-txn": 2, "create-topics": 1}
 SMALL = {
@@ -132,6 +134,25 @@ def test_a_bug_of_zookeeper_mode_is_sought_in_the_swarms_that_can_be_in_it(by):
     for name in scenarios:
         assert mutation_score.plan_of(name, 1, (mutant,), mutation_score.mode_of(mutant)).mode == "zookeeper"
     assert mutation_score.scenarios_of("m44_acks_local", by, None) == mutation_score.SWARMS
+
+
+def test_an_interrupted_search_keeps_what_its_last_round_had_found(tmp_path, monkeypatch):
+    def interrupted(search, **_):
+        folder = search._scratch / "small.0-1"
+        folder.mkdir()
+        signatures = [Signature("lost_writes", "lost")]
+        search.account.add(
+            SeedResult(
+                scenario="small.0", seed=1, verdict=Verdict.VIOLATION, claim="1 x lost", signatures=signatures, run_dir=str(folder)
+            )
+        )  # fmt: skip
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(Search, "run", interrupted)
+    order = ["search", "rotating-swarm", "--corpus", str(tmp_path / "corpus"), "--out", str(tmp_path / "out")]
+
+    assert exit_code(order) == EXIT_INTERRUPTED
+    assert [path.name for path in (tmp_path / "out").iterdir()] == ["small.0-1"]
 
 
 def test_a_search_that_finds_nothing_new_any_more_says_so():
