@@ -6,7 +6,7 @@ import msgspec
 import pytest
 
 from tribunal.harness.campaign import mutation_score
-from tribunal.harness.campaign.corpus import Corpus
+from tribunal.harness.campaign.corpus import Corpus, Entry
 from tribunal.harness.campaign.mutation_score import power, searched
 from tribunal.harness.campaign.search import IDLE_RUNS, Search, Searched
 from tribunal.harness.campaign.sweep import SeedResult
@@ -153,6 +153,14 @@ def test_an_interrupted_search_keeps_what_its_last_round_had_found(tmp_path, mon
 
     assert exit_code(order) == EXIT_INTERRUPTED
     assert [path.name for path in (tmp_path / "out").iterdir()] == ["small.0-1"]
+
+
+def test_a_corpus_is_read_in_the_order_of_its_runs_also_after_a_hundred_thousand(tmp_path):
+    corpus, plan = Corpus(tmp_path), fresh(scenario(SMALL), Random(1), (), composed=False).plan
+    for number in (9, 99_999, 100_000):
+        corpus.take(Entry(number=number, parent=None, how="", plan=plan, new=[str(number)], requests={}))
+
+    assert [entry.number for entry in Corpus(tmp_path).entries] == [9, 99_999, 100_000]
 
 
 def test_a_search_that_finds_nothing_new_any_more_says_so():
