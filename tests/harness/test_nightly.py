@@ -1,6 +1,7 @@
 """A night: its file is checked before anything starts, its parts happen in order, its shards see different seeds."""
 
 import http.server
+import os
 import threading
 import time
 from pathlib import Path
@@ -15,7 +16,7 @@ from tribunal.harness.campaign.nightly import Earlier, Folders, Nightly, Outside
 from tribunal.harness.cli.main import exit_code
 from tribunal.harness.scenario import BadScenario
 from tribunal.results.night import FoundTonight, NightState
-from tribunal.results.night_files import held, load, save
+from tribunal.results.night_files import held, is_held, load, save
 from tribunal.results.verdict import Finding, RunVerdict, Verdict
 
 NIGHT = """nightly: small
@@ -376,6 +377,25 @@ def test_the_next_command_says_that_a_night_was_killed_and_resume_goes_on(tmp_pa
     assert "did not end: killed at real nodes" in capsys.readouterr().err
     with held(out):
         assert exit_code(["nightly", str(file), *options]) == 64
+
+
+def test_seeds_that_a_killed_night_has_left_do_not_hold_its_folder(tmp_path):
+    """`--resume` right after `kill -9` found no night that was killed while one of its forked seeds went on to its end."""
+    reader, writer = os.pipe()
+    with held(tmp_path):
+        seed = os.fork()
+        if seed == 0:
+            os.close(writer)
+            os.read(reader, 1)
+            os._exit(0)
+        os.close(reader)
+    try:
+        is_free = not is_held(tmp_path)
+    finally:
+        os.close(writer)
+        os.waitpid(seed, 0)
+
+    assert is_free
 
 
 def test_one_command_makes_one_night_of_its_shards(tmp_path, capsys):
