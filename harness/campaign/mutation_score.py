@@ -222,16 +222,18 @@ def _sought_figure(mutant: str, scenario: str, seeds: range, budget_s: float, jo
     name = figure_of(mutant) or ""
     compared = seeds[:FIGURE_SEEDS]
     sums = []
+    ran = []
     accused: list[str] = []
     for mutants in ((), (mutant,)):
         plans = [plan_of(scenario, seed, mutants, mode_of(mutant)) for seed in compared]
         results = swept(plans, jobs=jobs, budget_s=budget_s / 2, scratch=scratch / mutant).results
+        ran.append(len(results))
         sums.append(sum(result.figures.get(name, 0) for result in results) / max(1, len(results)))
         accused += [str(signature) for result in results for signature in result.signatures]
-    found = sums[1] >= sums[0] + figure_growth_of(mutant) and not accused
+    found = all(ran) and sums[1] >= sums[0] + figure_growth_of(mutant) and not accused
     return Power(
         mutant=mutant, scenario=scenario, found=found, seen_by=[f"figure {name} {sums[0]:.1f} -> {sums[1]:.1f}"],
-        seed=compared[0], seeds=len(compared), seconds=round(time.monotonic() - began, 1),
+        seed=compared[0], seeds=min(ran), seconds=round(time.monotonic() - began, 1),
         note=f"must not be a violation, was one: {', '.join(accused)}" if accused else "",
     )  # fmt: skip
 

@@ -18,7 +18,7 @@ from tribunal.harness.plan import Plan, must_be_possible
 from tribunal.harness.scenario import load, scenario
 from tribunal.nemesis.targets import parse
 from tribunal.nemesis.triggers import parse_trigger
-from tribunal.results.power import By
+from tribunal.results.power import By, Power, brought_up_to_date
 from tribunal.results.scratch import Scratch
 from tribunal.results.signature import Signature
 from tribunal.results.verdict import EXIT_INTERRUPTED, EXIT_USAGE, Verdict
@@ -161,6 +161,16 @@ def test_a_corpus_is_read_in_the_order_of_its_runs_also_after_a_hundred_thousand
         corpus.take(Entry(number=number, parent=None, how="", plan=plan, new=[str(number)], requests={}))
 
     assert [entry.number for entry in Corpus(tmp_path).entries] == [9, 99_999, 100_000]
+
+
+def test_a_bug_that_harms_a_figure_and_got_no_time_was_not_measured(tmp_path):
+    (missed,) = power(
+        ["m24_bump_on_shrink"], scenario=None, seeds=range(3), budget_s=0, jobs=1, scratch=tmp_path / "power"
+    )
+    former = Power(mutant="m24_bump_on_shrink", scenario="s", found=True, by=By.OWN, seen_by=[], seed=0, seeds=3, seconds=1.0)
+
+    assert (missed.found, missed.seeds) == (False, 0)
+    assert brought_up_to_date([former], [missed]) == [former]
 
 
 def test_a_search_that_finds_nothing_new_any_more_says_so():
