@@ -238,3 +238,23 @@ def test_an_election_that_is_refused_is_no_proof_and_no_failure_of_the_cluster()
     assert not proof.holds
     assert "PREFERRED_LEADER_NOT_AVAILABLE" in str(proof.facts["refused"])
     assert {one.outcome for one in orders} <= {"fail", "info"}
+
+
+def test_a_topic_that_an_operator_deletes_meanwhile_ends_no_change_of_min_isr():
+    effects = []
+
+    async def scenario(cluster):
+        operator = cluster.clients.operator("operator")
+        await operator.create_topic("of-an-operator", 1, 3, {})
+        await asyncio.sleep(1)
+        async with change_min_isr.inject(cluster, 1, change_min_isr.Options(to=1)) as effect:
+            await operator.delete_topic("of-an-operator")
+            await asyncio.sleep(1)
+        await operator.close()
+        effects.append(effect)
+
+    Trial(13).run(scenario)
+
+    (effect,) = effects
+    assert effect.proof.facts["topics"] == ["of-an-operator", P0.topic]
+    assert effect.heal.holds
