@@ -10,6 +10,7 @@ from types import SimpleNamespace
 import msgspec
 import pytest
 
+from tribunal.harness.campaign.findings import Rerun
 from tribunal.harness.campaign.night_file import RealRun, read_config
 from tribunal.harness.campaign.night_findings import Announcement, NotAnnounced, announce
 from tribunal.harness.campaign.nightly import Earlier, Folders, Nightly, Outside, Shard, Terms, first_seed_of
@@ -223,6 +224,24 @@ def test_a_known_issue_is_known_until_its_day(tmp_path, expires, state, code):
     assert [(one.state, one.owner) for one in night.found] == [(state, "ann")]
     assert night.exit_code == code
     assert [one.state for one in received] == ([state] if code else [])
+
+
+@pytest.mark.parametrize(
+    ("expires", "code"), [pytest.param("2099-01-01", 0, id="in hand"), pytest.param("2020-01-01", 1, id="expired")]
+)
+def test_what_a_kept_finding_shows_besides_is_known_until_its_day(tmp_path, monkeypatch, expires, code):
+    kept = SimpleNamespace(name="f", shows="a/b", state="open", plan=SimpleNamespace(scenario="s", seed=1))
+    again = Rerun(
+        name="f", about="", signature="a/b", outcome="reproduced", runs=1, max_runs=1, seconds=0.1, others=["lost_writes/lost"]
+    )  # fmt: skip
+    monkeypatch.setattr("tribunal.harness.campaign.nightly.all_findings", lambda folder: [kept])
+    monkeypatch.setattr("tribunal.harness.campaign.nightly.rerun", lambda findings, **_: [again])
+    known_issues(tmp_path, expires)
+    (tmp_path / "findings").mkdir()
+
+    night = night_in(tmp_path, text="nightly: small\nfindings: findings\nknown: known.yaml\n", **TERMS).run()
+
+    assert night.exit_code == code
 
 
 def test_a_new_signature_is_announced_once_and_not_again_the_next_night(tmp_path):
