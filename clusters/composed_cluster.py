@@ -303,18 +303,22 @@ class ComposedCluster:
     async def reassign(self, partition: TopicPartition, replicas: Sequence[int]) -> None:
         """Ask for these replicas."""
         order = Order(api=AdminApi.REASSIGN, topic=partition.topic, partition=partition.partition)
-        async with self._orders.given(order):
+        async with self._orders.given(order) as asked:
             await self._parts.administration.reassign(partition, replicas)
+            asked.left_in_doubt = self._parts.administration.left_in_doubt
 
     async def set_topic_config(self, topic: str, name: str, value: str | None) -> None:
         """Set one of a topic's settings."""
-        async with self._orders.given(Order(api=AdminApi.SET_CONFIG, topic=topic, setting=name, value=value)):
+        order = Order(api=AdminApi.SET_CONFIG, topic=topic, setting=name, value=value)
+        async with self._orders.given(order) as asked:
             await self._parts.administration.set_topic_config(topic, name, value)
+            asked.left_in_doubt = self._parts.administration.left_in_doubt
 
     async def elect_preferred(self, partitions: Sequence[TopicPartition]) -> None:
         """Give each partition's lead to its first replica."""
-        async with self._orders.given(*elections(partitions, PREFERRED)):
+        async with self._orders.given(*elections(partitions, PREFERRED)) as asked:
             await self._parts.administration.elect_preferred(partitions)
+            asked.left_in_doubt = self._parts.administration.left_in_doubt
 
     async def unregister(self, node: int) -> None:
         """Let the controllers forget a broker."""

@@ -6,7 +6,7 @@ that was refused when an earlier attempt may have been carried out already, is `
 
 from collections.abc import AsyncGenerator, Callable, Iterable, Mapping
 from contextlib import asynccontextmanager
-from typing import Literal
+from typing import Final, Literal
 
 import msgspec
 
@@ -14,6 +14,9 @@ from replog.types import TopicPartition
 from tribunal.clusters.values import ClusterError, Refused
 from tribunal.results.admin_apis import AdminApi
 from tribunal.results.topic_names import TopicNames
+
+
+AGAIN: Final = "an attempt before the answered one may be carried out yet"
 
 
 class Order(msgspec.Struct, frozen=True, kw_only=True):
@@ -39,6 +42,13 @@ class OrderSeen(msgspec.Struct, frozen=True, kw_only=True):
     complete_ns: int | None
 
 
+class Asked:
+    """An order under way; `left_in_doubt`: an attempt before the one that was answered may be carried out yet."""
+
+    def __init__(self) -> None:
+        self.left_in_doubt = False
+
+
 class Orders:
     """Takes note of orders until somebody asks for them.
 
@@ -51,14 +61,18 @@ class Orders:
         self._seen: list[OrderSeen] = []
 
     @asynccontextmanager
-    async def given(self, *orders: Order) -> AsyncGenerator[None]:
-        """Note how an order ends that is given inside: it is unknown where the asking does not come to an end."""
+    async def given(self, *orders: Order) -> AsyncGenerator[Asked]:
+        """Note how an order ends that is given inside: it is unknown where the asking does not come to an end.
+
+        One that was answered is `ok`, and once more `info` where it was left in doubt.
+        """
+        asked = Asked()
         invoke_ns, ids = self._now_ns(), self._topic_ids()
         outcome: Literal["ok", "fail", "info"] = "info"
         error: str | None = "not answered"
         complete_ns: int | None = None
         try:
-            yield
+            yield asked
             outcome, error, complete_ns = "ok", None, self._now_ns()
         except ClusterError as problem:
             # Of several things one may have been refused and another one done.
@@ -66,7 +80,7 @@ class Orders:
             error, complete_ns = str(problem), self._now_ns()
             raise
         finally:
-            self._seen += [
+            seen = [
                 OrderSeen(
                     order=order,
                     topic_id=None if order.topic is None else ids.get(order.topic),
@@ -77,6 +91,11 @@ class Orders:
                 )
                 for order in orders
             ]
+            self._seen += seen
+            if outcome == "ok" and asked.left_in_doubt:
+                self._seen += [
+                    msgspec.structs.replace(one, outcome="info", error=AGAIN, complete_ns=None) for one in seen
+                ]
 
     def drain(self) -> list[OrderSeen]:
         """Return what was ordered since the last call."""

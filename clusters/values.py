@@ -23,7 +23,11 @@ class Unsupported(ClusterError):
     """Not possible on this kind of cluster; the message says why."""
 
 
-class Refused(ClusterError):
+class Declined(ClusterError):
+    """The cluster said no; an earlier asking that nobody answered may have been carried out."""
+
+
+class Refused(Declined):
     """The cluster said no to the first asking: surely nothing was done."""
 
 

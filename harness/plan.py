@@ -21,7 +21,7 @@ from tribunal.harness.scenario import BadScenario, GivenWorkload, Scenario, Step
 from tribunal.harness.swarm import drawn_cluster, drawn_load, with_points
 from tribunal.nemesis.api import AnyFault
 from tribunal.nemesis.targets import BadTarget, Target, draw, parse
-from tribunal.nemesis.triggers import Trigger
+from tribunal.nemesis.triggers import Sent, Trigger, parse_trigger
 from tribunal.workloads.api import AnyWorkload
 
 PLAN_VERSION: Final = 1
@@ -300,6 +300,20 @@ def _must_be_sound(plan: Plan) -> None:
     if plan.mode != plan.spec.mode:
         raise ValueError(f"mode {plan.mode[:MOST_SHOWN]!r}: the cluster's is {plan.spec.mode[:MOST_SHOWN]!r}")
     must_be_sound(plan.spec)
+    for fault in plan.faults:
+        _must_say_what_it_waits_for(fault.when, plan.spec, is_timed=fault.not_before_ms is not None)
+        _must_say_what_it_waits_for(fault.until, plan.spec, is_timed=False)
+
+
+def _must_say_what_it_waits_for(trigger: Trigger | None, spec: ClusterSpec, *, is_timed: bool) -> None:
+    """Raise ValueError where a trigger's words are others than its conditions; those of a repeated schedule have a time instead."""
+    if trigger is None or (is_timed and not trigger.conditions):
+        return
+    # A drawn cluster may be smaller than the scenario's: then a trigger may wait in vain.
+    largest = msgspec.structs.replace(spec, brokers=99, replication_factor=99)
+    said = parse_trigger(trigger.text, largest, ANY_COUNT).conditions
+    if said != trigger.conditions or any(not isinstance(one, Sent) and one.partition is None for one in said):
+        raise ValueError(f"trigger {trigger.text[:MOST_SHOWN]!r}: its conditions say something else")
 
 
 def read_schedule(path: Path) -> Plan:
@@ -321,7 +335,13 @@ def read_schedule(path: Path) -> Plan:
             after_ms=0,
             not_before_ms=line.started_ms,
             meanwhile=line.meanwhile,
+            when=_at_its_time(line),
         )
         for index, line in enumerate(sorted(lines, key=lambda line: line.started_ms))
     )
     return msgspec.structs.replace(plan, faults=again)
+
+
+def _at_its_time(line: ExecutedFault) -> Trigger | None:
+    """Return what lets a fault come at the time at which its trigger came: like that, it does not wait for full service."""
+    return Trigger(text=line.when, conditions=()) if line.when else None

@@ -117,7 +117,8 @@ class StandingCluster:
         """Write every node's configuration and format what is new."""
         try:
             self._directory.mkdir(parents=True, exist_ok=True)
-            known = sorted(self._directory.glob("node-*"))
+            # A folder without a configuration is what a start has left whose settings were refused.
+            known = sorted(self._directory.glob("node-*/node.toml"))
             if known and len(known) != len(self._nodes):
                 raise BadCluster(
                     f"{self._directory}: a cluster of {len(known)} nodes lies there (--nodes {len(known)})"

@@ -6,6 +6,7 @@ that it is running, and whose lock nobody holds, was killed.
 """
 
 import fcntl
+import os
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -44,6 +45,8 @@ def held(folder: Path) -> Iterator[None]:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError:
             raise UnderWay(f"{folder}: a night is under way there") from None
+        # Seeds under way that a kill of this process leaves must not go on holding it.
+        os.register_at_fork(after_in_child=lock.close)
         yield
 
 

@@ -9,7 +9,7 @@ from replog.wire.exchange import Exchange, Q, R
 from replog.wire.messages import alter_partition_reassignments as apr
 from replog.wire.messages import elect_leaders as el
 from replog.wire.messages import incremental_alter_configs as iac
-from tribunal.clusters.api import ClusterError, Refused, TopicPartition
+from tribunal.clusters.api import ClusterError, Declined, Refused, TopicPartition
 from tribunal.clusters.clients.asking import FAILURES, Asking
 from tribunal.clusters.clients.operator_requests import (
     election_errors,
@@ -25,6 +25,8 @@ CLIENT_ID: Final = "tribunal-admin"
 TIMEOUT_MS: Final = 5_000
 INSIST_MS: Final = 15_000
 RETRY_MS: Final = 150
+# Of what passes by itself, what leaves nothing done.
+NOT_YET: Final = (Error.NOT_CONTROLLER, Error.BROKER_NOT_AVAILABLE, Error.NOT_LEADER_OR_FOLLOWER)
 # What passes by itself: a controller is being elected, a broker is not unfenced yet.
 PASSING: Final = (
     Error.NOT_CONTROLLER,
@@ -41,6 +43,7 @@ class Administration:
 
     def __init__(self, endpoints: Callable[[], Mapping[int, tuple[str, int]]]) -> None:
         self._endpoints = endpoints
+        self.left_in_doubt = False  # whether an attempt before the one that was answered last may be carried out yet
 
     async def ask_once(self, exchange: Exchange[Q, R], version: int, body: Q, node: int | None) -> R:
         """Ask a broker, or the first that can be reached."""
@@ -88,11 +91,13 @@ class Administration:
             in_doubt = in_doubt or not is_first
             bad = [] if answer is None else [error for error in errors(answer) if error is not Error.NONE]
             if answer is not None and not bad:
+                self.left_in_doubt = in_doubt
                 return answer
-            if (bad and bad[0] not in PASSING) or loop.time() > deadline:
-                refusal = Refused if bad and bad[0] not in PASSING and not in_doubt else ClusterError
-                raise refusal(f"{exchange.api.name.lower()}: {bad[0].name if bad else 'no broker answers'}")
-            in_doubt = True
+            if bad and bad[0] not in PASSING:
+                raise (Declined if in_doubt else Refused)(f"{exchange.api.name.lower()}: {bad[0].name}")
+            if loop.time() > deadline:
+                raise ClusterError(f"{exchange.api.name.lower()}: {bad[0].name if bad else 'no broker answers'}")
+            in_doubt = in_doubt or any(error not in NOT_YET for error in bad)
             await asyncio.sleep(RETRY_MS / 1000)
 
     async def _ask_any(self, exchange: Exchange[Q, R], version: int, body: Q) -> tuple[R | None, bool]:

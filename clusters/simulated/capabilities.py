@@ -192,19 +192,23 @@ class SimulatedFaults(Body, Protocol):
     async def reassign(self, partition: TopicPartition, replicas: Sequence[int]) -> None:
         """Ask for these replicas."""
         order = Order(api=AdminApi.REASSIGN, topic=partition.topic, partition=partition.partition)
-        async with self.orders.given(order), self._operator() as operator:
+        async with self.orders.given(order) as asked, self._operator() as operator:
             await operator.reassign(partition, replicas)
+            asked.left_in_doubt = operator.left_in_doubt
 
     async def set_topic_config(self, topic: str, name: str, value: str | None) -> None:
         """Set one of a topic's settings."""
         order = Order(api=AdminApi.SET_CONFIG, topic=topic, setting=name, value=value)
-        async with self.orders.given(order), self._operator() as operator:
+        async with self.orders.given(order) as asked, self._operator() as operator:
             await operator.set_topic_config(topic, name, value)
+            asked.left_in_doubt = operator.left_in_doubt
 
     async def elect_preferred(self, partitions: Sequence[TopicPartition]) -> None:
         """Give each partition's lead to its first replica."""
-        async with self.orders.given(*elections(partitions, PREFERRED)), self._operator() as operator:
+        orders = elections(partitions, PREFERRED)
+        async with self.orders.given(*orders) as asked, self._operator() as operator:
             await operator.elect_preferred(partitions)
+            asked.left_in_doubt = operator.left_in_doubt
 
     async def unregister(self, node: int) -> None:
         """Let the controllers forget a broker."""

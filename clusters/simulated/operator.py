@@ -12,7 +12,7 @@ from replog.wire.exchange import Exchange, Q, R
 from replog.wire.messages import alter_partition_reassignments as apr
 from replog.wire.messages import elect_leaders as el
 from replog.wire.messages import incremental_alter_configs as iac
-from tribunal.clusters.api import ClusterError, Refused, TopicPartition
+from tribunal.clusters.api import ClusterError, Declined, Refused, TopicPartition
 from tribunal.clusters.clients.operator_requests import (
     election_errors,
     preferred_election,
@@ -33,6 +33,7 @@ ASK_AGAIN: Final = frozenset(
         Error.NOT_LEADER_OR_FOLLOWER,  # of the metadata quorum
     }
 )
+NOT_YET: Final = ASK_AGAIN - {Error.REQUEST_TIMED_OUT}  # these leave nothing done
 
 
 class SimulatedAsker:
@@ -66,23 +67,23 @@ class SimulatedOperator:
 
     def __init__(self, client: Client) -> None:
         self._client = client
-        self._in_doubt = False  # something that was asked may have been carried out without an answer that says so
+        self.left_in_doubt = False  # something that was asked may be carried out without an answer that says so
 
     async def reassign(self, partition: TopicPartition, replicas: Sequence[int]) -> None:
         """Ask for these replicas (none: give up a reassignment under way)."""
         wanted = reassignment(partition, replicas, TIMEOUT_MS)
-        answer = await self._ask(apr.EXCHANGE, wanted, lambda given: [given.error_code])
+        answer = await self._ask(apr.EXCHANGE, wanted, reassignment_errors)
         self._refuse(f"reassignment of {partition}", reassignment_errors(answer))
 
     async def set_topic_config(self, topic: str, name: str, value: str | None) -> None:
         """Set one of a topic's settings (None: back to the default)."""
-        answer = await self._ask(iac.EXCHANGE, topic_setting(topic, name, value), lambda _: [])
+        answer = await self._ask(iac.EXCHANGE, topic_setting(topic, name, value), setting_errors)
         self._refuse(f"{name} of {topic}", setting_errors(answer))
 
     async def elect_preferred(self, partitions: Sequence[TopicPartition]) -> None:
         """Give each partition's lead to its first replica; one that leads already is fine."""
         wanted = preferred_election(partitions, TIMEOUT_MS)
-        answer = await self._ask(el.EXCHANGE, wanted, lambda given: [given.error_code])
+        answer = await self._ask(el.EXCHANGE, wanted, election_errors)
         self._refuse("election of preferred leaders", election_errors(answer))
 
     async def insist(self, exchange: Exchange[Q, R], version: int, body: Q, errors: Callable[[R], list[Error]]) -> R:
@@ -94,7 +95,7 @@ class SimulatedOperator:
     def _refuse(self, what: str, errors: Sequence[Error]) -> None:
         wrong = [error.name for error in errors if error is not Error.NONE]
         if wrong:
-            refusal = ClusterError if self._in_doubt else Refused
+            refusal = Declined if self.left_in_doubt else Refused
             raise refusal(f"{what} is refused: {', '.join(wrong)}")
 
     async def close(self) -> None:
@@ -109,13 +110,15 @@ class SimulatedOperator:
         while loop.time() < deadline:
             try:
                 answer = await self._client.ask(exchange, body)
-            except NO_ANSWER as problem:
+            except Unreachable as problem:
                 reason = str(problem)
+            except NO_ANSWER as problem:
+                reason, self.left_in_doubt = str(problem), True
             else:
                 passing = [error for error in errors(answer) if error in ASK_AGAIN]
                 if not passing:
                     return answer
                 reason = passing[0].name
-            self._in_doubt = True
+                self.left_in_doubt = self.left_in_doubt or any(error not in NOT_YET for error in passing)
             await asyncio.sleep(RETRY_MS / 1000)
         raise ClusterError(f"{exchange.api.name}: {reason}")

@@ -60,7 +60,8 @@ class Corpus:
         self.runs = index.runs
         self.last_new = index.last_new
         self.chosen = dict(index.chosen)
-        self.entries = [_read(path, Entry) for path in sorted(folder.glob("[0-9]*.json"))]
+        entries = [_read(path, Entry) for path in folder.glob("[0-9]*.json")]
+        self.entries = sorted(entries, key=lambda entry: entry.number)  # names of more than 5 digits sort otherwise
         self.known = {state: None for entry in self.entries for state in entry.new}
 
     def take(self, entry: Entry) -> None:

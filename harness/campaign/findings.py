@@ -165,7 +165,8 @@ def _rerun(finding: KnownFinding, jobs: int, scratch: Path) -> Rerun:
             shown.append(result)
 
     account = swept(plans(), jobs=jobs, budget_s=None, scratch=scratch, notify=notify)
-    other = texts(sorted({name for name in account.findings if name != finding.shows}))
+    # What broke says nothing of the system under test; where nothing was shown either, the outcome says it.
+    other = texts(sorted({name for name in account.findings if name != finding.shows and not name.is_failure}))
     broken = account.verdicts[Verdict.ERROR.value] > 0 and not shown
     return Rerun(
         name=finding.name,

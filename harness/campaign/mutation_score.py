@@ -23,7 +23,7 @@ from tribunal.clusters.spec import ZOOKEEPER
 from tribunal.harness.campaign.corpus import Corpus
 from tribunal.harness.campaign.search import Ran, Search
 from tribunal.harness.campaign.sweep import SeedResult, Sweep, swept
-from tribunal.harness.catalog import SIMULATED, scenario_file
+from tribunal.harness.catalog import SIMULATED, faults, scenario_file
 from tribunal.harness.plan import Plan, made
 from tribunal.harness.scenario import load
 from tribunal.results.power import By, Power
@@ -78,7 +78,7 @@ def power(
     results = []
     for index, mutant in enumerate(mutants):
         share_s = (deadline - time.monotonic()) / (len(mutants) - index)
-        scenarios = _scenarios(mutant, by, scenario)
+        scenarios = scenarios_of(mutant, by, scenario)
         began_s = _cpu_s()
         if figure_of(mutant):
             found = _sought_figure(mutant, scenarios[0], seeds, share_s, jobs, scratch)
@@ -91,10 +91,20 @@ def power(
     return results
 
 
-def _scenarios(mutant: str, by: By, scenario: str | None) -> Sequence[str]:
+def scenarios_of(mutant: str, by: By, scenario: str | None) -> tuple[str, ...]:
+    """Return where a mutant is sought: in the scenario that is given, in its own, or in the swarms that its mode has."""
     if scenario is not None:
         return (scenario,)
-    return (scenario_of(mutant),) if by is By.OWN else SWARMS
+    if by is By.OWN:
+        return (scenario_of(mutant),)
+    mode = mode_of(mutant)
+    return tuple(name for name in SWARMS if _is_possible(name, mode))
+
+
+def _is_possible(scenario: str, mode: str) -> bool:
+    """Return whether there is in this mode what the scenario's faults disturb."""
+    known = faults()
+    return all(mode in known[step.kind].modes for step in load(scenario_file(scenario), {}).steps)
 
 
 def _cpu_s() -> float:
@@ -213,16 +223,18 @@ def _sought_figure(mutant: str, scenario: str, seeds: range, budget_s: float, jo
     name = figure_of(mutant) or ""
     compared = seeds[:FIGURE_SEEDS]
     sums = []
+    ran = []
     accused: list[str] = []
     for mutants in ((), (mutant,)):
         plans = [plan_of(scenario, seed, mutants, mode_of(mutant)) for seed in compared]
         results = swept(plans, jobs=jobs, budget_s=budget_s / 2, scratch=scratch / mutant).results
+        ran.append(len(results))
         sums.append(sum(result.figures.get(name, 0) for result in results) / max(1, len(results)))
         accused += [str(signature) for result in results for signature in result.signatures]
-    found = sums[1] >= sums[0] + figure_growth_of(mutant) and not accused
+    found = all(ran) and sums[1] >= sums[0] + figure_growth_of(mutant) and not accused
     return Power(
         mutant=mutant, scenario=scenario, found=found, seen_by=[f"figure {name} {sums[0]:.1f} -> {sums[1]:.1f}"],
-        seed=compared[0], seeds=len(compared), seconds=round(time.monotonic() - began, 1),
+        seed=compared[0], seeds=min(ran), seconds=round(time.monotonic() - began, 1),
         note=f"must not be a violation, was one: {', '.join(accused)}" if accused else "",
     )  # fmt: skip
 

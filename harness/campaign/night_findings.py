@@ -53,20 +53,23 @@ def announce(target: str, news: Announcement) -> None:
 
 
 def _post(address: str, content: bytes) -> None:
-    request = urllib.request.Request(  # noqa: S310  # begins with http
-        address, data=content, headers={"Content-Type": "application/json"}, method="POST"
-    )
     try:
+        request = urllib.request.Request(  # noqa: S310  # begins with http
+            address, data=content, headers={"Content-Type": "application/json"}, method="POST"
+        )
         with urllib.request.urlopen(request, timeout=ADDRESS_S) as answer:  # noqa: S310
             answer.read(1)
-    except (OSError, HTTPException) as problem:
+    except (OSError, HTTPException, ValueError) as problem:  # ValueError: no such address can be
         raise NotAnnounced(f"{address}: {problem}") from None
 
 
 def _call(program: str, content: bytes) -> None:
     try:
+        words = shlex.split(program)
+        if not words:
+            raise NotAnnounced("no program is named")
         ended = subprocess.run(  # noqa: S603  # what the user asked for
-            shlex.split(program), input=content, timeout=PROGRAM_S, capture_output=True, check=False
+            words, input=content, timeout=PROGRAM_S, capture_output=True, check=False
         )
     except (OSError, ValueError, subprocess.TimeoutExpired) as problem:
         raise NotAnnounced(f"{program}: {problem}") from None

@@ -207,7 +207,9 @@ class Nightly:
         """Write down what is known so far."""
         night = self.night
         night.seconds = round(time.monotonic() - self._began, 1)
-        gone = within(self._out / "runs", int(self._config.artefacts_mb * MB), in_turn(list(self._run_dirs.values())))
+        before = [] if self._killed is None else [one.run_dirs for one in self._killed.found]
+        wanted = in_turn([*self._run_dirs.values(), *before])
+        gone = within(self._out / "runs", int(self._config.artefacts_mb * MB), wanted)
         night.left_out = [*night.left_out, *gone]
         there = {name: [one for one in places if Path(one).is_dir()] for name, places in self._run_dirs.items()}
         night.found = self._found.found(night.began, there)
@@ -248,12 +250,21 @@ class Nightly:
         results = rerun(
             own, jobs=self._jobs, scratch=self._scratch / "findings", notify=lambda one: self._notify(one.line())
         )
-        self.night.past = [_past(result) for result in results]
+        self.night.past = [self._rerun(result) for result in results]
         for result, finding in zip(results, own, strict=True):
             for signature in (*result.others, *([result.signature] if result.outcome == "regressed" else [])):
                 again = f"tribunal findings run {result.name}"
                 seen = Seen(scenario=finding.plan.scenario, seed=finding.plan.seed, claim=result.about, again=again)
                 self._found.announce_once(signature, seen)
+
+    def _rerun(self, result: Rerun) -> Past:
+        """Return what a kept finding came to; what it found besides is no news where somebody has that in hand."""
+        is_news = any(self._found.state(signature) != "known" for signature in result.others)
+        return Past(
+            name=result.name, signature=result.signature, outcome=result.outcome, runs=result.runs,
+            max_runs=result.max_runs, seconds=result.seconds, others=result.others,
+            is_bad=result.outcome == "regressed" or is_news, is_lost=result.outcome in ("gone", "error"),
+        )  # fmt: skip
 
     def _canaries(self) -> None:
         canaries = self._config.canaries
@@ -438,11 +449,3 @@ class Nightly:
             reasons=list(verdict.reasons), seconds=round(time.monotonic() - began, 1),
             run_dir=str(folder) if folder.is_dir() else "", number=number, signatures=signatures,
         )  # fmt: skip
-
-
-def _past(result: Rerun) -> Past:
-    return Past(
-        name=result.name, signature=result.signature, outcome=result.outcome, runs=result.runs,
-        max_runs=result.max_runs, seconds=result.seconds, others=result.others, is_bad=result.is_bad,
-        is_lost=result.outcome in ("gone", "error"),
-    )  # fmt: skip

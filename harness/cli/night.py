@@ -59,7 +59,7 @@ def nightly(  # noqa: PLR0917 - options
 ) -> None:
     """Spend a fixed time as well as possible: past findings, canaries, sweeps, real nodes; JUnit and a summary."""
     config = read_config(file)
-    if notify is not None and "://" in notify and not notify.startswith(ADDRESSES):
+    if notify is not None and (not notify.strip() or ("://" in notify and not notify.startswith(ADDRESSES))):
         raise BadScenario(f"--notify {notify!r}: a program, or an address that begins with http:// or https://")
     before = _killed(config, out, resume=resume)
     terms = Terms(

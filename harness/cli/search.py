@@ -67,6 +67,8 @@ def search(  # noqa: PLR0917 - options
             found.run(runs=runs, budget_s=budget_s)
         except KeyboardInterrupt:
             interrupted = True
+            for result in found.account.results[found.searched.runs :]:  # of a round that did not end
+                keeper.keep(result)
     _report(found.searched, found.account, keeper, corpus, json=json, interrupted=interrupted)
     if interrupted:
         raise typer.Exit(EXIT_INTERRUPTED)

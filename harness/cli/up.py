@@ -37,18 +37,25 @@ def up(
 
     try:
         cluster = StandingCluster(folder, nodes=nodes, port=port, settings=_settings(set_ or []), on_exit=note)
-        late = asyncio.run(_until_stopped(cluster, lambda: typer.echo(_where(cluster, folder, json=json))))
+        late = asyncio.run(until_stopped(cluster, lambda: typer.echo(_where(cluster, folder, json=json))))
     except BadCluster as problem:
         raise typer.BadParameter(str(problem)) from None
     if late:
         raise ClusterError(f"nodes {', '.join(map(str, late))} did not stop and were killed")
 
 
-async def _until_stopped(cluster: StandingCluster, ready: Callable[[], None]) -> list[int]:
+async def until_stopped(cluster: StandingCluster, ready: Callable[[], None]) -> list[int]:
+    """Let a cluster stand until Ctrl-C or SIGTERM; return the nodes that had to be killed."""
     loop = asyncio.get_running_loop()
     task = loop.create_task(stand(cluster, ready))
+
+    def ask() -> None:
+        """Ask it to stop, once: who asks again while it stops must not break that off."""
+        if not task.cancelling():
+            task.cancel()
+
     for number in (signal.SIGINT, signal.SIGTERM):
-        loop.add_signal_handler(number, task.cancel)
+        loop.add_signal_handler(number, ask)
     try:
         return await task
     except asyncio.CancelledError:

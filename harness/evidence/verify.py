@@ -365,6 +365,8 @@ def _of_line(
         ("planned_target", line.planned_target, planned.target.text, PLAN),
         ("options", dict(line.options), dict(planned.options), PLAN),
         ("meanwhile", line.meanwhile, planned.meanwhile, PLAN),
+        ("when", line.when, "" if planned.when is None else planned.when.text, PLAN),
+        ("until", line.until, "" if planned.until is None else planned.until.text, PLAN),
         ("target", f"{line.role} {line.resolved}", fault.resolved_target, "the recording"),
     ):
         if one != other:

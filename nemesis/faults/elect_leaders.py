@@ -6,7 +6,7 @@ from typing import Final
 
 import msgspec
 
-from tribunal.clusters.api import TopicPartition
+from tribunal.clusters.api import Declined, TopicPartition
 from tribunal.clusters.capabilities import CanElectPreferred
 from tribunal.nemesis.api import AsyncGenerator, Effect, Fault, all_back, came_true
 
@@ -19,10 +19,17 @@ class Options(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 @asynccontextmanager
 async def inject(cluster: CanElectPreferred, node: int, options: Options) -> AsyncGenerator[Effect]:
-    """Inject: every partition with replicas on the node is led by its first replica. Heal: every ISR is full."""
+    """Inject: every partition with replicas on the node is led by its first replica. Heal: every ISR is full.
+
+    That the cluster refuses it (a first replica is out of sync, a topic is gone) is an answer: then nothing is proven.
+    """
     partitions = sorted(name for name, state in cluster.state.partitions.items() if node in state.replicas)
     moved = [name for name in partitions if not _led_as_preferred(cluster, [name])]
-    await cluster.elect_preferred(partitions)
+    refused = ""
+    try:
+        await cluster.elect_preferred(partitions)
+    except Declined as problem:
+        refused = str(problem)
     proof = await came_true(
         lambda: _led_as_preferred(cluster, partitions),
         timeout_ms=ELECTION_TIMEOUT_MS,
@@ -30,13 +37,15 @@ async def inject(cluster: CanElectPreferred, node: int, options: Options) -> Asy
         cluster=cluster,
     )
     proof.facts["moved"] = [str(name) for name in moved]
+    if refused:
+        proof.facts["refused"] = refused
     effect = Effect(node, proof)
     yield effect
     effect.heal = await all_back(cluster)
 
 
 def _led_as_preferred(cluster: CanElectPreferred, partitions: Sequence[TopicPartition]) -> bool:
-    states = [cluster.state.partitions[name] for name in partitions]
+    states = [cluster.state.partitions[name] for name in partitions if name in cluster.state.partitions]
     return all(state.leader == state.replicas[0] for state in states)
 
 

@@ -10,6 +10,8 @@ from replog.errors import Error
 from replog.wire.exchange import Exchange, Q, R
 from replog.wire.messages import delete_topics as dt
 from tribunal.clusters.api import ClusterError, Refused
+from tribunal.clusters.clients import operator_requests as requests
+from tribunal.clusters.clients.administration import Administration
 from tribunal.clusters.clients.operating import Operating
 from tribunal.clusters.values import NotAsked, Unanswered
 
@@ -73,3 +75,29 @@ def test_a_refusal_is_sure_only_if_nothing_was_in_doubt_before(
         asyncio.run(deleted(*answers))
 
     assert isinstance(raised.value, Refused) is is_refused
+
+
+def deletion(error: Error) -> dt.DeleteTopicsResponse:
+    return dt.DeleteTopicsResponse(responses=[dt.DeletableTopicResult(name="t", error_code=error)])
+
+
+@pytest.mark.parametrize(("attempts", "left_in_doubt"), [
+    pytest.param([(deletion(DONE), True)], False, id="at once"),
+    pytest.param([(None, True), (deletion(PASSING), True), (deletion(DONE), True)], False, id="nothing was done before"),
+    pytest.param([(deletion(DONE), False)], True, id="another broker was silent"),
+    pytest.param([(None, False), (deletion(DONE), True)], True, id="all were silent before"),
+    pytest.param([(deletion(Error.REQUEST_TIMED_OUT), True), (deletion(DONE), True)], True, id="timed out before"),
+])  # fmt: skip
+def test_who_injects_a_fault_knows_of_an_order_that_may_be_carried_out_once_more(
+    monkeypatch: pytest.MonkeyPatch, attempts: list[tuple[dt.DeleteTopicsResponse | None, bool]], left_in_doubt: bool
+) -> None:
+    async def ask_any(*_: object) -> tuple[dt.DeleteTopicsResponse | None, bool]:
+        return next(coming)
+
+    monkeypatch.setattr("tribunal.clusters.clients.administration.RETRY_MS", 0)
+    monkeypatch.setattr(Administration, "_ask_any", ask_any)
+    administration, coming = Administration(lambda: {}), iter(attempts)
+
+    asyncio.run(administration.insist(dt.EXCHANGE, 6, requests.deletion("t", 1), requests.deletion_errors))
+
+    assert administration.left_in_doubt is left_in_doubt

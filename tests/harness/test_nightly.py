@@ -1,6 +1,7 @@
 """A night: its file is checked before anything starts, its parts happen in order, its shards see different seeds."""
 
 import http.server
+import os
 import threading
 import time
 from pathlib import Path
@@ -9,13 +10,14 @@ from types import SimpleNamespace
 import msgspec
 import pytest
 
+from tribunal.harness.campaign.findings import Rerun
 from tribunal.harness.campaign.night_file import RealRun, read_config
-from tribunal.harness.campaign.night_findings import Announcement, announce
+from tribunal.harness.campaign.night_findings import Announcement, NotAnnounced, announce
 from tribunal.harness.campaign.nightly import Earlier, Folders, Nightly, Outside, Shard, Terms, first_seed_of
 from tribunal.harness.cli.main import exit_code
 from tribunal.harness.scenario import BadScenario
-from tribunal.results.night import NightState
-from tribunal.results.night_files import held, load, save
+from tribunal.results.night import FoundTonight, NightState
+from tribunal.results.night_files import held, is_held, load, save
 from tribunal.results.verdict import Finding, RunVerdict, Verdict
 
 NIGHT = """nightly: small
@@ -224,6 +226,24 @@ def test_a_known_issue_is_known_until_its_day(tmp_path, expires, state, code):
     assert [one.state for one in received] == ([state] if code else [])
 
 
+@pytest.mark.parametrize(
+    ("expires", "code"), [pytest.param("2099-01-01", 0, id="in hand"), pytest.param("2020-01-01", 1, id="expired")]
+)
+def test_what_a_kept_finding_shows_besides_is_known_until_its_day(tmp_path, monkeypatch, expires, code):
+    kept = SimpleNamespace(name="f", shows="a/b", state="open", plan=SimpleNamespace(scenario="s", seed=1))
+    again = Rerun(
+        name="f", about="", signature="a/b", outcome="reproduced", runs=1, max_runs=1, seconds=0.1, others=["lost_writes/lost"]
+    )  # fmt: skip
+    monkeypatch.setattr("tribunal.harness.campaign.nightly.all_findings", lambda folder: [kept])
+    monkeypatch.setattr("tribunal.harness.campaign.nightly.rerun", lambda findings, **_: [again])
+    known_issues(tmp_path, expires)
+    (tmp_path / "findings").mkdir()
+
+    night = night_in(tmp_path, text="nightly: small\nfindings: findings\nknown: known.yaml\n", **TERMS).run()
+
+    assert night.exit_code == code
+
+
 def test_a_new_signature_is_announced_once_and_not_again_the_next_night(tmp_path):
     received = []
     first = night_in(
@@ -287,12 +307,59 @@ def test_an_address_gets_a_new_signature_posted(tmp_path):
     assert msgspec.json.decode(got[0], type=Announcement).claim == "1 x lost"
 
 
+@pytest.mark.parametrize(
+    "target",
+    [
+        pytest.param("http://[::1/", id="no address can be"),
+        pytest.param("http://.example.invalid/", id="no name can be"),
+        pytest.param("'", id="a quote that does not end"),
+        pytest.param("", id="nobody"),
+    ],
+)
+def test_whom_nobody_can_tell_is_an_error_of_the_night_not_its_end(target):
+    news = Announcement(
+        night="n", began="", shard="1/1", commit="", signature="s", state="new", scenario="", seed=1, claim="", again="", run_dir=""
+    )  # fmt: skip
+
+    with pytest.raises(NotAnnounced):
+        announce(target, news)
+
+
+@pytest.mark.parametrize("target", ["", " ", "ftp://example.invalid/"])
+def test_nobody_to_tell_is_said_before_the_night_begins(tmp_path, capsys, target):
+    """`--notify "$ADDRESS"` of a variable that nobody has set ended the night at its first finding."""
+    order = ["nightly", str(written(tmp_path)), "--out", str(tmp_path / "out"), "--notify", target]
+
+    assert exit_code(order) == 64
+    assert "a program, or an address" in capsys.readouterr().err
+
+
 def test_what_is_too_large_is_not_kept_and_said(tmp_path):
     night = night_in(tmp_path, text=REAL + "artefacts_mb: 0.0005\n", conduct=violating, **TERMS).run()
 
     assert night.left_out == ["run real was not kept: the size limit"]
     assert not (tmp_path / "out" / "runs" / "real").exists()
     assert night.found[0].run_dirs == []
+
+
+def test_a_night_that_goes_on_keeps_first_what_was_found_before_it_was_killed(tmp_path):
+    runs, text = tmp_path / "out" / "runs", REAL + "artefacts_mb: 0.001\n"
+    for name in ("a-run-that-nobody-named", "the-run-that-showed-it"):
+        (runs / name).mkdir(parents=True)
+        (runs / name / "content").write_bytes(bytes(800))
+    killed = night_in(tmp_path, text=text, **TERMS).night
+    killed.done = ["past findings", "canaries", "sweeps", "sensitivity", "real nodes"]
+    killed.found = [
+        FoundTonight(
+            signature="lost_writes/lost", state="new", known_as="", count=1, scenarios=["s"], seeds=[1], claim="1 x lost",
+            run_dirs=[str(runs / "the-run-that-showed-it")], again="",
+        )
+    ]  # fmt: skip
+
+    night = night_in(tmp_path, text=text, killed=killed, **TERMS).run()
+
+    assert [path.name for path in runs.iterdir()] == ["the-run-that-showed-it"]
+    assert night.left_out == ["run a-run-that-nobody-named was not kept: the size limit"]
 
 
 def test_a_night_that_broke_says_so(tmp_path):
@@ -329,6 +396,25 @@ def test_the_next_command_says_that_a_night_was_killed_and_resume_goes_on(tmp_pa
     assert "did not end: killed at real nodes" in capsys.readouterr().err
     with held(out):
         assert exit_code(["nightly", str(file), *options]) == 64
+
+
+def test_seeds_that_a_killed_night_has_left_do_not_hold_its_folder(tmp_path):
+    """`--resume` right after `kill -9` found no night that was killed while one of its forked seeds went on to its end."""
+    reader, writer = os.pipe()
+    with held(tmp_path):
+        seed = os.fork()
+        if seed == 0:
+            os.close(writer)
+            os.read(reader, 1)
+            os._exit(0)
+        os.close(reader)
+    try:
+        is_free = not is_held(tmp_path)
+    finally:
+        os.close(writer)
+        os.waitpid(seed, 0)
+
+    assert is_free
 
 
 def test_one_command_makes_one_night_of_its_shards(tmp_path, capsys):

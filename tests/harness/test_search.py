@@ -5,9 +5,11 @@ from random import Random
 import msgspec
 import pytest
 
-from tribunal.harness.campaign.corpus import Corpus
+from tribunal.harness.campaign import mutation_score
+from tribunal.harness.campaign.corpus import Corpus, Entry
 from tribunal.harness.campaign.mutation_score import power, searched
 from tribunal.harness.campaign.search import IDLE_RUNS, Search, Searched
+from tribunal.harness.campaign.sweep import SeedResult
 from tribunal.harness.campaign.variations import FAULTS_MAX, fresh, varied
 from tribunal.harness.catalog import faults, scenario_file
 from tribunal.harness.cli.main import exit_code
@@ -16,9 +18,10 @@ from tribunal.harness.plan import Plan, must_be_possible
 from tribunal.harness.scenario import load, scenario
 from tribunal.nemesis.targets import parse
 from tribunal.nemesis.triggers import parse_trigger
-from tribunal.results.power import By
+from tribunal.results.power import By, Power, brought_up_to_date
 from tribunal.results.scratch import Scratch
-from tribunal.results.verdict import EXIT_USAGE
+from tribunal.results.signature import Signature
+from tribunal.results.verdict import EXIT_INTERRUPTED, EXIT_USAGE, Verdict
 
 SENT = {"alter-partition": 7, "vote": 3, "end-txn": 2, "create-topics": 1}
 SMALL = {
@@ -101,6 +104,73 @@ def test_a_search_for_a_known_bug_without_time_has_missed_it():
         )
 
     assert (missed.found, missed.by, missed.seeds, missed.seen_by) == (False, By.SEARCH, 0, [])
+
+
+def test_scenarios_are_read_once_however_many_seeds_there_are(monkeypatch, tmp_path):
+    """A night seeks its canaries with a million seeds: reading a scenario for each took longer than the night."""
+    read = []
+
+    def noted(path, overrides):
+        read.append(path)
+        return load(path, overrides)
+
+    monkeypatch.setattr(mutation_score, "load", noted)
+    (missed,) = power(
+        ["m44_acks_local"], scenario=None, seeds=range(100), budget_s=0, jobs=1, scratch=tmp_path / "power"
+    )
+
+    assert not missed.found
+    assert len(read) <= 2  # for the mode, and for the name
+
+
+@pytest.mark.parametrize("by", [By.SWARM, By.SEARCH])
+def test_a_bug_of_zookeeper_mode_is_sought_in_the_swarms_that_can_be_in_it(by):
+    """`wide-swarm` hurts controllers, which only KRaft mode has: planning it ended the command and all its other bugs."""
+    mutant = "m52_missed_bounce"
+
+    scenarios = mutation_score.scenarios_of(mutant, by, None)
+
+    assert scenarios == ("rotating-swarm",)
+    for name in scenarios:
+        assert mutation_score.plan_of(name, 1, (mutant,), mutation_score.mode_of(mutant)).mode == "zookeeper"
+    assert mutation_score.scenarios_of("m44_acks_local", by, None) == mutation_score.SWARMS
+
+
+def test_an_interrupted_search_keeps_what_its_last_round_had_found(tmp_path, monkeypatch):
+    def interrupted(search, **_):
+        folder = search._scratch / "small.0-1"
+        folder.mkdir()
+        signatures = [Signature("lost_writes", "lost")]
+        search.account.add(
+            SeedResult(
+                scenario="small.0", seed=1, verdict=Verdict.VIOLATION, claim="1 x lost", signatures=signatures, run_dir=str(folder)
+            )
+        )  # fmt: skip
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(Search, "run", interrupted)
+    order = ["search", "rotating-swarm", "--corpus", str(tmp_path / "corpus"), "--out", str(tmp_path / "out")]
+
+    assert exit_code(order) == EXIT_INTERRUPTED
+    assert [path.name for path in (tmp_path / "out").iterdir()] == ["small.0-1"]
+
+
+def test_a_corpus_is_read_in_the_order_of_its_runs_also_after_a_hundred_thousand(tmp_path):
+    corpus, plan = Corpus(tmp_path), fresh(scenario(SMALL), Random(1), (), composed=False).plan
+    for number in (9, 99_999, 100_000):
+        corpus.take(Entry(number=number, parent=None, how="", plan=plan, new=[str(number)], requests={}))
+
+    assert [entry.number for entry in Corpus(tmp_path).entries] == [9, 99_999, 100_000]
+
+
+def test_a_bug_that_harms_a_figure_and_got_no_time_was_not_measured(tmp_path):
+    (missed,) = power(
+        ["m24_bump_on_shrink"], scenario=None, seeds=range(3), budget_s=0, jobs=1, scratch=tmp_path / "power"
+    )
+    former = Power(mutant="m24_bump_on_shrink", scenario="s", found=True, by=By.OWN, seen_by=[], seed=0, seeds=3, seconds=1.0)
+
+    assert (missed.found, missed.seeds) == (False, 0)
+    assert brought_up_to_date([former], [missed]) == [former]
 
 
 def test_a_search_that_finds_nothing_new_any_more_says_so():

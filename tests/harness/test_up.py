@@ -1,14 +1,18 @@
 """`tribunal up`: a cluster that stands until it is asked to stop, and goes on with its data."""
 
 import asyncio
+import os
+import signal
 from collections.abc import Callable
 from pathlib import Path
+from typing import cast
 
 import pytest
 from confluent_kafka import Consumer, KafkaError, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 
 from tribunal.clusters.api import ClusterError
+from tribunal.harness.cli.up import until_stopped
 from tribunal.harness.standing import BadCluster, StandingCluster
 
 PORT = 23_480
@@ -58,6 +62,7 @@ def test_a_cluster_keeps_its_data_from_one_start_to_the_next(tmp_path: Path) -> 
 
 def test_another_number_of_nodes_than_lie_there_is_refused(tmp_path: Path) -> None:
     (tmp_path / "node-1").mkdir()
+    (tmp_path / "node-1/node.toml").touch()
     with pytest.raises(BadCluster, match=r"a cluster of 1 nodes lies there \(--nodes 1\)"):
         asyncio.run(a_cluster(tmp_path).start())
 
@@ -66,3 +71,34 @@ def test_a_setting_that_replog_does_not_know_is_refused_before_anything_starts(t
     with pytest.raises(BadCluster, match=r"unknown setting 'min\.insync'; did you mean"):
         asyncio.run(a_cluster(tmp_path / "cluster", **{"min.insync": "2"}).start())
     assert not (tmp_path / "cluster/node-1/data").exists()
+
+
+def test_a_start_that_was_refused_leaves_no_cluster_that_the_next_one_would_have_to_match(tmp_path: Path) -> None:
+    folder = tmp_path / "cluster"
+
+    with pytest.raises(BadCluster, match="unknown setting"):
+        asyncio.run(a_cluster(folder, **{"min.insync": "2"}).start())
+
+    with pytest.raises(BadCluster, match="unknown setting"):  # not: a cluster of 1 nodes lies there
+        asyncio.run(a_cluster(folder, **{"min.insync": "2"}).start())
+
+
+class SlowToStop:
+    """Stands until it is asked to stop, and has to kill a node then."""
+
+    async def start(self) -> None:
+        """Begin at once."""
+
+    async def ended(self) -> None:
+        await asyncio.Event().wait()
+
+    async def stop(self) -> list[int]:
+        os.kill(os.getpid(), signal.SIGINT)  # somebody is impatient
+        await asyncio.sleep(0.1)
+        return [2]
+
+
+def test_who_asks_twice_is_told_of_nodes_that_had_to_be_killed_all_the_same() -> None:
+    late = asyncio.run(until_stopped(cast("StandingCluster", SlowToStop()), lambda: os.kill(os.getpid(), signal.SIGINT)))
+
+    assert late == [2]

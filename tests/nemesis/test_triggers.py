@@ -8,7 +8,7 @@ from tribunal.clusters.spec import ClusterSpec
 from tribunal.harness.campaign.mutation_score import plan_of
 from tribunal.harness.plan import encoded, made, read_plan, read_schedule
 from tribunal.harness.progress import Silent
-from tribunal.harness.scenario import scenario
+from tribunal.harness.scenario import BadScenario, scenario
 from tribunal.harness.simulated import conduct_simulated
 from tribunal.nemesis.triggers import BadTrigger, Trigger, Waiting, parse_trigger
 
@@ -124,6 +124,26 @@ def test_a_plan_has_its_triggers_with_the_partition_that_was_drawn(tmp_path):
     assert first.after_ms == 0
 
 
+@pytest.mark.parametrize(
+    ("old", "new", "reason"),
+    [
+        pytest.param('"api": "end-txn"', '"api": "no-such"', "say something else", id="an API that there is not"),
+        pytest.param('"count": 2', '"count": 3', "say something else", id="another number than it says"),
+        pytest.param("end-txn answer x2", "end-txn answer x3", "say something else", id="other words"),
+        pytest.param("end-txn answer x2", "at noon", "is none of", id="no trigger's words"),
+    ],
+)
+def test_a_plan_whose_trigger_says_something_else_than_it_waits_for_is_refused(tmp_path, old, new, reason):
+    step = {"kill": "leader(p*)", "when": "isr(p*) = {leader}", "until": "end-txn answer x2"}
+    plan = made(scenario(a_scenario(step)), seed=3, cluster="processes", time_ms=None, mutants=())
+    content = encoded(plan).decode()
+    assert old in content
+    (tmp_path / "plan.json").write_text(content.replace(old, new))
+
+    with pytest.raises(BadScenario, match=reason):
+        read_plan(tmp_path / "plan.json")
+
+
 def test_a_fault_strikes_when_its_trigger_is_met_and_a_schedule_repeats_its_time(tmp_path):
     """The follower's power fails between the proposal to let it in and its arrival: M10 lets in a log without its end."""
     _, known = conduct_simulated(plan_of("exact-stale-join", 1, ("m10_no_broker_epoch",)), tmp_path, Silent())
@@ -132,7 +152,8 @@ def test_a_fault_strikes_when_its_trigger_is_met_and_a_schedule_repeats_its_time
     power_loss = next(
         fault for fault in read_schedule(tmp_path / "schedule.jsonl").faults if fault.kind == "power-loss"
     )
-    assert power_loss.when is None
+    assert power_loss.when == Trigger(text="alter-partition request and |isr(p0)| = 2", conditions=())
+    assert Waiting(power_loss.when, SeenCluster(isr=(1,)), "t").is_met  # whatever the cluster is like: not when it is whole
     assert power_loss.not_before_ms > 3_000
     lines = [msgspec.json.decode(line) for line in (tmp_path / "schedule.jsonl").read_bytes().splitlines()]
     assert {line["when"] for line in lines if line["kind"] == "power-loss"} == {

@@ -12,7 +12,7 @@ from tribunal.clusters.orders import Orders, admin_row, elections
 from tribunal.clusters.spec import ClusterSpec
 from tribunal.nemesis.api import Effect
 from tribunal.nemesis.combine import aimed, take, together
-from tribunal.nemesis.faults import change_min_isr, kill, wipe
+from tribunal.nemesis.faults import change_min_isr, elect_leaders, kill, wipe
 from tribunal.results.admin_apis import AdminApi
 
 P0 = TopicPartition("produce-consume", 0)
@@ -163,6 +163,18 @@ def test_only_what_was_surely_refused_is_without_effect(problem, outcome):
     assert orders.drain() == []
 
 
+def test_an_order_that_was_answered_after_an_attempt_that_was_not_may_be_carried_out_once_more():
+    orders = Orders(lambda: 7, lambda: {})
+
+    async def give(*, left_in_doubt):
+        async with orders.given(Order(api=AdminApi.SET_CONFIG, topic="t", setting="min.insync.replicas")) as asked:
+            asked.left_in_doubt = left_in_doubt
+        return [(one.outcome, one.complete_ns) for one in orders.drain()]
+
+    assert asyncio.run(give(left_in_doubt=False)) == [("ok", 7)]
+    assert asyncio.run(give(left_in_doubt=True)) == [("ok", 7), ("info", None)]
+
+
 async def nothing(cluster):
     """Let it be."""
 
@@ -204,3 +216,45 @@ def test_a_part_s_losses_count_once_and_before_it_is_healed():
     assert seen["before"]
     assert {loss.node for loss in seen["before"]} == {1}  # and nothing of the node that was only killed
     assert seen["after"] == seen["before"]
+
+
+def test_an_election_that_is_refused_is_no_proof_and_no_failure_of_the_cluster():
+    """The first replica of a partition is down: the cluster says so, and the run goes on."""
+    proofs, orders = [], []
+
+    async def scenario(cluster):
+        first = cluster.state.partitions[P0].replicas[0]
+        await cluster.kill(first)
+        await asyncio.sleep(4)
+        other = next(node for node in cluster.spec.broker_ids if node != first)
+        async with elect_leaders.inject(cluster, other, elect_leaders.Options()) as effect:
+            proofs.append(effect.proof)
+            orders.extend(cluster.drain_orders())
+            await cluster.start(first)
+
+    Trial(13).run(scenario)
+
+    (proof,) = proofs
+    assert not proof.holds
+    assert "PREFERRED_LEADER_NOT_AVAILABLE" in str(proof.facts["refused"])
+    assert {one.outcome for one in orders} <= {"fail", "info"}
+
+
+def test_a_topic_that_an_operator_deletes_meanwhile_ends_no_change_of_min_isr():
+    effects = []
+
+    async def scenario(cluster):
+        operator = cluster.clients.operator("operator")
+        await operator.create_topic("of-an-operator", 1, 3, {})
+        await asyncio.sleep(1)
+        async with change_min_isr.inject(cluster, 1, change_min_isr.Options(to=1)) as effect:
+            await operator.delete_topic("of-an-operator")
+            await asyncio.sleep(1)
+        await operator.close()
+        effects.append(effect)
+
+    Trial(13).run(scenario)
+
+    (effect,) = effects
+    assert effect.proof.facts["topics"] == ["of-an-operator", P0.topic]
+    assert effect.heal.holds

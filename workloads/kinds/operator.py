@@ -15,7 +15,7 @@ from uuid import UUID
 import msgspec
 
 from tribunal.clusters.api import Acks, ClusterError, Order, OrderSeen, Refused, TopicPartition, TopicSeen
-from tribunal.clusters.orders import Orders, admin_row, named
+from tribunal.clusters.orders import AGAIN, Orders, admin_row, named
 from tribunal.results.admin_apis import PREFERRED, UNCLEAN, AdminApi
 from tribunal.workloads.api import Count, Number, Reader, Stage, WorkerPlan, Workload, create_topic, drawn_seed
 from tribunal.workloads.feeding import DELIVERY_TIMEOUT_MS, feed
@@ -31,7 +31,6 @@ PARTITIONS_MAX: Final = 8
 PUT_BACK_TRIES: Final = 5
 Item = TypeVar("Item")
 OFFSETS_MS: Final = 2_000
-AGAIN: Final = "an attempt before the answered one may be carried out yet"
 
 
 class Act(StrEnum):
