@@ -293,7 +293,11 @@ def _read_file(name: str, path: Path, schema: pa.Schema) -> pa.Table:
 def _alike(file: pq.ParquetFile, name: str) -> pa.Array | None:
     """Return a column whose rows all hold the same, or nothing, as the file's statistics say: it need not be decoded."""
     kind, count = file.schema_arrow.field(name).type, file.metadata.num_rows
-    column = file.schema_arrow.get_field_index(name)
+    # Of a column of lists statistics speak of what stands in them; and behind one columns have other numbers than fields.
+    leaves = [file.schema.column(leaf).path for leaf in range(len(file.schema))]
+    if name not in leaves:
+        return None
+    column = leaves.index(name)
     values: set[object] = set()
     for group in range(file.metadata.num_row_groups):
         part = file.metadata.row_group(group)

@@ -93,6 +93,24 @@ def test_columns_that_hold_the_same_throughout_a_large_file_come_back(tmp_path: 
     assert read_files("logs", [path], ["node", "topic"]).equals(rows.select(["node", "topic"]))
 
 
+def test_columns_in_and_behind_lists_of_a_large_file_come_back(tmp_path: Path) -> None:
+    count = LARGE_ROWS + 10
+    step = {"kind": "send", "topic": "t", "partition": 0, "log_offset": 7, "value": 7}  # of all transactions alike
+    schema = TABLES["txns"].arrow
+    columns = {
+        "operations": pa.repeat(pa.scalar([step], schema.field("operations").type), count),
+        "timeout_ms": pa.array(np.arange(count)),
+    }
+    rows = pa.table(
+        [columns[field.name] if field.name in columns else pa.nulls(count, field.type) for field in schema],
+        schema=schema,
+    )
+    path = tmp_path / "part.parquet"
+    pq.write_table(rows, path)
+
+    assert read_files("txns", [path]).equals(rows)
+
+
 def test_a_cut_off_run_is_read_as_far_as_it_is_closed(tmp_path: Path) -> None:
     run = a_recording(tmp_path / "r", a_send(0), finish=False)
     (run / "recording/sends/tp=t-0/part-00009.tmp").write_bytes(b"half")
