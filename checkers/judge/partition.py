@@ -182,11 +182,11 @@ class PartitionJudge:
         return _excused((row, self._of_rewind(offset)) for row, offset in zip(chosen, offsets, strict=True))
 
     def _of_rewind(self, log_offset: int) -> Judgement | None:
-        return self._all_read_on(log_offset) or self._passed_by_order(log_offset)
-
-    def _all_read_on(self, log_offset: int) -> Judgement | None:
-        """Look whether each group that lacks what stands at an offset had read on beyond it in an older leader epoch."""
-        found = [self._read_on(log_offset, self._members(group)) for group in self._lacking(log_offset)]
+        """Look whether each group that lacks what stands at an offset had read on beyond it in an older leader epoch, or was set beyond it."""
+        found = [
+            self._read_on(log_offset, self._members(group)) or self._set_beyond(log_offset, group, first_ns)
+            for group, first_ns in self._lacking(log_offset).items()
+        ]
         found = found or [self._read_on(log_offset, None)]
         return None if None in found else found[0]
 
@@ -202,22 +202,17 @@ class PartitionJudge:
         lost = next((judgement for judgement in found if not judgement.promise.must_survive), None)
         return None if lost is None else under(Excuse.TAIL_LOST, lost)
 
-    def _passed_by_order(self, log_offset: int) -> Judgement | None:
-        """Look for orders that set the positions of all groups beyond an offset that lack what stands there, before they committed beyond it."""
-        excuse: Judgement | None = None
-        for group, first_ns in self._lacking(log_offset).items():
-            orders = (
-                order
-                for order in self._history.orders
-                if order.api == AdminApi.ALTER_OFFSET and order.names(*self._name) and order.group in (None, group)
-                if order.log_offset is None or order.log_offset > log_offset
-                if order.since_ns <= first_ns
-            )
-            order = next(orders, None)
-            if order is None:
-                return None
-            excuse = by_order(order)
-        return excuse
+    def _set_beyond(self, log_offset: int, group: str, first_ns: int) -> Judgement | None:
+        """Look for an order that set a group's position beyond an offset, before it committed beyond it at first."""
+        orders = (
+            order
+            for order in self._history.orders
+            if order.api == AdminApi.ALTER_OFFSET and order.names(*self._name) and order.group in (None, group)
+            if order.log_offset is None or order.log_offset > log_offset
+            if order.since_ns <= first_ns
+        )
+        order = next(orders, None)
+        return None if order is None else by_order(order)
 
     def _lacking(self, log_offset: int) -> dict[str, int]:
         """Return the groups that committed beyond an offset and of whose members none received what stands there, and when they first did."""

@@ -575,6 +575,30 @@ def test_a_group_lacks_what_lies_behind_its_own_position(tmp_path: Path, group: 
     assert judged(run, "unconsumed") == [expected]
 
 
+@pytest.mark.parametrize(("set_to", "expected"), [
+    pytest.param(2, ("permitted", "R12"), id="beyond the record"),
+    pytest.param(1, LOST, id="to the record"),
+])  # fmt: skip
+def test_one_group_had_read_on_and_another_one_was_set_beyond_a_record(
+    tmp_path: Path, set_to: int, expected: tuple[str, str]
+) -> None:
+    run = Run(tmp_path / "run", **UNCLEAN)
+    run.change(40, isr=[1, 2])
+    row = {"generation": 5, "topic": "t", "partition": 0, "kind": "commit", "outcome": "ok", "committed_offset": 3}
+    run.recorder.row("commits", **row, process=50, group="g", invoke_ns=50 * MS, complete_ns=51 * MS)
+    run.change(60, **TO_NODE_3)
+    order = {"api": "alter_offset", "group": "h", "topic": "t", "partition": 0, "log_offset": set_to, "outcome": "ok"}
+    run.recorder.row("admin", **order, invoke_ns=210 * MS, complete_ns=211 * MS)
+    values = [run.send(sequence, 100 + sequence) for sequence in range(3)]
+    for process, group in ((50, "g"), (60, "h")):
+        for offset in (0, 2):
+            run.read({offset: values[offset]}, 200 + offset, process=process, epoch=1)
+        run.recorder.row("commits", **row, process=process, group=group, invoke_ns=300 * MS, complete_ns=301 * MS)
+    run.final_read(dict(enumerate(values)), at=9000, epoch=1)
+
+    assert set(judged(run, "unconsumed")) == {expected}
+
+
 # Holders: who joined the ISR holds what it held, until something took it.
 
 
