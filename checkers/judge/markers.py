@@ -33,12 +33,14 @@ def lost_marker(timeline: Timeline, rows: PartitionRows, sent: Sent, absent_ns: 
     rows:  the partition's `polls`, `reads` and `watermarks`.
     """
     aborting = timeline.aborting(sent.since_ns, absent_ns, sent.leader_epoch)
-    moments = [*_received(rows, sent, absent_ns), *_passed(rows, sent, aborting, absent_ns)]
     first = 0 if sent.log_offset is None else sent.log_offset + 1
+    lost = timeline.permitting(sent.since_ns, absent_ns, first_offset=first, leader_epoch=sent.leader_epoch)
+    # Of a record that nobody knows to stand: what was lost may have grown again, and ends that pass its offset say nothing of it.
+    ends = [aborting, *([lost] if sent.leader_epoch is None else [])]
+    end_epoch = min((one.leader_epoch for one in ends if one is not None), default=None)
+    moments = [*_received(rows, sent, absent_ns), *_passed(rows, sent, end_epoch, absent_ns)]
     if not moments:
-        return aborting or timeline.permitting(
-            sent.since_ns, absent_ns, first_offset=first, leader_epoch=sent.leader_epoch
-        )
+        return aborting or lost
     judgements = [timeline.judge(_record(seen, first, absent_ns)) for seen in moments]
     return None if any(one.promise.must_survive for one in judgements) else judgements[0]
 
@@ -80,16 +82,19 @@ def _received(rows: PartitionRows, sent: Sent, absent_ns: int | None) -> Iterato
         yield Seen(at_ns, epoch)
 
 
-def _passed(rows: PartitionRows, sent: Sent, aborting: Judgement | None, absent_ns: int | None) -> Iterator[Seen]:
-    """Yield the last time at which the last stable offset had passed the record, before anybody may have aborted it."""
+def _passed(rows: PartitionRows, sent: Sent, end_epoch: int | None, absent_ns: int | None) -> Iterator[Seen]:
+    """Yield the last time at which the last stable offset had passed the record, before anybody may have aborted or lost it.
+
+    end_epoch:  the leader epoch in which somebody may have; None: nobody may.
+    """
     if sent.log_offset is None:
         return
     seen = rows.columns("watermarks")
     own = (seen["last_stable_offset"] > sent.log_offset) & (seen["at_ns"] >= sent.since_ns)
     own &= seen["leader_epoch"] >= (0 if sent.leader_epoch is None else sent.leader_epoch)
     own &= seen["at_ns"] <= (NEVER if absent_ns is None else absent_ns)
-    if aborting is not None:
-        own &= seen["leader_epoch"] < aborting.leader_epoch
+    if end_epoch is not None:
+        own &= seen["leader_epoch"] < end_epoch
     places = np.flatnonzero(own)
     if places.size:
         last = places[np.argmax(seen["at_ns"][places])]

@@ -678,6 +678,41 @@ def test_a_torn_transaction_needs_its_marker_to_be_lost(
     assert judged(run, "torn") == [expected]
 
 
+@pytest.mark.parametrize(("lost", "expected"), [
+    pytest.param([{"from_offset": 0, "end_offset": None}], ("permitted", "R9"), id="lost, and grown again"),
+    pytest.param([], LOST, id="never lost"),
+])  # fmt: skip
+def test_an_end_that_grew_again_shows_no_marker_that_was_lost(
+    tmp_path: Path, lost: list[dict[str, Any]], expected: tuple[str, str]
+) -> None:
+    run = Run(tmp_path / "run", **NO_ELR)
+    run.metadata("PartitionRecord", 0, topic="u", **CREATED)
+    home = {"topic": "u", "partition_id": 0, "isr": [3]}
+    run.node(3, "start", 0)
+    run.metadata("PartitionChangeRecord", 50, **home, leader=3)
+    sent = {"t": run.send(0, 100, txn_id="x"), "u": run.send(1, 101, topic="u", offset=0, txn_id="x")}
+    steps = [
+        {"kind": "send", "topic": topic, "partition": 0, "log_offset": 0, "value": value}
+        for topic, value in sent.items()
+    ]
+    times = {"begin_ns": 99 * MS, "end_ns": None, "outcome": "info"}
+    run.recorder.row("txns", process=7, txn_id="x", operations=steps, **times)
+    run.node(3, "killed", 2000)
+    fields = {"index": 0, "kind": "power-loss", "planned_ns": 1, "injected_ns": 1, "healed_ns": 2300 * MS}
+    place = {"node": 3, "topic": "u", "partition": 0, "begin_ns": 2100 * MS, "end_ns": 2200 * MS}
+    run.recorder.row("faults", **fields, took_effect=True, healed=True, losses=[place | one for one in lost])
+    run.metadata("PartitionChangeRecord", 2050, **home, leader=-1)
+    run.registered(3, 2500, previous=-1, fenced=False)
+    run.metadata("PartitionChangeRecord", 3000, **home, leader=3)
+    run.watermark(2, 5000, epoch=3, observer="node-3", topic="u", last_stable_offset=2)
+    run.final_read({0: sent["t"]}, at=9000, isolation="read_committed")
+    final = {"process": 98, "topic": "u", "partition": 0, "isolation": "read_committed", "phase": "final"}
+    answer = {"poll_index": 0, "position": 0, "record_count": 0, "high_watermark": 0, "log_start_offset": 0}
+    run.recorder.row("polls", **final, **answer, invoke_ns=9000 * MS, complete_ns=9000 * MS, outcome="ok")
+
+    assert judged(run, "torn") == [expected]
+
+
 # What groups and coordinators remember is lost in its own partition, after it was written, and before it was missed.
 
 
