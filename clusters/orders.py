@@ -15,7 +15,6 @@ from tribunal.clusters.values import ClusterError, Refused
 from tribunal.results.admin_apis import AdminApi
 from tribunal.results.topic_names import TopicNames
 
-
 AGAIN: Final = "an attempt before the answered one may be carried out yet"
 
 

@@ -77,12 +77,12 @@ def _by_ssh(archive: Path, signature: Path, signers: Path | None) -> Signed:
     found = KEY.search(good)
     key = found[1] if found else "a key"
     if signers is None:
-        return Signed(tool="ssh", key=key, signer=None)
+        return Signed(tool="ssh-keygen", key=key, signer=None)
     listed = _asked("find-principals", signature, None, "-f", f"{signers}")
     for signer in (listed or "").split("\n"):
         name = signer.strip()
         if name and _asked("verify", signature, archive, "-f", f"{signers}", "-I", name) is not None:
-            return Signed(tool="ssh", key=key, signer=name)
+            return Signed(tool="ssh-keygen", key=key, signer=name)
     raise Unsigned(f"{signature}: signed with {key}, which {signers} does not name")
 
 

@@ -96,7 +96,7 @@ def test_who_injects_a_fault_knows_of_an_order_that_may_be_carried_out_once_more
 
     monkeypatch.setattr("tribunal.clusters.clients.administration.RETRY_MS", 0)
     monkeypatch.setattr(Administration, "_ask_any", ask_any)
-    administration, coming = Administration(lambda: {}), iter(attempts)
+    administration, coming = Administration(dict), iter(attempts)
 
     asyncio.run(administration.insist(dt.EXCHANGE, 6, requests.deletion("t", 1), requests.deletion_errors))
 

@@ -167,7 +167,9 @@ def test_a_bug_that_harms_a_figure_and_got_no_time_was_not_measured(tmp_path):
     (missed,) = power(
         ["m24_bump_on_shrink"], scenario=None, seeds=range(3), budget_s=0, jobs=1, scratch=tmp_path / "power"
     )
-    former = Power(mutant="m24_bump_on_shrink", scenario="s", found=True, by=By.OWN, seen_by=[], seed=0, seeds=3, seconds=1.0)
+    former = Power(
+        mutant="m24_bump_on_shrink", scenario="s", found=True, by=By.OWN, seen_by=[], seed=0, seeds=3, seconds=1.0
+    )
 
     assert (missed.found, missed.seeds) == (False, 0)
     assert brought_up_to_date([former], [missed]) == [former]

@@ -15,7 +15,7 @@ from tribunal.clusters.api import ClusterError
 from tribunal.harness.cli.up import until_stopped
 from tribunal.harness.standing import BadCluster, StandingCluster
 
-PORT = 23_480
+PORT = 12_480  # its controllers are 10,000 above, below the ports that the system gives to clients
 
 
 def a_cluster(folder: Path, port: int = PORT, **settings: str) -> StandingCluster:
@@ -99,6 +99,8 @@ class SlowToStop:
 
 
 def test_who_asks_twice_is_told_of_nodes_that_had_to_be_killed_all_the_same() -> None:
-    late = asyncio.run(until_stopped(cast("StandingCluster", SlowToStop()), lambda: os.kill(os.getpid(), signal.SIGINT)))
+    late = asyncio.run(
+        until_stopped(cast("StandingCluster", SlowToStop()), lambda: os.kill(os.getpid(), signal.SIGINT))
+    )
 
     assert late == [2]

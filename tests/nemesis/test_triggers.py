@@ -153,7 +153,9 @@ def test_a_fault_strikes_when_its_trigger_is_met_and_a_schedule_repeats_its_time
         fault for fault in read_schedule(tmp_path / "schedule.jsonl").faults if fault.kind == "power-loss"
     )
     assert power_loss.when == Trigger(text="alter-partition request and |isr(p0)| = 2", conditions=())
-    assert Waiting(power_loss.when, SeenCluster(isr=(1,)), "t").is_met  # whatever the cluster is like: not when it is whole
+    assert Waiting(
+        power_loss.when, SeenCluster(isr=(1,)), "t"
+    ).is_met  # whatever the cluster is like: not when it is whole
     assert power_loss.not_before_ms > 3_000
     lines = [msgspec.json.decode(line) for line in (tmp_path / "schedule.jsonl").read_bytes().splitlines()]
     assert {line["when"] for line in lines if line["kind"] == "power-loss"} == {

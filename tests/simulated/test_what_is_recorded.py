@@ -164,7 +164,7 @@ def test_only_what_was_surely_refused_is_without_effect(problem, outcome):
 
 
 def test_an_order_that_was_answered_after_an_attempt_that_was_not_may_be_carried_out_once_more():
-    orders = Orders(lambda: 7, lambda: {})
+    orders = Orders(lambda: 7, dict)
 
     async def give(*, left_in_doubt):
         async with orders.given(Order(api=AdminApi.SET_CONFIG, topic="t", setting="min.insync.replicas")) as asked:
