@@ -401,17 +401,21 @@ def test_the_next_command_says_that_a_night_was_killed_and_resume_goes_on(tmp_pa
 def test_seeds_that_a_killed_night_has_left_do_not_hold_its_folder(tmp_path):
     """`--resume` right after `kill -9` found no night that was killed while one of its forked seeds went on to its end."""
     reader, writer = os.pipe()
+    begun, begins = os.pipe()
     with held(tmp_path):
         seed = os.fork()
         if seed == 0:
             os.close(writer)
+            os.write(begins, b"1")
             os.read(reader, 1)
             os._exit(0)
         os.close(reader)
+        assert os.read(begun, 1)
     try:
         is_free = not is_held(tmp_path)
     finally:
-        os.close(writer)
+        for descriptor in (writer, begun, begins):
+            os.close(descriptor)
         os.waitpid(seed, 0)
 
     assert is_free
