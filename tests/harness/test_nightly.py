@@ -316,7 +316,7 @@ def test_an_address_gets_a_new_signature_posted(tmp_path):
         pytest.param("", id="nobody"),
     ],
 )
-def test_whom_nobody_can_tell_is_an_error_of_the_night_not_its_end(target):
+def test_an_address_that_cannot_be_notified_is_an_error_of_the_night_not_its_end(target):
     news = Announcement(
         night="n", began="", shard="1/1", commit="", signature="s", state="new", scenario="", seed=1, claim="", again="", run_dir=""
     )  # fmt: skip
@@ -326,7 +326,7 @@ def test_whom_nobody_can_tell_is_an_error_of_the_night_not_its_end(target):
 
 
 @pytest.mark.parametrize("target", ["", " ", "ftp://example.invalid/"])
-def test_nobody_to_tell_is_said_before_the_night_begins(tmp_path, capsys, target):
+def test_an_empty_address_to_notify_is_refused_before_the_night_begins(tmp_path, capsys, target):
     """`--notify "$ADDRESS"` of a variable that nobody has set ended the night at its first finding."""
     order = ["nightly", str(written(tmp_path)), "--out", str(tmp_path / "out"), "--notify", target]
 

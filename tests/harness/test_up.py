@@ -98,7 +98,7 @@ class SlowToStop:
         return [2]
 
 
-def test_who_asks_twice_is_told_of_nodes_that_had_to_be_killed_all_the_same() -> None:
+def test_nodes_that_had_to_be_killed_are_reported_also_to_who_asks_twice() -> None:
     late = asyncio.run(
         until_stopped(cast("StandingCluster", SlowToStop()), lambda: os.kill(os.getpid(), signal.SIGINT))
     )
