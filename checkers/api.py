@@ -133,6 +133,7 @@ class Context(msgspec.Struct, frozen=True, kw_only=True):
     settings:   what every node was started with, by Kafka's names, and the `mode`; nothing where that is unknown.
     of_run:     a small table of the whole run (`phases`, `faults`, ...), read when it is asked for.
     steps:      the steps of transactions in this partition (`tribunal.checkers.judge.steps`), read when they are asked for.
+    sent_elsewhere:  values that may have been written here though they were offered to another topic of this name; looked for when they are asked for.
     """
 
     complete: bool
@@ -145,6 +146,7 @@ class Context(msgspec.Struct, frozen=True, kw_only=True):
     settings: NodeSettings = msgspec.field(default_factory=dict)
     of_run: Callable[[str], pa.Table] = lambda name: TABLES[name].arrow.empty_table()
     steps: "Callable[[], Columns]" = lambda: Columns("steps", STEPS.empty_table())
+    sent_elsewhere: Callable[[], Array] = lambda: np.zeros(0, np.int64)
 
 
 class Found(msgspec.Struct, frozen=True):

@@ -292,6 +292,11 @@ class Ledger:
             case _:
                 assert_never(fact)
 
+    def show(self, leader: int) -> None:
+        """Take in that a leader showed the record: whatever had left its disk before, it has it now."""
+        self.holders[leader] = self.certain[leader] = None
+        self.lost.pop(leader, None)
+
     def _finish_election(self) -> None:
         """After an election that was not clean the leader's log is the log by definition: it is whole."""
         if not self._is_election_over and self.election is not None and self.election.how is not How.CLEAN:

@@ -22,6 +22,7 @@ import msgspec
 from replog.types import TopicPartition
 from tribunal.clusters.capabilities import Capability, FaultTarget
 from tribunal.clusters.clock import RunClock
+from tribunal.clusters.objects import ObjectClient, ObjectOperation
 from tribunal.clusters.obstacles import Obstacle
 from tribunal.clusters.orders import Order, OrderSeen
 from tribunal.clusters.spec import ClusterSpec
@@ -175,6 +176,7 @@ class Delivery(NamedTuple):
     attempts: int | None
     answered_by: int | None = None
     producer: tuple[int, int] | None = None  # producer id and epoch
+    topic_id: str | None = None  # of the topic that it stands in, where who acknowledged it said so
 
 
 class ReceivedRecord(NamedTuple):
@@ -198,6 +200,8 @@ class PartitionPoll(msgspec.Struct, kw_only=True):
     """What one poll brought for one partition; watermarks as the last fetch answer showed them, else None.
 
     leader_epoch:  the partition's, as the one who answered had it, or as the client knew it when it asked.
+    topic_id:      of the topic that was read, where the answer says so: there may be another one of that name.
+    asked_s:       when the question of that answer was sent, or before, by the event loop's clock; None where that is not known.
     """
 
     partition: TopicPartition
@@ -210,12 +214,20 @@ class PartitionPoll(msgspec.Struct, kw_only=True):
     next_position: int | None = None  # where reading goes on, when no record says it: behind transaction markers
     answered_by: int | None = None
     leader_epoch: int | None = None
+    topic_id: str | None = None
+    asked_s: float | None = None
+
+
+def ago_ns(moment_s: float) -> int:
+    """Return how long ago a moment of the event loop's clock is."""
+    return round((asyncio.get_running_loop().time() - moment_s) * 1e9)
 
 
 class Offsets(NamedTuple):
     """Answer of ListOffsets for one partition: earliest and latest, or why not.
 
     answered_s:  when it came, by the event loop's clock: another leader that is asked at once may keep all waiting.
+    asked_s:     when it was asked for, or before, by the same clock.
     """
 
     partition: TopicPartition
@@ -225,10 +237,11 @@ class Offsets(NamedTuple):
     error: str | None
     answered_s: float | None = None
     answered_by: int | None = None
+    asked_s: float | None = None
 
     def age_ns(self) -> int:
         """Return how long ago it came."""
-        return 0 if self.answered_s is None else round((asyncio.get_running_loop().time() - self.answered_s) * 1e9)
+        return 0 if self.answered_s is None else ago_ns(self.answered_s)
 
 
 class ProducerSettings(msgspec.Struct, frozen=True, kw_only=True):
@@ -452,7 +465,13 @@ class Operator(Protocol):
 
 
 class ClientFactory(Protocol):
-    """Makes clients that reach the brokers through their links."""
+    """Makes clients that reach the brokers through their links; those of a system that is no log call operations on objects.
+
+    `Unsupported`: for a client that the cluster does not have. The plan has asked before (`Kind.has_log`, `Kind.operations`).
+    """
+
+    def objects(self, client_id: str) -> ObjectClient:
+        """Make a caller of operations."""
 
     def producer(self, settings: ProducerSettings, client_id: str) -> Producer:
         """Make a producer."""
@@ -529,6 +548,9 @@ class Kind(msgspec.Struct, frozen=True, kw_only=True):
     obstacles:     tells why it cannot be had on this machine.
     lacking:       tells which of the capabilities this machine does not give, and why.
     has_releases:  a spec may name the release of the software that its nodes run.
+    has_log:       it has records, and with them the clients, partitions and metadata of a log.
+    operations:    tells what clients of a spec's cluster can call on objects.
+    missing:       tells which of the capabilities a cluster of this spec does not have, and why.
     refused:       tells why it cannot be what a spec asks for; empty: it can.
     leftovers:     tells what a run of a folder has left.
     sweep:         ends what a run of a folder has left; returns what was done.
@@ -541,7 +563,10 @@ class Kind(msgspec.Struct, frozen=True, kw_only=True):
     places: Callable[[], str] = lambda: ""
     obstacles: Callable[[], list[Obstacle]] = list
     lacking: Callable[[], Mapping[Capability, str]] = dict
+    missing: Callable[[ClusterSpec], Mapping[Capability, str]] = lambda _: {}
     has_releases: bool = False
+    has_log: bool = True
+    operations: Callable[[ClusterSpec], frozenset[ObjectOperation]] = lambda _: frozenset()
     refused: Callable[[ClusterSpec], str] = lambda _: ""
     leftovers: Callable[[Path], list[str]] = lambda _: []
     sweep: Callable[[Path], list[str]] = lambda _: []

@@ -20,6 +20,7 @@ from tribunal.clusters.clients.membership import Membership
 from tribunal.clusters.committed_records import CommittedRecords
 from tribunal.clusters.composed_cluster import ComposedCluster, MetadataSource, Observer, Parts
 from tribunal.clusters.host_environment import HostEnvironment
+from tribunal.clusters.kafka.releases import release
 from tribunal.clusters.links.answers import ClientAnswers
 from tribunal.clusters.links.link_faults import LinkFaults
 from tribunal.clusters.links.relays import Links
@@ -91,14 +92,18 @@ def observed(run: RunContext, links: Links) -> Observation:
     """Observe the controllers' metadata log, or the ensemble's znodes."""
     state = ClusterState()
     committed = CommittedRecords(state)
+    observer = observer_of(run, links, committed, fetch_version=FETCH_VERSION)
+    return Observation(state=state, observer=observer, metadata=committed)
+
+
+def observer_of(run: RunContext, links: Links, committed: CommittedRecords, *, fetch_version: int) -> Observer:
+    """Return who follows the controllers' metadata log, or the ensemble's znodes."""
     endpoints = {node: links.endpoint(node) for node in run.spec.controller_ids}
     if run.spec.is_zookeeper_mode:
-        znodes = ZnodeView(committed, run.clock.now_ns)
         connect = ",".join(f"{host}:{port}" for host, port in endpoints.values())
-        return Observation(state=state, observer=ZnodeObserver(znodes, connect), metadata=committed)
+        return ZnodeObserver(ZnodeView(committed, run.clock.now_ns), connect)
     view = MetadataView(committed, now_ns=run.clock.now_ns, wall_start_ms=run.clock.wall_start_ms)
-    observer = MetadataObserver(view, endpoints, run.cluster_id, fetch_version=FETCH_VERSION)
-    return Observation(state=state, observer=observer, metadata=committed)
+    return MetadataObserver(view, endpoints, run.cluster_id, fetch_version=fetch_version)
 
 
 def composed(
@@ -113,7 +118,7 @@ def composed(
     """Compose a cluster of a system's nodes in this environment."""
     spec, state = run.spec, system.observation.state
     exits = NodeExits(system.events)
-    answers = ClientAnswers(lambda: state.topic_ids)
+    answers = ClientAnswers(lambda: state.topic_ids, lambda: asyncio.get_running_loop().time())
     links.listener = answers.listener
     nodes = {
         node: environment.node(
@@ -151,6 +156,7 @@ def composed(
             committed_leaders(state, links),
             answers,
             administration,
+            list_offsets_version=release(spec.version).list_offsets_version,
         ),
         administration=administration,
         membership=Membership(administration),

@@ -27,6 +27,7 @@ class Capability(StrEnum):
     WIPE = "wipe"
     POWER_FAIL = "power_fail"
     DAMAGE = "damage"
+    ROT = "rot"
     RECONFIGURE = "reconfigure"
     CUT = "cut"
     SHAPE = "shape"
@@ -108,6 +109,20 @@ class Damage(StrEnum):
     TORN_TAIL = "torn-tail"  # the last batch of each log is cut in its middle
     TRUNCATED = "truncated"  # the last segment of each log loses a third of its bytes
     BIT_FLIP = "bit-flip"  # one bit of each log's last segment has turned
+
+
+class Rotten(msgspec.Struct, frozen=True, kw_only=True):
+    """A bit that turned over in a record of a closed segment.
+
+    begin, base_offset:  of the batch: where it stands in the file, and its first offset.
+    byte, was:           which byte of the file it is, and what it was.
+    """
+
+    path: str
+    begin: int
+    base_offset: int
+    byte: int
+    was: int
 
 
 class ClockSkew(msgspec.Struct, frozen=True, kw_only=True):
@@ -211,6 +226,19 @@ class CanDamageLogs(FaultTarget, Protocol):
 
     async def damage(self, node: int, damage: Damage) -> Proof:
         """Damage the log files of a node that is down; facts as of `power_fail`."""
+
+
+class CanRot(FaultTarget, Protocol):
+    """Lets bits turn over in what nobody has written for long, under running nodes."""
+
+    async def rot(self, node: int) -> Proof:
+        """Turn over a bit of a closed segment of each log of the node; the facts name each, as `Rotten`, under `rotten`."""
+
+    def still_rotten(self, node: int, places: Sequence[Rotten]) -> list[Rotten]:
+        """Return those that nobody has repaired; what was deleted is none."""
+
+    async def turn_back(self, node: int, places: Sequence[Rotten]) -> Proof:
+        """Repair those; proven by their bytes."""
 
 
 class CanReconfigure(FaultTarget, Protocol):
@@ -356,6 +384,7 @@ PROTOCOLS: Final[Mapping[Capability, type]] = {
     Capability.WIPE: CanWipe,
     Capability.POWER_FAIL: CanPowerFail,
     Capability.DAMAGE: CanDamageLogs,
+    Capability.ROT: CanRot,
     Capability.RECONFIGURE: CanReconfigure,
     Capability.CUT: CanCutLinks,
     Capability.SHAPE: CanShapeLinks,

@@ -63,6 +63,7 @@ ZOOKEEPER: Final = "zookeeper"
 MODES: Final[tuple[Mode, ...]] = (KRAFT, ZOOKEEPER)
 
 PROFILES: Final[Mapping[str, Settings]] = {"ci": CI, "jvm": JVM, "kafka-defaults": {}}
+SESSION: Final = "broker.session.timeout.ms"
 RECOVERY_MS_LEAST: Final = 20_000
 RECOVERY_SESSIONS: Final = 10  # of a profile whose sessions are long, nodes are slow
 
@@ -85,6 +86,8 @@ class ClusterSpec(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
     version: str = ""  # of Apache Kafka, for kinds that run it; none: the newest
     hosts: str = "hosts.toml"  # of the kind ssh
     isolation: Literal["auto", "namespaces", "proxies"] = "auto"  # of local processes: where packets can be stopped
+    system: str = ""  # of the kind system: its system.toml
+    timeouts_ms: dict[str, int] = {}  # of such a system, in its own terms
 
     @property
     def broker_ids(self) -> tuple[int, ...]:
@@ -111,8 +114,16 @@ class ClusterSpec(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
         """Every node, controllers first: the order in which they are started."""
         return self.controller_ids + self.broker_ids
 
+    def role(self, node: int) -> str:
+        """Return what a node is: broker or controller, of a described system just a node."""
+        if self.system:
+            return "node"
+        return "controller" if node in self.controller_ids else "broker"
+
     def node_settings(self) -> dict[str, SettingValue]:
-        """Return what all nodes have in common, by Kafka's names."""
+        """Return what all nodes have in common, by Kafka's names; a described system knows none of them."""
+        if self.system:
+            return {}
         return {
             "min.insync.replicas": self.min_insync_replicas,
             "default.replication.factor": self.replication_factor,
@@ -129,7 +140,8 @@ class ClusterSpec(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
     @property
     def recovery_timeout_ms(self) -> int:
         """How long all brokers may take after a fault to be in service, and every ISR to be full."""
-        return max(RECOVERY_MS_LEAST, RECOVERY_SESSIONS * self.timeout_ms("broker.session.timeout.ms"))
+        session_ms = max(self.timeouts_ms.values(), default=0) if self.system else self.timeout_ms(SESSION)
+        return max(RECOVERY_MS_LEAST, RECOVERY_SESSIONS * session_ms)
 
     def timeout_ms(self, setting: str) -> int:
         """Return one of the time-outs that faults and waits are measured in."""

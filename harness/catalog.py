@@ -15,6 +15,7 @@ from tribunal import PACKAGE
 from tribunal.checkers.api import PROPERTIES, Property
 from tribunal.clusters.api import Kind
 from tribunal.clusters.kafka.jars import held_versions
+from tribunal.clusters.kafka.java import wheel_state
 from tribunal.clusters.kafka.releases import KNOWN, VERSION, release
 from tribunal.nemesis.api import AnyFault, Fault
 from tribunal.results import plugins
@@ -166,7 +167,9 @@ def versions() -> dict[str, str]:
     chosen = sorted((release(version) for version in named), key=lambda one: one.numbers)
     here = dict.fromkeys(held, "its jars are here")
     states = {one.name: here.get(one.name, "its jars would be fetched by Maven at the first run") for one in chosen}
-    return {one.name: "; ".join(part for part in (states[one.name], one.lacks) if part) for one in chosen}
+    javas = {one.name: "" if one.java_most is None else wheel_state() for one in chosen}
+    parts = {one.name: (states[one.name], javas[one.name], one.lacks) for one in chosen}
+    return {name: "; ".join(part for part in said if part) for name, said in parts.items()}
 
 
 def _abouts(found: Mapping[str, Plugin[Thing]]) -> dict[str, str]:

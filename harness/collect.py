@@ -84,11 +84,10 @@ class Collector:
 
     def _node_event(self, event: NodeEvent) -> None:
         fields = event.fields
-        controller = event.node in self._cluster.spec.controller_ids
         self._recorder.row(
             "nodes",
             node=event.node,
-            role="controller" if controller else "broker",
+            role=self._cluster.spec.role(event.node),
             event=event.name,
             broker_epoch=fields.get("broker_epoch"),
             previous_broker_epoch=fields.get("previous_broker_epoch"),
@@ -172,10 +171,13 @@ def _known(value: object) -> object:
 
 
 def record_final_logs(logs: Iterable[DumpedLog], recorder: Recorder, sent: SentRecords, names: TopicNames) -> int:
-    """Write the replicas' final logs, compared with what was sent, and that they were read; return how many records there were."""
+    """Write the replicas' final logs, compared with what was sent, and that they were read; return how many records there were.
+
+    A log that does not say whose it is, of a name that several topics had, is nobody's: it counts as one that was not read.
+    """
     schema = pa.schema(list(TABLES["logs"].fields.items()))
     count = 0
-    entries = (entry for log in logs for entry in _dumped(log, recorder, names))
+    entries = (entry for log in logs if _is_known(log, names) for entry in _dumped(log, recorder, names))
     while rows := list(islice(entries, LOG_ROWS)):
         count += len(rows)
         columns = dict(zip(LogEntry._fields, zip(*rows, strict=True), strict=True))
@@ -184,6 +186,10 @@ def record_final_logs(logs: Iterable[DumpedLog], recorder: Recorder, sent: SentR
         arrays = [_array(columns[name], schema.field(name).type) for name in schema.names]
         recorder.write("logs", pa.Table.from_arrays(arrays, schema=schema))
     return count
+
+
+def _is_known(log: DumpedLog, names: TopicNames) -> bool:
+    return log.topic_id is not None or not names.is_shared(log.topic)
 
 
 def _dumped(log: DumpedLog, recorder: Recorder, names: TopicNames) -> Iterator[LogEntry]:

@@ -100,8 +100,18 @@ class Liveness:
         return (*self._random.choice(controllers), *self._random.choice(brokers))
 
     def _may_progress(self, partitions: Sequence[TopicPartition], brokers: Sequence[int]) -> bool:
-        state, min_isr = self._cluster.state, self._cluster.spec.min_insync_replicas
-        return all(may_progress(state, partition, brokers, min_isr) for partition in partitions)
+        state, committed = self._cluster.state, self._cluster.watch.committed
+        started_with = self._cluster.spec.min_insync_replicas
+        return all(
+            may_progress(
+                state,
+                partition,
+                brokers,
+                # An operator may have set it meanwhile.
+                started_with if (min_isr := committed.min_isr(partition.topic)) is None else min_isr,
+            )
+            for partition in partitions
+        )
 
 
 class _Missed(msgspec.Struct, frozen=True):

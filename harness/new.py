@@ -26,11 +26,21 @@ KINDS: Final[Mapping[str, tuple[str, str, Callable[[], Mapping[str, object]]]]] 
     "scenario": ("scenarios", "scenarios", catalog.scenarios),
 }
 
+SYSTEM: Final = "system"
+# The files of a system, their templates, and what the command of its nodes has more: lossy.toml is the one with the weakness.
+SYSTEM_FILES: Final = (
+    ("scenario.yaml", "scenario.yaml", ""),
+    ("system.toml", "system.toml", ""),
+    ("lossy.toml", "system.toml", ', "--lose"'),
+    ("client.py", "client.py", ""),
+    ("server.py", "server.py", ""),
+)
+
 
 def made(kind: str, name: str, about: str, folder: Path) -> list[Path]:
     """Write the file of a new thing and its test below a folder; return both. `BadScenario` when it cannot be."""
     if kind not in KINDS:
-        raise catalog.nearest("kind of thing", kind, KINDS)
+        raise catalog.nearest("kind of thing", kind, (*KINDS, SYSTEM))
     shipped, package, known = KINDS[kind]
     module = name.replace("-", "_")
     if not NAME.fullmatch(name) or keyword.iskeyword(module):
@@ -52,6 +62,20 @@ def made(kind: str, name: str, about: str, folder: Path) -> list[Path]:
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(_rendered(template, words), encoding="utf-8")
     return [target, test]
+
+
+def made_system(name: str, folder: Path) -> list[Path]:
+    """Write a folder with a small system on trial, to be replaced by one's own; return its files. `BadScenario` when it cannot be."""
+    if not NAME.fullmatch(name):
+        raise BadScenario(f"name {name!r}: small letters, digits and hyphens, a letter first")
+    place = folder / name
+    if place.exists():
+        raise BadScenario(f"{place}: there already")
+    place.mkdir(parents=True)
+    for file, template, lose in SYSTEM_FILES:
+        text = _rendered(f"system/{template}.j2", {"name": name, "lose": lose})
+        (place / file).write_text(text, encoding="utf-8")
+    return [place / file for file, _, _ in SYSTEM_FILES]
 
 
 def _sentence(about: str, name: str) -> str:

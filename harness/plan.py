@@ -17,7 +17,7 @@ from tribunal.clusters.api import Kind
 from tribunal.clusters.spec import KRAFT, ZOOKEEPER, ClusterSpec, Mode
 from tribunal.harness.bounds import bounded
 from tribunal.harness.catalog import all_clusters, all_workloads, faults, known_name, mutants, nearest, one_of
-from tribunal.harness.scenario import BadScenario, GivenWorkload, Scenario, Step, must_be_sound, usable
+from tribunal.harness.scenario import KAFKA_ALONE, BadScenario, GivenWorkload, Scenario, Step, must_be_sound, usable
 from tribunal.harness.swarm import drawn_cluster, drawn_load, with_points
 from tribunal.nemesis.api import AnyFault
 from tribunal.nemesis.targets import BadTarget, Target, draw, parse
@@ -62,10 +62,18 @@ class PlannedWorkload(msgspec.Struct, frozen=True, kw_only=True):
     workload_plan: Mapping[str, object]
 
 
+class DrawnAnew(msgspec.Struct, frozen=True, kw_only=True):
+    """From a moment of virtual time on, what network, disks and nodes draw comes from another seed (simulated runs only)."""
+
+    at_ns: int
+    seed: int
+
+
 class Plan(msgspec.Struct, frozen=True, kw_only=True):
     """A run with every choice made.
 
     beside:  workloads that run beside the first one, whose topic the targets of faults mean.
+    drawn_anew:  how it differs from another run in chance alone; None: all of it is drawn by the seed.
     """
 
     plan_version: int = PLAN_VERSION
@@ -82,6 +90,7 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
     warm_up_ms: int
     final_read_ms: int
     faults: tuple[PlannedFault, ...]
+    drawn_anew: DrawnAnew | None = None
 
 
 class _Version(msgspec.Struct, frozen=True):
@@ -100,6 +109,10 @@ def made(scenario: Scenario, *, seed: int, cluster: str, time_ms: int | None, mu
     cluster = known_name("cluster", cluster, all_clusters())
     kind = all_clusters()[cluster]
     must_be_possible((step.kind for step in scenario.steps), _with_mutants(scenario.spec, mutants), cluster)
+    mode: Mode = ZOOKEEPER if scenario.spec.is_zookeeper_mode else KRAFT
+    for step in scenario.steps:
+        if reason := faults()[step.kind].refused_in(mode, step.options):
+            raise BadScenario(f"fault {step.kind}: {reason}")
     workload = one_of("workload", scenario.workload, all_workloads())
     spec, load = scenario.spec, scenario.workload_options
     if scenario.swarm:
@@ -108,7 +121,7 @@ def made(scenario: Scenario, *, seed: int, cluster: str, time_ms: int | None, mu
         spec = with_points(spec, chance(seed, "points")) if kind.is_simulated else spec
     options = msgspec.convert(load, workload.options)
     spec = _sized(scenario, spec, kind)
-    _must_be_granted(scenario.workload, workload, load, spec)
+    _must_be_granted(scenario.workload, workload, load, spec, kind)
     time_ms = scenario.time_ms if time_ms is None else time_ms
     return Plan(
         scenario=scenario.name,
@@ -119,7 +132,7 @@ def made(scenario: Scenario, *, seed: int, cluster: str, time_ms: int | None, mu
         spec=_with_mutants(spec, mutants),
         workload=scenario.workload,
         workload_plan=workload.drawn(load, chance(seed, "workload")),
-        beside=tuple(_beside(one, scenario, seed, spec) for one in scenario.beside),
+        beside=tuple(_beside(one, scenario, seed, spec, kind) for one in scenario.beside),
         time_ms=time_ms,
         warm_up_ms=scenario.warm_up_ms,
         final_read_ms=scenario.final_read_ms,
@@ -127,19 +140,38 @@ def made(scenario: Scenario, *, seed: int, cluster: str, time_ms: int | None, mu
     )
 
 
-def _must_be_granted(name: str, workload: AnyWorkload, options: Mapping[str, object], spec: ClusterSpec) -> None:
+def _must_be_granted(
+    name: str, workload: AnyWorkload, options: Mapping[str, object], spec: ClusterSpec, kind: Kind
+) -> None:
+    called = workload.called(options)
+    if called is None and not kind.has_log:
+        raise BadScenario(f"workload {name} sends and reads records, which this system does not have")
+    if called is not None and (missing := sorted(called - kind.operations(spec))):
+        raise BadScenario(f"workload {name} calls {', '.join(missing)}, which clients of this cluster do not have")
     if reason := workload.refused_by(options, spec.node_settings()):
         raise BadScenario(f"workload {name}: {reason}")
 
 
-def _beside(given: GivenWorkload, scenario: Scenario, seed: int, spec: ClusterSpec) -> PlannedWorkload:
+def _beside(given: GivenWorkload, scenario: Scenario, seed: int, spec: ClusterSpec, kind: Kind) -> PlannedWorkload:
     options = given.options
     if scenario.swarm:
         options = drawn_load(options, chance(seed, f"swarm load of {given.workload}"))
     workload = one_of("workload", given.workload, all_workloads())
-    _must_be_granted(given.workload, workload, options, spec)
-    drawn = workload.drawn(options, chance(seed, f"workload {given.workload}"))
-    return PlannedWorkload(workload=given.workload, workload_plan=drawn)
+    _must_be_granted(given.workload, workload, options, spec, kind)
+    return _drawn_beside(given.workload, workload, options, seed)
+
+
+def planned_beside(
+    name: str, options: Mapping[str, object], seed: int, spec: ClusterSpec, cluster: str
+) -> PlannedWorkload:
+    """Return a workload that may come beside those of a plan; `BadScenario` where the cluster does not grant what it needs."""
+    workload = one_of("workload", name, all_workloads())
+    _must_be_granted(name, workload, options, spec, all_clusters()[cluster])
+    return _drawn_beside(name, workload, options, seed)
+
+
+def _drawn_beside(name: str, workload: AnyWorkload, options: Mapping[str, object], seed: int) -> PlannedWorkload:
+    return PlannedWorkload(workload=name, workload_plan=workload.drawn(options, chance(seed, f"workload {name}")))
 
 
 def _with_mutants(spec: ClusterSpec, mutants: tuple[str, ...]) -> ClusterSpec:
@@ -162,7 +194,7 @@ def _sized(scenario: Scenario, spec: ClusterSpec, kind: Kind) -> ClusterSpec:
 
 def must_be_possible(wanted: Iterable[str], spec: ClusterSpec, cluster: str) -> None:
     """Raise `BadScenario` unless this kind of cluster can be what the spec asks for, and can do all of these faults."""
-    kind = one_of("cluster", cluster, all_clusters())
+    kind, wanted = one_of("cluster", cluster, all_clusters()), list(wanted)
     for name in wanted:
         fault = one_of("fault", name, faults())
         if spec.mode not in fault.modes:
@@ -171,12 +203,20 @@ def must_be_possible(wanted: Iterable[str], spec: ClusterSpec, cluster: str) -> 
             )
         if refused := refusal(fault, kind):
             raise BadScenario(f"fault {name}: cluster {cluster} cannot {refused}")
+    if not kind.has_releases and (foreign := sorted(KAFKA_ALONE & spec.settings.keys())):
+        raise BadScenario(f"cluster {cluster} has no setting {foreign[0]}: it is for --cluster apache-kafka")
     if spec.version and not kind.has_releases:
         raise BadScenario(
             f"cluster {cluster} runs this project's own software; release {spec.version} is for --cluster apache-kafka"
         )
     if reason := kind.refused(spec):
         raise BadScenario(f"cluster {cluster}: {reason}")
+    if spec.system and kind.has_log:
+        raise BadScenario(f"cluster {cluster} runs logs; {spec.system} is for --cluster system")
+    missing = kind.missing(spec)
+    for name in wanted:
+        for need in sorted(one_of("fault", name, faults()).needs & missing.keys()):
+            raise BadScenario(f"fault {name}: cluster {cluster} cannot {need} ({missing[need]})")
 
 
 def refusal(fault: AnyFault, kind: Kind) -> str:
@@ -242,7 +282,7 @@ class ExecutedFault(msgspec.Struct, frozen=True, kw_only=True):
     kind: str
     planned_target: str
     resolved: int
-    role: str  # broker or controller
+    role: str  # broker or controller; node of a described system
     options: Mapping[str, object]
     started_ms: int
     lasted_ms: int
@@ -275,12 +315,17 @@ def read_plan(path: Path) -> Plan:
         raise BadScenario(f"{path}: {problem.strerror}") from None
     except (msgspec.DecodeError, msgspec.ValidationError) as problem:
         raise BadScenario(f"{path}: not a plan: {problem}") from None
+    must_be_runnable(plan, path)
+    return plan
+
+
+def must_be_runnable(plan: Plan, path: Path) -> None:
+    """Raise `BadScenario` in one line for what nobody can run, of a plan that was read from a file."""
     usable(plan.scenario)
     try:
         _must_be_sound(plan)
     except ValueError as problem:
         raise BadScenario(f"{path}: {problem}") from None
-    return plan
 
 
 def _must_be_known(what: str, names: Iterable[str], known: Collection[str]) -> None:

@@ -45,6 +45,8 @@ STATUS_MS: Final = 250
 QUIESCE_GRACE_MS: Final = 8_000
 OPERATORS_TIMEOUT_MS: Final = 120_000  # the last order, and what it takes to put things back
 CATCH_UP_MS: Final = 1_000
+LOCK: Final = "requirements.lock"
+COMMIT: Final = "SHIPPED_COMMIT"  # a file beside the code that was sent to another machine
 RUN_NAME: Final = re.compile(r"\d{8}T\d{6}Z-.+-.+-\d+(-\d+)?", re.DOTALL)
 TIMESTAMP_TYPE: Final = "log.message.timestamp.type"
 # What the judge has to know of the nodes' settings besides those that the run set.
@@ -275,7 +277,7 @@ class Run:
 
     async def _met(self, cluster: Cluster, trigger: Trigger, timeout_ms: int | None = None) -> bool:
         """Wait for a trigger; return whether it was met, within the time for faults where no other is given."""
-        waiting = Waiting(trigger, cluster, self.load.partitions()[0].topic)
+        waiting = Waiting(trigger, cluster, self._topic())
         if timeout_ms is None:
             timeout_ms = max(self.plan.time_ms - self._faults_ms(), TARGET_TIMEOUT_MS)
         deadline_ns = self.clock.now_ns() + timeout_ms * 1_000_000
@@ -318,7 +320,7 @@ class Run:
             if planned.must:
                 self._record_missed(planned, str(problem))
             return
-        role = "controller" if node in self.plan.spec.controller_ids else "broker"
+        role = self.plan.spec.role(node)
         aimed = one_of("fault", planned.kind, faults()).planned(node, planned.options)
         planned_ns, started_ms = self.clock.now_ns(), self._faults_ms()
         entry = _Entry(planned=planned, target=f"{role} {node}", planned_ns=planned_ns)
@@ -346,15 +348,18 @@ class Run:
         self.progress.say(f"{self._elapsed_ms() / 1000:6.1f} s    healed  {_healed(entry.effect)}")
 
     async def _target(self, cluster: Cluster, planned: PlannedFault) -> int:
-        topic = self.load.partitions()[0].topic
         deadline = self.clock.now_ns() + TARGET_TIMEOUT_MS * 1_000_000
         while True:
             try:
-                return resolve(planned.target, cluster, topic)
+                return resolve(planned.target, cluster, self._topic())
             except NoTarget:
                 if self.clock.now_ns() > deadline:
                     raise
             await self._hold(cluster, WATCH_MS)
+
+    def _topic(self) -> str:
+        """Return the topic whose partitions targets and triggers name; none where there is no log."""
+        return next((partition.topic for partition in self.load.partitions()), "")
 
     def _schedule(self, planned: PlannedFault, node: int, role: str, started_ms: int, lasted_ms: int) -> None:
         line = ExecutedFault(
@@ -499,12 +504,19 @@ class _Entry:
 
 def settings(plan: Plan) -> dict[str, Setting]:
     """Return the nodes' settings that say what a run promises."""
+    if plan.spec.system:
+        return {}
     return {**{name: DEFINITIONS[name].default for name in JUDGED_SETTINGS}, **plan.spec.node_settings()}
 
 
 @cache
 def commit() -> str:
-    """Return the commit the code is at, `unknown` outside a clone; asked once a process, for it starts another one."""
+    """Return the commit the code is at, `unknown` outside a clone; asked once a process, for it starts another one.
+
+    Code that was sent to another machine brings it along.
+    """
+    if (ROOT / COMMIT).is_file():
+        return (ROOT / COMMIT).read_text().strip()
     try:
         found = subprocess.run(  # noqa: S603 - fixed words
             ["git", "-C", str(ROOT), "describe", "--always", "--dirty", "--abbrev=40"],  # noqa: S607
@@ -519,7 +531,7 @@ def commit() -> str:
 def lock_sha256() -> str:
     """Return the lock file's hash, `unknown` where it is missing."""
     try:
-        return hashlib.sha256((ROOT / "requirements.lock").read_bytes()).hexdigest()
+        return hashlib.sha256((ROOT / LOCK).read_bytes()).hexdigest()
     except OSError:
         return "unknown"
 

@@ -33,6 +33,7 @@ from msgspec.inspect import StructType, type_info
 from replog.config import DEFINITIONS, ConfigError
 from tribunal.clusters.kafka.releases import release
 from tribunal.clusters.spec import MODES, PROFILES, ClusterSpec, Settings
+from tribunal.clusters.systems.description import read_system
 from tribunal.harness.catalog import all_workloads, faults, known_name, nearest
 from tribunal.nemesis.targets import BadTarget, parse
 from tribunal.nemesis.triggers import Trigger, parse_trigger
@@ -47,6 +48,7 @@ TIMEOUTS: Final[Mapping[str, str]] = {
 }
 NUMBER: Final = r"\d+(?:\.\d*)?|\.\d+"
 DURATION: Final = re.compile(rf"({NUMBER})(?:\.\.({NUMBER}))?\s*(ms|s|m|x\s+\w+)")
+LASTS_OF_SYSTEMS: Final = "1s"  # a step of a described system that does not say how long it lasts
 NAME_BYTES: Final = 100  # it becomes part of folders' names
 WORDS: Final = ("for", "after", "meanwhile", "when", "until")  # of a step, beside its fault's own options
 NAMED: Final = re.compile(r"p\d+|\{.*?\}|leader\(.*?\) ?= ?\d+")  # what of a trigger names partitions and nodes
@@ -156,9 +158,17 @@ def load(path: Path, overrides: Mapping[str, str]) -> Scenario:
     if not isinstance(content, dict):
         raise BadScenario(f"{path.name}: a scenario is a mapping")
     try:
-        return scenario(overridden(content, overrides))
+        return scenario(overridden(_beside_file(content, path.parent), overrides))
     except (ValueError, TypeError) as problem:
         raise BadScenario(f"{path.name}: {problem}") from None
+
+
+def _beside_file(content: dict[str, Plain], folder: Path) -> dict[str, Plain]:
+    """Return a scenario whose system is named from its own folder on, as files name what lies beside them."""
+    cluster = content.get("cluster")
+    if not isinstance(cluster, dict) or not isinstance(system := cluster.get("system"), str):
+        return content
+    return {**content, "cluster": {**cluster, "system": str(folder / system)}}
 
 
 def read_yaml(path: Path, lines_max: int = LINES_MAX) -> Plain:
@@ -312,9 +322,29 @@ def cluster_spec(given: Plain) -> ClusterSpec:
     settings = given.get("settings") if isinstance(given, dict) else None
     if isinstance(settings, dict):
         _check_settings(settings)  # first: it names the setting that is wrong
-    spec = _converted("cluster", given, ClusterSpec)
+    spec = _described(_converted("cluster", given, ClusterSpec))
     must_be_sound(spec)
     return spec
+
+
+def _described(spec: ClusterSpec) -> ClusterSpec:
+    """Take size and time-outs of a described system from its file."""
+    if not spec.system:
+        return spec
+    system = read_system(Path(spec.system))
+    return msgspec.structs.replace(
+        spec,
+        system=str(Path(spec.system).resolve()),
+        brokers=system.nodes.count,
+        controllers=0,
+        replication_factor=1,
+        min_insync_replicas=1,
+        timeouts_ms=dict(system.timeouts_ms),
+    )
+
+
+# Switches that released Kafka has and our own log has not.
+KAFKA_ALONE: Final = frozenset({"controlled.shutdown.enable"})
 
 
 def must_be_sound(spec: ClusterSpec) -> None:
@@ -330,7 +360,7 @@ def must_be_sound(spec: ClusterSpec) -> None:
         raise ValueError(f"cluster: {spec.replication_factor} replicas on {spec.brokers} brokers cannot be")
     if spec.mode not in MODES:
         raise nearest("mode", spec.mode, MODES)
-    if not 1 <= spec.controllers <= 99:
+    if not (0 if spec.system else 1) <= spec.controllers <= 99:
         raise ValueError(f"cluster: {spec.controllers} controllers cannot be")
     if spec.base_port is not None and not 1 <= spec.base_port <= 65_535:
         raise ValueError(f"cluster: there is no port {spec.base_port}")
@@ -338,6 +368,10 @@ def must_be_sound(spec: ClusterSpec) -> None:
 
 def _check_settings(settings: Mapping[str, Plain] | Settings) -> None:
     for setting, value in settings.items():
+        if setting in KAFKA_ALONE:
+            if not isinstance(value, bool):
+                raise ValueError(f"cluster: {setting} is {value!r}: use true or false")
+            continue
         if setting not in DEFINITIONS:
             raise nearest("setting", setting, DEFINITIONS)
         if setting in OF_THE_RUN:
@@ -383,7 +417,7 @@ def step(number: int, given: Plain, spec: ClusterSpec, partitions: int) -> Step:
         return Step(
             kind=name,
             target=parse(str(target), spec, partitions),
-            lasts=duration(given.get("for", "1x session"), spec),
+            lasts=duration(given.get("for", LASTS_OF_SYSTEMS if spec.system else "1x session"), spec),
             after=duration(given.get("after", "300ms" if given.get("when") is None else "0ms"), spec),
             meanwhile=meanwhile,
             when=_trigger(given.get("when"), spec, partitions),
@@ -408,9 +442,10 @@ def duration(given: Plain, spec: ClusterSpec) -> Duration:
         unit_ms = UNITS_MS[unit]
     else:
         name = unit.removeprefix("x").strip()
-        if name not in TIMEOUTS:
-            raise nearest("time-out", name, TIMEOUTS)
-        unit_ms = spec.timeout_ms(TIMEOUTS[name])
+        known = spec.timeouts_ms if spec.system else TIMEOUTS
+        if name not in known:
+            raise nearest("time-out", name, known)
+        unit_ms = spec.timeouts_ms[name] if spec.system else spec.timeout_ms(TIMEOUTS[name])
     if not 0 <= least <= most:
         raise BadScenario(f"duration {given!r} goes backwards")
     return Duration(round(least * unit_ms), round(most * unit_ms))

@@ -100,6 +100,8 @@ def conduct_simulated(
     began_ns = time.process_time_ns()
     with switched_on(plan.spec.mutants), sealed(Simulation(plan.seed)) as simulation:
         prepared(simulation)
+        if plan.drawn_anew is not None:
+            simulation.loop.call_at_ns(plan.drawn_anew.at_ns, simulation.loop.draw_anew, plan.drawn_anew.seed)
         run = Run(plan, run_dir, progress)
         run.heal = partial(_asked_for_progress, run)
         ending: Ending = simulation.run(run.execute())

@@ -4,12 +4,14 @@ Messages are named by Kafka's API and by the node that sends or gets them. That 
 the fault took effect when a message met it, and has healed when what it held has been let go and everybody is back.
 """
 
+from collections.abc import Mapping
 from contextlib import asynccontextmanager
 from typing import Final, Literal
 
 import msgspec
 
 from tribunal.clusters.capabilities import CanHinderMessages, Fate, FrameRule
+from tribunal.clusters.spec import KRAFT, ZOOKEEPER, Mode
 from tribunal.nemesis.api import AsyncGenerator, ClusterError, Effect, Proof, all_back, came_true, joined
 
 MEET_TIMEOUT_MS: Final = 10_000
@@ -50,6 +52,19 @@ APIS: Final = {
     "consumer-group-heartbeat": 68,
 }
 
+# In the other mode nobody sends them: a rule for them would meet no message.
+ONLY_IN: Final[Mapping[str, Mode]] = {
+    **dict.fromkeys(("leader-and-isr", "stop-replica", "update-metadata", "controlled-shutdown"), ZOOKEEPER),
+    **dict.fromkeys(("vote", "begin-quorum-epoch", "end-quorum-epoch", "fetch-snapshot"), KRAFT),
+    **dict.fromkeys(("broker-registration", "broker-heartbeat", "consumer-group-heartbeat"), KRAFT),
+}
+
+
+def not_sent_in(mode: Mode, api: str) -> str:
+    """Say that an API's messages are not sent in a mode; empty: they are."""
+    only = ONLY_IN.get(api, mode)
+    return "" if only == mode else f"nobody sends {api} in {mode} mode: --mode {only}"
+
 
 class Meant(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """Which messages.
@@ -58,12 +73,14 @@ class Meant(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     direction:  requests or their answers.
     sent_by:    the node itself, or the others that call it.
     limit:      how many at most; 0: all.
+    must_meet:  the fault goes on until a message met it, and had no effect if none does in time; else it ends when its time is over.
     """
 
     api: str = "fetch"
     direction: Literal["request", "response"] = "request"
     sent_by: Literal["node", "others"] = "node"
     limit: int = 0
+    must_meet: bool = True
 
     def __post_init__(self) -> None:
         """Refuse an API that nobody knows."""
@@ -85,17 +102,26 @@ def rule(node: int, meant: Meant, fate: Fate, *, delay_ms: int = 0, overtaking: 
     )
 
 
+def refused(meant: Meant, mode: Mode) -> str:
+    """Say why there are no such messages in a mode; empty: there are."""
+    return not_sent_in(mode, meant.api)
+
+
 @asynccontextmanager
-async def hindered(cluster: CanHinderMessages, node: int, wanted: FrameRule) -> AsyncGenerator[Effect]:
-    """Hold a rule in force for as long as the fault lasts, and until one message has met it."""
+async def hindered(
+    cluster: CanHinderMessages, node: int, wanted: FrameRule, *, must_meet: bool
+) -> AsyncGenerator[Effect]:
+    """Hold a rule in force for as long as the fault lasts, and until one message has met it where one must."""
     if node not in cluster.spec.node_ids:
         raise ClusterError(f"there is no node {node}")
     in_force = cluster.add_rule(wanted)
     effect = Effect(node, Proof(holds=True, facts={"rule": msgspec.to_builtins(wanted)}))
     yield effect
-    met = await came_true(
-        lambda: in_force.hit_count > 0, timeout_ms=MEET_TIMEOUT_MS, what="a message met the rule", cluster=cluster
-    )
+    met = Proof(holds=True, facts={})
+    if must_meet:
+        met = await came_true(
+            lambda: in_force.hit_count > 0, timeout_ms=MEET_TIMEOUT_MS, what="a message met the rule", cluster=cluster
+        )
     met.facts["messages"] = in_force.hit_count
     effect.add_proof("met", met)
     released = cluster.remove_rule(in_force)

@@ -14,8 +14,9 @@ from tribunal.nemesis.link_groups import from_ensemble, from_target
 LEADER_AND_ISR: Final = 4
 STOP_REPLICA: Final = 5
 CONTROLLED_SHUTDOWN: Final = 7
-MEET_TIMEOUT_MS: Final = 8_000
-LATE_MS: Final = 450
+MEET_LEAST_MS: Final = 8_000
+SESSION: Final = "zookeeper.session.timeout.ms"
+LATE_PART: Final = 4  # of a session: what is later than a whole one ends the sessions of those who wait
 
 
 def victim(cluster: FaultTarget, node: int) -> tuple[int, int]:
@@ -29,9 +30,9 @@ def victim(cluster: FaultTarget, node: int) -> tuple[int, int]:
 
 @asynccontextmanager
 async def slow_watches(cluster: CanShapeLinks, controller: int) -> AsyncGenerator[Proof]:
-    """Let everything from ZooKeeper reach the controller late."""
+    """Let everything from ZooKeeper reach the controller late: by a quarter of a session, so that a JVM is given longer."""
     links = from_ensemble(cluster.spec, controller)
-    yield await cluster.shape(links, Shape(delay_ms=LATE_MS))
+    yield await cluster.shape(links, Shape(delay_ms=cluster.spec.timeout_ms(SESSION) // LATE_PART))
     await cluster.shape(links, Shape())
 
 
@@ -42,10 +43,14 @@ def held(api: int, source: int | None, target: int | None) -> FrameRule:
     )
 
 
+def _meet_timeout_ms(cluster: FaultTarget) -> int:
+    return max(MEET_LEAST_MS, cluster.spec.timeout_ms(SESSION))
+
+
 async def met(cluster: FaultTarget, rule: RuleInForce) -> Proof:
     """Wait until a message has met the rule."""
     return await came_true(
-        lambda: rule.hit_count > 0, timeout_ms=MEET_TIMEOUT_MS, what="a message met the rule", cluster=cluster
+        lambda: rule.hit_count > 0, timeout_ms=_meet_timeout_ms(cluster), what="a message met the rule", cluster=cluster
     )
 
 
@@ -56,7 +61,9 @@ async def reregistered(cluster: FaultTarget, broker: int, former_epoch: int) -> 
         known = cluster.state.brokers.get(broker)
         return known is not None and not known.fenced and known.broker_epoch > former_epoch
 
-    return await came_true(registered, timeout_ms=MEET_TIMEOUT_MS, what="a later broker epoch", cluster=cluster)
+    return await came_true(
+        registered, timeout_ms=_meet_timeout_ms(cluster), what="a later broker epoch", cluster=cluster
+    )
 
 
 def epoch_of(cluster: FaultTarget, broker: int) -> int:

@@ -5,6 +5,7 @@
     random broker, random controller            drawn by the plan
     active controller                           the leader of the metadata quorum
     broker 2, controller 101                    by id
+    random node, node 2                         of a described system, which has neither brokers nor controllers
 
 Where several nodes fit, the plan's drawn fraction decides, so that a seed chooses alike whatever the ids are. A node
 whose process is gone (another fault has it) fits nothing: it can't be the target of another.
@@ -24,7 +25,8 @@ FORMS: Final = (
     "random broker, random controller, active controller, broker N, controller N"
 )
 OF_PARTITION: Final = re.compile(r"(\w+)\(p(\d+|\*)\)")
-BY_ID: Final = re.compile(r"(broker|controller)\s+(\d+)")
+BY_ID: Final = re.compile(r"(broker|controller|node)\s+(\d+)")
+FORMS_OF_SYSTEMS: Final = "random node, node N"
 
 
 class BadTarget(ValueError):
@@ -50,18 +52,31 @@ class Target(msgspec.Struct, frozen=True, kw_only=True):
 def parse(text: str, spec: ClusterSpec, partition_count: int) -> str:
     """Return the expression with single spaces; `BadTarget` when it names nobody in such a cluster."""
     words = " ".join(str(text).split())
+    if spec.system:
+        return _of_system(words, spec)
     if words in ("random broker", "random controller", "active controller"):
         return words
     if (match := OF_PARTITION.fullmatch(words)) and match[1] in ROLES:
         if match[2] != "*" and int(match[2]) >= partition_count:
             raise BadTarget(f"target {words!r}: the topic has partitions p0 to p{partition_count - 1}")
         return words
-    if match := BY_ID.fullmatch(words):
+    if (match := BY_ID.fullmatch(words)) and match[1] != "node":
         known = spec.broker_ids if match[1] == "broker" else spec.controller_ids
         if int(match[2]) not in known:
             raise BadTarget(f"target {words!r}: {match[1]}s of this cluster are {', '.join(map(str, known))}")
         return words
     raise BadTarget(f"target {words!r} is none of: {FORMS}")
+
+
+def _of_system(words: str, spec: ClusterSpec) -> str:
+    match = BY_ID.fullmatch(words)
+    if match is not None and match[1] == "node":
+        if int(match[2]) not in spec.broker_ids:
+            raise BadTarget(f"target {words!r}: nodes of this system are {', '.join(map(str, spec.broker_ids))}")
+        return words
+    if words != "random node":
+        raise BadTarget(f"target {words!r} is none of: {FORMS_OF_SYSTEMS}")
+    return words
 
 
 def draw(text: str, partition_count: int, fraction: float, pick: float) -> Target:
@@ -85,7 +100,7 @@ def _fitting(target: Target, cluster: FaultTarget, topic: str) -> Sequence[int]:
     spec = cluster.spec
     if match := BY_ID.fullmatch(target.text):
         return [int(match[2])]
-    if target.text == "random broker":
+    if target.text in ("random broker", "random node"):
         return spec.broker_ids
     if target.text == "random controller":
         return spec.controller_ids

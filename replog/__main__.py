@@ -320,6 +320,7 @@ async def _start_controller(world: World, config: NodeConfig) -> Callable[[], Co
 async def _start_combined(world: World, config: NodeConfig) -> Callable[[], Coroutine[object, object, None]]:
     controller = ControllerNode(world, config, also_notify=lambda: broker)
     broker = Broker(world, config, quorum=controller.prepare())
+    controller.brokers_metrics = broker.own_metrics
     await broker.start()
     await controller.start()
 

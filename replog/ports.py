@@ -7,6 +7,7 @@ What may take long while clients wait (flushing data segments) goes through `Dis
 """
 
 from asyncio import BaseProtocol, BaseTransport
+from asyncio import Protocol as StreamProtocol
 from collections.abc import Callable, Mapping, Sequence
 from random import Random
 from typing import NamedTuple, Protocol
@@ -71,6 +72,9 @@ class File(Protocol):
         After an `OSError` a second call may say yes and have done nothing: the system has dropped what it could not write,
         and counts what is in its cache as clean. Only what was written again (`write_again`) can be made durable then.
         """
+
+    def forget_cached(self, position: int, length: int) -> None:
+        """Have these bytes read from the disk next time, where the system can: what is in its cache says nothing of the disk."""
 
     def write_again(self, position: int) -> None:
         """Write what stands from `position` on once more, so that the next sync writes it whatever the system believes."""
@@ -150,13 +154,24 @@ class Listener(Protocol):
         """Stop accepting; established connections live on."""
 
 
+class Incoming(StreamProtocol):
+    """The protocol of a connection that somebody opens to us."""
+
+    def connection_accepted(self, host: str) -> bool:
+        """Count a connection whose TLS handshake is ahead: `connection_made` follows, or `connection_lost`.
+
+        Return whether it may go on; if not nothing follows.
+        """
+        return True
+
+
 class Network(Protocol):
     """Ordered byte streams between addresses; protocols are `asyncio.Protocol`s."""
 
     async def listen(self, host: str, port: int, factory: Callable[[], BaseProtocol], *, tls: bool = False) -> Listener:
         """Accept connections; `OSError` when the address is taken.
 
-        tls:  with the node's own certificate. The transport of who showed one has it as `peercert`.
+        tls:  with the node's own certificate; protocols are `Incoming`. The transport of who showed one has it as `peercert`.
         """
 
     async def connect(

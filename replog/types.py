@@ -17,6 +17,7 @@ QuorumEpoch = NewType("QuorumEpoch", int)
 ProducerId = NewType("ProducerId", int)
 
 NO_NODE: Final = NodeId(-1)
+DEBUGGING_CONSUMER: Final = NodeId(-2)  # who fetches under this id is no replica, and is answered by followers, too
 NO_BROKER_EPOCH: Final = BrokerEpoch(-1)
 NO_LEADER_EPOCH: Final = LeaderEpoch(-1)
 NO_OFFSET: Final = -1

@@ -31,6 +31,8 @@ class PartitionRecord(msgspec.Struct, frozen=True, kw_only=True):
     leader_epoch: int = 0
     partition_epoch: int = 0
     leader_recovery_state: int | None = None
+    adding_replicas: tuple[int, ...] | None = None
+    removing_replicas: tuple[int, ...] | None = None
 
 
 class PartitionChangeRecord(msgspec.Struct, frozen=True, kw_only=True):
@@ -44,12 +46,6 @@ class PartitionChangeRecord(msgspec.Struct, frozen=True, kw_only=True):
     leader_recovery_state: int = -1
     adding_replicas: tuple[int, ...] | None = None
     removing_replicas: tuple[int, ...] | None = None
-
-    @property
-    def ends_reassignment(self) -> bool:
-        """Whether from here on no replica is added or removed any more: what the leader proposed and what follows from it are one record."""
-        changed = [nodes for nodes in (self.adding_replicas, self.removing_replicas) if nodes is not None]
-        return bool(changed) and not any(changed)  # where none was added, or none removed, that is not said once more
 
 
 class RegisterBrokerRecord(msgspec.Struct, frozen=True, kw_only=True):
@@ -161,11 +157,18 @@ class State(msgspec.Struct, frozen=True, kw_only=True):
     leader_epoch: int = -1
     partition_epoch: int = -1
     recovery: int = 0
+    adding: tuple[int, ...] = ()
+    removing: tuple[int, ...] = ()
 
     @property
     def members(self) -> tuple[int, ...]:
         """Members of ISR and ELR, in order: each holds everything below the high watermark (I8, I9) and may lead."""
         return tuple(sorted({*self.isr, *self.elr}))
+
+    @property
+    def is_reassigned(self) -> bool:
+        """Whether replicas are being added or removed."""
+        return bool(self.adding or self.removing)
 
     def changed_by(self, record: PartitionChangeRecord) -> "State":
         """Merge a change record (SPEC 2.1.4): absent keeps; a leader other than -2 starts a leader epoch."""
@@ -180,6 +183,8 @@ class State(msgspec.Struct, frozen=True, kw_only=True):
             leader_epoch=self.leader_epoch + changes_leader,
             partition_epoch=self.partition_epoch + 1,
             recovery=self.recovery if recovery == -1 else recovery,
+            adding=_ids(record.adding_replicas, self.adding),
+            removing=_ids(record.removing_replicas, self.removing),
         )
 
     @classmethod
@@ -194,6 +199,8 @@ class State(msgspec.Struct, frozen=True, kw_only=True):
             leader_epoch=record.leader_epoch,
             partition_epoch=record.partition_epoch,
             recovery=record.leader_recovery_state or 0,
+            adding=record.adding_replicas or (),
+            removing=record.removing_replicas or (),
         )
 
 

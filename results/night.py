@@ -75,6 +75,18 @@ class Swept(msgspec.Struct, kw_only=True):
     bound_95: float = 1.0
 
 
+class Once(msgspec.Struct, frozen=True, kw_only=True):
+    """A scenario that was run once in a mode; verdict: empty where no time was left for it."""
+
+    scenario: str
+    mode: str
+    seed: int
+    verdict: str = ""
+
+    def __str__(self) -> str:
+        return f"{self.scenario} --mode {self.mode} --seed {self.seed}"
+
+
 class FoundTonight(msgspec.Struct, frozen=True, kw_only=True):
     """A signature that runs of tonight showed; `known_as` is the kept finding of that signature.
 
@@ -167,6 +179,7 @@ class Night(msgspec.Struct, kw_only=True):
     """A night; times in seconds, `began` in UTC (ISO 8601).
 
     state, under_way, done:  how far it came: the part that was under way when this was written, and those before it.
+    part_seconds:  how long each part took.
     least_runs:  so many runs with an answer each scenario must have, for a bound of `bound` per cent. 0: none was asked for.
     cold:  probes that had to be reached and were not.
     sensitivity:  anomalies put into recordings of tonight; fallen: classes of which less was seen than the last night.
@@ -186,11 +199,13 @@ class Night(msgspec.Struct, kw_only=True):
     state: NightState = NightState.ENDED
     under_way: str = ""
     done: list[str] = []
+    part_seconds: dict[str, float] = {}
     bound: float = 100.0
     least_runs: int = 0
     seconds: float = 0.0
     past: list[Past] = []
     canaries: list[Canary] = []
+    once: list[Once] = []
     swept: list[Swept] = []
     found: list[FoundTonight] = []
     confirmations: list[Confirmation] = []
@@ -217,6 +232,16 @@ class Night(msgspec.Struct, kw_only=True):
         return Counter(
             verdict for swept in self.swept for verdict, count in swept.verdicts.items() for _ in range(count)
         )
+
+    @property
+    def once_verdicts(self) -> Counter[str]:
+        """How many scenarios, each in a mode, came to which verdict when they were run once."""
+        return Counter(one.verdict for one in self.once if one.verdict)
+
+    @property
+    def not_begun(self) -> list[Once]:
+        """Which of them no time was left for."""
+        return [one for one in self.once if not one.verdict]
 
     @property
     def simulated_hours(self) -> float:

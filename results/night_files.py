@@ -23,8 +23,10 @@ from tribunal.results.signature import renewed
 from tribunal.results.verdict import answered, counted
 
 NIGHT: Final = "nightly.json"
+POWER: Final = "power.json"  # measurements of known bugs: they stay from night to night
 SUMMARY: Final = "summary.md"
 JUNIT: Final = "junit.xml"
+ANNOUNCED: Final = "announced.jsonl"
 INDEX: Final = "index.html"
 LOCK: Final = ".night"
 SUMMARY_LINES: Final = 40
@@ -73,8 +75,23 @@ def killed(folder: Path) -> Night | None:
 
 def forget(folder: Path) -> None:
     """Remove what an earlier night said of itself; its runs stay."""
-    for name in (SUMMARY, JUNIT, INDEX, NIGHT):
+    for name in (SUMMARY, JUNIT, INDEX, NIGHT, ANNOUNCED):
         (folder / name).unlink(missing_ok=True)
+
+
+def note_announced(folder: Path, signature: str) -> None:
+    """Write down that a signature was announced, at once: a night that is killed now must not say it again when it goes on."""
+    folder.mkdir(parents=True, exist_ok=True)
+    with (folder / ANNOUNCED).open("ab") as file:
+        file.write(msgspec.json.encode(signature) + b"\n")
+
+
+def announced(folder: Path) -> list[str]:
+    """Return what this night announced; a last line that was cut off was announced, perhaps, and counts as not."""
+    if not (folder / ANNOUNCED).is_file():
+        return []
+    whole = (folder / ANNOUNCED).read_bytes().split(b"\n")[:-1]
+    return [msgspec.json.decode(line, type=str) for line in whole]
 
 
 def save(night: Night, folder: Path) -> None:

@@ -65,8 +65,10 @@ def _added(parts: Sequence[Night]) -> Night:
     cold = [one.guards_cold for one in parts if one.guards_known]
     return replace(
         first,
+        part_seconds=_longest(parts),
         past=[one for part in parts for one in part.past],
         canaries=[one for part in parts for one in part.canaries],
+        once=[one for part in parts for one in part.once],
         swept=_swept(one for part in parts for one in part.swept),
         found=merged_findings(one for part in parts for one in part.found),
         confirmations=[one for part in parts for one in part.confirmations],
@@ -84,6 +86,12 @@ def _added(parts: Sequence[Night]) -> Night:
         trend={},
         before=max((part.before for part in parts), key=len),
     )
+
+
+def _longest(parts: Sequence[Night]) -> dict[str, float]:
+    """Return how long each part took: shards run beside each other, and a part that a killed night began is done anew."""
+    names = dict.fromkeys(name for part in parts for name in part.part_seconds)
+    return {name: max(part.part_seconds.get(name, 0.0) for part in parts) for name in names}
 
 
 def _swept(parts: Iterable[Swept]) -> list[Swept]:

@@ -98,6 +98,12 @@ def brought_up_to_date(kept: Sequence[Power], measured: Sequence[Power]) -> list
     return sorted(known.values(), key=lambda one: (one.mutant, -1 if one.by is None else order.index(one.by)))
 
 
+def not_measured(mutants: Sequence[str], kept: Sequence[Power], by: By) -> list[str]:
+    """Return the bugs that this kind of search was not measured with."""
+    known = {one.mutant for one in kept if one.by is by}
+    return [mutant for mutant in mutants if mutant not in known]
+
+
 def page(measured: Sequence[Power], about: dict[str, str]) -> str:
     """Return the table: a row a bug, a column a kind of search; and what is known of those that were missed.
 

@@ -1,4 +1,4 @@
-"""The schema of a recording: THE contract between running and judging, version 3.
+"""The schema of a recording: THE contract between running and judging, version 5.
 
 A recording is a star of narrow tables, one row a fact. Whoever runs writes them through
 `tribunal.results.store.Recorder`; whoever judges reads them through `tribunal.results.store.Recording`; nothing else passes
@@ -14,7 +14,7 @@ from typing import Final
 import msgspec
 import pyarrow as pa
 
-SCHEMA_VERSION: Final = 3
+SCHEMA_VERSION: Final = 5
 NO_PARTITION: Final = "none"
 
 ID: Final = pa.int32()
@@ -139,6 +139,7 @@ _TABLES: Final = (
         log_start_offset=OFFSET,
         at_ns=TIME,
         answered_by=ID,
+        asked_ns=TIME,
     ),
     _table(
         "txns",
@@ -271,6 +272,20 @@ _TABLES: Final = (
         log_end_offset=OFFSET,
         record_count=COUNT,
     ),
+    # What clients called on objects of a system that is no log; argument and result are JSON.
+    _table(
+        "operations",
+        required="process function key invoke_ns outcome",
+        process=ID,
+        function=WORD,
+        key=WORD,
+        argument=TEXT,
+        result=TEXT,
+        invoke_ns=TIME,
+        complete_ns=TIME,
+        outcome=WORD,
+        error=WORD,
+    ),
     _table("probes", required="name node count", name=WORD, node=ID, at_ns=TIME, count=COUNT),
 )
 TABLES: Final[dict[str, TableSchema]] = {table.name: table for table in _TABLES}
@@ -280,13 +295,14 @@ WORDS: Final[dict[tuple[str, str], tuple[str, ...]]] = {
     ("sends", "outcome"): (*_OUTCOMES, "sent"),
     ("polls", "outcome"): _OUTCOMES,
     ("polls", "isolation"): ("read_committed", "read_uncommitted"),
-    ("polls", "phase"): ("tail", "final"),
-    ("reads", "phase"): ("tail", "final"),
+    ("polls", "phase"): ("tail", "final", "stray"),
+    ("reads", "phase"): ("tail", "final", "stray"),
     ("watermarks", "source"): ("fetch", "list_offsets", "node"),
     ("txns", "outcome"): ("committed", "aborted", "info"),
     ("commits", "kind"): ("commit", "fetch"),
     ("commits", "outcome"): _OUTCOMES,
     ("admin", "outcome"): _OUTCOMES,
+    ("operations", "outcome"): _OUTCOMES,
     ("nodes", "event"): ("start", "registered", "fenced", "unfenced", "stop", "killed", "exit"),
     ("requests", "fate"): ("delivered", "delayed", "dropped", "held", "duplicated"),
 }

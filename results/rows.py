@@ -91,6 +91,7 @@ class Watermark(Row, frozen=True, kw_only=True):
     log_end_offset: int | None = None
     log_start_offset: int | None = None
     answered_by: int | None = None
+    asked_ns: int | None = None
 
 
 class Step(msgspec.Struct, frozen=True, kw_only=True):
@@ -273,6 +274,20 @@ class Phase(Row, frozen=True, kw_only=True):
     load: tuple[Load, ...] | None = None
 
 
+class ObjectCall(Row, frozen=True, kw_only=True):
+    """A call of an operation on an object; argument and result are JSON."""
+
+    process: int
+    function: str
+    key: str
+    invoke_ns: int
+    outcome: str
+    argument: str | None = None
+    result: str | None = None
+    complete_ns: int | None = None
+    error: str | None = None
+
+
 class Probe(Row, frozen=True, kw_only=True):
     """How often a rare state was reached."""
 
@@ -297,6 +312,7 @@ TABLE_OF: Final[dict[type[Row], str]] = {
     Phase: "phases",
     LogRecord: "logs",
     Dump: "dumps",
+    ObjectCall: "operations",
     Probe: "probes",
 }
 AnyRow = TypeVar("AnyRow", bound=Row)

@@ -1,8 +1,13 @@
 """How much the judge would have seen: figures of a calibration by class of anomaly, as nights and pages keep them."""
 
 from collections.abc import Iterable, Mapping
+from functools import cache
+from importlib import resources
+from typing import Final
 
 import msgspec
+
+MEASURED: Final = "sensitivity.json"
 
 
 class Figure(msgspec.Struct, frozen=True, kw_only=True):
@@ -28,6 +33,21 @@ class Sensitivity(msgspec.Struct, kw_only=True):
     def total(self) -> Figure:
         """All classes together."""
         return total(self.figures.values())
+
+
+class Measurement(msgspec.Struct, frozen=True, kw_only=True):
+    """What was measured of this judge: at which commit, in how many recordings, and figures by class of anomaly."""
+
+    commit: str
+    recordings: int
+    figures: dict[str, Figure]
+
+
+@cache
+def measured() -> Measurement:
+    """Return the last measurement that the repository keeps (docs/sensitivity.md)."""
+    content = resources.files("tribunal.results").joinpath(MEASURED).read_bytes()
+    return msgspec.json.decode(content, type=Measurement)
 
 
 def total(figures: Iterable[Figure]) -> Figure:

@@ -15,6 +15,10 @@ class TopicNames:
     def __init__(self) -> None:
         self._known: dict[str, dict[str, str]] = {}  # by name and id
 
+    def is_shared(self, topic: str) -> bool:
+        """Whether there has been more than one topic of a name."""
+        return len(self._known.get(topic, ())) > 1
+
     def of(self, topic: str, topic_id: str | None) -> str:
         """Return the recorded name of a topic; without an id it is the first of its name."""
         if topic_id is None:

@@ -237,6 +237,7 @@ _BY_TABLE: dict[str, tuple[Callable[[str, pa.Table], DamagedRecording | None], .
     "polls": (_goes_back("invoke_ns", "complete_ns"), _ok_without_completion),
     "commits": (_goes_back("invoke_ns", "complete_ns"), _ok_without_completion),
     "admin": (_goes_back("invoke_ns", "complete_ns"), _ok_without_completion),
+    "operations": (_goes_back("invoke_ns", "complete_ns"), _ok_without_completion),
     "txns": (_goes_back("begin_ns", "end_ns"),),
     "faults": (_goes_back("injected_ns", "healed_ns"),),
     "phases": (_goes_back("start_ns", "end_ns"),),

@@ -142,6 +142,8 @@ CHANGES: Final[Mapping[int, Mapping[str, Change]]] = {
         ),
     },
     3: {"dumps": Change(is_new=True)},
+    4: {"operations": Change(is_new=True)},
+    5: {"watermarks": Change(added=frozenset({"asked_ns"}))},
 }
 UNCHANGED: Final = Change()
 

@@ -1,4 +1,4 @@
-"""Write docs/sensitivity.md from figures that `tribunal calibrate RUN --out FIGURES.json` has kept, a file a recording and draw.
+"""Write docs/sensitivity.md, and what every report says of it, from figures that `tribunal calibrate RUN --out FIGURES.json` has kept, a file a recording and draw.
 
 python tools/generate_sensitivity.py COMMIT FIGURES.json...
 """
@@ -10,9 +10,10 @@ from pathlib import Path
 import msgspec
 
 from tribunal.checkers.calibration.api import classes
-from tribunal.results.sensitivity import Figure, added, total
+from tribunal.results.sensitivity import MEASURED, Figure, Measurement, added, total
 
-TARGET = Path(__file__).parent.parent / "docs" / "sensitivity.md"
+ROOT = Path(__file__).parent.parent
+TARGET = ROOT / "docs" / "sensitivity.md"
 HEAD = """# How much the judge sees
 
 Anomalies put into copies of recordings with `tribunal calibrate` ([calibration](calibration.md)), one changed fact each, where no rule of [verdicts](verdicts.md) permits them.
@@ -84,3 +85,7 @@ def _lines(measured: Sequence[Measured], commit: str) -> Iterator[str]:
 if __name__ == "__main__":
     files = [msgspec.json.decode(Path(name).read_bytes(), type=Measured) for name in sys.argv[2:]]
     TARGET.write_text(page(files, sys.argv[1]), encoding="utf-8")
+    summary = Measurement(
+        commit=sys.argv[1], recordings=len({one.runs[0] for one in files}), figures=added(one.figures for one in files)
+    )
+    Path(ROOT, "results", MEASURED).write_bytes(msgspec.json.format(msgspec.json.encode(summary), indent=1) + b"\n")

@@ -29,7 +29,9 @@ from tribunal.clusters.api import (
     Producer,
     ProducerSettings,
     TopicPartition,
+    ago_ns,
 )
+from tribunal.clusters.objects import ObjectOperation
 from tribunal.clusters.orders import Orders, admin_row
 from tribunal.clusters.spec import Settings
 from tribunal.results.admin_apis import AdminApi
@@ -41,6 +43,7 @@ CREATE_TIMEOUT_MS: Final = 15_000
 PROCESSES: Final = 1_000  # that a workload has at most
 STATEMENT_POLLS: Final = 20  # until the producer must have reported its epochs again
 STATEMENT_POLL_MS: Final = 50
+OF_ANOTHER_TOPIC: Final = "a deleted topic of that name answered, or a later one"
 IN_FLIGHT_MAX: Final = 2_000  # a worker's: while nothing gets through it waits instead of piling up
 
 # What options are made of: a scenario that says otherwise is refused before anything starts.
@@ -104,7 +107,9 @@ class Stage:
         self.operators = Operators()
         self.first_process = 0
         self.names = names if names is not None else TopicNames()
-        self._topics: Mapping[str, str] = {}  # recorded names of those whose id is known
+        self._topics: Mapping[
+            str, str
+        ] = {}  # ids of those that its users mean, where they mean one of several of a name
         # The last offset that anybody's send was acknowledged at, by partition.
         self.acknowledged: dict[TopicPartition, int] = {}
 
@@ -117,12 +122,23 @@ class Stage:
     def for_topic(self, topic: str, topic_id: str) -> "Stage":
         """Return the same stage for users of this topic alone, whatever other ones of its name there were or will be."""
         stage = copy(self)
-        stage._topics = {**self._topics, topic: self.names.of(topic, topic_id)}
+        stage._topics = {**self._topics, topic: topic_id}
+        stage.names.of(topic, topic_id)
         return stage
 
-    def recorded(self, topic: str) -> str:
-        """Return the name under which the recording has a topic."""
-        return self._topics.get(topic, topic)
+    def asked_ns(self, moment_s: float | None) -> int | None:
+        """Return, by the run's clock, when something was asked for that the event loop's clock has a time of."""
+        return None if moment_s is None else self.now_ns() - ago_ns(moment_s)
+
+    def is_of_another(self, topic: str, topic_id: str | None) -> bool:
+        """Whether who answered did so for another topic than the one of this name that its users mean; None: nobody knows."""
+        return topic_id is not None and self._topics.get(topic, topic_id) != topic_id
+
+    def recorded(self, topic: str, topic_id: str | None = None) -> str:
+        """Return the name under which the recording has a topic: the one that was answered for, else the one that its users mean."""
+        if self.is_of_another(topic, topic_id):
+            return self.names.of(topic, topic_id)
+        return self.names.of(topic, self._topics.get(topic))
 
 
 async def create_topic(stage: Stage, admin: Admin, topic: str, partitions: int, replication_factor: int) -> None:
@@ -166,6 +182,7 @@ class Workload(msgspec.Struct, Generic[Options, Chosen], frozen=True, kw_only=Tr
     prepare:             creates topics, with this replication factor.
     run:                 goes on until `stage.stopping` is set; returns when every send's fate is written down.
     read_to_end:         reads everything within so many ms, after all is quiet; returns the partitions not read to their ends.
+    operations:          what it calls on objects, by its options; None: it is a workload of a log's records.
     refused:             says why nodes with these settings refuse what the options ask for; None: they grant all of it.
     promised:            tables of the recording that it fills whatever happens, besides those of every run.
     written_throughout:  partitions written as long as the run lasts by somebody who gets answers; None: all of them.
@@ -178,6 +195,7 @@ class Workload(msgspec.Struct, Generic[Options, Chosen], frozen=True, kw_only=Tr
     prepare: Callable[[Stage, Chosen, int], Awaitable[None]]
     run: Callable[[Stage, Chosen], Coroutine[object, None, None]]
     read_to_end: Callable[[Stage, Chosen, int], Awaitable[list[TopicPartition]]]
+    operations: Callable[[Options], frozenset[ObjectOperation]] | None = None
     refused: Callable[[Options, Settings], str | None] | None = None
     promised: tuple[str, ...] = ()
     written_throughout: Callable[[Chosen], list[TopicPartition]] | None = None
@@ -185,6 +203,10 @@ class Workload(msgspec.Struct, Generic[Options, Chosen], frozen=True, kw_only=Tr
     def refused_by(self, given: Mapping[str, object], settings: Settings) -> str | None:
         """Say why nodes with these settings refuse what these options ask for; None: they grant all of it."""
         return None if self.refused is None else self.refused(msgspec.convert(given, self.options), settings)
+
+    def called(self, given: Mapping[str, object]) -> frozenset[ObjectOperation] | None:
+        """Return what it calls on objects with these options; None: it sends and reads records."""
+        return None if self.operations is None else self.operations(msgspec.convert(given, self.options))
 
     def drawn(self, given: Mapping[str, object], random: Random) -> dict[str, object]:
         """Return the workload with every choice made, from options as a scenario has them, as plan.json has it."""
@@ -209,6 +231,9 @@ class AnyWorkload(Protocol):
 
     def refused_by(self, given: Mapping[str, object], settings: Settings) -> str | None:
         """Say why nodes with these settings refuse what these options ask for; None: they grant all of it."""
+
+    def called(self, given: Mapping[str, object]) -> frozenset[ObjectOperation] | None:
+        """Return what it calls on objects with these options; None: it sends and reads records."""
 
     def drawn(self, given: Mapping[str, object], random: Random) -> dict[str, object]:
         """Return the workload with every choice made, from options as a scenario has them, as plan.json has it."""
@@ -390,14 +415,15 @@ class Worker:
         self.stage.tally[self.plan.acks, delivery.outcome] += 1
         if delivery.error is not None:
             self.stage.errors[delivery.error] += 1
-        if delivery.outcome == "ok" and delivery.log_offset is not None:
+        is_of_another = self.stage.is_of_another(sent.partition.topic, delivery.topic_id)
+        if delivery.outcome == "ok" and delivery.log_offset is not None and not is_of_another:
             known = self.stage.acknowledged.get(sent.partition, -1)
             self.stage.acknowledged[sent.partition] = max(known, delivery.log_offset)
         self.stage.sink.row(
             "sends",
             process=self.process,
             worker_class=worker_class or self.plan.worker_class,
-            topic=self.stage.recorded(sent.partition.topic),
+            topic=self.stage.recorded(sent.partition.topic, delivery.topic_id),
             partition=sent.partition.partition,
             value=sent.value,
             key=sent.key,
@@ -439,6 +465,7 @@ def answer_of(delivery: Delivery) -> dict[str, int | None]:
 
 
 Phase = Literal["tail", "final"]
+STRAY: Final = "stray"  # the phase of a poll that another topic of the name answered
 Isolation = Literal["read_uncommitted", "read_committed"]
 
 
@@ -464,8 +491,10 @@ class PollLog:
         self._record_poll(poll, invoke_ns, self.stage.now_ns())
 
     def _record_poll(self, poll: PartitionPoll, invoke_ns: int, now_ns: int) -> None:
-        topic, partition = self.stage.recorded(poll.partition.topic), poll.partition.partition
-        self.stage.reads[poll.partition] += len(poll.records)
+        is_stray = self.stage.is_of_another(poll.partition.topic, poll.topic_id)
+        topic, partition = self.stage.recorded(poll.partition.topic, poll.topic_id), poll.partition.partition
+        phase = STRAY if is_stray else self.phase
+        self.stage.reads[poll.partition] += 0 if is_stray else len(poll.records)
         self.stage.sink.row(
             "polls",
             process=self.process,
@@ -473,7 +502,7 @@ class PollLog:
             topic=topic,
             partition=partition,
             isolation=self.isolation,
-            phase=self.phase,
+            phase=phase,
             position=poll.position,
             invoke_ns=invoke_ns,
             complete_ns=now_ns,
@@ -497,7 +526,7 @@ class PollLog:
                 log_offset=record.log_offset,
                 value=value,
                 leader_epoch=record.leader_epoch,
-                phase=self.phase,
+                phase=phase,
                 content=self.stage.sent.difference(value, record),
             )
         self._poll_index += 1
@@ -516,7 +545,7 @@ class PollLog:
             "watermarks",
             observer=f"client-{self.process}",
             source="fetch",
-            topic=self.stage.recorded(poll.partition.topic),
+            topic=self.stage.recorded(poll.partition.topic, poll.topic_id),
             partition=poll.partition.partition,
             leader_epoch=poll.leader_epoch,
             answered_by=poll.answered_by,
@@ -524,6 +553,7 @@ class PollLog:
             last_stable_offset=poll.last_stable_offset,
             log_start_offset=poll.log_start_offset,
             at_ns=at_ns,
+            asked_ns=self.stage.asked_ns(poll.asked_s),
         )
 
 
@@ -534,18 +564,35 @@ class Reader:
         self.stage = stage
         self._log = PollLog(stage, process, phase, isolation)
         self._consumer = stage.clients.consumer(f"reader-{self._log.process}", isolation)
+        self._positions: dict[TopicPartition, int] = {}
 
     def assign(self, positions: Mapping[TopicPartition, int]) -> None:
         """Read these partitions from these offsets on."""
+        self._positions = dict(positions)
         self._consumer.assign(positions)
 
+    def seek(self, partition: TopicPartition, offset: int) -> None:
+        """Read one partition from another offset on, and the others from where they are."""
+        self._positions[partition] = offset
+        self._consumer.assign(self._positions)
+
     async def poll(self, max_records: int, timeout_ms: int) -> list[PartitionPoll]:
-        """Poll once and record it."""
+        """Poll once and record it; what another topic of the name answered is recorded as that one's, and asked for again.
+
+        A broker that has not heard of a topic's deletion serves it on, and offsets of the one are none of the other.
+        """
         invoke_ns = self.stage.now_ns()
         polls = await self._consumer.poll(max_records, timeout_ms)
         for poll in polls:
             self._log.record(poll, invoke_ns)
-        return polls
+        own = [poll for poll in polls if not self.stage.is_of_another(poll.partition.topic, poll.topic_id)]
+        for poll in own:
+            self._positions[poll.partition] = _read_on(poll)
+        if len(own) < len(polls):
+            self.stage.errors[OF_ANOTHER_TOPIC] += 1
+            self._consumer.assign(self._positions)
+            await asyncio.sleep(timeout_ms / 1000)
+        return own
 
     def record_closing(self, poll: PartitionPoll, invoke_ns: int) -> None:
         """Record the poll that brought nothing, at the end that the leader stated."""
@@ -554,3 +601,9 @@ class Reader:
     async def close(self) -> None:
         """Release everything."""
         await self._consumer.close()
+
+
+def _read_on(poll: PartitionPoll) -> int:
+    """Return from where its reader goes on."""
+    behind = poll.records[-1].log_offset + 1 if poll.records else poll.position
+    return max(behind, poll.next_position or 0)

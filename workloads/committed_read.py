@@ -55,7 +55,7 @@ async def _begin_at_log_start(
     (offsets,) = await admin.offsets([partition], OFFSETS_MS)
     if offsets.log_start_offset is not None:
         positions[partition] = max(positions[partition], offsets.log_start_offset)
-        reader.assign(positions)
+        reader.seek(partition, positions[partition])
 
 
 async def _close(
@@ -88,6 +88,7 @@ async def _close(
             last_stable_offset=last_stable_offset,
             log_start_offset=offsets.log_start_offset,
             at_ns=stage.now_ns() - offsets.age_ns(),
+            asked_ns=stage.asked_ns(stable_offsets.asked_s),
         )
         if positions[offsets.partition] >= offsets.latest_offset:
             closed[offsets.partition] = None

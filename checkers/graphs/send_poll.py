@@ -56,6 +56,7 @@ class LogHistory:
 
     extras:  what only imported histories have, by transaction: keys that were rebalanced meanwhile.
     resets:  when a process changed its partitions, and which it kept or got, by process.
+    has_all_senders:  nobody sends but these operations, so a message without a writer is one of theirs, too.
     """
 
     def __init__(
@@ -67,8 +68,11 @@ class LogHistory:
         numbering: Numbering | None = None,
         rebalanced: Mapping[int, frozenset[int]] = MappingProxyType({}),
         resets: Mapping[int, list[tuple[int, frozenset[int]]]] = MappingProxyType({}),
+        *,
+        has_all_senders: bool = True,
     ) -> None:
         self.transactions, self.sends, self.reads, self.names = transactions, sends, reads, names
+        self.has_all_senders = has_all_senders
         self.outcome = transactions.outcome
         self.rebalanced, self.resets = rebalanced, resets
         self._numbering = numbering or Numbering()
@@ -119,7 +123,7 @@ class LogHistory:
         columns = (txn.astype(np.int64), keys, value, offset)
         is_send = kind == flat_steps.SEND
         sends, reads = (Messages(*(column[side] for column in columns)) for side in (is_send, ~is_send))
-        return cls(Transactions.recorded(txns, rows), sends, reads, names)
+        return cls(Transactions.recorded(txns, rows), sends, reads, names, has_all_senders=False)
 
     def _number_messages(self) -> None:
         """Give each (key, value) a number: columns `sent` and `seen` point at it."""
@@ -253,6 +257,8 @@ class Order:
         for number in np.unique(message[order][again]):
             places = offset[message == number].tolist()
             writer = history.writer[number]
+            if writer < 0 and not history.has_all_senders:
+                continue  # whoever sent it outside of transactions is judged by what its producer promised
             words = f"{history.value(history.message_value[number])} of {history.name(history.message_key[number])} stands at {places}"
             found.add("duplicate", (history.index(writer),) if writer >= 0 else (), words)
 

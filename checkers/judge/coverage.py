@@ -28,6 +28,7 @@ from tribunal.results.verdict import Coverage, MissingInput, PhaseLoad, acks_wor
 
 NAMED: Final = 4  # partitions and properties in a reason; all are in verdict.json
 LOADED_PHASES: Final = ("faults",)
+ALL_OR_NOTHING: Final = -1  # a call on an object is acknowledged, or it is not
 FINAL_READ: Final = "final read"
 OUTCOMES: Final = WORDS["sends", "outcome"]
 POLLS: Final = ("process", "phase", "position", "log_start_offset", "outcome", "record_count", "high_watermark")
@@ -60,6 +61,7 @@ def coverage(recording: Recording) -> Coverage:
     """Return how many cells a run has, and which inputs some of them lack."""
     places = [partition_order(name) for name in recording.partitions("sends", "reads", "polls")]
     places = [place for place in places if not place[0].startswith("__")]
+    places = sorted({*places, *_unseen(recording, {topic for topic, _ in places})})
     chosen = list(properties().values())
     missing = list(_missing(recording, places, chosen))
     everywhere = {name for one in missing if one.topic is None for name in one.properties}
@@ -68,6 +70,11 @@ def coverage(recording: Recording) -> Coverage:
     return Coverage(
         cells=len(places) * len(chosen), judged=len(places) * len(chosen) - len(lacking), missing=tuple(missing)
     )
+
+
+def _unseen(recording: Recording, topics: Collection[str]) -> set[Place]:
+    """Return the partitions of these topics that were there all the time, as far as the metadata say: each of them was promised to be used."""
+    return {place for place in created(recording) if place[0] in topics} - {*passing(recording)}
 
 
 def _missing(recording: Recording, places: Sequence[Place], chosen: Sequence[Property]) -> Iterator[MissingInput]:
@@ -185,16 +192,17 @@ def _few(names: Sequence[str]) -> str:
 
 
 class Load(msgspec.Struct, frozen=True):
-    """How many sends were completed, by partition, phase and acks."""
+    """How many sends were completed, by partition, phase and acks; and how many calls on objects, by phase."""
 
     by_place: Mapping[Place, Sequence[PhaseLoad]]
     acknowledged: int
+    calls: Sequence[PhaseLoad] = ()
 
     @property
     def of_run(self) -> list[PhaseLoad]:
         """All partitions added up."""
         sums: dict[tuple[str, int], PhaseLoad] = {}
-        for own in self.by_place.values():
+        for own in (*self.by_place.values(), self.calls):
             for row in own:
                 former = sums.get((row.phase, row.acks))
                 sums[row.phase, row.acks] = row if former is None else _sum(former, row)
@@ -217,7 +225,11 @@ def load(recording: Recording) -> Load:
         acks, outcome = columns["acks"], columns["outcome"]
         acknowledged += int((outcome == OUTCOMES.index("ok")).sum())
         by_place[partition_order(name)] = list(_of_phases(phases, acks, outcome, columns["complete_ns"]))
-    return Load(by_place, acknowledged)
+    calls = PartitionRows({"operations": recording.table("operations")}).columns("operations")
+    outcome = calls["outcome"]
+    acknowledged += int((outcome == OUTCOMES.index("ok")).sum())
+    levels = np.full(outcome.size, ALL_OR_NOTHING)
+    return Load(by_place, acknowledged, list(_of_phases(phases, levels, outcome, calls["complete_ns"])))
 
 
 def _of_phases(phases: Sequence[Phase], acks: Array, outcome: Array, done: Array) -> Iterator[PhaseLoad]:

@@ -23,6 +23,7 @@ class Ends:
         self._remembered = remembered
         self._visible: dict[Place, frozenset[int]] = {}
         self._read_ns: dict[Place, int | None] = {}
+        self._starts: dict[Place, int] = {}
 
     def excuse(self, begin_ns: int | None) -> Judgement | None:
         """Return what permitted the loss of an end, of the transactions that began at a moment or of all that are visible by halves."""
@@ -34,6 +35,8 @@ class Ends:
         ]
         found: list[Judgement] = []
         for row, missing in halves:
+            # A part that nobody knows to have been written explains nothing by being absent.
+            missing = {place: sent for place, sent in missing.items() if self._is_written(place, sent)} or missing
             absent_ns = [self._read_ns[place] for place in missing]
             last_ns = max((at_ns for at_ns in absent_ns if at_ns is not None), default=None)
             judgement = self._remembered.end_lost(row, missing, last_ns)
@@ -57,6 +60,10 @@ class Ends:
             return {}
         return {place: sent for (place, sent), seen in zip(sends, shown, strict=True) if not seen}
 
+    def _is_written(self, place: Place, sent: Sent) -> bool:
+        """Whether a part stands in the partition's log, as far as it was answered, and as the log still begins before it."""
+        return sent.log_offset is not None and sent.log_offset >= self._starts[place]
+
     def _shown(self, place: Place) -> frozenset[int]:
         if place not in self._visible:
             name = f"{place[0]}-{place[1]}"
@@ -64,5 +71,6 @@ class Ends:
             read, polls = committed_final_reads(rows), rows.columns("polls")
             final = is_among(polls["process"], distinct(complete_readers(polls)))
             self._read_ns[place] = int(polls["complete_ns"][final].max(initial=0)) or None
+            self._starts[place] = int(polls["log_start_offset"][final].max(initial=0))
             self._visible[place] = frozenset([] if read is None else rows.columns("reads")["value"][read].tolist())
         return self._visible[place]

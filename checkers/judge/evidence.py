@@ -31,6 +31,9 @@ from tribunal.checkers.properties.lost_writes import complete_readers, final_rea
 from tribunal.results.recording import WORDS
 
 _ABSENT: Final = frozenset({"lost", "lost_after_read", "moved", "offset_conflict"})  # found by the final read
+ACROSS_EPOCHS: Final = frozenset(
+    {"latest_offset_back", "high_watermark_below_former"}
+)  # whose leader epoch is that of what was seen later
 _SIDES: Final[tuple[Literal["left"], Literal["right"]]] = ("left", "right")
 NODE: Final = WORDS["watermarks", "source"].index("node")
 READ_COMMITTED: Final = WORDS["polls", "isolation"].index("read_committed")
@@ -86,9 +89,12 @@ class Evidence:
         times = self._read_times(value, only_at)
         send = self._send(value)
         invoke_ns = anomaly.invoke_ns or self._of_send("invoke_ns", send) or 0
-        exposed_ns, exposed_epoch = self._exposed(offset, invoke_ns)
-        gone = self._orders.is_deleted_before(self.absent_ns)
-        taken_ns = None if gone else self._taken_ns(value, offset, invoke_ns)
+        exposures = self._exposed(offset, invoke_ns)
+        exposed_ns, exposed_epoch = exposures[0] if exposures else (None, None)
+        # An order takes records away: it puts no other one in their place.
+        is_replaced = anomaly.kind == "offset_conflict"
+        gone = not is_replaced and self._orders.is_deleted_before(self.absent_ns)
+        taken_ns = None if gone or is_replaced else self._taken_ns(value, offset, invoke_ns)
         return Record(
             log_offset=offset,
             acks=anomaly.acks,
@@ -97,6 +103,7 @@ class Evidence:
             leader_epoch=self._written_in(value, offset) if anomaly.leader_epoch is None else anomaly.leader_epoch,
             exposed_ns=exposed_ns,
             exposed_epoch=exposed_epoch,
+            exposed_later=tuple(exposures[1:]),
             read_ns=min(times, default=None),
             seen_ns=self._fetched_after(value, only_at),
             absent_ns=self.absent_ns if anomaly.kind in _ABSENT else None,
@@ -165,7 +172,8 @@ class Evidence:
         offsets = timeline.offsets_of_interest(anomaly.log_offset, anomaly.other_offset)
         shown_ns, replaced_by = anomaly.invoke_ns, anomaly.leader_epoch
         epoch, answered_by = self._shown_by(anomaly)
-        epoch = anomaly.leader_epoch if epoch is None else epoch
+        if epoch is None and anomaly.kind not in ACROSS_EPOCHS:
+            epoch = anomaly.leader_epoch
         if anomaly.at_ns is None:  # it was never seen to be back: nothing stands there in the end
             replaced_by = None
         elif replaced_by is None:
@@ -177,10 +185,12 @@ class Evidence:
                 invoke_ns=shown_ns,
                 leader_epoch=epoch,
                 answered_by=answered_by,
-                stated=self._stated(shown_ns),
+                stated=self._stated(
+                    shown_ns - OBSERVATION_LAG_NS
+                ),  # it may have been said a little before it was heard
                 absent_ns=anomaly.at_ns,
                 exposed_ns=shown_ns,
-                since_ns=self._exposed(offset, 0)[0],
+                since_ns=next((at_ns for at_ns, _ in self._exposed(offset, 0)), None),
                 replaced_epoch=replaced_by,
             )
             for offset in offsets
@@ -261,18 +271,32 @@ class Evidence:
         place = int(np.searchsorted(offsets, offset))
         if place < offsets.size and offsets[place] == offset:
             chosen &= epochs < standing[place]
+        elif offset < self._begins:
+            return None  # what stood there may be gone by an order
         shown = epochs[chosen]
         return int(shown.max()) if shown.size else None
 
     @cached_property
     def _standing(self) -> tuple[Array, Array]:
-        """Offsets, ascending, and leader epochs of all that stands in the end, markers too: by the logs of those that can lead, or by final reads."""
+        """Offsets, ascending, and leader epochs of all that stands in the end, markers too: by the logs of those that can lead, else by final reads.
+
+        Logs are read last: where they begin by then some of what was read may be gone by an order.
+        """
         logs = self._rows.columns("logs")
         own = np.flatnonzero(is_among(logs["node"], np.asarray(sorted(self._can_lead), np.int64)))
-        if own.size == 0:
-            return self._final_offsets, self._final_epochs
-        offsets, first = np.unique(logs["log_offset"][own], return_index=True)
-        return offsets, logs["leader_epoch"][own][first]
+        offsets, first = np.unique(np.concatenate([logs["log_offset"][own], self._final_offsets]), return_index=True)
+        return offsets, np.concatenate([logs["leader_epoch"][own], self._final_epochs])[first]
+
+    @cached_property
+    def _begins(self) -> int:
+        """Where the log begins in the end: as it was shown, or as the logs of those that can lead do on their disks."""
+        starts = [start for node, start in self._dumped.items() if node in self._can_lead]
+        return max(self._log_start, min(starts, default=0))
+
+    @cached_property
+    def _final_start(self) -> int:
+        """Where the final log begins: as it was shown; where nobody read it to its end, the logs on the disks are the final log."""
+        return self._log_start if complete_readers(self._rows.columns("polls")).size else self._begins
 
     @cached_property
     def _shows_all(self) -> bool:
@@ -280,11 +304,13 @@ class Evidence:
         in_transactions = bool((self._rows.columns("sends")["txn_id"] != UNKNOWN).any())
         return not in_transactions or self._rows.columns("logs")["node"].size > 0
 
-    def stands(self, value: int, offset: int) -> bool:
-        """Whether the final log holds a value at an offset."""
+    def stands(self, value: int, offset: int, newest_epoch: int | None = None) -> bool:
+        """Whether the final log holds a value at an offset, as it was written in this leader epoch or before (None: in any)."""
         place = int(np.searchsorted(self._final_offsets, offset))
         is_there = place < self._final_offsets.size and self._final_offsets[place] == offset
-        return bool(is_there and self._final_values[place] == value)
+        if not is_there or self._final_values[place] != value:
+            return False
+        return newest_epoch is None or int(self._final_epochs[place]) <= newest_epoch
 
     def sent_in_transaction(self, value: int, log_offset: int | None, begin_ns: int) -> Sent:
         """Return what is known of a record that a transaction sent, where it stands at an offset."""
@@ -316,7 +342,7 @@ class Evidence:
 
     def _taken_ns(self, value: int | None, offset: int, sent_ns: int) -> int | None:
         """Return since when an order let the record go that the log start has passed, or of whose key there is a newer one."""
-        ordered_ns = self._ordered_ns(offset, sent_ns) if 0 <= offset < self._log_start else None
+        ordered_ns = self._ordered_ns(offset, sent_ns) if 0 <= offset < self._final_start else None
         return self._superseded_ns(value, offset, sent_ns) if ordered_ns is None else ordered_ns
 
     def _ordered_ns(self, offset: int, sent_ns: int, node: int | None = None) -> int | None:
@@ -372,7 +398,8 @@ class Evidence:
     def _fetched_after(self, value: int | None, offset: int | None) -> int | None:
         """Return the latest time at which the record was surely in the log still, as its readers show it.
 
-        A client fetches ahead: what a poll hands out may have left its broker long before, and the broker may be gone since.
+        A client fetches ahead: what a poll hands out may have left its broker long before, and the broker may be gone since. Of an
+        answer whose leader epoch is known that epoch says more: a deposed leader hands out what it has.
         """
         if self._fetched_since is None:
             self._fetched_since = polled_at_end(self._rows)
@@ -380,7 +407,7 @@ class Evidence:
             since[poll]
             for poll in self._polls_of(value, offset)
             for since in (self._fetched_since, self._first_polls)
-            if poll in since
+            if poll in since and poll not in self._answers
         ]
         return max(found, default=None)
 
@@ -393,15 +420,15 @@ class Evidence:
             rows = [row for row in rows if self._reads["log_offset"][row] == offset]
         return [(int(self._reads["process"][row]), int(self._reads["poll_index"][row])) for row in rows]
 
-    def _exposed(self, offset: int, since_ns: int) -> tuple[int | None, int | None]:
+    def _exposed(self, offset: int, since_ns: int) -> list[tuple[int, int | None]]:
+        """Return when a high watermark beyond an offset was observed for the first time in each leader epoch, and in an unknown one, by time."""
         at_ns, high_watermark, epochs = self._exposures
         if offset == UNKNOWN:
-            return None, None
+            return []
         beyond = np.flatnonzero((high_watermark > offset) & (at_ns >= since_ns))
-        if beyond.size == 0:
-            return None, None
-        epoch = int(epochs[beyond[0]])
-        return int(at_ns[beyond[0]]), None if epoch == UNKNOWN else epoch
+        _, first = np.unique(epochs[beyond], return_index=True)
+        rows = beyond[np.sort(first)].tolist()
+        return [(int(at_ns[row]), None if epochs[row] == UNKNOWN else int(epochs[row])) for row in rows]
 
     def _replaced_epoch(self, offset: int) -> int | None:
         place = int(np.searchsorted(self._final_offsets, offset))

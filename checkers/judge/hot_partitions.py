@@ -363,6 +363,36 @@ def without_offset(recording: Recording, topic_partition: str) -> dict[str, int]
     return counts
 
 
+def ends_of_logs(recording: Recording, topic_partition: str) -> pa.Table:
+    """Return the last row of each replica's log, which says where it ends; read only where a row group's statistics do not say it."""
+    columns = ("node", "log_offset")
+    last: dict[int, int] = {}
+    unsaid: list[Group] = []
+    paths = recording.files["logs"].get(topic_partition, [])
+    for group in groups("logs", paths):
+        node = _only_node(group)
+        if node is None:
+            unsaid.append(group)
+        else:
+            last[node] = max(last.get(node, -1), group.last)
+    for rows in read_groups("logs", unsaid, columns):
+        for own in rows.group_by("node").aggregate([("log_offset", "max")]).to_pylist():
+            last[own["node"]] = max(last.get(own["node"], -1), own["log_offset_max"])
+    schema = pa.schema([TABLES["logs"].arrow.field(column) for column in columns])
+    return pa.Table.from_pydict({"node": list(last), "log_offset": list(last.values())}, schema=schema)
+
+
+def _only_node(group: Group) -> int | None:
+    """Return whose log a row group is of, by its statistics; None: of several, or nobody says it."""
+    if group.last in (-1, NEVER - 1):
+        return None
+    with readable("logs", Path(group.path)) as (file, stored):
+        column = file.schema_arrow.names.index(stored.names["node"])
+        statistics = file.metadata.row_group(group.number).column(column).statistics
+    known = statistics is not None and statistics.has_min_max and statistics.min == statistics.max
+    return int(statistics.min) if known else None
+
+
 def fold(sieved: Sequence[Sieved]) -> list[Range]:
     """Return the ranges that have to be judged together: unclean ones, what crosses borders, and what they depend on."""
     suspect = [not summary.clean for summary in sieved]

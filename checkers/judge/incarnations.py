@@ -1,10 +1,13 @@
-"""When each node's processes ran: who was down cannot have answered, and a new process does not lead in an epoch of its previous incarnation."""
+"""When each node's processes ran: who was down cannot have answered, and a new process does not lead in an epoch of its previous incarnation.
+
+And when nothing was hurt at all: whom nothing hinders hears of what is committed.
+"""
 
 from bisect import bisect_right
 from collections.abc import Iterable
 from typing import Final
 
-from tribunal.results.rows import NodeEvent
+from tribunal.results.rows import Fault, NodeEvent
 
 DOWN: Final = frozenset({"stop", "killed", "exit"})
 NEVER: Final = 1 << 62
@@ -16,20 +19,27 @@ class Incarnations:
     def __init__(self, nodes: Iterable[NodeEvent] = ()) -> None:
         self._times: dict[int, list[int]] = {}
         self._is_end: dict[int, list[bool]] = {}
-        epochs: dict[int, int | None] = {}
+        former: dict[int, NodeEvent] = {}
         for row in nodes:
-            if row.role != "broker" or not self._counts(row, epochs):
+            if row.role != "broker" or not self._counts(row, former):
                 continue
             self._times.setdefault(row.node, []).append(row.at_ns)
             self._is_end.setdefault(row.node, []).append(row.event in DOWN)
 
     @staticmethod
-    def _counts(row: NodeEvent, epochs: dict[int, int | None]) -> bool:
-        """Whether an event begins or ends an incarnation: of registrations one with another broker epoch than before."""
+    def _counts(row: NodeEvent, former: dict[int, NodeEvent]) -> bool:
+        """Whether an event begins or ends an incarnation: of registrations one by another process than before.
+
+        In ZooKeeper mode a process registers anew, with another broker epoch, whenever it has lost its session: it goes on to lead what
+        it led, until it is told otherwise. Where the recording does not name the process, another broker epoch is one.
+        """
         if row.event == "registered":
-            former, epoch = epochs.get(row.node), row.broker_epoch
-            epochs[row.node] = epoch
-            return former is not None and former != epoch
+            before, former[row.node] = former.get(row.node), row
+            if before is None:
+                return False
+            if row.incarnation is not None and before.incarnation is not None:
+                return row.incarnation != before.incarnation
+            return row.broker_epoch != before.broker_epoch
         return row.event == "start" or row.event in DOWN
 
     def ended_ns(self, node: int, at_ns: int) -> int:
@@ -41,3 +51,32 @@ class Incarnations:
         while end < len(times) and is_end[end - 1] and is_end[end]:  # it was asked to stop, and later it was gone
             end += 1
         return times[end - 1] if end <= len(times) else NEVER
+
+
+class Calm:
+    """The times in which no fault was in effect, and a node was not fenced; a fault that nobody saw healed never ends."""
+
+    def __init__(self, faults: Iterable[Fault] = (), fenced: Iterable[tuple[int, int, bool]] = ()) -> None:
+        """Take the faults, and (when, node, whether it is fenced now) in order."""
+        self._hurt = [
+            (one.injected_ns, NEVER if one.healed_ns is None or not one.healed else one.healed_ns)
+            for one in faults
+            if one.injected_ns is not None
+        ]
+        self._fenced: dict[int, list[tuple[int, int]]] = {}
+        since: dict[int, int] = {}
+        for at_ns, node, is_fenced in fenced:
+            if is_fenced:
+                since.setdefault(node, at_ns)
+            elif node in since:
+                self._fenced.setdefault(node, []).append((since.pop(node), at_ns))
+        for node, at_ns in since.items():
+            self._fenced.setdefault(node, []).append((at_ns, NEVER))
+
+    def lasted(self, node: int, since_ns: int, until_ns: int, least_ns: int) -> bool:
+        """Whether there was such a time of a node between two moments, of that length."""
+        for begin_ns, end_ns in sorted([*self._hurt, *self._fenced.get(node, ())]):
+            if min(begin_ns, until_ns) - since_ns >= least_ns:
+                return True
+            since_ns = max(since_ns, end_ns)
+        return until_ns - since_ns >= least_ns

@@ -5,9 +5,12 @@ from typing import Final
 from urllib.parse import quote
 
 import msgspec
+import pyarrow as pa
+import pyarrow.compute as pc
 
 from tribunal.checkers.judge import hot_partitions as ranges
 from tribunal.results.history import is_history
+from tribunal.results.metadata import PartitionRecord
 from tribunal.results.recording import NO_PARTITION, TABLES, DamagedRecording
 from tribunal.results.store import Recording, partition_in, partition_order
 
@@ -66,14 +69,27 @@ WorkItem = WholeRun | ImportedHistory | WholePartition | SieveRange | Rest | Sus
 
 
 def work_items(run_dir: Path) -> list[WorkItem]:
-    """Return a run's work items: every partition that any table names, and the run as a whole."""
+    """Return a run's work items: every partition that any table or the committed metadata name, and the run as a whole."""
     if is_history(Path(run_dir)):
         return [ImportedHistory(str(run_dir))]
     folder = Path(run_dir) / "recording"
     names = {partition_in(path) for table in TABLES for path in (folder / table).glob("tp=*")}
-    ordered = sorted(names - {NO_PARTITION}, key=partition_order)
+    ordered = sorted({*names, *_created(Path(run_dir))} - {NO_PARTITION}, key=partition_order)
     parts = [part for name in ordered for part in _parts(Path(run_dir), name)]
     return [WholeRun(str(run_dir)), *parts]
+
+
+def _created(run_dir: Path) -> list[str]:
+    """Return the partitions that the committed metadata name: of one of which nothing else was recorded they still say whether it was led."""
+    try:
+        metadata = Recording.open(run_dir, compare=False).table(
+            "metadata", columns=("record_type", "topic", "partition")
+        )
+    except DamagedRecording:
+        return []  # whoever judges the run as a whole says what is wrong
+    own = metadata.filter(pc.equal(metadata["record_type"].cast(pa.string()), PartitionRecord.__name__))
+    places = zip(own["topic"].to_pylist(), own["partition"].to_pylist(), strict=True)
+    return [f"{topic}-{partition}" for topic, partition in places if topic is not None and partition is not None]
 
 
 def _parts(run_dir: Path, name: str) -> list[WorkItem]:

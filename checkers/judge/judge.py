@@ -6,7 +6,7 @@ capped witnesses with counts, figures, damages.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from functools import partial
+from functools import cached_property, partial
 from itertools import chain
 from pathlib import Path
 from typing import Final, assert_never
@@ -15,7 +15,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from tribunal.checkers.api import EncodedSummary, Excuse, Found, PartitionRows, Property, properties
+from tribunal.checkers.api import EncodedSummary, Excuse, Found, Meaning, PartitionRows, Property, properties
 from tribunal.checkers.judge import hot_partitions as ranges
 from tribunal.checkers.judge.dumps import dumped
 from tribunal.checkers.judge.ends import Ends
@@ -44,7 +44,6 @@ from tribunal.checkers.judge.tables import (
 )
 from tribunal.checkers.judge.timeline import History, Judgement
 from tribunal.checkers.judge.witnesses import answers
-from tribunal.checkers.properties.lost_writes import complete_readers
 from tribunal.results.recording import NO_PARTITION, TABLES, DamagedRecording
 from tribunal.results.store import Recording, partition_order
 from tribunal.results.validation import all_different, contradiction, value_sent_twice
@@ -175,25 +174,50 @@ def _judge_rest(item: Rest) -> Iterator[TableRow]:
         and (big or not {"sends", "reads", "logs"} & {*one.tables})
     }  # fmt: skip
     needed = dict.fromkeys(table for one in chosen.values() for table in one.tables)
-    if not complete_readers(PartitionRows({"polls": polls}).columns("polls")).size:
-        needed["logs"] = None  # without a final read the log ends where the replicas' logs do
-    judge = PartitionJudge(
-        recording, name, PartitionRows({table: _sound(recording, table, name) for table in needed})
-    )  # fmt: skip
+    tables = {table: _sound(recording, table, name) for table in needed}
+    judge = _RestJudge(recording, name, PartitionRows(tables))
+    with_ends = PartitionRows(tables | {"logs": ranges.ends_of_logs(recording, name)})
     for own, one in chosen.items():
-        yield from _attempt(own, judge.place, partial(judge.judged, one))
+        rows = with_ends if own == "shown_end" else judge.rows
+        yield from _attempt(own, judge.place, partial(judge.found_in, one, rows))
     for own, one in in_pieces.items():
         small = {table: _sound(recording, table, name) for table in one.tables if table not in ranges.BIG}
         read = ranges.read_groups("sends", ranges.groups("sends", paths), ranges.IN_PIECES)
         sent = (PartitionRows({"sends": rows}) for rows in read)
         pieces = chain([PartitionRows(small)] if small else [], sent)
-        yield from _attempt(own, judge.place, partial(_of_pieces, judge, one, pieces))
+        yield from _attempt(own, judge.place, partial(judge.found_in_pieces, one, pieces))
     yield Figures(judge.place, "lost_writes", ranges.without_offset(recording, name))
 
 
-def _of_pieces(judge: "PartitionJudge", chosen: Property, pieces: Iterable[PartitionRows]) -> list[TableRow]:
-    assert chosen.kernel_in_pieces is not None
-    return judge.explained(chosen, chosen.kernel_in_pieces(pieces, judge.context))
+class _RestJudge:
+    """Judges what is small in a hot partition; a violation that it finds there is explained from all rows."""
+
+    def __init__(self, recording: Recording, name: str, rows: PartitionRows) -> None:
+        self._recording, self._name = recording, name
+        self.rows = rows
+        self._judge = PartitionJudge(recording, name, rows)
+        self.place = self._judge.place
+
+    def found_in(self, chosen: Property, rows: PartitionRows) -> list[TableRow]:
+        """Run a property's kernel on some rows, and explain what it found."""
+        assert chosen.kernel is not None
+        return self._explained(chosen, chosen.kernel(rows, self._judge.context))
+
+    def found_in_pieces(self, chosen: Property, pieces: Iterable[PartitionRows]) -> list[TableRow]:
+        """Run a property's kernel on one piece after the other, and explain what it found."""
+        assert chosen.kernel_in_pieces is not None
+        return self._explained(chosen, chosen.kernel_in_pieces(pieces, self._judge.context))
+
+    def _explained(self, chosen: Property, found: Found) -> list[TableRow]:
+        kinds = found.anomalies["kind"].unique().to_pylist()
+        asks = any(chosen.kinds[kind].meaning in {Meaning.PROMISED, Meaning.VIOLATION} for kind in kinds)
+        return (self._whole if asks else self._judge).explained(chosen, found)
+
+    @cached_property
+    def _whole(self) -> "PartitionJudge":
+        needed = dict.fromkeys(table for one in properties().values() if one.kernel is not None for table in one.tables)
+        rows = {table: _sound(self._recording, table, self._name) for table in needed}
+        return PartitionJudge(self._recording, self._name, PartitionRows(rows))
 
 
 def _judge_together(item: Suspects) -> Iterator[TableRow]:

@@ -19,6 +19,7 @@ NEVER: Final = 1 << 62
 RETENTION_MS: Final = {"retention.ms": 1, "retention.minutes": 60_000, "retention.hours": 3_600_000}
 # Who has not heard of a change of settings by then is fenced: brokers follow the metadata log within their session.
 APPLIED_NS: Final = 10_000_000_000
+OBSERVED_NS: Final = 1_000_000_000  # a removal is observed that much behind its answer, also on a busy machine
 OF_SIZE: Final = "retention.bytes"
 # Of a record of ours with its share of the batch, beside its key: values have 8 bytes. No recording says how large a log was.
 MOST_BYTES: Final = 1 << 10
@@ -65,14 +66,18 @@ class TopicSetting(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ClockSet(msgspec.Struct, frozen=True, kw_only=True):
-    """That a node's clock was set, from a moment on. node None: nobody knows whose."""
+    """That a node's clock was set, from a moment on, and when it was set right again. node None: nobody knows whose."""
 
     since_ns: int
+    until_ns: int = NEVER
     node: int | None
 
 
-def orders(admin: Iterable[Admin]) -> list[Order]:
-    """Return what was ordered; of elections only unclean ones."""
+def orders(admin: Iterable[Admin], *, deletes_later: bool = False) -> list[Order]:
+    """Return what was ordered; of elections only unclean ones.
+
+    deletes_later:  the answer to a deletion says that it is queued (ZooKeeper mode): it is carried out when every replica has answered.
+    """
     return [
         Order(
             api=AdminApi(row.api),
@@ -81,7 +86,9 @@ def orders(admin: Iterable[Admin]) -> list[Order]:
             group=row.group,
             log_offset=row.log_offset,
             since_ns=row.invoke_ns,
-            until_ns=NEVER if row.outcome == "info" or row.complete_ns is None else row.complete_ns,
+            until_ns=NEVER
+            if row.outcome == "info" or row.complete_ns is None or (deletes_later and row.api == AdminApi.DELETE_TOPIC)
+            else row.complete_ns,
         )
         for row in admin
         if row.outcome != "fail" and row.api in set(AdminApi)
@@ -171,8 +178,9 @@ class TopicOrders:
         clocks_of_followers: Sequence[ClockSet] = (),
         removed_ns: int | None = None,
     ) -> None:
-        deletions = (one.since_ns for one in ordered if one.api == AdminApi.DELETE_TOPIC and one.names(*place))
-        self._deleted_ns = min(deletions, default=NEVER)
+        deletions = (one for one in ordered if one.api == AdminApi.DELETE_TOPIC and one.names(*place))
+        last_ns = NEVER if removed_ns is None else removed_ns - OBSERVED_NS
+        self._deleted_ns = min((one.since_ns for one in deletions if one.until_ns >= last_ns), default=NEVER)
         self.is_deleted = removed_ns is not None and self._deleted_ns <= removed_ns
         self._deletions = [one for one in ordered if one.api == AdminApi.DELETE_RECORDS and one.names(*place)]
         self._settings = settings
@@ -218,12 +226,12 @@ class TopicOrders:
         )
         last_ns = NEVER if absent_ns is None else absent_ns
         clocks = [*self._clocks, *(one for one in self._clocks_of_followers if one.node == node)]
-        is_unsteady = any(one.since_ns <= last_ns for one in clocks)
-        age_ns = NEVER if is_unsteady else last_ns - sent_ns
+        unsteady = [one for one in clocks if one.since_ns <= last_ns and one.until_ns >= sent_ns]
         limited = (
             one.since_ns
             for one in self._in_force(sent_ns, absent_ns)
-            if self._may_delete(sent_ns, last_ns) and self._limits(one, age_ns, behind_bytes)
+            if self._may_delete(sent_ns, last_ns)
+            and self._limits(one, _age_ns(one, sent_ns, last_ns, unsteady), behind_bytes)
         )
         return next(deleted, next(limited, None))
 
@@ -235,3 +243,11 @@ class TopicOrders:
             return behind_bytes >= int(setting.value)
         unit = RETENTION_MS.get(setting.name)
         return unit is not None and age_ns >= int(setting.value) * unit * 1_000_000
+
+
+def _age_ns(setting: TopicSetting, sent_ns: int, last_ns: int, unsteady: Sequence[ClockSet]) -> int:
+    """Return how old a record was at most, by the clocks of those that delete, while a setting was in force, and until brokers had heard of the next."""
+    until_ns = min(last_ns, setting.until_ns + APPLIED_NS)
+    if any(one.since_ns <= until_ns and one.until_ns >= setting.since_ns for one in unsteady):
+        return NEVER
+    return until_ns - sent_ns

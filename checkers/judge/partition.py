@@ -31,10 +31,10 @@ from tribunal.checkers.guarantees import Promise
 from tribunal.checkers.judge.dumps import dumped
 from tribunal.checkers.judge.endings import ending
 from tribunal.checkers.judge.evidence import Evidence
-from tribunal.checkers.judge.orders import OF_POSITIONS
+from tribunal.checkers.judge.orders import OF_POSITIONS, Order
 from tribunal.checkers.judge.positions import Positions
 from tribunal.checkers.judge.remembered import Remembered, by_order, under
-from tribunal.checkers.judge.steps import POLL, committed_values, of_partition
+from tribunal.checkers.judge.steps import ABORTED, POLL, committed_values, of_partition
 from tribunal.checkers.judge.tables import Place, TableRow
 from tribunal.checkers.judge.timeline import History, Judgement, NodeSettings, Record, Timeline, excused
 from tribunal.checkers.judge.witnesses import answers
@@ -43,6 +43,7 @@ from tribunal.results.admin_apis import AdminApi
 from tribunal.results.manifest import KRAFT
 from tribunal.results.store import Recording, partition_order
 
+PASSED_OVER = "passed_over"
 FACT_TABLES = ("metadata", "nodes", "faults", "admin")
 
 
@@ -90,6 +91,7 @@ class PartitionJudge:
             settings=settings_of(recording),
             of_run=of_run,
             steps=cache(lambda: of_partition(of_run("txns"), topic, partition)),
+            sent_elsewhere=cache(lambda: self._remembered.sent_elsewhere(self._name)),
         )
 
         # Where several excuse an anomaly the last one's words count.
@@ -109,13 +111,27 @@ class PartitionJudge:
     def explained(self, chosen: Property, found: Found) -> list[TableRow]:
         """Distinguish violations from permitted losses among what a property found."""
         if self._orders.is_compacted:
-            kinds = found.anomalies["kind"].to_pylist()
-            found = _kept(found, [row for row, kind in enumerate(kinds) if not _by_order(chosen.kinds[kind])])
+            rows = enumerate(rows_of(found.anomalies))
+            found = _kept(
+                found,
+                [row for row, one in rows if not (_by_order(chosen.kinds[one.kind]) and self._may_be_compacted(one))],
+            )
         if self._orders.is_deleted:
             kinds = found.anomalies["kind"].to_pylist()
             judged = [chosen.kinds[kind].meaning is not Meaning.UNJUDGED for kind in kinds]
             found = _kept(found, [row for row, wanted in enumerate(judged) if wanted])
         return list(answers(chosen, found, self._judgements(chosen, found), self.place))
+
+    def _may_be_compacted(self, anomaly: Anomaly) -> bool:
+        """Whether what an anomaly is about was sent before the last time at which older records of a key could go."""
+        sends = self.rows.columns("sends")
+        if anomaly.value is not None:
+            own = sends["value"] == anomaly.value
+        else:
+            last = anomaly.log_offset if anomaly.other_offset is None else anomaly.other_offset
+            own = (sends["log_offset"] >= (anomaly.log_offset or 0)) & (sends["log_offset"] <= (last or 0))
+        since_ns = int(sends["invoke_ns"][own].min()) if own.any() else 0
+        return self._orders.compacted_ns(since_ns, None) is not None
 
     def _judgements(self, chosen: Property, found: Found) -> dict[int, Judgement]:
         if not found.anomalies.num_rows:
@@ -163,9 +179,11 @@ class PartitionJudge:
         """Look at the transaction whose first record holds the last stable offset back, or at those that may be it."""
         sends = self._remembered.sends_in_transactions(self._name)
         first = [send for send in sends if send.log_offset == anomaly.log_offset]
+        chosen = first or [send for send in sends if send.log_offset is None]
         found = (
             self._remembered.end_lost(send.transaction, {self._name: send.sent}, anomaly.at_ns)
-            for send in first or [send for send in sends if send.log_offset is None]
+            or self._remembered.ended_late(send.transaction, anomaly.at_ns)
+            for send in chosen
         )
         return next((judgement for judgement in found if judgement is not None), None)
 
@@ -178,14 +196,17 @@ class PartitionJudge:
 
     def _of_rewinds(self, found: Found, chosen: list[int]) -> dict[int, Judgement]:
         """Excuse records at offsets behind which a group had read on already, where what it had read there was permitted to be lost."""
-        offsets = found.anomalies["log_offset"].take(pa.array(chosen)).to_pylist()
-        return _excused((row, self._of_rewind(offset)) for row, offset in zip(chosen, offsets, strict=True))
+        rows = zip(chosen, rows_of(found.anomalies.take(pa.array(chosen))), strict=True)
+        return _excused((row, self._of_rewind(anomaly)) for row, anomaly in rows)
 
-    def _of_rewind(self, log_offset: int) -> Judgement | None:
+    def _of_rewind(self, anomaly: Anomaly) -> Judgement | None:
         """Look whether each group that lacks what stands at an offset had read on beyond it in an older leader epoch, or was set beyond it."""
+        assert anomaly.log_offset is not None
+        log_offset = anomaly.log_offset
+        lacking = self._lacking(log_offset, self._received(log_offset, processed=anomaly.kind == PASSED_OVER))
         found = [
             self._read_on(log_offset, self._members(group)) or self._set_beyond(log_offset, group, first_ns)
-            for group, first_ns in self._lacking(log_offset).items()
+            for group, first_ns in lacking.items()
         ]
         found = found or [self._read_on(log_offset, None)]
         return None if None in found else found[0]
@@ -209,19 +230,33 @@ class PartitionJudge:
             for order in self._history.orders
             if order.api == AdminApi.ALTER_OFFSET and order.names(*self._name) and order.group in (None, group)
             if order.log_offset is None or order.log_offset > log_offset
-            if order.since_ns <= first_ns
+            if order.since_ns <= first_ns and not self._is_overwritten(order, log_offset, group, first_ns)
         )
         order = next(orders, None)
         return None if order is None else by_order(order)
 
-    def _lacking(self, log_offset: int) -> dict[str, int]:
-        """Return the groups that committed beyond an offset and of whose members none received what stands there, and when they first did."""
-        commits, reads, steps = self.rows.columns("commits"), self.rows.columns("reads"), self.context.steps()
-        own = commits["kind"] == COMMIT
-        beyond = own & (commits["outcome"] == OK) & (commits["committed_offset"] > log_offset)
+    def _is_overwritten(self, order: Order, log_offset: int, group: str, first_ns: int) -> bool:
+        """Whether a group committed a position before or at an offset, after an order had been carried out and before it committed beyond."""
+        commits = self.rows.columns("commits")
+        own = commits["group"] == self.rows.words("commits", "group").index(group)
+        own &= (commits["kind"] == COMMIT) & (commits["outcome"] == OK) & (commits["committed_offset"] != UNKNOWN)
+        own &= (commits["committed_offset"] <= log_offset) & (commits["invoke_ns"] > order.until_ns)
+        return bool((own & (commits["complete_ns"] < first_ns)).any())
+
+    def _received(self, log_offset: int, *, processed: bool) -> Array:
+        """Return the processes that received what stands at an offset; `processed`: in transactions that were not aborted."""
+        reads, steps = self.rows.columns("reads"), self.context.steps()
         read = (reads["phase"] == TAIL) & (reads["log_offset"] == log_offset)
         polled = (steps["kind"] == POLL) & (steps["log_offset"] == log_offset)
-        received = distinct(np.concatenate([reads["process"][read], steps["process"][polled]]))
+        if processed:
+            return distinct(steps["process"][polled & (steps["outcome"] != ABORTED)])
+        return distinct(np.concatenate([reads["process"][read], steps["process"][polled]]))
+
+    def _lacking(self, log_offset: int, received: Array) -> dict[str, int]:
+        """Return the groups that committed beyond an offset and of whose members none received what stands there, and when they first did."""
+        commits = self.rows.columns("commits")
+        own = commits["kind"] == COMMIT
+        beyond = own & (commits["outcome"] == OK) & (commits["committed_offset"] > log_offset)
         words, found = self.rows.words("commits", "group"), {}
         for group in distinct(commits["group"][beyond]).tolist():
             members = commits["process"][own & (commits["group"] == group)]
@@ -290,8 +325,12 @@ class PartitionJudge:
         record = evidence.record_of(value, absent_ns)
         if record is None:
             return None
+        newest = self.timeline.newest_epoch(record.complete_ns)
+        if newest is not None and record.leader_epoch is not None and record.leader_epoch > newest:
+            record = msgspec.structs.replace(record, leader_epoch=None)  # what stands there was written anew
         judgement = self.timeline.judge(record)
-        if evidence.stands(value, record.log_offset) and not self.timeline.may_bring_back(absent_ns):
+        epoch = newest if record.leader_epoch is None else record.leader_epoch
+        if evidence.stands(value, record.log_offset, epoch) and not self.timeline.may_bring_back(absent_ns):
             return msgspec.structs.replace(judgement, promise=Promise(rule=None, violations=()))
         return judgement
 

@@ -12,6 +12,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from tribunal.checkers.guarantees import Excuse
+from tribunal.checkers.judge.clocks import CLOCK
 from tribunal.checkers.judge.tables import Permitted, Place
 from tribunal.checkers.judge.timeline import Judgement
 from tribunal.results.verdict import PERMITTED_TABLE, ExcusingEvent
@@ -73,9 +74,10 @@ def excuse(judgement: Judgement, place: Place) -> ExcusingEvent:
     """Return the event that a judgement excuses by."""
     election = judgement.election
     is_order = BY_ORDER in (judgement.promise.rule, judgement.by)
+    without = "order" if is_order else "clock set back" if judgement.by == CLOCK else "loss on disk"
     elsewhere = judgement.topic is not None
     return ExcusingEvent(
-        event="order" if is_order else "loss on disk" if election is None else f"{election.how.value} election",
+        event=without if is_order or election is None else f"{election.how.value} election",
         topic=judgement.topic if elsewhere else place.topic,
         partition=judgement.partition if elsewhere else place.partition,
         at_ns=judgement.at_ns,

@@ -107,15 +107,25 @@ class Positions:
         since_ns = int(commits["invoke_ns"][returned].max(initial=-1))
         missing = writes[(outcome[writes] == COMMITTED) & (done[writes] < commits["invoke_ns"][fetch])]
         missing = missing[commits["invoke_ns"][missing] > since_ns]
-        return self._all_lost(missing, int(commits["complete_ns"][fetch]))
+        before = fetches[commits["complete_ns"][fetches] < commits["invoke_ns"][fetch]]
+        return self._all_lost(missing, int(commits["complete_ns"][fetch]), before)
 
-    def _all_lost(self, missing: Array, absent_ns: int) -> Judgement | None:
+    def _all_lost(self, missing: Array, absent_ns: int, fetches: Array | None = None) -> Judgement | None:
+        """Return what permitted the loss of all these commits; `fetches`: what was fetched before had not been lost by then."""
         newest: Judgement | None = None
         for row in missing[np.argsort(self._commits["invoke_ns"][missing], kind="stable")].tolist():
-            newest = self._remembered.position_lost(self._commit(row), absent_ns)
+            seen_ns = None if fetches is None else self._seen_ns(row, fetches)
+            newest = self._remembered.position_lost(self._commit(row), absent_ns, seen_ns)
             if newest is None:
                 return None
         return newest
+
+    def _seen_ns(self, commit: int, fetches: Array) -> int | None:
+        """Return when a position was fetched for the last time after it had been committed."""
+        times = self._commits["invoke_ns"]
+        own = self._commits["committed_offset"][fetches] == self._commits["committed_offset"][commit]
+        own &= times[fetches] > self._commits["complete_ns"][commit]
+        return int(times[fetches[own]].max()) if own.any() else None
 
     def _commit(self, row: int) -> Commit:
         return typed(self._rows.table("commits").slice(row, 1), Commit)[0]

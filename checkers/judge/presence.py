@@ -27,9 +27,11 @@ ENSEMBLE_LED_WITHIN_NS: Final = (
 SETTLING_NS: Final = 2_000_000_000  # after a heal, until everybody has heard everything
 SESSION_MS: Final = ("broker.session.timeout.ms", 9_000)
 ENSEMBLE_SESSION_MS: Final = ("zookeeper.session.timeout.ms", 18_000)
+QUORUM_REQUEST_MS: Final = ("controller.quorum.request.timeout.ms", 2_000)
 HEARTBEAT: Final = 63
 FETCH: Final = 1
 DELIVERED: Final = "delivered"
+HELD: Final = "held"
 OfRun = Callable[[str], pa.Table]
 
 
@@ -110,34 +112,57 @@ def _lived(nodes: pa.Table) -> Iterator[tuple[int, int, str, bool]]:
             yield row["at_ns"], row["node"], "process", row["event"] in DOWN
 
 
-def in_effect(faults: pa.Table) -> list[Span]:
-    """Return when faults were in effect; one that nobody saw healed never ends."""
-    rows = faults.select(["injected_ns", "healed_ns"]).to_pylist()
+def in_effect(faults: pa.Table, left_hurt: Set[int] = frozenset()) -> list[Span]:
+    """Return when faults were in effect; one that nobody saw healed never ends.
+
+    left_hurt:  nodes of which what was never healed does not count.
+    """
+    names = {str(node) for node in left_hurt}
+    rows = faults.select(["resolved_target", "injected_ns", "healed_ns"]).to_pylist()
     begun = [row for row in rows if row["injected_ns"] is not None]
-    return [Span(row["injected_ns"], NEVER if row["healed_ns"] is None else row["healed_ns"]) for row in begun]
+    counted = [row for row in begun if row["healed_ns"] is not None or row["resolved_target"] not in names]
+    return [Span(row["injected_ns"], NEVER if row["healed_ns"] is None else row["healed_ns"]) for row in counted]
 
 
 def leaderless(history: Sequence[Entry], settings: NodeSettings, of_run: OfRun) -> Leaderless | None:
-    """Return for how long a partition was left without leader at the end, after the last heal, if that is too long."""
-    changed = [entry for entry in history if entry.changed]
-    if not changed or history[-1].removed or changed[-1].state.leader != NO_LEADER:
+    """Return for how long a partition was left without leader after the last heal, to the end or not, if that is too long."""
+    spans = list(_without_leader(history))
+    if not spans:
         return None
-    state, metadata, phases = changed[-1].state, of_run("metadata"), of_run("phases")
-    faults = in_effect(of_run("faults"))
-    zookeeper = settings.get("mode") == "zookeeper"
+    metadata, nodes, zookeeper = of_run("metadata"), of_run("nodes"), settings.get("mode") == "zookeeper"
     within_ns = ENSEMBLE_LED_WITHIN_NS + _session_ns(settings) if zookeeper else LED_WITHIN_NS
     # A quorum commits something all the time; in ZooKeeper mode nothing is written where nothing changes.
-    clock = phases["end_ns"] if zookeeper else metadata["at_ns"]
-    observed_ns = max((at_ns for at_ns in clock.to_pylist() if at_ns is not None), default=0)
-    since_ns = max([changed[-1].at_ns, *(fault.until_ns for fault in faults)])
-    spans = able(metadata, of_run("nodes"))
-    found = [
-        Leaderless(since_ns=max(since_ns, span.since_ns), until_ns=min(observed_ns, span.until_ns), node=node,
-                   leader_epoch=state.leader_epoch)
-        for node in sorted(state.isr or state.elr)
-        for span in spans.get(node, ())
-    ]  # fmt: skip
-    return next((one for one in found if one.until_ns - one.since_ns > within_ns), None)
+    clock = of_run("phases")["end_ns"] if zookeeper else metadata["at_ns"]
+    observed = sorted({at_ns for at_ns in clock.to_pylist() if at_ns is not None}, reverse=True)
+    able_spans, of_one = able(metadata, nodes), set() if zookeeper else _brokers_alone(nodes)
+    for entry, ended_ns in spans:
+        # What was committed together with the next change says nothing of the time before.
+        until_ns = ended_ns if zookeeper and ended_ns < NEVER else next((one for one in observed if one < ended_ns), 0)
+        for node in sorted(entry.state.isr or entry.state.elr):
+            healed_ns = [fault.until_ns for fault in in_effect(of_run("faults"), of_one - {node})]
+            since_ns = max([entry.at_ns, *healed_ns])
+            for could_lead in able_spans.get(node, ()):
+                led = Span(max(since_ns, could_lead.since_ns), min(until_ns, could_lead.until_ns))
+                if led.until_ns - led.since_ns > within_ns:
+                    epoch = entry.state.leader_epoch
+                    return Leaderless(since_ns=led.since_ns, until_ns=led.until_ns, node=node, leader_epoch=epoch)
+    return None
+
+
+def _without_leader(history: Sequence[Entry]) -> Iterator[tuple[Entry, int]]:
+    """Yield the changes that left a partition without leader, and when the next one was observed: NEVER where there was none."""
+    own = [entry for entry in history if entry.changed or entry.removed]
+    for place, entry in enumerate(own, start=1):
+        if not entry.removed and entry.state.leader == NO_LEADER:
+            yield entry, own[place].at_ns if place < len(own) else NEVER
+
+
+def _brokers_alone(nodes: pa.Table) -> set[int]:
+    """Return the nodes that are brokers and nothing else: what hurts one of them keeps no other one from being elected."""
+    roles: dict[int, set[str]] = {}
+    for row in nodes.select(["node", "role"]).to_pylist():
+        roles.setdefault(row["node"], set()).add(row["role"])
+    return {node for node, own in roles.items() if own == {"broker"}}
 
 
 def _session_ns(settings: NodeSettings) -> int:
@@ -154,7 +179,8 @@ def below_min_isr(history: Sequence[Entry], settings: NodeSettings, of_run: OfRu
     if "min.insync.replicas" not in settings or not history:
         return []
     ends = [*(entry.at_ns for entry in history[1:]), _observed_ns(of_run("metadata"))]
-    faults = [Span(one.since_ns, one.until_ns + SETTLING_NS) for one in in_effect(of_run("faults"))]
+    hurts = in_effect(of_run("faults"))
+    faults = [Span(one.since_ns, one.until_ns + SETTLING_NS) for one in hurts]
     leaders = {entry.state.leader for entry in history} - {NO_LEADER}
     found: list[TooSmall] = []
     first = 0
@@ -167,7 +193,7 @@ def below_min_isr(history: Sequence[Entry], settings: NodeSettings, of_run: OfRu
         leader, epoch = _term(entry)
         began = first == 0 or history[first - 1].state.leader_epoch != epoch
         known = Span(history[first].at_ns + OBSERVATION_LAG_NS // 2, until_ns)
-        known_ns = -1 if began else _known_ns(of_run("requests"), leader, history[first].at_ns)
+        known_ns = -1 if began else _known_ns(of_run("requests"), hurts, settings, leader, history[first].at_ns)
         times: list[tuple[Span, int | None]] = [(quiet, None) for quiet in _without(known, faults)]
         times += [(Span(known_ns, until_ns), leader)] if known_ns < until_ns else []
         found += [
@@ -177,29 +203,50 @@ def below_min_isr(history: Sequence[Entry], settings: NodeSettings, of_run: OfRu
     return found
 
 
-def _known_ns(requests: pa.Table, leader: int, since_ns: int) -> int:
+def _known_ns(requests: pa.Table, faults: Sequence[Span], settings: NodeSettings, leader: int, since_ns: int) -> int:
     """Return when a leader surely knew what was committed before: it asked once more after a controller had answered its heartbeat.
 
-    A heartbeat brings no metadata: who was hindered to fetch them may know nothing, however often it was answered.
+    A heartbeat brings no metadata: while a leader was hindered to fetch them it may know nothing, however often it was answered.
     """
     rows = requests.filter(pc.equal(requests["api_key"], HEARTBEAT)).sort_by("at_ns").to_pylist()
     answers = [row for row in rows if row["direction"] == "response" and row["to"] == leader]
-    if _is_hindered(requests, leader, {row["from"] for row in answers}):
-        return NEVER
-    answered = [row["at_ns"] for row in answers if row["fate"] == DELIVERED and row["at_ns"] > since_ns]
+    answered = [row["at_ns"] for row in answers if row["fate"] == DELIVERED]
     asked = [row["at_ns"] for row in rows if row["direction"] == "request" and row["from"] == leader]
-    return next((at_ns for at_ns in asked if answered and at_ns > answered[0]), NEVER)
+    spans = _hindered(requests, leader, {row["from"] for row in answers}, faults, settings)
+    known_ns = _asked_again(answered, asked, since_ns)
+    for span in sorted(spans, key=lambda one: one.since_ns):
+        if span.since_ns <= known_ns and span.until_ns > since_ns:
+            since_ns = span.until_ns
+            known_ns = _asked_again(answered, asked, since_ns)
+    return known_ns
 
 
-def _is_hindered(requests: pa.Table, leader: int, controllers: Set[int]) -> bool:
-    """Return whether a message of a leader's fetches from controllers did not arrive as it was sent."""
+def _asked_again(answered: Sequence[int], asked: Sequence[int], since_ns: int) -> int:
+    """Return when a node asked once more after the first answer since a moment; both ascending. NEVER: it did not."""
+    first_ns = next((at_ns for at_ns in answered if at_ns > since_ns), NEVER)
+    return next((at_ns for at_ns in asked if at_ns > first_ns), NEVER)
+
+
+def _hindered(
+    requests: pa.Table, leader: int, controllers: Set[int], faults: Sequence[Span], settings: NodeSettings
+) -> Iterator[Span]:
+    """Yield when messages of a leader's fetches from controllers did not arrive as they were sent.
+
+    What is held arrives when its fault ends; behind anything else the leader fetches again, once it waits no longer.
+    """
     rows = requests.filter(
         pc.and_(pc.equal(requests["api_key"], FETCH), pc.not_equal(requests["fate"], DELIVERED))
     ).to_pylist()
-    return any(
-        (row["from"] == leader and row["to"] in controllers) or (row["to"] == leader and row["from"] in controllers)
-        for row in rows
-    )
+    waits_ns = integer(settings, *QUORUM_REQUEST_MS) * 1_000_000
+    for row in rows:
+        if (row["to"] if row["from"] == leader else row["from"] if row["to"] == leader else None) not in controllers:
+            continue
+        at_ns = row["at_ns"]
+        until_ns = at_ns + waits_ns
+        if row["fate"] == HELD:
+            ends_ns = [one.until_ns for one in faults if one.since_ns - OBSERVATION_LAG_NS <= at_ns <= one.until_ns]
+            until_ns = max(ends_ns, default=NEVER)
+        yield Span(at_ns, min(until_ns + SETTLING_NS, NEVER))
 
 
 def _observed_ns(metadata: pa.Table) -> int:

@@ -15,18 +15,23 @@ import msgspec
 import numpy as np
 from msgspec.structs import replace
 
-from tribunal.checkers.api import FINAL, OK, UNKNOWN, Array, Columns, Excuse, PartitionRows
+from tribunal.checkers.api import FAIL, FINAL, OK, UNKNOWN, Array, Columns, Excuse, PartitionRows, distinct
 from tribunal.checkers.guarantees import Promise
+from tribunal.checkers.judge.clocks import CLOCK, set_back, skews
 from tribunal.checkers.judge.evidence import Sent
 from tribunal.checkers.judge.markers import lost_marker
 from tribunal.checkers.judge.orders import Order
 from tribunal.checkers.judge.steps import WRITE_KINDS
 from tribunal.checkers.judge.timeline import GROUP_LOG, TRANSACTION_LOG, History, Judgement, Record
+from tribunal.checkers.properties.hanging_transactions import DEFAULT_TIMEOUT_MS, GRACE_NS, TIMEOUT
+from tribunal.results.manifest import integer
 from tribunal.results.rows import Commit, Step, Transaction, typed
 from tribunal.results.store import Recording
+from tribunal.results.topic_names import MARK
 
 NEVER: Final = 1 << 62
 COMMITTED: Final = "committed"
+OPEN: Final = "info"
 OF_MARKERS: Final = ("polls", "reads", "watermarks")
 Place = tuple[str, int]
 
@@ -67,13 +72,22 @@ class Remembered:
 
     # Things written at a known time
 
-    def written(self, place: Place, since_ns: int, done_ns: int | None, absent_ns: int | None) -> Judgement:
+    def written(
+        self, place: Place, since_ns: int, done_ns: int | None, absent_ns: int | None, seen_ns: int | None = None
+    ) -> Judgement:
         """Judge what was written to a partition between two moments, as if with acks=all; its offset lies between the ends of those moments."""
         first, last = self._bounds(place, since_ns, done_ns)
+        timeline = self._history.timeline(*place)
         record = Record(
-            log_offset=last, first_offset=first, acks=-1, invoke_ns=since_ns, complete_ns=done_ns, absent_ns=absent_ns
+            log_offset=last,
+            first_offset=first,
+            acks=-1,
+            invoke_ns=since_ns,
+            complete_ns=done_ns,
+            seen_ns=None if seen_ns is None else timeline.answered_since(seen_ns),
+            absent_ns=absent_ns,
         )
-        return self._history.timeline(*place).judge(record)
+        return timeline.judge(record)
 
     def _bounds(self, place: Place, since_ns: int, done_ns: int | None) -> tuple[int, int]:
         """Return the least and the greatest offset that something may have, by the high watermarks of its leader epoch."""
@@ -101,11 +115,44 @@ class Remembered:
         return None if home is None else self._history.timeline(*home).permitting(since_ns, absent_ns, done_ns=done_ns)
 
     def end_lost(self, row: Transaction, sent: Mapping[Place, Sent], absent_ns: int | None) -> Judgement | None:
-        """Return what may have taken the end of a transaction: its marker in one of these partitions, or its decision (R9)."""
-        found = [self.marker(place, one, absent_ns) for place, one in sent.items()]
+        """Return what may have taken the end of a transaction: its marker in each of these partitions, or its decision (R9)."""
         since_ns = min((one.since_ns for one in sent.values()), default=row.begin_ns)
-        found.append(self.decision(row, since_ns, absent_ns))
-        return _first(found, Excuse.END_LOST)
+        decided = _first([self.decision(row, since_ns, absent_ns)], Excuse.END_LOST)
+        found = [_first([self.marker(place, one, absent_ns)], Excuse.END_LOST) for place, one in sent.items()]
+        if None in found or not found:
+            return decided
+        return _first([*found, decided], Excuse.END_LOST)
+
+    def ended_late(self, row: Transaction, at_ns: int | None) -> Judgement | None:
+        """Return when the clock was set back by which a transaction without an answer would have been ended before it was last looked at (R9)."""
+        home = self._history.home(TRANSACTION_LOG, row.txn_id)
+        if home is None or at_ns is None or (row.outcome != OPEN and row.end_ns is not None):
+            return None
+        longest_ms = integer(self._history.settings, TIMEOUT, DEFAULT_TIMEOUT_MS)
+        due_ns = row.begin_ns + (longest_ms if row.timeout_ms is None else row.timeout_ms) * 1_000_000 + GRACE_NS
+        entries = self._history.timeline(*home).entries
+        # What was set back when it was overdue already kept nobody from ending it.
+        back = set_back(entries, list(skews(self._history.faults)), row.begin_ns, min(at_ns, due_ns))
+        if back is None or at_ns >= due_ns + back[0]:
+            return None
+        promise = Promise(rule=Excuse.END_LOST, violations=())
+        return Judgement(promise, None, -1, back[1], (), topic=home[0], partition=home[1], by=CLOCK)
+
+    def sent_elsewhere(self, place: Place) -> Array:
+        """Return the values that were offered to other topics of this name and may stand in this one, distinct."""
+        topic, partition = place
+        name = topic.partition(MARK)[0]
+        others = (
+            other
+            for other in map(_place, self._recording.partitions("sends"))
+            if other[0] != topic and other[0].partition(MARK)[0] == name and other[1] == partition
+        )
+        found = [np.zeros(0, np.int64)]
+        for other in others:
+            sends = self._columns("sends", other)
+            surely_there = (sends["outcome"] == OK) & (sends["attempts"] == 1)
+            found.append(sends["value"][~surely_there & (sends["outcome"] != FAIL)])
+        return distinct(np.concatenate(found))
 
     def transaction_that_sent(self, value: int) -> Transaction | None:
         """Return the transaction that a record was sent in."""
@@ -122,15 +169,17 @@ class Remembered:
 
     # Positions of groups
 
-    def position_lost(self, commit: Commit, absent_ns: int) -> Judgement | None:
-        """Return what may have taken a position that a group had committed (R11)."""
+    def position_lost(self, commit: Commit, absent_ns: int, seen_ns: int | None = None) -> Judgement | None:
+        """Return what may have taken a position that a group had committed, and that was fetched for the last time at `seen_ns` (R11)."""
         home = self._history.home(GROUP_LOG, commit.group)
         if home is None:
             return None
-        found: list[Judgement | None] = [self.written(home, commit.invoke_ns, commit.complete_ns, absent_ns)]
+        found: list[Judgement | None] = [self.written(home, commit.invoke_ns, commit.complete_ns, absent_ns, seen_ns)]
         transaction = self.transaction_of(commit)
         if transaction is not None:
-            found.append(self.marker(home, Sent(since_ns=commit.invoke_ns), absent_ns))
+            since_ns = commit.invoke_ns if seen_ns is None else self._history.timeline(*home).answered_since(seen_ns)
+            found.append(self.marker(home, Sent(since_ns=since_ns), absent_ns))
+        if transaction is not None and seen_ns is None:
             found.append(self.decision(transaction, transaction.begin_ns, absent_ns))
         return _first(found, Excuse.POSITIONS_LOST)
 
@@ -156,8 +205,6 @@ class Remembered:
             own = np.flatnonzero((sends["process"] == process) & (sends["outcome"] == OK) & (sends["acks"] == -1))
             for row in self._state(sends, own, invoke_ns, done_ns):
                 offset = int(sends["log_offset"][row])
-                if self._stands(place, int(sends["value"][row]), offset, done_ns):
-                    continue
                 record = Record(
                     log_offset=offset,
                     acks=-1,
@@ -165,14 +212,19 @@ class Remembered:
                     complete_ns=int(sends["complete_ns"][row]),
                     absent_ns=done_ns,
                 )
+                if self._stands(place, int(sends["value"][row]), record):
+                    continue
                 found.append(self._history.timeline(*place).judge(record))
         return _first(found, Excuse.MEMORY_LOST)
 
-    def _stands(self, place: Place, value: int, offset: int, since_ns: int | None) -> bool:
-        """Whether a record that stands in the final log was there all the time: nobody brought it back after a moment."""
-        reads = self._columns("reads", place)
-        there = (reads["log_offset"] == offset) & (reads["value"] == value) & (reads["phase"] == FINAL)
-        return bool(there.any()) and not self._history.timeline(*place).may_bring_back(since_ns)
+    def _stands(self, place: Place, value: int, record: Record) -> bool:
+        """Whether a record stands in the final log as it was acknowledged: nobody wrote it anew, or brought it back after it had been missed."""
+        reads, timeline = self._columns("reads", place), self._history.timeline(*place)
+        there = (reads["log_offset"] == record.log_offset) & (reads["value"] == value) & (reads["phase"] == FINAL)
+        newest = timeline.newest_epoch(record.complete_ns)
+        if newest is not None:
+            there &= reads["leader_epoch"] <= newest
+        return bool(there.any()) and not timeline.may_bring_back(record.absent_ns)
 
     def _state(self, sends: Columns, own: Array, invoke_ns: int, done_ns: int | None) -> list[int]:
         """Return the record by which a leader knew the producer when another one was sent, and those while that was under way."""

@@ -7,9 +7,9 @@ that stands in its place; it was permitted to be lost if one of those elections 
 """
 
 from bisect import bisect_left, bisect_right
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import cached_property
-from typing import Final, assert_never
+from typing import Final, NamedTuple, assert_never
 
 import msgspec
 import numpy as np
@@ -36,8 +36,16 @@ from tribunal.checkers.guarantees import (
     ShutDownUncleanly,
     WasRead,
 )
-from tribunal.checkers.judge.incarnations import DOWN, NEVER, Incarnations
-from tribunal.checkers.judge.orders import ClockSet, Order, TopicOrders, orders, settings_of_topic
+from tribunal.checkers.judge.incarnations import DOWN, NEVER, Calm, Incarnations
+from tribunal.checkers.judge.orders import (
+    APPLIED_NS,
+    OBSERVED_NS,
+    ClockSet,
+    Order,
+    TopicOrders,
+    orders,
+    settings_of_topic,
+)
 from tribunal.results.admin_apis import AdminApi
 from tribunal.results.manifest import Setting, integer
 from tribunal.results.metadata import (
@@ -146,6 +154,7 @@ class Record(msgspec.Struct, frozen=True, kw_only=True):
     complete_ns:     when that acknowledgement had arrived, None unknown.
     leader_epoch:    of the log it was acknowledged in, None unknown.
     exposed_ns, exposed_epoch:  first observation of a high watermark beyond it.
+    exposed_later:   the first observation in each other leader epoch, by time.
     since_ns:        it was there before `invoke_ns`, from here on at the latest: what disks lost meanwhile counts.
     read_ns:         when a consumer first received it; seen_ns: when one last did.
     absent_ns:       first proof that it is not there; what was observed later excuses nothing. None: at the end.
@@ -166,6 +175,7 @@ class Record(msgspec.Struct, frozen=True, kw_only=True):
     leader_epoch: int | None = None
     exposed_ns: int | None = None
     exposed_epoch: int | None = None
+    exposed_later: tuple[tuple[int, int | None], ...] = ()
     since_ns: int | None = None
     read_ns: int | None = None
     seen_ns: int | None = None
@@ -215,11 +225,13 @@ class Timeline:
         settings: Settings,
         place: tuple[str, int] | None = None,
         incarnations: Incarnations | None = None,
+        calm: Calm | None = None,
     ) -> None:
         self.entries = entries
         self.settings = settings
         self._place = place
         self._incarnations = incarnations if incarnations is not None else Incarnations()
+        self._calm = calm if calm is not None else Calm()
         self._times = [entry.at_ns for entry in entries]
         # A topic that is deleted and made anew begins with leader epoch 0 again: how often it was is the upper half.
         self._epochs = [_whole_epoch(entry) for entry in entries]
@@ -248,6 +260,10 @@ class Timeline:
         """Return the leader epoch committed at that time, as far as it was observed."""
         position = bisect_right(self._times, at_ns)
         return self.entries[position - 1].state.leader_epoch if position else None
+
+    def newest_epoch(self, complete_ns: int | None) -> int | None:
+        """Return the newest leader epoch in which something may have been written that had been answered by then; None: nobody knows."""
+        return None if complete_ns is None else self.leader_epoch_at(complete_ns + OBSERVATION_LAG_NS)
 
     def offsets_of_interest(self, first: int, end: int) -> list[int]:
         """Offsets in [first, end) whose promises may differ: the first, and where a proven loss begins."""
@@ -300,6 +316,12 @@ class Timeline:
             if not judgement.promise.must_survive:
                 return self._placed(judgement)
         return None
+
+    def answered_since(self, at_ns: int) -> int:
+        """Return the earliest moment whose log an answer may have been of: a leader that was deposed and does not know it answers on."""
+        record = Record(log_offset=NEVER, acks=None, invoke_ns=at_ns)
+        places = self._before_deposed(self._position(at_ns, None), record) if self.entries else ()
+        return min((self.entries[place].at_ns - 1 for place in places), default=at_ns)
 
     def may_bring_back(self, since_ns: int | None) -> bool:
         """Whether anybody was elected after a moment (None: the end) who may have had in its log what had been lost: not from ISR or ELR."""
@@ -361,7 +383,8 @@ class Timeline:
         exposed = self._exposure(record, start)
         read = None if record.read_ns is None else max(start, self._position(record.read_ns, None))
         seen = start if record.seen_ns is None else max(start, self._position(record.seen_ns, None))
-        seen = max(seen, *(self._begin(epoch, record) for epoch in (record.shown_epoch, record.seen_epoch)))
+        shown = max(self._begin(epoch, record) for epoch in (record.shown_epoch, record.seen_epoch))
+        seen = max(seen, shown)
         answered = start if record.complete_ns is None else max(start, bisect_right(self._times, record.complete_ns))
         replaced = self._whole(record.replaced_epoch, record.absent_ns)
         if replaced is not None and self._known_epoch(answered, read) > replaced:
@@ -372,10 +395,10 @@ class Timeline:
             bisect_right(self._loss_ends, record.least_offset),
         )
         until = max(answered, self._until(record.absent_ns))
-        places = (since, start, answered, exposed, read, seen, until)
+        places = _Places(since, start, answered, exposed, read, shown, seen, until)
         key = (*places, *reach, record.acks, record.replaced_epoch, record.below_log_start, record.taken_ns)
         if key not in self._memory:
-            self._memory[key] = self._judge(record, *places)
+            self._memory[key] = self._judge(record, places)
         return self._memory[key]
 
     def _position(self, at_ns: int, leader_epoch: int | None) -> int:
@@ -411,7 +434,8 @@ class Timeline:
         its answer does not say in which epoch it was given. It has learned it once it is in the ISR of another; one
         that leaves it within the lag of observation need not know of it; so has one that stated a later leader epoch. With acks=all it
         can answer only where the new leader was not in its ISR (behind an election that was not clean), and while the others of its ISR
-        follow it: they no longer do once they are in the ISR of another. Only the process that led can: one that had ended
+        follow it: they no longer do once they are in the ISR of another, nor does anybody who was not fenced and whom nothing hindered for so
+        long that it has heard of the other one. Only the process that led can: one that had ended
         before the record was sent has not answered it, nor has a new process that registered since.
         """
         for place in range(1, position):
@@ -425,8 +449,17 @@ class Timeline:
             if not entry.made_anew and record.stated.get(before.leader, UNKNOWN_EPOCH) >= entry.state.leader_epoch:
                 continue
             needed = dict.fromkeys((before.leader, *(before.isr if record.acks == -1 else ())))
-            if not any(self._knows_its_successor(node, place, position, record.invoke_ns) for node in needed):
+            if any(self._knows_its_successor(node, place, position, record.invoke_ns) for node in needed):
+                continue
+            informed = (
+                self._surely_knows(node, place, record.invoke_ns) for node in needed if node != record.answered_by
+            )
+            if record.acks != -1 or not any(informed):
                 yield place
+
+    def _surely_knows(self, node: int, place: int, at_ns: int) -> bool:
+        """Whether a node that is in touch with the controllers knows of an election at a place: nothing hindered it for longer than a session."""
+        return self._calm.lasted(node, self.entries[place].at_ns, at_ns, APPLIED_NS)
 
     def _knows_its_successor(self, deposed: int, place: int, position: int, at_ns: int) -> bool:
         """Whether a leader that was deposed at a place is known to have been in the ISR of its successors before that time."""
@@ -451,24 +484,20 @@ class Timeline:
             return None
         if record.exposed_ns == record.invoke_ns:  # that it was shown is all that is known of it
             return start
-        lag = 0 if record.exposed_epoch is not None else OBSERVATION_LAG_NS
-        return max(start, self._position(record.exposed_ns + lag, record.exposed_epoch))
+        for at_ns, epoch in ((record.exposed_ns, record.exposed_epoch), *record.exposed_later):
+            whole = self._whole(epoch, at_ns)
+            if whole is not None and whole < self._epochs[start - 1]:
+                continue  # a deposed leader shows the end of its own log
+            lag = 0 if epoch is not None else OBSERVATION_LAG_NS
+            return max(start, self._position(at_ns + lag, epoch))
+        return None
 
-    def _judge(
-        self,
-        record: Record,
-        since: int,
-        start: int,
-        answered: int,
-        exposed: int | None,
-        read: int | None,
-        seen: int,
-        until: int,
-    ) -> Judgement:
+    def _judge(self, record: Record, places: "_Places") -> Judgement:
+        start, until = places.start, places.until
         before = self.entries[start - 1]
-        ledger = Ledger(before.settings, self._copies_between(record, since, start))
+        ledger = Ledger(before.settings, self._copies_between(record, places.since, start))
         if record.acks is not None:
-            meanwhile = [entry.state.isr for entry in self.entries[start:answered]]
+            meanwhile = [entry.state.isr for entry in self.entries[start : places.answered]]
             certain = tuple(node for node in before.state.isr if all(node in isr for isr in meanwhile))
             ledger.add(Acknowledged(record.acks, before.state.isr, before.state.leader, certain))
         if record.below_log_start:
@@ -476,7 +505,9 @@ class Timeline:
         judgement = replace(_judgement(ledger, before), at_ns=record.taken_ns) if record.below_log_start else None
         last, replaced = before, self._whole(record.replaced_epoch, record.absent_ns)
         for position in range(start, until + 1):
-            _observe(ledger, position, exposed, read, last.state.isr)
+            _observe(ledger, position, places, last.state.isr)
+            if position == places.shown > start and last.state.leader != NO_LEADER:
+                ledger.show(last.state.leader)
             if position == until:
                 break
             entry = self.entries[position]
@@ -485,7 +516,11 @@ class Timeline:
             if entry.concerns(record):
                 for fact in entry.facts:
                     ledger.add(fact)
-                if position >= seen and _may_lose(entry) and (judgement is None or judgement.promise.must_survive):
+                if (
+                    position >= places.seen
+                    and _may_lose(entry)
+                    and (judgement is None or judgement.promise.must_survive)
+                ):
                     judgement = _judgement(ledger, entry)
             last = entry
         if judgement is None:
@@ -494,10 +529,29 @@ class Timeline:
         return judgement
 
 
-def _observe(ledger: Ledger, position: int, exposed: int | None, read: int | None, isr: tuple[int, ...]) -> None:
-    if position == exposed:
+class _Places(NamedTuple):
+    """How many entries there were when something was known of a record; what nobody saw is None, or 0.
+
+    since:     it was there; start: it was acknowledged at the earliest; answered: its acknowledgement had arrived.
+    exposed:   a high watermark had passed it; read: a consumer had received it.
+    shown:     the last leader epoch began that showed it; seen: it was there at the latest.
+    until:     it was absent.
+    """
+
+    since: int
+    start: int
+    answered: int
+    exposed: int | None
+    read: int | None
+    shown: int
+    seen: int
+    until: int
+
+
+def _observe(ledger: Ledger, position: int, places: _Places, isr: tuple[int, ...]) -> None:
+    if position == places.exposed:
         ledger.add(Exposed(isr))
-    if position == read:
+    if position == places.read:
         ledger.add(WasRead())
 
 
@@ -559,9 +613,28 @@ class History:
         # Says of a value of a partition (`topic-p`) whether it was permitted to be lost before a moment; None: nobody knows the value.
         self.lost_value: Callable[[str, int, int], Judgement | None] = lambda key, value, absent_ns: None
         self._faults = typed(faults, Fault)
-        self._admin = typed(admin, Admin)
-        self.orders = orders(self._admin)
+        self._admin = list(self._of_their_topics(typed(admin, Admin)))
+        self.orders = orders(self._admin, deletes_later=settings is not None and settings.get("mode") == "zookeeper")
         self.registrations = list(self._registrations())
+
+    def _of_their_topics(self, ordered: Iterable[Admin]) -> Iterator[Admin]:
+        """Yield the orders, but for those that name a topic by another id than any topic of that name has."""
+        return (row for row in ordered if self._is_of_its_name(row.topic, row.topic_id))
+
+    def _is_of_its_name(self, topic: str | None, topic_id: str | None) -> bool:
+        """Whether a topic of a name has this id, as far as ids are known."""
+        if topic is None or topic_id is None:
+            return True
+        return topic_id in self._ids.get(topic, (topic_id,))
+
+    @cached_property
+    def _ids(self) -> dict[str, set[str]]:
+        """The ids that the metadata know of each topic; none of a topic whose ids were not recorded."""
+        found: dict[str, set[str]] = {}
+        for topic, topic_id in zip(*(self._metadata[name].to_pylist() for name in ("topic", "topic_id")), strict=True):
+            if topic is not None and topic_id is not None:
+                found.setdefault(topic, set()).add(topic_id)
+        return found
 
     def timeline(self, topic: str, partition: int) -> Timeline:
         """Return the partition's history; one without entries when its metadata was not recorded."""
@@ -580,6 +653,7 @@ class History:
             self._orders_of_kind(AdminApi.ELECT_LEADERS, topic, partition),
             self._orders_of_kind(AdminApi.DELETE_TOPIC, topic, partition),
             self._incarnations,
+            self._calm,
         )
         records = [record for position in positions if (record := self._committed(position)) is not None]
         for index, committed in enumerate(records):
@@ -611,6 +685,16 @@ class History:
         own = pc.fill_null(pc.equal(self._metadata["topic"].cast(pa.string()), topic), False)  # noqa: FBT003 - pyarrow's signature
         places = [place for place in np.flatnonzero(own.to_numpy()) if self._types[place] in (CREATED, REMOVED)]
         return self._at_ns[places[-1]] if places and self._types[places[-1]] == REMOVED else None
+
+    @property
+    def faults(self) -> list[Fault]:
+        """The rows of `faults`."""
+        return self._faults
+
+    @property
+    def settings(self) -> NodeSettings:
+        """What every node was started with; nothing where that is unknown."""
+        return self._given or {}
 
     def home(self, topic: str, name: str) -> tuple[str, int] | None:
         """Return the partition of an internal topic in which the coordinator of a group or a transactional id remembers it."""
@@ -647,6 +731,22 @@ class History:
             elif topic is not None and (partition is not None or record_type == RemoveTopicRecord.__name__):
                 own.setdefault((topic, partition), []).append(position)
         return own, shared
+
+    @cached_property
+    def _calm(self) -> Calm:
+        return Calm(self._faults, self._fenced())
+
+    def _fenced(self) -> Iterator[tuple[int, int, bool]]:
+        """Yield when which broker was fenced or was so no longer, as committed."""
+        for position in self._places[1]:
+            committed = self._committed(position)
+            match None if committed is None else committed.record:
+                case RegisterBrokerRecord() as registered:
+                    yield self._at_ns[position], registered.broker_id, registered.fenced
+                case BrokerRegistrationChangeRecord() as change if change.fenced:
+                    yield self._at_ns[position], change.broker_id, change.fenced == 1
+                case _:
+                    pass  # says nothing of it
 
     @cached_property
     def _configured(self) -> dict[str, list[tuple[int, str, str | None]]]:
@@ -692,6 +792,7 @@ class History:
         for fault in self._faults:
             for lost in fault.losses or ():
                 here = lost.topic is None or (lost.topic == topic and lost.partition == partition)
+                here = here and self._is_of_its_name(lost.topic, lost.topic_id)
                 if here and lost.node is not None and fault.injected_ns is not None:
                     for at_ns, alive in self._moments_of(lost, fault.injected_ns, fault.healed_ns):
                         losses.append(
@@ -735,9 +836,13 @@ class History:
         return last is not None and last not in DOWN
 
 
-def _joined_at_the_end(before: State, change: PartitionChangeRecord, after: State) -> list[int]:
-    """Return who joined the ISR by the leader's word in the very change that ends a reassignment, and with it elects from that ISR."""
-    if not change.ends_reassignment or before.leader == NO_LEADER or after.recovery == RECOVERING:
+def _joined_at_the_end(before: State, after: State) -> list[int]:
+    """Return who joined the ISR by the leader's word in the very change that ends a reassignment, and with it elects from that ISR.
+
+    One that is given up adds nobody: all that were to be added are in the ISR at its end, or it did not come to its end.
+    """
+    ends = before.is_reassigned and not after.is_reassigned and set(before.adding) <= set(after.isr)
+    if not ends or before.leader == NO_LEADER or after.recovery == RECOVERING:
         return []
     return [node for node in after.isr if node not in before.isr]
 
@@ -747,7 +852,8 @@ def _clock(fault: Fault) -> ClockSet:
     target = fault.resolved_target or ""
     is_of_one = fault.kind.startswith(CLOCK) and target.isdigit()
     since_ns = 0 if fault.injected_ns is None else fault.injected_ns
-    return ClockSet(since_ns=since_ns, node=int(target) if is_of_one else None)
+    until_ns = NEVER if fault.healed_ns is None or not fault.healed else fault.healed_ns + OBSERVATION_LAG_NS
+    return ClockSet(since_ns=since_ns, until_ns=until_ns, node=int(target) if is_of_one else None)
 
 
 def _hashed(text: str) -> int:
@@ -780,7 +886,9 @@ class _Builder:
         orders: list[Order],
         deletions: list[Order],
         incarnations: Incarnations,
+        calm: Calm,
     ) -> None:
+        self._calm = calm
         self._place = place
         self._deletions = deletions
         self._topic = place[0]
@@ -797,6 +905,7 @@ class _Builder:
         self._state: State | None = None
         self._made_anew = 0
         self._removed = False
+        self._deleted = False  # by an order
         self._entries: list[Entry] = []
 
     def expect(self, following: Committed) -> None:
@@ -822,12 +931,16 @@ class _Builder:
                 self._on_cleared(cleared, at_ns)
             case RemoveTopicRecord():
                 self._removed = True
+                self._deleted = any(
+                    order.since_ns <= at_ns <= order.until_ns + OBSERVED_NS for order in self._deletions
+                )
                 self._append(at_ns, ())
             case PartitionRecord() as created:
-                self._removed = False
                 anew = self._state is not None
-                deleted = any(order.since_ns <= at_ns for order in self._deletions)
+                # Where nobody recorded when the topic was removed it may have been at any time before.
+                deleted = self._deleted if self._removed else any(order.since_ns <= at_ns for order in self._deletions)
                 gone = (LogStartMoved(),) if anew and deleted else ()
+                self._removed = False
                 self._made_anew += anew
                 self._state = State.created_by(created)
                 self._append(at_ns, gone, changed=True)
@@ -840,7 +953,7 @@ class _Builder:
     def timeline(self) -> Timeline:
         """Return what was built."""
         self._add_live_cuts(until_ns=1 << 62)
-        return Timeline(self._entries, self._settings(), self._place, self._incarnations)
+        return Timeline(self._entries, self._settings(), self._place, self._incarnations, self._calm)
 
     def _append(self, at_ns: int, facts: tuple[Fact, ...], loss: Loss | None = None, *, changed: bool = False) -> None:
         if self._state is None:
@@ -929,7 +1042,7 @@ class _Builder:
         after = before.changed_by(change)
         facts: list[Fact] = []
         if after.leader_epoch != before.leader_epoch:
-            joined = _joined_at_the_end(before, change, after)
+            joined = _joined_at_the_end(before, after)
             facts += [JoinedIsr(node) for node in joined]
             facts.append(self._leadership(replace(before, isr=(*before.isr, *joined)), after, at_ns))
         elif len(after.isr) > 0:

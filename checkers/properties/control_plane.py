@@ -164,6 +164,8 @@ class _Elections:
             self._holders, self._least_min_isr = isr, least
         elif state.replicas != self._replicas:
             self._holders = None  # a reassignment takes holders away by order
+        elif any(isinstance(fact, Elected) and fact.how is How.UNCLEAN for fact in entry.facts):
+            self._holders = None  # what they held may be lost by right: the log is its leader's now (R4)
         elif self._holders is not None:
             joined = [fact.node for fact in entry.facts if isinstance(fact, JoinedIsr)]
             self._holders = tuple(dict.fromkeys([*self._holders, *joined]))
@@ -245,10 +247,12 @@ WITH last_facts AS (
     ON e.run_id = f.run_id AND e.topic = f.topic AND e.partition = f.partition AND e.position = f.position
    AND f.fact = 'elected'
 ), stepped AS (
-  SELECT *, CASE WHEN isr_size >= min_isr THEN 1 ELSE 0 END AS is_full,
-    CASE WHEN replicas <> LAG(replicas) OVER (PARTITION BY run_id, topic, partition ORDER BY position) THEN 1
+  SELECT e.*, CASE WHEN e.isr_size >= e.min_isr THEN 1 ELSE 0 END AS is_full,
+    CASE WHEN e.replicas <> LAG(e.replicas) OVER (PARTITION BY e.run_id, e.topic, e.partition ORDER BY e.position)
+           OR u.position IS NOT NULL THEN 1
          ELSE 0 END AS is_moved
-  FROM entries
+  FROM entries e LEFT JOIN (SELECT DISTINCT run_id, topic, partition, position FROM elections WHERE how = 'unclean') u
+    ON e.run_id = u.run_id AND e.topic = u.topic AND e.partition = u.partition AND e.position = u.position
 ), emptied AS (
   SELECT e.run_id, e.topic, e.partition, e.position, MAX(s.position) AS full_position
   FROM elections e JOIN stepped s

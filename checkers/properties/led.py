@@ -2,8 +2,9 @@
 
 An election stands in the very batch of metadata that makes it possible (SPEC 2.6), so what is judged is the committed metadata: from the last heal
 on, a member is registered, neither fenced nor in controlled shutdown, its log directories online and its process running, and the
-partition stays without leader to the end although the controllers go on to commit. In ZooKeeper mode a controller may first have to
-be replaced: a session's time-out and five seconds more. Where a fault was never healed nothing is claimed.
+partition stays without leader although the controllers go on to commit, to the end or until somebody leads after all. In ZooKeeper mode a controller may
+first have to be replaced: a session's time-out and five seconds more. Where a fault was never healed nothing is claimed, but that of a
+broker that is no controller: it keeps no other one from being elected.
 """
 
 from typing import Final
@@ -20,7 +21,7 @@ KINDS: Final = {
 
 
 def kernel(rows: PartitionRows, context: Context) -> Found:
-    """Look at the end of the committed history.
+    """Look at the committed history after the last heal.
 
     returns:  one row: node could lead, from invoke_ns to at_ns.
     source:   SPEC 2.6; docs/verdicts.md, "Lost or unread?".

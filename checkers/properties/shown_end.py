@@ -1,11 +1,13 @@
 """The highest watermark that was shown, against the end of the final log: what was shown is promised to be there.
 
-The end is that of complete final reads, or else of the logs of those that can lead. Every stretch behind it is judged by the last that
+The end is that of complete final reads, or else of the logs of those that can lead, also of one that was read and holds nothing; what was
+shown after the final reads is compared with these alone, for a late request may have been served behind them. Every stretch behind it is judged by the last that
 showed it: only an election after that can have taken it by right. Shown by leaders themselves, by Fetch answers whose leader
 epoch is known, and by ListOffsets. What else a consumer was shown may be older than its poll: clients fetch ahead.
 """
 
-from typing import Final
+from collections.abc import Iterator, Sequence
+from typing import Final, NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -44,8 +46,8 @@ def kernel(rows: PartitionRows, context: Context) -> Found:
     returns:  one row per stretch: from log_offset on it is gone, before other_offset it had been shown, at invoke_ns for the last time.
     source:   I4, I5 (docs/invariants.md); docs/verdicts.md, "Watermarks".
     """
-    end = final_end(rows, context)
-    if end is None:
+    read, logged = read_end(rows), logged_end(rows, context)
+    if read is None and logged is None:
         return Found(nothing())
     seen, polls = rows.columns("watermarks"), rows.columns("polls")
     asked, known = seen["source"] == LIST_OFFSETS, seen["leader_epoch"] != UNKNOWN
@@ -59,21 +61,50 @@ def kernel(rows: PartitionRows, context: Context) -> Found:
         )
     ]
     unknown = np.full(int(asked.sum()), UNKNOWN, np.int64)
-    found = [_gone(end, *columns), _gone(end, unknown, seen["at_ns"][asked], seen["high_watermark"][asked])]
+    both = [columns, [unknown, seen["at_ns"][asked], seen["high_watermark"][asked]]]
+    found = [_gone(end, *shown) for end, shown in _compared(read, logged, both)]
     return Found(pa.concat_tables(found), {"ends compared with what was shown": 1})
 
 
-def final_end(rows: PartitionRows, context: Context) -> int | None:
-    """Return the end of the final log: of complete final reads, or else of the logs of all that can lead; None: nobody knows."""
-    polls, logs = rows.columns("polls"), rows.columns("logs")
+def _compared(
+    read: "ReadEnd | None", logged: int | None, observed: Sequence[Sequence[Array]]
+) -> Iterator[tuple[int, Sequence[Array]]]:
+    """Yield ends, and the observations that each is compared with: what came behind a final read was not there to be read."""
+    for shown in observed:
+        if read is None:
+            yield logged or 0, shown
+            continue
+        was_before = shown[1] <= read.until_ns
+        yield read.end, [column[was_before] for column in shown]
+        if logged is not None:
+            yield max(logged, read.end), [column[~was_before] for column in shown]
+
+
+class ReadEnd(NamedTuple):
+    """Where complete final reads ended, and until when they read."""
+
+    end: int
+    until_ns: int
+
+
+def read_end(rows: PartitionRows) -> ReadEnd | None:
+    """Return the end of complete final reads; None: there are none."""
+    polls = rows.columns("polls")
     final = (polls["phase"] == FINAL) & (polls["outcome"] == OK) & is_among(polls["process"], complete_readers(polls))
-    if final.any():
-        return int(polls["position"][final].max())
+    return ReadEnd(int(polls["position"][final].max()), int(polls["complete_ns"][final].max())) if final.any() else None
+
+
+def logged_end(rows: PartitionRows, context: Context) -> int | None:
+    """Return the end of the logs of all that can lead; None: not all of them were recorded."""
+    logs = rows.columns("logs")
     members = np.asarray(context.can_lead, np.int64)
-    logged = np.unique(logs["node"][is_among(logs["node"], members)])
-    if members.size == 0 or logged.size < members.size:
+    held = is_among(logs["node"], members)
+    known = {*logs["node"][held].tolist(), *(node for node in context.dumped if node in context.can_lead)}
+    if members.size == 0 or len(known) < members.size:
         return None
-    return int(logs["log_offset"][is_among(logs["node"], members)].max()) + 1
+    # Where all of a log is deleted its end is where it begins.
+    starts = [start for node, start in context.dumped.items() if node in context.can_lead]
+    return max(int(logs["log_offset"][held].max(initial=-1)) + 1, *starts, 0)
 
 
 def _gone(end: int, epochs: Array, times: Array, shown: Array) -> pa.Table:
@@ -100,18 +131,24 @@ WITH readers AS (
   HAVING MAX(CASE WHEN position <= COALESCE(log_start_offset, 0) THEN 1 ELSE 0 END) = 1
      AND MAX(CASE WHEN outcome = 'ok' AND record_count = 0 AND position >= high_watermark THEN 1 ELSE 0 END) = 1
 ), read_ends AS (
-  SELECT p.run_id, p.topic, p.partition, MAX(p.position) AS log_end FROM polls p
+  SELECT p.run_id, p.topic, p.partition, MAX(p.position) AS log_end, MAX(p.complete_ns) AS until_ns FROM polls p
   JOIN readers r ON p.run_id = r.run_id AND p.topic = r.topic AND p.partition = r.partition AND p.process = r.process
   WHERE p.phase = 'final' AND p.outcome = 'ok' GROUP BY p.run_id, p.topic, p.partition
 ), logged AS (
-  SELECT c.run_id, c.topic, c.partition, MAX(l.log_offset) + 1 AS log_end FROM can_lead c
-  LEFT JOIN logs l ON l.run_id = c.run_id AND l.topic = c.topic AND l.partition = c.partition AND l.node = c.node
+  SELECT c.run_id, c.topic, c.partition, MAX(l.log_end) AS log_end FROM can_lead c
+  LEFT JOIN (
+    SELECT run_id, topic, partition, node, log_offset + 1 AS log_end FROM logs
+    UNION ALL
+    SELECT run_id, topic, partition, node, log_start_offset FROM dumped
+  ) l ON l.run_id = c.run_id AND l.topic = c.topic AND l.partition = c.partition AND l.node = c.node
   GROUP BY c.run_id, c.topic, c.partition HAVING COUNT(DISTINCT c.node) = COUNT(DISTINCT l.node)
 ), ends AS (
-  SELECT run_id, topic, partition, log_end FROM read_ends
+  SELECT run_id, topic, partition, log_end, CAST(-1 AS BIGINT) AS after_ns, until_ns FROM read_ends
   UNION ALL
-  SELECT l.run_id, l.topic, l.partition, l.log_end FROM logged l
-  ANTI JOIN read_ends r ON l.run_id = r.run_id AND l.topic = r.topic AND l.partition = r.partition
+  SELECT l.run_id, l.topic, l.partition, GREATEST(l.log_end, COALESCE(r.log_end, 0)), COALESCE(r.until_ns, -1),
+    CAST(9223372036854775807 AS BIGINT)
+  FROM logged l
+  LEFT JOIN read_ends r ON l.run_id = r.run_id AND l.topic = r.topic AND l.partition = r.partition
 ), shown AS (
   SELECT run_id, topic, partition, leader_epoch, at_ns, high_watermark, 'answer' AS sort FROM watermarks
   WHERE source <> 'list_offsets' AND leader_epoch IS NOT NULL
@@ -122,11 +159,12 @@ WITH readers AS (
   SELECT run_id, topic, partition, CAST(NULL AS INT), at_ns, high_watermark, 'asked' FROM watermarks
   WHERE source = 'list_offsets'
 ), behind AS (
-  SELECT DISTINCT t.run_id, t.topic, t.partition, t.leader_epoch, t.at_ns, t.high_watermark, t.sort, e.log_end
+  SELECT DISTINCT t.run_id, t.topic, t.partition, t.leader_epoch, t.at_ns, t.high_watermark, t.sort, e.log_end,
+    e.after_ns
   FROM shown t JOIN ends e ON t.run_id = e.run_id AND t.topic = e.topic AND t.partition = e.partition
-  WHERE t.high_watermark > e.log_end
+  WHERE t.high_watermark > e.log_end AND t.at_ns > e.after_ns AND t.at_ns <= e.until_ns
 ), stretches AS (
-  SELECT *, COALESCE(MAX(high_watermark) OVER (PARTITION BY run_id, topic, partition, sort
+  SELECT *, COALESCE(MAX(high_watermark) OVER (PARTITION BY run_id, topic, partition, sort, after_ns
                                                ORDER BY COALESCE(leader_epoch, -1) DESC, at_ns DESC, high_watermark DESC
                                                ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING), log_end) AS so_far
   FROM behind

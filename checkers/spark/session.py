@@ -1,31 +1,37 @@
 """A quiet Spark session: in this process, on the user's standalone cluster, or through Spark Connect.
 
-Everything stays on loopback, there is no UI, and what Java has to say goes to a file that is shown only when
-the session does not start. Code travels to the workers as a zip of `checkers` and `results`.
+There is no UI, and what Java has to say goes to a file that is shown only when the session does not start. Code travels to the
+workers as a zip of `checkers` and `results`, or as what the caller makes. Everything stays on loopback, unless the cluster's
+master is elsewhere: then its workers have to reach this machine, by the address that the master is reached from.
 """
 
 import contextlib
+import logging
 import os
 import socket
 import sys
 import threading
+import time
 import zipfile
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 from urllib.parse import urlsplit
 
 from tribunal import PACKAGE, ROOT
 from tribunal.checkers.spark.java import java_home
+from tribunal.checkers.spark.starting import end_java
 from tribunal.results.scratch import Scratch
 
 if TYPE_CHECKING:
     import pyarrow as pa
     from pyspark.sql import SparkSession
 
+LOOPBACK: Final = "127.0.0.1"
 CONNECT_SECONDS: Final = 3
 ANSWER_SECONDS: Final = 5
 LOOK_SECONDS: Final = 0.2
+END_SECONDS: Final = 5
 ASKING: Final = "Connecting to master"
 ANSWERED: Final = "Connected to Spark cluster"
 BACKGROUND: Final = 10  # niceness of what must not disturb a run
@@ -45,22 +51,29 @@ appender.stderr.layout.pattern = %d{HH:mm:ss} %p %c{1}: %m%n
 """
 
 
+MakesCode = Callable[[Path], Path]
+
+
 class NoSpark(Exception):
     """The Spark that was asked for cannot be had; one clear line."""
 
 
 @contextlib.contextmanager
-def session(master: str | None = None) -> "Iterator[SparkSession]":
-    """Give a session and stop it; `master` is local[n], spark://host:port or sc://host:port (Spark Connect)."""
-    with Prepared(master) as prepared:
+def session(master: str | None = None, code: MakesCode | None = None) -> "Iterator[SparkSession]":
+    """Give a session and stop it; `master` is local[n], spark://host:port or sc://host:port (Spark Connect).
+
+    code:  makes the archive of Python code that travels to the workers, in a folder; None: what judging needs.
+    """
+    with Prepared(master, code) as prepared:
         yield prepared.session()
 
 
 class Prepared:
     """A session that may start in the background while a run still goes on; `session` waits for it."""
 
-    def __init__(self, master: str | None = None) -> None:
+    def __init__(self, master: str | None = None, code: MakesCode | None = None) -> None:
         self._master = master or DEFAULT_MASTER
+        self._code = code or _code
         self._thread: threading.Thread | None = None
         self._session: SparkSession | None = None
         self._problem: Exception | None = None
@@ -70,7 +83,8 @@ class Prepared:
         return self
 
     def __exit__(self, *_: object) -> None:
-        # A start that nobody waited for is left to itself: its Java ends with this process.
+        if self._session is None:
+            self._end_start()
         if self._session is not None:
             self._session.stop()
         self._scratch.close()
@@ -86,15 +100,24 @@ class Prepared:
         if self._thread is not None:
             self._thread.join()
         elif self._session is None:
-            self._session = _start(self._master, self._scratch.path)
+            self._session = _start(self._master, self._scratch.path, self._code)
         if self._problem is not None:
             raise self._problem
         assert self._session is not None
         return self._session
 
+    def _end_start(self) -> None:
+        """End a start that nobody waits for any more, or that was interrupted."""
+        end_java(self._scratch.path)
+        deadline = time.monotonic() + END_SECONDS
+        while self._thread is not None and self._thread.is_alive() and time.monotonic() < deadline:
+            self._thread.join(LOOK_SECONDS)
+            if self._session is None:
+                end_java(self._scratch.path)  # it may have come only now
+
     def _start_and_warm(self) -> None:
         try:
-            self._session = _start(self._master, self._scratch.path, niceness=BACKGROUND)
+            self._session = _start(self._master, self._scratch.path, self._code, niceness=BACKGROUND)
             _warm(self._session)
         except Exception as problem:  # noqa: BLE001 - a thread's top: it is raised where the session is asked for
             self._problem = problem
@@ -115,11 +138,11 @@ def _same(batches: "Iterable[pa.RecordBatch]") -> "Iterator[pa.RecordBatch]":
     yield from batches
 
 
-def _start(master: str, folder: Path, niceness: int = 0) -> "SparkSession":
+def _start(master: str, folder: Path, make_code: MakesCode, niceness: int = 0) -> "SparkSession":
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     os.environ.setdefault("PYSPARK_DRIVER_PYTHON", sys.executable)
     _must_answer(master)
-    code = _code(folder / "tribunal_code.zip")
+    code = make_code(folder)
     if master.startswith("sc://"):
         return _connected(master, code)
     log = folder / "spark.log"
@@ -141,7 +164,7 @@ def _environment(master: str, folder: Path, log: Path, niceness: int) -> Iterato
     home = java_home()
     if home is not None:
         os.environ["JAVA_HOME"] = str(home)
-    os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
+    os.environ.setdefault("SPARK_LOCAL_IP", own_address(master))
     if master.startswith("local"):
         # The daemon that workers are forked from has to find its module before any code has travelled.
         paths = [str(ROOT), *filter(None, [os.environ.get("PYTHONPATH")])]
@@ -186,9 +209,15 @@ def _registered(master: str, folder: Path, log: Path) -> "SparkSession":
     return answers[0]
 
 
+def no_interrupt(record: logging.LogRecord) -> bool:
+    """Let everything be logged but Ctrl-C: py4j logs it with a traceback although it raises it again."""
+    return record.exc_info is None or record.exc_info[0] is not KeyboardInterrupt
+
+
 def _builder(master: str, folder: Path) -> "SparkSession":
     from pyspark.sql import SparkSession
 
+    logging.getLogger().addFilter(no_interrupt)
     settings = folder / "log4j2.properties"
     settings.write_text(LOG_SETTINGS)
     # Java only schedules here: the optimising compiler would cost more than it ever saves. Without it Java reserves 48 MB for
@@ -199,8 +228,8 @@ def _builder(master: str, folder: Path) -> "SparkSession":
         .appName("tribunal")
         .config("spark.ui.enabled", "false")
         .config("spark.ui.showConsoleProgress", "false")
-        .config("spark.driver.host", "127.0.0.1")
-        .config("spark.driver.bindAddress", "127.0.0.1")
+        .config("spark.driver.host", own_address(master))
+        .config("spark.driver.bindAddress", own_address(master))
         .config("spark.driver.extraJavaOptions", java_options)
         .config("spark.driver.memory", "1g")
         .config("spark.local.dir", str(folder / "scratch"))
@@ -247,14 +276,24 @@ def _must_answer(master: str) -> None:
             raise NoSpark(f"no Spark answers at {master}: {error}") from error
 
 
-def _code(path: Path) -> Path:
-    """Zip what workers need: `checkers` and `results`, as parts of `tribunal`."""
+def _code(folder: Path) -> Path:
+    """Zip what judging needs on workers: `checkers` and `results`, as parts of `tribunal`."""
+    path = folder / "tribunal_code.zip"
     with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive:
         archive.write(PACKAGE / "__init__.py", "tribunal/__init__.py")
         for package in ("checkers", "results"):
             for source in sorted((PACKAGE / package).rglob("*.py")):
                 archive.write(source, source.relative_to(ROOT))
     return path
+
+
+def own_address(master: str) -> str:
+    """Return the address of this machine that a master's workers can reach: the one that the master is reached from."""
+    if not master.startswith("spark://"):
+        return LOOPBACK
+    host, _, port = urlsplit(master).netloc.split(",")[0].rpartition(":")
+    with socket.create_connection((host, int(port)), CONNECT_SECONDS) as connection:
+        return str(connection.getsockname()[0])
 
 
 def _last_line(log: Path, error: Exception) -> str:

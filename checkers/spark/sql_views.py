@@ -4,7 +4,7 @@ Each is a table of one run, with run_id. They are made by the same code that fee
 concluded from them, and tests of that code check what they hold.
 
     can_lead            topic, partition, node                    final ISR and ELR
-    dumped              topic, partition, node                    whose final logs were read from their disks
+    dumped              topic, partition, node, log_start_offset  whose final logs were read from their disks
     leaders             topic, partition, leader_epoch, node      as committed
     endings             topic, partition, leader, since_epoch, since_ns, anew_ns  how a partition's committed history ends
     hurt_disks          topic, partition, node, from_offset       members that provably lack records, and are not whole again
@@ -250,7 +250,7 @@ def _fact(fact: Fact) -> Iterator[Row]:
 def _tables(recording: Recording) -> dict[str, pa.Table]:
     txns, metadata, faults = (recording.table(name) for name in ("txns", "metadata", "faults"))
     return {
-        "dumped": plain(recording.table("dumps").select(["topic", "partition", "node"])),
+        "dumped": plain(recording.table("dumps").select(["topic", "partition", "node", "log_start_offset"])),
         "committed": pa.table({"value": pa.array(committed_values(txns), pa.int64())}),
         "txn_steps": txn_steps(txns),
         "txn_spans": plain(spans(txns)),

@@ -8,6 +8,7 @@ import asyncio
 import contextlib
 import threading
 from collections.abc import Callable
+from functools import partial
 from typing import Final, TypeVar
 
 T = TypeVar("T")
@@ -40,3 +41,8 @@ async def blocking(call: Callable[[], T], limit_s: float) -> T:
 
     threading.Thread(target=run, name=f"blocking {getattr(call, '__name__', 'call')}", daemon=True).start()
     return await asyncio.wait_for(done, limit_s)
+
+
+async def limited(call: Callable[[float], T], limit_s: float) -> T:
+    """Return what a blocking call with a limit of its own (s) returns; `TimeoutError` when it does not keep to it."""
+    return await blocking(partial(call, limit_s), limit_s + GRACE_S)

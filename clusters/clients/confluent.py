@@ -12,7 +12,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from itertools import groupby
-from typing import Final, Literal
+from typing import Final, Literal, NoReturn
 
 import msgspec
 from confluent_kafka import (
@@ -39,6 +39,7 @@ from tribunal.clusters.api import (
     ReceivedRecord,
     TopicPartition,
     TransactionalProducer,
+    Unsupported,
 )
 from tribunal.clusters.clients.blocking import CLOSE_S, blocking
 from tribunal.clusters.clients.list_offsets import Leaders, fenced_offsets
@@ -100,7 +101,7 @@ def answered(delivery: Delivery, answers: Answers, client_id: str, partition: To
     if appended is None:
         return delivery
     producer = (appended.producer_id, appended.producer_epoch) if appended.producer_id >= 0 else None
-    return delivery._replace(answered_by=appended.node, producer=producer)
+    return delivery._replace(answered_by=appended.node, producer=producer, topic_id=appended.topic_id)
 
 
 def delivered(code: int | None, name: str | None, log_offset: int | None, *, acks: int) -> Delivery:
@@ -378,7 +379,7 @@ class ConfluentConsumer:
         self.positions[poll.partition] = offset + 1
 
     def _by_answer(self, poll: PartitionPoll) -> list[PartitionPoll]:
-        """Return one poll for each node and leader epoch that its records come from: librdkafka fetches ahead of its user."""
+        """Return one poll for each node, leader epoch and topic that its records come from: librdkafka fetches ahead of its user."""
         records = poll.records
         if not records or self._answer_of(poll, records[0]) == self._answer_of(poll, records[-1]):
             return [poll]
@@ -389,9 +390,9 @@ class ConfluentConsumer:
         parts[-1].error, parts[-1].next_position = poll.error, poll.next_position
         return parts
 
-    def _answer_of(self, poll: PartitionPoll, record: ReceivedRecord) -> tuple[int, int | None] | None:
+    def _answer_of(self, poll: PartitionPoll, record: ReceivedRecord) -> tuple[int, int | None, str | None] | None:
         fetched = self._answers.fetched(self._client_id, poll.partition, record.log_offset)
-        return None if fetched is None else (fetched.node, fetched.leader_epoch)
+        return None if fetched is None else (fetched.node, fetched.leader_epoch, fetched.topic_id)
 
     def _add_watermarks(self, poll: PartitionPoll) -> None:
         """Add the ends of the log as the answer had them that was read from; else what librdkafka heard last, of no epoch.
@@ -404,10 +405,11 @@ class ConfluentConsumer:
         read_from = poll.records[-1].log_offset if poll.records else poll.next_position or poll.position
         fetched = self._answers.fetched(self._client_id, poll.partition, read_from)
         if fetched is not None:
-            poll.answered_by, poll.leader_epoch = fetched.node, fetched.leader_epoch
+            poll.answered_by, poll.leader_epoch, poll.topic_id = fetched.node, fetched.leader_epoch, fetched.topic_id
             poll.high_watermark = fetched.high_watermark
             poll.last_stable_offset = fetched.last_stable_offset
             poll.log_start_offset = fetched.log_start_offset
+            poll.asked_s = fetched.asked_s
             return
         try:
             low, high = self.consumer.get_watermark_offsets(RdPartition(*poll.partition), cached=True)
@@ -433,8 +435,9 @@ def _headers(message: Message) -> Sequence[tuple[str, bytes | None]]:
 class ConfluentAdmin:
     """Asks for topics and offsets."""
 
-    def __init__(self, bootstrap: str, client_id: str, leaders: Leaders) -> None:
+    def __init__(self, bootstrap: str, client_id: str, leaders: Leaders, list_offsets_version: int) -> None:
         self._leaders = leaders
+        self._list_offsets_version = list_offsets_version
         self._client = AdminClient(_admin_config(bootstrap, client_id), logger=QUIET, error_cb=lambda _: None)
 
     async def create_topic(self, topic: str, partitions: int, replication_factor: int, timeout_ms: int) -> None:
@@ -454,7 +457,9 @@ class ConfluentAdmin:
         self, partitions: Sequence[TopicPartition], timeout_ms: int, *, stable: bool = False
     ) -> list[Offsets]:
         """Ask each leader, in its epoch, for earliest and latest offset."""
-        return await fenced_offsets(self._leaders, partitions, timeout_ms, stable=stable)
+        return await fenced_offsets(
+            self._leaders, partitions, timeout_ms, stable=stable, version=self._list_offsets_version
+        )
 
     async def close(self) -> None:
         """Release everything: librdkafka does, when the client is forgotten."""
@@ -471,11 +476,18 @@ class ConfluentClients:
     """Makes clients that reach the brokers through their relays."""
 
     def __init__(
-        self, bootstrap: Sequence[tuple[str, int]], leaders: Leaders, answers: Answers, administration: Asker
+        self,
+        bootstrap: Sequence[tuple[str, int]],
+        leaders: Leaders,
+        answers: Answers,
+        administration: Asker,
+        *,
+        list_offsets_version: int,
     ) -> None:
         self._leaders = leaders
         self._answers = answers
         self._administration = administration
+        self._list_offsets_version = list_offsets_version
         self.bootstrap = ",".join(f"{host}:{port}" for host, port in bootstrap)
 
     def producer(self, settings: ProducerSettings, client_id: str) -> ConfluentProducer:
@@ -488,7 +500,11 @@ class ConfluentClients:
 
     def admin(self, client_id: str) -> ConfluentAdmin:
         """Make an admin client."""
-        return ConfluentAdmin(self.bootstrap, client_id, self._leaders)
+        return ConfluentAdmin(self.bootstrap, client_id, self._leaders, self._list_offsets_version)
+
+    def objects(self, client_id: str) -> NoReturn:
+        """Refuse: a log has records."""
+        raise Unsupported("a log has no operations on objects")
 
     def operator(self, client_id: str) -> Operating:
         """Make an operator, which asks past librdkafka: it knows whether an order was carried out."""

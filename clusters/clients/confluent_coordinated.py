@@ -1,6 +1,6 @@
 """Real clients that have a coordinator: members of groups and producers of transactions, through librdkafka.
 
-What blocks in librdkafka is done in threads that nothing waits for (`blocking`). A commit that librdkafka does not call done is `info`: it may have been sent before
+What blocks in librdkafka is done in threads that nothing waits for (`limited`). A commit that librdkafka does not call done is `info`: it may have been sent before
 the attempt that failed.
 """
 
@@ -25,7 +25,7 @@ from tribunal.clusters.api import (
     PartitionPoll,
     TopicPartition,
 )
-from tribunal.clusters.clients.blocking import GRACE_S, blocking
+from tribunal.clusters.clients.blocking import limited
 from tribunal.clusters.clients.confluent import (
     COMMON,
     POLL_MS,
@@ -116,9 +116,7 @@ class ConfluentMember:
         """Ask for the group's offsets."""
         wanted = [RdPartition(*partition) for partition in partitions]
         try:
-            found = await blocking(
-                partial(self.consumer.committed, wanted, timeout=timeout_ms / 1000), timeout_ms / 1000 + GRACE_S
-            )
+            found = await limited(partial(self.consumer.committed, wanted), timeout_ms / 1000)
         except TimeoutError:
             return Committed({}, TIMED_OUT)
         except KafkaException as problem:
@@ -199,9 +197,7 @@ class ConfluentTransactions:
         try:
             if self._producer is None:
                 self._producer = Producer(self._config, logger=QUIET)
-                await blocking(
-                    partial(self._producer.init_transactions, timeout_ms / 1000), timeout_ms / 1000 + GRACE_S
-                )
+                await limited(self._producer.init_transactions, timeout_ms / 1000)
             self._producer.begin_transaction()
         except (KafkaException, TimeoutError):
             self._drop()
@@ -253,10 +249,7 @@ class ConfluentTransactions:
         wanted = [RdPartition(*partition, offset) for partition, offset in offsets.items()]
         metadata = consumer.consumer.consumer_group_metadata()
         try:
-            await blocking(
-                partial(self._producer.send_offsets_to_transaction, wanted, metadata, timeout_ms / 1000),
-                timeout_ms / 1000 + GRACE_S,
-            )
+            await limited(partial(self._producer.send_offsets_to_transaction, wanted, metadata), timeout_ms / 1000)
         except TimeoutError:
             self._broken = self._broken or TIMED_OUT
             return Answered("info", TIMED_OUT)
@@ -280,7 +273,7 @@ class ConfluentTransactions:
         while (left := deadline - asyncio.get_running_loop().time()) > 0:
             assert self._producer is not None
             try:
-                await blocking(partial(self._producer.commit_transaction, left), left + GRACE_S)
+                await limited(self._producer.commit_transaction, left)
             except TimeoutError:
                 break
             except KafkaException as problem:
@@ -300,7 +293,7 @@ class ConfluentTransactions:
         if self._producer is None:
             return False
         try:
-            await blocking(partial(self._producer.abort_transaction, ABORT_MS / 1000), ABORT_MS / 1000 + GRACE_S)
+            await limited(self._producer.abort_transaction, ABORT_MS / 1000)
         except (KafkaException, TimeoutError):
             self._drop()
             return False

@@ -23,7 +23,6 @@ from replog.wire.messages.list_offsets import (
 from tribunal.clusters.api import Offsets, TopicPartition
 from tribunal.clusters.clients.asking import FAILURES, Asking
 
-VERSION: Final = 7
 CLIENT_ID: Final = "tribunal-offsets"
 
 
@@ -39,11 +38,12 @@ Leaders = Callable[[TopicPartition], Leader | None]
 
 
 async def fenced_offsets(
-    leaders: Leaders, partitions: Sequence[TopicPartition], timeout_ms: int, *, stable: bool = False
+    leaders: Leaders, partitions: Sequence[TopicPartition], timeout_ms: int, *, stable: bool = False, version: int
 ) -> list[Offsets]:
     """Ask every partition's leader; an unknown leader or no answer is an error of that partition.
 
-    stable:  latest is the last stable offset.
+    stable:   latest is the last stable offset.
+    version:  of ListOffsets, as the brokers answer it.
     """
     known: dict[TopicPartition, Leader] = {}
     for partition in partitions:
@@ -53,7 +53,9 @@ async def fenced_offsets(
     by_node: dict[int, list[TopicPartition]] = {}
     for partition, leader in known.items():
         by_node.setdefault(leader.node, []).append(partition)
-    answers = await asyncio.gather(*(_ask(known, asked, timeout_ms, stable=stable) for asked in by_node.values()))
+    answers = await asyncio.gather(
+        *(_ask(known, asked, timeout_ms, stable=stable, version=version) for asked in by_node.values())
+    )
     return in_order(partitions, answers)
 
 
@@ -87,9 +89,11 @@ def combined(
     epochs: Mapping[TopicPartition, int],
     earliest: ListOffsetsResponse,
     latest: ListOffsetsResponse,
-    answered_s: float,
+    *,
+    asked_s: float,
 ) -> list[Offsets]:
-    """Return what two answers of one leader say, for the partitions that both name."""
+    """Return what two answers of one leader, of which the second came now, say for the partitions that both name."""
+    answered_s = asyncio.get_running_loop().time()
     first, last = _by_partition(earliest), _by_partition(latest)
     return [
         Offsets(
@@ -100,6 +104,7 @@ def combined(
             error=last[partition][1] or first[partition][1],
             answered_s=answered_s,
             answered_by=leader,
+            asked_s=asked_s,
         )
         for partition, epoch in epochs.items()
         if partition in first and partition in last
@@ -118,9 +123,15 @@ def _by_partition(answer: ListOffsetsResponse) -> dict[TopicPartition, tuple[int
 
 
 async def _ask(
-    leaders: dict[TopicPartition, Leader], asked: Sequence[TopicPartition], timeout_ms: int, *, stable: bool
+    leaders: dict[TopicPartition, Leader],
+    asked: Sequence[TopicPartition],
+    timeout_ms: int,
+    *,
+    stable: bool,
+    version: int,
 ) -> list[Offsets]:
     epochs = {partition: leaders[partition].leader_epoch for partition in asked}
+    asked_s = asyncio.get_running_loop().time()
     try:
         asking = await Asking.open(leaders[asked[0]].endpoint, CLIENT_ID, timeout_ms)
     except FAILURES as problem:
@@ -128,11 +139,11 @@ async def _ask(
     try:
         # Earliest first: between the two answers an offset may only grow.
         earliest, latest = [
-            await asking.ask(EXCHANGE, VERSION, request_at(timestamp, epochs, stable=stable), timeout_ms)
+            await asking.ask(EXCHANGE, version, request_at(timestamp, epochs, stable=stable), timeout_ms)
             for timestamp in (EARLIEST, LATEST)
         ]
     except FAILURES as problem:
         return [failed(partition, type(problem).__name__) for partition in asked]
     finally:
         asking.close()
-    return combined(leaders[asked[0]].node, epochs, earliest, latest, asyncio.get_running_loop().time())
+    return combined(leaders[asked[0]].node, epochs, earliest, latest, asked_s=asked_s)

@@ -6,12 +6,11 @@ benchmarks. What is asked of Maven is the released `kafka_2.13` (broker and cont
 """
 
 import os
-import re
 import shutil
-import subprocess
 from pathlib import Path
 from typing import Final
 
+from tribunal.clusters.kafka.java import no_java_for
 from tribunal.clusters.kafka.releases import NEWEST, Release, release
 from tribunal.clusters.maven_jars import Artifact, NoJars, Program, fetch, is_complete
 from tribunal.clusters.obstacles import Obstacle, with_tool
@@ -22,7 +21,6 @@ RELOAD4J: Final = "1.7.36"
 LOG4J_2_FILE: Final = "log4j2.properties"
 LOG4J_1_FILE: Final = "log4j.properties"
 JAVA: Final = 17  # runs all of them
-JAVA_SAYS: Final = re.compile(r'version "(\d+)')
 NEEDLESS: Final = (("org.apache.kafka", "connect-runtime"), ("com.fasterxml.jackson.jakarta.rs", "*"))
 LOGGING: Final = """\
 rootLogger.level = ${sys:kafka.log.level:-WARN}
@@ -45,10 +43,10 @@ log4j.appender.E.layout.ConversionPattern=[%d] %p %m (%c)%n
 def kafka_jars(version: str = VERSION) -> Path:
     """Return the folder with the jars, fetching them when they are not there yet; `NoJars` when that is impossible."""
     folder = cache() / version
+    if reason := no_java_for(release(version)):
+        raise NoJars(reason)
     if not is_complete(folder):
         fetch(folder, _program(release(version)))
-    if shutil.which("java") is None:
-        raise NoJars(f"no `java` on the path ({release(version).java_least} or newer is needed)")
     return folder
 
 
@@ -60,11 +58,8 @@ def cache() -> Path:
 def obstacles(version: str = VERSION) -> list[Obstacle]:
     """Say why Apache Kafka cannot be run here; nothing is fetched to find out."""
     found = []
-    java, least = java_release(), release(version).java_least
-    if java is None or java < least:
-        said = "no `java` on the path" if java is None else f"`java` is version {java}"
-        remedy = f"apt-get install openjdk-{JAVA}-jre-headless"
-        found.append(Obstacle(reason=f"{said} (Kafka {version} needs {least} or newer)", remedy=remedy))
+    if reason := no_java_for(release(version)):
+        found.append(Obstacle(reason=reason, remedy=f"apt-get install openjdk-{JAVA}-jre-headless"))
     if not is_complete(cache() / version):
         maven = shutil.which("mvn") is not None
         reason = f"the jars of Apache Kafka {version} are not in {cache()}" + (
@@ -78,21 +73,6 @@ def obstacles(version: str = VERSION) -> list[Obstacle]:
         remedy = f"{fetched}, or TRIBUNAL_KAFKA=FOLDER where FOLDER/{version} has them"
         found.append(Obstacle(reason=reason, remedy=remedy, blocks=not maven))
     return found
-
-
-def java_release() -> int | None:
-    """Return the feature release of the `java` on the path, None when there is none that starts."""
-    java = shutil.which("java")
-    if java is None:
-        return None
-    try:
-        said = subprocess.run(  # noqa: S603 - the machine's own java
-            [java, "-version"], capture_output=True, text=True, timeout=20, check=False
-        ).stderr
-    except (OSError, subprocess.TimeoutExpired):
-        return None
-    found = JAVA_SAYS.search(said)
-    return int(found.group(1)) if found else None
 
 
 def held_versions() -> list[str]:
@@ -122,7 +102,7 @@ def _program(chosen: Release) -> Program:
 
 
 def _artifacts(chosen: Release) -> tuple[Artifact, ...]:
-    core = Artifact("org.apache.kafka", "kafka_2.13", chosen.name)
+    core = Artifact("org.apache.kafka", f"kafka_{chosen.scala}", chosen.name)
     tools = [Artifact("org.apache.kafka", "kafka-tools", chosen.name, NEEDLESS)] if chosen.has_tools_apart else []
     if chosen.logs_by_log4j_2:
         return (core, *tools, Artifact("org.apache.logging.log4j", "log4j-slf4j-impl", LOG4J))

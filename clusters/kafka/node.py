@@ -24,8 +24,9 @@ OURS_ALONE: Final = (
     "leader.recovery",
     "eligible.leader.replicas.enable",
     "unclean.recovery.",
-    "zookeeper.",
 )
+ZOOKEEPER_SETTINGS: Final = "zookeeper."
+ZOOKEEPER_CONNECT: Final = "zookeeper.connect"
 # Three brokers and three controllers have to fit beside a harness and a judge.
 FRUGAL: Final[Settings] = {
     "log.cleaner.dedupe.buffer.size": 2 << 20,  # else 128 MiB of the heap
@@ -47,17 +48,18 @@ class KafkaProgram:
     serving_timeout_ms = SERVING_TIMEOUT_MS
     answer_wait_ms = 2_000
 
-    def __init__(self, role: str, release: Release, jars: Path) -> None:
+    def __init__(self, role: str, release: Release, jars: Path, java: str) -> None:
         self.title = f"Apache Kafka {release.name}, {role}"
         self._jars = jars
+        self._java = java
 
     def command(self, config: Path, *, python: str, java: str) -> list[str]:
-        """Return the command of a node."""
-        return java_command(java, self._jars, "kafka.Kafka", str(config.resolve()), heap=HEAP)
+        """Return the command of a node, by the Java that this release runs on."""
+        return java_command(self._java, self._jars, "kafka.Kafka", str(config.resolve()), heap=HEAP)
 
     def needed_folders(self, command: list[str]) -> list[str]:
-        """Return where the jars are."""
-        return [str(self._jars)]
+        """Return where the jars and Java are."""
+        return [str(self._jars), str(Path(self._java).resolve().parent.parent)]
 
     async def answers(self, endpoint: tuple[str, int], *, wait_ms: int) -> bool:
         """Ask for its API versions."""
@@ -71,7 +73,8 @@ def java_command(program: str, jars: Path, *arguments: str, heap: str) -> list[s
 
 def properties(settings: Settings) -> str:
     """Return a server.properties with the settings that Kafka understands."""
-    known = {name: value for name, value in settings.items() if not name.startswith(OURS_ALONE)}
+    foreign = OURS_ALONE if ZOOKEEPER_CONNECT in settings else (*OURS_ALONE, ZOOKEEPER_SETTINGS)
+    known = {name: value for name, value in settings.items() if not name.startswith(foreign)}
     return "".join(f"{name}={property_text(value)}\n" for name, value in known.items())
 
 
@@ -82,12 +85,9 @@ def property_text(value: SettingValue) -> str:
     return str(value) if isinstance(value, int | float | str) else ",".join(value)
 
 
-def formatted_by_kafka(jars: Path, config: Path, cluster_id: str, *, release: Release, elr: bool) -> None:
+def formatted_by_kafka(java: str, jars: Path, config: Path, cluster_id: str, *, release: Release, elr: bool) -> None:
     """Let Kafka's own tool format the directory that a server.properties names; takes about two seconds."""
-    program = shutil.which("java")
-    if program is None:
-        raise ClusterError(f"no `java` on the path ({release.java_least} or newer is needed)")
-    command = formatting_command(program, jars, config, cluster_id, release=release, elr=elr)
+    command = formatting_command(java, jars, config, cluster_id, release=release, elr=elr)
     try:
         done = subprocess.run(  # noqa: S603 - our own command, no shell
             command, capture_output=True, text=True, timeout=FORMAT_TIMEOUT_S, check=False

@@ -1,4 +1,7 @@
-"""Apache Kafka as what is installed on a cluster's nodes: server.properties, directories formatted by Kafka's own tool."""
+"""Apache Kafka as what is installed on a cluster's nodes: server.properties, directories formatted by Kafka's own tool.
+
+In ZooKeeper mode there is nothing to format, and a real ZooKeeper stands beside the brokers.
+"""
 
 import asyncio
 from pathlib import Path
@@ -6,16 +9,25 @@ from typing import Final
 
 from replog.host.world import RealEntropy
 from tribunal.clusters.host_environment import HostEnvironment
-from tribunal.clusters.kafka.node import FRUGAL, KafkaProgram, copy_formatted, formatted_by_kafka, properties
+from tribunal.clusters.kafka.node import (
+    FRUGAL,
+    ZOOKEEPER_CONNECT,
+    KafkaProgram,
+    copy_formatted,
+    formatted_by_kafka,
+    properties,
+)
 from tribunal.clusters.kafka.releases import release
 from tribunal.clusters.links.relays import Links
 from tribunal.clusters.nodes.node_program import NodeProgram
-from tribunal.clusters.nodes.node_software import BootOrder, role
+from tribunal.clusters.nodes.node_software import BootOrder, configure_server, is_zookeeper, role
 from tribunal.clusters.run_context import RunContext
 from tribunal.clusters.spec import Settings, SettingValue
+from tribunal.clusters.zookeeper.ensemble import ZooKeeperProgram
 
 UP_TIMEOUT_MS: Final = 120_000
 STOP_TIMEOUT_MS: Final = 40_000
+SHUTDOWN_RETRY_MS: Final = 500  # else 5 s after each refusal of a controlled shutdown
 ELR: Final = "eligible.leader.replicas.enable"
 
 
@@ -24,35 +36,47 @@ class KafkaSoftware:
 
     stop_timeout_ms = STOP_TIMEOUT_MS
 
-    def __init__(self, run: RunContext, environment: HostEnvironment, links: Links, jars: Path) -> None:
+    def __init__(self, run: RunContext, environment: HostEnvironment, links: Links, jars: Path, java: str) -> None:
         self._run = run
         self._environment = environment
         self._links = links
         self._jars = jars
+        self._java = java
         self._release = release(run.spec.version)
         self._entropy = RealEntropy()
 
     @property
     def boot_order(self) -> BootOrder:
-        """Let the observer begin before there is anything to miss."""
-        return BootOrder(after_observer=(self._run.spec.node_ids,), in_sync_timeout_ms=UP_TIMEOUT_MS)
+        """Let the observer begin before there is anything to miss; a ZooKeeper has to serve before it is observed."""
+        spec = self._run.spec
+        if spec.is_zookeeper_mode:
+            nodes = (spec.controller_ids, spec.broker_ids)
+            return BootOrder(before_observer=nodes, in_sync_timeout_ms=UP_TIMEOUT_MS)
+        return BootOrder(after_observer=(spec.node_ids,), in_sync_timeout_ms=UP_TIMEOUT_MS)
 
     def program(self, node: int) -> NodeProgram:
         """Return what the node runs."""
-        return KafkaProgram(role(self._run.spec, node), self._release, self._jars)
+        if is_zookeeper(self._run.spec, node):
+            return ZooKeeperProgram()
+        return KafkaProgram(role(self._run.spec, node), self._release, self._jars, self._java)
 
     def config(self, node: int) -> Path:
-        """Return server.properties."""
-        return self._run.folder(node) / "server.properties"
+        """Return server.properties, or a ZooKeeper server's zoo.cfg."""
+        return self._run.folder(node) / ("zoo.cfg" if is_zookeeper(self._run.spec, node) else "server.properties")
 
     def configure(self, node: int, changes: Settings) -> None:
         """Write the node's configuration, with these settings different."""
         self._run.folder(node).mkdir(parents=True, exist_ok=True)
-        self.config(node).write_text(properties({**self._settings(node), **changes}))
+        if is_zookeeper(self._run.spec, node):
+            configure_server(self._run, self._environment, node)
+        else:
+            self.config(node).write_text(properties({**self._settings(node), **changes}))
 
     def _settings(self, node: int) -> dict[str, SettingValue]:
         """Return the node's full configuration, by Kafka's names."""
         spec, links = self._run.spec, self._links
+        if spec.is_zookeeper_mode:
+            return {**FRUGAL, **self._with_zookeeper(node), **spec.node_settings()}
         host, port = self._environment.listener(node)
         link, link_port = links.advertised(node)
         voters = ((voter, *links.advertised(voter)) for voter in spec.controller_ids)
@@ -73,20 +97,39 @@ class KafkaSoftware:
             del own["advertised.listeners"]
         return {**FRUGAL, **own, **spec.node_settings()}
 
+    def _with_zookeeper(self, node: int) -> dict[str, SettingValue]:
+        """Return what a broker of ZooKeeper mode has of its own."""
+        host, port = self._environment.listener(node)
+        link, link_port = self._links.advertised(node)
+        servers = [self._links.advertised(server) for server in self._run.spec.controller_ids]
+        return {
+            "broker.id": node,
+            "listeners": f"PLAINTEXT://{host}:{port}",
+            "advertised.listeners": f"PLAINTEXT://{link}:{link_port}",
+            ZOOKEEPER_CONNECT: ",".join(f"{server}:{at}" for server, at in servers),
+            "log.dirs": str(self._run.data_dir(node).resolve()),
+            "controlled.shutdown.retry.backoff.ms": SHUTDOWN_RETRY_MS,
+        }
+
     @property
     def _template(self) -> Path:
         return self._run.folder(self._run.spec.node_ids[0]).resolve() / "formatted"
 
     async def prepare_format(self) -> None:
         """Let Kafka format one directory; every node's is a copy."""
+        if self._run.spec.is_zookeeper_mode:
+            return
         first = self._run.spec.node_ids[0]
         config = self._template.with_name("format.properties")
         config.write_text(properties(self._settings(first) | {"log.dirs": str(self._template)}))
         elr = bool(self._run.spec.node_settings().get(ELR, True))
         await asyncio.to_thread(
-            formatted_by_kafka, self._jars, config, self._run.cluster_id, release=self._release, elr=elr
+            formatted_by_kafka, self._java, self._jars, config, self._run.cluster_id, release=self._release, elr=elr
         )
 
     def format(self, node: int) -> None:
-        """Copy the formatted directory."""
+        """Copy the formatted directory; a broker of ZooKeeper mode takes an empty one."""
+        if self._run.spec.is_zookeeper_mode:
+            self._run.data_dir(node).mkdir(parents=True, exist_ok=True)
+            return
         copy_formatted(self._template, self._run.data_dir(node), node, self._entropy.uuid())

@@ -1,10 +1,10 @@
-"""A real Apache Kafka: brokers and controllers of any release with KRaft as local processes, from plain jars, with ELR on where it has ELR.
+"""A real Apache Kafka: brokers and controllers of any release as local processes, from plain jars, with ELR on where it has ELR.
 
 The same addresses, relays, clients, faults and recordings as of replog's own processes; what differs is what a foreign system
 does not report. Its metadata are observed by fetching the metadata log from its controllers as any broker does, so that ISR, ELR,
 epochs and registrations are known with every change and in their order; its watermarks by ListOffsets and by what consumers
-fetch; how a broker's previous incarnation ended by the file that it reads itself (`clusters/kafka/disk.py`). Not known, and left out of
-the recording: watermarks and truncations as a node itself sees them, and the rare states that replog counts as probes.
+fetch; how a broker's previous incarnation ended by the file that it reads itself (`clusters/kafka/disk.py`). In ZooKeeper mode
+the znodes of a real ZooKeeper say what the metadata log says. Not known, and left out of the recording: watermarks and truncations as a node itself sees them, and the rare states that replog counts as probes.
 
 Kafka cannot bind its outgoing side to an address: a relay would not know who calls. In a network namespace of its own the
 kernel chooses the address for it, by a route's source hint; without namespaces faults on links are refused at plan time.
@@ -14,8 +14,10 @@ import asyncio
 from pathlib import Path
 from typing import Final
 
+import msgspec
+
 from tribunal.clusters.api import ClusterError, ClusterSpec, ClusterState, Kind
-from tribunal.clusters.assembly import Observation, System, composed, launched
+from tribunal.clusters.assembly import Observation, System, composed, launched, observer_of
 from tribunal.clusters.capabilities import Capability
 from tribunal.clusters.clock import RunClock
 from tribunal.clusters.committed_records import CommittedRecords
@@ -23,20 +25,21 @@ from tribunal.clusters.composed_cluster import ComposedCluster
 from tribunal.clusters.host_environment import HostEnvironment
 from tribunal.clusters.kafka.disk import power_fail
 from tribunal.clusters.kafka.events import KafkaEvents, KafkaMetadata
-from tribunal.clusters.kafka.jars import held_versions, java_release, kafka_jars
+from tribunal.clusters.kafka.jars import held_versions, kafka_jars
 from tribunal.clusters.kafka.jars import obstacles as obstacles_to_kafka
-from tribunal.clusters.kafka.releases import KRAFT_SINCE, Release, release
+from tribunal.clusters.kafka.java import java_for, java_release, no_java_for, wheel_state
+from tribunal.clusters.kafka.releases import KRAFT_SINCE, ZOOKEEPER_MODE_LAST, Release, release
 from tribunal.clusters.kafka.software import KafkaSoftware
 from tribunal.clusters.kinds.processes import leftovers, sweep
 from tribunal.clusters.links.relays import Links
 from tribunal.clusters.loopback import Loopback
 from tribunal.clusters.maven_jars import NoJars
-from tribunal.clusters.metadata import MetadataObserver, MetadataView
 from tribunal.clusters.namespaces.network import InNamespaces
 from tribunal.clusters.namespaces.spaces import obstacle, way_in
 from tribunal.clusters.nodes.node_files import LocalFiles
 from tribunal.clusters.obstacles import Obstacle
 from tribunal.clusters.run_context import RunContext
+from tribunal.clusters.zookeeper.jars import class_path
 
 LINK_CAPABILITIES: Final = frozenset(
     {Capability.CUT, Capability.SHAPE, Capability.RESET, Capability.HALF_OPEN, Capability.ADD_RULE}
@@ -49,8 +52,16 @@ CAPABILITIES: Final = LINK_CAPABILITIES | {
 }
 LEAST: Final = {"log.segment.bytes": 1 << 20}  # KIP-1030
 NO_PAIRS: Final = "Apache Kafka cannot bind its outgoing side, so that a relay would not know who calls; {}"
+TOO_OLD: Final = "Apache Kafka {} takes no such request: {} was the first"
 IN_NAMESPACES: Final = "Apache Kafka {}, processes in network namespaces"
 ON_LOOPBACK: Final = "Apache Kafka {}, processes on loopback (no faults on links)"
+
+
+class Runtime(msgspec.Struct, frozen=True, kw_only=True):
+    """What runs a release: its jars and a Java."""
+
+    jars: Path
+    java: str
 
 
 def host_environment_for(spec: ClusterSpec) -> HostEnvironment:
@@ -60,23 +71,19 @@ def host_environment_for(spec: ClusterSpec) -> HostEnvironment:
     return InNamespaces(IN_NAMESPACES.format(release(spec.version).name), routes_choose_source=True)
 
 
-def kafka_cluster(run: RunContext, environment: HostEnvironment, links: Links, jars: Path) -> ComposedCluster:
+def kafka_cluster(run: RunContext, environment: HostEnvironment, links: Links, runtime: Runtime) -> ComposedCluster:
     """Compose a cluster of Apache Kafka's nodes."""
     state = ClusterState()
     committed = CommittedRecords(state)
-    view = MetadataView(committed, now_ns=run.clock.now_ns, wall_start_ms=run.clock.wall_start_ms)
-    controllers = {node: links.endpoint(node) for node in run.spec.controller_ids}
     events = KafkaEvents(committed, run.data_dir, run.clock.now_ns)
-    software = KafkaSoftware(run, environment, links, jars)
+    software = KafkaSoftware(run, environment, links, runtime.jars, runtime.java)
     system = System(
         software=software,
         files=LocalFiles(run, software, power_fail, controlled=()),
         events=events,
         observation=Observation(
             state=state,
-            observer=MetadataObserver(
-                view, controllers, run.cluster_id, fetch_version=release(run.spec.version).fetch_version
-            ),
+            observer=observer_of(run, links, committed, fetch_version=release(run.spec.version).fetch_version),
             metadata=KafkaMetadata(events),
         ),
     )
@@ -89,11 +96,19 @@ async def launch(spec: ClusterSpec, directory: Path, clock: RunClock, cluster_id
     if reason:
         raise ClusterError(reason)
     try:
-        jars = await asyncio.to_thread(kafka_jars, release(spec.version).name)
+        runtime = await asyncio.to_thread(fetched, spec)
     except NoJars as problem:
         raise ClusterError(str(problem)) from None
     run, environment = RunContext(spec, directory, clock, cluster_id), host_environment_for(spec)
-    return await launched(run, environment, lambda links: kafka_cluster(run, environment, links, jars))
+    return await launched(run, environment, lambda links: kafka_cluster(run, environment, links, runtime))
+
+
+def fetched(spec: ClusterSpec) -> Runtime:
+    """Return what the spec's release runs by, after fetching what is not here; `NoJars` when that is impossible."""
+    chosen = release(spec.version)
+    if spec.is_zookeeper_mode:
+        class_path()
+    return Runtime(jars=kafka_jars(chosen.name), java=java_for(chosen))
 
 
 def refused(spec: ClusterSpec) -> str:
@@ -104,17 +119,29 @@ def refused(spec: ClusterSpec) -> str:
         chosen = release(spec.version)
     except ValueError as problem:
         return str(problem)
-    return "Apache Kafka's ZooKeeper mode is not offered" if spec.is_zookeeper_mode else _unfit(chosen)
+    return _lacks_mode(chosen, spec) or ("" if java_release() is None else no_java_for(chosen))
 
 
-def _unfit(chosen: Release) -> str:
-    if not chosen.has_kraft:
+def _lacks_mode(chosen: Release, spec: ClusterSpec) -> str:
+    if spec.is_zookeeper_mode and not chosen.has_zookeeper:
+        return f"Apache Kafka {chosen.name} has no ZooKeeper mode: {ZOOKEEPER_MODE_LAST} was the last that had it"
+    if not (spec.is_zookeeper_mode or chosen.has_kraft):
         since = ".".join(map(str, KRAFT_SINCE))
-        return f"Apache Kafka {chosen.name} runs with ZooKeeper alone, and this kind runs it without: {since} and newer"
-    java = java_release()
-    if java is not None and java < chosen.java_least:
-        return f"Apache Kafka {chosen.name} needs Java {chosen.java_least} or newer, and `java` is version {java}"
+        return f"Apache Kafka {chosen.name} runs with ZooKeeper alone, without it since {since}: --mode zookeeper"
     return ""
+
+
+def missing(spec: ClusterSpec) -> dict[Capability, str]:
+    """Return which of the kind's capabilities the spec's release does not have, and why."""
+    chosen = release(spec.version)
+    found: dict[Capability, str] = {}
+    if not chosen.reassigns_on_request:
+        found |= dict.fromkeys((Capability.REASSIGN, Capability.ELECT_PREFERRED), TOO_OLD.format(chosen.name, "2.4"))
+    if not chosen.alters_single_settings:
+        found[Capability.SET_TOPIC_CONFIG] = TOO_OLD.format(chosen.name, "2.3")
+    if spec.is_zookeeper_mode:
+        found[Capability.UNREGISTER] = "in ZooKeeper mode a registration ends with its session"
+    return found
 
 
 def lacking() -> dict[Capability, str]:
@@ -126,7 +153,8 @@ def lacking() -> dict[Capability, str]:
 def places() -> str:
     """Return where nodes live on this machine, and of which releases the jars are here: others are fetched when asked for."""
     place, held = host_environment_for(ClusterSpec()).place, held_versions()
-    return f"{place}; jars are here of {', '.join(held)}" if held else place
+    jars = f"; jars are here of {', '.join(held)}" if held else ""
+    return f"{place}{jars}; older than 2.6: {wheel_state()}"
 
 
 def obstacles() -> list[Obstacle]:
@@ -142,6 +170,7 @@ KIND: Final = Kind(
     places=places,
     obstacles=obstacles,
     lacking=lacking,
+    missing=missing,
     has_releases=True,
     refused=refused,
     leftovers=leftovers,

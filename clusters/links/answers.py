@@ -13,7 +13,7 @@ from uuid import UUID
 
 from replog.errors import Error
 from replog.log import batch
-from replog.types import TopicPartition
+from replog.types import ZERO_UUID, TopicPartition
 from replog.wire.apis import Api
 from replog.wire.codec import decode_request, decode_response
 from replog.wire.decoder import MalformedMessage
@@ -30,13 +30,14 @@ UNANSWERED_MAX: Final = 1_024
 
 
 class Appended(NamedTuple):
-    """A batch that was acknowledged: its offsets, who said so, and as whose (-1: nobody's in particular)."""
+    """A batch that was acknowledged: its offsets, who said so, as whose (-1: nobody's in particular), and of which topic where that is said."""
 
     base_offset: int
     end_offset: int
     node: int
     producer_id: int
     producer_epoch: int
+    topic_id: str | None = None
 
 
 class Fetched(NamedTuple):
@@ -48,15 +49,19 @@ class Fetched(NamedTuple):
     high_watermark: int
     last_stable_offset: int | None
     log_start_offset: int | None
+    topic_id: str | None = None  # of the topic, where the answer names that
+    asked_s: float | None = None  # when the question passed, by the event loop's clock
 
 
 class Asked(NamedTuple):
     """A question that is not answered yet: batches (count, producer id and epoch) or fetches (offset, leader epoch) by partition.
 
     number:  which question of all it is.
+    at_s:    when it passed, before the node had it.
     """
 
     number: int
+    at_s: float
     client_id: str
     batches: Mapping[TopicPartition, tuple[int, int, int]]
     fetches: Mapping[TopicPartition, tuple[int, int]]
@@ -79,9 +84,11 @@ class ClientAnswers:
     """Takes note of what clients were answered.
 
     topic_ids:  of the topics that there are: newer versions of the protocol name them by these.
+    now_s:      reads the event loop's clock.
     """
 
-    def __init__(self, topic_ids: Callable[[], Mapping[str, str]]) -> None:
+    def __init__(self, topic_ids: Callable[[], Mapping[str, str]], now_s: Callable[[], float]) -> None:
+        self.now_s = now_s
         self._topic_ids = topic_ids
         self._names: dict[UUID, str] = {}
         self._appended: dict[tuple[str, TopicPartition], deque[Appended]] = {}
@@ -98,7 +105,7 @@ class ClientAnswers:
         """Return the acknowledged batch that an offset lies in, None where that is not known for sure."""
         kept = self._appended.get((client_id, partition), ())
         found = [one for one in kept if one.base_offset <= log_offset < one.end_offset]
-        return found[-1] if len({one.node for one in found}) == 1 else None
+        return found[-1] if len({(one.node, one.topic_id) for one in found}) == 1 else None
 
     def fetched(self, client_id: str, partition: TopicPartition, position: int) -> Fetched | None:
         """Return the answer that a position was read from, None where that is not known."""
@@ -115,7 +122,8 @@ class ClientAnswers:
     def name(self, name: str, topic_id: UUID) -> str:
         """Return a topic's name, which newer versions leave to its id; empty for one that nobody knows."""
         if not name and topic_id not in self._names:
-            self._names = {UUID(known): name for name, known in self._topic_ids().items()}
+            # Who has not heard that a topic is gone still answers for it.
+            self._names |= {UUID(known): there for there, known in self._topic_ids().items()}
         return name or self._names.get(topic_id, "")
 
     def note_appended(self, client_id: str, partition: TopicPartition, appended: Appended) -> None:
@@ -194,7 +202,8 @@ class Listener:
             case _:
                 return
         if len(self._asked) < UNANSWERED_MAX:
-            asked = Asked(self._answers.next_question(), request.client_id or "", batches, fetches)
+            number, at_s = self._answers.next_question(), self._answers.now_s()
+            asked = Asked(number, at_s, request.client_id or "", batches, fetches)
             self._asked[head.correlation_id] = asked
 
     def _on_response(self, head: Head, frame: memoryview) -> None:
@@ -218,7 +227,9 @@ class Listener:
                 if answer.error_code is Error.NONE and answer.base_offset >= 0 and partition in asked.batches:
                     count, producer_id, producer_epoch = asked.batches[partition]
                     end_offset = answer.base_offset + count
-                    appended = Appended(answer.base_offset, end_offset, node, producer_id, producer_epoch)
+                    appended = Appended(
+                        answer.base_offset, end_offset, node, producer_id, producer_epoch, _id(topic.topic_id)
+                    )
                     self._answers.note_appended(asked.client_id, partition, appended)
 
     def _on_fetched(self, node: int, asked: Asked, body: FetchResponse) -> None:
@@ -235,9 +246,16 @@ class Listener:
                         high_watermark=answer.high_watermark,
                         last_stable_offset=_known(answer.last_stable_offset),
                         log_start_offset=_known(answer.log_start_offset),
+                        topic_id=_id(topic.topic_id),
+                        asked_s=asked.at_s,
                     )
                     self._answers.note_fetched(asked.number, asked.client_id, partition, fetched)
 
 
 def _known(number: int) -> int | None:
     return number if number >= 0 else None
+
+
+def _id(topic_id: UUID) -> str | None:
+    """Return a topic's id; None where an older version names the topic alone."""
+    return None if topic_id == ZERO_UUID else str(topic_id)

@@ -19,6 +19,7 @@ from tribunal.clusters.links.relays import Links
 
 SAMPLES: Final = 5
 SAMPLE_WAIT_MS: Final = 4_000
+LONG_MS: Final = 2_000  # one sample is enough of a delay that no scheduler makes
 PROBE_BYTES: Final = 40
 LOSS_WAIT_MS: Final = 4_000
 TOLERANCE: Final = 0.8  # of the delay that a shape should bring
@@ -55,7 +56,8 @@ class LinkFaults:
         # What is silent before (its node is down or paused, another fault has the link) proves nothing.
         silent = {timed.link for timed in before if timed.least_ms < 0}
         await self.links.set_shape(links, shape)
-        after = [timed for timed in await self._times(links, size) if timed.link not in silent]
+        late_ms = shape.delay_ms + shape.jitter_ms
+        after = [timed for timed in await self._times(links, size, late_ms) if timed.link not in silent]
         lost = await self._loss_seen(links) if shape.loss else None
         delay_ms = max(shape.delay_ms - shape.jitter_ms, 0)
         expected_ms = delay_ms + (1000 * size // shape.bytes_per_s if shape.bytes_per_s else 0)
@@ -78,10 +80,10 @@ class LinkFaults:
             },
         )
 
-    async def _times(self, links: Sequence[Link], size: int) -> list[Timed]:
+    async def _times(self, links: Sequence[Link], size: int, late_ms: int = 0) -> list[Timed]:
         channels = await self.links.channels(links)
         try:
-            return list(await asyncio.gather(*(_timed(channel, size) for channel in channels)))
+            return list(await asyncio.gather(*(_timed(channel, size, late_ms) for channel in channels)))
         finally:
             for channel in channels:
                 channel.close()
@@ -154,10 +156,11 @@ class LinkFaults:
         return self.links.rules.remove(rule)
 
 
-async def _timed(channel: Channel, size: int) -> Timed:
+async def _timed(channel: Channel, size: int, late_ms: int) -> Timed:
     times: list[float] = []
-    while len(times) < SAMPLES and -1.0 not in times:  # one that is silent is not asked again
-        took_ms = await channel.round_trip_ms(size, SAMPLE_WAIT_MS)
+    wait_ms, samples = SAMPLE_WAIT_MS + late_ms, 1 if late_ms > LONG_MS else SAMPLES
+    while len(times) < samples and -1.0 not in times:  # one that is silent is not asked again
+        took_ms = await channel.round_trip_ms(size, wait_ms)
         times.append(-1.0 if took_ms is None else took_ms)
     return Timed(
         link=str(channel.link),

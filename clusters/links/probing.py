@@ -12,9 +12,11 @@ from tribunal.clusters.links.relay import Relay
 
 PROBE_COUNT: Final = 3
 PROBE_WAIT_MS: Final = 1500
+PATIENT_WAIT_MS: Final = 5000  # where nobody has answered in time
 SILENCE_MS: Final = 120  # how long a probe on a cut link is given to prove the cut wrong
-# ApiVersions version 0, correlation id 7, client id "probe": every Kafka-like node answers it.
-PROBE_REQUEST: Final = struct.pack(">ihhih5s", 15, 18, 0, 7, 5, b"probe")
+# ApiVersions version 0, correlation id 0, client id "probe": every Kafka-like node answers it.
+PROBE_REQUEST: Final = struct.pack(">ihhih5s", 15, 18, 0, 0, 5, b"probe")
+CORRELATION: Final = slice(8, 12)  # where the correlation id stands in a request, its length included
 # ConnectRequest of a new session of 2 s, and a ping in it, as any client of ZooKeeper sends them.
 ZOOKEEPER_HELLO: Final = struct.pack(">iiqiqi16sB", 45, 0, 0, 2_000, 0, 16, bytes(16), 0)
 ZOOKEEPER_PING: Final = struct.pack(">iii", 8, -2, 11)
@@ -44,18 +46,20 @@ class ProbeAnswer(msgspec.Struct, frozen=True, kw_only=True):
 class ProbeLanguage(msgspec.Struct, frozen=True, kw_only=True):
     """What a probed node understands.
 
-    request:   what is asked; its answer begins with its length.
-    greeting:  what is said first on a connection, and answered; empty: nothing.
-    padded:    whether a request can be made longer.
+    request:     what is asked; its answer begins with its length.
+    greeting:    what is said first on a connection, and answered; empty: nothing.
+    padded:      whether a request can be made longer.
+    correlated:  whether a request has a correlation id, which its answer begins with.
     """
 
     request: bytes
     greeting: bytes
     padded: bool
+    correlated: bool
 
 
-KAFKA: Final = ProbeLanguage(request=PROBE_REQUEST, greeting=b"", padded=True)
-ZOOKEEPER: Final = ProbeLanguage(request=ZOOKEEPER_PING, greeting=ZOOKEEPER_HELLO, padded=False)
+KAFKA: Final = ProbeLanguage(request=PROBE_REQUEST, greeting=b"", padded=True, correlated=True)
+ZOOKEEPER: Final = ProbeLanguage(request=ZOOKEEPER_PING, greeting=ZOOKEEPER_HELLO, padded=False, correlated=False)
 
 
 class Channel:
@@ -68,6 +72,7 @@ class Channel:
         self.reader = reader
         self.writer = writer
         self._language = language
+        self._questions = 0
 
     async def greet(self) -> None:
         """Say what has to be said first; `OSError` and the like when nobody answers."""
@@ -76,17 +81,23 @@ class Channel:
             await self._answer()
 
     async def ask(self, relay: Relay | None, count: int, wait_ms: int) -> ProbeAnswer:
-        """Send probe packets; return how many passed the relay and how many answers came back."""
+        """Send probe packets; return how many passed the relay and how many answers came back.
+
+        What answers earlier packets, late on a busy machine, is no answer to these.
+        """
         before = relay.near.delivered_bytes if relay else 0
         answered = 0
+        self._questions += 1
+        request = self._language.request
+        if self._language.correlated:
+            request = request[: CORRELATION.start] + struct.pack(">i", self._questions) + request[CORRELATION.stop :]
         with contextlib.suppress(OSError, asyncio.IncompleteReadError):
-            self._write(self._language.request * count)
+            self._write(request * count)
             await self.writer.drain()
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(wait_ms / 1000):
                     while answered < count:
-                        await self._answer()
-                        answered += 1
+                        answered += self._is_of_last(await self._answer())
         after = relay.near.delivered_bytes if relay else 0
         return ProbeAnswer(
             link=self.link, sent=count, delivered=(after - before) // len(self._language.request), answered=answered
@@ -113,9 +124,13 @@ class Channel:
     def _of_size(self, size: int) -> bytes:
         return padded_request(size) if self._language.padded else self._language.request
 
-    async def _answer(self) -> None:
+    async def _answer(self) -> bytes:
         (length,) = struct.unpack(">i", await self.reader.readexactly(4))
-        await self.reader.readexactly(length)
+        return await self.reader.readexactly(length)
+
+    def _is_of_last(self, answer: bytes) -> bool:
+        """Return whether it answers the last question; a language without correlation ids cannot tell."""
+        return not self._language.correlated or answer[:4] == struct.pack(">i", self._questions)
 
     def close(self) -> None:
         """Hang up."""

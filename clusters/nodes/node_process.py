@@ -11,7 +11,7 @@ import os
 import shutil
 import signal
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Mapping, Sequence
 from pathlib import Path
 from typing import Final
 
@@ -121,6 +121,17 @@ class NodeProcess:
         except TimeoutError:
             return False
         return True
+
+    async def ends_by(self, asking: Coroutine[object, None, bool], timeout_ms: int) -> bool:
+        """Expect it to end by what somebody else does; return whether that worked, and the end came in time."""
+        self._ending = True
+        try:
+            async with asyncio.timeout(timeout_ms / 1000):
+                asked = await asking
+                await self._ended()
+        except TimeoutError:
+            return False
+        return asked
 
     async def _ended(self) -> None:
         if self._process is not None:

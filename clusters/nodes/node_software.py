@@ -98,8 +98,7 @@ class ReplogSoftware:
         spec = self._run.spec
         self._run.folder(node).mkdir(parents=True, exist_ok=True)
         if is_zookeeper(spec, node):
-            endpoints = {server: self._environment.listener(server) for server in spec.controller_ids}
-            zookeeper.configure(self._run.folder(node), node, endpoints)
+            configure_server(self._run, self._environment, node)
         else:
             self.config(node).write_text(toml({**self._settings(node), **changes}))
 
@@ -150,6 +149,13 @@ class ReplogSoftware:
             raise ClusterError(f"node {node}: {problem}") from None
         finally:
             disk.close()
+
+
+def configure_server(run: RunContext, environment: HostEnvironment, node: int) -> None:
+    """Write the configuration of a server of the ensemble."""
+    endpoints = {server: environment.listener(server) for server in run.spec.controller_ids}
+    session_ms = run.spec.timeout_ms("zookeeper.session.timeout.ms")
+    zookeeper.configure(run.folder(node), node, endpoints, longest_session_ms=session_ms)
 
 
 def role(spec: ClusterSpec, node: int) -> str:

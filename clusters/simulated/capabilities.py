@@ -9,8 +9,9 @@ from typing import Final, Literal, Protocol, assert_never
 
 import msgspec
 
+from replog.log.batch import HEADER_BYTES
 from tribunal.clusters.api import ClusterError, Link, Proof, TopicPartition
-from tribunal.clusters.capabilities import ClockSkew, Damage, DiskTrouble, FrameRule, RuleInForce, Shape
+from tribunal.clusters.capabilities import ClockSkew, Damage, DiskTrouble, FrameRule, Rotten, RuleInForce, Shape
 from tribunal.clusters.clients.membership import Membership
 from tribunal.clusters.frame_rules import Rule
 from tribunal.clusters.orders import Order, Orders, elections
@@ -125,9 +126,51 @@ class SimulatedFaults(Body, Protocol):
                 after[str(partition)] = hit.base_offset
                 if not is_seen:
                     unseen[str(partition)] = hit.last_offset + 1
+                    self.watch.epoch_altered(partition, hit.base_offset)
         return Proof(
             holds=after != before,
             facts={"log_end_offsets_before": before, "log_end_offsets_after": after, "unseen_end_offsets": unseen},
+        )
+
+    async def rot(self, node: int) -> Proof:
+        """Turn over a bit of a record in a closed segment of each log of a node, whether it runs or not."""
+        machine = self.machine(node)
+        random = machine.random("damage")
+        places: list[Rotten] = []
+        self.watch.rotten(node)
+        for partition, log in sorted(self.watch.replicas[node].logs.items()):
+            closed = [index for index, (path, _) in enumerate(log.ends) if path != log.ends[-1][0]]
+            if closed and not partition.topic.startswith("__"):
+                index = random.choice(closed)
+                path, end = log.ends[index]
+                begin = log.ends[index - 1][1] if index and log.ends[index - 1][0] == path else 0
+                byte = random.randrange(begin + HEADER_BYTES, end)
+                content = machine.disk.content(path)
+                assert content is not None
+                base_offset = log.batches[index].base_offset
+                places.append(Rotten(path=path, begin=begin, base_offset=base_offset, byte=byte, was=content[byte]))
+                machine.disk.flip_bit(path, 8 * byte + random.randrange(8))
+        is_bitten = len(self.still_rotten(node, places)) == len(places) > 0
+        return Proof(holds=is_bitten, facts={"rotten": msgspec.to_builtins(places)})
+
+    def still_rotten(self, node: int, places: Sequence[Rotten]) -> list[Rotten]:
+        """Return those whose batch is still there, with another byte than it had."""
+        disk = self.machine(node).disk
+        return [place for place in places if _is_rotten(disk.content(place.path), place)]
+
+    async def turn_back(self, node: int, places: Sequence[Rotten]) -> Proof:
+        """Give the bytes back that they had."""
+        disk = self.machine(node).disk
+        turned = self.still_rotten(node, places)
+        for place in turned:
+            content = disk.content(place.path)
+            assert content is not None
+            for bit in range(8):
+                if (content[place.byte] ^ place.was) >> bit & 1:
+                    disk.flip_bit(place.path, 8 * place.byte + bit)
+        return Proof(
+            holds=not self.still_rotten(node, places),
+            facts={"turned_back": len(turned), "repaired_or_deleted_by_the_node": len(places) - len(turned)},
         )
 
     def _harm(self, machine: Machine, log: ReplicaLog, damage: Damage) -> tuple[BatchMark, bool]:
@@ -237,3 +280,10 @@ class SimulatedFaults(Body, Protocol):
             yield operator
         finally:
             await operator.close()
+
+
+def _is_rotten(content: bytearray | None, place: Rotten) -> bool:
+    if content is None or place.byte >= len(content):
+        return False
+    is_there = int.from_bytes(content[place.begin : place.begin + 8], "big") == place.base_offset
+    return is_there and content[place.byte] != place.was

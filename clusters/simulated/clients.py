@@ -2,7 +2,7 @@
 
 import asyncio
 from collections.abc import Sequence
-from typing import Literal
+from typing import Literal, NoReturn
 
 from replog.client.client import EARLIEST, LATEST, NO_ANSWER, Client
 from replog.config import Endpoint
@@ -10,7 +10,15 @@ from replog.errors import Error
 from replog.ports import World
 from replog.types import NodeId
 from replog.wire.messages.list_offsets import EXCHANGE
-from tribunal.clusters.api import ClusterError, ClusterState, GroupSettings, Offsets, ProducerSettings, TopicPartition
+from tribunal.clusters.api import (
+    ClusterError,
+    ClusterState,
+    GroupSettings,
+    Offsets,
+    ProducerSettings,
+    TopicPartition,
+    Unsupported,
+)
 from tribunal.clusters.clients.list_offsets import combined, failed, in_order, request_at
 from tribunal.clusters.clients.operating import Operating
 from tribunal.clusters.simulated.consumers import SimulatedConsumer, SimulatedMember
@@ -53,6 +61,10 @@ class SimulatedClients:
         """Make a producer of transactions."""
         client = self._client(client_id, REQUEST_TIMEOUT_MS)
         return SimulatedTransactions(client, self._world.clock, transactional_id, transaction_timeout_ms)
+
+    def objects(self, client_id: str) -> NoReturn:
+        """Refuse: a log has records."""
+        raise Unsupported("a log has no operations on objects")
 
     def operator(self, client_id: str) -> Operating:
         """Make an operator."""
@@ -117,6 +129,7 @@ class SimulatedAdmin:
         self, leader: NodeId, asked: list[TopicPartition], timeout_ms: int, *, stable: bool
     ) -> list[Offsets]:
         epochs = {partition: self._state.partitions[partition].leader_epoch for partition in asked}
+        asked_s = asyncio.get_running_loop().time()
         try:
             async with asyncio.timeout(timeout_ms / 1000):
                 # Earliest first: between the two answers an offset may only grow.
@@ -126,4 +139,4 @@ class SimulatedAdmin:
                 ]
         except (*NO_ANSWER, TimeoutError) as problem:
             return [failed(partition, type(problem).__name__) for partition in asked]
-        return combined(leader, epochs, earliest, latest, asyncio.get_running_loop().time())
+        return combined(leader, epochs, earliest, latest, asked_s=asked_s)

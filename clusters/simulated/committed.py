@@ -80,6 +80,8 @@ class CommittedMetadata:
     ) -> None:
         self.state = ClusterState()
         self.unclean: dict[TopicPartition, int] = {}  # the leader epoch of the last unclean election
+        # Replicas that were taken from a node, and in which leader epoch: it gives the log up when the order reaches it.
+        self.moved_away: dict[tuple[int, TopicPartition], int] = {}
         self.changed: dict[TopicPartition, None] = {}  # partitions, until somebody has looked at them
         self.topic_ids: dict[str, UUID] = {}
         self.being_deleted: dict[str, None] = {}  # topics whose logs go before they do (ZooKeeper mode)
@@ -205,6 +207,8 @@ class CommittedMetadata:
             min_isr = self.effective_min_isr(partition, now)
             if before is not now and before != now:
                 self.changed[partition] = None
+                for node in () if before is None else set(before.replicas).difference(now.replicas):
+                    self.moved_away[node, partition] = now.leader_epoch
                 self._hold_partition(partition, before, now, min_isr)
             self._remember(partition, IsrState(mark.last_offset + 1, now.leader_epoch, len(now.isr), min_isr))
         self._partitions = dict(state.partitions)
@@ -245,13 +249,19 @@ class CommittedMetadata:
         for known in (self._partitions, self._isr_states, self.unclean):
             for partition in [partition for partition in known if partition.topic in ended]:
                 del known[partition]
+        self.moved_away = {place: epoch for place, epoch in self.moved_away.items() if place[1].topic not in ended}
         self.ended |= ended
         self.topic_ids = topic_ids
 
     def effective_min_isr(self, partition: TopicPartition, now: PartitionState) -> int:
         """Return how large an ISR must be for its leader to commit anything."""
-        configured = int(self._records.setting(partition.topic, MIN_ISR) or self._min_insync_replicas)
-        return min(configured, len(now.replicas))
+        configured = self.min_isr(partition.topic)
+        return min(self._min_insync_replicas if configured is None else configured, len(now.replicas))
+
+    def min_isr(self, topic: str) -> int | None:
+        """Return the min ISR that is committed for a topic or the cluster; None: what the nodes were started with."""
+        configured = self._records.setting(topic, MIN_ISR)
+        return None if configured is None else int(configured)
 
     def _remember(self, partition: TopicPartition, now: IsrState) -> None:
         states = self._isr_states.setdefault(partition, [])

@@ -55,6 +55,8 @@ def partition_poll(fetched: PartitionRecords) -> PartitionPoll:
         next_position=fetched.next_position,
         answered_by=fetched.leader.node_id,
         leader_epoch=fetched.leader.leader_epoch,
+        topic_id=None if fetched.topic_id is None else str(fetched.topic_id),
+        asked_s=fetched.asked_s,
     )
 
 

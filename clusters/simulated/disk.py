@@ -39,13 +39,13 @@ class DiskWatcher(Protocol):
     """Who is notified at once of what happens to log files; it sees, and changes nothing."""
 
     def grew(self, path: str) -> None:
-        """A log file has more bytes, or other ones at its end."""
+        """A log file has more bytes."""
 
     def was_cut(self, path: str, size: int) -> None:
         """A log file was truncated."""
 
     def names_changed(self, path: str) -> None:
-        """Log files at or below this path may be gone, new, or other."""
+        """Log files at or below this path may be gone, new, or have other bytes."""
 
 
 class DiskTime(Protocol):
@@ -622,13 +622,15 @@ class SimulatedFile:
         self.disk.refuse(self.path)
         self.disk.before_write(inode, position, data)
         end = position + len(data)
+        is_other = position < len(inode.content)
         self.disk.grow(max(0, end - len(inode.content)))
         if len(inode.content) < position:
             inode.content.extend(bytes(position - len(inode.content)))
         inode.content[position:end] = data
         inode.mark(position, end)
         if self.watcher is not None:
-            self.watcher.was_cut(self.path, position)
+            if is_other:
+                self.watcher.names_changed(self.path)
             self.watcher.grew(self.path)
 
     def read_at(self, position: int, length: int) -> bytes:
@@ -657,6 +659,9 @@ class SimulatedFile:
         """Block until content and size are durable."""
         self.disk.refuse(self.path)
         self.disk.blocking_sync(self.inode)
+
+    def forget_cached(self, position: int, length: int) -> None:
+        """Do nothing: a flipped bit is in the cache, too."""
 
     def write_again(self, position: int) -> None:
         """Count as dirty what is there: the content stays as it is."""

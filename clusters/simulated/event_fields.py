@@ -23,6 +23,15 @@ class QuorumLeader(msgspec.Struct):
     epoch: int
 
 
+class Followed(msgspec.Struct):
+    """Of `follows`: a replica has taken the order to follow in a leader epoch."""
+
+    node: int
+    topic: str
+    partition: int
+    leader_epoch: int
+
+
 class HighWatermark(msgspec.Struct):
     """Of `high_watermark`: how far the reporting leader takes its partition for committed."""
 

@@ -25,6 +25,7 @@ from pathlib import Path
 from random import Random
 from types import FrameType
 from typing import Final, NoReturn, Self, TypeVar, TypeVarTuple
+from weakref import ref
 
 from tribunal.clusters.simulated.process import NS_PER_S, PROCESS, MonotonicClock, Process, silence
 from tribunal.clusters.simulated.trace import BLOCK_NUMBERS, Trace
@@ -37,6 +38,7 @@ CALLBACK_COST_NS: Final = 1_000
 # A boot may fill some of them; a quarter of a million events without rest is a program that spins.
 BLOCKS_WITHOUT_REST: Final = 64
 STANDARD_LIBRARY: Final = str(Path(asyncio.__file__).parents[1])
+OF_THE_RUN: Final = "points/"
 OWN_FOLDER: Final = str(Path(__file__).parent)
 
 
@@ -129,6 +131,8 @@ class SimulatedLoop(asyncio.AbstractEventLoop):
         self._afterwards: list[Callable[[], None]] = []
         self._sequence = 0
         self._numbers = 0
+        self._streams: list[tuple[str, ref[Random]]] = []
+        self._anew: int | None = None
         self._stopping = False
         self._running = False
         self._closed = False
@@ -143,7 +147,23 @@ class SimulatedLoop(asyncio.AbstractEventLoop):
 
     def random(self, purpose: str) -> Random:
         """Return a fresh stream of chance for one purpose."""
-        return Random(f"{self.seed}/{purpose}")
+        stream = Random(self._named(purpose))
+        self._streams.append((purpose, ref(stream)))
+        return stream
+
+    def draw_anew(self, seed: int) -> None:
+        """From now on draw everything by another seed, also from streams that are in use; what was drawn stays."""
+        self._anew = seed
+        for number, (purpose, known) in enumerate(self._streams):
+            stream = known()
+            if stream is not None:
+                stream.seed(f"{self._named(purpose)}/{number}")
+
+    def _named(self, purpose: str) -> str:
+        # How often something is struck is drawn when it is first asked for: it belongs to the run, not to its chance.
+        if self._anew is None or purpose.startswith(OF_THE_RUN):
+            return f"{self.seed}/{purpose}"
+        return f"{self.seed}/anew {self._anew}/{purpose}"
 
     def next_number(self) -> int:
         """Return 1, 2, 3 ...: an identity that is alike in every run."""

@@ -28,9 +28,10 @@ ENDED: Final[Mapping[TransactionOutcome, Literal["committed", "aborted", "info"]
 def deliver(waiting: list[Done], end: BatchEnd) -> None:
     """Hand each record's sender the fate of its batch."""
     outcome, base_offset = DELIVERED[end.outcome], end.base_offset
+    topic_id = None if end.topic_id is None else str(end.topic_id)
     for position, done in enumerate(waiting):
         log_offset = None if base_offset is None else base_offset + position
-        done(Delivery(outcome, end.error, log_offset, None, end.attempts, end.answered_by, end.producer))
+        done(Delivery(outcome, end.error, log_offset, None, end.attempts, end.answered_by, end.producer, topic_id))
 
 
 class SimulatedProducer:

@@ -33,7 +33,7 @@ from replog.log.clean_shutdown import CLEAN_SHUTDOWN_FILE
 from replog.log.creation import partition_metadata
 from replog.types import METADATA_TOPIC, TopicPartition
 from tribunal.clusters.simulated.committed import CommittedMetadata, Incarnation, QuorumMember
-from tribunal.clusters.simulated.event_fields import BrokerRegistered, HighWatermark, QuorumLeader
+from tribunal.clusters.simulated.event_fields import BrokerRegistered, Followed, HighWatermark, QuorumLeader
 from tribunal.clusters.simulated.replica_logs import BatchMark, ReplicaLog, ReplicaLogs, index_reaching
 from tribunal.clusters.simulated.stability import Stability
 from tribunal.clusters.simulated.stable_offsets import StableOffset, StableOffsets
@@ -131,6 +131,14 @@ class Watch:
         for key in [key for key in self._sequences if key[0] == node]:
             del self._sequences[key]
 
+    def rotten(self, node: int) -> None:
+        """Know that bits of records were turned over on a node's disk: each batch is still there, and only its checksum is wrong."""
+        self.replicas[node].is_damaged = True
+
+    def epoch_altered(self, partition: TopicPartition, base_offset: int) -> None:
+        """Know that a bit was turned over in a batch's leader epoch on some disk: nobody finds that, and copies of it have it too."""
+        self._prefix(partition).without_epoch[base_offset] = None
+
     @property
     def has_damage(self) -> bool:
         """Whether bytes were altered on any disk."""
@@ -206,6 +214,8 @@ class Watch:
         self._behind = {}
         for partition in changed:
             prefix, state = self._prefixes.get(partition), self.committed.state.partitions.get(partition)
+            if prefix is not None and state is not None and state.leader in prefix.lossy:
+                prefix.led_by_lossy = state.leader_epoch
             if prefix is not None and state is not None and not self._may_begin_anew(partition, prefix):
                 self._members_hold(partition, state.leader_epoch, prefix)
                 self._eligible_hold(partition, prefix)
@@ -275,6 +285,8 @@ class Watch:
             return  # it was the log of a topic that is gone
         if partition.topic in self.committed.being_deleted:
             return
+        if self.committed.moved_away.pop((node, partition), None) is not None:
+            return  # the order of a former assignment, which reached it when it was assigned to it again
         lossy = node in self._prefix(partition).lossy or node in self._damaged
         if state is not None and node in state.replicas and self._machines[node].running and not lossy:
             raise Violated(Invariant.Z3, HostedLogGone(), partition=partition, node=node)
@@ -297,10 +309,18 @@ class Watch:
                 claim = msgspec.convert(event.fields, QuorumLeader)
                 self.stability.claimed(claim.leader, claim.epoch)
                 self.committed.claimed(claim.leader, claim.epoch, node)
+            case "follows":
+                self._follows(msgspec.convert(event.fields, Followed))
             case "registered":
                 self._registered(msgspec.convert(event.fields, BrokerRegistered).node)
             case _:
                 pass
+
+    def _follows(self, said: "Followed") -> None:
+        """Whoever follows in a later leader epoch than that in which its replica was moved away has obeyed both orders."""
+        place = (said.node, TopicPartition(said.topic, said.partition))
+        if said.leader_epoch > self.committed.moved_away.get(place, said.leader_epoch):
+            del self.committed.moved_away[place]
 
     def _exposed(self, node: int, event: ReportedEvent) -> None:
         """A leader says how far its partition is committed."""
@@ -349,7 +369,9 @@ class Watch:
     def _may_have_lost(self, node: int, partition: TopicPartition, prefix: "CommittedPrefix") -> bool:
         """Return whether a loss of committed records by this new leader may be permitted (rules R1-R4, roughly)."""
         was_unclean = self.committed.unclean.get(partition, -1) > prefix.leader_epoch
-        return was_unclean or (not self._elr_enabled and node in prefix.lossy)
+        # Who lost data may have led without showing anything, and its followers have cut their logs to its own.
+        of_lossy = node in prefix.lossy or prefix.led_by_lossy > prefix.leader_epoch
+        return was_unclean or (not self._elr_enabled and of_lossy)
 
     def _one_leader(self, partition: TopicPartition, epoch: int, node: int) -> None:
         other = self._leaders.setdefault((partition, epoch), node)
@@ -361,7 +383,7 @@ class Watch:
     def _members_hold(self, partition: TopicPartition, epoch: int, prefix: "CommittedPrefix") -> None:
         """I9: who is in the committed ISR holds what is committed."""
         state = self.committed.state.partitions.get(partition)
-        if state is None or state.leader_epoch != epoch:
+        if state is None or state.leader_epoch != epoch or partition.topic in self.committed.being_deleted:
             return
         for member in state.isr:
             if member in prefix.doubtful:
@@ -425,7 +447,9 @@ class CommittedPrefix:
         self.verified: dict[int, int] = {}  # node -> offset up to which its log was found equal
         self.doubtful: dict[int, None] = {}  # nodes that lost data since they registered
         self.lossy: dict[int, None] = {}  # nodes that ever lost data
+        self.led_by_lossy = -1  # the last leader epoch in which one of these led
         self.damaged: dict[int, None] = {}  # nodes whose bytes were altered: what their batches say is not theirs
+        self.without_epoch: dict[int, None] = {}  # base offsets of batches whose leader epoch was altered on some disk
 
     def changed_from(self, node: int, offset: int) -> None:
         """A replica's log is other, or longer, from this offset on."""
@@ -438,7 +462,7 @@ class CommittedPrefix:
         common = 0
         for mark in self.batches:
             index = log.index_of(mark.base_offset)
-            if index >= len(log.batches) or log.batches[index] != mark:
+            if index >= len(log.batches) or not self._is_same(log.batches[index], mark):
                 break
             common += 1
         del self.batches[common:]
@@ -476,7 +500,7 @@ class CommittedPrefix:
         start = max(start, begins)  # retention took what is before
         for mark in self.batches[index_reaching(self.batches, start) :]:
             index = log.index_of(mark.base_offset)
-            if index >= len(log.batches) or log.batches[index] != mark:
+            if index >= len(log.batches) or not self._is_same(log.batches[index], mark):
                 found = log.batches[index] if index < len(log.batches) else None
                 if log.is_compacted and found is not None and _is_left_of(found, mark):
                     continue
@@ -490,6 +514,12 @@ class CommittedPrefix:
                     epoch=self.leader_epoch,
                 )
         self.verified[node] = self.end_offset
+
+    def _is_same(self, found: BatchMark, mark: BatchMark) -> bool:
+        """Whether a batch is the committed one: of any leader epoch where that was altered on a disk, for no CRC covers it (R7)."""
+        if found != mark and mark.base_offset in self.without_epoch:
+            return msgspec.structs.replace(found, epoch=mark.epoch) == mark
+        return found == mark
 
 
 class Sequences:

@@ -28,7 +28,8 @@ from tribunal.clusters.nodes.node_program import SERVING_TIMEOUT_MS
 from tribunal.clusters.zookeeper.jars import class_path
 from tribunal.clusters.zookeeper.znode_view import ZnodeView
 
-TICK_MS: Final = 200  # sessions are between 2 and 20 of these
+TICK_MS: Final = 200
+LONGEST_SESSION_MS: Final = 20 * TICK_MS  # as ZooKeeper itself has it; the shortest is 2 ticks
 HEAP: Final = "96m"
 MAIN: Final = "org.apache.zookeeper.server.quorum.QuorumPeerMain"
 PEER_PORT_OFFSET: Final = 10_000
@@ -44,7 +45,9 @@ OBSERVER_CONNECT_TIMEOUT_MS: Final = 15_000
 LATE_MS: Final = 50
 
 
-def configure(folder: Path, node: int, endpoints: Mapping[int, tuple[str, int]]) -> Path:
+def configure(
+    folder: Path, node: int, endpoints: Mapping[int, tuple[str, int]], *, longest_session_ms: int = LONGEST_SESSION_MS
+) -> Path:
     """Write a server's zoo.cfg and its id; return the file. More than one endpoint make a quorum."""
     data = folder / "data"
     data.mkdir(parents=True, exist_ok=True)
@@ -52,6 +55,7 @@ def configure(folder: Path, node: int, endpoints: Mapping[int, tuple[str, int]])
     host, port = endpoints[node]
     lines = [
         f"tickTime={TICK_MS}",
+        f"maxSessionTimeout={max(LONGEST_SESSION_MS, longest_session_ms)}",
         "initLimit=50",
         "syncLimit=15",
         f"dataDir={data.resolve()}",
@@ -194,6 +198,8 @@ class ZnodeObserver:
                 names = await self._zookeeper.children(path, watch=True)
             except NoNode:
                 names = []
+                if await self._zookeeper.exists(path, watch=True) is not None:  # else nobody says when it comes
+                    self._due[path] = None
             before, self._parents[path] = self._parents.get(path, []), names
             for name in [name for name in before if name not in names]:
                 self._gone(f"{path}/{name}")

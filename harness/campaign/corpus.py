@@ -9,7 +9,7 @@ from typing import Final, TypeVar
 
 import msgspec
 
-from tribunal.harness.plan import PLAN_VERSION, Plan
+from tribunal.harness.plan import PLAN_VERSION, Plan, must_be_runnable
 from tribunal.harness.scenario import BadScenario
 
 VERSION: Final = 1
@@ -21,6 +21,7 @@ class Entry(msgspec.Struct, frozen=True, kw_only=True):
 
     number:  of the run, counted over all nights; parent: of the entry it was varied from, None: it was made from its scenario.
     new:     states that no run had reached before; requests: what it sent, which says where faults can be moved to.
+    events:  of its simulation, which is what a run near it will cost; 0: of a corpus that did not know.
     """
 
     number: int
@@ -29,6 +30,7 @@ class Entry(msgspec.Struct, frozen=True, kw_only=True):
     plan: Plan
     new: list[str]
     requests: dict[str, int]
+    events: int = 0
 
 
 class Index(msgspec.Struct, frozen=True, kw_only=True):
@@ -60,7 +62,7 @@ class Corpus:
         self.runs = index.runs
         self.last_new = index.last_new
         self.chosen = dict(index.chosen)
-        entries = [_read(path, Entry) for path in folder.glob("[0-9]*.json")]
+        entries = [_entry(path) for path in folder.glob("[0-9]*.json")]
         self.entries = sorted(entries, key=lambda entry: entry.number)  # names of more than 5 digits sort otherwise
         self.known = {state: None for entry in self.entries for state in entry.new}
 
@@ -89,6 +91,13 @@ def _read(path: Path, wanted: type[Content]) -> Content:
         raise BadScenario(f"{path}: {problem.strerror}") from None
     except (msgspec.DecodeError, msgspec.ValidationError) as problem:
         raise BadScenario(f"{path}: not of a corpus: {problem}") from None
+
+
+def _entry(path: Path) -> Entry:
+    """Read an entry; what is varied and run is checked as any plan that comes from a file."""
+    entry = _read(path, Entry)
+    must_be_runnable(entry.plan, path)
+    return entry
 
 
 def _write(path: Path, content: bytes) -> None:

@@ -19,6 +19,7 @@ from tribunal.harness.plan import Plan, made
 from tribunal.harness.run import commit, lock_sha256
 from tribunal.harness.scenario import BadScenario, load
 from tribunal.results.museum import SHOWS, Attempt, Evidence, Exhibit, Museum, Shown, Side, save
+from tribunal.results.recording import DamagedRecording
 from tribunal.results.verdict import RunVerdict, Verdict
 
 RELEASED: Final = "apache-kafka"
@@ -121,13 +122,17 @@ class Tour:
         if judged is None:
             raise KeyboardInterrupt
         run_dir, verdict = judged
-        shows, measured = seen(side, run_dir, verdict)
+        given, reasons = verdict.verdict, tuple(verdict.reasons)
+        try:
+            shows, measured = seen(side, run_dir, verdict)
+        except DamagedRecording as problem:  # its run ended before there was one, or was cut off: the others go on
+            shows, measured, given, reasons = False, "", Verdict.ERROR, (*reasons, str(problem))
         return Attempt(
             seed=seed,
-            verdict=verdict.verdict,
+            verdict=given,
             shows=shows,
             measured=measured,
-            reasons=tuple(verdict.reasons),
+            reasons=reasons,
             seconds=round(time.monotonic() - began, 1),
             run_dir=run_dir.relative_to(self._out).as_posix(),
         )

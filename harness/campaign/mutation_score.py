@@ -10,6 +10,7 @@ guided search that begins with these, with a corpus of its own.
 """
 
 import importlib
+import math
 import resource
 import time
 from collections import Counter
@@ -31,7 +32,7 @@ from tribunal.results.signature import Signature, gravity, texts
 from tribunal.results.verdict import Verdict
 
 DEFAULT_SCENARIO: Final = "produce-consume"
-SWARMS: Final = ("wide-swarm", "rotating-swarm", "operated-swarm")
+SWARMS: Final = ("wide-swarm", "rotating-swarm", "wide-swarm-exactly-once", "operated-swarm")
 FIGURE_GROWTH: Final = 2  # elections more than without the mutant, on average, where its module says nothing else
 FIGURE_SEEDS: Final = 3
 SOUGHT_BY: Final = {one.value: one for one in By}
@@ -59,7 +60,7 @@ def mode_of(mutant: str) -> str:
     return load(scenario_file(scenario_of(mutant)), {}).spec.mode
 
 
-def power(
+def power(  # noqa: PLR0913 - how they are sought
     mutants: Sequence[str],
     *,
     scenario: str | None,
@@ -68,16 +69,18 @@ def power(
     budget_s: float,
     jobs: int,
     scratch: Path,
+    each_s: float = math.inf,
     notify: Callable[[Power], None] = lambda result: None,
 ) -> list[Power]:
     """Seek each mutant; the budget is shared evenly, and what one leaves goes to those after it.
 
     scenario:  instead of the scenarios of `by`; then the results are of no kind of search.
+    each_s:    no mutant gets more, whatever others have left.
     """
     deadline = time.monotonic() + budget_s
     results = []
     for index, mutant in enumerate(mutants):
-        share_s = (deadline - time.monotonic()) / (len(mutants) - index)
+        share_s = min(each_s, (deadline - time.monotonic()) / (len(mutants) - index))
         scenarios = scenarios_of(mutant, by, scenario)
         began_s = _cpu_s()
         if figure_of(mutant):
@@ -164,8 +167,8 @@ def searched(mutant: str, scenarios: Sequence[str], seed: int, budget_s: float, 
 
     own: list[Signature] = []
     ran = None
-    while not own and (left_s := budget_s - (time.monotonic() - began)) > 0:
-        ran = search.run(budget_s=left_s, is_found=is_found)
+    while not own:  # also with no time left: of the last round there may be others to compare
+        ran = search.run(budget_s=max(0.0, budget_s - (time.monotonic() - began)), is_found=is_found)
         if ran is None:
             break
         plan = replace(ran.chosen.plan, spec=replace(ran.chosen.plan.spec, mutants=()))

@@ -4,6 +4,7 @@
     findings: tests/findings
     known: known-issues.yaml                         # bugs that somebody has in hand, and what may be INCONCLUSIVE
     canaries: {mutants: [M01, M44], share: 20}       # per cent of the budget; each must be found
+    every_scenario: {share: 20, without: {zookeeper: [exact-stale-join]}}  # each once in each mode that it can do
     sweeps: {rotating-swarm: 6, produce-consume: 1}  # weights of the time that is left
     bound: 10                                        # per cent: a scenario is green from 29 clean runs on
     calibrate: {share: 10}                           # anomalies put into recordings of tonight: how many are seen
@@ -23,7 +24,8 @@ from typing import Final
 import msgspec
 
 from tribunal.checkers.calibration.api import classes
-from tribunal.harness.catalog import all_clusters, mutant_named, one_of, scenario_file
+from tribunal.clusters.spec import Mode
+from tribunal.harness.catalog import all_clusters, mutant_named, one_of, scenario_file, scenarios
 from tribunal.harness.scenario import BadScenario, read_yaml
 from tribunal.results.night import Quarantine
 from tribunal.results.signature import read as read_signature
@@ -37,6 +39,16 @@ class Canaries(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
 
     mutants: tuple[str, ...] = ()
     share: float = 20
+
+
+class EveryScenario(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Every scenario once in every mode that it can do, and per cent of the budget for all of them; no share: none.
+
+    without:  by mode the scenarios that are left out, for what they find there is known.
+    """
+
+    share: float = 0
+    without: dict[Mode, tuple[str, ...]] = {}
 
 
 class Calibrate(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -69,6 +81,7 @@ class Config(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     findings: str | None = None
     known: str | None = None
     canaries: Canaries = Canaries()
+    every_scenario: EveryScenario = EveryScenario()
     sweeps: dict[str, float] = {}
     bound: float = 10
     calibrate: Calibrate = Calibrate()
@@ -136,20 +149,28 @@ def _check_day(path: Path, text: str) -> None:
 def _check(config: Config, path: Path) -> None:
     for name in (*config.sweeps, *(run.scenario for run in config.confirm.runs)):
         scenario_file(name)
+    for name in (name for names in config.every_scenario.without.values() for name in names):
+        one_of("scenario", name, scenarios())
     for mutant in config.canaries.mutants:
         mutant_named(mutant)
     for run in config.confirm.runs:
         one_of("cluster", run.cluster, all_clusters())
     if config.sweeps and min(config.sweeps.values()) <= 0:
         raise BadScenario(f"{path}: sweeps: each scenario with a weight above 0")
-    if not (config.sweeps or config.findings or config.canaries.mutants or config.confirm.runs):
-        raise BadScenario(f"{path}: nothing to do: sweeps, findings, canaries or confirm, at least one of them")
+    shares = config.canaries.share + config.every_scenario.share + config.calibrate.share + config.confirm.share
+    parts = (config.sweeps, config.findings, config.canaries.mutants, config.confirm.runs, config.every_scenario.share)
+    if not any(parts):
+        raise BadScenario(
+            f"{path}: nothing to do: sweeps, every_scenario, findings, canaries or confirm, at least one of them"
+        )
     if (config.calibrate.share or config.probes) and not config.sweeps:
         raise BadScenario(f"{path}: calibrate and probes take their runs from sweeps, and there are none")
     for name in config.calibrate.classes:
         one_of("class", name, classes())
-    if not 0 <= config.canaries.share + config.calibrate.share + config.confirm.share < 100:
-        raise BadScenario(f"{path}: the shares of canaries, calibrate and confirm leave nothing for the sweeps")
+    if not 0 <= shares < 100:
+        raise BadScenario(
+            f"{path}: the shares of canaries, every_scenario, calibrate and confirm leave nothing for the sweeps"
+        )
     if not 0 < config.bound < 100:
         raise BadScenario(f"{path}: bound: between 0 and 100 per cent")
     if config.artefacts_mb <= 0:

@@ -18,6 +18,7 @@ import msgspec
 
 from tribunal.clusters.api import ClusterError
 from tribunal.clusters.simulated.guards import Guards, counted
+from tribunal.clusters.spec import MODES
 from tribunal.harness.campaign.artefacts import in_turn, within
 from tribunal.harness.campaign.calibrate import Options, measure, missed
 from tribunal.harness.campaign.findings import Rerun, all_findings, rerun
@@ -25,8 +26,8 @@ from tribunal.harness.campaign.mutation_score import power
 from tribunal.harness.campaign.night_file import Config, KnownIssues, RealRun, read_known
 from tribunal.harness.campaign.night_findings import Announcement, FindingsOfNight, NotAnnounced, Seen
 from tribunal.harness.campaign.sweep import Keeper, SeedResult, Sweep, cold_guards, swept, write_guards
-from tribunal.harness.catalog import SIMULATED, mutant_named, scenario_file
-from tribunal.harness.plan import Plan, made
+from tribunal.harness.catalog import SIMULATED, mutant_named, scenario_file, scenarios
+from tribunal.harness.plan import Plan, chance, made
 from tribunal.harness.progress import Silent
 from tribunal.harness.run import commit, lock_sha256
 from tribunal.harness.scenario import BadScenario, Scenario
@@ -38,19 +39,23 @@ from tribunal.results.night import (
     FoundState,
     Night,
     NightState,
+    Once,
     Past,
     Swept,
     compared,
     least_runs,
     upper_bound,
 )
-from tribunal.results.night_files import forget, save
+from tribunal.results.night_files import POWER, announced, forget, note_announced, save
 from tribunal.results.night_merge import continued
+from tribunal.results.power import Power, brought_up_to_date
+from tribunal.results.power import write as write_power
 from tribunal.results.recording import DamagedRecording
 from tribunal.results.report.index import write as write_index
 from tribunal.results.sensitivity import Figure, Sensitivity, added
 from tribunal.results.signature import texts, without_numbers
 from tribunal.results.verdict import Verdict, answered
+from tribunal.results.verdict import counted as counted_words
 
 if TYPE_CHECKING:
     from tribunal.harness.cli.session import Judged
@@ -86,6 +91,10 @@ class Terms(msgspec.Struct, frozen=True, kw_only=True):
     jobs: int
 
 
+def _once(plan: Plan, verdict: str = "") -> Once:
+    return Once(scenario=plan.scenario, mode=plan.mode, seed=plan.seed, verdict=verdict)
+
+
 def first_seed_of(date: time.struct_time) -> int:
     """Return the first seed of the night of a date (UTC): every night sees others, the same night the same."""
     return timegm(date) // 86_400 * SEEDS_A_NIGHT
@@ -115,10 +124,14 @@ class Outside(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Earlier(msgspec.Struct, frozen=True, kw_only=True):
-    """The last night, to compare with; and this night as far as it came before it was killed: what it had done is not done again."""
+    """The last night, to compare with; and this night as far as it came before it was killed: what it had done is not done again.
+
+    power:  what is known of bugs that were switched on: this night's canaries are put in their places.
+    """
 
     former: Night | None = None
     killed: Night | None = None
+    power: tuple[Power, ...] = ()
 
 
 class Nightly:
@@ -130,6 +143,7 @@ class Nightly:
         self._outside = outside
         self._notify = outside.notify
         self._former, self._killed = earlier.former, earlier.killed
+        self._power = earlier.power
         self._shard = terms.shard
         self._jobs = terms.jobs
         self._began = time.monotonic()
@@ -147,7 +161,7 @@ class Nightly:
         self._run_dirs: dict[str, list[str]] = {}
         self._found = FindingsOfNight(
             kept=self._kept, issues=known.issues, today=today, former=self._former,
-            announced=[] if self._killed is None else [one.signature for one in self._killed.found], news=self._announce,
+            announced=self._said_before(), news=self._announce,
         )  # fmt: skip
         self.night = Night(
             name=config.nightly,
@@ -171,6 +185,7 @@ class Nightly:
         parts: dict[str, Callable[[], None]] = {
             "past findings": self._past,
             "canaries": self._canaries,
+            "every scenario": self._every_scenario,
             "sweeps": self._sweeps,
             "sensitivity": self._calibrate,
             "real nodes": self._real,
@@ -185,7 +200,9 @@ class Nightly:
                 self.night.under_way = name
                 self._save()
                 self._write_index()
+                began = time.monotonic()
                 part()
+                self.night.part_seconds[name] = round(time.monotonic() - began, 1)
                 self.night.done.append(name)
             self.night.state, self.night.under_way = NightState.ENDED, ""
         except KeyboardInterrupt:
@@ -237,6 +254,14 @@ class Nightly:
             self._outside.news(news)
         except NotAnnounced as problem:
             self._errors.append(f"{signature} was not announced: {problem}")
+        else:
+            note_announced(self._out, signature)
+
+    def _said_before(self) -> list[str]:
+        """Return what this night announced before it was killed; its file may be ten seconds older than the last of it."""
+        if self._killed is None:
+            return []
+        return [*(one.signature for one in self._killed.found), *announced(self._out)]
 
     def _left_s(self) -> float:
         return self.night.budget_s - (time.monotonic() - self._began)
@@ -277,6 +302,7 @@ class Nightly:
             own, scenario=None, seeds=seeds, budget_s=budget_s, jobs=self._jobs, scratch=self._scratch / "canaries",
             notify=lambda one: self._notify(f"canary       {one.mutant}: {'found' if one.found else 'MISSED'} in {one.seconds} s"),
         )  # fmt: skip
+        write_power(self._out / POWER, brought_up_to_date(self._power, results))
         self.night.canaries = [
             Canary(
                 mutant=one.mutant, scenario=one.scenario, found=one.found, seen_by=one.seen_by, seeds=one.seeds,
@@ -284,6 +310,47 @@ class Nightly:
             )
             for one in results
         ]  # fmt: skip
+
+    def _every_scenario(self) -> None:
+        """Run every scenario once in every mode that it can do: weights leave most of them unseen for ever.
+
+        The order is another one each night, so that it is not always the same ones that no time is left for.
+        """
+        if not self._config.every_scenario.share:
+            return
+        done = [] if self._killed is None else [str(one) for one in self._killed.once if one.verdict]
+        plans = {
+            (plan.scenario, plan.seed): plan
+            for number, plan in enumerate(self._of_every_scenario())
+            if self._shard.has(number) and str(_once(plan)) not in done
+        }
+        keeper, budget_s = Keeper(self._out / "runs"), self.night.budget_s * self._config.every_scenario.share / 100
+
+        def notify(result: SeedResult, account: Sweep) -> None:
+            plan = plans.pop((result.scenario, result.seed))
+            self.night.once.append(_once(plan, result.verdict.value))
+            self._see(result, keeper, f" --mode {plan.mode}")
+
+        swept(
+            list(plans.values()), jobs=self._jobs, budget_s=min(budget_s, self._left_s() - self._reserved_s()),
+            scratch=self._scratch / "every", notify=notify,
+        )  # fmt: skip
+        self.night.once += [_once(plan) for plan in plans.values()]
+        self._notify(f"every one    {counted_words(self.night.once_verdicts)}, {len(plans)} not begun")
+
+    def _of_every_scenario(self) -> Iterator[Plan]:
+        """Yield a plan for each scenario and mode, a seed for each mode, in tonight's order."""
+        names = sorted(scenarios())
+        chance(self.night.first_seed, "every scenario").shuffle(names)
+        for name, (number, mode) in itertools.product(names, enumerate(MODES)):
+            if name in self._config.every_scenario.without.get(mode, ()):
+                continue
+            try:
+                scenario = load_scenario(scenario_file(name), {"cluster.mode": mode})
+                seed = self.night.first_seed + number
+                yield made(scenario, seed=seed, cluster=SIMULATED, time_ms=None, mutants=())
+            except BadScenario:  # it is of the other mode, or of other clusters
+                continue
 
     def _sweeps(self) -> None:
         if not self._scenarios:
@@ -314,7 +381,6 @@ class Nightly:
 
     def _take(self, result: SeedResult, keeper: Keeper) -> None:
         """Count one seed, keep what it found, and announce what nobody knows of."""
-        place = keeper.keep(result)
         count = self._counts[result.scenario]
         count.runs += 1
         count.seconds = round(count.seconds + result.wall_ms / MS, 3)
@@ -323,8 +389,14 @@ class Nightly:
         if result.verdict is Verdict.INCONCLUSIVE:
             why = without_numbers(result.reasons[0] if result.reasons else result.claim)
             count.reasons[why] = count.reasons.get(why, 0) + 1
-        self._run_dirs = {str(name): places for name, places in keeper.folders.items()}
-        again = f"tribunal run {result.scenario} --cluster simulated --seed {result.seed}"
+        self._see(result, keeper)
+
+    def _see(self, result: SeedResult, keeper: Keeper, options: str = "") -> None:
+        """Keep what a seed found, and announce what nobody knows of."""
+        place = keeper.keep(result)
+        for name, places in keeper.folders.items():
+            self._run_dirs[str(name)] = list(dict.fromkeys([*self._run_dirs.get(str(name), []), *places]))
+        again = f"tribunal run {result.scenario} --cluster simulated --seed {result.seed}{options}"
         seen = Seen(
             scenario=result.scenario, seed=result.seed, claim=result.claim, again=again,
             run_dir="" if place is None else str(place),

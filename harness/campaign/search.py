@@ -5,6 +5,7 @@ has ended, so that the number of processes changes nothing: the same seed, corpu
 only decides where that sequence ends. (`tribunal.clusters.simulated.reached` says what a state is, `variations.py` how plans are made of plans.)
 """
 
+import math
 import resource
 import time
 from collections.abc import Callable, Sequence
@@ -26,6 +27,7 @@ FIRST_RUNS: Final = 4  # from the scenarios alone, before anything is varied
 FRESH_SHARE: Final = 0.3
 COMPOSED_SHARE: Final = 0.7  # of the plans made from scenarios
 NEWEST: Final = 24  # entries that are varied: older ones have had their turns
+EVENTS_LEAST: Final = 10_000  # what any run costs: to start, to elect, to read everything at the end
 IDLE_RUNS: Final = 60  # without anything new: say that the search is of no use any more
 
 
@@ -83,6 +85,7 @@ class Search:
         self._scratch = scratch
         self._mutants = mutants
         self._notify = notify
+        self._unasked: list[Ran] = []  # of the last round: whether they are found was not asked yet
 
     def run(
         self,
@@ -92,9 +95,16 @@ class Search:
         cpu_budget_s: float | None = None,
         is_found: Callable[[Ran], bool] = lambda ran: False,
     ) -> Ran | None:
-        """Search until the budget is used up, or until `is_found`; return the run that it was said of."""
+        """Search until the budget is used up, or until `is_found`; return the run that it was said of.
+
+        Whoever goes on after that is first asked of the other runs of that round.
+        """
         began, cpu_before_s = time.monotonic(), _children_s()
         while True:
+            while self._unasked:
+                ran = self._unasked.pop(0)
+                if is_found(ran):
+                    return ran
             left = ROUND if runs is None else min(ROUND, runs - self.searched.runs)
             is_late = budget_s is not None and time.monotonic() - began >= budget_s
             is_spent = cpu_budget_s is not None and self.searched.cpu_s >= cpu_budget_s
@@ -105,9 +115,7 @@ class Search:
             self.searched.cpu_s = round(_children_s() - cpu_before_s, 1)
             for ran in ended:
                 self._notify(ran, self.searched)
-            found = next((ran for ran in ended if is_found(ran)), None)
-            if found is not None:
-                return found
+            self._unasked = ended
 
     def _round(self, count: int) -> list[Ran]:
         first = self.corpus.runs
@@ -138,7 +146,7 @@ class Search:
             scenario = self._scenarios[number % len(self._scenarios)]
             composed = random.random() < COMPOSED_SHARE
             return None, fresh(scenario, random, self._mutants, composed=composed)
-        weights = [len(entry.new) ** 0.5 / (1 + self.corpus.chosen.get(entry.number, 0)) for entry in entries]
+        weights = [self._weight(entry) for entry in entries]
         parent = random.choices(entries, weights)[0]
         self.corpus.chosen[parent.number] = self.corpus.chosen.get(parent.number, 0) + 1
         plan = msgspec.structs.replace(
@@ -146,12 +154,20 @@ class Search:
         )
         return parent.number, varied(plan, random, parent.requests)
 
+    def _weight(self, entry: Entry) -> float:
+        """Return how worthwhile it is to vary an entry: what it reached for what it cost, the less the more often it was varied."""
+        varied_before = self.corpus.chosen.get(entry.number, 0)
+        return math.sqrt(len(entry.new)) / (1 + varied_before) / max(entry.events, EVENTS_LEAST)
+
     def _account_for(self, number: int, parent: int | None, chosen: Chosen, result: SeedResult, plan: Plan) -> Ran:
         reached = _taken(states_file(self._scratch / run_name(plan)))
         new = [state for state in reached.states if state not in self.corpus.known]
         if new:
             requests = {name.replace("_", "-"): count for name, count in sorted(reached.requests.items())}
-            entry = Entry(number=number, parent=parent, how=chosen.how, plan=chosen.plan, new=new, requests=requests)
+            entry = Entry(
+                number=number, parent=parent, how=chosen.how, plan=chosen.plan, new=new, requests=requests,
+                events=result.event_count,
+            )  # fmt: skip
             self.corpus.take(entry)
             self.searched.new += len(new)
         return Ran(number, chosen, result, new)

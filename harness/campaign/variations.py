@@ -1,8 +1,8 @@
 """Plans made of plans: the moves of a guided search.
 
 A fault is moved to the events that matter (triggers at messages that the run before sent, at sizes of ISR and ELR), added, taken away, aimed at
-another node, given other values; the cluster or the seed of the run is drawn anew. A new plan from a scenario has its cluster and load, and either its faults or a
-few drawn ones. All chance comes from the `random` that is handed in.
+another node, given other values; a setting of the cluster or the seed of the run is drawn anew, and other clients come beside those that are there. A new plan from
+a scenario has its cluster and load, and either its faults or a few drawn ones. All chance comes from the `random` that is handed in.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -12,10 +12,11 @@ from typing import Final, NamedTuple
 import msgspec
 
 from tribunal.clusters.links.requests import FLOWING
+from tribunal.clusters.spec import KRAFT, ZOOKEEPER, Mode, SettingValue
 from tribunal.harness.catalog import SIMULATED, all_clusters, faults
-from tribunal.harness.plan import Plan, PlannedFault, made, refusal
+from tribunal.harness.plan import Plan, PlannedFault, made, planned_beside, refusal
 from tribunal.harness.scenario import Scenario
-from tribunal.nemesis.messages import APIS
+from tribunal.nemesis.messages import APIS, not_sent_in
 from tribunal.nemesis.targets import draw
 from tribunal.nemesis.triggers import Trigger, parse_trigger
 
@@ -52,6 +53,7 @@ USUAL: Final[Mapping[str, int]] = {
 STEERING: Final = (
     *("alter-partition", "alter-partition", "broker-heartbeat", "fetch", "fetch", "vote", "broker-registration"),
     *("begin-quorum-epoch", "offset-for-leader-epoch", "produce"),
+    *("leader-and-isr", "leader-and-isr", "update-metadata", "stop-replica"),
 )
 OF_LOADS: Final = (
     *(
@@ -91,11 +93,13 @@ def _slow(random: Random, plan: Plan, sent: Mapping[str, int]) -> Options:
 
 
 def _messages(random: Random, plan: Plan, sent: Mapping[str, int]) -> Options:
+    steering = [one for one in STEERING if not not_sent_in(_mode(plan), one)]
     of_load = [one for one in OF_LOADS if one in sent]
     return {
-        "api": random.choice((*STEERING, *of_load)),
+        "api": random.choice((*steering, *of_load)),
         "direction": random.choice(("request", "response")),
         "sent_by": random.choice(("node", "others")),
+        "must_meet": False,  # nobody knows whether one will be sent: waiting for it 10 s is dear and proves nothing
     }
 
 
@@ -109,6 +113,18 @@ def _delayed(random: Random, plan: Plan, sent: Mapping[str, int]) -> Options:
 
 def _min_isr(random: Random, plan: Plan, sent: Mapping[str, int]) -> Options:
     return {"to": random.randint(1, plan.spec.replication_factor)}
+
+
+def _late_kill(random: Random, plan: Plan, sent: Mapping[str, int]) -> Options:
+    return {"after_ms": random.choice((0, 2, 5, 20))}
+
+
+def _bounces(random: Random, plan: Plan, sent: Mapping[str, int]) -> Options:
+    return {"how": random.choice(("stop", "kill")), "times": random.choice((1, 2, 3))}
+
+
+def _jump(random: Random, plan: Plan, sent: Mapping[str, int]) -> Options:
+    return {"offset_ms": random.choice((60_000, -60_000))}
 
 
 def _fsync(random: Random, plan: Plan, sent: Mapping[str, int]) -> Options:
@@ -126,10 +142,47 @@ KINDS: Final[Mapping[str, Kind]] = {
     "drop-messages": Kind(6, TARGETS, _few_messages),
     "duplicate-messages": Kind(3, TARGETS, _few_messages),
     "slow": Kind(3, TARGETS, _slow),
-    "slow-fsync": Kind(2, BROKERS, _fsync),
+    "slow-fsync": Kind(3, TARGETS, _fsync),
+    "kill-in-shutdown": Kind(3, TARGETS, _late_kill),
+    "fast-bounce": Kind(3, TARGETS, _bounces),
     "change-min-isr": Kind(4, ("active controller",), _min_isr),
     "elect-leaders": Kind(2, BROKERS, _none),
     "wipe": Kind(1, BROKERS, _none),
+    "torn-tail": Kind(3, BROKERS, _none),
+    "truncate-segment": Kind(1, BROKERS, _none),
+    "full-disk": Kind(3, BROKERS, _none),
+    "read-only-disk": Kind(1, BROKERS, _none),
+    "reassign": Kind(4, BROKERS, _none),
+    "clock-jump": Kind(2, TARGETS, _jump),
+}
+# Settings that are drawn anew by themselves, whatever the scenario says of them.
+SETTINGS: Final[Mapping[str, Sequence[SettingValue]]] = {
+    "log.segment.bytes": (2_048, 65_536, 1 << 30),
+    "log.flush.interval.messages": (1, 10),
+    "unclean.leader.election.enable": (False, True),
+}
+SETTINGS_IN_KRAFT_MODE: Final[Mapping[str, Sequence[SettingValue]]] = {
+    "eligible.leader.replicas.enable": (False, True),
+    "metadata.log.max.record.bytes.between.snapshots": (1_000, 4_000),
+}
+# Segments go while the faults are there: records of a lone leader, of an ISR that is too small, of a follower's past.
+RETENTION: Final[Mapping[str, SettingValue]] = {
+    "log.segment.bytes": 2_048,
+    "log.retention.check.interval.ms": 300,
+}
+RETAINED_MS: Final = (2_000, 4_000)
+# Where records go before somebody's transaction has read them, a load of transactions stands still: retention is due in this one only.
+RETAINABLE: Final = "produce-consume"
+RESETTLED_SHARE: Final = 0.5  # of the composed plans
+ACCOMPANIED_SHARE: Final = 0.25
+# Clients beside those of the scenario, few of each, and what they need of the nodes to end in a short run.
+BESIDE: Final[Mapping[str, Options]] = {
+    "transactions": {"partitions": 1, "processes": 2},
+    "consumer-group": {"partitions": 2, "rate": 30, "members": 2},
+}
+OF_BESIDE: Final[Mapping[str, SettingValue]] = {
+    "transaction.max.timeout.ms": 6_000,
+    "transaction.abort.timed.out.transaction.cleanup.interval.ms": 1_000,
 }
 
 
@@ -143,11 +196,16 @@ class Chosen(NamedTuple):
 def fresh(scenario: Scenario, random: Random, mutants: tuple[str, ...], *, composed: bool) -> Chosen:
     """Return a plan of the scenario; `composed`: with faults that are drawn one by one."""
     plan = made(scenario, seed=random.randrange(SEEDS), cluster=SIMULATED, time_ms=None, mutants=mutants)
+    plan = msgspec.structs.replace(plan, time_ms=min(plan.time_ms, TIME_MS))
     if not composed:
         return Chosen(_without_reserve(plan), "as the scenario says")
-    plan = msgspec.structs.replace(plan, faults=(), time_ms=min(plan.time_ms, TIME_MS))
+    plan = msgspec.structs.replace(plan, faults=())
     for _ in range(random.randint(2, 5)):
         plan = _added(plan, random, USUAL)
+    if random.random() < RESETTLED_SHARE:
+        plan = _resettled(plan, random, USUAL)
+    if random.random() < ACCOMPANIED_SHARE:
+        plan = _accompanied(plan, random, USUAL)
     return Chosen(plan, "composed")
 
 
@@ -161,14 +219,17 @@ def varied(parent: Plan, random: Random, sent: Mapping[str, int]) -> Chosen:
         move = random.choice(MOVES) if plan.faults else _added
         plan = move(plan, random, sent)
         words.append(move.__name__.strip("_"))
-    if plan.faults == parent.faults and plan.spec == parent.spec and plan.seed == parent.seed:
+    if msgspec.structs.replace(plan, time_ms=parent.time_ms) == parent:
         plan = _reseeded(plan, random, sent)
         words.append("reseeded")
     return Chosen(plan, ", ".join(words))
 
 
 def _without_reserve(plan: Plan) -> Plan:
-    return msgspec.structs.replace(plan, faults=tuple(fault for fault in plan.faults if fault.must))
+    """Return the plan with its first round alone, none of it longer than the plan's time: many short runs reach more than few long ones."""
+    first = (fault for fault in plan.faults if fault.must)
+    short = (msgspec.structs.replace(fault, lasts_ms=min(fault.lasts_ms, plan.time_ms)) for fault in first)
+    return msgspec.structs.replace(plan, faults=tuple(short))
 
 
 def _added(plan: Plan, random: Random, sent: Mapping[str, int]) -> Plan:
@@ -226,6 +287,40 @@ def _reseeded(plan: Plan, random: Random, sent: Mapping[str, int]) -> Plan:
     return msgspec.structs.replace(plan, seed=random.randrange(SEEDS))
 
 
+def _resettled(plan: Plan, random: Random, sent: Mapping[str, int]) -> Plan:
+    """Draw a setting of the cluster anew, its min ISR, or let records become old enough to go."""
+    what = random.choice(("one", "one", "min isr", "retention"))
+    if what == "retention" and plan.workload == RETAINABLE and not plan.beside:
+        return _with_settings(plan, {**RETENTION, "log.retention.ms": random.choice(RETAINED_MS)})
+    if what == "min isr":
+        count = random.randint(1, plan.spec.replication_factor)
+        return msgspec.structs.replace(plan, spec=msgspec.structs.replace(plan.spec, min_insync_replicas=count))
+    drawable = {**SETTINGS, **(SETTINGS_IN_KRAFT_MODE if _mode(plan) == KRAFT else {})}
+    name = random.choice(sorted(drawable))
+    return _with_settings(plan, {name: random.choice(drawable[name])})
+
+
+def _accompanied(plan: Plan, random: Random, sent: Mapping[str, int]) -> Plan:
+    """Let other clients do something else at the same time, or those that came so go again."""
+    name = random.choice(sorted(BESIDE))
+    there = [one for one in plan.beside if one.workload != name]
+    if len(there) < len(plan.beside):
+        return msgspec.structs.replace(plan, beside=tuple(there))
+    if name == plan.workload or plan.beside or "log.retention.ms" in plan.spec.settings:
+        return plan
+    plan = _with_settings(plan, OF_BESIDE)
+    return msgspec.structs.replace(plan, beside=(planned_beside(name, BESIDE[name], plan.seed, plan.spec, SIMULATED),))
+
+
+def _with_settings(plan: Plan, settings: Mapping[str, SettingValue]) -> Plan:
+    spec = msgspec.structs.replace(plan.spec, settings={**plan.spec.settings, **settings})
+    return msgspec.structs.replace(plan, spec=spec)
+
+
+def _mode(plan: Plan) -> Mode:
+    return ZOOKEEPER if plan.spec.is_zookeeper_mode else KRAFT
+
+
 Move = Callable[[Plan, Random, Mapping[str, int]], Plan]
 MOVES: Final[tuple[Move, ...]] = (
     _added,
@@ -238,6 +333,8 @@ MOVES: Final[tuple[Move, ...]] = (
     _redrawn,
     _swapped,
     _reseeded,
+    _resettled,
+    _accompanied,
 )
 
 
@@ -262,7 +359,9 @@ def _possible(plan: Plan) -> dict[str, Kind]:
     return {
         name: kind
         for name, kind in KINDS.items()
-        if plan.spec.mode in known[name].modes and not refusal(known[name], simulated)
+        if _mode(plan) in known[name].modes
+        and not known[name].refused_in(_mode(plan), {})
+        and not refusal(known[name], simulated)
     }
 
 
@@ -274,7 +373,10 @@ def _timed(fault: PlannedFault, plan: Plan, random: Random, sent: Mapping[str, i
         when, after_ms = _trigger(plan, fault, random, sent), random.choice(AFTER_MS)
     if random.random() < 0.25:
         until = _trigger(plan, fault, random, sent)
-    return msgspec.structs.replace(fault, when=when, until=until, after_ms=after_ms, meanwhile=random.random() < 0.9)
+    # What waits for an event may wait in vain: a run without it is one of its other faults, not an inconclusive one.
+    return msgspec.structs.replace(
+        fault, when=when, until=until, after_ms=after_ms, meanwhile=random.random() < 0.9, must=False
+    )
 
 
 def _trigger(plan: Plan, fault: PlannedFault, random: Random, sent: Mapping[str, int]) -> Trigger:

@@ -22,4 +22,4 @@ def named(kind: str) -> Offer:
 
 def kinds(incomplete: str) -> Iterator[str]:
     """Offer what `tribunal list` can list."""
-    yield from (kind for kind in KINDS if kind.startswith(incomplete))
+    yield from (kind for kind in KINDS if kind.startswith(incomplete.lower()))

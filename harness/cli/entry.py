@@ -1,6 +1,7 @@
-"""Where the command `tribunal` begins: a Ctrl-C while its modules are still loading ends it like any later one."""
+"""Where the command `tribunal` begins: Ctrl-C or SIGTERM while its modules are still loading end it like any later one."""
 
 import os
+import signal
 import sys
 from typing import Final, NoReturn
 
@@ -11,6 +12,7 @@ INTERRUPTED: Final = 130
 def main() -> NoReturn:
     """Load the command and run it."""
     try:
+        signal.signal(signal.SIGTERM, signal.default_int_handler)
         from tribunal.harness.cli.main import main as command
     except KeyboardInterrupt:
         sys.stderr.write("tribunal: interrupted before anything was begun\n")

@@ -3,16 +3,16 @@
 import sys
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Annotated, Final, cast
+from typing import Annotated, Final
 
 import msgspec
 import typer
 
+from tribunal.harness.cli.usage import UsageError
 from tribunal.results import export as exported
 from tribunal.results import history
 from tribunal.results.store import Recording
 
-UsageError = cast("type[typer.BadParameter]", typer.BadParameter.__mro__[1])
 EXPORTS: Final = ("edn", "json")
 
 

@@ -11,11 +11,13 @@ from collections.abc import Mapping, Sequence
 from importlib.metadata import distribution
 from pathlib import Path
 from types import MappingProxyType
-from typing import Annotated, Final, NoReturn, cast
+from typing import Annotated, Final, NoReturn
 
 import msgspec
 import typer
 
+from tribunal.checkers.spark.java import NoJava
+from tribunal.checkers.spark.session import NoSpark
 from tribunal.clusters.api import ClusterError
 from tribunal.harness.catalog import KINDS, Unknown, is_simulated, listing, mutant_named, scenario_file
 from tribunal.harness.cli.calibrate import calibrate
@@ -34,8 +36,10 @@ from tribunal.harness.cli.safety import clean, doctor, heal
 from tribunal.harness.cli.screen import one_screen
 from tribunal.harness.cli.search import search
 from tribunal.harness.cli.session import conduct
-from tribunal.harness.cli.simulate import demo, power, replay, shrink, simulation_figures, sweep
+from tribunal.harness.cli.simulate import demo, likelihood, power, replay, shrink, simulation_figures, sweep
+from tribunal.harness.cli.trends import trends
 from tribunal.harness.cli.up import up
+from tribunal.harness.cli.usage import UsageError, spark_at
 from tribunal.harness.event_loop import leave
 from tribunal.harness.plan import Plan, made, must_be_possible, read_plan, read_schedule
 from tribunal.harness.scenario import BadScenario, duration, load
@@ -43,8 +47,6 @@ from tribunal.results.plugins import BadPlugin
 from tribunal.results.recording import DamagedRecording
 from tribunal.results.verdict import EXIT_ERROR, EXIT_INTERRUPTED, EXIT_USAGE, NoVerdict, RunVerdict, worst
 
-# (typer brings its own click: its usage errors are reached through what it exports.)
-UsageError = cast("type[typer.BadParameter]", typer.BadParameter.__mro__[1])
 DISTRIBUTION: Final = "replog"
 ENGINES: Final = ("spark", "inline", "spark-sql")
 
@@ -138,10 +140,11 @@ app.command()(report)
 app.command()(serve)
 app.command()(sweep)
 app.command()(search)
-for command in (power, replay, shrink, demo, explain):
+for command in (power, replay, shrink, likelihood, demo, explain):
     app.command()(command)
 app.command()(nightly)
 app.command()(merge)
+app.command()(trends)
 app.command()(museum)
 app.command()(calibrate)
 app.command("explore")(explore_)
@@ -231,15 +234,10 @@ def _known_engine(engine: str) -> None:
 
 
 def _spark_at(engine: str, master: str | None, remote: str | None) -> str | None:
-    """Return the one Spark that was asked for; None: this machine."""
-    for option, given, beginnings in (("master", master, ("local", "spark://")), ("remote", remote, ("sc://",))):
-        if given is not None and not given.startswith(beginnings):
-            raise UsageError(f"--{option} {given!r}: begins with {' or '.join(beginnings)}")
-    if master is not None and remote is not None:
-        raise UsageError("--master and --remote: one of them")
-    if (master or remote) is not None and engine == "inline":
+    found = spark_at(master, remote)
+    if found is not None and engine == "inline":
         raise UsageError("--engine inline needs no Spark: leave --master and --remote away")
-    return master or remote
+    return found
 
 
 def _existing(runs: Sequence[Path]) -> list[Path]:
@@ -279,7 +277,7 @@ def exit_code(arguments: Sequence[str]) -> int:
         return _failed(problem.format_message() or "try tribunal --help", EXIT_USAGE)
     except (Unknown, BadScenario, BadPlugin) as problem:
         return _failed(str(problem), EXIT_USAGE)
-    except (ClusterError, DamagedRecording, NoVerdict) as problem:
+    except (ClusterError, DamagedRecording, NoVerdict, NoJava, NoSpark) as problem:
         return _failed(str(problem), EXIT_ERROR)
     except OSError as problem:
         return _failed(f"{problem.filename or 'the system'}: {problem.strerror or problem}", EXIT_ERROR)

@@ -8,18 +8,22 @@ import typer
 
 
 def new(
-    kind: Annotated[str, typer.Argument(help="fault, workload, checker or scenario.")],
+    kind: Annotated[str, typer.Argument(help="fault, workload, checker, scenario or system.")],
     name: Annotated[str, typer.Argument(help="Its name on the command line, e.g. slow-network.")],
     about: Annotated[str, typer.Option(help="What it is, in one sentence.")] = "",
     json: Annotated[bool, typer.Option("--json", help="Print the result as JSON on stdout.")] = False,
 ) -> None:
-    """Write a new fault, workload, checker or scenario that works, with its test, to be changed."""
-    from tribunal.harness.new import made
+    """Write a new fault, workload, checker or scenario that works, with its test, or a system on trial, to be changed."""
+    from tribunal.harness.new import SYSTEM, made, made_system
 
-    paths = made(kind, name, about, Path())
+    paths = made_system(name, Path()) if kind == SYSTEM else made(kind, name, about, Path())
     if json:
         typer.echo(msgspec.json.encode([str(path) for path in paths]).decode())
         return
     for path in paths:
         typer.echo(str(path))
+    if kind == SYSTEM:
+        typer.echo(f"try it    tribunal run {paths[0]} --cluster system")
+        typer.echo(f"and       tribunal run {paths[0]} --cluster system --set cluster.system={paths[2]}")
+        return
     typer.echo(f"try it    pytest {paths[1]}")

@@ -17,12 +17,14 @@ from tribunal.harness.campaign.night_file import Config, read_config
 from tribunal.harness.campaign.night_findings import ADDRESSES, Announcement, announce
 from tribunal.harness.campaign.nightly import Earlier, Folders, Nightly, Outside, Shard, Terms, first_seed_of
 from tribunal.harness.cli.session import conduct
+from tribunal.harness.cli.trends import can_keep, keep
 from tribunal.harness.scenario import BadScenario, duration
 from tribunal.results.night import Night, compared
 from tribunal.results.night_files import (
     INDEX,
     JUNIT,
     NIGHT,
+    POWER,
     SUMMARY,
     UnderWay,
     held,
@@ -32,6 +34,8 @@ from tribunal.results.night_files import (
     summary,
 )
 from tribunal.results.night_merge import of_shards
+from tribunal.results.power import Power
+from tribunal.results.power import read as read_power
 from tribunal.results.report.index import write as write_index
 from tribunal.results.scratch import Scratch
 
@@ -54,6 +58,9 @@ def nightly(  # noqa: PLR0917 - options
     notify: Annotated[
         str | None, typer.Option(help="A program, or an address: is given each new signature as JSON.")
     ] = None,
+    nights: Annotated[
+        str | None, typer.Option(help="Add the night to these tables of nights: a folder or an address (see trends).")
+    ] = None,
     resume: Annotated[bool, typer.Option("--resume", help="Go on with the night of --out that was killed.")] = False,
     json: Json = False,
 ) -> None:
@@ -61,6 +68,8 @@ def nightly(  # noqa: PLR0917 - options
     config = read_config(file)
     if notify is not None and (not notify.strip() or ("://" in notify and not notify.startswith(ADDRESSES))):
         raise BadScenario(f"--notify {notify!r}: a program, or an address that begins with http:// or https://")
+    if nights is not None:
+        can_keep()
     before = _killed(config, out, resume=resume)
     terms = Terms(
         budget_s=duration(budget, ClusterSpec()).most_ms / 1000 if before is None else before.budget_s,
@@ -69,6 +78,7 @@ def nightly(  # noqa: PLR0917 - options
         jobs=jobs,
     )  # fmt: skip
     former = None if last is None else _former(last)
+    measured = _measured((out if last is None else last.parent) / POWER)
 
     def news(content: Announcement) -> None:
         _say(f"{content.state:<12} {content.signature} ({content.scenario}, seed {content.seed})")
@@ -86,8 +96,16 @@ def nightly(  # noqa: PLR0917 - options
                 news=news,
                 tables=_tables(engine, out, last),
             ),
-            earlier=Earlier(former=former, killed=before),
+            earlier=Earlier(former=former, killed=before, power=measured),
         ).run()
+    if nights is not None:
+        try:
+            keep(nights, tonight)
+        except BadScenario as problem:
+            tonight.errors.append(f"{problem}; add it with: tribunal trends {nights} --add {out}")
+            save(tonight, out)
+        else:
+            _say(f"nights       added to {nights}")
     _show(tonight, out, json=json)
 
 
@@ -204,6 +222,13 @@ def _tables(engine: str, out: Path, last: Path | None) -> Callable[[Night], None
         _say(f"tables       {', '.join(folders)} in {out / night_tables.FOLDER}")
 
     return write
+
+
+def _measured(path: Path) -> tuple[Power, ...]:
+    try:
+        return tuple(read_power(path))
+    except (OSError, msgspec.DecodeError, msgspec.ValidationError) as problem:
+        raise BadScenario(f"{path}: no measurements of known bugs: {problem}") from None
 
 
 def _former(path: Path) -> Night:

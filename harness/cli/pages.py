@@ -15,8 +15,11 @@ import typer
 
 from tribunal.clusters.api import ClusterError
 from tribunal.harness.campaign.findings import FOLDER
+from tribunal.results.recording import DamagedRecording
 
 SCRIPTS: Final = ("report.js", "index.js")
+PAGE_OF_ROWS: Final = "operations.html"
+ROWS: Final = (PAGE_OF_ROWS, "row.json")
 SHOWN: Final = {".html": "text/html; charset=utf-8", ".json": "application/json", ".xml": "application/xml",
                 ".md": "text/plain; charset=utf-8", ".log": "text/plain; charset=utf-8", ".jsonl": "text/plain; charset=utf-8"}  # fmt: skip
 
@@ -72,7 +75,7 @@ class _Loopback(http.server.ThreadingHTTPServer):
 
 
 class _Pages(http.server.BaseHTTPRequestHandler):
-    """Answers GET: the index at /, files of known kinds below the folder, nothing else."""
+    """Answers GET: the index at /, files of known kinds below the folder, the rows of a run's recording, nothing else."""
 
     server_version = "tribunal"
     sys_version = ""
@@ -87,7 +90,8 @@ class _Pages(http.server.BaseHTTPRequestHandler):
         if self.headers.get("Host", "").rpartition(":")[0] not in ("127.0.0.1", "localhost"):
             self._refuse(HTTPStatus.MISDIRECTED_REQUEST)
             return
-        place = unquote(urlsplit(self.path).path).lstrip("/")
+        asked = urlsplit(self.path)
+        place = unquote(asked.path).lstrip("/")
         if place in ("", "index.html"):
             from tribunal.results.report.index import index, render
 
@@ -101,18 +105,38 @@ class _Pages(http.server.BaseHTTPRequestHandler):
             self._refuse(HTTPStatus.NOT_FOUND)
         elif path.name == "report.html" and not path.is_file() and (path.parent / "verdict.json").is_file():
             self._send(_one(path.parent).read_bytes(), ".html")
+        elif path.name in ROWS and (path.parent / "recording").is_dir():
+            self._send_rows(path, asked.query)
         elif path.is_file():
             self._send(path.read_bytes(), path.suffix)
         else:
             self._refuse(HTTPStatus.NOT_FOUND)
 
-    def _send(self, content: bytes, suffix: str) -> None:
+    def _send_rows(self, path: Path, query: str) -> None:
+        """Answer with a page of the recording's rows, or with one row as it is stored."""
+        from tribunal.results.report import operations_page
+
+        try:
+            if path.name == PAGE_OF_ROWS:
+                page = operations_page.render(path.parent, operations_page.wanted(query))
+                self._send(page.encode(), path.suffix, forms="'self'")
+                return
+            row = operations_page.raw_row(path.parent, operations_page.place(query))
+        except (msgspec.ValidationError, DamagedRecording) as problem:
+            self.send_error(HTTPStatus.BAD_REQUEST, explain=str(problem))
+            return
+        if row is None:
+            self._refuse(HTTPStatus.NOT_FOUND)
+        else:
+            self._send(row, path.suffix)
+
+    def _send(self, content: bytes, suffix: str, forms: str = "'none'") -> None:
         self.send_response(HTTPStatus.OK)
         self.send_header("Content-Type", SHOWN[suffix])
         self.send_header("Content-Length", str(len(content)))
         self.send_header("Cache-Control", "no-store")
         self.send_header("X-Content-Type-Options", "nosniff")
-        self.send_header("Content-Security-Policy", policy())
+        self.send_header("Content-Security-Policy", policy(forms))
         self.send_header("Referrer-Policy", "no-referrer")
         self.end_headers()
         self.wfile.write(content)
@@ -125,12 +149,12 @@ class _Pages(http.server.BaseHTTPRequestHandler):
 
 
 @cache
-def policy() -> str:
+def policy(forms: str = "'none'") -> str:
     """Return what pages may do, whoever wrote them: our own scripts by their hashes, no connection, no frame."""
     from tribunal.results.report import embedded
 
     scripts = " ".join(f"'{embedded(name)['script_hash']}'" for name in SCRIPTS)
-    nowhere = "base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
+    nowhere = f"base-uri 'none'; form-action {forms}; frame-ancestors 'none'"
     return f"default-src 'none'; style-src 'unsafe-inline'; script-src {scripts}; img-src data:; {nowhere}"
 
 

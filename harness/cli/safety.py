@@ -12,7 +12,7 @@ from tribunal.harness.fault_journal import heal as heal_runs
 from tribunal.harness.fault_journal import refuse_unless_healed, running
 from tribunal.harness.run import is_run
 from tribunal.results.scratch import remove_abandoned
-from tribunal.results.verdict import EXIT_ERROR
+from tribunal.results.verdict import EXIT_ERROR, Verdict
 
 Out = Annotated[Path, typer.Option(help="Folder of the runs.")]
 Json = Annotated[bool, typer.Option("--json", help="Print the result as JSON on stdout.")]
@@ -67,20 +67,45 @@ def heal(out: Out = Path("runs"), json: Json = False) -> None:
 
 def clean(
     out: Out = Path("runs"),
-    keep: Annotated[int, typer.Option(min=0, help="How many of the newest runs stay.")] = KEPT,
+    keep: Annotated[
+        int, typer.Option(min=0, help="How many of the newest runs stay, besides those with a violation.")
+    ] = KEPT,
     json: Json = False,
 ) -> None:
-    """Remove old runs; refuses while a run that died is not healed, and leaves running ones alone."""
+    """Remove old runs, never one with a violation; refuses while a run that died is not healed, and leaves running ones alone."""
     refuse_unless_healed(out)
     busy = {Path(entry.run_dir).name for entry in running(out)}
     found = (
         sorted(folder for folder in out.iterdir() if is_run(folder) and folder.name not in busy) if out.is_dir() else []
     )
-    removed = found[: max(0, len(found) - keep)]
+    findings = [folder for folder in found if _has_finding(folder)]
+    others = [folder for folder in found if folder not in findings]
+    removed = others[: max(0, len(others) - keep)]
     for folder in removed:
         shutil.rmtree(folder)
         if not json:
             typer.echo(f"removed {folder}")
-    kept = min(keep, len(found))
-    summary = msgspec.json.encode({"removed": [str(folder) for folder in removed], "kept": kept}).decode()
-    typer.echo(summary if json else f"{kept} runs kept in {out}")
+    kept = len(others) - len(removed)
+    if json:
+        content = {"removed": list(map(str, removed)), "kept": kept, "with_violation": list(map(str, findings))}
+        typer.echo(msgspec.json.encode(content).decode())
+        return
+    typer.echo(f"{kept} runs kept in {out}")
+    if findings:
+        typer.echo(f"{len(findings)} more with a violation stay, the newest {findings[-1]}; remove them by hand")
+
+
+def _has_finding(run_dir: Path) -> bool:
+    """Return whether a run's verdict is a violation, or cannot be read: nobody knows what is lost with that."""
+    try:
+        return msgspec.json.decode((run_dir / "verdict.json").read_bytes(), type=_Verdict).verdict == Verdict.VIOLATION
+    except FileNotFoundError:
+        return False
+    except (OSError, msgspec.DecodeError):
+        return True
+
+
+class _Verdict(msgspec.Struct, frozen=True):
+    """What of a verdict says whether its run is a finding."""
+
+    verdict: str

@@ -17,6 +17,7 @@ import msgspec
 
 from tribunal.checkers.spark.session import Prepared
 from tribunal.clusters.api import ClusterError
+from tribunal.clusters.spec import ClusterSpec
 from tribunal.harness.catalog import is_simulated
 from tribunal.harness.cli.meanwhile import StartsSpark
 from tribunal.harness.event_loop import run_and_leave
@@ -36,13 +37,19 @@ class Judged(msgspec.Struct, frozen=True):
     verdict: RunVerdict
 
 
+def size(spec: ClusterSpec) -> str:
+    """Say how large a cluster is."""
+    if spec.system:
+        return f"{spec.brokers} nodes of {spec.system}"
+    bosses = "ZooKeeper servers" if spec.is_zookeeper_mode else "controllers"
+    return f"{spec.brokers} brokers {spec.controllers} {bosses}  min ISR {spec.min_insync_replicas}"
+
+
 def conduct(plan: Plan, out: Path, engine: str, *, quiet: bool, keep_nodes: bool = False) -> Judged | None:
     """Run, judge, report; None when interrupted. Nodes' disks stay where there is something to look into, or on demand."""
     refuse_unless_healed(out)
     run_dir = new_run_dir(plan, out)
-    title = f"{plan.scenario}  {plan.cluster}  seed {plan.seed}  {plan.spec.brokers} brokers "
-    bosses = "ZooKeeper servers" if plan.spec.is_zookeeper_mode else "controllers"
-    title += f"{plan.spec.controllers} {bosses}  min ISR {plan.spec.min_insync_replicas}"
+    title = f"{plan.scenario}  {plan.cluster}  seed {plan.seed}  {size(plan.spec)}"
     if plan.spec.mutants:
         title += f"  mutants {', '.join(plan.spec.mutants)}"
     with shown_on(title, quiet=quiet) as progress, Prepared() as prepared:

@@ -1,10 +1,12 @@
 """The simulator's commands: sweep, power, replay, shrink, demo."""
 
+import math
 import os
 import sys
 import time
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from shlex import quote
 from typing import TYPE_CHECKING, Annotated, Final
@@ -30,6 +32,7 @@ from tribunal.harness.campaign.sweep import (
 from tribunal.harness.catalog import SIMULATED, is_simulated, mutant_named, mutants, one_of, scenario_file
 from tribunal.harness.cli.complete import named
 from tribunal.harness.cli.findings import signature_named
+from tribunal.harness.cli.usage import UsageError, spark_at
 from tribunal.harness.plan import Plan, encoded, made, read_plan
 from tribunal.harness.scenario import BadScenario, Scenario, duration, load
 from tribunal.results.night import upper_bound
@@ -50,6 +53,7 @@ if TYPE_CHECKING:
     from tribunal.results.power import Power
 
 SHOWN: Final = 12
+NAMED_AT_MOST: Final = 4  # scenarios, in one line
 MS_PER_HOUR: Final = 3_600_000
 
 
@@ -58,7 +62,9 @@ def sweep(  # noqa: PLR0917 - options
         list[str], typer.Argument(help="Names of scenarios, or .yaml files.", autocompletion=named("scenarios"))
     ],
     seeds: Annotated[str, typer.Option(help="Seeds, first:end.")] = "0:100",
-    jobs: Annotated[int, typer.Option(min=1, help="Processes at once; default: one a core.")] = os.cpu_count() or 1,
+    jobs: Annotated[
+        int | None, typer.Option(min=1, help="Seeds at once; default: one a core, of this machine or of the cluster.")
+    ] = None,
     budget: Annotated[str | None, typer.Option(help="Begin no more seeds after this, e.g. 10m.")] = None,
     time_: Annotated[str | None, typer.Option("--time", help="How long faults go on, e.g. 45s.")] = None,
     mutant: Annotated[
@@ -66,6 +72,15 @@ def sweep(  # noqa: PLR0917 - options
     ] = None,
     mode: Annotated[str | None, typer.Option(help="kraft or zookeeper; default: the scenario's.")] = None,
     out: Annotated[Path, typer.Option(help="Folder for the runs that found something.")] = Path("runs/sweep"),
+    master: Annotated[str | None, typer.Option(help="Spark to run seeds on: local[N] or spark://HOST:PORT.")] = None,
+    remote: Annotated[str | None, typer.Option(help="Spark Connect to run seeds on: sc://HOST:PORT.")] = None,
+    python: Annotated[
+        str, typer.Option(help="Python on the workers that has what tribunal needs; default: the one Spark runs there.")
+    ] = "",
+    with_packages: Annotated[
+        bool,
+        typer.Option("--with-packages", help="Send this machine's packages to the workers: same platform and Python."),
+    ] = False,
     json: Annotated[bool, typer.Option("--json", help="Print the result as JSON on stdout.")] = False,
 ) -> None:
     """Run many seeds in the simulator, and group what they found."""
@@ -74,7 +89,7 @@ def sweep(  # noqa: PLR0917 - options
         raise BadScenario(f"scenario {twice[0]} is named twice: runs are named by scenario and seed")
     plans = _plans(wanted, _seeds(seeds), time_, tuple(mutant_named(name) for name in mutant or []))
     budget_s = None if budget is None else duration(budget, wanted[0].spec).most_ms / 1000
-    board, keeper, account = Board(", ".join(scenarios)), Keeper(out), Sweep()
+    board, keeper, account = Board(_title(scenarios)), Keeper(out), Sweep()
 
     def notify(result: SeedResult, account: Sweep) -> None:
         board.notify(result, account)
@@ -84,10 +99,16 @@ def sweep(  # noqa: PLR0917 - options
                 f"found    {result.scenario} seed {result.seed}: {'; '.join(texts(result.signatures))}; kept in {folder}"
             )
 
+    cluster = spark_at(master, remote)
+    if cluster is None and (python or with_packages):
+        raise UsageError("--python and --with-packages: go with --master or --remote, whose workers they are for")
     interrupted = False
     with Scratch("sweep", in_memory=True) as scratch, board, counted_guards() as guards:
+        run = partial(swept, jobs=jobs or os.cpu_count() or 1, guards=guards)
+        if cluster is not None:
+            run = partial(_swept_at, cluster, with_packages=with_packages, python=python, jobs=jobs)
         try:
-            swept(plans, jobs=jobs, budget_s=budget_s, scratch=scratch, notify=notify, account=account, guards=guards)
+            run(plans, budget_s=budget_s, scratch=scratch, notify=notify, account=account)
         except KeyboardInterrupt:
             interrupted = True
     _report(account, keeper.folders, guards, write_guards(account, guards, out), json=json, interrupted=interrupted)
@@ -96,7 +117,34 @@ def sweep(  # noqa: PLR0917 - options
     raise typer.Exit(worst(result.verdict for result in account.results).exit_code(strict=False))
 
 
-def power(
+def _title(scenarios: Sequence[str]) -> str:
+    return ", ".join(scenarios) if len(scenarios) <= NAMED_AT_MOST else f"{len(scenarios)} scenarios"
+
+
+def _swept_at(
+    cluster: str,
+    plans: Iterable[Plan],
+    *,
+    with_packages: bool,
+    python: str,
+    jobs: int | None,
+    budget_s: float | None,
+    scratch: Path,
+    notify: Callable[[SeedResult, Sweep], None],
+    account: Sweep,
+) -> Sweep:
+    """Run seeds on a Spark cluster."""
+    from tribunal.checkers.spark.session import session
+    from tribunal.harness.campaign.shipped import archive
+    from tribunal.harness.campaign.sweep_on_spark import swept_on_spark
+
+    with session(cluster, partial(archive, with_packages=with_packages)) as spark:
+        return swept_on_spark(
+            plans, spark=spark, budget_s=budget_s, scratch=scratch, python=python, jobs=jobs, notify=notify, account=account
+        )  # fmt: skip
+
+
+def power(  # noqa: PLR0917 - options
     mutant: Annotated[
         list[str] | None,
         typer.Option("--mutant", help="Which known bugs; default: all.", autocompletion=named("mutants")),
@@ -111,6 +159,10 @@ def power(
     seeds: Annotated[str, typer.Option(help="Seeds, first:end; of each scenario; first: of a search.")] = "0:1000",
     jobs: Annotated[int, typer.Option(min=1, help="Processes at once.")] = os.cpu_count() or 1,
     budget: Annotated[str, typer.Option(help="Time for all of them, e.g. 5m.")] = "5m",
+    each: Annotated[str | None, typer.Option(help="Time for one of them at most; default: an even share.")] = None,
+    rest: Annotated[
+        bool, typer.Option("--rest", help="Only bugs that --keep holds no measurement of by --by.")
+    ] = False,
     keep: Annotated[
         Path | None, typer.Option(help="File of measurements to bring up to date, e.g. docs/power.json.")
     ] = None,
@@ -122,6 +174,12 @@ def power(
 
     wanted = [mutant_named(name) for name in mutant or []] or list(mutants())
     budget_s = duration(budget, ClusterSpec()).most_ms / 1000
+    each_s = math.inf if each is None else duration(each, ClusterSpec()).most_ms / 1000
+    sought_by = one_of("kind of search", by, powers.SOUGHT_BY)
+    if rest:
+        if keep is None or scenario is not None:
+            raise BadScenario("--rest: goes with --keep and --by, which say what has been measured")
+        wanted = kept.not_measured(wanted, kept.read(keep), sought_by)
 
     def notify(result: kept.Power) -> None:
         sys.stderr.write(f"{power_line(result)}\n")
@@ -130,8 +188,8 @@ def power(
 
     with Scratch("power", in_memory=True) as scratch:
         results = powers.power(
-            wanted, scenario=scenario, by=one_of("kind of search", by, powers.SOUGHT_BY), seeds=_seeds(seeds),
-            budget_s=budget_s, jobs=jobs, scratch=scratch, notify=notify,
+            wanted, scenario=scenario, by=sought_by, seeds=_seeds(seeds), budget_s=budget_s, each_s=each_s,
+            jobs=jobs, scratch=scratch, notify=notify,
         )  # fmt: skip
     if json:
         typer.echo(msgspec.json.encode(results).decode())
@@ -283,6 +341,64 @@ def shrink(
     raise typer.Exit(code)
 
 
+def likelihood(
+    run: Annotated[Path, typer.Argument(help="Folder of a simulated run that found something.")],
+    moments: Annotated[int, typer.Option(min=2, help="From how many moments of the run.")] = 12,
+    each: Annotated[int, typer.Option(min=1, help="How many runs go on from each moment.")] = 10,
+    jobs: Annotated[int, typer.Option(min=1, help="Processes at once.")] = os.cpu_count() or 1,
+    signature: Annotated[str | None, typer.Option(help="What has to be shown; default: the first finding.")] = None,
+    json: Annotated[bool, typer.Option("--json", help="Print the result as JSON on stdout.")] = False,
+) -> None:
+    """Say how likely a finding was from each moment of its run on, and when it was sealed; the report draws it."""
+    from tribunal.harness.campaign.likelihood import Measured, NotFound
+    from tribunal.harness.simulated import known_of
+    from tribunal.results import likelihood as kept
+    from tribunal.results.report import write
+
+    plan = read_plan(run / "plan.json")
+    if not is_simulated(plan.cluster):
+        raise BadScenario(f"{run} ran on {plan.cluster}: only simulated runs can be continued from their midst")
+    end_ns = known_of(run).simulated_ns
+
+    def said(moment: kept.Moment, number: int) -> None:
+        low, high = moment.interval
+        _say(
+            f"{number:>3} of {moments}  from {moment.at_ns / 1e9:8.3f} s on  {moment.shown} of {moment.runs}"
+            f"  ({100 * low:.0f} to {100 * high:.0f} %)"
+        )
+
+    with Scratch("likelihood", in_memory=True) as scratch:
+        measured = Measured(
+            plan, scratch, signature=None if signature is None else signature_named(signature), each=each, jobs=jobs,
+            notify=said,
+        )  # fmt: skip
+        try:
+            found = measured.likelihood(moments, end_ns)
+        except NotFound as problem:
+            sys.stderr.write(f"tribunal: {problem}\n")
+            raise typer.Exit(EXIT_ERROR) from None
+    path = kept.save(found, run)
+    if (run / "verdict.json").is_file():
+        write(run)
+    if json:
+        typer.echo(msgspec.json.encode(found).decode())
+        return
+    typer.echo(found.signature)
+    for moment in found.moments:
+        low, high = moment.interval
+        bar = "#" * round(40 * moment.share)
+        typer.echo(
+            f"{moment.at_ns / 1e9:9.3f} s  {moment.shown:>3} of {moment.runs:<3} {100 * low:3.0f} to {100 * high:3.0f} %  {bar}"
+        )
+    sealed = found.sealed_ns
+    typer.echo(
+        "never sealed: chance could avert it at every moment"
+        if sealed is None
+        else f"sealed at {sealed / 1e9:.3f} s: from there on every run shows it"
+    )
+    typer.echo(f"→ {path}")
+
+
 def demo(
     mutant: Annotated[str, typer.Option(help="Which known bug.")] = "M01",
     jobs: Annotated[int, typer.Option(min=1, help="Processes at once.")] = os.cpu_count() or 1,
@@ -395,11 +511,23 @@ def _ranked(word: str, groups: Mapping[str, Sequence[SeedResult]]) -> list[str]:
 def _plans(
     scenarios: Sequence[Scenario], seeds: range, time_text: str | None, mutants: tuple[str, ...]
 ) -> Iterator[Plan]:
-    """Yield a plan per seed and scenario, seed by seed: a budget that ends early has seen all scenarios."""
-    for seed in seeds:
-        for scenario in scenarios:
-            time_ms = None if time_text is None else duration(time_text, scenario.spec).most_ms
-            yield made(scenario, seed=seed, cluster=SIMULATED, time_ms=time_ms, mutants=mutants)
+    """Return a plan per seed and scenario, seed by seed: a budget that ends early has seen all scenarios.
+
+    Raises:
+        BadScenario: one of them cannot be run so; it is named before the first of them has begun.
+    """
+
+    def planned(scenario: Scenario, seed: int) -> Plan:
+        time_ms = None if time_text is None else duration(time_text, scenario.spec).most_ms
+        try:
+            return made(scenario, seed=seed, cluster=SIMULATED, time_ms=time_ms, mutants=mutants)
+        except BadScenario as problem:
+            raise BadScenario(f"scenario {scenario.name}: {problem}") from None
+
+    for scenario in scenarios:
+        for seed in seeds[:1]:
+            planned(scenario, seed)
+    return (planned(scenario, seed) for seed in seeds for scenario in scenarios)
 
 
 def _seeds(text: str) -> range:

@@ -19,7 +19,7 @@ import msgspec
 
 from tribunal import ROOT
 from tribunal.clusters.api import ClusterError
-from tribunal.harness.run import commit, lock_sha256
+from tribunal.harness.run import LOCK, commit, lock_sha256
 from tribunal.results.manifest import Manifest
 from tribunal.results.recording import DamagedRecording
 from tribunal.results.scratch import Scratch
@@ -29,7 +29,6 @@ from tribunal.results.verdict import RunVerdict, Verdict, load, save
 VERSION: Final = 2
 KNOWN: Final = (1, VERSION)
 LIST: Final = "bundle.json"
-LOCK: Final = "requirements.lock"
 VERDICT: Final = "verdict.json"
 REPORT: Final = "report.html"
 # Not evidence: what a node left on its disks, and what a cluster kept for itself.

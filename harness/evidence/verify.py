@@ -20,10 +20,10 @@ from tribunal.clusters.api import ClusterError
 from tribunal.clusters.simulated.trace import hashes_of
 from tribunal.harness.campaign.replay import other_code, replayed
 from tribunal.harness.catalog import SIMULATED
-from tribunal.harness.evidence.bundle import LIST, LOCK, Bundle, canonical_report, counted, sha256_of, unpacked
+from tribunal.harness.evidence.bundle import LIST, Bundle, canonical_report, counted, sha256_of, unpacked
 from tribunal.harness.evidence.signing import Signed, signed
 from tribunal.harness.plan import ExecutedFault, Plan, PlannedFault, expression, read_plan
-from tribunal.harness.run import settings
+from tribunal.harness.run import LOCK, settings
 from tribunal.harness.scenario import BadScenario
 from tribunal.harness.simulated import FILE, TRACE, known_of
 from tribunal.results.history import is_history

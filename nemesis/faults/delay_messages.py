@@ -5,7 +5,7 @@ from typing import Final
 
 from tribunal.clusters.capabilities import CanHinderMessages, Fate
 from tribunal.nemesis.api import Effect, Fault
-from tribunal.nemesis.messages import Meant, hindered, rule
+from tribunal.nemesis.messages import Meant, hindered, refused, rule
 
 
 class Options(Meant, frozen=True, forbid_unknown_fields=True):
@@ -16,7 +16,9 @@ class Options(Meant, frozen=True, forbid_unknown_fields=True):
 
 def inject(cluster: CanHinderMessages, node: int, options: Options) -> AbstractAsyncContextManager[Effect]:
     """What comes behind on the same connection waits too."""
-    return hindered(cluster, node, rule(node, options, Fate.DELAYED, delay_ms=options.delay_ms))
+    return hindered(
+        cluster, node, rule(node, options, Fate.DELAYED, delay_ms=options.delay_ms), must_meet=options.must_meet
+    )
 
 
-FAULT: Final = Fault(options=Options, inject=inject)
+FAULT: Final = Fault(options=Options, inject=inject, refused=refused)

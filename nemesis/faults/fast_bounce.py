@@ -10,9 +10,10 @@ from typing import Final, Protocol
 import msgspec
 
 from tribunal.clusters.capabilities import CanHinderMessages, Fate, FrameRule, RuleInForce
+from tribunal.clusters.spec import Mode
 from tribunal.nemesis.api import AsyncGenerator, Effect, Fault, Proof, back_in_service, came_true, incarnation
 from tribunal.nemesis.bounce import BounceTarget, How, bounced
-from tribunal.nemesis.messages import APIS, MEET_TIMEOUT_MS
+from tribunal.nemesis.messages import APIS, MEET_TIMEOUT_MS, not_sent_in
 
 
 class LateTarget(BounceTarget, CanHinderMessages, Protocol):
@@ -62,4 +63,8 @@ async def _held(cluster: LateTarget, node: int, api: int | None) -> RuleInForce:
     return in_force
 
 
-FAULT: Final = Fault(options=Options, inject=inject)
+def _refused(options: Options, mode: Mode) -> str:
+    return "" if options.late is None else not_sent_in(mode, options.late)
+
+
+FAULT: Final = Fault(options=Options, inject=inject, refused=_refused)

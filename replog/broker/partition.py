@@ -631,9 +631,15 @@ class Partition:
 
     # --- following -----------------------------------------------------------------------
 
-    def on_divergence(self, leader_epoch: int, leader_end_offset: int) -> list[Effect]:
-        """Cut to where the leader says that our histories part (SPEC 3.4.1)."""
+    def on_divergence(self, leader_epoch: int, leader_end_offset: int, *, leader_log_start_offset: int) -> list[Effect]:
+        """Cut to where the leader says that our histories part (SPEC 3.4.1).
+
+        Where the leader has deleted all of that epoch it can only name its first offset behind it: what we hold below may be another
+        history. It goes, and with it what its producers are remembered by (decision 0011).
+        """
         assert self.leadership is None
+        if 0 < leader_end_offset <= leader_log_start_offset:
+            return self._cut(Restart(offset=leader_log_start_offset))
         point = truncation_point(
             self.log.epochs,
             log_end_offset=self.log.log_end_offset,

@@ -7,7 +7,7 @@ exceptions say what is known when there is no answer: `Unreachable` (surely with
 
 import asyncio
 from collections.abc import Sequence
-from typing import Final, TypeVar
+from typing import Final, NamedTuple, TypeVar
 from uuid import UUID
 
 import msgspec
@@ -16,7 +16,7 @@ from replog.client.connection import Connection, ConnectionLost, UnsupportedVers
 from replog.config import Endpoint
 from replog.errors import Error
 from replog.ports import Buffer, World
-from replog.types import NO_NODE, NodeId
+from replog.types import NO_NODE, ZERO_UUID, NodeId
 from replog.wire.exchange import Exchange, Q, R
 from replog.wire.messages import create_topics, fetch, list_offsets, metadata, produce
 from replog.wire.messages.create_topics import (
@@ -71,6 +71,13 @@ class Leader(msgspec.Struct, frozen=True, kw_only=True):
     node_id: NodeId
     leader_epoch: int
     topic_id: UUID
+
+
+class Produced(NamedTuple):
+    """A leader's answer to a batch, and the topic that it answered for; None where it named that by its name alone."""
+
+    answer: PartitionProduceResponse
+    topic_id: UUID | None
 
 
 class Client:
@@ -218,9 +225,10 @@ class Client:
     ) -> PartitionProduceResponse | None:
         """Send one record batch to the leader; None when acks is 0, because then nobody answers."""
         leader = await self.leader(topic, partition)
-        return await self.produce_to(
+        produced = await self.produce_to(
             leader, topic, partition, batch, acks=acks, timeout_ms=timeout_ms, transactional_id=transactional_id
         )
+        return None if produced is None else produced.answer
 
     async def produce_to(
         self,
@@ -232,7 +240,7 @@ class Client:
         acks: int,
         timeout_ms: int | None,
         transactional_id: str | None,
-    ) -> PartitionProduceResponse | None:
+    ) -> Produced | None:
         """Send one record batch to a partition's leader as it is known to be; None when acks is 0."""
         data = PartitionProduceData(index=partition, records=batch if isinstance(batch, bytes) else memoryview(batch))
         body = ProduceRequest(
@@ -245,9 +253,10 @@ class Client:
             await self._send_leader(topic, leader, body)
             return None
         answer = await self._ask_leader(produce.EXCHANGE, topic, leader, body)
-        result = _only(_only(answer.responses).partition_responses)
+        written = _only(answer.responses)
+        result = _only(written.partition_responses)
         self._note(topic, result.error_code)
-        return result
+        return Produced(result, None if written.topic_id == ZERO_UUID else written.topic_id)
 
     async def fetch(
         self,

@@ -6,6 +6,7 @@ whether such a request took effect nobody knows. It is never opened again; make 
 """
 
 import asyncio
+import contextlib
 from collections.abc import Callable
 from typing import Final, Generic, Protocol, cast
 
@@ -26,6 +27,7 @@ from replog.wire.messages import sasl_authenticate, sasl_handshake
 from replog.wire.messages.api_versions import EXCHANGE, ApiVersionsRequest, ApiVersionsResponse
 from replog.wire.messages.produce import ProduceRequest
 
+LOG_IN_AGAIN_AFTER: Final = 0.85  # of the time that a login holds, as Kafka's clients
 RESPONSE_BYTES_MAX: Final = 256 * 1024 * 1024
 SOFTWARE: Final = "tribunal"
 SOFTWARE_VERSION: Final = "1"
@@ -111,6 +113,8 @@ class Connection:
         self._pending: dict[int, Waiting] = {}
         self._correlation_id = 0
         self._lost: str | None = None
+        self._next_login: asyncio.TimerHandle | None = None
+        self._renewing: asyncio.Task[None] | None = None  # held, or it might be collected
 
     @property
     def is_open(self) -> bool:
@@ -162,15 +166,28 @@ class Connection:
             if agreed.error_code is not Error.NONE:
                 raise AuthenticationFailed(f"{agreed.error_code.name}, it offers {', '.join(agreed.mechanisms)}")
             token: bytes | None = exchange.first
+            session_ms = 0
             while token is not None:
                 body = sasl_authenticate.SaslAuthenticateRequest(auth_bytes=token)
                 answer = await self.send(sasl_authenticate.EXCHANGE, body, timeout_ms=timeout_ms)
                 if answer.error_code is not Error.NONE:
                     raise AuthenticationFailed(answer.error_message or answer.error_code.name)
                 token = exchange.answer(bytes(answer.auth_bytes))
+                session_ms = answer.session_lifetime_ms
         except (AuthenticationFailed, UnsupportedVersion) as problem:
             self._lose(f"logging in by {self.access.mechanism}: {problem}")
             raise ConnectionLost(f"{self.endpoint}: {self._lost}") from None
+        if session_ms > 0 and self._lost is None:
+            delay_s = session_ms * LOG_IN_AGAIN_AFTER / 1000
+            self._next_login = asyncio.get_running_loop().call_later(delay_s, self._log_in_again, timeout_ms)
+
+    def _log_in_again(self, timeout_ms: int) -> None:
+        """Show who we are before the peer's patience ends (KIP-368): it would close the connection, and what is under way."""
+        self._renewing = asyncio.get_running_loop().create_task(self._renew(timeout_ms))
+
+    async def _renew(self, timeout_ms: int) -> None:
+        with contextlib.suppress(ConnectionLost):  # who uses the connection learns of it
+            await self._log_in(timeout_ms)
 
     def version_of(self, api: Api) -> int:
         """Return the highest version that both know; `UnsupportedVersion` when there is none."""
@@ -283,6 +300,8 @@ class Connection:
         if self._lost is not None:
             return
         self._lost = reason
+        if self._next_login is not None:
+            self._next_login.cancel()
         if self._transport is not None and not self._transport.is_closing():
             self._transport.abort()
         pending, self._pending = self._pending, {}

@@ -8,13 +8,14 @@ read_committed leaves out aborted transactions by the leader's list, as every Ka
 import asyncio
 from collections.abc import Iterator, Mapping
 from typing import Final, NamedTuple
+from uuid import UUID
 
 import msgspec
 
 from replog.client.client import NO_ANSWER, STALE, Client, Leader
 from replog.errors import Error
 from replog.log import batch
-from replog.types import NodeId, TopicPartition
+from replog.types import ZERO_UUID, NodeId, TopicPartition
 from replog.wire.messages.fetch import EXCHANGE, FetchPartition, FetchRequest, FetchTopic, PartitionData
 
 FETCH_WAIT_MS: Final = 100
@@ -26,7 +27,17 @@ ASK_AGAIN: Final = STALE | {Error.OFFSET_NOT_AVAILABLE, Error.REPLICA_NOT_AVAILA
 READ_UNCOMMITTED: Final = 0
 READ_COMMITTED: Final = 1
 
-Answers = dict[TopicPartition, tuple[int, Leader, PartitionData]]  # with the position, and who was asked
+
+class Question(NamedTuple):
+    """What was asked of a partition: from where, of whom, and when, by the event loop's clock."""
+
+    position: int
+    leader: Leader
+    asked_s: float
+
+
+# With the topic that it is of as the answer names that; None: by its name alone.
+Answers = dict[TopicPartition, tuple[Question, UUID | None, PartitionData]]
 
 
 class ReadBatch(NamedTuple):
@@ -40,7 +51,9 @@ class ReadBatch(NamedTuple):
 class PartitionRecords(msgspec.Struct, kw_only=True):
     """What arrived of one partition; the watermarks are the answer's, None where it had none.
 
-    leader:  who was asked, in the leader epoch that it was asked for: had it been in another, it had refused.
+    leader:    who was asked, in the leader epoch that it was asked for: had it been in another, it had refused.
+    asked_s:   when, or before, by the event loop's clock: what the leader had shown by then it shows here, or more.
+    topic_id:  of the topic that was read, as the answer names it; None: by its name alone.
     """
 
     partition: TopicPartition
@@ -51,7 +64,9 @@ class PartitionRecords(msgspec.Struct, kw_only=True):
     last_stable_offset: int | None = None
     log_start_offset: int | None = None
     next_position: int | None = None  # where reading goes on: behind transaction markers too
+    topic_id: UUID | None = None
     leader: Leader
+    asked_s: float
 
 
 class Consumer:
@@ -112,7 +127,10 @@ class Consumer:
             return None
 
     async def _fetch(self, node: NodeId, leaders: dict[TopicPartition, Leader]) -> Answers:
-        asked = {partition: self._positions[partition] for partition in leaders}
+        asked_s = asyncio.get_running_loop().time()
+        asked = {
+            partition: Question(self._positions[partition], leader, asked_s) for partition, leader in leaders.items()
+        }
         try:
             answer = await self._client.ask(EXCHANGE, self._request(leaders, asked), node=node)
         except NO_ANSWER:
@@ -123,10 +141,11 @@ class Consumer:
         by_id = {leader.topic_id: partition.topic for partition, leader in leaders.items()}
         for topic in answer.responses:
             name = topic.topic or by_id.get(topic.topic_id, "")
+            topic_id = None if topic.topic_id == ZERO_UUID else topic.topic_id
             for data in topic.partitions:
                 partition = TopicPartition(name, data.partition_index)
                 if partition in asked:
-                    found[partition] = (asked[partition], leaders[partition], data)
+                    found[partition] = (asked[partition], topic_id, data)
         if answer.error_code is not Error.NONE or any(data.error_code in ASK_AGAIN for *_, data in found.values()):
             self._forget(leaders)
             await asyncio.sleep(BACKOFF_MS / 1000)
@@ -137,7 +156,7 @@ class Consumer:
         for topic in dict.fromkeys(partition.topic for partition in leaders):
             self._client.forget(topic)
 
-    def _request(self, leaders: dict[TopicPartition, Leader], asked: dict[TopicPartition, int]) -> FetchRequest:
+    def _request(self, leaders: dict[TopicPartition, Leader], asked: dict[TopicPartition, Question]) -> FetchRequest:
         topics: dict[str, list[FetchPartition]] = {}
         topic_ids = {partition.topic: leader.topic_id for partition, leader in leaders.items()}
         for partition, leader in leaders.items():
@@ -145,7 +164,7 @@ class Consumer:
                 FetchPartition(
                     partition=partition.partition,
                     current_leader_epoch=leader.leader_epoch,
-                    fetch_offset=asked[partition],
+                    fetch_offset=asked[partition].position,
                     partition_max_bytes=FETCH_BYTES,
                 )
             )
@@ -163,13 +182,19 @@ class Consumer:
     # answers
 
     def _take(self, answers: Answers) -> None:
-        for partition, (position, leader, data) in answers.items():
+        for partition, ((position, leader, asked_s), topic_id, data) in answers.items():
             if self._positions.get(partition) != position or data.error_code in ASK_AGAIN:
                 continue
             if data.error_code is not Error.NONE:
                 self._surplus.append(
                     PartitionRecords(
-                        partition=partition, position=position, batches=[], error=data.error_code, leader=leader
+                        partition=partition,
+                        position=position,
+                        batches=[],
+                        error=data.error_code,
+                        leader=leader,
+                        asked_s=asked_s,
+                        topic_id=topic_id,
                     )
                 )
                 continue
@@ -186,6 +211,8 @@ class Consumer:
                         log_start_offset=data.log_start_offset if data.log_start_offset >= 0 else None,
                         next_position=next_position,
                         leader=leader,
+                        asked_s=asked_s,
+                        topic_id=topic_id,
                     )
                 )
 

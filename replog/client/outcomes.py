@@ -7,6 +7,7 @@ where nothing left this client, or where the answer says that nothing was writte
 from collections.abc import Mapping
 from enum import Enum
 from typing import NamedTuple
+from uuid import UUID
 
 from replog.types import NodeId, TopicPartition
 
@@ -27,6 +28,7 @@ class BatchEnd(NamedTuple):
     attempts:     how often it was sent; None where a retry may have left uncounted.
     answered_by:  whose answer the last one was, None without an answer.
     producer:     producer id and epoch that it was sent with, None for neither idempotent nor transactional ones.
+    topic_id:     of the topic that it stands in, as the leader named that; None unless the leader did.
     """
 
     outcome: Outcome
@@ -35,6 +37,7 @@ class BatchEnd(NamedTuple):
     attempts: int | None
     answered_by: NodeId | None = None
     producer: tuple[int, int] | None = None
+    topic_id: UUID | None = None
 
 
 # A producer is closed, or has no room: what was offered and never left, and what may have left.

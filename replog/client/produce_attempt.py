@@ -1,6 +1,7 @@
 """One attempt to have a batch written, and what the last of several attempts proves about it."""
 
 from typing import Final, NamedTuple
+from uuid import UUID
 
 from replog.client.client import Client, Unreachable
 from replog.client.connection import ConnectionLost, UnsupportedVersion
@@ -26,12 +27,13 @@ TOO_LARGE: Final = frozenset({Error.MESSAGE_TOO_LARGE, Error.RECORD_LIST_TOO_LAR
 
 
 class Attempt(NamedTuple):
-    """How one request ended: an answer and whose it was, or why there is none and whether it left."""
+    """How one request ended: an answer, whose it was and of which topic, or why there is none and whether it left."""
 
     answer: PartitionProduceResponse | None
     error: str | None
     sent: bool
     node: NodeId | None = None
+    topic_id: UUID | None = None
 
 
 NO_ATTEMPT: Final = Attempt(None, "_TIMED_OUT", sent=False)  # there was no time for any
@@ -49,14 +51,16 @@ async def attempt_produce(
     """Send a batch once."""
     try:
         leader = await client.leader(*partition)
-        answer = await client.produce_to(
+        produced = await client.produce_to(
             leader, *partition, content, acks=acks, timeout_ms=timeout_ms, transactional_id=transactional_id
         )
     except (Unreachable, UnsupportedVersion) as problem:
         return Attempt(None, type(problem).__name__, sent=False)
     except ConnectionLost as problem:
         return Attempt(None, type(problem).__name__, sent=True)
-    return Attempt(answer, None, sent=True, node=None if answer is None else leader.node_id)
+    if produced is None:
+        return Attempt(None, None, sent=True)
+    return Attempt(produced.answer, None, sent=True, node=leader.node_id, topic_id=produced.topic_id)
 
 
 def error_of(attempt: Attempt) -> Error | None:
@@ -79,7 +83,8 @@ def batch_end(
     producer:       producer id and epoch that it was sent with.
     """
     if attempt.answer is not None and attempt.answer.error_code is Error.NONE:
-        return BatchEnd(Outcome.DONE, None, attempt.answer.base_offset, attempts, attempt.node, producer)
+        base_offset = attempt.answer.base_offset
+        return BatchEnd(Outcome.DONE, None, base_offset, attempts, attempt.node, producer, attempt.topic_id)
     if attempt.answer is None and attempt.error is None:
         assert acks == 0
         return BatchEnd(Outcome.UNACKNOWLEDGED, None, None, attempts, None, producer)

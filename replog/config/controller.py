@@ -4,7 +4,7 @@ from typing import Annotated, Literal
 
 import msgspec
 
-from replog.config.setting import Long, kafka, ours
+from replog.config.setting import INT_MAX, Long, kafka, ours
 
 
 class ControllerConfig(msgspec.Struct, frozen=True, kw_only=True):
@@ -77,6 +77,15 @@ class ControllerConfig(msgspec.Struct, frozen=True, kw_only=True):
             "Whether replicas are asked for their log ends before an unclean leader is chosen (KIP-966).",
         ),
     ] = False
+    partition_creation_rate: Annotated[
+        int,
+        ours(
+            "tribunal.partition.creation.rate",
+            "When so many partitions were created in a second, whoever wants more is answered THROTTLING_QUOTA_EXCEEDED "
+            "until that is made up for, as by Kafka's quota `controller_mutation_rate` (KIP-599).",
+            lowest=1,
+        ),
+    ] = INT_MAX
     eligible_leader_replicas_enable: Annotated[
         bool,
         ours(

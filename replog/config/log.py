@@ -7,7 +7,7 @@ from typing import Annotated, Literal
 
 import msgspec
 
-from replog.config.setting import LONG_MAX, Long, kafka, without_effect
+from replog.config.setting import LONG_MAX, Long, kafka, ours, without_effect
 
 
 class LogConfig(msgspec.Struct, frozen=True, kw_only=True):
@@ -185,6 +185,13 @@ class LogConfig(msgspec.Struct, frozen=True, kw_only=True):
             topic="delete.retention.ms",
         ),
     ] = 86400000
+    scrub_bytes_per_second: Annotated[
+        Long,
+        ours(
+            "log.scrub.bytes.per.second",
+            "How fast closed segments are read again to find, and to repair from the ISR, what went bad on the disk; 0: never.",
+        ),
+    ] = 0
     producer_expiration_ms: Annotated[
         int,
         kafka(

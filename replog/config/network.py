@@ -76,6 +76,14 @@ class NetworkConfig(msgspec.Struct, frozen=True, kw_only=True):
             lowest=1,
         ),
     ] = INT_MAX
+    failed_authentication_delay_ms: Annotated[
+        int,
+        kafka(
+            "connection.failed.authentication.delay.ms",
+            "Who failed to log in gets the answer, and is closed, after this long.",
+            lowest=0,
+        ),
+    ] = 100
     request_progress_ms_max: Annotated[
         Long,
         ours(

@@ -83,9 +83,9 @@ def without_effect(name: str, description: str, *, topic: str = "") -> Setting:
     return Setting(name=name, description=description, is_kafkas=True, topic=topic, has_effect=False)
 
 
-def ours(name: str, description: str, *, highest: float = inf) -> Setting:
+def ours(name: str, description: str, *, lowest: float = 0, highest: float = inf) -> Setting:
     """Describe a setting that only replog has."""
-    return Setting(name=name, description=description, is_kafkas=False, highest=highest)
+    return Setting(name=name, description=description, is_kafkas=False, lowest=lowest, highest=highest)
 
 
 class Definition(msgspec.Struct, frozen=True, kw_only=True):

@@ -20,6 +20,7 @@ from replog.controller.turn import Turn
 from replog.controller.unclean_recovery import PARTITIONS_PER_REQUEST_MAX
 from replog.errors import Error
 from replog.metadata import features
+from replog.metadata import records as r
 from replog.types import NO_NODE, ZERO_UUID, NodeId, TopicIdPartition
 from replog.wire.messages import alter_partition_reassignments as apr
 from replog.wire.messages import create_partitions as cp
@@ -306,6 +307,30 @@ def _refused_elections(body: elm.ElectLeadersRequest, error: Error) -> elm.Elect
     return elm.ElectLeadersResponse(error_code=error, replica_election_results=results)
 
 
+def _create_topics(decider: Decider, turn: Turn, body: ct.CreateTopicsRequest) -> ct.CreateTopicsResponse:
+    wait_ms = 0 if body.validate_only else decider.creations.wait_ms(turn.now_ms)
+    if wait_ms:
+        refused = _refused_topics(body, Error.THROTTLING_QUOTA_EXCEEDED)
+        return msgspec.structs.replace(refused, throttle_time_ms=wait_ms)
+    answer = on_create_topics(turn, body, decider.new_topic_id, decider.random)
+    decider.creations.spend(_created_count(turn))
+    return answer
+
+
+def _create_partitions(decider: Decider, turn: Turn, body: cp.CreatePartitionsRequest) -> cp.CreatePartitionsResponse:
+    wait_ms = 0 if body.validate_only else decider.creations.wait_ms(turn.now_ms)
+    if wait_ms:
+        refused = _refused_partitions(body, Error.THROTTLING_QUOTA_EXCEEDED)
+        return msgspec.structs.replace(refused, throttle_time_ms=wait_ms)
+    answer = on_create_partitions(turn, body, decider.random)
+    decider.creations.spend(_created_count(turn))
+    return answer
+
+
+def _created_count(turn: Turn) -> int:
+    return sum(isinstance(record, r.PartitionRecord) for record in turn.records)
+
+
 def _unregister_broker(decider: Decider, turn: Turn, body: ub.UnregisterBrokerRequest) -> ub.UnregisterBrokerResponse:
     decider.sessions.drop(NodeId(body.broker_id))
     decider.recoveries.on_fenced(NodeId(body.broker_id))
@@ -320,7 +345,7 @@ CREATE_TOPICS: Final = ControllerApi(
         shown=_configs_shown,
         refuse=_refused_topics,
     ),
-    decide=lambda decider, turn, body: on_create_topics(turn, body, decider.new_topic_id, decider.random),
+    decide=_create_topics,
 )
 DELETE_TOPICS: Final = ControllerApi(
     ServedApi(
@@ -332,7 +357,7 @@ DELETE_TOPICS: Final = ControllerApi(
 )
 CREATE_PARTITIONS: Final = ControllerApi(
     ServedApi(cp.EXCHANGE, parts=Parts(("topics",), "results", Operation.ALTER), refuse=_refused_partitions),
-    decide=lambda decider, turn, body: on_create_partitions(turn, body, decider.random),
+    decide=_create_partitions,
 )
 ELECT_LEADERS: Final = ControllerApi(
     ServedApi(elm.EXCHANGE, questions=_MAY_ALTER, refuse=_refused_elections), decide=by_image(on_elect_leaders)

@@ -4,7 +4,7 @@ What the hook is asked, in which words and for which request, is what the releas
 everybody is `ANONYMOUS`; the authorizer behind the hook is `replog/node/api/standard_authorizer.py`, where there is one. Which questions an API comes to stands beside its handler (`replog/controller/served_api.py`); here are the words for them.
 """
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from enum import IntEnum
 from typing import Final, NamedTuple, Protocol
 from uuid import UUID
@@ -35,7 +35,7 @@ class Operation(IntEnum):
 
 
 class Resource(NamedTuple):
-    """What it is done to: `topic`, `group`, `cluster` or `transactional_id`, and its name."""
+    """What it is done to: `topic`, `group`, `cluster` or `transactional_id`, and its name; or `SOME_TOPIC`."""
 
     kind: str
     name: str
@@ -50,6 +50,7 @@ class Peer(NamedTuple):
 
 ANONYMOUS: Final = Peer(ANONYMOUS_USER, "")
 CLUSTER: Final = Resource("cluster", "kafka-cluster")
+SOME_TOPIC: Final = Resource("some topic", "")  # whichever, be it there already or not
 REFUSALS: Final = {
     "cluster": Error.CLUSTER_AUTHORIZATION_FAILED,
     "topic": Error.TOPIC_AUTHORIZATION_FAILED,
@@ -83,7 +84,6 @@ class Topics(NamedTuple):
     """What is known of topics: a name is None when there is no such topic, and then there is nothing to protect."""
 
     name_of: Callable[[UUID], str | None]
-    names: Callable[[], Iterable[str]]
 
 
 class Asker(NamedTuple):

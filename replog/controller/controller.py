@@ -15,6 +15,7 @@ from replog.controller import broker_requests as broker
 from replog.controller import config_requests as config
 from replog.controller import credential_requests as credentials
 from replog.controller import fencing
+from replog.controller.creation_rate import CreationRate
 from replog.controller.election import Election, Wish
 from replog.controller.events import Append, Effect, Event, LogInfoAnswered, Request, Tick
 from replog.controller.heartbeat import Sessions
@@ -44,6 +45,7 @@ class Controller:
         self.policy = Policy(self.image, settings)
         self.sessions = Sessions(settings.session_timeout_ms)
         self.recoveries = Recoveries()
+        self.creations = CreationRate(settings.partition_creation_rate)
         self.is_active = False
         self.static_configs = static_configs
         self.new_topic_id = new_topic_id

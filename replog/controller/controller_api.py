@@ -6,6 +6,7 @@ from uuid import UUID
 
 import msgspec
 
+from replog.controller.creation_rate import CreationRate
 from replog.controller.heartbeat import Sessions
 from replog.controller.recoveries import Recoveries
 from replog.controller.served_api import AnyServedApi, ServedApi
@@ -21,6 +22,7 @@ class Decider(Protocol):
 
     sessions: Sessions
     recoveries: Recoveries
+    creations: CreationRate
     static_configs: Mapping[str, str]
     random: "Random"
 

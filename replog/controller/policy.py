@@ -50,6 +50,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     leader_rebalance: bool = _CONTROLLER.leader_rebalance_enable
     leader_imbalance_check_interval_ms: int = 1000 * _CONTROLLER.leader_imbalance_check_interval_seconds
     eligible_leader_replicas: bool = _CONTROLLER.eligible_leader_replicas_enable
+    partition_creation_rate: int = _CONTROLLER.partition_creation_rate
     max_idle_interval_ms: int = 0  # 0: an idle log stays as it is
 
     @classmethod
@@ -71,6 +72,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
             leader_rebalance=controller.leader_rebalance_enable,
             leader_imbalance_check_interval_ms=1000 * controller.leader_imbalance_check_interval_seconds,
             eligible_leader_replicas=controller.eligible_leader_replicas_enable,
+            partition_creation_rate=controller.partition_creation_rate,
             max_idle_interval_ms=config.quorum.idle_interval_ms_max,
         )
 

@@ -27,8 +27,9 @@ from uuid import UUID
 
 from replog.config import NodeConfig
 from replog.host.certificates import Certificates
+from replog.host.handshakes import TlsListener, listening_sockets
 from replog.host.memory import keep_freed_memory
-from replog.ports import Buffer, Clock, Disk, Entropy, File, Journal, Network, NewFolder, Space
+from replog.ports import Buffer, Clock, Disk, Entropy, File, Journal, Listener, Network, NewFolder, Space
 
 if TYPE_CHECKING:
     from replog.host.sabotage.control_page import ControlPage
@@ -37,7 +38,6 @@ LEVELS: Final = {"debug": 0, "info": 1, "warning": 2, "error": 3}
 BACKLOG: Final = 1024
 COPY_BYTES: Final = 1 << 20
 UNFORESEEN_KINDS_MAX: Final = 1000
-HANDSHAKE_S_MAX: Final = 10  # of TLS
 MOST_PARTS: Final = 512  # of one vectored write; the system's IOV_MAX is 1024
 
 
@@ -134,6 +134,11 @@ class RealFile:
     def sync(self) -> None:
         """Block until content and size are durable."""
         _sync(self._descriptor)
+
+    def forget_cached(self, position: int, length: int) -> None:
+        """Tell the system that its copy is not needed; what is not written yet stays."""
+        if hasattr(os, "posix_fadvise"):
+            os.posix_fadvise(self._descriptor, position, length, os.POSIX_FADV_DONTNEED)
 
     def write_again(self, position: int) -> None:
         """Write what is there once more."""
@@ -256,16 +261,12 @@ class RealNetwork:
 
     async def listen(
         self, host: str, port: int, factory: Callable[[], asyncio.BaseProtocol], *, tls: bool = False
-    ) -> RealListener:
+    ) -> Listener:
         """Accept connections."""
-        loop = asyncio.get_running_loop()
         if tls:
             context = self._with_tls.for_listening()
-            server = await loop.create_server(
-                factory, host, port, backlog=BACKLOG, ssl=context, ssl_handshake_timeout=HANDSHAKE_S_MAX
-            )
-        else:
-            server = await loop.create_server(factory, host, port, backlog=BACKLOG)
+            return TlsListener(await listening_sockets(host, port, BACKLOG), context, factory)
+        server = await asyncio.get_running_loop().create_server(factory, host, port, backlog=BACKLOG)
         return RealListener(server, server.sockets[0].getsockname()[1])
 
     async def connect(

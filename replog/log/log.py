@@ -129,19 +129,23 @@ class Log:
         recovery_point: int,
         log_start_offset: int,
         now_ms: int,
+        was_closed_in_order: bool = False,
     ) -> "Log":
         """Open a log, or create an empty one at `log_start_offset`.
 
         recover:         the directory was not closed cleanly: scan what may have been torn.
         recovery_point:  offsets below it were durable when it was checkpointed; 0 if unknown.
+        was_closed_in_order: both offsets are what a stop in order wrote: where the log disagrees with them, something was damaged.
         """
         recovery = Recovery(disk, directory, settings, now_ms)
         opened = recovery.run(recover=recover, recovery_point=recovery_point, log_start_offset=log_start_offset)
+        if was_closed_in_order:
+            log_start_offset = recovery.hold_to_checkpoints(opened, recovery_point, log_start_offset)
         log = Log(disk, directory, settings, opened, max(log_start_offset, opened.segments[0].base_offset))
         log._latest_ms = now_ms
         log._load_topic_id()
         if log.log_start_offset > log.log_end_offset:
-            log.restart_at(log.log_start_offset)
+            log.restart_at(log.log_start_offset)  # what was not durable when the power failed had been deleted already
         log._look_for_missing_start(log_start_offset)
         if log.missing_from is None:
             log.epochs.truncate_from_start(log.log_start_offset)

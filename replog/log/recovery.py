@@ -94,6 +94,27 @@ class Recovery:
         epochs.truncate_from_end(segments[-1].next_offset)
         return Opened(segments, epochs, producers, self.cut)
 
+    def hold_to_checkpoints(self, opened: Opened, recovery_point: int, log_start_offset: int) -> int:
+        """Compare a log that was closed in order with what its directory's checkpoints say of it; return where it begins.
+
+        A stop in order leaves them in agreement: the log is durable to its end, and begins within, where its first epoch does. What disagrees
+        was damaged, the log or the checkpoint. Nobody knows which; so it counts as cut (nobody takes it for whole), and nothing more is dropped.
+        """
+        end, first, began_at = (
+            opened.segments[-1].next_offset,
+            opened.segments[0].base_offset,
+            opened.epochs.earliest_start,
+        )
+        problem = None
+        if recovery_point > end:
+            problem = f"it ends here, and was durable up to {recovery_point}"
+        if log_start_offset > end or 0 <= began_at < log_start_offset:
+            problem = f"it is said to begin at {log_start_offset}, and its first epoch at {began_at}"
+            log_start_offset = max(first, began_at)
+        if problem is not None and opened.cut is None:
+            opened.cut = Cut(end, problem)
+        return log_start_offset
+
     def _distrust_cache(self, segments: list[Segment], recovery_point: int) -> None:
         """Have what is not known to be durable written by the next flush, whatever the system believes of it."""
         for segment in segments:
@@ -132,17 +153,18 @@ class Recovery:
         return len(segments)
 
     def _drop_what_does_not_follow(self, segments: list[Segment], trusted: int) -> int:
-        """Cut the log where a trusted segment is not its neighbour's: one between them is missing, or it is of another log.
+        """Cut the log where a trusted segment, or the first behind them, is not its neighbour's: one between is missing, or it is of another log.
 
         returns:  how many are trusted. What is scanned is held to the same by the scan.
         """
         cleaned_to = max((cleaning.end_offset for cleaning in cleanings(self.disk, self.directory)), default=-1)
-        for index in range(trusted):
-            segment = segments[index]
+        for index, segment in enumerate(segments[: trusted + 1]):
             ends_at = segments[index - 1].next_offset if index else segment.base_offset
             follows = segment.base_offset == ends_at or ends_at <= segment.base_offset <= cleaned_to
-            is_its_own = segment.first_batch_offset == segment.base_offset or (
-                self.gaps_allowed and segment.first_batch_offset > segment.base_offset
+            is_its_own = (
+                index == trusted  # the scan will say
+                or segment.first_batch_offset == segment.base_offset
+                or (self.gaps_allowed and segment.first_batch_offset > segment.base_offset)
             )
             if not follows or not is_its_own:
                 what = f"segment {segment.base_offset}, which begins with {segment.first_batch_offset}"

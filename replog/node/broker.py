@@ -6,6 +6,7 @@ without `stop` is what a crash is.
 """
 
 import asyncio
+from collections.abc import Iterable
 from typing import Final, TypeVar
 from uuid import UUID
 
@@ -22,7 +23,7 @@ from replog.node.data_plane import REQUEST_TIMEOUT_MS, BrokerFailed, DataPlane, 
 from replog.node.directories.assignments import DirectoryAssignments
 from replog.node.hosted_replicas import HostedReplicas
 from replog.node.hosting import Hosting
-from replog.node.metrics import MetricsServer, exposition, node_metrics
+from replog.node.metrics import Metric, MetricsServer, exposition, node_metrics, scrub_metrics
 from replog.node.net.controller_link import NoController
 from replog.node.quorum.member import QuorumNode, SnapshotReader
 from replog.node.quorum.metadata_log import open_metadata_log
@@ -65,13 +66,20 @@ class Broker:
         )
         self.hosting = Hosting(hosted, plane.tasks, on_deleted=plane.coordinators.topics_deleted)
         self.is_serving = False
-        self.metrics = MetricsServer(world, lambda: exposition(node_metrics(world.journal)))
+        self.metrics = MetricsServer(world, self._metrics)
         self.quorum: QuorumNode | None = quorum
         self._owns_quorum = False
         self._metadata_log: Log | None = None
         self.lifecycle: Lifecycle | None = None
         self._lifecycle_changed = asyncio.Event()
         self._stopped = asyncio.Event()
+
+    def _metrics(self) -> str:
+        return exposition([*node_metrics(self.world.journal), *self.own_metrics()])
+
+    def own_metrics(self) -> Iterable[Metric]:
+        """Return what only a broker counts."""
+        return scrub_metrics(self.plane.scrubbing)
 
     # --- lifecycle ------------------------------------------------------------------------
 

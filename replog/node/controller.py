@@ -7,7 +7,7 @@ become NOT_CONTROLLER when leadership ends first (SPEC 2.14).
 
 import asyncio
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Final, cast
 from uuid import UUID
 
@@ -17,7 +17,7 @@ from replog.client.connection import Connection, ConnectionLost, UnsupportedVers
 from replog.config import Endpoint, NodeConfig, endpoint
 from replog.config.listeners import ListenerConfig
 from replog.controller import controller
-from replog.controller.authorization import May, allow_all
+from replog.controller.authorization import May, Operation, allow_all, of_cluster
 from replog.controller.controller import Controller
 from replog.controller.describe import describe_controllers
 from replog.controller.events import (
@@ -33,14 +33,14 @@ from replog.controller.events import (
     Tick,
 )
 from replog.controller.policy import RECOVERY_STRATEGY, UNCLEAN_ENABLE, Settings
-from replog.controller.served_api import ServedApi, Unasked
+from replog.controller.served_api import ServedApi, without_message
 from replog.errors import Error
 from replog.log.log import Log
 from replog.metadata.features import KRAFT_VERSION, SUPPORTED
 from replog.metadata.record_versions import NEWEST, RecordWriter
 from replog.node.api.authorizer import Authorizer
 from replog.node.api.standard_authorizer import hook_of
-from replog.node.metrics import MetricsServer, exposition, metrics, node_metrics
+from replog.node.metrics import Metric, MetricsServer, exposition, metrics, node_metrics
 from replog.node.net.broker_links import OwnRequest
 from replog.node.net.controller_link import ControllerLink
 from replog.node.net.entrance import entrance_of
@@ -100,6 +100,9 @@ class ControllerNode:
         offered = {**CONTROLLER_APIS, **SECURITY_APIS} if config.is_secured else CONTROLLER_APIS
         self.server = Server(world, offered, self._on_request, ServerLimits.of(config.network), features=self._features)
         self.metrics = MetricsServer(world, self._metrics)
+        self.brokers_metrics: Callable[[], Iterable[Metric]] = (
+            tuple  # of the broker in the same process, if there is one
+        )
         self.quorum: QuorumNode | None = None
         self._also_notify = also_notify
         self._log: Log | None = None
@@ -170,7 +173,7 @@ class ControllerNode:
         self.world.journal.event("stop", node=self.config.node_id, role="controller")
 
     def _metrics(self) -> str:
-        return exposition([*metrics(self.controller), *node_metrics(self.world.journal)])
+        return exposition([*metrics(self.controller), *node_metrics(self.world.journal), *self.brokers_metrics()])
 
     # --- notifications of the quorum ---------------------------------------------------------------------
 
@@ -433,7 +436,12 @@ class ControllerNode:
 
 
 DESCRIBE_CLUSTER: Final = HandledApi(
-    ServedApi(describe_cluster.EXCHANGE, unasked=Unasked.EVERYBODYS), ControllerNode.describe_cluster
+    ServedApi(  # as Kafka's controllers: who may not alter the cluster has no business with them
+        describe_cluster.EXCHANGE,
+        questions=(of_cluster(Operation.ALTER),),
+        refuse=without_message(describe_cluster.EXCHANGE),
+    ),
+    ControllerNode.describe_cluster,
 )
 APIS: Final[tuple[AnswersApi[ControllerNode], ...]] = (DESCRIBE_CLUSTER,)
 

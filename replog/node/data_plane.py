@@ -44,6 +44,7 @@ from replog.node.replication.copying import FetchLimits, ReplicaFetching
 from replog.node.replication.flushing import Flushing
 from replog.node.replication.proposals import ProposalChannel
 from replog.node.replication.replicas import ReplicaPorts, Replicas
+from replog.node.replication.scrubbing import Scrubbing
 from replog.node.tasks import Tasks
 from replog.ports import World
 from replog.types import NodeId
@@ -122,6 +123,7 @@ class DataPlane:
         )
         self.moves = DirectoryMoves(self.replicas, self.directories, driver.on_replica_moved, self.tasks)
         self.compaction = Compaction(self.replicas, self.flushing, self.tasks)
+        self.scrubbing = Scrubbing(self.replicas, self.tasks, config.broker_access, config.log.scrub_bytes_per_second)
         self.cluster = ClusterApi(config, self.replicas, self.link, self.tasks, may=may)
         self.authorizer = self.cluster.authorizer
         self.handlers = self._handlers()
@@ -178,6 +180,8 @@ class DataPlane:
             every("compaction", config.log.cleaner_backoff_ms, self.compaction.begin)
         if len(self.directories.paths) > 1:
             every("directories", LOOK_MS, look_at_directories)
+        if config.log.scrub_bytes_per_second:
+            self.scrubbing.begin()
         every("retention", config.log.retention_check_interval_ms, self._retain)
 
     async def listen(self) -> None:

@@ -11,6 +11,7 @@ from typing import Final, NamedTuple, cast
 
 from replog.controller.controller import Controller
 from replog.controller.recoveries import Counts
+from replog.node.replication.scrubbing import Scrubbing
 from replog.ports import Journal, Listener, World
 
 PATHS: Final = (b"/", b"/metrics")
@@ -77,6 +78,18 @@ def node_metrics(journal: Journal) -> Iterator[Metric]:
         "Errors that cost a request or a connection, and that nobody foresaw; the log has the first of each kind.",
         [("", journal.unforeseen_count)],
     )
+
+
+def scrub_metrics(scrubbing: Scrubbing) -> Iterator[Metric]:
+    """Yield what a broker's look at its cold segments found."""
+    for name, words, value in (
+        ("scrubbed_bytes", "Bytes of closed segments that were read again and checked.", scrubbing.checked_bytes),
+        ("scrub_damages", "Places in closed segments that were found damaged.", scrubbing.damaged_count),
+        ("scrub_repaired_batches", "Batches put back from another replica.", scrubbing.repaired_count),
+    ):
+        yield Metric(f"tribunal_{name}_total", "counter", words, [("", value)])
+    words = "Places that are damaged now, and for which nobody in the ISR had anything to put there."
+    yield Metric("tribunal_scrub_unrepaired", "gauge", words, [("", scrubbing.unrepaired_count)])
 
 
 def exposition(families: Iterable[Metric]) -> str:

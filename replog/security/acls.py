@@ -158,13 +158,47 @@ def permits(acls: Iterable[Acl], wanted: Wanted, *, without_any: bool) -> bool:
     without_any:  the answer where there is none.
     """
     is_allowed, has_any = False, False
-    enough = IMPLIED_BY.get(wanted.operation, frozenset((wanted.operation,)))
     for acl in acls:
         has_any = True
         if not acl.is_of(wanted.principal, wanted.host):
             continue
-        if acl.permission == Permission.DENY and acl.operation in (AclOperation.ALL, wanted.operation):
+        if _denies(acl, wanted):
             return False
-        if acl.permission == Permission.ALLOW and (acl.operation == AclOperation.ALL or acl.operation in enough):
-            is_allowed = True
+        is_allowed = is_allowed or _allows(acl, wanted)
     return is_allowed if has_any else without_any
+
+
+def permits_some(acls: Iterable[Acl], wanted: Wanted, *, without_any: bool) -> bool:
+    """Return whether there is a name at all with which somebody may do something (KIP-679), whatever exists so far.
+
+    acls:         all entries, in any order.
+    without_any:  the answer where there is none for all names.
+    """
+    of_kind = [acl for acl in acls if acl.resource_type == wanted.resource_type]
+    if permits((acl for acl in of_kind if _is_of_all_names(acl)), wanted, without_any=without_any):
+        return True
+    of_asker = [acl for acl in of_kind if acl.is_of(wanted.principal, wanted.host)]
+    denied = [acl for acl in of_asker if _denies(acl, wanted)]
+    return any(_allows(acl, wanted) and not any(_covers(deny, acl) for deny in denied) for acl in of_asker)
+
+
+def _allows(acl: Acl, wanted: Wanted) -> bool:
+    enough = IMPLIED_BY.get(wanted.operation, (wanted.operation,))
+    return acl.permission == Permission.ALLOW and (acl.operation == AclOperation.ALL or acl.operation in enough)
+
+
+def _denies(acl: Acl, wanted: Wanted) -> bool:
+    return acl.permission == Permission.DENY and acl.operation in (AclOperation.ALL, wanted.operation)
+
+
+def _is_of_all_names(acl: Acl) -> bool:
+    return acl.pattern_type == PatternType.LITERAL and acl.resource_name == ANYTHING
+
+
+def _covers(deny: Acl, allow: Acl) -> bool:
+    """Return whether all names that an entry is of are those of another, too."""
+    if _is_of_all_names(deny):
+        return True
+    if deny.pattern_type == PatternType.PREFIXED:
+        return allow.resource_name.startswith(deny.resource_name) and not _is_of_all_names(allow)
+    return allow.pattern_type == PatternType.LITERAL and allow.resource_name == deny.resource_name

@@ -90,6 +90,8 @@ def distinguished_name(certificate: Mapping[str, object] | None) -> str | None:
 
 def _escaped(value: str) -> str:
     escaped = re.sub(r'([,+"\\<>;])', r"\\\1", value)
+    if escaped.endswith(" ") and len(escaped) > 1:
+        escaped = escaped[:-1] + "\\ "
     return "\\" + escaped if escaped.startswith((" ", "#")) else escaped
 
 

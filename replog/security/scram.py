@@ -8,6 +8,7 @@ import base64
 import binascii
 import hashlib
 import hmac
+import re
 from enum import Enum
 from typing import Final
 
@@ -15,6 +16,7 @@ import msgspec
 
 ITERATIONS_MIN: Final = 4096
 ITERATIONS_MAX: Final = 16384
+_NUMBER: Final = re.compile(r"[0-9]{1,9}")
 GS2_HEADERS: Final = ("n", "y")  # no channel binding
 
 
@@ -140,7 +142,7 @@ class ClientExchange:
         nonce, iterations = fields.get("r", ""), fields.get("i", "")
         if not nonce.startswith(self._nonce) or nonce == self._nonce:
             raise AuthenticationFailed("the server's nonce does not continue ours")
-        if not iterations.isdigit() or not ITERATIONS_MIN <= int(iterations) <= ITERATIONS_MAX:
+        if not _NUMBER.fullmatch(iterations) or not ITERATIONS_MIN <= int(iterations) <= ITERATIONS_MAX:
             raise AuthenticationFailed(f"the server wants {iterations!r} iterations")
         password = salted(
             self.mechanism, self._password, salt=_decoded(fields.get("s", "")), iterations=int(iterations)

@@ -8,7 +8,7 @@ Brokers are distinguished by epoch. One that bounced is first treated as failed,
 started: so it is sent everything that it hosts, and is not elected in between.
 """
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Final, NamedTuple, cast
 from uuid import UUID
 
@@ -29,9 +29,11 @@ from replog.types import NO_NODE, NodeId, TopicIdPartition, TopicPartition
 from replog.wire.exchange import Q, R
 from replog.wire.messages import (
     alter_partition,
+    alter_partition_reassignments,
     controlled_shutdown,
     create_partitions,
     delete_topics,
+    elect_leaders,
     stop_replica,
 )
 from replog.wire.translate import current_alter_partition
@@ -469,6 +471,55 @@ class ZooKeeperController:
         ]
         return create_partitions.CreatePartitionsResponse(results=[*answer.results, *refused])
 
+    def _on_elect_leaders(
+        self, turn: "ControllerTurn", body: elect_leaders.ElectLeadersRequest
+    ) -> elect_leaders.ElectLeadersResponse:
+        """Hold elections, but none of what is being deleted (as Kafka)."""
+        named = body.topic_partitions
+        if named is None:
+            return admin.on_elect_leaders(turn, body)
+        left = [topic for topic in named if topic.topic not in self.deleting]
+        answer = admin.on_elect_leaders(turn, msgspec.structs.replace(body, topic_partitions=left))
+        refused = [
+            elect_leaders.ReplicaElectionResult(
+                topic=topic.topic,
+                partition_result=[
+                    elect_leaders.PartitionResult(
+                        partition_id=index,
+                        error_code=Error.INVALID_TOPIC_EXCEPTION,
+                        error_message="The topic is being deleted.",
+                    )
+                    for index in topic.partitions
+                ],
+            )
+            for topic in named
+            if topic.topic in self.deleting
+        ]
+        return msgspec.structs.replace(answer, replica_election_results=[*answer.replica_election_results, *refused])
+
+    def _on_reassignments(
+        self, turn: "ControllerTurn", body: alter_partition_reassignments.AlterPartitionReassignmentsRequest
+    ) -> alter_partition_reassignments.AlterPartitionReassignmentsResponse:
+        """Reassign, but nothing that is being deleted (as Kafka: it does not exist any more)."""
+        left = [topic for topic in body.topics if topic.name not in self.deleting]
+        answer = admin.on_alter_partition_reassignments(turn, msgspec.structs.replace(body, topics=left))
+        refused = [
+            alter_partition_reassignments.ReassignableTopicResponse(
+                name=topic.name,
+                partitions=[
+                    alter_partition_reassignments.ReassignablePartitionResponse(
+                        partition_index=wanted.partition_index,
+                        error_code=Error.UNKNOWN_TOPIC_OR_PARTITION,
+                        error_message="The topic is being deleted.",
+                    )
+                    for wanted in topic.partitions
+                ],
+            )
+            for topic in body.topics
+            if topic.name in self.deleting
+        ]
+        return msgspec.structs.replace(answer, responses=[*answer.responses, *refused])
+
     def _begin_deletion(self, name: str) -> None:
         topic = self.image.topics_by_name[name]
         replicas = [(index, node) for index, one in sorted(topic.partitions.items()) for node in one.replicas]
@@ -518,7 +569,12 @@ class ZooKeeperController:
 
     def _turn(self, now_ms: int) -> "ControllerTurn":
         return ControllerTurn(
-            self.policy, now_ms=now_ms, controller_epoch=self.epoch, protocol=self.protocol, znodes=self._znodes
+            self.policy,
+            now_ms=now_ms,
+            controller_epoch=self.epoch,
+            protocol=self.protocol,
+            znodes=self._znodes,
+            deleting=self.deleting,
         )
 
     def _replay(self, record: r.MetadataRecord) -> None:
@@ -583,13 +639,34 @@ class ZooKeeperController:
 
 
 class ControllerTurn(ZooKeeperTurn):
-    """An event's work with the topics it began to delete."""
+    """An event's work with the topics it began to delete.
+
+    deleting:  topics whose deletion is under way: their partitions stay as they are, whoever comes or goes (as Kafka). Some
+               replicas have no log any more, and no broker would be told of a new leader.
+    """
 
     def __init__(
-        self, policy: Policy, *, now_ms: int, controller_epoch: int, protocol: ProtocolVersion, znodes: Znodes
+        self,
+        policy: Policy,
+        *,
+        now_ms: int,
+        controller_epoch: int,
+        protocol: ProtocolVersion,
+        znodes: Znodes,
+        deleting: Container[str],
     ) -> None:
         super().__init__(policy, now_ms=now_ms, controller_epoch=controller_epoch, protocol=protocol, znodes=znodes)
         self.deleted: list[str] = []
+        self._deleting = deleting
+
+    def append(self, records: r.Records) -> None:
+        """Let records take effect, but those that change what is being deleted."""
+        super().append([record for record in records if not self._changes_what_goes(record)])
+
+    def _changes_what_goes(self, record: r.MetadataRecord) -> bool:
+        if not isinstance(record, r.PartitionChangeRecord) or self.by_leader:
+            return False
+        return self.image.topics[record.topic_id].name in self._deleting
 
     @property
     def effects_behind(self) -> list[Effect]:
@@ -732,10 +809,10 @@ _DECIDED: Final[dict[type[msgspec.Struct], _Decided]] = {
         lambda self, turn, body: admin.on_create_topics(turn, body, self._new_topic_id, self._random),
     ),
     **_decides(admin.CREATE_PARTITIONS.served, lambda self, turn, body: self._on_create_partitions(turn, body)),
-    **_decides(admin.ELECT_LEADERS.served, lambda _, turn, body: admin.on_elect_leaders(turn, body)),
+    **_decides(admin.ELECT_LEADERS.served, lambda self, turn, body: self._on_elect_leaders(turn, body)),
     **_decides(
         admin.ALTER_PARTITION_REASSIGNMENTS.served,
-        lambda _, turn, body: admin.on_alter_partition_reassignments(turn, body),
+        lambda self, turn, body: self._on_reassignments(turn, body),
     ),
     **_decides(
         admin.LIST_PARTITION_REASSIGNMENTS.served,

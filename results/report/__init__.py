@@ -16,12 +16,14 @@ import jinja2
 import markupsafe
 import msgspec
 
+from tribunal.results.likelihood import read as read_likelihood
 from tribunal.results.manifest import Manifest
 from tribunal.results.report import matrix as matrix_of
 from tribunal.results.report.figures_of import figure_tables
 from tribunal.results.report.first_screen import first_screen, judged
 from tribunal.results.report.groups import GROUPS, Group, grouped
 from tribunal.results.report.layout import drawing
+from tribunal.results.report.likelihood import Curve, curve
 from tribunal.results.report.measures import LEFT, PLOT, ROW, WIDTH
 from tribunal.results.report.model import Page, page
 from tribunal.results.report.overview import overview
@@ -73,7 +75,7 @@ def drawings(content: Page) -> tuple[dict[str, str], str]:
 def _context(content: Page) -> dict[str, object]:
     """Return what the templates place."""
     groups = grouped(_by_gravity(content.verdict))
-    drawn = drawing(content) if content.damage is None else None
+    drawn = drawing(content) if content.damage is None and content.imported is None else None
     figures = {name: one for name, one in content.verdict.figures.items() if name != AVAILABILITY}
     return {
         "page": content,
@@ -85,6 +87,7 @@ def _context(content: Page) -> dict[str, object]:
         "load": [row for row in content.verdict.test.load if row.ok or row.sent or row.fail or row.info],
         "load_outcomes": [word for word in OUTCOMES if any(getattr(row, word) for row in content.verdict.test.load)],
         "drawing": drawn,
+        "likelihood": _likelihood(content),
         "events": "[]" if drawn is None else msgspec.json.encode(drawn.events).decode(),
         "sequence": None if content.story is None else sequence(content.story),
         "groups": {severity: _shown(groups, severity) for severity in ("violation", "permitted", "note")},
@@ -100,6 +103,11 @@ def _context(content: Page) -> dict[str, object]:
         },
         **embedded("report.js"),
     }
+
+
+def _likelihood(content: Page) -> Curve | None:
+    found = read_likelihood(content.run_dir)
+    return None if found is None else curve(found, content.end_ns)
 
 
 def environment() -> jinja2.Environment:

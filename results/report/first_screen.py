@@ -9,8 +9,9 @@ import msgspec
 
 from tribunal.results.manifest import Setting
 from tribunal.results.plain_words import acknowledged, sentences
-from tribunal.results.report.model import Page
+from tribunal.results.report.model import Imported, Page
 from tribunal.results.report.story import Step
+from tribunal.results.sensitivity import measured, total
 from tribunal.results.verdict import Verdict, how_much
 
 MOST_STEPS = 6
@@ -43,6 +44,8 @@ def first_screen(content: Page) -> FirstScreen:
 
 
 def _scale(content: Page) -> list[tuple[str, str]]:
+    if content.imported is not None:
+        return _scale_of_history(content.imported)
     if content.manifest is None:
         return []
     manifest = content.manifest
@@ -71,6 +74,17 @@ def _scale(content: Page) -> list[tuple[str, str]]:
     return [(name, text) for name, text in named.items() if text]
 
 
+def _scale_of_history(history: Imported) -> list[tuple[str, str]]:
+    endings = ", ".join(f"{count:,} {word}" for word, count in history.endings.items())
+    return [
+        ("imported history", history.source),
+        ("format", history.form),
+        ("operations", f"{history.operations:,} ({endings})" if endings else f"{history.operations:,}"),
+        ("processes", f"{history.processes:,}"),
+        ("cluster", "none ran here"),
+    ]
+
+
 def _setting(value: Setting) -> str:
     return "" if value is None else str(value)
 
@@ -83,6 +97,11 @@ def _faults(content: Page) -> str:
 def _believe(content: Page) -> list[str]:
     """Say what was there that could have gone wrong, and how it was looked at."""
     verdict = content.verdict
+    if content.imported is not None:
+        return [
+            f"The order and the values of {content.imported.operations:,} operations were judged; no cluster ran here.",
+            "Which faults there were, and whether they took effect, only those who recorded the history can say.",
+        ]
     faults = verdict.test.faults
     effective = sum(one.took_effect is True for one in faults)
     healed = sum(one.healed is True for one in faults)
@@ -113,7 +132,17 @@ def _believe(content: Page) -> list[str]:
         found.append(
             f"{verdict.coverage.judged:,} of {verdict.coverage.cells:,} cells (a property in a partition) had all of their inputs."
         )
-    return found
+    return [*found, _seen()]
+
+
+def _seen() -> str:
+    """Say what this judge sees of anomalies that somebody put into other recordings."""
+    known = measured()
+    figure = total(known.figures.values())
+    return (
+        f"Of {figure.injected:,} anomalies that were put into copies of {known.recordings} other recordings this judge called "
+        f"{figure.seen:,} violations (tribunal calibrate, commit {known.commit})."
+    )
 
 
 def judged(content: Page) -> str:

@@ -16,11 +16,19 @@ from msgspec.structs import replace
 from tribunal.results.report.measures import LEFT, PLOT, ROW
 from tribunal.results.report.model import Page, Series
 from tribunal.results.report.moments import Change
+from tribunal.results.report.participants import Lanes
 from tribunal.results.rows import Fault
 
 CHART: Final = 130
 POINTS: Final = 1_200
 MOST_EVENTS: Final = 400
+KINDS: Final = {
+    "quorum": "quiet",
+    "member": "quiet",
+    "committed": "quiet",
+    "aborted": "refused hatched",
+    "unknown": "open hatched",
+}
 LENS: Final = 30  # offsets on each side of the finding's
 COLOURS: Final = 6
 LEAST_LATENCY_NS: Final = 100_000
@@ -85,7 +93,19 @@ def drawing(page: Page) -> Drawing:
     axis = _Axis(page.end_ns)
     tracks: list[Track] = []
     y = 26.0
-    for make in (_phases, _faults, _leaders, _isr, _watermarks, _rates, _latencies, _unread):
+    for make in (
+        _phases,
+        _faults,
+        _quorum,
+        _leaders,
+        _isr,
+        _transactions,
+        _groups,
+        _watermarks,
+        _rates,
+        _latencies,
+        _unread,
+    ):
         for track in make(page, axis, y):
             tracks.append(track)
             y = _bottom(track) + 14
@@ -168,6 +188,37 @@ def _faults(page: Page, axis: _Axis, y: float) -> Iterator[Track]:
 
 def _target(row: Fault) -> str:
     return row.resolved_target or row.planned_target or "?"
+
+
+def _quorum(page: Page, axis: _Axis, y: float) -> Iterator[Track]:
+    """Draw in which epoch metadata were committed; in the gaps nobody was seen to commit any."""
+    if page.participants.quorum is None:
+        return
+    bosses = "Metadata quorum" if page.bosses == "controllers" else "ZooKeeper's controllers"
+    yield from _lanes(page.participants.quorum, f"{bosses}: committed in each epoch", axis, y)
+
+
+def _transactions(page: Page, axis: _Axis, y: float) -> Iterator[Track]:
+    yield from _lanes(page.participants.transactions, "Transactions (hatched: not committed)", axis, y)
+
+
+def _groups(page: Page, axis: _Axis, y: float) -> Iterator[Track]:
+    title = "Groups: whose commits stood in each partition (process, generation; hatched: refused or unknown)"
+    yield from _lanes(page.participants.groups, title, axis, y)
+
+
+def _lanes(lanes: Lanes | None, title: str, axis: _Axis, y: float) -> Iterator[Track]:
+    if lanes is None:
+        return
+    names = list(dict.fromkeys(one.lane for one in lanes.stretches))
+    place = {name: y + 16 + ROW * position for position, name in enumerate(names)}
+    bars = []
+    for one in lanes.stretches:
+        kind = KINDS[one.kind]
+        words = f"{one.lane}: {one.words}{f', {one.count:,} of them' if one.count > 1 else ''}, {_span(one.start_ns, one.end_ns)}"
+        bars.append(axis.bar(one.start_ns, one.end_ns, place[one.lane], kind, one.label, words))
+    more = f" ({lanes.left_out} more not shown)" if lanes.left_out else ""
+    yield Track(f"{title}{more}", y, [(place[name], name) for name in names], bars, [], [])
 
 
 def _leaders(page: Page, axis: _Axis, y: float) -> Iterator[Track]:

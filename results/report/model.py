@@ -1,6 +1,7 @@
 """From a run's folder to what its report shows; no geometry, no markup."""
 
 import re
+from collections import Counter
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Final
@@ -11,6 +12,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from msgspec.structs import replace
 
+from tribunal.results.history import is_history
+from tribunal.results.history import load as load_history
 from tribunal.results.manifest import Manifest
 from tribunal.results.recording import DamagedRecording
 from tribunal.results.report.cycle import Cycle, cycle
@@ -18,6 +21,7 @@ from tribunal.results.report.matrix import Matrix, matrix
 from tribunal.results.report.minimal import Minimal, minimal_of
 from tribunal.results.report.moments import Change, changes_of
 from tribunal.results.report.operations import Operations, operations, operations_of_read
+from tribunal.results.report.participants import Participants, participants
 from tribunal.results.report.promises import OUTCOMES, Account, Array, Promise, Silence, account
 from tribunal.results.report.simulation import Simulation, simulation_of
 from tribunal.results.report.story import Story, located, protagonist, story_of
@@ -33,6 +37,7 @@ BINS: Final = 240
 COMPLAINT: Final = re.compile(r"\b(?:Traceback|\w*Error|ERROR|CRITICAL|FATAL)\b")
 COMPLAINTS: Final = 3
 COMPLAINT_WIDTH: Final = 240
+NEMESIS: Final = "nemesis"  # what Jepsen calls the process that injects faults
 LOG_BYTES: Final = 2_000_000
 
 
@@ -67,6 +72,16 @@ class Rates(msgspec.Struct, frozen=True):
     unread: list[int] = msgspec.field(default_factory=list)
 
 
+class Imported(msgspec.Struct, frozen=True, kw_only=True):
+    """A history that another tool recorded: operations that began and how they ended, and nothing of a cluster."""
+
+    source: str
+    form: str
+    operations: int
+    processes: int
+    endings: dict[str, int]
+
+
 class Page(msgspec.Struct, frozen=True, kw_only=True):
     """All that the report needs."""
 
@@ -74,6 +89,7 @@ class Page(msgspec.Struct, frozen=True, kw_only=True):
     verdict: RunVerdict
     manifest: Manifest | None
     damage: str | None
+    imported: Imported | None = None
     end_ns: int = 1
     brokers: list[int] = msgspec.field(default_factory=list)
     nodes: list[int] = msgspec.field(default_factory=list)
@@ -84,6 +100,7 @@ class Page(msgspec.Struct, frozen=True, kw_only=True):
     in_full: list[str] = msgspec.field(default_factory=list)
     watermarks: dict[str, list[Series]] = msgspec.field(default_factory=dict)
     rates: Rates | None = None
+    participants: Participants = Participants()
     partition_count: int = 0
     files: list[File] = msgspec.field(default_factory=list)
     story: Story | None = None
@@ -109,10 +126,22 @@ def page(run_dir: Path) -> Page:
     """Read a judged run; one whose recording is damaged still has its verdict to show."""
     verdict = load(run_dir / "verdict.json")
     try:
+        if is_history(run_dir):
+            return Page(run_dir=run_dir, verdict=verdict, manifest=None, damage=None, imported=_imported(run_dir))
         recording = Recording.open(run_dir, compare=False)
         return _page_of(run_dir, verdict, recording)
     except DamagedRecording as damage:
         return Page(run_dir=run_dir, verdict=verdict, manifest=None, damage=str(damage))
+
+
+def _imported(run_dir: Path) -> Imported:
+    events, origin = load_history(run_dir)
+    own = [event for event in events if event.get("process", 0) != NEMESIS]
+    kinds = Counter(str(event["type"]) for event in own)
+    return Imported(
+        source=origin.source, form=origin.format, operations=kinds.pop("invoke", 0),
+        processes=len({str(event.get("process", 0)) for event in own}), endings=dict(sorted(kinds.items())),
+    )  # fmt: skip
 
 
 def _page_of(run_dir: Path, verdict: RunVerdict, recording: Recording) -> Page:
@@ -143,6 +172,7 @@ def _page_of(run_dir: Path, verdict: RunVerdict, recording: Recording) -> Page:
         in_full=shown[:MOST_DRAWN_IN_FULL],
         watermarks={name: list(_watermarks(recording, name)) for name in shown[:MOST_DRAWN_IN_FULL]},
         rates=rates,
+        participants=participants(recording, end_ns),
         partition_count=len(names),
         files=_files(recording),
         story=None if hero is None else story_of(recording, hero, _own_changes(recording, hero, partitions), end_ns),

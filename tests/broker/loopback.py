@@ -95,6 +95,10 @@ class Loopback:
     async def stop_all(self) -> None:
         for node in sorted(self.nodes):
             await self.stop(node)
+        if self.protocol != "PLAINTEXT":
+            await asyncio.sleep(
+                0.2
+            )  # TLS is closed by both ends; what ends with the loop would be reported as left open
 
     async def serving(self) -> None:
         """Wait until all brokers are unfenced."""

@@ -11,6 +11,7 @@ from replog.errors import Error
 from replog.log.batch import NewRecord, build
 from replog.node.broker import Broker
 from replog.node.net.broker_links import OwnRequest
+from replog.types import DEBUGGING_CONSUMER
 from replog.wire.apis import BROKER_APIS, FEATURE_OF, ZOOKEEPER_BROKER_APIS, Api, api_of, known_versions
 from replog.wire.error_codes import errors_in
 from replog.wire.exchange import exchange_of
@@ -20,7 +21,7 @@ from replog.wire.messages import list_groups as ls
 from replog.wire.messages import metadata as md
 from replog.wire.messages import produce as pr
 from tests.broker.loopback import running
-from tests.controller.served_apis import SERVED
+from tests.controller.served_apis import ON_BROKERS
 from tests.controller.test_authorization import OF_CLUSTER, OF_TOPIC, OTHERS, TABLE, THEIRS, nobody
 from tests.quorum.quorum_nodes import until
 from tests.simulated.cluster_program import Trial
@@ -35,6 +36,7 @@ VERSIONS = {
     "delete topics": 5,
     "add partitions": 3,
 }
+UNASKED = {Api.API_VERSIONS} | {api for api, served in ON_BROKERS.items() if served.unasked}
 BY_ID = "produce by topic id"  # of a topic that this cluster has not: nothing to protect
 A_REPLICA = fe.ReplicaState(replica_id=2, replica_epoch=5)
 
@@ -97,7 +99,7 @@ def staged(folder: Path, play: Any) -> None:
 
 
 def test_a_broker_refuses_everything_that_the_hook_refuses(tmp_path: Path) -> None:
-    offered = BROKER_APIS.keys() - FEATURE_OF.keys() - {Api.FETCH}
+    offered = BROKER_APIS.keys() - FEATURE_OF.keys() - UNASKED
     asked = {name: row for name, row in TABLE.items() if api_of(row.body) in offered and name != BY_ID}
     errors: dict[str, list[Error]] = {}
 
@@ -110,8 +112,7 @@ def test_a_broker_refuses_everything_that_the_hook_refuses(tmp_path: Path) -> No
     staged(tmp_path, play)
 
     assert errors == {name: row.errors[:1] for name, row in asked.items()}
-    unasked = {Api.API_VERSIONS} | {api for api, served in SERVED.items() if served.unasked}
-    silent = offered - unasked - {api_of(row.body) for row in asked.values()}
+    silent = offered - {api_of(row.body) for row in asked.values()}
     assert silent == {Api.LIST_GROUPS, Api.LIST_TRANSACTIONS}  # they list less
 
 
@@ -134,6 +135,23 @@ def test_what_is_allowed_is_done_and_the_rest_refused(tmp_path: Path) -> None:
         assert groups.groups == []
 
     staged(tmp_path, play)
+
+
+def test_a_debugging_consumer_reads_what_it_may_or_acts_for_the_cluster(tmp_path: Path) -> None:
+    """Kafka's asks as any reader; a broker that looks for what its disk lost has no other permission than a replica's."""
+    seen: dict[str, dict[str, tuple[Error, bool]]] = {}
+
+    async def play(stage: Stage) -> None:
+        await stage.ask(produced(THEIRS), 9)
+        permitted = {"reader": topic(THEIRS), "broker": CLUSTER, "stranger": topic(OTHERS)}
+        for who, permission in permitted.items():
+            stage.broker.plane.authorizer.use(lambda _, operation, resource, may=permission: resource == may)
+            seen[who] = visible(await stage.ask(wanted(THEIRS, replica_id=DEBUGGING_CONSUMER), 12))
+
+    staged(tmp_path, play)
+
+    assert seen["reader"] == seen["broker"] == {THEIRS: (Error.NONE, True)}
+    assert seen["stranger"] == {THEIRS: (OF_TOPIC, False)}
 
 
 def test_a_fetch_session_does_not_outlive_what_is_allowed(tmp_path: Path) -> None:
@@ -187,7 +205,7 @@ def test_in_zookeeper_mode_too() -> None:
             shell = cluster.nodes[node].shell
             shell.plane.authorizer.use(refuse)
             for name, row in TABLE.items():
-                if name == BY_ID or api_of(row.body) not in ZOOKEEPER_BROKER_APIS.keys() - {Api.FETCH}:
+                if name == BY_ID or api_of(row.body) not in ZOOKEEPER_BROKER_APIS.keys() - UNASKED:
                     continue
                 request = question(name)
                 shell.plane.server.handler(request)

@@ -33,7 +33,8 @@ def test_a_follower_with_nothing_behind_the_leaders_log_start_takes_the_batch_ar
     follower = a_replica(own, high_watermark=HIGH_WATERMARK)
     apply_metadata(follower, state(leader=2, leader_epoch=3))
 
-    follower.on_divergence(*leader.epochs.end_offset_for(2, leader.log_end_offset))
+    end = leader.epochs.end_offset_for(2, leader.log_end_offset)
+    follower.on_divergence(*end, leader_log_start_offset=LOG_START)
     assert own.log_end_offset == LOG_START
     follower.on_fetched(read(leader, LOG_START), high_watermark=END, log_start_offset=LOG_START, wall_ms=WALL_MS)
 
@@ -53,3 +54,26 @@ def test_a_follower_with_records_that_the_leader_keeps_refuses_a_batch_around_it
             read(leader, LOG_START), high_watermark=END, log_start_offset=LOG_START - 1, wall_ms=WALL_MS
         )
     assert (own.log_start_offset, own.log_end_offset) == (0, LOG_START)
+
+
+@pytest.mark.parametrize(("log_start", "remembered"), [
+    pytest.param(6, [], id="the leader deleted all of its epoch: what it wrote alone is forgotten"),
+    pytest.param(2, [7], id="the leader has records of the common history"),
+])  # fmt: skip
+def test_producers_of_a_history_that_the_leader_deleted_are_forgotten(
+    tmp_path: Path, log_start: int, remembered: list[int]
+) -> None:
+    """Producer 7 wrote to broker 3 alone from offset 4 on, in epoch 0; the leader began epoch 1 there (decision 0011)."""
+    leader = a_log(tmp_path / "leader", end=9, epochs=[[0, 0], [1, 4]])
+    leader.move_log_start(log_start)
+    own = a_log(tmp_path / "follower", end=3, epochs=[[0, 0]])
+    for offset in range(3, 8):
+        own.append_as_follower(record_batch(offset, 0, producer=(7, 0, offset)), now_ms=WALL_MS)
+    follower = a_replica(own, high_watermark=3)
+    apply_metadata(follower, state(leader=2, leader_epoch=1))
+
+    end = leader.epochs.end_offset_for(0, leader.log_end_offset)
+    follower.on_divergence(*end, leader_log_start_offset=leader.log_start_offset)
+
+    assert own.log_end_offset == max(log_start, 4)
+    assert [producer.producer_id for producer in own.producers] == remembered

@@ -184,7 +184,7 @@ class Replicas:
         if answer.error is Error.OFFSET_OUT_OF_RANGE:
             follower.on_leader_range(log_start_offset=0, log_end_offset=leader.log.log_end_offset)
         elif answer.diverging is not None:
-            follower.on_divergence(*answer.diverging)
+            follower.on_divergence(*answer.diverging, leader_log_start_offset=0)
         elif answer.error is Error.NONE:
             follower.on_fetched(
                 answer.records, high_watermark=answer.high_watermark, log_start_offset=0, wall_ms=WALL_MS

@@ -149,7 +149,7 @@ def truncate(replica: Partition, when: dict[str, Any]) -> dict[str, Any]:
         leader_epoch=when["epoch"],
         leader_end_offset=when["end_offset"],
     )
-    replica.on_divergence(when["epoch"], when["end_offset"])
+    replica.on_divergence(when["epoch"], when["end_offset"], leader_log_start_offset=0)
     return {"truncated_to": replica.log.log_end_offset, "done": point.done, "hwm": replica.high_watermark}
 
 

@@ -190,6 +190,29 @@ def _watermarks(run: Run, random: Random) -> None:
             last_stable_offset=random.choice([None, random.randrange(9)]),
             log_start_offset=random.choice([None, 0, at]),
         )
+    _answers_of_leaders(run, Random(random.randrange(1_000)))
+
+
+def _answers_of_leaders(run: Run, random: Random) -> None:
+    """Leaders' own journals, and answers of which it is known when they were asked for."""
+    for _ in range(random.randrange(12)):
+        source, epoch, at = (
+            random.choice(["fetch", "fetch", "list_offsets", "node"]),
+            random.randrange(2),
+            random.randrange(600, 1_800, 100),
+        )
+        leader = random.choice([epoch + 1, epoch + 1, epoch + 1, 3])
+        asked = {"answered_by": leader, "asked_ns": random.choice([None, (at - random.choice([0, 100, 300])) * MS])}
+        run.watermark(
+            random.randrange(9),
+            at,
+            epoch=epoch,
+            observer=f"node-{leader}" if source == "node" else f"client-{random.randrange(3)}",
+            source=source,
+            log_end_offset=random.choice([None, random.randrange(9)]),
+            last_stable_offset=random.choice([None, random.randrange(9)]),
+            **({} if source == "node" else asked),
+        )
 
 
 def _requests(run: Run, random: Random) -> None:

@@ -44,7 +44,9 @@ class Run:
     def change(self, at: int, **body: Any) -> None:
         self.metadata("PartitionChangeRecord", at, partition_id=0, **body)
 
-    def registered(self, node: int, at: int, previous: int, *, fenced: bool = True) -> None:
+    def registered(
+        self, node: int, at: int, previous: int, *, fenced: bool = True, incarnation: str | None = None
+    ) -> None:
         epoch = self.metadata_offset
         self.recorder.row(
             "nodes",
@@ -53,6 +55,7 @@ class Run:
             event="registered",
             broker_epoch=epoch,
             previous_broker_epoch=previous,
+            incarnation=incarnation,
             at_ns=at * MS,
         )
         self.metadata("RegisterBrokerRecord", at, broker_id=node, broker_epoch=epoch, fenced=fenced)

@@ -26,7 +26,7 @@ from tribunal.results.rows import (
     table_of,
     typed,
 )
-from tribunal.results.sensitivity import Figure, fallen
+from tribunal.results.sensitivity import Figure, fallen, measured, total
 from tribunal.results.store import Recording
 
 pytestmark = pytest.mark.timeout(900)  # runs are made and judged once for all tests here
@@ -334,3 +334,14 @@ def figures(injected, seen):
 ])  # fmt: skip
 def test_a_class_has_fallen_when_less_of_it_is_seen(last, now, count):
     assert len(fallen(figures(*last), figures(*now))) == count
+
+
+def test_what_reports_say_of_the_judge_is_what_the_page_of_figures_says():
+    page = (ROOT / "docs" / "sensitivity.md").read_text()
+
+    known = measured()
+
+    figure = total(known.figures.values())
+    assert f"{figure.seen:,} of {figure.injected:,} were seen" in page
+    assert known.commit in page
+    assert figure.injected > 1000

@@ -117,6 +117,21 @@ def test_so_may_who_joins_with_the_end_of_one_that_only_removes(
     assert kinds(run) == expected
 
 
+@pytest.mark.parametrize(("begun", "end", "expected"), [
+    pytest.param({}, ENDED, ["unclean_election_not_allowed"], id="none was under way"),
+    pytest.param({"adding_replicas": [4]}, ENDED, ["unclean_election_not_allowed"], id="it was given up"),
+    pytest.param({"removing_replicas": [1]}, ENDED, [], id="it came to its end"),
+])  # fmt: skip
+def test_only_a_reassignment_that_is_under_way_ends(
+    run: Run, begun: dict[str, Any], end: dict[str, Any], expected: list[str]
+) -> None:
+    run.change(100, isr=[1, 2])
+    run.change(150, **begun)
+    run.change(200, isr=[2, 3], leader=3, **end)
+
+    assert kinds(run) == expected
+
+
 def test_an_election_from_outside_without_recovering_is_unclean_too(run: Run) -> None:
     run.change(100, isr=[1, 2])
     run.change(200, isr=[3], leader=3)
@@ -146,6 +161,27 @@ def test_isr_and_elr_are_empty_only_after_min_isr_unclean_shutdowns(
     run.change(210, isr=[], leader=-1, eligible_leader_replicas=[], last_known_elr=[3])
     run.registered(3, at=220, previous=-1)
     run.change(300, isr=[3], leader=3, leader_recovery_state=1)
+
+    assert kinds(run) == expected
+
+
+@pytest.mark.parametrize(("permitted", "expected"), [
+    pytest.param(True, [], id="an unclean election took it"),
+    pytest.param(False, ["unclean_election_not_allowed"], id="that was not permitted"),
+])  # fmt: skip
+def test_after_an_unclean_election_the_former_holders_hold_nothing_that_counts(
+    tmp_path: Path, permitted: bool, expected: list[str]
+) -> None:
+    """Its leader alone is in the ISR, and has only to shut down uncleanly (lost-while-recovering, seed 7202)."""
+    run = Run(tmp_path / "run", **({"unclean.leader.election.enable": True} if permitted else {}))
+    run.change(100, isr=[2, 3], leader=2)
+    run.change(110, isr=[3], leader=3, eligible_leader_replicas=[2])
+    run.change(200, isr=[1], leader=1, leader_recovery_state=1, eligible_leader_replicas=[])
+    run.change(300, isr=[], leader=-1, eligible_leader_replicas=[1], last_known_elr=[1])
+    run.change(390, eligible_leader_replicas=[])
+    run.registered(1, at=390, previous=-1)
+    run.metadata("BrokerRegistrationChangeRecord", 395, broker_id=1, fenced=-1)
+    run.change(400, isr=[1], leader=1, last_known_elr=[])
 
     assert kinds(run) == expected
 

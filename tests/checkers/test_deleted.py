@@ -93,3 +93,39 @@ def test_a_deleted_topic_owes_no_final_log(run: Run, order: dict[str, Any], remo
         )  # fmt: skip
 
     assert [kind for kind, *_ in found(run.finish())] == expected
+
+
+@pytest.mark.parametrize(("mode", "expected"), [
+    pytest.param("zookeeper", [], id="its answer says that it is queued"),
+    pytest.param("kraft", ["unjudged"], id="its answer says that it is done"),
+])  # fmt: skip
+def test_a_deletion_may_come_long_behind_its_answer_in_zookeeper_mode(run: Run, mode: str, expected: list[str]) -> None:
+    run.send(0, 100)
+    ordered(run, **DELETE_TOPIC)
+    run.recorder.row(
+        "metadata", metadata_offset=99, quorum_epoch=1, at_ns=2_000 * MS, record_type="RemoveTopicRecord", topic="t",
+        body="{}",
+    )  # fmt: skip
+
+    assert [kind for kind, *_ in found(run.finish(mode=mode))] == expected
+
+
+@pytest.mark.parametrize(("retention_ms", "read_from", "expected"), [
+    pytest.param("10", None, ("lost", "permitted", "gone_by_order"), id="retention took it"),
+    pytest.param("-1", None, ("lost", "violation", ""), id="nothing is ever too old"),
+    pytest.param("10", 0, ("lost", "violation", ""), id="a final read lacked it before"),
+])  # fmt: skip
+def test_logs_that_begin_later_on_all_disks_are_the_final_log_where_nobody_read_to_the_end(
+    run: Run, retention_ms: str, read_from: int | None, expected: tuple[str, str, str]
+) -> None:
+    """A final read that finds the log start moved for ever is no final read: then the disks say where the log begins."""
+    run.send(0, 100)
+    ordered(run, api="set_config", topic="t", setting="retention.ms", value=retention_ms)
+    if read_from is not None:
+        final = {"process": 99, "topic": "t", "partition": 0, "isolation": "read_uncommitted", "phase": "final"}
+        shown = {"poll_index": 0, "position": 0, "record_count": 0, "high_watermark": 0, "log_start_offset": 0}
+        run.recorder.row("polls", **final, **shown, invoke_ns=900 * MS, complete_ns=900 * MS, outcome="ok")
+    for node in (1, 2, 3):
+        run.dump(node, start=1, end=1)
+
+    assert [row[:3] for row in found(run.finish()) if row[0] == "lost"] == [expected]

@@ -261,13 +261,15 @@ def test_a_record_that_stands_twice(run: Run, worker_class: str, kind: str, seve
         pytest.param({"leader": 2}, "violation", "", id="the new leader had its records"),
         pytest.param({"unclean.leader.election.enable": False}, "violation", "", id="not allowed"),
         pytest.param({"stands": True}, "violation", "", id="what it was known by was never lost"),
+        pytest.param({"stands": 0, "election": 700}, "violation", "", id="it stands there as it was acknowledged"),
+        pytest.param({"stands": 1, "election": 700}, "permitted", "R8", id="it was written anew there later"),
     ],
 )
 def test_an_idempotent_producer_that_a_leader_forgot_repeats_itself(
     tmp_path: Path, changes: dict[str, object], severity: str, rule: str
 ) -> None:
     """It numbers its records anew in all its partitions: what was under way in `t` is written again (KIP-360)."""
-    given = {"process": 7, "election": 200, "leader": 3, "again": None, **UNCLEAN} | changes
+    given = {"process": 7, "election": 200, "leader": 3, "again": None, "stands": None, **UNCLEAN} | changes
     run = Run(tmp_path / "run", **{"unclean.leader.election.enable": given["unclean.leader.election.enable"]})
     created = {"partition_id": 0, "replicas": [1, 2, 3], "isr": [1, 2], "leader": 1, "leader_epoch": 0}
     run.metadata("PartitionRecord", 0, topic="u", **created)
@@ -278,9 +280,10 @@ def test_an_idempotent_producer_that_a_leader_forgot_repeats_itself(
     if given["again"] is not None:
         run.send(2, 700, topic="u", offset=0)
         run.node(1, "killed", 150)  # it is not the deposed leader that answered
-    if given.get("stands"):
+    if given["stands"] is not None:
         read = {"topic": "u", "partition": 0, "log_offset": 0, "value": other, "phase": "final"}
-        run.recorder.row("reads", process=98, poll_index=0, **read)
+        epoch = None if given["stands"] is True else given["stands"]
+        run.recorder.row("reads", process=98, poll_index=0, leader_epoch=epoch, **read)
     value = run.send(3, 800, complete_ns=900_000_000)
     run.final_read({0: value, 1: value}, at=1900)
 

@@ -50,6 +50,45 @@ def test_a_heartbeat_says_nothing_of_a_leader_whose_fetches_of_metadata_are_held
     assert kinds.count("acknowledged_below_min_isr") == expected
 
 
+@pytest.mark.parametrize(
+    ("fate", "at", "healed", "sent_at", "expected"),
+    [
+        pytest.param("held", 900, 950, 2600, 0, id="released, and not settled"),
+        pytest.param("held", 900, 950, 4000, 1, id="released before it was asked again"),
+        pytest.param("held", 900, 8400, 4000, 0, id="held on"),
+        pytest.param("held", 5000, 8400, 4000, 1, id="held when it knew already"),
+        pytest.param("dropped", 900, 8400, 4000, 0, id="lost, and waited for"),
+        pytest.param("dropped", 900, 8400, 7000, 1, id="lost, and asked for again"),
+    ],
+)
+def test_a_leader_knows_again_once_it_can_fetch_again(
+    tmp_path: Path, fate: str, at: int, healed: int, sent_at: int, expected: int
+) -> None:
+    run = Run(tmp_path / "run")
+    run.fault("hold-messages", 500, node=1, lasts=healed - 500)
+    run.fault("slow", 1500, node=2, lasts=7000, index=1)
+    run.change(1000, isr=[1])
+    if fate == "held" and at == 5000:
+        heartbeats(run, 1100)
+    heartbeats(run, 3000)
+    heartbeats(run, 6000)
+    message(run, 1, 101, FETCH, "request", at, fate=fate)
+    run.metadata("NoOpRecord", 9000)
+    run.send(0, at=sent_at)
+
+    (verdict,) = check([run.finish()], "inline")
+
+    kinds = [found.kind for found in verdict.violations]
+    assert kinds.count("acknowledged_below_min_isr") == expected
+
+
+def heartbeats(run: Run, at: int) -> None:
+    """A controller answers a heartbeat of node 1, which sends the next one."""
+    message(run, 1, 101, HEARTBEAT, "request", at)
+    message(run, 101, 1, HEARTBEAT, "response", at + 10)
+    message(run, 1, 101, HEARTBEAT, "request", at + 300)
+
+
 def test_the_run_is_looked_at_once_for_all_pieces_of_a_partition(tmp_path: Path) -> None:
     run = Run(tmp_path / "run")
     run.change(1000, isr=[1])

@@ -62,3 +62,15 @@ def test_ranges_find_what_the_whole_shows(random: Random, offsets: int) -> None:
         cut_everything(monkeypatch, offsets)
 
         assert judged(run_dir) == whole
+
+
+@pytest.mark.parametrize("seed", [12, 20, 1041])
+def test_what_was_shown_is_compared_with_the_ends_of_logs_in_ranges_too(tmp_path: Path, seed: int) -> None:
+    with pytest.MonkeyPatch.context() as monkeypatch:
+        run_dir = random_run(tmp_path / "run", seed)
+        whole = judged(run_dir)
+
+        cut_everything(monkeypatch, 2)
+
+        assert judged(run_dir) == whole
+        assert "shown_end_lost" in {row.finding.kind for row in whole[0]}

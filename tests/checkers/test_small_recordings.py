@@ -131,6 +131,23 @@ def test_whose_log_it_was_is_known_by_who_answered(run: Run, answered_by: int, e
     assert judged(run) == [expected]
 
 
+@pytest.mark.parametrize(("process", "expected"), [
+    pytest.param("a", BY_R5, id="the same process after it lost its session in ZooKeeper"),
+    pytest.param("b", LOST, id="another process"),
+    pytest.param(None, LOST, id="nobody knows which"),
+])  # fmt: skip
+def test_only_another_process_has_forgotten_that_it_leads(
+    run: Run, process: str | None, expected: tuple[str, str]
+) -> None:
+    run.registered(1, 60, previous=-1, fenced=False, incarnation="a")
+    run.change(2000, leader=2, isr=[2, 3])
+    run.registered(1, 3000, previous=1, fenced=False, incarnation=process)
+    run.send(0, 5000, acks=1, answered_by=1)
+    run.final_read({}, at=9000)
+
+    assert judged(run) == [expected]
+
+
 # Exposed acks=1 and acks=0: what was shown or read has the guarantee of acks=all.
 
 
@@ -836,6 +853,21 @@ def test_an_end_that_was_shown(tmp_path: Path, at: int, epoch: int, expected: tu
     assert judged(run, "shown_end_lost") == [expected]
 
 
+@pytest.mark.parametrize(("dumped", "start", "expected"), [
+    pytest.param([1, 2, 3], 0, [LOST], id="all logs were read, and hold nothing"),
+    pytest.param([1, 2, 3], 5, [], id="they begin where the end was shown"),
+    pytest.param([1, 2], 0, [], id="nobody read the third"),
+])  # fmt: skip
+def test_an_end_that_was_shown_of_logs_that_hold_nothing(
+    run: Run, dumped: list[int], start: int, expected: list[object]
+) -> None:
+    run.watermark(5, 500, epoch=0)
+    for node in dumped:
+        run.dump(node, start=start, end=start)
+
+    assert judged(run, "shown_end_lost") == expected
+
+
 @pytest.mark.parametrize(("epoch", "expected"), [
     pytest.param(0, BY_R4, id="by the leader before"),
     pytest.param(1, LOST, id="by who was elected"),
@@ -1003,6 +1035,25 @@ def test_who_fetched_again_what_its_disk_lost_has_it(
     run.final_read({}, at=9000)
 
     assert judged(run) == [expected]
+
+
+@pytest.mark.parametrize(("at", "in_logs", "expected"), [
+    pytest.param(800, True, [LOST], id="before it"),
+    pytest.param(1500, True, [], id="after it, and the logs hold it"),
+    pytest.param(1500, False, [LOST], id="after it, and no log holds it"),
+])  # fmt: skip
+def test_what_is_shown_after_the_final_read_is_looked_for_in_the_logs(
+    run: Run, at: int, in_logs: bool, expected: list[tuple[str, str]]
+) -> None:
+    """A request that was late is served behind the final read: nobody could read it there."""
+    values = {offset: run.send(offset, 100 + offset) for offset in range(2)}
+    late = {2: run.send(2, 120, acks=0)}
+    run.watermark(3, at, epoch=0)
+    run.final_read(values, at=900)
+    for node in (1, 2, 3):
+        run.log(node, values | (late if in_logs else {}))
+
+    assert judged(run, "shown_end_lost") == expected
 
 
 @pytest.mark.parametrize(("order", "expected"), [

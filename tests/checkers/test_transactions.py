@@ -53,6 +53,17 @@ def test_an_aborted_message_is_never_polled(tmp_path: Path, outcome: str, found:
     assert judged(tmp_path, (outcome, 1, 2, "send t-0 5@0"), ("committed", 3, 4, "poll t-0 5@0")) == found
 
 
+@pytest.mark.parametrize(("sent", "found"), [
+    pytest.param("send t-0 5@0", {("duplicate", "violation")}, id="a transaction's"),
+    pytest.param("send t-0 6@2", set(), id="of a producer without transactions: judged by what that promised"),
+])  # fmt: skip
+def test_a_message_that_was_polled_at_two_offsets(tmp_path: Path, sent: str, found: set[Any]) -> None:
+    polls = ("committed", 3, 4, "poll t-0 5@0; poll t-0 5@1")
+
+    violations = {one for one in judged(tmp_path, ("committed", 1, 2, sent), polls) if one[1] == "violation"}
+    assert violations == found
+
+
 @pytest.mark.parametrize(
     ("second", "found"),
     [
@@ -142,6 +153,32 @@ def test_two_orders_of_a_list(tmp_path: Path, at: int, isr: list[int], found: se
         run.final_read({0: 1, 1: 2, 3: 3}, at=2000, isolation="read_committed")
     if at > 50:
         run.change(at, **election)
+    run.finish()
+
+    kinds = {kind for kind, *_ in found}
+    assert {(one.kind, one.severity, one.rule) for one in findings(tmp_path) if one.kind in kinds} == found
+
+
+@pytest.mark.parametrize(("epoch", "found"), [
+    pytest.param(1, {("incompatible-order", "permitted", "R10")}, id="it was written anew there"),
+    pytest.param(0, {("incompatible-order", "violation", "")}, id="it stands there as it was"),
+])  # fmt: skip
+def test_an_element_that_was_written_anew_had_been_lost(tmp_path: Path, epoch: int, found: set[Any]) -> None:
+    run = Run(tmp_path, **{"unclean.leader.election.enable": True})
+    run.change(0, isr=[1, 2])
+    texts = [
+        "append t-0 1", "append t-0 2", "read t-0 1; read t-0 2", "append t-0 3", "read t-0 1; read t-0 3",
+    ]  # fmt: skip
+    for process, text in enumerate(texts):
+        if process == 3:
+            run.change(2500, isr=[3], leader=3, leader_recovery_state=1, eligible_leader_replicas=[])
+        performed = [step(one) for one in text.split("; ")]
+        times = {"begin_ns": process * 1000 * MS, "end_ns": (process * 1000 + 1) * MS, "outcome": "committed"}
+        run.recorder.row("txns", process=process, txn_id=f"x{process}", operations=performed, **times)
+        if performed[0]["kind"] == "append":
+            keys = {"worker_class": "transactional-list", "txn_id": f"x{process}", "process": process}
+            run.send(process, process * 1000, value=performed[0]["value"], log_offset=process, **keys)
+    run.final_read({0: 1, 1: 2, 3: 3}, at=9000, isolation="read_committed", epoch=epoch)
     run.finish()
 
     kinds = {kind for kind, *_ in found}

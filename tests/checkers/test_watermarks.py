@@ -1,10 +1,11 @@
 """Watermarks: pairs of what a new leader may show and what it may not."""
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from tests.checkers.recorded import Run
+from tests.checkers.recorded import MS, Run
 from tests.checkers.test_lost_writes import found
 
 
@@ -43,11 +44,110 @@ def test_answers_of_two_replicas_are_not_compared(run: Run, by: int, kinds: list
     assert [kind for kind, *_ in found(run.finish())] == kinds
 
 
-def test_two_observers_are_not_compared(run: Run) -> None:
+def test_two_observers_are_not_compared_where_nobody_knows_when_they_asked(run: Run) -> None:
     run.watermark(9, 100, epoch=0, observer="client-1", source="fetch")
     run.watermark(7, 101, epoch=0, observer="client-2", source="fetch")
 
     assert found(run.finish()) == []
+
+
+def answer(run: Run, offset: int, at: int, asked: int | None, *, epoch: int = 0, by: int = 1, **more: Any) -> None:
+    """Let a consumer be answered, of whom it is known when it asked."""
+    asked_ns = None if asked is None else asked * MS
+    run.watermark(
+        offset,
+        at,
+        **({"observer": "client-2", "source": "fetch"} | more),
+        epoch=epoch,
+        answered_by=by,
+        asked_ns=asked_ns,
+    )
+
+
+BACK = [("high_watermark_back", "violation", "", 7)]
+
+
+@pytest.mark.parametrize(("asked", "expected"), [
+    pytest.param(1101, BACK, id="asked when that had been heard"),
+    pytest.param(1100, [], id="asked at that moment"),
+    pytest.param(900, [], id="asked before: the answer may have been under way for long"),
+    pytest.param(None, [], id="nobody knows when it asked"),
+])  # fmt: skip
+def test_a_leader_shows_nobody_less_than_it_had_shown_others(run: Run, asked: int | None, expected: list[Any]) -> None:
+    answer(run, 9, 1100, 1000, observer="client-1")
+    answer(run, 7, 1200, asked)
+
+    assert found(run.finish()) == expected
+
+
+@pytest.mark.parametrize(("asked", "expected"), [
+    pytest.param(1601, BACK, id="its clock is that far off at most"),
+    pytest.param(1600, [], id="within the error of its clock"),
+])  # fmt: skip
+def test_a_leader_shows_nobody_less_than_it_had_written_down(run: Run, asked: int, expected: list[Any]) -> None:
+    run.watermark(9, 1100, epoch=0, observer="node-1")
+    answer(run, 7, 1700, asked)
+
+    assert found(run.finish()) == expected
+
+
+@pytest.mark.parametrize("change", [
+    pytest.param({"by": 2}, id="a follower, which hears of it later (KIP-392)"),
+    pytest.param({"epoch": 1, "by": 2}, id="the next leader, which hears of it later (KIP-207)"),
+    pytest.param({"epoch": 1, "by": 1}, id="one that did not lead in the epoch that it was asked for"),
+    pytest.param({"epoch": None}, id="nobody knows in which leader epoch"),
+    pytest.param({"by": None}, id="nobody knows who"),
+])  # fmt: skip
+def test_what_others_than_that_leader_in_its_epoch_show_is_not_compared(run: Run, change: dict[str, Any]) -> None:
+    run.change(500, leader=2, isr=[1, 2, 3])
+    answer(run, 9, 1100, 1000, observer="client-1")
+    answer(run, 7, 2500, 2400, **change)
+
+    assert found(run.finish()) == []
+
+
+def test_what_a_follower_had_shown_binds_no_leader(run: Run) -> None:
+    answer(run, 9, 1100, 1000, observer="client-1", by=2)
+    answer(run, 7, 2500, 2400)
+
+    assert found(run.finish()) == []
+
+
+def test_what_a_client_is_shown_less_is_said_once_each_time_that_it_begins(run: Run) -> None:
+    answer(run, 9, 1100, 1000, observer="client-1")
+    for offset, at in ((6, 1300), (8, 1400), (9, 1500)):
+        answer(run, offset, at, at - 100)
+    answer(run, 7, 1700, 1600, observer="client-3")
+
+    assert found(run.finish()) == [("high_watermark_back", "violation", "", 6), *BACK]
+
+
+def test_the_last_stable_offset_of_a_leader_is_the_same_for_everybody(run: Run) -> None:
+    answer(run, 9, 1100, 1000, observer="client-1", last_stable_offset=8)
+    answer(run, 9, 1300, 1200, last_stable_offset=5)
+
+    assert found(run.finish()) == [("last_stable_offset_back", "violation", "", 5)]
+
+
+@pytest.mark.parametrize(("asked", "kinds"), [(1200, ["latest_offset_back"]), (1050, [])])
+def test_the_latest_offset_is_where_the_leader_had_shown_others_its_high_watermark(
+    run: Run, asked: int, kinds: list[str]
+) -> None:
+    answer(run, 9, 1100, 1000, observer="client-1")
+    answer(run, 7, 1300, asked, observer="client-5", source="list_offsets", log_end_offset=7)
+
+    assert [kind for kind, *_ in found(run.finish())] == kinds
+
+
+def test_a_topic_that_was_made_anew_may_answer_in_the_name_of_the_old_one(run: Run) -> None:
+    """Who asks by its name alone is answered for the new one, whose leader epochs begin anew."""
+    order = {"api": "delete_topic", "topic": "t", "outcome": "ok"}
+    run.recorder.row("admin", **order, invoke_ns=1, complete_ns=2)
+    answer(run, 9, 1100, 1000, observer="client-1")
+    run.metadata("PartitionRecord", 1500, partition_id=0, replicas=[1, 2, 3], isr=[1, 2, 3], leader=1, leader_epoch=0)
+    answer(run, 2, 2500, 2400)
+
+    assert {one[1:3] for one in found(run.finish())} <= {("permitted", "gone_by_order")}
 
 
 def test_the_latest_offset_may_not_go_back_across_leaders(run: Run) -> None:
@@ -241,6 +341,56 @@ def test_a_member_that_lost_its_disks_end_holds_it_back(
         run.watermark(high_watermark, seen, epoch=1, observer="node-2")
 
     assert [one[1:3] for one in found(run.finish()) if one[0] == "high_watermark_below_former"] == [judged]
+
+
+@pytest.mark.parametrize(("stated_at", "judged"), [
+    pytest.param(4900, ("permitted", "R4"), id="when it had answered"),
+    pytest.param(4200, ("violation", ""), id="long before it was heard"),
+])  # fmt: skip
+def test_a_deposed_leader_may_have_learned_of_its_successor_behind_its_answer(
+    tmp_path: Path, stated_at: int, judged: tuple[str, str]
+) -> None:
+    run = Run(tmp_path / "run", **{"unclean.leader.election.enable": True})
+    run.change(50, isr=[1, 2])
+    run.change(4000, leader=3, isr=[3], leader_recovery_state=1)
+    run.watermark(0, stated_at, epoch=1)
+    for offset, at, node in ((9, 5000, 1), (7, 6000, 3)):
+        asked = {"observer": "client-1", "source": "list_offsets", "log_end_offset": offset, "answered_by": node}
+        run.watermark(offset, at, epoch=None, **asked)
+
+    assert [one[1:3] for one in found(run.finish()) if one[0] == "latest_offset_back"] == [judged]
+
+
+@pytest.mark.parametrize(("epoch", "judged"), [
+    pytest.param(None, ("permitted", "R4"), id="nobody says in which it was shown first"),
+    pytest.param(1, ("violation", ""), id="the same one"),
+])  # fmt: skip
+def test_the_leader_epoch_of_what_was_seen_later_is_not_that_of_what_was_shown(
+    tmp_path: Path, epoch: int | None, judged: tuple[str, str]
+) -> None:
+    run = Run(tmp_path / "run", **{"unclean.leader.election.enable": True})
+    run.change(50, isr=[1, 2])
+    run.change(3000 if epoch is None else 500, leader=3, isr=[3], leader_recovery_state=1)
+    for offset, at, shown_in in ((9, 1000, epoch), (7, 6000, 1)):
+        asked = {"observer": "client-1", "source": "list_offsets", "log_end_offset": offset}
+        run.watermark(offset, at, epoch=shown_in, **asked)
+
+    assert [one[1:3] for one in found(run.finish()) if one[0] == "latest_offset_back"] == [judged]
+
+
+@pytest.mark.parametrize(("epochs", "judged"), [
+    pytest.param([1, 0, 1], [], id="a deposed leader answered in between"),
+    pytest.param([1, 1, 1], [("violation", "")], id="the same leader did"),
+    pytest.param([0, 1, 1], [("violation", "")], id="the next leader did"),
+    pytest.param([1, None, 1], [("violation", "")], id="nobody knows who did"),
+])  # fmt: skip
+def test_a_deposed_leader_shows_its_own_end(run: Run, epochs: list[int | None], judged: list[object]) -> None:
+    run.change(50, leader=2, isr=[1, 2, 3])
+    for number, (epoch, offset) in enumerate(zip(epochs, (9, 7, 9), strict=True)):
+        asked = {"observer": "client-1", "source": "list_offsets", "log_end_offset": offset}
+        run.watermark(offset, 1000 * (1 + number), epoch=epoch, **asked)
+
+    assert [one[1:3] for one in found(run.finish()) if one[0] == "latest_offset_back"] == judged
 
 
 def test_a_topic_that_was_made_anew_begins_at_nothing(run: Run) -> None:

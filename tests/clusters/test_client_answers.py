@@ -1,5 +1,6 @@
 """What clients were answered is read off their connections: of an offset the batch, of a position the fetch, and of which leader."""
 
+from itertools import count
 from uuid import UUID
 
 import pytest
@@ -76,15 +77,15 @@ class Line:
 
 @pytest.fixture
 def answers():
-    return ClientAnswers(lambda: {"t": str(TOPIC_ID)})
+    return ClientAnswers(lambda: {"t": str(TOPIC_ID)}, count().__next__)
 
 
-@pytest.mark.parametrize("version", [9, 13])
-def test_an_acknowledged_offset_is_of_the_batch_that_it_lies_in(answers, version):
+@pytest.mark.parametrize(("version", "topic_id"), [(9, None), (13, str(TOPIC_ID))])
+def test_an_acknowledged_offset_is_of_the_batch_that_it_lies_in(answers, version, topic_id):
     Line(answers, 1).produced(10, 1, version=version)
 
     assert [answers.appended("worker-1", P, offset) for offset in (9, 10, 12, 13)] == [
-        None, Appended(10, 13, 1, 40, 2), Appended(10, 13, 1, 40, 2), None,
+        None, Appended(10, 13, 1, 40, 2, topic_id), Appended(10, 13, 1, 40, 2, topic_id), None,
     ]  # fmt: skip
     assert answers.appended("worker-2", P, 10) is None
 
@@ -129,6 +130,18 @@ def test_a_position_is_of_the_last_fetch_from_there_or_before(answers, version):
     assert answers.fetched("reader-901", P, 10) is None
 
 
+def test_an_answer_knows_when_its_question_passed(answers):
+    """Two are under way: each answer was made after its own question, however late it comes."""
+    one = Line(answers, 1)
+    one.asks(0, 1, epoch=3)
+    one.asks(20, 2, epoch=3)
+    one.answers(1, high_watermark=20)
+    one.answers(2, high_watermark=40)
+    one.fetched(40, 3, epoch=3, high_watermark=60)
+
+    assert [answers.fetched("reader-901", P, position).asked_s for position in (0, 20, 40)] == [0, 1, 2]
+
+
 def test_frames_that_cannot_be_read_pass_unheard(answers):
     line = Line(answers, 1)
     asked = encode_request(Api.PRODUCE, 9, 1, "worker-1", ProduceRequest(acks=-1))
@@ -160,3 +173,16 @@ def test_an_answer_to_what_was_asked_before_a_client_went_elsewhere_is_of_no_pos
 
     one.fetched(100, 2, epoch=3, high_watermark=900)
     assert answers.fetched("reader-901", P, 600).offset == 100
+
+
+def test_who_answers_for_a_topic_that_is_gone_answers_for_no_other_one_of_that_name():
+    there = {"t": str(TOPIC_ID)}
+    answers = ClientAnswers(lambda: there, count().__next__)
+    Line(answers, 1).fetched(0, 1, epoch=0, high_watermark=5, version=13)
+    there["t"] = str(UUID(int=8))
+    answers.name("", UUID(int=8))
+
+    Line(answers, 1).fetched(5, 1, epoch=0, high_watermark=9, version=13)
+
+    found = answers.fetched("reader-901", P, 5)
+    assert (found.topic_id, found.high_watermark) == (str(TOPIC_ID), 9)

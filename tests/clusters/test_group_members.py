@@ -13,7 +13,7 @@ NOBODY = "127.0.0.1:1"
 def test_a_commit_without_a_coordinator_leaves_the_member_usable() -> None:
     async def story() -> tuple[Answered, float]:
         settings = GroupSettings(group="g", topic="t", isolation="read_committed", session_timeout_ms=6_000)
-        member = ConfluentMember(NOBODY, "member-8", settings, ClientAnswers(dict))
+        member = ConfluentMember(NOBODY, "member-8", settings, ClientAnswers(dict, time.monotonic))
         began = time.monotonic()
         answered = await member.commit({TopicPartition("t", 0): 5}, 200)
         assert await member.poll(10, 50) == []

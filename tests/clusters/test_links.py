@@ -6,6 +6,7 @@ import os
 import socket
 import struct
 from contextlib import ExitStack, asynccontextmanager, suppress
+from functools import partial
 
 import pytest
 import uvloop
@@ -14,26 +15,31 @@ from tribunal.clusters.api import CLIENTS, CutMode, Link
 from tribunal.clusters.links.relays import CLIENT_HOST, Links, caller_of, link_host, node_host
 
 PORTS = itertools.count(12000 + os.getpid() % 5000)
+API_VERSIONS = struct.pack(">h", 18)
 
 
-async def answer_kafka_frames(reader, writer):
+async def answer_kafka_frames(reader, writer, after_s=0.0):
     """Answer every frame with its own bytes, as a node answers requests."""
-    with suppress(OSError, asyncio.IncompleteReadError):
+    with suppress(OSError, asyncio.IncompleteReadError, asyncio.CancelledError):
         while True:
             (length,) = struct.unpack(">i", await reader.readexactly(4))
             body = await reader.readexactly(length)
-            writer.write(struct.pack(">i", length) + body)
+            if body[:2] == API_VERSIONS:
+                body = body[4:]  # an answer begins with the correlation id
+            await asyncio.sleep(after_s)
+            writer.write(struct.pack(">i", len(body)) + body)
             await writer.drain()
     writer.close()
 
 
 @asynccontextmanager
-async def two_nodes():
-    """Two nodes behind their relays."""
+async def two_nodes(after_s=0.0):
+    """Two nodes behind their relays, which answer so many seconds after they were asked."""
     port = next(PORTS)
     links = Links({1: port, 2: port})
     await links.open()
-    servers = [await asyncio.start_server(answer_kafka_frames, node_host(node), port) for node in (1, 2)]
+    answer = partial(answer_kafka_frames, after_s=after_s)
+    servers = [await asyncio.start_server(answer, node_host(node), port) for node in (1, 2)]
     try:
         yield links
     finally:
@@ -132,6 +138,16 @@ async def holds_and_delivers_late():
         assert healed.holds
         assert await answer(connection[0]) == b"late"
         connection[1].close()
+
+
+async def what_answers_late_is_waited_for_and_answers_nothing_else():
+    """On a busy machine the probes from before the cut are answered after it."""
+    async with two_nodes(after_s=0.55) as links:
+        proof = await links.cut(both_ways(1, 2), CutMode.HOLD)
+
+        assert proof.holds
+        assert [probe["answered"] for probe in proof.facts["probes_before"]] == [3, 3]
+        assert [probe["answered"] for probe in proof.facts["probes_after"]] == [0, 0]
 
 
 async def other_links_stay_whole():
@@ -269,6 +285,7 @@ def test_closing_hangs_up_on_who_is_being_accepted(loop, turns):
     [
         passes_and_counts,
         holds_and_delivers_late,
+        what_answers_late_is_waited_for_and_answers_nothing_else,
         other_links_stay_whole,
         one_way,
         drops_and_resets_what_lost_bytes,

@@ -1,5 +1,7 @@
 """Who answered what a real consumer read: a poll is of one node and leader epoch, and an error is of none of its former answers."""
 
+import time
+
 import pytest
 from confluent_kafka import KafkaError, Message
 
@@ -13,7 +15,7 @@ CLIENT = "reader-901"
 
 @pytest.fixture
 def answers():
-    return ClientAnswers(dict)
+    return ClientAnswers(dict, time.monotonic)
 
 
 @pytest.fixture

@@ -1,6 +1,7 @@
 """What a kind of cluster cannot do is refused when the plan is made, with the reason."""
 
 import errno
+import json
 import os
 import socket
 import sys
@@ -13,8 +14,8 @@ from tribunal.clusters.obstacles import with_tool
 from tribunal.clusters.spec import ClusterSpec
 from tribunal.harness.catalog import faults
 from tribunal.harness.doctor import examined
-from tribunal.harness.plan import must_be_possible, refusal
-from tribunal.harness.scenario import BadScenario
+from tribunal.harness.plan import made, must_be_possible, refusal
+from tribunal.harness.scenario import BadScenario, load
 
 
 def test_a_fault_that_a_kind_cannot_do_at_all_is_refused():
@@ -93,3 +94,25 @@ def test_a_remedy_names_a_checkouts_tool_only_where_there_is_one(tmp_path):
 
     assert in_a_checkout == "python tools/get_it.py"
     assert installed == "apt-get install it"
+
+
+@pytest.mark.parametrize(("mode", "step"), [
+    ("zookeeper", {"hold-messages": "broker 1", "api": "broker-heartbeat"}),
+    ("zookeeper", {"fast-bounce": "broker 1", "late": "broker-registration"}),
+    ("kraft", {"drop-messages": "broker 1", "api": "leader-and-isr"}),
+])  # fmt: skip
+def test_messages_that_nobody_sends_in_a_mode_are_refused_at_plan_time(tmp_path, mode, step):
+    """A rule for them would meet no message, and the run would end as INCONCLUSIVE."""
+    assert "nobody sends" in str(planned(tmp_path, mode, step))
+    assert planned(tmp_path, "kraft" if mode == "zookeeper" else "zookeeper", step) is None
+
+
+def planned(folder, mode, step):
+    path = folder / "s.yaml"
+    content = {"scenario": "s", "about": "a", "cluster": {"mode": mode}, "time": "5s", "steps": [step | {"for": "1s"}]}
+    path.write_text(json.dumps(content | {"workload": {"name": "produce-consume"}}))
+    try:
+        made(load(path, {}), seed=1, cluster="simulated", time_ms=None, mutants=())
+    except BadScenario as problem:
+        return problem
+    return None

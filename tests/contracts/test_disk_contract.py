@@ -203,3 +203,18 @@ def test_writing_again_changes_nothing_that_can_be_read(place):
         file.close()
 
     place.run(scenario)
+
+
+def test_forgetting_the_cache_changes_nothing_that_can_be_read(place):
+    async def scenario(world: World) -> None:
+        file = world.disk.open(f"{place.directory}/f", create=True)
+        file.append(b"abc" * 3000)
+        file.sync()
+        file.append(b"unsynced")
+
+        file.forget_cached(0, 9008)
+
+        assert file.read_at(8997, 100) == b"abcunsynced"
+        file.close()
+
+    place.run(scenario)

@@ -14,6 +14,7 @@ from replog.config import NodeConfig
 from replog.controller.authorization import (
     ANONYMOUS,
     CLUSTER,
+    SOME_TOPIC,
     Asker,
     Operation,
     Peer,
@@ -84,7 +85,7 @@ from tests.quorum.quorum_nodes import free_ports, until
 THEIRS, OTHERS = "theirs", "others"
 THEIRS_ID, OTHERS_ID = UUID(int=1001), UUID(int=1002)
 NAMES = {THEIRS_ID: THEIRS, OTHERS_ID: OTHERS}
-TOPICS = Topics(NAMES.get, NAMES.values)
+TOPICS = Topics(NAMES.get)
 OF_CLUSTER = Error.CLUSTER_AUTHORIZATION_FAILED
 OF_TOPIC = Error.TOPIC_AUTHORIZATION_FAILED
 OF_GROUP = Error.GROUP_AUTHORIZATION_FAILED
@@ -299,6 +300,7 @@ TABLE = {
         for api in (
             *(Api.UNREGISTER_BROKER, Api.ELECT_LEADERS, Api.UPDATE_FEATURES),
             *(Api.ALTER_PARTITION_REASSIGNMENTS, Api.ADD_RAFT_VOTER, Api.REMOVE_RAFT_VOTER),
+            Api.DESCRIBE_CLUSTER,  # of controllers; brokers answer everybody
         )
     },
     "create acls": row(ca.CreateAclsRequest(creations=[ca.AclCreation()]), Operation.ALTER, CLUSTER, OF_CLUSTER),
@@ -463,7 +465,7 @@ def test_transactional_batches_need_a_transactional_id() -> None:
 def test_who_may_write_anywhere_may_be_idempotent() -> None:
     body = ip.InitProducerIdRequest(transactional_id=None)
 
-    assert decided(body, lambda *asked: asked[1:] == (Operation.WRITE, topic(OTHERS))) == (body, [])
+    assert decided(body, lambda *asked: asked[1:] == (Operation.WRITE, SOME_TOPIC)) == (body, [])
 
 
 def test_markers_are_written_by_who_may_alter_or_act_for_the_cluster() -> None:
@@ -553,6 +555,20 @@ def fetched(name: str, **fields: Any) -> of.OffsetFetchResponseTopics:
     return of.OffsetFetchResponseTopics(name=name, partitions=partitions, **fields)
 
 
+def test_of_what_a_pattern_fits_visible_topics_are_assigned() -> None:
+    held = [
+        cgh.ConsumerGroupHeartbeatResponseTopicPartitions(topic_id=one, partitions=[0])
+        for one in (THEIRS_ID, OTHERS_ID)
+    ]
+    answer = cgh.ConsumerGroupHeartbeatResponse(member_epoch=3, assignment=cgh.Assignment(topic_partitions=held))
+    nothing_new = cgh.ConsumerGroupHeartbeatResponse(member_epoch=3, assignment=None)
+
+    answered = shown(Api.CONSUMER_GROUP_HEARTBEAT, answer, T)
+
+    assert answered == msgspec.structs.replace(answer, assignment=cgh.Assignment(topic_partitions=held[:1]))
+    assert shown(Api.CONSUMER_GROUP_HEARTBEAT, nothing_new, T) == nothing_new
+
+
 def test_offsets_of_visible_topics_of_visible_groups_are_shown() -> None:
     answer = of.OffsetFetchResponse(
         groups=[
@@ -574,6 +590,23 @@ def test_offsets_of_visible_topics_of_visible_groups_are_shown() -> None:
     assert answered[1].topics[0] == fetched(THEIRS)
     assert [(one.committed_offset, one.error_code) for one in answered[1].topics[1].partitions] == [(-1, OF_TOPIC)]
     assert (answered[2].error_code, answered[2].topics) == (OF_GROUP, [])
+
+
+def test_a_group_that_is_asked_for_twice_is_shown_each_time_as_asked() -> None:
+    wanted = [
+        of.OffsetFetchRequestGroup(group_id="g", topics=None),
+        of.OffsetFetchRequestGroup(group_id="g", topics=[of.OffsetFetchRequestTopics(name=THEIRS)]),
+    ]
+    answer = of.OffsetFetchResponse(
+        groups=[
+            of.OffsetFetchResponseGroup(group_id="g", topics=[fetched(THEIRS), fetched(OTHERS)]),
+            of.OffsetFetchResponseGroup(group_id="g", topics=[fetched(THEIRS)]),
+        ]
+    )
+
+    answered = shown(Api.OFFSET_FETCH, answer, T, G, body=of.OffsetFetchRequest(groups=wanted)).groups
+
+    assert [one.topics for one in answered] == [[fetched(THEIRS)]] * 2
 
 
 def test_a_new_topics_configs_are_shown_to_who_may_know_them() -> None:

@@ -44,6 +44,11 @@ from tribunal.results.verdict import Finding, RunVerdict, Verdict
         pytest.param(["sweep", "produce-consume", "--seeds", "²:³"], "seeds '²:³'", id="seeds raised to a power"),
         pytest.param(["replay", "produce-consume:²"], "no seed", id="seed raised to a power"),
         pytest.param(["sweep", "produce-consume", "produce-consume"], "named twice", id="one scenario twice"),
+        pytest.param(
+            ["sweep", "produce-consume", "voter-disk-loss", "--mode", "zookeeper"],
+            "scenario voter-disk-loss: step 2",
+            id="one of several scenarios cannot be run so",
+        ),
     ],
 )
 def test_wrong_usage_is_64_and_one_line(arguments, line, capsys):
@@ -196,6 +201,17 @@ def test_an_interrupt_in_the_first_second_is_a_line_and_130():
     done = subprocess.run(
         [sys.executable, "-c", INTERRUPTED_WHILE_LOADING], capture_output=True, text=True, check=False
     )
+
+    assert (done.returncode, done.stderr) == (130, "tribunal: interrupted before anything was begun\n")
+
+
+TERMINATED_WHILE_LOADING = INTERRUPTED_WHILE_LOADING.replace(
+    "raise KeyboardInterrupt", "os.kill(os.getpid(), signal.SIGTERM)"
+).replace("import sys\n", "import os, signal, sys\n", 1)
+
+
+def test_a_termination_in_the_first_second_is_a_line_and_130():
+    done = subprocess.run([sys.executable, "-c", TERMINATED_WHILE_LOADING], capture_output=True, text=True, check=False)
 
     assert (done.returncode, done.stderr) == (130, "tribunal: interrupted before anything was begun\n")
 

@@ -49,6 +49,22 @@ def test_an_edn_history_is_judged_by_the_graph_checkers(tmp_path: Path, read: st
     assert verdict_of(tmp_path / "imported" / "verdict.json") == judged
 
 
+@pytest.mark.parametrize("read", [pytest.param("[]", id="violation"), pytest.param("[1]", id="pass")])
+def test_the_report_of_an_imported_history_knows_that_it_has_no_cluster(tmp_path: Path, read: str) -> None:
+    assert imported(tmp_path, JEPSEN % read, "jepsen-edn") == 0
+    check([tmp_path / "imported"], "inline")
+
+    assert exit_code(["report", str(tmp_path / "imported")]) == 0
+
+    page = (tmp_path / "imported" / "report.html").read_text()
+    assert "<dt>operations</dt><dd>3 (3 ok)</dd>" in page
+    assert "<dt>processes</dt><dd>3</dd>" in page
+    assert "no cluster ran here" in page
+    assert "no recording" not in page
+    assert "No fault was injected" not in page
+    assert "manifest" not in page
+
+
 def test_jepsens_json_says_the_same_as_its_edn(tmp_path: Path) -> None:
     events = [
         {"process": 0, "type": "invoke", "f": "send", "value": [["send", 0, 5]]},

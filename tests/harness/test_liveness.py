@@ -23,3 +23,12 @@ def test_who_may_make_progress(isr, elr, brokers, may):
     state = ClusterState(partitions={P: partition})
 
     assert may_progress(state, P, brokers, 2) is may
+
+
+def test_what_an_operator_made_the_min_isr_counts():
+    partition = PartitionState(leader=1, leader_epoch=1, partition_epoch=1, replicas=(1, 2, 3), isr=(1, 2, 3), elr=())
+    state = ClusterState(partitions={P: partition})
+
+    assert not may_progress(state, P, (1, 2), 3)
+    assert may_progress(state, P, (1, 2, 3), 3)
+    assert may_progress(state, P, (1, 2, 3), 4)

@@ -156,6 +156,24 @@ def test_a_visit_tries_every_side_once_before_any_twice_and_says_what_could_not_
     assert read(tmp_path / "museum.json") == found
 
 
+def test_a_run_without_a_readable_recording_is_an_error_of_its_own_and_the_visit_goes_on(tmp_path: Path) -> None:
+    """What an entry measures may be read off the recording itself: a run that never came up has none."""
+    cut_off_voter = next(entry for entry in ENTRIES if isinstance(entry.sign, QuorumEpochs))
+
+    def without_recording(plan: Plan, folder: Path) -> tuple[Path, RunVerdict] | None:
+        run_dir = folder / plan.cluster
+        run_dir.mkdir(parents=True, exist_ok=True)
+        return run_dir, RunVerdict(run_id="r", verdict=Verdict.PASS, claim="", findings=[])
+
+    tour = Tour([cut_off_voter], budget_s=60, runs=1, first_seed=1, out=tmp_path, conduct=without_recording, notify=str)
+    found = tour.show()
+
+    attempts = [one for side in found.shown[0].exhibits for one in side.attempts]
+    assert [one.verdict for one in attempts] == [Verdict.ERROR] * 4
+    assert not any(one.counts for one in attempts)
+    assert all("no recording in" in one.reasons[-1] for one in attempts)
+
+
 def test_a_visit_without_time_tries_nothing_and_knows_nothing(tmp_path: Path) -> None:
     def refusing(plan: Plan, folder: Path) -> tuple[Path, RunVerdict] | None:
         raise AssertionError("there was no time for it")

@@ -14,10 +14,13 @@ from tribunal.harness.campaign.findings import Rerun
 from tribunal.harness.campaign.night_file import RealRun, read_config
 from tribunal.harness.campaign.night_findings import Announcement, NotAnnounced, announce
 from tribunal.harness.campaign.nightly import Earlier, Folders, Nightly, Outside, Shard, Terms, first_seed_of
+from tribunal.harness.campaign.sweep import SeedResult, Sweep
 from tribunal.harness.cli.main import exit_code
 from tribunal.harness.scenario import BadScenario
 from tribunal.results.night import FoundTonight, NightState
-from tribunal.results.night_files import held, is_held, load, save
+from tribunal.results.night_files import held, is_held, load, save, summary
+from tribunal.results.power import By, Power, read
+from tribunal.results.signature import Signature
 from tribunal.results.verdict import Finding, RunVerdict, Verdict
 
 NIGHT = """nightly: small
@@ -27,6 +30,7 @@ calibrate: {share: 5, classes: [hole, changed-key]}
 confirm: {runs: [{scenario: produce-consume, cluster: processes}]}
 probes: [never-reached-by-anything]
 """
+EVERY = "nightly: small\nevery_scenario: {share: 20, without: {zookeeper: [exact-stale-join]}}\n"
 
 
 def written(tmp_path, text=NIGHT):
@@ -36,14 +40,16 @@ def written(tmp_path, text=NIGHT):
     return path
 
 
-def night_in(folder, *, conduct=lambda plan, folder: None, text=NIGHT, former=None, killed=None, news=None, **terms):
+def night_in(
+    folder, *, conduct=lambda plan, folder: None, text=NIGHT, former=None, killed=None, known=(), news=None, **terms
+):
     """A small night whose findings go below a folder."""
     return Nightly(
         read_config(written(folder, text)),
         terms=Terms(**terms),
         folders=Folders(base=folder, out=folder / "out", scratch=folder / "scratch"),
         outside=Outside(conduct=conduct, notify=lambda line: None, news=news or (lambda news: None)),
-        earlier=Earlier(former=former, killed=killed),
+        earlier=Earlier(former=former, killed=killed, power=known),
     )
 
 
@@ -61,6 +67,11 @@ def night_in(folder, *, conduct=lambda plan, folder: None, text=NIGHT, former=No
         pytest.param(NIGHT.replace("share: 20", "share: 95"), "nothing for the sweeps", id="shares"),
         pytest.param(NIGHT.replace("share: 5", "share: 85"), "nothing for the sweeps", id="calibrate's share"),
         pytest.param(NIGHT.replace("hole", "hoel"), "did you mean hole", id="class"),
+        pytest.param(
+            EVERY.replace("exact-stale", "exact-state"), "did you mean exact-stale-join", id="scenario left out"
+        ),
+        pytest.param(EVERY.replace("zookeeper", "raft"), "every_scenario", id="mode"),
+        pytest.param(EVERY.replace("20", "100"), "nothing for the sweeps", id="every scenario's share"),
         pytest.param(NIGHT + "bound: 100\n", "between 0 and 100", id="bound"),
         pytest.param(
             "nightly: x\nconfirm: {runs: [{scenario: produce-consume, cluster: processes}]}\nprobes: [a]\n",
@@ -102,7 +113,12 @@ def test_a_night_end_to_end(tmp_path):
             run_dir=run_dir, verdict=RunVerdict(run_id="real", verdict=Verdict.INCONCLUSIVE, claim="", reasons=["why"])
         )
 
-    night = night_in(tmp_path, conduct=conduct, budget_s=30, shard=Shard(1, 1), first_seed=5, jobs=2).run()
+    earlier = Power(
+        mutant="m44_acks_local", scenario="s", found=False, by=By.OWN, seen_by=[], seed=None, seeds=3, seconds=1.0
+    )
+    night = night_in(
+        tmp_path, conduct=conduct, known=(earlier,), budget_s=30, shard=Shard(1, 1), first_seed=5, jobs=2
+    ).run()
 
     assert [one.found for one in night.canaries] == [True]
     assert night.runs >= 1
@@ -118,6 +134,10 @@ def test_a_night_end_to_end(tmp_path):
     assert load(tmp_path / "out" / "nightly.json") == night
     assert (tmp_path / "out" / "junit.xml").is_file()
     assert (tmp_path / "out" / "summary.md").is_file()
+    assert [(one.mutant, one.found) for one in read(tmp_path / "out" / "power.json")] == [
+        ("m01_no_elr", True),
+        ("m44_acks_local", False),  # what earlier nights have measured stays
+    ]
 
 
 @pytest.mark.parametrize("part", ["upcoming", "_real"])
@@ -150,6 +170,71 @@ def test_shards_split_the_seeds(tmp_path):
         seeds.append([next(plans).seed for _ in range(3)])
 
     assert seeds == [[100, 102, 104], [101, 103, 105]]
+
+
+def test_every_scenario_is_run_once_in_every_mode_that_it_can_do(tmp_path, monkeypatch):
+    """By plan: what is of one mode alone, or of no simulated cluster, is no error, and each shard has its part."""
+    asked = []
+
+    def ran(plans, *, notify, **options):
+        first, *asked[len(asked) :] = [*plans]
+        asked.append(first)
+        notify(SeedResult(scenario=first.scenario, seed=first.seed, verdict=Verdict.PASS, claim=""), Sweep())
+        return Sweep()
+
+    monkeypatch.setattr("tribunal.harness.campaign.nightly.swept", ran)
+    nights = [
+        night_in(
+            tmp_path / str(index), text=EVERY, budget_s=100.0, shard=Shard(index, 2), first_seed=7_000_000, jobs=1
+        ).run()
+        for index in (1, 2)
+    ]
+
+    modes = {(plan.scenario, plan.mode) for plan in asked}
+    assert len(modes) == len(asked) == sum(len(night.once) for night in nights)
+    assert {("rotating-swarm", "kraft"), ("rotating-swarm", "zookeeper"), ("exact-stale-join", "kraft")} <= modes
+    assert {mode for name, mode in modes if name == "wide-swarm"} == {"kraft"}
+    assert {mode for name, mode in modes if name == "zookeeper-upgrade"} == {"zookeeper"}
+    assert ("exact-stale-join", "zookeeper") not in modes
+    assert all(sum(bool(one.verdict) for one in night.once) == 1 for night in nights)
+    assert all(len(night.not_begun) == len(night.once) - 1 for night in nights)
+    assert "not begun: " in summary(nights[0])
+
+
+def test_what_a_killed_night_had_run_of_every_scenario_is_not_run_again(tmp_path, monkeypatch):
+    asked = []
+    monkeypatch.setattr("tribunal.harness.campaign.nightly.swept", lambda plans, **options: asked.extend(plans))
+    terms = {"budget_s": 100.0, "shard": Shard(1, 1), "first_seed": 7_000_000, "jobs": 1}
+    killed = night_in(tmp_path / "one", text=EVERY, **terms).run()
+    begun = len(asked)
+    killed.once = [msgspec.structs.replace(one, verdict="PASS") for one in killed.once[:3]]
+    killed.done = ["past findings", "canaries"]
+
+    night_in(tmp_path / "two", text=EVERY, killed=killed, **terms).run()
+
+    assert len(asked) == 2 * begun - 3
+
+
+def test_what_every_scenario_finds_is_announced_with_the_mode_that_it_needs(tmp_path, monkeypatch):
+    news = []
+
+    def ran(plans, *, notify, **options):
+        first = next(plan for plan in plans if plan.mode == "zookeeper")
+        signature = Signature("lost_writes", "lost")
+        notify(
+            SeedResult(
+                scenario=first.scenario, seed=first.seed, verdict=Verdict.VIOLATION, claim="", signatures=[signature]
+            ),
+            Sweep(),
+        )
+
+    monkeypatch.setattr("tribunal.harness.campaign.nightly.swept", ran)
+    terms = {"budget_s": 100.0, "shard": Shard(1, 1), "first_seed": 7_000_000, "jobs": 1}
+
+    night = night_in(tmp_path, text=EVERY, news=news.append, **terms).run()
+
+    assert night.word == "RED"
+    assert [one.again.endswith("--mode zookeeper") for one in news] == [True]
 
 
 def test_no_former_night(tmp_path, capsys):
@@ -242,6 +327,17 @@ def test_what_a_kept_finding_shows_besides_is_known_until_its_day(tmp_path, monk
     night = night_in(tmp_path, text="nightly: small\nfindings: findings\nknown: known.yaml\n", **TERMS).run()
 
     assert night.exit_code == code
+
+
+def test_what_was_announced_in_the_last_moment_is_not_announced_again_by_the_night_that_goes_on(tmp_path):
+    """The night's file was last written before the finding: it is younger than what it says."""
+    received = []
+    first = night_in(tmp_path, text=REAL, conduct=violating, news=received.append, **TERMS).run()
+    first.found, first.done, first.state = [], [], NightState.RUNNING
+
+    night_in(tmp_path, text=REAL, conduct=violating_anew(), killed=first, news=received.append, **TERMS).run()
+
+    assert [one.signature for one in received] == ["lost_writes/lost"]
 
 
 def test_a_new_signature_is_announced_once_and_not_again_the_next_night(tmp_path):

@@ -124,7 +124,8 @@ def test_a_cluster_offers_what_it_has_every_method_for():
 
     assert offered_by(KillsAndHalfPauses) == {Capability.KILL}
     assert offered_by(AlsoResumes) == {Capability.KILL, Capability.PAUSE}
-    simulated_only = {Capability.TEAR_APPEND}  # no real disk fails in the midst of an append when it is asked to
+    # No real disk fails in the midst of an append when it is asked to; no harness knows which bytes a running node writes.
+    simulated_only = {Capability.TEAR_APPEND, Capability.ROT}
     assert processes.KIND.capabilities == offered_by(ComposedCluster) == set(Capability) - simulated_only
 
 
@@ -143,6 +144,7 @@ def test_a_composed_cluster_claims_what_its_kind_claims(kind, monkeypatch, tmp_p
     monkeypatch.setattr(kind, "replog_cluster", claimed, raising=False)
     monkeypatch.setattr(kind, "obstacles", list)
     monkeypatch.setattr(kind, "kafka_jars", lambda _: tmp_path, raising=False)
+    monkeypatch.setattr(kind, "java_for", lambda _: "java", raising=False)
 
     launching = kind.launch(ClusterSpec(), tmp_path, RunClock(), "tribunalPluginsQQQQQQQ")
 
@@ -153,7 +155,7 @@ def test_the_walk_to_a_new_capability_names_the_files_that_one_is_named_in():
     walk = (ROOT / "docs" / "contributing" / "a-new-fault.md").read_text()
     listed = set(re.findall(r"^\| `([\w/.]+)` \|", walk, re.MULTILINE)) - {"nemesis/faults/jam.py"}
     differing = {
-        f"clusters/kinds/{kind}.py" for kind in ("apache_kafka", "containers", "processes", "ssh")
+        f"clusters/kinds/{kind}.py" for kind in ("apache_kafka", "containers", "processes", "ssh", "system")
     }  # or lacking
 
     naming = set()

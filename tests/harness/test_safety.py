@@ -280,3 +280,18 @@ def test_a_harness_killed_in_the_middle_of_a_fault_leaves_a_journal_and_no_node(
     assert node_processes(Path(entry.run_dir)) == []
     assert exit_code(["heal", "--out", str(tmp_path / "runs")]) == 0
     assert unhealed(tmp_path / "runs") == []
+
+
+def test_clean_never_removes_a_run_with_a_violation_or_with_a_verdict_that_cannot_be_read(tmp_path, capsys):
+    verdicts = ['{"verdict":"VIOLATION"}', '{"verd', '{"verdict":"PASS"}', None]
+    runs = [f"20261121T00000{number}Z-some-simulated-1" for number in range(4)]
+    for name, verdict in zip(runs, verdicts, strict=True):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "plan.json").touch()
+        if verdict is not None:
+            (tmp_path / name / "verdict.json").write_text(verdict)
+
+    assert exit_code(["clean", "--out", str(tmp_path), "--keep", "0"]) == 0
+
+    assert sorted(path.name for path in tmp_path.iterdir() if path.is_dir()) == runs[:2]
+    assert "2 more with a violation stay" in capsys.readouterr().out

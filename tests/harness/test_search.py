@@ -5,20 +5,22 @@ from random import Random
 import msgspec
 import pytest
 
+from replog.config import DEFINITIONS
 from tribunal.harness.campaign import mutation_score
 from tribunal.harness.campaign.corpus import Corpus, Entry
 from tribunal.harness.campaign.mutation_score import power, searched
 from tribunal.harness.campaign.search import IDLE_RUNS, Search, Searched
-from tribunal.harness.campaign.sweep import SeedResult
+from tribunal.harness.campaign.sweep import SeedResult, swept
 from tribunal.harness.campaign.variations import FAULTS_MAX, fresh, varied
-from tribunal.harness.catalog import faults, scenario_file
+from tribunal.harness.catalog import SIMULATED, faults, scenario_file
 from tribunal.harness.cli.main import exit_code
 from tribunal.harness.cli.search import exhausted, headline
-from tribunal.harness.plan import Plan, must_be_possible
+from tribunal.harness.plan import Plan, made, must_be_possible
 from tribunal.harness.scenario import load, scenario
+from tribunal.nemesis.messages import MEET_TIMEOUT_MS
 from tribunal.nemesis.targets import parse
 from tribunal.nemesis.triggers import parse_trigger
-from tribunal.results.power import By, Power, brought_up_to_date
+from tribunal.results.power import By, Power, brought_up_to_date, not_measured
 from tribunal.results.scratch import Scratch
 from tribunal.results.signature import Signature
 from tribunal.results.verdict import EXIT_INTERRUPTED, EXIT_USAGE, Verdict
@@ -50,10 +52,42 @@ def test_every_variation_is_a_plan_that_can_be_run(name):
         assert [fault.index for fault in plan.faults] == list(range(len(plan.faults)))
         must_be_possible((fault.kind for fault in plan.faults), plan.spec, "simulated")
         for fault in plan.faults:
-            msgspec.convert(fault.options, faults()[fault.kind].options)
+            assert not faults()[fault.kind].refused_in(plan.spec.mode, fault.options)
             parse(fault.target.text, plan.spec, 99)
             for trigger in (fault.when, fault.until):
                 assert trigger is None or parse_trigger(trigger.text, plan.spec, 99) == trigger
+
+
+@pytest.mark.parametrize("name", ["rotating-swarm", "zookeeper-hurt"])
+def test_variations_change_the_cluster_and_who_is_there_as_well(name):
+    random = Random(name)
+    plan = fresh(load(scenario_file(name), {}), random, (), composed=True).plan
+    plans = [plan := varied(plan, random, SENT).plan for _ in range(200)]
+
+    for one in plans:
+        assert 1 <= one.spec.min_insync_replicas <= one.spec.replication_factor
+        assert all(name in DEFINITIONS or name.startswith("tribunal.") for name in one.spec.settings)
+        assert not (one.beside and "log.retention.ms" in one.spec.settings)  # nobody's input goes before it was read
+        assert {"transaction.max.timeout.ms"} <= one.spec.settings.keys() or not one.beside
+    assert {one.spec.min_insync_replicas for one in plans} > {1}
+    drawn = {fault.kind for one in plans for fault in one.faults}
+    assert {"torn-tail", "full-disk", "reassign"} <= drawn
+
+
+@pytest.mark.parametrize("name", ["rotating-swarm", "zookeeper-hurt"])
+def test_plans_of_a_search_let_records_grow_old_and_other_clients_come(name):
+    given = load(scenario_file(name), {})
+    plans = [fresh(given, Random(number), (), composed=True).plan for number in range(60)]
+
+    assert any("log.retention.ms" in plan.spec.settings for plan in plans)
+    assert {one.workload for plan in plans for one in plan.beside} == {"transactions", "consumer-group"}
+
+
+def test_a_load_of_transactions_keeps_the_records_that_it_reads():
+    given = load(scenario_file("exactly-once"), {})
+    plans = [fresh(given, Random(number), (), composed=True).plan for number in range(60)]
+
+    assert not any("log.retention.ms" in plan.spec.settings for plan in plans)
 
 
 def test_a_variation_is_its_chance_s_and_another_plan():
@@ -84,6 +118,64 @@ def test_a_search_repeats_itself_and_goes_on_where_it_ended(tmp_path):
     assert whole.searched.new == whole.searched.states == last.searched.states
     assert sum(last.corpus.chosen.values()) > 0  # some runs were varied from others
     assert len({state for entry in last.corpus.entries for state in entry.new}) == last.searched.states
+
+
+def test_who_goes_on_after_a_finding_is_asked_of_the_others_of_its_round(tmp_path):
+    search = Search([scenario(SMALL)], Corpus(tmp_path / "corpus"), seed=3, jobs=1, scratch=tmp_path)
+
+    asked = [search.run(runs=2, is_found=lambda ran: True) for _ in range(3)]
+
+    assert [None if ran is None else ran.number for ran in asked] == [0, 1, None]
+
+
+@pytest.mark.parametrize(
+    ("must_meet", "verdict"),
+    [
+        pytest.param(True, Verdict.INCONCLUSIVE, id="waits, and had no effect"),
+        pytest.param(False, Verdict.PASS, id="ends in time"),
+    ],
+)
+def test_a_rule_that_no_message_need_meet_costs_no_wait(tmp_path, must_meet, verdict):
+    step = {
+        "drop-messages": "random broker",
+        "api": "write-txn-markers",
+        "limit": 1,
+        "must_meet": must_meet,
+        "for": "100ms",
+    }
+    plan = made(scenario({**SMALL, "steps": [step]}), seed=1, cluster=SIMULATED, time_ms=None, mutants=())
+
+    (result,) = swept([plan], jobs=1, budget_s=None, scratch=tmp_path).results
+
+    assert result.verdict is verdict
+    assert (result.simulated_ms > MEET_TIMEOUT_MS) is must_meet
+
+
+def test_an_entry_whose_plan_cannot_be_run_is_refused_in_one_line(tmp_path, capsys):
+    plan = fresh(scenario(SMALL), Random(1), (), composed=True).plan
+    wrong = msgspec.structs.replace(plan.faults[0], kind="pauze")
+    plan = msgspec.structs.replace(plan, faults=(wrong, *plan.faults[1:]))
+    Corpus(tmp_path).take(Entry(number=0, parent=None, how="", plan=plan, new=["one"], requests={}))
+
+    code = exit_code(["search", "rotating-swarm", "--corpus", str(tmp_path), "--runs", "1"])
+
+    assert code == EXIT_USAGE
+    said = capsys.readouterr().err
+    assert "00000.json" in said
+    assert "pauze" in said
+    assert said.count("\n") == 1
+
+
+def test_the_rest_of_the_bugs_are_those_without_a_measurement_of_this_kind():
+    former = Power(mutant="m01_no_elr", scenario="s", found=True, by=By.SWARM, seen_by=[], seed=0, seeds=3, seconds=1.0)
+
+    assert not_measured(["m01_no_elr", "m44_acks_local"], [former], By.SWARM) == ["m44_acks_local"]
+    assert not_measured(["m01_no_elr"], [former], By.SEARCH) == ["m01_no_elr"]
+
+
+def test_the_rest_of_the_bugs_is_known_from_a_file_only(capsys):
+    assert exit_code(["power", "--rest"]) == EXIT_USAGE
+    assert "--rest: goes with --keep" in capsys.readouterr().err
 
 
 @pytest.mark.nightly

@@ -4,6 +4,7 @@ import os
 import re
 import subprocess
 import sys
+import threading
 from pathlib import Path
 from xml.etree import ElementTree
 
@@ -12,6 +13,8 @@ import pytest
 sys.path.insert(0, str(Path(__file__).parent))
 from axe import complaints, script
 from browser import CHROMIUM, Browser
+
+from tribunal.harness.cli.pages import server
 
 ROOT = Path(__file__).resolve().parents[2]
 TRIBUNAL = [sys.executable, "-m", "tribunal.harness.cli.main"]
@@ -277,3 +280,32 @@ def test_a_browser_makes_pixels_of_the_drawings(report):
 
     assert len(drawn) == 5
     assert all(path.read_bytes().startswith(b"\x89PNG") for path in drawn)
+
+
+@pytest.mark.parametrize("dark", [pytest.param(False, id="light"), pytest.param(True, id="dark")])
+@pytest.mark.parametrize("width", [390, 1280])
+def test_the_report_leads_to_its_rows_where_it_is_served_and_only_there(browser, report, width, dark):
+    browser.look(width, dark=dark)
+    browser.open(report.as_uri())
+    assert browser.ask("[...document.querySelectorAll('a.served')].every(a => a.hidden)")
+    with server(report.parent.parent, 0) as running:
+        thread = threading.Thread(target=running.serve_forever, daemon=True)
+        thread.start()
+        address = f"http://127.0.0.1:{running.server_address[1]}/{report.parent.name}"
+
+        browser.open(f"{address}/report.html")
+        link = browser.ask("[...document.querySelectorAll('#findings a.served')].find(a => !a.hidden).href")
+        browser.complaints.clear()
+        browser.open(link)
+        rows = browser.ask("document.querySelectorAll('tbody th a').length")
+        fits = browser.ask("document.documentElement.scrollWidth <= window.innerWidth")
+        axe = script()
+        grave = [] if axe is None else complaints(browser, axe)
+        running.shutdown()
+        thread.join()
+
+    assert "value=" in link
+    assert rows == 1
+    assert fits
+    assert grave == []
+    assert browser.complaints == []

@@ -8,12 +8,15 @@ from xml.etree import ElementTree
 import pytest
 
 from tribunal.results import report
+from tribunal.results.likelihood import Likelihood, Moment
+from tribunal.results.likelihood import save as save_likelihood
 from tribunal.results.manifest import Made
 from tribunal.results.metadata import State
 from tribunal.results.report.index import index
 from tribunal.results.report.layout import drawing
 from tribunal.results.report.measures import LEFT, PLOT
 from tribunal.results.report.model import Change, Page, Series, page
+from tribunal.results.sensitivity import measured, total
 from tribunal.results.store import Recorder
 from tribunal.results.values import value_of
 from tribunal.results.verdict import Finding, RunVerdict, Verdict, save
@@ -212,3 +215,29 @@ def test_a_run_that_was_shrunk_shows_its_minimal_run(run: Path) -> None:
     assert "kill leader(p0) for 900 ms, 50 ms after the cluster was whole" in html
     (run / "plan.min.json").unlink()
     assert "Minimal run" not in report.write(run).read_text()
+
+
+def test_a_run_without_a_finding_says_what_the_judge_sees_and_one_with_a_finding_needs_it_not(run: Path):
+    save(a_verdict(Verdict.PASS), run / "verdict.json")
+    passed = report.render(page(run))
+    save(a_verdict(Verdict.VIOLATION), run / "verdict.json")
+    violated = report.render(page(run))
+
+    figure = total(measured().figures.values())
+    assert (
+        f"Of {figure.injected:,} anomalies that were put into copies of {measured().recordings} other recordings"
+        in passed
+    )
+    assert "anomalies that were put into copies" not in violated
+
+
+def test_a_run_of_which_the_likelihood_is_known_shows_its_curve_and_when_it_was_sealed(run: Path):
+    save(a_verdict(Verdict.VIOLATION), run / "verdict.json")
+    moments = [Moment(at_ns=number * 10 * S, runs=4, shown=shown) for number, shown in enumerate((0, 3, 4, 4))]
+    save_likelihood(Likelihood(signature="lost <i>", end_ns=30 * S, each=4, moments=moments), run)
+
+    drawn = report.render(page(run))
+
+    assert "From 20.000 s on every run shows it" in drawn
+    assert "lost &lt;i&gt;" in drawn
+    assert drawn.count("runs show it (") == 8  # as a title and in the list

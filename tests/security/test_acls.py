@@ -1,5 +1,6 @@
 """What ACLs allow, which of them a filter means, and that the index finds what a search of all would find."""
 
+from typing import Any
 from uuid import UUID
 
 import pytest
@@ -7,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from replog.config import NodeConfig
-from replog.controller.authorization import CLUSTER, Operation, Peer, Resource, group, topic
+from replog.controller.authorization import CLUSTER, SOME_TOPIC, Operation, Peer, Resource, group, topic
 from replog.metadata import records as r
 from replog.metadata.acl_index import AclIndex
 from replog.metadata.image import Image
@@ -130,6 +131,69 @@ def test_an_answer_is_remembered_until_the_entries_change() -> None:
 
     assert before
     assert not authorizer.may(alice, Operation.READ, topic("orders"))
+
+
+@pytest.mark.parametrize(
+    ("acls", "allowed"),
+    [
+        pytest.param([], False, id="no entry"),
+        pytest.param([acl(W, "new-", prefixed=True)], True, id="a prefix of what is not there yet"),
+        pytest.param([acl(W, "new")], True, id="a name"),
+        pytest.param([acl(W, "*")], True, id="all names"),
+        pytest.param([acl(R, "*")], False, id="another operation"),
+        pytest.param([acl(W, kind=ResourceType.GROUP)], False, id="another kind"),
+        pytest.param([acl(W, principal="User:bob")], False, id="somebody else"),
+        pytest.param([acl(W, "*"), acl(W, "a", deny=True)], True, id="one name is denied"),
+        pytest.param([acl(W, "a"), acl(W, "a", deny=True)], False, id="the name is denied"),
+        pytest.param([acl(W, "ab"), acl(ALL, "a", deny=True, prefixed=True)], False, id="its prefix is denied"),
+        pytest.param([acl(W, "a", prefixed=True), acl(W, "ab", deny=True, prefixed=True)], True, id="some are denied"),
+        pytest.param([acl(W, "a", prefixed=True), acl(W, "a", deny=True)], True, id="not the prefix is denied"),
+        pytest.param([acl(W, "a"), acl(W, "*", deny=True)], False, id="all are denied"),
+        pytest.param([acl(W, "*"), acl(W, "*", deny=True, principal="User:*")], False, id="all are denied to all"),
+    ],
+)
+def test_who_may_write_some_topic_may_be_idempotent(acls: list[Acl], allowed: bool) -> None:
+    authorizer = an_authorizer(an_image(*acls))
+
+    assert authorizer.may(Peer(ALICE, "h"), Operation.WRITE, SOME_TOPIC) == allowed
+
+
+def test_some_topic_may_be_written_where_everybody_may_do_what_no_entry_is_of() -> None:
+    alice, free = Peer(ALICE, "h"), {"allow_everyone_if_no_acl_found": True}
+
+    assert an_authorizer(an_image(acl(W, "a", principal="User:bob")), **free).may(alice, Operation.WRITE, SOME_TOPIC)
+    denied = acl(ALL, "*", deny=True)
+    assert not an_authorizer(an_image(denied), **free).may(alice, Operation.WRITE, SOME_TOPIC)
+
+
+class CountedName(str):
+    """A name that knows how many of its beginnings were made."""
+
+    beginnings = 0
+
+    def __getitem__(self, part: Any) -> str:
+        self.beginnings += 1
+        return super().__getitem__(part)
+
+
+def test_a_long_name_costs_no_more_than_there_are_prefixes() -> None:
+    index = AclIndex()
+    prefixes = [acl(R, name, prefixed=True) for name in ("a", "aa", "ab", "aaaa")]
+    for number, one in enumerate(prefixes):
+        index.put(UUID(int=number), one)
+    index.put(UUID(int=3), None)
+    name = CountedName("a" * 30_000)
+
+    assert list(index.of(ResourceType.TOPIC, name)) == prefixes[:2]
+    assert name.beginnings == 2
+
+
+def test_names_without_end_fill_no_memory() -> None:
+    authorizer = an_authorizer(an_image(acl(R, "*")))
+    for length in (10, 10_000):
+        assert authorizer.may(Peer(ALICE, "h"), Operation.READ, topic("a" * length))
+
+    assert authorizer.remembered_count == 1
 
 
 ENTRIES = [acl(R), acl(W, "ord", prefixed=True), acl(R, "*"), acl(R, "orders", kind=ResourceType.GROUP, deny=True)]

@@ -105,6 +105,7 @@ def test_a_name_is_written_with_its_last_part_first() -> None:
     subject = ((("organizationName", "Example, Inc"),), (("organizationalUnitName", "ops"),), (("commonName", "a"),))
 
     assert distinguished_name({"subject": subject}) == r"CN=a,OU=ops,O=Example\, Inc"
+    assert distinguished_name({"subject": ((("commonName", " a  "),),)}) == r"CN=\ a \ "
     assert distinguished_name(None) is None
 
 

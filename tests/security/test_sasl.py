@@ -152,6 +152,8 @@ def test_a_proof_of_another_exchange_is_refused() -> None:
         pytest.param(b"r=server,s=c2FsdA==,i=4096", id="another nonce"),
         pytest.param(b"r=client,s=c2FsdA==,i=4096", id="no nonce of its own"),
         pytest.param(b"r=clientserver,s=?,i=4096", id="no salt"),
+        pytest.param("r=clientserver,s=c2FsdA==,i=²".encode(), id="a digit that is no number"),
+        pytest.param(b"r=clientserver,s=c2FsdA==,i=" + b"9" * 5000, id="more digits than are read"),
     ],
 )
 def test_a_client_goes_on_with_no_server_that_cheats(challenge: bytes) -> None:

@@ -22,6 +22,7 @@ def voter(cluster):
 
 
 AIM = {"remove-voter": voter}
+SPECS = {"bit-rot": ClusterSpec(settings={"log.segment.bytes": 2048})}  # only closed segments rot
 POSSIBLE = {name: fault for name, fault in faults().items() if SimulatedCluster.capabilities >= fault.needs}
 
 
@@ -40,7 +41,7 @@ def test_it_bites_and_heals(name, victim):
             effects.append(effect)
             await asyncio.sleep(LASTS_S)
 
-    spec = ClusterSpec(mode="zookeeper", controllers=1) if fault.modes == (ZOOKEEPER,) else None
+    spec = ClusterSpec(mode="zookeeper", controllers=1) if fault.modes == (ZOOKEEPER,) else SPECS.get(name)
     trial = Trial(f"fault/{name}", spec).run(scenario)
 
     assert effects[0].proof.holds, effects[0].proof

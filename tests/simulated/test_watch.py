@@ -116,6 +116,33 @@ def test_after_an_unclean_election_the_prefix_begins_anew():
         prefix.exposed(3, log(mark(0, 4, 1)), 3, 5)
 
 
+@pytest.mark.parametrize(
+    ("found", "breaks"),
+    [
+        pytest.param(mark(5, 9, 16, crc=7), False, id="its epoch, which no CRC covers"),
+        pytest.param(mark(5, 9, 16, crc=8), True, id="its content"),
+        pytest.param(mark(5, 8, 16, crc=7), True, id="its end"),
+    ],
+)
+def test_a_batch_whose_leader_epoch_was_altered_on_a_disk_is_the_same_with_any_epoch(found, breaks):
+    """Whoever has the altered one may lead, be copied, and be followed by one that has it as it was written."""
+    prefix = CommittedPrefix(P)
+    prefix.without_epoch[5] = None
+    prefix.exposed(1, log(mark(0, 4, 1), mark(5, 9, 1, crc=7)), 1, 10)
+
+    with violates("I4") if breaks else nullcontext():
+        prefix.exposed(2, log(mark(0, 4, 1), found), 2, 10)
+
+
+def test_the_batch_before_the_one_whose_leader_epoch_was_altered_is_compared_whole():
+    prefix = CommittedPrefix(P)
+    prefix.without_epoch[5] = None
+    prefix.exposed(1, log(mark(0, 4, 1), mark(5, 9, 1)), 1, 10)
+
+    with violates("I4"):
+        prefix.exposed(2, log(mark(0, 4, 16), mark(5, 9, 16)), 2, 10)
+
+
 def test_a_change_below_what_was_compared_is_compared_again():
     prefix = CommittedPrefix(P)
     same = log(mark(0, 4, 1), mark(5, 9, 1))

@@ -76,6 +76,7 @@ def test_sends_and_polls_name_who_answered_and_watermarks_the_epoch_they_are_of(
     assert set(leaders.items()) <= seen
     assert (None, None) not in seen
     assert {row["source"] for row in rows("watermarks")} == {"fetch", "list_offsets"}
+    assert all(0 < row["asked_ns"] < row["at_ns"] for row in rows("watermarks"))
 
 
 def test_each_episode_s_losses_are_intervals_of_its_own_time_on_internal_topics_too():

@@ -10,7 +10,7 @@ from replog.errors import Error
 from replog.host.world import RealClock
 from replog.types import NodeId, TopicPartition
 from replog.wire.messages.produce import PartitionProduceResponse
-from tests.wire.test_client import Cluster, on_cluster
+from tests.wire.test_client import TOPIC_ID, Cluster, on_cluster
 
 PARTITION = TopicPartition("t", 0)
 SETTINGS = ProducerSettings(
@@ -55,7 +55,9 @@ def test_a_batch_of_records_ends_together() -> None:
         left = await producer.flush(3000)
 
         assert left == 0
-        assert ends == [(["first", "second"], BatchEnd(Outcome.DONE, None, 40, 1, answered_by=NodeId(2)))]
+        assert ends == [
+            (["first", "second"], BatchEnd(Outcome.DONE, None, 40, 1, answered_by=NodeId(2), topic_id=TOPIC_ID))
+        ]
 
     on_cluster(scenario)
 

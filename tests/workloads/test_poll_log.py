@@ -1,5 +1,6 @@
 """What is written down of a poll: where a final read ends is the leader's word, not a client's."""
 
+import asyncio
 from pathlib import Path
 from typing import Any
 
@@ -65,6 +66,27 @@ def test_watermarks_are_of_who_answered_and_of_the_epoch_of_the_answer() -> None
 
     for table in ("polls", "watermarks"):
         assert [(row["answered_by"], row["leader_epoch"]) for row in sink.rows[table]] == [(2, 4), (None, None)]
+
+
+def test_a_watermark_knows_when_it_was_asked_for_by_the_run_s_clock() -> None:
+    """The poll that handed it out may have been called long after: clients fetch ahead of their users."""
+
+    async def polled() -> list[int | None]:
+        sink, loop = Sink(), asyncio.get_running_loop()
+        start_s = loop.time() - 60
+        stage = Stage(clients=None, sink=sink, now_ns=lambda: round((loop.time() - start_s) * 1e9))  # type: ignore[arg-type]
+        log = PollLog(stage, 901, "tail", "read_uncommitted")
+        for asked_s in (loop.time() - 2, None):
+            poll = a_poll(high_watermark=37)
+            poll.asked_s = asked_s
+            log.record(poll, stage.now_ns())
+        return [row["asked_ns"] for row in sink.rows["watermarks"]]
+
+    asked_ns, unknown = asyncio.run(polled())
+
+    assert asked_ns is not None
+    assert abs(asked_ns - 58_000_000_000) < 500_000_000
+    assert unknown is None
 
 
 def test_damaged_bytes_that_no_column_holds_are_written_down_as_no_value(tmp_path: Path) -> None:

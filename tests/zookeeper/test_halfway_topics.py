@@ -8,14 +8,17 @@ from replog.wire.messages import stop_replica as sr
 from replog.wire.messages import update_metadata as um
 from replog.wire.messages.alter_partition_reassignments import (
     AlterPartitionReassignmentsRequest,
+    AlterPartitionReassignmentsResponse,
     ReassignablePartition,
     ReassignableTopic,
 )
 from replog.wire.messages.create_partitions import CreatePartitionsRequest, CreatePartitionsTopic
 from replog.wire.messages.create_topics import CreatableTopic, CreatableTopicConfig, CreateTopicsRequest
 from replog.wire.messages.delete_topics import DeleteTopicsRequest, DeleteTopicState
+from replog.wire.messages.elect_leaders import ElectLeadersRequest, ElectLeadersResponse
+from replog.wire.messages.elect_leaders import TopicPartitions as ElectTopicPartitions
 from replog.zookeeper.control_queue import ControlRequest
-from replog.zookeeper.controller import ControlAnswered, Effect, Loaded, Write, ZooKeeperController
+from replog.zookeeper.controller import BrokersChanged, ControlAnswered, Effect, Loaded, Write, ZooKeeperController
 from replog.zookeeper.operations import Create, Delete, Operation, SetData, Stat
 from replog.zookeeper.requests import DELETED
 from replog.zookeeper.znodes import PartitionStateZnode, TopicZnode
@@ -226,3 +229,53 @@ def test_a_topic_that_is_being_deleted_grows_no_more() -> None:
         ("u", Error.UNKNOWN_TOPIC_OR_PARTITION),
         ("t", Error.INVALID_TOPIC_EXCEPTION),
     ]
+
+
+def being_deleted() -> ZooKeeperController:
+    """A controller that deletes a topic led by 1, whose replicas have not all confirmed it."""
+    controller, _ = activated(topics={"t": TOPIC}, states=(0, 1))
+    body = DeleteTopicsRequest(topics=[DeleteTopicState(name="t")])
+    controller.handle(Request(token=1, body=body, received_ms=0), 0, version=6)
+    return controller
+
+
+def test_what_is_being_deleted_gets_no_leader_when_its_own_is_gone() -> None:
+    """Its other replica may have deleted its log: it would lead without a record, and nobody would be told."""
+    controller = being_deleted()
+
+    gone = controller.handle(BrokersChanged(registered({2: 20})), 5)
+    back = controller.handle(BrokersChanged(registered({1: 30, 2: 20})), 9)
+
+    assert written(gone) == written(back) == []
+    (topic,) = controller.image.topics.values()
+    assert [(one.leader, one.isr) for one in topic.partitions.values()] == [(1, (1, 2)), (1, (1, 2))]
+
+
+def test_what_is_not_being_deleted_gets_a_leader_then() -> None:
+    controller, _ = activated(topics={"t": TOPIC}, states=(0, 1))
+
+    gone = controller.handle(BrokersChanged(registered({2: 20})), 5)
+
+    assert sorted(written(gone)) == [f"/brokers/topics/t/partitions/{index}/state" for index in (0, 1)]
+
+
+def test_nobody_elects_or_reassigns_what_is_being_deleted() -> None:
+    controller = being_deleted()
+    elect = ElectLeadersRequest(election_type=0, topic_partitions=[ElectTopicPartitions(topic="t", partitions=[0])])
+    move = [ReassignableTopic(name="t", partitions=[ReassignablePartition(partition_index=0, replicas=[2, 1])])]
+
+    elected = controller.handle(Request(token=2, body=elect, received_ms=0), 0, version=2)
+    moved = controller.handle(
+        Request(token=3, body=AlterPartitionReassignmentsRequest(topics=move), received_ms=0), 0, version=0
+    )
+
+    (answer,) = (effect.body for effect in elected if isinstance(effect, Reply))
+    assert isinstance(answer, ElectLeadersResponse)
+    errors = [one.error_code for result in answer.replica_election_results for one in result.partition_result]
+    assert errors == [Error.INVALID_TOPIC_EXCEPTION]
+    (answer,) = (effect.body for effect in moved if isinstance(effect, Reply))
+    assert isinstance(answer, AlterPartitionReassignmentsResponse)
+    assert [one.error_code for topic in answer.responses for one in topic.partitions] == [
+        Error.UNKNOWN_TOPIC_OR_PARTITION
+    ]
+    assert written(elected) == written(moved) == []

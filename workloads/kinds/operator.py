@@ -247,18 +247,14 @@ class _OwnTopic:
 async def _follow(stage: Stage, process: int, wanted: list[TopicPartition]) -> None:
     """Read on as the log grows; from the log start on where it has not what comes next."""
     reader, admin = Reader(stage, process, "tail"), stage.clients.admin("operator-reader-offsets")
-    positions = dict.fromkeys(wanted, 0)
     try:
-        reader.assign(positions)
+        reader.assign(dict.fromkeys(wanted, 0))
         while True:
             for poll in await reader.poll(POLL_RECORDS, POLL_MS):
-                if poll.records:
-                    positions[poll.partition] = poll.records[-1].log_offset + 1
-                elif poll.error in OUT_OF_RANGE:
+                if poll.error in OUT_OF_RANGE and not poll.records:
                     (offsets,) = await admin.offsets([poll.partition], OFFSETS_MS)
                     if offsets.log_start_offset is not None:
-                        positions[poll.partition] = offsets.log_start_offset
-                        reader.assign(positions)
+                        reader.seek(poll.partition, offsets.log_start_offset)
     finally:
         await reader.close()
         await admin.close()

@@ -148,27 +148,23 @@ async def _produce(stage: Stage, chosen: Plan, worker_plan: WorkerPlan) -> None:
 async def _follow(stage: Stage, chosen: Plan, process: int) -> None:
     reader = Reader(stage, process, "tail")
     admin = stage.clients.admin(f"reader-{process}-offsets")
-    positions = dict.fromkeys(partitions(chosen), 0)
     try:
-        reader.assign(positions)
+        reader.assign(dict.fromkeys(partitions(chosen), 0))
         while True:
             for poll in await reader.poll(POLL_RECORDS, POLL_MS):
-                if poll.records:
-                    positions[poll.partition] = poll.records[-1].log_offset + 1
-                elif poll.error in OUT_OF_RANGE:
-                    await _stay_in_range(admin, positions, poll)
-                    reader.assign(positions)
+                if poll.error in OUT_OF_RANGE and not poll.records:
+                    await _stay_in_range(admin, reader, poll)
     finally:
         await reader.close()
         await admin.close()
 
 
-async def _stay_in_range(admin: Admin, positions: dict[TopicPartition, int], poll: PartitionPoll) -> None:
+async def _stay_in_range(admin: Admin, reader: Reader, poll: PartitionPoll) -> None:
     """Move a reader whose position the log no longer has: it is written down, reading goes on."""
     (offsets,) = await admin.offsets([poll.partition], 2_000)
     if offsets.latest_offset is not None and offsets.log_start_offset is not None:
-        nearest = min(positions[poll.partition], offsets.latest_offset)
-        positions[poll.partition] = max(nearest, offsets.log_start_offset)
+        nearest = min(poll.position, offsets.latest_offset)
+        reader.seek(poll.partition, max(nearest, offsets.log_start_offset))
 
 
 async def _observe_offsets(stage: Stage, chosen: Plan) -> None:
@@ -214,6 +210,7 @@ async def record_offsets(
             log_end_offset=offsets.latest_offset,
             log_start_offset=offsets.log_start_offset,
             at_ns=stage.now_ns() - offsets.age_ns(),
+            asked_ns=stage.asked_ns(offsets.asked_s),
         )
     return known
 
@@ -241,7 +238,8 @@ async def read_whole(stage: Stage, wanted: Sequence[TopicPartition], timeout_ms:
     """Read every partition from its start to its end, after everything is quiet; return those not reached.
 
     A partition's final read is closed by a poll that brought nothing, at its end as its leader states it. What arrives
-    behind that end, as a record of acks=0 that its followers get only now, moves the end: it is asked for and read again.
+    behind that end, as a record of acks=0 that its followers get only now, moves the end: it is asked for and read again. Where
+    retention moved the log start past what was to be read next, reading goes on from there.
     """
     loop = asyncio.get_running_loop()
     deadline = loop.time() + timeout_ms / 1000
@@ -255,8 +253,8 @@ async def read_whole(stage: Stage, wanted: Sequence[TopicPartition], timeout_ms:
         open_ = list(ends)
         while True:
             while loop.time() < deadline and any(positions[p] < ends[p].end for p in open_):
-                await _poll(reader, positions)
-            open_ = await _close_final_read(stage, reader, positions, {p: ends[p] for p in open_})
+                await _poll(stage, admin, reader, positions, ends)
+            open_ = await _close_final_read(stage, admin, reader, positions, {p: ends[p] for p in open_})
             if not open_ or loop.time() >= deadline:
                 return open_ + [p for p in wanted if p not in ends]
             ends |= await record_offsets(stage, admin, open_)
@@ -287,23 +285,33 @@ async def _known_ends(
         await asyncio.sleep(POLL_MS / 1000)
 
 
-async def _poll(reader: Reader, positions: dict[TopicPartition, int]) -> set[TopicPartition]:
+async def _poll(
+    stage: Stage, admin: Admin, reader: Reader, positions: dict[TopicPartition, int], ends: dict[TopicPartition, Ends]
+) -> set[TopicPartition]:
     """Read on; return the partitions that brought records or an error."""
     polls = [poll for poll in await reader.poll(POLL_RECORDS, POLL_MS) if poll.records or poll.error]
     for poll in polls:
         if poll.records:
             positions[poll.partition] = poll.records[-1].log_offset + 1
+    out_of_range = [poll.partition for poll in polls if poll.error in OUT_OF_RANGE and not poll.records]
+    if out_of_range:
+        ends |= await record_offsets(stage, admin, out_of_range)
+        for partition in out_of_range:
+            positions[partition] = max(positions[partition], ends[partition].start)
+            reader.seek(partition, positions[partition])
+        await asyncio.sleep(POLL_MS / 1000)  # who does not know yet where it begins may be asked for long
     return {poll.partition for poll in polls}
 
 
 async def _close_final_read(
     stage: Stage,
+    admin: Admin,
     reader: Reader,
     positions: dict[TopicPartition, int],
     ends: dict[TopicPartition, Ends],
 ) -> list[TopicPartition]:
     invoke_ns = stage.now_ns()
-    late = await _poll(reader, positions)
+    late = await _poll(stage, admin, reader, positions, ends)
     unread = []
     for partition, known in ends.items():
         if positions[partition] < known.end or partition in late:

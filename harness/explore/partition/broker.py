@@ -194,7 +194,7 @@ class SmallBroker:
         if answer.error is Error.OFFSET_OUT_OF_RANGE:
             partition.on_leader_range(log_start_offset=fetched.log_start_offset, log_end_offset=fetched.log_end_offset)
         elif answer.diverging is not None:
-            partition.on_divergence(*answer.diverging)
+            partition.on_divergence(*answer.diverging, leader_log_start_offset=answer.log_start_offset)
         elif answer.error is Error.NONE:
             partition.on_fetched(
                 answer.records,

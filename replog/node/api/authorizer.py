@@ -27,7 +27,7 @@ class Authorizer:
     """One listener's authorization."""
 
     def __init__(self, may: May, image: Callable[[], Image]) -> None:
-        names = Topics(lambda topic_id: _name(image(), topic_id), lambda: list(image().topics_by_name))
+        names = Topics(lambda topic_id: _name(image(), topic_id))
         self.is_open = may is allow_all
         self._may = may
         self._topics = names

@@ -21,7 +21,7 @@ from replog.node.api.authorizer import Authorizer
 from replog.node.net.handlers import AnswersApi, HandledApi
 from replog.node.net.server import ServerRequest
 from replog.node.replication.replicas import Replica, Replicas
-from replog.types import NO_BROKER_EPOCH, NO_NODE, ZERO_UUID, BrokerEpoch, NodeId
+from replog.types import DEBUGGING_CONSUMER, NO_BROKER_EPOCH, NO_NODE, ZERO_UUID, BrokerEpoch, NodeId
 from replog.wire.messages.fetch import (
     EXCHANGE,
     AbortedTransaction,
@@ -90,8 +90,8 @@ class Fetch:
             self.replica_id = NodeId(body.replica_id)
             self.broker_epoch = NO_BROKER_EPOCH
         self.rack = body.rack_id if request.version >= FIRST_VERSION_WITH_RACK else ""
-        # KIP-392: a follower serves those whom their rack sent here.
-        self.leader_only = not self.rack or self.rack != api.rack
+        # KIP-392: a follower serves those whom their rack sent here; and, as Kafka's, who compares replicas.
+        self.leader_only = self.replica_id != DEBUGGING_CONSUMER and (not self.rack or self.rack != api.rack)
         self.may_be_redirected = (
             api.selects_by_rack and self.replica_id < 0 and bool(self.rack) and self.rack != api.rack
         )
@@ -417,7 +417,10 @@ class FetchApi:
             if topic is None:
                 return True  # there is nothing to protect
             name = topic.name
-        return self.authorizer.may_fetch(fetch.request.peer, name, is_replica=fetch.replica_id >= 0)
+        may_fetch, peer = self.authorizer.may_fetch, fetch.request.peer
+        if fetch.replica_id == DEBUGGING_CONSUMER and may_fetch(peer, name, is_replica=True):
+            return True  # a broker that looks for what its disk lost
+        return may_fetch(peer, name, is_replica=fetch.replica_id >= 0)
 
     def missing_error(self, key: Key) -> Error:
         """Return what to say of a partition that is not hosted here."""

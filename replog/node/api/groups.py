@@ -331,6 +331,20 @@ def _subscribes(ask: Asker, body: cgh.ConsumerGroupHeartbeatRequest) -> Error:
     return next((error for name in names if (error := ask.error(Operation.DESCRIBE, topic_resource(name)))), Error.NONE)
 
 
+def _assignment_shown(
+    ask: Asker, _: cgh.ConsumerGroupHeartbeatRequest, answer: cgh.ConsumerGroupHeartbeatResponse
+) -> cgh.ConsumerGroupHeartbeatResponse:
+    """Show what is assigned of topics that may be seen: a pattern fits others, too."""
+    if answer.assignment is None:
+        return answer
+    visible = [
+        one
+        for one in answer.assignment.topic_partitions
+        if (resource := part_resource(one, one, ask.topics)) is None or ask.may(Operation.DESCRIBE, resource)
+    ]
+    return _replace(answer, assignment=_replace(answer.assignment, topic_partitions=visible))
+
+
 def _fetches_offsets(ask: Asker, body: of.OffsetFetchRequest) -> Error:
     """Ask for the one group of versions below 8; of several each is decided by itself."""
     return Error.NONE if body.groups else ask.error(Operation.DESCRIBE, group(body.group_id))
@@ -370,14 +384,12 @@ def _offsets_shown(ask: Asker, body: of.OffsetFetchRequest, answer: of.OffsetFet
     """Show of each group what may be seen: of all topics those, of named ones an error for the others."""
     if not body.groups:
         return _replace(answer, topics=_topics_shown(ask, answer.topics, all_of_them=body.topics is None))
-    wanted = {one.group_id: one for one in body.groups}
     shown = []
-    for one in answer.groups:
+    for asked_for, one in zip(body.groups, answer.groups, strict=True):  # a group may be asked for twice
         if error := ask.error(Operation.DESCRIBE, group(one.group_id)):
             shown.append(_replace(one, topics=[], error_code=error))
         else:
-            all_of_them = wanted[one.group_id].topics is None
-            shown.append(_replace(one, topics=_topics_shown(ask, one.topics, all_of_them=all_of_them)))
+            shown.append(_replace(one, topics=_topics_shown(ask, one.topics, all_of_them=asked_for.topics is None)))
     return _replace(answer, groups=shown)
 
 
@@ -465,7 +477,12 @@ SYNC_GROUP: Final = HandledApi(ServedApi(sg.EXCHANGE, questions=_MAY_READ), Grou
 HEARTBEAT: Final = HandledApi(ServedApi(hb.EXCHANGE, questions=_MAY_READ), GroupApi.heartbeat)
 LEAVE_GROUP: Final = HandledApi(ServedApi(lg.EXCHANGE, questions=_MAY_READ), GroupApi.leave)
 CONSUMER_GROUP_HEARTBEAT: Final = HandledApi(
-    ServedApi(cgh.EXCHANGE, questions=(*_MAY_READ, _subscribes), refuse=lambda _, error: refused_heartbeat(error)),
+    ServedApi(
+        cgh.EXCHANGE,
+        questions=(*_MAY_READ, _subscribes),
+        shown=_assignment_shown,
+        refuse=lambda _, error: refused_heartbeat(error),
+    ),
     GroupApi.consumer_heartbeat,
 )
 OFFSET_COMMIT: Final = HandledApi(

@@ -7,14 +7,16 @@ from collections.abc import Callable
 from typing import Final
 
 from replog.config.security import SecurityConfig
-from replog.controller.authorization import May, Operation, Peer, Resource, allow_all
+from replog.controller.authorization import SOME_TOPIC, May, Operation, Peer, Resource, allow_all
 from replog.metadata.acl_index import AclIndex
 from replog.metadata.image import Image
-from replog.security.acls import AclOperation, ResourceType, Wanted, permits
+from replog.security.acls import AclOperation, ResourceType, Wanted, permits, permits_some
 
 ANSWERS_MAX: Final = 10_000
+REMEMBERED_NAME_MAX: Final = 1_000  # characters: who asks about longer ones fills no memory with them
 KINDS: Final = {
     "topic": ResourceType.TOPIC,
+    SOME_TOPIC.kind: ResourceType.TOPIC,
     "group": ResourceType.GROUP,
     "cluster": ResourceType.CLUSTER,
     "transactional_id": ResourceType.TRANSACTIONAL_ID,
@@ -43,11 +45,22 @@ class StandardAuthorizer:
         question = (peer, operation, resource)
         answer = self._answers.get(question)
         if answer is None:
-            kind = KINDS[resource.kind]
-            wanted = Wanted(peer.principal, peer.host, AclOperation(operation), kind, resource.name)
-            answer = permits(acls.of(kind, resource.name), wanted, without_any=self._without_any)
-            self._answers[question] = answer
+            answer = self._answer(acls, *question)
+            if len(resource.name) <= REMEMBERED_NAME_MAX:
+                self._answers[question] = answer
         return answer
+
+    @property
+    def remembered_count(self) -> int:
+        """How many answers are remembered."""
+        return len(self._answers)
+
+    def _answer(self, acls: AclIndex, peer: Peer, operation: Operation, resource: Resource) -> bool:
+        kind = KINDS[resource.kind]
+        wanted = Wanted(peer.principal, peer.host, AclOperation(operation), kind, resource.name)
+        if resource == SOME_TOPIC:
+            return permits_some(acls.by_id.values(), wanted, without_any=self._without_any)
+        return permits(acls.of(kind, resource.name), wanted, without_any=self._without_any)
 
 
 def hook_of(config: SecurityConfig, image: Callable[[], Image], otherwise: May) -> May:

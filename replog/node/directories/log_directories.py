@@ -160,6 +160,7 @@ class LogDirectories:
                 recovery_point=recovery_points.get(name, 0),
                 log_start_offset=log_starts.get(name, 0),
                 now_ms=self.world.clock.wall_ms(),
+                was_closed_in_order=not recover,
             )
             if log.cut is not None:
                 self.world.journal.log("warning", f"{name}: cut at {log.cut.offset} in recovery: {log.cut.reason}")

@@ -27,7 +27,7 @@ from replog.errors import Error
 from replog.node.boundary import contain
 from replog.node.net.entrance import OPEN, Entrance
 from replog.node.net.login import TOKEN_BYTES_MAX, Login, Stage
-from replog.ports import Listener, World
+from replog.ports import Incoming, Listener, World
 from replog.security.principals import ANONYMOUS_USER, distinguished_name, principal_of
 from replog.wire.apis import FEATURE_OF, SASL_APIS, Api
 from replog.wire.codec import APIS, LENGTH, MalformedMessage, RequestStart, decode_rest, encode_response, request_start
@@ -58,6 +58,7 @@ class ServerLimits(msgspec.Struct, frozen=True, kw_only=True):
     connections_max: int = _NETWORK.connections_max
     connections_per_host_max: int = _NETWORK.connections_per_host_max
     connections_per_second_max: int = _NETWORK.connections_per_second_max
+    failed_login_delay_ms: int = _NETWORK.failed_authentication_delay_ms
     pending_requests_max: int = 100
     reply_buffer_bytes_max: int = 1024 * 1024
     farewell_ms: int = 10000  # for the last answers of a connection that we close
@@ -73,6 +74,7 @@ class ServerLimits(msgspec.Struct, frozen=True, kw_only=True):
             connections_max=config.connections_max,
             connections_per_host_max=config.connections_per_host_max,
             connections_per_second_max=config.connections_per_second_max,
+            failed_login_delay_ms=config.failed_authentication_delay_ms,
         )
 
 
@@ -229,6 +231,7 @@ class Server:
         self._accepted_count = 0
         self._next_id = 0
         self._listeners: list[Listener] = []
+        self.leaving: dict[int, asyncio.Transport] = {}  # closed by us, and not gone yet
 
     async def start(self, endpoint: Endpoint, entrance: Entrance = OPEN) -> int:
         """Listen, here as well as where it listens already; return the bound port. `OSError` when the address is taken."""
@@ -244,6 +247,8 @@ class Server:
             listener.close()
         for connection in list(self.connections.values()):
             connection.abort()
+        for transport in list(self.leaving.values()):
+            transport.abort()
 
     def _accept(self, entrance: Entrance) -> "ServerConnection":
         self._next_id += 1
@@ -334,7 +339,7 @@ class Server:
         return []
 
 
-class ServerConnection(asyncio.Protocol):
+class ServerConnection(Incoming):
     """One connection: its unread bytes, its unanswered requests in order."""
 
     def __init__(self, server: Server, connection_id: int, entrance: Entrance) -> None:
@@ -352,7 +357,9 @@ class ServerConnection(asyncio.Protocol):
         self._frames = Frames(largest if self._login is None else min(largest, TOKEN_BYTES_MAX))
         self._pending: deque[AnyRequest] = deque()
         self._transport: asyncio.Transport | None = None
+        self._is_accepted = False
         self._closed = False
+        self._has_failed = False  # to log in
         self._reading = True
         self._writable = True
         self._handling = False
@@ -374,17 +381,26 @@ class ServerConnection(asyncio.Protocol):
 
     # asyncio.Protocol
 
+    def connection_accepted(self, host: str) -> bool:
+        """Count it, if there may be one more; with TLS its handshake is still ahead."""
+        self.peer_host = host
+        self._is_accepted = True
+        refusal = self._server.admit(self)
+        if refusal is not None:
+            self._server.world.journal.log("info", f"took no connection from {host}: {refusal}")
+            self._end()
+        return refusal is None
+
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """Begin."""
         self._transport = cast(asyncio.Transport, transport)
-        self._transport.set_write_buffer_limits(high=self._server.limits.reply_buffer_bytes_max)
-        peer = transport.get_extra_info("peername")
-        self.peer_host = str(peer[0]) if peer else ""
-        refusal = self._server.admit(self)
-        if refusal is not None:
-            self._server.world.journal.log("info", f"took no connection from {self.peer_host}: {refusal}")
-            self.abort()
+        if not self._is_accepted:
+            peer = transport.get_extra_info("peername")
+            self.connection_accepted(str(peer[0]) if peer else "")
+        if self._closed:
+            self._transport.abort()
             return
+        self._transport.set_write_buffer_limits(high=self._server.limits.reply_buffer_bytes_max)
         if self.entrance.has_tls and self._login is None and not self._is_named(transport.get_extra_info("peercert")):
             return
         self._active_ns = self._server.world.clock.now_ns()
@@ -423,6 +439,7 @@ class ServerConnection(asyncio.Protocol):
 
     def connection_lost(self, exc: Exception | None) -> None:
         """Let go of everything."""
+        self._server.leaving.pop(self.connection_id, None)
         self._end()
         if self._idle_timer is not None:
             self._idle_timer.cancel()
@@ -466,7 +483,8 @@ class ServerConnection(asyncio.Protocol):
         return self._may_take_requests()
 
     def _may_take_requests(self) -> bool:
-        return self._writable and len(self._pending) < self._server.limits.pending_requests_max
+        has_place = len(self._pending) < self._server.limits.pending_requests_max
+        return self._writable and has_place and not self._has_failed
 
     def _handle_frame(self, frame: memoryview) -> None:
         login = self._login
@@ -496,27 +514,44 @@ class ServerConnection(asyncio.Protocol):
     def _log_in(self, login: Login, request: AnyRequest) -> None:
         """Go on with SASL; who fails is told so, and closed."""
         now_ms = self._server.world.clock.now_ms()
+        answer: msgspec.Struct
         if isinstance(request.body, SaslHandshakeRequest):
-            request.reply(login.handshake(request.body, request.version))
-        elif isinstance(request.body, SaslAuthenticateRequest):
-            request.reply(login.authenticate(request.body, now_ms))
-        self._logged_in(login)
+            answer = login.handshake(request.body, request.version)
+        else:
+            assert isinstance(request.body, SaslAuthenticateRequest)
+            answer = login.authenticate(request.body, now_ms)
+        if login.failure is None:
+            request.reply(answer)
+        self._logged_in(login, lambda: request.reply(answer))
 
     def _take_bare_token(self, login: Login, frame: memoryview) -> None:
         answer = login.token(bytes(frame), self._server.world.clock.now_ms())
         if login.failure is None and self._transport is not None:
             self._transport.write(LENGTH.pack(len(answer)) + answer)
-        self._logged_in(login)
+        self._logged_in(login, lambda: None)
 
-    def _logged_in(self, login: Login) -> None:
+    def _logged_in(self, login: Login, answer: Callable[[], None]) -> None:
         if login.failure is not None:
-            self.refuse(login.failure)
+            self._refuse_later(login.failure, answer)
         elif login.stage is Stage.DONE:
             self.principal = f"User:{login.user}"
             self._frames.permit(self._server.limits.request_bytes_max)
 
+    def _refuse_later(self, reason: str, answer: Callable[[], None]) -> None:
+        """Let who failed to log in wait for the answer, and take nothing more of him: so he guesses slowly."""
+
+        def end() -> None:
+            if not self._closed:
+                answer()
+                self.refuse(reason)
+
+        self._has_failed = True
+        asyncio.get_running_loop().call_later(self._server.limits.failed_login_delay_ms / 1000, end)
+
     def _refuse_unknown_api(self) -> None:
         """Look at the beginning of an unfinished frame: no need to wait for the rest of garbage."""
+        if self._login is not None and self._login.stage is Stage.BARE_TOKENS:
+            return  # it begins with no header
         beginning = self._frames.beginning(REQUEST_START_BYTES)
         if beginning is None:
             return
@@ -609,6 +644,7 @@ class ServerConnection(asyncio.Protocol):
         self._end()
         if self._transport is not None:
             self._transport.close()
+            self._server.leaving[self.connection_id] = self._transport
             # A peer that never reads would keep the descriptor, and the answers, for ever.
             farewell_ms = self._server.limits.farewell_ms
             self._idle_timer = asyncio.get_running_loop().call_later(farewell_ms / 1000, self._transport.abort)

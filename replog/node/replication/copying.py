@@ -227,7 +227,10 @@ class SourceLoop:
         if diverging.epoch != -1 or diverging.end_offset != -1:
             self.world.journal.probe("log_diverged")
             # KAFKA-14704: cut first; the high watermark of this answer belongs to data that did not come.
-            self.replicas.perform(replica, partition.on_divergence(diverging.epoch, diverging.end_offset))
+            effects = partition.on_divergence(
+                diverging.epoch, diverging.end_offset, leader_log_start_offset=answer.log_start_offset
+            )
+            self.replicas.perform(replica, effects)
             return None
         if strikes(self.world, "segment is rolled early"):
             partition.log.roll(self.world.clock.wall_ms())

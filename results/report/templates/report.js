@@ -2,6 +2,9 @@
 "use strict";
 (() => {
   const byId = id => document.getElementById(id);
+  // `tribunal serve` pages through the recording's rows; a file, or a page that was published, cannot.
+  if (["127.0.0.1", "localhost"].includes(location.hostname))
+    for (const link of document.querySelectorAll("a.served")) { link.href = link.dataset.rows; link.hidden = false; }
   const copy = byId("copy");
   copy.hidden = false;
   copy.addEventListener("click", async () => {

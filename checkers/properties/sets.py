@@ -1,0 +1,65 @@
+"""Sets keep what was added: every element whose addition was acknowledged before the last read stands in it, and no other ones do.
+
+A set that nobody read after its last acknowledged addition says nothing of that addition: it is not judged.
+"""
+
+from collections.abc import Iterator, Sequence
+from typing import Final
+
+from tribunal.checkers.api import Anomaly, Found, Kind, Meaning, PartitionRows, Property, nothing, table_of
+from tribunal.checkers.graphs.operations import Operation, by_key
+from tribunal.checkers.judge.calls import OF_SETS, Calls, calls, seconds
+from tribunal.checkers.judge.timeline import History
+
+KINDS: Final = {
+    "element_lost": Kind(Meaning.VIOLATION, "an element whose addition was acknowledged is missing in the last read"),
+    "element_unknown": Kind(Meaning.VIOLATION, "an element was read that nobody added"),
+    "unread": Kind(Meaning.UNJUDGED, "nobody read a set after its last acknowledged addition"),
+}
+
+
+def kernel(run: PartitionRows, history: History) -> Found:
+    """Compare each set's last read with what was added.
+
+    source:  jepsen.checker/set.
+    """
+    found = calls(run.table("operations"), OF_SETS)
+    if not found.operations:
+        return Found(nothing())
+    sets = by_key(found.operations)
+    rows = [row for key, own in sets.items() for row in _of_set(str(key), own, found)]
+    return Found(table_of(rows), {"calls on sets": len(found.operations), "sets": len(sets)})
+
+
+def _of_set(key: str, own: Sequence[Operation], found: Calls) -> Iterator[Anomaly]:
+    additions = {one.steps[0][2]: one for one in own if one.function == "add"}
+    acknowledged = {element: one for element, one in additions.items() if one.outcome == "ok"}
+    last = max(
+        (one for one in own if one.function == "read-all" and one.outcome == "ok"),
+        key=lambda one: one.invoked,
+        default=None,
+    )
+    if last is None or any(one.completed > last.invoked for one in acknowledged.values()):
+        if acknowledged:
+            yield Anomaly(kind="unread", detail=f"set {key}")
+        return
+    read = found.recorded[last.index]
+    seen = set(last.steps[0][3] or ())
+    for element in sorted(acknowledged.keys() - seen):
+        call = found.recorded[acknowledged[element].index]
+        words = f"set {key}: {element} of process {call.process}, acknowledged at {seconds(call.complete_ns)}"
+        words += f", is missing in the read at {seconds(read.complete_ns)}"
+        yield Anomaly(
+            kind="element_lost",
+            value=element,
+            invoke_ns=call.invoke_ns,
+            at_ns=call.complete_ns,
+            process=call.process,
+            detail=words,
+        )
+    for element in sorted(seen - additions.keys()):
+        words = f"set {key}: {element} was read at {seconds(read.complete_ns)}, and nobody added it"
+        yield Anomaly(kind="element_unknown", value=element, at_ns=read.complete_ns, detail=words)
+
+
+PROPERTY: Final = Property(tables=("operations",), kinds=KINDS, run_kernel=kernel)

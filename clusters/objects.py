@@ -1,0 +1,41 @@
+"""Clients of a system that is no log: they call operations on objects, and say how each call ended.
+
+An object is named by a key. What a workload may call is what the system's client has (`ObjectOperation`); a plan that needs more
+is refused before anything starts. As with records, an outcome is never guessed: `fail` is for what surely had no effect.
+"""
+
+from enum import StrEnum
+from typing import Literal, Protocol
+
+import msgspec
+
+# What operations take and give: an element or a register's value, `[old, new]` of a compare-and-set, a set's elements.
+ObjectValue = int | tuple[int | None, ...] | None
+
+
+class ObjectOperation(StrEnum):
+    """What clients may be able to do to an object."""
+
+    READ = "read"  # of a register: returns its value, None while nobody wrote
+    WRITE = "write"  # of a register
+    CAS = "cas"  # of a register, [old, new]: sets the new value if the old one stands there, and fails otherwise
+    ADD = "add"  # to a set: an element
+    READ_ALL = "read-all"  # of a set: returns all elements
+
+
+class ObjectAnswer(msgspec.Struct, frozen=True, kw_only=True):
+    """How a call ended: `ok`, `fail` (surely without effect), `info` (nobody knows)."""
+
+    outcome: Literal["ok", "fail", "info"]
+    value: ObjectValue = None
+    error: str | None = None
+
+
+class ObjectClient(Protocol):
+    """Calls operations, one at a time."""
+
+    async def call(self, operation: ObjectOperation, key: str, value: ObjectValue) -> ObjectAnswer:
+        """Call an operation and wait for its end, at most as long as the system's client is given."""
+
+    async def close(self) -> None:
+        """Release everything."""

@@ -1,0 +1,1 @@
+"""Systems that this project did not write, described by a `system.toml`."""

@@ -1,0 +1,56 @@
+"""Makes the clients of a described system: callers of operations. It has no clients of records."""
+
+import asyncio
+from pathlib import Path
+from typing import Literal, NoReturn
+
+from tribunal.clusters.api import GroupSettings, ProducerSettings, Unsupported
+from tribunal.clusters.systems.adapter import Adapter
+from tribunal.clusters.systems.description import Addresses, System
+
+
+class SystemClients:
+    """Implements `tribunal.clusters.api.ClientFactory`."""
+
+    def __init__(self, system: System, addresses: Addresses, run_dir: Path) -> None:
+        self._system = system
+        self._addresses = addresses
+        self._run_dir = run_dir
+        self._adapters: list[Adapter] = []
+
+    def objects(self, client_id: str) -> Adapter:
+        """Make a caller of operations; its process begins with the first call."""
+        adapter = Adapter(self._system.client, client_id, self._addresses, self._run_dir)
+        self._adapters.append(adapter)
+        return adapter
+
+    async def close(self) -> None:
+        """End all of them, also those that nobody closed."""
+        await asyncio.gather(*(adapter.close() for adapter in self._adapters))
+
+    def producer(self, settings: ProducerSettings, client_id: str) -> NoReturn:
+        """Refuse."""
+        raise self._no_log()
+
+    def consumer(self, client_id: str, isolation: Literal["read_uncommitted", "read_committed"]) -> NoReturn:
+        """Refuse."""
+        raise self._no_log()
+
+    def admin(self, client_id: str) -> NoReturn:
+        """Refuse."""
+        raise self._no_log()
+
+    def operator(self, client_id: str) -> NoReturn:
+        """Refuse."""
+        raise self._no_log()
+
+    def group_consumer(self, settings: GroupSettings, client_id: str) -> NoReturn:
+        """Refuse."""
+        raise self._no_log()
+
+    def transactional_producer(self, transactional_id: str, transaction_timeout_ms: int, client_id: str) -> NoReturn:
+        """Refuse."""
+        raise self._no_log()
+
+    def _no_log(self) -> Unsupported:
+        return Unsupported(f"{self._system.name} has no records: use a workload of operations")

@@ -1,0 +1,288 @@
+"""A cluster of a described system: its nodes are processes of this machine, each on a loopback address of its own.
+
+It is a `Cluster` like any other. What only a log has stays empty: no partitions, no committed metadata, no final logs, no clients
+of records. In full service means that every node is ready; a node that is not counts as fenced.
+"""
+
+import asyncio
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Final, Literal
+
+from tribunal.clusters.api import (
+    BrokerState,
+    ClusterError,
+    ClusterState,
+    DumpedLog,
+    MetadataEntry,
+    NodeEvent,
+    Proof,
+    RequestSeen,
+    until,
+)
+from tribunal.clusters.capabilities import Capability, offered_by
+from tribunal.clusters.links.addresses import candidate_ports, taken_address
+from tribunal.clusters.links.relays import node_host
+from tribunal.clusters.nodes.node_events import seen_by_harness
+from tribunal.clusters.nodes.node_exits import NodeExits
+from tribunal.clusters.nodes.node_process import NodeProcess
+from tribunal.clusters.orders import OrderSeen
+from tribunal.clusters.run_context import RunContext
+from tribunal.clusters.systems.clients import SystemClients
+from tribunal.clusters.systems.description import Addresses, System
+from tribunal.clusters.systems.program import SystemProgram, ended_well
+
+LOOK_MS: Final = 5
+WATCH_MS: Final = 100
+PREPARE_MS: Final = 60_000
+
+
+class SeenEvents:
+    """Starts and ends of nodes that report nothing themselves; implements `NodeEvents`."""
+
+    def __init__(self, run: RunContext) -> None:
+        self._now_ns = run.clock.now_ns
+        self._seen: list[NodeEvent] = []
+
+    def starting(self, node: int) -> None:
+        """Take note that a node is about to be started."""
+        self._seen.append(seen_by_harness(node, "start", self._now_ns()))
+
+    def stopped(self, node: int) -> None:
+        """Take note that a node ended in good order, as it was asked to."""
+        self._seen.append(seen_by_harness(node, "stop", self._now_ns()))
+
+    def killed(self, node: int, pid: int | None) -> None:
+        """Take note that a node was killed."""
+        self._seen.append(seen_by_harness(node, "killed", self._now_ns(), pid=pid))
+
+    def exited(self, node: int, reason: str) -> None:
+        """Take note that a node ended without being asked to."""
+        self._seen.append(seen_by_harness(node, "exit", self._now_ns(), reason=reason))
+
+    def drain(self) -> list[NodeEvent]:
+        """Return what came since the last call."""
+        seen, self._seen = self._seen, []
+        return seen
+
+
+class SystemCluster:
+    """See `tribunal.clusters.api.Cluster`."""
+
+    kind = "system"
+
+    def __init__(
+        self, run: RunContext, system: System, addresses: Addresses, capabilities: frozenset[Capability]
+    ) -> None:
+        self.place = f"{system.name}, processes on loopback addresses"
+        self.capabilities = capabilities
+        self.spec = run.spec
+        self.state = ClusterState()
+        self.clients = SystemClients(system, addresses, run.directory)
+        self._run = run
+        self._system = system
+        self._addresses = addresses
+        self._events = SeenEvents(run)
+        self._exits = NodeExits(self._events)
+        self._watching: asyncio.Task[None] | None = None
+        self.nodes = {node: self._process(node) for node in run.spec.broker_ids}
+        self._programs = {node: self._program(node) for node in self.nodes}
+
+    def _program(self, node: int) -> SystemProgram:
+        return SystemProgram(f"a node of {self._system.name}", self._system.nodes, node, self._addresses)
+
+    def _process(self, node: int) -> NodeProcess:
+        return NodeProcess(
+            node,
+            self._program(node),
+            self._run.folder(node),
+            self._run.log_file(node),
+            self._addresses.endpoint(node),
+            lambda reason: self._exits.note(node, reason),
+            self._run.directory,
+        )
+
+    # --- begin and end ---------------------------------------------------------------------
+
+    async def bring_up(self) -> None:
+        """Start every node; return when all are ready."""
+        for node in self.nodes:
+            await self._new_disk(node)
+        begun = await asyncio.gather(*map(self._spawn, self.nodes), return_exceptions=True)
+        if problem := next((one for one in begun if one is not None), None):
+            raise problem
+        await asyncio.gather(*(process.serving() for process in self.nodes.values()))
+        self._watching = asyncio.create_task(self._watch(), name="readiness")
+        await until(
+            lambda: self.state.is_fully_in_sync(self.spec),
+            timeout_ms=self._system.nodes.ready.within_ms,
+            what="all nodes ready",
+            cluster=self,
+        )
+
+    async def _new_disk(self, node: int) -> None:
+        data = self._run.data_dir(node)
+        data.mkdir(parents=True)
+        if self._system.nodes.prepare is not None:
+            command = self._addresses.command(self._system.nodes.prepare, node)
+            async with asyncio.timeout(PREPARE_MS / 1000):
+                if not await ended_well(command):
+                    raise ClusterError(f"node {node}: {' '.join(command)} failed")
+
+    async def _spawn(self, node: int) -> None:
+        self._events.starting(node)
+        await self.nodes[node].spawn()
+
+    async def _watch(self) -> None:
+        while True:
+            await asyncio.gather(*map(self._look, self.nodes))
+            await asyncio.sleep(WATCH_MS / 1000)
+
+    async def _look(self, node: int) -> None:
+        process, program = self.nodes[node], self._programs[node]
+        incarnation = str(process.pid)
+        ready = process.alive and await program.answers(self._addresses.endpoint(node), wait_ms=program.answer_wait_ms)
+        # Who was killed and started again meanwhile was not looked at.
+        ready = ready and incarnation == str(process.pid)
+        self.state.brokers[node] = BrokerState(broker_epoch=0, incarnation=incarnation, fenced=not ready)
+
+    async def shut_down(self) -> None:
+        """End every client and every node at once."""
+        if self._watching is not None:
+            self._watching.cancel()
+            await asyncio.wait([self._watching])
+        await self.clients.close()
+        await asyncio.gather(*(node.kill() for node in self.nodes.values()))
+
+    async def close(self) -> None:
+        """Leave nothing behind but files."""
+        await self.shut_down()
+
+    # --- nodes -----------------------------------------------------------------------------
+
+    def _node(self, node: int) -> NodeProcess:
+        try:
+            return self.nodes[node]
+        except KeyError:
+            raise ClusterError(f"there is no node {node}; nodes are {sorted(self.nodes)}") from None
+
+    async def start(self, node: int) -> None:
+        """Start a node that is down; return when it is ready."""
+        process = self._node(node)
+        await self._spawn(node)
+        await process.serving()
+
+    async def stop(self, node: int) -> None:
+        """Ask a node to end in good order."""
+        nodes, process = self._system.nodes, self._node(node)
+        if nodes.stop is None:
+            ended = await process.terminate(nodes.stop_within_ms)
+        else:
+            ended = await process.ends_by(ended_well(self._addresses.command(nodes.stop, node)), nodes.stop_within_ms)
+        if not ended:
+            raise ClusterError(f"node {node} does not end within {nodes.stop_within_ms} ms of being asked to")
+        self._events.stopped(node)
+
+    async def kill(self, node: int) -> Proof:
+        """Kill -9."""
+        pid = self._node(node).pid
+        proof = await self._node(node).kill()
+        self._events.killed(node, pid)
+        return proof
+
+    async def pause(self, node: int) -> Proof:
+        """SIGSTOP; prove that the process is stopped, and that it does not answer where being ready means more than an open port."""
+        proof = await self._node(node).pause()
+        if not self._system.nodes.ready.is_port:
+            return proof
+        # The kernel accepts connections for a process that is stopped.
+        return Proof(holds=proof.facts["stopped"] is True, facts=proof.facts)
+
+    async def resume(self, node: int) -> Proof:
+        """SIGCONT."""
+        return await self._node(node).resume()
+
+    async def wipe(self, node: int) -> Proof:
+        """Empty a dead node's data folder, and prepare it again."""
+        if self._node(node).alive:
+            raise ClusterError(f"node {node} runs: kill it before its disk is touched")
+        data = self._run.data_dir(node)
+        before = sum(path.stat().st_size for path in data.rglob("*") if path.is_file())
+        await asyncio.to_thread(shutil.rmtree, data)
+        gone = not data.exists()
+        await self._new_disk(node)
+        return Proof(holds=gone, facts={"bytes_before": before})
+
+    def alive(self, node: int) -> bool:
+        """Return whether the node's process exists."""
+        return self._node(node).alive
+
+    def excuse(self, node: int, why: str | None) -> None:
+        """Expect (or no longer expect) the node to end by itself."""
+        self._exits.excuse(node, why)
+
+    # --- what was seen ---------------------------------------------------------------------
+
+    def now_ns(self) -> int:
+        """Return the run's clock."""
+        return self._run.clock.now_ns()
+
+    def message_count(self, api: int, direction: Literal["request", "response"]) -> int:
+        """Return none: nobody looks at what nodes of this system say."""
+        return 0
+
+    async def something_happens(self, timeout_ms: int) -> None:
+        """Rest for a moment."""
+        await asyncio.sleep(min(timeout_ms, LOOK_MS) / 1000)
+
+    def failures(self) -> list[str]:
+        """Return which nodes ended without a fault."""
+        return list(self._exits.failures)
+
+    def clock_offset_ns(self, node: int) -> int:
+        """Return none: nodes are on this machine."""
+        return 0
+
+    def drain_events(self) -> list[NodeEvent]:
+        """Return what was seen of nodes' starts and ends since the last call."""
+        return self._events.drain()
+
+    def drain_metadata(self) -> list[MetadataEntry]:
+        """Return none: there is no metadata log."""
+        return []
+
+    def drain_requests(self) -> list[RequestSeen]:
+        """Return none: there are no relays."""
+        return []
+
+    def drain_orders(self) -> list[OrderSeen]:
+        """Return none: nobody operates it."""
+        return []
+
+    def final_logs(self) -> Iterator[DumpedLog]:
+        """Read none: nobody knows its files."""
+        return iter(())
+
+
+CAPABILITIES: Final = offered_by(SystemCluster)
+
+
+def addresses_of(run: RunContext, system: System, folder: Path) -> Addresses:
+    """Choose free ports: each name's port is the same on every node's own address."""
+    nodes = run.spec.broker_ids
+    candidates = candidate_ports(run.spec.base_port)
+    chosen: dict[str, int] = {}
+    for port in candidates:
+        if len(chosen) == len(system.nodes.ports):
+            break
+        if taken_address(nodes, port) is None:
+            chosen[system.nodes.ports[len(chosen)]] = port
+    if len(chosen) < len(system.nodes.ports):
+        raise ClusterError(f"{system.name} needs {len(system.nodes.ports)} free ports on 127.0.1.N")
+    return Addresses(
+        folder=folder,
+        hosts={node: node_host(node) for node in nodes},
+        ports=dict.fromkeys(nodes, chosen),
+        data={node: run.data_dir(node).resolve() for node in nodes},
+    )

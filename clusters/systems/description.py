@@ -1,0 +1,171 @@
+"""What a `system.toml` says: how the nodes of a system are run, what may be done to them, and who calls their operations.
+
+Every command is a list of words. In them stand placeholders:
+
+    {folder}  the folder of system.toml          {python}  the interpreter that runs the harness
+    {node}    the node's number, 1..             {data}    the node's own folder for data
+    {host}    the node's address                 {port}    the node's port, the first of `ports`
+    {port:NAME}, {host@N}, {port@N}, {port:NAME@N}         another port, and those of node N
+
+A capability that the description does not give is missing: a fault that needs it is refused by name when the run is planned.
+"""
+
+import re
+import shutil
+import sys
+import tomllib
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Annotated, Final
+
+import msgspec
+
+from tribunal.clusters.capabilities import Capability
+from tribunal.clusters.objects import ObjectOperation
+
+PLACEHOLDER: Final = re.compile(r"\{(\w+)(?::(\w+))?(?:@(\d+))?\}")
+MAIN_PORT: Final = "main"
+PLAIN: Final = ("folder", "python", "node", "data")
+CALL_GRACE_MS: Final = 1_000  # what a client gets beyond its own time-out before it counts as hung
+
+Command = Annotated[tuple[str, ...], msgspec.Meta(min_length=1)]
+Milliseconds = Annotated[int, msgspec.Meta(ge=1)]
+
+
+class BadSystem(ValueError):
+    """A system.toml that cannot be used; one line that says where and why."""
+
+
+class Ready(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """How one sees that a node serves: its port accepts, an HTTP path answers 2xx, or a command ends with 0.
+
+    http:     a path on the main port.
+    command:  run for each look.
+    within_ms:  how long a node may take from its start.
+    """
+
+    http: str | None = None
+    command: Command | None = None
+    within_ms: Milliseconds = 20_000
+
+    @property
+    def is_port(self) -> bool:
+        """Whether an open port is all that is looked at."""
+        return self.http is None and self.command is None
+
+
+class Nodes(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """The nodes' processes.
+
+    start:    stays in the foreground; its end is the node's end.
+    stop:     asks a node to end in good order; without it the process gets SIGTERM.
+    prepare:  run once for each node with an empty data folder, and again when it was wiped.
+    more:     words behind `start` for one node, by its number.
+    """
+
+    count: Annotated[int, msgspec.Meta(ge=1, le=99)]
+    start: Command
+    stop: Command | None = None
+    prepare: Command | None = None
+    more: Mapping[int, tuple[str, ...]] = {}
+    ports: tuple[str, ...] = (MAIN_PORT,)
+    ready: Ready = Ready()
+    stop_within_ms: Milliseconds = 10_000
+
+
+class Client(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """The program that calls operations (docs/your-system.md), and which ones it has."""
+
+    command: Command
+    operations: Annotated[tuple[ObjectOperation, ...], msgspec.Meta(min_length=1)]
+    timeout_ms: Milliseconds = 1_000
+
+
+class System(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """A system.
+
+    timeouts_ms:  its own, by the words that durations of scenarios may use: `1.5x session`.
+    withheld:     what must not be done to its nodes.
+    """
+
+    name: str
+    nodes: Nodes
+    client: Client
+    timeouts_ms: Mapping[str, Milliseconds] = {}
+    withheld: frozenset[Capability] = frozenset()
+
+    @property
+    def has_data(self) -> bool:
+        """Whether its nodes keep what they store in the folders that they are given."""
+        nodes = self.nodes
+        words = [*nodes.start, *(nodes.prepare or ()), *(word for own in nodes.more.values() for word in own)]
+        return any("{data}" in word for word in words)
+
+
+def read_system(path: Path) -> System:
+    """Read a system.toml. Raises BadSystem."""
+    try:
+        content = tomllib.loads(path.read_text(encoding="utf-8"))
+        system = msgspec.convert(content, System, strict=False)
+    except OSError as problem:
+        raise BadSystem(f"{path}: {problem.strerror}") from None
+    except (ValueError, msgspec.ValidationError) as problem:
+        raise BadSystem(f"{path}: {problem}") from None
+    for words in _commands(system):
+        for word in words:
+            _must_be_known(path, word, system.nodes)
+    return system
+
+
+def _commands(system: System) -> list[tuple[str, ...]]:
+    nodes = system.nodes
+    given = (nodes.start, nodes.stop, nodes.prepare, nodes.ready.command, system.client.command, *nodes.more.values())
+    return [words for words in given if words is not None]
+
+
+def _must_be_known(path: Path, word: str, nodes: Nodes) -> None:
+    for match in PLACEHOLDER.finditer(word):
+        name, port, node = match.groups()
+        plain = name in PLAIN and port is None and node is None
+        place = name in ("host", "port") and (port is None or (name == "port" and port in nodes.ports))
+        if not (plain or (place and (node is None or 1 <= int(node) <= nodes.count))):
+            raise BadSystem(f"{path}: there is no {match[0]}")
+
+
+class Addresses(msgspec.Struct, frozen=True, kw_only=True):
+    """Where the nodes of one run are, and their files.
+
+    ports:  by node and name.
+    data:   each node's own folder.
+    """
+
+    folder: Path
+    hosts: Mapping[int, str]
+    ports: Mapping[int, Mapping[str, int]]
+    data: Mapping[int, Path]
+
+    def endpoint(self, node: int) -> tuple[str, int]:
+        """Return where a node's clients find it: its first port."""
+        return self.hosts[node], next(iter(self.ports[node].values()))
+
+    def command(self, words: tuple[str, ...], node: int | None) -> list[str]:
+        """Return a command with everything put in, its program by its full path; without a node, a client's."""
+        program, *rest = (PLACEHOLDER.sub(lambda match: self._put_in(match, node), word) for word in words)
+        return [shutil.which(program) or program, *rest]
+
+    def _put_in(self, match: re.Match[str], own: int | None) -> str:
+        name, port, other = match.groups()
+        if name == "folder":
+            return str(self.folder)
+        if name == "python":
+            return sys.executable
+        node = int(other) if other is not None else own
+        if node is None:
+            raise BadSystem(f"{match[0]}: a client is of no node; it is told where the nodes are")
+        if name == "node":
+            return str(node)
+        if name == "data":
+            return str(self.data[node])
+        if name == "host":
+            return self.hosts[node]
+        return str(self.ports[node][port] if port is not None else self.endpoint(node)[1])

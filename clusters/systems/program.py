@@ -1,0 +1,75 @@
+"""A node of a described system as a program: its command, and how one sees that it serves."""
+
+import asyncio
+import contextlib
+from pathlib import Path
+
+from tribunal.clusters.api import ClusterError
+from tribunal.clusters.systems.description import Addresses, Nodes, Ready
+
+
+class SystemProgram:
+    """One node's program; implements `NodeProgram`."""
+
+    def __init__(self, title: str, nodes: Nodes, node: int, addresses: Addresses) -> None:
+        self.title = title
+        self.serving_timeout_ms = nodes.ready.within_ms
+        self.answer_wait_ms = 1_000
+        self._nodes = nodes
+        self._node = node
+        self._addresses = addresses
+
+    def command(self, config: Path, *, python: str, java: str) -> list[str]:
+        """Return `start` with this node's own words behind it."""
+        words = self._addresses.command((*self._nodes.start, *self._nodes.more.get(self._node, ())), self._node)
+        if not Path(words[0]).is_file():
+            raise ClusterError(f"{self.title}: there is no program {words[0]}")
+        return words
+
+    def needed_folders(self, command: list[str]) -> list[str]:
+        """Return the folder of its system.toml."""
+        return [str(self._addresses.folder)]
+
+    async def answers(self, endpoint: tuple[str, int], *, wait_ms: int) -> bool:
+        """Look once whether it serves."""
+        ready: Ready = self._nodes.ready
+        try:
+            async with asyncio.timeout(wait_ms / 1000):
+                if ready.command is not None:
+                    return await ended_well(self._addresses.command(ready.command, self._node))
+                return await _answers_http(endpoint, ready.http) if ready.http is not None else await _accepts(endpoint)
+        except (OSError, TimeoutError, asyncio.IncompleteReadError):
+            return False
+
+
+async def ended_well(command: list[str]) -> bool:
+    """Run a command; return whether it ended with 0. Who gives up waiting has ended it."""
+    process = await asyncio.create_subprocess_exec(
+        *command,
+        stdin=asyncio.subprocess.DEVNULL,
+        stdout=asyncio.subprocess.DEVNULL,
+        stderr=asyncio.subprocess.DEVNULL,
+    )
+    try:
+        return await process.wait() == 0
+    finally:
+        if process.returncode is None:
+            with contextlib.suppress(ProcessLookupError):
+                process.kill()
+            await process.wait()
+
+
+async def _accepts(endpoint: tuple[str, int]) -> bool:
+    _, writer = await asyncio.open_connection(*endpoint)
+    writer.transport.abort()
+    return True
+
+
+async def _answers_http(endpoint: tuple[str, int], path: str) -> bool:
+    reader, writer = await asyncio.open_connection(*endpoint)
+    try:
+        writer.write(f"GET {path} HTTP/1.0\r\nHost: {endpoint[0]}\r\n\r\n".encode())
+        status = (await reader.readuntil(b"\n")).split()
+        return len(status) > 1 and status[1].startswith(b"2")
+    finally:
+        writer.transport.abort()

@@ -1,0 +1,76 @@
+"""The process on a Spark worker that runs seeds: plans come in by stdin, results go out by stdout, a forked child runs each.
+
+Usage: `python -m tribunal.harness.campaign.seed_server DESCRIPTOR`; whoever started it holds the other end of that pipe, and when
+nobody holds it any more, this process and its children end.
+"""
+
+import io
+import os
+import shutil
+import signal
+import sys
+import tarfile
+from pathlib import Path
+from typing import BinaryIO, Final
+
+import msgspec
+
+from tribunal.clusters.simulated.guards import Guards, counted
+from tribunal.harness.campaign.seed_task import LENGTH
+from tribunal.harness.campaign.sweep import SeedResult, swept
+from tribunal.harness.plan import Plan
+from tribunal.harness.simulated import warm_up
+from tribunal.results.scratch import Scratch, remove_abandoned
+
+READY: Final = b"ready"
+
+
+def serve(plans: BinaryIO, results: BinaryIO) -> None:
+    """Run plans until there are no more."""
+    warm_up()
+    with Scratch("seeds", in_memory=True) as scratch, counted() as guards:
+        _send(results, READY)
+        while head := plans.read(LENGTH.size):
+            plan = msgspec.json.decode(plans.read(*LENGTH.unpack(head)), type=Plan)
+            result, run = ran(plan, scratch, guards)
+            _send(results, msgspec.json.encode(result))
+            _send(results, run)
+
+
+def ran(plan: Plan, scratch: Path, guards: Guards) -> tuple[SeedResult, bytes]:
+    """Run one plan; return what it said, and its folder as a tar archive, empty if there is nothing to look at."""
+    (result,) = swept([plan], jobs=1, budget_s=None, scratch=scratch, guards=guards).results
+    folder = Path(result.run_dir)
+    if not result.run_dir or not folder.is_dir():
+        return result, b""
+    content = io.BytesIO()
+    with tarfile.open(fileobj=content, mode="w:gz", compresslevel=1) as archive:
+        archive.add(folder, arcname=".")
+    shutil.rmtree(folder)
+    return result, content.getvalue()
+
+
+def _send(results: BinaryIO, content: bytes) -> None:
+    results.write(LENGTH.pack(len(content)) + content)
+    results.flush()
+
+
+def _end_with(descriptor: int) -> None:
+    """Fork a watcher that ends this whole group of processes when nobody holds the pipe's other end any more."""
+    if os.fork() == 0:
+        os.read(descriptor, 1)
+        os.killpg(os.getpgrp(), signal.SIGKILL)
+    os.close(descriptor)
+
+
+def main() -> None:
+    """Serve whoever started this process."""
+    _end_with(int(sys.argv[1]))
+    plans, results = os.fdopen(os.dup(0), "rb"), os.fdopen(os.dup(1), "wb")
+    os.dup2(2, 1)  # what a run prints is no result
+    remove_abandoned()  # of servers whose machine or worker was killed
+    serve(plans, results)
+
+
+if __name__ == "__main__":
+    main()

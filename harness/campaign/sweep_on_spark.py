@@ -1,0 +1,124 @@
+"""A sweep whose seeds run on a Spark cluster: each seed is a job of one task, and its result comes back as soon as it has ended.
+
+A worker that is lost loses the seeds that it ran, and Spark runs these again elsewhere; the same seeds give the same results as
+on one machine. Of a run that found nothing only its result travels.
+"""
+
+import contextlib
+import io
+import tarfile
+import time
+from collections.abc import Callable, Iterable
+from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+import msgspec
+
+from tribunal.checkers.spark.session import NoSpark, compile_plans
+from tribunal.harness.campaign.seed_task import RESULTS, CannotRun, run_tasks
+from tribunal.harness.campaign.sweep import Interrupts, SeedResult, Sweep, run_name
+from tribunal.harness.plan import Plan, encoded
+
+if TYPE_CHECKING:
+    from pyspark.sql import Row, SparkSession
+
+POLL_S: Final = 0.1
+THREADS: Final = 1000
+UNKNOWN_SLOTS: Final = 8  # where the cluster does not say how many tasks it runs at once
+SPARE: Final = 1  # a seed that waits in Spark costs a slot no pause
+
+
+def swept_on_spark(
+    plans: Iterable[Plan],
+    *,
+    spark: "SparkSession",
+    budget_s: float | None,
+    scratch: Path,
+    python: str = "",
+    jobs: int | None = None,
+    notify: Callable[[SeedResult, Sweep], None] = lambda result, sweep: None,
+    account: Sweep | None = None,
+) -> Sweep:
+    """Run plans on a cluster until they or the budget are used up; `notify` is called with every seed as it ends.
+
+    python:  the interpreter on the workers; empty: the one that Spark runs there.
+    jobs:    seeds at once; None: as many as the cluster has cores, those of workers that come later too.
+    raises:  NoSpark in one line when the workers cannot run seeds.
+    """
+    compile_plans(spark, wanted=False)
+    sweep = Sweep() if account is None else account
+    deadline = None if budget_s is None else time.monotonic() + budget_s
+    waiting, exhausted = iter(plans), False
+    running: dict[Future[Row], Plan] = {}
+    interrupts = Interrupts()
+    pool = ThreadPoolExecutor(THREADS, thread_name_prefix="seed")
+    try:
+        while running or not exhausted:
+            interrupts.check()
+            exhausted = exhausted or (deadline is not None and time.monotonic() >= deadline)
+            while not exhausted and len(running) < (jobs or _slots(spark) + SPARE):
+                plan = next(waiting, None)
+                if plan is None:
+                    exhausted = True
+                else:
+                    running[pool.submit(_run, spark, plan, python)] = plan
+            for ended in wait(running, POLL_S, FIRST_COMPLETED).done:
+                result = _received(ended, running.pop(ended), scratch)
+                sweep.add(result)
+                notify(result, sweep)
+    finally:
+        interrupts.close()
+        pool.shutdown(wait=False, cancel_futures=True)
+        if running:
+            _cancel(spark)
+    return sweep
+
+
+def _run(spark: "SparkSession", plan: Plan, python: str) -> "Row":
+    frame = spark.createDataFrame([(encoded(plan), python)], "plan binary, python string")
+    (row,) = frame.mapInArrow(run_tasks, RESULTS).collect()
+    return row
+
+
+def _received(ended: "Future[Row]", plan: Plan, scratch: Path) -> SeedResult:
+    """Return a seed's result, its folder laid down where it says."""
+    try:
+        row = ended.result()
+    except Exception as problem:
+        raise NoSpark(f"the cluster ran no seeds: {_reason(problem)}") from problem
+    result = msgspec.json.decode(row.result, type=SeedResult)
+    if row.run is None:
+        return result
+    folder = scratch / run_name(plan)
+    with tarfile.open(fileobj=io.BytesIO(row.run), mode="r:gz") as archive:
+        archive.extractall(folder, filter="data")
+    return msgspec.structs.replace(result, run_dir=str(folder))
+
+
+def _reason(problem: Exception) -> str:
+    """Return the line that matters of what Spark says of a task that failed."""
+    lines = str(problem).splitlines() or [type(problem).__name__]
+    return next(
+        (line.partition(f"{CannotRun.__name__}: ")[2] for line in lines if CannotRun.__name__ in line), lines[0]
+    )
+
+
+def _slots(spark: "SparkSession") -> int:
+    """Return how many tasks the cluster runs at once, as far as it says."""
+    if _is_remote(spark):
+        return UNKNOWN_SLOTS
+    return int(spark.sparkContext.defaultParallelism)
+
+
+def _cancel(spark: "SparkSession") -> None:
+    """End what still runs on the cluster: nobody waits for it any more."""
+    with contextlib.suppress(Exception):  # a cluster that is gone has ended it
+        if _is_remote(spark):
+            spark.interruptAll()
+        else:
+            spark.sparkContext.cancelAllJobs()
+
+
+def _is_remote(spark: "SparkSession") -> bool:
+    return type(spark).__module__.startswith("pyspark.sql.connect")

@@ -1,0 +1,119 @@
+"""Calls a Redis primary (node 1) for the harness: a line of JSON in for each call, a line out for how it ended.
+
+With `--wait N` a change is acknowledged when N replicas have it; with fewer of them nobody knows.
+"""
+
+import json
+import socket
+import sys
+
+CAS = "if redis.call('GET', KEYS[1]) == ARGV[1] then redis.call('SET', KEYS[1], ARGV[2]) return 1 else return 0 end"
+REFUSED = ("LOADING", "READONLY", "MASTERDOWN", "NOREPLICAS")  # said before anything is done
+
+RedisValue = str | int | None | list["RedisValue"]
+
+
+class Refused(Exception):
+    """An error that Redis answered."""
+
+
+class Redis:
+    """A connection in Redis' protocol (RESP 2)."""
+
+    def __init__(self, host: str, port: int, timeout_s: float) -> None:
+        self._stream = socket.create_connection((host, port), timeout_s).makefile("rwb")
+
+    def ask(self, *words: str) -> RedisValue:
+        """Send a command; return its answer."""
+        encoded = (word.encode() for word in words)
+        self._stream.write(b"*%d\r\n" % len(words) + b"".join(b"$%d\r\n%s\r\n" % (len(one), one) for one in encoded))
+        self._stream.flush()
+        return self._answer()
+
+    def _answer(self) -> RedisValue:
+        line = self._stream.readline()
+        if not line.endswith(b"\r\n"):
+            raise EOFError
+        kind, rest = line[:1], line[1:-2].decode()
+        match kind:
+            case b"-":
+                raise Refused(rest)
+            case b":":
+                return int(rest)
+            case b"$":
+                return None if rest == "-1" else self._bytes(int(rest) + 2)[:-2].decode()
+            case b"*":
+                return [self._answer() for _ in range(int(rest))]
+            case _:
+                return rest
+
+    def _bytes(self, count: int) -> bytes:
+        found = self._stream.read(count)
+        if len(found) < count:
+            raise EOFError
+        return found
+
+
+def command_of(function: str, key: str, value: int | list[int] | None) -> list[str]:
+    """Return the command of an operation."""
+    match function, value:
+        case "read", _:
+            return ["GET", key]
+        case "read-all", _:
+            return ["SMEMBERS", key]
+        case "cas", [old, new]:
+            return ["EVAL", CAS, "1", key, str(old), str(new)]
+        case "write" | "add", int():
+            return ["SET" if function == "write" else "SADD", key, str(value)]
+        case _:
+            raise ValueError(function)
+
+
+def answer(redis: Redis, function: str, command: list[str], replicas: int) -> dict[str, object]:
+    """Call once; `info` where the change may have been made and too few replicas confirm it in time."""
+    found = redis.ask(*command)
+    if function == "read":
+        return {"type": "ok", "value": int(found) if isinstance(found, str) else None}
+    if function == "read-all":
+        assert isinstance(found, list)
+        return {"type": "ok", "value": sorted(int(one) for one in found if isinstance(one, str))}
+    if function == "cas" and found == 0:
+        return {"type": "fail", "error": "another value"}
+    if replicas:
+        confirmed = redis.ask("WAIT", str(replicas), "500")
+        if not isinstance(confirmed, int) or confirmed < replicas:
+            return {"type": "info", "error": f"{confirmed} replicas have it"}
+    return {"type": "ok"}
+
+
+def main(replicas: int) -> None:
+    """Answer calls until the input ends."""
+    init = json.loads(sys.stdin.readline())
+    primary, timeout_s = init["nodes"][0], init["timeout_ms"] / 1000
+    redis: Redis | None = None
+    say({"type": "init_ok"})
+    for line in sys.stdin:
+        asked = json.loads(line)
+        try:
+            redis = redis or Redis(primary["host"], primary["port"], timeout_s)
+        except OSError as problem:  # nothing was sent
+            say({"id": asked["id"], "type": "fail", "error": type(problem).__name__})
+            continue
+        try:
+            ended = answer(redis, asked["f"], command_of(asked["f"], asked["key"], asked.get("value")), replicas)
+        except Refused as problem:
+            ended = {"type": "fail" if str(problem).startswith(REFUSED) else "info", "error": str(problem)}
+        except (OSError, EOFError) as problem:
+            redis = None
+            ended = {"type": "info", "error": type(problem).__name__}
+        say({"id": asked["id"], **ended})
+
+
+def say(line: dict[str, object]) -> None:
+    """Say one line."""
+    sys.stdout.write(json.dumps(line) + "\n")
+    sys.stdout.flush()
+
+
+if __name__ == "__main__":
+    main(int(sys.argv[sys.argv.index("--wait") + 1]))

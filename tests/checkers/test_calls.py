@@ -1,0 +1,88 @@
+"""Registers and sets, judged from the table `operations`: each history beside its nearest neighbour that is wrong."""
+
+import msgspec
+import pytest
+
+from tribunal.checkers.api import PartitionRows, rows_of
+from tribunal.checkers.judge.timeline import History
+from tribunal.checkers.properties import registers, sets
+from tribunal.results.recording import TABLES
+from tribunal.results.rows import ObjectCall, table_of
+
+WRITE = ("write", "5", None, 10, 20, "ok")
+READ = ("read", None, "5", 30, 40, "ok")
+ADD = ("add", "5", None, 10, 20, "ok")
+READ_ALL = ("read-all", None, "[5]", 30, 40, "ok")
+FACTS = ("metadata", "nodes", "faults", "admin")
+NOBODY = History(*(TABLES[name].arrow.empty_table() for name in FACTS), settings=None)
+Answered = tuple[str, str | None, str | None, int, int | None, str]
+
+
+def rows(*answered: Answered) -> PartitionRows:
+    """Return calls, each of a process of its own: function, argument, result, begin, end, outcome."""
+    calls = [
+        ObjectCall(
+            process=process, function=function, key="a", argument=argument, result=result,
+            invoke_ns=invoke_ns, complete_ns=complete_ns, outcome=outcome,
+        )
+        for process, (function, argument, result, invoke_ns, complete_ns, outcome) in enumerate(answered)
+    ]  # fmt: skip
+    return PartitionRows({"operations": table_of(ObjectCall, calls)})
+
+
+@pytest.mark.parametrize(
+    ("answered", "kinds"),
+    [
+        pytest.param([WRITE, READ], [], id="what was written is read"),
+        pytest.param([WRITE, ("read", None, None, 30, 40, "ok")], ["not_linearizable"], id="nothing is read after it"),
+        pytest.param([WRITE, ("read", None, None, 15, 40, "ok"), READ], [], id="nothing is read beside it"),
+        pytest.param([WRITE, ("read", None, None, 20, 40, "ok"), READ], [], id="at the same instant is beside it"),
+        pytest.param([("write", "5", None, 10, 20, "fail"), READ], ["not_linearizable"], id="a failed write is read"),
+        pytest.param([("write", "5", None, 10, 20, "info"), READ], [], id="a write in doubt is read"),
+        pytest.param([("write", "5", None, 10, None, "info"), READ], [], id="one that nobody saw the end of, too"),
+        pytest.param([WRITE, ("cas", "[5,6]", None, 22, 25, "ok"), ("read", None, "6", 30, 40, "ok")], [], id="cas"),
+        pytest.param(
+            [WRITE, ("cas", "[4,6]", None, 22, 25, "ok"), ("read", None, "6", 30, 40, "ok")],
+            ["not_linearizable"],
+            id="cas of another value",
+        ),
+        pytest.param([WRITE], ["unread"], id="nobody reads"),
+        pytest.param([READ, ("write", "5", None, 10, 35, "ok")], ["unread"], id="nobody reads afterwards"),
+    ],
+)
+def test_a_register(answered: list[Answered], kinds: list[str]) -> None:
+    """What one register explains is fine; the last acknowledged write has to be read."""
+    found = registers.kernel(rows(*answered), NOBODY)
+
+    assert [one.kind for one in rows_of(found.anomalies)] == kinds
+
+
+@pytest.mark.parametrize(
+    ("answered", "kinds"),
+    [
+        pytest.param([ADD, READ_ALL], [], id="what was added is there"),
+        pytest.param([ADD, ("read-all", None, "[]", 30, 40, "ok")], ["element_lost"], id="it is missing"),
+        pytest.param([("add", "5", None, 10, 20, "info"), ("read-all", None, "[]", 30, 40, "ok")], [], id="in doubt"),
+        pytest.param([ADD, ("read-all", None, "[5,6]", 30, 40, "ok")], ["element_unknown"], id="nobody added it"),
+        pytest.param([ADD, ("read-all", None, "[5]", 15, 40, "ok")], ["unread"], id="read beside it"),
+        pytest.param([ADD, ("read-all", None, None, 30, 40, "fail")], ["unread"], id="the read fails"),
+    ],
+)
+def test_a_set(answered: list[Answered], kinds: list[str]) -> None:
+    """What was acknowledged stands in the last read, and nothing else does but what may have been added."""
+    found = sets.kernel(rows(*answered), NOBODY)
+
+    assert [one.kind for one in rows_of(found.anomalies)] == kinds
+
+
+def test_the_words_name_the_call_and_the_write_before_it() -> None:
+    """Whoever reads the verdict opens the recording there."""
+    found = registers.kernel(rows(WRITE, ("read", None, None, 30, 40_000_000, "ok")), NOBODY)
+
+    (one,) = rows_of(found.anomalies)
+    assert msgspec.structs.asdict(one) | {
+        "process": 1,
+        "at_ns": 40_000_000,
+        "detail": "register a: read of process 1 at 0.040 s returned nothing; acknowledged last before it: "
+        "write 5 of process 0 at 0.000 s",
+    } == msgspec.structs.asdict(one)

@@ -1,0 +1,566 @@
+"""Excuses just outside of their interval, their place or their holder, each beside the neighbour that is one."""
+
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+
+from tests.checkers.recorded import MS, Run
+from tests.checkers.test_small_recordings import (
+    BY_R4,
+    BY_R5,
+    CREATED,
+    LOST,
+    NO_ELR,
+    TO_NODE_3,
+    UNCLEAN,
+    judged,
+    uncleanly_elected,
+)
+
+BY_ORDER = ("permitted", "gone_by_order")
+BY_R9 = ("permitted", "R9")
+
+
+@pytest.fixture
+def run(tmp_path: Path) -> Run:
+    return Run(tmp_path / "run")
+
+
+def ordered(run: Run, api: str, since: int, until: int | None, **named: Any) -> None:
+    """Record an order that was given at a moment, and answered at another one or never."""
+    times = {"invoke_ns": since * MS, "complete_ns": None if until is None else until * MS}
+    row = {"api": api, "topic": "t", "outcome": "info" if until is None else "ok"} | named
+    run.recorder.row("admin", **row, **times)
+
+
+def behind_the_log_start(run: Run, sent_at: int = 100, read_at: int = 10_000) -> list[tuple[Any, Any]]:
+    """A record that was acknowledged is gone before the log start in the end."""
+    run.send(0, sent_at)
+    run.poll(99, "final", 1, 0, read_at, high_watermark=1, log_start_offset=1)
+    return judged(run)
+
+
+# Orders.
+
+
+@pytest.mark.parametrize(("order", "expected"), [
+    pytest.param({"since": 3000, "until": 3010}, BY_ORDER, id="beyond it"),
+    pytest.param({"since": 3000, "until": None}, BY_ORDER, id="nobody answered"),
+    pytest.param({"since": 3000, "until": 3010, "log_offset": None}, BY_ORDER, id="up to the high watermark"),
+    pytest.param({"since": 3000, "until": 3010, "log_offset": 0}, LOST, id="up to the record"),
+    pytest.param({"since": 3000, "until": 3010, "partition": 1}, LOST, id="of another partition"),
+    pytest.param({"since": 3000, "until": 3010, "topic": "u"}, LOST, id="of another topic"),
+    pytest.param({"since": 3000, "until": 3010, "outcome": "fail"}, LOST, id="refused"),
+    pytest.param({"since": 20, "until": 30}, LOST, id="answered before it was sent"),
+    pytest.param({"since": 10_100, "until": 10_110}, LOST, id="given when it had been missed"),
+])  # fmt: skip
+@pytest.mark.nightly
+def test_records_are_deleted_where_and_when_it_was_ordered(
+    run: Run, order: dict[str, Any], expected: tuple[str, str]
+) -> None:
+    named = {"partition": 0, "log_offset": 1} | order
+    ordered(run, "delete_records", named.pop("since"), named.pop("until"), **named)
+
+    assert behind_the_log_start(run) == [expected]
+
+
+@pytest.mark.parametrize(("api", "named"), [
+    pytest.param("delete_records", {"partition": 0, "log_offset": 1}, id="records deleted"),
+    pytest.param("set_config", {"setting": "retention.ms", "value": "1000"}, id="retention"),
+])  # fmt: skip
+@pytest.mark.parametrize(("topic_id", "expected"), [
+    pytest.param("a", BY_ORDER, id="its own id"),
+    pytest.param(None, BY_ORDER, id="no id"),
+    pytest.param("b", LOST, id="another one of the name"),
+])  # fmt: skip
+def test_an_order_is_about_the_topic_of_its_id(
+    run: Run, api: str, named: dict[str, Any], topic_id: str | None, expected: tuple[str, str]
+) -> None:
+    created = {"metadata_offset": 80, "quorum_epoch": 1, "at_ns": 1, "record_type": "TopicRecord"}
+    run.recorder.row("metadata", **created, topic="t", topic_id="a", body='{"name": "t"}')
+    ordered(run, api, 3000, 3010, topic_id=topic_id, **named)
+
+    assert behind_the_log_start(run) == [expected]
+
+
+@pytest.mark.parametrize(("topic_id", "expected"), [
+    pytest.param("a", BY_R4, id="its own id"),
+    pytest.param("b", LOST, id="another one of the name"),
+])  # fmt: skip
+def test_an_election_is_ordered_of_the_topic_of_its_id(run: Run, topic_id: str, expected: tuple[str, str]) -> None:
+    created = {"metadata_offset": 80, "quorum_epoch": 1, "at_ns": 1, "record_type": "TopicRecord"}
+    run.recorder.row("metadata", **created, topic="t", topic_id="a", body='{"name": "t"}')
+    ordered(run, "elect_leaders", 2500, 3100, value="unclean", partition=0, topic_id=topic_id)
+    run.change(50, isr=[1, 2])
+    run.send(0, 100)
+    run.metadata_offset = 90
+    run.change(3000, **TO_NODE_3)
+    run.final_read({}, at=9000)
+
+    assert judged(run) == [expected]
+
+
+@pytest.mark.parametrize(("since", "until", "expected"), [
+    pytest.param(2500, 3100, BY_R4, id="while it was under way"),
+    pytest.param(500, 600, LOST, id="when it had been answered"),
+    pytest.param(500, None, BY_R4, id="nobody answered"),
+])  # fmt: skip
+@pytest.mark.nightly
+def test_an_order_to_elect_is_over_when_it_was_answered(
+    run: Run, since: int, until: int | None, expected: tuple[str, str]
+) -> None:
+    ordered(run, "elect_leaders", since, until, value="unclean", partition=0)
+    run.change(50, isr=[1, 2])
+    run.send(0, 100)
+    run.change(3000, **TO_NODE_3)
+    run.final_read({}, at=9000)
+
+    assert judged(run) == [expected]
+
+
+@pytest.mark.parametrize(("since", "until", "expected"), [
+    pytest.param(1900, 1950, BY_ORDER, id="the removal was ordered"),
+    pytest.param(20, 30, LOST, id="that was another removal"),
+    pytest.param(20, None, BY_ORDER, id="it may be done at any time"),
+])  # fmt: skip
+def test_each_removal_of_a_topic_needs_its_order(
+    run: Run, since: int, until: int | None, expected: tuple[str, str]
+) -> None:
+    ordered(run, "delete_topic", since, until)
+    run.send(0, 100)
+    run.metadata("RemoveTopicRecord", 2000)
+    run.metadata("PartitionRecord", 2100, **CREATED)
+    run.final_read({}, at=9000)
+
+    assert judged(run) == [expected]
+
+
+@pytest.mark.parametrize(("since", "until", "expected"), [
+    pytest.param(1900, 1950, BY_ORDER, id="the removal was ordered"),
+    pytest.param(20, 30, LOST, id="that was another removal"),
+])  # fmt: skip
+@pytest.mark.nightly
+def test_so_does_the_last_one(run: Run, since: int, until: int | None, expected: tuple[str, str]) -> None:
+    ordered(run, "delete_topic", since, until)
+    run.send(0, 100)
+    run.metadata("RemoveTopicRecord", 2000)
+    run.final_read({}, at=9000)
+
+    assert judged(run) == [expected]
+
+
+# Retention and compaction: a limit takes what had reached it while it was in force.
+
+
+@pytest.mark.parametrize(("spells", "read_at", "expected"), [
+    pytest.param([("t", 10, "5000")], 30_000, BY_ORDER, id="old enough"),
+    pytest.param([("t", 10, "50000")], 30_000, LOST, id="too young"),
+    pytest.param([("u", 10, "5000")], 30_000, LOST, id="another topic's"),
+    pytest.param([("t", 10, "-1")], 30_000, LOST, id="no limit"),
+    pytest.param([("t", 10, "20000"), ("t", 2000, "3600000")], 60_000, LOST, id="too young as long as it was in force"),
+    pytest.param([("t", 10, "5000"), ("t", 9000, "3600000")], 60_000, BY_ORDER, id="old enough before it was replaced"),
+    pytest.param([("t", 31_000, "5000")], 30_000, LOST, id="set when it had been missed"),
+])  # fmt: skip
+def test_retention_takes_what_had_reached_its_age(
+    run: Run, spells: list[tuple[str, int, str]], read_at: int, expected: tuple[str, str]
+) -> None:
+    for topic, at, value in spells:
+        run.metadata("ConfigRecord", at, resource_type=2, resource_name=topic, name="retention.ms", value=value)
+
+    assert behind_the_log_start(run, read_at=read_at) == [expected]
+
+
+@pytest.mark.parametrize(("set_at", "lasts", "expected"), [
+    pytest.param(2000, 10, BY_ORDER, id="between"),
+    pytest.param(20, 10_000, BY_ORDER, id="it was wrong when the record was sent"),
+    pytest.param(200, 10, LOST, id="set right before the record was sent"),
+    pytest.param(10_500, 10, LOST, id="set when it had been missed"),
+])  # fmt: skip
+def test_a_clock_makes_records_old_as_long_as_it_is_wrong(
+    run: Run, set_at: int, lasts: int, expected: tuple[str, str]
+) -> None:
+    run.metadata("ConfigRecord", 1, resource_type=2, resource_name="t", name="retention.ms", value="3600000")
+    run.fault("clock-jump", set_at, node=1, lasts=lasts)
+
+    assert behind_the_log_start(run, sent_at=1000) == [expected]
+
+
+@pytest.mark.parametrize(("spells", "expected"), [
+    pytest.param([("t", 10, "compact")], [], id="compacted"),
+    pytest.param([("u", 10, "compact")], [LOST], id="another topic is"),
+    pytest.param([("t", 10, "compact"), ("t", 50, "delete")], [LOST], id="it was, before the record was sent"),
+])  # fmt: skip
+def test_what_was_never_compacted_is_not_missing_by_that(
+    run: Run, spells: list[tuple[str, int, str]], expected: list[object]
+) -> None:
+    for topic, at, value in spells:
+        run.metadata("ConfigRecord", at, resource_type=2, resource_name=topic, name="cleanup.policy", value=value)
+    values = [run.send(number, 100 + number) for number in range(3)]
+    run.watermark(3, 500, epoch=0)
+    run.final_read(dict(enumerate(values)), at=9000, epoch=0)
+    for node in (1, 2, 3):
+        run.log(node, {offset: value for offset, value in enumerate(values) if (node, offset) != (2, 1)})
+
+    assert judged(run, "replica_lacks") == expected
+
+
+@pytest.mark.parametrize(("spells", "expected"), [
+    pytest.param([(10, "compact")], BY_ORDER, id="its key was written again"),
+    pytest.param([(10, "compact"), (50, "delete")], LOST, id="it was compacted before"),
+    pytest.param([(9500, "compact")], LOST, id="it was compacted when it had been missed"),
+])  # fmt: skip
+@pytest.mark.nightly
+def test_compaction_takes_older_records_of_a_key(
+    run: Run, spells: list[tuple[int, str]], expected: tuple[str, str]
+) -> None:
+    for at, value in spells:
+        run.metadata("ConfigRecord", at, resource_type=2, resource_name="t", name="cleanup.policy", value=value)
+    run.send(0, 100, key="k")
+    run.final_read({1: run.send(1, 200, key="k")}, at=9000)
+
+    assert judged(run) == [expected]
+
+
+# Coordinators: a group's positions lie in the partition that it hashes to ("g" is 103), and so do decisions ("x" is 120).
+
+
+@pytest.mark.parametrize(("partition", "severity"), [(1, "permitted"), (0, "violation")])
+@pytest.mark.nightly
+def test_a_position_is_lost_in_its_own_partition(tmp_path: Path, partition: int, severity: str) -> None:
+    run = Run(tmp_path / "run", **UNCLEAN)
+    for number in (0, 1):
+        of_number(run, "PartitionRecord", 0, "__consumer_offsets", number, **CREATED | {"isr": [1, 2]})
+    row = {"process": 50, "group": "g", "topic": "t", "partition": 0, "outcome": "ok"}
+    times = {"invoke_ns": 1000 * MS, "complete_ns": 1001 * MS}
+    run.recorder.row("commits", **row, **times, kind="commit", committed_offset=3)
+    of_number(run, "PartitionChangeRecord", 3000, "__consumer_offsets", partition, **TO_NODE_3)
+    times = {"invoke_ns": 5000 * MS, "complete_ns": 5001 * MS}
+    run.recorder.row("commits", **row, **times, kind="fetch", committed_offset=None)
+
+    assert [one for one, _ in judged(run, "offset_forgotten")] == [severity]
+
+
+@pytest.mark.parametrize(("partition", "expected"), [(0, BY_R9), (1, LOST)])
+@pytest.mark.nightly
+def test_a_decision_is_lost_in_its_own_partition(tmp_path: Path, partition: int, expected: tuple[str, str]) -> None:
+    run = Run(tmp_path / "run", **UNCLEAN)
+    for number in (0, 1):
+        of_number(run, "PartitionRecord", 0, "__transaction_state", number, **CREATED | {"isr": [1, 2]})
+    value = in_transaction(run, {"t": 0}, "committed")["t"]
+    of_number(run, "PartitionChangeRecord", 4000, "__transaction_state", partition, **TO_NODE_3)
+    run.final_read({}, at=9000, isolation="read_committed")
+    for node in (1, 2, 3):
+        run.log(node, {0: value})
+
+    assert judged(run, "unread") == [expected]
+
+
+def of_number(run: Run, kind: str, at: int, topic: str, partition: int, **body: Any) -> None:
+    """Record a change of a partition of a number."""
+    row = {"record_type": kind, "topic": topic, "partition": partition, "at_ns": at * MS}
+    named = msgspec.json.encode(body | {"partition_id": partition}).decode()
+    run.recorder.row("metadata", **row, metadata_offset=run.metadata_offset, quorum_epoch=1, body=named)
+    run.metadata_offset += 1
+
+
+def in_transaction(run: Run, sent: dict[str, int | None], outcome: str, **more: Any) -> dict[str, int]:
+    """Send a record to each of these topics in a transaction, at an offset or nobody knows where."""
+    values = {}
+    for number, (topic, offset) in enumerate(sent.items()):
+        known = {"outcome": "info", "complete_ns": None} if offset is None else {}
+        values[topic] = run.send(number, 100 + number, topic=topic, log_offset=offset, txn_id="x", **known)
+    steps = [
+        {"kind": "send", "topic": topic, "partition": 0, "log_offset": sent[topic], "value": value}
+        for topic, value in values.items()
+    ]
+    end_ns = None if outcome == "info" else 300 * MS
+    row = {"begin_ns": 99 * MS, "end_ns": end_ns, "outcome": outcome, "operations": steps} | more
+    run.recorder.row("txns", process=7, txn_id="x", **row)
+    return values
+
+
+def read_empty(run: Run, topic: str, process: int) -> None:
+    """Read a topic to its end with isolation read_committed, and get nothing."""
+    final = {"process": process, "topic": topic, "partition": 0, "isolation": "read_committed", "phase": "final"}
+    answer = {"poll_index": 0, "position": 0, "record_count": 0, "high_watermark": 0, "log_start_offset": 0}
+    run.recorder.row("polls", **final, **answer, invoke_ns=9000 * MS, complete_ns=9000 * MS, outcome="ok")
+
+
+@pytest.mark.parametrize(("elected", "written", "expected"), [
+    pytest.param(["u", "v"], True, BY_R9, id="in each partition that lacks its part"),
+    pytest.param(["u"], True, LOST, id="in one of two"),
+    pytest.param(["u"], False, BY_R9, id="nobody knows the other part to be written"),
+    pytest.param(["__transaction_state"], True, BY_R9, id="its decision"),
+    pytest.param([], True, LOST, id="nowhere"),
+])  # fmt: skip
+def test_a_torn_transaction_needs_an_excuse_for_each_part(
+    tmp_path: Path, elected: list[str], written: bool, expected: tuple[str, str]
+) -> None:
+    run = Run(tmp_path / "run", **UNCLEAN)
+    for topic in ("u", "v", "__transaction_state"):
+        run.metadata("PartitionRecord", 0, topic=topic, **CREATED | {"isr": [1, 2]})
+    values = in_transaction(run, {"t": 0, "u": 0, "v": 0 if written else None}, "info")
+    for topic in elected:
+        uncleanly_elected(run, topic, 3000)
+    run.final_read({0: values["t"]}, at=9000, isolation="read_committed")
+    read_empty(run, "u", 97)
+    read_empty(run, "v", 98)
+
+    assert judged(run, "torn") == [expected]
+
+
+# Clocks of coordinators: what nobody ends is ended by the clock of who leads the transaction's partition.
+
+
+@pytest.mark.parametrize(("clock", "expected"), [
+    pytest.param({}, LOST, id="nobody's was set"),
+    pytest.param({"at": 2000, "offset_ms": -60_000}, BY_R9, id="set back while it was open"),
+    pytest.param({"at": 2000, "offset_ms": -60_000, "node": 3}, LOST, id="set back at one that never led"),
+    pytest.param({"at": 2000, "offset_ms": -1000}, LOST, id="set back too little"),
+    pytest.param({"at": 2000, "offset_ms": 60_000}, LOST, id="set forward"),
+    pytest.param({"at": 10, "offset_ms": 60_000, "until": 3000}, BY_R9, id="set right, from ahead"),
+    pytest.param({"at": 10, "offset_ms": -60_000, "until": 50}, LOST, id="set right before it began"),
+    pytest.param({"at": 19_000, "offset_ms": -60_000}, LOST, id="set back when it was overdue"),
+    pytest.param({"at": 10, "offset_ms": -60_000, "node": 2}, BY_R9, id="the next leader's was behind"),
+])  # fmt: skip
+def test_a_coordinator_ends_what_is_open_by_its_own_clock(
+    run: Run, clock: dict[str, Any], expected: tuple[str, str]
+) -> None:
+    run.metadata("PartitionRecord", 0, topic="__transaction_state", **CREATED)
+    in_transaction(run, {"t": 0}, "info", timeout_ms=5000)
+    if clock:
+        set_clock(run, **clock)
+    if clock.get("node") == 2:
+        run.metadata("PartitionChangeRecord", 1000, topic="__transaction_state", partition_id=0, leader=2)
+    run.watermark(1, 20_000, epoch=0, last_stable_offset=0)
+
+    assert judged(run, "hanging") == [expected]
+
+
+@pytest.mark.nightly
+def test_what_was_answered_is_owed_whatever_the_clock_says(run: Run) -> None:
+    run.metadata("PartitionRecord", 0, topic="__transaction_state", **CREATED)
+    in_transaction(run, {"t": 0}, "committed", timeout_ms=5000)
+    set_clock(run, at=2000, offset_ms=-60_000)
+    run.watermark(1, 20_000, epoch=0, last_stable_offset=0)
+
+    assert judged(run, "hanging") == [LOST]
+
+
+def set_clock(run: Run, *, at: int, offset_ms: int, node: int = 1, until: int = 100_000) -> None:
+    """Record that a node's clock was set."""
+    row = {"index": 0, "kind": "clock-jump", "planned_target": "leader", "resolved_target": str(node), "losses": []}
+    times = {"planned_ns": at * MS, "injected_ns": at * MS, "healed_ns": until * MS}
+    proof = msgspec.json.encode({"offset_ms": offset_ms, "drift_ppm": 0}).decode()
+    run.recorder.row("faults", **row, **times, proof=proof, took_effect=True, heal_proof="{}", healed=True)
+
+
+# Topics of one name: what a broker took for one may stand in another.
+
+
+@pytest.mark.parametrize(("send", "expected"), [
+    pytest.param({"outcome": "info", "log_offset": None}, [], id="nobody answered"),
+    pytest.param({"attempts": 2}, [], id="an attempt before the answered one"),
+    pytest.param({"attempts": 1}, [LOST], id="it stands where it was acknowledged"),
+    pytest.param({"outcome": "info", "log_offset": None, "partition": 1}, [LOST], id="of another partition"),
+    pytest.param({"outcome": "info", "log_offset": None, "topic": "u"}, [LOST], id="of another name"),
+])  # fmt: skip
+def test_what_was_meant_for_the_next_topic_of_a_name_may_stand_in_the_deleted_one(
+    run: Run, send: dict[str, Any], expected: list[object]
+) -> None:
+    ordered(run, "delete_topic", 900, 950)
+    run.metadata("RemoveTopicRecord", 1000)
+    run.metadata("PartitionRecord", 1100, topic="t@2", **CREATED)
+    value = run.send(0, 2000, **{"topic": "t@2"} | send)
+    poll = {"process": 90, "poll_index": 3, "topic": "t", "partition": 0, "phase": "stray"}
+    answer = {"isolation": "read_uncommitted", "position": 4, "record_count": 1, "outcome": "ok", "answered_by": 1}
+    run.recorder.row("polls", **poll, **answer, invoke_ns=2100 * MS, complete_ns=2101 * MS, high_watermark=5)
+    run.recorder.row("reads", **poll, log_offset=4, value=value, leader_epoch=0)
+
+    assert judged(run, "phantom") == expected
+
+
+@pytest.mark.parametrize(("offset", "expected"), [
+    pytest.param(4, [LOST], id="another record stood there"), pytest.param(5, [], id="it stood there")
+])  # fmt: skip
+def test_what_a_deleted_topic_answers_is_judged_as_its_own(run: Run, offset: int, expected: list[object]) -> None:
+    """Two values at an offset of one leader epoch, the second of them received by a reader of the next topic of the name."""
+    values = [run.send(number, 100 + number, offset=number + 4) for number in range(2)]
+    run.final_read({4: values[0], 5: values[1]}, 200, epoch=0)
+    ordered(run, "delete_topic", 900, 950)
+    run.metadata("RemoveTopicRecord", 1000)
+    poll = {"process": 91, "poll_index": 3, "topic": "t", "partition": 0, "phase": "stray"}
+    answer = {"isolation": "read_uncommitted", "position": 4, "record_count": 1, "outcome": "ok", "answered_by": 1}
+    run.recorder.row("polls", **poll, **answer, invoke_ns=2100 * MS, complete_ns=2101 * MS, high_watermark=6)
+    run.recorder.row("reads", **poll, log_offset=offset, value=values[1], leader_epoch=0)
+
+    assert judged(run, "offset_conflict") == expected
+
+
+# Groups.
+
+
+@pytest.mark.parametrize(("committed", "until", "severity"), [
+    pytest.param(None, 211, "permitted", id="it went on from there"),
+    pytest.param(0, 211, "violation", id="it had gone back by itself"),
+    pytest.param(0, None, "permitted", id="the order may be carried out later"),
+])  # fmt: skip
+def test_a_position_that_was_set_holds_until_the_group_commits_another_one(
+    run: Run, committed: int | None, until: int | None, severity: str
+) -> None:
+    values = [run.send(sequence, 100 + sequence) for sequence in range(3)]
+    ordered(run, "alter_offset", 210, until, group="g", partition=0, log_offset=2)
+    row = {
+        "generation": 5,
+        "topic": "t",
+        "partition": 0,
+        "kind": "commit",
+        "outcome": "ok",
+        "process": 50,
+        "group": "g",
+    }
+    if committed is not None:
+        run.recorder.row("commits", **row, committed_offset=committed, invoke_ns=250 * MS, complete_ns=251 * MS)
+    for offset in (0, 2):
+        run.read({offset: values[offset]}, 280 + offset, process=50, epoch=0)
+    run.recorder.row("commits", **row, committed_offset=3, invoke_ns=300 * MS, complete_ns=301 * MS)
+    run.final_read(dict(enumerate(values)), at=9000, epoch=0)
+
+    assert {one for one, _ in judged(run, "unconsumed")} == {severity}
+
+
+# What nothing but the metadata know of.
+
+
+@pytest.mark.parametrize(("isr", "expected"), [([2], [LOST]), ([], [])])
+def test_a_partition_that_nobody_used_is_led(run: Run, isr: list[int], expected: list[object]) -> None:
+    for node in (1, 2, 3):
+        run.node(node, "start", 0)
+    run.metadata("PartitionRecord", 0, topic="u", **CREATED)
+    home = {"topic": "u", "partition_id": 0}
+    run.metadata("PartitionChangeRecord", 700, **home, leader=-1, isr=isr, eligible_leader_replicas=[])
+    run.metadata("NoOpRecord", 9000)
+
+    assert judged(run, "leaderless") == expected
+
+
+# Disks.
+
+
+@pytest.mark.parametrize(("rejoined_at", "expected"), [
+    pytest.param(None, ("permitted", "R3"), id="it has not fetched again what it lost"),
+    pytest.param(2500, LOST, id="it was whole again before"),
+])  # fmt: skip
+def test_who_is_whole_again_holds_no_leader_back(
+    tmp_path: Path, rejoined_at: int | None, expected: tuple[str, str]
+) -> None:
+    run = Run(tmp_path / "run", **NO_ELR)
+    run.node(3, "start", 0)
+    run.watermark(9, 1000, epoch=0)
+    run.node(3, "killed", 1500)
+    run.fault("wipe", 1510, node=3, lost_from=0)
+    run.registered(3, 1600, previous=-1, fenced=False)
+    if rejoined_at is not None:
+        run.change(2000, isr=[1, 2])
+        run.change(rejoined_at, isr=[1, 2, 3])
+    run.change(4000, leader=2, isr=[2, 3])
+    for high_watermark, at in ((5, 5000), (7, 5100)):
+        run.watermark(high_watermark, at, epoch=1, observer="node-2")
+
+    assert judged(run, "high_watermark_below_former") == [expected]
+
+
+@pytest.mark.parametrize(("topic_id", "expected"), [
+    pytest.param("a", ("permitted", "R3"), id="its own id"),
+    pytest.param(None, ("permitted", "R3"), id="no id"),
+    pytest.param("b", LOST, id="another one of the name"),
+])  # fmt: skip
+def test_a_disk_lost_the_topic_of_its_id(tmp_path: Path, topic_id: str | None, expected: tuple[str, str]) -> None:
+    run = Run(tmp_path / "run", **NO_ELR)
+    created = {"metadata_offset": 80, "quorum_epoch": 1, "at_ns": 1, "record_type": "TopicRecord"}
+    run.recorder.row("metadata", **created, topic="t", topic_id="a", body='{"name": "t"}')
+    run.metadata_offset = 90
+    run.node(3, "start", 0)
+    run.send(0, 100)
+    run.node(3, "killed", 200)
+    fields = {"index": 0, "kind": "wipe", "planned_ns": 1, "injected_ns": 210 * MS, "healed_ns": 300 * MS}
+    lost = {"node": 3, "topic": "t", "topic_id": topic_id, "partition": 0, "from_offset": 0}
+    run.recorder.row("faults", **fields, took_effect=True, healed=True, losses=[lost])
+    run.registered(3, 300, previous=-1, fenced=False)
+    run.change(1000, leader=3)
+    run.final_read({}, at=9000)
+
+    assert judged(run) == [expected]
+
+
+@pytest.mark.parametrize(("shown_at", "expected"), [
+    pytest.param(None, ("permitted", "R3"), id="nobody saw it there"),
+    pytest.param(1500, LOST, id="it had shown the record since"),
+])  # fmt: skip
+def test_who_showed_a_record_has_it_whatever_its_disk_had_lost(
+    tmp_path: Path, shown_at: int | None, expected: tuple[str, str]
+) -> None:
+    run = Run(tmp_path / "run", **NO_ELR)
+    run.node(3, "start", 0)
+    run.send(0, 100)
+    run.node(3, "killed", 200)
+    run.fault("wipe", 210, node=3, lost_from=0)
+    run.registered(3, 300, previous=-1, fenced=False)
+    run.change(1000, leader=3)
+    if shown_at is not None:
+        run.watermark(1, shown_at, epoch=1, observer="node-3")
+    run.change(2000, leader=1)
+    run.change(3000, leader=3)
+    run.final_read({}, at=9000)
+
+    assert judged(run) == [expected]
+
+
+@pytest.mark.parametrize(("process", "severity"), [
+    pytest.param(50, "permitted", id="its own members"), pytest.param(60, "violation", id="somebody else")
+])  # fmt: skip
+def test_what_was_processed_in_an_aborted_transaction_only_needs_its_groups_own_excuse(
+    tmp_path: Path, process: int, severity: str
+) -> None:
+    """Whoever had read on in an older leader epoch excuses what a group passes over, if it is the group's member."""
+    run = Run(tmp_path / "run", **UNCLEAN)
+    run.change(40, isr=[1, 2])
+    former = {"process": process, "group": "g" if process == 50 else "h", "generation": 5}
+    row = {"topic": "t", "partition": 0, "kind": "commit", "outcome": "ok"}
+    run.recorder.row("commits", **row, **former, committed_offset=3, invoke_ns=50 * MS, complete_ns=51 * MS)
+    run.change(60, **TO_NODE_3)
+    values = [run.send(sequence, 100 + sequence) for sequence in range(3)]
+    for number, (outcome, offset) in enumerate([("committed", 0), ("aborted", 1), ("committed", 2)]):
+        at = 200 + 20 * number
+        step = {"kind": "poll", "topic": "t", "partition": 0, "log_offset": offset, "value": values[offset]}
+        times = {"begin_ns": at * MS, "end_ns": (at + 10) * MS, "outcome": outcome}
+        run.recorder.row("txns", process=50, txn_id="x", operations=[step], **times)
+        own = {"process": 50, "group": "g", "committed_offset": offset + 1}
+        run.recorder.row("commits", **row, **own, invoke_ns=(at + 5) * MS, complete_ns=(at + 6) * MS)
+    run.final_read(dict(enumerate(values)), at=9000, epoch=1)
+
+    assert [one for one, _ in judged(run, "passed_over")] == [severity]
+
+
+@pytest.mark.parametrize(("stands", "begins", "expected"), [
+    pytest.param(True, 5, BY_R5, id="another record stood there, and its log begins behind it by now"),
+    pytest.param(True, 0, BY_R5, id="another record stands there"),
+    pytest.param(False, 0, LOST, id="nothing stands there"),
+])  # fmt: skip
+def test_what_was_shown_of_an_offset_was_what_was_written_there_anew(
+    run: Run, stands: bool, begins: int, expected: tuple[str, str]
+) -> None:
+    """Scenario zookeeper-operator, seed 5: a deposed leader acknowledged records, and retention took the next leader's after the final read."""
+    run.change(2000, leader=2, isr=[2, 3])
+    run.send(0, 2100, acks=1, answered_by=1)
+    final = {0: run.send(1, 4000, offset=0)} if stands else {}
+    run.watermark(1, 5000, epoch=1, observer="node-2")
+    run.change(6000, isr=[2, 3, 1])
+    run.final_read(dict(final), at=9000, epoch=1)
+    for node in (1, 2, 3):
+        run.dump(node, start=begins, end=5 if begins else 1)
+        run.log(node, {5: run.send(10 + node, 7000 + node)} if begins and node == 1 else {}, epoch=1)
+
+    assert judged(run)[:1] == [expected]

@@ -1,0 +1,166 @@
+"""A sweep on Spark finds what the same sweep finds on this machine, also when a worker is killed and another one comes."""
+
+import json
+import os
+import subprocess
+import sys
+import threading
+import zipfile
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.checkers.spark_clusters import WORKER, connect_server, launch, standalone
+from tribunal.harness.campaign.seed_task import CannotRun, SeedServer
+from tribunal.harness.campaign.shipped import archive
+from tribunal.harness.run import commit
+
+ROOT = Path(__file__).resolve().parents[2]
+SEEDS = ["produce-consume", "--mutant", "M44", "--time", "2s"]
+# A worker's Python: it imports the task out of the archive, as Spark's does, and says what it got.
+TASK = """
+import sys, pyarrow as pa
+from tribunal.harness.campaign import seed_task
+rows = pa.record_batch([[open(sys.argv[1], 'rb').read()] * 2, [''] * 2], names=['plan', 'python'])
+for batch in seed_task.run_tasks(iter([rows])):
+    print(batch.column(0)[0].as_py().decode(), batch.column(1)[0].is_valid, flush=True)
+print(seed_task.unpacked())
+"""
+
+
+def sweep(out: Path, *options: str, code: int = 0) -> dict[str, Any]:
+    """Return the JSON that a sweep prints."""
+    command = [sys.executable, "-W", "ignore", "-m", "tribunal", "sweep", *options, "--out", str(out), "--json"]
+    completed = subprocess.run(command, capture_output=True, text=True, cwd=ROOT, timeout=800, check=False)
+    assert completed.returncode == code, completed.stderr[-2000:]
+    said = json.loads(completed.stdout)
+    findings = {name: sorted(seeds) for name, seeds in said["findings"].items()}  # in the order in which they ended
+    return {name: said[name] for name in ("seeds", "verdicts", "probes", "upper_bound_95")} | {
+        "findings": findings,
+        "cold": said["guards"]["cold"],
+    }
+
+
+def a_plan(folder: Path) -> Path:
+    code = (
+        "import sys; from tribunal.harness.plan import encoded, made; from tribunal.harness.scenario import load; "
+        "from tribunal.harness.catalog import SIMULATED, scenario_file; "
+        "plan = made(load(scenario_file('produce-consume'), {}), seed=3, cluster=SIMULATED, time_ms=3000, mutants=()); "
+        "open(sys.argv[1], 'wb').write(encoded(plan))"
+    )
+    path = folder / "plan.json"
+    subprocess.run([sys.executable, "-c", code, str(path)], check=True, cwd=ROOT, timeout=100)
+    return path
+
+
+def test_a_worker_unpacks_the_archive_once_and_runs_seeds_in_a_process_that_stays(tmp_path: Path) -> None:
+    code = archive(tmp_path, with_packages=False)
+
+    completed = subprocess.run(
+        [sys.executable, "-c", TASK, str(a_plan(tmp_path))], env=os.environ | {"PYTHONPATH": str(code)}, cwd=tmp_path,
+        capture_output=True, text=True, timeout=200, check=True,
+    )  # fmt: skip
+
+    one, two, unpacked = completed.stdout.splitlines()
+    assert json.loads(one.rpartition(" ")[0])["verdict"] in {"PASS", "PERMITTED"}
+    assert [one.rpartition(" ")[2], two.rpartition(" ")[2]] == ["False", "False"]
+    first, second = (json.loads(line.rpartition(" ")[0]) for line in (one, two))
+    assert {**first, "wall_ms": 0} == {**second, "wall_ms": 0}
+    assert Path(unpacked).parent == tmp_path
+    assert (Path(unpacked) / "SHIPPED_COMMIT").read_text() == commit()
+
+
+def test_the_archive_holds_what_code_reads_of_its_own_files(tmp_path: Path) -> None:
+    with zipfile.ZipFile(archive(tmp_path, with_packages=False)) as file:
+        names = set(file.namelist())
+
+    assert {"tribunal/scenarios/produce-consume.yaml", "replog/mutants/__init__.py", "requirements.lock"} <= names
+    assert not [name for name in names if name.endswith(".pyc")]
+
+
+def test_a_worker_whose_python_lacks_what_is_needed_says_what_and_where(tmp_path: Path) -> None:
+    bare = tmp_path / "code" / "tribunal"
+    bare.mkdir(parents=True)
+    (bare / "__init__.py").touch()
+
+    with pytest.raises(
+        CannotRun, match=rf"{os.uname().nodename}: seeds do not run: .*No module named 'tribunal.harness'"
+    ):
+        SeedServer(sys.executable, bare.parent)
+
+
+def test_a_worker_without_the_python_that_was_named_says_so(tmp_path: Path) -> None:
+    with pytest.raises(CannotRun, match="/no/python does not start: No such file"):
+        SeedServer("/no/python", tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        (["--master", "yarn"], "begins with local or spark://"),
+        (["--python", "/usr/bin/python3"], "go with --master or --remote"),
+        (["--with-packages"], "go with --master or --remote"),
+    ],
+)
+def test_options_of_a_cluster_need_one(options: list[str], words: str, tmp_path: Path) -> None:
+    command = [sys.executable, "-m", "tribunal", "sweep", "produce-consume", *options, "--out", str(tmp_path)]
+    completed = subprocess.run(command, capture_output=True, text=True, cwd=ROOT, timeout=100, check=False)
+
+    assert completed.returncode == 64
+    assert words in completed.stderr
+
+
+@pytest.mark.spark
+def test_a_sweep_on_spark_finds_what_it_finds_here(tmp_path: Path) -> None:
+    options = [*SEEDS, "--seeds", "0:2"]
+
+    here = sweep(tmp_path / "here", *options, code=1)
+
+    assert here["findings"]
+    assert sweep(tmp_path / "there", *options, "--master", "local[2]", code=1) == here
+    assert kept(tmp_path / "there") == kept(tmp_path / "here")
+
+
+def kept(folder: Path) -> dict[str, str]:
+    """Return the hash of each recording that a sweep has kept."""
+    runs = sorted(folder.glob("*/manifest.json"))
+    return {run.parent.name: json.loads(run.read_bytes())["recording_hash"] for run in runs}
+
+
+@pytest.mark.nightly
+@pytest.mark.spark
+@pytest.mark.timeout(1800)
+def test_a_cluster_finds_the_same_when_a_worker_is_killed_and_another_one_comes(tmp_path: Path) -> None:
+    options = [*SEEDS, "--seeds", "0:16"]
+    here = sweep(tmp_path / "here", *options, code=1)
+    spark = tmp_path / "spark"
+    spark.mkdir()
+
+    with standalone(spark) as cluster:
+        found: list[dict[str, Any]] = []
+        sweeping = threading.Thread(
+            target=lambda: found.append(sweep(tmp_path / "there", *options, "--master", cluster.url, code=1))
+        )
+        sweeping.start()
+        while sweeping.is_alive() and not list((tmp_path / "there").glob("*/manifest.json")):
+            threading.Event().wait(0.05)
+        was_sweeping = sweeping.is_alive()
+        cluster.kill(0)
+        size = ["--host", "127.0.0.1", "--webui-port", "0", "--cores", "1", "--memory", "1g"]
+        cluster.workers.append(launch(spark, "spark-class", WORKER, *size, cluster.url))
+        sweeping.join()
+
+    assert was_sweeping
+    assert found == [here]
+
+
+@pytest.mark.nightly
+@pytest.mark.spark
+@pytest.mark.timeout(900)
+def test_spark_connect_finds_the_same(tmp_path: Path) -> None:
+    options = [*SEEDS, "--seeds", "0:4"]
+    here = sweep(tmp_path / "here", *options, code=1)
+
+    with connect_server(tmp_path) as remote:
+        assert sweep(tmp_path / "there", *options, "--remote", remote, code=1) == here

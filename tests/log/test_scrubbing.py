@@ -1,0 +1,148 @@
+"""Damaged batches of closed segments are found by reading them, and put back byte by byte from another replica's log."""
+
+from random import Random
+
+import pytest
+
+from replog.log.batch import CorruptBatch, batches
+from replog.log.log import Log
+from replog.log.scrubbing import Scrub
+from replog.log.segment import Segment
+from tests.log.batches import a_disk, append, opened
+from tests.log.test_damage import OF_SEGMENTS, Strike
+from tribunal.clusters.simulated.disk import SimulatedDisk
+
+SEEN = {kind: strike for kind, strike in OF_SEGMENTS.items() if kind != "a bit of a leader epoch"}
+
+
+def replicas() -> tuple[SimulatedDisk, Log, Log]:
+    """Return two logs that hold the same, and the first one's disk."""
+    disk = a_disk()
+    ours, theirs = opened(disk), opened(a_disk())
+    for number in range(60):
+        appended = append(ours, b"%04d" % number * 20, epoch=number // 25)
+        theirs.append_as_follower(
+            ours.read(appended.base_offset, max_bytes=1, end_offset=1 << 40, at_least_one=True), now_ms=0
+        )
+    for log in (ours, theirs):
+        log.flush()
+    assert len(ours.segments) > 4
+    return disk, ours, theirs
+
+
+def struck(disk: SimulatedDisk, segment: Segment, strike: Strike, random: Random) -> bytes:
+    """Damage a segment's file behind the log's back; return what it held."""
+    before = disk.read_file(segment.file.path)
+    damaged = strike(bytearray(before), random)
+    segment.file.truncate(len(damaged))
+    segment.file.write_at(0, damaged)
+    return before
+
+
+def scrubbed(scrub: Scrub, other: Log, max_bytes: int = 400) -> int:
+    """Look through a segment, and put back what another log has; return how many batches."""
+    count = 0
+    while True:
+        try:
+            if not scrub.step(128):
+                return count
+        except CorruptBatch:
+            content = other.read(scrub.offset, max_bytes=max_bytes, end_offset=1 << 40, at_least_one=True)
+            count += scrub.put_back(content)
+
+
+@pytest.mark.parametrize("kind", SEEN)
+def test_every_damage_that_a_checksum_sees_is_found_and_put_back(kind: str) -> None:
+    disk, ours, theirs = replicas()
+    for seed in range(5):
+        random = Random(f"{kind} {seed}")
+        segment = random.choice(ours.segments[:-1])
+        before = struck(disk, segment, SEEN[kind], random)
+
+        count = scrubbed(Scrub(ours, segment), theirs)
+
+        assert disk.read_file(segment.file.path)[: segment.size] == before
+        assert count or disk.read_file(segment.file.path)[: len(before)] == before
+        segment.file.truncate(len(before))
+
+
+def test_a_sound_log_is_read_to_its_end_and_left_alone() -> None:
+    _, ours, theirs = replicas()
+    for segment in ours.segments[:-1]:
+        scrub = Scrub(ours, segment)
+        assert scrubbed(scrub, theirs) == 0
+        assert (scrub.position, scrub.offset) == (segment.size, segment.next_offset)
+
+
+def test_what_lies_behind_a_damage_that_nobody_can_repair_is_looked_at_all_the_same() -> None:
+    _, ours, _ = replicas()
+    segment = ours.segments[1]
+    segment.file.write_at(0, bytes(70))
+    last = list(batches(segment.file.read_at(0, segment.size), position=segment.index_entries[-1][1]))[-1]
+    segment.file.write_at(last.position + 65, b"!")
+    scrub, found = Scrub(ours, segment), []
+    while True:
+        try:
+            if not scrub.step():
+                break
+        except CorruptBatch:
+            found.append(scrub.position)
+            if not scrub.skip():
+                break
+
+    assert found == [0, last.position]
+
+
+@pytest.mark.parametrize(
+    ("change", "reason"),
+    [
+        pytest.param(lambda content: content[:70] + b"!" + content[71:], "checksum", id="damaged as well"),
+        pytest.param(lambda content: content[:15] + b"\x09" + content[16:], "leader epoch", id="of another leader"),
+        pytest.param(lambda content: bytes(7) + b"\x01" + content[8:], "base offset", id="of another offset"),
+    ],
+)
+def test_what_is_not_the_batch_that_stood_here_is_not_taken(change: object, reason: str) -> None:
+    _, ours, theirs = replicas()
+    segment = ours.segments[2]
+    segment.file.write_at(70, b"!")
+    scrub = Scrub(ours, segment)
+    with pytest.raises(CorruptBatch, match="checksum"):
+        scrub.step()
+    content = theirs.read(scrub.offset, max_bytes=1, end_offset=1 << 40, at_least_one=True)
+    assert callable(change)
+
+    with pytest.raises(CorruptBatch, match=reason):
+        scrub.put_back(change(content))
+
+    assert scrub.put_back(content) == 1
+
+
+def test_a_compacted_log_takes_only_what_is_proven_to_have_been_its_own() -> None:
+    """Another replica, compacted further or less, may have something else there."""
+    _, ours, theirs = replicas()
+    ours.expect_gaps()
+    segment = ours.segments[1]
+    first = next(segment.headers())
+    content = theirs.read(segment.base_offset, max_bytes=1, end_offset=1 << 40, at_least_one=True)
+
+    segment.file.write_at(first.end - 1, b"!")  # its checksum is left
+    assert Scrub(ours, segment).put_back(content) == 1
+    segment.file.write_at(17, b"!!!!")  # all but its checksum is left
+    assert Scrub(ours, segment).put_back(content) == 1
+    segment.file.write_at(17, bytes(first.size - 17))
+    with pytest.raises(CorruptBatch, match="may not be"):
+        Scrub(ours, segment).put_back(content)
+
+
+def test_a_segment_that_was_cut_or_deleted_meanwhile_is_left_alone() -> None:
+    _, ours, _ = replicas()
+    cut, deleted = Scrub(ours, ours.segments[3]), Scrub(ours, ours.segments[0])
+    assert cut.is_current
+    ours.move_log_start(ours.segments[1].base_offset)
+    ours.delete_old_segments(0, ours.log_end_offset)
+    assert not deleted.is_current
+    assert cut.is_current
+
+    ours.truncate_to(ours.segments[2].next_offset - 1)
+
+    assert not cut.is_current

@@ -1,0 +1,124 @@
+"""Transactions, groups and the quorum in the timeline: what is drawn is what the recording says."""
+
+from pathlib import Path
+
+import pytest
+
+from tests.checkers.recorded import MS, Run
+from tribunal.results.report.layout import drawing
+from tribunal.results.report.model import Page
+from tribunal.results.report.participants import MOST_LANES, Participants, participants
+from tribunal.results.store import Recording
+from tribunal.results.verdict import RunVerdict, Verdict
+
+END_NS = 60_000 * MS
+
+
+def transaction(run: Run, txn_id: str, begin: int, end: int | None, outcome: str) -> None:
+    run.recorder.row(
+        "txns", process=1, txn_id=txn_id, begin_ns=begin * MS, end_ns=None if end is None else end * MS, outcome=outcome
+    )
+
+
+def commit(run: Run, process: int, at: int, *, generation: int, outcome: str = "ok") -> None:
+    run.recorder.row(
+        "commits", process=process, group="g", generation=generation, topic="t", partition=0, kind="commit",
+        committed_offset=1, invoke_ns=at * MS, complete_ns=(at + 5) * MS, outcome=outcome,
+    )  # fmt: skip
+
+
+def read(run: Run) -> Participants:
+    return participants(Recording.open(run.finish()), END_NS)
+
+
+def test_transactions_that_follow_each_other_are_one_stretch_until_one_is_aborted(tmp_path: Path) -> None:
+    run = Run(tmp_path / "run")
+    for begin in range(1_000, 1_200, 40):
+        transaction(run, "a", begin, begin + 10, "committed")
+    transaction(run, "a", 1_200, 4_000, "aborted")
+    transaction(run, "a", 4_010, None, "info")
+
+    lanes = read(run).transactions
+
+    assert lanes is not None
+    seen = [(one.label, one.start_ns // MS, one.end_ns // MS, one.count) for one in lanes.stretches]
+    assert seen == [("committed", 1_000, 1_170, 5), ("aborted", 1_200, 4_000, 1), ("unknown", 4_010, 60_000, 1)]
+
+
+def test_a_pause_that_can_be_seen_parts_them(tmp_path: Path) -> None:
+    run = Run(tmp_path / "run")
+    transaction(run, "a", 1_000, 1_010, "committed")
+    transaction(run, "a", 1_200, 1_210, "committed")
+
+    lanes = read(run).transactions
+
+    assert lanes is not None
+    assert [one.count for one in lanes.stretches] == [1, 1]
+
+
+def test_of_many_transactional_ids_those_with_trouble_are_shown(tmp_path: Path) -> None:
+    run = Run(tmp_path / "run")
+    for number in range(MOST_LANES + 3):
+        transaction(run, f"id-{number}", 1_000, 1_010, "committed")
+    transaction(run, "id-8", 2_000, 3_000, "aborted")
+
+    lanes = read(run).transactions
+
+    assert lanes is not None
+    assert lanes.left_out == 3
+    assert "id-8" in {one.lane for one in lanes.stretches}
+
+
+def test_a_partitions_commits_change_hands_with_the_generation(tmp_path: Path) -> None:
+    run = Run(tmp_path / "run")
+    for at in (1_000, 3_000, 5_000):
+        commit(run, 101, at, generation=1)
+    commit(run, 101, 6_000, generation=1, outcome="fail")
+    commit(run, 102, 7_000, generation=2)
+
+    lanes = read(run).groups
+
+    assert lanes is not None
+    seen = [(one.label, one.kind, one.start_ns // MS, one.end_ns // MS) for one in lanes.stretches]
+    assert seen == [
+        ("101 g1", "member", 1_000, 5_005),
+        ("101 g1", "aborted", 6_000, 6_005),
+        ("102 g2", "member", 7_000, 7_005),
+    ]
+
+
+def test_the_quorum_is_drawn_where_it_had_another_epoch(tmp_path: Path) -> None:
+    run = Run(tmp_path / "run")
+    for offset, (epoch, at) in enumerate([(1, 1_000), (1, 2_000), (4, 9_000)], start=100):
+        run.recorder.row(
+            "metadata", metadata_offset=offset, quorum_epoch=epoch, at_ns=at * MS, record_type="NoOpRecord", body="{}"
+        )
+
+    lanes = read(run).quorum
+
+    assert lanes is not None
+    assert [(one.label, one.end_ns // MS) for one in lanes.stretches] == [("epoch 1", 2_000), ("epoch 4", 60_000)]
+
+
+def test_a_run_without_any_has_no_tracks_of_them(tmp_path: Path) -> None:
+    run = Run(tmp_path / "run")
+    run.send(1, 1_000, offset=0)
+
+    assert read(run) == Participants()
+
+
+@pytest.mark.parametrize(
+    ("outcome", "kind"), [("committed", "quiet"), ("aborted", "refused hatched"), ("info", "open hatched")]
+)
+def test_a_bar_shows_how_a_transaction_ended(tmp_path: Path, outcome: str, kind: str) -> None:
+    run = Run(tmp_path / "run")
+    transaction(run, "a", 10_000, 40_000, outcome)
+    verdict = RunVerdict(run_id="r", verdict=Verdict.PASS, claim="", findings=[], engine="inline")
+    page = Page(run_dir=tmp_path, verdict=verdict, manifest=None, damage=None, end_ns=END_NS, participants=read(run))
+
+    (track,) = drawing(page).tracks
+
+    assert track.title.startswith("Transactions")
+    assert [(bar.kind, bar.title.split(",")[0]) for bar in track.bars] == [
+        (kind, f"a: {'outcome unknown' if outcome == 'info' else outcome}")
+    ]

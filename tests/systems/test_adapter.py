@@ -1,0 +1,75 @@
+"""Clients as processes: what they say is recorded, and one that hangs or ends never holds anything up."""
+
+import asyncio
+from pathlib import Path
+
+import pytest
+
+from tribunal.clusters.api import ClusterError
+from tribunal.clusters.nodes.leftovers import own_processes
+from tribunal.clusters.objects import ObjectAnswer, ObjectOperation
+from tribunal.clusters.systems import adapter
+from tribunal.clusters.systems.adapter import GONE, HUNG, Adapter
+from tribunal.clusters.systems.description import Addresses, Client
+
+BEGIN = """
+import json, sys, time
+init = json.loads(sys.stdin.readline())
+print('{"type": "init_ok"}', flush=True)
+for line in sys.stdin:
+    asked = json.loads(line)
+"""
+ANSWER = '    print(json.dumps({"id": asked["id"], "type": "ok", "value": init["nodes"][0]["port"]}), flush=True)\n'
+
+
+def client(folder: Path, program: str) -> Adapter:
+    """Return a client that is this program."""
+    (folder / "client.py").write_text(program)
+    addresses = Addresses(folder=folder, hosts={1: "127.0.1.1"}, ports={1: {"main": 4711}}, data={1: folder / "data"})
+    chosen = Client(command=("{python}", "{folder}/client.py"), operations=(ObjectOperation.READ,), timeout_ms=100)
+    return Adapter(chosen, "1", addresses, folder)
+
+
+async def two_reads(called: Adapter) -> list[ObjectAnswer]:
+    """Read twice, and close."""
+    try:
+        return [await called.call(ObjectOperation.READ, "r0", None) for _ in range(2)]
+    finally:
+        await called.close()
+
+
+@pytest.mark.parametrize(
+    ("behaviour", "answers"),
+    [
+        pytest.param(ANSWER, [("ok", 4711, None), ("ok", 4711, None)], id="answers"),
+        pytest.param("    time.sleep(600)\n", [("info", None, HUNG)] * 2, id="hangs"),
+        pytest.param("    sys.exit(1)\n", [("info", None, GONE)] * 2, id="ends"),
+        pytest.param("    break\ntime.sleep(600)\n", [("info", None, HUNG)] * 2, id="reads no more"),
+    ],
+)
+def test_every_call_comes_to_an_end(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, behaviour: str, answers: list[tuple[str, int | None, str | None]]
+) -> None:
+    """A client that hangs is ended, the next call begins it anew; nothing of it stays running."""
+    monkeypatch.setattr(adapter, "CALL_GRACE_MS", 50)
+
+    said = asyncio.run(two_reads(client(tmp_path, BEGIN + behaviour)))
+
+    assert [(one.outcome, one.value, one.error) for one in said] == answers
+    assert own_processes(tmp_path) == []
+
+
+@pytest.mark.parametrize(
+    ("program", "words"),
+    [
+        pytest.param(BEGIN + "    print('hello', flush=True)\n", "said b'hello", id="no JSON"),
+        pytest.param(BEGIN + ANSWER.replace('asked["id"]', "7"), "answered ok of id 7 to id 1", id="another call"),
+        pytest.param("raise SystemExit('no driver here')", "did not say init_ok(.|\n)*no driver here", id="no init_ok"),
+    ],
+)
+def test_a_client_that_says_what_nobody_asked_is_a_failure_of_the_run(tmp_path: Path, program: str, words: str) -> None:
+    """Guessing what it meant could make a violation that is none."""
+    with pytest.raises(ClusterError, match=words):
+        asyncio.run(two_reads(client(tmp_path, program)))
+
+    assert own_processes(tmp_path) == []

@@ -1,0 +1,55 @@
+"""Redis on trial, as `systems/redis` describes it: what it loses is found, and what it keeps is not accused."""
+
+import asyncio
+import shutil
+from pathlib import Path
+
+import pytest
+
+from tribunal.checkers.judge.verdict import check
+from tribunal.clusters.kinds import system as kind
+from tribunal.harness.plan import made
+from tribunal.harness.progress import Silent
+from tribunal.harness.run import Run, new_run_dir
+from tribunal.harness.scenario import load
+from tribunal.results.verdict import RunVerdict, Verdict
+
+REDIS = Path(__file__).resolve().parents[2] / "systems" / "redis"
+LACKING = [program for program in ("redis-server", "redis-cli") if shutil.which(program) is None]
+pytestmark = pytest.mark.skipif(bool(LACKING), reason=f"not installed: {', '.join(LACKING)} (Debian: redis-server)")
+
+
+def judged(scenario: str, overrides: dict[str, str], out: Path) -> RunVerdict:
+    """Run a scenario of Redis and judge it; nothing of it stays running."""
+    plan = made(load(REDIS / scenario, overrides), seed=1, cluster="system", time_ms=None, mutants=())
+    run_dir = new_run_dir(plan, out)
+    ending = asyncio.run(Run(plan, run_dir, Silent()).execute())
+    assert ending.failure is None
+    assert kind.leftovers(run_dir) == []
+    (verdict,) = check([run_dir], "inline")
+    return verdict
+
+
+def test_a_primary_without_persistence_loses_what_a_replica_acknowledged(tmp_path: Path) -> None:
+    """It comes back empty and its replicas copy that; each lost element had been confirmed by WAIT 1."""
+    verdict = judged("kill-primary.yaml", {"time": "1s", "warm_up": "500ms"}, tmp_path)
+
+    assert verdict.verdict is Verdict.VIOLATION
+    assert {finding.kind for finding in verdict.findings} == {"element_lost"}
+
+
+@pytest.mark.nightly
+@pytest.mark.parametrize(
+    ("scenario", "overrides"),
+    [
+        pytest.param("kill-durable.yaml", {}, id="one server"),
+        pytest.param(
+            "kill-primary.yaml", {"cluster.system": str(REDIS / "replicated.toml")}, id="primary and replicas"
+        ),
+    ],
+)
+def test_a_server_that_syncs_each_change_passes(scenario: str, overrides: dict[str, str], tmp_path: Path) -> None:
+    """With `appendfsync always` kill -9 takes nothing."""
+    verdict = judged(scenario, overrides, tmp_path)
+
+    assert (verdict.verdict, verdict.reasons) == (Verdict.PASS, [])

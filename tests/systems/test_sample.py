@@ -1,0 +1,112 @@
+"""The system that `tribunal new system` writes runs at once: it passes, and with its weakness it is convicted."""
+
+import asyncio
+from pathlib import Path
+
+import pytest
+
+from tribunal.checkers.judge.verdict import check
+from tribunal.clusters.kinds import system as kind
+from tribunal.harness.new import made_system
+from tribunal.harness.plan import Plan, made
+from tribunal.harness.progress import Silent
+from tribunal.harness.run import Run, new_run_dir
+from tribunal.harness.scenario import BadScenario, load
+from tribunal.results.recording import WORDS
+from tribunal.results.store import Recording
+from tribunal.results.verdict import RunVerdict, Verdict
+
+ONE_KILL = {"steps": "[{kill: node 1, for: 100ms, after: 200ms}]", "time": "300ms", "warm_up": "300ms"}
+
+
+def planned(folder: Path, overrides: dict[str, str], *, seed: int = 1) -> Plan:
+    """Return a plan for the sample system."""
+    if not (folder / "keeper").exists():
+        made_system("keeper", folder)
+    scenario = load(folder / "keeper" / "scenario.yaml", ONE_KILL | overrides)
+    return made(scenario, seed=seed, cluster="system", time_ms=None, mutants=())
+
+
+def judged(plan: Plan, out: Path) -> tuple[RunVerdict, Path]:
+    """Run a plan and judge it."""
+    run_dir = new_run_dir(plan, out)
+    ending = asyncio.run(Run(plan, run_dir, Silent()).execute())
+    assert ending.failure is None
+    (verdict,) = check([run_dir], "inline")
+    return verdict, run_dir
+
+
+def test_registers_that_are_written_before_they_are_acknowledged_pass(tmp_path: Path) -> None:
+    """A kill -9 takes nothing from a system that writes first; every call stands in the recording, and nothing stays running."""
+    verdict, run_dir = judged(planned(tmp_path, {}), tmp_path)
+
+    assert (verdict.verdict, verdict.reasons) == (Verdict.PASS, [])
+    assert verdict.judged["calls on registers"] > 20
+    rows = Recording.open(run_dir).table("operations")
+    assert set(rows["outcome"].to_pylist()) <= set(WORDS["operations", "outcome"])
+    assert kind.leftovers(run_dir) == []
+
+
+@pytest.mark.parametrize(
+    ("workload", "anomaly"),
+    [
+        pytest.param("{name: register, keys: 20, rate: 100}", "not_linearizable", id="registers"),
+        pytest.param("{name: set, rate: 80}", "element_lost", id="set"),
+    ],
+)
+def test_what_was_acknowledged_before_it_was_written_is_missed(tmp_path: Path, workload: str, anomaly: str) -> None:
+    """The same run of the system that acknowledges first is a violation, in words that name the call."""
+    lossy = {"cluster.system": str(tmp_path / "keeper" / "lossy.toml"), "workload": workload}
+
+    verdict, _ = judged(planned(tmp_path, lossy), tmp_path)
+
+    assert verdict.verdict is Verdict.VIOLATION
+    assert {finding.kind for finding in verdict.findings} == {anomaly}
+    assert "acknowledged" in (verdict.findings[0].detail.detail or "")
+
+
+@pytest.mark.parametrize(
+    ("overrides", "words"),
+    [
+        pytest.param({"steps": "[{isolate: node 1}]"}, "fault isolate: cluster system cannot cut", id="fault"),
+        pytest.param({"steps": "[{kill: broker 1}]"}, "is none of: random node, node N", id="target"),
+        pytest.param({"steps": "[{kill: node 2}]"}, "nodes of this system are 1", id="node"),
+        pytest.param({"steps": "[{kill: node 1, for: 1x session}]"}, "unknown time-out 'session'", id="time-out"),
+        pytest.param({"workload": "produce-consume"}, "sends and reads records", id="records"),
+    ],
+)
+def test_what_a_system_does_not_have_is_refused_when_it_is_planned(
+    tmp_path: Path, overrides: dict[str, str], words: str
+) -> None:
+    """Faults, targets, time-outs and workloads are refused by name, before anything starts."""
+    with pytest.raises(BadScenario, match=words):
+        planned(tmp_path, overrides)
+
+
+@pytest.mark.parametrize(
+    ("change", "overrides", "words"),
+    [
+        pytest.param(('"write", "cas",', '"write",'), {}, "workload register calls cas, which clients", id="operation"),
+        pytest.param(
+            ("[nodes]", 'withheld = ["kill"]\n[nodes]'), {}, r"cannot kill \(keeper withholds it\)", id="withheld"
+        ),
+        pytest.param(
+            (', "--data", "{data}"', ""),
+            {"steps": "[{wipe: node 1}]"},
+            r"cannot wipe \(no command of keeper names \{data\}\)",
+            id="no data folder",
+        ),
+        pytest.param(('"{port}"', '"{prot}"'), {}, r"there is no \{prot\}", id="placeholder"),
+        pytest.param(("[nodes]", "[notes]"), {}, "notes", id="word"),
+    ],
+)
+def test_what_a_description_does_not_give_is_refused_when_it_is_planned(
+    tmp_path: Path, change: tuple[str, str], overrides: dict[str, str], words: str
+) -> None:
+    """A capability or an operation that is not described is missing; what is mistyped is said."""
+    made_system("keeper", tmp_path)
+    file = tmp_path / "keeper" / "system.toml"
+    file.write_text(file.read_text().replace(*change))
+
+    with pytest.raises(BadScenario, match=words):
+        planned(tmp_path, overrides)

@@ -1,0 +1,112 @@
+"""Registers, each under a key: read, written, and set if they hold what was read before. Judged as linearizable."""
+
+import asyncio
+from random import Random
+from typing import Final
+
+import msgspec
+
+from tribunal.clusters.api import TopicPartition
+from tribunal.clusters.objects import ObjectOperation
+from tribunal.workloads.api import Count, Percent, Stage, Workload, drawn_seed
+from tribunal.workloads.objects import Caller, read_finally
+
+
+class Options(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """What a scenario may say: registers, processes, calls a second of all together, and the shares of reads and of cas.
+
+    cas:  0 for a system without compare-and-set.
+    """
+
+    keys: Count = 3
+    processes: Count = 5
+    rate: Count = 60
+    reads: Percent = 40
+    cas: Percent = 20
+    calls_within_ms: Count = 6_000  # how long the last calls may take
+
+    @property
+    def partitions(self) -> int:
+        """None: there is no log."""
+        return 0
+
+
+class Plan(msgspec.Struct, frozen=True, kw_only=True):
+    """The workload with every choice made."""
+
+    options: Options
+    seeds: tuple[str, ...]
+    delivery_timeout_ms: int
+
+
+def plan(options: Options, random: Random) -> Plan:
+    """Draw the processes' seeds."""
+    seeds = tuple(drawn_seed(random) for _ in range(options.processes))
+    return Plan(options=options, seeds=seeds, delivery_timeout_ms=options.calls_within_ms)
+
+
+def operations(options: Options) -> frozenset[ObjectOperation]:
+    """Return what it calls."""
+    cas = {ObjectOperation.CAS} if options.cas else set()
+    return frozenset({ObjectOperation.READ, ObjectOperation.WRITE, *cas})
+
+
+def partitions(chosen: Plan) -> list[TopicPartition]:
+    """Return none."""
+    return []
+
+
+async def prepare(stage: Stage, chosen: Plan, replication_factor: int) -> None:
+    """Prepare nothing: a register that nobody wrote reads as none."""
+
+
+async def run(stage: Stage, chosen: Plan) -> None:
+    """Call until asked to stop."""
+    await asyncio.gather(*(_work(stage, chosen, process) for process in range(1, len(chosen.seeds) + 1)))
+
+
+async def _work(stage: Stage, chosen: Plan, process: int) -> None:
+    options, random = chosen.options, Random(chosen.seeds[process - 1])
+    caller, known = Caller(stage, process), dict[str, int]()
+    try:
+        while not stage.stopping.is_set():
+            await _one(caller, f"r{random.randrange(options.keys)}", random, options, known)
+            await asyncio.sleep(random.uniform(0.5, 1.5) * options.processes / options.rate)
+    finally:
+        await caller.close()
+
+
+async def _one(caller: Caller, key: str, random: Random, options: Options, known: dict[str, int]) -> None:
+    """Make one call; `known` is what this process saw last of each register."""
+    share = random.randrange(100)
+    if share < options.reads:
+        answer = await caller.call(ObjectOperation.READ, key)
+        if answer.outcome == "ok" and isinstance(answer.value, int):
+            known[key] = answer.value
+        return
+    new = caller.fresh()
+    if share < options.reads + options.cas and key in known:
+        answer = await caller.call(ObjectOperation.CAS, key, (known[key], new))
+    else:
+        answer = await caller.call(ObjectOperation.WRITE, key, new)
+    if answer.outcome == "ok":
+        known[key] = new
+
+
+async def read_to_end(stage: Stage, chosen: Plan, timeout_ms: int) -> list[TopicPartition]:
+    """Read every register."""
+    await read_finally(stage, ObjectOperation.READ, [f"r{number}" for number in range(chosen.options.keys)], timeout_ms)
+    return []
+
+
+WORKLOAD: Final = Workload(
+    options=Options,
+    chosen=Plan,
+    plan=plan,
+    partitions=partitions,
+    prepare=prepare,
+    run=run,
+    read_to_end=read_to_end,
+    operations=operations,
+    promised=("operations",),
+)

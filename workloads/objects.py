@@ -1,0 +1,91 @@
+"""What workloads of operations on objects share: a process that calls, and writes down how each call ended."""
+
+import asyncio
+
+import msgspec
+
+from tribunal.clusters.objects import ObjectAnswer, ObjectOperation, ObjectValue
+from tribunal.workloads.api import Stage
+
+NO_ACKS = -1  # the tally's level of what is acknowledged or not, and nothing between
+RETRY_MS = 200
+FINAL_READER = 999  # the process that reads when all is quiet
+
+
+class Caller:
+    """One process: it has one call under way at most."""
+
+    def __init__(self, stage: Stage, process: int) -> None:
+        self.process = stage.first_process + process
+        self._stage = stage
+        self._client = stage.clients.objects(str(self.process))
+        self._sequence = 0
+
+    def fresh(self) -> int:
+        """Return a value that nobody else writes: what is read says who wrote it."""
+        self._sequence += 1
+        return self._sequence * 10_000 + self.process
+
+    async def call(self, operation: ObjectOperation, key: str, value: ObjectValue = None) -> ObjectAnswer:
+        """Call and record; a call that is given up counts as one that nobody saw the end of."""
+        invoke_ns = self._stage.now_ns()
+        try:
+            answer = await self._client.call(operation, key, value)
+        except BaseException:
+            self._record(operation, key, value, invoke_ns, ObjectAnswer(outcome="info", error="given up"), None)
+            raise
+        self._record(operation, key, value, invoke_ns, answer, self._stage.now_ns())
+        return answer
+
+    def _record(
+        self,
+        operation: ObjectOperation,
+        key: str,
+        value: ObjectValue,
+        invoke_ns: int,
+        answer: ObjectAnswer,
+        complete_ns: int | None,
+    ) -> None:
+        self._stage.tally[NO_ACKS, answer.outcome] += 1
+        if answer.error is not None:
+            self._stage.errors[answer.error] += 1
+        self._stage.sink.row(
+            "operations",
+            process=self.process,
+            function=operation.value,
+            key=key,
+            argument=_json(value),
+            result=_json(answer.value) if answer.outcome == "ok" else None,
+            invoke_ns=invoke_ns,
+            complete_ns=complete_ns,
+            outcome=answer.outcome,
+            error=answer.error,
+        )
+
+    async def until_ok(self, operation: ObjectOperation, key: str, deadline_s: float) -> bool:
+        """Call until it succeeds; False when the event loop's clock says that time is over."""
+        loop = asyncio.get_running_loop()
+        while (await self.call(operation, key)).outcome != "ok":
+            if loop.time() > deadline_s:
+                return False
+            await asyncio.sleep(RETRY_MS / 1000)
+        return True
+
+    async def close(self) -> None:
+        """Release everything."""
+        await self._client.close()
+
+
+async def read_finally(stage: Stage, operation: ObjectOperation, keys: list[str], timeout_ms: int) -> None:
+    """Read every object once more, when nothing is written any more; who judges sees which could not be read."""
+    deadline_s = asyncio.get_running_loop().time() + timeout_ms / 1000
+    reader = Caller(stage, FINAL_READER)
+    try:
+        for key in keys:
+            await reader.until_ok(operation, key, deadline_s)
+    finally:
+        await reader.close()
+
+
+def _json(value: ObjectValue) -> str | None:
+    return None if value is None else msgspec.json.encode(value).decode()
