@@ -22,6 +22,7 @@ from tribunal.clusters.api import (
     Proof,
     RequestSeen,
     TopicPartition,
+    Unsupported,
     until,
 )
 from tribunal.clusters.capabilities import (
@@ -340,6 +341,22 @@ class ComposedCluster:
     async def add_voter(self, node: int) -> None:
         """Give an observing controller a vote."""
         await self._parts.membership.add_voter(node, self.links.advertised(node))
+
+    # --- who may come in -------------------------------------------------------------------
+
+    @property
+    def _secured(self) -> SecuredOperation:
+        if self._parts.secured is None:
+            raise Unsupported("everybody may come in: there are no passwords and no certificates")
+        return self._parts.secured
+
+    async def change_password(self) -> Proof:
+        """Give the load's clients another password."""
+        return await self._secured.change_password([node for node in self.spec.broker_ids if self.alive(node)])
+
+    async def renew_certificate(self, node: int, *, is_expired: bool) -> Proof:
+        """Put another certificate into a running node's file."""
+        return await self._secured.renew_certificate(node, is_expired=is_expired)
 
     # --- what was seen ---------------------------------------------------------------------
 
