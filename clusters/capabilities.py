@@ -384,14 +384,21 @@ class CanChangeVoters(FaultTarget, Protocol):
 # --- who may come in -----------------------------------------------------------------------
 
 
-class CanChangePasswords(FaultTarget, Protocol):
+class ShowsLoad(FaultTarget, Protocol):
+    """Knows whether the load goes on."""
+
+    def answered_counts(self) -> Mapping[int, int]:
+        """Return how many of the load's produces and fetches were answered without an error, by API key."""
+
+
+class CanChangePasswords(ShowsLoad, Protocol):
     """Gives the load's clients another password."""
 
     async def change_password(self) -> Proof:
         """Let the brokers know another password of the load's clients, then these; proven by logins with the old one and the new."""
 
 
-class CanRenewCertificates(FaultTarget, Protocol):
+class CanRenewCertificates(ShowsLoad, Protocol):
     """Gives running nodes other certificates."""
 
     async def renew_certificate(self, node: int, *, is_expired: bool) -> Proof:

@@ -39,6 +39,7 @@ from tribunal.clusters.clients.administration import Administration
 from tribunal.clusters.clients.membership import Membership
 from tribunal.clusters.frame_rules import Rule
 from tribunal.clusters.host_environment import HostedNode, HostEnvironment
+from tribunal.clusters.links.answers import ClientAnswers
 from tribunal.clusters.links.link_faults import LinkFaults
 from tribunal.clusters.links.relays import Links
 from tribunal.clusters.links.requests import RequestLog
@@ -100,6 +101,7 @@ class Parts(msgspec.Struct, frozen=True, kw_only=True):
     clients: ClientFactory
     administration: Administration
     membership: Membership
+    answers: ClientAnswers
     secured: SecuredOperation | None = None
 
 
@@ -349,6 +351,10 @@ class ComposedCluster:
         if self._parts.secured is None:
             raise Unsupported("everybody may come in: there are no passwords and no certificates")
         return self._parts.secured
+
+    def answered_counts(self) -> Mapping[int, int]:
+        """Return how many of the load's produces and fetches were answered."""
+        return dict(self._parts.answers.answered_counts)
 
     async def change_password(self) -> Proof:
         """Give the load's clients another password."""

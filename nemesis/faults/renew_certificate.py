@@ -6,8 +6,9 @@ from typing import Final, Protocol
 import msgspec
 
 from tribunal.clusters.capabilities import CanRenewCertificates, CanResetLinks
-from tribunal.nemesis.api import AsyncGenerator, Effect, Fault, all_back
+from tribunal.nemesis.api import AsyncGenerator, Effect, Fault, all_back, joined
 from tribunal.nemesis.link_groups import links_of
+from tribunal.nemesis.load import load_goes_on
 
 
 class RenewalTarget(CanRenewCertificates, CanResetLinks, Protocol):
@@ -22,12 +23,13 @@ class Options(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 @asynccontextmanager
 async def inject(cluster: RenewalTarget, node: int, options: Options) -> AsyncGenerator[Effect]:
-    """Inject: new connections are shown the new certificate, and take it. Heal: everybody is back."""
+    """Inject: new connections are shown the new certificate, and take it. Heal: clients are answered by now, and everybody is back."""
+    before = cluster.answered_counts()
     effect = Effect(node, await cluster.renew_certificate(node, is_expired=False))
     if options.reset:
         effect.add_proof("reset", await cluster.reset(links_of(cluster.spec, node, "all", "in")))
     yield effect
-    effect.heal = await all_back(cluster)
+    effect.heal = joined(await load_goes_on(cluster, before), "service", await all_back(cluster))
 
 
 FAULT: Final = Fault(options=Options, inject=inject)
