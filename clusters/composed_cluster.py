@@ -49,10 +49,12 @@ from tribunal.clusters.nodes.node_files import NodeFiles
 from tribunal.clusters.nodes.node_software import NodeSoftware
 from tribunal.clusters.orders import Order, Orders, OrderSeen, elections
 from tribunal.clusters.run_context import RunContext
+from tribunal.clusters.secured.secured_operation import SecuredOperation
 from tribunal.clusters.spec import Settings
 from tribunal.results.admin_apis import PREFERRED, AdminApi
 
 LOOK_MS: Final = 5
+SECURED: Final = ", TLS (ended at the links) and SASL"
 
 
 class Observer(Protocol):
@@ -97,6 +99,7 @@ class Parts(msgspec.Struct, frozen=True, kw_only=True):
     clients: ClientFactory
     administration: Administration
     membership: Membership
+    secured: SecuredOperation | None = None
 
 
 class ComposedCluster:
@@ -104,7 +107,7 @@ class ComposedCluster:
 
     def __init__(self, run: RunContext, parts: Parts) -> None:
         self.kind = parts.kind
-        self.place = parts.environment.place
+        self.place = parts.environment.place + (SECURED if parts.secured is not None else "")
         self.capabilities = parts.capabilities
         self.spec = run.spec
         self.state = parts.state
@@ -134,6 +137,8 @@ class ComposedCluster:
         await until(
             lambda: self.state.is_fully_in_sync(self.spec), timeout_ms=order.in_sync_timeout_ms, what=what, cluster=self
         )
+        if self._parts.secured is not None:
+            await self._parts.secured.admit_load(self.spec.broker_ids)
 
     async def _start_together(self, nodes: Sequence[int]) -> None:
         # Until none is on its way any more, also when one cannot be started: whoever closes finds all that were.

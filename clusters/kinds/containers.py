@@ -15,6 +15,7 @@ import hashlib
 import os
 import shutil
 import socket
+import ssl
 import subprocess
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
@@ -91,9 +92,9 @@ class ContainerAddresses:
         """Return where the node's relay listens."""
         return [listener_at(links, self.advertised(node))]
 
-    async def connect_relay(self, caller: int, target: int, far: Side) -> None:
+    async def connect_relay(self, caller: int, target: int, far: Side, tls: ssl.SSLContext | None) -> None:
         """Connect from the address that the system chooses: the gateway."""
-        await connect_far(far, self.endpoint(target))
+        await connect_far(far, self.endpoint(target), tls)
 
     async def connect_as(self, source: int, endpoint: tuple[str, int]) -> socket.socket:
         """Connect from within the node's network namespace."""

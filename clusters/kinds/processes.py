@@ -20,6 +20,7 @@ from tribunal.clusters.namespaces.spaces import obstacle, way_in
 from tribunal.clusters.nodes.leftovers import end_processes, node_processes, own_processes
 from tribunal.clusters.obstacles import Obstacle
 from tribunal.clusters.run_context import RunContext
+from tribunal.clusters.secured.authority import obstacle as no_certificates
 from tribunal.clusters.spec import ClusterSpec
 
 
@@ -61,6 +62,11 @@ def obstacles() -> list[Obstacle]:
     return [Obstacle(reason=f"cannot bind {taken}", remedy=remedy)]
 
 
+def refused(spec: ClusterSpec) -> str:
+    """Return why a cluster cannot be secured here."""
+    return no_certificates() if spec.security else ""
+
+
 def leftovers(run_dir: Path) -> list[str]:
     """Return what a run of this folder has left: processes; its relays' sockets ended with the harness."""
     return [f"process {pid}" for pid in own_processes(run_dir)]
@@ -77,6 +83,8 @@ def sweep(run_dir: Path) -> list[str]:
 KIND: Final = Kind(
     launch=launch,
     capabilities=CAPABILITIES,
+    can_be_secured=True,
+    refused=refused,
     places=places,
     obstacles=obstacles,
     lacking=lacking,

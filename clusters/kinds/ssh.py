@@ -16,6 +16,7 @@ import hashlib
 import io
 import shlex
 import socket
+import ssl
 import tarfile
 from collections.abc import Callable, Iterable, Sequence
 from functools import partial
@@ -89,9 +90,9 @@ class SshAddresses:
         """Return where the node's relay listens."""
         return [listener_at(links, self.advertised(node))]
 
-    async def connect_relay(self, caller: int, target: int, far: Side) -> None:
+    async def connect_relay(self, caller: int, target: int, far: Side, tls: ssl.SSLContext | None) -> None:
         """Connect from the address that the system chooses."""
-        await connect_far(far, self.endpoint(target))
+        await connect_far(far, self.endpoint(target), tls)
 
     async def connect_as(self, source: int, endpoint: tuple[str, int]) -> socket.socket:
         """Connect from the node's own host, through its sshd."""
