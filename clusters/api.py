@@ -298,10 +298,14 @@ class Answered(NamedTuple):
 
 
 class Committed(NamedTuple):
-    """Answer of OffsetFetch: what the group committed (None: nothing), or why there is no answer."""
+    """Answer of OffsetFetch: what the group committed (None: nothing), or why there is no answer.
+
+    answered_by:  the node that said so; None: nobody knows.
+    """
 
     offsets: Mapping[TopicPartition, int | None]
     error: str | None
+    answered_by: int | None = None
 
 
 class Ended(NamedTuple):
