@@ -298,10 +298,14 @@ class Answered(NamedTuple):
 
 
 class Committed(NamedTuple):
-    """Answer of OffsetFetch: what the group committed (None: nothing), or why there is no answer."""
+    """Answer of OffsetFetch: what the group committed (None: nothing), or why there is no answer.
+
+    answered_by:  the node that said so; None: nobody knows.
+    """
 
     offsets: Mapping[TopicPartition, int | None]
     error: str | None
+    answered_by: int | None = None
 
 
 class Ended(NamedTuple):
@@ -554,6 +558,7 @@ class Kind(msgspec.Struct, frozen=True, kw_only=True):
     obstacles:     tells why it cannot be had on this machine.
     lacking:       tells which of the capabilities this machine does not give, and why.
     has_releases:  a spec may name the release of the software that its nodes run.
+    can_be_secured:  a spec may ask for TLS, logins and an authorizer (`ClusterSpec.security`).
     has_log:       it has records, and with them the clients, partitions and metadata of a log.
     operations:    tells what clients of a spec's cluster can call on objects.
     missing:       tells which of the capabilities a cluster of this spec does not have, and why.
@@ -571,6 +576,7 @@ class Kind(msgspec.Struct, frozen=True, kw_only=True):
     lacking: Callable[[], Mapping[Capability, str]] = dict
     missing: Callable[[ClusterSpec], Mapping[Capability, str]] = lambda _: {}
     has_releases: bool = False
+    can_be_secured: bool = False
     has_log: bool = True
     operations: Callable[[ClusterSpec], frozenset[ObjectOperation]] = lambda _: frozenset()
     refused: Callable[[ClusterSpec], str] = lambda _: ""

@@ -32,7 +32,7 @@ from tribunal.clusters.api import (
     RequestSeen,
     until,
 )
-from tribunal.clusters.capabilities import Capability, Fate
+from tribunal.clusters.capabilities import SECURED, Capability, Fate
 from tribunal.clusters.clock import RunClock
 from tribunal.clusters.links.requests import RequestLog
 from tribunal.clusters.nodes.final_logs import dumped_log, topic_id_of
@@ -72,7 +72,7 @@ class SimulatedCluster(SimulatedFaults):
     """A cluster of simulated machines; see `tribunal.clusters.api.Cluster`."""
 
     kind = "simulated"
-    capabilities = frozenset(Capability)  # all there are
+    capabilities = frozenset(Capability) - SECURED
     place = None
 
     def __init__(self, spec: ClusterSpec, simulation: Simulation, clock: RunClock, cluster_id: str) -> None:
