@@ -7,7 +7,7 @@ import pytest
 from tests.harness.this_machine import skip_unless_it_can
 from tribunal.clusters.api import ClusterError
 from tribunal.harness.campaign.museum import Tour, chosen, seen, sides
-from tribunal.harness.campaign.museum_entries import ENTRIES, Entry, LostWrites, QuorumEpochs
+from tribunal.harness.campaign.museum_entries import ENTRIES, Entry, LostWrites, NoFullIsr, QuorumEpochs
 from tribunal.harness.catalog import Unknown, scenario_file
 from tribunal.harness.cli.session import conduct
 from tribunal.harness.plan import Plan, made
@@ -16,6 +16,7 @@ from tribunal.results.museum import Attempt, Exhibit, Museum, Shown, Side, summa
 from tribunal.results.museum import load as read
 from tribunal.results.report import museum as page
 from tribunal.results.verdict import Finding, RunVerdict, Verdict
+from tribunal.results.violation import CommittedPartition, Expected, Invariant, NoProgress, Violation
 
 LAST_REPLICA = ENTRIES[0]
 
@@ -49,6 +50,26 @@ def test_a_loss_shows_a_fault_only_of_records_that_were_acknowledged_by_all(find
 
     assert found is shows
     assert measured == f"{7 if shows else 0} records of acks=all lost"
+
+
+@pytest.mark.parametrize(
+    ("expected", "shows"),
+    [
+        pytest.param(Expected.FULL_ISR, True, id="a replica stays out of the ISR"),
+        pytest.param(Expected.CORE_PROGRESS, False, id="a quorum alone does not progress"),
+    ],
+)
+def test_a_replica_that_never_comes_back_shows_a_missed_bounce(expected: Expected, shows: bool) -> None:
+    state = CommittedPartition(leader=1, leader_epoch=0, partition_epoch=3, replicas=(1, 2, 3), isr=(1, 2))
+    violation = Violation(
+        invariant=Invariant.LIVENESS, facts=NoProgress(expected=expected, timeout_ms=5, states={"t-0": state})
+    )
+    found = Finding(
+        property_name="invariant", kind="liveness", severity="violation", explanation="", violation=violation
+    )
+
+    assert NoFullIsr().seen(Path(), judged(found)) == (shows, f"{int(shows)} partitions without full ISR")
+    assert not NoFullIsr().seen(Path(), judged(lost("violation", -1)))[0]
 
 
 @pytest.mark.parametrize(("place", "shows"), [(0, False), (1, True), (2, False)], ids=["ours", "known bug", "release"])
