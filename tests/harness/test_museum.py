@@ -229,11 +229,15 @@ def test_our_own_log_does_not_show_a_fault_and_its_known_bug_does(entry: Entry, 
 @pytest.mark.nightly
 @pytest.mark.e2e
 @pytest.mark.timeout(1800)
-def test_a_released_kafka_shows_the_fault_that_it_has(tmp_path: Path) -> None:
-    skip_unless_it_can("apache-kafka", ["hold-messages"])
+@pytest.mark.parametrize(
+    ("name", "fault"),
+    [pytest.param("raised-min-isr", "hold-messages", id="4.3.1"), pytest.param("KIP-380", "missed-bounce", id="2.1.1")],
+)
+def test_a_released_kafka_shows_the_fault_that_it_has(tmp_path: Path, name: str, fault: str) -> None:
+    skip_unless_it_can("apache-kafka", [fault])
     said: list[str] = []
     tour = Tour(
-        chosen(ENTRIES, "raised-min-isr"), budget_s=1500, runs=1, first_seed=1, out=tmp_path, conduct=conducted,
+        chosen(ENTRIES, name), budget_s=1500, runs=1, first_seed=1, out=tmp_path, conduct=conducted,
         notify=said.append,
     )  # fmt: skip
     tour.sides = [side for side in tour.sides if side.exhibit.side is Side.HAS]
