@@ -551,6 +551,7 @@ def _report(
             "findings": {str(one): [result.seed for result in found] for one, found in account.findings.items()},
             "inconclusive": {why: [result.name for result in results] for why, results in account.unclear.items()},
             "kept": {str(one): folders for one, folders in kept.items()},
+            "recordings": {result.name: result.recording_hash for result in account.results},
             "probes": dict(account.probes),
             "guards": {"known": len(guards.known), "cold": cold, "table": str(table)},
             "upper_bound_95": bound,
