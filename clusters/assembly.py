@@ -165,6 +165,7 @@ def composed(
         ),
         administration=administration,
         membership=Membership(administration),
+        answers=answers,
         secured=None
         if run.security is None
         else SecuredOperation(run.security, administration, {node: links.endpoint(node) for node in spec.node_ids}),

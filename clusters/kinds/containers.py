@@ -23,9 +23,10 @@ from typing import TYPE_CHECKING, Final
 
 from tribunal.clusters.api import CLIENTS, ClusterError, ClusterSpec, Kind, Proof
 from tribunal.clusters.assembly import launched, replog_cluster
-from tribunal.clusters.capabilities import Capability
+from tribunal.clusters.capabilities import SECURED, Capability
 from tribunal.clusters.clock import RunClock
-from tribunal.clusters.composed_cluster import CAPABILITIES, ComposedCluster
+from tribunal.clusters.composed_cluster import CAPABILITIES as ALL_CAPABILITIES
+from tribunal.clusters.composed_cluster import ComposedCluster
 from tribunal.clusters.images.build import LABEL, NoClient, engine, node_image
 from tribunal.clusters.links.relay import Side, Wires
 from tribunal.clusters.links.relays import Links, RelayListener, connect_far, connected, listener_at
@@ -40,6 +41,7 @@ if TYPE_CHECKING:
     from docker import DockerClient
     from docker.models.containers import Container
 
+CAPABILITIES: Final = ALL_CAPABILITIES - SECURED
 NODE_PORT: Final = 9092
 RELAY_PORT: Final = 30_000
 GATEWAY: Final = 254

@@ -9,7 +9,7 @@ from typing import Final
 
 from tribunal.clusters.api import Kind
 from tribunal.clusters.assembly import launched, replog_cluster
-from tribunal.clusters.capabilities import Capability
+from tribunal.clusters.capabilities import SECURED, Capability
 from tribunal.clusters.clock import RunClock
 from tribunal.clusters.composed_cluster import CAPABILITIES, ComposedCluster
 from tribunal.clusters.host_environment import HostEnvironment
@@ -67,6 +67,11 @@ def refused(spec: ClusterSpec) -> str:
     return no_certificates() if spec.security else ""
 
 
+def missing(spec: ClusterSpec) -> dict[Capability, str]:
+    """Return which of the kind's capabilities a cluster of this spec does not have."""
+    return {} if spec.security else dict.fromkeys(sorted(SECURED), "--set cluster.security=sasl_ssl has it")
+
+
 def leftovers(run_dir: Path) -> list[str]:
     """Return what a run of this folder has left: processes; its relays' sockets ended with the harness."""
     return [f"process {pid}" for pid in own_processes(run_dir)]
@@ -85,6 +90,7 @@ KIND: Final = Kind(
     capabilities=CAPABILITIES,
     can_be_secured=True,
     refused=refused,
+    missing=missing,
     places=places,
     obstacles=obstacles,
     lacking=lacking,

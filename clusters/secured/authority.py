@@ -25,6 +25,13 @@ def obstacle() -> str:
     return "" if importlib.util.find_spec("cryptography") else MISSING
 
 
+def serial_number(certificate: bytes) -> int:
+    """Return the serial number of a certificate in DER."""
+    from cryptography import x509
+
+    return x509.load_der_x509_certificate(certificate).serial_number
+
+
 class Authority:
     """Signs certificates, and lays them with their keys into files as PEM, which their owner alone can read."""
 

@@ -102,6 +102,7 @@ class RunSecurity:
         self._node_password = fresh_password()
         self._administrator_password = fresh_password()
         self.context = ssl.create_default_context(cafile=str(self.authority.trust))  # of whoever connects
+        self._issued: dict[int, tuple[Sequence[str], Path]] = {}  # for which addresses and to where, by node
         self.load = LoadLogin(self.context, self.authority.trust.resolve(), fresh_password())
 
     @property
@@ -126,7 +127,13 @@ class RunSecurity:
 
     def issue(self, node: int, hosts: Sequence[str], path: Path, *, is_expired: bool = False) -> int:
         """Write a node's key and certificate; return the serial number."""
+        self._issued[node] = (hosts, path)
         return self.authority.issue(f"node-{node}", hosts, path, is_expired=is_expired)
+
+    def issue_again(self, node: int, *, is_expired: bool) -> int:
+        """Write another key and certificate of a node in place of the ones before; return the serial number."""
+        hosts, path = self._issued[node]
+        return self.issue(node, hosts, path, is_expired=is_expired)
 
     @staticmethod
     def listener(role: str) -> str:

@@ -4,6 +4,8 @@ What nodes then show and refuse is tried over connections of the harness's own, 
 """
 
 import asyncio
+import contextlib
+import ssl
 from collections.abc import Mapping, Sequence
 from typing import Final
 
@@ -12,10 +14,11 @@ from replog.security.acls import AclOperation, PatternType, Permission, Resource
 from replog.security.scram import ITERATIONS_MIN, AuthenticationFailed, ScramMechanism, salted
 from replog.wire.messages import alter_user_scram_credentials as auc
 from replog.wire.messages import create_acls as ca
-from tribunal.clusters.api import Unsettled
+from tribunal.clusters.api import Proof, Unsettled
 from tribunal.clusters.clients.administration import Administration
 from tribunal.clusters.clients.asking import FAILURES, Asking
-from tribunal.clusters.secured.run_security import LOAD, LoadLogin, RunSecurity
+from tribunal.clusters.secured.authority import serial_number
+from tribunal.clusters.secured.run_security import LOAD, LoadLogin, RunSecurity, fresh_password
 
 CLIENT_ID: Final = "tribunal-logins"
 TRY_MS: Final = 3_000
@@ -58,6 +61,62 @@ class SecuredOperation:
         await self._administration.insist(ca.EXCHANGE, ACLS_VERSION, acls_of_load(), acl_errors)
         await self._set_password(self.load.password)
         await self._known(brokers, self.load.password)
+
+    async def change_password(self, brokers: Sequence[int]) -> Proof:
+        """Change it at the cluster, then give it to the clients; proven at these brokers: the new one is taken, the old one is not."""
+        old, new = self.load.password, fresh_password()
+        await self._set_password(new)
+        clients = self.load.change(new)
+        try:
+            await self._known(brokers, new)
+        except Unsettled as problem:
+            return Proof(holds=False, facts={"clients": clients, "missing": str(problem)})
+        old_taken = [broker for broker in brokers if await self.takes(broker, old) is not False]
+        facts = {"clients": clients, "taken_by": list(brokers), "old_one_not_refused_by": old_taken}
+        return Proof(holds=bool(brokers) and not old_taken, facts=facts)
+
+    async def renew_certificate(self, node: int, *, is_expired: bool) -> Proof:
+        """Put another certificate into a node's file; proven by what it then shows, and by who checks that."""
+        before = await self._shown(node)
+        serial = self._security.issue_again(node, is_expired=is_expired)
+        shown = await self._shown(node)
+        refusal = await self._refusal(node)
+        taken = refusal is not None and ("expired" in refusal if is_expired else refusal == "")
+        facts: dict[str, object] = {
+            "serial_before": hex(before or 0),
+            "serial_now": hex(shown or 0),
+            "refused": refusal,
+        }
+        return Proof(holds=before not in (None, serial) and shown == serial and taken, facts=facts)
+
+    async def _shown(self, node: int) -> int | None:
+        """Return the serial number of what a node shows, whether it is to be trusted or not; None when it shows nothing."""
+        context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+        context.check_hostname = False
+        context.verify_mode = ssl.CERT_NONE
+        with contextlib.suppress(OSError, TimeoutError):
+            return serial_number(await self._greeted(node, context))
+        return None
+
+    async def _refusal(self, node: int) -> str | None:
+        """Return why a node's certificate is refused by who checks it; empty: it is not; None: it shows none."""
+        try:
+            await self._greeted(node, self._security.context)
+        except ssl.SSLCertVerificationError as problem:
+            return problem.verify_message
+        except (OSError, TimeoutError):
+            return None
+        return ""
+
+    async def _greeted(self, node: int, context: ssl.SSLContext) -> bytes:
+        """Return the certificate that a node shows to a new connection."""
+        async with asyncio.timeout(TRY_MS / 1000):
+            _, writer = await asyncio.open_connection(*self._endpoints[node], ssl=context)
+        try:
+            connection: ssl.SSLObject = writer.get_extra_info("ssl_object")
+            return connection.getpeercert(binary_form=True) or b""
+        finally:
+            writer.transport.abort()
 
     async def _set_password(self, password: str) -> None:
         body = await asyncio.to_thread(new_password, password)
