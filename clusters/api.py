@@ -298,10 +298,14 @@ class Answered(NamedTuple):
 
 
 class Committed(NamedTuple):
-    """Answer of OffsetFetch: what the group committed (None: nothing), or why there is no answer."""
+    """Answer of OffsetFetch: what the group committed (None: nothing), or why there is no answer.
+
+    answered_by:  the node that said so; None: nobody knows.
+    """
 
     offsets: Mapping[TopicPartition, int | None]
     error: str | None
+    answered_by: int | None = None
 
 
 class Ended(NamedTuple):
@@ -527,6 +531,12 @@ class Cluster(FaultTarget, Protocol):
     async def shut_down(self) -> None:
         """End every node; disks stay readable."""
 
+    async def answers(self, node: int) -> bool:
+        """Return whether a node's process exists and answers a request now, past all links."""
+
+    async def log_ends_now(self, node: int) -> Mapping[str, int] | None:
+        """Return where each log on a broker's disk ends now, by `topic-partition`; None where the disk cannot be read while it runs."""
+
     def final_logs(self) -> Iterator[DumpedLog]:
         """Read every replica's log from the disks, after `shut_down`."""
 
@@ -548,6 +558,7 @@ class Kind(msgspec.Struct, frozen=True, kw_only=True):
     obstacles:     tells why it cannot be had on this machine.
     lacking:       tells which of the capabilities this machine does not give, and why.
     has_releases:  a spec may name the release of the software that its nodes run.
+    can_be_secured:  a spec may ask for TLS, logins and an authorizer (`ClusterSpec.security`).
     has_log:       it has records, and with them the clients, partitions and metadata of a log.
     operations:    tells what clients of a spec's cluster can call on objects.
     missing:       tells which of the capabilities a cluster of this spec does not have, and why.
@@ -565,6 +576,7 @@ class Kind(msgspec.Struct, frozen=True, kw_only=True):
     lacking: Callable[[], Mapping[Capability, str]] = dict
     missing: Callable[[ClusterSpec], Mapping[Capability, str]] = lambda _: {}
     has_releases: bool = False
+    can_be_secured: bool = False
     has_log: bool = True
     operations: Callable[[ClusterSpec], frozenset[ObjectOperation]] = lambda _: frozenset()
     refused: Callable[[ClusterSpec], str] = lambda _: ""

@@ -32,6 +32,8 @@ from tribunal.clusters.nodes.node_exits import NodeExits
 from tribunal.clusters.nodes.node_files import LocalFiles, NodeFiles
 from tribunal.clusters.nodes.node_software import NodeSoftware, ReplogSoftware, replog_nodes
 from tribunal.clusters.run_context import RunContext
+from tribunal.clusters.secured.door import OPEN, Door
+from tribunal.clusters.secured.secured_operation import SecuredOperation
 from tribunal.clusters.zookeeper.ensemble import ZnodeObserver
 from tribunal.clusters.zookeeper.znode_view import ZnodeView
 
@@ -103,7 +105,7 @@ def observer_of(run: RunContext, links: Links, committed: CommittedRecords, *, f
         connect = ",".join(f"{host}:{port}" for host, port in endpoints.values())
         return ZnodeObserver(ZnodeView(committed, run.clock.now_ns), connect)
     view = MetadataView(committed, now_ns=run.clock.now_ns, wall_start_ms=run.clock.wall_start_ms)
-    return MetadataObserver(view, endpoints, run.cluster_id, fetch_version=fetch_version)
+    return MetadataObserver(view, endpoints, run.cluster_id, fetch_version=fetch_version, door=door_of(run))
 
 
 def composed(
@@ -130,7 +132,9 @@ def composed(
         )
         for node in spec.node_ids
     }
-    administration = Administration(lambda: {broker: links.endpoint(broker) for broker in spec.broker_ids})
+    administration = Administration(
+        lambda: {broker: links.endpoint(broker) for broker in spec.broker_ids}, door_of(run)
+    )
     parts = Parts(
         kind=kind,
         capabilities=capabilities,
@@ -157,11 +161,21 @@ def composed(
             answers,
             administration,
             list_offsets_version=release(spec.version).list_offsets_version,
+            security=run.security,
         ),
         administration=administration,
         membership=Membership(administration),
+        answers=answers,
+        secured=None
+        if run.security is None
+        else SecuredOperation(run.security, administration, {node: links.endpoint(node) for node in spec.node_ids}),
     )
     return ComposedCluster(run, parts)
+
+
+def door_of(run: RunContext) -> Door:
+    """Return how the harness gets in at nodes' listeners."""
+    return OPEN if run.security is None else run.security.administrator
 
 
 def committed_leaders(state: ClusterState, links: Links) -> Leaders:

@@ -43,8 +43,13 @@ class Capability(StrEnum):
     ELECT_PREFERRED = "elect_preferred"
     UNREGISTER = "unregister"
     REMOVE_VOTER = "remove_voter"
+    CHANGE_PASSWORD = "change_password"  # noqa: S105 - a name
+    RENEW_CERTIFICATE = "renew_certificate"
 
 
+SECURED: Final = frozenset(
+    {Capability.CHANGE_PASSWORD, Capability.RENEW_CERTIFICATE}
+)  # of clusters with `spec.security` alone
 RETRANSMISSION_MS: Final = 200  # Linux' least retransmission time-out: what losing a packet costs a TCP stream
 
 
@@ -376,6 +381,30 @@ class CanChangeVoters(FaultTarget, Protocol):
         """Give an observing controller a vote, by the directory that it observes with now."""
 
 
+# --- who may come in -----------------------------------------------------------------------
+
+
+class ShowsLoad(FaultTarget, Protocol):
+    """Knows whether the load goes on."""
+
+    def answered_counts(self) -> Mapping[int, int]:
+        """Return how many of the load's produces and fetches were answered without an error, by API key."""
+
+
+class CanChangePasswords(ShowsLoad, Protocol):
+    """Gives the load's clients another password."""
+
+    async def change_password(self) -> Proof:
+        """Let the brokers know another password of the load's clients, then these; proven by logins with the old one and the new."""
+
+
+class CanRenewCertificates(ShowsLoad, Protocol):
+    """Gives running nodes other certificates."""
+
+    async def renew_certificate(self, node: int, *, is_expired: bool) -> Proof:
+        """Put another certificate into a running node's file; proven by what the node then shows, and who takes that."""
+
+
 PROTOCOLS: Final[Mapping[Capability, type]] = {
     Capability.START: CanStart,
     Capability.STOP: CanStop,
@@ -400,6 +429,8 @@ PROTOCOLS: Final[Mapping[Capability, type]] = {
     Capability.ELECT_PREFERRED: CanElectPreferred,
     Capability.UNREGISTER: CanUnregister,
     Capability.REMOVE_VOTER: CanChangeVoters,
+    Capability.CHANGE_PASSWORD: CanChangePasswords,
+    Capability.RENEW_CERTIFICATE: CanRenewCertificates,
 }
 
 

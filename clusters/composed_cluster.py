@@ -22,6 +22,7 @@ from tribunal.clusters.api import (
     Proof,
     RequestSeen,
     TopicPartition,
+    Unsupported,
     until,
 )
 from tribunal.clusters.capabilities import (
@@ -38,6 +39,7 @@ from tribunal.clusters.clients.administration import Administration
 from tribunal.clusters.clients.membership import Membership
 from tribunal.clusters.frame_rules import Rule
 from tribunal.clusters.host_environment import HostedNode, HostEnvironment
+from tribunal.clusters.links.answers import ClientAnswers
 from tribunal.clusters.links.link_faults import LinkFaults
 from tribunal.clusters.links.relays import Links
 from tribunal.clusters.links.requests import RequestLog
@@ -49,10 +51,13 @@ from tribunal.clusters.nodes.node_files import NodeFiles
 from tribunal.clusters.nodes.node_software import NodeSoftware
 from tribunal.clusters.orders import Order, Orders, OrderSeen, elections
 from tribunal.clusters.run_context import RunContext
+from tribunal.clusters.secured.secured_operation import SecuredOperation
 from tribunal.clusters.spec import Settings
 from tribunal.results.admin_apis import PREFERRED, AdminApi
 
 LOOK_MS: Final = 5
+ANSWER_WAIT_MS: Final = 10_000  # a JVM on a busy machine
+SECURED: Final = ", TLS (ended at the links) and SASL"
 
 
 class Observer(Protocol):
@@ -97,6 +102,8 @@ class Parts(msgspec.Struct, frozen=True, kw_only=True):
     clients: ClientFactory
     administration: Administration
     membership: Membership
+    answers: ClientAnswers
+    secured: SecuredOperation | None = None
 
 
 class ComposedCluster:
@@ -104,7 +111,7 @@ class ComposedCluster:
 
     def __init__(self, run: RunContext, parts: Parts) -> None:
         self.kind = parts.kind
-        self.place = parts.environment.place
+        self.place = parts.environment.place + (SECURED if parts.secured is not None else "")
         self.capabilities = parts.capabilities
         self.spec = run.spec
         self.state = parts.state
@@ -134,6 +141,8 @@ class ComposedCluster:
         await until(
             lambda: self.state.is_fully_in_sync(self.spec), timeout_ms=order.in_sync_timeout_ms, what=what, cluster=self
         )
+        if self._parts.secured is not None:
+            await self._parts.secured.admit_load(self.spec.broker_ids)
 
     async def _start_together(self, nodes: Sequence[int]) -> None:
         # Until none is on its way any more, also when one cannot be started: whoever closes finds all that were.
@@ -336,6 +345,26 @@ class ComposedCluster:
         """Give an observing controller a vote."""
         await self._parts.membership.add_voter(node, self.links.advertised(node))
 
+    # --- who may come in -------------------------------------------------------------------
+
+    @property
+    def _secured(self) -> SecuredOperation:
+        if self._parts.secured is None:
+            raise Unsupported("everybody may come in: there are no passwords and no certificates")
+        return self._parts.secured
+
+    def answered_counts(self) -> Mapping[int, int]:
+        """Return how many of the load's produces and fetches were answered."""
+        return dict(self._parts.answers.answered_counts)
+
+    async def change_password(self) -> Proof:
+        """Give the load's clients another password."""
+        return await self._secured.change_password([node for node in self.spec.broker_ids if self.alive(node)])
+
+    async def renew_certificate(self, node: int, *, is_expired: bool) -> Proof:
+        """Put another certificate into a running node's file."""
+        return await self._secured.renew_certificate(node, is_expired=is_expired)
+
     # --- what was seen ---------------------------------------------------------------------
 
     def message_count(self, api: int, direction: Literal["request", "response"]) -> int:
@@ -370,6 +399,21 @@ class ComposedCluster:
     def clock_offset_ns(self, node: int) -> int:
         """Return by how much a node's monotonic clock was ahead of ours at the start."""
         return self._parts.files.clock_offset_ns(node)
+
+    async def answers(self, node: int) -> bool:
+        """Return whether a node's process exists and answers a request now."""
+        if not self._node(node).alive:
+            return False
+        try:
+            async with asyncio.timeout(ANSWER_WAIT_MS / 1000):
+                await self._node(node).serving()
+        except (TimeoutError, ClusterError):
+            return False
+        return True
+
+    async def log_ends_now(self, node: int) -> Mapping[str, int] | None:
+        """Return where each log on a broker's disk ends now."""
+        return await self._parts.files.log_ends_now(node)
 
     def final_logs(self) -> Iterator[DumpedLog]:
         """Read every replica's log."""

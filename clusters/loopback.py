@@ -33,7 +33,8 @@ class Loopback:
         """Find a port that is free everywhere and open the relays."""
         self._run_dir = run.directory
         self._links = await open_on_free_port(
-            run.spec, partial(Links, on_message=run.requests.note, zookeeper_nodes=run.spec.ensemble_ids)
+            run.spec,
+            partial(Links, on_message=run.requests.note, zookeeper_nodes=run.spec.ensemble_ids, tls=run.security),
         )
         return self._links
 

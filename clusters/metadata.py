@@ -23,6 +23,7 @@ from replog.wire.messages.fetch import EXCHANGE, FetchPartition, FetchRequest, F
 from replog.wire.records.metadata import decode_metadata_record
 from tribunal.clusters.clients.asking import FAILURES, Asking
 from tribunal.clusters.committed_records import CommittedRecords
+from tribunal.clusters.secured.door import OPEN, Door
 
 WAIT_MS: Final = 250
 ANSWER_WAIT_MS: Final = 1500
@@ -90,10 +91,17 @@ class MetadataObserver:
     """Follows the metadata log over the network until stopped."""
 
     def __init__(
-        self, view: MetadataView, controllers: Mapping[int, tuple[str, int]], cluster_id: str, *, fetch_version: int
+        self,
+        view: MetadataView,
+        controllers: Mapping[int, tuple[str, int]],
+        cluster_id: str,
+        *,
+        fetch_version: int,
+        door: Door = OPEN,
     ) -> None:
         """`fetch_version`: of Fetch, one that the controllers answer."""
         self.view = view
+        self._door = door
         self._fetch_version = fetch_version
         self._controllers = dict(controllers)
         self._cluster_id = cluster_id
@@ -124,7 +132,7 @@ class MetadataObserver:
 
     async def _fetch_from(self, node: int) -> None:
         """Fetch from one controller as long as it leads; put the leader it names first."""
-        asking = await Asking.open(self._controllers[node], CLIENT_ID, ANSWER_WAIT_MS)
+        asking = await Asking.open(self._controllers[node], CLIENT_ID, ANSWER_WAIT_MS, self._door)
         try:
             while True:
                 answer = await self._ask(asking)

@@ -4,6 +4,7 @@ from pathlib import Path
 
 from tribunal.clusters.clock import RunClock
 from tribunal.clusters.links.requests import RequestLog
+from tribunal.clusters.secured.run_security import RunSecurity
 from tribunal.clusters.spec import ClusterSpec
 
 
@@ -15,6 +16,7 @@ class RunContext:
         self.directory = directory
         self.clock = clock
         self.cluster_id = cluster_id
+        self.security = RunSecurity(directory / "security") if spec.security else None
         self.requests = RequestLog(clock.now_ns)  # what nodes say to each other
 
     def folder(self, node: int) -> Path:

@@ -86,6 +86,9 @@ class ClusterSpec(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
     version: str = ""  # of Apache Kafka, for kinds that run it; none: the newest
     hosts: str = "hosts.toml"  # of the kind ssh
     isolation: Literal["auto", "namespaces", "proxies"] = "auto"  # of local processes: where packets can be stopped
+    security: Literal["", "sasl_ssl"] = (
+        ""  # of every listener: TLS, SASL and an authorizer; none: anybody may do anything
+    )
     system: str = ""  # of the kind system: its system.toml
     timeouts_ms: dict[str, int] = {}  # of such a system, in its own terms
 

@@ -209,6 +209,8 @@ def must_be_possible(wanted: Iterable[str], spec: ClusterSpec, cluster: str) -> 
         raise BadScenario(
             f"cluster {cluster} runs this project's own software; release {spec.version} is for --cluster apache-kafka"
         )
+    if spec.security and not kind.can_be_secured:
+        raise BadScenario(f"cluster {cluster} cannot have security {spec.security}: it is for --cluster processes")
     if reason := kind.refused(spec):
         raise BadScenario(f"cluster {cluster}: {reason}")
     if spec.system and kind.has_log:

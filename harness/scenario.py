@@ -32,7 +32,8 @@ from msgspec.inspect import StructType, type_info
 
 from replog.config import DEFINITIONS, ConfigError
 from tribunal.clusters.kafka.releases import release
-from tribunal.clusters.spec import MODES, PROFILES, ClusterSpec, Settings
+from tribunal.clusters.secured.run_security import OF_SECURITY
+from tribunal.clusters.spec import KRAFT, MODES, PROFILES, ClusterSpec, Settings
 from tribunal.clusters.systems.description import read_system
 from tribunal.harness.catalog import all_workloads, faults, known_name, nearest
 from tribunal.nemesis.targets import BadTarget, parse
@@ -360,6 +361,12 @@ def must_be_sound(spec: ClusterSpec) -> None:
         raise ValueError(f"cluster: {spec.replication_factor} replicas on {spec.brokers} brokers cannot be")
     if spec.mode not in MODES:
         raise nearest("mode", spec.mode, MODES)
+    if spec.security and spec.mode != KRAFT:
+        raise ValueError(
+            f"cluster: security {spec.security} is for KRaft mode: in ZooKeeper mode nodes have one plain listener"
+        )
+    if spec.security and (taken := sorted(spec.settings.keys() & OF_SECURITY)):
+        raise ValueError(f"cluster: {taken[0]} is chosen by security {spec.security}")
     if not (0 if spec.system else 1) <= spec.controllers <= 99:
         raise ValueError(f"cluster: {spec.controllers} controllers cannot be")
     if spec.base_port is not None and not 1 <= spec.base_port <= 65_535:

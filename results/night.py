@@ -57,6 +57,16 @@ class Canary(msgspec.Struct, frozen=True, kw_only=True):
     seconds: float
     note: str
 
+    @property
+    def is_untried(self) -> bool:
+        """Whether no seed of it ended in the time that it had: that says nothing of the harness."""
+        return not self.found and not self.seeds
+
+    @property
+    def is_missed(self) -> bool:
+        """Whether seeds with the bug ended, and none was found to be wrong."""
+        return not self.found and bool(self.seeds)
+
 
 class Swept(msgspec.Struct, kw_only=True):
     """What a scenario's seeds came to; `bound_95`: at most this share of runs has a violation, with 95 % confidence.
@@ -285,7 +295,7 @@ class Night(msgspec.Struct, kw_only=True):
     @property
     def harness_failures(self) -> list[str]:
         """What the harness itself failed to do: find what it must, reach what it must, judge what it ran."""
-        found = [f"canary {one.mutant} was not found in {one.seeds} seeds" for one in self.canaries if not one.found]
+        found = [f"canary {one.mutant} was not found in {one.seeds} seeds" for one in self.canaries if one.is_missed]
         found += [f"finding {one.name}: {one.outcome}" for one in self.past if one.is_lost]
         found += [f"probe {name} was never reached" for name in self.cold]
         found += [f"the judge sees less of {line}" for line in self.fallen]
@@ -322,8 +332,9 @@ class Night(msgspec.Struct, kw_only=True):
 
     @property
     def shortfalls(self) -> list[str]:
-        """The scenarios that had too few runs with an answer to be called green."""
-        return [line for one in self.swept if (line := self.shortfall(one))]
+        """What lacks to be called green: scenarios with too few runs with an answer, canaries that no time was left for."""
+        found = [line for one in self.swept if (line := self.shortfall(one))]
+        return found + [f"canary {one.mutant}: no time was left for a seed" for one in self.canaries if one.is_untried]
 
     def shortfall(self, swept: Swept) -> str:
         """Say what a scenario lacks to be called green; nothing when it had enough runs."""

@@ -78,7 +78,8 @@ def _canary_cases(night: Night) -> Iterator[TestCase]:
     for one in night.canaries:
         case = _case(one.mutant, "canaries", one.seconds)
         text = f"{one.scenario}: {one.seeds} seeds found nothing; {one.note}"
-        yield case if one.found else _failed(case, "the canary is green", text, Error)
+        why = "no time was left for a seed" if one.is_untried else "the canary is green"
+        yield case if one.found else _failed(case, why, text, Error)
 
 
 def _sweep_cases(night: Night) -> Iterator[TestCase]:

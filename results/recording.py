@@ -14,7 +14,7 @@ from typing import Final
 import msgspec
 import pyarrow as pa
 
-SCHEMA_VERSION: Final = 5
+SCHEMA_VERSION: Final = 6
 NO_PARTITION: Final = "none"
 
 ID: Final = pa.int32()
@@ -170,6 +170,7 @@ _TABLES: Final = (
         complete_ns=TIME,
         outcome=WORD,
         error=WORD,
+        answered_by=ID,
     ),
     _table(
         "admin",

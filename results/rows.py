@@ -133,6 +133,7 @@ class Commit(Row, frozen=True, kw_only=True):
     committed_offset: int | None = None
     complete_ns: int | None = None
     error: str | None = None
+    answered_by: int | None = None
 
 
 class Admin(Row, frozen=True, kw_only=True):

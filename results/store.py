@@ -13,7 +13,7 @@ import threading
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Final
+from typing import Final, NamedTuple
 from urllib.parse import quote
 
 import msgspec
@@ -283,28 +283,38 @@ def _read_file(name: str, path: Path, schema: pa.Schema) -> pa.Table:
         names = stored.stored(schema.names)
         if file.metadata.num_rows <= LARGE_ROWS:  # handing a small file to other threads costs more than reading it
             return stored.as_today(file.read(columns=names, use_threads=False), schema)
-        alike = {name: values for name in names if (values := _alike(file, name)) is not None}
+        alike = _alike(file, names)
         rows = file.read(columns=[name for name in names if name not in alike])
         columns = [alike[name] if name in alike else rows[name] for name in names]
         stored_schema = pa.schema([file.schema_arrow.field(name) for name in names])
         return stored.as_today(pa.Table.from_arrays(columns, schema=stored_schema), schema)
 
 
-def _alike(file: pq.ParquetFile, name: str) -> pa.Array | None:
-    """Return a column whose rows all hold the same, or nothing, as the file's statistics say: it need not be decoded."""
-    kind, count = file.schema_arrow.field(name).type, file.metadata.num_rows
+def _alike(file: pq.ParquetFile, names: Sequence[str]) -> dict[str, pa.Array]:
+    """Return the columns whose rows all hold the same, or nothing, as the file's statistics say: they need not be decoded."""
+    metadata, schema = file.metadata, file.schema_arrow
     # Of a column of lists statistics speak of what stands in them; and behind one columns have other numbers than fields.
-    leaves = [file.schema.column(leaf).path for leaf in range(len(file.schema))]
-    if name not in leaves:
-        return None
-    column = leaves.index(name)
+    leaves = {file.schema.column(leaf).path: leaf for leaf in range(len(file.schema))}
+    groups = [metadata.row_group(group) for group in range(metadata.num_row_groups)]
+    return {
+        name: _repeated(only.value, schema.field(name).type, metadata.num_rows)
+        for name in names
+        if name in leaves and (only := _only_value(groups, leaves[name])) is not None
+    }
+
+
+class _Only(NamedTuple):
+    value: object
+
+
+def _only_value(groups: Sequence[pq.RowGroupMetaData], column: int) -> _Only | None:
+    """Return what all rows of a column hold; None: they differ, or nobody knows."""
     values: set[object] = set()
-    for group in range(file.metadata.num_row_groups):
-        part = file.metadata.row_group(group)
-        statistics = part.column(column).statistics
+    for group in groups:
+        statistics = group.column(column).statistics
         if statistics is None or not statistics.has_null_count:
             return None
-        if statistics.null_count == part.num_rows:
+        if statistics.null_count == group.num_rows:
             values.add(None)
         elif statistics.null_count == 0 and statistics.has_min_max and statistics.min == statistics.max:
             values.add(statistics.min)
@@ -312,13 +322,33 @@ def _alike(file: pq.ParquetFile, name: str) -> pa.Array | None:
             return None
         if len(values) > 1:
             return None
-    value = values.pop()
+    return _Only(values.pop())
+
+
+def _repeated(value: object, kind: pa.DataType, count: int) -> pa.Array:
     if value is None:
-        return pa.nulls(count, kind)
+        return _nulls(kind, count)
     if pa.types.is_dictionary(kind):
-        indices = pa.array(np.zeros(count, kind.index_type.to_pandas_dtype()))
+        indices = pa.Array.from_buffers(kind.index_type, count, [None, _zeros(count * kind.index_type.bit_width)])
         return pa.DictionaryArray.from_arrays(indices, pa.array([value], kind.value_type))
     return pa.repeat(pa.scalar(value, kind), count)
+
+
+def _nulls(kind: pa.DataType, count: int) -> pa.Array:
+    if not pa.types.is_primitive(kind):
+        return pa.nulls(count, kind)
+    return pa.Array.from_buffers(kind, count, [_zeros(count), _zeros(count * kind.bit_width)], null_count=count)
+
+
+def _zeros(bits: int) -> pa.Buffer:
+    """Return at least so many bits that are not set: the same memory for all, since nobody writes into columns."""
+    global _unset
+    if _unset.size * 8 < bits:
+        _unset = pa.py_buffer(bytes(2 * (bits // 8 + 1)))
+    return _unset
+
+
+_unset = pa.py_buffer(b"")
 
 
 @contextmanager

@@ -27,3 +27,7 @@ class TopicNames:
         if topic_id not in known:
             known[topic_id] = f"{topic}{MARK}{len(known) + 1}" if known else topic
         return known[topic_id]
+
+    def newest(self, topic: str) -> str | None:
+        """Return the id of the topic of a name that it got to know last; None: of none."""
+        return next(reversed(self._known.get(topic, {})), None)

@@ -144,6 +144,7 @@ CHANGES: Final[Mapping[int, Mapping[str, Change]]] = {
     3: {"dumps": Change(is_new=True)},
     4: {"operations": Change(is_new=True)},
     5: {"watermarks": Change(added=frozenset({"asked_ns"}))},
+    6: {"commits": Change(added=frozenset({"answered_by"}))},
 }
 UNCHANGED: Final = Change()
 

@@ -1,15 +1,21 @@
 #!/usr/bin/env bash
 # with_engine.sh COMMAND...: run a command while a container engine is there, if this machine can have one.
 # Where none runs and we are root, one is started and stopped again afterwards; one that ran before goes on running.
-# In CI (CI=true) it is installed by apt when it is missing; on a user's machine nothing is installed. Without an engine
-# the container tests skip, saying why.
+# In CI (CI=true) it, redis-server and kcat are installed by apt when they are missing; on a user's machine nothing is
+# installed. What cannot be had makes its tests skip, saying why.
 set -uo pipefail
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 
-if [ "${CI:-}" = true ] && [ "$(id -u)" -eq 0 ] && ! command -v dockerd >/dev/null && command -v apt-get >/dev/null; then
-  echo "installing a container engine"
-  { apt-get update -qq && DEBIAN_FRONTEND=noninteractive apt-get install -y -qq docker.io iptables; } >/dev/null 2>&1 ||
-    echo "no container engine: apt could not install docker.io" >&2
+if [ "${CI:-}" = true ] && [ "$(id -u)" -eq 0 ] && command -v apt-get >/dev/null; then
+  missing=()
+  command -v dockerd >/dev/null || missing+=(docker.io iptables)
+  command -v redis-server >/dev/null || missing+=(redis-server)
+  command -v kcat >/dev/null || missing+=(kcat)
+  if [ "${#missing[@]}" -gt 0 ]; then
+    echo "installing ${missing[*]}"
+    { apt-get update -qq && DEBIAN_FRONTEND=noninteractive apt-get install -y -qq "${missing[@]}"; } >/dev/null 2>&1 ||
+      echo "apt could not install ${missing[*]}: their tests will be skipped" >&2
+  fi
 fi
 if "$here/ensure_docker.sh" status >/dev/null 2>&1; then
   echo "an engine answers"

@@ -108,7 +108,21 @@ class Positions:
         missing = writes[(outcome[writes] == COMMITTED) & (done[writes] < commits["invoke_ns"][fetch])]
         missing = missing[commits["invoke_ns"][missing] > since_ns]
         before = fetches[commits["complete_ns"][fetches] < commits["invoke_ns"][fetch]]
+        deposed = self._deposed(fetch)
+        if deposed is not None and deposed.at_ns is not None:
+            # What was committed behind its election no deposed coordinator can know.
+            missing = missing[done[missing] < deposed.at_ns]
+            if missing.size == 0:
+                return deposed
         return self._all_lost(missing, int(commits["complete_ns"][fetch]), before)
+
+    def _deposed(self, fetch: int) -> Judgement | None:
+        """Return the election that who answered a fetch may not have known of; None where nobody recorded who that was."""
+        node = int(self._commits["answered_by"][fetch])
+        if node == UNKNOWN:
+            return None
+        group = self._groups[int(self._commits["group"][fetch])]
+        return self._remembered.coordinator_deposed(group, node, int(self._commits["invoke_ns"][fetch]))
 
     def _all_lost(self, missing: Array, absent_ns: int, fetches: Array | None = None) -> Judgement | None:
         """Return what permitted the loss of all these commits; `fetches`: what was fetched before had not been lost by then."""

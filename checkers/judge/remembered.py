@@ -32,6 +32,7 @@ from tribunal.results.topic_names import MARK
 NEVER: Final = 1 << 62
 COMMITTED: Final = "committed"
 OPEN: Final = "info"
+DEPOSED: Final = "deposed"
 OF_MARKERS: Final = ("polls", "reads", "watermarks")
 Place = tuple[str, int]
 
@@ -182,6 +183,12 @@ class Remembered:
         if transaction is not None and seen_ns is None:
             found.append(self.decision(transaction, transaction.begin_ns, absent_ns))
         return _first(found, Excuse.POSITIONS_LOST)
+
+    def coordinator_deposed(self, group: str, node: int, at_ns: int) -> Judgement | None:
+        """Return the election by which a node that answered for a group was no longer its coordinator, if it may not have known that (R11)."""
+        home = self._history.home(GROUP_LOG, group)
+        found = None if home is None else self._history.timeline(*home).deposed(node, at_ns, Excuse.POSITIONS_LOST)
+        return None if found is None else replace(found, by=DEPOSED)
 
     def transaction_of(self, commit: Commit) -> Transaction | None:
         """Return the transaction that a commit was a part of."""

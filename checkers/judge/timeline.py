@@ -323,6 +323,12 @@ class Timeline:
         places = self._before_deposed(self._position(at_ns, None), record) if self.entries else ()
         return min((self.entries[place].at_ns - 1 for place in places), default=at_ns)
 
+    def deposed(self, node: int, at_ns: int, rule: str) -> Judgement | None:
+        """Return, as what excuses by a rule, the election that a node which answered at a moment may not have known of: it led before."""
+        record = Record(log_offset=NEVER, acks=None, invoke_ns=at_ns, answered_by=node)
+        places = self._before_deposed(self._position(at_ns, None), record) if self.entries else ()
+        return next((self._placed(excused(self.entries[place], rule)) for place in places), None)
+
     def may_bring_back(self, since_ns: int | None) -> bool:
         """Whether anybody was elected after a moment (None: the end) who may have had in its log what had been lost: not from ISR or ELR."""
         first = len(self.entries) if since_ns is None else bisect_left(self._times, since_ns)

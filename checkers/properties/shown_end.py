@@ -25,6 +25,7 @@ from tribunal.checkers.api import (
     PartitionRows,
     Property,
     anomalies,
+    distinct,
     is_among,
     nothing,
 )
@@ -99,7 +100,7 @@ def logged_end(rows: PartitionRows, context: Context) -> int | None:
     logs = rows.columns("logs")
     members = np.asarray(context.can_lead, np.int64)
     held = is_among(logs["node"], members)
-    known = {*logs["node"][held].tolist(), *(node for node in context.dumped if node in context.can_lead)}
+    known = {*distinct(logs["node"][held]).tolist(), *(node for node in context.dumped if node in context.can_lead)}
     if members.size == 0 or len(known) < members.size:
         return None
     # Where all of a log is deleted its end is where it begins.

@@ -19,6 +19,7 @@ from tribunal.clusters.clients.operator_requests import (
     setting_errors,
     topic_setting,
 )
+from tribunal.clusters.secured.door import OPEN, Door
 from tribunal.clusters.values import NotAsked, Unanswered
 
 CLIENT_ID: Final = "tribunal-admin"
@@ -41,8 +42,9 @@ PASSING: Final = (
 class Administration:
     """Asks until somebody has an answer that stands."""
 
-    def __init__(self, endpoints: Callable[[], Mapping[int, tuple[str, int]]]) -> None:
+    def __init__(self, endpoints: Callable[[], Mapping[int, tuple[str, int]]], door: Door = OPEN) -> None:
         self._endpoints = endpoints
+        self._door = door
         self.left_in_doubt = False  # whether an attempt before the one that was answered last may be carried out yet
 
     async def ask_once(self, exchange: Exchange[Q, R], version: int, body: Q, node: int | None) -> R:
@@ -50,7 +52,7 @@ class Administration:
         endpoints = self._endpoints()
         for endpoint in endpoints.values() if node is None else [endpoints[node]]:
             try:
-                asking = await Asking.open(endpoint, CLIENT_ID, TIMEOUT_MS)
+                asking = await Asking.open(endpoint, CLIENT_ID, TIMEOUT_MS, self._door)
             except FAILURES:
                 continue
             try:
@@ -105,7 +107,7 @@ class Administration:
         is_first = True
         for endpoint in self._endpoints().values():
             try:
-                asking = await Asking.open(endpoint, CLIENT_ID, TIMEOUT_MS)
+                asking = await Asking.open(endpoint, CLIENT_ID, TIMEOUT_MS, self._door)
             except FAILURES:
                 continue
             try:

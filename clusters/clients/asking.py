@@ -7,14 +7,22 @@ because both sides are known.
 import asyncio
 from typing import Final
 
+from replog.errors import Error
+from replog.host.world import RealEntropy
+from replog.security.sasl import SaslClient
+from replog.security.scram import AuthenticationFailed
 from replog.wire.codec import decode_response, encode_request
 from replog.wire.decoder import MalformedMessage
 from replog.wire.exchange import Exchange, Q, R
+from replog.wire.messages import sasl_authenticate, sasl_handshake
+from tribunal.clusters.secured.door import OPEN, Door
 
 FRAME_BYTES_MAX: Final = 1 << 26
+HANDSHAKE_VERSION: Final = 1
+AUTHENTICATE_VERSION: Final = 2
 
-# What asking may end with: the node is gone, silent, or answers nonsense.
-FAILURES: Final = (OSError, TimeoutError, asyncio.IncompleteReadError, MalformedMessage)
+# What asking may end with: the node is gone, silent, answers nonsense, or does not let us in.
+FAILURES: Final = (OSError, TimeoutError, asyncio.IncompleteReadError, MalformedMessage, AuthenticationFailed)
 
 
 class Asking:
@@ -27,11 +35,33 @@ class Asking:
         self._correlation_id = 0
 
     @classmethod
-    async def open(cls, endpoint: tuple[str, int], client_id: str, timeout_ms: int) -> "Asking":
-        """Connect; one of FAILURES when that cannot be."""
+    async def open(cls, endpoint: tuple[str, int], client_id: str, timeout_ms: int, door: Door = OPEN) -> "Asking":
+        """Connect, and log in where that is asked for; one of FAILURES when that cannot be."""
         async with asyncio.timeout(timeout_ms / 1000):
-            reader, writer = await asyncio.open_connection(*endpoint)
-        return cls(reader, writer, client_id)
+            reader, writer = await asyncio.open_connection(*endpoint, ssl=door.context)
+        asking = cls(reader, writer, client_id)
+        if door.access.mechanism:
+            try:
+                await asking.log_in(door, timeout_ms)
+            except BaseException:
+                asking.close()
+                raise
+        return asking
+
+    async def log_in(self, door: Door, timeout_ms: int) -> None:
+        """Say who we are (KIP-152); `AuthenticationFailed` when that is not taken."""
+        exchange = SaslClient(door.access, RealEntropy().uuid().hex)
+        wanted = sasl_handshake.SaslHandshakeRequest(mechanism=door.access.mechanism)
+        agreed = await self.ask(sasl_handshake.EXCHANGE, HANDSHAKE_VERSION, wanted, timeout_ms)
+        if agreed.error_code is not Error.NONE:
+            raise AuthenticationFailed(agreed.error_code.name)
+        token: bytes | None = exchange.first
+        while token is not None:
+            body = sasl_authenticate.SaslAuthenticateRequest(auth_bytes=token)
+            answer = await self.ask(sasl_authenticate.EXCHANGE, AUTHENTICATE_VERSION, body, timeout_ms)
+            if answer.error_code is not Error.NONE:
+                raise AuthenticationFailed(answer.error_code.name)
+            token = exchange.answer(bytes(answer.auth_bytes))
 
     async def ask(self, exchange: Exchange[Q, R], version: int, body: Q, timeout_ms: int) -> R:
         """Send one request and return its answer's body; after one of FAILURES the connection is useless."""

@@ -45,6 +45,8 @@ from tribunal.clusters.clients.blocking import CLOSE_S, blocking
 from tribunal.clusters.clients.list_offsets import Leaders, fenced_offsets
 from tribunal.clusters.clients.operating import Asker, Operating
 from tribunal.clusters.links.answers import Answers
+from tribunal.clusters.secured.door import OPEN
+from tribunal.clusters.secured.run_security import LOAD, LoadLogin, RunSecurity
 
 POLL_MS: Final = 3
 STATEMENT_MS: Final = 200
@@ -155,7 +157,14 @@ class _Epochs:
 class ConfluentProducer:
     """A producer; idempotent ones retry inside, the others only where librdkafka does so uncounted."""
 
-    def __init__(self, bootstrap: str, settings: ProducerSettings, client_id: str, answers: Answers) -> None:
+    def __init__(
+        self,
+        bootstrap: str,
+        settings: ProducerSettings,
+        client_id: str,
+        answers: Answers,
+        login: LoadLogin | None = None,
+    ) -> None:
         self._settings = settings
         self._client_id = client_id
         self._answers = answers
@@ -171,6 +180,7 @@ class ConfluentProducer:
             "socket.timeout.ms": max(settings.request_timeout_ms, 1000),
             "allow.auto.create.topics": False,
             "error_cb": self._on_error,
+            **settings_of(login),
         }
         if settings.idempotent:
             self._config |= {"statistics.interval.ms": STATEMENT_MS, "stats_cb": self._on_statistics}
@@ -180,7 +190,14 @@ class ConfluentProducer:
         self._epochs = _Epochs()
         self._fatal = False
         self._producer = Producer(self._config, logger=QUIET)
+        if login is not None:
+            login.add(self)
         self._pump = asyncio.create_task(self._serve(), name=f"delivery reports of {client_id}")
+
+    def log_in_with(self, password: str) -> None:
+        """Use another password from the next login on."""
+        self._config["sasl.password"] = password
+        self._producer.set_sasl_credentials(LOAD, password)
 
     @property
     def states_epochs(self) -> bool:
@@ -282,6 +299,7 @@ class ConfluentConsumer:
         isolation: Literal["read_uncommitted", "read_committed"],
         answers: Answers,
         more: Mapping[str, ClientSetting] | None = None,
+        login: LoadLogin | None = None,
     ) -> None:
         config = {
             **COMMON,
@@ -301,13 +319,20 @@ class ConfluentConsumer:
             # The only word of where markers end a log.
             "enable.partition.eof": isolation == "read_committed",
             **(more or {}),
+            **settings_of(login),
         }
         self._client_id = client_id
         self._answers = answers
         answers.forget(client_id)
         self.consumer = Consumer(config, logger=QUIET)
+        if login is not None:
+            login.add(self)
         self.positions: dict[TopicPartition, int] = {}
         self._waiting: list[Message] = []
+
+    def log_in_with(self, password: str) -> None:
+        """Use another password from the next login on."""
+        self.consumer.set_sasl_credentials(LOAD, password)
 
     def assign(self, positions: Mapping[TopicPartition, int]) -> None:
         """Read these partitions from these offsets on."""
@@ -435,10 +460,20 @@ def _headers(message: Message) -> Sequence[tuple[str, bytes | None]]:
 class ConfluentAdmin:
     """Asks for topics and offsets."""
 
-    def __init__(self, bootstrap: str, client_id: str, leaders: Leaders, list_offsets_version: int) -> None:
+    def __init__(
+        self,
+        bootstrap: str,
+        client_id: str,
+        leaders: Leaders,
+        list_offsets_version: int,
+        security: RunSecurity | None = None,
+    ) -> None:
         self._leaders = leaders
         self._list_offsets_version = list_offsets_version
-        self._client = AdminClient(_admin_config(bootstrap, client_id), logger=QUIET, error_cb=lambda _: None)
+        self._door = OPEN if security is None else security.administrator
+        own = {} if security is None else security.administrator_settings()
+        config = {**_admin_config(bootstrap, client_id), **own}
+        self._client = AdminClient(config, logger=QUIET, error_cb=lambda _: None)
 
     async def create_topic(self, topic: str, partitions: int, replication_factor: int, timeout_ms: int) -> None:
         """Create a topic; an existing one of this name is fine."""
@@ -458,7 +493,12 @@ class ConfluentAdmin:
     ) -> list[Offsets]:
         """Ask each leader, in its epoch, for earliest and latest offset."""
         return await fenced_offsets(
-            self._leaders, partitions, timeout_ms, stable=stable, version=self._list_offsets_version
+            self._leaders,
+            partitions,
+            timeout_ms,
+            stable=stable,
+            version=self._list_offsets_version,
+            door=self._door,
         )
 
     async def close(self) -> None:
@@ -472,8 +512,13 @@ def _admin_config(bootstrap: str, client_id: str) -> dict[str, Plain]:
     return {**COMMON, "bootstrap.servers": bootstrap, "client.id": client_id}
 
 
+def settings_of(login: LoadLogin | None) -> Mapping[str, ClientSetting]:
+    """Return what a client needs to get in; nothing where everybody does."""
+    return {} if login is None else login.settings()
+
+
 class ConfluentClients:
-    """Makes clients that reach the brokers through their relays."""
+    """Makes clients that reach the brokers through their relays; where it is asked who they are, all but admins are the load's."""
 
     def __init__(
         self,
@@ -483,7 +528,10 @@ class ConfluentClients:
         administration: Asker,
         *,
         list_offsets_version: int,
+        security: RunSecurity | None = None,
     ) -> None:
+        self._security = security
+        self._login = None if security is None else security.load
         self._leaders = leaders
         self._answers = answers
         self._administration = administration
@@ -492,15 +540,15 @@ class ConfluentClients:
 
     def producer(self, settings: ProducerSettings, client_id: str) -> ConfluentProducer:
         """Make a producer."""
-        return ConfluentProducer(self.bootstrap, settings, client_id, self._answers)
+        return ConfluentProducer(self.bootstrap, settings, client_id, self._answers, self._login)
 
     def consumer(self, client_id: str, isolation: Literal["read_uncommitted", "read_committed"]) -> ConfluentConsumer:
         """Make a consumer."""
-        return ConfluentConsumer(self.bootstrap, client_id, isolation, self._answers)
+        return ConfluentConsumer(self.bootstrap, client_id, isolation, self._answers, login=self._login)
 
     def admin(self, client_id: str) -> ConfluentAdmin:
         """Make an admin client."""
-        return ConfluentAdmin(self.bootstrap, client_id, self._leaders, self._list_offsets_version)
+        return ConfluentAdmin(self.bootstrap, client_id, self._leaders, self._list_offsets_version, self._security)
 
     def objects(self, client_id: str) -> NoReturn:
         """Refuse: a log has records."""
@@ -514,7 +562,7 @@ class ConfluentClients:
         """Make a member of a group."""
         from tribunal.clusters.clients.confluent_coordinated import ConfluentMember
 
-        return ConfluentMember(self.bootstrap, client_id, settings, self._answers)
+        return ConfluentMember(self.bootstrap, client_id, settings, self._answers, self._login)
 
     def transactional_producer(
         self, transactional_id: str, transaction_timeout_ms: int, client_id: str
@@ -522,4 +570,6 @@ class ConfluentClients:
         """Make a producer of transactions."""
         from tribunal.clusters.clients.confluent_coordinated import ConfluentTransactions
 
-        return ConfluentTransactions(self.bootstrap, transactional_id, transaction_timeout_ms, client_id, self._answers)
+        return ConfluentTransactions(
+            self.bootstrap, transactional_id, transaction_timeout_ms, client_id, self._answers, self._login
+        )

@@ -35,8 +35,10 @@ from tribunal.clusters.clients.confluent import (
     answered,
     delivered,
     purge,
+    settings_of,
 )
 from tribunal.clusters.links.answers import Answers
+from tribunal.clusters.secured.run_security import LOAD, LoadLogin
 
 ABORT_MS: Final = 3_000
 TIMED_OUT: Final = "_TIMED_OUT"
@@ -54,7 +56,14 @@ class CommitAnswer(NamedTuple):
 class ConfluentMember:
     """A member of a group, eager and classic; see `tribunal.clusters.api.GroupConsumer`."""
 
-    def __init__(self, bootstrap: str, client_id: str, settings: GroupSettings, answers: Answers) -> None:
+    def __init__(
+        self,
+        bootstrap: str,
+        client_id: str,
+        settings: GroupSettings,
+        answers: Answers,
+        login: LoadLogin | None = None,
+    ) -> None:
         self.settings = settings
         more: dict[str, ClientSetting] = {
             "group.id": settings.group,
@@ -67,7 +76,7 @@ class ConfluentMember:
         }
         self._answered: list[CommitAnswer] = []
         self._given_up: list[dict[TopicPartition, int]] = []
-        self._reading = ConfluentConsumer(bootstrap, client_id, settings.isolation, answers, more)
+        self._reading = ConfluentConsumer(bootstrap, client_id, settings.isolation, answers, more, login)
         self.consumer: Consumer = self._reading.consumer
         self._own: list[TopicPartition] = []
         self._started: dict[TopicPartition, None] = {}
@@ -163,7 +172,13 @@ class ConfluentTransactions:
     identity: tuple[int, int] | None = None  # librdkafka does not show it
 
     def __init__(
-        self, bootstrap: str, transactional_id: str, transaction_timeout_ms: int, client_id: str, answers: Answers
+        self,
+        bootstrap: str,
+        transactional_id: str,
+        transaction_timeout_ms: int,
+        client_id: str,
+        answers: Answers,
+        login: LoadLogin | None = None,
     ) -> None:
         self._client_id = client_id
         self._answers = answers
@@ -178,11 +193,20 @@ class ConfluentTransactions:
             "socket.timeout.ms": min(REQUEST_TIMEOUT_MS, transaction_timeout_ms),
             "linger.ms": 2,
             "error_cb": lambda _: None,
+            **settings_of(login),
         }
         self._timeout_ms = transaction_timeout_ms
         self._producer: Producer | None = None
+        if login is not None:
+            login.add(self)
         self._broken: str | None = None
         self._pump = asyncio.create_task(self._serve(), name=f"delivery reports of {client_id}")
+
+    def log_in_with(self, password: str) -> None:
+        """Use another password from the next login on."""
+        self._config["sasl.password"] = password
+        if self._producer is not None:
+            self._producer.set_sasl_credentials(LOAD, password)
 
     async def _serve(self) -> None:
         while True:

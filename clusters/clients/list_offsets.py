@@ -22,6 +22,7 @@ from replog.wire.messages.list_offsets import (
 )
 from tribunal.clusters.api import Offsets, TopicPartition
 from tribunal.clusters.clients.asking import FAILURES, Asking
+from tribunal.clusters.secured.door import OPEN, Door
 
 CLIENT_ID: Final = "tribunal-offsets"
 
@@ -38,12 +39,19 @@ Leaders = Callable[[TopicPartition], Leader | None]
 
 
 async def fenced_offsets(
-    leaders: Leaders, partitions: Sequence[TopicPartition], timeout_ms: int, *, stable: bool = False, version: int
+    leaders: Leaders,
+    partitions: Sequence[TopicPartition],
+    timeout_ms: int,
+    *,
+    stable: bool = False,
+    version: int,
+    door: Door = OPEN,
 ) -> list[Offsets]:
     """Ask every partition's leader; an unknown leader or no answer is an error of that partition.
 
     stable:   latest is the last stable offset.
     version:  of ListOffsets, as the brokers answer it.
+    door:     how the brokers are got in at.
     """
     known: dict[TopicPartition, Leader] = {}
     for partition in partitions:
@@ -54,7 +62,7 @@ async def fenced_offsets(
     for partition, leader in known.items():
         by_node.setdefault(leader.node, []).append(partition)
     answers = await asyncio.gather(
-        *(_ask(known, asked, timeout_ms, stable=stable, version=version) for asked in by_node.values())
+        *(_ask(known, asked, timeout_ms, stable=stable, version=version, door=door) for asked in by_node.values())
     )
     return in_order(partitions, answers)
 
@@ -129,11 +137,12 @@ async def _ask(
     *,
     stable: bool,
     version: int,
+    door: Door,
 ) -> list[Offsets]:
     epochs = {partition: leaders[partition].leader_epoch for partition in asked}
     asked_s = asyncio.get_running_loop().time()
     try:
-        asking = await Asking.open(leaders[asked[0]].endpoint, CLIENT_ID, timeout_ms)
+        asking = await Asking.open(leaders[asked[0]].endpoint, CLIENT_ID, timeout_ms, door)
     except FAILURES as problem:
         return [failed(partition, type(problem).__name__) for partition in asked]
     try:

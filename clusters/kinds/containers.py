@@ -15,6 +15,7 @@ import hashlib
 import os
 import shutil
 import socket
+import ssl
 import subprocess
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
@@ -22,9 +23,10 @@ from typing import TYPE_CHECKING, Final
 
 from tribunal.clusters.api import CLIENTS, ClusterError, ClusterSpec, Kind, Proof
 from tribunal.clusters.assembly import launched, replog_cluster
-from tribunal.clusters.capabilities import Capability
+from tribunal.clusters.capabilities import SECURED, Capability
 from tribunal.clusters.clock import RunClock
-from tribunal.clusters.composed_cluster import CAPABILITIES, ComposedCluster
+from tribunal.clusters.composed_cluster import CAPABILITIES as ALL_CAPABILITIES
+from tribunal.clusters.composed_cluster import ComposedCluster
 from tribunal.clusters.images.build import LABEL, NoClient, engine, node_image
 from tribunal.clusters.links.relay import Side, Wires
 from tribunal.clusters.links.relays import Links, RelayListener, connect_far, connected, listener_at
@@ -39,6 +41,7 @@ if TYPE_CHECKING:
     from docker import DockerClient
     from docker.models.containers import Container
 
+CAPABILITIES: Final = ALL_CAPABILITIES - SECURED
 NODE_PORT: Final = 9092
 RELAY_PORT: Final = 30_000
 GATEWAY: Final = 254
@@ -91,9 +94,9 @@ class ContainerAddresses:
         """Return where the node's relay listens."""
         return [listener_at(links, self.advertised(node))]
 
-    async def connect_relay(self, caller: int, target: int, far: Side) -> None:
+    async def connect_relay(self, caller: int, target: int, far: Side, tls: ssl.SSLContext | None) -> None:
         """Connect from the address that the system chooses: the gateway."""
-        await connect_far(far, self.endpoint(target))
+        await connect_far(far, self.endpoint(target), tls)
 
     async def connect_as(self, source: int, endpoint: tuple[str, int]) -> socket.socket:
         """Connect from within the node's network namespace."""

@@ -9,7 +9,7 @@ from typing import Final
 
 from tribunal.clusters.api import Kind
 from tribunal.clusters.assembly import launched, replog_cluster
-from tribunal.clusters.capabilities import Capability
+from tribunal.clusters.capabilities import SECURED, Capability
 from tribunal.clusters.clock import RunClock
 from tribunal.clusters.composed_cluster import CAPABILITIES, ComposedCluster
 from tribunal.clusters.host_environment import HostEnvironment
@@ -20,6 +20,7 @@ from tribunal.clusters.namespaces.spaces import obstacle, way_in
 from tribunal.clusters.nodes.leftovers import end_processes, node_processes, own_processes
 from tribunal.clusters.obstacles import Obstacle
 from tribunal.clusters.run_context import RunContext
+from tribunal.clusters.secured.authority import obstacle as no_certificates
 from tribunal.clusters.spec import ClusterSpec
 
 
@@ -61,6 +62,16 @@ def obstacles() -> list[Obstacle]:
     return [Obstacle(reason=f"cannot bind {taken}", remedy=remedy)]
 
 
+def refused(spec: ClusterSpec) -> str:
+    """Return why a cluster cannot be secured here."""
+    return no_certificates() if spec.security else ""
+
+
+def missing(spec: ClusterSpec) -> dict[Capability, str]:
+    """Return which of the kind's capabilities a cluster of this spec does not have."""
+    return {} if spec.security else dict.fromkeys(sorted(SECURED), "--set cluster.security=sasl_ssl has it")
+
+
 def leftovers(run_dir: Path) -> list[str]:
     """Return what a run of this folder has left: processes; its relays' sockets ended with the harness."""
     return [f"process {pid}" for pid in own_processes(run_dir)]
@@ -77,6 +88,9 @@ def sweep(run_dir: Path) -> list[str]:
 KIND: Final = Kind(
     launch=launch,
     capabilities=CAPABILITIES,
+    can_be_secured=True,
+    refused=refused,
+    missing=missing,
     places=places,
     obstacles=obstacles,
     lacking=lacking,

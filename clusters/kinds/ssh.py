@@ -16,6 +16,7 @@ import hashlib
 import io
 import shlex
 import socket
+import ssl
 import tarfile
 from collections.abc import Callable, Iterable, Sequence
 from functools import partial
@@ -27,7 +28,7 @@ import msgspec
 from tribunal import PACKAGE, ROOT
 from tribunal.clusters.api import CLIENTS, ClusterError, ClusterSpec, Kind, Unsupported
 from tribunal.clusters.assembly import System, composed, launched, observed
-from tribunal.clusters.capabilities import Capability
+from tribunal.clusters.capabilities import SECURED, Capability
 from tribunal.clusters.clock import RunClock
 from tribunal.clusters.composed_cluster import CAPABILITIES as ALL_CAPABILITIES
 from tribunal.clusters.composed_cluster import ComposedCluster
@@ -48,7 +49,7 @@ T = TypeVar("T")
 
 OF_RESULTS: Final = ("__init__.py", "admin_apis.py", "topic_names.py", "values.py")
 """What clusters import of the recording on a host; the rest needs pyarrow."""
-CAPABILITIES: Final = ALL_CAPABILITIES - {Capability.MOUNT_DISK}
+CAPABILITIES: Final = ALL_CAPABILITIES - {Capability.MOUNT_DISK} - SECURED
 NO_ZOOKEEPER: Final = "ZooKeeper mode runs on processes, containers and in the simulator"
 RECORD: Final = "ssh.json"
 CLIENT: Final = "pip install 'paramiko>=3' (the extra replog[ssh])"
@@ -89,9 +90,9 @@ class SshAddresses:
         """Return where the node's relay listens."""
         return [listener_at(links, self.advertised(node))]
 
-    async def connect_relay(self, caller: int, target: int, far: Side) -> None:
+    async def connect_relay(self, caller: int, target: int, far: Side, tls: ssl.SSLContext | None) -> None:
         """Connect from the address that the system chooses."""
-        await connect_far(far, self.endpoint(target))
+        await connect_far(far, self.endpoint(target), tls)
 
     async def connect_as(self, source: int, endpoint: tuple[str, int]) -> socket.socket:
         """Connect from the node's own host, through its sshd."""

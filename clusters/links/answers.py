@@ -89,6 +89,9 @@ class ClientAnswers:
 
     def __init__(self, topic_ids: Callable[[], Mapping[str, str]], now_s: Callable[[], float]) -> None:
         self.now_s = now_s
+        self.answered_counts = dict.fromkeys(
+            sorted(LISTENED_TO), 0
+        )  # produces and fetches without an error, of all clients
         self._topic_ids = topic_ids
         self._names: dict[UUID, str] = {}
         self._appended: dict[tuple[str, TopicPartition], deque[Appended]] = {}
@@ -225,6 +228,7 @@ class Listener:
             for answer in topic.partition_responses:
                 partition = TopicPartition(name, answer.index)
                 if answer.error_code is Error.NONE and answer.base_offset >= 0 and partition in asked.batches:
+                    self._answers.answered_counts[Api.PRODUCE] += 1
                     count, producer_id, producer_epoch = asked.batches[partition]
                     end_offset = answer.base_offset + count
                     appended = Appended(
@@ -238,6 +242,7 @@ class Listener:
             for answer in topic.partitions:
                 partition = TopicPartition(name, answer.partition_index)
                 if answer.error_code is Error.NONE and answer.high_watermark >= 0 and partition in asked.fetches:
+                    self._answers.answered_counts[Api.FETCH] += 1
                     offset, leader_epoch = asked.fetches[partition]
                     fetched = Fetched(
                         offset=offset,

@@ -23,6 +23,7 @@ forgotten by one end (`link_faults.py`), and single messages be delayed, held, d
 import asyncio
 import contextlib
 import socket
+import ssl
 from collections.abc import Callable, Collection, Iterable, Sequence
 from functools import partial
 from random import Random
@@ -107,8 +108,8 @@ class Addresses(Protocol):
     def listeners(self, node: int, links: Wires) -> Iterable[RelayListener]:
         """Return where the node's relay listens; `OSError` when an address is taken."""
 
-    async def connect_relay(self, caller: int, target: int, far: Side) -> None:
-        """Connect the far side of a relay to its node; `OSError` when nobody listens there."""
+    async def connect_relay(self, caller: int, target: int, far: Side, tls: ssl.SSLContext | None) -> None:
+        """Connect the far side of a relay to its node, by TLS where it is given; `OSError` when nobody listens there."""
 
     async def connect_as(self, source: int, endpoint: tuple[str, int]) -> socket.socket:
         """Open a connection as this node (or a client) would; `OSError` when it cannot be had."""
@@ -136,9 +137,9 @@ class LoopbackAddresses:
         """Return the relay's own address."""
         return [listener_at(links, self.advertised(node))]
 
-    async def connect_relay(self, caller: int, target: int, far: Side) -> None:
+    async def connect_relay(self, caller: int, target: int, far: Side, tls: ssl.SSLContext | None) -> None:
         """Connect from the relay's own address."""
-        await connect_far(far, self.endpoint(target), source=(link_host(target), 0))
+        await connect_far(far, self.endpoint(target), tls, source=(link_host(target), 0))
 
     async def connect_as(self, source: int, endpoint: tuple[str, int]) -> socket.socket:
         """Connect from the node's own address."""
@@ -152,10 +153,23 @@ def listener_at(wires: Wires, endpoint: tuple[str, int]) -> RelayListener:
     return RelayListener(wires, endpoint)
 
 
-async def connect_far(far: Side, endpoint: tuple[str, int], *, source: tuple[str, int] | None = None) -> None:
+class LinkTls(Protocol):
+    """The TLS of relays, which end it on both sides: what they carry on is read and hindered as without it."""
+
+    @property
+    def context(self) -> ssl.SSLContext:
+        """What a relay checks its node's certificate by, and the harness that of both."""
+
+    def relays(self, hosts: Iterable[str]) -> ssl.SSLContext:
+        """Return what relays at these addresses show."""
+
+
+async def connect_far(
+    far: Side, endpoint: tuple[str, int], tls: ssl.SSLContext | None, *, source: tuple[str, int] | None = None
+) -> None:
     """Connect the far side of a relay to an address; no source: the system's choice."""
     host, port = endpoint
-    await asyncio.get_running_loop().create_connection(lambda: far, host, port, local_addr=source)
+    await asyncio.get_running_loop().create_connection(lambda: far, host, port, ssl=tls, local_addr=source)
 
 
 class Links:
@@ -169,8 +183,10 @@ class Links:
         *,
         on_message: Callable[[Head, Fate], None] = lambda head, fate: None,
         zookeeper_nodes: Collection[int] = (),
+        tls: LinkTls | None = None,
     ) -> None:
         """`on_message` gets every message and its fate; `zookeeper_nodes` speak another protocol: no messages are read, and probes differ."""
+        self._tls = tls
         self.ports = ports
         self._on_message = on_message
         self._zookeeper_nodes = frozenset(zookeeper_nodes)
@@ -234,14 +250,17 @@ class Links:
     async def open(self) -> None:
         """Listen for all nodes; `OSError` when an address is taken, with nothing left open."""
         loop = asyncio.get_running_loop()
+        shown = None if self._tls is None else self._tls.relays(self.advertised(node)[0] for node in self.ports)
         try:
             for node in self.ports:
                 for wires, where in self.addresses.listeners(node, self):
                     near = partial(near_side, wires, node)
+                    # (A way past all links hinders nothing, so it carries TLS on as it comes.)
+                    tls = shown if wires is self else None
                     if isinstance(where, socket.socket):
-                        self._servers.append(await loop.create_server(near, sock=where))
+                        self._servers.append(await loop.create_server(near, sock=where, ssl=tls))
                     else:
-                        self._servers.append(await loop.create_server(near, *where))
+                        self._servers.append(await loop.create_server(near, *where, ssl=tls))
                     self._wires[wires] = None
         except OSError:
             await self.close()
@@ -249,7 +268,11 @@ class Links:
 
     async def connect(self, caller: int, target: int, far: Side) -> None:
         """Connect a relay's far side to its node; `OSError` when nobody listens there."""
-        await self.addresses.connect_relay(caller, target, far)
+        await self.addresses.connect_relay(caller, target, far, self._context)
+
+    @property
+    def _context(self) -> ssl.SSLContext | None:
+        return None if self._tls is None else self._tls.context
 
     async def close(self) -> None:
         """Stop listening and end every connection."""
@@ -421,8 +444,11 @@ class Links:
         found: list[Channel] = []
         for link in wanted:
             with contextlib.suppress(OSError):  # then no probe speaks for this link, and the proof lacks it
-                sock = await self.addresses.connect_as(link.source, self.advertised(link.target))
-                reader, writer = await asyncio.open_connection(sock=sock)
+                relay = self.advertised(link.target)
+                sock = await self.addresses.connect_as(link.source, relay)
+                reader, writer = await asyncio.open_connection(
+                    sock=sock, ssl=self._context, server_hostname=relay[0] if self._context else None
+                )
                 found.append(await self._channel(link, reader, writer))
         return found
 
@@ -444,8 +470,9 @@ class Links:
     async def speaks(self, node: int) -> bool:
         """Return whether the node answers when it is asked past all faults."""
         with contextlib.suppress(OSError, TimeoutError):
-            async with asyncio.timeout(SILENCE_MS / 1000):
-                reader, writer = await asyncio.open_connection(*self.endpoint(node))
+            # (A handshake of TLS is the node's work, not only its kernel's.)
+            async with asyncio.timeout((SPEAKING_MS if self._context else SILENCE_MS) / 1000):
+                reader, writer = await asyncio.open_connection(*self.endpoint(node), ssl=self._context)
             channel = await self._channel(Link(CLIENTS, node), reader, writer)
             try:
                 return await channel.round_trip_ms(0, SPEAKING_MS) is not None

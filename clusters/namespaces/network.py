@@ -13,6 +13,7 @@ through a bypass, 127.0.1.N, which leads into the node's namespace past every fa
 
 import asyncio
 import socket
+import ssl
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Final
@@ -101,12 +102,13 @@ class NamespaceAddresses:
             yield RelayListener(links, self._spaces.listener(str(caller), *self.advertised(node)))
         yield listener_at(self._bypasses, self.endpoint(node))
 
-    async def connect_relay(self, caller: int, target: int, far: Side) -> None:
+    async def connect_relay(self, caller: int, target: int, far: Side, tls: ssl.SSLContext | None) -> None:
         """Connect from the caller's namespace, over the hub."""
-        sock = await connected(
-            self._spaces.outgoing(str(caller)), (address(target), self._ports[target]), bound_to=None
+        host = address(target)
+        sock = await connected(self._spaces.outgoing(str(caller)), (host, self._ports[target]), bound_to=None)
+        await asyncio.get_running_loop().create_connection(
+            lambda: far, sock=sock, ssl=tls, server_hostname=host if tls else None
         )
-        await asyncio.get_running_loop().create_connection(lambda: far, sock=sock)
 
     async def connect_as(self, source: int, endpoint: tuple[str, int]) -> socket.socket:
         """Connect from the node's own namespace; clients are outside."""
@@ -152,7 +154,7 @@ class Bypasses:
 
     async def connect(self, caller: int, target: int, far: Side) -> None:
         """Connect from within the node's own namespace."""
-        await self._addresses.connect_relay(target, target, far)
+        await self._addresses.connect_relay(target, target, far, None)
 
 
 class InNamespaces:
@@ -192,6 +194,7 @@ class InNamespaces:
                 firewall,
                 on_message=run.requests.note,
                 zookeeper_nodes=run.spec.ensemble_ids,
+                tls=run.security,
             ),
         )
         if self._routes_choose_source:

@@ -1,5 +1,6 @@
 """What a node runs: its command, and how one sees that it serves. Where it runs is `host_environment.py`'s."""
 
+import ssl
 from pathlib import Path
 from typing import Final, Protocol
 
@@ -39,8 +40,9 @@ class ReplogProgram:
     serving_timeout_ms = SERVING_TIMEOUT_MS
     answer_wait_ms = 500
 
-    def __init__(self, role: str) -> None:
+    def __init__(self, role: str, tls: ssl.SSLContext | None = None) -> None:
         self.title = role
+        self._tls = tls
 
     def command(self, config: Path, *, python: str, java: str) -> list[str]:
         """Return `python -m replog ROLE --config CONFIG`."""
@@ -52,4 +54,4 @@ class ReplogProgram:
 
     async def answers(self, endpoint: tuple[str, int], *, wait_ms: int) -> bool:
         """Ask for its API versions."""
-        return await answers(endpoint, wait_ms=wait_ms)
+        return await answers(endpoint, wait_ms=wait_ms, tls=self._tls)

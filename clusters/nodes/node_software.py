@@ -21,6 +21,7 @@ from tribunal.clusters.zookeeper.ensemble import ZooKeeperProgram
 
 REGISTERED_TIMEOUT_MS: Final = 40_000
 STOP_TIMEOUT_MS: Final = 8_000
+KEYSTORE: Final = "node.pem"
 
 
 class BootOrder(msgspec.Struct, frozen=True, kw_only=True):
@@ -87,7 +88,10 @@ class ReplogSoftware:
 
     def program(self, node: int) -> NodeProgram:
         """Return what the node runs."""
-        return ZooKeeperProgram() if is_zookeeper(self._run.spec, node) else ReplogProgram(role(self._run.spec, node))
+        spec, security = self._run.spec, self._run.security
+        if is_zookeeper(spec, node):
+            return ZooKeeperProgram()
+        return ReplogProgram(role(spec, node), None if security is None else security.context)
 
     def config(self, node: int) -> Path:
         """Return node.toml, or a ZooKeeper server's zoo.cfg."""
@@ -100,19 +104,29 @@ class ReplogSoftware:
         if is_zookeeper(spec, node):
             configure_server(self._run, self._environment, node)
         else:
+            self._give_certificate(node)
             self.config(node).write_text(toml({**self._settings(node), **changes}))
+
+    def _give_certificate(self, node: int) -> None:
+        """Issue a node's first certificate: for where the harness and the relays reach it."""
+        security = self._run.security
+        path = self._run.folder(node) / KEYSTORE
+        if security is not None and not path.exists():
+            security.issue(node, [self._links.endpoint(node)[0], self._environment.listener(node)[0]], path)
 
     def _settings(self, node: int) -> dict[str, SettingValue]:
         """Return the node's full configuration, by Kafka's names."""
         host, port = self._environment.listener(node)
         link, link_port = self._links.advertised(node)
-        folder = self._folder_of(node)
+        folder, security = self._folder_of(node), self._run.security
+        listener = "" if security is None else f"{security.listener(role(self._run.spec, node))}://"
         return {
+            **({} if security is None else security.settings(f"{folder}/{KEYSTORE}")),
             **self._source_of_metadata(node),
             "node.id": node,
             "cluster.id": self._run.cluster_id,
-            "listeners": f"{host}:{port}",
-            "advertised.listeners": f"{link}:{link_port}",
+            "listeners": f"{listener}{host}:{port}",
+            "advertised.listeners": f"{listener}{link}:{link_port}",
             "log.dirs": f"{folder}/data",
             "tribunal.bind.host": self._environment.bind_host(node),
             "tribunal.events.file": f"{folder}/events.jsonl",

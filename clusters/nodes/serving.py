@@ -1,17 +1,18 @@
 """Whether somebody serves at an address: asked as any client asks, past all links."""
 
 import asyncio
+import ssl
 import struct
 
 from tribunal.clusters.links.probing import PROBE_REQUEST
 
 
-async def answers(endpoint: tuple[str, int], *, wait_ms: int) -> bool:
+async def answers(endpoint: tuple[str, int], *, wait_ms: int, tls: ssl.SSLContext | None = None) -> bool:
     """Return whether somebody answers ApiVersions there."""
     writer = None
     try:
         async with asyncio.timeout(wait_ms / 1000):
-            reader, writer = await asyncio.open_connection(*endpoint)
+            reader, writer = await asyncio.open_connection(*endpoint, ssl=tls)
             if writer.transport.is_closing():  # reset already; uvloop would call a write a RuntimeError
                 return False
             writer.write(PROBE_REQUEST)

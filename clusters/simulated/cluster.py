@@ -32,7 +32,7 @@ from tribunal.clusters.api import (
     RequestSeen,
     until,
 )
-from tribunal.clusters.capabilities import Capability, Fate
+from tribunal.clusters.capabilities import SECURED, Capability, Fate
 from tribunal.clusters.clock import RunClock
 from tribunal.clusters.links.requests import RequestLog
 from tribunal.clusters.nodes.final_logs import dumped_log, topic_id_of
@@ -72,7 +72,7 @@ class SimulatedCluster(SimulatedFaults):
     """A cluster of simulated machines; see `tribunal.clusters.api.Cluster`."""
 
     kind = "simulated"
-    capabilities = frozenset(Capability)  # all there are
+    capabilities = frozenset(Capability) - SECURED
     place = None
 
     def __init__(self, spec: ClusterSpec, simulation: Simulation, clock: RunClock, cluster_id: str) -> None:
@@ -445,6 +445,15 @@ class SimulatedCluster(SimulatedFaults):
     def drain_metadata(self) -> list[MetadataEntry]:
         """Return committed metadata records since the last call."""
         return self.committed.drain()
+
+    async def answers(self, node: int) -> bool:
+        """Return whether a node runs and is not paused: it answers then, for nothing else keeps a process from it."""
+        process = self.machine(node).process
+        return self.alive(node) and process is not None and not process.paused
+
+    async def log_ends_now(self, node: int) -> Mapping[str, int] | None:
+        """Return where each log on a broker's disk ends now."""
+        return self.log_ends(node)
 
     def final_logs(self) -> Iterator[DumpedLog]:
         """Read every replica's log from the simulated disks."""

@@ -111,7 +111,7 @@ class SimulatedMember:
     async def committed(self, partitions: Sequence[TopicPartition], timeout_ms: int) -> Committed:
         """Ask once for stable offsets."""
         answer = await self.member.committed(partitions, timeout_ms)
-        return Committed(answer.offsets, answer.error)
+        return Committed(answer.offsets, answer.error, answer.node)
 
     async def commit(self, offsets: Mapping[TopicPartition, int], timeout_ms: int) -> Answered:
         """Ask once; an answer that a later coordinator might not have given says nothing."""

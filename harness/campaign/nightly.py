@@ -300,9 +300,10 @@ class Nightly:
         budget_s = max(self.night.budget_s * canaries.share / 100, CANARY_S * len(own))
         results = power(
             own, scenario=None, seeds=seeds, budget_s=budget_s, jobs=self._jobs, scratch=self._scratch / "canaries",
-            notify=lambda one: self._notify(f"canary       {one.mutant}: {'found' if one.found else 'MISSED'} in {one.seconds} s"),
+            notify=lambda one: self._notify(f"canary       {one.mutant}: {'found' if one.found else 'MISSED' if one.seeds else 'no seed ended'} in {one.seconds} s"),
         )  # fmt: skip
-        write_power(self._out / POWER, brought_up_to_date(self._power, results))
+        measured = [one for one in results if one.found or one.seeds]
+        write_power(self._out / POWER, brought_up_to_date(self._power, measured))
         self.night.canaries = [
             Canary(
                 mutant=one.mutant, scenario=one.scenario, found=one.found, seen_by=one.seen_by, seeds=one.seeds,

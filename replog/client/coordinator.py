@@ -32,6 +32,11 @@ class CoordinatorLink:
 
     async def ask(self, exchange: Exchange[Q, R], body: Q) -> R:
         """Ask once. `Unreachable`: surely not asked; `ConnectionLost`: nobody knows."""
+        answer, _ = await self.ask_and_name(exchange, body)
+        return answer
+
+    async def ask_and_name(self, exchange: Exchange[Q, R], body: Q) -> tuple[R, NodeId]:
+        """Ask once, as `ask` does; return also who answered."""
         node = await self._find() if self._node is None else self._node
         try:
             answer = await self._client.ask(exchange, body, node=node)
@@ -40,7 +45,7 @@ class CoordinatorLink:
             raise
         if getattr(answer, "error_code", Error.NONE) in ELSEWHERE:
             self.forget()
-        return answer
+        return answer, node
 
     def forget(self) -> None:
         """Look for the coordinator before the next question."""

@@ -115,7 +115,7 @@ class GroupMember:
                     partition_indexes=[partition.partition for partition in partitions],
                 )
                 group = OffsetFetchRequestGroup(group_id=self.group, topics=[wanted])
-                answer = await self._link.ask(
+                answer, node = await self._link.ask_and_name(
                     offset_fetch.EXCHANGE, OffsetFetchRequest(groups=[group], require_stable=True)
                 )
         except (*NO_ANSWER, TimeoutError) as problem:
@@ -129,7 +129,8 @@ class GroupMember:
             return CommittedOffsets({}, wrong.name)
         offsets = {part.partition_index: part.committed_offset for part in found}
         known = {partition: offsets.get(partition.partition, -1) for partition in partitions}
-        return CommittedOffsets({name: offset if offset >= 0 else None for name, offset in known.items()}, None)
+        stable = {name: offset if offset >= 0 else None for name, offset in known.items()}
+        return CommittedOffsets(stable, None, node)
 
     async def commit(self, offsets: Mapping[TopicPartition, int], timeout_ms: int) -> CommitEnd:
         """Ask once; an answer that a later coordinator might not have given says nothing."""

@@ -54,10 +54,11 @@ class CommitEnd(NamedTuple):
 
 
 class CommittedOffsets(NamedTuple):
-    """Answer of OffsetFetch: what the group committed (None: nothing), or why there is no answer."""
+    """Answer of OffsetFetch: what the group committed (None: nothing), or why there is no answer. node: who gave it."""
 
     offsets: Mapping[TopicPartition, int | None]
     error: str | None
+    node: int | None = None
 
 
 class TransactionOutcome(Enum):

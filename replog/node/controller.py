@@ -346,6 +346,8 @@ class ControllerNode:
             match effect:
                 case Append():
                     self._append(effect)
+                    if not self.controller.is_active:
+                        return  # the quorum resigned meanwhile, and whoever waited was refused
                 case Reply() | Emit():
                     self._until_committed.append((self._end_offset, effect))
                 case Probe():

@@ -1,16 +1,19 @@
-"""The log matrix: offsets across, replicas down, around the first loss.
+"""The log matrix: offsets across, replicas down, around the first loss, at several moments and in the end.
 
-Every cell is one offset of one replica's final log, shaded by its leader epoch. A ring: the record that was
+Every cell is one offset of one replica's log, shaded by its leader epoch. A ring: the record that was
 acknowledged at this offset is here. A cross: a record was acknowledged, and this log holds another one or none.
+What is known of logs before the end is described in `photographs`.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Final
 
 import msgspec
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from tribunal.results.report.photographs import Moment, Presence, Report, is_cut_later, moments, presence, reports
 from tribunal.results.report.story import acks_name, record_name
 from tribunal.results.store import Recording
 from tribunal.results.verdict import Finding
@@ -18,15 +21,18 @@ from tribunal.results.verdict import Finding
 BEFORE: Final = 10
 OFFSETS: Final = 44
 SHADES: Final = 6
+RUNS: Final = 200
+
+CUT, LATER, UNKNOWN, NOTHING = "cut", "later", "unknown", "none"  # a cell's look where no leader epoch shades it
 
 Logs = dict[int, dict[int, tuple[int | None, int | None]]]  # node -> offset -> (leader epoch, value)
 
 
 class Cell(msgspec.Struct, frozen=True, kw_only=True):
-    """One offset in one log. shade: 0..5 by leader epoch, -1 nothing is there. mark: "", ring, cross."""
+    """One offset in one log. shade: 0..5 by leader epoch, or one of the words above. mark: "", ring, cross."""
 
     column: int
-    shade: int
+    shade: int | str
     epoch: int | None
     mark: str
     title: str
@@ -49,8 +55,28 @@ class AcknowledgedOffset(msgspec.Struct, frozen=True):
     title: str
 
 
+class Photograph(msgspec.Struct, frozen=True, kw_only=True):
+    """What logs held at a moment before the end, as far as it is known."""
+
+    at_ns: int
+    words: str
+    logs: list[Log]
+
+
+class Run(msgspec.Struct, frozen=True):
+    """Neighbouring offsets of one log that were written in one leader epoch: `start` and `width` as shares of the longest log."""
+
+    start: float
+    width: float
+    epoch: int | None
+    shade: int
+
+
 class Matrix(msgspec.Struct, frozen=True, kw_only=True):
-    """The window."""
+    """The window: `logs` are the final ones; `whole` are their leader epochs from one end to the other, log by log.
+
+    end:  where the longest final log ends.
+    """
 
     name: str
     first: int
@@ -58,6 +84,9 @@ class Matrix(msgspec.Struct, frozen=True, kw_only=True):
     acknowledged: list[AcknowledgedOffset]
     logs: list[Log]
     ticks: list[tuple[int, int]]
+    photographs: list[Photograph] = []
+    whole: list[list[Run]] = []
+    end: int = 0
 
 
 def matrix(recording: Recording, finding: Finding, findings: Sequence[Finding]) -> Matrix | None:
@@ -73,6 +102,7 @@ def matrix(recording: Recording, finding: Finding, findings: Sequence[Finding]) 
     epochs = sorted({epoch for rows in logs.values() for epoch, _ in rows.values() if epoch is not None})
     shade = {epoch: max(0, SHADES - len(epochs)) // 2 + place for place, epoch in enumerate(epochs)}
     severity = _severities(findings, finding)
+    whole, end = _whole(recording, name, shade)
     offsets = [
         AcknowledgedOffset(
             offset - first,
@@ -90,7 +120,128 @@ def matrix(recording: Recording, finding: Finding, findings: Sequence[Finding]) 
         acknowledged=offsets,
         logs=[_log(node, rows, first, acknowledged, shade) for node, rows in logs.items()],
         ticks=[(offset - first, offset) for offset in range(first, first + OFFSETS) if offset % 5 == 0],
+        photographs=list(_photographs(recording, finding, first, logs, shade)),
+        whole=whole,
+        end=end,
     )
+
+
+def _whole(recording: Recording, name: str, shade: dict[int, int]) -> tuple[list[list[Run]], int]:
+    """Return the final logs as runs of leader epochs, and where the longest of them ends; no log has more than `RUNS`."""
+    rows = recording.table("logs", name, ["node", "log_offset", "leader_epoch"]).sort_by("log_offset")
+    nodes, offsets = rows["node"].to_numpy(), rows["log_offset"].to_numpy()
+    epochs = pc.fill_null(rows["leader_epoch"], -1).to_numpy()
+    end = int(offsets.max(initial=0)) + 1
+    found = []
+    for node in np.unique(nodes).tolist():
+        own = nodes == node
+        own_offsets, own_epochs = offsets[own], epochs[own]
+        breaks = (own_epochs[1:] != own_epochs[:-1]) | (own_offsets[1:] != own_offsets[:-1] + 1)
+        starts = np.concatenate(([0], 1 + np.flatnonzero(breaks)))
+        lasts = np.concatenate((starts[1:] - 1, [own_offsets.size - 1]))
+        # The widest are those that can be seen.
+        kept = np.sort(np.argsort(own_offsets[starts] - own_offsets[lasts], kind="stable")[:RUNS])
+        found.append([
+            Run(
+                int(own_offsets[starts[at]]) / end, int(own_offsets[lasts[at]] - own_offsets[starts[at]] + 1) / end,
+                int(own_epochs[starts[at]]), _whole_shade(shade, int(own_epochs[starts[at]])),
+            )
+            for at in kept.tolist()
+        ])  # fmt: skip
+    return found, end
+
+
+def _whole_shade(shade: dict[int, int], epoch: int) -> int:
+    """Return an epoch's shade in the window; one that the window has not is lighter before it, darker behind it."""
+    if epoch in shade or not shade:
+        return shade.get(epoch, 0)
+    return max(0, min(shade.values()) - 1) if epoch < min(shade) else min(SHADES - 1, max(shade.values()) + 1)
+
+
+class _Was(msgspec.Struct, frozen=True):
+    """What one offset of one log was in the photograph before."""
+
+    there: bool = False
+    had_record: bool = False
+
+
+def _photographs(
+    recording: Recording, finding: Finding, first: int, logs: Logs, shade: dict[int, int]
+) -> Iterator[Photograph]:
+    name = f"{finding.topic}-{finding.partition}"
+    known = reports(recording, name, first, first + OFFSETS)
+    answered = _answered(recording, name, first)
+    before: dict[tuple[int, int], _Was] = {}
+    for moment in moments(known, finding):
+        drawn = []
+        for node, rows in logs.items():
+            own = _Held(node, known.get(node, ()), rows, answered, shade)
+            cells = [own.cell(offset, offset - first, moment, before) for offset in range(first, first + OFFSETS)]
+            drawn.append(Log(name=f"broker {node}", cells=[cell for cell in cells if cell is not None], labels=[]))
+        yield Photograph(at_ns=moment.at_ns, words=moment.words, logs=drawn)
+
+
+class _Answer(msgspec.Struct, frozen=True):
+    """An acknowledged record: when, and by whom."""
+
+    at_ns: int
+    value: int
+    node: int | None
+
+
+def _answered(recording: Recording, name: str, first: int) -> dict[int, list[_Answer]]:
+    columns = ["value", "outcome", "log_offset", "complete_ns", "answered_by"]
+    sends = recording.table("sends", name, columns)
+    ok = pc.and_(_within(sends, first), pc.equal(sends["outcome"].cast(pa.string()), "ok"))
+    found: dict[int, list[_Answer]] = {}
+    for row in sends.filter(ok).sort_by("complete_ns").to_pylist():
+        answer = _Answer(row["complete_ns"] or 0, row["value"], row["answered_by"])
+        found.setdefault(row["log_offset"], []).append(answer)
+    return found
+
+
+class _Held(msgspec.Struct, frozen=True):
+    """One replica's log at moments before the end."""
+
+    node: int
+    known: Sequence[Report]
+    final: dict[int, tuple[int | None, int | None]]
+    answered: dict[int, list[_Answer]]
+    shade: dict[int, int]
+
+    def cell(self, offset: int, column: int, moment: Moment, before: dict[tuple[int, int], _Was]) -> Cell | None:
+        """Draw one offset, and remember it for the next photograph; None where nothing is and was."""
+        place = (self.node, offset)
+        was = before.get(place, _Was())
+        at = presence(self.known, offset, moment.at_ns, finally_there=offset in self.final)
+        later = at is Presence.THERE and (is_cut_later(self.known, offset, moment.at_ns) or offset not in self.final)
+        epoch, value = (None, None) if later else self.final.get(offset, (None, None))
+        own = self._acknowledged(offset, moment.at_ns)
+        has_record = at is Presence.THERE and bool(own) and (self._gave(own) if later else value == own[-1].value)
+        before[place] = _Was(at is Presence.THERE, has_record)
+        shade: int | str
+        mark = "ring" if has_record else ""
+        match at:
+            case Presence.THERE if later:
+                shade, words = LATER, "a record that is cut away later"
+            case Presence.THERE:
+                shade = 0 if epoch is None else self.shade.get(epoch, 0)
+                words = "a control record" if value is None else f"{record_name(value)}, leader epoch {epoch}"
+                mark = "cross" if own and not has_record and was.had_record else mark
+            case Presence.UNKNOWN:
+                shade, words = UNKNOWN, "not known: between two reports of this node"
+            case Presence.ABSENT if was.there:
+                shade, words, mark = CUT, "cut away", "cross" if was.had_record else ""
+            case _:
+                return None
+        title = f"{moment.at_ns / 1e9:.3f} s, broker {self.node}, offset {offset}: {words}"
+        return Cell(column=column, shade=shade, epoch=epoch, mark=mark, title=title)
+
+    def _acknowledged(self, offset: int, at_ns: int) -> list[_Answer]:
+        return [answer for answer in self.answered.get(offset, ()) if answer.at_ns <= at_ns]
+
+    def _gave(self, answers: Sequence[_Answer]) -> bool:
+        return any(answer.node == self.node for answer in answers)
 
 
 def _severities(findings: Sequence[Finding], finding: Finding) -> dict[int, str]:
@@ -151,7 +302,7 @@ def _log(
         cells.append(
             Cell(
                 column=offset - first,
-                shade=-1 if held is None else shade.get(epoch, 0) if epoch is not None else 0,
+                shade=NOTHING if held is None else shade.get(epoch, 0) if epoch is not None else 0,
                 epoch=epoch,
                 mark=mark,
                 title=_title(node, offset, held, sent),

@@ -102,3 +102,36 @@ def test_a_position_that_was_fetched_was_there(
     did("fetch", fetched, 5000)
 
     assert judged(run, "offset_forgotten" if fetched is None else "offset_stale") == [expected]
+
+
+@pytest.mark.parametrize(("newer", "answered_by", "isr", "killed", "expected"), [
+    pytest.param(4000, 1, [2], False, BY_R11, id="the deposed coordinator, of what was committed since"),
+    pytest.param(2000, 1, [2], False, LOST, id="of what it had answered itself"),
+    pytest.param(4000, 2, [2], False, LOST, id="its successor"),
+    pytest.param(4000, None, [2], False, LOST, id="nobody knows who"),
+    pytest.param(4000, 1, [2, 1], False, LOST, id="it follows its successor"),
+    pytest.param(4000, 1, [2], True, LOST, id="it is another process"),
+])  # fmt: skip
+def test_a_deposed_coordinator_does_not_know_what_was_committed_since(
+    run: Run, newer: int, answered_by: int | None, isr: list[int], killed: bool, expected: tuple[str, str]
+) -> None:
+    for node in (1, 2, 3):
+        run.node(node, "start", 0)
+    run.metadata("PartitionRecord", 0, topic="__consumer_offsets", **CREATED | {"isr": [1, 2]})
+
+    def did(what: str, offset: int, at: int, answered_by: int | None = None) -> None:
+        row = {"process": 50, "topic": "t", "partition": 0, "outcome": "ok", "group": "g", "answered_by": answered_by}
+        times = {"invoke_ns": at * MS, "complete_ns": (at + 1) * MS}
+        run.recorder.row("commits", **row, **times, kind=what, committed_offset=offset)
+
+    did("commit", 3, 1000)
+    run.metadata("PartitionChangeRecord", 3000, topic="__consumer_offsets", partition_id=0, leader=2, isr=[2])
+    did("commit", 5, newer)
+    if killed:
+        run.node(1, "killed", 3500)
+        run.node(1, "start", 3600)
+    if isr != [2]:
+        run.metadata("PartitionChangeRecord", 4100, topic="__consumer_offsets", partition_id=0, isr=isr)
+    did("fetch", 3, 8000, answered_by)
+
+    assert judged(run, "offset_stale") == [expected]

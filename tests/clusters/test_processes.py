@@ -140,8 +140,8 @@ def test_every_fault_bites_and_heals(tmp_path):
     asyncio.run(every_fault(tmp_path))
 
 
-async def whole_records(folder):
-    async with running(folder, ClusterSpec(controllers=1)) as cluster:
+async def whole_records(folder, spec):
+    async with running(folder, spec) as cluster:
         await with_topic(cluster)
         rows = Rows()
         stage = Stage(clients=cluster.clients, sink=rows, now_ns=cluster.now_ns)
@@ -170,8 +170,9 @@ async def whole_records(folder):
         return rows, stage.sent, [entry for log in cluster.final_logs() for entry in log.entries], leaders
 
 
-def test_librdkafkas_records_come_back_whole_and_who_answered_is_read_off_its_connections(tmp_path):
-    rows, sent, logs, leaders = asyncio.run(whole_records(tmp_path))
+@pytest.mark.parametrize("security", ["", "sasl_ssl"])
+def test_librdkafkas_records_come_back_whole_and_who_answered_is_read_off_its_connections(tmp_path, security):
+    rows, sent, logs, leaders = asyncio.run(whole_records(tmp_path, ClusterSpec(controllers=1, security=security)))
 
     assert {row["content"] for row in rows.of("reads")} == {None}
     records = [entry for entry in logs if not entry.is_control]

@@ -17,7 +17,7 @@ from tribunal.harness.campaign.nightly import Earlier, Folders, Nightly, Outside
 from tribunal.harness.campaign.sweep import SeedResult, Sweep
 from tribunal.harness.cli.main import exit_code
 from tribunal.harness.scenario import BadScenario
-from tribunal.results.night import FoundTonight, NightState
+from tribunal.results.night import FoundTonight, NightState, Past
 from tribunal.results.night_files import held, is_held, load, save, summary
 from tribunal.results.power import By, Power, read
 from tribunal.results.signature import Signature
@@ -327,6 +327,32 @@ def test_what_a_kept_finding_shows_besides_is_known_until_its_day(tmp_path, monk
     night = night_in(tmp_path, text="nightly: small\nfindings: findings\nknown: known.yaml\n", **TERMS).run()
 
     assert night.exit_code == code
+
+
+@pytest.mark.parametrize(
+    ("outcome", "others", "line"),
+    [
+        pytest.param("regressed", [], "f regressed (a/b): `tribunal findings run f`", id="back"),
+        pytest.param(
+            "regressed", ["c/d"], "f regressed (a/b, besides c/d): `tribunal findings run f`", id="back, and more"
+        ),
+        pytest.param("fixed", ["c/d"], "f fixed (besides c/d): `tribunal findings run f`", id="fixed, but"),
+    ],
+)
+def test_the_summary_says_what_a_past_finding_shows_and_how_to_see_it_again(tmp_path, outcome, others, line):
+    """A night that was red because of one said `No signature was found tonight` and gave no line to paste."""
+    night = night_in(tmp_path, text=REAL, **TERMS).night
+    night.past = [
+        Past(
+            name="f", signature="a/b", outcome=outcome, runs=1, max_runs=1, seconds=0.1, others=others, is_bad=True, is_lost=False
+        )
+    ]  # fmt: skip
+
+    said = summary(night)
+
+    assert line in said
+    assert "No signature was found so far beside those of past findings." in said
+    assert " of 5 seconds, shard 1/1" in said
 
 
 def test_what_was_announced_in_the_last_moment_is_not_announced_again_by_the_night_that_goes_on(tmp_path):

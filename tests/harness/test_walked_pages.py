@@ -1,7 +1,8 @@
 """Every command of every page is run as it stands, or a table says why it cannot be run here.
 
-Each page is walked in a folder of its own, line by line in a shell, and each line has to end as its page promises. Only sizes
-are made smaller (`SMALLER`): fewer seeds, shorter budgets. A page's placeholders mean a run with a violation, made once.
+Each page is walked in a folder of its own, line by line in a shell, and each line has to end as its page promises. Files that the page
+shows with a title are there from that point on. Only sizes are made smaller (`SMALLER`): fewer seeds, shorter budgets. A page's placeholders
+mean a run with a violation, made once.
 """
 
 import os
@@ -11,13 +12,15 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+from typing import NamedTuple
 
 import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
 PAGES = sorted([ROOT / "README.md", ROOT / "CONTRIBUTING.md", ROOT / "SECURITY.md", *(ROOT / "docs").rglob("*.md")])
-BLOCK = re.compile(r"^ *```(\w*)[^\n]*\n(.*?)^ *```", re.MULTILINE | re.DOTALL)
-PROGRAMS = ("tribunal", "make", "pip", "python", "cd", "git", "source")
+BLOCK = re.compile(r"^ *```(\w*)(?: title=\"([^\"]+)\")?[^\n]*\n(.*?)^ *```", re.MULTILINE | re.DOTALL)
+PROGRAMS = ("tribunal", "make", "pip", "python", "pytest", "cd", "git", "source")
+WHOLE = (".py", ".yaml")  # what a page shows of these is the file; of others it is a part
 
 ENVIRONMENT = "makes an environment; tests/tidy/test_wheel.py installs the wheel"
 KAFKA = "needs Apache Kafka and its Java; tests/e2e/test_apache_kafka.py"
@@ -65,13 +68,33 @@ FILES = {
 }
 
 
-def lines(path: Path) -> Iterator[str]:
-    """The commands of a page's blocks, without what is said of them behind `#`."""
-    for kind, text in BLOCK.findall(path.read_text()):
+class Shown(NamedTuple):
+    """A file that a page shows."""
+
+    name: str
+    text: str
+
+
+def steps(path: Path) -> Iterator[str | Shown]:
+    """The commands of a page's blocks, without what is said of them behind `#`, and its files, in the page's order."""
+    for kind, title, text in BLOCK.findall(path.read_text()):
+        if title.endswith(WHOLE):
+            yield Shown(title, text)
         if kind not in ("", "sh"):
             continue
         found = (re.sub(r"\s+#.*$", "", line).strip() for line in text.splitlines())
         yield from (line for line in found if line.split(" ")[0] in PROGRAMS)
+
+
+def lines(path: Path) -> Iterator[str]:
+    return (step for step in steps(path) if isinstance(step, str))
+
+
+def write(shown: Shown, folder: Path) -> None:
+    """Write a file that the page shows, unless a command has made it."""
+    if not (folder / shown.name).exists():
+        (folder / shown.name).parent.mkdir(parents=True, exist_ok=True)
+        (folder / shown.name).write_text(shown.text)
 
 
 def elsewhere(line: str) -> str | None:
@@ -116,9 +139,14 @@ def shell(line: str, folder: Path) -> int:
 def walk(page: Path, folder: Path, *, only: str = "") -> list[str]:
     """Run a page's lines that can run here; return those that ended otherwise than the page promises."""
     wrong = []
+    shown_here = {step.name for step in steps(page) if isinstance(step, Shown)}
     for name, text in FILES.items():
-        (folder / name).write_text(text)
-    for line in lines(page):
+        if name not in shown_here:
+            (folder / name).write_text(text)
+    for line in steps(page):
+        if isinstance(line, Shown):
+            write(line, folder)
+            continue
         if elsewhere(line) is not None or not re.match(only, line):
             continue
         if line.startswith("cd "):

@@ -225,6 +225,23 @@ def test_runs_without_an_answer_do_not_make_a_night_green():
     assert few.shortfalls == ["s: 10 runs with an answer, 29 are needed for a bound of 10 %"]
 
 
+@pytest.mark.parametrize(
+    ("seeds", "word", "code", "line"),
+    [
+        pytest.param(0, "not enough seeds", 2, "no time was left for a seed", id="no seed ended"),
+        pytest.param(1, "harness failure", 3, "the canary is green", id="a seed did not find it"),
+    ],
+)
+def test_a_canary_that_no_time_was_left_for_was_not_missed(seeds, word, code, line):
+    """On a machine with load 11 the first canary took the time of the second, and the night said that the harness had failed."""
+    canary = Canary(mutant="m44_acks_local", scenario="s", found=False, seen_by=[], seeds=seeds, seconds=0.1, note="")
+    slow = night(canaries=[canary])
+
+    assert (slow.word, slow.exit_code) == (word, code)
+    assert line in junit(slow).tostring().decode()
+    assert ("no time for m44" in summary(slow)) == (code == 2)
+
+
 def held(rate):
     return Quarantine(scenario="produce-consume", cluster="containers", rate=rate, owner="ann", expires="2099-01-01")
 

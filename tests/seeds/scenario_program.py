@@ -10,6 +10,7 @@ from tribunal.harness.campaign.mutation_score import plan_of
 from tribunal.harness.campaign.sweep import recording_hash
 from tribunal.harness.catalog import scenarios
 from tribunal.harness.progress import Silent
+from tribunal.harness.scenario import load
 from tribunal.harness.simulated import conduct_simulated
 
 SHORT_MS = 4_000  # how long rounds of faults go on: the first round is always whole
@@ -17,7 +18,7 @@ SHORT_MS = 4_000  # how long rounds of faults go on: the first round is always w
 
 def any_scenario(seed, sink):
     """Run the seed's scenario: all of them in turn."""
-    names = sorted(scenarios())
+    names = [name for name, path in sorted(scenarios().items()) if not load(path, {}).spec.security]  # of real nodes
     plan = msgspec.structs.replace(plan_of(names[seed % len(names)], seed, ()), time_ms=SHORT_MS, warm_up_ms=500)
 
     def listen(simulation):

@@ -6,7 +6,7 @@ import contextlib
 import pytest
 
 from tests.simulated.cluster_program import Trial, wait_until_in_sync
-from tribunal.clusters.api import ClusterError, Order, Proof, Refused, TopicPartition
+from tribunal.clusters.api import ClusterError, GroupSettings, Order, Proof, Refused, TopicPartition
 from tribunal.clusters.capabilities import ClockSkew
 from tribunal.clusters.orders import Orders, admin_row, elections
 from tribunal.clusters.spec import ClusterSpec
@@ -77,6 +77,24 @@ def test_sends_and_polls_name_who_answered_and_watermarks_the_epoch_they_are_of(
     assert (None, None) not in seen
     assert {row["source"] for row in rows("watermarks")} == {"fetch", "list_offsets"}
     assert all(0 < row["asked_ns"] < row["at_ns"] for row in rows("watermarks"))
+
+
+def test_a_fetch_of_a_group_s_positions_names_who_answered():
+    answers = []
+
+    async def scenario(cluster):
+        settings = GroupSettings(group="g", topic=P0.topic, isolation="read_committed", session_timeout_ms=10_000)
+        member = cluster.clients.group_consumer(settings, "member")
+        async with asyncio.timeout(30):
+            while P0 not in (gained := member.gained()):
+                await member.poll(10, 200)
+            answers.append(await member.committed(gained, 5000))
+        await member.close()
+
+    Trial(7).run(scenario)
+
+    assert answers[0].error is None
+    assert answers[0].answered_by in (1, 2, 3)
 
 
 def test_each_episode_s_losses_are_intervals_of_its_own_time_on_internal_topics_too():

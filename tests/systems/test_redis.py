@@ -32,7 +32,7 @@ def judged(scenario: str, overrides: dict[str, str], out: Path) -> RunVerdict:
 
 def test_a_primary_without_persistence_loses_what_a_replica_acknowledged(tmp_path: Path) -> None:
     """It comes back empty and its replicas copy that; each lost element had been confirmed by WAIT 1."""
-    verdict = judged("kill-primary.yaml", {"time": "1s", "warm_up": "500ms"}, tmp_path)
+    verdict = judged("kill-primary.yaml", {"time": "1s"}, tmp_path)
 
     assert verdict.verdict is Verdict.VIOLATION
     assert {finding.kind for finding in verdict.findings} == {"element_lost"}

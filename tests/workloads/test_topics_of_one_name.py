@@ -4,11 +4,13 @@ import asyncio
 from collections import deque
 from collections.abc import Callable, Mapping
 from typing import Any
+from uuid import UUID
 
 import pytest
 
-from tribunal.clusters.api import Delivery, PartitionPoll, ReceivedRecord, TopicPartition
+from tribunal.clusters.api import Delivery, PartitionPoll, ReceivedRecord, TopicPartition, TopicSeen
 from tribunal.workloads.api import Reader, Stage, Worker, WorkerPlan
+from tribunal.workloads.kinds import operator
 
 P = TopicPartition("t", 0)
 FORMER, NOW = "00000000-0000-0000-0000-000000000001", "00000000-0000-0000-0000-000000000002"
@@ -121,3 +123,26 @@ def test_a_reader_that_moves_in_one_partition_goes_on_in_the_others() -> None:
     reader.seek(P, 3)
 
     assert client.assigned[-1] == {P: 3, other: 1}
+
+
+class Lagging:
+    """Asks brokers for topics: the first ones that are asked lack the newest topic, or still have the one before it."""
+
+    def __init__(self, *answers: dict[str, TopicSeen]) -> None:
+        self.answers = deque(answers)
+
+    async def topics(self) -> dict[str, TopicSeen]:
+        return self.answers.popleft()
+
+
+def test_the_final_read_waits_for_a_broker_that_has_the_newest_topic_of_a_name(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(operator, "LOOK_AGAIN_MS", 0)
+    stage = stage_of(Scripted([]), Sink())
+    former, now = (TopicSeen(topic_id=UUID(one), replicas={}) for one in (FORMER, NOW))
+    asked = Lagging({}, {"t": former}, {"t": now}, {})
+
+    asyncio.run(operator._topics_are_known(asked, stage, ["t"]))  # type: ignore[arg-type]
+
+    assert list(asked.answers) == [{}]

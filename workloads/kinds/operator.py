@@ -14,7 +14,7 @@ from uuid import UUID
 
 import msgspec
 
-from tribunal.clusters.api import Acks, ClusterError, Order, OrderSeen, Refused, TopicPartition, TopicSeen
+from tribunal.clusters.api import Acks, ClusterError, Operator, Order, OrderSeen, Refused, TopicPartition, TopicSeen
 from tribunal.clusters.orders import AGAIN, Orders, admin_row, named
 from tribunal.results.admin_apis import PREFERRED, UNCLEAN, AdminApi
 from tribunal.workloads.api import Count, Number, Reader, Stage, WorkerPlan, Workload, create_topic, drawn_seed
@@ -29,6 +29,8 @@ WRITERS: Final[tuple[tuple[str, Acks, bool], ...]] = (("idempotent", -1, True), 
 ACTS_MAX: Final = 400  # of one operator: more than fit any run
 PARTITIONS_MAX: Final = 8
 PUT_BACK_TRIES: Final = 5
+LOOKS: Final = 25  # for the newest topics, before the final read
+LOOK_AGAIN_MS: Final = 200
 Item = TypeVar("Item")
 OFFSETS_MS: Final = 2_000
 
@@ -499,13 +501,31 @@ async def read_to_end(stage: Stage, chosen: Plan, timeout_ms: int) -> list[Topic
     """Read what there is of its topics."""
     operator = stage.clients.operator("operator-final-read")
     try:
-        topics = await operator.topics()
+        await _topics_are_known(operator, stage, own_topics(chosen))
     finally:
         await operator.close()
     for topic in own_topics(chosen):
-        if topic in topics:
-            stage = stage.for_topic(topic, str(topics[topic].topic_id))
+        topic_id = stage.names.newest(topic)
+        if topic_id is not None:
+            stage = stage.for_topic(topic, topic_id)
     return await read_whole(stage, partitions(chosen), timeout_ms)
+
+
+async def _topics_are_known(operator: Operator, stage: Stage, wanted: Sequence[str]) -> None:
+    """Wait until a broker has what was decided of topics; one that was deleted for good is in no answer, and costs the wait.
+
+    A broker that lags lacks a topic that was just made, or has a former one of its name.
+    """
+    for _ in range(LOOKS):
+        try:
+            topics = await operator.topics()
+        except ClusterError as problem:
+            stage.errors[f"look: {problem}"] += 1
+        else:
+            known = {name: str(seen.topic_id) for name, seen in topics.items()}
+            if all(known.get(name) == stage.names.newest(name) for name in wanted):
+                return
+        await asyncio.sleep(LOOK_AGAIN_MS / 1000)
 
 
 def written_throughout(chosen: Plan) -> list[TopicPartition]:
