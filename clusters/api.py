@@ -531,6 +531,12 @@ class Cluster(FaultTarget, Protocol):
     async def shut_down(self) -> None:
         """End every node; disks stay readable."""
 
+    async def answers(self, node: int) -> bool:
+        """Return whether a node's process exists and answers a request now, past all links."""
+
+    async def log_ends_now(self, node: int) -> Mapping[str, int] | None:
+        """Return where each log on a broker's disk ends now, by `topic-partition`; None where the disk cannot be read while it runs."""
+
     def final_logs(self) -> Iterator[DumpedLog]:
         """Read every replica's log from the disks, after `shut_down`."""
 

@@ -56,6 +56,7 @@ from tribunal.clusters.spec import Settings
 from tribunal.results.admin_apis import PREFERRED, AdminApi
 
 LOOK_MS: Final = 5
+ANSWER_WAIT_MS: Final = 10_000  # a JVM on a busy machine
 SECURED: Final = ", TLS (ended at the links) and SASL"
 
 
@@ -398,6 +399,21 @@ class ComposedCluster:
     def clock_offset_ns(self, node: int) -> int:
         """Return by how much a node's monotonic clock was ahead of ours at the start."""
         return self._parts.files.clock_offset_ns(node)
+
+    async def answers(self, node: int) -> bool:
+        """Return whether a node's process exists and answers a request now."""
+        if not self._node(node).alive:
+            return False
+        try:
+            async with asyncio.timeout(ANSWER_WAIT_MS / 1000):
+                await self._node(node).serving()
+        except (TimeoutError, ClusterError):
+            return False
+        return True
+
+    async def log_ends_now(self, node: int) -> Mapping[str, int] | None:
+        """Return where each log on a broker's disk ends now."""
+        return await self._parts.files.log_ends_now(node)
 
     def final_logs(self) -> Iterator[DumpedLog]:
         """Read every replica's log."""

@@ -65,10 +65,19 @@ Facts = dict[str, object]  # whatever JSON can say: written down, for readers of
 
 
 class Proof(msgspec.Struct, frozen=True):
-    """What was seen of a fault or of its heal."""
+    """What was seen of a fault or of its heal.
+
+    undone:  of a heal that does not hold: the fault itself is undone, only full service did not come about.
+    """
 
     holds: bool
     facts: Facts
+    undone: bool = False
+
+    @property
+    def is_undone(self) -> bool:
+        """Whether the fault itself is undone, also where the cluster did not come back into full service."""
+        return self.holds or self.undone
 
 
 class PartitionState(msgspec.Struct, frozen=True, kw_only=True):

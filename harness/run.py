@@ -24,6 +24,7 @@ from replog.config import DEFINITIONS
 from tribunal import ROOT
 from tribunal.clusters.api import Cluster, ClusterError, Unsettled, until
 from tribunal.clusters.clock import RunClock
+from tribunal.harness import heal
 from tribunal.harness.catalog import all_clusters, all_workloads, faults, one_of
 from tribunal.harness.collect import Collector, record_final_logs
 from tribunal.harness.fault_journal import ActiveFault, FaultJournal
@@ -32,6 +33,7 @@ from tribunal.harness.progress import Progress
 from tribunal.nemesis.api import Effect, Loss, Proof
 from tribunal.nemesis.targets import NoTarget, resolve
 from tribunal.nemesis.triggers import Trigger, Waiting
+from tribunal.results.heal import Unhealed
 from tribunal.results.manifest import Made, Setting
 from tribunal.results.store import Recorder
 from tribunal.results.topic_names import TopicNames
@@ -110,6 +112,9 @@ class Run:
         self.heal: Callable[[Cluster], Awaitable[None]] = (
             _nothing_more  # after the last fault, before everything is in service again
         )
+        self._not_undone: list[int] = []  # faults of which no proof says that they are undone
+        self._on_disks: list[int] = []  # faults that may have altered or refused bytes on disks
+        self._unhealed: Unhealed | None = None
         self._place: str | None = None  # where the nodes live, where there is a choice
 
     async def execute(self) -> Ending:
@@ -173,7 +178,8 @@ class Run:
         async with self._phase("heal", stage):
             await self._operators_end(cluster, stage)
             await self.heal(cluster)
-            await self._in_full_service(cluster)
+            if not await self._in_full_service(cluster):
+                self._unhealed = await heal.observed(cluster, not_undone=self._not_undone, on_disks=self._on_disks)
         async with self._phase("quiesce", stage):
             await self._quiesce(stage)
         async with self._phase("final-read", stage):
@@ -321,7 +327,10 @@ class Run:
                 self._record_missed(planned, str(problem))
             return
         role = self.plan.spec.role(node)
-        aimed = one_of("fault", planned.kind, faults()).planned(node, planned.options)
+        fault = one_of("fault", planned.kind, faults())
+        aimed = fault.planned(node, planned.options)
+        if heal.alters_disks(fault):
+            self._on_disks.append(planned.index)
         planned_ns, started_ms = self.clock.now_ns(), self._faults_ms()
         entry = _Entry(planned=planned, target=f"{role} {node}", planned_ns=planned_ns)
         if self._journal is not None:
@@ -391,8 +400,10 @@ class Run:
 
     def _record_fault(self, entry: "_Entry", cluster: Cluster) -> None:
         effect = entry.effect
-        heal = effect.heal if effect else None
+        heal_proof = effect.heal if effect else None
         losses = [self._loss(loss) for loss in effect.losses] if effect else []
+        if heal_proof is None or not heal_proof.is_undone:
+            self._not_undone.append(entry.planned.index)
         self.recorder.row(
             "faults",
             index=entry.planned.index,
@@ -404,8 +415,8 @@ class Run:
             healed_ns=entry.healed_ns,
             proof=_json(effect.proof) if effect else None,
             took_effect=effect.proof.holds if effect else False,
-            heal_proof=_json(heal) if heal else None,
-            healed=heal.holds if heal else False,
+            heal_proof=_json(heal_proof) if heal_proof else None,
+            healed=heal_proof.holds if heal_proof else False,
             losses=losses,
         )
 
@@ -446,6 +457,7 @@ class Run:
             failure=self.failure,
             failure_kind=self.failure_kind,
             promised=promised_by(plan),
+            unhealed=self._unhealed,
         )
 
     # --- showing ---------------------------------------------------------------------------

@@ -196,7 +196,9 @@ def _needs(inject: Callable[..., object]) -> frozenset[Capability]:
 def joined(first: Proof, name: str, second: Proof) -> Proof:
     """Return one proof that holds if both do, the second's facts under a name."""
     return Proof(
-        holds=first.holds and second.holds, facts={**first.facts, name: {"holds": second.holds, **second.facts}}
+        holds=first.holds and second.holds,
+        facts={**first.facts, name: {"holds": second.holds, **second.facts}},
+        undone=first.is_undone and second.is_undone,
     )
 
 
@@ -245,17 +247,24 @@ async def back_in_service(cluster: FaultTarget, node: int, former_incarnation: s
     )
     broker = cluster.state.brokers.get(node)
     epochs = {"broker_epoch": broker.broker_epoch, "incarnation": broker.incarnation} if broker else {}
-    return joined(Proof(holds=registered.holds, facts={**registered.facts, **epochs}), "isr", in_sync)
+    registration = Proof(holds=registered.holds, facts={**registered.facts, **epochs})
+    return joined(registration, "isr", _of_service(in_sync))
 
 
 async def all_back(cluster: FaultTarget) -> Proof:
     """Wait until every broker serves and every ISR is full."""
-    return await came_true(
+    whole = await came_true(
         lambda: cluster.state.is_fully_in_sync(cluster.spec),
         timeout_ms=cluster.spec.recovery_timeout_ms,
         what="every broker unfenced, every ISR full",
         cluster=cluster,
     )
+    return _of_service(whole)
+
+
+def _of_service(proof: Proof) -> Proof:
+    """Return a proof that only asks for full service: where it does not hold, the fault is undone all the same."""
+    return Proof(holds=proof.holds, facts=proof.facts, undone=True)
 
 
 def incarnation(cluster: FaultTarget, node: int) -> str | None:

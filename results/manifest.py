@@ -5,6 +5,8 @@ from typing import Final
 
 import msgspec
 
+from tribunal.results.heal import Unhealed
+
 KRAFT: Final = "kraft"
 Setting = bool | int | float | str | Sequence[str] | None
 
@@ -23,6 +25,7 @@ class Made(msgspec.Struct, frozen=True, kw_only=True):
     failure:     why the run ended early, in words; `failure_kind` is the name of the exception.
     promised:    tables that its workloads fill whatever happens, besides those of every run.
     least_load:  acknowledgements that the phase `faults` must have of each acks level.
+    unhealed:    what was seen when full service did not come about after the last fault; None: it did, or nobody looked.
     """
 
     seed: int | None = None
@@ -39,6 +42,7 @@ class Made(msgspec.Struct, frozen=True, kw_only=True):
     failure_kind: str | None = None
     promised: tuple[str, ...] = ()
     least_load: int | None = None
+    unhealed: Unhealed | None = None
 
 
 class TableFacts(msgspec.Struct, frozen=True, kw_only=True):

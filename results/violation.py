@@ -231,11 +231,18 @@ class NeverInformed(msgspec.Struct, frozen=True, kw_only=True, tag="never_told")
 
 
 class NoProgress(msgspec.Struct, frozen=True, kw_only=True, tag="no_progress"):
-    """What was asked for after the last fault did not come about in time; how the partitions stood then."""
+    """What was asked for after the last fault did not come about in time; how the partitions stood then.
+
+    first_ns, second_ns:  when real nodes were looked at, twice; None: a simulation, which looks once.
+    log_ends:             of the partitions that stood still: where each replica's log ended, at both looks; None: it had no log.
+    """
 
     expected: Expected
     timeout_ms: int
     states: dict[str, CommittedPartition] = {}
+    first_ns: int | None = None
+    second_ns: int | None = None
+    log_ends: dict[str, tuple[dict[int, int | None], dict[int, int | None]]] = {}
 
 
 class NodeFailed(msgspec.Struct, frozen=True, kw_only=True, tag="node_failed"):

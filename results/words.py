@@ -114,13 +114,33 @@ def _sentence(violation: Violation) -> str:  # noqa: C901, PLR0912 - one case a 
             return (
                 f"broker {node} runs with broker epoch {broker_epoch} and was never sent the partitions that it hosts"
             )
-        case NoProgress(expected=expected, timeout_ms=timeout_ms, states=states):
-            listed = "".join(f"\n{name}: {_state(state)}" for name, state in states.items())
-            return f"no {expected.value} within {timeout_ms} ms{listed}"
+        case NoProgress() as facts:
+            return _no_progress(facts)
         case NodeFailed(exception=exception, words=words, function=function, line=line):
             return f"{node} ended by an error of its own: {exception}({words}) in {function}, line {line}"
         case other_facts:
             assert_never(other_facts)
+
+
+def _no_progress(facts: NoProgress) -> str:
+    listed = "".join(f"\n{name}: {_state(state)}{_ends(facts, name)}" for name, state in facts.states.items())
+    still = ""
+    if facts.first_ns is not None and facts.second_ns is not None:
+        still = f", and nothing moved from {facts.first_ns / 1e9:.1f} s to {facts.second_ns / 1e9:.1f} s"
+    return f"no {facts.expected.value} within {facts.timeout_ms} ms{still}{listed}"
+
+
+def _ends(facts: NoProgress, name: str) -> str:
+    if name not in facts.log_ends:
+        return ""
+    first, second = facts.log_ends[name]
+    return "; logs end at " + ", ".join(
+        f"{_end(first.get(node))} and {_end(second.get(node))} on {node}" for node in sorted(first)
+    )
+
+
+def _end(log_end_offset: int | None) -> str:
+    return "no log" if log_end_offset is None else str(log_end_offset)
 
 
 def _went_back(facts: WentBack, violation: Violation) -> str:

@@ -13,6 +13,7 @@ from typing import Final
 import msgspec
 
 from tribunal.checkers.judge import coverage, engine, permitted
+from tribunal.checkers.judge.heal import stands_still
 from tribunal.checkers.judge.tables import Permitted, Tables
 from tribunal.checkers.spark.java import NoJava
 from tribunal.checkers.spark.session import NoSpark, Prepared
@@ -36,6 +37,7 @@ from tribunal.results.verdict import (
     save,
 )
 from tribunal.results.violation import Violation
+from tribunal.results.words import of_violation
 
 LEAST_LOAD: Final = 1  # unless the manifest's `least_load` asks for more
 UNJUDGED: Final = "unjudged"
@@ -112,6 +114,7 @@ def _judged(run_dir: Path, engine_name: str, tables: Tables) -> RunVerdict:
         covered = coverage.coverage(recording)
         doubts = [*coverage.reasons(covered), *doubts]
         findings += violated_invariant(Path(run_dir))
+        findings += heal_without_end(recording.manifest)
         errors = _ended_early(recording.manifest)
     doubts = [*(_unjudged(finding) for finding in found if finding.severity == UNJUDGED), *doubts]
     verdict = _verdict(findings, errors, doubts)
@@ -158,6 +161,23 @@ def violated_invariant(run_dir: Path) -> list[Finding]:
             rule=f"docs/invariants.md#{known.invariant.lower()}",
             detail=Detail(event=known.violated_at_event),
             violation=_facts(known.violated),
+        )
+    ]
+
+
+def heal_without_end(manifest: Manifest | None) -> list[Finding]:
+    """Return a finding where full service did not come about after the last fault and nothing moved any more."""
+    violation = stands_still(None if manifest is None else manifest.unhealed)
+    if violation is None:
+        return []
+    return [
+        Finding(
+            property_name="invariant",
+            kind=violation.invariant.value,
+            severity="violation",
+            explanation=of_violation(violation),
+            rule="docs/verdicts.md#a-heal-that-does-not-come-about",
+            violation=violation,
         )
     ]
 

@@ -2,7 +2,7 @@
 
 import asyncio
 import shutil
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Protocol
 
@@ -39,6 +39,9 @@ class NodeFiles(Protocol):
 
     async def trouble_disk(self, node: int, trouble: DiskTrouble) -> Proof:
         """Make a running node's disk misbehave."""
+
+    async def log_ends_now(self, node: int) -> Mapping[str, int] | None:
+        """Return where each log on a running node's disk ends; None where it cannot be read."""
 
     async def fetch(self) -> None:
         """Have the log directories on this machine, once every node is down."""
@@ -125,6 +128,14 @@ class LocalFiles:
     async def trouble_disk(self, node: int, trouble: DiskTrouble) -> Proof:
         """Make a running node's disk misbehave."""
         return await self._control(node).trouble_disk(trouble)
+
+    async def log_ends_now(self, node: int) -> Mapping[str, int] | None:
+        """Read the files under the running node: what it has written is in the page cache."""
+        data = self._run.data_dir(node)
+        try:
+            return await asyncio.to_thread(log_ends, data) if data.is_dir() else None
+        except (OSError, ValueError):  # a segment was deleted meanwhile, or the files belong to somebody else
+            return None
 
     async def fetch(self) -> None:
         """Leave them where they are."""

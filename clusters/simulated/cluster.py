@@ -446,6 +446,15 @@ class SimulatedCluster(SimulatedFaults):
         """Return committed metadata records since the last call."""
         return self.committed.drain()
 
+    async def answers(self, node: int) -> bool:
+        """Return whether a node runs and is not paused: it answers then, for nothing else keeps a process from it."""
+        process = self.machine(node).process
+        return self.alive(node) and process is not None and not process.paused
+
+    async def log_ends_now(self, node: int) -> Mapping[str, int] | None:
+        """Return where each log on a broker's disk ends now."""
+        return self.log_ends(node)
+
     def final_logs(self) -> Iterator[DumpedLog]:
         """Read every replica's log from the simulated disks."""
         for node in self.spec.broker_ids:

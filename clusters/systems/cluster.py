@@ -6,7 +6,7 @@ of records. In full service means that every node is ready; a node that is not c
 
 import asyncio
 import shutil
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Final, Literal
 
@@ -259,6 +259,14 @@ class SystemCluster:
     def drain_orders(self) -> list[OrderSeen]:
         """Return none: nobody operates it."""
         return []
+
+    async def answers(self, node: int) -> bool:
+        """Return False: nobody knows how to ask it."""
+        return False
+
+    async def log_ends_now(self, node: int) -> Mapping[str, int] | None:
+        """Return None: nobody knows its files."""
+        return None
 
     def final_logs(self) -> Iterator[DumpedLog]:
         """Read none: nobody knows its files."""

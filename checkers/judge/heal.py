@@ -1,0 +1,62 @@
+"""Whether a heal that did not come about is the system's own failure: a pure function of what the run saw.
+
+The rule is in docs/verdicts.md, "A heal that does not come about". Whatever moves, does not answer or is not known leaves it open.
+"""
+
+from tribunal.results.heal import Look, PartitionSeen, Unhealed
+from tribunal.results.violation import Expected, Invariant, NoProgress, Violation
+
+
+def stands_still(seen: Unhealed | None) -> Violation | None:
+    """Return the violation that the two looks prove; None: they prove none."""
+    if seen is None or seen.not_undone or seen.on_disks or seen.first is None or seen.second is None:
+        return None
+    first, second = seen.first, seen.second
+    if (
+        not (_is_whole(first, seen) and _is_whole(second, seen))
+        or second.at_ns - first.at_ns < seen.timeout_ms * 1_000_000
+    ):
+        return None
+    before = {one.name: one for one in first.lacking}
+    if {one.name for one in second.lacking} != set(before):
+        return None
+    if not all(_is_unmoved(before[one.name], one) for one in second.lacking):
+        return None
+    stuck = [one for one in second.lacking if not _needs_an_operator(one)]
+    if not stuck:
+        return None
+    return Violation(
+        invariant=Invariant.LIVENESS,
+        facts=NoProgress(
+            expected=Expected.FULL_ISR,
+            timeout_ms=seen.timeout_ms,
+            states={one.name: one.state for one in stuck},
+            first_ns=first.at_ns,
+            second_ns=second.at_ns,
+            log_ends={one.name: (before[one.name].log_ends, one.log_ends) for one in stuck},
+        ),
+    )
+
+
+def _is_whole(look: Look, seen: Unhealed) -> bool:
+    return set(look.answering) >= set(seen.nodes) and set(look.unfenced) >= set(seen.brokers)
+
+
+def _is_unmoved(before: PartitionSeen, now: PartitionSeen) -> bool:
+    """Return whether the committed state is the same, and so are the log ends of those who ought to catch up.
+
+    Members of the ISR go on taking what clients send: their log ends say nothing.
+    """
+    awaited = _awaited(now)
+    known = all(node in before.log_ends and node in now.log_ends for node in awaited)
+    return before.state == now.state and known and all(before.log_ends[one] == now.log_ends[one] for one in awaited)
+
+
+def _awaited(seen: PartitionSeen) -> list[int]:
+    state = seen.state
+    return [node for node in state.replicas if state.leader < 0 or node not in state.isr]
+
+
+def _needs_an_operator(seen: PartitionSeen) -> bool:
+    """Return whether nobody may be elected cleanly: whom to trust is then for an operator to say (KIP-966, strategy None)."""
+    return seen.state.leader < 0 and not seen.state.isr and not seen.state.elr
