@@ -22,7 +22,7 @@ def clients_of(security: RunSecurity) -> ConfluentClients:
     )
 
 
-def test_every_client_of_the_load_gets_another_password_while_it_lives(tmp_path: Path) -> None:
+def test_every_open_client_of_the_load_gets_another_password(tmp_path: Path) -> None:
     async def main() -> None:
         security = RunSecurity(tmp_path)
         clients = clients_of(security)
