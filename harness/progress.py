@@ -1,6 +1,7 @@
 """What a user sees while a run goes on: one live screen on a terminal, plain lines otherwise."""
 
 import sys
+from contextlib import suppress
 from typing import Final, Protocol, Self
 
 import msgspec
@@ -44,7 +45,10 @@ class Progress(Protocol):
 
 
 class Plain:
-    """A line for each phase and each fault, on stderr: stdout belongs to the verdict."""
+    """A line for each phase and each fault, on stderr: stdout belongs to the verdict.
+
+    A reader that went away (`2>&1 | head`) ends the lines, not the run.
+    """
 
     def __init__(self, title: str) -> None:
         self._title = title
@@ -54,7 +58,8 @@ class Plain:
         return self
 
     def __exit__(self, *error: object) -> None:
-        sys.stderr.flush()
+        with suppress(BrokenPipeError):
+            sys.stderr.flush()
 
     def phase(self, name: str, elapsed_ms: int) -> None:
         """Begin a phase."""
@@ -62,8 +67,9 @@ class Plain:
 
     def say(self, line: str) -> None:
         """Show one thing that happened."""
-        sys.stderr.write(f"{line}\n")
-        sys.stderr.flush()
+        with suppress(BrokenPipeError):
+            sys.stderr.write(f"{line}\n")
+            sys.stderr.flush()
 
     def update(self, elapsed_ms: int, cluster: str, load: str) -> None:
         """Say nothing: lines are for what happened."""

@@ -33,7 +33,10 @@ from tribunal.checkers.api import (
     sends_by_value,
     sends_of_reads,
 )
+from tribunal.checkers.judge.steps import OPEN, WRITES
+from tribunal.results.recording import WORDS
 
+READ_COMMITTED: Final = WORDS["polls", "isolation"].index("read_committed")
 KINDS: Final = {
     "lost": Kind(Meaning.PROMISED, "an acknowledged record is missing from the final log"),
     "lost_after_read": Kind(Meaning.PROMISED, "a record that a consumer had read is missing from the final log"),
@@ -194,6 +197,8 @@ def _lost_after_read(rows: PartitionRows, acknowledged: Array, log: FinalLog, co
     read, send = order[first], rows.derived(sends_of_reads)[order[first]]
     judged_elsewhere = acknowledged | uncommitted_sends(sends, context)
     open_ = ~(judged_elsewhere[send] & (send != UNKNOWN)) if judged_elsewhere.size else np.ones(send.size, bool)
+    if not open_.all():
+        open_ |= is_among(values, _shown_committed(rows, log, context))
     values, read, send = values[open_], read[open_], send[open_]
     return anomalies(
         "lost_after_read",
@@ -204,6 +209,21 @@ def _lost_after_read(rows: PartitionRows, acknowledged: Array, log: FinalLog, co
         process=values >> 40,
         leader_epoch=reads["leader_epoch"][read],
     )
+
+
+def _shown_committed(rows: PartitionRows, log: FinalLog, context: Context) -> Array:
+    """Return the values of transactions of unknown outcome that a read_committed consumer received and no log of a leader has.
+
+    Who received one knows that its transaction was committed. What still stands in the logs and out of sight is `atomicity`'s business.
+    """
+    if not log.all_logged:
+        return np.zeros(0, np.int64)
+    polls, reads, steps = rows.columns("polls"), rows.columns("reads"), context.steps()
+    open_ = steps["value"][is_among(steps["kind"], WRITES) & (steps["outcome"] == OPEN)]
+    consumers = distinct(polls["process"][(polls["phase"] == TAIL) & (polls["isolation"] == READ_COMMITTED)])
+    shown = reads["value"][(reads["phase"] == TAIL) & is_among(reads["process"], consumers)]
+    found = distinct(shown[is_among(shown, distinct(open_))])
+    return np.asarray(found[~log.logged(found)])
 
 
 def _acks(sends: Columns, row: int) -> int | None:
@@ -339,6 +359,18 @@ WITH final_polls AS (
   SELECT s.* FROM sends s
   ANTI JOIN uncommitted u ON s.run_id = u.run_id AND s.value = u.value
   WHERE s.outcome = 'ok' AND s.acks <> 0
+), committed_consumers AS (
+  SELECT DISTINCT run_id, topic, partition, process FROM polls WHERE phase = 'tail' AND isolation = 'read_committed'
+), shown_committed AS (
+  SELECT DISTINCT r.run_id, r.value FROM reads r
+  JOIN committed_consumers c
+    ON r.run_id = c.run_id AND r.topic = c.topic AND r.partition = c.partition AND r.process = c.process
+  JOIN logged_partitions p ON r.run_id = p.run_id AND r.topic = p.topic AND r.partition = p.partition
+  SEMI JOIN (SELECT run_id, value FROM txn_steps WHERE kind IN ('send', 'append') AND outcome = 'info') o
+    ON r.run_id = o.run_id AND r.value = o.value
+  ANTI JOIN in_logs l
+    ON r.run_id = l.run_id AND r.topic = l.topic AND r.partition = l.partition AND r.value = l.value
+  WHERE r.phase = 'tail'
 ), missing AS (
   SELECT a.* FROM acknowledged a
   JOIN judged j ON a.run_id = j.run_id AND a.topic = j.topic AND a.partition = j.partition
@@ -379,7 +411,9 @@ ANTI JOIN present p
   ON t.run_id = p.run_id AND t.topic = p.topic AND t.partition = p.partition AND t.value = p.value
 ANTI JOIN acknowledged a
   ON t.run_id = a.run_id AND t.topic = a.topic AND t.partition = a.partition AND t.value = a.value
-ANTI JOIN uncommitted u ON t.run_id = u.run_id AND t.value = u.value
+ANTI JOIN (SELECT u.run_id, u.value FROM uncommitted u
+           ANTI JOIN shown_committed c ON u.run_id = c.run_id AND u.value = c.value) u
+  ON t.run_id = u.run_id AND t.value = u.value
 UNION ALL
 SELECT DISTINCT r.run_id, r.topic, r.partition, 'phantom', r.log_offset, r.value, CAST(NULL AS BIGINT)
 FROM reads r

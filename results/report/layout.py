@@ -1,7 +1,7 @@
 """From a page to geometry: bars, strips, step lines, all on one time axis. Pure, testable without a browser.
 
 The drawing is `WIDTH` wide: labels on the left, `PLOT` in the middle, nothing is clipped by it. Reductions are
-said in the captions: at most `POINTS` points a line, but every step back is kept.
+said in the captions: at most `POINTS` points a line, but every step back is kept; narrow bars of crowded rows are folded.
 """
 
 import math
@@ -13,6 +13,7 @@ from typing import Final
 import msgspec
 from msgspec.structs import replace
 
+from tribunal.results.report.folded import AROUND_NS, folded
 from tribunal.results.report.measures import LEFT, PLOT, ROW
 from tribunal.results.report.model import Page, Series
 from tribunal.results.report.moments import Change
@@ -78,7 +79,10 @@ class Track(msgspec.Struct, frozen=True):
 
 
 class Drawing(msgspec.Struct, frozen=True):
-    """The master timeline; `events` are moments to step through (seconds, words), in order of time."""
+    """The master timeline; `events` are moments to step through (seconds, words), in order of time.
+
+    is_folded:  whether some bars stand for several.
+    """
 
     height: float
     ticks: list[tuple[float, str]]
@@ -86,6 +90,7 @@ class Drawing(msgspec.Struct, frozen=True):
     marks: list[tuple[float, str]]
     end_s: float
     events: list[tuple[float, str]] = []
+    is_folded: bool = False
 
 
 def drawing(page: Page) -> Drawing:
@@ -109,8 +114,12 @@ def drawing(page: Page) -> Drawing:
         for track in make(page, axis, y):
             tracks.append(track)
             y = _bottom(track) + 14
-    marks = [] if page.story is None else [(axis.x(at_ns), label) for at_ns, label in page.story.marks]
-    return Drawing(y, axis.ticks(), tracks, marks, page.end_ns / 1e9, _events(page))
+    moments = [] if page.story is None else page.story.marks
+    marks = [(axis.x(at_ns), label) for at_ns, label in moments]
+    clear = [(axis.x(at_ns - AROUND_NS), axis.x(at_ns + AROUND_NS)) for at_ns, _ in moments]
+    shown = [replace(track, bars=folded(track.bars, clear)) for track in tracks]
+    is_folded = any(len(after.bars) < len(before.bars) for before, after in zip(tracks, shown, strict=True))
+    return Drawing(y, axis.ticks(), shown, marks, page.end_ns / 1e9, _events(page), is_folded)
 
 
 def _events(page: Page) -> list[tuple[float, str]]:

@@ -9,6 +9,7 @@ from collections.abc import Iterator, Sequence
 from typing import Final
 
 import msgspec
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -20,6 +21,7 @@ from tribunal.results.verdict import Finding
 BEFORE: Final = 10
 OFFSETS: Final = 44
 SHADES: Final = 6
+RUNS: Final = 200
 
 CUT, LATER, UNKNOWN, NOTHING = "cut", "later", "unknown", "none"  # a cell's look where no leader epoch shades it
 
@@ -61,8 +63,20 @@ class Photograph(msgspec.Struct, frozen=True, kw_only=True):
     logs: list[Log]
 
 
+class Run(msgspec.Struct, frozen=True):
+    """Neighbouring offsets of one log that were written in one leader epoch: `start` and `width` as shares of the longest log."""
+
+    start: float
+    width: float
+    epoch: int | None
+    shade: int
+
+
 class Matrix(msgspec.Struct, frozen=True, kw_only=True):
-    """The window: `logs` are the final ones."""
+    """The window: `logs` are the final ones; `whole` are their leader epochs from one end to the other, log by log.
+
+    end:  where the longest final log ends.
+    """
 
     name: str
     first: int
@@ -71,6 +85,8 @@ class Matrix(msgspec.Struct, frozen=True, kw_only=True):
     logs: list[Log]
     ticks: list[tuple[int, int]]
     photographs: list[Photograph] = []
+    whole: list[list[Run]] = []
+    end: int = 0
 
 
 def matrix(recording: Recording, finding: Finding, findings: Sequence[Finding]) -> Matrix | None:
@@ -86,6 +102,7 @@ def matrix(recording: Recording, finding: Finding, findings: Sequence[Finding]) 
     epochs = sorted({epoch for rows in logs.values() for epoch, _ in rows.values() if epoch is not None})
     shade = {epoch: max(0, SHADES - len(epochs)) // 2 + place for place, epoch in enumerate(epochs)}
     severity = _severities(findings, finding)
+    whole, end = _whole(recording, name, shade)
     offsets = [
         AcknowledgedOffset(
             offset - first,
@@ -104,7 +121,41 @@ def matrix(recording: Recording, finding: Finding, findings: Sequence[Finding]) 
         logs=[_log(node, rows, first, acknowledged, shade) for node, rows in logs.items()],
         ticks=[(offset - first, offset) for offset in range(first, first + OFFSETS) if offset % 5 == 0],
         photographs=list(_photographs(recording, finding, first, logs, shade)),
+        whole=whole,
+        end=end,
     )
+
+
+def _whole(recording: Recording, name: str, shade: dict[int, int]) -> tuple[list[list[Run]], int]:
+    """Return the final logs as runs of leader epochs, and where the longest of them ends; no log has more than `RUNS`."""
+    rows = recording.table("logs", name, ["node", "log_offset", "leader_epoch"]).sort_by("log_offset")
+    nodes, offsets = rows["node"].to_numpy(), rows["log_offset"].to_numpy()
+    epochs = pc.fill_null(rows["leader_epoch"], -1).to_numpy()
+    end = int(offsets.max(initial=0)) + 1
+    found = []
+    for node in np.unique(nodes).tolist():
+        own = nodes == node
+        own_offsets, own_epochs = offsets[own], epochs[own]
+        breaks = (own_epochs[1:] != own_epochs[:-1]) | (own_offsets[1:] != own_offsets[:-1] + 1)
+        starts = np.concatenate(([0], 1 + np.flatnonzero(breaks)))
+        lasts = np.concatenate((starts[1:] - 1, [own_offsets.size - 1]))
+        # The widest are those that can be seen.
+        kept = np.sort(np.argsort(own_offsets[starts] - own_offsets[lasts], kind="stable")[:RUNS])
+        found.append([
+            Run(
+                int(own_offsets[starts[at]]) / end, int(own_offsets[lasts[at]] - own_offsets[starts[at]] + 1) / end,
+                int(own_epochs[starts[at]]), _whole_shade(shade, int(own_epochs[starts[at]])),
+            )
+            for at in kept.tolist()
+        ])  # fmt: skip
+    return found, end
+
+
+def _whole_shade(shade: dict[int, int], epoch: int) -> int:
+    """Return an epoch's shade in the window; one that the window has not is lighter before it, darker behind it."""
+    if epoch in shade or not shade:
+        return shade.get(epoch, 0)
+    return max(0, min(shade.values()) - 1) if epoch < min(shade) else min(SHADES - 1, max(shade.values()) + 1)
 
 
 class _Was(msgspec.Struct, frozen=True):

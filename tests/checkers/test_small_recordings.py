@@ -730,6 +730,44 @@ def test_an_end_that_grew_again_shows_no_marker_that_was_lost(
     assert judged(run, "torn") == [expected]
 
 
+@pytest.mark.parametrize(("outcome", "isolation", "elected_at", "kept_by", "expected"), [
+    pytest.param("info", "read_committed", None, [], [LOST], id="nobody took it"),
+    pytest.param("info", "read_committed", 3000, [], [BY_R4], id="an unclean election took it"),
+    pytest.param("info", "read_committed", 500, [], [LOST], id="an unclean election before it was received"),
+    pytest.param("info", "read_uncommitted", None, [], [], id="who received it did not ask whether it was committed"),
+    pytest.param("info", "read_committed", None, [1, 2, 3], [], id="it stands in the logs, out of sight"),
+    pytest.param("aborted", "read_committed", None, [], [], id="it was aborted: an aborted read"),
+])  # fmt: skip
+def test_what_a_committed_read_received_of_a_transaction_of_unknown_outcome_stays(
+    tmp_path: Path,
+    outcome: str,
+    isolation: str,
+    elected_at: int | None,
+    kept_by: list[int],
+    expected: list[tuple[str, str]],
+) -> None:
+    run = Run(tmp_path / "run", **UNCLEAN)
+    run.change(50, isr=[1, 2])
+    value = run.send(0, 100, txn_id="x")
+    step = {"kind": "send", "topic": "t", "partition": 0, "log_offset": 0, "value": value}
+    times = {"begin_ns": 99 * MS, "end_ns": None if outcome == "info" else 200 * MS}
+    run.recorder.row("txns", process=7, txn_id="x", outcome=outcome, operations=[step], **times)
+    if elected_at is not None and elected_at < 1000:
+        run.change(elected_at, **TO_NODE_3)
+        run.change(elected_at + 10, isr=[3, 1, 2], leader_recovery_state=0)
+    run.read({0: value}, 1000, isolation=isolation, epoch=0 if elected_at is None or elected_at > 1000 else 1)
+    if elected_at is not None and elected_at > 1000:
+        run.change(elected_at, **TO_NODE_3)
+    run.final_read({}, at=9000, isolation="read_committed")
+    for node in (1, 2, 3):
+        if node in kept_by:
+            run.log(node, {0: value})
+        else:
+            run.dump(node)
+
+    assert judged(run, "lost_after_read") == expected
+
+
 # What groups and coordinators remember is lost in its own partition, after it was written, and before it was missed.
 
 

@@ -96,6 +96,10 @@ def test_the_matrix_shows_where_the_record_was_and_when_its_last_copy_went(lost)
     assert looks(elected.logs)["broker 2"] == [(0, shade, "ring")]
     assert looks(cut.logs)["broker 1"] == [(0, shade, "ring"), (1, CUT, "cross")]
     assert [cell.mark for one in found.logs for cell in one.cells] == ["ring", "cross", "ring", "cross"]
+    assert found.end == 2
+    assert [[(run.start, run.width, run.epoch) for run in log] for log in found.whole] == [
+        [(0, 0.5, 0), (0.5, 0.5, 1)]
+    ] * 2
 
 
 def test_a_finding_whose_time_is_not_known_has_final_logs_only(lost):

@@ -1,0 +1,21 @@
+"""What a run says while it goes on never ends it."""
+
+import os
+
+from tribunal.harness.progress import Plain
+
+
+def test_a_reader_that_goes_away_does_not_end_the_run(monkeypatch):
+    """`tribunal run ... 2>&1 | head` ended with ERROR: BrokenPipeError, in the middle of the faults."""
+    reader, writer = os.pipe()
+    with os.fdopen(writer, "w", buffering=1) as pipe:
+        monkeypatch.setattr("sys.stderr", pipe)
+        with Plain("a run") as progress:
+            progress.phase("warm-up", 800)
+            os.close(reader)
+            progress.phase("faults", 2_300)
+            progress.say("kill broker 1")
+        monkeypatch.undo()
+        nowhere = os.open(os.devnull, os.O_WRONLY)
+        os.dup2(nowhere, writer)  # what the pipe still holds
+        os.close(nowhere)
