@@ -190,6 +190,7 @@ class ConfluentProducer:
         self._epochs = _Epochs()
         self._fatal = False
         self._producer = Producer(self._config, logger=QUIET)
+        self._login = login
         if login is not None:
             login.add(self)
         self._pump = asyncio.create_task(self._serve(), name=f"delivery reports of {client_id}")
@@ -270,6 +271,8 @@ class ConfluentProducer:
 
     async def close(self) -> None:
         """Give up what is under way and release everything."""
+        if self._login is not None:
+            self._login.remove(self)
         self._pump.cancel()
         with contextlib.suppress(asyncio.CancelledError):
             await self._pump
@@ -325,6 +328,7 @@ class ConfluentConsumer:
         self._answers = answers
         answers.forget(client_id)
         self.consumer = Consumer(config, logger=QUIET)
+        self._login = login
         if login is not None:
             login.add(self)
         self.positions: dict[TopicPartition, int] = {}
@@ -445,6 +449,8 @@ class ConfluentConsumer:
 
     async def close(self) -> None:
         """Release everything; a consumer that does not end within `CLOSE_S` is left behind."""
+        if self._login is not None:
+            self._login.remove(self)  # before: what is closed takes no password
         with contextlib.suppress(TimeoutError):
             await blocking(self.consumer.close, CLOSE_S)
 

@@ -197,6 +197,7 @@ class ConfluentTransactions:
         }
         self._timeout_ms = transaction_timeout_ms
         self._producer: Producer | None = None
+        self._login = login
         if login is not None:
             login.add(self)
         self._broken: str | None = None
@@ -330,6 +331,8 @@ class ConfluentTransactions:
 
     async def close(self) -> None:
         """Give up what is under way and release everything."""
+        if self._login is not None:
+            self._login.remove(self)
         self._pump.cancel()
         with contextlib.suppress(asyncio.CancelledError):
             await self._pump

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from cryptography.hazmat.primitives.asymmetric import ec
 
 DAY: Final = datetime.timedelta(days=1)
+VALID: Final = 30 * DAY  # longer than any run
 MISSING: Final = (
     "security sasl_ssl needs the library cryptography: pip install 'cryptography' (the extra replog[secured])"
 )
@@ -44,7 +45,7 @@ class Authority:
         self._now = now
         self._key = ec.generate_private_key(ec.SECP256R1())
         self._name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "tribunal run")])
-        own = self._builder(self._name, self._key, DAY).add_extension(
+        own = self._builder(self._name, self._key, VALID).add_extension(
             x509.BasicConstraints(ca=True, path_length=0), critical=True
         )
         folder.mkdir(parents=True, exist_ok=True)
@@ -61,7 +62,7 @@ class Authority:
         key = ec.generate_private_key(ec.SECP256R1())
         subject = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, name)])
         addresses = [x509.IPAddress(ipaddress.ip_address(host)) for host in dict.fromkeys(hosts)]
-        lasts = -DAY if is_expired else DAY
+        lasts = -DAY if is_expired else VALID
         builder = self._builder(subject, key, lasts).add_extension(
             x509.SubjectAlternativeName(addresses), critical=False
         )

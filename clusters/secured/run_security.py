@@ -80,6 +80,10 @@ class LoadLogin:
         """Let a client know of changes as long as it lives."""
         self._clients.add(client)
 
+    def remove(self, client: LogsIn) -> None:
+        """Let a client know of nothing any more: it is being closed."""
+        self._clients.discard(client)
+
     def change(self, password: str) -> int:
         """Give all clients another password; return how many there are."""
         self.password = password

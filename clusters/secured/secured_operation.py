@@ -21,7 +21,7 @@ from tribunal.clusters.secured.authority import serial_number
 from tribunal.clusters.secured.run_security import LOAD, LoadLogin, RunSecurity, fresh_password
 
 CLIENT_ID: Final = "tribunal-logins"
-TRY_MS: Final = 3_000
+TRY_MS: Final = 10_000  # a busy machine takes its time, and silence is no refusal
 KNOWN_MS: Final = 20_000
 RETRY_MS: Final = 50
 ACLS_VERSION: Final = 2

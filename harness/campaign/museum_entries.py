@@ -8,6 +8,7 @@ import msgspec
 
 from tribunal.results.store import Recording
 from tribunal.results.verdict import RunVerdict, Verdict
+from tribunal.results.violation import Expected, NoProgress
 
 ALL: Final = -1
 NO_BREACH: Final = (Verdict.PASS, Verdict.PERMITTED)
@@ -47,7 +48,24 @@ class QuorumEpochs(msgspec.Struct, frozen=True, tag=True):
         return last - first > self.most, f"quorum epoch {first} to {last}"
 
 
-Sign: TypeAlias = LostWrites | QuorumEpochs
+class NoFullIsr(msgspec.Struct, frozen=True, tag=True):
+    """Full service does not come about after the last fault, and nothing moves any more."""
+
+    words = "a replica never comes back into the ISR, although every fault is undone"
+
+    def seen(self, run_dir: Path, verdict: RunVerdict) -> tuple[bool, str]:
+        """Return whether a run shows it, and what was measured."""
+        stuck = [
+            name
+            for found in verdict.violations
+            if found.violation is not None and isinstance(facts := found.violation.facts, NoProgress)
+            if facts.expected is Expected.FULL_ISR
+            for name in facts.states
+        ]
+        return bool(stuck), f"{len(stuck)} partitions without full ISR"
+
+
+Sign: TypeAlias = LostWrites | QuorumEpochs | NoFullIsr
 
 
 class Entry(msgspec.Struct, frozen=True, kw_only=True):
@@ -107,6 +125,23 @@ ENTRIES: Final = (
             "A follower has caught up and the leader proposes it for the ISR; the proposal is late. The follower loses power, comes back without its last"
             " records and registers. Now the proposal arrives. Without the broker epochs of KIP-903 the controller cannot know that it speaks of an earlier incarnation,"
             " and takes a replica into the ISR that lacks committed records. The leader dies, that replica is elected cleanly, and they are gone."
+        ),
+    ),
+    Entry(
+        name="KIP-380",
+        fault="a broker that restarts quickly is never sent what it hosts",
+        proposal="KIP-380, KAFKA-7235",
+        scenario="museum/missed-bounce",
+        sign=NoFullIsr(),
+        has="2.1.1",
+        has_not="2.2.2",
+        released={"cluster.settings.controlled.shutdown.enable": "false"},
+        expected=(Verdict.VIOLATION,),
+        mutant="M52",
+        story=(
+            "What ZooKeeper says reaches the controller late. A broker ends in good order and registers again before the controller has read that it was gone; when"
+            " it looks, the same broker ids are there, and without the broker epochs of KIP-380 it sees no change. The broker runs, answers and is registered,"
+            " but nobody sends it the partitions that it hosts: it fetches nothing and leaves the ISR for good, and nobody but an operator ends that."
         ),
     ),
     Entry(

@@ -117,6 +117,11 @@ class Keeper:
             self.folders.setdefault(name, []).append(str(target))
         return target
 
+    def moved(self, folder: Path, where: str) -> None:
+        """Take note that a run that was kept is elsewhere now."""
+        for names in self.folders.values():
+            names[:] = [where if name == str(folder) else name for name in names]
+
     def _free(self, name: str) -> Path:
         """Return a folder that is not there: what an earlier sweep of the same seeds has kept stays."""
         places = (self._out / (name if number == 1 else f"{name}.{number}") for number in count(1))

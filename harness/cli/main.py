@@ -37,6 +37,7 @@ from tribunal.harness.cli.screen import one_screen
 from tribunal.harness.cli.search import search
 from tribunal.harness.cli.session import conduct
 from tribunal.harness.cli.simulate import demo, likelihood, power, replay, shrink, simulation_figures, sweep
+from tribunal.harness.cli.stored import fetched
 from tribunal.harness.cli.trends import trends
 from tribunal.harness.cli.up import up
 from tribunal.harness.cli.usage import UsageError, spark_at
@@ -45,9 +46,11 @@ from tribunal.harness.plan import Plan, made, must_be_possible, read_plan, read_
 from tribunal.harness.scenario import BadScenario, duration, load
 from tribunal.results.plugins import BadPlugin
 from tribunal.results.recording import DamagedRecording
+from tribunal.results.storage import BadUrl, NoStorage, Storage, is_url
 from tribunal.results.verdict import EXIT_ERROR, EXIT_INTERRUPTED, EXIT_USAGE, NoVerdict, RunVerdict, worst
 
 DISTRIBUTION: Final = "replog"
+RUNS: Final = Path("runs")
 ENGINES: Final = ("spark", "inline", "spark-sql")
 
 app = typer.Typer(
@@ -62,7 +65,10 @@ Mutants = Annotated[
 Json = Annotated[bool, typer.Option("--json", help="Print the result as JSON on stdout.")]
 Engine = Annotated[str, typer.Option(help="Who judges: spark, inline or spark-sql.")]
 Strict = Annotated[bool, typer.Option("--strict", help="Exit with 1 also when a loss was permitted.")]
-Out = Annotated[Path, typer.Option(help="Folder that the run's folder is made in.")]
+Out = Annotated[
+    str,
+    typer.Option(help="Folder that the run's folder is made in, or a URL that it is copied to, as s3://BUCKET/RUNS."),
+]
 
 
 def _say_version(*, wanted: bool) -> None:
@@ -96,7 +102,7 @@ def run(  # noqa: PLR0917 - options
     set_: Annotated[list[str] | None, typer.Option("--set", help="Override the scenario: name=value.")] = None,
     plan: Annotated[Path | None, typer.Option(help="Run this plan.json again.")] = None,
     schedule: Annotated[Path | None, typer.Option(help="Run this executed schedule.jsonl again.")] = None,
-    out: Out = Path("runs"),
+    out: Out = str(RUNS),
     engine: Engine = "spark",
     strict: Strict = False,
     keep_nodes: Annotated[bool, typer.Option("--keep-nodes", help="Keep nodes' disks also when all is well.")] = False,
@@ -106,29 +112,52 @@ def run(  # noqa: PLR0917 - options
     """Run a scenario against a cluster, judge what was recorded, and report it."""
     _known_engine(engine)
     chosen = _plan(scenario, cluster, seed, time, mutant or [], in_mode(set_ or [], mode), plan, schedule)
-    judged = conduct(chosen, out, engine, quiet=quiet, keep_nodes=keep_nodes)
+    storage = Storage(out) if is_url(out) else None
+    if storage is not None:
+        storage.must_answer()
+    judged = conduct(chosen, Path(out) if storage is None else RUNS, engine, quiet=quiet, keep_nodes=keep_nodes)
     if judged is None:
         raise typer.Exit(EXIT_INTERRUPTED)
     extra = simulation_figures(judged.run_dir) if is_simulated(chosen.cluster) else {}
     _show([judged.verdict], json=json, run_dirs=[judged.run_dir], plan=chosen, extra=extra)
-    raise typer.Exit(judged.verdict.verdict.exit_code(strict=strict))
+    code = judged.verdict.verdict.exit_code(strict=strict)
+    raise typer.Exit(code if storage is None or _is_stored(judged.run_dir, storage) else code or EXIT_ERROR)
+
+
+def _is_stored(run_dir: Path, storage: Storage) -> bool:
+    """Put a run into storage; what keeps it from that does not change its verdict."""
+    try:
+        where = storage.put(run_dir, storage.free(run_dir.name))
+    except NoStorage as problem:
+        typer.echo(f"tribunal: {problem}; the run is in {run_dir}", err=True)
+        return False
+    typer.echo(f"stored    {where}", err=True)  # stdout is the verdict's
+    return True
 
 
 @app.command()
 def check(
-    runs: Annotated[list[Path], typer.Argument(help="Folders of runs.")],
+    runs: Annotated[list[str], typer.Argument(help="Folders of runs, or their URLs, such as s3://BUCKET/RUN.")],
     engine: Engine = "spark",
     master: Annotated[str | None, typer.Option(help="Spark to judge with: local[N] or spark://HOST:PORT.")] = None,
     remote: Annotated[str | None, typer.Option(help="Spark Connect to judge with: sc://HOST:PORT.")] = None,
     strict: Strict = False,
     json: Json = False,
 ) -> None:
-    """Judge recordings again, all in one job; writes each run's verdict.json."""
+    """Judge recordings again, all in one job; writes each run's verdict.json, but leaves what a URL names as it is."""
     from tribunal.checkers.judge.verdict import check as judge
 
     _known_engine(engine)
-    verdicts = judge(_existing(runs), engine, _spark_at(engine, master, remote), unwritten=_unwritten)
-    _show(verdicts, json=json, run_dirs=runs)
+    cluster = _spark_at(engine, master, remote)
+    urls = [run for run in runs if is_url(run)]
+    if urls and cluster is not None and not cluster.startswith("local"):
+        raise UsageError(
+            f"{urls[0]}: is fetched to this machine, where {cluster} does not see it: judge it with local[N]"
+        )
+    _existing([Path(run) for run in runs if not is_url(run)])
+    with fetched(runs) as folders:
+        verdicts = judge(folders, engine, cluster, unwritten=_unwritten)
+        _show(verdicts, json=json, run_dirs=folders, names=runs)
     raise typer.Exit(worst(verdict.verdict for verdict in verdicts).exit_code(strict=strict))
 
 
@@ -240,11 +269,10 @@ def _spark_at(engine: str, master: str | None, remote: str | None) -> str | None
     return found
 
 
-def _existing(runs: Sequence[Path]) -> list[Path]:
+def _existing(runs: Sequence[Path]) -> None:
     for folder in runs:
         if not folder.is_dir():
             raise UsageError(f"no run in {str(folder)!r}: no such folder")
-    return list(runs)
 
 
 def _show(
@@ -252,15 +280,25 @@ def _show(
     *,
     json: bool,
     run_dirs: Sequence[Path],
+    names: Sequence[str] | None = None,
     plan: Plan | None = None,
     extra: Mapping[str, object] = MappingProxyType({}),
 ) -> None:
+    """Print verdicts; `names` are what folders are called that are only copies."""
     if json:
         contents = [{**msgspec.to_builtins(verdict), **extra} for verdict in verdicts]
         typer.echo(msgspec.json.encode(contents[0] if len(contents) == 1 else contents).decode())
         return
-    for verdict, folder in zip(verdicts, run_dirs, strict=True):
-        typer.echo(one_screen(verdict, folder, plan))
+    for verdict, folder, name in zip(verdicts, run_dirs, names or map(str, run_dirs), strict=True):
+        text = one_screen(verdict, folder, plan)
+        typer.echo(text if name == str(folder) else _of_a_copy(text, folder, name))
+
+
+def _of_a_copy(text: str, folder: Path, url: str) -> str:
+    """Return what is shown of a run whose folder here is gone by then: no line names a file of it."""
+    lines = [line for line in text.splitlines() if str(folder) not in line]
+    more = f"  more: --json, or a copy of {url} on this machine"
+    return "\n".join(lines if len(lines) == len(text.splitlines()) else [*lines, more])
 
 
 def main(arguments: Sequence[str] | None = None) -> NoReturn:
@@ -275,9 +313,9 @@ def exit_code(arguments: Sequence[str]) -> int:
         code = app(list(arguments), standalone_mode=False)
     except UsageError as problem:
         return _failed(problem.format_message() or "try tribunal --help", EXIT_USAGE)
-    except (Unknown, BadScenario, BadPlugin) as problem:
+    except (Unknown, BadScenario, BadPlugin, BadUrl) as problem:
         return _failed(str(problem), EXIT_USAGE)
-    except (ClusterError, DamagedRecording, NoVerdict, NoJava, NoSpark) as problem:
+    except (ClusterError, DamagedRecording, NoVerdict, NoJava, NoSpark, NoStorage) as problem:
         return _failed(str(problem), EXIT_ERROR)
     except OSError as problem:
         return _failed(f"{problem.filename or 'the system'}: {problem.strerror or problem}", EXIT_ERROR)

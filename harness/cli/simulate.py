@@ -32,6 +32,7 @@ from tribunal.harness.campaign.sweep import (
 from tribunal.harness.catalog import SIMULATED, is_simulated, mutant_named, mutants, one_of, scenario_file
 from tribunal.harness.cli.complete import named
 from tribunal.harness.cli.findings import signature_named
+from tribunal.harness.cli.stored import out_at
 from tribunal.harness.cli.usage import UsageError, spark_at
 from tribunal.harness.plan import Plan, encoded, made, read_plan
 from tribunal.harness.scenario import BadScenario, Scenario, duration, load
@@ -52,6 +53,7 @@ if TYPE_CHECKING:
     from tribunal.harness.campaign.replay import Moment
     from tribunal.results.power import Power
 
+KEPT: Final = Path("runs/sweep")
 SHOWN: Final = 12
 NAMED_AT_MOST: Final = 4  # scenarios, in one line
 MS_PER_HOUR: Final = 3_600_000
@@ -71,7 +73,9 @@ def sweep(  # noqa: PLR0917 - options
         list[str] | None, typer.Option(help="Switch a known bug back on, e.g. M44.", autocompletion=named("mutants"))
     ] = None,
     mode: Annotated[str | None, typer.Option(help="kraft or zookeeper; default: the scenario's.")] = None,
-    out: Annotated[Path, typer.Option(help="Folder for the runs that found something.")] = Path("runs/sweep"),
+    out: Annotated[
+        str, typer.Option(help="Folder for the runs that found something, or a URL such as s3://BUCKET/FOLDER.")
+    ] = str(KEPT),
     master: Annotated[str | None, typer.Option(help="Spark to run seeds on: local[N] or spark://HOST:PORT.")] = None,
     remote: Annotated[str | None, typer.Option(help="Spark Connect to run seeds on: sc://HOST:PORT.")] = None,
     python: Annotated[
@@ -89,29 +93,32 @@ def sweep(  # noqa: PLR0917 - options
         raise BadScenario(f"scenario {twice[0]} is named twice: runs are named by scenario and seed")
     plans = _plans(wanted, _seeds(seeds), time_, tuple(mutant_named(name) for name in mutant or []))
     budget_s = None if budget is None else duration(budget, wanted[0].spec).most_ms / 1000
-    board, keeper, account = Board(_title(scenarios)), Keeper(out), Sweep()
-
-    def notify(result: SeedResult, account: Sweep) -> None:
-        board.notify(result, account)
-        folder = keeper.keep(result)
-        if folder is not None:
-            board.say(
-                f"found    {result.scenario} seed {result.seed}: {'; '.join(texts(result.signatures))}; kept in {folder}"
-            )
-
     cluster = spark_at(master, remote)
     if cluster is None and (python or with_packages):
         raise UsageError("--python and --with-packages: go with --master or --remote, whose workers they are for")
     interrupted = False
-    with Scratch("sweep", in_memory=True) as scratch, board, counted_guards() as guards:
-        run = partial(swept, jobs=jobs or os.cpu_count() or 1, guards=guards)
-        if cluster is not None:
-            run = partial(_swept_at, cluster, with_packages=with_packages, python=python, jobs=jobs)
-        try:
-            run(plans, budget_s=budget_s, scratch=scratch, notify=notify, account=account)
-        except KeyboardInterrupt:
-            interrupted = True
-    _report(account, keeper.folders, guards, write_guards(account, guards, out), json=json, interrupted=interrupted)
+    with out_at(out, otherwise=KEPT) as place:
+        board, keeper, account = Board(_title(scenarios)), Keeper(place.folder), Sweep()
+
+        def notify(result: SeedResult, account: Sweep) -> None:
+            board.notify(result, account)
+            folder = keeper.keep(result)
+            if folder is not None:
+                where = place.put(folder)
+                keeper.moved(folder, where)
+                names = "; ".join(texts(result.signatures))
+                board.say(f"found    {result.scenario} seed {result.seed}: {names}; kept in {where}")
+
+        with Scratch("sweep", in_memory=True) as scratch, board, counted_guards() as guards:
+            run = partial(swept, jobs=jobs or os.cpu_count() or 1, guards=guards)
+            if cluster is not None:
+                run = partial(_swept_at, cluster, with_packages=with_packages, python=python, jobs=jobs)
+            try:
+                run(plans, budget_s=budget_s, scratch=scratch, notify=notify, account=account)
+            except KeyboardInterrupt:
+                interrupted = True
+        table = place.put_file(write_guards(account, guards, place.folder))
+    _report(account, keeper.folders, guards, table, json=json, interrupted=interrupted)
     if interrupted:
         raise typer.Exit(EXIT_INTERRUPTED)
     raise typer.Exit(worst(result.verdict for result in account.results).exit_code(strict=False))
@@ -538,7 +545,7 @@ def _seeds(text: str) -> range:
 
 
 def _report(
-    account: Sweep, kept: dict[Signature, list[str]], guards: Guards, table: Path, *, json: bool, interrupted: bool
+    account: Sweep, kept: dict[Signature, list[str]], guards: Guards, table: str, *, json: bool, interrupted: bool
 ) -> None:
     cold = cold_guards(account, guards)
     violations = account.verdicts[Verdict.VIOLATION.value]
@@ -551,8 +558,9 @@ def _report(
             "findings": {str(one): [result.seed for result in found] for one, found in account.findings.items()},
             "inconclusive": {why: [result.name for result in results] for why, results in account.unclear.items()},
             "kept": {str(one): folders for one, folders in kept.items()},
+            "recordings": {result.name: result.recording_hash for result in account.results},
             "probes": dict(account.probes),
-            "guards": {"known": len(guards.known), "cold": cold, "table": str(table)},
+            "guards": {"known": len(guards.known), "cold": cold, "table": table},
             "upper_bound_95": bound,
             "interrupted": interrupted,
         }

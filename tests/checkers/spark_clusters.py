@@ -1,4 +1,4 @@
-"""Spark clusters on loopback for tests: a standalone one, master and two workers from the wheel, and a Connect server."""
+"""Spark clusters on loopback for tests: a standalone one, master and workers from the wheel, and a Connect server."""
 
 import os
 import socket
@@ -7,7 +7,7 @@ import sys
 import threading
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import pyspark
@@ -17,6 +17,9 @@ from tribunal.checkers.spark.java import java_home
 HOME = Path(pyspark.__file__).parent
 MASTER, WORKER = "org.apache.spark.deploy.master.Master", "org.apache.spark.deploy.worker.Worker"
 CONNECT = "org.apache.spark.sql.connect.service.SparkConnectServer"
+PLACE = ["--host", "127.0.0.1", "--webui-port", "0"]
+LISTENS = "0A"  # the state in /proc/net/tcp
+LOOPBACK = ("0100007F", "0000000000000000FFFF00000100007F", "00000000000000000000000001000000")
 JAVA = "-XX:+UseSerialGC -XX:TieredStopAtLevel=1"
 
 
@@ -53,15 +56,20 @@ def launch(folder: Path, *command: str) -> subprocess.Popen[bytes]:
 class Standalone:
     """A master and its workers."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, workers: int) -> None:
         self.folder = folder
         port = free_port()
         self.url = f"spark://127.0.0.1:{port}"
-        place = ["--host", "127.0.0.1", "--webui-port", "0"]
-        self.master = launch(folder, "spark-class", MASTER, *place, "--port", str(port))
+        self.master = launch(folder, "spark-class", MASTER, *PLACE, "--port", str(port))
+        self.workers: list[subprocess.Popen[bytes]] = []
         answers(port, self.master)
+        for _ in range(workers):
+            self.add()
+
+    def add(self) -> None:
+        """Add a worker."""
         size = ["--cores", "1", "--memory", "1g"]
-        self.workers = [launch(folder, "spark-class", WORKER, *place, *size, self.url) for _ in range(2)]
+        self.workers.append(launch(self.folder, "spark-class", WORKER, *PLACE, *size, self.url))
 
     def kill(self, number: int) -> None:
         """Kill a worker; the executor that it started ends with it."""
@@ -75,8 +83,8 @@ class Standalone:
 
 
 @contextmanager
-def standalone(folder: Path) -> Iterator[Standalone]:
-    cluster = Standalone(folder)
+def standalone(folder: Path, workers: int = 2) -> Iterator[Standalone]:
+    cluster = Standalone(folder, workers)
     try:
         yield cluster
     finally:
@@ -96,3 +104,37 @@ def connect_server(folder: Path) -> Iterator[str]:
     finally:
         process.kill()
         process.wait()
+
+
+def open_ports() -> set[str]:
+    """Return the addresses other than loopback, as the kernel writes them, at which descendants of this process listen."""
+    inodes = {inode for process in _descendants() for inode in _sockets(process)}
+    found = set()
+    for table in ("tcp", "tcp6"):
+        for line in Path("/proc/net", table).read_text().splitlines()[1:]:
+            fields = line.split()
+            if fields[3] == LISTENS and fields[9] in inodes and not fields[1].startswith(LOOPBACK):
+                found.add(fields[1])
+    return found
+
+
+def _descendants() -> Iterator[int]:
+    children: dict[int, list[int]] = {}
+    for entry in Path("/proc").glob("[0-9]*"):
+        with suppress(OSError):  # it has ended meanwhile
+            parent = int((entry / "stat").read_text().rsplit(")", 1)[1].split()[1])
+            children.setdefault(parent, []).append(int(entry.name))
+    waiting = list(children.get(os.getpid(), []))
+    while waiting:
+        process = waiting.pop()
+        yield process
+        waiting += children.get(process, [])
+
+
+def _sockets(process: int) -> Iterator[str]:
+    with suppress(OSError):
+        for descriptor in Path("/proc", str(process), "fd").iterdir():
+            with suppress(OSError):
+                target = str(descriptor.readlink())
+                if target.startswith("socket:["):
+                    yield target[len("socket:[") : -1]

@@ -7,7 +7,7 @@ import pytest
 from tests.harness.this_machine import skip_unless_it_can
 from tribunal.clusters.api import ClusterError
 from tribunal.harness.campaign.museum import Tour, chosen, seen, sides
-from tribunal.harness.campaign.museum_entries import ENTRIES, Entry, LostWrites, QuorumEpochs
+from tribunal.harness.campaign.museum_entries import ENTRIES, Entry, LostWrites, NoFullIsr, QuorumEpochs
 from tribunal.harness.catalog import Unknown, scenario_file
 from tribunal.harness.cli.session import conduct
 from tribunal.harness.plan import Plan, made
@@ -16,6 +16,7 @@ from tribunal.results.museum import Attempt, Exhibit, Museum, Shown, Side, summa
 from tribunal.results.museum import load as read
 from tribunal.results.report import museum as page
 from tribunal.results.verdict import Finding, RunVerdict, Verdict
+from tribunal.results.violation import CommittedPartition, Expected, Invariant, NoProgress, Violation
 
 LAST_REPLICA = ENTRIES[0]
 
@@ -49,6 +50,26 @@ def test_a_loss_shows_a_fault_only_of_records_that_were_acknowledged_by_all(find
 
     assert found is shows
     assert measured == f"{7 if shows else 0} records of acks=all lost"
+
+
+@pytest.mark.parametrize(
+    ("expected", "shows"),
+    [
+        pytest.param(Expected.FULL_ISR, True, id="a replica stays out of the ISR"),
+        pytest.param(Expected.CORE_PROGRESS, False, id="a quorum alone does not progress"),
+    ],
+)
+def test_a_replica_that_never_comes_back_shows_a_missed_bounce(expected: Expected, shows: bool) -> None:
+    state = CommittedPartition(leader=1, leader_epoch=0, partition_epoch=3, replicas=(1, 2, 3), isr=(1, 2))
+    violation = Violation(
+        invariant=Invariant.LIVENESS, facts=NoProgress(expected=expected, timeout_ms=5, states={"t-0": state})
+    )
+    found = Finding(
+        property_name="invariant", kind="liveness", severity="violation", explanation="", violation=violation
+    )
+
+    assert NoFullIsr().seen(Path(), judged(found)) == (shows, f"{int(shows)} partitions without full ISR")
+    assert not NoFullIsr().seen(Path(), judged(lost("violation", -1)))[0]
 
 
 @pytest.mark.parametrize(("place", "shows"), [(0, False), (1, True), (2, False)], ids=["ours", "known bug", "release"])
@@ -208,11 +229,15 @@ def test_our_own_log_does_not_show_a_fault_and_its_known_bug_does(entry: Entry, 
 @pytest.mark.nightly
 @pytest.mark.e2e
 @pytest.mark.timeout(1800)
-def test_a_released_kafka_shows_the_fault_that_it_has(tmp_path: Path) -> None:
-    skip_unless_it_can("apache-kafka", ["hold-messages"])
+@pytest.mark.parametrize(
+    ("name", "fault"),
+    [pytest.param("raised-min-isr", "hold-messages", id="4.3.1"), pytest.param("KIP-380", "missed-bounce", id="2.1.1")],
+)
+def test_a_released_kafka_shows_the_fault_that_it_has(tmp_path: Path, name: str, fault: str) -> None:
+    skip_unless_it_can("apache-kafka", [fault])
     said: list[str] = []
     tour = Tour(
-        chosen(ENTRIES, "raised-min-isr"), budget_s=1500, runs=1, first_seed=1, out=tmp_path, conduct=conducted,
+        chosen(ENTRIES, name), budget_s=1500, runs=1, first_seed=1, out=tmp_path, conduct=conducted,
         notify=said.append,
     )  # fmt: skip
     tour.sides = [side for side in tour.sides if side.exhibit.side is Side.HAS]

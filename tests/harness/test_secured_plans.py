@@ -23,6 +23,11 @@ SECURED = ("--set", "cluster.security=sasl_ssl")
             "super.users is chosen by security sasl_ssl",
             id="another super user",
         ),
+        pytest.param(
+            ("--set", "steps=[{rotate-password: random broker, for: 1s}]"),
+            "cannot change_password (--set cluster.security=sasl_ssl has it)",
+            id="a fault of secured clusters",
+        ),
     ],
 )
 def test_what_cannot_be_secured_is_refused_in_one_line(tmp_path, capsys, options, reason):

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from tests.checkers.spark_clusters import WORKER, connect_server, launch, standalone
+from tests.checkers.spark_clusters import connect_server, open_ports, standalone
 from tribunal.harness.campaign.seed_task import CannotRun, SeedServer
 from tribunal.harness.campaign.shipped import archive
 from tribunal.harness.run import commit
@@ -36,7 +36,7 @@ def sweep(out: Path, *options: str, code: int = 0) -> dict[str, Any]:
     assert completed.returncode == code, completed.stderr[-2000:]
     said = json.loads(completed.stdout)
     findings = {name: sorted(seeds) for name, seeds in said["findings"].items()}  # in the order in which they ended
-    return {name: said[name] for name in ("seeds", "verdicts", "probes", "upper_bound_95")} | {
+    return {name: said[name] for name in ("seeds", "verdicts", "probes", "upper_bound_95", "recordings")} | {
         "findings": findings,
         "cold": said["guards"]["cold"],
     }
@@ -132,12 +132,12 @@ def kept(folder: Path) -> dict[str, str]:
 @pytest.mark.spark
 @pytest.mark.timeout(1800)
 def test_a_cluster_finds_the_same_when_a_worker_is_killed_and_another_one_comes(tmp_path: Path) -> None:
-    options = [*SEEDS, "--seeds", "0:16"]
+    options = [*SEEDS, "--seeds", "0:8"]
     here = sweep(tmp_path / "here", *options, code=1)
     spark = tmp_path / "spark"
     spark.mkdir()
 
-    with standalone(spark) as cluster:
+    with standalone(spark, workers=3) as cluster:
         found: list[dict[str, Any]] = []
         sweeping = threading.Thread(
             target=lambda: found.append(sweep(tmp_path / "there", *options, "--master", cluster.url, code=1))
@@ -146,12 +146,13 @@ def test_a_cluster_finds_the_same_when_a_worker_is_killed_and_another_one_comes(
         while sweeping.is_alive() and not list((tmp_path / "there").glob("*/manifest.json")):
             threading.Event().wait(0.05)
         was_sweeping = sweeping.is_alive()
+        reachable = open_ports()
         cluster.kill(0)
-        size = ["--host", "127.0.0.1", "--webui-port", "0", "--cores", "1", "--memory", "1g"]
-        cluster.workers.append(launch(spark, "spark-class", WORKER, *size, cluster.url))
+        cluster.add()
         sweeping.join()
 
     assert was_sweeping
+    assert reachable == set()
     assert found == [here]
 
 

@@ -33,7 +33,7 @@ from replog.node.net.handlers import AnswersApi, HandledApi, contained
 from replog.node.net.server import AwaitedRequest, Caller, ServerRequest
 from replog.node.replication.replicas import Replicas
 from replog.node.tasks import Tasks
-from replog.types import NO_LEADER_EPOCH, ZERO_UUID, TopicPartition
+from replog.types import ZERO_UUID, TopicPartition
 from replog.wire.messages import add_offsets_to_txn as aot
 from replog.wire.messages import add_partitions_to_txn as apt
 from replog.wire.messages import describe_producers as dp
@@ -245,7 +245,7 @@ class TransactionApi:
     def describe_producers(
         self, request: ServerRequest[dp.DescribeProducersRequest, dp.DescribeProducersResponse]
     ) -> None:
-        """DescribeProducers: what the partitions led here know of their producers."""
+        """DescribeProducers: what the logs here know of their producers, those of followers too (a hanging transaction is sought in each)."""
         body = request.body
         topics = [
             dp.TopicResponse(
@@ -264,9 +264,8 @@ class TransactionApi:
         if replica is None:
             error = self.replicas.missing_error(name.topic, ZERO_UUID, name.partition)
             return dp.PartitionResponse(partition_index=name.partition, error_code=error)
-        error = replica.partition.leader_error(NO_LEADER_EPOCH)
-        if error is not Error.NONE:
-            return dp.PartitionResponse(partition_index=name.partition, error_code=error)
+        if replica.partition.is_offline:
+            return dp.PartitionResponse(partition_index=name.partition, error_code=Error.KAFKA_STORAGE_ERROR)
         producers = [
             dp.ProducerState(
                 producer_id=producer.producer_id,
