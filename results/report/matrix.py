@@ -120,7 +120,7 @@ def matrix(recording: Recording, finding: Finding, findings: Sequence[Finding]) 
         acknowledged=offsets,
         logs=[_log(node, rows, first, acknowledged, shade) for node, rows in logs.items()],
         ticks=[(offset - first, offset) for offset in range(first, first + OFFSETS) if offset % 5 == 0],
-        photographs=list(_photographs(recording, finding, first, logs, shade)),
+        photographs=list(_photographs(recording, finding, first, logs, shade, acknowledged)),
         whole=whole,
         end=end,
     )
@@ -166,11 +166,16 @@ class _Was(msgspec.Struct, frozen=True):
 
 
 def _photographs(
-    recording: Recording, finding: Finding, first: int, logs: Logs, shade: dict[int, int]
+    recording: Recording,
+    finding: Finding,
+    first: int,
+    logs: Logs,
+    shade: dict[int, int],
+    acknowledged: dict[int, tuple[int, int]],
 ) -> Iterator[Photograph]:
     name = f"{finding.topic}-{finding.partition}"
     known = reports(recording, name, first, first + OFFSETS)
-    answered = _answered(recording, name, first)
+    answered = _answered(recording, name, first, acknowledged)
     before: dict[tuple[int, int], _Was] = {}
     for moment in moments(known, finding):
         drawn = []
@@ -189,14 +194,18 @@ class _Answer(msgspec.Struct, frozen=True):
     node: int | None
 
 
-def _answered(recording: Recording, name: str, first: int) -> dict[int, list[_Answer]]:
+def _answered(
+    recording: Recording, name: str, first: int, acknowledged: dict[int, tuple[int, int]]
+) -> dict[int, list[_Answer]]:
+    """Return the answers for the records that the drawing is about: one record an offset, also where two were acknowledged."""
     columns = ["value", "outcome", "log_offset", "complete_ns", "answered_by"]
     sends = recording.table("sends", name, columns)
     ok = pc.and_(_within(sends, first), pc.equal(sends["outcome"].cast(pa.string()), "ok"))
     found: dict[int, list[_Answer]] = {}
     for row in sends.filter(ok).sort_by("complete_ns").to_pylist():
-        answer = _Answer(row["complete_ns"] or 0, row["value"], row["answered_by"])
-        found.setdefault(row["log_offset"], []).append(answer)
+        if row["value"] == acknowledged[row["log_offset"]][0]:
+            answer = _Answer(row["complete_ns"] or 0, row["value"], row["answered_by"])
+            found.setdefault(row["log_offset"], []).append(answer)
     return found
 
 
@@ -223,7 +232,7 @@ class _Held(msgspec.Struct, frozen=True):
         mark = "ring" if has_record else ""
         match at:
             case Presence.THERE if later:
-                shade, words = LATER, "a record that is cut away later"
+                shade, words = LATER, "a record that is gone from this log later"
             case Presence.THERE:
                 shade = 0 if epoch is None else self.shade.get(epoch, 0)
                 words = "a control record" if value is None else f"{record_name(value)}, leader epoch {epoch}"

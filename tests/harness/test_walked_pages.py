@@ -52,6 +52,7 @@ SMALLER = {
     r"--runs 200": "--runs 4",
     r"--states 2000000 --steps 30 --time 20m": "--states 20000 --steps 30 --time 20s",
     r"^(tribunal shrink \S+)$": r"\1 --budget 20s",
+    r"--steps 12": "--steps 7",
     r"--corpus /tmp/corpus": "--corpus corpus",
     r"--moments 12 --each 10": "--moments 2 --each 1",
     r"^(tribunal findings add .*)$": r"\1 --state known",  # the walked runs have a known bug switched on
