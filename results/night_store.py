@@ -147,34 +147,20 @@ def add(store: str, night: Night) -> list[str]:
 
     store:  a folder, or an address that Delta knows, such as s3://bucket/nights with credentials in the environment.
     """
-    from deltalake import CommitProperties, Transaction, write_deltalake
-    from deltalake.exceptions import CommitFailedError, DeltaError
+    from deltalake.exceptions import DeltaError
 
     name = f"{night.name} {night.began} {night.shard}"
     rows = list(rows_of(night))
     lacked = []
     for kind, table in TABLES.items():
+        content = pa.Table.from_pylist(
+            [msgspec.to_builtins(row) for row in rows if isinstance(row, kind)], schema=schema(kind)
+        )
         try:
-            if _has(store, table, name):
-                continue
-            content = pa.Table.from_pylist(
-                [msgspec.to_builtins(row) for row in rows if isinstance(row, kind)], schema=schema(kind)
-            )
-            write_deltalake(
-                _place(store, table),
-                content,
-                mode="append",
-                commit_properties=CommitProperties(
-                    max_commit_retries=RETRIES, app_transactions=[Transaction(name, ADDED)]
-                ),
-            )
-        except CommitFailedError as problem:
-            if not _has(store, table, name):  # not the same night, added by somebody else meanwhile
-                raise NoTables(f"{store}: {table}: {_line(problem)}") from None
+            if _appended(store, table, name, content):
+                lacked.append(table)
         except (DeltaError, OSError) as problem:
             raise NoTables(f"{store}: {table}: {_line(problem)}") from None
-        else:
-            lacked.append(table)
     return lacked
 
 
@@ -244,9 +230,42 @@ def nights_below(folders: Sequence[Path]) -> Iterator[Path]:
         yield from found
 
 
-def _has(store: str, table: str, name: str) -> bool:
+def _appended(store: str, table: str, name: str, content: pa.Table) -> bool:
+    """Append what a night adds to a table; False: it is there. CommitFailedError: others were always first."""
+    from deltalake import CommitProperties, Transaction, write_deltalake
+    from deltalake.exceptions import CommitFailedError
+
+    once = CommitProperties(max_commit_retries=RETRIES, app_transactions=[Transaction(name, ADDED)])
+    for left in reversed(range(RETRIES)):
+        there = _made(store, table, content.schema)
+        if there.transaction_version(name) is not None:
+            return False
+        try:
+            # Against the version that was looked at: who adds the same night behind it makes this commit fail.
+            write_deltalake(there, content, mode="append", commit_properties=once)
+        except CommitFailedError:  # the same night, or somebody made the table meanwhile, too
+            if not left:
+                raise
+        else:
+            return True
+    raise AssertionError("the last try returns or raises")
+
+
+def _made(store: str, table: str, columns: pa.Schema) -> "DeltaTable":
+    """Return a table as it is now; make it where it is lacking. DeltaError: neither was possible."""
+    from deltalake import DeltaTable
+    from deltalake.exceptions import DeltaError
+
     there = _table(store, table)
-    return there is not None and there.transaction_version(name) is not None
+    if there is not None:
+        return there
+    try:
+        return DeltaTable.create(_place(store, table), columns)
+    except DeltaError:
+        there = _table(store, table)  # somebody else made it meanwhile
+        if there is None:
+            raise
+        return there
 
 
 def _table(store: str, table: str) -> "DeltaTable | None":

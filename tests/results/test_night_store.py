@@ -88,8 +88,8 @@ def test_nights_and_shards_of_one_night_are_added_at_once_and_none_is_lost_or_do
     nights = [night(1 + number // 2, shard=f"{1 + number % 2}/2") for number in range(8)]
     context = multiprocessing.get_context("spawn")
 
-    with context.Pool(3) as pool:
-        pool.starmap(night_store.add, [(store, one) for one in [*nights, *nights]])
+    with context.Pool(3) as pool:  # the same night by several at once
+        pool.starmap(night_store.add, [(store, one) for one in nights for _ in range(3)], chunksize=1)
 
     expected = sorted((one.began, one.shard) for one in nights)
     assert [(row.began, row.shard) for row in rows(store, NightRow)] == expected
