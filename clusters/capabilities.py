@@ -50,6 +50,10 @@ class Capability(StrEnum):
 SECURED: Final = frozenset(
     {Capability.CHANGE_PASSWORD, Capability.RENEW_CERTIFICATE}
 )  # of clusters with `spec.security` alone
+# What a node does about bytes that were altered or refused may need an operator, or never end (a log directory that is offline).
+OF_DISKS: Final = frozenset(
+    {Capability.DAMAGE, Capability.ROT, Capability.TROUBLE_DISK, Capability.TEAR_APPEND, Capability.MOUNT_DISK}
+)
 RETRANSMISSION_MS: Final = 200  # Linux' least retransmission time-out: what losing a packet costs a TCP stream
 
 

@@ -7,18 +7,12 @@ judge's (`checkers/judge/heal.py`).
 import asyncio
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from typing import Final
 
 from tribunal.clusters.api import Cluster, PartitionState, TopicPartition, Unsettled, until
-from tribunal.clusters.capabilities import Capability
+from tribunal.clusters.capabilities import OF_DISKS
 from tribunal.nemesis.api import AnyFault
 from tribunal.results.heal import Look, PartitionSeen, Unhealed
 from tribunal.results.violation import CommittedPartition
-
-# What a node does about bytes that were altered or refused may need an operator, or never end (a log directory that is offline).
-OF_DISKS: Final = frozenset(
-    {Capability.DAMAGE, Capability.ROT, Capability.TROUBLE_DISK, Capability.TEAR_APPEND, Capability.MOUNT_DISK}
-)
 
 
 def alters_disks(fault: AnyFault) -> bool:
