@@ -19,7 +19,7 @@ from tribunal.results.verdict import Finding, RunVerdict, Verdict
 @pytest.mark.parametrize(
     ("arguments", "line"),
     [
-        pytest.param(["run", "produce-consum"], "did you mean produce-consume or expired-producers?", id="scenario"),
+        pytest.param(["run", "produce-consum"], "did you mean produce-consume or ", id="scenario"),
         pytest.param(["run", "produce-consume", "--cluster", "process"], "did you mean processes?", id="cluster"),
         pytest.param(["run", "produce-consume", "--sed", "1"], "--seed", id="option"),
         pytest.param(["run", "produce-consume", "--seed", "x"], "--seed", id="seed"),
