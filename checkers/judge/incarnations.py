@@ -3,14 +3,34 @@
 And when nothing was hurt at all: whom nothing hinders hears of what is committed.
 """
 
+import re
 from bisect import bisect_right
-from collections.abc import Iterable
+from collections.abc import Iterable, Set
 from typing import Final
 
 from tribunal.results.rows import Fault, NodeEvent
 
 DOWN: Final = frozenset({"stop", "killed", "exit"})
 NEVER: Final = 1 << 62
+NUMBERS: Final = re.compile(r"[0-9]+")
+CARRIES_ALL: Final = frozenset({
+    "bit-rot", "change-min-isr", "clock-drift", "clock-jump", "clock-strobe", "elect-leaders", "renew-certificate",
+})  # fmt: skip
+OF_MANY: Final = frozenset({
+    "bridge", "halves", "majorities-ring", "part-kill", "pause-kill", "reassign", "remove-broker", "rolling-restart", "rolling-upgrade",
+    "rotating-swarm", "storm", "swizzle", "wide-swarm",
+})  # fmt: skip
+
+
+def hinders(fault: Fault, nodes: Set[int]) -> bool:
+    """Whether a fault, while it is in effect, may keep messages from any of these nodes: it names one, or hurts several by its nature.
+
+    One without a target may hurt everybody. Clocks, settings and bits at rest keep no message.
+    """
+    if fault.kind in CARRIES_ALL:
+        return False
+    named = set(map(int, NUMBERS.findall(fault.resolved_target or "")))
+    return fault.kind in OF_MANY or not named or bool(named & nodes)
 
 
 class Incarnations:

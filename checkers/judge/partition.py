@@ -183,6 +183,7 @@ class PartitionJudge:
         found = (
             self._remembered.end_lost(send.transaction, {self._name: send.sent}, anomaly.at_ns)
             or self._remembered.ended_late(send.transaction, anomaly.at_ns)
+            or self._remembered.end_hindered(send.transaction, self._name, anomaly.at_ns)
             for send in chosen
         )
         return next((judgement for judgement in found if judgement is not None), None)

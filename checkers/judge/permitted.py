@@ -13,11 +13,13 @@ import pyarrow.parquet as pq
 
 from tribunal.checkers.guarantees import Excuse
 from tribunal.checkers.judge.clocks import CLOCK
+from tribunal.checkers.judge.remembered import HINDERED
 from tribunal.checkers.judge.tables import Permitted, Place
 from tribunal.checkers.judge.timeline import Judgement
 from tribunal.results.verdict import PERMITTED_TABLE, ExcusingEvent
 
 BY_ORDER: Final = Excuse.BY_ORDER.value
+WITHOUT_ELECTION: Final = {CLOCK: "clock set back", HINDERED: "fault in effect"}
 OF_ANOMALY: Final = {
     "kind": "kind",
     "log_offset": "log_offset",
@@ -74,7 +76,7 @@ def excuse(judgement: Judgement, place: Place) -> ExcusingEvent:
     """Return the event that a judgement excuses by."""
     election = judgement.election
     is_order = BY_ORDER in (judgement.promise.rule, judgement.by)
-    without = "order" if is_order else "clock set back" if judgement.by == CLOCK else "loss on disk"
+    without = "order" if is_order else WITHOUT_ELECTION.get(judgement.by or "", "loss on disk")
     elsewhere = judgement.topic is not None
     return ExcusingEvent(
         event=without if is_order or election is None else f"{election.how.value} election",

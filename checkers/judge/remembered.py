@@ -17,8 +17,9 @@ from msgspec.structs import replace
 
 from tribunal.checkers.api import FAIL, FINAL, OK, UNKNOWN, Array, Columns, Excuse, PartitionRows, distinct
 from tribunal.checkers.guarantees import Promise
-from tribunal.checkers.judge.clocks import CLOCK, set_back, skews
+from tribunal.checkers.judge.clocks import CLOCK, leading, set_back, skews
 from tribunal.checkers.judge.evidence import Sent
+from tribunal.checkers.judge.incarnations import Calm, hinders
 from tribunal.checkers.judge.markers import lost_marker
 from tribunal.checkers.judge.orders import Order
 from tribunal.checkers.judge.steps import WRITE_KINDS
@@ -30,9 +31,11 @@ from tribunal.results.store import Recording
 from tribunal.results.topic_names import MARK
 
 NEVER: Final = 1 << 62
+NOBODY: Final = -1
 COMMITTED: Final = "committed"
 OPEN: Final = "info"
 DEPOSED: Final = "deposed"
+HINDERED: Final = "hindered"
 OF_MARKERS: Final = ("polls", "reads", "watermarks")
 Place = tuple[str, int]
 
@@ -138,6 +141,31 @@ class Remembered:
             return None
         promise = Promise(rule=Excuse.END_LOST, violations=())
         return Judgement(promise, None, -1, back[1], (), topic=home[0], partition=home[1], by=CLOCK)
+
+    def end_hindered(self, row: Transaction, place: Place, at_ns: int | None) -> Judgement | None:
+        """Return the fault by which a transaction's marker may not have come to a partition before it was last looked at (R9).
+
+        A coordinator writes markers to who leads the partition for as long as it takes. They need ten seconds at a stretch in which no
+        fault is in effect at any node that led either of both partitions; what hurts others hinders nobody here.
+        """
+        home = self._history.home(TRANSACTION_LOG, row.txn_id)
+        if home is None or at_ns is None:
+            return None
+        longest_ms = integer(self._history.settings, TIMEOUT, DEFAULT_TIMEOUT_MS)
+        due_ns = row.begin_ns + (longest_ms if row.timeout_ms is None else row.timeout_ms) * 1_000_000
+        since_ns = due_ns if row.outcome == OPEN or row.end_ns is None else row.end_ns
+        led = [*leading(self._history.timeline(*home).entries, since_ns, at_ns)]
+        led += leading(self._history.timeline(*place).entries, since_ns, at_ns)
+        nodes = {one.node for one in led}
+        faults = [
+            fault for fault in self._history.faults if fault.injected_ns is not None and fault.injected_ns < at_ns
+        ]
+        there = [fault for fault in faults if hinders(fault, nodes)]
+        if not there or Calm(there).lasted(NOBODY, since_ns, at_ns, GRACE_NS):
+            return None
+        last = max(there, key=lambda fault: (fault.injected_ns or 0, fault.index))
+        promise = Promise(rule=Excuse.END_LOST, violations=())
+        return Judgement(promise, None, -1, last.injected_ns, (), topic=home[0], partition=home[1], by=HINDERED)
 
     def sent_elsewhere(self, place: Place) -> Array:
         """Return the values that were offered to other topics of this name and may stand in this one, distinct."""

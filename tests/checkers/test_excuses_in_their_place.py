@@ -349,6 +349,31 @@ def test_what_was_answered_is_owed_whatever_the_clock_says(run: Run) -> None:
     assert judged(run, "hanging") == [LOST]
 
 
+@pytest.mark.parametrize(("faults", "expected"), [
+    pytest.param([{"at": 200, "lasts": 19_000, "node": 1}], BY_R9, id="the coordinator was cut off"),
+    pytest.param([{"at": 200, "lasts": 19_000, "node": 2}], BY_R9, id="the leader was cut off"),
+    pytest.param([{"at": 200, "lasts": 19_000, "node": 1, "target": "all brokers"}], BY_R9, id="everybody was"),
+    pytest.param([{"at": 200, "lasts": 6000, "node": 1}, {"at": 8000, "lasts": 6000, "node": 2}], BY_R9, id="in turn"),
+    pytest.param([{"at": 200, "lasts": 19_000, "node": 3}], LOST, id="a third node was cut off"),
+    pytest.param([{"at": 200, "lasts": 9000, "node": 1}], LOST, id="it was healed ten seconds before"),
+    pytest.param([{"at": 11_000, "lasts": 9000, "node": 1}], LOST, id="it began ten seconds after the end"),
+    pytest.param([{"at": 200, "lasts": 19_000, "node": 3, "kind": "halves"}], BY_R9, id="a fault of several nodes"),
+    pytest.param([{"at": 200, "lasts": 19_000, "node": 1, "kind": "clock-jump"}], LOST, id="only its clock was wrong"),
+    pytest.param([], LOST, id="nobody was"),
+])  # fmt: skip
+def test_a_marker_needs_ten_seconds_in_which_coordinator_and_leader_are_whole(
+    run: Run, faults: list[dict[str, Any]], expected: tuple[str, str]
+) -> None:
+    run.metadata("PartitionRecord", 0, topic="__transaction_state", **CREATED)
+    run.change(10, leader=2)
+    in_transaction(run, {"t": 0}, "committed")
+    for index, fault in enumerate(faults):
+        run.fault(index=index, **{"kind": "isolate"} | fault)
+    run.watermark(1, 20_000, epoch=1, last_stable_offset=0)
+
+    assert judged(run, "hanging") == [expected]
+
+
 def set_clock(run: Run, *, at: int, offset_ms: int, node: int = 1, until: int = 100_000) -> None:
     """Record that a node's clock was set."""
     row = {"index": 0, "kind": "clock-jump", "planned_target": "leader", "resolved_target": str(node), "losses": []}
