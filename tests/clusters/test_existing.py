@@ -10,9 +10,11 @@ import pytest
 from confluent_kafka.admin import AdminClient, NewTopic
 
 from tests.clusters.existing_nodes import cluster_toml, standing
+from tribunal.clusters.api import ClusterError
 from tribunal.clusters.existing.access import BadAccess, door
 from tribunal.clusters.existing.acts import Act, Acts, left
 from tribunal.clusters.existing.description import BadCluster, read_cluster
+from tribunal.clusters.existing.topics import OwnTopics
 from tribunal.clusters.kafka.side_by_side import SideBySide
 from tribunal.clusters.kinds.existing import leftovers, sweep
 from tribunal.clusters.spec import CI
@@ -172,6 +174,16 @@ def test_what_cannot_be_undone_stays_on_the_list(tmp_path: Path) -> None:
     assert left(tmp_path).acts == [Act(7, "start")]  # type: ignore[union-attr]
 
 
+def test_a_run_makes_no_topic_that_was_there_before(tmp_path: Path) -> None:
+    acts = Acts(tmp_path, written(tmp_path, NODES))
+    own = OwnTopics(frozenset({"theirs"}), acts)
+    own.making("ours")
+
+    with pytest.raises(ClusterError, match="a topic 'theirs' already"):
+        own.making("theirs")
+    assert left(tmp_path).topics == ["ours"]  # type: ignore[union-attr]
+
+
 # --- on nodes that were started by a shell -------------------------------------------------
 
 TOLD = (
@@ -249,6 +261,7 @@ def test_a_file_that_does_not_say_how_the_cluster_is_set_is_refused_with_what_be
 
 
 @pytest.mark.e2e
+@pytest.mark.nightly
 def test_a_topic_that_was_there_before_is_not_touched(nodes: SideBySide, tmp_path: Path) -> None:
     folder = folder_of(nodes)
     cluster_toml(nodes, folder, {name: CI[name] for name in TOLD})
