@@ -1,7 +1,7 @@
 """A cluster that is there already, as the harness sees it: observed like any broker observes it, changed by its user's commands alone.
 
 Nothing of it is ended when the run is: nodes that were hurt are begun again, topics that the run made are deleted. Topics that were
-there before are neither touched nor recorded. What no relay and no file tells stays unknown: who answered a client, what nodes
+there before are neither touched nor recorded. What no relay and no file says stays unknown: who answered a client, what nodes
 themselves saw of their watermarks, how a broker's process ended before it registered anew.
 """
 
@@ -62,7 +62,7 @@ WATCH_MS: Final = 500
 SILENT_LOOKS: Final = 4  # in a row, of a node that nothing was done to
 ASK_S: Final = 15.0
 ASK_MS: Final = 5_000
-FEATURES_VERSION: Final = 3  # of ApiVersions: the first that tells features
+FEATURES_VERSION: Final = 3  # of ApiVersions: the first that names features
 ELR_FEATURE: Final = "eligible.leader.replicas.version"
 ELR_SETTING: Final = "eligible.leader.replicas.enable"
 CLIENT_ID: Final = "tribunal-look"
@@ -196,7 +196,7 @@ class ExistingCluster:
             futures = self._admin.describe_configs([resource], request_timeout=ASK_S)
             found = await blocking(partial(futures[resource].result, ASK_S), ASK_S)
         except (KafkaException, TimeoutError) as problem:
-            raise ClusterError(f"{self._given.name}: broker {broker} does not tell its settings: {problem}") from None
+            raise ClusterError(f"{self._given.name}: broker {broker} does not say its settings: {problem}") from None
         differing = [
             f'"{name}" = {_toml(entry.value)}'
             for name, entry in sorted(found.items())
@@ -219,7 +219,7 @@ class ExistingCluster:
             finally:
                 asking.close()
         except FAILURES as problem:
-            raise ClusterError(f"{self._given.name}: broker {broker} does not tell its features: {problem}") from None
+            raise ClusterError(f"{self._given.name}: broker {broker} does not say its features: {problem}") from None
         levels = {one.name: one.max_version_level for one in said.finalized_features}
         is_on = levels.get(ELR_FEATURE, 0) > 0
         return [] if is_on == wanted_on else [f'"{ELR_SETTING}" = {str(is_on).lower()}']

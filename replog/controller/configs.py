@@ -63,7 +63,7 @@ BROKER_CONFIGS: Final[dict[str, Definition]] = {
     definition.synonym: definition for definition in TOPIC_CONFIGS.values() if definition.synonym
 } | THROTTLES
 
-# What only a restart changes, in Kafka's names: a node tells it of itself, as Kafka's brokers do.
+# What only a restart changes, in Kafka's names: a node says it of itself, as Kafka's brokers do.
 STATIC_CONFIGS: Final = {
     name: each for name, each in DEFINITIONS.items() if each.setting.is_kafkas and name not in BROKER_CONFIGS
 }

@@ -186,7 +186,7 @@ def test_a_run_makes_no_topic_that_was_there_before(tmp_path: Path) -> None:
 
 # --- on nodes that were started by a shell -------------------------------------------------
 
-TOLD = (
+STATED = (
     "broker.session.timeout.ms", "replica.lag.time.max.ms", "offsets.topic.num.partitions", "transaction.state.log.num.partitions",
 )  # fmt: skip
 SCENARIO = """
@@ -229,7 +229,7 @@ def topics(nodes: SideBySide) -> set[str]:
 @pytest.mark.e2e
 def test_a_run_hurts_it_by_its_commands_judges_all_and_leaves_it_as_it_was(nodes: SideBySide, tmp_path: Path) -> None:
     folder = folder_of(nodes)
-    cluster_toml(nodes, folder, {name: CI[name] for name in TOLD})
+    cluster_toml(nodes, folder, {name: CI[name] for name in STATED})
     (folder / "mine.yaml").write_text(SCENARIO)
     admin = AdminClient({"bootstrap.servers": nodes.bootstrap})
     admin.create_topics([NewTopic("the-users-own", 1, 1)])["the-users-own"].result(10)
@@ -264,7 +264,7 @@ def test_a_file_that_does_not_say_how_the_cluster_is_set_is_refused_with_what_be
 @pytest.mark.nightly
 def test_a_topic_that_was_there_before_is_not_touched(nodes: SideBySide, tmp_path: Path) -> None:
     folder = folder_of(nodes)
-    cluster_toml(nodes, folder, {name: CI[name] for name in TOLD})
+    cluster_toml(nodes, folder, {name: CI[name] for name in STATED})
     (folder / "mine.yaml").write_text(SCENARIO)
     admin = AdminClient({"bootstrap.servers": nodes.bootstrap})
     admin.create_topics([NewTopic("produce-consume", 1, 1)])["produce-consume"].result(10)

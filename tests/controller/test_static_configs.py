@@ -1,4 +1,4 @@
-"""DescribeConfigs of a broker: what its file says is told by that broker alone, in Kafka's names, read-only; secrets are not said."""
+"""DescribeConfigs of a broker: what its file says is listed by that broker alone, in Kafka's names, read-only; secrets are not said."""
 
 import pytest
 
@@ -20,7 +20,7 @@ def described(name: str, keys: list[str] | None = None) -> dict[str, DescribeCon
     ("broker.session.timeout.ms", "1800", Source.STATIC_BROKER),
     ("replica.lag.time.max.ms", "30000", Source.DEFAULT),
 ])  # fmt: skip
-def test_a_broker_tells_what_it_was_started_with(name: str, value: str, source: Source) -> None:
+def test_a_broker_lists_what_it_was_started_with(name: str, value: str, source: Source) -> None:
     found = described("2")[name]
 
     assert (found.value, found.config_source, found.read_only) == (value, source, True)
@@ -38,9 +38,9 @@ def test_a_secret_is_named_and_not_said() -> None:
 
 
 @pytest.mark.parametrize("name", ["", "3"], ids=["the default of all", "another broker"])
-def test_nobody_tells_what_another_one_was_started_with(name: str) -> None:
+def test_nobody_lists_what_another_one_was_started_with(name: str) -> None:
     assert not described(name).keys() & STATIC_CONFIGS.keys()
 
 
-def test_only_what_was_asked_for_is_told() -> None:
+def test_only_what_was_asked_for_is_listed() -> None:
     assert list(described("2", ["node.id", "no.such", "compression.type"])) == ["compression.type", "node.id"]
