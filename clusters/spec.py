@@ -84,6 +84,7 @@ class ClusterSpec(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
     base_port: int | None = None  # None: any that is free
     mode: str = "kraft"
     version: str = ""  # of Apache Kafka, for kinds that run it; none: the newest
+    kafka: tuple[int, ...] = ()  # of the kind mixed: which brokers are Apache Kafka, ascending
     hosts: str = "hosts.toml"  # of the kind ssh
     isolation: Literal["auto", "namespaces", "proxies"] = "auto"  # of local processes: where packets can be stopped
     security: Literal["", "sasl_ssl"] = (

@@ -14,10 +14,11 @@ from typing import Final
 import msgspec
 
 from tribunal.clusters.api import Kind
+from tribunal.clusters.kafka.releases import KAFKA_ALONE
 from tribunal.clusters.spec import KRAFT, ZOOKEEPER, ClusterSpec, Mode
 from tribunal.harness.bounds import bounded
 from tribunal.harness.catalog import all_clusters, all_workloads, faults, known_name, mutants, nearest, one_of
-from tribunal.harness.scenario import KAFKA_ALONE, BadScenario, GivenWorkload, Scenario, Step, must_be_sound, usable
+from tribunal.harness.scenario import BadScenario, GivenWorkload, Scenario, Step, must_be_sound, usable
 from tribunal.harness.swarm import drawn_cluster, drawn_load, with_points
 from tribunal.nemesis.api import AnyFault
 from tribunal.nemesis.targets import BadTarget, Target, draw, parse
@@ -203,14 +204,7 @@ def must_be_possible(wanted: Iterable[str], spec: ClusterSpec, cluster: str) -> 
             )
         if refused := refusal(fault, kind):
             raise BadScenario(f"fault {name}: cluster {cluster} cannot {refused}")
-    if not kind.has_releases and (foreign := sorted(KAFKA_ALONE & spec.settings.keys())):
-        raise BadScenario(f"cluster {cluster} has no setting {foreign[0]}: it is for --cluster apache-kafka")
-    if spec.version and not kind.has_releases:
-        raise BadScenario(
-            f"cluster {cluster} runs this project's own software; release {spec.version} is for --cluster apache-kafka"
-        )
-    if spec.security and not kind.can_be_secured:
-        raise BadScenario(f"cluster {cluster} cannot have security {spec.security}: it is for --cluster processes")
+    _must_be_granted_by_kind(spec, kind, cluster)
     if reason := kind.refused(spec):
         raise BadScenario(f"cluster {cluster}: {reason}")
     if spec.system and kind.has_log:
@@ -219,6 +213,22 @@ def must_be_possible(wanted: Iterable[str], spec: ClusterSpec, cluster: str) -> 
     for name in wanted:
         for need in sorted(one_of("fault", name, faults()).needs & missing.keys()):
             raise BadScenario(f"fault {name}: cluster {cluster} cannot {need} ({missing[need]})")
+
+
+def _must_be_granted_by_kind(spec: ClusterSpec, kind: Kind, cluster: str) -> None:
+    """Raise `BadScenario` for what a spec says that is for other kinds of cluster, or does not say that this one needs."""
+    if not kind.has_releases and (foreign := sorted(KAFKA_ALONE & spec.settings.keys())):
+        raise BadScenario(f"cluster {cluster} has no setting {foreign[0]}: it is for --cluster apache-kafka")
+    if spec.version and not kind.has_releases:
+        raise BadScenario(
+            f"cluster {cluster} runs this project's own software; release {spec.version} is for --cluster apache-kafka"
+        )
+    if spec.kafka and not kind.is_mixed:
+        raise BadScenario(f"cluster {cluster} is of one system; brokers that are Apache Kafka are for --cluster mixed")
+    if kind.is_mixed and not spec.kafka:
+        raise BadScenario(f"cluster {cluster}: say which of its brokers are Apache Kafka: --set cluster.kafka=2,3")
+    if spec.security and not kind.can_be_secured:
+        raise BadScenario(f"cluster {cluster} cannot have security {spec.security}: it is for --cluster processes")
 
 
 def refusal(fault: AnyFault, kind: Kind) -> str:

@@ -31,7 +31,7 @@ import yaml
 from msgspec.inspect import StructType, type_info
 
 from replog.config import DEFINITIONS, ConfigError
-from tribunal.clusters.kafka.releases import release
+from tribunal.clusters.kafka.releases import KAFKA_ALONE, release
 from tribunal.clusters.secured.run_security import OF_SECURITY
 from tribunal.clusters.spec import KRAFT, MODES, PROFILES, ClusterSpec, Settings
 from tribunal.clusters.systems.description import read_system
@@ -323,9 +323,20 @@ def cluster_spec(given: Plain) -> ClusterSpec:
     settings = given.get("settings") if isinstance(given, dict) else None
     if isinstance(settings, dict):
         _check_settings(settings)  # first: it names the setting that is wrong
+    if isinstance(given, dict) and "kafka" in given:
+        given = {**given, "kafka": _node_ids(given["kafka"])}
     spec = _described(_converted("cluster", given, ClusterSpec))
     must_be_sound(spec)
     return spec
+
+
+def _node_ids(given: Plain) -> list[Plain]:
+    """Return which nodes are named: one, a list of them, or what the command line has, 2,3."""
+    named = given if isinstance(given, list) else str(given).split(",")
+    try:
+        return [*sorted({int(str(one)) for one in named})]
+    except ValueError:
+        raise ValueError(f"cluster: kafka is {given!r}: name brokers, like 2,3") from None
 
 
 def _described(spec: ClusterSpec) -> ClusterSpec:
@@ -344,10 +355,6 @@ def _described(spec: ClusterSpec) -> ClusterSpec:
     )
 
 
-# Switches that released Kafka has and our own log has not.
-KAFKA_ALONE: Final = frozenset({"controlled.shutdown.enable"})
-
-
 def must_be_sound(spec: ClusterSpec) -> None:
     """Raise ValueError in one line where no cluster can be like this, or where its settings reach outside of the run."""
     _check_settings(spec.settings)
@@ -359,6 +366,10 @@ def must_be_sound(spec: ClusterSpec) -> None:
         raise nearest("profile", spec.profile, PROFILES)
     if not 1 <= spec.replication_factor <= spec.brokers <= 99:
         raise ValueError(f"cluster: {spec.replication_factor} replicas on {spec.brokers} brokers cannot be")
+    if foreign := [node for node in spec.kafka if node not in spec.broker_ids]:
+        raise ValueError(
+            f"cluster: kafka names node {foreign[0]}; brokers are 1 to {spec.brokers}, all others are replog"
+        )
     if spec.mode not in MODES:
         raise nearest("mode", spec.mode, MODES)
     if spec.security and spec.mode != KRAFT:
