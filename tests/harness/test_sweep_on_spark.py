@@ -63,9 +63,10 @@ def test_a_worker_unpacks_the_archive_once_and_runs_seeds_in_a_process_that_stay
     )  # fmt: skip
 
     one, two, unpacked = completed.stdout.splitlines()
-    assert json.loads(one.rpartition(" ")[0])["verdict"] in {"PASS", "PERMITTED"}
-    assert [one.rpartition(" ")[2], two.rpartition(" ")[2]] == ["False", "False"]
-    first, second = (json.loads(line.rpartition(" ")[0]) for line in (one, two))
+    (first, *with_first), (second, *with_second) = (line.rsplit(" ", 2) for line in (one, two))
+    first, second = json.loads(first), json.loads(second)
+    assert first["verdict"] in {"PASS", "PERMITTED"}
+    assert [with_first, with_second] == [["False", "False"], ["False", "True"]]  # the second was asked for its states
     assert first.pop("cpu_ms") > 0
     assert second.pop("cpu_ms") > 0
     assert {**first, "wall_ms": 0} == {**second, "wall_ms": 0}
