@@ -14,10 +14,12 @@ from typing import Final
 import msgspec
 
 from tribunal.clusters.api import Kind
+from tribunal.clusters.capabilities import Capability
+from tribunal.clusters.kafka.releases import KAFKA_ALONE
 from tribunal.clusters.spec import KRAFT, ZOOKEEPER, ClusterSpec, Mode
 from tribunal.harness.bounds import bounded
 from tribunal.harness.catalog import all_clusters, all_workloads, faults, known_name, mutants, nearest, one_of
-from tribunal.harness.scenario import KAFKA_ALONE, BadScenario, GivenWorkload, Scenario, Step, must_be_sound, usable
+from tribunal.harness.scenario import BadScenario, GivenWorkload, Scenario, Step, must_be_sound, usable
 from tribunal.harness.swarm import drawn_cluster, drawn_load, with_points
 from tribunal.nemesis.api import AnyFault
 from tribunal.nemesis.targets import BadTarget, Target, draw, parse
@@ -29,6 +31,7 @@ IDENTIFIER: Final = re.compile(r"[A-Za-z0-9_-]{1,64}")
 MOST_SHOWN: Final = 80
 HEALING_MS: Final = 2_500  # what a fault's heal takes about, to know how many rounds fit the time
 ROUNDS_MAX: Final = 1_000
+ISOLATE: Final = "isolate"
 MODE_NAMES: Final[dict[Mode, str]] = {KRAFT: "KRaft", ZOOKEEPER: "ZooKeeper"}
 ANY_COUNT: Final = 1 << 31  # of partitions: which there are was checked when the scenario was read
 
@@ -113,6 +116,11 @@ def made(scenario: Scenario, *, seed: int, cluster: str, time_ms: int | None, mu
     for step in scenario.steps:
         if reason := faults()[step.kind].refused_in(mode, step.options):
             raise BadScenario(f"fault {step.kind}: {reason}")
+        partly = step.options.get("from", "all") != "all" or step.options.get("direction", "both") != "both"
+        if kind.is_there_already and step.kind == ISOLATE and partly:
+            raise BadScenario(
+                f"fault {ISOLATE}: cluster {cluster} cuts a node off from all, both ways: leave out from and direction"
+            )
     workload = one_of("workload", scenario.workload, all_workloads())
     spec, load = scenario.spec, scenario.workload_options
     if scenario.swarm:
@@ -195,6 +203,7 @@ def _sized(scenario: Scenario, spec: ClusterSpec, kind: Kind) -> ClusterSpec:
 def must_be_possible(wanted: Iterable[str], spec: ClusterSpec, cluster: str) -> None:
     """Raise `BadScenario` unless this kind of cluster can be what the spec asks for, and can do all of these faults."""
     kind, wanted = one_of("cluster", cluster, all_clusters()), list(wanted)
+    _must_fit(spec, kind, cluster)
     for name in wanted:
         fault = one_of("fault", name, faults())
         if spec.mode not in fault.modes:
@@ -203,22 +212,39 @@ def must_be_possible(wanted: Iterable[str], spec: ClusterSpec, cluster: str) -> 
             )
         if refused := refusal(fault, kind):
             raise BadScenario(f"fault {name}: cluster {cluster} cannot {refused}")
+    missing = kind.missing(spec)
+    for name in wanted:
+        for need in sorted(one_of("fault", name, faults()).needs & missing.keys()):
+            raise BadScenario(f"fault {name}: cluster {cluster} cannot {need} ({missing[need]})")
+        if kind.is_there_already and Capability.CUT in one_of("fault", name, faults()).needs and name != ISOLATE:
+            raise BadScenario(f"fault {name}: cluster {cluster} cannot cut single links, it can {ISOLATE} whole nodes")
+
+
+def _must_fit(spec: ClusterSpec, kind: Kind, cluster: str) -> None:
+    """Raise `BadScenario` unless this kind of cluster can be what the spec asks for."""
+    _must_be_granted_by_kind(spec, kind, cluster)
+    if reason := kind.refused(spec):
+        raise BadScenario(f"cluster {cluster}: {reason}")
+    if spec.file and not kind.is_there_already:
+        raise BadScenario(f"cluster {cluster} starts its own nodes; {spec.file} is for --cluster existing")
+    if spec.system and kind.has_log:
+        raise BadScenario(f"cluster {cluster} runs logs; {spec.system} is for --cluster system")
+
+
+def _must_be_granted_by_kind(spec: ClusterSpec, kind: Kind, cluster: str) -> None:
+    """Raise `BadScenario` for what a spec says that is for other kinds of cluster, or does not say that this one needs."""
     if not kind.has_releases and (foreign := sorted(KAFKA_ALONE & spec.settings.keys())):
         raise BadScenario(f"cluster {cluster} has no setting {foreign[0]}: it is for --cluster apache-kafka")
     if spec.version and not kind.has_releases:
         raise BadScenario(
             f"cluster {cluster} runs this project's own software; release {spec.version} is for --cluster apache-kafka"
         )
+    if spec.kafka and not kind.is_mixed:
+        raise BadScenario(f"cluster {cluster} is of one system; brokers that are Apache Kafka are for --cluster mixed")
+    if kind.is_mixed and not spec.kafka:
+        raise BadScenario(f"cluster {cluster}: say which of its brokers are Apache Kafka: --set cluster.kafka=2,3")
     if spec.security and not kind.can_be_secured:
         raise BadScenario(f"cluster {cluster} cannot have security {spec.security}: it is for --cluster processes")
-    if reason := kind.refused(spec):
-        raise BadScenario(f"cluster {cluster}: {reason}")
-    if spec.system and kind.has_log:
-        raise BadScenario(f"cluster {cluster} runs logs; {spec.system} is for --cluster system")
-    missing = kind.missing(spec)
-    for name in wanted:
-        for need in sorted(one_of("fault", name, faults()).needs & missing.keys()):
-            raise BadScenario(f"fault {name}: cluster {cluster} cannot {need} ({missing[need]})")
 
 
 def refusal(fault: AnyFault, kind: Kind) -> str:

@@ -33,7 +33,7 @@ PROTOCOLS: Final = ("2.2", "2.6", "2.8", "3.2", "3.4", "3.4", "3.4")
 
 def drawn_cluster(spec: ClusterSpec, random: Random) -> ClusterSpec:
     """Draw a cluster; what the scenario sets by name stays."""
-    brokers = random.choice((3, 3, 3, 4, 5))
+    brokers = max(random.choice((3, 3, 3, 4, 5)), *spec.kafka[-1:], 0)
     replication_factor = random.choice((3, 3, 3, min(brokers, 4)))
     return replace(
         spec,

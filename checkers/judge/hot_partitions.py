@@ -11,7 +11,7 @@ offsets are scattered over all row groups every range reads all of them. What lo
 small and is judged in an item of its own.
 """
 
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import pairwise
 from pathlib import Path
 from typing import Final
@@ -22,7 +22,6 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from tribunal.checkers.api import FAIL, FINAL, OK, UNKNOWN, Array, Columns, PartitionRows, distinct, is_among
-from tribunal.checkers.properties.lost_writes import complete_readers
 from tribunal.results.recording import TABLES
 from tribunal.results.store import Recording, readable
 
@@ -83,7 +82,19 @@ class Sieved(msgspec.Struct, kw_only=True):
     figures: dict[str, int] = msgspec.field(default_factory=dict)
 
 
-class Group(msgspec.Struct, frozen=True):
+class Known(msgspec.Struct, frozen=True):
+    """What a hot partition's ranges need of what is small: looked up once for all of them.
+
+    readers:   processes whose final read is complete.
+    can_lead:  members of the final ISR and ELR; dumped: those nodes whose log was read.
+    """
+
+    readers: tuple[int, ...]
+    can_lead: tuple[int, ...]
+    dumped: tuple[int, ...]
+
+
+class Group(msgspec.Struct, frozen=True, array_like=True):
     """One row group of a file: which offsets it may hold."""
 
     path: str
@@ -94,17 +105,39 @@ class Group(msgspec.Struct, frozen=True):
     rows: int
 
 
-def cut(recording: Recording, topic_partition: str) -> list[Range]:
-    """Return a hot partition's ranges; none for one that a single task judges."""
+Groups = Mapping[str, tuple[Group, ...]]  # by table
+
+
+def cut(recording: Recording, topic_partition: str) -> list[tuple[Range, Groups]]:
+    """Return a hot partition's ranges, each with the row groups that it has to read; none for one that a single task judges.
+
+    The footers of all files are read here, once: of each range's own look at them there would be as many as ranges times files.
+    """
     paths = {name: recording.files[name].get(topic_partition, []) for name in BIG}
     if sum(path.stat().st_size for own in paths.values() for path in own) < BIG_BYTES:
         return []
-    every = [group for name, own in paths.items() for group in groups(name, own)]
+    found = {name: list(groups(name, own)) for name, own in paths.items()}
+    every = [group for own in found.values() for group in own]
     # What stands before the beginning of the log is in no range: whoever judges the whole says so.
     if sum(group.rows for group in every) < HOT_ROWS or any(group.first < 0 for group in every):
         return []
     end = 1 + max((group.last for group in every), default=0)
-    return [Range(first, min(first + RANGE_OFFSETS, end)) for first in range(0, end, RANGE_OFFSETS)]
+    ranges = [Range(first, min(first + RANGE_OFFSETS, end)) for first in range(0, end, RANGE_OFFSETS)]
+    beside = {name: _beside(own, ranges) for name, own in found.items()}
+    return [(own, {name: tuple(beside[name][place]) for name in BIG}) for place, own in enumerate(ranges)]
+
+
+def _beside(found: Sequence[Group], cut_into: Sequence[Range]) -> list[list[Group]]:
+    """Return for each range the groups that it has to read, without asking each range of each group."""
+    beside: list[list[Group]] = [[] for _ in cut_into]
+    for group in found:
+        margin = RANGE_OFFSETS if group.unknown else 0  # (`_is_beside` is exact)
+        first = max(0, (group.first - margin) // RANGE_OFFSETS)
+        last = min(len(cut_into) - 1, (group.last + margin) // RANGE_OFFSETS)
+        for place in range(first, last + 1):
+            if _is_beside(group, cut_into[place]):
+                beside[place].append(group)
+    return beside
 
 
 def groups(name: str, paths: Sequence[Path]) -> Iterator[Group]:
@@ -155,6 +188,13 @@ def rows_of(
         for group in groups(name, recording.files[name].get(topic_partition, []))
         if any(_is_beside(group, own) for own in wanted) or (needed is not None and group.unknown)
     ]
+    return rows_in(name, chosen, wanted, columns, needed)
+
+
+def rows_in(
+    name: str, chosen: Iterable[Group], wanted: Sequence[Range], columns: Sequence[str], needed: Array | None = None
+) -> pa.Table:
+    """Return the rows of some ranges of these row groups, which are all that may hold any; `needed` as in `rows_of`."""
     parts = []
     for rows in read_groups(name, chosen, columns):
         offset = rows["log_offset"]
@@ -175,17 +215,21 @@ def _is_beside(group: Group, own: Range) -> bool:
     return group.first < own.end + margin and group.last >= own.first - margin
 
 
-def sieve(own: Range, rows: PartitionRows, can_lead: Sequence[int], dumped: Collection[int]) -> Sieved:
+def sieve(own: Range, rows: PartitionRows, known: Known) -> Sieved:
     """Look for anything suspect in one range.
 
-    rows:  sends, reads and logs of the range (sends without offset may be others'), and all polls.
+    rows:  sends, reads and logs of the range (sends without offset may be others').
     """
+    can_lead = known.can_lead
     sends, reads = rows.columns("sends"), rows.columns("reads")
     summary = Sieved(
-        range=own, clean=True, figures=_figures(sends, reads), dumped=[node for node in can_lead if node in dumped]
+        range=own,
+        clean=True,
+        figures=_figures(sends, reads),
+        dumped=[node for node in can_lead if node in known.dumped],
     )
     placed = np.flatnonzero(sends["log_offset"] != UNKNOWN)
-    chosen = np.flatnonzero(_is_final(rows))
+    chosen = np.flatnonzero((reads["phase"] == FINAL) & is_among(reads["process"], np.asarray(known.readers, np.int64)))
     # Without a complete final read nothing is clean, nor where a transaction or a corrupt record has to be judged.
     summary.clean = bool(chosen.size and (sends["txn_id"] == UNKNOWN).all() and (reads["value"] != UNKNOWN).all())
     final = np.full(own.end - own.first, UNKNOWN, np.int64)  # the value of each offset
@@ -219,12 +263,6 @@ def _figures(sends: Columns, reads: Columns) -> dict[str, int]:
         "sent, acks=0": int((mine & (sends["acks"] == 0)).sum()),
         "records read": int(reads["value"].size),
     }
-
-
-def _is_final(rows: PartitionRows) -> Array:
-    reads = rows.columns("reads")
-    readers = complete_readers(rows.columns("polls"))
-    return np.asarray((reads["phase"] == FINAL) & is_among(reads["process"], readers))
 
 
 def _match_open(summary: Sieved, sends: Columns, final: Array, sent: Array, offsets: Array) -> None:

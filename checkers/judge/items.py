@@ -8,7 +8,11 @@ import msgspec
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from tribunal.checkers.api import PartitionRows
 from tribunal.checkers.judge import hot_partitions as ranges
+from tribunal.checkers.judge.dumps import dumped
+from tribunal.checkers.judge.partition import history_of
+from tribunal.checkers.properties.lost_writes import complete_readers
 from tribunal.results.history import is_history
 from tribunal.results.metadata import PartitionRecord
 from tribunal.results.recording import NO_PARTITION, TABLES, DamagedRecording
@@ -37,11 +41,16 @@ class WholePartition(msgspec.Struct, frozen=True, tag="partition"):
 
 
 class SieveRange(msgspec.Struct, frozen=True, tag="sieve"):
-    """One range of a hot partition's offsets, of which is asked whether anything in it is suspect."""
+    """One range of a hot partition's offsets, of which is asked whether anything in it is suspect.
+
+    groups:  the row groups that may hold any of it, by table: all that is opened for it.
+    """
 
     run_dir: str
     partition: str
     range: ranges.Range
+    known: ranges.Known
+    groups: dict[str, tuple[ranges.Group, ...]]
 
 
 class Rest(msgspec.Struct, frozen=True, tag="rest"):
@@ -98,12 +107,25 @@ def _parts(run_dir: Path, name: str) -> list[WorkItem]:
     if item_bytes(whole) < ranges.BIG_BYTES:
         return [whole]
     try:
-        cut = ranges.cut(Recording.open(run_dir, compare=False, only=name), name)
+        recording = Recording.open(run_dir, compare=False, only=name)
+        cut = ranges.cut(recording, name)
+        if not cut:
+            return [whole]
+        known = _known(recording, name)
     except DamagedRecording:
         return [whole]  # whoever judges it says what is wrong
-    if not cut:
-        return [whole]
-    return [Rest(str(run_dir), name), *(SieveRange(str(run_dir), name, own) for own in cut)]
+    sieves = (SieveRange(str(run_dir), name, own, known, dict(groups)) for own, groups in cut)
+    return [Rest(str(run_dir), name), *sieves]
+
+
+def _known(recording: Recording, name: str) -> ranges.Known:
+    """Look up what all ranges of a hot partition need."""
+    polls = PartitionRows({"polls": recording.table("polls", name)}).columns("polls")
+    return ranges.Known(
+        readers=tuple(complete_readers(polls).tolist()),
+        can_lead=tuple(history_of(recording).timeline(*partition_order(name)).can_lead),
+        dumped=tuple(dumped(recording.table, *partition_order(name))),
+    )
 
 
 def item_bytes(item: WorkItem) -> int:

@@ -17,7 +17,6 @@ import pyarrow.compute as pc
 
 from tribunal.checkers.api import EncodedSummary, Excuse, Found, Meaning, PartitionRows, Property, properties
 from tribunal.checkers.judge import hot_partitions as ranges
-from tribunal.checkers.judge.dumps import dumped
 from tribunal.checkers.judge.ends import Ends
 from tribunal.checkers.judge.histories import judge_history
 from tribunal.checkers.judge.items import (
@@ -45,7 +44,7 @@ from tribunal.checkers.judge.tables import (
 from tribunal.checkers.judge.timeline import History, Judgement
 from tribunal.checkers.judge.witnesses import answers
 from tribunal.results.recording import NO_PARTITION, TABLES, DamagedRecording
-from tribunal.results.store import Recording, partition_order
+from tribunal.results.store import Recording
 from tribunal.results.validation import all_different, contradiction, value_sent_twice
 from tribunal.results.verdict import Finding
 
@@ -91,7 +90,7 @@ def _judged(item: WorkItem, without: frozenset[str], histories: Histories) -> It
         case WholePartition():
             return _judge_partition(Path(item.run_dir), item.partition, histories)
         case SieveRange():
-            return _sieved(item, histories)
+            return _sieved(item)
         case Rest():
             return _judge_rest(item)
         case Suspects():
@@ -136,22 +135,17 @@ def _judge_partition(run_dir: Path, topic_partition: str, histories: Histories) 
         yield from _attempt(name, judge.place, partial(judge.judged, one))
 
 
-def _sieved(item: SieveRange, histories: Histories) -> Iterator[TableRow]:
+def _sieved(item: SieveRange) -> Iterator[TableRow]:
     name, own = item.partition, item.range
-    recording = Recording.open(Path(item.run_dir), compare=False, only=name)
     tables = {
-        table: ranges.rows_of(recording, name, table, [own], columns) for table, columns in ranges.COLUMNS.items()
+        table: ranges.rows_in(table, item.groups[table], [own], columns) for table, columns in ranges.COLUMNS.items()
     }
     for table, rows in tables.items():
         damage = contradiction(table, rows)
         if damage is not None:
             place = f" (tp={name}, offsets {own.first} to {own.end})"
             raise DamagedRecording(table, damage.row, damage.reason + place)
-    tables["polls"] = recording.table("polls", name)
-    can_lead = histories.of(recording).timeline(*partition_order(name)).can_lead
-    was_dumped = dumped(recording.table, *partition_order(name))
-    sieved = ranges.sieve(own, PartitionRows(tables), can_lead, was_dumped)
-    yield SievedRange(place_of(item.run_dir, name), sieved)
+    yield SievedRange(place_of(item.run_dir, name), ranges.sieve(own, PartitionRows(tables), item.known))
 
 
 def _judge_rest(item: Rest) -> Iterator[TableRow]:

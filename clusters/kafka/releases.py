@@ -17,6 +17,7 @@ KNOWN: Final = (
     *("2.1.1", "2.2.2", "2.8.2", "3.1.2"),
     *("3.4.1", "3.5.2", "3.6.2", "3.9.1", "4.0.0", "4.1.1", "4.2.0", "4.3.1"),
 )
+KAFKA_ALONE: Final = frozenset({"controlled.shutdown.enable"})  # switches that our own log has not
 VERSION: Final = re.compile(r"(\d{1,3})\.(\d{1,3})\.(\d{1,3})")
 KRAFT_SINCE: Final = (3, 3, 0)  # where KIP-833 calls KRaft fit for production
 NO_ZOOKEEPER_SINCE: Final = (4, 0, 0)  # KIP-500

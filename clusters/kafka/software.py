@@ -4,8 +4,11 @@ In ZooKeeper mode there is nothing to format, and a real ZooKeeper stands beside
 """
 
 import asyncio
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
+
+import msgspec
 
 from replog.host.world import RealEntropy
 from tribunal.clusters.host_environment import HostEnvironment
@@ -31,17 +34,35 @@ SHUTDOWN_RETRY_MS: Final = 500  # else 5 s after each refusal of a controlled sh
 ELR: Final = "eligible.leader.replicas.enable"
 
 
+class Runtime(msgspec.Struct, frozen=True, kw_only=True):
+    """What runs a release: its jars and a Java."""
+
+    jars: Path
+    java: str
+
+
 class KafkaSoftware:
-    """Brokers and controllers of Apache Kafka, from plain jars."""
+    """Brokers and controllers of Apache Kafka, from plain jars.
+
+    nodes:  which nodes of the cluster run it.
+    """
 
     stop_timeout_ms = STOP_TIMEOUT_MS
 
-    def __init__(self, run: RunContext, environment: HostEnvironment, links: Links, jars: Path, java: str) -> None:
+    def __init__(
+        self,
+        run: RunContext,
+        environment: HostEnvironment,
+        links: Links,
+        runtime: Runtime,
+        nodes: Sequence[int],
+    ) -> None:
         self._run = run
         self._environment = environment
         self._links = links
-        self._jars = jars
-        self._java = java
+        self._jars = runtime.jars
+        self._java = runtime.java
+        self._nodes = nodes
         self._release = release(run.spec.version)
         self._entropy = RealEntropy()
 
@@ -113,15 +134,14 @@ class KafkaSoftware:
 
     @property
     def _template(self) -> Path:
-        return self._run.folder(self._run.spec.node_ids[0]).resolve() / "formatted"
+        return self._run.folder(self._nodes[0]).resolve() / "formatted"
 
     async def prepare_format(self) -> None:
         """Let Kafka format one directory; every node's is a copy."""
         if self._run.spec.is_zookeeper_mode:
             return
-        first = self._run.spec.node_ids[0]
         config = self._template.with_name("format.properties")
-        config.write_text(properties(self._settings(first) | {"log.dirs": str(self._template)}))
+        config.write_text(properties(self._settings(self._nodes[0]) | {"log.dirs": str(self._template)}))
         elr = bool(self._run.spec.node_settings().get(ELR, True))
         await asyncio.to_thread(
             formatted_by_kafka, self._java, self._jars, config, self._run.cluster_id, release=self._release, elr=elr

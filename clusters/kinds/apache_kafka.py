@@ -14,8 +14,6 @@ import asyncio
 from pathlib import Path
 from typing import Final
 
-import msgspec
-
 from tribunal.clusters.api import ClusterError, ClusterSpec, ClusterState, Kind
 from tribunal.clusters.assembly import Observation, System, composed, launched, observer_of
 from tribunal.clusters.capabilities import Capability
@@ -29,7 +27,7 @@ from tribunal.clusters.kafka.jars import held_versions, kafka_jars
 from tribunal.clusters.kafka.jars import obstacles as obstacles_to_kafka
 from tribunal.clusters.kafka.java import java_for, java_release, no_java_for, wheel_state
 from tribunal.clusters.kafka.releases import KRAFT_SINCE, ZOOKEEPER_MODE_LAST, Release, release
-from tribunal.clusters.kafka.software import KafkaSoftware
+from tribunal.clusters.kafka.software import KafkaSoftware, Runtime
 from tribunal.clusters.kinds.processes import leftovers, sweep
 from tribunal.clusters.links.relays import Links
 from tribunal.clusters.loopback import Loopback
@@ -57,13 +55,6 @@ IN_NAMESPACES: Final = "Apache Kafka {}, processes in network namespaces"
 ON_LOOPBACK: Final = "Apache Kafka {}, processes on loopback (no faults on links)"
 
 
-class Runtime(msgspec.Struct, frozen=True, kw_only=True):
-    """What runs a release: its jars and a Java."""
-
-    jars: Path
-    java: str
-
-
 def host_environment_for(spec: ClusterSpec) -> HostEnvironment:
     """Return where nodes are to live: in namespaces where the system lets us make them, unless the spec says otherwise."""
     if spec.isolation == "proxies" or isinstance(way_in(), str):
@@ -76,7 +67,7 @@ def kafka_cluster(run: RunContext, environment: HostEnvironment, links: Links, r
     state = ClusterState()
     committed = CommittedRecords(state)
     events = KafkaEvents(committed, run.data_dir, run.clock.now_ns)
-    software = KafkaSoftware(run, environment, links, runtime.jars, runtime.java)
+    software = KafkaSoftware(run, environment, links, runtime, run.spec.node_ids)
     system = System(
         software=software,
         files=LocalFiles(run, software, power_fail, controlled=()),

@@ -1,6 +1,6 @@
 """What nodes report in their event files, JSON lines that grow while they run; and what the harness saw of their starts and ends."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from pathlib import Path
 from typing import Final, Protocol
 
@@ -76,18 +76,26 @@ class NodeEvents(Protocol):
 
 
 class FileEvents:
-    """Events of nodes that write into their files when they start and stop."""
+    """Events of nodes that write into their files when they start and stop.
 
-    def __init__(self, files: Mapping[int, EventFile], now_ns: Callable[[], int]) -> None:
+    silent:  nodes that write none: what the harness sees of their starts and ends is all there is.
+    """
+
+    def __init__(self, files: Mapping[int, EventFile], now_ns: Callable[[], int], silent: Collection[int] = ()) -> None:
         self._files = files
+        self._silent = silent
         self._now_ns = now_ns
         self._seen: list[NodeEvent] = []
 
     def starting(self, node: int) -> None:
-        """Leave it to the node."""
+        """Leave it to the node, unless it writes nothing."""
+        if node in self._silent:
+            self._seen.append(seen_by_harness(node, "start", self._now_ns()))
 
     def stopped(self, node: int) -> None:
-        """Leave it to the node."""
+        """Leave it to the node, unless it writes nothing."""
+        if node in self._silent:
+            self._seen.append(seen_by_harness(node, "stop", self._now_ns()))
 
     def killed(self, node: int, pid: int | None) -> None:
         """Take note that a node was killed."""

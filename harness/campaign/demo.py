@@ -13,6 +13,7 @@ from typing import Final, NamedTuple
 import msgspec
 
 from tribunal.harness.campaign.mutation_score import plan_of, scenario_of, sought
+from tribunal.harness.campaign.runners import LocalRunner
 from tribunal.harness.campaign.shrink import Shrinker, said
 from tribunal.harness.catalog import mutant_named
 from tribunal.harness.evidence.explain import explained, lines
@@ -40,16 +41,16 @@ class NothingFound(Exception):
 def demonstrate(out: Path, scratch: Path, jobs: int, notify: Callable[[str], None], mutant: str = MUTANT) -> Shown:
     """Find, shrink, explain and report a known bug."""
     began = time.monotonic()
-    module = mutant_named(mutant)
+    module, runner = mutant_named(mutant), LocalRunner(jobs)
     scenario = scenario_of(module)
     notify(f"looking for {module} with {scenario}")
-    found = sought(module, scenario, SEEDS, FIND_S, jobs, scratch)
+    found = sought(module, scenario, SEEDS, FIND_S, runner, scratch)
     if found.seed is None or found.what is None:
         raise NothingFound(f"{module} was not found in {found.seeds} seeds of {scenario}; {found.note}")
     what = found.what
     notify(f"found by seed {found.seed} after {found.seeds} seeds, {found.seconds} s: {what}")
     plan = plan_of(scenario, found.seed, (module,))
-    shrinker = Shrinker(scratch / "shrink", signature=what, jobs=jobs, budget_s=SHRINK_S)
+    shrinker = Shrinker(scratch / "shrink", signature=what, runner=runner, budget_s=SHRINK_S)
     shrunk = shrinker.shrink(plan)
     if shrunk.interrupted:
         raise KeyboardInterrupt

@@ -22,8 +22,9 @@ from msgspec.structs import replace
 
 from tribunal.clusters.spec import ZOOKEEPER
 from tribunal.harness.campaign.corpus import Corpus
-from tribunal.harness.campaign.search import Ran, Search
-from tribunal.harness.campaign.sweep import SeedResult, Sweep, swept
+from tribunal.harness.campaign.runners import Runner
+from tribunal.harness.campaign.search import ROUND, Ran, Search
+from tribunal.harness.campaign.sweep import SeedResult, Sweep
 from tribunal.harness.catalog import SIMULATED, faults, scenario_file
 from tribunal.harness.plan import Plan, made
 from tribunal.harness.scenario import load
@@ -67,8 +68,9 @@ def power(  # noqa: PLR0913 - how they are sought
     by: By = By.OWN,
     seeds: range,
     budget_s: float,
-    jobs: int,
+    runner: Runner,
     scratch: Path,
+    round_size: int = ROUND,
     each_s: float = math.inf,
     notify: Callable[[Power], None] = lambda result: None,
 ) -> list[Power]:
@@ -82,14 +84,16 @@ def power(  # noqa: PLR0913 - how they are sought
     for index, mutant in enumerate(mutants):
         share_s = min(each_s, (deadline - time.monotonic()) / (len(mutants) - index))
         scenarios = scenarios_of(mutant, by, scenario)
-        began_s = _cpu_s()
+        began_s = _cpu_s(runner)
         if figure_of(mutant):
-            found = _sought_figure(mutant, scenarios[0], seeds, share_s, jobs, scratch)
+            found = _sought_figure(mutant, scenarios[0], seeds, share_s, runner, scratch)
         elif by is By.SEARCH:
-            found = searched(mutant, scenarios, seeds.start, share_s, jobs, scratch)
+            found = searched(mutant, scenarios, seeds.start, share_s, runner, scratch, round_size)
         else:
-            found = _sought(mutant, scenarios, seeds, share_s, jobs, scratch)
-        results.append(replace(found, by=by if scenario is None else None, cpu_seconds=round(_cpu_s() - began_s, 1)))
+            found = _sought(mutant, scenarios, seeds, share_s, runner, scratch)
+        results.append(
+            replace(found, by=by if scenario is None else None, cpu_seconds=round(_cpu_s(runner) - began_s, 1))
+        )
         notify(results[-1])
     return results
 
@@ -110,18 +114,20 @@ def _is_possible(scenario: str, mode: str) -> bool:
     return all(mode in known[step.kind].modes for step in load(scenario_file(scenario), {}).steps)
 
 
-def _cpu_s() -> float:
-    """Return the CPU time of this process and of its children that have ended."""
-    used = [resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)]
-    return sum(one.ru_utime + one.ru_stime for one in used)
+def _cpu_s(runner: Runner) -> float:
+    """Return the CPU time of this process and of the runs that have ended, wherever they ran."""
+    own = resource.getrusage(resource.RUSAGE_SELF)
+    return own.ru_utime + own.ru_stime + runner.cpu_s
 
 
-def sought(mutant: str, scenario: str, seeds: range, budget_s: float, jobs: int, scratch: Path) -> Power:
+def sought(mutant: str, scenario: str, seeds: range, budget_s: float, runner: Runner, scratch: Path) -> Power:
     """Sweep a scenario with a mutant until a seed finds something that is the mutant's doing."""
-    return _sought(mutant, [scenario], seeds, budget_s, jobs, scratch)
+    return _sought(mutant, [scenario], seeds, budget_s, runner, scratch)
 
 
-def _sought(mutant: str, scenarios: Sequence[str], seeds: range, budget_s: float, jobs: int, scratch: Path) -> Power:
+def _sought(
+    mutant: str, scenarios: Sequence[str], seeds: range, budget_s: float, runner: Runner, scratch: Path
+) -> Power:
     """Try the scenarios by turns, seed by seed; a night gives a million seeds, so tries are made when their turn comes."""
     began = time.monotonic()
     excused: dict[Signature, None] = {}  # signatures that the unchanged build has too
@@ -132,12 +138,12 @@ def _sought(mutant: str, scenarios: Sequence[str], seeds: range, budget_s: float
     while left and time.monotonic() - began < budget_s:
         left_s = budget_s - (time.monotonic() - began)
         tries = ((scenarios[number % len(scenarios)], seeds[number // len(scenarios)]) for number in left)
-        hit, ran = _first_finding(mutant, tries, mode, left_s, jobs, scratch, excused)
+        hit, ran = _first_finding(mutant, tries, mode, left_s, runner, scratch, excused)
         verdicts += ran
         if hit is None:
             break
         which = names.index(hit.scenario)
-        innocent = _alone(scenarios[which], hit.seed, mode, scratch)
+        innocent = _alone(scenarios[which], hit.seed, mode, runner, scratch)
         left = range(seeds.index(hit.seed) * len(scenarios) + which + 1, left.stop)
         own = [name for name in hit.signatures if name not in innocent.signatures]
         if own:
@@ -153,13 +159,21 @@ def _sought(mutant: str, scenarios: Sequence[str], seeds: range, budget_s: float
     )  # fmt: skip
 
 
-def searched(mutant: str, scenarios: Sequence[str], seed: int, budget_s: float, jobs: int, scratch: Path) -> Power:
+def searched(
+    mutant: str,
+    scenarios: Sequence[str],
+    seed: int,
+    budget_s: float,
+    runner: Runner,
+    scratch: Path,
+    round_size: int = ROUND,
+) -> Power:
     """Search from scenarios until a run finds something that is the mutant's doing; seeds are runs of the search."""
     began = time.monotonic()
     excused: dict[Signature, None] = {}
     wanted = [load(scenario_file(name), _overrides(mode_of(mutant))) for name in scenarios]
     corpus, folder = Corpus(scratch / mutant / "corpus"), scratch / mutant
-    search = Search(wanted, corpus, seed=seed, jobs=jobs, scratch=folder, mutants=(mutant,))
+    search = Search(wanted, corpus, seed=seed, runner=runner, scratch=folder, mutants=(mutant,), round_size=round_size)
 
     def is_found(ran: Ran) -> bool:
         is_violation = ran.result.verdict is Verdict.VIOLATION
@@ -172,7 +186,7 @@ def searched(mutant: str, scenarios: Sequence[str], seed: int, budget_s: float, 
         if ran is None:
             break
         plan = replace(ran.chosen.plan, spec=replace(ran.chosen.plan.spec, mutants=()))
-        (innocent,) = swept([plan], jobs=1, budget_s=None, scratch=scratch / "innocent").results
+        (innocent,) = runner.swept([plan], budget_s=None, scratch=scratch / "innocent").results
         own = [name for name in ran.result.signatures if name not in innocent.signatures]
         excused.update(dict.fromkeys(innocent.signatures))
     hit = ran if own else None
@@ -193,7 +207,7 @@ def _first_finding(
     tries: Iterable[Try],
     mode: str,
     budget_s: float,
-    jobs: int,
+    runner: Runner,
     scratch: Path,
     excused: dict[Signature, None],
 ) -> tuple[SeedResult | None, Counter[str]]:
@@ -210,17 +224,17 @@ def _first_finding(
         if result.verdict is Verdict.VIOLATION and any(name not in excused for name in result.signatures):
             hits.append(result)
 
-    account = swept(plans(), jobs=jobs, budget_s=budget_s, scratch=scratch / mutant, notify=notify)
+    account = runner.swept(plans(), budget_s=budget_s, scratch=scratch / mutant, notify=notify)
     return (hits[0] if hits else None), account.verdicts
 
 
-def _alone(scenario: str, seed: int, mode: str, scratch: Path) -> SeedResult:
+def _alone(scenario: str, seed: int, mode: str, runner: Runner, scratch: Path) -> SeedResult:
     plan = plan_of(scenario, seed, (), mode)
-    (result,) = swept([plan], jobs=1, budget_s=None, scratch=scratch / "innocent").results
+    (result,) = runner.swept([plan], budget_s=None, scratch=scratch / "innocent").results
     return result
 
 
-def _sought_figure(mutant: str, scenario: str, seeds: range, budget_s: float, jobs: int, scratch: Path) -> Power:
+def _sought_figure(mutant: str, scenario: str, seeds: range, budget_s: float, runner: Runner, scratch: Path) -> Power:
     """Compare a figure over a few seeds with and without the mutant; a loss would be a false accusation."""
     began = time.monotonic()
     name = figure_of(mutant) or ""
@@ -230,7 +244,7 @@ def _sought_figure(mutant: str, scenario: str, seeds: range, budget_s: float, jo
     accused: list[str] = []
     for mutants in ((), (mutant,)):
         plans = [plan_of(scenario, seed, mutants, mode_of(mutant)) for seed in compared]
-        results = swept(plans, jobs=jobs, budget_s=budget_s / 2, scratch=scratch / mutant).results
+        results = runner.swept(plans, budget_s=budget_s / 2, scratch=scratch / mutant).results
         ran.append(len(results))
         sums.append(sum(result.figures.get(name, 0) for result in results) / max(1, len(results)))
         accused += [str(signature) for result in results for signature in result.signatures]

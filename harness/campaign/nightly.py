@@ -25,6 +25,7 @@ from tribunal.harness.campaign.findings import Rerun, all_findings, rerun
 from tribunal.harness.campaign.mutation_score import power
 from tribunal.harness.campaign.night_file import Config, KnownIssues, RealRun, read_known
 from tribunal.harness.campaign.night_findings import Announcement, FindingsOfNight, NotAnnounced, Seen
+from tribunal.harness.campaign.runners import LocalRunner
 from tribunal.harness.campaign.sweep import Keeper, SeedResult, Sweep, cold_guards, swept, write_guards
 from tribunal.harness.catalog import SIMULATED, mutant_named, scenario_file, scenarios
 from tribunal.harness.plan import Plan, chance, made
@@ -299,7 +300,7 @@ class Nightly:
         seeds = range(self.night.first_seed, self.night.first_seed + SEEDS_A_NIGHT)
         budget_s = max(self.night.budget_s * canaries.share / 100, CANARY_S * len(own))
         results = power(
-            own, scenario=None, seeds=seeds, budget_s=budget_s, jobs=self._jobs, scratch=self._scratch / "canaries",
+            own, scenario=None, seeds=seeds, budget_s=budget_s, runner=LocalRunner(self._jobs), scratch=self._scratch / "canaries",
             notify=lambda one: self._notify(f"canary       {one.mutant}: {'found' if one.found else 'MISSED' if one.seeds else 'no seed ended'} in {one.seconds} s"),
         )  # fmt: skip
         measured = [one for one in results if one.found or one.seeds]

@@ -1,12 +1,11 @@
 """Guided search: runs that reach new abstract states are kept and varied, because what is near them was not reached either.
 
 Runs go in rounds of `ROUND`. A round is chosen from the corpus as it is when the round begins, and accounted for in its own order when it
-has ended, so that the number of processes changes nothing: the same seed, corpus and commit give the same runs. A budget in time
-only decides where that sequence ends. (`tribunal.clusters.simulated.reached` says what a state is, `variations.py` how plans are made of plans.)
+has ended, so that neither the number of processes nor where they run changes anything: the same seed, corpus, size of rounds and commit give the
+same runs. A budget in time only decides where that sequence ends. (`tribunal.clusters.simulated.reached` says what a state is, `variations.py` how plans are made of plans.)
 """
 
 import math
-import resource
 import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -17,7 +16,8 @@ import msgspec
 
 from tribunal.clusters.simulated.reached import Reached
 from tribunal.harness.campaign.corpus import Corpus, Entry
-from tribunal.harness.campaign.sweep import SeedResult, Sweep, run_name, states_file, swept
+from tribunal.harness.campaign.runners import Runner
+from tribunal.harness.campaign.sweep import SeedResult, Sweep, run_name, states_file
 from tribunal.harness.campaign.variations import Chosen, fresh, varied
 from tribunal.harness.plan import Plan
 from tribunal.harness.scenario import Scenario
@@ -63,7 +63,10 @@ class Searched(msgspec.Struct, kw_only=True):
 
 
 class Search:
-    """A search over one corpus."""
+    """A search over one corpus.
+
+    round_size:  how many runs are chosen from the same corpus; another size gives other runs.
+    """
 
     def __init__(
         self,
@@ -71,8 +74,9 @@ class Search:
         corpus: Corpus,
         *,
         seed: int,
-        jobs: int,
+        runner: Runner,
         scratch: Path,
+        round_size: int = ROUND,
         mutants: tuple[str, ...] = (),
         notify: Callable[[Ran, Searched], None] = lambda ran, searched: None,
     ) -> None:
@@ -81,7 +85,8 @@ class Search:
         self.searched = Searched(states=len(corpus.known))
         self._scenarios = scenarios
         self._seed = seed
-        self._jobs = jobs
+        self._runner = runner
+        self._round_size = round_size
         self._scratch = scratch
         self._mutants = mutants
         self._notify = notify
@@ -99,20 +104,20 @@ class Search:
 
         Whoever goes on after that is first asked of the other runs of that round.
         """
-        began, cpu_before_s = time.monotonic(), _children_s()
+        began, cpu_before_s = time.monotonic(), self._runner.cpu_s
         while True:
             while self._unasked:
                 ran = self._unasked.pop(0)
                 if is_found(ran):
                     return ran
-            left = ROUND if runs is None else min(ROUND, runs - self.searched.runs)
+            left = self._round_size if runs is None else min(self._round_size, runs - self.searched.runs)
             is_late = budget_s is not None and time.monotonic() - began >= budget_s
             is_spent = cpu_budget_s is not None and self.searched.cpu_s >= cpu_budget_s
             if left <= 0 or is_late or is_spent:
                 return None
             ended = self._round(left)
             self.searched.seconds = round(time.monotonic() - began, 1)
-            self.searched.cpu_s = round(_children_s() - cpu_before_s, 1)
+            self.searched.cpu_s = round(self._runner.cpu_s - cpu_before_s, 1)
             for ran in ended:
                 self._notify(ran, self.searched)
             self._unasked = ended
@@ -124,7 +129,7 @@ class Search:
             msgspec.structs.replace(one.plan, scenario=f"{one.plan.scenario}.{first + index}")
             for index, (_, one) in enumerate(chosen)
         ]
-        swept(named, jobs=self._jobs, budget_s=None, scratch=self._scratch, account=self.account, notes_states=True)
+        self._runner.swept(named, budget_s=None, scratch=self._scratch, account=self.account, notes_states=True)
         by_name = {result.scenario: result for result in self.account.results[-count:]}
         ended = [
             self._account_for(first + index, parent, one, by_name[plan.scenario], plan)
@@ -181,8 +186,3 @@ def _taken(path: Path) -> Reached:
         return Reached(states={}, requests={})
     path.unlink()
     return reached
-
-
-def _children_s() -> float:
-    used = resource.getrusage(resource.RUSAGE_CHILDREN)
-    return used.ru_utime + used.ru_stime

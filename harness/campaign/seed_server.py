@@ -15,9 +15,9 @@ from typing import BinaryIO, Final
 
 import msgspec
 
-from tribunal.clusters.simulated.guards import Guards, counted
-from tribunal.harness.campaign.seed_task import LENGTH
-from tribunal.harness.campaign.sweep import SeedResult, swept
+from tribunal.clusters.simulated.guards import counted
+from tribunal.harness.campaign.seed_task import LENGTH, NOTES_STATES
+from tribunal.harness.campaign.sweep import SeedResult, run_name, states_file, swept
 from tribunal.harness.plan import Plan
 from tribunal.harness.simulated import warm_up
 from tribunal.results.scratch import Scratch, remove_abandoned
@@ -30,24 +30,37 @@ def serve(plans: BinaryIO, results: BinaryIO) -> None:
     warm_up()
     with Scratch("seeds", in_memory=True) as scratch, counted() as guards:
         _send(results, READY)
-        while head := plans.read(LENGTH.size):
-            plan = msgspec.json.decode(plans.read(*LENGTH.unpack(head)), type=Plan)
-            result, run = ran(plan, scratch, guards)
+        while head := plans.read(NOTES_STATES.size):
+            (notes_states,) = NOTES_STATES.unpack(head)
+            plan = msgspec.json.decode(plans.read(*LENGTH.unpack(plans.read(LENGTH.size))), type=Plan)
+            (result,) = swept(
+                [plan], jobs=1, budget_s=None, scratch=scratch, guards=guards, notes_states=notes_states
+            ).results
             _send(results, msgspec.json.encode(result))
-            _send(results, run)
+            _send(results, packed(result))
+            _send(results, taken(states_file(scratch / run_name(plan))))
 
 
-def ran(plan: Plan, scratch: Path, guards: Guards) -> tuple[SeedResult, bytes]:
-    """Run one plan; return what it said, and its folder as a tar archive, empty if there is nothing to look at."""
-    (result,) = swept([plan], jobs=1, budget_s=None, scratch=scratch, guards=guards).results
+def packed(result: SeedResult) -> bytes:
+    """Take a run's folder away as a tar archive, empty if there is nothing to look at."""
     folder = Path(result.run_dir)
     if not result.run_dir or not folder.is_dir():
-        return result, b""
+        return b""
     content = io.BytesIO()
     with tarfile.open(fileobj=content, mode="w:gz", compresslevel=1) as archive:
         archive.add(folder, arcname=".")
     shutil.rmtree(folder)
-    return result, content.getvalue()
+    return content.getvalue()
+
+
+def taken(path: Path) -> bytes:
+    """Take a file away; empty where there is none."""
+    try:
+        content = path.read_bytes()
+    except FileNotFoundError:
+        return b""
+    path.unlink()
+    return content
 
 
 def _send(results: BinaryIO, content: bytes) -> None:

@@ -23,9 +23,10 @@ import tribunal
 
 SERVER: Final = "tribunal.harness.campaign.seed_server"
 PACKAGES: Final = "site-packages"
-RESULTS: Final = "result binary, run binary"
-RESULT_SCHEMA: Final = pa.schema([("result", pa.binary()), ("run", pa.binary())])
+RESULTS: Final = "result binary, run binary, states binary"
+RESULT_SCHEMA: Final = pa.schema([("result", pa.binary()), ("run", pa.binary()), ("states", pa.binary())])
 LENGTH: Final = struct.Struct(">I")
+NOTES_STATES: Final = struct.Struct("?")
 SHOWN: Final = 400  # characters of what a process said before it ended
 _servers: dict[str, "SeedServer"] = {}
 
@@ -37,12 +38,14 @@ class CannotRun(Exception):
 def run_tasks(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     """Run each row's plan.
 
-    batches:  columns `plan` (plan.json) and `python` (the interpreter; empty: this one).
-    yields:   a row each: its result as JSON, and the run's folder as a tar archive if it found something, else nothing.
+    batches:  columns `plan` (plan.json), `python` (the interpreter; empty: this one), and `notes_states` of `swept`.
+    yields:   a row each: its result as JSON, the run's folder as a tar archive if it found something, else nothing, and
+              the states that it came to as JSON if they were asked for, else nothing.
     """
     for batch in batches:
-        for plan, python in zip(batch.column(0).to_pylist(), batch.column(1).to_pylist(), strict=True):
-            yield pa.record_batch([[one] for one in server(python).run(plan)], schema=RESULT_SCHEMA)
+        for plan, python, notes_states in zip(*(column.to_pylist() for column in batch.columns), strict=True):
+            ran = server(python).run(plan, notes_states=notes_states)
+            yield pa.record_batch([[one] for one in ran], schema=RESULT_SCHEMA)
 
 
 def server(python: str) -> "SeedServer":
@@ -97,15 +100,15 @@ class SeedServer:
         """Return whether nobody is there any more."""
         return self._process.poll() is not None
 
-    def run(self, plan: bytes) -> tuple[bytes, bytes | None]:
-        """Run a plan; return its result as JSON, and its folder as a tar archive if it is to be looked at."""
+    def run(self, plan: bytes, *, notes_states: bool) -> tuple[bytes, bytes | None, bytes | None]:
+        """Run a plan; return its result, its folder if it is to be looked at, and its states if they are wanted."""
         assert self._process.stdin is not None
         try:
-            self._process.stdin.write(LENGTH.pack(len(plan)) + plan)
+            self._process.stdin.write(NOTES_STATES.pack(notes_states) + LENGTH.pack(len(plan)) + plan)
             self._process.stdin.flush()
         except OSError:
             self._ended()
-        return self._read(), self._read() or None
+        return self._read(), self._read() or None, self._read() or None
 
     def _read(self) -> bytes:
         assert self._process.stdout is not None

@@ -14,7 +14,8 @@ from typing import Final, NamedTuple
 
 import msgspec
 
-from tribunal.harness.campaign.sweep import SeedResult, swept
+from tribunal.harness.campaign.runners import LocalRunner, Runner
+from tribunal.harness.campaign.sweep import SeedResult
 from tribunal.harness.plan import Plan, PlannedFault
 from tribunal.results.signature import Signature, gravity, texts
 
@@ -50,13 +51,13 @@ class Shrinker:
         scratch: Path,
         *,
         signature: Signature | None = None,
-        jobs: int = 1,
+        runner: Runner | None = None,
         budget_s: float = 60.0,
         notify: Callable[[str], None] = lambda line: None,
     ) -> None:
         self.signature = signature
         self._scratch = scratch
-        self._jobs = jobs
+        self._runner = runner or LocalRunner(1)
         self._budget_s = budget_s
         self._notify = notify
         self._tried = 0
@@ -124,10 +125,12 @@ class Shrinker:
         return plan
 
     def _first_that_shows(self, plans: Sequence[Plan]) -> Plan | None:
-        for start in range(0, len(plans), self._jobs):
+        left = list(plans)
+        while left:
             if self._is_over():
                 return None
-            some = plans[start : start + self._jobs]
+            count = self._runner.jobs
+            some, left = left[:count], left[count:]
             for plan, result in self._run(some, cut_at=self._began + self._budget_s):
                 if self.signature in result.signatures:
                     self._best = (plan, result)
@@ -141,8 +144,8 @@ class Shrinker:
             for index, plan in enumerate(plans)
         ]
         self._tried += len(named)
-        by_name = {result.scenario: result for result in swept(
-            named, jobs=self._jobs, budget_s=None, scratch=self._scratch, cut_at=cut_at
+        by_name = {result.scenario: result for result in self._runner.swept(
+            named, budget_s=None, scratch=self._scratch, cut_at=cut_at
         ).results}  # fmt: skip
         return [
             (plan, by_name[name.scenario]) for plan, name in zip(plans, named, strict=True) if name.scenario in by_name

@@ -44,6 +44,7 @@ class SeedResult(msgspec.Struct, frozen=True, kw_only=True):
 
     signatures:  what was found: equal findings of different seeds are one.
     guards:      how often which guard of the nodes' code was reached, where they are counted.
+    cpu_ms:      of its process, judging included.
     """
 
     scenario: str
@@ -57,6 +58,7 @@ class SeedResult(msgspec.Struct, frozen=True, kw_only=True):
     event_count: int = 0
     simulated_ms: int = 0
     wall_ms: int = 0
+    cpu_ms: int = 0
     probes: dict[str, int] = {}
     guards: dict[str, int] = {}
     figures: dict[str, int] = {}
@@ -222,7 +224,7 @@ class Child:
             _child_main(plan, self.run_dir, writer, guards, notes_states=notes_states)
         os.close(writer)
 
-    def result(self, status: int) -> SeedResult:
+    def result(self, status: int, cpu_ms: int) -> SeedResult:
         """Read what the child said; a child without words is an ERROR of the harness."""
         with os.fdopen(self._reader, "rb") as file:
             content = file.read()
@@ -237,9 +239,10 @@ class Child:
                 claim=f"the process ended with status {status}",
                 signatures=[Signature(HARNESS, PROCESS_DIED)],
                 wall_ms=wall_ms,
+                cpu_ms=cpu_ms,
                 run_dir=str(self.run_dir),
             )
-        return msgspec.structs.replace(said, wall_ms=wall_ms)
+        return msgspec.structs.replace(said, wall_ms=wall_ms, cpu_ms=cpu_ms)
 
     def overdue(self) -> bool:
         """Return whether it has run too long."""
@@ -254,10 +257,11 @@ class Child:
 
 def _ended(children: dict[int, Child]) -> Iterator[SeedResult]:
     """Yield the results of children that have ended; rest a moment when none has."""
-    pid, status = os.waitpid(-1, os.WNOHANG) if children else (0, 0)
-    if pid in children:
-        yield children.pop(pid).result(status)
-        return
+    if children:
+        pid, status, used = os.wait4(-1, os.WNOHANG)
+        if pid in children:
+            yield children.pop(pid).result(status, int(1000 * (used.ru_utime + used.ru_stime)))
+            return
     for child in list(children.values()):
         if child.overdue():
             os.kill(child.pid, signal.SIGKILL)

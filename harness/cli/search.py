@@ -1,6 +1,5 @@
 """The command of guided search."""
 
-import os
 import sys
 import time
 from collections import Counter
@@ -14,9 +13,10 @@ import typer
 
 from tribunal.clusters.spec import ClusterSpec
 from tribunal.harness.campaign.corpus import Corpus
-from tribunal.harness.campaign.search import IDLE_RUNS, Ran, Search, Searched
+from tribunal.harness.campaign.search import IDLE_RUNS, ROUND, Ran, Search, Searched
 from tribunal.harness.campaign.sweep import Keeper, Sweep
 from tribunal.harness.catalog import mutant_named, scenario_file
+from tribunal.harness.cli.cluster import Jobs, Master, PythonThere, Remote, RoundSize, WithPackages, place, runner_at
 from tribunal.harness.cli.complete import named
 from tribunal.harness.cli.simulate import finding_lines
 from tribunal.harness.plan import encoded
@@ -36,22 +36,28 @@ def search(  # noqa: PLR0917 - options
     runs: Annotated[int | None, typer.Option(min=1, help="End after so many runs: repeatable on any machine.")] = None,
     seed: Annotated[int, typer.Option(min=0, help="Seed of every choice.")] = 0,
     corpus: Annotated[Path, typer.Option(help="Folder of the corpus: begun or continued.")] = Path("runs/corpus"),
-    jobs: Annotated[int, typer.Option(min=1, help="Processes at once; default: one a core.")] = os.cpu_count() or 1,
+    jobs: Jobs = None,
+    round_size: RoundSize = ROUND,
     mutant: Annotated[
         list[str] | None, typer.Option(help="Switch a known bug back on, e.g. M44.", autocompletion=named("mutants"))
     ] = None,
     mode: Annotated[str | None, typer.Option(help="kraft or zookeeper; default: the scenario's.")] = None,
     out: Annotated[Path, typer.Option(help="Folder for the runs that found something.")] = Path("runs/search"),
+    master: Master = None,
+    remote: Remote = None,
+    python: PythonThere = "",
+    with_packages: WithPackages = False,
     json: Annotated[bool, typer.Option("--json", help="Print the result as JSON on stdout.")] = False,
 ) -> None:
     """Search the simulator for new states: runs that reach some are kept, and their faults moved, added, aimed anew."""
+    where = place(master, remote, python, with_packages=with_packages)
     wanted = _scenarios(scenarios, mode)
     kept = Corpus(corpus)
     if budget is None and runs is None:
         budget = "10m"
     budget_s = None if budget is None else duration(budget, ClusterSpec()).most_ms / 1000
     screen, keeper, interrupted = Screen(", ".join(scenarios)), Keeper(out), False
-    with Scratch("search", in_memory=True) as scratch:
+    with Scratch("search", in_memory=True) as scratch, runner_at(where, jobs) as runner:
 
         def notify(ran: Ran, searched: Searched) -> None:
             folder = keeper.keep(ran.result)
@@ -60,7 +66,7 @@ def search(  # noqa: PLR0917 - options
             screen.notify(ran, searched, folder)
 
         found = Search(
-            wanted, kept, seed=seed, jobs=jobs, scratch=scratch, notify=notify,
+            wanted, kept, seed=seed, runner=runner, scratch=scratch, round_size=round_size, notify=notify,
             mutants=tuple(mutant_named(name) for name in mutant or []),
         )  # fmt: skip
         try:

@@ -5,8 +5,7 @@ import os
 import sys
 import time
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from functools import partial
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from shlex import quote
 from typing import TYPE_CHECKING, Annotated, Final
@@ -20,20 +19,20 @@ from rich.text import Text
 from tribunal.clusters.simulated.guards import Guards
 from tribunal.clusters.simulated.guards import counted as counted_guards
 from tribunal.clusters.spec import ClusterSpec
+from tribunal.harness.campaign.search import ROUND
 from tribunal.harness.campaign.sweep import (
     Keeper,
     SeedResult,
     Sweep,
     cold_guards,
     recording_hash,
-    swept,
     write_guards,
 )
 from tribunal.harness.catalog import SIMULATED, is_simulated, mutant_named, mutants, one_of, scenario_file
+from tribunal.harness.cli.cluster import Jobs, Master, PythonThere, Remote, RoundSize, WithPackages, place, runner_at
 from tribunal.harness.cli.complete import named
 from tribunal.harness.cli.findings import signature_named
 from tribunal.harness.cli.stored import out_at
-from tribunal.harness.cli.usage import UsageError, spark_at
 from tribunal.harness.plan import Plan, encoded, made, read_plan
 from tribunal.harness.scenario import BadScenario, Scenario, duration, load
 from tribunal.results.night import upper_bound
@@ -64,9 +63,7 @@ def sweep(  # noqa: PLR0917 - options
         list[str], typer.Argument(help="Names of scenarios, or .yaml files.", autocompletion=named("scenarios"))
     ],
     seeds: Annotated[str, typer.Option(help="Seeds, first:end.")] = "0:100",
-    jobs: Annotated[
-        int | None, typer.Option(min=1, help="Seeds at once; default: one a core, of this machine or of the cluster.")
-    ] = None,
+    jobs: Jobs = None,
     budget: Annotated[str | None, typer.Option(help="Begin no more seeds after this, e.g. 10m.")] = None,
     time_: Annotated[str | None, typer.Option("--time", help="How long faults go on, e.g. 45s.")] = None,
     mutant: Annotated[
@@ -76,15 +73,10 @@ def sweep(  # noqa: PLR0917 - options
     out: Annotated[
         str, typer.Option(help="Folder for the runs that found something, or a URL such as s3://BUCKET/FOLDER.")
     ] = str(KEPT),
-    master: Annotated[str | None, typer.Option(help="Spark to run seeds on: local[N] or spark://HOST:PORT.")] = None,
-    remote: Annotated[str | None, typer.Option(help="Spark Connect to run seeds on: sc://HOST:PORT.")] = None,
-    python: Annotated[
-        str, typer.Option(help="Python on the workers that has what tribunal needs; default: the one Spark runs there.")
-    ] = "",
-    with_packages: Annotated[
-        bool,
-        typer.Option("--with-packages", help="Send this machine's packages to the workers: same platform and Python."),
-    ] = False,
+    master: Master = None,
+    remote: Remote = None,
+    python: PythonThere = "",
+    with_packages: WithPackages = False,
     json: Annotated[bool, typer.Option("--json", help="Print the result as JSON on stdout.")] = False,
 ) -> None:
     """Run many seeds in the simulator, and group what they found."""
@@ -93,31 +85,27 @@ def sweep(  # noqa: PLR0917 - options
         raise BadScenario(f"scenario {twice[0]} is named twice: runs are named by scenario and seed")
     plans = _plans(wanted, _seeds(seeds), time_, tuple(mutant_named(name) for name in mutant or []))
     budget_s = None if budget is None else duration(budget, wanted[0].spec).most_ms / 1000
-    cluster = spark_at(master, remote)
-    if cluster is None and (python or with_packages):
-        raise UsageError("--python and --with-packages: go with --master or --remote, whose workers they are for")
+    where = place(master, remote, python, with_packages=with_packages)
     interrupted = False
-    with out_at(out, otherwise=KEPT) as place:
-        board, keeper, account = Board(_title(scenarios)), Keeper(place.folder), Sweep()
+    with out_at(out, otherwise=KEPT) as kept_in:
+        board, keeper, account = Board(_title(scenarios)), Keeper(kept_in.folder), Sweep()
 
         def notify(result: SeedResult, account: Sweep) -> None:
             board.notify(result, account)
             folder = keeper.keep(result)
             if folder is not None:
-                where = place.put(folder)
-                keeper.moved(folder, where)
+                url = kept_in.put(folder)
+                keeper.moved(folder, url)
                 names = "; ".join(texts(result.signatures))
-                board.say(f"found    {result.scenario} seed {result.seed}: {names}; kept in {where}")
+                board.say(f"found    {result.scenario} seed {result.seed}: {names}; kept in {url}")
 
         with Scratch("sweep", in_memory=True) as scratch, board, counted_guards() as guards:
-            run = partial(swept, jobs=jobs or os.cpu_count() or 1, guards=guards)
-            if cluster is not None:
-                run = partial(_swept_at, cluster, with_packages=with_packages, python=python, jobs=jobs)
             try:
-                run(plans, budget_s=budget_s, scratch=scratch, notify=notify, account=account)
+                with runner_at(where, jobs, guards) as runner:
+                    runner.swept(plans, budget_s=budget_s, scratch=scratch, notify=notify, account=account)
             except KeyboardInterrupt:
                 interrupted = True
-        table = place.put_file(write_guards(account, guards, place.folder))
+        table = kept_in.put_file(write_guards(account, guards, kept_in.folder))
     _report(account, keeper.folders, guards, table, json=json, interrupted=interrupted)
     if interrupted:
         raise typer.Exit(EXIT_INTERRUPTED)
@@ -126,29 +114,6 @@ def sweep(  # noqa: PLR0917 - options
 
 def _title(scenarios: Sequence[str]) -> str:
     return ", ".join(scenarios) if len(scenarios) <= NAMED_AT_MOST else f"{len(scenarios)} scenarios"
-
-
-def _swept_at(
-    cluster: str,
-    plans: Iterable[Plan],
-    *,
-    with_packages: bool,
-    python: str,
-    jobs: int | None,
-    budget_s: float | None,
-    scratch: Path,
-    notify: Callable[[SeedResult, Sweep], None],
-    account: Sweep,
-) -> Sweep:
-    """Run seeds on a Spark cluster."""
-    from tribunal.checkers.spark.session import session
-    from tribunal.harness.campaign.shipped import archive
-    from tribunal.harness.campaign.sweep_on_spark import swept_on_spark
-
-    with session(cluster, partial(archive, with_packages=with_packages)) as spark:
-        return swept_on_spark(
-            plans, spark=spark, budget_s=budget_s, scratch=scratch, python=python, jobs=jobs, notify=notify, account=account
-        )  # fmt: skip
 
 
 def power(  # noqa: PLR0917 - options
@@ -164,7 +129,7 @@ def power(  # noqa: PLR0917 - options
     ] = "own",
     scenario: Annotated[str | None, typer.Option(help="Instead of the scenarios of --by.")] = None,
     seeds: Annotated[str, typer.Option(help="Seeds, first:end; of each scenario; first: of a search.")] = "0:1000",
-    jobs: Annotated[int, typer.Option(min=1, help="Processes at once.")] = os.cpu_count() or 1,
+    jobs: Jobs = None,
     budget: Annotated[str, typer.Option(help="Time for all of them, e.g. 5m.")] = "5m",
     each: Annotated[str | None, typer.Option(help="Time for one of them at most; default: an even share.")] = None,
     rest: Annotated[
@@ -173,12 +138,18 @@ def power(  # noqa: PLR0917 - options
     keep: Annotated[
         Path | None, typer.Option(help="File of measurements to bring up to date, e.g. docs/power.json.")
     ] = None,
+    round_size: RoundSize = ROUND,
+    master: Master = None,
+    remote: Remote = None,
+    python: PythonThere = "",
+    with_packages: WithPackages = False,
     json: Annotated[bool, typer.Option("--json", help="Print the result as JSON on stdout.")] = False,
 ) -> None:
     """Switch known bugs on, one at a time, and see how soon each is found, and by what."""
     from tribunal.harness.campaign import mutation_score as powers
     from tribunal.results import power as kept
 
+    where = place(master, remote, python, with_packages=with_packages)
     wanted = [mutant_named(name) for name in mutant or []] or list(mutants())
     budget_s = duration(budget, ClusterSpec()).most_ms / 1000
     each_s = math.inf if each is None else duration(each, ClusterSpec()).most_ms / 1000
@@ -193,10 +164,10 @@ def power(  # noqa: PLR0917 - options
         if keep is not None:
             kept.write(keep, kept.brought_up_to_date(kept.read(keep), [result]))
 
-    with Scratch("power", in_memory=True) as scratch:
+    with Scratch("power", in_memory=True) as scratch, runner_at(where, jobs) as runner:
         results = powers.power(
             wanted, scenario=scenario, by=sought_by, seeds=_seeds(seeds), budget_s=budget_s, each_s=each_s,
-            jobs=jobs, scratch=scratch, notify=notify,
+            runner=runner, scratch=scratch, round_size=round_size, notify=notify,
         )  # fmt: skip
     if json:
         typer.echo(msgspec.json.encode(results).decode())
@@ -299,23 +270,28 @@ def _moment_lines(moment: "Moment") -> Iterator[str]:
         yield f"violated {moment.violation}"
 
 
-def shrink(
+def shrink(  # noqa: PLR0917 - options
     run: Annotated[Path, typer.Argument(help="Folder of a run that found something, or its plan.json.")],
-    jobs: Annotated[int, typer.Option(min=1, help="Processes at once.")] = os.cpu_count() or 1,
+    jobs: Jobs = None,
     budget: Annotated[str, typer.Option(help="Stop shrinking after this.")] = "60s",
     signature: Annotated[str | None, typer.Option(help="What has to be shown; default: the first finding.")] = None,
+    master: Master = None,
+    remote: Remote = None,
+    python: PythonThere = "",
+    with_packages: WithPackages = False,
     json: Annotated[bool, typer.Option("--json", help="Print the result as JSON on stdout.")] = False,
 ) -> None:
     """Make a plan as small as can be that still finds the same; it is written beside the run's own."""
     from tribunal.harness.campaign.shrink import NotFound, Shrinker, rate_of, records_of
 
+    where = place(master, remote, python, with_packages=with_packages)
     path = run / "plan.json" if run.is_dir() else run
     plan = msgspec.structs.replace(read_plan(path), cluster=SIMULATED)
     budget_s = duration(budget, plan.spec).most_ms / 1000
-    with Scratch("shrink", in_memory=True) as scratch:
+    with Scratch("shrink", in_memory=True) as scratch, runner_at(where, jobs) as runner:
         shrinker = Shrinker(
-            scratch, signature=None if signature is None else signature_named(signature), jobs=jobs, budget_s=budget_s,
-            notify=_say,
+            scratch, signature=None if signature is None else signature_named(signature), runner=runner,
+            budget_s=budget_s, notify=_say,
         )  # fmt: skip
         try:
             small = shrinker.shrink(plan)

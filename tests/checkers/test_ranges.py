@@ -13,9 +13,9 @@ from tests.checkers.random_runs import random_run
 from tests.checkers.recorded import Run
 from tribunal.checkers.judge import engine
 from tribunal.checkers.judge import hot_partitions as ranges
-from tribunal.checkers.judge.items import work_items
+from tribunal.checkers.judge.items import SieveRange, work_items
 from tribunal.checkers.judge.judge import judge_item, second_look
-from tribunal.checkers.judge.tables import Tables
+from tribunal.checkers.judge.tables import SievedRange, Tables
 
 
 @pytest.fixture(params=[1, 3, 7])
@@ -50,6 +50,45 @@ def test_a_clean_partition_is_never_looked_at_twice(tmp_path: Path, cut_small: i
     assert again == []
     assert sieved == -(-20 // cut_small)
     assert tables.counts["acknowledged, acks=1"] == 10
+
+
+def test_a_range_is_sieved_from_its_own_row_groups_alone(tmp_path: Path, cut_small: int) -> None:
+    """Whatever each range looked up for itself grew with the square of the recording."""
+    run = Run(tmp_path / "run")
+    values = {offset: run.send(offset, 100 + offset) for offset in range(20)}
+    run.final_read(dict(values))
+    run.log(1, values)
+    items = [item for item in work_items(run.finish()) if isinstance(item, SieveRange)]
+    own = {group.path for item in items for groups in item.groups.values() for group in groups}
+    others = [path for path in (tmp_path / "run").rglob("*.parquet") if str(path) not in own]
+    for path in [*others, tmp_path / "run" / "manifest.json"]:
+        path.unlink()
+
+    answers = [row for item in items for row in judge_item(item)]
+
+    assert others
+    assert [row.sieved.clean for row in answers if isinstance(row, SievedRange)] == [True] * len(items)
+
+
+@settings(max_examples=50, deadline=None)
+@given(
+    st.lists(st.tuples(st.integers(0, 60), st.integers(-1, 20), st.integers(0, 2)), max_size=12),
+    st.sampled_from([1, 8, 16]),
+    st.integers(1, 70),
+)
+def test_every_range_gets_the_row_groups_that_may_hold_any_of_it(
+    spans: list[tuple[int, int, int]], offsets: int, end: int
+) -> None:
+    groups = [
+        ranges.Group(str(at), 0, first, first + more, unknown, 9) for at, (first, more, unknown) in enumerate(spans)
+    ]
+    cut = [ranges.Range(first, min(first + offsets, end)) for first in range(0, end, offsets)]
+
+    with pytest.MonkeyPatch.context() as monkeypatch:
+        monkeypatch.setattr(ranges, "RANGE_OFFSETS", offsets)
+        beside = ranges._beside(groups, cut)
+
+    assert beside == [[group for group in groups if ranges._is_beside(group, own)] for own in cut]
 
 
 @settings(max_examples=10, deadline=None, suppress_health_check=list(HealthCheck))

@@ -4,7 +4,7 @@ import msgspec
 import pyarrow as pa
 import pytest
 
-from tribunal.checkers.judge.hot_partitions import Range, Sieved
+from tribunal.checkers.judge.hot_partitions import Group, Known, Range, Sieved
 from tribunal.checkers.judge.items import (
     ImportedHistory,
     Rest,
@@ -111,7 +111,7 @@ def test_tables_of_many_runs_are_taken_apart_by_run():
         WholeRun("run"),
         ImportedHistory("run"),
         WholePartition("run", "t#1-0"),
-        SieveRange("run", "t-0", Range(0, 8)),
+        SieveRange("run", "t-0", Range(0, 8), Known((1,), (1, 2), ()), {"sends": (Group("a", 0, 0, 7, 0, 8),)}),
         Rest("run", "t-0"),
         Suspects("run", "t-0", (Range(0, 8), Range(8, 16)), missing=(1 << 40,), beyond=2),
     ],

@@ -31,7 +31,7 @@ def test_a_fault_that_this_machine_cannot_do_is_refused_with_the_reason(monkeypa
     assert refusal(faults()["kill"], processes.KIND) == ""
 
 
-@pytest.mark.parametrize(("fault", "kinds"), [("late-leave", {"ssh", "apache-kafka"}), ("stop", set())])
+@pytest.mark.parametrize(("fault", "kinds"), [("late-leave", {"ssh", "apache-kafka", "mixed"}), ("stop", set())])
 def test_a_fault_of_zookeeper_mode_works_on_no_kind_without_that_mode(fault, kinds):
     (health,) = examined(fault).faults
 

@@ -16,7 +16,7 @@ from tribunal.checkers.api import properties
 from tribunal.clusters.capabilities import PROTOCOLS, Capability, FaultTarget, offered_by
 from tribunal.clusters.clock import RunClock
 from tribunal.clusters.composed_cluster import ComposedCluster
-from tribunal.clusters.kinds import apache_kafka, containers, processes, ssh
+from tribunal.clusters.kinds import apache_kafka, containers, mixed, processes, ssh
 from tribunal.clusters.links.relays import Links
 from tribunal.clusters.simulated.cluster import SimulatedCluster
 from tribunal.clusters.spec import ClusterSpec
@@ -102,6 +102,7 @@ def test_every_capability_has_a_protocol_and_every_kind_the_methods_that_it_clai
         "containers": ComposedCluster,
         "ssh": ComposedCluster,
         "apache-kafka": ComposedCluster,
+        "mixed": ComposedCluster,
         "simulated": SimulatedCluster,
     }
     looked_at = {name for name in dir(FaultTarget) if not name.startswith("_")}
@@ -130,7 +131,9 @@ def test_a_cluster_offers_what_it_has_every_method_for():
 
 
 @pytest.mark.parametrize(
-    "kind", [processes, containers, ssh, apache_kafka], ids=["processes", "containers", "ssh", "apache-kafka"]
+    "kind",
+    [processes, containers, ssh, apache_kafka, mixed],
+    ids=["processes", "containers", "ssh", "apache-kafka", "mixed"],
 )
 def test_a_composed_cluster_claims_what_its_kind_claims(kind, monkeypatch, tmp_path):
     async def compose_alone(run, environment, compose):
@@ -142,11 +145,14 @@ def test_a_composed_cluster_claims_what_its_kind_claims(kind, monkeypatch, tmp_p
     monkeypatch.setattr(kind, "launched", compose_alone)
     monkeypatch.setattr(kind, "composed", claimed, raising=False)  # which of the two a kind composes with
     monkeypatch.setattr(kind, "replog_cluster", claimed, raising=False)
-    monkeypatch.setattr(kind, "obstacles", list)
-    monkeypatch.setattr(kind, "kafka_jars", lambda _: tmp_path, raising=False)
-    monkeypatch.setattr(kind, "java_for", lambda _: "java", raising=False)
+    monkeypatch.setattr(kind, "obstacles", list, raising=False)
+    monkeypatch.setattr(apache_kafka, "kafka_jars", lambda _: tmp_path)
+    monkeypatch.setattr(apache_kafka, "java_for", lambda _: "java")
+    monkeypatch.setattr(apache_kafka, "java_release", lambda: 17)
 
-    launching = kind.launch(ClusterSpec(), tmp_path, RunClock(), "tribunalPluginsQQQQQQQ")
+    launching = kind.launch(
+        ClusterSpec(kafka=(2,) if kind.KIND.is_mixed else ()), tmp_path, RunClock(), "tribunalPluginsQQQQQQQ"
+    )
 
     assert asyncio.run(launching) == kind.KIND.capabilities
 

@@ -9,6 +9,7 @@ from replog.config import DEFINITIONS
 from tribunal.harness.campaign import mutation_score
 from tribunal.harness.campaign.corpus import Corpus, Entry
 from tribunal.harness.campaign.mutation_score import power, searched
+from tribunal.harness.campaign.runners import LocalRunner
 from tribunal.harness.campaign.search import IDLE_RUNS, Search, Searched
 from tribunal.harness.campaign.sweep import SeedResult, swept
 from tribunal.harness.campaign.variations import FAULTS_MAX, fresh, varied
@@ -102,7 +103,7 @@ def test_a_variation_is_its_chance_s_and_another_plan():
 def test_a_search_repeats_itself_and_goes_on_where_it_ended(tmp_path):
     def search(folder, *, runs, jobs):
         with Scratch("search", in_memory=True) as scratch:
-            found = Search([scenario(SMALL)], Corpus(folder), seed=3, jobs=jobs, scratch=scratch)
+            found = Search([scenario(SMALL)], Corpus(folder), seed=3, runner=LocalRunner(jobs), scratch=scratch)
             found.run(runs=runs)
         return found
 
@@ -121,7 +122,7 @@ def test_a_search_repeats_itself_and_goes_on_where_it_ended(tmp_path):
 
 
 def test_who_goes_on_after_a_finding_is_asked_of_the_others_of_its_round(tmp_path):
-    search = Search([scenario(SMALL)], Corpus(tmp_path / "corpus"), seed=3, jobs=1, scratch=tmp_path)
+    search = Search([scenario(SMALL)], Corpus(tmp_path / "corpus"), seed=3, runner=LocalRunner(1), scratch=tmp_path)
 
     asked = [search.run(runs=2, is_found=lambda ran: True) for _ in range(3)]
 
@@ -181,7 +182,9 @@ def test_the_rest_of_the_bugs_is_known_from_a_file_only(capsys):
 @pytest.mark.nightly
 def test_a_known_bug_is_found_by_a_search_that_knows_nothing_of_it():
     with Scratch("search", in_memory=True) as scratch:
-        found = searched("m44_acks_local", ("rotating-swarm",), seed=1, budget_s=600, jobs=2, scratch=scratch)
+        found = searched(
+            "m44_acks_local", ("rotating-swarm",), seed=1, budget_s=600, runner=LocalRunner(2), scratch=scratch
+        )
 
     assert found.found
     assert found.seen_by
@@ -192,7 +195,13 @@ def test_a_known_bug_is_found_by_a_search_that_knows_nothing_of_it():
 def test_a_search_for_a_known_bug_without_time_has_missed_it():
     with Scratch("search", in_memory=True) as scratch:
         (missed,) = power(
-            ["m44_acks_local"], scenario=None, by=By.SEARCH, seeds=range(1, 9), budget_s=0, jobs=1, scratch=scratch
+            ["m44_acks_local"],
+            scenario=None,
+            by=By.SEARCH,
+            seeds=range(1, 9),
+            budget_s=0,
+            runner=LocalRunner(1),
+            scratch=scratch,
         )
 
     assert (missed.found, missed.by, missed.seeds, missed.seen_by) == (False, By.SEARCH, 0, [])
@@ -208,7 +217,12 @@ def test_scenarios_are_read_once_however_many_seeds_there_are(monkeypatch, tmp_p
 
     monkeypatch.setattr(mutation_score, "load", noted)
     (missed,) = power(
-        ["m44_acks_local"], scenario=None, seeds=range(100), budget_s=0, jobs=1, scratch=tmp_path / "power"
+        ["m44_acks_local"],
+        scenario=None,
+        seeds=range(100),
+        budget_s=0,
+        runner=LocalRunner(1),
+        scratch=tmp_path / "power",
     )
 
     assert not missed.found
@@ -257,7 +271,12 @@ def test_a_corpus_is_read_in_the_order_of_its_runs_also_after_a_hundred_thousand
 
 def test_a_bug_that_harms_a_figure_and_got_no_time_was_not_measured(tmp_path):
     (missed,) = power(
-        ["m24_bump_on_shrink"], scenario=None, seeds=range(3), budget_s=0, jobs=1, scratch=tmp_path / "power"
+        ["m24_bump_on_shrink"],
+        scenario=None,
+        seeds=range(3),
+        budget_s=0,
+        runner=LocalRunner(1),
+        scratch=tmp_path / "power",
     )
     former = Power(
         mutant="m24_bump_on_shrink", scenario="s", found=True, by=By.OWN, seen_by=[], seed=0, seeds=3, seconds=1.0

@@ -22,9 +22,9 @@ SEEDS = ["produce-consume", "--mutant", "M44", "--time", "2s"]
 TASK = """
 import sys, pyarrow as pa
 from tribunal.harness.campaign import seed_task
-rows = pa.record_batch([[open(sys.argv[1], 'rb').read()] * 2, [''] * 2], names=['plan', 'python'])
+rows = pa.record_batch([[open(sys.argv[1], 'rb').read()] * 2, [''] * 2, [False, True]], names=['plan', 'python', 'notes_states'])
 for batch in seed_task.run_tasks(iter([rows])):
-    print(batch.column(0)[0].as_py().decode(), batch.column(1)[0].is_valid, flush=True)
+    print(batch.column(0)[0].as_py().decode(), batch.column(1)[0].is_valid, batch.column(2)[0].is_valid, flush=True)
 print(seed_task.unpacked())
 """
 
@@ -63,9 +63,12 @@ def test_a_worker_unpacks_the_archive_once_and_runs_seeds_in_a_process_that_stay
     )  # fmt: skip
 
     one, two, unpacked = completed.stdout.splitlines()
-    assert json.loads(one.rpartition(" ")[0])["verdict"] in {"PASS", "PERMITTED"}
-    assert [one.rpartition(" ")[2], two.rpartition(" ")[2]] == ["False", "False"]
-    first, second = (json.loads(line.rpartition(" ")[0]) for line in (one, two))
+    (first, *with_first), (second, *with_second) = (line.rsplit(" ", 2) for line in (one, two))
+    first, second = json.loads(first), json.loads(second)
+    assert first["verdict"] in {"PASS", "PERMITTED"}
+    assert [with_first, with_second] == [["False", "False"], ["False", "True"]]  # the second was asked for its states
+    assert first.pop("cpu_ms") > 0
+    assert second.pop("cpu_ms") > 0
     assert {**first, "wall_ms": 0} == {**second, "wall_ms": 0}
     assert Path(unpacked).parent == tmp_path
     assert (Path(unpacked) / "SHIPPED_COMMIT").read_text() == commit()
@@ -111,6 +114,7 @@ def test_options_of_a_cluster_need_one(options: list[str], words: str, tmp_path:
     assert words in completed.stderr
 
 
+@pytest.mark.nightly  # (`test_campaigns_on_spark.py` is the gate's)
 @pytest.mark.spark
 def test_a_sweep_on_spark_finds_what_it_finds_here(tmp_path: Path) -> None:
     options = [*SEEDS, "--seeds", "0:2"]

@@ -34,6 +34,7 @@ ELSEWHERE = {
     r"python tools/generate_sensitivity.py ": "COMMIT and the runs are the reader's; tests/checkers/test_calibration.py",
     r"python tools/get_zookeeper.py": "needs the network",
     r"tribunal run .*--cluster apache-kafka": KAFKA,
+    r"tribunal run .*--cluster mixed": "needs Apache Kafka and its Java; tests/e2e/test_mixed.py",
     r"tribunal publish published ": f"publishes runs of it: {KAFKA}",
     r"tribunal museum ": "needs released versions of Apache Kafka; tests/harness/test_museum.py",
     r"tribunal run zookeeper-ensemble ": "needs a ZooKeeper, which is fetched; tests/e2e/test_zookeeper_mode.py",

@@ -10,6 +10,7 @@ import yaml
 
 from tribunal.harness.campaign.mutation_score import plan_of, sought
 from tribunal.harness.campaign.replay import first_difference, replayed
+from tribunal.harness.campaign.runners import LocalRunner
 from tribunal.harness.campaign.shrink import (
     NotFound,
     Shrinker,
@@ -104,7 +105,7 @@ def test_a_replay_is_bit_exact_and_another_plan_is_named_at_its_first_event(tmp_
 
 def test_a_finding_shrinks_and_stays_the_same(tmp_path):
     found = plan(mutants=("m44_acks_local",))
-    shrinker = Shrinker(tmp_path, jobs=2, budget_s=6)
+    shrinker = Shrinker(tmp_path, runner=LocalRunner(2), budget_s=6)
 
     small = shrinker.shrink(found)
 
@@ -120,7 +121,7 @@ def test_a_shrink_whose_time_is_over_gives_up_what_runs(tmp_path):
 
     assert (len(swept_whole.results), len(cut.results)) == (1, 0)
 
-    shrinker = Shrinker(tmp_path, jobs=2, budget_s=0)
+    shrinker = Shrinker(tmp_path, runner=LocalRunner(2), budget_s=0)
     small = shrinker.shrink(plan(mutants=("m44_acks_local",)))
 
     assert small.tried == 1
@@ -134,7 +135,7 @@ def test_an_interrupted_shrink_gives_the_smallest_so_far(tmp_path):
         notified.append(line)
         raise KeyboardInterrupt
 
-    shrinker = Shrinker(tmp_path, jobs=2, budget_s=600, notify=interrupt)
+    shrinker = Shrinker(tmp_path, runner=LocalRunner(2), budget_s=600, notify=interrupt)
 
     small = shrinker.shrink(found)
 
@@ -146,9 +147,9 @@ def test_an_interrupted_shrink_gives_the_smallest_so_far(tmp_path):
 
 def test_the_last_replica_standing_shrinks_to_a_handful_that_still_fails_when_replayed(tmp_path):
     """Issue 6: with its mutant at most 5 steps and 10 records, in under a minute, which is what it may take."""
-    found = sought("m01_no_elr", "last-replica-standing", range(20), 600, 2, tmp_path / "found")
+    found = sought("m01_no_elr", "last-replica-standing", range(20), 600, LocalRunner(2), tmp_path / "found")
     assert found.found
-    shrinker = Shrinker(tmp_path / "shrink", signature=read(found.seen_by[0]), jobs=2, budget_s=58)
+    shrinker = Shrinker(tmp_path / "shrink", signature=read(found.seen_by[0]), runner=LocalRunner(2), budget_s=58)
 
     small = shrinker.shrink(plan_of("last-replica-standing", found.seed, ("m01_no_elr",)))
     first, again = (run_seed(small.plan, tmp_path / name) for name in ("first", "again"))
@@ -168,7 +169,7 @@ def test_power_finds_a_mutant_and_says_by_what(tmp_path):
     path = tmp_path / "kills.yaml"
     path.write_text(yaml.safe_dump(KILLS, sort_keys=False))
 
-    result = sought("m44_acks_local", str(path), range(1, 4), 250, 1, tmp_path)
+    result = sought("m44_acks_local", str(path), range(1, 4), 250, LocalRunner(1), tmp_path)
 
     assert result.found
     assert any("lost" in name or name.endswith("/I4") for name in result.seen_by), result.seen_by

@@ -1,0 +1,118 @@
+"""Brokers of Apache Kafka among replog's in one cluster: local processes, replog's controllers, the same faults and the same judge.
+
+The spec says which brokers are Apache Kafka (`cluster.kafka`); all other nodes are replog, as the kind `processes` runs them.
+What only one of both systems can do is refused with the plan. Both write the same files, so that all final logs are read
+alike. Of the recording, what a node itself sees (watermarks, truncations, probes) is of replog's nodes alone; registrations,
+also of Kafka's brokers, are what replog's controllers report.
+"""
+
+import asyncio
+from collections.abc import Callable
+from pathlib import Path
+from typing import Final
+
+import msgspec
+
+from tribunal.clusters.api import ClusterError, ClusterSpec, Kind, Proof
+from tribunal.clusters.assembly import System, composed, launched, observed
+from tribunal.clusters.clock import RunClock
+from tribunal.clusters.composed_cluster import ComposedCluster
+from tribunal.clusters.host_environment import HostEnvironment
+from tribunal.clusters.kafka.disk import power_fail as kafka_power_fail
+from tribunal.clusters.kafka.mixed_software import MixedSoftware
+from tribunal.clusters.kafka.releases import KAFKA_ALONE, release
+from tribunal.clusters.kafka.software import KafkaSoftware, Runtime
+from tribunal.clusters.kinds import apache_kafka
+from tribunal.clusters.kinds.processes import leftovers, sweep
+from tribunal.clusters.links.relays import Links
+from tribunal.clusters.loopback import Loopback
+from tribunal.clusters.maven_jars import NoJars
+from tribunal.clusters.namespaces.network import InNamespaces
+from tribunal.clusters.namespaces.spaces import way_in
+from tribunal.clusters.nodes.node_events import EventFile, FileEvents
+from tribunal.clusters.nodes.node_files import LocalFiles
+from tribunal.clusters.nodes.node_software import ReplogSoftware
+from tribunal.clusters.nodes.on_host import power_fail as replog_power_fail
+from tribunal.clusters.run_context import RunContext
+
+CAPABILITIES: Final = apache_kafka.CAPABILITIES  # replog's processes can do all of them
+SINCE: Final = (4, 0, 0)  # the first whose brokers know the metadata.version that replog's controllers finalize
+RECOVERY_MANAGER: Final = "unclean.recovery.manager.enabled"
+
+
+def host_environment_for(spec: ClusterSpec) -> HostEnvironment:
+    """Return where nodes are to live: in namespaces where the system lets us make them, unless the spec says otherwise."""
+    who = f"brokers {', '.join(map(str, spec.kafka))} Apache Kafka {release(spec.version).name}, the others replog"
+    if spec.isolation == "proxies" or isinstance(way_in(), str):
+        return Loopback(f"processes on loopback (no faults on links); {who}")
+    return InNamespaces(f"processes in network namespaces; {who}", routes_choose_source=True)
+
+
+def mixed_cluster(run: RunContext, environment: HostEnvironment, links: Links, runtime: Runtime) -> ComposedCluster:
+    """Compose a cluster of both systems' nodes."""
+    ours = [node for node in run.spec.node_ids if node not in run.spec.kafka]
+    replog = ReplogSoftware(run, environment, links, lambda node: str(run.folder(node).resolve()))
+    software = MixedSoftware(run, replog, KafkaSoftware(run, environment, links, runtime, run.spec.kafka))
+    files = {node: EventFile(node, run.folder(node) / "events.jsonl", run.clock.at_ns) for node in ours}
+    system = System(
+        software=software,
+        files=LocalFiles(run, software, power_failure_of(run), controlled=ours),
+        events=FileEvents(files, run.clock.now_ns, silent=run.spec.kafka),
+        observation=observed(run, links),
+    )
+    return composed(run, environment, links, system, kind="mixed", capabilities=CAPABILITIES)
+
+
+def power_failure_of(run: RunContext) -> Callable[[Path], Proof]:
+    """Return what takes from the disk in a node's folder what its own system has not synced."""
+    of_kafka = {run.folder(node) for node in run.spec.kafka}
+    return lambda folder: kafka_power_fail(folder) if folder in of_kafka else replog_power_fail(folder)
+
+
+async def launch(spec: ClusterSpec, directory: Path, clock: RunClock, cluster_id: str) -> ComposedCluster:
+    """Start a cluster in this folder; whatever goes wrong, nothing of it stays running."""
+    reason = refused(spec) or ("" if spec.kafka else "none of its brokers is Apache Kafka (cluster.kafka)")
+    if reason:
+        raise ClusterError(reason)
+    try:
+        runtime = await asyncio.to_thread(apache_kafka.fetched, spec)
+    except NoJars as problem:
+        raise ClusterError(str(problem)) from None
+    run, environment = RunContext(spec, directory, clock, cluster_id), host_environment_for(spec)
+    return await launched(run, environment, lambda links: mixed_cluster(run, environment, links, runtime))
+
+
+def refused(spec: ClusterSpec) -> str:
+    """Return why the two systems cannot be one cluster as it is asked for; empty: they can."""
+    if foreign := sorted(KAFKA_ALONE & spec.settings.keys()):
+        return f"replog's nodes have no setting {foreign[0]}: it is for --cluster apache-kafka"
+    if spec.is_zookeeper_mode:
+        return "in ZooKeeper mode the two systems were never tried together: --mode kraft"
+    if spec.settings.get(RECOVERY_MANAGER):
+        return f"Apache Kafka's brokers do not report their log ends to controllers: leave {RECOVERY_MANAGER} off"
+    if release(spec.version).numbers < SINCE:
+        since = ".".join(map(str, SINCE))
+        return (
+            f"Apache Kafka {release(spec.version).name} does not know replog's metadata.version: {since} is the first"
+        )
+    return apache_kafka.refused(msgspec.structs.replace(spec, mutants=()))
+
+
+def places() -> str:
+    """Return where nodes live on this machine, and of which releases the jars are here."""
+    return f"replog beside {apache_kafka.places()}"
+
+
+KIND: Final = Kind(
+    launch=launch,
+    capabilities=CAPABILITIES,
+    least=apache_kafka.LEAST,
+    places=places,
+    obstacles=apache_kafka.obstacles,
+    lacking=apache_kafka.lacking,
+    has_releases=True,
+    is_mixed=True,
+    refused=refused,
+    leftovers=leftovers,
+    sweep=sweep,
+)

@@ -1,0 +1,66 @@
+"""Where plans are run: on this machine here, on a Spark cluster in `sweep_on_spark.py`. Whoever runs plans takes either."""
+
+import resource
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from typing import Protocol
+
+from tribunal.clusters.simulated.guards import Guards
+from tribunal.harness.campaign.sweep import SeedResult, Sweep, swept
+from tribunal.harness.plan import Plan
+
+
+class Runner(Protocol):
+    """Runs plans, several at once; the same plans give the same results wherever that is."""
+
+    @property
+    def jobs(self) -> int:
+        """How many plans run at once."""
+
+    @property
+    def cpu_s(self) -> float:
+        """CPU seconds of all runs that have ended, judging included."""
+
+    def swept(
+        self,
+        plans: Iterable[Plan],
+        *,
+        budget_s: float | None,
+        scratch: Path,
+        notify: Callable[[SeedResult, Sweep], None] = lambda result, sweep: None,
+        account: Sweep | None = None,
+        cut_at: float | None = None,
+        notes_states: bool = False,
+    ) -> Sweep:
+        """Run plans as `tribunal.harness.campaign.sweep.swept` does."""
+
+
+class LocalRunner:
+    """Runs each plan in a process of its own on this machine."""
+
+    def __init__(self, jobs: int, guards: Guards | None = None) -> None:
+        self.jobs = jobs
+        self._guards = guards
+
+    @property
+    def cpu_s(self) -> float:
+        """CPU seconds of this process's children that have ended: those that were given up as well."""
+        used = resource.getrusage(resource.RUSAGE_CHILDREN)
+        return used.ru_utime + used.ru_stime
+
+    def swept(
+        self,
+        plans: Iterable[Plan],
+        *,
+        budget_s: float | None,
+        scratch: Path,
+        notify: Callable[[SeedResult, Sweep], None] = lambda result, sweep: None,
+        account: Sweep | None = None,
+        cut_at: float | None = None,
+        notes_states: bool = False,
+    ) -> Sweep:
+        """Run plans as `tribunal.harness.campaign.sweep.swept` does."""
+        return swept(
+            plans, jobs=self.jobs, budget_s=budget_s, scratch=scratch, notify=notify, account=account,
+            guards=self._guards, cut_at=cut_at, notes_states=notes_states,
+        )  # fmt: skip

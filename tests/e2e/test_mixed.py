@@ -1,0 +1,59 @@
+"""Brokers of Apache Kafka among replog's: nodes of both systems are killed and paused under load, and one judge reads what both wrote.
+
+Three JVMs' worth of time a run: nightly. What needs no JVM is in `tests/clusters/test_mixed.py`.
+"""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.nemesis.machine import left_of, ours
+from tribunal.clusters.kinds import apache_kafka
+
+ROOT = Path(__file__).parents[2]
+BLOCKED = next((obstacle.reason for obstacle in apache_kafka.obstacles() if obstacle.blocks), "")
+pytestmark = [
+    pytest.mark.e2e,
+    pytest.mark.nightly,
+    pytest.mark.timeout(400),
+    pytest.mark.skipif(bool(BLOCKED), reason=BLOCKED or "there is Kafka"),
+]
+SCENARIO = """scenario: both
+about: nodes of both systems are killed and paused, an active controller too
+cluster: {brokers: 3, controllers: 3, replication_factor: 3, min_insync_replicas: 2, profile: jvm}
+workload: {name: produce-consume, partitions: 3, rate: 150, readers: 1}
+time: 5s
+warm_up: 1s
+steps:
+  - {kill: broker 1, for: 1s}
+  - {kill: broker 2, for: 1s}
+  - {pause: broker 1, for: 1.2x session}
+  - {pause: broker 3, for: 1.2x session}
+  - {kill: active controller, for: 1s}
+"""
+
+
+@pytest.mark.parametrize("kafka", [(2, 3), (1, 2, 3)], ids=["two of three", "under replog's controllers"])
+def test_nothing_that_was_promised_is_lost_whoever_holds_it(tmp_path, kafka):
+    (tmp_path / "both.yaml").write_text(SCENARIO)
+    command = [sys.executable, "-m", "tribunal.harness.cli.main", "run", str(tmp_path / "both.yaml")]
+    command += ["--cluster", "mixed", "--set", f"cluster.kafka={','.join(map(str, kafka))}", "--seed", "1"]
+    command += ["--set", "cluster.version=4.3.1", "--engine", "inline", "-q", "--json", "--out", str(tmp_path / "runs")]
+    environment = os.environ | {"PYTHONPATH": str(ROOT)}
+
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False, env=environment)
+
+    assert done.returncode == 0, done.stderr[-2000:]
+    verdict = json.loads(done.stdout)
+    assert verdict["verdict"] in ("PASS", "PERMITTED"), verdict["claim"]
+    judged = verdict["judged"]
+    assert judged["acknowledged, acks=all"] > 0
+    assert judged["records in replicas compared"] > 2 * judged["records in final logs"], (
+        "logs of both systems were read"
+    )
+    (run,) = (tmp_path / "runs").iterdir()
+    assert ours(left_of(run)) == []
