@@ -79,7 +79,13 @@ class Remembered:
     # Things written at a known time
 
     def written(
-        self, place: Place, since_ns: int, done_ns: int | None, absent_ns: int | None, seen_ns: int | None = None
+        self,
+        place: Place,
+        since_ns: int,
+        done_ns: int | None,
+        absent_ns: int | None,
+        seen_ns: int | None = None,
+        answered_by: int | None = None,
     ) -> Judgement:
         """Judge what was written to a partition between two moments, as if with acks=all; its offset lies between the ends of those moments."""
         first, last = self._bounds(place, since_ns, done_ns)
@@ -92,6 +98,7 @@ class Remembered:
             complete_ns=done_ns,
             seen_ns=seen_ns,
             absent_ns=absent_ns,
+            answered_by=answered_by,
         )
         return timeline.judge(record)
 
@@ -205,7 +212,8 @@ class Remembered:
         home = self._history.home(GROUP_LOG, commit.group)
         if home is None:
             return None
-        found: list[Judgement | None] = [self.written(home, commit.invoke_ns, commit.complete_ns, absent_ns, seen_ns)]
+        times = (commit.invoke_ns, commit.complete_ns, absent_ns, seen_ns)
+        found: list[Judgement | None] = [self.written(home, *times, answered_by=commit.answered_by)]
         transaction = self.transaction_of(commit)
         if transaction is not None:
             since_ns = commit.invoke_ns if seen_ns is None else seen_ns

@@ -327,15 +327,30 @@ def test_who_showed_a_position_had_it(tmp_path: Path, asked_at: int, answered_by
     run.metadata("PartitionRecord", 0, topic="__consumer_offsets", **CREATED | {"isr": [1, 2]})
     uncleanly_elected(run, "__consumer_offsets", 3000)
     row = {"process": 50, "group": "g", "topic": "t", "partition": 0, "outcome": "ok"}
-    for kind, offset, at, node in (
-        ("commit", 3, 1000, 1),
-        ("fetch", 3, asked_at, answered_by),
-        ("fetch", None, 5000, 3),
-    ):
+    for kind, offset, at, node in (("commit", 3, 1000, 1), ("fetch", 3, asked_at, answered_by), ("fetch", None, 5000, 3)):
         times = {"invoke_ns": at * MS, "complete_ns": (at + 1) * MS}
         run.recorder.row("commits", **row, **times, kind=kind, committed_offset=offset, answered_by=node)
 
     assert [one for one, _ in judged(run, "offset_forgotten")] == [severity]
+
+
+@pytest.mark.parametrize(("answered_by", "severity"), [
+    pytest.param(3, "violation", id="the new coordinator"),
+    pytest.param(1, "permitted", id="the deposed one"),
+    pytest.param(None, "permitted", id="nobody knows who"),
+])  # fmt: skip
+def test_a_generation_is_written_to_the_log_of_who_answered(
+    tmp_path: Path, answered_by: int | None, severity: str
+) -> None:
+    run = Run(tmp_path / "run", **UNCLEAN)
+    run.metadata("PartitionRecord", 0, topic="__consumer_offsets", **CREATED | {"isr": [1, 2]})
+    uncleanly_elected(run, "__consumer_offsets", 500)
+    row = {"process": 50, "group": "g", "topic": "t", "partition": 0, "kind": "commit", "outcome": "ok"}
+    for generation, at, node in ((5, 1000, answered_by), (4, 15_000, 3)):
+        named = {"generation": generation, "committed_offset": 3, "answered_by": node}
+        run.recorder.row("commits", **row, **named, invoke_ns=at * MS, complete_ns=(at + 1) * MS)
+
+    assert [one for one, _ in judged(run, "stale_generation")] == [severity]
 
 
 @pytest.mark.parametrize(("partition", "expected"), [(0, BY_R9), (1, LOST)])
