@@ -327,7 +327,11 @@ def test_who_showed_a_position_had_it(tmp_path: Path, asked_at: int, answered_by
     run.metadata("PartitionRecord", 0, topic="__consumer_offsets", **CREATED | {"isr": [1, 2]})
     uncleanly_elected(run, "__consumer_offsets", 3000)
     row = {"process": 50, "group": "g", "topic": "t", "partition": 0, "outcome": "ok"}
-    for kind, offset, at, node in (("commit", 3, 1000, 1), ("fetch", 3, asked_at, answered_by), ("fetch", None, 5000, 3)):
+    for kind, offset, at, node in (
+        ("commit", 3, 1000, 1),
+        ("fetch", 3, asked_at, answered_by),
+        ("fetch", None, 5000, 3),
+    ):
         times = {"invoke_ns": at * MS, "complete_ns": (at + 1) * MS}
         run.recorder.row("commits", **row, **times, kind=kind, committed_offset=offset, answered_by=node)
 
