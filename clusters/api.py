@@ -560,6 +560,7 @@ class Kind(msgspec.Struct, frozen=True, kw_only=True):
     has_releases:  a spec may name the release of the software that its nodes run.
     is_mixed:      a spec says which of its brokers are Apache Kafka (`ClusterSpec.kafka`).
     can_be_secured:  a spec may ask for TLS, logins and an authorizer (`ClusterSpec.security`).
+    is_there_already:  a spec names the file of a cluster that its user has (`ClusterSpec.file`); whole nodes can be cut off, no single links.
     has_log:       it has records, and with them the clients, partitions and metadata of a log.
     operations:    tells what clients of a spec's cluster can call on objects.
     missing:       tells which of the capabilities a cluster of this spec does not have, and why.
@@ -579,6 +580,7 @@ class Kind(msgspec.Struct, frozen=True, kw_only=True):
     has_releases: bool = False
     is_mixed: bool = False
     can_be_secured: bool = False
+    is_there_already: bool = False
     has_log: bool = True
     operations: Callable[[ClusterSpec], frozenset[ObjectOperation]] = lambda _: frozenset()
     refused: Callable[[ClusterSpec], str] = lambda _: ""

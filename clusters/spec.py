@@ -91,17 +91,20 @@ class ClusterSpec(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
         ""  # of every listener: TLS, SASL and an authorizer; none: anybody may do anything
     )
     system: str = ""  # of the kind system: its system.toml
+    file: str = ""  # of the kind existing: its cluster.toml
+    own_broker_ids: tuple[int, ...] = ()  # of such a cluster, as its file has them; none: 1..
+    own_controller_ids: tuple[int, ...] = ()  # of such a cluster, those that are no brokers
     timeouts_ms: dict[str, int] = {}  # of such a system, in its own terms
 
     @property
     def broker_ids(self) -> tuple[int, ...]:
         """Ids of the brokers, ascending."""
-        return tuple(range(1, self.brokers + 1))
+        return self.own_broker_ids or tuple(range(1, self.brokers + 1))
 
     @property
     def controller_ids(self) -> tuple[int, ...]:
         """Ids of the controllers, ascending."""
-        return tuple(range(101, 101 + self.controllers))
+        return self.own_controller_ids or tuple(range(101, 101 + self.controllers))
 
     @property
     def is_zookeeper_mode(self) -> bool:

@@ -14,6 +14,7 @@ from typing import Final
 import msgspec
 
 from tribunal.clusters.api import Kind
+from tribunal.clusters.capabilities import Capability
 from tribunal.clusters.kafka.releases import KAFKA_ALONE
 from tribunal.clusters.spec import KRAFT, ZOOKEEPER, ClusterSpec, Mode
 from tribunal.harness.bounds import bounded
@@ -30,6 +31,7 @@ IDENTIFIER: Final = re.compile(r"[A-Za-z0-9_-]{1,64}")
 MOST_SHOWN: Final = 80
 HEALING_MS: Final = 2_500  # what a fault's heal takes about, to know how many rounds fit the time
 ROUNDS_MAX: Final = 1_000
+ISOLATE: Final = "isolate"
 MODE_NAMES: Final[dict[Mode, str]] = {KRAFT: "KRaft", ZOOKEEPER: "ZooKeeper"}
 ANY_COUNT: Final = 1 << 31  # of partitions: which there are was checked when the scenario was read
 
@@ -114,6 +116,11 @@ def made(scenario: Scenario, *, seed: int, cluster: str, time_ms: int | None, mu
     for step in scenario.steps:
         if reason := faults()[step.kind].refused_in(mode, step.options):
             raise BadScenario(f"fault {step.kind}: {reason}")
+        partly = step.options.get("from", "all") != "all" or step.options.get("direction", "both") != "both"
+        if kind.is_there_already and step.kind == ISOLATE and partly:
+            raise BadScenario(
+                f"fault {ISOLATE}: cluster {cluster} cuts a node off from all, both ways: leave out from and direction"
+            )
     workload = one_of("workload", scenario.workload, all_workloads())
     spec, load = scenario.spec, scenario.workload_options
     if scenario.swarm:
@@ -196,6 +203,7 @@ def _sized(scenario: Scenario, spec: ClusterSpec, kind: Kind) -> ClusterSpec:
 def must_be_possible(wanted: Iterable[str], spec: ClusterSpec, cluster: str) -> None:
     """Raise `BadScenario` unless this kind of cluster can be what the spec asks for, and can do all of these faults."""
     kind, wanted = one_of("cluster", cluster, all_clusters()), list(wanted)
+    _must_fit(spec, kind, cluster)
     for name in wanted:
         fault = one_of("fault", name, faults())
         if spec.mode not in fault.modes:
@@ -204,15 +212,23 @@ def must_be_possible(wanted: Iterable[str], spec: ClusterSpec, cluster: str) -> 
             )
         if refused := refusal(fault, kind):
             raise BadScenario(f"fault {name}: cluster {cluster} cannot {refused}")
-    _must_be_granted_by_kind(spec, kind, cluster)
-    if reason := kind.refused(spec):
-        raise BadScenario(f"cluster {cluster}: {reason}")
-    if spec.system and kind.has_log:
-        raise BadScenario(f"cluster {cluster} runs logs; {spec.system} is for --cluster system")
     missing = kind.missing(spec)
     for name in wanted:
         for need in sorted(one_of("fault", name, faults()).needs & missing.keys()):
             raise BadScenario(f"fault {name}: cluster {cluster} cannot {need} ({missing[need]})")
+        if kind.is_there_already and Capability.CUT in one_of("fault", name, faults()).needs and name != ISOLATE:
+            raise BadScenario(f"fault {name}: cluster {cluster} cannot cut single links, it can {ISOLATE} whole nodes")
+
+
+def _must_fit(spec: ClusterSpec, kind: Kind, cluster: str) -> None:
+    """Raise `BadScenario` unless this kind of cluster can be what the spec asks for."""
+    _must_be_granted_by_kind(spec, kind, cluster)
+    if reason := kind.refused(spec):
+        raise BadScenario(f"cluster {cluster}: {reason}")
+    if spec.file and not kind.is_there_already:
+        raise BadScenario(f"cluster {cluster} starts its own nodes; {spec.file} is for --cluster existing")
+    if spec.system and kind.has_log:
+        raise BadScenario(f"cluster {cluster} runs logs; {spec.system} is for --cluster system")
 
 
 def _must_be_granted_by_kind(spec: ClusterSpec, kind: Kind, cluster: str) -> None:

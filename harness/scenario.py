@@ -31,6 +31,7 @@ import yaml
 from msgspec.inspect import StructType, type_info
 
 from replog.config import DEFINITIONS, ConfigError
+from tribunal.clusters.existing.description import read_cluster
 from tribunal.clusters.kafka.releases import KAFKA_ALONE, release
 from tribunal.clusters.secured.run_security import OF_SECURITY
 from tribunal.clusters.spec import KRAFT, MODES, PROFILES, ClusterSpec, Settings
@@ -165,11 +166,12 @@ def load(path: Path, overrides: Mapping[str, str]) -> Scenario:
 
 
 def _beside_file(content: dict[str, Plain], folder: Path) -> dict[str, Plain]:
-    """Return a scenario whose system is named from its own folder on, as files name what lies beside them."""
+    """Return a scenario whose system or cluster is named from its own folder on, as files name what lies beside them."""
     cluster = content.get("cluster")
-    if not isinstance(cluster, dict) or not isinstance(system := cluster.get("system"), str):
+    if not isinstance(cluster, dict):
         return content
-    return {**content, "cluster": {**cluster, "system": str(folder / system)}}
+    named = {name: str(folder / path) for name in ("system", "file") if isinstance(path := cluster.get(name), str)}
+    return {**content, "cluster": {**cluster, **named}}
 
 
 def read_yaml(path: Path, lines_max: int = LINES_MAX) -> Plain:
@@ -340,7 +342,9 @@ def _node_ids(given: Plain) -> list[Plain]:
 
 
 def _described(spec: ClusterSpec) -> ClusterSpec:
-    """Take size and time-outs of a described system from its file."""
+    """Take size and time-outs of a described system, or nodes and settings of an existing cluster, from its file."""
+    if spec.file:
+        return _existing(spec)
     if not spec.system:
         return spec
     system = read_system(Path(spec.system))
@@ -352,6 +356,32 @@ def _described(spec: ClusterSpec) -> ClusterSpec:
         replication_factor=1,
         min_insync_replicas=1,
         timeouts_ms=dict(system.timeouts_ms),
+    )
+
+
+def _existing(spec: ClusterSpec) -> ClusterSpec:
+    """Take what a cluster.toml says; what the scenario wants otherwise cannot be had there."""
+    if spec.system:
+        raise ValueError("cluster: file and system name two clusters: leave one out")
+    cluster = read_cluster(Path(spec.file))
+    for name, value in spec.settings.items():
+        if name in cluster.settings and cluster.settings[name] != value:
+            raise ValueError(
+                f"cluster: the scenario needs {name} = {value}, {cluster.name} has {cluster.settings[name]}"
+            )
+    brokers = len(cluster.brokers)
+    return msgspec.structs.replace(
+        spec,
+        file=str(Path(spec.file).resolve()),
+        brokers=brokers,
+        controllers=len(cluster.controller_ids),
+        own_broker_ids=cluster.broker_ids,
+        own_controller_ids=cluster.controller_ids,
+        replication_factor=min(spec.replication_factor, brokers),
+        min_insync_replicas=min(spec.min_insync_replicas, spec.replication_factor, brokers),
+        profile="kafka-defaults",
+        settings={**spec.settings, **cluster.settings},
+        version=cluster.version,
     )
 
 
@@ -378,7 +408,7 @@ def must_be_sound(spec: ClusterSpec) -> None:
         )
     if spec.security and (taken := sorted(spec.settings.keys() & OF_SECURITY)):
         raise ValueError(f"cluster: {taken[0]} is chosen by security {spec.security}")
-    if not (0 if spec.system else 1) <= spec.controllers <= 99:
+    if not (0 if spec.system or spec.file else 1) <= spec.controllers <= 99:
         raise ValueError(f"cluster: {spec.controllers} controllers cannot be")
     if spec.base_port is not None and not 1 <= spec.base_port <= 65_535:
         raise ValueError(f"cluster: there is no port {spec.base_port}")

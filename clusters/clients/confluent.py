@@ -46,7 +46,7 @@ from tribunal.clusters.clients.list_offsets import Leaders, fenced_offsets
 from tribunal.clusters.clients.operating import Asker, Operating
 from tribunal.clusters.links.answers import Answers
 from tribunal.clusters.secured.door import OPEN
-from tribunal.clusters.secured.run_security import LOAD, LoadLogin, RunSecurity
+from tribunal.clusters.secured.run_security import LOAD, ClientSecurity, Login
 
 POLL_MS: Final = 3
 STATEMENT_MS: Final = 200
@@ -163,7 +163,7 @@ class ConfluentProducer:
         settings: ProducerSettings,
         client_id: str,
         answers: Answers,
-        login: LoadLogin | None = None,
+        login: Login | None = None,
     ) -> None:
         self._settings = settings
         self._client_id = client_id
@@ -302,7 +302,7 @@ class ConfluentConsumer:
         isolation: Literal["read_uncommitted", "read_committed"],
         answers: Answers,
         more: Mapping[str, ClientSetting] | None = None,
-        login: LoadLogin | None = None,
+        login: Login | None = None,
     ) -> None:
         config = {
             **COMMON,
@@ -472,8 +472,11 @@ class ConfluentAdmin:
         client_id: str,
         leaders: Leaders,
         list_offsets_version: int,
-        security: RunSecurity | None = None,
+        security: ClientSecurity | None = None,
+        topic_settings: Mapping[str, str] | None = None,
     ) -> None:
+        """`topic_settings`: of every topic that it creates, where nodes were not started with what a run counts on."""
+        self._topic_settings = dict(topic_settings or {})
         self._leaders = leaders
         self._list_offsets_version = list_offsets_version
         self._door = OPEN if security is None else security.administrator
@@ -483,7 +486,9 @@ class ConfluentAdmin:
 
     async def create_topic(self, topic: str, partitions: int, replication_factor: int, timeout_ms: int) -> None:
         """Create a topic; an existing one of this name is fine."""
-        wanted = NewTopic(topic, num_partitions=partitions, replication_factor=replication_factor)
+        wanted = NewTopic(
+            topic, num_partitions=partitions, replication_factor=replication_factor, config=self._topic_settings
+        )
         futures = self._client.create_topics(
             [wanted], operation_timeout=timeout_ms / 1000, request_timeout=timeout_ms / 1000
         )
@@ -518,7 +523,7 @@ def _admin_config(bootstrap: str, client_id: str) -> dict[str, Plain]:
     return {**COMMON, "bootstrap.servers": bootstrap, "client.id": client_id}
 
 
-def settings_of(login: LoadLogin | None) -> Mapping[str, ClientSetting]:
+def settings_of(login: Login | None) -> Mapping[str, ClientSetting]:
     """Return what a client needs to get in; nothing where everybody does."""
     return {} if login is None else login.settings()
 
@@ -534,7 +539,7 @@ class ConfluentClients:
         administration: Asker,
         *,
         list_offsets_version: int,
-        security: RunSecurity | None = None,
+        security: ClientSecurity | None = None,
     ) -> None:
         self._security = security
         self._login = None if security is None else security.load

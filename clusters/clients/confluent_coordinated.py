@@ -38,7 +38,7 @@ from tribunal.clusters.clients.confluent import (
     settings_of,
 )
 from tribunal.clusters.links.answers import Answers
-from tribunal.clusters.secured.run_security import LOAD, LoadLogin
+from tribunal.clusters.secured.run_security import LOAD, Login
 
 ABORT_MS: Final = 3_000
 TIMED_OUT: Final = "_TIMED_OUT"
@@ -62,7 +62,7 @@ class ConfluentMember:
         client_id: str,
         settings: GroupSettings,
         answers: Answers,
-        login: LoadLogin | None = None,
+        login: Login | None = None,
     ) -> None:
         self.settings = settings
         more: dict[str, ClientSetting] = {
@@ -178,7 +178,7 @@ class ConfluentTransactions:
         transaction_timeout_ms: int,
         client_id: str,
         answers: Answers,
-        login: LoadLogin | None = None,
+        login: Login | None = None,
     ) -> None:
         self._client_id = client_id
         self._answers = answers

@@ -28,7 +28,10 @@ class Registration(msgspec.Struct):
 class KafkaEvents:
     """Events as the harness sees them; whoever takes the metadata takes them here."""
 
-    def __init__(self, committed: CommittedRecords, data_dir: Callable[[int], Path], now_ns: Callable[[], int]) -> None:
+    def __init__(
+        self, committed: CommittedRecords, data_dir: Callable[[int], Path] | None, now_ns: Callable[[], int]
+    ) -> None:
+        """`data_dir`: each node's log directory; None: nobody can read there, so that nobody knows how a process ended before."""
         self._committed = committed
         self._data_dir = data_dir
         self._now_ns = now_ns
@@ -40,7 +43,8 @@ class KafkaEvents:
 
     def starting(self, node: int) -> None:
         """Take note of a start, and of how the process before it ended."""
-        self._starts.setdefault(node, []).append((self._now_ns(), previous_broker_epoch(self._data_dir(node))))
+        if self._data_dir is not None:
+            self._starts.setdefault(node, []).append((self._now_ns(), previous_broker_epoch(self._data_dir(node))))
         self._note(node, "start")
 
     def stopped(self, node: int) -> None:

@@ -59,6 +59,34 @@ class LogsIn(Protocol):
         """Use it from the next login on."""
 
 
+class Login(Protocol):
+    """As whom a cluster's clients log in."""
+
+    def settings(self) -> Mapping[str, str | int | bool]:
+        """Return librdkafka's settings for it."""
+
+    def add(self, client: LogsIn) -> None:
+        """Let a client know of changes as long as it lives."""
+
+    def remove(self, client: LogsIn) -> None:
+        """Let a client know of nothing any more: it is being closed."""
+
+
+class ClientSecurity(Protocol):
+    """What those need who come to a secured cluster."""
+
+    @property
+    def load(self) -> Login:
+        """As whom the load's clients log in."""
+
+    @property
+    def administrator(self) -> Door:
+        """How the harness looks at a cluster, and orders what administrators order."""
+
+    def administrator_settings(self) -> Mapping[str, str | int | bool]:
+        """Return the same as librdkafka's settings."""
+
+
 class LoadLogin:
     """As whom the load's clients log in; those that live learn of a change."""
 

@@ -41,6 +41,8 @@ def size(spec: ClusterSpec) -> str:
     """Say how large a cluster is."""
     if spec.system:
         return f"{spec.brokers} nodes of {spec.system}"
+    if spec.file:
+        return f"{spec.brokers} brokers of {spec.file}  min ISR {spec.min_insync_replicas}"
     bosses = "ZooKeeper servers" if spec.is_zookeeper_mode else "controllers"
     return f"{spec.brokers} brokers {spec.controllers} {bosses}  min ISR {spec.min_insync_replicas}"
 

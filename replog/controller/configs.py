@@ -63,6 +63,11 @@ BROKER_CONFIGS: Final[dict[str, Definition]] = {
     definition.synonym: definition for definition in TOPIC_CONFIGS.values() if definition.synonym
 } | THROTTLES
 
+# What only a restart changes, in Kafka's names: a node says it of itself, as Kafka's brokers do.
+STATIC_CONFIGS: Final = {
+    name: each for name, each in DEFINITIONS.items() if each.setting.is_kafkas and name not in BROKER_CONFIGS
+}
+
 
 class Refused(NamedTuple):
     """Why a change of configs is refused."""
@@ -188,12 +193,36 @@ def describe(image: Image, static: Mapping[str, str], resource: d.DescribeConfig
             resource_name=resource.resource_name,
         )
     known = definitions(resource.resource_type) or {}
-    wanted = set(known) if resource.configuration_keys is None else set(resource.configuration_keys)
+    is_answerer = resource.resource_type == BROKER_RESOURCE and resource.resource_name == static.get("node.id")
+    names = {*known, *(STATIC_CONFIGS if is_answerer else ())}
+    wanted = names if resource.configuration_keys is None else names & set(resource.configuration_keys)
     return d.DescribeConfigsResult(
         error_message=None,
         resource_type=resource.resource_type,
         resource_name=resource.resource_name,
-        configs=[_described(image, static, resource, name) for name in sorted(known) if name in wanted],
+        configs=[
+            _described(image, static, resource, name) if name in known else _of_file(static, name)
+            for name in sorted(wanted)
+        ],
+    )
+
+
+def _of_file(static: Mapping[str, str], name: str) -> d.DescribeConfigsResourceResult:
+    """Say what the answering node was started with; what is secret is named and not said."""
+    each = STATIC_CONFIGS[name]
+    default = None if each.default is None else as_text(each.default)
+    is_secret = each.type is ConfigType.PASSWORD
+    value = None if is_secret else static.get(name, default)
+    source = Source.DEFAULT if value == default and not is_secret else Source.STATIC_BROKER
+    return d.DescribeConfigsResourceResult(
+        name=name,
+        value=value,
+        read_only=True,
+        is_sensitive=is_secret,
+        config_source=source,
+        config_type=each.type,
+        documentation=None,
+        synonyms=[d.DescribeConfigsSynonym(name=name, value=value, source=source)],
     )
 
 

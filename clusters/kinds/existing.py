@@ -1,0 +1,138 @@
+"""A Kafka-compatible cluster in KRaft mode that the user has already, as its cluster.toml says (docs/your-cluster.md)."""
+
+import subprocess
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Final, NamedTuple
+
+from confluent_kafka import KafkaException
+
+from tribunal.clusters.api import ClusterError, Kind
+from tribunal.clusters.capabilities import Capability
+from tribunal.clusters.clock import RunClock
+from tribunal.clusters.existing.access import BadAccess, ExistingAccess
+from tribunal.clusters.existing.acts import ACTS, Act, left
+from tribunal.clusters.existing.cluster import ASK_S, CAPABILITIES, GONE, ExistingCluster, administrator
+from tribunal.clusters.existing.description import BadCluster, put_in, read_cluster
+from tribunal.clusters.existing.description import ExistingCluster as Description
+from tribunal.clusters.run_context import RunContext
+from tribunal.clusters.spec import ClusterSpec
+
+UNDO_S: Final = 120
+
+
+async def launch(spec: ClusterSpec, directory: Path, clock: RunClock, cluster_id: str) -> ExistingCluster:
+    """Look at the cluster; whatever goes wrong, nothing is left there."""
+    path = Path(spec.file)
+    try:
+        given = read_cluster(path)
+    except BadCluster as problem:
+        raise ClusterError(str(problem)) from None
+    cluster = ExistingCluster(RunContext(spec, directory, clock, cluster_id), given, path)
+    try:
+        await cluster.bring_up()
+    except BaseException:
+        await cluster.close()
+        raise
+    return cluster
+
+
+def _described(spec: ClusterSpec) -> Description | None:
+    return read_cluster(Path(spec.file)) if spec.file else None
+
+
+def refused(spec: ClusterSpec) -> str:
+    """Say why it cannot be what is asked for."""
+    try:
+        given = _described(spec)
+    except BadCluster as problem:
+        return str(problem)
+    if given is None:
+        return "it is what a file describes: --set cluster.file=cluster.toml (docs/your-cluster.md)"
+    if spec.mutants:
+        return f"mutants are bugs of replog: {', '.join(spec.mutants)} cannot be switched on in {given.name}"
+    if spec.is_zookeeper_mode:
+        return f"{given.name}: an existing cluster is observed by its metadata log, which ZooKeeper mode has not"
+    if spec.broker_ids != given.broker_ids or spec.controller_ids != given.controller_ids:
+        return f"{spec.file} names other nodes than the plan: brokers {list(given.broker_ids)}"
+    return ""
+
+
+def missing(spec: ClusterSpec) -> Mapping[Capability, str]:
+    """Return which capabilities no command of the file gives, and why."""
+    try:
+        given = _described(spec)
+    except BadCluster:
+        return {}  # `refused` says it
+    return {} if given is None else given.lacking
+
+
+def leftovers(run_dir: Path) -> list[str]:
+    """Return what a run of this folder has done and not undone."""
+    done = left(run_dir)
+    if done is None:
+        return []
+    acts = [f"node {act.node} of {done.cluster}: {act.undone_by} it" for act in done.acts]
+    return [*acts, *(f"topic {topic} of {done.cluster}" for topic in done.topics)]
+
+
+def sweep(run_dir: Path) -> list[str]:
+    """Undo what a run of this folder has done and not undone; return what was done."""
+    done = left(run_dir)
+    if done is None:
+        return []
+    path = Path(done.cluster)
+    try:
+        given = read_cluster(path)
+        said = [_undone(given, path, act) for act in done.acts]
+        said += [] if not done.topics else _deleted(given, done.topics)
+    except (BadCluster, BadAccess) as problem:
+        return [f"nothing: {problem}"]
+    if all(one.is_done for one in said):
+        (run_dir / ACTS).unlink()
+    return [one.text for one in said]
+
+
+class _Said(NamedTuple):
+    """What became of one thing that was to be undone."""
+
+    text: str
+    is_done: bool
+
+
+def _undone(given: Description, path: Path, act: Act) -> _Said:
+    words = given.commands.named().get(act.undone_by)
+    if words is None or act.node not in given.endpoints:
+        text = f"nothing of node {act.node}: {path} has no such node or no command {act.undone_by!r} any more"
+        return _Said(text, is_done=False)
+    command = put_in(words, act.node, given.endpoints[act.node], path.parent)
+    try:
+        ended = subprocess.run(command, stdin=subprocess.DEVNULL, timeout=UNDO_S, check=False).returncode  # noqa: S603 - the user's own
+    except (OSError, subprocess.TimeoutExpired) as problem:
+        return _Said(f"node {act.node}: {' '.join(command)}: {problem}", is_done=False)
+    return _Said(f"node {act.node}: {' '.join(command)} ended with {ended}", is_done=ended == 0)
+
+
+def _deleted(given: Description, topics: Sequence[str]) -> list[_Said]:
+    admin = administrator(ExistingAccess(given.clients), [node.address for node in given.brokers])
+    said = []
+    for topic, future in admin.delete_topics(list(topics), operation_timeout=ASK_S, request_timeout=ASK_S).items():
+        try:
+            future.result(ASK_S)
+            said.append(_Said(f"topic {topic}: deleted", is_done=True))
+        except (KafkaException, TimeoutError) as problem:
+            is_gone = isinstance(problem, KafkaException) and problem.args[0].name() == GONE
+            said.append(_Said(f"topic {topic}: {'is gone' if is_gone else f'not deleted: {problem}'}", is_done=is_gone))
+    return said
+
+
+KIND: Final = Kind(
+    launch=launch,
+    capabilities=CAPABILITIES,
+    has_releases=True,
+    is_there_already=True,
+    refused=refused,
+    missing=missing,
+    leftovers=leftovers,
+    sweep=sweep,
+)

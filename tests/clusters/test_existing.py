@@ -1,0 +1,297 @@
+"""A cluster that is there already: what its file may say, what is refused by name, and a run on nodes that only a shell script knows."""
+
+import json
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from confluent_kafka.admin import AdminClient, NewTopic
+
+from tests.clusters.existing_nodes import cluster_toml, standing
+from tribunal.clusters.api import ClusterError
+from tribunal.clusters.existing.access import BadAccess, door
+from tribunal.clusters.existing.acts import Act, Acts, left
+from tribunal.clusters.existing.description import BadCluster, read_cluster
+from tribunal.clusters.existing.topics import OwnTopics
+from tribunal.clusters.kafka.jars import kafka_jars
+from tribunal.clusters.kafka.side_by_side import ApacheKafka, SideBySide
+from tribunal.clusters.kinds.existing import leftovers, sweep
+from tribunal.clusters.spec import CI, JVM
+from tribunal.harness.plan import made
+from tribunal.harness.scenario import BadScenario, scenario
+
+NODES = """
+name = "mine"
+brokers = [{id = 1, address = "127.0.0.1:9092"}, {id = 7, address = "[::1]:9093"}]
+controllers = [{id = 1, address = "127.0.0.1:9192"}, {id = 3000, address = "c:9193"}]
+"""
+KILL = '[commands]\nkill = ["k", "{node}"]\nstart = ["s", "{node}"]\n'
+
+
+def written(folder: Path, content: str) -> Path:
+    path = folder / "cluster.toml"
+    path.write_text(content)
+    return path
+
+
+def plan_of(folder: Path, content: str, **more: object):
+    given = {
+        "scenario": "mine",
+        "about": "a leader is killed",
+        "cluster": {"file": str(written(folder, content)), "replication_factor": 2, "min_insync_replicas": 1},
+        "workload": {"name": "produce-consume"},
+        "time": "5s",
+        "steps": [{"kill": "leader(p0)"}],
+    }
+    return made(scenario(given | more), seed=1, cluster="existing", time_ms=None, mutants=())
+
+
+def test_nodes_have_the_ids_and_addresses_that_the_file_says(tmp_path: Path) -> None:
+    cluster = read_cluster(written(tmp_path, NODES))
+
+    assert cluster.broker_ids == (1, 7)
+    assert cluster.controller_ids == (3000,)  # node 1 is a broker, too
+    assert cluster.endpoints == {1: ("127.0.0.1", 9092), 7: ("::1", 9093), 3000: ("c", 9193)}
+
+
+def test_a_plan_has_the_nodes_and_settings_of_the_file(tmp_path: Path) -> None:
+    plan = plan_of(tmp_path, NODES + '[settings]\n"broker.session.timeout.ms" = 4000\n' + KILL)
+
+    assert plan.spec.broker_ids == (1, 7)
+    assert plan.spec.controller_ids == (3000,)
+    assert plan.spec.timeout_ms("broker.session.timeout.ms") == 4000
+    assert plan.spec.timeout_ms("replica.lag.time.max.ms") == 30_000  # Kafka's own
+
+
+@pytest.mark.parametrize(("content", "problem"), [
+    pytest.param("name = 3", "name", id="no name"),
+    pytest.param('name = "x"\nbrokers = []\ncontrollers = []', "brokers", id="no broker"),
+    pytest.param(NODES.replace("id = 7", "id = 1"), "broker 1 stands there twice", id="twice"),
+    pytest.param(NODES.replace("id = 7", "id = 0"), "brokers", id="0 stands for clients"),
+    pytest.param(NODES.replace("127.0.0.1:9092", "127.0.0.1"), "broker 1: '127.0.0.1' is no address", id="no port"),
+    pytest.param(NODES + 'version = "4"', "no version of Apache Kafka", id="version"),
+    pytest.param(NODES + '[commands]\nkill = ["k"]', "kill without start", id="nobody could mend it"),
+    pytest.param(NODES + '[commands]\nisolate = ["k"]', "isolate without rejoin", id="nobody could mend that"),
+    pytest.param(NODES + '[commands]\nstart = ["k", "{name}"]', "there is no {name}", id="placeholder"),
+    pytest.param(NODES + '[commands]\ncopy_logs = ["k"]', "does not name {target}", id="copied to nowhere"),
+    pytest.param(NODES + '[commands]\nwipe = ["k"]', "wipe", id="an act that there is not"),
+    pytest.param(NODES + '[settings]\nfoo = 1', "'foo'", id="a setting that nobody knows"),
+])  # fmt: skip
+def test_a_file_that_cannot_be_used_is_refused_in_one_line(tmp_path: Path, content: str, problem: str) -> None:
+    with pytest.raises(BadCluster) as refused:
+        read_cluster(written(tmp_path, content))
+
+    assert problem in str(refused.value)
+    assert "cluster.toml" in str(refused.value)
+    assert "\n" not in str(refused.value)
+
+
+@pytest.mark.parametrize(("step", "problem"), [
+    pytest.param({"pause": "leader(p0)"}, "no command 'pause'", id="no command"),
+    pytest.param({"wipe": "leader(p0)"}, "cannot wipe", id="never"),
+    pytest.param({"halves": "leader(p0)"}, "no command 'isolate'", id="links without a command"),
+])  # fmt: skip
+def test_a_fault_without_a_command_is_refused_at_plan_time(tmp_path: Path, step: object, problem: str) -> None:
+    with pytest.raises(BadScenario, match=problem):
+        plan_of(tmp_path, NODES + KILL, steps=[step])
+
+
+@pytest.mark.parametrize(("step", "problem"), [
+    pytest.param({"halves": "leader(p0)"}, "cannot cut single links", id="halves"),
+    pytest.param({"isolate": "leader(p0)", "from": "brokers"}, "from all, both ways", id="from some"),
+    pytest.param({"isolate": "leader(p0)", "direction": "in"}, "from all, both ways", id="one way"),
+])  # fmt: skip
+def test_a_command_isolates_whole_nodes(tmp_path: Path, step: object, problem: str) -> None:
+    content = NODES + '[commands]\nisolate = ["i", "{node}"]\nrejoin = ["r", "{node}"]\n'
+
+    assert plan_of(tmp_path, content, steps=[{"isolate": "leader(p0)"}])
+    with pytest.raises(BadScenario, match=problem):
+        plan_of(tmp_path, content, steps=[step])
+
+
+def test_a_scenario_that_needs_another_setting_is_refused(tmp_path: Path) -> None:
+    content = NODES + '[settings]\n"unclean.leader.election.enable" = false\n' + KILL
+    cluster = {"file": str(tmp_path / "cluster.toml"), "settings": {"unclean.leader.election.enable": True}}
+
+    with pytest.raises(ValueError, match=r"needs unclean\.leader\.election\.enable = True, mine has False"):
+        plan_of(tmp_path, content, cluster=cluster)
+
+
+def test_another_kind_is_not_given_a_file(tmp_path: Path) -> None:
+    plan = plan_of(tmp_path, NODES + KILL)
+
+    with pytest.raises(BadScenario, match="is for --cluster existing"):
+        made(scenario({"scenario": "x", "about": "x", "cluster": {"file": plan.spec.file}, "workload": {"name": "produce-consume"},
+                       "time": "5s", "steps": []}), seed=1, cluster="processes", time_ms=None, mutants=())  # fmt: skip
+
+
+@pytest.mark.parametrize(("settings", "tls", "mechanism"), [
+    pytest.param({}, False, "", id="plain"),
+    pytest.param({"security.protocol": "SSL"}, True, "", id="TLS"),
+    pytest.param({"security.protocol": "SASL_PLAINTEXT", "sasl.mechanism": "PLAIN"}, False, "PLAIN", id="SASL"),
+    pytest.param({"security.protocol": "sasl_ssl", "sasl.mechanisms": "SCRAM-SHA-512"}, True, "SCRAM-SHA-512", id="both"),
+])  # fmt: skip
+def test_the_harness_gets_in_as_the_clients_do(settings: dict[str, str], tls: bool, mechanism: str) -> None:
+    found = door({**settings, "sasl.username": "u", "sasl.password": "p"})
+
+    assert (found.context is not None, found.access.has_tls, found.access.mechanism) == (tls, tls, mechanism)
+    assert (found.access.user, found.access.password) == (("u", "p") if mechanism else ("", ""))
+
+
+@pytest.mark.parametrize(("settings", "problem"), [
+    ({"security.protocol": "tls"}, "there is no security.protocol 'tls'"),
+    ({"security.protocol": "SASL_SSL", "sasl.mechanism": "GSSAPI"}, "'GSSAPI'"),
+    ({"security.protocol": "SSL", "ssl.ca.location": "/nowhere.pem"}, "/nowhere.pem|No such file"),
+])  # fmt: skip
+def test_a_way_in_that_the_harness_does_not_know_is_refused(settings: dict[str, str], problem: str) -> None:
+    with pytest.raises(BadAccess, match=problem):
+        door(settings)
+
+
+def test_heal_undoes_what_was_left_by_the_commands_of_the_file(tmp_path: Path) -> None:
+    path = written(tmp_path, NODES + '[commands]\nkill = ["k"]\nstart = ["touch", "{folder}/started-{node}"]\n')
+    acts = Acts(tmp_path, path)
+    acts.doing(7, "start")
+    assert left(tmp_path) is not None
+    assert leftovers(tmp_path) == [f"node 7 of {path}: start it"]
+
+    said = sweep(tmp_path)
+
+    assert (tmp_path / "started-7").exists()
+    assert said[0].endswith("ended with 0")
+    assert leftovers(tmp_path) == []
+
+
+def test_what_cannot_be_undone_stays_on_the_list(tmp_path: Path) -> None:
+    path = written(tmp_path, NODES + '[commands]\nkill = ["k"]\nstart = ["false"]\n')
+    acts = Acts(tmp_path, path)
+    acts.doing(7, "start")
+    acts.doing(1, "start")
+    acts.undone(1, "start")
+
+    assert sweep(tmp_path)[0].endswith("ended with 1")
+    assert left(tmp_path).acts == [Act(7, "start")]  # type: ignore[union-attr]
+
+
+def test_a_run_makes_no_topic_that_was_there_before(tmp_path: Path) -> None:
+    acts = Acts(tmp_path, written(tmp_path, NODES))
+    own = OwnTopics(frozenset({"theirs"}), acts)
+    own.making("ours")
+
+    with pytest.raises(ClusterError, match="a topic 'theirs' already"):
+        own.making("theirs")
+    assert left(tmp_path).topics == ["ours"]  # type: ignore[union-attr]
+
+
+# --- on nodes that were started by a shell -------------------------------------------------
+
+STATED = (
+    "broker.session.timeout.ms", "replica.lag.time.max.ms", "offsets.topic.num.partitions", "transaction.state.log.num.partitions",
+)  # fmt: skip
+SCENARIO = """
+scenario: mine
+about: the leader is killed, then paused, on a cluster that is there already
+cluster: {file: cluster.toml}
+workload: {name: produce-consume, partitions: 2, rate: 60, readers: 1}
+time: 3s
+steps:
+  - {kill: leader(p0), for: 1.2x session}
+  - {pause: leader(p0), for: 1.2x session}
+"""
+
+
+@pytest.fixture(scope="module")
+def nodes(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SideBySide]:
+    folder = tmp_path_factory.mktemp("existing")
+    with standing(folder, CI) as cluster:
+        yield cluster
+
+
+def folder_of(nodes: SideBySide) -> Path:
+    return nodes.places[1].folder.parent
+
+
+def ran(folder: Path, out: Path) -> tuple[int, str]:
+    """Run the scenario as a user does; return the exit code, and what was said."""
+    words = ["run", str(folder / "mine.yaml"), "--cluster", "existing", "--seed", "3", "--engine", "inline"]
+    done = subprocess.run(
+        [sys.executable, "-m", "tribunal", *words, "--out", str(out)], capture_output=True, text=True, check=False
+    )
+    return done.returncode, done.stdout + done.stderr
+
+
+def topics(nodes: SideBySide) -> set[str]:
+    seen = AdminClient({"bootstrap.servers": nodes.bootstrap}).list_topics(timeout=10).topics
+    return {name for name in seen if not name.startswith("__")}
+
+
+@pytest.mark.e2e
+def test_a_run_hurts_it_by_its_commands_judges_all_and_leaves_it_as_it_was(nodes: SideBySide, tmp_path: Path) -> None:
+    folder = folder_of(nodes)
+    cluster_toml(nodes, folder, {name: CI[name] for name in STATED})
+    (folder / "mine.yaml").write_text(SCENARIO)
+    admin = AdminClient({"bootstrap.servers": nodes.bootstrap})
+    admin.create_topics([NewTopic("the-users-own", 1, 1)])["the-users-own"].result(10)
+
+    code, said = ran(folder, tmp_path)
+
+    run_dir = next(one for one in tmp_path.iterdir() if one.is_dir())
+    verdict = json.loads((run_dir / "verdict.json").read_text())
+    assert (code, verdict["verdict"]) in ((0, "PASS"), (0, "PERMITTED")), said
+    assert [fault["took_effect"] for fault in verdict["test"]["faults"]] == [True, True]
+    assert topics(nodes) == {"the-users-own"}
+    assert not any(b"the-users-own" in path.read_bytes() for path in (run_dir / "recording").rglob("*.parquet"))
+    assert leftovers(run_dir) == []
+    nodes.wait_serving(nodes.broker_ids)
+
+
+@pytest.mark.e2e
+def test_a_file_that_does_not_say_how_the_cluster_is_set_is_refused_with_what_belongs_there(
+    nodes: SideBySide, tmp_path: Path
+) -> None:
+    folder = folder_of(nodes)
+    cluster_toml(nodes, folder, {})
+    (folder / "mine.yaml").write_text(SCENARIO)
+
+    code, said = ran(folder, tmp_path)
+
+    assert code == 3
+    assert '"broker.session.timeout.ms" = 1800' in said
+
+
+@pytest.mark.e2e
+@pytest.mark.nightly
+def test_a_topic_that_was_there_before_is_not_touched(nodes: SideBySide, tmp_path: Path) -> None:
+    folder = folder_of(nodes)
+    cluster_toml(nodes, folder, {name: CI[name] for name in STATED})
+    (folder / "mine.yaml").write_text(SCENARIO)
+    admin = AdminClient({"bootstrap.servers": nodes.bootstrap})
+    admin.create_topics([NewTopic("produce-consume", 1, 1)])["produce-consume"].result(10)
+
+    code, said = ran(folder, tmp_path)
+
+    assert code == 3
+    assert "a topic 'produce-consume' already" in said
+    assert "produce-consume" in topics(nodes)
+
+
+@pytest.mark.e2e
+@pytest.mark.nightly
+def test_released_kafka_that_stands_already_is_judged_as_a_whole(tmp_path: Path) -> None:
+    folder = tmp_path / "nodes"
+    folder.mkdir()
+    with standing(
+        folder, {**JVM, "offsets.topic.replication.factor": 3}, ApacheKafka(kafka_jars("4.3.1"), "400m")
+    ) as nodes:
+        path = cluster_toml(nodes, folder, {name: JVM[name] for name in STATED})
+        path.write_text('version = "4.3.1"\n' + path.read_text())
+        (folder / "mine.yaml").write_text(SCENARIO)
+
+        code, said = ran(folder, tmp_path / "runs")
+
+        verdict = json.loads(next((tmp_path / "runs").glob("*/verdict.json")).read_text())
+        assert code == 0, said
+        assert verdict["coverage"]["judged"] == verdict["coverage"]["cells"] > 0
+        assert topics(nodes) == set()
