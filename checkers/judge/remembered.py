@@ -17,11 +17,12 @@ from msgspec.structs import replace
 
 from tribunal.checkers.api import FAIL, FINAL, OK, UNKNOWN, Array, Columns, Excuse, PartitionRows, distinct
 from tribunal.checkers.guarantees import Promise
-from tribunal.checkers.judge.clocks import CLOCK, leading, set_back, skews
+from tribunal.checkers.judge.clocks import leading, set_back
 from tribunal.checkers.judge.evidence import Sent
 from tribunal.checkers.judge.incarnations import Calm, hinders
 from tribunal.checkers.judge.markers import lost_marker
 from tribunal.checkers.judge.orders import Order
+from tribunal.checkers.judge.skews import CLOCK, skews
 from tribunal.checkers.judge.steps import WRITE_KINDS
 from tribunal.checkers.judge.timeline import GROUP_LOG, TRANSACTION_LOG, History, Judgement, Record
 from tribunal.checkers.properties.hanging_transactions import DEFAULT_TIMEOUT_MS, GRACE_NS, TIMEOUT
@@ -41,9 +42,10 @@ Place = tuple[str, int]
 
 
 class Part(msgspec.Struct, frozen=True):
-    """What a transaction sent to a partition. log_offset None: nobody knows where it went."""
+    """A value that a transaction sent to a partition. log_offset None: nobody knows where it went."""
 
     transaction: Transaction
+    value: int | None
     log_offset: int | None
 
     @property
@@ -190,7 +192,7 @@ class Remembered:
     def sends_in_transactions(self, place: Place) -> list[Part]:
         """Return what transactions sent to a partition."""
         return [
-            Part(row, step.log_offset)
+            Part(row, step.value, step.log_offset)
             for row in self.transactions
             for step in row.operations or ()
             if step.kind in WRITE_KINDS and (step.topic, step.partition) == place

@@ -46,6 +46,7 @@ from tribunal.checkers.judge.orders import (
     orders,
     settings_of_topic,
 )
+from tribunal.checkers.judge.skews import Skew, skews
 from tribunal.results.admin_apis import AdminApi
 from tribunal.results.manifest import Setting, integer
 from tribunal.results.metadata import (
@@ -73,7 +74,6 @@ UNKNOWN_EPOCH: Final = -1
 MOST_REPLICAS: Final = 1 << 15
 CREATED: Final = "TopicRecord"
 REMOVED: Final = "RemoveTopicRecord"
-CLOCK: Final = "clock"
 GROUP_LOG: Final = "__consumer_offsets"
 TRANSACTION_LOG: Final = "__transaction_state"
 OF_ALL: Final = frozenset(
@@ -675,7 +675,7 @@ class History:
     def orders_of(self, topic: str, partition: int) -> TopicOrders:
         """Return what was ordered that takes records of a partition away."""
         settings = settings_of_topic(self._given or {}, self._configured.get(topic, ()), self._admin, topic)
-        clocks = [_clock(fault) for fault in self._faults if CLOCK in f"{fault.kind} {fault.proof or ''}"]
+        clocks = [_clock(skew) for skew in skews(self._faults)]
         leaders = dict.fromkeys(leader for _, leader in self.timeline(topic, partition).leaders)
         return TopicOrders(
             (topic, partition),
@@ -853,13 +853,10 @@ def _joined_at_the_end(before: State, after: State) -> list[int]:
     return [node for node in after.isr if node not in before.isr]
 
 
-def _clock(fault: Fault) -> ClockSet:
-    """Return whose clock a fault set, and when; None: of a fault that does several things nobody knows whose."""
-    target = fault.resolved_target or ""
-    is_of_one = fault.kind.startswith(CLOCK) and target.isdigit()
-    since_ns = 0 if fault.injected_ns is None else fault.injected_ns
-    until_ns = NEVER if fault.healed_ns is None or not fault.healed else fault.healed_ns + OBSERVATION_LAG_NS
-    return ClockSet(since_ns=since_ns, until_ns=until_ns, node=int(target) if is_of_one else None)
+def _clock(skew: Skew) -> ClockSet:
+    """Return a clock that a fault set, and until when those that read it know that it was set right."""
+    until_ns = min(skew.until_ns + OBSERVATION_LAG_NS, NEVER)
+    return ClockSet(since_ns=skew.since_ns, until_ns=until_ns, node=skew.node, span_ns=skew.span_ns)
 
 
 def _hashed(text: str) -> int:

@@ -187,6 +187,70 @@ def test_a_clock_makes_records_old_as_long_as_it_is_wrong(
     assert behind_the_log_start(run, sent_at=1000) == [expected]
 
 
+HOUR_MS = 3_600_000
+
+
+@pytest.mark.parametrize(("clock", "expected"), [
+    pytest.param({"offset_ms": 1000}, LOST, id="ahead by a second"),
+    pytest.param({"offset_ms": 2 * HOUR_MS}, BY_ORDER, id="ahead by hours"),
+    pytest.param({"offset_ms": -1000}, LOST, id="behind by a second when it was written"),
+    pytest.param({"offset_ms": -2 * HOUR_MS}, BY_ORDER, id="behind by hours when it was written"),
+    pytest.param({"offset_ms": -2 * HOUR_MS, "at": 20, "until": 400}, LOST, id="set right before it was written"),
+    pytest.param({"offset_ms": 2 * HOUR_MS, "node": 3}, LOST, id="of one that never led"),
+])  # fmt: skip
+@pytest.mark.nightly
+def test_a_clock_makes_records_older_by_as_much_as_it_was_set(
+    run: Run, clock: dict[str, Any], expected: tuple[str, str]
+) -> None:
+    run.metadata("ConfigRecord", 1, resource_type=2, resource_name="t", name="retention.ms", value=str(HOUR_MS))
+    set_clock(run, **{"at": 500, "until": 3000} | clock)
+
+    assert behind_the_log_start(run, sent_at=1000) == [expected]
+
+
+def test_a_clock_that_was_a_second_ahead_makes_nothing_an_hour_old(run: Run) -> None:
+    run.metadata("ConfigRecord", 1, resource_type=2, resource_name="t", name="retention.ms", value=str(HOUR_MS))
+    set_clock(run, at=500, offset_ms=1000, until=3000)
+
+    assert behind_the_log_start(run, sent_at=1000) == [LOST]
+
+
+def lacking_its_beginning(run: Run, sent_at: int) -> list[tuple[Any, Any]]:
+    """One replica's log begins two records behind those of the others."""
+    values = [run.send(number, sent_at + number) for number in range(4)]
+    run.watermark(4, sent_at + 500, epoch=0)
+    run.final_read(dict(enumerate(values)), at=sent_at + 9000, epoch=0)
+    for node in (1, 2, 3):
+        run.log(node, {offset: value for offset, value in enumerate(values) if node != 2 or offset >= 2})
+    return judged(run, "replica_lacks")
+
+
+@pytest.mark.parametrize(("limit_ms", "expected"), [
+    pytest.param(5000, BY_ORDER, id="old enough"), pytest.param(HOUR_MS, LOST, id="too young, two hours into the run")
+])  # fmt: skip
+def test_a_replica_s_beginning_goes_at_the_age_of_its_records(
+    run: Run, limit_ms: int, expected: tuple[str, str]
+) -> None:
+    run.metadata("ConfigRecord", 10, resource_type=2, resource_name="t", name="retention.ms", value=str(limit_ms))
+
+    assert lacking_its_beginning(run, 2 * HOUR_MS) == [expected]
+
+
+@pytest.mark.parametrize(("since", "offset", "expected"), [
+    pytest.param(2000, 2, BY_ORDER, id="up to where it begins"),
+    pytest.param(2000, 1, LOST, id="not so far"),
+    pytest.param(20, 2, LOST, id="answered before they were sent"),
+    pytest.param(20, None, LOST, id="answered before they were sent, up to the high watermark"),
+])  # fmt: skip
+@pytest.mark.nightly
+def test_a_replica_s_beginning_goes_by_an_order_given_since(
+    run: Run, since: int, offset: int | None, expected: tuple[str, str]
+) -> None:
+    ordered(run, "delete_records", since, since + 10, partition=0, log_offset=offset)
+
+    assert lacking_its_beginning(run, 1000) == [expected]
+
+
 @pytest.mark.parametrize(("spells", "expected"), [
     pytest.param([("t", 10, "compact")], [], id="compacted"),
     pytest.param([("u", 10, "compact")], [LOST], id="another topic is"),
@@ -370,6 +434,32 @@ def test_a_marker_needs_ten_seconds_in_which_coordinator_and_leader_are_whole(
     for index, fault in enumerate(faults):
         run.fault(index=index, **{"kind": "isolate"} | fault)
     run.watermark(1, 20_000, epoch=1, last_stable_offset=0)
+
+    assert judged(run, "hanging") == [expected]
+
+
+@pytest.mark.parametrize(("stands", "expected"), [
+    pytest.param("former", BY_R9, id="one that an unclean election may have aborted"),
+    pytest.param("later", LOST, id="one that began behind it"),
+    pytest.param("", BY_R9, id="nobody knows whose"),
+])  # fmt: skip
+def test_whose_transaction_hangs_is_known_by_the_record_that_stands_there(
+    tmp_path: Path, stands: str, expected: tuple[str, str]
+) -> None:
+    """Two transactions whose sends nobody answered: the last stable offset stays before a record of one of them."""
+    run = Run(tmp_path / "run", **UNCLEAN)
+    run.metadata("PartitionRecord", 0, topic="__transaction_state", **CREATED)
+    run.change(50, isr=[1, 2])
+    values: dict[str, int] = {}
+    for number, (name, at) in enumerate([("former", 100), ("later", 5000)]):
+        values[name] = run.send(number, at, txn_id="x", log_offset=None, outcome="info", complete_ns=None)
+        step = {"kind": "send", "topic": "t", "partition": 0, "log_offset": None, "value": values[name]}
+        row = {"process": 7, "txn_id": "x", "begin_ns": (at - 1) * MS, "end_ns": None, "outcome": "info"}
+        run.recorder.row("txns", **row, timeout_ms=5000, operations=[step])
+    run.change(2000, **TO_NODE_3)
+    run.watermark(1, 60_000, epoch=1, last_stable_offset=0, observer="node-3")
+    if stands:
+        run.log(3, {0: values[stands]})
 
     assert judged(run, "hanging") == [expected]
 
