@@ -301,7 +301,8 @@ def _spread(plan: Plan, random: Random, sent: Mapping[str, int]) -> Plan:
         return plan
     kind = "broker" if ids == plan.spec.broker_ids else "controller"
     first, *others = (
-        msgspec.structs.replace(plan.faults[at], target=draw(f"{kind} {node}", _partitions(plan), 0.0, 0.0)) for node in ids
+        msgspec.structs.replace(plan.faults[at], target=draw(f"{kind} {node}", _partitions(plan), 0.0, 0.0))
+        for node in ids
     )
     # The first one waits for its event; the others come in the same moment.
     at_once = [msgspec.structs.replace(one, when=None, after_ms=0, meanwhile=True) for one in others]
