@@ -359,7 +359,26 @@ class Evidence:
             logs = self._rows.columns("logs")
             held = logs["log_offset"][logs["node"] == node]
             own = int(held.min()) if held.size else self._dumped.get(node, own)
-        return 0 <= log_offset < own and self._ordered_ns(log_offset, self._sent_ns(value), node) is not None
+        sent_ns = self._sent_before_ns(log_offset) if value is None else self._sent_ns(value)
+        return 0 <= log_offset < own and self._ordered_ns(log_offset, sent_ns, node) is not None
+
+    def values_at(self, log_offset: int) -> frozenset[int]:
+        """Return the values that the logs of those that can lead hold at an offset."""
+        logs = self._rows.columns("logs")
+        own = is_among(logs["node"], np.asarray(sorted(self._can_lead), np.int64)) & (logs["log_offset"] == log_offset)
+        return frozenset(logs["value"][own & (logs["value"] != UNKNOWN)].tolist())
+
+    def _sent_before_ns(self, log_offset: int) -> int:
+        """Return when at the earliest the last record was sent that any log holds at or before an offset; 0 where nobody knows.
+
+        What goes by its age, or by an order, goes with all that stands before it.
+        """
+        logs = self._rows.columns("logs")
+        before = np.flatnonzero((logs["log_offset"] <= log_offset) & (logs["value"] != UNKNOWN))
+        if before.size == 0:
+            return 0
+        offsets = logs["log_offset"][before]
+        return min(map(self._sent_ns, logs["value"][before[offsets == offsets.max()]].tolist()))
 
     def _sent_ns(self, value: int | None) -> int:
         return self._of_send("invoke_ns", self._send(value)) or 0

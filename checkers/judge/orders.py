@@ -66,11 +66,15 @@ class TopicSetting(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ClockSet(msgspec.Struct, frozen=True, kw_only=True):
-    """That a node's clock was set, from a moment on, and when it was set right again. node None: nobody knows whose."""
+    """That a node's clock was set, from a moment on, and when it was set right again. node None: nobody knows whose.
+
+    span_ns:  by how much at most records are older by it than they are; NEVER: nobody knows.
+    """
 
     since_ns: int
     until_ns: int = NEVER
     node: int | None
+    span_ns: int = NEVER
 
 
 def orders(admin: Iterable[Admin], *, deletes_later: bool = False) -> list[Order]:
@@ -248,6 +252,5 @@ class TopicOrders:
 def _age_ns(setting: TopicSetting, sent_ns: int, last_ns: int, unsteady: Sequence[ClockSet]) -> int:
     """Return how old a record was at most, by the clocks of those that delete, while a setting was in force, and until brokers had heard of the next."""
     until_ns = min(last_ns, setting.until_ns + APPLIED_NS)
-    if any(one.since_ns <= until_ns and one.until_ns >= setting.since_ns for one in unsteady):
-        return NEVER
-    return until_ns - sent_ns
+    wrong_ns = sum(one.span_ns for one in unsteady if one.since_ns <= until_ns and one.until_ns >= setting.since_ns)
+    return min(until_ns - sent_ns + wrong_ns, NEVER)

@@ -176,10 +176,16 @@ class PartitionJudge:
         return self._remembered.end_lost(transaction, {self._name: sent}, evidence.absent_ns)
 
     def _of_hanging(self, anomaly: Anomaly) -> Judgement | None:
-        """Look at the transaction whose first record holds the last stable offset back, or at those that may be it."""
+        """Look at the transaction whose first record holds the last stable offset back, or at those that may be it.
+
+        Whose record stands there is known by its answer, or else by the logs of those that can lead.
+        """
         sends = self._remembered.sends_in_transactions(self._name)
+        assert anomaly.log_offset is not None
         first = [send for send in sends if send.log_offset == anomaly.log_offset]
-        chosen = first or [send for send in sends if send.log_offset is None]
+        values = () if first else self._looked_up().values_at(anomaly.log_offset)
+        there = [send for send in sends if send.value is not None and send.value in values]
+        chosen = first or there or [send for send in sends if send.log_offset is None]
         found = (
             self._remembered.end_lost(send.transaction, {self._name: send.sent}, anomaly.at_ns)
             or self._remembered.ended_late(send.transaction, anomaly.at_ns)

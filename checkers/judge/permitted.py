@@ -12,8 +12,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from tribunal.checkers.guarantees import Excuse
-from tribunal.checkers.judge.clocks import CLOCK
 from tribunal.checkers.judge.remembered import HINDERED
+from tribunal.checkers.judge.skews import CLOCK
 from tribunal.checkers.judge.tables import Permitted, Place
 from tribunal.checkers.judge.timeline import Judgement
 from tribunal.results.verdict import PERMITTED_TABLE, ExcusingEvent

@@ -46,6 +46,7 @@ from tribunal.checkers.judge.orders import (
     orders,
     settings_of_topic,
 )
+from tribunal.checkers.judge.skews import Skew, skews
 from tribunal.results.admin_apis import AdminApi
 from tribunal.results.manifest import Setting, integer
 from tribunal.results.metadata import (
@@ -73,7 +74,6 @@ UNKNOWN_EPOCH: Final = -1
 MOST_REPLICAS: Final = 1 << 15
 CREATED: Final = "TopicRecord"
 REMOVED: Final = "RemoveTopicRecord"
-CLOCK: Final = "clock"
 GROUP_LOG: Final = "__consumer_offsets"
 TRANSACTION_LOG: Final = "__transaction_state"
 OF_ALL: Final = frozenset(
@@ -317,9 +317,12 @@ class Timeline:
                 return self._placed(judgement)
         return None
 
-    def answered_since(self, at_ns: int) -> int:
-        """Return the earliest moment whose log an answer may have been of: a leader that was deposed and does not know it answers on."""
-        record = Record(log_offset=NEVER, acks=None, invoke_ns=at_ns)
+    def answered_since(self, at_ns: int, answered_by: int | None = None) -> int:
+        """Return the earliest moment whose log an answer may have been of: a leader that was deposed and does not know it answers on.
+
+        answered_by:  whose answer it was; None: nobody knows.
+        """
+        record = Record(log_offset=NEVER, acks=None, invoke_ns=at_ns, answered_by=answered_by)
         places = self._before_deposed(self._position(at_ns, None), record) if self.entries else ()
         return min((self.entries[place].at_ns - 1 for place in places), default=at_ns)
 
@@ -675,7 +678,7 @@ class History:
     def orders_of(self, topic: str, partition: int) -> TopicOrders:
         """Return what was ordered that takes records of a partition away."""
         settings = settings_of_topic(self._given or {}, self._configured.get(topic, ()), self._admin, topic)
-        clocks = [_clock(fault) for fault in self._faults if CLOCK in f"{fault.kind} {fault.proof or ''}"]
+        clocks = [_clock(skew) for skew in skews(self._faults)]
         leaders = dict.fromkeys(leader for _, leader in self.timeline(topic, partition).leaders)
         return TopicOrders(
             (topic, partition),
@@ -689,7 +692,8 @@ class History:
     def _removed_ns(self, topic: str) -> int | None:
         """Return when a topic's removal was committed, if that is the last that was committed of it as a whole."""
         own = pc.fill_null(pc.equal(self._metadata["topic"].cast(pa.string()), topic), False)  # noqa: FBT003 - pyarrow's signature
-        places = [place for place in np.flatnonzero(own.to_numpy()) if self._types[place] in (CREATED, REMOVED)]
+        of_whole = (CREATED, PartitionRecord.__name__, REMOVED)
+        places = [place for place in np.flatnonzero(own.to_numpy()) if self._types[place] in of_whole]
         return self._at_ns[places[-1]] if places and self._types[places[-1]] == REMOVED else None
 
     @property
@@ -853,13 +857,10 @@ def _joined_at_the_end(before: State, after: State) -> list[int]:
     return [node for node in after.isr if node not in before.isr]
 
 
-def _clock(fault: Fault) -> ClockSet:
-    """Return whose clock a fault set, and when; None: of a fault that does several things nobody knows whose."""
-    target = fault.resolved_target or ""
-    is_of_one = fault.kind.startswith(CLOCK) and target.isdigit()
-    since_ns = 0 if fault.injected_ns is None else fault.injected_ns
-    until_ns = NEVER if fault.healed_ns is None or not fault.healed else fault.healed_ns + OBSERVATION_LAG_NS
-    return ClockSet(since_ns=since_ns, until_ns=until_ns, node=int(target) if is_of_one else None)
+def _clock(skew: Skew) -> ClockSet:
+    """Return a clock that a fault set, and until when those that read it know that it was set right."""
+    until_ns = min(skew.until_ns + OBSERVATION_LAG_NS, NEVER)
+    return ClockSet(since_ns=skew.since_ns, until_ns=until_ns, node=skew.node, span_ns=skew.span_ns)
 
 
 def _hashed(text: str) -> int:

@@ -3,7 +3,8 @@
 A transfer is a transaction of two records, one that takes and one that gives; their keys are `<account>:<amount>` and their
 worker class is `transactional-bank`. The kernel adds up the amounts that a partition's complete final read with isolation
 read_committed returned; the fold adds up the partitions. Where an acknowledged record is missing the sum says nothing new:
-`lost_writes` judges the loss itself, and then a sum is a fact, no verdict. Where a partition that a transfer went to was not recorded there is no sum.
+`lost_writes` judges the loss itself, and a sum that the missing records make up for is a fact, no verdict; what is not to be read any more because
+its log begins later may be any record. Where a partition that a transfer went to was not recorded there is no sum.
 """
 
 from collections.abc import Sequence
@@ -15,6 +16,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from tribunal.checkers.api import (
+    FINAL,
     UNKNOWN,
     Array,
     Context,
@@ -44,7 +46,7 @@ KINDS: Final = {
         "the accounts do not add up to nothing: money was made or lost",
         excused_by=(Excuse.END_LOST,),
     ),
-    "unbalanced_by_loss": Kind(Meaning.NOTE, "the accounts do not add up, and acknowledged records are missing"),
+    "unbalanced_by_loss": Kind(Meaning.NOTE, "the accounts do not add up, as acknowledged records are missing"),
     "unjudged": Kind(Meaning.UNJUDGED, "no complete final read with isolation read_committed of every account"),
 }
 
@@ -55,6 +57,8 @@ class Summary(msgspec.Struct, frozen=True, kw_only=True):
     amount:   the sum of the transfers that are visible here.
     records:  how many those are.
     missing:  acknowledged transfers that are not visible.
+    lost:     the sum of these.
+    begins:   the final log begins behind its first record.
     is_read:  there was a complete final read with isolation read_committed.
     named:    partitions that the transfers' transactions sent to: one that nobody recorded cannot be added up.
     """
@@ -62,6 +66,8 @@ class Summary(msgspec.Struct, frozen=True, kw_only=True):
     amount: int = 0
     records: int = 0
     missing: int = 0
+    lost: int = 0
+    begins: bool = False
     is_read: bool = True
     named: tuple[str, ...] = ()
 
@@ -93,9 +99,17 @@ def kernel(rows: PartitionRows, context: Context) -> Found:
     visible = np.zeros(transfers.size, bool)
     visible[send[send != UNKNOWN]] = True
     chosen = np.flatnonzero(visible & transfers)
-    missing = int((acknowledged_sends(sends, context) & transfers & ~visible).sum())
-    amount = int(_amounts(rows, chosen).sum())
-    return Found(nothing(), summary=Summary(amount=amount, records=int(chosen.size), missing=missing, named=named))
+    missing = np.flatnonzero(acknowledged_sends(sends, context) & transfers & ~visible)
+    polls = rows.columns("polls")
+    summary = Summary(
+        amount=int(_amounts(rows, chosen).sum()),
+        records=int(chosen.size),
+        missing=int(missing.size),
+        lost=int(_amounts(rows, missing).sum()),
+        begins=int(polls["log_start_offset"][polls["phase"] == FINAL].max(initial=0)) > 0,
+        named=named,
+    )
+    return Found(nothing(), summary=summary)
 
 
 def _named(context: Context, values: Array) -> tuple[str, ...]:
@@ -130,7 +144,8 @@ def join(summaries: Sequence[PartitionSummary[Summary]]) -> Folded:
         return Folded(anomalies("unjudged", log_offset=[UNKNOWN]), figures)
     if total == 0:
         return Folded(nothing(), figures)
-    kind = "unbalanced_by_loss" if missing else "unbalanced"
+    made_up = total + sum(part.lost for part in parts) == 0 or any(part.begins for part in parts)
+    kind = "unbalanced_by_loss" if missing and made_up else "unbalanced"
     return Folded(anomalies(kind, detail=[f"all accounts together hold {total}"]), figures)
 
 
@@ -155,7 +170,9 @@ WITH readers AS (
          SUM(CASE WHEN v.value IS NOT NULL THEN t.amount ELSE 0 END) AS total,
          MAX(CASE WHEN v.value IS NOT NULL THEN 1 ELSE 0 END) AS was_read,
          SUM(CASE WHEN v.value IS NULL AND t.outcome = 'ok' AND t.acks <> 0
-                   AND (t.txn_id IS NULL OR t.committed_value IS NOT NULL) THEN 1 ELSE 0 END) AS missing
+                   AND (t.txn_id IS NULL OR t.committed_value IS NOT NULL) THEN 1 ELSE 0 END) AS missing,
+         SUM(CASE WHEN v.value IS NULL AND t.outcome = 'ok' AND t.acks <> 0
+                   AND (t.txn_id IS NULL OR t.committed_value IS NOT NULL) THEN t.amount ELSE 0 END) AS lost
   FROM transfers t
   LEFT JOIN visible v ON t.run_id = v.run_id AND t.topic = v.topic AND t.partition = v.partition AND t.value = v.value
   GROUP BY t.run_id, t.topic, t.partition
@@ -167,16 +184,21 @@ WITH readers AS (
 ), lacking AS (
   SELECT DISTINCT n.run_id FROM named n
   ANTI JOIN parts p ON n.run_id = p.run_id AND n.topic = p.topic AND n.partition = p.partition
+), starts AS (
+  SELECT run_id, topic, partition, MAX(log_start_offset) AS log_start FROM polls WHERE phase = 'final'
+  GROUP BY run_id, topic, partition
 ), judged AS (
-  SELECT p.run_id, SUM(p.total) AS total, SUM(p.missing) AS missing,
+  SELECT p.run_id, SUM(p.total) AS total, SUM(p.missing) AS missing, SUM(p.lost) AS lost, MAX(COALESCE(s.log_start, 0)) AS log_start,
          MIN(CASE WHEN r.run_id IS NULL OR l.run_id IS NOT NULL THEN 0 ELSE 1 END) AS is_read
   FROM parts p LEFT JOIN (SELECT DISTINCT run_id, topic, partition FROM readers) r
     ON p.run_id = r.run_id AND p.topic = r.topic AND p.partition = r.partition
+  LEFT JOIN starts s ON p.run_id = s.run_id AND p.topic = s.topic AND p.partition = s.partition
   LEFT JOIN lacking l ON p.run_id = l.run_id
   GROUP BY p.run_id
 )
 SELECT run_id, CAST(NULL AS STRING) AS topic, CAST(NULL AS INT) AS partition,
-       CASE WHEN is_read = 0 THEN 'unjudged' WHEN missing > 0 THEN 'unbalanced_by_loss' ELSE 'unbalanced' END AS kind,
+       CASE WHEN is_read = 0 THEN 'unjudged'
+            WHEN missing > 0 AND (total + lost = 0 OR log_start > 0) THEN 'unbalanced_by_loss' ELSE 'unbalanced' END AS kind,
        CAST(NULL AS BIGINT) AS log_offset, CAST(NULL AS BIGINT) AS value, CAST(NULL AS INT) AS acks,
        CAST(NULL AS BIGINT) AS invoke_ns, CAST(NULL AS BIGINT) AS at_ns, CAST(NULL AS INT) AS leader_epoch,
        CAST(NULL AS BIGINT) AS other_offset,

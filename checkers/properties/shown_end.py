@@ -82,7 +82,7 @@ def _compared(
 
 
 class ReadEnd(NamedTuple):
-    """Where complete final reads ended, and until when they read."""
+    """Where complete final reads ended, and until when there was nothing behind that: a last poll may bring late records."""
 
     end: int
     until_ns: int
@@ -92,7 +92,8 @@ def read_end(rows: PartitionRows) -> ReadEnd | None:
     """Return the end of complete final reads; None: there are none."""
     polls = rows.columns("polls")
     final = (polls["phase"] == FINAL) & (polls["outcome"] == OK) & is_among(polls["process"], complete_readers(polls))
-    return ReadEnd(int(polls["position"][final].max()), int(polls["complete_ns"][final].max())) if final.any() else None
+    empty = final & (polls["record_count"] == 0)  # every complete reader has one
+    return ReadEnd(int(polls["position"][final].max()), int(polls["complete_ns"][empty].max())) if empty.any() else None
 
 
 def logged_end(rows: PartitionRows, context: Context) -> int | None:
@@ -132,7 +133,8 @@ WITH readers AS (
   HAVING MAX(CASE WHEN position <= COALESCE(log_start_offset, 0) THEN 1 ELSE 0 END) = 1
      AND MAX(CASE WHEN outcome = 'ok' AND record_count = 0 AND position >= high_watermark THEN 1 ELSE 0 END) = 1
 ), read_ends AS (
-  SELECT p.run_id, p.topic, p.partition, MAX(p.position) AS log_end, MAX(p.complete_ns) AS until_ns FROM polls p
+  SELECT p.run_id, p.topic, p.partition, MAX(p.position) AS log_end,
+    MAX(CASE WHEN p.record_count = 0 THEN p.complete_ns END) AS until_ns FROM polls p
   JOIN readers r ON p.run_id = r.run_id AND p.topic = r.topic AND p.partition = r.partition AND p.process = r.process
   WHERE p.phase = 'final' AND p.outcome = 'ok' GROUP BY p.run_id, p.topic, p.partition
 ), logged AS (

@@ -189,7 +189,7 @@ class LogConfig(msgspec.Struct, frozen=True, kw_only=True):
         Long,
         ours(
             "log.scrub.bytes.per.second",
-            "How fast closed segments are read again to find, and to repair from the ISR, what went bad on the disk; 0: never.",
+            "How fast what is committed is read again to find, and to repair from the ISR, what went bad on the disk; 0: never.",
         ),
     ] = 0
     producer_expiration_ms: Annotated[

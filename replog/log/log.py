@@ -110,7 +110,8 @@ class Log:
         self.cut: Cut | None = opened.cut
         self.log_start_offset = log_start_offset
         self.log_end_offset = self.segments[-1].next_offset
-        self._opened_end = self.log_end_offset  # what lies below it was written by another process, long ago perhaps
+        self._cold_end = self.log_end_offset  # what lies below it has lain on the disk for long, perhaps
+        self._end_seen = self.log_end_offset
         self.flushed_offset = 0
         self.topic_id: UUID | None = None
         self.expects_gaps = disk.exists(f"{directory}/{CLEANER_FILE}")  # it is, or was copied from, a compacted log
@@ -355,7 +356,7 @@ class Log:
         max_bytes:     exceeded only by the first batch, and only if `at_least_one`.
         end_offset:    high watermark, last stable offset or log end: what the reader may see.
         Raises `OffsetOutOfRange` below the log start and behind the log end, and `CorruptBatch` where what a sealed segment,
-        or one that was found at the start, holds is not what was written: it may have lain on the disk for long.
+        or the cold part of the active one (`count_as_cold`), holds is not what was written: it may have lain on the disk for long.
         """
         if not self.log_start_offset <= offset <= self.log_end_offset:
             raise OffsetOutOfRange(f"{offset} outside of {self.log_start_offset} to {self.log_end_offset}")
@@ -366,10 +367,14 @@ class Log:
                 break
             content = segment.read(offset, max_bytes=max_bytes, end_offset=end_offset, at_least_one=at_least_one)
             if content is not None:  # else compaction left a hole at the segment's end
-                if segment is not self.segments[-1] or offset < self._opened_end:
+                if segment is not self.segments[-1] or offset < self._cold_end:
                     self._check(content, offset, segment)
                 return content
         return b""
+
+    def count_as_cold(self) -> None:
+        """Check from now on at reads what was there at the last call, or when the log was opened; called now and then."""
+        self._cold_end, self._end_seen = self._end_seen, self.log_end_offset
 
     def _check(self, content: bytes, offset: int, segment: Segment) -> None:
         """Raise `CorruptBatch` unless these are the batches that were appended there, as far as the log itself can know.

@@ -1,4 +1,4 @@
-"""Looking for bytes that went bad in a sealed segment, and putting back what another replica still has of them.
+"""Looking for bytes that went bad in a segment, and putting back what another replica still has of them.
 
 What is committed is the same batch, byte by byte, on every replica. So a damaged batch is overwritten in its place by the one that somebody else holds at
 its offset: nothing is truncated, and a member of the ISR never holds less than it said. A crash in between leaves the damage, or no damage; nothing
@@ -6,6 +6,8 @@ but damaged bytes is written over.
 
 Compaction makes replicas differ. There a batch is put back only when what is left of ours proves that it is the one that stood here: its checksum, or all
 that the checksum covers. Another's, compacted further or less, could bring back a key that was deleted.
+
+Of the active segment only what is committed is looked at: what stands behind that may be another replica's batch in the end.
 """
 
 from typing import Final
@@ -20,12 +22,14 @@ CHECKED_FROM: Final = 21  # of a batch: where that begins what its checksum cove
 
 
 class Scrub:
-    """One look through a sealed segment, some batches at a time.
+    """One look through a segment, some batches at a time.
 
     position, offset:  of the batch that comes next; where that is damaged they say what has to be there.
     """
 
-    def __init__(self, log: Log, segment: Segment) -> None:
+    def __init__(self, log: Log, segment: Segment, end_offset: int | None = None) -> None:
+        """`end_offset`: of an active segment, which offset is not committed any more; None: the segment is sealed."""
+        self.end_offset = end_offset
         self.log = log
         self.segment = segment
         self.file = segment.file
@@ -42,19 +46,23 @@ class Scrub:
         return (
             segment.file is self.file
             and log.truncation_count == self._truncation_count
-            and segment is not log.segments[-1]
+            and (self.end_offset is not None or segment is not log.segments[-1])
             and segment in log.segments
         )
+
+    @property
+    def _is_at_end(self) -> bool:
+        return self.position >= self.segment.size or (self.end_offset is not None and self.offset >= self.end_offset)
 
     def step(self, limit_bytes: int = STEP_BYTES) -> int:
         """Check the next batches, at least one; return how many bytes they have, 0 at the end. Raises `CorruptBatch`."""
         begin = self.position
         left_bytes = self.segment.size - begin
-        if left_bytes <= 0:
+        if self._is_at_end:
             return 0
         self.file.forget_cached(begin, min(limit_bytes, left_bytes))
         view = memoryview(self.file.read_at(begin, min(max(limit_bytes, HEADER_BYTES), left_bytes)))
-        while (inside := self.position - begin) + HEADER_BYTES <= len(view):
+        while (inside := self.position - begin) + HEADER_BYTES <= len(view) and not self._is_at_end:
             header = header_at(view, inside, self.file.path)
             if header.end > len(view):
                 if inside:
@@ -104,8 +112,8 @@ class Scrub:
         return content
 
     def _is_sound(self) -> bool:
-        """Return whether nothing is wrong with our own next batch, the end of the segment included."""
-        if self.position >= self.segment.size:
+        """Return whether nothing is wrong with our own next batch, the end included."""
+        if self._is_at_end:
             return True
         try:
             header = header_at(self.file.read_at(self.position, HEADER_BYTES), 0, self.file.path)
@@ -123,15 +131,16 @@ class Scrub:
         follows = header.base_offset == self.offset or (self._has_gaps and header.base_offset > self.offset)
         if not (follows if self._is_first else holds) or header.next_offset > self.segment.next_offset:
             raise CorruptBatch(path, self.position, f"base offset {header.base_offset} where {self.offset} has to be")
+        # The checksum does not cover the leader epoch: what the log knows of its epochs says which it has to be.
+        epoch = self.log.epochs.epoch_for_offset(header.base_offset)
+        if header.base_offset >= self.log.log_start_offset and epoch not in (-1, header.leader_epoch):
+            raise CorruptBatch(path, self.position, f"of leader epoch {header.leader_epoch}, not {epoch}")
 
     def _admit(self, view: memoryview, header: BatchHeader) -> None:
         """Raise `CorruptBatch` unless another's batch is the one that stood here."""
         self._check(view, header)
         if self.position + header.size > self.segment.size:
             raise CorruptBatch("fetched", header.position, "larger than what stood here")
-        epoch = self.log.epochs.epoch_for_offset(header.base_offset)
-        if header.base_offset >= self.log.log_start_offset and epoch not in (-1, header.leader_epoch):
-            raise CorruptBatch("fetched", header.position, f"of leader epoch {header.leader_epoch}, not {epoch}")
         if self._has_gaps and not self._was_here(view, header):
             raise CorruptBatch("fetched", header.position, "it may not be the batch that stood here")
 

@@ -41,6 +41,7 @@ from replog.metadata.record_versions import NEWEST, RecordWriter
 from replog.node.api.authorizer import Authorizer
 from replog.node.api.standard_authorizer import hook_of
 from replog.node.metrics import Metric, MetricsServer, exposition, metrics, node_metrics
+from replog.node.net import envelopes
 from replog.node.net.broker_links import OwnRequest
 from replog.node.net.controller_link import ControllerLink
 from replog.node.net.entrance import entrance_of
@@ -288,6 +289,12 @@ class ControllerNode:
         leader, _, _ = self.quorum.leader
         request.reply(describe_controllers(request.body, self.config.cluster_id, self.quorum.voters, leader))
 
+    def open_envelope(self, request: envelopes.Envelope) -> None:
+        """Envelope: handle what a client asked a broker, as the client's own request."""
+        enclosed = envelopes.opened(request, self.server.apis)
+        if enclosed is not None:
+            self._on_request(enclosed)
+
     def _decide_if_active(self, request: AnyRequest) -> None:
         assert self.quorum is not None
         if self.quorum.is_leading and self.controller.is_active:
@@ -445,7 +452,8 @@ DESCRIBE_CLUSTER: Final = HandledApi(
     ),
     ControllerNode.describe_cluster,
 )
-APIS: Final[tuple[AnswersApi[ControllerNode], ...]] = (DESCRIBE_CLUSTER,)
+ENVELOPE: Final = HandledApi(envelopes.SERVED, ControllerNode.open_envelope)
+APIS: Final[tuple[AnswersApi[ControllerNode], ...]] = (DESCRIBE_CLUSTER, ENVELOPE)
 
 
 def advertised_by(config: NodeConfig) -> list[ListenerConfig]:

@@ -294,6 +294,7 @@ class DataPlane:
                 if log.delete_old_segments(wall_ms, replica.partition.high_watermark):
                     self.replicas.log_start_moved(replica)
                 log.expire_producers(wall_ms)
+                log.count_as_cold()
             except OSError as problem:
                 replica.partition.go_offline(problem)
 

@@ -148,7 +148,7 @@ BROKER_APIS: Final = _ranges(
         Api.DESCRIBE_CONFIGS: "1-4",
         Api.ALTER_CONFIGS: "0-2",
         Api.ALTER_REPLICA_LOG_DIRS: "1-2",
-        Api.DESCRIBE_LOG_DIRS: "1-4",
+        Api.DESCRIBE_LOG_DIRS: "1-5",
         Api.CREATE_PARTITIONS: "0-3",
         Api.DELETE_GROUPS: "0-2",
         Api.ELECT_LEADERS: "0-2",
@@ -165,6 +165,7 @@ BROKER_APIS: Final = _ranges(
         Api.LIST_TRANSACTIONS: "0-2",
         Api.CONSUMER_GROUP_HEARTBEAT: "0-1",  # these two: once group.version is finalized
         Api.CONSUMER_GROUP_DESCRIBE: "0-1",
+        Api.LIST_CONFIG_RESOURCES: "0-1",
         Api.DESCRIBE_TOPIC_PARTITIONS: "0-0",
         Api.ADD_RAFT_VOTER: "0-1",
         Api.REMOVE_RAFT_VOTER: "0-0",
@@ -192,6 +193,7 @@ CONTROLLER_APIS: Final = _ranges(
         Api.DESCRIBE_QUORUM: "0-2",
         Api.ALTER_PARTITION: "0-3",
         Api.UPDATE_FEATURES: "0-2",
+        Api.ENVELOPE: "0-0",
         Api.FETCH_SNAPSHOT: "0-1",
         Api.DESCRIBE_CLUSTER: "0-2",
         Api.BROKER_REGISTRATION: "0-4",
@@ -204,6 +206,18 @@ CONTROLLER_APIS: Final = _ranges(
         Api.REMOVE_RAFT_VOTER: "0-0",
         Api.UPDATE_RAFT_VOTER: "0-0",
         Api.ELECT_DESIGNATED_LEADERS: "0-0",
+    }
+)
+
+# What may come to a controller in an envelope: whoever is no broker asks a broker, and that passes it on (KIP-590).
+FORWARDABLE: Final = frozenset(
+    {
+        *(Api.CREATE_TOPICS, Api.DELETE_TOPICS, Api.CREATE_PARTITIONS, Api.ELECT_LEADERS),
+        *(Api.ALTER_CONFIGS, Api.INCREMENTAL_ALTER_CONFIGS, Api.UPDATE_FEATURES),
+        *(Api.ALTER_PARTITION_REASSIGNMENTS, Api.LIST_PARTITION_REASSIGNMENTS),
+        *(Api.CREATE_ACLS, Api.DELETE_ACLS, Api.ALTER_USER_SCRAM_CREDENTIALS),
+        *(Api.DESCRIBE_QUORUM, Api.UNREGISTER_BROKER, Api.ADD_RAFT_VOTER, Api.REMOVE_RAFT_VOTER),
+        Api.ALLOCATE_PRODUCER_IDS,
     }
 )
 

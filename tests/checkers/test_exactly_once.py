@@ -145,6 +145,7 @@ def test_a_transaction_of_unknown_outcome_is_whole_or_not_there(
         pytest.param([5, -5], [0, 1], [], id="moved"),
         pytest.param([5, -4], [0, 1], [("unbalanced", "violation", None)], id="made"),
         pytest.param([5, -5], [0], [("unbalanced_by_loss", "note", None)], id="lost"),
+        pytest.param([5, -5, 1], [0, 2], [("unbalanced", "violation", None)], id="lost, and made by another one"),
         pytest.param([5, -5], None, [("unjudged", "unjudged", None)], id="not read"),
     ],
 )
@@ -158,6 +159,16 @@ def test_the_bank(run: Transactions, amounts: list[int], read: list[int] | None,
         run.final_read({offset: values[offset] for offset in read}, isolation="read_committed")
 
     assert found(run.finish(), "bank") == expected
+
+
+def test_what_a_bank_s_deleted_records_held_nobody_knows(run: Transactions) -> None:
+    keys = {"txn_id": "x7", "worker_class": "transactional-bank"}
+    values = [run.send(number, 100 + number, key=f"acct:{amount}", **keys) for number, amount in enumerate((5, -5, 1))]
+    run.txn("committed", 99, *[("send", offset, value) for offset, value in enumerate(values)])
+    run.poll(99, "final", 1, 0, 890, high_watermark=3, isolation="read_committed", log_start_offset=1)
+    run.final_read(dict(enumerate(values[1:], start=1)), isolation="read_committed")
+
+    assert found(run.finish(), "bank") == [("unbalanced_by_loss", "note", None)]
 
 
 @pytest.mark.parametrize(

@@ -137,6 +137,16 @@ def test_each_removal_of_a_topic_needs_its_order(
     assert judged(run) == [expected]
 
 
+def test_the_removal_of_a_topic_says_nothing_of_the_next_one_of_its_name(run: Run) -> None:
+    ordered(run, "delete_topic", 1900, 1950)
+    run.metadata("RemoveTopicRecord", 2000)
+    run.metadata("PartitionRecord", 2100, **CREATED)
+    run.send(0, 3000)
+    run.final_read({}, at=9000)
+
+    assert judged(run) == [LOST]
+
+
 @pytest.mark.parametrize(("since", "until", "expected"), [
     pytest.param(1900, 1950, BY_ORDER, id="the removal was ordered"),
     pytest.param(20, 30, LOST, id="that was another removal"),
@@ -185,6 +195,70 @@ def test_a_clock_makes_records_old_as_long_as_it_is_wrong(
     run.fault("clock-jump", set_at, node=1, lasts=lasts)
 
     assert behind_the_log_start(run, sent_at=1000) == [expected]
+
+
+HOUR_MS = 3_600_000
+
+
+@pytest.mark.parametrize(("clock", "expected"), [
+    pytest.param({"offset_ms": 1000}, LOST, id="ahead by a second"),
+    pytest.param({"offset_ms": 2 * HOUR_MS}, BY_ORDER, id="ahead by hours"),
+    pytest.param({"offset_ms": -1000}, LOST, id="behind by a second when it was written"),
+    pytest.param({"offset_ms": -2 * HOUR_MS}, BY_ORDER, id="behind by hours when it was written"),
+    pytest.param({"offset_ms": -2 * HOUR_MS, "at": 20, "until": 400}, LOST, id="set right before it was written"),
+    pytest.param({"offset_ms": 2 * HOUR_MS, "node": 3}, LOST, id="of one that never led"),
+])  # fmt: skip
+@pytest.mark.nightly
+def test_a_clock_makes_records_older_by_as_much_as_it_was_set(
+    run: Run, clock: dict[str, Any], expected: tuple[str, str]
+) -> None:
+    run.metadata("ConfigRecord", 1, resource_type=2, resource_name="t", name="retention.ms", value=str(HOUR_MS))
+    set_clock(run, **{"at": 500, "until": 3000} | clock)
+
+    assert behind_the_log_start(run, sent_at=1000) == [expected]
+
+
+def test_a_clock_that_was_a_second_ahead_makes_nothing_an_hour_old(run: Run) -> None:
+    run.metadata("ConfigRecord", 1, resource_type=2, resource_name="t", name="retention.ms", value=str(HOUR_MS))
+    set_clock(run, at=500, offset_ms=1000, until=3000)
+
+    assert behind_the_log_start(run, sent_at=1000) == [LOST]
+
+
+def lacking_its_beginning(run: Run, sent_at: int) -> list[tuple[Any, Any]]:
+    """One replica's log begins two records behind those of the others."""
+    values = [run.send(number, sent_at + number) for number in range(4)]
+    run.watermark(4, sent_at + 500, epoch=0)
+    run.final_read(dict(enumerate(values)), at=sent_at + 9000, epoch=0)
+    for node in (1, 2, 3):
+        run.log(node, {offset: value for offset, value in enumerate(values) if node != 2 or offset >= 2})
+    return judged(run, "replica_lacks")
+
+
+@pytest.mark.parametrize(("limit_ms", "expected"), [
+    pytest.param(5000, BY_ORDER, id="old enough"), pytest.param(HOUR_MS, LOST, id="too young, two hours into the run")
+])  # fmt: skip
+def test_a_replica_s_beginning_goes_at_the_age_of_its_records(
+    run: Run, limit_ms: int, expected: tuple[str, str]
+) -> None:
+    run.metadata("ConfigRecord", 10, resource_type=2, resource_name="t", name="retention.ms", value=str(limit_ms))
+
+    assert lacking_its_beginning(run, 2 * HOUR_MS) == [expected]
+
+
+@pytest.mark.parametrize(("since", "offset", "expected"), [
+    pytest.param(2000, 2, BY_ORDER, id="up to where it begins"),
+    pytest.param(2000, 1, LOST, id="not so far"),
+    pytest.param(20, 2, LOST, id="answered before they were sent"),
+    pytest.param(20, None, LOST, id="answered before they were sent, up to the high watermark"),
+])  # fmt: skip
+@pytest.mark.nightly
+def test_a_replica_s_beginning_goes_by_an_order_given_since(
+    run: Run, since: int, offset: int | None, expected: tuple[str, str]
+) -> None:
+    ordered(run, "delete_records", since, since + 10, partition=0, log_offset=offset)
+
+    assert lacking_its_beginning(run, 1000) == [expected]
 
 
 @pytest.mark.parametrize(("spells", "expected"), [
@@ -240,6 +314,47 @@ def test_a_position_is_lost_in_its_own_partition(tmp_path: Path, partition: int,
     run.recorder.row("commits", **row, **times, kind="fetch", committed_offset=None)
 
     assert [one for one, _ in judged(run, "offset_forgotten")] == [severity]
+
+
+@pytest.mark.parametrize(("asked_at", "answered_by", "severity"), [
+    pytest.param(3500, 3, "violation", id="the new coordinator had it"),
+    pytest.param(3500, 1, "permitted", id="the deposed one had it"),
+    pytest.param(3500, None, "permitted", id="nobody knows whose answer it was"),
+    pytest.param(2500, 1, "permitted", id="it was there before the election"),
+])  # fmt: skip
+def test_who_showed_a_position_had_it(tmp_path: Path, asked_at: int, answered_by: int | None, severity: str) -> None:
+    run = Run(tmp_path / "run", **UNCLEAN)
+    run.metadata("PartitionRecord", 0, topic="__consumer_offsets", **CREATED | {"isr": [1, 2]})
+    uncleanly_elected(run, "__consumer_offsets", 3000)
+    row = {"process": 50, "group": "g", "topic": "t", "partition": 0, "outcome": "ok"}
+    for kind, offset, at, node in (
+        ("commit", 3, 1000, 1),
+        ("fetch", 3, asked_at, answered_by),
+        ("fetch", None, 5000, 3),
+    ):
+        times = {"invoke_ns": at * MS, "complete_ns": (at + 1) * MS}
+        run.recorder.row("commits", **row, **times, kind=kind, committed_offset=offset, answered_by=node)
+
+    assert [one for one, _ in judged(run, "offset_forgotten")] == [severity]
+
+
+@pytest.mark.parametrize(("answered_by", "severity"), [
+    pytest.param(3, "violation", id="the new coordinator"),
+    pytest.param(1, "permitted", id="the deposed one"),
+    pytest.param(None, "permitted", id="nobody knows who"),
+])  # fmt: skip
+def test_a_generation_is_written_to_the_log_of_who_answered(
+    tmp_path: Path, answered_by: int | None, severity: str
+) -> None:
+    run = Run(tmp_path / "run", **UNCLEAN)
+    run.metadata("PartitionRecord", 0, topic="__consumer_offsets", **CREATED | {"isr": [1, 2]})
+    uncleanly_elected(run, "__consumer_offsets", 500)
+    row = {"process": 50, "group": "g", "topic": "t", "partition": 0, "kind": "commit", "outcome": "ok"}
+    for generation, at, node in ((5, 1000, answered_by), (4, 15_000, 3)):
+        named = {"generation": generation, "committed_offset": 3, "answered_by": node}
+        run.recorder.row("commits", **row, **named, invoke_ns=at * MS, complete_ns=(at + 1) * MS)
+
+    assert [one for one, _ in judged(run, "stale_generation")] == [severity]
 
 
 @pytest.mark.parametrize(("partition", "expected"), [(0, BY_R9), (1, LOST)])
@@ -370,6 +485,32 @@ def test_a_marker_needs_ten_seconds_in_which_coordinator_and_leader_are_whole(
     for index, fault in enumerate(faults):
         run.fault(index=index, **{"kind": "isolate"} | fault)
     run.watermark(1, 20_000, epoch=1, last_stable_offset=0)
+
+    assert judged(run, "hanging") == [expected]
+
+
+@pytest.mark.parametrize(("stands", "expected"), [
+    pytest.param("former", BY_R9, id="one that an unclean election may have aborted"),
+    pytest.param("later", LOST, id="one that began behind it"),
+    pytest.param("", BY_R9, id="nobody knows whose"),
+])  # fmt: skip
+def test_whose_transaction_hangs_is_known_by_the_record_that_stands_there(
+    tmp_path: Path, stands: str, expected: tuple[str, str]
+) -> None:
+    """Two transactions whose sends nobody answered: the last stable offset stays before a record of one of them."""
+    run = Run(tmp_path / "run", **UNCLEAN)
+    run.metadata("PartitionRecord", 0, topic="__transaction_state", **CREATED)
+    run.change(50, isr=[1, 2])
+    values: dict[str, int] = {}
+    for number, (name, at) in enumerate([("former", 100), ("later", 5000)]):
+        values[name] = run.send(number, at, txn_id="x", log_offset=None, outcome="info", complete_ns=None)
+        step = {"kind": "send", "topic": "t", "partition": 0, "log_offset": None, "value": values[name]}
+        row = {"process": 7, "txn_id": "x", "begin_ns": (at - 1) * MS, "end_ns": None, "outcome": "info"}
+        run.recorder.row("txns", **row, timeout_ms=5000, operations=[step])
+    run.change(2000, **TO_NODE_3)
+    run.watermark(1, 60_000, epoch=1, last_stable_offset=0, observer="node-3")
+    if stands:
+        run.log(3, {0: values[stands]})
 
     assert judged(run, "hanging") == [expected]
 

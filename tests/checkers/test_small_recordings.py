@@ -1094,6 +1094,25 @@ def test_what_is_shown_after_the_final_read_is_looked_for_in_the_logs(
     assert judged(run, "shown_end_lost") == expected
 
 
+@pytest.mark.parametrize(("in_logs", "expected"), [
+    pytest.param(True, [], id="the logs hold it"),
+    pytest.param(False, [LOST], id="no log holds it"),
+])  # fmt: skip
+def test_what_a_last_poll_brings_is_looked_for_in_the_logs(
+    run: Run, in_logs: bool, expected: list[tuple[str, str]]
+) -> None:
+    """A late request was served between a final read's end and its last poll: nobody polled behind that."""
+    values = {offset: run.send(offset, 100 + offset) for offset in range(2)}
+    late = {2: run.send(2, 120, acks=0)}
+    run.final_read(values, at=900)
+    run.poll(99, "final", 2, 1, 950, high_watermark=3, leader_epoch=0)
+    run.watermark(3, 950, epoch=0)
+    for node in (1, 2, 3):
+        run.log(node, values | (late if in_logs else {}))
+
+    assert judged(run, "shown_end_lost") == expected
+
+
 @pytest.mark.parametrize(("order", "expected"), [
     pytest.param({}, BY_R4, id="of this partition"),
     pytest.param({"partition": 1}, LOST, id="of another partition"),

@@ -1,6 +1,7 @@
 """A cluster that stands outside of the harness: its nodes are started by a shell, and only a cluster.toml knows how to hurt them."""
 
 import os
+import shlex
 import signal
 import stat
 from collections.abc import Iterator, Mapping
@@ -36,7 +37,7 @@ def standing(folder: Path, settings: Settings, software: Software | None = None)
     first = cluster.places[1]
     words = software.run(first, folder / "1" / "CONFIG")
     config = next(path.name for path in first.folder.iterdir() if path.suffix in (".toml", ".properties"))
-    start = " ".join(words).replace(f"{folder}/1/CONFIG", f'"$own/{config}"')
+    start = shlex.join(words).replace(f"{folder}/1/CONFIG", f'"$own/{config}"')
     script = folder / "node.sh"
     script.write_text(SCRIPT.format(start=start))
     script.chmod(script.stat().st_mode | stat.S_IXUSR)

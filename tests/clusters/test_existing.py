@@ -15,9 +15,10 @@ from tribunal.clusters.existing.access import BadAccess, door
 from tribunal.clusters.existing.acts import Act, Acts, left
 from tribunal.clusters.existing.description import BadCluster, read_cluster
 from tribunal.clusters.existing.topics import OwnTopics
-from tribunal.clusters.kafka.side_by_side import SideBySide
+from tribunal.clusters.kafka.jars import kafka_jars
+from tribunal.clusters.kafka.side_by_side import ApacheKafka, SideBySide
 from tribunal.clusters.kinds.existing import leftovers, sweep
-from tribunal.clusters.spec import CI
+from tribunal.clusters.spec import CI, JVM
 from tribunal.harness.plan import made
 from tribunal.harness.scenario import BadScenario, scenario
 
@@ -243,6 +244,7 @@ def test_a_run_hurts_it_by_its_commands_judges_all_and_leaves_it_as_it_was(nodes
     assert topics(nodes) == {"the-users-own"}
     assert not any(b"the-users-own" in path.read_bytes() for path in (run_dir / "recording").rglob("*.parquet"))
     assert leftovers(run_dir) == []
+    assert not (run_dir / "acts.json").exists()
     nodes.wait_serving(nodes.broker_ids)
 
 
@@ -274,3 +276,23 @@ def test_a_topic_that_was_there_before_is_not_touched(nodes: SideBySide, tmp_pat
     assert code == 3
     assert "a topic 'produce-consume' already" in said
     assert "produce-consume" in topics(nodes)
+
+
+@pytest.mark.e2e
+@pytest.mark.nightly
+def test_released_kafka_that_stands_already_is_judged_as_a_whole(tmp_path: Path) -> None:
+    folder = tmp_path / "nodes"
+    folder.mkdir()
+    with standing(
+        folder, {**JVM, "offsets.topic.replication.factor": 3}, ApacheKafka(kafka_jars("4.3.1"), "400m")
+    ) as nodes:
+        path = cluster_toml(nodes, folder, {name: JVM[name] for name in STATED})
+        path.write_text('version = "4.3.1"\n' + path.read_text())
+        (folder / "mine.yaml").write_text(SCENARIO)
+
+        code, said = ran(folder, tmp_path / "runs")
+
+        verdict = json.loads(next((tmp_path / "runs").glob("*/verdict.json")).read_text())
+        assert code == 0, said
+        assert verdict["coverage"]["judged"] == verdict["coverage"]["cells"] > 0
+        assert topics(nodes) == set()

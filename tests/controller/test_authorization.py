@@ -67,6 +67,7 @@ from replog.wire.messages import incremental_alter_configs as iac
 from replog.wire.messages import init_producer_id as ip
 from replog.wire.messages import join_group as jg
 from replog.wire.messages import leave_group as lg
+from replog.wire.messages import list_config_resources as lcr
 from replog.wire.messages import list_groups as ls
 from replog.wire.messages import list_offsets as lo
 from replog.wire.messages import list_transactions as lt
@@ -288,7 +289,7 @@ TABLE = {
     **{
         api.name.lower(): row(request_type(api)(), Operation.CLUSTER_ACTION, CLUSTER, OF_CLUSTER)
         for api in (
-            *(Api.FETCH, Api.VOTE, Api.BEGIN_QUORUM_EPOCH, Api.END_QUORUM_EPOCH, Api.FETCH_SNAPSHOT),
+            *(Api.ENVELOPE, Api.FETCH, Api.VOTE, Api.BEGIN_QUORUM_EPOCH, Api.END_QUORUM_EPOCH, Api.FETCH_SNAPSHOT),
             *(Api.UPDATE_RAFT_VOTER, Api.ALTER_PARTITION, Api.BROKER_REGISTRATION, Api.BROKER_HEARTBEAT),
             *(Api.ALLOCATE_PRODUCER_IDS, Api.CONTROLLER_REGISTRATION, Api.ASSIGN_REPLICAS_TO_DIRS),
             *(Api.GET_REPLICA_LOG_INFO, Api.LEADER_AND_ISR, Api.STOP_REPLICA, Api.UPDATE_METADATA),
@@ -311,6 +312,7 @@ TABLE = {
         CLUSTER,
         OF_CLUSTER,
     ),
+    "list config resources": row(lcr.ListConfigResourcesRequest(), Operation.DESCRIBE_CONFIGS, CLUSTER, OF_CLUSTER),
     **{
         api.name.lower(): row(request_type(api)(), Operation.DESCRIBE, CLUSTER, OF_CLUSTER)
         for api in (
@@ -622,7 +624,9 @@ def test_a_new_topics_configs_are_shown_to_who_may_know_them() -> None:
 # --- a whole controller ------------------------------------------------------------------------------------
 
 
-def on_a_controller(folder: Path, may: Any, talk: Callable[[Connection], Awaitable[None]]) -> None:
+def on_a_controller(
+    folder: Path, may: Any, talk: Callable[[Connection], Awaitable[None]], *, is_active: bool = True
+) -> None:
     async def main() -> None:
         config = NodeConfig(
             {
@@ -631,7 +635,7 @@ def on_a_controller(folder: Path, may: Any, talk: Callable[[Connection], Awaitab
                 "cluster.id": CLUSTER_ID,
                 "listeners": f"127.0.0.1:{free_ports(1)[0]}",
                 "listener.security.protocol.map": "CONTROLLER:PLAINTEXT,CLIENTS:SASL_SSL",  # users can be managed
-                "controller.quorum.voters": "101@127.0.0.1:9",
+                "controller.quorum.voters": "101@127.0.0.1:9" + ("" if is_active else ",102@127.0.0.1:10"),
                 "log.dirs": str(folder),
                 "controller.quorum.election.timeout.ms": 50,
             }
@@ -642,7 +646,8 @@ def on_a_controller(folder: Path, may: Any, talk: Callable[[Connection], Awaitab
         try:
             await node.start()
             await connection.open()
-            await until(lambda: node.controller.is_active and bool(node.controller.image.features))
+            if is_active:
+                await until(lambda: node.controller.is_active and bool(node.controller.image.features))
             await talk(connection)
         finally:
             connection.close()

@@ -57,6 +57,3 @@ def test_nothing_that_was_promised_is_lost_whoever_holds_it(tmp_path, kafka):
     )
     (run,) = (tmp_path / "runs").iterdir()
     assert ours(left_of(run)) == []
-    for node in (1, 2, 3):
-        written = run / "nodes" / str(node) / ("server.properties" if node in kafka else "node.toml")
-        assert written.is_file()

@@ -1,18 +1,19 @@
-"""Damaged batches of closed segments are found by reading them, and put back byte by byte from another replica's log."""
+"""Damaged batches are found by reading segments again, and put back byte by byte from another replica's log."""
 
 from random import Random
 
+import msgspec
 import pytest
 
 from replog.log.batch import CorruptBatch, batches
 from replog.log.log import Log
 from replog.log.scrubbing import Scrub
 from replog.log.segment import Segment
-from tests.log.batches import a_disk, append, opened
+from tests.log.batches import SMALL, a_disk, append, opened
 from tests.log.test_damage import OF_SEGMENTS, Strike
 from tribunal.clusters.simulated.disk import SimulatedDisk
 
-SEEN = {kind: strike for kind, strike in OF_SEGMENTS.items() if kind != "a bit of a leader epoch"}
+IN_ONE = msgspec.structs.replace(SMALL, segment_bytes=1 << 20)
 
 
 def replicas() -> tuple[SimulatedDisk, Log, Log]:
@@ -27,6 +28,17 @@ def replicas() -> tuple[SimulatedDisk, Log, Log]:
     for log in (ours, theirs):
         log.flush()
     assert len(ours.segments) > 4
+    return disk, ours, theirs
+
+
+def active_replicas() -> tuple[SimulatedDisk, Log, Log]:
+    """Return two logs of one segment each that hold the same, and the first one's disk."""
+    disk = a_disk()
+    ours, theirs = opened(disk, IN_ONE), opened(a_disk(), IN_ONE)
+    for log in (ours, theirs):
+        for number in range(60):
+            append(log, b"%04d" % number * 20, epoch=number // 25)
+        assert len(log.segments) == 1
     return disk, ours, theirs
 
 
@@ -51,19 +63,86 @@ def scrubbed(scrub: Scrub, other: Log, max_bytes: int = 400) -> int:
             count += scrub.put_back(content)
 
 
-@pytest.mark.parametrize("kind", SEEN)
-def test_every_damage_that_a_checksum_sees_is_found_and_put_back(kind: str) -> None:
+@pytest.mark.parametrize("kind", OF_SEGMENTS)
+def test_every_damage_of_a_closed_segment_is_found_and_put_back(kind: str) -> None:
     disk, ours, theirs = replicas()
     for seed in range(5):
         random = Random(f"{kind} {seed}")
         segment = random.choice(ours.segments[:-1])
-        before = struck(disk, segment, SEEN[kind], random)
+        before = struck(disk, segment, OF_SEGMENTS[kind], random)
 
         count = scrubbed(Scrub(ours, segment), theirs)
 
         assert disk.read_file(segment.file.path)[: segment.size] == before
         assert count or disk.read_file(segment.file.path)[: len(before)] == before
         segment.file.truncate(len(before))
+
+
+@pytest.mark.parametrize("kind", OF_SEGMENTS)
+def test_every_damage_to_what_is_committed_of_the_active_segment_is_found_and_put_back(kind: str) -> None:
+    disk, ours, theirs = active_replicas()
+    (segment,) = ours.segments
+    for seed in range(5):
+        committed = segment.position_of(40)
+        before = disk.read_file(segment.file.path)
+        damaged = OF_SEGMENTS[kind](bytearray(before[:committed]), Random(f"{kind} {seed}"))
+        behind = before[len(damaged) :]  # what is appended stands where it stood
+        segment.file.write_at(0, damaged[: len(before)] + behind)
+        scrub = Scrub(ours, segment, 40)
+
+        scrubbed(scrub, theirs)
+
+        assert disk.read_file(segment.file.path)[:committed] == before[:committed]
+        assert scrub.offset == 40
+        segment.file.write_at(0, before)
+
+
+def test_what_is_not_committed_of_the_active_segment_is_neither_looked_at_nor_written_over() -> None:
+    """Of what is behind the high watermark a later leader may have something else."""
+    disk, ours, theirs = active_replicas()
+    (segment,) = ours.segments
+    for offset in (39, 40):
+        segment.file.write_at(segment.position_of(offset) + 65, b"!")
+    damaged = disk.read_file(segment.file.path)
+    scrub = Scrub(ours, segment, 40)
+
+    count = scrubbed(scrub, theirs, max_bytes=1 << 20)
+
+    assert count == 1
+    assert (scrub.position, scrub.offset) == (segment.position_of(40), 40)
+    assert disk.read_file(segment.file.path)[scrub.position :] == damaged[scrub.position :]
+
+
+def test_the_active_segment_is_looked_through_on_while_it_grows_and_when_it_is_sealed() -> None:
+    _, ours, theirs = active_replicas()
+    (segment,) = ours.segments
+    segment.file.write_at(segment.position_of(30) + 65, b"!")
+    scrub = Scrub(ours, segment, 40)
+    assert scrub.step(128)
+    append(ours, b"more", epoch=2)
+    ours.roll(0)
+    assert scrub.is_current
+
+    assert scrubbed(scrub, theirs) == 1
+
+    ours.truncate_to(35)
+    assert not scrub.is_current
+
+
+def test_damage_in_the_cold_part_of_the_active_segment_is_seen_by_reads() -> None:
+    """What was just appended is not checked at each read: it lies in memory as it was written."""
+    _, ours, _ = active_replicas()
+    (segment,) = ours.segments
+    segment.file.write_at(segment.position_of(20) + 65, b"!")
+    ours.count_as_cold()
+    append(ours, b"new", epoch=2)
+    assert ours.read(20, max_bytes=1, end_offset=61, at_least_one=True)
+
+    ours.count_as_cold()
+
+    assert ours.read(60, max_bytes=1, end_offset=61, at_least_one=True)
+    with pytest.raises(CorruptBatch, match="checksum"):
+        ours.read(20, max_bytes=1, end_offset=61, at_least_one=True)
 
 
 def test_a_sound_log_is_read_to_its_end_and_left_alone() -> None:

@@ -1,4 +1,4 @@
-"""Bits turn over in closed segments of brokers that run: they are found and put back from the ISR, or reported; never served."""
+"""Bits turn over in segments of brokers that run: they are found and put back from the ISR, or reported; never served."""
 
 import asyncio
 
@@ -90,6 +90,30 @@ def test_a_damaged_batch_is_put_back_from_another_member_of_the_isr(who):
         assert all(broker(cluster, node).plane.scrubbing.damaged_count == 1 for node in hit)
 
     run(1, scenario, **SETTINGS)
+
+
+def test_a_damaged_batch_of_the_active_segment_is_put_back_and_what_is_appended_stays():
+    async def scenario(cluster):
+        await produce(cluster, -1, 1)
+        await reaches(cluster, "all", lambda: all(log_of(cluster, n).log_end_offset == 1 for n in (1, 2, 3)))
+        follower = next(node for node in (1, 2, 3) if node != leader(cluster))
+        for node in (leader(cluster), follower):
+            (segment,) = log_of(cluster, node).segments
+            cluster.watch.rotten(node)
+            cluster.machine(node).disk.flip_bit(segment.file.path, 8 * 65)
+        await produce(cluster, -1, 1)
+
+        await reaches(
+            cluster,
+            "both repaired",
+            lambda: all(broker(cluster, n).plane.scrubbing.repaired_count for n in (leader(cluster), follower)),
+        )
+        await reaches(cluster, "all", lambda: all(log_of(cluster, n).log_end_offset == 2 for n in (1, 2, 3)))
+
+        assert len({*copies(cluster).values()}) == 1
+        assert sorted(cluster.state.partitions[NAME].isr) == [1, 2, 3]
+
+    run(4, scenario, **{"log.scrub.bytes.per.second": 1_000_000})
 
 
 def test_what_nobody_else_has_is_reported_once_and_never_served_and_put_back_when_somebody_has_it():

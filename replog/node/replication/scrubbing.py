@@ -1,4 +1,4 @@
-"""Reading cold segments again, slowly, to find what went bad on the disk before somebody needs it (`log.scrub.bytes.per.second`).
+"""Reading segments again, slowly, to find what went bad on the disk before somebody needs it (`log.scrub.bytes.per.second`).
 
 Nothing damaged is served, whoever finds it: reads of it are answered with CORRUPT_MESSAGE. Here it is looked for, put right from another member
 of the ISR, by leaders and followers alike, and counted. It is asked for as Kafka's tool for verifying replicas asks, as a debugging consumer: followers
@@ -71,8 +71,9 @@ class Scrubbing:
     async def _look_through(self, replica: Replica) -> None:
         log = replica.partition.log
         try:
-            for segment in log.segments[:-1]:
-                await self._scrub(replica, Scrub(log, segment))
+            for segment in [*log.segments]:
+                is_active = segment is log.segments[-1]
+                await self._scrub(replica, Scrub(log, segment, replica.partition.high_watermark if is_active else None))
         except OSError as problem:
             if replica.partition.log is log:  # else it has moved away from the disk that says no
                 replica.partition.go_offline(problem)

@@ -1,0 +1,61 @@
+"""Whose wall clock was wrong by how much, as far as faults set it.
+
+Two things go by it: a coordinator ends transactions that were left open by its own, and a broker deletes records by their age.
+"""
+
+from collections.abc import Iterable, Iterator
+from typing import Final
+
+import msgspec
+
+from tribunal.checkers.judge.incarnations import NEVER
+from tribunal.results.rows import Fault
+
+CLOCK: Final = "clock"
+STROBE: Final = "clock-strobe"
+
+
+class Skew(msgspec.Struct, frozen=True, kw_only=True):
+    """By how much a node's clock was ahead at least and at most, from one moment on and before another. node None: nobody knows whose."""
+
+    node: int | None
+    since_ns: int
+    until_ns: int
+    least_ns: int
+    most_ns: int
+
+    @property
+    def span_ns(self) -> int:
+        """By how much at most it makes anything older: written by a clock that is behind, or looked at by one that is ahead."""
+        return min(max(self.most_ns, 0) - min(self.least_ns, 0), NEVER)
+
+
+class _Facts(msgspec.Struct, frozen=True):
+    """What the proof of a clock's fault says; what it does not say is unknown."""
+
+    offset_ms: int | None = None
+    drift_ppm: int | None = None
+
+
+def skews(faults: Iterable[Fault]) -> Iterator[Skew]:
+    """Yield what faults did to clocks; of one that does several things nobody knows whose clock it set, nor how far."""
+    for fault in faults:
+        if CLOCK not in f"{fault.kind} {fault.proof or ''}" or fault.injected_ns is None:
+            continue
+        target = fault.resolved_target or ""
+        is_of_one = fault.kind.startswith(CLOCK) and target.isdigit()
+        since_ns = fault.injected_ns
+        until_ns = NEVER if fault.healed_ns is None or not fault.healed else fault.healed_ns
+        least_ns, most_ns = _reach(fault, until_ns - since_ns) if is_of_one else (-NEVER, NEVER)
+        node = int(target) if is_of_one else None
+        yield Skew(node=node, since_ns=since_ns, until_ns=until_ns, least_ns=least_ns, most_ns=most_ns)
+
+
+def _reach(fault: Fault, lasted_ns: int) -> tuple[int, int]:
+    facts = msgspec.json.decode(fault.proof or "{}", type=_Facts)
+    if facts.offset_ms is None and facts.drift_ppm is None:
+        return -NEVER, NEVER
+    offset_ns = (facts.offset_ms or 0) * 1_000_000
+    drift_ns = min(lasted_ns, NEVER) * (facts.drift_ppm or 0) // 1_000_000
+    ends = [offset_ns, offset_ns + drift_ns, *([-offset_ns] if fault.kind == STROBE else [])]
+    return min(ends), max(ends)
