@@ -352,8 +352,8 @@ class Evidence:
         absent_ns = self.absent_ns if dumped_ns is None else dumped_ns
         return self._orders.taken_ns(offset, sent_ns, absent_ns, behind_bytes, node)
 
-    def is_before_log_start(self, log_offset: int, value: int | None, node: int | None, ended_ns: int) -> bool:
-        """Whether a record may be gone by an order, and stands before the log start that was shown, or of a replica before its own.
+    def is_before_log_start(self, offsets: range, value: int | None, node: int | None, ended_ns: int) -> bool:
+        """Whether records may be gone by an order, and stand before the log start that was shown, or of a replica before its own.
 
         Each replica deletes by age and size itself, and begins where the leader did when it got its first records. It goes on with that
         until its log is read from its disk, behind the final reads.
@@ -365,7 +365,8 @@ class Evidence:
             logs = self._rows.columns("logs")
             held = logs["log_offset"][logs["node"] == node]
             own = int(held.min()) if held.size else self._dumped.get(node, own)
-        sent_ns = self._sent_before_ns(log_offset) if value is None else self._sent_ns(value)
+        log_offset = offsets[-1]
+        sent_ns = self._sent_last_ns(offsets) if value is None else self._sent_ns(value)
         dumped_ns = None if node is None else max(ended_ns, self.absent_ns or 0) + APPLIED_NS
         return 0 <= log_offset < own and self._ordered_ns(log_offset, sent_ns, node, dumped_ns) is not None
 
@@ -374,6 +375,12 @@ class Evidence:
         logs = self._rows.columns("logs")
         own = is_among(logs["node"], np.asarray(sorted(self._can_lead), np.int64)) & (logs["log_offset"] == log_offset)
         return frozenset(logs["value"][own & (logs["value"] != UNKNOWN)].tolist())
+
+    def _sent_last_ns(self, offsets: range) -> int:
+        """Return when the youngest was sent of the records that were acknowledged at these offsets; else that of the one before them."""
+        sends = self._rows.columns("sends")
+        own = (sends["outcome"] == OK) & (sends["log_offset"] >= offsets[0]) & (sends["log_offset"] <= offsets[-1])
+        return int(sends["invoke_ns"][own].max()) if own.any() else self._sent_before_ns(offsets[-1])
 
     def _sent_before_ns(self, log_offset: int) -> int:
         """Return when at the earliest the last record was sent that any log holds at or before an offset; 0 where nobody knows.

@@ -40,7 +40,7 @@ IN_PIECES: Final = (
     "acks", "outcome", "invoke_ns", "complete_ns", "value", "log_offset", "leader_epoch", "answered_by",
 )  # fmt: skip
 SIEVED: Final = frozenset({"lost_writes", "log_order", "replicas", "whole_records"})
-HOLES: Final = frozenset({"gap", "replicas_lack"})
+HOLES: Final = frozenset({"gap", "replicas_lack"})  # which end before their `other_offset`
 NEVER: Final = np.iinfo(np.int64).max
 
 

@@ -32,6 +32,7 @@ from tribunal.checkers.guarantees import Promise
 from tribunal.checkers.judge.dumps import dumped
 from tribunal.checkers.judge.endings import ending
 from tribunal.checkers.judge.evidence import Evidence
+from tribunal.checkers.judge.hot_partitions import HOLES
 from tribunal.checkers.judge.orders import OF_POSITIONS, Order
 from tribunal.checkers.judge.positions import Positions
 from tribunal.checkers.judge.remembered import Remembered, by_order, under
@@ -289,9 +290,12 @@ class PartitionJudge:
         return _excused((row, self._of_start(anomaly)) for row, anomaly in rows)
 
     def _of_start(self, anomaly: Anomaly) -> Judgement | None:
-        last = anomaly.log_offset if anomaly.other_offset is None else anomaly.other_offset
-        evidence = self._looked_up()
-        if last is None or not evidence.is_before_log_start(last, anomaly.value, anomaly.node, self._ended_ns()):
+        first, last = anomaly.log_offset, anomaly.log_offset if anomaly.other_offset is None else anomaly.other_offset
+        if first is None or last is None:
+            return None
+        last -= anomaly.kind in HOLES  # it ends before the offset where something stands again
+        evidence, ended_ns = self._looked_up(), self._ended_ns()
+        if not evidence.is_before_log_start(range(first, last + 1), anomaly.value, anomaly.node, ended_ns):
             return None
         return self.timeline.judge(Record(log_offset=last, acks=None, invoke_ns=0, below_log_start=True))
 

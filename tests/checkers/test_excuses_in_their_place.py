@@ -254,6 +254,26 @@ def test_a_replica_goes_on_to_delete_until_its_log_is_read(run: Run) -> None:
     assert lacking_its_beginning(run, 1000) == [BY_ORDER]
 
 
+@pytest.mark.parametrize(("limit_ms", "log_start", "expected"), [
+    pytest.param(5000, 3, BY_ORDER, id="the log start moved while it was read"),
+    pytest.param(5000, 2, LOST, id="the log start stands in the hole"),
+    pytest.param(HOUR_MS, 3, LOST, id="too young"),
+    pytest.param(9500, 3, LOST, id="its last record is too young"),
+])  # fmt: skip
+def test_a_hole_in_the_final_read_is_what_retention_took_meanwhile(
+    run: Run, limit_ms: int, log_start: int, expected: tuple[str, str]
+) -> None:
+    """A search of produce-consume with log.retention.ms 4000: the reader was out of range, and went on behind the hole."""
+    run.metadata("ConfigRecord", 10, resource_type=2, resource_name="t", name="retention.ms", value=str(limit_ms))
+    values = [run.send(number, at) for number, at in enumerate((1000, 1100, 2000, 9000))]
+    run.final_read({0: values[0], 3: values[3]}, at=10_000, epoch=0)
+    run.poll(99, "final", 4, 0, 10_002, high_watermark=4, log_start_offset=log_start)
+    for node in (1, 2, 3):
+        run.log(node, {3: values[3]})
+
+    assert judged(run, "gap") == [expected]
+
+
 @pytest.mark.parametrize(("since", "offset", "expected"), [
     pytest.param(2000, 2, BY_ORDER, id="up to where it begins"),
     pytest.param(2000, 1, LOST, id="not so far"),
