@@ -7,6 +7,7 @@ Credentials come from the environment (AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY,
 """
 
 import hashlib
+import mimetypes
 import os
 import shutil
 from collections.abc import Iterable, Iterator
@@ -109,6 +110,25 @@ class Storage:
             self._put_list(name, Stored(files))
         return self._url(name)
 
+    def folders(self) -> list[str]:
+        """Return the names of the folders that stand there as wholes, in order."""
+        with _said(self.url):
+            found = self._system.get_file_info(arrow_fs.FileSelector(self._root, allow_not_found=True))
+        names = sorted(one.base_name for one in found if one.type is arrow_fs.FileType.Directory)
+        return [name for name in names if self.is_whole(name)]
+
+    def is_whole(self, name: str = "") -> bool:
+        """Return whether a folder stands there that was put there to the end."""
+        return self._has(f"{name}/{LIST}")
+
+    def remove(self, name: str) -> None:
+        """Remove a folder, its list first; nothing if it is not there."""
+        with _said(self._url(name)):
+            if self.is_whole(name):
+                self._system.delete_file(self._path(f"{name}/{LIST}"))
+            if self._has(name):
+                self._system.delete_dir(self._path(name))
+
     def put_file(self, file: Path) -> str:
         """Put one file there by itself, in place of what stood there; return its URL."""
         with _said(f"{self.url}/{file.name}"):
@@ -132,7 +152,9 @@ class Storage:
         path = self._path(name)
         if not isinstance(self._system, arrow_fs.S3FileSystem):  # which has no folders
             self._system.create_dir(path.rpartition("/")[0], recursive=True)
-        with file.open("rb") as source, self._system.open_output_stream(path) as target:
+        # What a browser takes a page for; other storage than S3 keeps no such thing.
+        kind = {"Content-Type": mimetypes.guess_type(file.name)[0] or "application/octet-stream"}
+        with file.open("rb") as source, self._system.open_output_stream(path, metadata=kind) as target:
             return _copied(iter(lambda: source.read(PIECE_BYTES), b""), target)
 
     def _fetched(self, name: str, file: Path) -> StoredFile:

@@ -135,11 +135,18 @@ class Positions:
         return newest
 
     def _seen_ns(self, commit: int, fetches: Array) -> int | None:
-        """Return when a position was fetched for the last time after it had been committed."""
-        times = self._commits["invoke_ns"]
+        """Return the last moment whose log is known to have had a position, as it was fetched after it had been committed."""
+        times, answered_by = self._commits["invoke_ns"], self._commits["answered_by"]
         own = self._commits["committed_offset"][fetches] == self._commits["committed_offset"][commit]
         own &= times[fetches] > self._commits["complete_ns"][commit]
-        return int(times[fetches[own]].max()) if own.any() else None
+        group = self._groups[int(self._commits["group"][commit])]
+        seen = (
+            self._remembered.position_seen(
+                group, int(times[row]), None if answered_by[row] == UNKNOWN else int(answered_by[row])
+            )
+            for row in fetches[own].tolist()
+        )
+        return max(seen, default=None)
 
     def _commit(self, row: int) -> Commit:
         return typed(self._rows.table("commits").slice(row, 1), Commit)[0]

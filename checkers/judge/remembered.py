@@ -79,7 +79,13 @@ class Remembered:
     # Things written at a known time
 
     def written(
-        self, place: Place, since_ns: int, done_ns: int | None, absent_ns: int | None, seen_ns: int | None = None
+        self,
+        place: Place,
+        since_ns: int,
+        done_ns: int | None,
+        absent_ns: int | None,
+        seen_ns: int | None = None,
+        answered_by: int | None = None,
     ) -> Judgement:
         """Judge what was written to a partition between two moments, as if with acks=all; its offset lies between the ends of those moments."""
         first, last = self._bounds(place, since_ns, done_ns)
@@ -90,8 +96,9 @@ class Remembered:
             acks=-1,
             invoke_ns=since_ns,
             complete_ns=done_ns,
-            seen_ns=None if seen_ns is None else timeline.answered_since(seen_ns),
+            seen_ns=seen_ns,
             absent_ns=absent_ns,
+            answered_by=answered_by,
         )
         return timeline.judge(record)
 
@@ -201,18 +208,24 @@ class Remembered:
     # Positions of groups
 
     def position_lost(self, commit: Commit, absent_ns: int, seen_ns: int | None = None) -> Judgement | None:
-        """Return what may have taken a position that a group had committed, and that was fetched for the last time at `seen_ns` (R11)."""
+        """Return what may have taken a position that a group had committed, and that stood in the log of `seen_ns` still (R11)."""
         home = self._history.home(GROUP_LOG, commit.group)
         if home is None:
             return None
-        found: list[Judgement | None] = [self.written(home, commit.invoke_ns, commit.complete_ns, absent_ns, seen_ns)]
+        times = (commit.invoke_ns, commit.complete_ns, absent_ns, seen_ns)
+        found: list[Judgement | None] = [self.written(home, *times, answered_by=commit.answered_by)]
         transaction = self.transaction_of(commit)
         if transaction is not None:
-            since_ns = commit.invoke_ns if seen_ns is None else self._history.timeline(*home).answered_since(seen_ns)
+            since_ns = commit.invoke_ns if seen_ns is None else seen_ns
             found.append(self.marker(home, Sent(since_ns=since_ns), absent_ns))
         if transaction is not None and seen_ns is None:
             found.append(self.decision(transaction, transaction.begin_ns, absent_ns))
         return _first(found, Excuse.POSITIONS_LOST)
+
+    def position_seen(self, group: str, at_ns: int, answered_by: int | None) -> int:
+        """Return the earliest moment whose log somebody may have answered from who was asked for a group's position."""
+        home = self._history.home(GROUP_LOG, group)
+        return at_ns if home is None else self._history.timeline(*home).answered_since(at_ns, answered_by)
 
     def coordinator_deposed(self, group: str, node: int, at_ns: int) -> Judgement | None:
         """Return the election by which a node that answered for a group was no longer its coordinator, if it may not have known that (R11)."""

@@ -317,9 +317,12 @@ class Timeline:
                 return self._placed(judgement)
         return None
 
-    def answered_since(self, at_ns: int) -> int:
-        """Return the earliest moment whose log an answer may have been of: a leader that was deposed and does not know it answers on."""
-        record = Record(log_offset=NEVER, acks=None, invoke_ns=at_ns)
+    def answered_since(self, at_ns: int, answered_by: int | None = None) -> int:
+        """Return the earliest moment whose log an answer may have been of: a leader that was deposed and does not know it answers on.
+
+        answered_by:  whose answer it was; None: nobody knows.
+        """
+        record = Record(log_offset=NEVER, acks=None, invoke_ns=at_ns, answered_by=answered_by)
         places = self._before_deposed(self._position(at_ns, None), record) if self.entries else ()
         return min((self.entries[place].at_ns - 1 for place in places), default=at_ns)
 
@@ -689,7 +692,8 @@ class History:
     def _removed_ns(self, topic: str) -> int | None:
         """Return when a topic's removal was committed, if that is the last that was committed of it as a whole."""
         own = pc.fill_null(pc.equal(self._metadata["topic"].cast(pa.string()), topic), False)  # noqa: FBT003 - pyarrow's signature
-        places = [place for place in np.flatnonzero(own.to_numpy()) if self._types[place] in (CREATED, REMOVED)]
+        of_whole = (CREATED, PartitionRecord.__name__, REMOVED)
+        places = [place for place in np.flatnonzero(own.to_numpy()) if self._types[place] in of_whole]
         return self._at_ns[places[-1]] if places and self._types[places[-1]] == REMOVED else None
 
     @property

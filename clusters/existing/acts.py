@@ -60,6 +60,11 @@ class Acts:
         self.done.topics.remove(topic)
         self._write()
 
+    def close(self) -> None:
+        """Remove the list where nothing stands on it; safe twice."""
+        if not self.done.acts and not self.done.topics:
+            self._path.unlink(missing_ok=True)
+
     def _write(self) -> None:
         half = self._path.with_suffix(".half")
         half.write_bytes(msgspec.json.encode(self.done))

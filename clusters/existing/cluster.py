@@ -6,7 +6,8 @@ themselves saw of their watermarks, how a broker's process ended before it regis
 """
 
 import asyncio
-from collections.abc import Iterator, Mapping, Sequence
+import shutil
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Final, Literal
@@ -40,7 +41,7 @@ from tribunal.clusters.clients.blocking import blocking
 from tribunal.clusters.clients.confluent import QUIET
 from tribunal.clusters.clients.list_offsets import Leader
 from tribunal.clusters.existing.access import BadAccess, ExistingAccess
-from tribunal.clusters.existing.acts import Acts
+from tribunal.clusters.existing.acts import Act, Acts
 from tribunal.clusters.existing.clients import ExistingClients
 from tribunal.clusters.existing.description import UNDONE_BY, put_in
 from tribunal.clusters.existing.description import ExistingCluster as Description
@@ -50,7 +51,7 @@ from tribunal.clusters.kafka.events import KafkaEvents, KafkaMetadata
 from tribunal.clusters.kafka.releases import release
 from tribunal.clusters.links.answers import ClientAnswers
 from tribunal.clusters.metadata import MetadataObserver, MetadataView
-from tribunal.clusters.nodes.final_logs import dumped_logs
+from tribunal.clusters.nodes.final_logs import all_partition_directories, dumped_logs
 from tribunal.clusters.nodes.node_exits import NodeExits
 from tribunal.clusters.orders import Order, Orders, OrderSeen, elections
 from tribunal.clusters.run_context import RunContext
@@ -246,27 +247,43 @@ class ExistingCluster:
             await asyncio.wait([self._watching])
         if self._observer is not None:
             await self._observer.stop()
-        for node in self.spec.broker_ids:
-            data = self._run.data_dir(node)
-            if data.exists():
-                continue
-            words = self._words(node, "copy_logs", data)
-            if words is not None:
-                data.mkdir(parents=True)
-                code, said = await ended(words, self._given.command_within_ms)
-                if code != 0:
-                    raise ClusterError(f"node {node}: copy_logs ended with {code}: {' '.join(words)}{said}")
+        if self._acts.done.topics:
+            for node in self.spec.broker_ids:
+                await self._copy_logs(node)
+
+    async def _copy_logs(self, node: int) -> None:
+        """Let the user's command copy a node's log directory; of what it copies only the run's own topics stay."""
+        data = self._run.data_dir(node)
+        words = self._words(node, "copy_logs", data)
+        if words is None or data.exists():
+            return
+        data.mkdir(parents=True)
+        code, said = await ended(words, self._given.command_within_ms)
+        for topic, _, folder in all_partition_directories(data):
+            if topic in self._own.foreign:
+                await asyncio.to_thread(shutil.rmtree, folder)
+        if code != 0:
+            raise ClusterError(f"node {node}: copy_logs ended with {code}: {' '.join(words)}{said}")
 
     async def close(self) -> None:
-        """Undo what was done, and delete the topics that were made."""
-        try:
-            await self.shut_down()
-        finally:
-            for act in list(self._acts.done.acts):
-                await self.nodes[act.node].run(act.undone_by)
-                self._acts.undone(act.node, act.undone_by)
-            await self._delete_topics()
-            self._admin = None
+        """Undo what was done, and delete the topics that were made; what cannot be undone keeps nothing else from it."""
+        problems: list[ClusterError] = []
+        for undoing in (self.shut_down, *map(self._undoing, list(self._acts.done.acts)), self._delete_topics):
+            try:
+                await undoing()
+            except ClusterError as problem:
+                problems.append(problem)
+        self._admin = None
+        self._acts.close()
+        if problems:
+            raise problems[0]
+
+    def _undoing(self, act: Act) -> Callable[[], Awaitable[None]]:
+        async def undo() -> None:
+            await self.nodes[act.node].run(act.undone_by)
+            self._acts.undone(act.node, act.undone_by)
+
+        return undo
 
     async def _delete_topics(self) -> None:
         made = list(self._acts.done.topics)
@@ -314,7 +331,10 @@ class ExistingCluster:
         one = self._node(node)
         self._acts.doing(node, UNDONE_BY[name])
         one.is_expected = False
-        return await one.ends(name)
+        proof = await one.ends(name)
+        if proof.holds:
+            self._acts.undone(node, UNDONE_BY["pause"])  # a process that is gone is not stopped any more
+        return proof
 
     async def pause(self, node: int) -> Proof:
         """Stop a node's execution."""

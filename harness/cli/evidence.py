@@ -8,6 +8,9 @@ import msgspec
 import typer
 
 from tribunal.harness.cli.findings import first_signature, signature_named
+from tribunal.harness.cli.stored import storage_at
+from tribunal.results.scratch import Scratch
+from tribunal.results.storage import NoStorage, is_url
 from tribunal.results.verdict import EXIT_ERROR
 
 if TYPE_CHECKING:
@@ -99,7 +102,7 @@ def _lines(result: "Verified") -> list[str]:
 def publish(
     folder: Annotated[Path, typer.Argument(help="Folder of judged runs, nights and power.json.")],
     statement: Annotated[Path, typer.Option(help="campaign.yaml: campaign, system, version, summary, not_covered ...")],
-    out: Annotated[Path, typer.Option("--out", "-o", help="Folder for the site; must not exist.")],
+    out: Annotated[str, typer.Option("--out", "-o", help="Folder for the site, or a URL; must not exist.")],
     evidence: Annotated[
         int,
         typer.Option(min=0, help="Archives of at most so many runs: the gravest first, of every kind and scenario."),
@@ -109,8 +112,16 @@ def publish(
     """Make a static site of a campaign: claims, fault model, volume, power, bound, findings, limits, evidence."""
     from tribunal.harness.evidence.publish import published
 
-    path = published(folder, statement, out, evidence)
-    typer.echo(msgspec.json.encode({"site": str(path)}).decode() if json else str(path))
+    if is_url(out):
+        storage = storage_at("--out", out)
+        if storage.is_whole():
+            raise NoStorage(f"{out}: there already")
+        with Scratch("site") as scratch:
+            made = published(folder, statement, scratch / "site", evidence)
+            path = f"{storage.put(made.parent)}/{made.name}"
+    else:
+        path = str(published(folder, statement, Path(out), evidence))
+    typer.echo(msgspec.json.encode({"site": path}).decode() if json else path)
 
 
 def diff(

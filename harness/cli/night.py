@@ -1,6 +1,7 @@
 """The commands of the night: nightly, and merge for its shards."""
 
 import os
+import re
 import shutil
 import sys
 import time
@@ -17,6 +18,7 @@ from tribunal.harness.campaign.night_file import Config, read_config
 from tribunal.harness.campaign.night_findings import ADDRESSES, Announcement, announce
 from tribunal.harness.campaign.nightly import Earlier, Folders, Nightly, Outside, Shard, Terms, first_seed_of
 from tribunal.harness.cli.session import conduct
+from tribunal.harness.cli.stored import fetched, storage_at
 from tribunal.harness.cli.trends import can_keep, keep
 from tribunal.harness.scenario import BadScenario, duration
 from tribunal.results.night import Night, compared
@@ -38,6 +40,7 @@ from tribunal.results.power import Power
 from tribunal.results.power import read as read_power
 from tribunal.results.report.index import write as write_index
 from tribunal.results.scratch import Scratch
+from tribunal.results.storage import NoStorage
 
 RUNS: Final = "runs"
 
@@ -61,6 +64,9 @@ def nightly(  # noqa: PLR0917 - options
     nights: Annotated[
         str | None, typer.Option(help="Add the night to these tables of nights: a folder or an address (see trends).")
     ] = None,
+    copy_to: Annotated[
+        str | None, typer.Option(help="Put the night's folder into storage when it has ended: s3://BUCKET/FOLDER.")
+    ] = None,
     resume: Annotated[bool, typer.Option("--resume", help="Go on with the night of --out that was killed.")] = False,
     json: Json = False,
 ) -> None:
@@ -70,6 +76,7 @@ def nightly(  # noqa: PLR0917 - options
         raise BadScenario(f"--notify {notify!r}: a program, or an address that begins with http:// or https://")
     if nights is not None:
         can_keep()
+    storage = None if copy_to is None else storage_at("--copy-to", copy_to)
     before = _killed(config, out, resume=resume)
     terms = Terms(
         budget_s=duration(budget, ClusterSpec()).most_ms / 1000 if before is None else before.budget_s,
@@ -106,11 +113,25 @@ def nightly(  # noqa: PLR0917 - options
             save(tonight, out)
         else:
             _say(f"nights       added to {nights}")
+    if storage is not None:
+        try:
+            _say(f"stored       {storage.put(out, storage.free(stored_name(tonight)))}")
+        except NoStorage as problem:
+            tonight.errors.append(f"{problem}; the night is in {out} alone")
+            save(tonight, out)
     _show(tonight, out, json=json)
 
 
+def stored_name(night: Night) -> str:
+    """Return what a night's folder is called in storage: no two nights and no two shards are called the same."""
+    shard = "" if night.shard == "1/1" else f"-{night.shard.replace('/', 'of')}"
+    return re.sub(r"[^\w.-]", "-", f"{night.name}-{night.began.replace(':', '')}{shard}")
+
+
 def merge(
-    shards: Annotated[list[Path], typer.Argument(help="Folders that the shards of one night have written.")],
+    shards: Annotated[
+        list[str], typer.Argument(help="Folders that the shards of one night have written, or their URLs.")
+    ],
     out: Annotated[Path, typer.Option("--out", "-o", help="Folder for the whole night; must not exist.")],
     last: Last = None,
     findings: Annotated[Path | None, typer.Option(help="Folder of past failures, for the index page.")] = None,
@@ -121,16 +142,17 @@ def merge(
     if out.exists():
         raise BadScenario(f"{out}: there already; give a folder that does not exist")
     former = None if last is None else _former(last)
-    try:
-        whole = of_shards([_former(folder / NIGHT) for folder in shards])
-    except ValueError as problem:
-        raise BadScenario(str(problem)) from None
-    moved = {
-        str(run): _copied(run, out / RUNS)
-        for folder in shards
-        for run in sorted((folder / RUNS).glob("*"))
-        if run.is_dir()
-    }
+    with fetched(shards) as folders:
+        try:
+            whole = of_shards([_former(folder / NIGHT) for folder in folders])
+        except ValueError as problem:
+            raise BadScenario(str(problem)) from None
+        moved = {
+            str(run): _copied(run, out / RUNS)
+            for folder in folders
+            for run in sorted((folder / RUNS).glob("*"))
+            if run.is_dir()
+        }
     whole.found = [msgspec.structs.replace(one, run_dirs=_places(one.run_dirs, moved)) for one in whole.found]
     if former is not None:
         compared(whole, former)

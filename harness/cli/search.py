@@ -19,6 +19,7 @@ from tribunal.harness.catalog import mutant_named, scenario_file
 from tribunal.harness.cli.cluster import Jobs, Master, PythonThere, Remote, RoundSize, WithPackages, place, runner_at
 from tribunal.harness.cli.complete import named
 from tribunal.harness.cli.simulate import finding_lines
+from tribunal.harness.cli.stored import Kept
 from tribunal.harness.plan import encoded
 from tribunal.harness.scenario import BadScenario, Scenario, duration, load
 from tribunal.results.scratch import Scratch
@@ -26,6 +27,7 @@ from tribunal.results.signature import texts
 from tribunal.results.verdict import EXIT_INTERRUPTED, counted, worst
 
 SAID_EVERY_S: Final = 10
+CORPUS: Final = Path("runs/corpus")
 
 
 def search(  # noqa: PLR0917 - options
@@ -35,7 +37,7 @@ def search(  # noqa: PLR0917 - options
     budget: Annotated[str | None, typer.Option(help="Begin no more runs after this; default: 10m.")] = None,
     runs: Annotated[int | None, typer.Option(min=1, help="End after so many runs: repeatable on any machine.")] = None,
     seed: Annotated[int, typer.Option(min=0, help="Seed of every choice.")] = 0,
-    corpus: Annotated[Path, typer.Option(help="Folder of the corpus: begun or continued.")] = Path("runs/corpus"),
+    corpus: Annotated[str, typer.Option(help="Folder of the corpus, or its URL: begun or continued.")] = str(CORPUS),
     jobs: Jobs = None,
     round_size: RoundSize = ROUND,
     mutant: Annotated[
@@ -52,12 +54,13 @@ def search(  # noqa: PLR0917 - options
     """Search the simulator for new states: runs that reach some are kept, and their faults moved, added, aimed anew."""
     where = place(master, remote, python, with_packages=with_packages)
     wanted = _scenarios(scenarios, mode)
-    kept = Corpus(corpus)
     if budget is None and runs is None:
         budget = "10m"
     budget_s = None if budget is None else duration(budget, ClusterSpec()).most_ms / 1000
     screen, keeper, interrupted = Screen(", ".join(scenarios)), Keeper(out), False
-    with Scratch("search", in_memory=True) as scratch, runner_at(where, jobs) as runner:
+    with Scratch("corpus") as copy, Scratch("search", in_memory=True) as scratch:
+        begun = Kept(corpus, copy)
+        kept = Corpus(begun.folder)
 
         def notify(ran: Ran, searched: Searched) -> None:
             folder = keeper.keep(ran.result)
@@ -65,17 +68,21 @@ def search(  # noqa: PLR0917 - options
                 (folder / "plan.json").write_bytes(encoded(ran.chosen.plan))
             screen.notify(ran, searched, folder)
 
-        found = Search(
-            wanted, kept, seed=seed, runner=runner, scratch=scratch, round_size=round_size, notify=notify,
-            mutants=tuple(mutant_named(name) for name in mutant or []),
-        )  # fmt: skip
         try:
-            found.run(runs=runs, budget_s=budget_s)
-        except KeyboardInterrupt:
-            interrupted = True
-            for result in found.account.results[found.searched.runs :]:  # of a round that did not end
-                keeper.keep(result)
-    _report(found.searched, found.account, keeper, corpus, json=json, interrupted=interrupted)
+            with runner_at(where, jobs) as runner:
+                found = Search(
+                    wanted, kept, seed=seed, runner=runner, scratch=scratch, round_size=round_size, notify=notify,
+                    mutants=tuple(mutant_named(name) for name in mutant or []),
+                )  # fmt: skip
+                try:
+                    found.run(runs=runs, budget_s=budget_s)
+                except KeyboardInterrupt:
+                    interrupted = True
+                    for result in found.account.results[found.searched.runs :]:  # of a round that did not end
+                        keeper.keep(result)
+        finally:  # also of a search whose cluster went away
+            place_of_corpus = begun.put(kept.runs, CORPUS)
+    _report(found.searched, found.account, keeper, place_of_corpus, json=json, interrupted=interrupted)
     if interrupted:
         raise typer.Exit(EXIT_INTERRUPTED)
     raise typer.Exit(worst(result.verdict for result in found.account.results).exit_code(strict=False))
@@ -126,7 +133,7 @@ def exhausted(searched: Searched) -> str:
     return f"nothing new in {searched.idle_runs} runs (more than {IDLE_RUNS}): other scenarios or workloads would lead further"
 
 
-def _report(searched: Searched, account: Sweep, keeper: Keeper, corpus: Path, *, json: bool, interrupted: bool) -> None:
+def _report(searched: Searched, account: Sweep, keeper: Keeper, corpus: str, *, json: bool, interrupted: bool) -> None:
     if json:
         content = {
             **msgspec.structs.asdict(searched),
@@ -134,7 +141,7 @@ def _report(searched: Searched, account: Sweep, keeper: Keeper, corpus: Path, *,
             "verdicts": dict(account.verdicts),
             "findings": {str(one): [result.name for result in found] for one, found in account.findings.items()},
             "kept": {str(one): folders for one, folders in keeper.folders.items()},
-            "corpus": str(corpus),
+            "corpus": corpus,
             "interrupted": interrupted,
         }
         typer.echo(msgspec.json.encode(content).decode())

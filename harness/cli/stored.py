@@ -1,13 +1,18 @@
 """Folders that commands are given by name or by URL: where they put what they made, and where they get recordings from."""
 
+import re
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Final
 
 import typer
 
+from tribunal.harness.cli.usage import UsageError
 from tribunal.results.scratch import Scratch
 from tribunal.results.storage import NoStorage, Storage, is_url, put_or_kept
+
+NUMBERED: Final = re.compile(r"\d{10}(\.\d+)?")
 
 
 class Out:
@@ -54,6 +59,54 @@ def out_at(out: str, otherwise: Path) -> Iterator[Out]:
     storage.must_answer()
     with Scratch("out") as scratch:
         yield Out(scratch, storage, otherwise)
+
+
+def storage_at(option: str, url: str) -> Storage:
+    """Return the storage that an option names, which answers. Raises UsageError, NoStorage."""
+    if not is_url(url):
+        raise UsageError(f"{option} {url!r}: a URL of storage, such as s3://BUCKET/FOLDER")
+    storage = Storage(url)
+    storage.must_answer()
+    return storage
+
+
+class Kept:
+    """A folder that goes on from command to command: one of this machine, or a copy of the newest one in storage.
+
+    Each command puts its own folder there, under a number, and only then removes the one that it began with: an upload that is
+    interrupted costs what this command added and no more, and what another command put there meanwhile stays.
+    """
+
+    def __init__(self, place: str, scratch: Path) -> None:
+        self.place = place
+        self.folder = scratch / "kept" if is_url(place) else Path(place)
+        self._storage = storage_at("--corpus", place) if is_url(place) else None
+        self._began: str | None = None
+        if self._storage is not None:
+            numbered = [name for name in self._storage.folders() if NUMBERED.fullmatch(name)]
+            self._began = max(numbered, default=None)
+            self.folder.mkdir()
+            if self._began is not None:
+                self._storage.fetch(self.folder, self._began)
+
+    def put(self, number: int, otherwise: Path) -> str:
+        """Put the folder back as number so many; return where it is. What storage does not take goes to `otherwise`.
+
+        number:  grows with what is in the folder; one like that of the beginning says that nothing was added.
+        """
+        name = f"{number:010}"
+        if self._storage is None or number == 0 or (self._began or "").partition(".")[0] == name:
+            return self.place
+        folder = self.folder.rename(self.folder.with_name(name))
+        url, problem = put_or_kept(self._storage, folder, otherwise)
+        if problem is not None:
+            typer.echo(f"tribunal: {problem}; kept in {url}", err=True)
+        elif self._began is not None:
+            try:
+                self._storage.remove(self._began)
+            except NoStorage as still:
+                typer.echo(f"tribunal: {still}", err=True)
+        return url
 
 
 @contextmanager

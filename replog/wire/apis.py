@@ -148,7 +148,7 @@ BROKER_APIS: Final = _ranges(
         Api.DESCRIBE_CONFIGS: "1-4",
         Api.ALTER_CONFIGS: "0-2",
         Api.ALTER_REPLICA_LOG_DIRS: "1-2",
-        Api.DESCRIBE_LOG_DIRS: "1-4",
+        Api.DESCRIBE_LOG_DIRS: "1-5",
         Api.CREATE_PARTITIONS: "0-3",
         Api.DELETE_GROUPS: "0-2",
         Api.ELECT_LEADERS: "0-2",
@@ -165,6 +165,7 @@ BROKER_APIS: Final = _ranges(
         Api.LIST_TRANSACTIONS: "0-2",
         Api.CONSUMER_GROUP_HEARTBEAT: "0-1",  # these two: once group.version is finalized
         Api.CONSUMER_GROUP_DESCRIBE: "0-1",
+        Api.LIST_CONFIG_RESOURCES: "0-1",
         Api.DESCRIBE_TOPIC_PARTITIONS: "0-0",
         Api.ADD_RAFT_VOTER: "0-1",
         Api.REMOVE_RAFT_VOTER: "0-0",

@@ -137,6 +137,16 @@ def test_each_removal_of_a_topic_needs_its_order(
     assert judged(run) == [expected]
 
 
+def test_the_removal_of_a_topic_says_nothing_of_the_next_one_of_its_name(run: Run) -> None:
+    ordered(run, "delete_topic", 1900, 1950)
+    run.metadata("RemoveTopicRecord", 2000)
+    run.metadata("PartitionRecord", 2100, **CREATED)
+    run.send(0, 3000)
+    run.final_read({}, at=9000)
+
+    assert judged(run) == [LOST]
+
+
 @pytest.mark.parametrize(("since", "until", "expected"), [
     pytest.param(1900, 1950, BY_ORDER, id="the removal was ordered"),
     pytest.param(20, 30, LOST, id="that was another removal"),
@@ -304,6 +314,47 @@ def test_a_position_is_lost_in_its_own_partition(tmp_path: Path, partition: int,
     run.recorder.row("commits", **row, **times, kind="fetch", committed_offset=None)
 
     assert [one for one, _ in judged(run, "offset_forgotten")] == [severity]
+
+
+@pytest.mark.parametrize(("asked_at", "answered_by", "severity"), [
+    pytest.param(3500, 3, "violation", id="the new coordinator had it"),
+    pytest.param(3500, 1, "permitted", id="the deposed one had it"),
+    pytest.param(3500, None, "permitted", id="nobody knows whose answer it was"),
+    pytest.param(2500, 1, "permitted", id="it was there before the election"),
+])  # fmt: skip
+def test_who_showed_a_position_had_it(tmp_path: Path, asked_at: int, answered_by: int | None, severity: str) -> None:
+    run = Run(tmp_path / "run", **UNCLEAN)
+    run.metadata("PartitionRecord", 0, topic="__consumer_offsets", **CREATED | {"isr": [1, 2]})
+    uncleanly_elected(run, "__consumer_offsets", 3000)
+    row = {"process": 50, "group": "g", "topic": "t", "partition": 0, "outcome": "ok"}
+    for kind, offset, at, node in (
+        ("commit", 3, 1000, 1),
+        ("fetch", 3, asked_at, answered_by),
+        ("fetch", None, 5000, 3),
+    ):
+        times = {"invoke_ns": at * MS, "complete_ns": (at + 1) * MS}
+        run.recorder.row("commits", **row, **times, kind=kind, committed_offset=offset, answered_by=node)
+
+    assert [one for one, _ in judged(run, "offset_forgotten")] == [severity]
+
+
+@pytest.mark.parametrize(("answered_by", "severity"), [
+    pytest.param(3, "violation", id="the new coordinator"),
+    pytest.param(1, "permitted", id="the deposed one"),
+    pytest.param(None, "permitted", id="nobody knows who"),
+])  # fmt: skip
+def test_a_generation_is_written_to_the_log_of_who_answered(
+    tmp_path: Path, answered_by: int | None, severity: str
+) -> None:
+    run = Run(tmp_path / "run", **UNCLEAN)
+    run.metadata("PartitionRecord", 0, topic="__consumer_offsets", **CREATED | {"isr": [1, 2]})
+    uncleanly_elected(run, "__consumer_offsets", 500)
+    row = {"process": 50, "group": "g", "topic": "t", "partition": 0, "kind": "commit", "outcome": "ok"}
+    for generation, at, node in ((5, 1000, answered_by), (4, 15_000, 3)):
+        named = {"generation": generation, "committed_offset": 3, "answered_by": node}
+        run.recorder.row("commits", **row, **named, invoke_ns=at * MS, complete_ns=(at + 1) * MS)
+
+    assert [one for one, _ in judged(run, "stale_generation")] == [severity]
 
 
 @pytest.mark.parametrize(("partition", "expected"), [(0, BY_R9), (1, LOST)])

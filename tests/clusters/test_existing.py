@@ -244,6 +244,7 @@ def test_a_run_hurts_it_by_its_commands_judges_all_and_leaves_it_as_it_was(nodes
     assert topics(nodes) == {"the-users-own"}
     assert not any(b"the-users-own" in path.read_bytes() for path in (run_dir / "recording").rglob("*.parquet"))
     assert leftovers(run_dir) == []
+    assert not (run_dir / "acts.json").exists()
     nodes.wait_serving(nodes.broker_ids)
 
 

@@ -67,6 +67,7 @@ from replog.wire.messages import incremental_alter_configs as iac
 from replog.wire.messages import init_producer_id as ip
 from replog.wire.messages import join_group as jg
 from replog.wire.messages import leave_group as lg
+from replog.wire.messages import list_config_resources as lcr
 from replog.wire.messages import list_groups as ls
 from replog.wire.messages import list_offsets as lo
 from replog.wire.messages import list_transactions as lt
@@ -311,6 +312,7 @@ TABLE = {
         CLUSTER,
         OF_CLUSTER,
     ),
+    "list config resources": row(lcr.ListConfigResourcesRequest(), Operation.DESCRIBE_CONFIGS, CLUSTER, OF_CLUSTER),
     **{
         api.name.lower(): row(request_type(api)(), Operation.DESCRIBE, CLUSTER, OF_CLUSTER)
         for api in (

@@ -10,6 +10,7 @@ from msgspec.structs import replace
 from tribunal.checkers.calibration.api import AnomalyClass, Injected, Injection, shuffled
 from tribunal.checkers.calibration.case import LAG_NS, Case, Place
 from tribunal.checkers.calibration.draft import Draft
+from tribunal.checkers.properties.consumers import OUT_OF_RANGE
 from tribunal.results.rows import Commit, Poll, Read, Transaction
 
 STOPPED_NS: Final = 12_000_000_000
@@ -79,7 +80,9 @@ def _skips_between(case: Case, random: Random) -> Iterator[Injected]:
             own = received.get(poll.poll_index, [])
             after = received.get(two.poll_index, [])
             if (
-                any(read.value in known for read in own) and _as_in_the_end(case, place, own + after)
+                # Who was told that it is out of range begins anew, where it says: behind that answer nothing is skipped yet.
+                one.error not in OUT_OF_RANGE
+                and any(read.value in known for read in own) and _as_in_the_end(case, place, own + after)
                 and after and two.position == max(read.log_offset for read in own) + 1
             ):  # fmt: skip
                 draft = Draft(case)

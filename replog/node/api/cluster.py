@@ -10,14 +10,14 @@ from typing import Final
 from replog.broker.topic_settings import TopicSettings
 from replog.config import NodeConfig
 from replog.controller import config_requests, configs
-from replog.controller.authorization import May, Peer, allow_all
+from replog.controller.authorization import GROUP_RESOURCE, May, Operation, Peer, allow_all, of_cluster
 from replog.controller.describe import INTERNAL_TOPICS, InvalidCursor, page
 from replog.controller.served_api import ServedApi, Unasked
 from replog.controller.topics import invalid_name
 from replog.errors import Error
 from replog.metadata.features import SUPPORTED
 from replog.metadata.image import Image
-from replog.metadata.state import Broker, Partition, Topic
+from replog.metadata.state import BROKER_RESOURCE, TOPIC_RESOURCE, Broker, Partition, Topic
 from replog.node.api.authorizer import Authorizer
 from replog.node.api.distinct import distinct
 from replog.node.api.standard_authorizer import hook_of
@@ -32,12 +32,20 @@ from replog.wire.messages import create_topics as ct
 from replog.wire.messages import describe_cluster as dc
 from replog.wire.messages import describe_configs as dconf
 from replog.wire.messages import describe_topic_partitions as dtp
+from replog.wire.messages import list_config_resources as lcr
 from replog.wire.messages import metadata as md
 
 FIRST_VERSION_WITH_EMPTY_FOR_NONE: Final = 1  # of Metadata: v0 says "all topics" by naming none
 FIRST_VERSION_WITH_IDS: Final = 12  # v10 and v11 can ask by id, and have no answer without a name
 CREATION_TIMEOUT_MS: Final = 10_000
 BROKERS: Final = 1  # DescribeCluster's endpoint type
+BROKER_LOGGER_RESOURCE: Final = 8
+CLIENT_METRICS_RESOURCE: Final = 16
+# What each version of ListConfigResources may ask for (KIP-1142).
+CONFIG_RESOURCES: Final = (
+    (CLIENT_METRICS_RESOURCE,),
+    (TOPIC_RESOURCE, BROKER_RESOURCE, BROKER_LOGGER_RESOURCE, CLIENT_METRICS_RESOURCE, GROUP_RESOURCE),
+)
 
 
 class ClusterApi:
@@ -254,6 +262,28 @@ class ClusterApi:
         results = [configs.describe(self.image, self.config.texts, resource) for resource in resources]
         request.reply(dconf.DescribeConfigsResponse(results=results))
 
+    def list_config_resources(
+        self, request: ServerRequest[lcr.ListConfigResourcesRequest, lcr.ListConfigResourcesResponse]
+    ) -> None:
+        """Answer what may have configs: topics and brokers; subscriptions of client metrics and configs of groups there are none."""
+        known = CONFIG_RESOURCES[request.version]
+        wanted = distinct(request.body.resource_types or known, lambda resource_type: resource_type)
+        if any(resource_type not in known for resource_type in wanted):
+            request.reply(lcr.ListConfigResourcesResponse(error_code=Error.UNSUPPORTED_VERSION))
+            return
+        brokers = [str(broker_id) for broker_id in sorted(self.image.brokers)]
+        names = {
+            TOPIC_RESOURCE: sorted(self.image.topics_by_name),
+            BROKER_RESOURCE: brokers,
+            BROKER_LOGGER_RESOURCE: brokers,
+        }
+        resources = [
+            lcr.ConfigResource(resource_name=name, resource_type=resource_type)
+            for resource_type in wanted
+            for name in names.get(resource_type, [])
+        ]
+        request.reply(lcr.ListConfigResourcesResponse(config_resources=resources))
+
 
 def _is_by_name(wanted: md.MetadataRequestTopic) -> bool:
     return wanted.name is not None and wanted.topic_id == ZERO_UUID
@@ -265,9 +295,13 @@ DESCRIBE_TOPIC_PARTITIONS: Final = HandledApi(
     ServedApi(dtp.EXCHANGE, unasked=Unasked.WHERE_ANSWERED), ClusterApi.describe_topic_partitions
 )
 DESCRIBE_CONFIGS: Final = HandledApi(config_requests.DESCRIBE_CONFIGS.served, ClusterApi.describe_configs)
+LIST_CONFIG_RESOURCES: Final = HandledApi(
+    ServedApi(lcr.EXCHANGE, questions=(of_cluster(Operation.DESCRIBE_CONFIGS),)), ClusterApi.list_config_resources
+)
 APIS: Final[tuple[AnswersApi[ClusterApi], ...]] = (
     METADATA,
     DESCRIBE_CLUSTER,
     DESCRIBE_TOPIC_PARTITIONS,
     DESCRIBE_CONFIGS,
+    LIST_CONFIG_RESOURCES,
 )

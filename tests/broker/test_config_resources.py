@@ -1,0 +1,68 @@
+"""What may have configs (ListConfigResources, KIP-1142), and directories with all that the newest version says of them."""
+
+import asyncio
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from replog.client.connection import Connection
+from replog.config import Endpoint
+from replog.errors import Error
+from replog.node.broker import Broker
+from replog.wire.apis import Api
+from replog.wire.exchange import exchange_of
+from replog.wire.messages import create_topics as ct
+from replog.wire.messages import describe_log_dirs as dl
+from replog.wire.messages import list_config_resources as lcr
+from tests.broker.loopback import running
+from tests.quorum.quorum_nodes import until
+
+TOPIC, BROKER, BROKER_LOGGER, CLIENT_METRICS, GROUP = 2, 4, 8, 16, 32
+
+
+def answered(folder: Path, *questions: tuple[Api, int, Any]) -> list[Any]:
+    """Ask a broker that has the topics a and b."""
+
+    async def main() -> list[Any]:
+        async with running(folder, controllers=1, brokers=1, default__replication__factor=1) as cluster:
+            connection = Connection(cluster.worlds[1], Endpoint("127.0.0.1", cluster.ports[1]), "test")
+            await connection.open()
+            topics = [ct.CreatableTopic(name=name, num_partitions=1, replication_factor=1) for name in "ba"]
+            await connection.send(ct.EXCHANGE, ct.CreateTopicsRequest(topics=topics), timeout_ms=10_000)
+            broker = cluster.nodes[1]
+            assert isinstance(broker, Broker)
+            await until(lambda: len(list(broker.plane.replicas)) == len(topics))
+            answers = [
+                await connection.send(exchange_of(api), body, version=version, timeout_ms=10_000)
+                for api, version, body in questions
+            ]
+            connection.close()
+            return answers
+
+    return asyncio.run(main())
+
+
+def test_resources_are_listed_by_the_kinds_asked_for(tmp_path: Path) -> None:
+    kinds: list[list[int]] = [[], [TOPIC], [BROKER, BROKER, BROKER_LOGGER], [CLIENT_METRICS, GROUP], [TOPIC, 3]]
+
+    answers = answered(
+        tmp_path,
+        *((Api.LIST_CONFIG_RESOURCES, 1, lcr.ListConfigResourcesRequest(resource_types=wanted)) for wanted in kinds),
+        (Api.LIST_CONFIG_RESOURCES, 0, lcr.ListConfigResourcesRequest()),
+    )
+
+    said = [[(one.resource_type, one.resource_name) for one in answer.config_resources] for answer in answers]
+    topics, brokers = [(TOPIC, "a"), (TOPIC, "b")], [(BROKER, "1"), (BROKER_LOGGER, "1")]
+    assert said == [[*topics, *brokers], topics, brokers, [], [], []]
+    errors = [answer.error_code for answer in answers]
+    assert errors == [*[Error.NONE] * 4, Error.UNSUPPORTED_VERSION, Error.NONE]
+
+
+@pytest.mark.parametrize("version", [4, 5])
+def test_directories_are_described_in_the_newest_version_too(tmp_path: Path, version: int) -> None:
+    (answer,) = answered(tmp_path, (Api.DESCRIBE_LOG_DIRS, version, dl.DescribeLogDirsRequest(topics=None)))
+
+    (directory,) = answer.results
+    assert {topic.name for topic in directory.topics} == {"a", "b"}
+    assert (directory.total_bytes > 0, directory.is_cordoned) == (True, False)
