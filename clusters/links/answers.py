@@ -43,7 +43,7 @@ class Appended(NamedTuple):
 class Sent(NamedTuple):
     """A batch on its way: how many offsets it has, as whose it was sent (-1: nobody's in particular), and its first sequence."""
 
-    count: int
+    offset_count: int
     producer_id: int
     producer_epoch: int
     base_sequence: int
@@ -267,7 +267,7 @@ class Listener:
                     sent = asked.batches[partition]
                     appended = Appended(
                         base_offset=answer.base_offset,
-                        end_offset=answer.base_offset + sent.count,
+                        end_offset=answer.base_offset + sent.offset_count,
                         node=node,
                         producer_id=sent.producer_id,
                         producer_epoch=sent.producer_epoch,
