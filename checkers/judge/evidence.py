@@ -25,7 +25,7 @@ from tribunal.checkers.api import (
     is_among,
     sends_by_value,
 )
-from tribunal.checkers.judge.orders import MOST_BYTES, TopicOrders
+from tribunal.checkers.judge.orders import APPLIED_NS, MOST_BYTES, TopicOrders
 from tribunal.checkers.judge.timeline import OBSERVATION_LAG_NS, Record, Timeline
 from tribunal.checkers.properties.lost_writes import complete_readers, final_reads
 from tribunal.results.recording import WORDS
@@ -345,14 +345,20 @@ class Evidence:
         ordered_ns = self._ordered_ns(offset, sent_ns) if 0 <= offset < self._final_start else None
         return self._superseded_ns(value, offset, sent_ns) if ordered_ns is None else ordered_ns
 
-    def _ordered_ns(self, offset: int, sent_ns: int, node: int | None = None) -> int | None:
+    def _ordered_ns(
+        self, offset: int, sent_ns: int, node: int | None = None, dumped_ns: int | None = None
+    ) -> int | None:
         behind_bytes = (self._shown_end - offset - 1) * self._most_bytes
-        return self._orders.taken_ns(offset, sent_ns, self.absent_ns, behind_bytes, node)
+        absent_ns = self.absent_ns if dumped_ns is None else dumped_ns
+        return self._orders.taken_ns(offset, sent_ns, absent_ns, behind_bytes, node)
 
-    def is_before_log_start(self, log_offset: int, value: int | None, node: int | None) -> bool:
+    def is_before_log_start(self, log_offset: int, value: int | None, node: int | None, ended_ns: int) -> bool:
         """Whether a record may be gone by an order, and stands before the log start that was shown, or of a replica before its own.
 
-        Each replica deletes by age and size itself, and begins where the leader did when it got its first records.
+        Each replica deletes by age and size itself, and begins where the leader did when it got its first records. It goes on with that
+        until its log is read from its disk, behind the final reads.
+
+        ended_ns:  the last that was recorded of the run.
         """
         own = self._log_start
         if node is not None:
@@ -360,7 +366,8 @@ class Evidence:
             held = logs["log_offset"][logs["node"] == node]
             own = int(held.min()) if held.size else self._dumped.get(node, own)
         sent_ns = self._sent_before_ns(log_offset) if value is None else self._sent_ns(value)
-        return 0 <= log_offset < own and self._ordered_ns(log_offset, sent_ns, node) is not None
+        dumped_ns = None if node is None else max(ended_ns, self.absent_ns or 0) + APPLIED_NS
+        return 0 <= log_offset < own and self._ordered_ns(log_offset, sent_ns, node, dumped_ns) is not None
 
     def values_at(self, log_offset: int) -> frozenset[int]:
         """Return the values that the logs of those that can lead hold at an offset."""

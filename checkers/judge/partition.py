@@ -6,6 +6,7 @@ from functools import cache
 import msgspec
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from tribunal.checkers.api import (
     OK,
@@ -289,9 +290,15 @@ class PartitionJudge:
 
     def _of_start(self, anomaly: Anomaly) -> Judgement | None:
         last = anomaly.log_offset if anomaly.other_offset is None else anomaly.other_offset
-        if last is None or not self._looked_up().is_before_log_start(last, anomaly.value, anomaly.node):
+        evidence = self._looked_up()
+        if last is None or not evidence.is_before_log_start(last, anomaly.value, anomaly.node, self._ended_ns()):
             return None
         return self.timeline.judge(Record(log_offset=last, acks=None, invoke_ns=0, below_log_start=True))
+
+    def _ended_ns(self) -> int:
+        """Return when the last was recorded of the run's phases and nodes."""
+        ends = (self.context.of_run("phases")["end_ns"], self.context.of_run("nodes")["at_ns"])
+        return max(pc.max(column).as_py() or 0 for column in ends)
 
     def _forgotten(self, process: int, invoke_ns: int, complete_ns: int) -> Judgement | None:
         done_ns = None if complete_ns == UNKNOWN else complete_ns

@@ -17,7 +17,7 @@ from tribunal.harness.catalog import SIMULATED, all_clusters, faults
 from tribunal.harness.plan import Plan, PlannedFault, made, planned_beside, refusal
 from tribunal.harness.scenario import Scenario
 from tribunal.nemesis.messages import APIS, not_sent_in
-from tribunal.nemesis.targets import draw
+from tribunal.nemesis.targets import BY_ID, draw
 from tribunal.nemesis.triggers import Trigger, parse_trigger
 
 Options = Mapping[str, object]
@@ -131,12 +131,17 @@ def _fsync(random: Random, plan: Plan, sent: Mapping[str, int]) -> Options:
     return {"delay_ms": random.choice((30, 100, 400))}
 
 
+def _one_link(random: Random, plan: Plan, sent: Mapping[str, int]) -> Options:
+    return {"direction": random.choice(("both", "in", "out"))}
+
+
 KINDS: Final[Mapping[str, Kind]] = {
     "kill": Kind(14, TARGETS, _none),
     "stop": Kind(8, TARGETS, _none),
     "power-loss": Kind(12, TARGETS, _none),
     "pause": Kind(6, TARGETS, _none),
     "isolate": Kind(14, TARGETS, _links),
+    "single-link": Kind(6, TARGETS, _one_link),
     "hold-messages": Kind(16, TARGETS, _messages),
     "delay-messages": Kind(5, TARGETS, _delayed),
     "drop-messages": Kind(6, TARGETS, _few_messages),
@@ -155,6 +160,10 @@ KINDS: Final[Mapping[str, Kind]] = {
     "reassign": Kind(4, BROKERS, _none),
     "clock-jump": Kind(2, TARGETS, _jump),
 }
+# What may strike all brokers or all controllers at one moment: a power cut, an overloaded store of all their disks. No law outlives
+# that all disks lose what they had synced, so faults that take such bytes are not among them.
+SHARED: Final = ("kill", "stop", "power-loss", "pause", "slow-fsync", "slow", "fast-bounce")
+BETWEEN_ALIKE: Final = ("single-link",)  # needs another node of the same kind, whoever its target is
 # Settings that are drawn anew by themselves, whatever the scenario says of them.
 SETTINGS: Final[Mapping[str, Sequence[SettingValue]]] = {
     "log.segment.bytes": (2_048, 65_536, 1 << 30),
@@ -175,10 +184,12 @@ RETAINED_MS: Final = (2_000, 4_000)
 RETAINABLE: Final = "produce-consume"
 RESETTLED_SHARE: Final = 0.5  # of the composed plans
 ACCOMPANIED_SHARE: Final = 0.25
+SPREAD_SHARE: Final = 0.35
 # Clients beside those of the scenario, few of each, and what they need of the nodes to end in a short run.
 BESIDE: Final[Mapping[str, Options]] = {
     "transactions": {"partitions": 1, "processes": 2},
     "consumer-group": {"partitions": 2, "rate": 30, "members": 2},
+    "operator": {"pause_ms": 250},
 }
 OF_BESIDE: Final[Mapping[str, SettingValue]] = {
     "transaction.max.timeout.ms": 6_000,
@@ -206,6 +217,9 @@ def fresh(scenario: Scenario, random: Random, mutants: tuple[str, ...], *, compo
         plan = _resettled(plan, random, USUAL)
     if random.random() < ACCOMPANIED_SHARE:
         plan = _accompanied(plan, random, USUAL)
+    for _ in range(2):  # what slows all disks, and what then cuts all power, are two faults
+        if random.random() < SPREAD_SHARE:
+            plan = _spread(plan, random, USUAL)
     return Chosen(plan, "composed")
 
 
@@ -274,6 +288,27 @@ def _redrawn(plan: Plan, random: Random, sent: Mapping[str, int]) -> Plan:
     return _changed(plan, random, redrawn)
 
 
+def _spread(plan: Plan, random: Random, sent: Mapping[str, int]) -> Plan:
+    """Let a fault strike all brokers or all controllers at one moment."""
+    groups = [ids for ids in (plan.spec.broker_ids, plan.spec.controller_ids) if len(ids) > 1]
+    places = [
+        at for at, fault in enumerate(plan.faults) if fault.kind in SHARED and not BY_ID.fullmatch(fault.target.text)
+    ]
+    if not groups or not places:
+        return plan
+    at, ids = random.choice(places), random.choice(groups)
+    if len(plan.faults) + len(ids) - 1 > FAULTS_MAX:
+        return plan
+    kind = "broker" if ids == plan.spec.broker_ids else "controller"
+    first, *others = (
+        msgspec.structs.replace(plan.faults[at], target=draw(f"{kind} {node}", _partitions(plan), 0.0, 0.0))
+        for node in ids
+    )
+    # The first one waits for its event; the others come in the same moment.
+    at_once = [msgspec.structs.replace(one, when=None, after_ms=0, meanwhile=True) for one in others]
+    return _with(plan, [*plan.faults[:at], first, *at_once, *plan.faults[at + 1 :]])
+
+
 def _swapped(plan: Plan, random: Random, sent: Mapping[str, int]) -> Plan:
     """Let two faults come in the other order."""
     one, other = random.randrange(len(plan.faults)), random.randrange(len(plan.faults))
@@ -332,6 +367,7 @@ MOVES: Final[tuple[Move, ...]] = (
     _aimed,
     _redrawn,
     _swapped,
+    _spread,
     _reseeded,
     _resettled,
     _accompanied,
@@ -362,6 +398,7 @@ def _possible(plan: Plan) -> dict[str, Kind]:
         if _mode(plan) in known[name].modes
         and not known[name].refused_in(_mode(plan), {})
         and not refusal(known[name], simulated)
+        and (name not in BETWEEN_ALIKE or min(len(plan.spec.broker_ids), len(plan.spec.controller_ids)) > 1)
     }
 
 

@@ -246,6 +246,14 @@ def test_a_replica_s_beginning_goes_at_the_age_of_its_records(
     assert lacking_its_beginning(run, 2 * HOUR_MS) == [expected]
 
 
+def test_a_replica_goes_on_to_delete_until_its_log_is_read(run: Run) -> None:
+    """Scenario retention, seed 7001: the records reached their age behind the final reads."""
+    run.metadata("ConfigRecord", 10, resource_type=2, resource_name="t", name="retention.ms", value="15000")
+    run.phase("collect", 9000, 16_000)
+
+    assert lacking_its_beginning(run, 1000) == [BY_ORDER]
+
+
 @pytest.mark.parametrize(("since", "offset", "expected"), [
     pytest.param(2000, 2, BY_ORDER, id="up to where it begins"),
     pytest.param(2000, 1, LOST, id="not so far"),

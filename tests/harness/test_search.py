@@ -12,7 +12,7 @@ from tribunal.harness.campaign.mutation_score import power, searched
 from tribunal.harness.campaign.runners import LocalRunner
 from tribunal.harness.campaign.search import IDLE_RUNS, Search, Searched
 from tribunal.harness.campaign.sweep import SeedResult, swept
-from tribunal.harness.campaign.variations import FAULTS_MAX, fresh, varied
+from tribunal.harness.campaign.variations import FAULTS_MAX, SHARED, fresh, varied
 from tribunal.harness.catalog import SIMULATED, faults, scenario_file
 from tribunal.harness.cli.main import exit_code
 from tribunal.harness.cli.search import exhausted, headline
@@ -63,7 +63,7 @@ def test_every_variation_is_a_plan_that_can_be_run(name):
 def test_variations_change_the_cluster_and_who_is_there_as_well(name):
     random = Random(name)
     plan = fresh(load(scenario_file(name), {}), random, (), composed=True).plan
-    plans = [plan := varied(plan, random, SENT).plan for _ in range(200)]
+    plans = [plan := varied(plan, random, SENT).plan for _ in range(400)]
 
     for one in plans:
         assert 1 <= one.spec.min_insync_replicas <= one.spec.replication_factor
@@ -81,7 +81,7 @@ def test_plans_of_a_search_let_records_grow_old_and_other_clients_come(name):
     plans = [fresh(given, Random(number), (), composed=True).plan for number in range(60)]
 
     assert any("log.retention.ms" in plan.spec.settings for plan in plans)
-    assert {one.workload for plan in plans for one in plan.beside} == {"transactions", "consumer-group"}
+    assert {one.workload for plan in plans for one in plan.beside} == {"transactions", "consumer-group", "operator"}
 
 
 def test_a_load_of_transactions_keeps_the_records_that_it_reads():
@@ -326,3 +326,31 @@ def test_wrong_arguments_are_answered_in_one_line(tmp_path, capsys, arguments, r
     assert code == EXIT_USAGE
     assert reason in capsys.readouterr().err
     assert not (tmp_path / "corpus").exists()
+
+
+def test_a_fault_comes_to_all_brokers_or_all_controllers_in_one_moment():
+    given = load(scenario_file("rotating-swarm"), {})
+    struck: dict[str, set[str]] = {}
+    for number in range(240):
+        plan = fresh(given, Random(number), (), composed=True).plan
+        for at, first in enumerate(plan.faults):
+            group = plan.spec.broker_ids if first.target.text == "broker 1" else plan.spec.controller_ids
+            alike = plan.faults[at : at + len(group)]
+            if [one.target.text.split()[-1] for one in alike] != [str(node) for node in group] or len(group) < 2:
+                continue
+            assert {(one.kind, one.lasts_ms) for one in alike} == {(first.kind, first.lasts_ms)}
+            assert all(one.meanwhile and one.when is None and one.after_ms == 0 for one in alike[1:])
+            struck.setdefault(first.target.text.split()[0], set()).add(first.kind)
+
+    assert all({"power-loss", "slow-fsync"} <= struck[kind] <= set(SHARED) for kind in ("broker", "controller"))
+
+
+def test_nobody_s_link_to_another_of_its_kind_is_cut_where_it_has_none():
+    alone = scenario({**SMALL, "cluster": {"controllers": 1}})
+    many = scenario({**SMALL, "cluster": {"controllers": 3}})
+    drawn = [
+        {fault.kind for number in range(80) for fault in fresh(given, Random(number), (), composed=True).plan.faults}
+        for given in (alone, many)
+    ]
+
+    assert ["single-link" in kinds for kinds in drawn] == [False, True]
