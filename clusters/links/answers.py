@@ -40,6 +40,29 @@ class Appended(NamedTuple):
     topic_id: str | None = None
 
 
+class Sent(NamedTuple):
+    """A batch on its way: how many offsets it has, as whose it was sent (-1: nobody's in particular), and its first sequence."""
+
+    offset_count: int
+    producer_id: int
+    producer_epoch: int
+    base_sequence: int
+
+
+class _Noted(NamedTuple):
+    """A batch that was acknowledged, as what it was sent, and in answer to which question."""
+
+    appended: Appended
+    sent: Sent
+    question: int
+
+    def is_same_batch(self, other: "_Noted") -> bool:
+        """Whether these are answers to attempts at one batch: an idempotent producer sends nothing else with that sequence."""
+        ours, theirs = self.appended, other.appended
+        is_there = (ours.base_offset, ours.topic_id) == (theirs.base_offset, theirs.topic_id)
+        return is_there and self.sent == other.sent and self.sent.producer_id >= 0
+
+
 class Fetched(NamedTuple):
     """An answer to a fetch: from where, who gave it, for which leader epoch it was asked (None: for any), and its ends of the log."""
 
@@ -54,7 +77,7 @@ class Fetched(NamedTuple):
 
 
 class Asked(NamedTuple):
-    """A question that is not answered yet: batches (count, producer id and epoch) or fetches (offset, leader epoch) by partition.
+    """A question that is not answered yet: batches or fetches (offset, leader epoch) by partition.
 
     number:  which question of all it is.
     at_s:    when it passed, before the node had it.
@@ -63,7 +86,7 @@ class Asked(NamedTuple):
     number: int
     at_s: float
     client_id: str
-    batches: Mapping[TopicPartition, tuple[int, int, int]]
+    batches: Mapping[TopicPartition, Sent]
     fetches: Mapping[TopicPartition, tuple[int, int]]
 
 
@@ -94,7 +117,7 @@ class ClientAnswers:
         )  # produces and fetches without an error, of all clients
         self._topic_ids = topic_ids
         self._names: dict[UUID, str] = {}
-        self._appended: dict[tuple[str, TopicPartition], deque[Appended]] = {}
+        self._appended: dict[tuple[str, TopicPartition], deque[_Noted]] = {}
         self._fetched: dict[tuple[str, TopicPartition], list[Fetched]] = {}
         self._question_count = 0
         self._last_fetches: dict[tuple[str, TopicPartition], int] = {}  # the question that was answered last
@@ -107,7 +130,7 @@ class ClientAnswers:
     def appended(self, client_id: str, partition: TopicPartition, log_offset: int) -> Appended | None:
         """Return the acknowledged batch that an offset lies in, None where that is not known for sure."""
         kept = self._appended.get((client_id, partition), ())
-        found = [one for one in kept if one.base_offset <= log_offset < one.end_offset]
+        found = [one for one, _, _ in kept if one.base_offset <= log_offset < one.end_offset]
         return found[-1] if len({(one.node, one.topic_id) for one in found}) == 1 else None
 
     def fetched(self, client_id: str, partition: TopicPartition, position: int) -> Fetched | None:
@@ -129,9 +152,21 @@ class ClientAnswers:
             self._names |= {UUID(known): there for there, known in self._topic_ids().items()}
         return name or self._names.get(topic_id, "")
 
-    def note_appended(self, client_id: str, partition: TopicPartition, appended: Appended) -> None:
-        """Take note of a batch."""
-        self._appended.setdefault((client_id, partition), deque(maxlen=BATCHES_KEPT)).append(appended)
+    def note_appended(
+        self, question: int, client_id: str, partition: TopicPartition, appended: Appended, sent: Sent
+    ) -> None:
+        """Take note of a batch.
+
+        Whoever sends a batch again has not received the answer to the attempt before, though it passed here: a broker was killed, and
+        what was on its way went with the connection. So it is the last attempt whose answer the client has, whichever passed first.
+        """
+        kept = self._appended.setdefault((client_id, partition), deque(maxlen=BATCHES_KEPT))
+        noted = _Noted(appended, sent, question)
+        former = next((one for one in kept if one.is_same_batch(noted)), None)
+        if former is None:
+            kept.append(noted)
+        elif former.question < question:
+            kept[kept.index(former)] = noted
 
     def next_question(self) -> int:
         """Return the number of a question that begins now."""
@@ -184,7 +219,7 @@ class Listener:
 
     def _on_request(self, head: Head, frame: memoryview) -> None:
         request = decode_request(frame)
-        batches: dict[TopicPartition, tuple[int, int, int]] = {}
+        batches: dict[TopicPartition, Sent] = {}
         fetches: dict[TopicPartition, tuple[int, int]] = {}
         match request.body:
             case ProduceRequest(acks=0):
@@ -194,9 +229,9 @@ class Listener:
                     name = self._answers.name(topic.name, topic.topic_id)
                     for data in topic.partition_data:
                         first = batch.header_at(data.records or b"", 0)
-                        batches[TopicPartition(name, data.index)] = (
-                            first.last_offset_delta + 1, first.producer_id, first.producer_epoch,
-                        )  # fmt: skip
+                        batches[TopicPartition(name, data.index)] = Sent(
+                            first.last_offset_delta + 1, first.producer_id, first.producer_epoch, first.base_sequence
+                        )
             case FetchRequest(topics=wanted):
                 for topic_wanted in wanted:
                     name = self._answers.name(topic_wanted.topic, topic_wanted.topic_id)
@@ -229,12 +264,16 @@ class Listener:
                 partition = TopicPartition(name, answer.index)
                 if answer.error_code is Error.NONE and answer.base_offset >= 0 and partition in asked.batches:
                     self._answers.answered_counts[Api.PRODUCE] += 1
-                    count, producer_id, producer_epoch = asked.batches[partition]
-                    end_offset = answer.base_offset + count
+                    sent = asked.batches[partition]
                     appended = Appended(
-                        answer.base_offset, end_offset, node, producer_id, producer_epoch, _id(topic.topic_id)
+                        base_offset=answer.base_offset,
+                        end_offset=answer.base_offset + sent.offset_count,
+                        node=node,
+                        producer_id=sent.producer_id,
+                        producer_epoch=sent.producer_epoch,
+                        topic_id=_id(topic.topic_id),
                     )
-                    self._answers.note_appended(asked.client_id, partition, appended)
+                    self._answers.note_appended(asked.number, asked.client_id, partition, appended, sent)
 
     def _on_fetched(self, node: int, asked: Asked, body: FetchResponse) -> None:
         for topic in body.responses:

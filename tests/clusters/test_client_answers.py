@@ -47,15 +47,21 @@ class Line:
             for piece in self.ways[is_request].feed(bytes(data[start : start + 7])):
                 self.listener.pass_by(piece)
 
-    def produced(self, base_offset, number, *, error=Error.NONE, count=3, version=9, client_id="worker-1"):
-        records = batch.build([batch.NewRecord(None, b"v")] * count, timestamp_ms=1, producer=(40, 2, 0))
+    def produced(self, base_offset, number, *, error=Error.NONE, version=9, **sent):
+        self.sends(number, version=version, **sent)
+        self.acknowledges(base_offset, number, error=error, version=version)
+
+    def sends(self, number, *, count=3, version=9, client_id="worker-1", producer=(40, 2, 0)):
+        records = batch.build([batch.NewRecord(None, b"v")] * count, timestamp_ms=1, producer=producer)
         data = [PartitionProduceData(index=0, records=records)]
         asked = ProduceRequest(acks=-1, topic_data=[TopicProduceData(name="t", topic_id=TOPIC_ID, partition_data=data)])
+        self.carry(encode_request(Api.PRODUCE, version, number, client_id, asked), is_request=True)
+
+    def acknowledges(self, base_offset, number, *, error=Error.NONE, version=9):
         answered = [PartitionProduceResponse(index=0, error_code=error, base_offset=base_offset)]
         answer = ProduceResponse(
             responses=[TopicProduceResponse(name="t", topic_id=TOPIC_ID, partition_responses=answered)]
         )
-        self.carry(encode_request(Api.PRODUCE, version, number, client_id, asked), is_request=True)
         self.carry(encode_response(Api.PRODUCE, version, number, answer), is_request=False)
 
     def fetched(self, offset, number, *, epoch, high_watermark, error=Error.NONE, version=12):
@@ -95,6 +101,38 @@ def test_where_two_nodes_acknowledged_an_offset_nobody_is_named(answers):
     Line(answers, 2).produced(12, 1)
 
     assert [getattr(answers.appended("worker-1", P, offset), "node", None) for offset in (11, 12, 13)] == [1, None, 2]
+
+
+def test_a_batch_that_was_sent_again_is_of_who_answered_the_last_attempt(answers):
+    """The first leader's answer passed the link and went with the client's connection when the leader was killed."""
+    Line(answers, 1).produced(10, 1)
+    Line(answers, 2).produced(10, 1)
+
+    assert answers.appended("worker-1", P, 11).node == 2
+
+
+def test_an_answer_to_a_former_attempt_that_comes_late_is_of_nobody_any_more(answers):
+    first, second = Line(answers, 1), Line(answers, 2)
+    first.sends(1)
+    second.produced(10, 1)
+    first.acknowledges(10, 1)
+
+    assert answers.appended("worker-1", P, 11).node == 2
+
+
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [
+        pytest.param((40, 2, 0), (40, 2, 3), id="two batches of a producer"),
+        pytest.param((40, 2, 0), (41, 0, 0), id="of two producers"),
+        pytest.param((-1, -1, -1), (-1, -1, -1), id="of nobody in particular"),
+    ],
+)
+def test_where_two_nodes_acknowledged_different_batches_at_one_offset_nobody_is_named(answers, one, other):
+    Line(answers, 1).produced(10, 1, producer=one)
+    Line(answers, 2).produced(10, 1, producer=other)
+
+    assert answers.appended("worker-1", P, 11) is None
 
 
 def test_a_refused_batch_is_of_no_offset(answers):
