@@ -560,7 +560,8 @@ class Kind(msgspec.Struct, frozen=True, kw_only=True):
     has_releases:  a spec may name the release of the software that its nodes run.
     is_mixed:      a spec says which of its brokers are Apache Kafka (`ClusterSpec.kafka`).
     can_be_secured:  a spec may ask for TLS, logins and an authorizer (`ClusterSpec.security`).
-    is_there_already:  a spec names the file of a cluster that its user has (`ClusterSpec.file`); whole nodes can be cut off, no single links.
+    is_there_already:  a spec names the file of a cluster that its user has (`ClusterSpec.file`).
+    of_whole_nodes:  capabilities that are given for whole nodes, not for single links: the fault `isolate` alone needs no more.
     has_log:       it has records, and with them the clients, partitions and metadata of a log.
     operations:    tells what clients of a spec's cluster can call on objects.
     missing:       tells which of the capabilities a cluster of this spec does not have, and why.
@@ -581,6 +582,7 @@ class Kind(msgspec.Struct, frozen=True, kw_only=True):
     is_mixed: bool = False
     can_be_secured: bool = False
     is_there_already: bool = False
+    of_whole_nodes: frozenset[Capability] = frozenset()
     has_log: bool = True
     operations: Callable[[ClusterSpec], frozenset[ObjectOperation]] = lambda _: frozenset()
     refused: Callable[[ClusterSpec], str] = lambda _: ""

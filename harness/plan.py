@@ -14,7 +14,6 @@ from typing import Final
 import msgspec
 
 from tribunal.clusters.api import Kind
-from tribunal.clusters.capabilities import Capability
 from tribunal.clusters.kafka.releases import KAFKA_ALONE
 from tribunal.clusters.spec import KRAFT, ZOOKEEPER, ClusterSpec, Mode
 from tribunal.harness.bounds import bounded
@@ -117,7 +116,7 @@ def made(scenario: Scenario, *, seed: int, cluster: str, time_ms: int | None, mu
         if reason := faults()[step.kind].refused_in(mode, step.options):
             raise BadScenario(f"fault {step.kind}: {reason}")
         partly = step.options.get("from", "all") != "all" or step.options.get("direction", "both") != "both"
-        if kind.is_there_already and step.kind == ISOLATE and partly:
+        if kind.of_whole_nodes and step.kind == ISOLATE and partly:
             raise BadScenario(
                 f"fault {ISOLATE}: cluster {cluster} cuts a node off from all, both ways: leave out from and direction"
             )
@@ -216,7 +215,7 @@ def must_be_possible(wanted: Iterable[str], spec: ClusterSpec, cluster: str) -> 
     for name in wanted:
         for need in sorted(one_of("fault", name, faults()).needs & missing.keys()):
             raise BadScenario(f"fault {name}: cluster {cluster} cannot {need} ({missing[need]})")
-        if kind.is_there_already and Capability.CUT in one_of("fault", name, faults()).needs and name != ISOLATE:
+        if name != ISOLATE and one_of("fault", name, faults()).needs & kind.of_whole_nodes:
             raise BadScenario(f"fault {name}: cluster {cluster} cannot cut single links, it can {ISOLATE} whole nodes")
 
 

@@ -34,7 +34,7 @@ from tribunal.clusters.api import (
     Unsupported,
     until,
 )
-from tribunal.clusters.capabilities import offered_by
+from tribunal.clusters.capabilities import Capability, offered_by
 from tribunal.clusters.clients.administration import Administration
 from tribunal.clusters.clients.asking import FAILURES, Asking
 from tribunal.clusters.clients.blocking import blocking
@@ -88,7 +88,7 @@ class ExistingCluster:
 
     kind = "existing"
 
-    def __init__(self, run: RunContext, given: Description, path: Path) -> None:
+    def __init__(self, run: RunContext, given: Description, path: Path, capabilities: frozenset[Capability]) -> None:
         try:
             access = ExistingAccess(given.clients)
         except BadAccess as problem:
@@ -96,7 +96,7 @@ class ExistingCluster:
         self.place = f"{given.name}, where it is already"
         self.spec = run.spec
         self.state = ClusterState()
-        self.capabilities = CAPABILITIES - given.lacking.keys()
+        self.capabilities = capabilities
         self._run = run
         self._given = given
         self._folder = path.resolve().parent

@@ -19,7 +19,6 @@ from typing import Annotated, Final
 import msgspec
 
 from replog.config import DEFINITIONS
-from tribunal.clusters.capabilities import Capability
 from tribunal.clusters.kafka.releases import release
 from tribunal.clusters.spec import SettingValue
 
@@ -29,13 +28,6 @@ TARGET: Final = "target"
 PORT_MAX: Final = 65_535
 # What undoes each act: without it nobody could mend what was done.
 UNDONE_BY: Final[Mapping[str, str]] = {"stop": "start", "kill": "start", "pause": "resume", "isolate": "rejoin"}
-NEEDED: Final[Mapping[Capability, str]] = {
-    Capability.START: "start",
-    Capability.STOP: "stop",
-    Capability.KILL: "kill",
-    Capability.PAUSE: "pause",
-    Capability.CUT: "isolate",
-}
 
 Command = Annotated[tuple[str, ...], msgspec.Meta(min_length=1)]
 Milliseconds = Annotated[int, msgspec.Meta(ge=1)]
@@ -119,16 +111,6 @@ class ExistingCluster(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_
     def endpoints(self) -> dict[int, tuple[str, int]]:
         """Where each node is reached: one with both roles as a broker."""
         return {node.id: node.endpoint for node in (*self.controllers, *self.brokers)}
-
-    @property
-    def lacking(self) -> dict[Capability, str]:
-        """Which capabilities no command gives, and why."""
-        given = self.commands.named()
-        return {
-            capability: f"{self.name}: its cluster.toml has no command {name!r}"
-            for capability, name in NEEDED.items()
-            if name not in given
-        }
 
 
 def read_cluster(path: Path) -> ExistingCluster:

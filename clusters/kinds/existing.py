@@ -19,6 +19,13 @@ from tribunal.clusters.run_context import RunContext
 from tribunal.clusters.spec import ClusterSpec
 
 UNDO_S: Final = 120
+BY_COMMAND: Final[Mapping[Capability, str]] = {
+    Capability.START: "start",
+    Capability.STOP: "stop",
+    Capability.KILL: "kill",
+    Capability.PAUSE: "pause",
+    Capability.CUT: "isolate",
+}
 
 
 async def launch(spec: ClusterSpec, directory: Path, clock: RunClock, cluster_id: str) -> ExistingCluster:
@@ -28,7 +35,8 @@ async def launch(spec: ClusterSpec, directory: Path, clock: RunClock, cluster_id
         given = read_cluster(path)
     except BadCluster as problem:
         raise ClusterError(str(problem)) from None
-    cluster = ExistingCluster(RunContext(spec, directory, clock, cluster_id), given, path)
+    run = RunContext(spec, directory, clock, cluster_id)
+    cluster = ExistingCluster(run, given, path, CAPABILITIES - _lacking(given).keys())
     try:
         await cluster.bring_up()
     except BaseException:
@@ -64,7 +72,16 @@ def missing(spec: ClusterSpec) -> Mapping[Capability, str]:
         given = _described(spec)
     except BadCluster:
         return {}  # `refused` says it
-    return {} if given is None else given.lacking
+    return {} if given is None else _lacking(given)
+
+
+def _lacking(given: Description) -> dict[Capability, str]:
+    named = given.commands.named()
+    return {
+        capability: f"{given.name}: its cluster.toml has no command {command!r}"
+        for capability, command in BY_COMMAND.items()
+        if command not in named
+    }
 
 
 def leftovers(run_dir: Path) -> list[str]:
@@ -131,6 +148,7 @@ KIND: Final = Kind(
     capabilities=CAPABILITIES,
     has_releases=True,
     is_there_already=True,
+    of_whole_nodes=frozenset({Capability.CUT}),
     refused=refused,
     missing=missing,
     leftovers=leftovers,

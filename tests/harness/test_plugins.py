@@ -161,7 +161,7 @@ def test_the_walk_to_a_new_capability_names_the_files_that_one_is_named_in():
     walk = (ROOT / "docs" / "contributing" / "a-new-fault.md").read_text()
     listed = set(re.findall(r"^\| `([\w/.]+)` \|", walk, re.MULTILINE)) - {"nemesis/faults/jam.py"}
     differing = {
-        f"clusters/kinds/{kind}.py" for kind in ("apache_kafka", "containers", "processes", "ssh", "system")
+        f"clusters/kinds/{kind}.py" for kind in ("apache_kafka", "containers", "existing", "processes", "ssh", "system")
     }  # or lacking
 
     naming = set()
