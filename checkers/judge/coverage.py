@@ -106,7 +106,10 @@ def _of_run(recording: Recording, chosen: Sequence[Property]) -> Iterator[Missin
     """Yield tables that the run lacks as a whole."""
     of_workloads = () if recording.manifest is None else recording.manifest.promised
     for table in ("nodes", "phases", *of_workloads):
-        found = recording.partitions(table) if TABLES[table].by_partition else recording.table(table).num_rows
+        if table not in TABLES:  # whoever wrote the manifest promised what no recording has
+            found: Sequence[str] | int = 0
+        else:
+            found = recording.partitions(table) if TABLES[table].by_partition else recording.table(table).num_rows
         if not found:
             yield MissingInput(input=table, properties=_of_table(chosen, table))
 

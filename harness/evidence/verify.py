@@ -303,6 +303,12 @@ def _of_plan(content: Bundle, stated: Stated) -> Iterator[str]:
     ):
         if one != other:
             yield f"{PLAN}: {name}: {one!r} stated, {MANIFEST} has {other!r}"
+    for field, given, cluster in (
+        ("file", plan.spec.file, "existing"),
+        ("kafka", plan.spec.kafka, "mixed"),
+    ):
+        if given and plan.cluster != cluster:
+            yield f"{PLAN}: spec.{field}: {given!r} stated, which a cluster of kind {plan.cluster} has not"
     yield from _places(f"{MANIFEST}: settings", manifest.settings, settings(plan))
     if stated.recording is not None:
         yield from _of_nodes(stated.recording, plan)
