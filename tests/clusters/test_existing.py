@@ -1,5 +1,6 @@
 """A cluster that is there already: what its file may say, what is refused by name, and a run on nodes that only a shell script knows."""
 
+import asyncio
 import json
 import subprocess
 import sys
@@ -15,6 +16,7 @@ from tribunal.clusters.api import ClusterError
 from tribunal.clusters.existing.access import BadAccess, door
 from tribunal.clusters.existing.acts import Act, Acts, left
 from tribunal.clusters.existing.description import BadCluster, read_cluster
+from tribunal.clusters.existing.node import copied
 from tribunal.clusters.existing.topics import OwnTopics
 from tribunal.clusters.kafka.jars import kafka_jars
 from tribunal.clusters.kafka.side_by_side import ApacheKafka, SideBySide
@@ -216,6 +218,28 @@ def test_what_cannot_be_undone_stays_on_the_list(tmp_path: Path) -> None:
 
     assert sweep(tmp_path)[0].endswith("ended with 1")
     assert left(tmp_path).acts == [Act(7, "start")]  # type: ignore[union-attr]
+
+
+@pytest.mark.parametrize(("end", "within_ms", "why"), [
+    pytest.param("exit 24", 10_000, "ended with 24", id="it fails"),
+    pytest.param("exec sleep 60", 300, "did not end within 300 ms", id="it goes on for ever"),
+])  # fmt: skip
+def test_a_log_that_was_copied_in_part_is_no_evidence(tmp_path: Path, end: str, within_ms: int, why: str) -> None:
+    target = tmp_path / "data" / "2"
+    words = ["sh", "-c", f"touch {target}/00000000000000000000.log; {end}"]
+
+    with pytest.raises(ClusterError, match=f"node 2: copy_logs {why}"):
+        asyncio.run(copied(2, words, target, within_ms))
+
+    assert not target.exists()
+
+
+def test_a_log_that_was_copied_whole_stays(tmp_path: Path) -> None:
+    target = tmp_path / "data" / "2"
+
+    asyncio.run(copied(2, ["touch", f"{target}/00000000000000000000.log"], target, 10_000))
+
+    assert len(list(target.iterdir())) == 1
 
 
 def test_a_run_makes_no_topic_that_was_there_before(tmp_path: Path) -> None:
