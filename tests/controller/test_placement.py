@@ -17,9 +17,7 @@ def placed(racks: dict[int, str | None], factor: int, *, partitions: int, seed: 
         image.brokers[node] = Broker(
             broker_id=node, epoch=1, incarnation_id=UUID(int=1), rack=rack, fenced=node in fenced
         )
-    return placements(
-        image, partition_count=partitions, replication_factor=factor, first_index=0, random=Random(seed)
-    )
+    return placements(image, partition_count=partitions, replication_factor=factor, first_index=0, random=Random(seed))
 
 
 @pytest.mark.parametrize("seed", range(20))

@@ -13,7 +13,7 @@ from replog.controller import config_requests, configs
 from replog.controller.authorization import GROUP_RESOURCE, May, Operation, Peer, allow_all, of_cluster
 from replog.controller.describe import INTERNAL_TOPICS, InvalidCursor, page
 from replog.controller.served_api import ServedApi, Unasked
-from replog.controller.topics import invalid_name
+from replog.controller.topics import BROKER_DEFAULT, invalid_name
 from replog.errors import Error
 from replog.metadata.features import SUPPORTED
 from replog.metadata.image import Image
@@ -156,12 +156,16 @@ class ClusterApi:
         return Error.LEADER_NOT_AVAILABLE  # come back in a moment
 
     async def _create(self, name: str) -> None:
+        # What this broker's file does not say, the controller decides by its own.
+        stated, topics = self.config.stated, self.config.topics
+        count = topics.partition_count if "num.partitions" in stated else BROKER_DEFAULT
+        factor = topics.replication_factor if "default.replication.factor" in stated else BROKER_DEFAULT
         body = ct.CreateTopicsRequest(
             topics=[
                 ct.CreatableTopic(
                     name=name,
-                    num_partitions=self.config.topics.partition_count,
-                    replication_factor=self.config.topics.replication_factor,
+                    num_partitions=count,
+                    replication_factor=factor,
                 )
             ],
             timeout_ms=CREATION_TIMEOUT_MS,
