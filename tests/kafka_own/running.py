@@ -60,7 +60,7 @@ class Ended(msgspec.Struct, frozen=True, order=True):
     why: str
 
 
-def test_jars() -> Path:
+def jars_of_tests() -> Path:
     """Return the folder with the jars of the tests, fetching them when they are not there yet; `NoJars` when that is impossible."""
     if shutil.which("javac") is None:
         raise NoJars("no `javac` on the path to compile the fixture with (apt-get install openjdk-17-jdk-headless)")

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from tests.kafka_own.expected import CLASSES, EXCEPTIONS
-from tests.kafka_own.running import Ended, Outcome, run, test_jars
+from tests.kafka_own.running import Ended, Outcome, run, jars_of_tests
 from tribunal.clusters.maven_jars import NoJars
 
 QUICK = (
@@ -16,13 +16,13 @@ QUICK = (
 )
 LIMIT_S = 1800.0
 
-pytestmark = [pytest.mark.e2e]
+pytestmark = [pytest.mark.e2e, pytest.mark.timeout(LIMIT_S + 60)]
 
 
 @pytest.fixture(scope="module")
 def jars() -> Path:
     try:
-        return test_jars()
+        return jars_of_tests()
     except NoJars as problem:
         pytest.skip(str(problem))
 
