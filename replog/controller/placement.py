@@ -53,7 +53,8 @@ def ring(brokers: list[Broker]) -> Nodes:
 
 def _by_racks(candidates: Nodes, racks: Mapping[NodeId, str], count: int) -> Nodes:
     """Return so many of these nodes: each time the first one whose rack has the fewest so far."""
-    left, used, chosen = list(candidates), Counter[str](), []
+    left, used = list(candidates), Counter[str]()
+    chosen: list[NodeId] = []
     while len(chosen) < count:
         node = min(left, key=lambda one: used[racks[one]])  # the first of equals
         left.remove(node)

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from tests.kafka_own.expected import CLASSES, EXCEPTIONS
-from tests.kafka_own.running import Ended, Outcome, run, jars_of_tests
+from tests.kafka_own.running import Ended, Outcome, jars_of_tests, run
 from tribunal.clusters.maven_jars import NoJars
 
 QUICK = (
