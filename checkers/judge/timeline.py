@@ -9,6 +9,7 @@ that stands in its place; it was permitted to be lost if one of those elections 
 from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import cached_property
+from itertools import pairwise
 from typing import Final, NamedTuple, assert_never
 
 import msgspec
@@ -447,9 +448,9 @@ class Timeline:
         long that it has heard of the other one. Only the process that led can: one that had ended
         before the record was sent has not answered it, nor has a new process that registered since.
         """
-        for place in range(1, position):
+        for place in self._depositions[: bisect_left(self._depositions, position)]:
             before, entry = self.entries[place - 1].state, self.entries[place]
-            if before.leader in (NO_LEADER, entry.state.leader) or record.answered_by not in (None, before.leader):
+            if record.answered_by not in (None, before.leader):
                 continue
             if record.acks == -1 and any(isinstance(fact, Elected) and fact.how is How.CLEAN for fact in entry.facts):
                 continue
@@ -473,9 +474,30 @@ class Timeline:
     def _knows_its_successor(self, deposed: int, place: int, position: int, at_ns: int) -> bool:
         """Whether a leader that was deposed at a place is known to have been in the ISR of its successors before that time."""
         known_ns = self.entries[place].at_ns + OBSERVATION_LAG_NS
-        ends_ns = [*self._times[place + 1 : position], at_ns]
-        isrs = [entry.state.isr for entry in self.entries[place:position]]
-        return any(deposed in isr and end_ns > known_ns for isr, end_ns in zip(isrs, ends_ns, strict=True))
+        if at_ns > known_ns and deposed in self.entries[position - 1].state.isr:
+            return True
+        own = self._in_isr.get(deposed, [])
+        # Those of the states before the last that ended later than it was known; the last one ends with the answer.
+        first = bisect_left(own, max(place, bisect_right(self._times, known_ns) - 1))
+        return first < len(own) and own[first] < position - 1
+
+    @cached_property
+    def _depositions(self) -> list[int]:
+        """The places of the entries behind which who had led leads no longer: looked for once, not for each record."""
+        return [
+            place
+            for place, (before, entry) in enumerate(pairwise(self.entries), 1)
+            if before.state.leader not in (NO_LEADER, entry.state.leader)
+        ]
+
+    @cached_property
+    def _in_isr(self) -> dict[int, list[int]]:
+        """The places of the entries with a node in the ISR, by node."""
+        found: dict[int, list[int]] = {}
+        for place, entry in enumerate(self.entries):
+            for node in entry.state.isr:
+                found.setdefault(node, []).append(place)
+        return found
 
     def _copies_between(self, record: Record, since: int, start: int) -> Copies:
         """Return what became of the copies of an offset between being shown at first and being shown here, entry by entry.
@@ -517,8 +539,8 @@ class Timeline:
             _observe(ledger, position, places, last.state.isr)
             if position == places.shown > start and last.state.leader != NO_LEADER:
                 ledger.show(last.state.leader)
-            if position == until:
-                break
+            if position == until or (judgement is not None and not judgement.promise.must_survive):
+                break  # what is permitted once stays so
             entry = self.entries[position]
             if replaced is not None and self._epochs[position] > replaced:
                 break
