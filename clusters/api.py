@@ -568,6 +568,7 @@ class Kind(msgspec.Struct, frozen=True, kw_only=True):
     refused:       tells why it cannot be what a spec asks for; empty: it can.
     leftovers:     tells what a run of a folder has left.
     sweep:         ends what a run of a folder has left; returns what was done.
+    commands_of:   tells which file's commands `sweep` runs on this machine; None: nobody's.
     """
 
     launch: Launch
@@ -588,6 +589,7 @@ class Kind(msgspec.Struct, frozen=True, kw_only=True):
     refused: Callable[[ClusterSpec], str] = lambda _: ""
     leftovers: Callable[[Path], list[str]] = lambda _: []
     sweep: Callable[[Path], list[str]] = lambda _: []
+    commands_of: Callable[[Path], Path | None] = lambda _: None
 
 
 async def until(

@@ -6,14 +6,14 @@ what the run's kind of cluster has left running, proves that nothing is left, an
 """
 
 import os
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from pathlib import Path
 from shlex import quote
 from typing import Final
 
 import msgspec
 
-from tribunal.clusters.api import ClusterError
+from tribunal.clusters.api import ClusterError, Kind
 from tribunal.clusters.nodes.leftovers import started_at
 from tribunal.clusters.nodes.node_process import process_exists
 from tribunal.harness.catalog import all_clusters
@@ -120,8 +120,12 @@ def refuse_unless_healed(out: Path) -> None:
         )
 
 
-def heal(out: Path) -> list[str]:
-    """Undo what dead runs left; return what was done. `NotHealed` if something cannot be undone."""
+def heal(out: Path, trusted: Collection[Path] = ()) -> list[str]:
+    """Undo what dead runs left; return what was done. `NotHealed` if something cannot be undone.
+
+    trusted:  files whose commands the user lets us run here: who sends a run's folder can write any into it.
+    """
+    named = {path.resolve() for path in trusted}
     done: list[str] = []
     problems = []
     for path, entry in _entries(out):
@@ -136,8 +140,9 @@ def heal(out: Path) -> list[str]:
             )
             continue
         try:
+            _must_be_trusted(entry.cluster, run_dir, named)
             done += [f"{run_dir.name}: {action}" for action in sweep(entry.cluster, run_dir)]
-        except NotHealed as problem:  # the others are
+        except ClusterError as problem:  # the others are
             problems.append(str(problem))
             continue
         path.unlink(missing_ok=True)
@@ -147,11 +152,27 @@ def heal(out: Path) -> list[str]:
     return done
 
 
-def sweep(kind: str, run_dir: Path) -> list[str]:
-    """End what a run of this kind left; `NotHealed` if something remains."""
+def _must_be_trusted(kind: str, run_dir: Path, trusted: Collection[Path]) -> None:
+    """Raise `NotHealed` where commands of a file would be run that the user has not named."""
+    known = _known(kind, run_dir)
+    path = known.commands_of(run_dir)
+    if path is not None and path.resolve() not in trusted:
+        raise NotHealed(
+            f"{run_dir.name}: left {', '.join(known.leftovers(run_dir))}. The commands that undo it stand in {path}: if that file is "
+            f"yours, tribunal heal --out {quote(str(run_dir.parent))} --cluster-file {quote(str(path))}"
+        )
+
+
+def _known(kind: str, run_dir: Path) -> Kind:
     known = all_clusters().get(kind)
     if known is None:
         raise NotHealed(f"{run_dir.name}: no cluster {kind!r} is known here: heal it where its plugin is")
+    return known
+
+
+def sweep(kind: str, run_dir: Path) -> list[str]:
+    """End what a run of this kind left; `NotHealed` if something remains."""
+    known = _known(kind, run_dir)
     done = known.sweep(run_dir)
     if left := known.leftovers(run_dir):
         raise NotHealed(f"{run_dir.name}: cannot undo {', '.join(left)}")

@@ -21,7 +21,8 @@ from uuid import UUID
 
 import replog.mutants
 from replog.client import admin
-from replog.config import ConfigError, Endpoint, NodeConfig, endpoint, load
+from replog.config import ConfigError, Endpoint, NodeConfig, endpoint
+from replog.host.config_file import read_config
 from replog.host.directory_locks import DirectoryInUse, DirectoryLocks
 from replog.host.world import RealClock, RealDisk, RealEntropy, RealJournal, RealNetwork, RealWorld, run
 from replog.node.broker import Broker
@@ -77,6 +78,7 @@ def parser() -> argparse.ArgumentParser:
     commands = top.add_subparsers(dest="command", required=True, metavar="COMMAND")
     formatting = commands.add_parser("format", help="prepare the log directories of a node")
     formatting.add_argument("--config", required=True, type=Path, metavar="FILE")
+    formatting.add_argument("--cluster-id", metavar="ID", help="of the cluster, where FILE is a server.properties")
     formatting.add_argument("--ignore-formatted", action="store_true", help="leave formatted directories as they are")
     formatting.set_defaults(run=_format)
     for role in ("broker", "controller", "combined"):
@@ -131,15 +133,17 @@ def _endpoint(text: str) -> Endpoint:
 # --- nodes ---------------------------------------------------------------------------------------
 
 
-def _config(path: Path) -> NodeConfig:
+def _config(path: Path, cluster_id: str | None = None) -> NodeConfig:
     try:
-        return load(path.read_bytes(), str(path))
+        return read_config(path, cluster_id=cluster_id)
     except (OSError, ConfigError) as problem:
         raise Unusable(Exit.USAGE, str(problem)) from None
 
 
 def _format(chosen: argparse.Namespace) -> int:
-    config = _config(chosen.config)
+    config = _config(chosen.config, chosen.cluster_id)
+    if chosen.cluster_id not in (None, config.cluster_id):
+        raise Unusable(Exit.USAGE, f"--cluster-id {chosen.cluster_id}: {chosen.config} says {config.cluster_id}")
     disk = RealDisk()
     try:
         formatted = meta_properties.format_directories(
@@ -161,6 +165,8 @@ def _run_node(chosen: argparse.Namespace) -> int:
     _check_roles(chosen.command, config)
     install_mutants(config)
     world = RealWorld(config, level=chosen.log_level)
+    if config.ignored:
+        world.journal.log("warning", f"settings without meaning here are ignored: {', '.join(config.ignored)}")
     try:
         meta_properties.check(world.disk, config)
     except ForeignDirectory as problem:

@@ -53,6 +53,15 @@ class TableFacts(msgspec.Struct, frozen=True, kw_only=True):
     sha256: str
 
 
+class FileFacts(msgspec.Struct, frozen=True, kw_only=True):
+    """A file's rows and the sha256 of its bytes; `path`: in the run's folder; `damage`: why it cannot be read."""
+
+    path: str
+    rows: int = 0
+    sha256: str = ""
+    damage: str | None = None
+
+
 class Manifest(Made, frozen=True, kw_only=True):
     """What the harness knows, and what the recorder adds; a table that is not named is not part of the recording."""
 

@@ -22,7 +22,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from tribunal.results.manifest import Made, Manifest, Setting, TableFacts, Version
+from tribunal.results.manifest import FileFacts, Made, Manifest, Setting, TableFacts, Version
 from tribunal.results.recording import NO_PARTITION, SCHEMA_VERSION, TABLES, DamagedRecording, TableSchema
 from tribunal.results.validation import contradiction, value_sent_twice, wrong_schema
 from tribunal.results.versions import OLDEST, StoredTable, is_known, stored_table, tables_of
@@ -459,24 +459,44 @@ def _fingerprint(run_dir: Path, paths: Sequence[Path]) -> TableFacts:
 
 def _compare_with_manifest(run_dir: Path, manifest: Manifest, files: dict[str, dict[str, list[Path]]]) -> None:
     for name in tables_of(manifest.schema_version):
-        stated = manifest.tables.get(name)
-        if stated is None:
-            raise DamagedRecording(name, None, "the manifest does not know the table")
-        paths = _flat(files[name])
-        for path in paths:
-            _check_readable(name, path)
-        found = _fingerprint(run_dir, paths)
-        if found.rows != stated.rows:
-            raise DamagedRecording(name, None, f"has {found.rows} rows, the manifest says {stated.rows}")
-        if found.files != stated.files:
-            raise DamagedRecording(name, None, f"has {found.files} files, the manifest says {stated.files}")
-        if found.sha256 != stated.sha256:
-            raise DamagedRecording(name, None, "was changed after the manifest was written (sha256 differs)")
+        damage = differs(manifest, name, (file_facts(run_dir, name, path) for path in _flat(files[name])))
+        if damage is not None:
+            raise damage
 
 
-def _check_readable(name: str, path: Path) -> None:
-    with readable(name, path):
-        pass
+def file_facts(run_dir: Path, name: str, path: Path) -> FileFacts:
+    """Read a file of a table, all of it: what the manifest is compared with."""
+    place = path.relative_to(run_dir).as_posix()
+    try:
+        with readable(name, path) as (file, _):
+            rows = file.metadata.num_rows
+        with path.open("rb") as content:
+            return FileFacts(path=place, rows=rows, sha256=hashlib.file_digest(content, "sha256").hexdigest())
+    except DamagedRecording as damage:
+        return FileFacts(path=place, damage=damage.reason)
+
+
+def differs(manifest: Manifest, name: str, files: Iterable[FileFacts]) -> DamagedRecording | None:
+    """Say in what a table is not what the manifest states; None: in nothing.
+
+    files:  all of the table, in order; none is asked for behind one that cannot be read.
+    """
+    stated = manifest.tables.get(name)
+    if stated is None:
+        return DamagedRecording(name, None, "the manifest does not know the table")
+    digest, rows, count = hashlib.sha256(), 0, 0
+    for file in files:
+        if file.damage is not None:
+            return DamagedRecording(name, None, file.damage)
+        digest.update(file.path.encode() + bytes.fromhex(file.sha256))
+        rows, count = rows + file.rows, count + 1
+    if rows != stated.rows:
+        return DamagedRecording(name, None, f"has {rows} rows, the manifest says {stated.rows}")
+    if count != stated.files:
+        return DamagedRecording(name, None, f"has {count} files, the manifest says {stated.files}")
+    if digest.hexdigest() != stated.sha256:
+        return DamagedRecording(name, None, "was changed after the manifest was written (sha256 differs)")
+    return None
 
 
 def recording_hash(recording: Recording, version: int = SCHEMA_VERSION) -> str:

@@ -63,7 +63,7 @@ def all_different(parts: Iterable[np.ndarray]) -> bool:
     """
     seen: dict[int, _Sequences] = {}
     for values in parts:
-        for process, sequences in _by_process(values):
+        for process, sequences in by_process(values):
             seen.setdefault(process, _Sequences()).add(sequences)
     return all(process.all_different() for process in seen.values())
 
@@ -97,7 +97,8 @@ class _Sequences:
         return bool((every[1:] != every[:-1]).all())
 
 
-def _by_process(values: np.ndarray) -> Iterator[tuple[int, np.ndarray]]:
+def by_process(values: np.ndarray) -> Iterator[tuple[int, np.ndarray]]:
+    """Yield each process with the sequence numbers of its values."""
     processes = values >> SEQUENCE_BITS
     if processes.size and processes.min() >= 0 and processes.max() < 1 << 15:
         processes = processes.astype(np.int16)  # sorted in linear time

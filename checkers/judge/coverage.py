@@ -30,6 +30,7 @@ NAMED: Final = 4  # partitions and properties in a reason; all are in verdict.js
 LOADED_PHASES: Final = ("faults",)
 ALL_OR_NOTHING: Final = -1  # a call on an object is acknowledged, or it is not
 FINAL_READ: Final = "final read"
+COMPARED: Final = "replicas"  # the property that looks at the log of each member of the final ISR and ELR
 OUTCOMES: Final = WORDS["sends", "outcome"]
 POLLS: Final = ("process", "phase", "position", "log_start_offset", "outcome", "record_count", "high_watermark")
 Place = tuple[str, int]
@@ -89,11 +90,14 @@ def _missing(recording: Recording, places: Sequence[Place], chosen: Sequence[Pro
         if not promised or history.orders_of(topic, partition).is_deleted:
             continue
         name = f"{topic}-{partition}"
-        for table in ("watermarks", "logs"):
-            was_dumped = table == "logs" and dumped(recording.table, topic, partition)
-            if not was_dumped and not row_count(table, recording.files[table].get(name, ())):
-                yield _lacks(table, topic, partition, _of_table(chosen, table))
         changes = [entry.state for entry in history.timeline(topic, partition).entries[-1:]]
+        read = dumped(recording.table, topic, partition)
+        for table in ("watermarks", "logs"):
+            if not (table == "logs" and read) and not row_count(table, recording.files[table].get(name, ())):
+                yield _lacks(table, topic, partition, _of_table(chosen, table))
+        for node in changes[0].members if read and changes else ():
+            if node not in read:  # the other members' logs say nothing about this one
+                yield _lacks("logs", topic, partition, [COMPARED], node)
         is_led = not changes or changes[-1].leader != NO_LEADER
         if is_led and not _is_read(recording, name):
             yield _lacks(FINAL_READ, topic, partition, _of_table(chosen, "reads"))
@@ -154,8 +158,8 @@ def _listed(recording: Recording) -> Array:
     )
 
 
-def _lacks(what: str, topic: str, partition: int, names: Iterable[str]) -> MissingInput:
-    return MissingInput(input=what, topic=topic, partition=partition, properties=tuple(names))
+def _lacks(what: str, topic: str, partition: int, names: Iterable[str], node: int | None = None) -> MissingInput:
+    return MissingInput(input=what, topic=topic, partition=partition, properties=tuple(names), node=node)
 
 
 def _of_table(chosen: Sequence[Property], table: str) -> tuple[str, ...]:
@@ -179,11 +183,15 @@ def reasons(found: Coverage) -> Iterator[str]:
     for one in found.missing:
         by_input.setdefault(one.input, []).append(one)
     for name, own in by_input.items():
-        places = [f"{one.topic}-{one.partition}" for one in own if one.topic is not None]
+        places = [_place(one) for one in own if one.topic is not None]
         where = f" of {_few(places)}" if places else ""
         needed = [*dict.fromkeys(name for one in own for name in one.properties)]
         what = "there is no complete final read" if name == FINAL_READ else f"no {name} were recorded"
         yield f"{what}{where}: not judged there: {_few(needed) or 'the load'}"
+
+
+def _place(one: MissingInput) -> str:
+    return f"{one.topic}-{one.partition}" + ("" if one.node is None else f" on broker {one.node}")
 
 
 def _few(names: Sequence[str]) -> str:

@@ -11,6 +11,7 @@ import pyarrow.compute as pc
 from tribunal.checkers.api import PartitionRows
 from tribunal.checkers.judge import hot_partitions as ranges
 from tribunal.checkers.judge.dumps import dumped
+from tribunal.checkers.judge.files import Window, dealt
 from tribunal.checkers.judge.partition import history_of
 from tribunal.checkers.properties.lost_writes import complete_readers
 from tribunal.results.history import is_history
@@ -19,12 +20,29 @@ from tribunal.results.recording import NO_PARTITION, TABLES, DamagedRecording
 from tribunal.results.store import Recording, partition_in, partition_order
 
 PART_BYTES: Final = 16 << 20
+HASHED_AT_COST_OF_ONE: Final = 8  # bytes are hashed while one is judged, about
 
 
-class WholeRun(msgspec.Struct, frozen=True, tag="run"):
-    """What concerns a run as a whole."""
+class WholeRun(msgspec.Struct, frozen=True, tag="run", omit_defaults=True):
+    """What concerns a run as a whole; `files_apart`: but its files, which others look at."""
 
     run_dir: str
+    files_apart: bool = False
+
+
+class Files(msgspec.Struct, frozen=True, tag="files"):
+    """Some files of a table of a large recording."""
+
+    run_dir: str
+    table: str
+    paths: tuple[str, ...]
+
+
+class Sent(msgspec.Struct, frozen=True, tag="sent"):
+    """Values that several files may hold, of which is asked whether one was sent twice."""
+
+    run_dir: str
+    window: Window
 
 
 class ImportedHistory(msgspec.Struct, frozen=True, tag="history"):
@@ -74,7 +92,7 @@ class Suspects(msgspec.Struct, frozen=True, tag="suspects", omit_defaults=True):
     beyond: int = 0
 
 
-WorkItem = WholeRun | ImportedHistory | WholePartition | SieveRange | Rest | Suspects
+WorkItem = WholeRun | Files | Sent | ImportedHistory | WholePartition | SieveRange | Rest | Suspects
 
 
 def work_items(run_dir: Path) -> list[WorkItem]:
@@ -85,7 +103,8 @@ def work_items(run_dir: Path) -> list[WorkItem]:
     names = {partition_in(path) for table in TABLES for path in (folder / table).glob("tp=*")}
     ordered = sorted({*names, *_created(Path(run_dir))} - {NO_PARTITION}, key=partition_order)
     parts = [part for name in ordered for part in _parts(Path(run_dir), name)]
-    return [WholeRun(str(run_dir)), *parts]
+    apart = [Files(str(run_dir), table, paths) for table, paths in dealt(Path(run_dir), TABLES)]
+    return [WholeRun(str(run_dir), files_apart=bool(apart)), *apart, *parts]
 
 
 def _created(run_dir: Path) -> list[str]:
@@ -130,8 +149,10 @@ def _known(recording: Recording, name: str) -> ranges.Known:
 
 def item_bytes(item: WorkItem) -> int:
     """Return how much a work item has to read, by the sizes of its files."""
-    if isinstance(item, SieveRange | Rest | Suspects):
+    if isinstance(item, SieveRange | Rest | Suspects | Sent):
         return PART_BYTES
+    if isinstance(item, Files):
+        return sum(Path(path).stat().st_size for path in item.paths) // HASHED_AT_COST_OF_ONE
     name = quote(item.partition if isinstance(item, WholePartition) else NO_PARTITION, safe="")
     folder = Path(item.run_dir) / "recording"
     return sum(path.stat().st_size for table in TABLES for path in (folder / table / f"tp={name}").glob("part-*"))

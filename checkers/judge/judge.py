@@ -15,13 +15,16 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from tribunal.checkers.api import EncodedSummary, Excuse, Found, Meaning, PartitionRows, Property, properties
+from tribunal.checkers.api import Array, EncodedSummary, Excuse, Found, Meaning, PartitionRows, Property, properties
+from tribunal.checkers.judge import files
 from tribunal.checkers.judge import hot_partitions as ranges
 from tribunal.checkers.judge.ends import Ends
 from tribunal.checkers.judge.histories import judge_history
 from tribunal.checkers.judge.items import (
+    Files,
     ImportedHistory,
     Rest,
+    Sent,
     SieveRange,
     Suspects,
     WholePartition,
@@ -44,7 +47,7 @@ from tribunal.checkers.judge.tables import (
 from tribunal.checkers.judge.timeline import History, Judgement
 from tribunal.checkers.judge.witnesses import answers
 from tribunal.results.recording import NO_PARTITION, TABLES, DamagedRecording
-from tribunal.results.store import Recording
+from tribunal.results.store import MANIFEST, Recording, file_facts
 from tribunal.results.validation import all_different, contradiction, value_sent_twice
 from tribunal.results.verdict import Finding
 
@@ -74,7 +77,7 @@ def judge_item(
     without:    properties of whole runs that somebody else judges.
     histories:  of runs of which items were judged in this very job.
     """
-    partition = NO_PARTITION if isinstance(item, WholeRun | ImportedHistory) else item.partition
+    partition = NO_PARTITION if isinstance(item, WholeRun | ImportedHistory | Files | Sent) else item.partition
     try:
         return list(_judged(item, without, Histories() if histories is None else histories))
     except DamagedRecording as damage:
@@ -86,7 +89,11 @@ def _judged(item: WorkItem, without: frozenset[str], histories: Histories) -> It
         case ImportedHistory():
             return judge_history(Path(item.run_dir))
         case WholeRun():
-            return _judge_run(Path(item.run_dir), without)
+            return _judge_run(Path(item.run_dir), without, files_apart=item.files_apart)
+        case Files():
+            return _seen(item)
+        case Sent():
+            return _sent_once(item)
         case WholePartition():
             return _judge_partition(Path(item.run_dir), item.partition, histories)
         case SieveRange():
@@ -99,10 +106,11 @@ def _judged(item: WorkItem, without: frozenset[str], histories: Histories) -> It
             assert_never(item)
 
 
-def _judge_run(run_dir: Path, without: frozenset[str]) -> Iterator[TableRow]:
-    recording = Recording.open(run_dir)
+def _judge_run(run_dir: Path, without: frozenset[str], *, files_apart: bool) -> Iterator[TableRow]:
+    recording = Recording.open(run_dir, compare=not files_apart)
     tables = {name: _sound(recording, name, NO_PARTITION) for name in RUN_TABLES}
-    _check_values_unique(recording)
+    if not files_apart:
+        _check_values_unique(recording)
     run = PartitionRows(tables)
     history = history_of(recording, tables)
     for name, chosen in properties().items():
@@ -123,6 +131,27 @@ def _check_values_unique(recording: Recording) -> None:
     position = value_sent_twice(values)
     if position is not None:
         raise DamagedRecording("sends", position, f"value {values[position]} was sent twice")
+
+
+def _seen(item: Files) -> Iterator[TableRow]:
+    run_dir = Path(item.run_dir)
+    to_compare = (run_dir / MANIFEST).exists()
+    for path in item.paths:
+        facts = file_facts(run_dir, item.table, Path(path)) if to_compare else None
+        has_values = item.table == "sends" and (facts is None or facts.damage is None)
+        values = list(_values([path])) if has_values else []
+        yield files.FileSeen(item.run_dir, item.table, path, facts, files.spans(values), not all_different(values))
+
+
+def _values(paths: Iterable[str]) -> Iterator[Array]:
+    groups = ranges.groups("sends", [Path(path) for path in paths])
+    return (rows["value"].to_numpy() for rows in ranges.read_groups("sends", groups, ["value"]))
+
+
+def _sent_once(item: Sent) -> Iterator[TableRow]:
+    if not files.differ(_values(item.window.paths), item.window.wanted):
+        _check_values_unique(Recording.open(Path(item.run_dir), compare=False))  # says which one, as of any recording
+    return iter(())
 
 
 def _judge_partition(run_dir: Path, topic_partition: str, histories: Histories) -> Iterator[TableRow]:
@@ -247,7 +276,33 @@ def _of_ranges(judge: "PartitionJudge", chosen: Property, item: Suspects) -> lis
 
 
 def second_look(tables: Tables) -> list[WorkItem]:
-    """Fold what the sieve said: put its figures in its place, and return what has to be judged now."""
+    """Fold what was seen of files and what the sieve said, and return what has to be judged now."""
+    return [*_look_at_files(tables), *_look_at_ranges(tables)]
+
+
+def _look_at_files(tables: Tables) -> Iterator[Sent]:
+    """Compare what was seen of files with their manifests; where they are as stated, ask for the values that several may hold."""
+    by_run: dict[str, list[files.FileSeen]] = {}
+    for file in tables.files:
+        by_run.setdefault(file.run_dir, []).append(file)
+    tables.files = []
+    for run_dir, seen in by_run.items():
+        place = Place(run_dir)
+        try:
+            manifest = Recording.open(Path(run_dir), compare=False).manifest
+        except DamagedRecording:
+            continue  # whoever judged the run as a whole has said it
+        damage = None if manifest is None else files.wrong(manifest, seen)
+        if damage is not None:
+            # As if nobody had looked further: of a recording that is not as it was, this is the reason.
+            tables.damages = [row for row in tables.damages if row.place != place]
+            tables.damages.append(Damage(place, damage.table, str(damage)))
+        elif all(row.place != place for row in tables.damages):
+            yield from (Sent(run_dir, window) for window in files.windows(seen))
+
+
+def _look_at_ranges(tables: Tables) -> list[WorkItem]:
+    """Put the sieve's figures in its place, and return the ranges that are not clean."""
     by_place: dict[Place, list[ranges.Sieved]] = {}
     for row in tables.sieved:
         by_place.setdefault(row.place, []).append(row.sieved)

@@ -11,6 +11,7 @@ import msgspec
 import pyarrow as pa
 from msgspec import inspect
 
+from tribunal.checkers.judge.files import FileSeen
 from tribunal.checkers.judge.hot_partitions import Sieved, added
 from tribunal.results.recording import NO_PARTITION
 from tribunal.results.store import partition_order
@@ -84,7 +85,7 @@ class Failed(msgspec.Struct, frozen=True):
     words: str
 
 
-TableRow = FoundIn | Figures | Summary | Permitted | SievedRange | Damage | Failed
+TableRow = FoundIn | Figures | Summary | Permitted | SievedRange | FileSeen | Damage | Failed
 
 
 class Tables(msgspec.Struct, kw_only=True):
@@ -95,6 +96,7 @@ class Tables(msgspec.Struct, kw_only=True):
     summaries: list[Summary] = []
     permitted: list[Permitted] = []
     sieved: list[SievedRange] = []
+    files: list[FileSeen] = []
     damages: list[Damage] = []
     failures: list[Failed] = []
     folded: dict[str, dict[str, msgspec.Struct]] = {}
@@ -113,6 +115,8 @@ class Tables(msgspec.Struct, kw_only=True):
                     self.permitted.append(answer)
                 case SievedRange():
                     self.sieved.append(answer)
+                case FileSeen():
+                    self.files.append(answer)
                 case Damage():
                     self.damages.append(answer)
                 case Failed():
@@ -128,6 +132,7 @@ class Tables(msgspec.Struct, kw_only=True):
                 key=lambda row: (row.place.run_dir, row.property_name, *_known(row.place.topic, row.place.partition))
             )
         self.damages.sort(key=lambda row: (row.place.run_dir, *_known(row.place.topic, row.place.partition), row.table))
+        self.files.sort(key=lambda row: (row.run_dir, row.table, row.path))
         self.sieved.sort(
             key=lambda row: (row.place.run_dir, *_known(row.place.topic, row.place.partition), row.sieved.range.first)
         )
@@ -145,6 +150,8 @@ class Tables(msgspec.Struct, kw_only=True):
             found[permitted.place.run_dir].permitted.append(permitted)
         for sieved in self.sieved:
             found[sieved.place.run_dir].sieved.append(sieved)
+        for file in self.files:
+            found[file.run_dir].files.append(file)
         for damage in self.damages:
             found[damage.place.run_dir].damages.append(damage)
         for failed in self.failures:
@@ -179,7 +186,8 @@ def _known(*values: str | int | None) -> tuple[Known, ...]:
 
 
 NAMES: Final[dict[type, str]] = {
-    FoundIn: "finding", Figures: "figures", Summary: "summary", Permitted: "permitted", SievedRange: "sieved", Damage: "damage", Failed: "failed",
+    FoundIn: "finding", Figures: "figures", Summary: "summary", Permitted: "permitted", SievedRange: "sieved",
+    FileSeen: "file", Damage: "damage", Failed: "failed",
 }  # fmt: skip
 TYPES: Final[dict[str, type]] = {name: kind for kind, name in NAMES.items()}
 NOT_JUDGED: Final = frozenset({"violation"})  # of a finding: a simulation's own

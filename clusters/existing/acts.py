@@ -8,6 +8,8 @@ from typing import Final
 
 import msgspec
 
+from tribunal.clusters.api import ClusterError
+
 ACTS: Final = "acts.json"
 
 
@@ -72,9 +74,13 @@ class Acts:
 
 
 def left(run_dir: Path) -> Done | None:
-    """Return what a run of this folder has left undone; None: nothing."""
+    """Return what a run of this folder has left undone; None: nothing. Raises ClusterError for a list that cannot be read."""
     try:
         done = msgspec.json.decode((run_dir / ACTS).read_bytes(), type=Done)
     except FileNotFoundError:
         return None
+    except (OSError, msgspec.MsgspecError, UnicodeDecodeError) as problem:
+        raise ClusterError(
+            f"{run_dir / ACTS}: not a list of what was done ({problem}); look at the cluster, then remove it by hand"
+        ) from None
     return done if done.acts or done.topics else None

@@ -45,7 +45,7 @@ from tribunal.clusters.existing.acts import Act, Acts
 from tribunal.clusters.existing.clients import ExistingClients
 from tribunal.clusters.existing.description import UNDONE_BY, put_in
 from tribunal.clusters.existing.description import ExistingCluster as Description
-from tribunal.clusters.existing.node import ExistingNode, ended
+from tribunal.clusters.existing.node import ExistingNode, copied
 from tribunal.clusters.existing.topics import OwnRecords, OwnTopics
 from tribunal.clusters.kafka.events import KafkaEvents, KafkaMetadata
 from tribunal.clusters.kafka.releases import release
@@ -247,9 +247,14 @@ class ExistingCluster:
             await asyncio.wait([self._watching])
         if self._observer is not None:
             await self._observer.stop()
-        if self._acts.done.topics:
-            for node in self.spec.broker_ids:
+        problems: list[ClusterError] = []
+        for node in self.spec.broker_ids if self._acts.done.topics else ():
+            try:
                 await self._copy_logs(node)
+            except ClusterError as problem:  # the others' logs are evidence all the same
+                problems.append(problem)
+        if problems:
+            raise problems[0]
 
     async def _copy_logs(self, node: int) -> None:
         """Let the user's command copy a node's log directory; of what it copies only the run's own topics stay."""
@@ -257,13 +262,10 @@ class ExistingCluster:
         words = self._words(node, "copy_logs", data)
         if words is None or data.exists():
             return
-        data.mkdir(parents=True)
-        code, said = await ended(words, self._given.command_within_ms)
+        await copied(node, words, data, self._given.command_within_ms)
         for topic, _, folder in all_partition_directories(data):
             if topic in self._own.foreign:
                 await asyncio.to_thread(shutil.rmtree, folder)
-        if code != 0:
-            raise ClusterError(f"node {node}: copy_logs ended with {code}: {' '.join(words)}{said}")
 
     async def close(self) -> None:
         """Undo what was done, and delete the topics that were made; what cannot be undone keeps nothing else from it."""

@@ -2,8 +2,10 @@
 
 import asyncio
 import contextlib
+import shutil
 import tempfile
 from collections.abc import Awaitable, Callable, Mapping
+from pathlib import Path
 from typing import Final
 
 from replog.wire.messages import api_versions as av
@@ -122,6 +124,19 @@ class ExistingNode:
                 return False
             await asyncio.sleep(REST_MS / 1000)
         return True
+
+
+async def copied(node: int, words: list[str], target: Path, within_ms: int) -> None:
+    """Fill an empty folder by a command; what is copied in part is removed: it would look as if the node had lost the rest.
+
+    errors:  ClusterError: it did not end with 0.
+    """
+    await asyncio.to_thread(target.mkdir, parents=True)
+    code, said = await ended(words, within_ms)
+    if code != 0:
+        await asyncio.to_thread(shutil.rmtree, target)
+        why = f"did not end within {within_ms} ms" if code is None else f"ended with {code}"
+        raise ClusterError(f"node {node}: copy_logs {why}: {' '.join(words)}{said}")
 
 
 async def ended(words: list[str], within_ms: int) -> tuple[int | None, str]:

@@ -84,6 +84,12 @@ def _lacking(given: Description) -> dict[Capability, str]:
     }
 
 
+def commands_of(run_dir: Path) -> Path | None:
+    """Return the cluster.toml by whose commands what was left is undone; None: nothing was left."""
+    done = left(run_dir)
+    return None if done is None else Path(done.cluster)
+
+
 def leftovers(run_dir: Path) -> list[str]:
     """Return what a run of this folder has done and not undone."""
     done = left(run_dir)
@@ -153,4 +159,5 @@ KIND: Final = Kind(
     missing=missing,
     leftovers=leftovers,
     sweep=sweep,
+    commands_of=commands_of,
 )

@@ -58,9 +58,16 @@ def _refusals(fault: FaultHealth) -> list[str]:
     return [f"    {kind}: {reason}" for kind, reason in fault.refused.items()]
 
 
-def heal(out: Out = Path("runs"), json: Json = False) -> None:
+def heal(
+    out: Out = Path("runs"),
+    cluster_file: Annotated[
+        list[Path] | None,
+        typer.Option(help="A cluster.toml whose commands may be run, for runs of --cluster existing. Repeatable."),
+    ] = None,
+    json: Json = False,
+) -> None:
     """Undo what runs left behind whose harness was killed; prove that nothing remains."""
-    done = heal_runs(out)
+    done = heal_runs(out, cluster_file or ())
     done += [f"{folder}: removed; the process that used it was killed" for folder in remove_abandoned()]
     typer.echo(msgspec.json.encode(done).decode() if json else "\n".join(done or ["nothing to heal"]))
 

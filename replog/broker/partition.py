@@ -561,20 +561,20 @@ class Partition:
     # --- offsets -------------------------------------------------------------------------
 
     def list_offset(
-        self, *, current_leader_epoch: int, timestamp: int, isolation: int, is_replica: bool
+        self, *, current_leader_epoch: int, timestamp: int, isolation: int, is_replica: bool, leader_only: bool
     ) -> OffsetAnswer:
         """Answer ListOffsets; a lagging high watermark of a new leader is not shown (KIP-207, SPEC 3.9.2)."""
-        error = self.leader_error(current_leader_epoch)
+        error = self.reader_error(current_leader_epoch, leader_only=leader_only)
         if error is not Error.NONE:
             return OffsetAnswer(error)
-        assert self.leadership is not None
         log = self.log
         if timestamp in (EARLIEST_TIMESTAMP, EARLIEST_LOCAL_TIMESTAMP):
             return OffsetAnswer(Error.NONE, -1, log.log_start_offset, log.epochs.epoch_for_offset(log.log_start_offset))
         if timestamp in (LATEST_TIERED_TIMESTAMP, EARLIEST_PENDING_UPLOAD_TIMESTAMP):
             return OffsetAnswer(Error.NONE)  # KIP-1005, KIP-1023: there is no other tier
         # KIP-207: below our epoch's start lies what the last leader may have shown as committed already (M34).
-        lags = not is_replica and self.leadership.epoch_start_offset > self.high_watermark
+        leadership = self.leadership
+        lags = not is_replica and leadership is not None and leadership.epoch_start_offset > self.high_watermark
         end = self._visible_end(isolation, is_replica=is_replica)
         if timestamp == LATEST_TIMESTAMP:
             if lags:

@@ -43,11 +43,13 @@ Area = TypeVar("Area", bound=msgspec.Struct)
 class NodeConfig:
     """All settings of one node by area, with what the shell needs parsed out.
 
-    texts:  every setting by its name, as Kafka writes values: what DescribeConfigs shows of a node's file. Secrets are empty.
+    texts:    every setting by its name, as Kafka writes values: what DescribeConfigs shows of a node's file. Secrets are empty.
+    ignored:  what a file of Kafka's names besides, and has no meaning here.
     """
 
-    def __init__(self, settings: Mapping[str, object]) -> None:
+    def __init__(self, settings: Mapping[str, object], *, ignored: tuple[str, ...] = ()) -> None:
         given = checked(settings)
+        self.ignored = ignored
         self.identity = _area(IdentityConfig, given)
         self.network = _area(NetworkConfig, given)
         self.security = _area(SecurityConfig, given)

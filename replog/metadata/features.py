@@ -42,6 +42,7 @@ def bootstrap(settings: Settings) -> list[r.MetadataRecord]:
         r.FeatureLevelRecord(name=METADATA_VERSION, feature_level=SUPPORTED[METADATA_VERSION].highest),
         r.FeatureLevelRecord(name=KRAFT_VERSION, feature_level=SUPPORTED[KRAFT_VERSION].highest),
         r.FeatureLevelRecord(name=TRANSACTION_VERSION, feature_level=SUPPORTED[TRANSACTION_VERSION].highest),
+        r.FeatureLevelRecord(name=GROUP_VERSION, feature_level=SUPPORTED[GROUP_VERSION].highest),
     ]
     if settings.eligible_leader_replicas:
         records.append(r.FeatureLevelRecord(name=ELR_FEATURE, feature_level=1))

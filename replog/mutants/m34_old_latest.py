@@ -13,7 +13,13 @@ def install() -> None:
     strict = Partition.list_offset
 
     def list_offset(
-        self: Partition, *, current_leader_epoch: int, timestamp: int, isolation: int, is_replica: bool
+        self: Partition,
+        *,
+        current_leader_epoch: int,
+        timestamp: int,
+        isolation: int,
+        is_replica: bool,
+        leader_only: bool,
     ) -> OffsetAnswer:
         leadership = self.leadership
         start = 0 if leadership is None else leadership.epoch_start_offset
@@ -26,6 +32,7 @@ def install() -> None:
                 timestamp=timestamp,
                 isolation=isolation,
                 is_replica=is_replica,
+                leader_only=leader_only,
             )
         finally:
             if leadership is not None:

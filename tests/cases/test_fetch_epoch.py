@@ -130,6 +130,7 @@ def list_offsets(replica: Partition, when: dict[str, Any]) -> dict[str, Any]:
         timestamp=TIMESTAMPS.get(timestamp, timestamp),
         isolation=isolation_of(when),
         is_replica="replica" in when,
+        leader_only=when.get("leader_only", True),
     )
     return {"error": answer.error.name, "offset": answer.offset, "leader_epoch": answer.leader_epoch}
 

@@ -10,6 +10,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from tests.checkers.recorded import Run
+from tribunal.checkers.judge import files
 from tribunal.checkers.judge import hot_partitions as ranges
 from tribunal.checkers.judge.verdict import check
 from tribunal.results.verdict import RunVerdict, Verdict
@@ -75,8 +76,11 @@ BAD = [
 
 @pytest.fixture(params=[pytest.param(False, id="whole"), pytest.param(True, id="in ranges")])
 def in_ranges(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> bool:
-    """A hot partition is sieved range by range, by code of its own: it has to see the same."""
+    """A hot partition is sieved range by range, and a large recording's files are dealt out, by code of their own: it has to see the same."""
     if request.param:
+        monkeypatch.setattr(files, "DEALT_BYTES", 0)
+        monkeypatch.setattr(files, "TOGETHER_BYTES", 1)
+        monkeypatch.setattr(files, "TOGETHER_VALUES", 2)
         monkeypatch.setattr(ranges, "HOT_ROWS", 1)
         monkeypatch.setattr(ranges, "BIG_BYTES", 1)
         monkeypatch.setattr(ranges, "RANGE_OFFSETS", 2)

@@ -61,6 +61,36 @@ def test_logs_that_were_read_and_hold_nothing_are_no_missing_input(tmp_path: Pat
     assert verdict.coverage.missing == ()
 
 
+@pytest.mark.parametrize(("isr", "elr", "lacking"), [
+    pytest.param([1, 2, 3], [], [3], id="a member of the final ISR"),
+    pytest.param([1], [2, 3], [3], id="a member of the final ELR"),
+    pytest.param([1, 2], [], [], id="who is neither has nothing to be compared"),
+])  # fmt: skip
+def test_the_log_of_each_member_is_an_input_of_its_own(
+    tmp_path: Path, isr: list[int], elr: list[int], lacking: list[int]
+) -> None:
+    run = Run(tmp_path / "run")
+    run.phase("faults", 0, 500)
+    run.recorder.row(
+        "metadata", metadata_offset=90, quorum_epoch=1, at_ns=400 * MS, record_type="PartitionChangeRecord", topic="t",
+        partition=0, body=msgspec.json.encode({"partition_id": 0, "isr": isr, "eligible_leader_replicas": elr}).decode(),
+    )  # fmt: skip
+    values = dict(enumerate([run.send(number, 100 + number) for number in range(3)]))
+    run.watermark(3, 200, epoch=0)
+    run.final_read(values)
+    for node in (1, 2):
+        run.log(node, values)
+        run.dump(node)
+
+    verdict = judged(run.finish(cluster="simulated"))
+
+    assert [(one.input, one.node, one.properties) for one in verdict.coverage.missing] == [
+        ("logs", node, ("replicas",)) for node in lacking
+    ]
+    assert verdict.verdict is (Verdict.INCONCLUSIVE if lacking else Verdict.PASS)
+    assert any("t-0 on broker 3" in reason for reason in verdict.reasons) is bool(lacking)
+
+
 def test_what_was_made_by_hand_promises_nothing(tmp_path: Path) -> None:
     assert recorded(tmp_path, without="logs", cluster=None).verdict is Verdict.PASS
 

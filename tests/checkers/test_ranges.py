@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from tests.checkers.random_runs import random_run
 from tests.checkers.recorded import Run
-from tribunal.checkers.judge import engine
+from tribunal.checkers.judge import engine, files
 from tribunal.checkers.judge import hot_partitions as ranges
 from tribunal.checkers.judge.items import SieveRange, work_items
 from tribunal.checkers.judge.judge import judge_item, second_look
@@ -29,6 +29,9 @@ def cut_everything(monkeypatch: pytest.MonkeyPatch, offsets: int) -> None:
     monkeypatch.setattr(ranges, "HOT_ROWS", 0)
     monkeypatch.setattr(ranges, "RANGE_OFFSETS", offsets)
     monkeypatch.setattr(ranges, "TOGETHER", 1000)
+    monkeypatch.setattr(files, "DEALT_BYTES", 0)
+    monkeypatch.setattr(files, "TOGETHER_BYTES", 1)
+    monkeypatch.setattr(files, "TOGETHER_VALUES", offsets)
 
 
 def judged(run_dir: Path) -> tuple[list[Any], ...]:

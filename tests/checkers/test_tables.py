@@ -4,10 +4,13 @@ import msgspec
 import pyarrow as pa
 import pytest
 
+from tribunal.checkers.judge.files import Window
 from tribunal.checkers.judge.hot_partitions import Group, Known, Range, Sieved
 from tribunal.checkers.judge.items import (
+    Files,
     ImportedHistory,
     Rest,
+    Sent,
     SieveRange,
     Suspects,
     WholePartition,
@@ -109,6 +112,9 @@ def test_tables_of_many_runs_are_taken_apart_by_run():
     "item",
     [
         WholeRun("run"),
+        WholeRun("run", files_apart=True),
+        Files("run", "sends", ("a", "b")),
+        Sent("run", Window(("a", "b"), {1: (0, 8), 70_000: (3, 4)})),
         ImportedHistory("run"),
         WholePartition("run", "t#1-0"),
         SieveRange("run", "t-0", Range(0, 8), Known((1,), (1, 2), ()), {"sends": (Group("a", 0, 0, 7, 0, 8),)}),

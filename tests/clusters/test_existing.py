@@ -1,11 +1,13 @@
 """A cluster that is there already: what its file may say, what is refused by name, and a run on nodes that only a shell script knows."""
 
+import asyncio
 import json
 import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
 
+import msgspec
 import pytest
 from confluent_kafka.admin import AdminClient, NewTopic
 
@@ -14,11 +16,13 @@ from tribunal.clusters.api import ClusterError
 from tribunal.clusters.existing.access import BadAccess, door
 from tribunal.clusters.existing.acts import Act, Acts, left
 from tribunal.clusters.existing.description import BadCluster, read_cluster
+from tribunal.clusters.existing.node import copied
 from tribunal.clusters.existing.topics import OwnTopics
 from tribunal.clusters.kafka.jars import kafka_jars
 from tribunal.clusters.kafka.side_by_side import ApacheKafka, SideBySide
 from tribunal.clusters.kinds.existing import leftovers, sweep
 from tribunal.clusters.spec import CI, JVM
+from tribunal.harness.fault_journal import FILE, Entry, NotHealed, heal
 from tribunal.harness.plan import made
 from tribunal.harness.scenario import BadScenario, scenario
 
@@ -164,6 +168,47 @@ def test_heal_undoes_what_was_left_by_the_commands_of_the_file(tmp_path: Path) -
     assert leftovers(tmp_path) == []
 
 
+def dead_run(folder: Path, commands: str) -> tuple[Path, Path]:
+    """The folder of a run whose harness was killed after it had killed node 7, and its cluster.toml."""
+    run_dir = folder / "runs" / "dead"
+    run_dir.mkdir(parents=True)
+    path = written(folder, NODES + commands)
+    entry = Entry(run_dir=str(run_dir), cluster="existing", harness_pid=2**22 + 1, harness_started=None)
+    (run_dir / FILE).write_bytes(msgspec.json.encode(entry))
+    Acts(run_dir, path).doing(7, "start")
+    return run_dir, path
+
+
+def test_heal_runs_the_commands_of_a_file_that_the_user_names(tmp_path: Path) -> None:
+    run_dir, path = dead_run(tmp_path, '[commands]\nkill = ["k"]\nstart = ["touch", "{folder}/started-{node}"]\n')
+
+    done = heal(tmp_path / "runs", [path])
+
+    assert (tmp_path / "started-7").exists()
+    assert any("ended with 0" in line for line in done)
+    assert not (run_dir / FILE).exists()
+
+
+@pytest.mark.parametrize("trusted", [pytest.param([], id="none"), pytest.param(["other.toml"], id="another")])
+def test_heal_runs_no_command_of_a_file_that_the_user_has_not_named(tmp_path: Path, trusted: list[str]) -> None:
+    """Whoever sends a run's folder writes its lists himself."""
+    run_dir, path = dead_run(tmp_path, '[commands]\nkill = ["k"]\nstart = ["touch", "{folder}/started-{node}"]\n')
+
+    with pytest.raises(NotHealed, match=f"--cluster-file {path}"):
+        heal(tmp_path / "runs", [tmp_path / name for name in trusted])
+
+    assert not (tmp_path / "started-7").exists()
+    assert (run_dir / FILE).exists()
+
+
+def test_a_list_of_acts_that_cannot_be_read_is_named(tmp_path: Path) -> None:
+    run_dir, path = dead_run(tmp_path, '[commands]\nkill = ["k"]\nstart = ["true"]\n')
+    (run_dir / "acts.json").write_bytes(b'{"cluster":')
+
+    with pytest.raises(NotHealed, match=r"acts\.json: not a list of what was done"):
+        heal(tmp_path / "runs", [path])
+
+
 def test_what_cannot_be_undone_stays_on_the_list(tmp_path: Path) -> None:
     path = written(tmp_path, NODES + '[commands]\nkill = ["k"]\nstart = ["false"]\n')
     acts = Acts(tmp_path, path)
@@ -173,6 +218,28 @@ def test_what_cannot_be_undone_stays_on_the_list(tmp_path: Path) -> None:
 
     assert sweep(tmp_path)[0].endswith("ended with 1")
     assert left(tmp_path).acts == [Act(7, "start")]  # type: ignore[union-attr]
+
+
+@pytest.mark.parametrize(("end", "within_ms", "why"), [
+    pytest.param("exit 24", 10_000, "ended with 24", id="it fails"),
+    pytest.param("exec sleep 60", 300, "did not end within 300 ms", id="it goes on for ever"),
+])  # fmt: skip
+def test_a_log_that_was_copied_in_part_is_no_evidence(tmp_path: Path, end: str, within_ms: int, why: str) -> None:
+    target = tmp_path / "data" / "2"
+    words = ["sh", "-c", f"touch {target}/00000000000000000000.log; {end}"]
+
+    with pytest.raises(ClusterError, match=f"node 2: copy_logs {why}"):
+        asyncio.run(copied(2, words, target, within_ms))
+
+    assert not target.exists()
+
+
+def test_a_log_that_was_copied_whole_stays(tmp_path: Path) -> None:
+    target = tmp_path / "data" / "2"
+
+    asyncio.run(copied(2, ["touch", f"{target}/00000000000000000000.log"], target, 10_000))
+
+    assert len(list(target.iterdir())) == 1
 
 
 def test_a_run_makes_no_topic_that_was_there_before(tmp_path: Path) -> None:

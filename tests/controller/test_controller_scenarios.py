@@ -345,6 +345,7 @@ def test_a_fresh_cluster_begins_with_its_features() -> None:
 
     assert box.image.features == {
         "eligible.leader.replicas.version": 1,
+        "group.version": 1,
         "kraft.version": 1,
         "metadata.version": 25,
         "transaction.version": 2,

@@ -38,8 +38,7 @@ from replog.wire.messages import sync_group as sg
 from replog.wire.messages import txn_offset_commit as toc
 from replog.wire.messages import write_txn_markers as wtm
 from replog.wire.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
-from tests.broker.loopback import in_thread, running
-from tests.coordinators.finalizing import finalize
+from tests.broker.loopback import running
 
 SETTINGS = {
     "offsets.topic.num.partitions": 1,
@@ -314,7 +313,6 @@ def on_broker(folder: Path, story: Callable[[Scene], Awaitable[None]]) -> None:
         async with running(
             folder, controllers=1, brokers=1, **{k.replace(".", "__"): v for k, v in SETTINGS.items()}
         ) as c:
-            await in_thread(finalize, c.bootstrap, "group.version", 1)
             journal, lines = c.worlds[1].journal, []
             journal.log = lambda level, message: lines.append(message)  # type: ignore[method-assign]
             host, port = c.bootstrap.split(":")

@@ -9,7 +9,6 @@ from confluent_kafka import Consumer, KafkaException, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 
 from replog.coordinators.placement import OFFSETS_TOPIC, partition_for
-from tests.coordinators.finalizing import finalize
 from tests.e2e.kafka_command import CLASSES, Tools, jars_or_skip
 from tribunal.clusters.kafka.side_by_side import Ours, SideBySide
 
@@ -34,7 +33,6 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SideBySide]:
     folder = tmp_path_factory.mktemp("consumers")
     with SideBySide(Ours(), folder, brokers=3, controllers=1, settings=SETTINGS) as cluster:
         cluster.up()
-        finalize(cluster.bootstrap, "group.version", 1)
         yield cluster
 
 

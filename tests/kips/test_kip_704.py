@@ -152,7 +152,9 @@ REFUSED = {
     "FETCH of a replica": lambda replica: fetched_by(replica, 2, 0)[0].error,
     "PRODUCE": lambda replica: replica.append_error(1),
     "LIST_OFFSETS": lambda replica: (
-        replica.list_offset(current_leader_epoch=-1, timestamp=-1, isolation=0, is_replica=False).error
+        replica.list_offset(
+            current_leader_epoch=-1, timestamp=-1, isolation=0, is_replica=False, leader_only=True
+        ).error
     ),
     "DELETE_RECORDS": lambda replica: replica.delete_records(1),
     "OFFSET_FOR_LEADER_EPOCH": lambda replica: replica.end_of_epoch(current_leader_epoch=-1, leader_epoch=0).error,

@@ -13,7 +13,7 @@ from replog.node.net.handlers import AnswersApi, HandledApi, contained
 from replog.node.net.server import ServerRequest
 from replog.node.replication.replicas import Replica, Replicas
 from replog.node.tasks import Tasks
-from replog.types import ZERO_UUID, TopicIdPartition
+from replog.types import DEBUGGING_CONSUMER, ZERO_UUID, TopicIdPartition
 from replog.wire.messages import delete_records as dr
 from replog.wire.messages import get_replica_log_info as li
 from replog.wire.messages import list_offsets as lo
@@ -64,6 +64,7 @@ class OffsetsApi:
             timestamp=wanted.timestamp,
             isolation=body.isolation_level,
             is_replica=body.replica_id >= 0,
+            leader_only=body.replica_id != DEBUGGING_CONSUMER,
         )
         error = answer.error
         if error is Error.OFFSET_NOT_AVAILABLE and version < FIRST_VERSION_WITH_NOT_AVAILABLE:

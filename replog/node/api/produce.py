@@ -47,6 +47,11 @@ OF_PRODUCERS: Final = (
         Error.TRANSACTION_ABORTABLE,
     ),
 )
+# As Apache Kafka: with other errors an answer says where the log begins; a producer may learn from it that retention took what it wrote.
+WITHOUT_LOG_START: Final = (
+    *(Error.UNKNOWN_TOPIC_OR_PARTITION, Error.NOT_LEADER_OR_FOLLOWER, Error.KAFKA_STORAGE_ERROR),
+    *(Error.MESSAGE_TOO_LARGE, Error.RECORD_LIST_TOO_LARGE, Error.CORRUPT_MESSAGE, Error.INVALID_REQUIRED_ACKS),
+)
 
 
 class ProduceApi:
@@ -166,7 +171,8 @@ class ProduceApi:
         partition = replica.partition
         appended, effects = partition.append(data.records, acks=acks, now_ms=now_ms, wall_ms=wall_ms, guard=guard)
         if not isinstance(appended, Appended):
-            return ProduceResult(topic, data.index, appended)
+            known = -1 if appended in WITHOUT_LOG_START else partition.log.log_start_offset
+            return ProduceResult(topic, data.index, appended, log_start_offset=known)
         if not appended.duplicate:
             self.replicas.grew(replica)
             self.replicas.perform(replica, effects)
@@ -256,7 +262,13 @@ class ProduceApi:
             if leader_id != NO_NODE:
                 leaders[leader_id] = None
                 leader = LeaderIdAndEpoch(leader_id=leader_id, leader_epoch=leader_epoch)
-        return PartitionProduceResponse(index=result.index, error_code=error, base_offset=-1, current_leader=leader)
+        return PartitionProduceResponse(
+            index=result.index,
+            error_code=error,
+            base_offset=-1,
+            log_start_offset=result.log_start_offset,
+            current_leader=leader,
+        )
 
     def _endpoint(self, node: NodeId, listener: str) -> list[NodeEndpoint]:
         known = self.replicas.metadata.endpoint_of(node, listener)
