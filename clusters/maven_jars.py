@@ -28,12 +28,13 @@ class NoJars(Exception):
 
 
 class Artifact(msgspec.Struct, frozen=True):
-    """What is asked of Maven. `without`: group and name of what it would bring along, and nobody needs."""
+    """What is asked of Maven. `without`: group and name of what it would bring along, and nobody needs. `classifier`: of a part such as "test"."""
 
     group: str
     name: str
     version: str
     without: tuple[tuple[str, str], ...] = ()
+    classifier: str = ""
 
 
 class Program(msgspec.Struct, frozen=True, kw_only=True):
@@ -110,5 +111,7 @@ def _dependency(artifact: Artifact) -> str:
     )
     return (
         f"<dependency><groupId>{artifact.group}</groupId><artifactId>{artifact.name}</artifactId>"
-        f"<version>{artifact.version}</version><exclusions>{exclusions}</exclusions></dependency>"
+        f"<version>{artifact.version}</version>"
+        + (f"<classifier>{artifact.classifier}</classifier>" if artifact.classifier else "")
+        + f"<exclusions>{exclusions}</exclusions></dependency>"
     )

@@ -1,4 +1,4 @@
-"""The sha256 of every jar of the releases that are tested here: Apache Kafka 4.3.1 and Apache ZooKeeper 3.9.3.
+"""The sha256 of every jar of the releases that are tested here: Apache Kafka 4.3.1, its own integration tests, and Apache ZooKeeper 3.9.3.
 
 Maven compares what it fetches with checksums that lie beside it, on the same server; these lie here. A jar of another release is taken as Maven
 gives it, unless it has the name of one of these.
@@ -6,9 +6,12 @@ gives it, unless it has the name of one of these.
 
 from typing import Final
 
-PROGRAMS: Final = frozenset({("Apache Kafka 4.3.1", "4.3.1"), ("Apache ZooKeeper", "3.9.3")})
+PROGRAMS: Final = frozenset(
+    {("Apache Kafka 4.3.1", "4.3.1"), ("Apache ZooKeeper", "3.9.3"), ("the tests of Apache Kafka 4.3.1", "4.3.1")}
+)
 PINNED: Final = {
     "HdrHistogram-2.2.2.jar": "22d1d4316c4ec13a68b559e98c8256d69071593731da96136640f864fa14fad8",
+    "apiguardian-api-1.1.2.jar": "b509448ac506d607319f182537f0b35d71007582ec741832a1f111e5b5b70b38",
     "argparse4j-0.7.0.jar": "65ceb669d88f63306c680f8088bbf765bbca72d288a61a03703000076c3d3f56",
     "audience-annotations-0.12.0.jar": "ffb101fc066360ff3c77457c927fd7967fb096a6ee9e046ab7071447d8208efc",
     "caffeine-3.2.0.jar": "ec411dfdf0c03f25218648ce89861630b71680e5858a9a7278ebac8e55cab3d7",
@@ -28,20 +31,35 @@ PINNED: Final = {
     "jopt-simple-5.0.4.jar": "df26cc58f235f477db07f753ba5a3ab243ebe5789d9f89ecf68dd62ea9a66c28",
     "jose4j-0.9.6.jar": "7314af50cde9c99e8eaf43eee617a23edcc6bb43036221064355094999d837ef",
     "jspecify-1.0.0.jar": "1fad6e6be7557781e4d33729d49ae1cdc8fdda6fe477bb0cc68ce351eafdfbab",
+    "junit-jupiter-5.13.1.jar": "ba0ba2fa755b671e4fc7d28faf0cbd692875f9d9fd10f845ed64101ec641837d",
+    "junit-jupiter-api-5.13.1.jar": "3f7bd659a2f1497f8708c55ea1337842c52a5866ee27305e337cc3211596bcea",
+    "junit-jupiter-engine-5.13.1.jar": "ee35256c81583210f0dc14e779087c437cae5e223b9153a2138b3b890f71cfe2",
+    "junit-jupiter-params-5.13.1.jar": "8b6ea38081803ba0ff3e7d4cedce2d41e0920e5fe2840a9dba523722829e058e",
+    "junit-platform-commons-1.13.1.jar": "883d4f23d774976e7835e0695340963ed01f6c7796321e227a932ee36135887e",
+    "junit-platform-console-1.13.1.jar": "a0a1ee92c4e9701223eb57918522c0ede2bb375c77ee38355cd4e452a9c9dffa",
+    "junit-platform-engine-1.13.1.jar": "0863112f8509429b7c6c8cc1ff4619f4af450a0851b0fd95fde560cc7b9cd17e",
+    "junit-platform-launcher-1.13.1.jar": "a10e55cdff060bc557bb011f1c428831c5b8288562d2f6b565572f043f1dd41e",
+    "junit-platform-reporting-1.13.1.jar": "0cc44e280407af50b73d5f6d46842c53f51f703b18034a8a590f4b37ef806d9e",
+    "kafka-clients-4.3.1-test.jar": "c51ed05ff7c7fd618f920b147e0bb44af2de5384101c531ccbef5098199f0d44",
     "kafka-clients-4.3.1.jar": "52501b7b47510c66f898871adaf6d2968ab7246561d44ced43643a8a587f0b36",
+    "kafka-clients-integration-tests-4.3.1-test.jar": "fe0417e5a9c7c13c657ccfe71d8d8c9048f6ce679ab17031850a0d7728a70a73",
     "kafka-coordinator-common-4.3.1.jar": "66a86b8c89718216ffa72fe4e44b9d1bdf3472e4cb9200c36a0742a25febbdba",
     "kafka-group-coordinator-4.3.1.jar": "4ab56d002e1624185c874199e9e0ffb243dbeb9f68b4d0cadf48ce2f617a1126",
     "kafka-group-coordinator-api-4.3.1.jar": "d81bc1a3739ff6c9b21815baae00022306342a16d3d94e6a2621201b9980a30d",
     "kafka-metadata-4.3.1.jar": "4d73a96c6474a4ebdd67a1cee14da1a94cfd6bb9e6e252685ba5667d8ab7f898",
     "kafka-raft-4.3.1.jar": "46abbf89806dd22d848e997cdfb1431524cab4ec88e38a7d2806e20b24a70609",
     "kafka-server-4.3.1.jar": "01d736599ec3b0cdbb0480c15219170b28cdae189785e7f0c6f1f26e528eaebc",
+    "kafka-server-common-4.3.1-test.jar": "989fcf172737368d76a32371f6d56224dd00238daaf831c1971e8b67ec93a068",
     "kafka-server-common-4.3.1.jar": "d7c719f749579a399011f0df7414de8a78f10f074a6122caa550fdb141351575",
     "kafka-share-coordinator-4.3.1.jar": "8ceeed7346127e652ea5c650b217890aaff14919f967d27fadce420745bd3066",
     "kafka-storage-4.3.1.jar": "97e3facddd2914a58f28ec91ef35f8da69963eab3651196e97f487924f6dac98",
     "kafka-storage-api-4.3.1.jar": "bc2b22639fa554494461d101d599e01bae840d97c4f46e18fdf3d2fe41a47098",
+    "kafka-test-common-internal-api-4.3.1.jar": "2d6dd00804fe3129a3b2d4d17e629d682fdc1eede0575c7c2a6d48b27bf3685e",
+    "kafka-test-common-runtime-4.3.1.jar": "50cfd1803adfccf15c2e90e18c04581dfc72a7bd56f3eda8603346cf467fbc45",
     "kafka-tools-4.3.1.jar": "62f3c5dd7aa3442d4c5bc6a95f86e2502178ea09de8e27f74d9563bf955e253c",
     "kafka-tools-api-4.3.1.jar": "dcf6785742e0c8ab11a0fc09c62f1192e11e997dc629669a8db82aa40d933c31",
     "kafka-transaction-coordinator-4.3.1.jar": "c64aaa2a88d8fd382c4800204872917686e542043c7916c9e8797d939d8eb313",
+    "kafka_2.13-4.3.1-test.jar": "a9391beefcf9b158e30ce6301a2dd4f3dc9f8d902eb96c56fc9d647cfc6cdede",
     "kafka_2.13-4.3.1.jar": "b098abef5ff878e76f60cd6c559b9baa5663ccb1b55f2837558b22c329d32423",
     "log4j-api-2.25.4.jar": "c4b642a7f047275215de117e0e3847eb2c7711d84a0aa7433e7b3c096daf341d",
     "log4j-core-2.25.4.jar": "10fee2c0485d54fa44ee75d314f6295508f7b932281873db61a91b88073200e6",
@@ -67,6 +85,8 @@ PINNED: Final = {
     "netty-transport-classes-epoll-4.1.113.Final.jar": "f236c66542bbe8c0eeeb464851e190b9432e8ec419ddf6d12d01bcc06f723e5c",
     "netty-transport-native-epoll-4.1.113.Final-linux-x86_64.jar": "22088d3b18f11463496de7c252302e0c9587638333e7e1bf3968d6619db89287",
     "netty-transport-native-unix-common-4.1.113.Final.jar": "804640095390c1284a1ad537207c6d5b391cfb798a7ef976e5b238fcd9c08ea3",
+    "open-test-reporting-tooling-spi-0.2.3.jar": "f0d54b46fb9e503b22abc65c45a48025aad16051903aaed11f6d974129f74252",
+    "opentest4j-1.3.0.jar": "48e2df636cab6563ced64dcdff8abb2355627cb236ef0bf37598682ddf742f1b",
     "pcollections-4.0.2.jar": "2bbeef5797a241300c4f7513cd546239629ed7deda4fc0c31df90bb95f5f13ef",
     "re2j-1.8.jar": "7b52c72156dd7f98b3237a5b35c1d34fba381b21048c89208913ad80a45dfbd7",
     "scala-library-2.13.18.jar": "4e85d96ff7bc7dc627985523c3541b9917aaa08e956391380c42db21a2c4e5a0",

@@ -12,6 +12,7 @@ import re
 import threading
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Final, NamedTuple
 from urllib.parse import quote
@@ -22,6 +23,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
+from tribunal.results import canonical
 from tribunal.results.manifest import FileFacts, Made, Manifest, Setting, TableFacts, Version
 from tribunal.results.recording import NO_PARTITION, SCHEMA_VERSION, TABLES, DamagedRecording, TableSchema
 from tribunal.results.validation import contradiction, value_sent_twice, wrong_schema
@@ -32,7 +34,6 @@ ROW_GROUP_ROWS: Final = 262_144
 VERSION_KEY: Final = b"tribunal.schema_version"
 MANIFEST: Final = "manifest.json"
 LARGE_ROWS: Final = 65_536  # such a file has statistics of every column, and is read by several threads
-HASHED_ROWS: Final = 1 << 20  # are put into order at a time
 MEASURED: Final = [
     "log_offset"
 ]  # hot partitions are cut by it; of all columns statistics would be an eighth of a small recording
@@ -506,69 +507,35 @@ def recording_hash(recording: Recording, version: int = SCHEMA_VERSION) -> str:
     """
     digest = hashlib.sha256()
     for name in sorted(tables_of(version)):
-        rows = _with_text(stored_table(name, version).as_stored(recording.table(name)).drop_columns(["run_id"]))
-        digest.update(f"{name} {rows.num_rows}\n".encode())
-        order = _canonical_order(rows)
-        for column in rows.column_names:
-            digest.update(column.encode())
-            _hash_column(digest, rows[column], order)
+        stored = stored_table(name, version)
+        paths = _flat(recording.files[name])
+        count = row_count(name, paths)
+        digest.update(f"{name} {count}\n".encode())
+        in_parts = _hash_in_parts(digest, count, partial(_row_groups, name, paths, stored))
+        if in_parts is None:
+            canonical.hash_rows(digest, stored.as_stored(recording.table(name)).drop_columns(["run_id"]))
+        else:
+            digest = in_parts
     return digest.hexdigest()
 
 
-def _with_text(rows: pa.Table) -> pa.Table:
-    """Return rows with JSON in place of what is nested."""
-    for position, field in enumerate(rows.schema):
-        if pa.types.is_nested(field.type):
-            text = [
-                None if cell is None else msgspec.json.encode(cell).decode() for cell in rows[field.name].to_pylist()
-            ]
-            rows = rows.set_column(position, field.name, pa.array(text, pa.string()))
-    return rows
+def _hash_in_parts(digest: "hashlib._Hash", count: int, pieces: canonical.Pieces) -> "hashlib._Hash | None":
+    """Return the hash with a large table added to it; None for a small one, and where there is no room for its parts."""
+    if count <= canonical.WHOLE_ROWS:
+        return None
+    with_it = digest.copy()
+    try:
+        canonical.hash_pieces(with_it, count, pieces)
+    except OSError:
+        return None  # a full disk of temporary files takes no recording with it: memory may do
+    return with_it
 
 
-def _canonical_order(rows: pa.Table) -> pa.Array:
-    """Return where the rows stand when they are sorted by all columns: rows themselves are never copied as a whole."""
-    keys = pa.table({name: _sort_key(rows[name]) for name in rows.column_names})
-    return pc.sort_indices(keys, sort_keys=[(name, "ascending") for name in keys.column_names])
-
-
-def _sort_key(column: pa.ChunkedArray) -> pa.ChunkedArray | pa.Array:
-    """Return what sorts like a column; of a dictionary the places of its words, which are smaller than the words."""
-    if not pa.types.is_dictionary(column.type):
-        return column
-    encoded = _one_dictionary(column)
-    words = encoded.dictionary.to_pylist()
-    places = {word: place for place, word in enumerate(sorted(word for word in set(words) if word is not None))}
-    return pa.array([None if word is None else places[word] for word in words], pa.int32()).take(encoded.indices)
-
-
-def _one_dictionary(column: pa.ChunkedArray) -> pa.DictionaryArray:
-    return column.unify_dictionaries().combine_chunks()
-
-
-def _hash_column(digest: "hashlib._Hash", column: pa.ChunkedArray, order: pa.Array) -> None:
-    """Add a column: for all rows whether there is anything, then what; of text the lengths and then the text."""
-    is_text = pa.types.is_string(column.type) or pa.types.is_dictionary(column.type)
-    if pa.types.is_string(column.type):
-        column = column.cast(pa.large_string())  # more than 2 GiB of it are one array, too
-    # One array: of many chunks each look-up would make one again.
-    column = _one_dictionary(column) if pa.types.is_dictionary(column.type) else column.combine_chunks()
-    for rows in _in_order(column, order):
-        digest.update(rows.is_valid().cast(pa.uint8()).to_numpy(zero_copy_only=False).tobytes())
-    if is_text:
-        for rows in _in_order(column, order):
-            lengths = pc.binary_length(rows.fill_null("")).cast(pa.int32())
-            digest.update(lengths.to_numpy(zero_copy_only=False).tobytes())
-        for rows in _in_order(column, order):
-            digest.update("".join(rows.drop_null().to_pylist()).encode())
-        return
-    for rows in _in_order(column, order):
-        filled = rows.cast(pa.uint8()) if pa.types.is_boolean(column.type) else rows
-        digest.update(filled.fill_null(0).cast(pa.int64()).to_numpy(zero_copy_only=False).astype("<i8").tobytes())
-
-
-def _in_order(column: pa.Array, order: pa.Array) -> Iterator[pa.Array]:
-    """Yield a column in an order, some rows at a time, dictionaries as text."""
-    for first in range(0, len(order), HASHED_ROWS):
-        rows = column.take(order.slice(first, HASHED_ROWS))
-        yield rows.cast(pa.string()) if pa.types.is_dictionary(rows.type) else rows
+def _row_groups(name: str, paths: Sequence[Path], wanted: StoredTable) -> Iterator[pa.Table]:
+    """Read a table one row group after the other, as another version would have stored it."""
+    schema = TABLES[name].arrow
+    for path in paths:
+        with readable(name, path) as (file, stored):
+            for number in range(file.metadata.num_row_groups):
+                rows = stored.as_today(file.read_row_group(number, columns=stored.stored(schema.names)), schema)
+                yield wanted.as_stored(rows).drop_columns(["run_id"])

@@ -7,12 +7,15 @@ log is the log, as it is. Only what was cut under its running process is found n
 """
 
 from collections.abc import Sequence
+from typing import Final
 
 import msgspec
 
 from tribunal.checkers.guarantees import CutLive, Elected, How, JoinedIsr, ProvenLoss, ShutDownUncleanly
 from tribunal.checkers.judge.timeline import OBSERVATION_LAG_NS, Entry
 from tribunal.results.metadata import NO_LEADER, State
+
+NO_END: Final = 1 << 62
 
 
 class Ending(msgspec.Struct, frozen=True, kw_only=True):
@@ -22,7 +25,8 @@ class Ending(msgspec.Struct, frozen=True, kw_only=True):
     since_epoch:  the leader epoch that began with the last election of a replica that may have lacked records; -1: there was none.
     since_ns:     when that was observed.
     anew_ns:      after that a topic that was deleted and made anew is the one that is shown; -1: it was not. All else is of that one.
-    hurt:         nodes whose disks provably lost records from an offset on, and that were not whole again.
+    hurt:         (node, from offset, end offset) of what disks provably lost of nodes that were not whole again; what stood behind that end
+                  was never there, so no fault took it. NO_END: what was cut under a running process takes what it went on to write.
     damaged:      (node, from offset, end offset) of batches that were damaged where no checksum sees it: they may stay so for ever.
     """
 
@@ -30,7 +34,7 @@ class Ending(msgspec.Struct, frozen=True, kw_only=True):
     since_epoch: int = -1
     since_ns: int = -1
     anew_ns: int = -1
-    hurt: tuple[tuple[int, int], ...] = ()
+    hurt: tuple[tuple[int, int, int], ...] = ()
     damaged: tuple[tuple[int, int, int], ...] = ()
 
     @property
@@ -46,7 +50,7 @@ class Ending(msgspec.Struct, frozen=True, kw_only=True):
 
 def ending(entries: Sequence[Entry]) -> Ending:
     """Walk a partition's history to its end."""
-    hurt: dict[int, int] = {}
+    hurt: dict[int, dict[tuple[int, int], None]] = {}
     cut_live: dict[int, None] = {}
     damaged: dict[tuple[int, int, int], None] = {}
     since_epoch = since_ns = anew_ns = -1
@@ -65,7 +69,7 @@ def ending(entries: Sequence[Entry]) -> Ending:
         for fact in entry.facts:
             match fact:
                 case ProvenLoss(node=node) | CutLive(node=node):
-                    hurt[node] = min(entry.from_offset, hurt.get(node, entry.from_offset))
+                    hurt.setdefault(node, {})[entry.from_offset, _end(fact, entry)] = None
                     if entry.unseen_end_offset is not None:
                         damaged[node, entry.from_offset, entry.unseen_end_offset] = None
                     if isinstance(fact, CutLive):
@@ -88,6 +92,11 @@ def ending(entries: Sequence[Entry]) -> Ending:
         since_epoch=since_epoch,
         since_ns=since_ns,
         anew_ns=anew_ns,
-        hurt=tuple(sorted(hurt.items())),
+        hurt=tuple(sorted((node, *span) for node, spans in hurt.items() for span in spans)),
         damaged=tuple(sorted(damaged)),
     )
+
+
+def _end(fact: ProvenLoss | CutLive, entry: Entry) -> int:
+    """Return where a loss ends: of a node that was down, where its log had ended; of a running process nobody knows how far it wrote on."""
+    return NO_END if isinstance(fact, CutLive) or entry.end_offset is None else entry.end_offset

@@ -12,11 +12,19 @@ import msgspec
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from tribunal.checkers.guarantees import Elected, How, JoinedIsr, SettingsChanged, ShutDownUncleanly
+from tribunal.checkers.guarantees import (
+    CutLive,
+    Elected,
+    How,
+    JoinedIsr,
+    ProvenLoss,
+    SettingsChanged,
+    ShutDownUncleanly,
+)
 from tribunal.checkers.judge.incarnations import DOWN, NEVER
 from tribunal.checkers.judge.timeline import OBSERVATION_LAG_NS, Entry, NodeSettings, Timeline
 from tribunal.results.manifest import integer
-from tribunal.results.metadata import NO_LEADER
+from tribunal.results.metadata import NO_LEADER, State
 
 LED_WITHIN_NS: Final = (
     1_000_000_000  # of commits observed: an election is in the very batch that makes it possible (SPEC 2.6)
@@ -43,7 +51,7 @@ class Span(msgspec.Struct, frozen=True):
 
 
 class Leaderless(msgspec.Struct, frozen=True, kw_only=True):
-    """A partition without leader although a member of its ISR (or, that being empty, of its ELR) could lead."""
+    """A partition without leader although a member of its ISR could lead, or, that being empty, of its ELR or of the one that was taken from it."""
 
     since_ns: int
     until_ns: int
@@ -135,10 +143,11 @@ def leaderless(history: Sequence[Entry], settings: NodeSettings, of_run: OfRun) 
     clock = of_run("phases")["end_ns"] if zookeeper else metadata["at_ns"]
     observed = sorted({at_ns for at_ns in clock.to_pylist() if at_ns is not None}, reverse=True)
     able_spans, of_one = able(metadata, nodes), set() if zookeeper else _brokers_alone(nodes)
-    for entry, ended_ns in spans:
+    intact = _intact(history, nodes)
+    for entry, ended_ns, cleared in spans:
         # What was committed together with the next change says nothing of the time before.
         until_ns = ended_ns if zookeeper and ended_ns < NEVER else next((one for one in observed if one < ended_ns), 0)
-        for node in sorted(entry.state.isr or entry.state.elr):
+        for node in sorted(entry.state.isr or entry.state.elr or intact.intersection(cleared)):
             healed_ns = [fault.until_ns for fault in in_effect(of_run("faults"), of_one - {node})]
             since_ns = max([entry.at_ns, *healed_ns])
             for could_lead in able_spans.get(node, ()):
@@ -149,12 +158,55 @@ def leaderless(history: Sequence[Entry], settings: NodeSettings, of_run: OfRun) 
     return None
 
 
-def _without_leader(history: Sequence[Entry]) -> Iterator[tuple[Entry, int]]:
-    """Yield the changes that left a partition without leader, and when the next one was observed: NEVER where there was none."""
-    own = [entry for entry in history if entry.changed or entry.removed]
-    for place, entry in enumerate(own, start=1):
+def _without_leader(history: Sequence[Entry]) -> Iterator[tuple[Entry, int, tuple[int, ...]]]:
+    """Yield the changes that left a partition without leader, when the next one was observed (NEVER where there was none), and whose ELR was cleared."""
+    places = [place for place, entry in enumerate(history) if entry.changed or entry.removed]
+    cleared: tuple[int, ...] = ()
+    for number, place in enumerate(places):
+        entry = history[place]
+        cleared = (
+            (cleared or _cleared(history, places[number - 1], place)) if number and _has_nobody(entry.state) else ()
+        )
         if not entry.removed and entry.state.leader == NO_LEADER:
-            yield entry, own[place].at_ns if place < len(own) else NEVER
+            yield entry, history[places[number + 1]].at_ns if number + 1 < len(places) else NEVER, cleared
+
+
+def _cleared(history: Sequence[Entry], before: int, place: int) -> tuple[int, ...]:
+    """Return the ELR that a change of min ISR took from a partition whose ISR is empty.
+
+    KIP-966 lets it go "if the new min ISR <= current ISR": an empty one is never large enough, whatever the value (D5).
+    """
+    former, entry = history[before].state, history[place]
+    if former.isr or entry.facts or entry.removed or former.replicas != entry.state.replicas or not entry.settings.elr:
+        return ()
+    beside = (*history[place - 1 : place], *history[place + 1 : place + 2])
+    ordered = any(
+        isinstance(fact, SettingsChanged) and one.at_ns == entry.at_ns for one in beside for fact in one.facts
+    )
+    return former.elr if ordered else ()
+
+
+def _has_nobody(state: State) -> bool:
+    return state.leader == NO_LEADER and not state.isr and not state.elr
+
+
+def _intact(history: Sequence[Entry], nodes: pa.Table) -> set[int]:
+    """Return the nodes whose disks surely kept everything: no fault took of it, and each registration names the one before it (KIP-966: clean)."""
+    hurt = {
+        fact.node
+        for entry in history
+        for fact in entry.facts
+        if isinstance(fact, ShutDownUncleanly | ProvenLoss | CutLive)
+    }
+    rows = nodes.filter(pc.equal(nodes["event"], "registered")).sort_by("at_ns")
+    former: dict[int, int | None] = {}
+    for row in rows.select(["node", "broker_epoch", "previous_broker_epoch"]).to_pylist():
+        node, epoch, said = row["node"], row["broker_epoch"], row["previous_broker_epoch"]
+        # A process that registers once more keeps its epoch, and says again what it said before.
+        if node in former and (former[node] is None or former[node] not in (epoch, said)):
+            hurt.add(node)
+        former[node] = epoch
+    return set(former) - hurt
 
 
 def _brokers_alone(nodes: pa.Table) -> set[int]:

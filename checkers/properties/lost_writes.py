@@ -46,7 +46,9 @@ KINDS: Final = {
         excused_by=(Excuse.END_LOST, Excuse.BY_ORDER),
     ),
     "phantom": Kind(Meaning.VIOLATION, "a record was read that nobody sent"),
-    "refused_yet_written": Kind(Meaning.VIOLATION, "a record that was surely refused stands in the log"),
+    "refused_yet_written": Kind(
+        Meaning.VIOLATION, "a record that was surely refused was read, or stands in a replica's log"
+    ),
     "corrupt": Kind(Meaning.VIOLATION, "a record was read whose value is none of ours"),
     "duplicate": Kind(
         Meaning.VIOLATION, "an idempotent producer's record stands twice in the log", excused_by=(Excuse.MEMORY_LOST,)
@@ -129,7 +131,7 @@ def kernel(rows: PartitionRows, context: Context) -> Found:
     origin = rows.derived(sends_of_reads)
     found = [
         _foreign(reads, origin, context),
-        _refused(sends, reads, origin),
+        _refused(rows, origin),
         _corrupt(reads),
         _twice(rows, log, context),
     ]
@@ -256,11 +258,17 @@ def _foreign(reads: Columns, origin: Array, context: Context) -> pa.Table:
     return _reads("phantom", reads, foreign)
 
 
-def _refused(sends: Columns, reads: Columns, origin: Array) -> pa.Table:
+def _refused(rows: PartitionRows, origin: Array) -> pa.Table:
+    """Return what was refused and yet is there, whoever has it: what nobody wrote stands in no replica's log, read or not."""
+    sends, reads, logs = rows.columns("sends"), rows.columns("reads"), rows.columns("logs")
     refused = sends["outcome"] == FAIL
     if not refused.any():
         return nothing()
-    return _reads("refused_yet_written", reads, refused[origin] & (origin != UNKNOWN))
+    read = refused[origin] & (origin != UNKNOWN)
+    logged = is_among(logs["value"], distinct(sends["value"][refused]))
+    offsets, values = (np.concatenate([reads[name][read], logs[name][logged]]) for name in ("log_offset", "value"))
+    pairs = np.unique(np.stack([offsets, values], axis=1), axis=0)
+    return anomalies("refused_yet_written", log_offset=pairs[:, 0], value=pairs[:, 1])
 
 
 def _corrupt(reads: Columns) -> pa.Table:
@@ -426,7 +434,8 @@ ANTI JOIN (
 WHERE r.value IS NOT NULL
 UNION ALL
 SELECT DISTINCT r.run_id, r.topic, r.partition, 'refused_yet_written', r.log_offset, r.value, CAST(NULL AS BIGINT)
-FROM reads r
+FROM (SELECT run_id, topic, partition, log_offset, value FROM reads
+      UNION SELECT run_id, topic, partition, log_offset, value FROM logs) r
 JOIN sends s ON r.run_id = s.run_id AND r.topic = s.topic AND r.partition = s.partition AND r.value = s.value
 WHERE s.outcome = 'fail'
 UNION ALL

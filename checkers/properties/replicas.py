@@ -3,7 +3,7 @@
 Every member of the final ISR and ELR holds everything below the high watermark, so what one of them lacks or holds otherwise is
 wrong even if nobody reads it. The high watermark is the greatest that was shown since the last election of a replica that may have
 lacked records: by leaders of these epochs, or to final reads. Only a member's own disk excuses it: what provably left it in this
-partition, from that offset on and until the member was whole again; and a batch that was damaged in bytes that no checksum covers (a flipped
+partition, from that offset on to where its log had ended, and until the member was whole again; and a batch that was damaged in bytes that no checksum covers (a flipped
 leader epoch), which nobody can find and which may stay for ever. Replicas begin at the log start, and compacted ones may have holes.
 """
 
@@ -98,9 +98,7 @@ def shown_high_watermark(rows: PartitionRows, ending: Ending) -> int:
 def _whole(logs: Columns, ending: Ending) -> Array:
     """Tell which rows no fault of the replica's own disk can be blamed for."""
     whole = np.ones(logs["node"].size, bool)
-    for node, from_offset in ending.hurt:
-        whole &= (logs["node"] != node) | (logs["log_offset"] < from_offset)
-    for node, from_offset, end_offset in ending.damaged:
+    for node, from_offset, end_offset in (*ending.hurt, *ending.damaged):
         whole &= (logs["node"] != node) | (logs["log_offset"] < from_offset) | (logs["log_offset"] >= end_offset)
     return whole
 
@@ -158,12 +156,10 @@ def _differ(logs: Columns, held: _Held) -> pa.Table:
 def _lack(logs: Columns, held: _Held, context: Context) -> list[pa.Table]:
     ending = context.ending
     read = np.append(np.flatnonzero(np.bincount(logs["node"])), np.array([*context.dumped], np.int64))
-    hurt = dict(ending.hurt)
     found = []
     for node in distinct(read[is_among(read, np.asarray(ending.members, np.int64))]).tolist():
         lacking = held.lacking(node)
-        lacking = lacking[lacking < hurt[node]] if node in hurt else lacking
-        for member, from_offset, end_offset in ending.damaged:
+        for member, from_offset, end_offset in (*ending.hurt, *ending.damaged):
             lacking = lacking[(lacking < from_offset) | (lacking >= end_offset)] if member == node else lacking
         begins = np.flatnonzero(np.append(True, np.diff(lacking) > 1)[: lacking.size])
         ends = np.append(begins[1:], lacking.size)[: begins.size] - 1
@@ -217,11 +213,12 @@ WITH starts AS (
   SELECT l.*, COALESCE(l.value, -1) AS own_value, COALESCE(l.leader_epoch, -1) AS own_epoch,
          COALESCE(l.is_control, FALSE) AS own_control
   FROM logs l
-  LEFT JOIN hurt_disks h ON l.run_id = h.run_id AND l.topic = h.topic AND l.partition = h.partition AND l.node = h.node
+  ANTI JOIN hurt_disks h
+    ON l.run_id = h.run_id AND l.topic = h.topic AND l.partition = h.partition AND l.node = h.node
+   AND l.log_offset >= h.from_offset AND l.log_offset < h.end_offset
   ANTI JOIN damaged_batches d
     ON l.run_id = d.run_id AND l.topic = d.topic AND l.partition = d.partition AND l.node = d.node
    AND l.log_offset >= d.from_offset AND l.log_offset < d.end_offset
-  WHERE h.from_offset IS NULL OR l.log_offset < h.from_offset
 ), held AS (
   SELECT w.run_id, w.topic, w.partition, w.node, w.log_offset, w.value, w.leader_epoch, w.own_value, w.own_epoch,
          w.own_control, CASE WHEN w.node = e.leader THEN 0 ELSE 1 END AS is_follower
@@ -240,10 +237,9 @@ WITH starts AS (
 ), offsets AS (
   SELECT DISTINCT run_id, topic, partition, log_offset FROM held
 ), members AS (
-  SELECT DISTINCT l.run_id, l.topic, l.partition, l.node, h.from_offset
+  SELECT DISTINCT l.run_id, l.topic, l.partition, l.node
   FROM (SELECT run_id, topic, partition, node FROM logs UNION SELECT run_id, topic, partition, node FROM dumped) l
   JOIN can_lead c ON l.run_id = c.run_id AND l.topic = c.topic AND l.partition = c.partition AND l.node = c.node
-  LEFT JOIN hurt_disks h ON l.run_id = h.run_id AND l.topic = h.topic AND l.partition = h.partition AND l.node = h.node
 ), wanted AS (
   SELECT o.run_id, o.topic, o.partition, m.node, o.log_offset, CASE WHEN h.node IS NULL THEN 1 ELSE 0 END AS is_lacking
   FROM offsets o
@@ -251,10 +247,12 @@ WITH starts AS (
   LEFT JOIN (SELECT DISTINCT run_id, topic, partition, node, log_offset FROM held) h
     ON o.run_id = h.run_id AND o.topic = h.topic AND o.partition = h.partition AND o.log_offset = h.log_offset
    AND m.node = h.node
+  ANTI JOIN hurt_disks u
+    ON o.run_id = u.run_id AND o.topic = u.topic AND o.partition = u.partition AND m.node = u.node
+   AND o.log_offset >= u.from_offset AND o.log_offset < u.end_offset
   ANTI JOIN damaged_batches d
     ON o.run_id = d.run_id AND o.topic = d.topic AND o.partition = d.partition AND m.node = d.node
    AND o.log_offset >= d.from_offset AND o.log_offset < d.end_offset
-  WHERE m.from_offset IS NULL OR o.log_offset < m.from_offset
 ), stretches AS (
   SELECT *, log_offset - ROW_NUMBER() OVER (PARTITION BY run_id, topic, partition, node ORDER BY log_offset) AS stretch
   FROM wanted WHERE is_lacking = 1

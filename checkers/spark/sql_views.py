@@ -7,7 +7,7 @@ concluded from them, and tests of that code check what they hold.
     dumped              topic, partition, node, log_start_offset  whose final logs were read from their disks
     leaders             topic, partition, leader_epoch, node      as committed
     endings             topic, partition, leader, since_epoch, since_ns, anew_ns  how a partition's committed history ends
-    hurt_disks          topic, partition, node, from_offset       members that provably lack records, and are not whole again
+    hurt_disks          topic, partition, node, from_offset, end_offset  what members provably lost that are not whole again
     damaged_batches     topic, partition, node, from_offset, end_offset  batches that were damaged where no checksum sees it
     committed           value                                     sent in a committed transaction
     txn_steps           txn, step, process, outcome, begin_ns, end_ns, timeout_ms, kind, topic, partition, log_offset, value
@@ -51,7 +51,7 @@ SCHEMAS: Final = {
     "endings": pa.schema(
         [*PLACE, ("leader", pa.int32()), ("since_epoch", pa.int32()), ("since_ns", pa.int64()), ("anew_ns", pa.int64())]
     ),
-    "hurt_disks": pa.schema([*PLACE, ("node", pa.int32()), ("from_offset", pa.int64())]),
+    "hurt_disks": pa.schema([*PLACE, ("node", pa.int32()), ("from_offset", pa.int64()), ("end_offset", pa.int64())]),
     "damaged_batches": pa.schema(
         [*PLACE, ("node", pa.int32()), ("from_offset", pa.int64()), ("end_offset", pa.int64())]
     ),
@@ -174,9 +174,8 @@ def _of_timeline(timeline: Timeline) -> Iterator[tuple[str, Row]]:
         "endings",
         {"leader": own.leader, "since_epoch": own.since_epoch, "since_ns": own.since_ns, "anew_ns": own.anew_ns},
     )
-    yield from (("hurt_disks", {"node": node, "from_offset": offset}) for node, offset in own.hurt)
-    for node, first, end in own.damaged:
-        yield "damaged_batches", {"node": node, "from_offset": first, "end_offset": end}
+    for view, ranges in (("hurt_disks", own.hurt), ("damaged_batches", own.damaged)):
+        yield from ((view, {"node": node, "from_offset": first, "end_offset": end}) for node, first, end in ranges)
     for position, entry in enumerate(timeline.entries):
         yield "entries", {"position": position, **_entry(entry)}
         state = entry.state

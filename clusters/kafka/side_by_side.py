@@ -3,6 +3,7 @@
 No relays, no faults but the death of a process: this is for comparisons (`bench/compare_kafka.py`, `tests/e2e`) and for Kafka's
 own tools. Methods block, because what is compared runs in threads of librdkafka or in processes of its own. Node N listens on
 127.0.3.N, its controller role, where one process has both, on 127.0.3.(N+100) and another port; every process dies with whoever started it.
+Nodes that are numbered otherwise listen where those would that are numbered from 1 and 101 on.
 """
 
 import signal
@@ -34,17 +35,20 @@ JAVA: Final = ("-server", "-XX:+UseG1GC", "-XX:MaxGCPauseMillis=20", "-XX:Initia
 
 
 class Place:
-    """Where one node runs and what it is."""
+    """Where one node runs and what it is. `number`: of its address."""
 
-    def __init__(self, node: int, roles: str, folder: Path, voters: Mapping[int, str], port: int) -> None:
+    def __init__(
+        self, node: int, roles: str, folder: Path, voters: Mapping[int, str], port: int, number: int | None = None
+    ) -> None:
         self.node = node
         self.roles = roles
         self.folder = folder
         self.data = folder / "data"
         self.log = folder / "node.log"
         self.voters = voters
-        self.endpoint = (f"{NET}{node}", port)
-        controller = node if roles == "controller" else node + CONTROLLER_OFFSET
+        number = node if number is None else number
+        self.endpoint = (f"{NET}{number}", port)
+        controller = number if roles == "controller" else number + CONTROLLER_OFFSET
         self.controller_endpoint = (f"{NET}{controller}", port - CONTROLLER_PORT_OFFSET)
 
 
@@ -148,21 +152,35 @@ def java(jars: Path, *arguments: str, heap: str, options: Iterable[str] = ("-XX:
 class SideBySide:
     """A cluster of one software. Combined: every node is broker and controller; else controllers are 101, 102, ..."""
 
-    def __init__(self, software: Software, folder: Path, *, brokers: int, controllers: int, settings: Settings) -> None:
-        """`controllers=0`: combined nodes."""
+    def __init__(
+        self,
+        software: Software,
+        folder: Path,
+        *,
+        brokers: int,
+        controllers: int,
+        settings: Settings,
+        first_broker: int = 1,
+        first_controller: int = 101,
+    ) -> None:
+        """`controllers=0`: combined nodes. `first_broker`, `first_controller`: their smallest ids."""
         self.software = software
         self.settings = settings
         self.processes: dict[int, subprocess.Popen[bytes]] = {}
-        roles = dict.fromkeys(range(101, 101 + controllers), "controller")
-        roles |= dict.fromkeys(range(1, brokers + 1), "broker" if controllers else "broker,controller")
+        roles = dict.fromkeys(range(first_controller, first_controller + controllers), "controller")
+        self.broker_ids = tuple(range(first_broker, first_broker + brokers))
+        roles |= dict.fromkeys(self.broker_ids, "broker" if controllers else "broker,controller")
+        numbers = {node: number for number, node in enumerate(self.broker_ids, start=1)}
+        numbers |= {first_controller + one: 1 + CONTROLLER_OFFSET + one for one in range(controllers)}
         self._claim, port = _claimed_port()
         voters = {
-            node: f"{NET}{node if controllers else node + CONTROLLER_OFFSET}:{port - CONTROLLER_PORT_OFFSET}"
+            node: f"{NET}{numbers[node] + (0 if controllers else CONTROLLER_OFFSET)}:{port - CONTROLLER_PORT_OFFSET}"
             for node, role in roles.items()
             if "controller" in role
         }
-        self.places = {node: Place(node, role, folder / str(node), voters, port) for node, role in roles.items()}
-        self.broker_ids = tuple(range(1, brokers + 1))
+        self.places = {
+            node: Place(node, role, folder / str(node), voters, port, numbers[node]) for node, role in roles.items()
+        }
         self._configs: dict[int, Path] = {}
 
     @property

@@ -30,12 +30,18 @@ def report(
     figures: Annotated[
         bool, typer.Option("--figures", help="Also each drawing as SVG, and as PNG where Chromium is installed.")
     ] = False,
+    window: Annotated[
+        str, typer.Option(help="A:B in seconds: the timeline of this stretch only, in full, in a file of its own.")
+    ] = "",
 ) -> None:
     """Write a run's report.html; for a folder of runs, its index.html, with the report of each run that has none."""
     of_many = _holds_runs(run)
+    if window and (of_many or figures):
+        what = "--figures draws the whole run" if figures else f"{run} is a folder of runs; name one of them"
+        raise typer.BadParameter(f"--window: {what}")
     if figures and of_many:
         raise typer.BadParameter(f"--figures: {run} is a folder of runs; name one of them")
-    path = _index(run) if of_many else _one(run)
+    path = _index(run) if of_many else _one(run, window)
     drawn: list[str] = []
     if figures:
         from tribunal.results.report.figures import write_figures
@@ -163,12 +169,16 @@ def _holds_runs(folder: Path) -> bool:
     return folder.is_dir() and not own and any(folder.rglob("verdict.json"))
 
 
-def _one(run: Path) -> Path:
+def _one(run: Path, window: str = "") -> Path:
     from tribunal.harness.cli.session import write_report
+    from tribunal.results.report.window import BadWindow, parsed
 
     if not run.is_dir():
         raise typer.BadParameter(f"no run in {str(run)!r}: no such folder")
-    return write_report(run)
+    try:
+        return write_report(run, parsed(window) if window else None)
+    except BadWindow as problem:
+        raise typer.BadParameter(f"--window {problem}") from None
 
 
 def _index(folder: Path) -> Path:

@@ -11,7 +11,7 @@ import signal
 import sys
 from pathlib import Path
 from shlex import quote
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 import msgspec
 
@@ -26,6 +26,9 @@ from tribunal.harness.plan import Plan
 from tribunal.harness.progress import Progress, shown_on
 from tribunal.harness.run import Ending, Run, new_run_dir
 from tribunal.results.verdict import EXIT_INTERRUPTED, RunVerdict, Verdict
+
+if TYPE_CHECKING:
+    from tribunal.results.report.window import Window
 
 NOTHING_TO_LOOK_INTO: Final = (Verdict.PASS, Verdict.PERMITTED)
 
@@ -112,11 +115,11 @@ def judged(ending: Ending, engine: str, prepared: Prepared | None = None) -> Run
     return verdict
 
 
-def write_report(run_dir: Path) -> Path:
-    """Write report.html; `ClusterError` when the run was never judged."""
+def write_report(run_dir: Path, window: "Window | None" = None) -> Path:
+    """Write report.html, or that of a window; `ClusterError` when the run was never judged."""
     from tribunal.results import report
 
     if not (run_dir / "verdict.json").is_file():
         raise ClusterError(f"{run_dir} has no verdict yet: tribunal check {run_dir}")
-    path: Path = report.write(run_dir)
+    path: Path = report.write(run_dir, window)
     return path

@@ -16,6 +16,14 @@ class ControllerConfig(msgspec.Struct, frozen=True, kw_only=True):
     heartbeat_interval_ms: Annotated[
         int, kafka("broker.heartbeat.interval.ms", "How often a broker sends a heartbeat to the controller.")
     ] = 2000
+    early_fencing_enable: Annotated[
+        bool,
+        ours(
+            "broker.early.fencing.enable",
+            "Whether a broker is fenced before its session is over when the connection of its heartbeats is lost and its address "
+            "refuses a new one: its process has died.",
+        ),
+    ] = False
     controlled_shutdown_timeout_ms: Annotated[
         int,
         ours(

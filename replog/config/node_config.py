@@ -44,6 +44,7 @@ class NodeConfig:
     """All settings of one node by area, with what the shell needs parsed out.
 
     texts:    every setting by its name, as Kafka writes values: what DescribeConfigs shows of a node's file. Secrets are empty.
+    stated:   names of the settings that the node's file has.
     ignored:  what a file of Kafka's names besides, and has no meaning here.
     """
 
@@ -63,6 +64,7 @@ class NodeConfig:
         self.zookeeper = _area(ZooKeeperConfig, given)
         self.hooks = _area(HooksConfig, given)
         self.texts: Mapping[str, str] = _texts(given)
+        self.stated = frozenset(given)
 
         self.node_id = NodeId(self.identity.node_id)
         self.cluster_id = self.identity.cluster_id

@@ -19,7 +19,7 @@ from replog.errors import Error
 from replog.metadata import records as r
 from replog.metadata.image import Image
 from replog.metadata.state import CONTROLLERS_LEVEL, DIRECTORIES_LEVEL, Broker
-from replog.types import NodeId, TopicIdPartition
+from replog.types import BrokerEpoch, NodeId, TopicIdPartition
 from replog.wire.messages import (
     allocate_producer_ids,
     assign_replicas_to_dirs,
@@ -187,6 +187,17 @@ def fence_one_silent_broker(turn: Turn, sessions: Sessions) -> NodeId | None:
     turn.append(fencing.fence(turn.policy, turn.image.brokers[expired[0]]))
     turn.probe("session_expired")
     return expired[0]
+
+
+def fence_dead_broker(turn: Turn, sessions: Sessions, broker_id: NodeId, epoch: BrokerEpoch) -> bool:
+    """Fence an incarnation whose process is gone; return whether there was anything to fence."""
+    broker = turn.image.brokers.get(broker_id)
+    if broker is None or broker.epoch != epoch or broker.fenced:
+        return False
+    sessions.drop(broker_id)  # who registers next need not wait for it to end
+    turn.append(fencing.fence(turn.policy, broker))
+    turn.probe("fenced_early")
+    return True
 
 
 def on_alter_partition(turn: Turn, body: ap.AlterPartitionRequest) -> ap.AlterPartitionResponse:

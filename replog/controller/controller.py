@@ -17,7 +17,7 @@ from replog.controller import credential_requests as credentials
 from replog.controller import fencing
 from replog.controller.creation_rate import CreationRate
 from replog.controller.election import Election, Wish
-from replog.controller.events import Append, Effect, Event, LogInfoAnswered, Request, Tick
+from replog.controller.events import Append, BrokerRefuses, Effect, Event, LogInfoAnswered, Request, Tick
 from replog.controller.heartbeat import Sessions
 from replog.controller.policy import Policy, Settings
 from replog.controller.recoveries import Counts, Recoveries
@@ -132,6 +132,9 @@ class Controller:
                 turn.reply(event.token, APIS[type(event.body)].answer(self, turn, event.body))
             case LogInfoAnswered():
                 self.recoveries.on_answer(turn, event)
+            case BrokerRefuses():
+                if broker.fence_dead_broker(turn, self.sessions, event.broker_id, event.broker_epoch):
+                    self.recoveries.on_fenced(event.broker_id)
             case Tick():
                 self._on_tick(turn)
         self.recoveries.review(turn)

@@ -5,7 +5,7 @@ from collections.abc import Mapping
 import msgspec
 
 from replog.metadata.records import MetadataRecord
-from replog.types import NodeId
+from replog.types import BrokerEpoch, NodeId
 from replog.wire.messages.get_replica_log_info import GetReplicaLogInfoRequest, GetReplicaLogInfoResponse
 
 
@@ -25,11 +25,18 @@ class LogInfoAnswered(msgspec.Struct, frozen=True, kw_only=True):
     response: GetReplicaLogInfoResponse | None
 
 
+class BrokerRefuses(msgspec.Struct, frozen=True, kw_only=True):
+    """A broker's address refuses connections, and the one by which this incarnation sent heartbeats is lost."""
+
+    broker_id: NodeId
+    broker_epoch: BrokerEpoch
+
+
 class Tick(msgspec.Struct, frozen=True):
     """Time has passed: sessions may have ended, periodic work may be due."""
 
 
-Event = Request | LogInfoAnswered | Tick
+Event = Request | LogInfoAnswered | BrokerRefuses | Tick
 
 
 class Append(msgspec.Struct, frozen=True):

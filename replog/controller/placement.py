@@ -2,10 +2,13 @@
 
 Brokers stand in a ring in which racks alternate. Each partition's leader is the next one along the
 ring; its followers come behind it at a distance that grows with every round, so that a broker's
-load, should it die, is spread over all others. Fenced brokers (never shutting-down ones) fill up
+load, should it die, is spread over all others. A rack gets a second replica of a partition only when each rack has
+one that can, and so on: a rack that burns takes as few replicas as can be. Fenced brokers (never shutting-down ones) fill up
 when there are fewer active ones than replicas.
 """
 
+from collections import Counter
+from collections.abc import Mapping
 from itertools import chain, zip_longest
 from typing import TYPE_CHECKING
 
@@ -30,11 +33,13 @@ def placements(
         return None
     start = random.randrange(len(active))
     shift = random.randrange(len(active))
+    racks = {broker.broker_id: broker.rack or "" for broker in image.brokers.values()}
     result = []
     for index in range(first_index, first_index + partition_count):
         leader = (start + index) % len(active)
         distance = shift + index // len(active)
-        result.append((*_around(active, leader, distance), *fenced)[:replication_factor])
+        around = _by_racks(_around(active, leader, distance), racks, min(replication_factor, len(active)))
+        result.append((*around, *fenced)[:replication_factor])
     return result
 
 
@@ -44,6 +49,18 @@ def ring(brokers: list[Broker]) -> Nodes:
     for broker in sorted(brokers, key=lambda broker: (broker.rack or "", broker.broker_id)):
         racks.setdefault(broker.rack or "", []).append(broker.broker_id)
     return tuple(node for node in chain.from_iterable(zip_longest(*racks.values())) if node is not None)
+
+
+def _by_racks(candidates: Nodes, racks: Mapping[NodeId, str], count: int) -> Nodes:
+    """Return so many of these nodes: each time the first one whose rack has the fewest so far."""
+    left, used = list(candidates), Counter[str]()
+    chosen: list[NodeId] = []
+    while len(chosen) < count:
+        node = min(left, key=lambda one: used[racks[one]])  # the first of equals
+        left.remove(node)
+        used[racks[node]] += 1
+        chosen.append(node)
+    return tuple(chosen)
 
 
 def _around(ring_: Nodes, leader: int, distance: int) -> Nodes:

@@ -155,6 +155,22 @@ class Log:
         log.flushed_offset = min(recovery_point, log.log_end_offset)
         return log
 
+    @staticmethod
+    def begin(
+        disk: Disk, directory: str, settings: LogSettings, *, topic_id: UUID, leader_epoch: int | None, now_ms: int
+    ) -> "Log":
+        """Open a log that this process has laid down itself, durably (`files_of_new_log`): there is nothing to be found out.
+
+        leader_epoch:  that it was laid down with.
+        """
+        segment = Segment(disk, directory, 0, index_interval_bytes=settings.index_interval_bytes, now_ms=now_ms)
+        assert segment.size == 0, f"{directory} is new, and has {segment.size} bytes"
+        epochs = EpochCache() if leader_epoch is None else EpochCache([(leader_epoch, 0)])
+        log = Log(disk, directory, settings, Opened([segment], epochs, ProducerStates(), None), 0)
+        log._latest_ms = now_ms
+        log.topic_id = topic_id
+        return log
+
     def _look_for_missing_start(self, checkpointed: int) -> None:
         """Note when the first segments are gone that nobody deleted.
 

@@ -71,7 +71,11 @@ class OpenTransaction(NamedTuple):
 
 
 class Producer:
-    """One producer's state on one partition."""
+    """One producer's state on one partition.
+
+    last_update_ms:     when it was last seen here, by this node's clock or by its own records' if they are later: silence is counted from it.
+    last_timestamp_ms:  of its last batch or marker, the same on every replica; of what a snapshot brought, `last_update_ms`.
+    """
 
     def __init__(self, producer_id: int, epoch: int) -> None:
         self.producer_id = producer_id
@@ -81,6 +85,7 @@ class Producer:
         self.coordinator_epoch = NO_COORDINATOR_EPOCH
         self.transaction_first_offset = NO_TRANSACTION
         self.last_update_ms = -1
+        self.last_timestamp_ms = -1
 
     def check(self, epoch: int, first_sequence: int, last_sequence: int) -> Verdict:
         """Judge a batch of this producer (SPEC 4.1.2 to 4.1.4)."""
@@ -184,6 +189,7 @@ class ProducerStates:
         """Note a data batch that stands at `base_offset` in the log."""
         producer = self._of(header.producer_id, header.producer_epoch)
         producer.advance_epoch(header.producer_epoch)
+        producer.last_timestamp_ms = header.max_timestamp_ms
         producer.last_update_ms = max(now_ms, header.max_timestamp_ms)
         last_offset = base_offset + header.last_offset_delta
         if header.base_sequence >= 0:
@@ -209,6 +215,7 @@ class ProducerStates:
         if header.producer_epoch > producer.epoch:
             producer.advance_epoch(header.producer_epoch)
         producer.coordinator_epoch = max(producer.coordinator_epoch, marker.coordinator_epoch)
+        producer.last_timestamp_ms = header.max_timestamp_ms
         producer.last_update_ms = max(now_ms, header.max_timestamp_ms)
         first_offset = producer.transaction_first_offset
         if first_offset == NO_TRANSACTION:
@@ -304,7 +311,7 @@ class ProducerStates:
     ) -> None:
         producer = self._producers[producer_id] = Producer(producer_id, epoch)
         producer.last_sequence = last_sequence
-        producer.last_update_ms = timestamp_ms
+        producer.last_update_ms = producer.last_timestamp_ms = timestamp_ms
         producer.coordinator_epoch = coordinator_epoch
         if last_offset >= 0:
             first_sequence = (last_sequence - offset_delta) % SEQUENCE_MODULUS

@@ -23,6 +23,7 @@ from replog.controller.describe import describe_controllers
 from replog.controller.events import (
     Append,
     AskLogInfo,
+    BrokerRefuses,
     Effect,
     Emit,
     Event,
@@ -49,12 +50,13 @@ from replog.node.net.handlers import AnswersApi, HandledApi, Handlers, contained
 from replog.node.net.server import AnyRequest, Server, ServerLimits, ServerRequest
 from replog.node.quorum import member
 from replog.node.quorum.controller_registration import ControllerRegistration
+from replog.node.quorum.lost_brokers import LostBrokers
 from replog.node.quorum.member import QuorumListener, QuorumNode, SnapshotReader
 from replog.node.quorum.metadata_log import open_metadata_log
 from replog.node.tasks import Tasks
 from replog.ports import World
 from replog.quorum.voter_changes import ChangeRequest, voter_change_refused
-from replog.types import ZERO_UUID, NodeId, QuorumEpoch
+from replog.types import ZERO_UUID, BrokerEpoch, NodeId, QuorumEpoch
 from replog.wire.apis import CONTROLLER_APIS, SECURITY_APIS, Api
 from replog.wire.messages import (
     alter_partition,
@@ -63,6 +65,7 @@ from replog.wire.messages import (
     describe_cluster,
     get_replica_log_info,
 )
+from replog.wire.messages.broker_heartbeat import BrokerHeartbeatRequest
 from replog.wire.messages.describe_cluster import DescribeClusterRequest, DescribeClusterResponse
 from replog.wire.records.metadata import decode_metadata_record
 from replog.wire.translate import current_alter_partition, old_alter_partition
@@ -124,6 +127,10 @@ class ControllerNode:
             open_timeout_ms=LOG_INFO_TIMEOUT_MS,
         )
         self.registration: ControllerRegistration | None = None
+        self.lost_brokers: LostBrokers | None = None
+        if config.controller.early_fencing_enable:
+            self.lost_brokers = LostBrokers(world, self.tasks, self._address_of, self._on_broker_refuses)
+            self.server.on_connection_lost = self.lost_brokers.connection_lost
 
     # --- start and stop----------------------------------------------------------------------------
 
@@ -164,6 +171,7 @@ class ControllerNode:
         assert self._log is not None
         await self.quorum.stop()
         self._stop_acting()
+        self.server.on_connection_lost = None
         self.server.stop()
         self.metrics.stop()
         self.tasks.cancel()
@@ -298,6 +306,9 @@ class ControllerNode:
     def _decide_if_active(self, request: AnyRequest) -> None:
         assert self.quorum is not None
         if self.quorum.is_leading and self.controller.is_active:
+            if self.lost_brokers is not None and isinstance(request.body, BrokerHeartbeatRequest):
+                sender = NodeId(request.body.broker_id), BrokerEpoch(request.body.broker_epoch)
+                self.lost_brokers.heartbeat(request.connection_id, *sender)
             self._decide(request)
         else:
             self._refuse(request)
@@ -414,12 +425,9 @@ class ControllerNode:
             self._take(LogInfoAnswered(broker_id=question.broker_id, request=question.request, response=response))
 
     async def _connection_to(self, broker_id: NodeId) -> Connection:
-        broker = self.controller.image.brokers.get(broker_id)
-        if broker is None or not broker.endpoints:
+        address = self._address_of(broker_id)
+        if address is None:
             raise ConnectionLost(f"broker {broker_id} is not registered")
-        address = broker.endpoint(self.config.listeners.inter_broker) or Endpoint(
-            broker.endpoints[0].host, broker.endpoints[0].port
-        )
         known = self._connections.get(broker_id)
         if known is not None and known.is_open and known.endpoint == address:
             return known
@@ -427,6 +435,19 @@ class ControllerNode:
         await connection.open(timeout_ms=LOG_INFO_TIMEOUT_MS)
         self._connections[broker_id] = connection
         return connection
+
+    def _address_of(self, broker_id: NodeId) -> Endpoint | None:
+        broker = self.controller.image.brokers.get(broker_id)
+        if broker is None or not broker.endpoints:
+            return None
+        first = broker.endpoints[0]
+        return broker.endpoint(self.config.listeners.inter_broker) or Endpoint(first.host, first.port)
+
+    def _on_broker_refuses(self, broker_id: NodeId, epoch: BrokerEpoch) -> None:
+        assert self.quorum is not None
+        if self.controller.is_active and self.quorum.is_leading:
+            self.world.journal.log("info", f"broker {broker_id} refuses connections: its process is gone")
+            self._take(BrokerRefuses(broker_id=broker_id, broker_epoch=epoch))
 
     def _features(self) -> api_versions.ApiVersionsResponse:
         image = self.controller.image

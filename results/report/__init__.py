@@ -30,6 +30,7 @@ from tribunal.results.report.overview import overview
 from tribunal.results.report.promises import OUTCOMES
 from tribunal.results.report.sequence import WIDTH as SEQUENCE_WIDTH
 from tribunal.results.report.sequence import sequence
+from tribunal.results.report.window import Window
 from tribunal.results.verdict import Finding, RunVerdict
 
 MOST_TEXT = 400
@@ -37,11 +38,15 @@ AVAILABILITY = "availability"  # has a section of its own
 TEMPLATES = {"story": "sequence.svg.j2", "circle": "cycle.svg.j2"}
 
 
-def write(run_dir: Path) -> Path:
-    """Write report.html beside the run's verdict; return its path."""
-    path = Path(run_dir) / "report.html"
+def write(run_dir: Path, window: Window | None = None) -> Path:
+    """Write report.html beside the run's verdict; return its path.
+
+    window:  what the timeline is drawn of, in a file of its own; `BadWindow` where the run was over before it.
+    """
+    name = "report.html" if window is None else f"report-{window.name.replace(':', '-')}.html"
+    path = Path(run_dir) / name
     temporary = path.with_suffix(".tmp")
-    temporary.write_text(render(page(Path(run_dir))), encoding="utf-8")
+    temporary.write_text(render(page(Path(run_dir), window)), encoding="utf-8")
     temporary.replace(path)
     return path
 
@@ -106,6 +111,8 @@ def _context(content: Page) -> dict[str, object]:
 
 
 def _likelihood(content: Page) -> Curve | None:
+    if content.window is not None:
+        return None  # its moments are spread over the whole run
     found = read_likelihood(content.run_dir)
     return None if found is None else curve(found, content.end_ns)
 

@@ -13,15 +13,18 @@ from typing import Final
 import msgspec
 from msgspec.structs import replace
 
+from tribunal.results.report.cut import cut
 from tribunal.results.report.folded import AROUND_NS, folded
 from tribunal.results.report.measures import LEFT, PLOT, ROW
-from tribunal.results.report.model import Page, Series
+from tribunal.results.report.model import Page, Rates, Series
 from tribunal.results.report.moments import Change
 from tribunal.results.report.participants import Lanes
+from tribunal.results.report.window import Window
 from tribunal.results.rows import Fault
 
 CHART: Final = 130
 POINTS: Final = 1_200
+POINTS_OF_A_WINDOW: Final = 20_000
 MOST_EVENTS: Final = 400
 KINDS: Final = {
     "quorum": "quiet",
@@ -34,6 +37,9 @@ LENS: Final = 30  # offsets on each side of the finding's
 COLOURS: Final = 6
 LEAST_LATENCY_NS: Final = 100_000
 LABEL: Final = 12  # from one label at a line's end to the next
+STEPS: Final = (
+    0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 5, 10, 20, 60, 120, 300, 600, 3600,
+)  # fmt: skip
 CHARACTER: Final = 6.4  # about the width of a character in the strips' font
 
 
@@ -66,7 +72,10 @@ class Line(msgspec.Struct, frozen=True):
 
 
 class Track(msgspec.Struct, frozen=True):
-    """A headed group of rows or a chart; of a chart with a linear scale `low` and `high` are what its grid begins and ends with."""
+    """A headed group of rows or a chart; of a chart with a linear scale `low` and `high` are what its grid begins and ends with.
+
+    is_lens:  whether it has the same lines as the track before.
+    """
 
     title: str
     y: float
@@ -76,12 +85,14 @@ class Track(msgspec.Struct, frozen=True):
     grid: list[tuple[float, str]]
     low: float = 0
     high: float = 0
+    is_lens: bool = False
 
 
 class Drawing(msgspec.Struct, frozen=True):
     """The master timeline; `events` are moments to step through (seconds, words), in order of time.
 
-    is_folded:  whether some bars stand for several.
+    start_s, end_s:  where the axis begins and ends
+    is_folded:       whether some bars stand for several
     """
 
     height: float
@@ -89,13 +100,16 @@ class Drawing(msgspec.Struct, frozen=True):
     tracks: list[Track]
     marks: list[tuple[float, str]]
     end_s: float
+    start_s: float = 0
     events: list[tuple[float, str]] = []
     is_folded: bool = False
 
 
 def drawing(page: Page) -> Drawing:
     """Lay out all tracks one below the other."""
-    axis = _Axis(page.end_ns)
+    page = cut(page)
+    shown_of = page.window or Window(start_ns=0, end_ns=page.end_ns)
+    axis = _Axis(shown_of)
     tracks: list[Track] = []
     y = 26.0
     for make in (
@@ -115,11 +129,15 @@ def drawing(page: Page) -> Drawing:
             tracks.append(track)
             y = _bottom(track) + 14
     moments = [] if page.story is None else page.story.marks
+    if page.window is not None:
+        moments = [(at_ns, label) for at_ns, label in moments if shown_of.start_ns <= at_ns <= shown_of.end_ns]
     marks = [(axis.x(at_ns), label) for at_ns, label in moments]
     clear = [(axis.x(at_ns - AROUND_NS), axis.x(at_ns + AROUND_NS)) for at_ns, _ in moments]
     shown = [replace(track, bars=folded(track.bars, clear)) for track in tracks]
     is_folded = any(len(after.bars) < len(before.bars) for before, after in zip(tracks, shown, strict=True))
-    return Drawing(y, axis.ticks(), shown, marks, page.end_ns / 1e9, _events(page), is_folded)
+    start_s, end_s = shown_of.start_ns / 1e9, shown_of.end_ns / 1e9
+    events = [one for one in _events(page) if page.window is None or start_s <= one[0] <= end_s]
+    return Drawing(y, axis.ticks(), shown, marks, end_s, start_s, events[:MOST_EVENTS], is_folded)
 
 
 def _events(page: Page) -> list[tuple[float, str]]:
@@ -133,23 +151,22 @@ def _events(page: Page) -> list[tuple[float, str]]:
                 found.append((after.at_ns, f"{name}: {leader}, leader epoch {after.state.leader_epoch}"))
     found += [] if page.story is None else page.story.marks
     known = sorted((at_ns, words) for at_ns, words in found if at_ns is not None)
-    return [(round(at_ns / 1e9, 4), words) for at_ns, words in known[:MOST_EVENTS]]
+    return [(round(at_ns / 1e9, 4), words) for at_ns, words in known]
 
 
 class _Axis:
-    def __init__(self, end_ns: int) -> None:
-        self.end_ns = end_ns
+    def __init__(self, window: Window) -> None:
+        self.start_ns, self.end_ns = window.start_ns, window.end_ns
 
     def x(self, at_ns: int) -> float:
-        return round(LEFT + PLOT * min(max(at_ns, 0), self.end_ns) / self.end_ns, 2)
+        inside = min(max(at_ns, self.start_ns), self.end_ns) - self.start_ns
+        return round(LEFT + PLOT * inside / (self.end_ns - self.start_ns), 2)
 
     def ticks(self) -> list[tuple[float, str]]:
-        seconds = self.end_ns / 1e9
-        step = next(
-            step for step in (0.1, 0.2, 0.5, 1, 2, 5, 10, 20, 60, 120, 300, 600, 3600, 1e9) if seconds / step <= 12
-        )
-        count = int(seconds / step) + 1
-        return [(self.x(round(i * step * 1e9)), f"{i * step:g}{' s' if i == count - 1 else ''}") for i in range(count)]
+        start, end = self.start_ns / 1e9, self.end_ns / 1e9
+        step = next((step for step in STEPS if (end - start) / step <= 12), 1e9)
+        places = range(math.ceil(start / step), int(end / step) + 1)
+        return [(self.x(round(i * step * 1e9)), f"{i * step:.10g}{' s' if i == places[-1] else ''}") for i in places]
 
     def bar(self, start_ns: int, end_ns: int | None, y: float, kind: str, label: str, title: str) -> Bar:
         x = self.x(start_ns)
@@ -297,11 +314,12 @@ def _watermarks(page: Page, axis: _Axis, y: float) -> Iterator[Track]:
         if not series:
             continue
         top = max(max(one.offsets) for one in series) or 1
-        lines = _apart([_line(page, one, axis, y + 18, top) for one in series])
-        grid = [(y + 18 + CHART * (1 - part), f"{round(top * part):,}") for part in (0, 0.5, 1)]
+        least = 0 if page.window is None else min(top - 1, *(min(one.offsets) for one in series))
+        lines = _apart([_line(page, one, axis, y + 18, top, least) for one in series])
+        grid = [(y + 18 + CHART * (1 - part), f"{round(least + (top - least) * part):,}") for part in (0, 0.5, 1)]
         ends = ", replicas' log ends (thin)" if any(one.is_log_end for one in series) else ""
         title = f"{name}: high watermark as observed (red dot: went back){ends}"
-        yield Track(title, y, [], [], lines, grid, low=0, high=top)
+        yield Track(title, y, [], [], lines, grid, low=least, high=top)
         y += CHART + 18 + 14
         lens = _lens(page, name, top)
         if lens is not None:
@@ -309,7 +327,7 @@ def _watermarks(page: Page, axis: _Axis, y: float) -> Iterator[Track]:
             lines = _apart([_line(page, one, axis, y + 18, high, low) for one in series])
             grid = [(y + 18 + CHART * (1 - part), f"{round(low + (high - low) * part):,}") for part in (0, 0.5, 1)]
             title = f"{name}: the same between offsets {low:,} and {high:,} only, around the finding's"
-            yield Track(title, y, [], [], lines, grid, low=low, high=high)
+            yield Track(title, y, [], [], lines, grid, low=low, high=high, is_lens=True)
             y += CHART + 18 + 14
 
 
@@ -340,7 +358,7 @@ def _line(page: Page, series: Series, axis: _Axis, y: float, top: int, low: int 
     def height(offset: int) -> float:
         return round(y + CHART * (1 - (min(max(offset, low), top) - low) / (top - low)), 2)
 
-    chosen = list(_thinned(series))
+    chosen = list(_thinned(series, POINTS if page.window is None else POINTS_OF_A_WINDOW))
     steps = []
     for place, position in enumerate(chosen):
         x = axis.x(series.at_ns[position])
@@ -365,27 +383,34 @@ def _line(page: Page, series: Series, axis: _Axis, y: float, top: int, low: int 
     return Line("".join(steps), kind, series.name, height(series.offsets[-1]), dots, "", name, values)
 
 
-def _thinned(series: Series) -> Iterable[int]:
+def _thinned(series: Series, most: int) -> Iterable[int]:
     """Keep where the offset changes; of many such, an even choice, and every step back with its neighbour."""
     offsets = series.offsets
     changed = [i for i in range(len(offsets)) if i in (0, len(offsets) - 1) or offsets[i] != offsets[i - 1]]
-    if len(changed) <= POINTS:
+    if len(changed) <= most:
         return changed
-    stride = -(-len(changed) // POINTS)
+    stride = -(-len(changed) // most)
     return sorted({*changed[::stride], changed[-1], *series.back, *(i - 1 for i in series.back)})
 
 
+def _drawn(page: Page) -> Rates | None:
+    return page.rates if page.window is None else page.rates_of_window
+
+
 def _rates(page: Page, axis: _Axis, y: float) -> Iterator[Track]:
-    if page.rates is None:
+    rates = _drawn(page)
+    if rates is None:
         return
-    good = [sum(pair) for pair in zip(page.rates.counts["ok"], page.rates.counts["sent"], strict=True)]
-    bad = [sum(pair) for pair in zip(page.rates.counts["fail"], page.rates.counts["info"], strict=True)]
-    per_second = 1e9 / page.rates.bin_ns
+    good = [sum(pair) for pair in zip(rates.counts["ok"], rates.counts["sent"], strict=True)]
+    bad = [sum(pair) for pair in zip(rates.counts["fail"], rates.counts["info"], strict=True)]
+    per_second = 1e9 / rates.bin_ns
     top = max([*good, *bad, 1])
     lines = []
     for counts, kind, label in ((good, "rateok", "ok, sent"), (bad, "ratebad", "fail, info")):
-        steps = [f"M{axis.x(0)} {_count_y(y, 0, top)}"]
-        steps += [f"V{_count_y(y, n, top)}H{axis.x((i + 1) * page.rates.bin_ns)}" for i, n in enumerate(counts)]
+        steps = [f"M{axis.x(rates.start_ns)} {_count_y(y, 0, top)}"]
+        steps += [
+            f"V{_count_y(y, n, top)}H{axis.x(rates.start_ns + (i + 1) * rates.bin_ns)}" for i, n in enumerate(counts)
+        ]
         lines.append(
             Line(
                 "".join(steps),
@@ -394,17 +419,17 @@ def _rates(page: Page, axis: _Axis, y: float) -> Iterator[Track]:
                 _count_y(y, counts[-1] if counts else 0, top) - (0 if kind == "rateok" else 12),
                 [],
                 name=label,
-                values=_binned(page.rates.bin_ns, [count * per_second for count in counts]),
+                values=_binned(rates, [count * per_second for count in counts]),
             )
         )
     grid = [(_count_y(y, top * part, top), f"{top * part * per_second:,.0f}") for part in (0, 0.5, 1)]
     yield Track("Completed sends per second", y, [], [], lines, grid, low=0, high=top * per_second)
 
 
-def _binned(bin_ns: int, counts: Sequence[float]) -> list[tuple[int, float]]:
+def _binned(rates: Rates, counts: Sequence[float]) -> list[tuple[int, float]]:
     """Return bins as values from a moment on; equal ones once."""
     return [
-        (number * bin_ns // 1_000_000, round(count, 2))
+        ((rates.start_ns + number * rates.bin_ns) // 1_000_000, round(count, 2))
         for number, count in enumerate(counts)
         if number == 0 or count != counts[number - 1]
     ]
@@ -412,9 +437,10 @@ def _binned(bin_ns: int, counts: Sequence[float]) -> list[tuple[int, float]]:
 
 def _latencies(page: Page, axis: _Axis, y: float) -> Iterator[Track]:
     """Draw p50, p99 and max of each bin on a logarithmic scale: a stall is a thousand times the usual."""
-    if page.rates is None or not any(n for n in page.rates.latencies.get("max", [])):
+    rates = _drawn(page)
+    if rates is None or not any(n for n in rates.latencies.get("max", [])):
         return
-    most = max(n for n in page.rates.latencies["max"] if n is not None)
+    most = max(n for n in rates.latencies["max"] if n is not None)
     decades = max(1, math.ceil(math.log10(max(most, 1) / LEAST_LATENCY_NS)))
 
     def height(latency_ns: int) -> float:
@@ -424,16 +450,16 @@ def _latencies(page: Page, axis: _Axis, y: float) -> Iterator[Track]:
     lines = []
     for place, name in enumerate(("max", "p99", "p50")):
         steps, last, drawn = [], None, False
-        for i, latency in enumerate(page.rates.latencies[name]):
+        for i, latency in enumerate(rates.latencies[name]):
             if latency is None:
                 drawn = False
                 continue
-            left, right = axis.x(i * page.rates.bin_ns), axis.x((i + 1) * page.rates.bin_ns)
+            left, right = axis.x(rates.start_ns + i * rates.bin_ns), axis.x(rates.start_ns + (i + 1) * rates.bin_ns)
             steps.append(f"{'V' if drawn else f'M{left} '}{height(latency)}H{right}")
             last, drawn = latency, True
         if last is not None:
-            known = [-1 if one is None else one / 1e6 for one in page.rates.latencies[name]]
-            values = _binned(page.rates.bin_ns, known)
+            known = [-1 if one is None else one / 1e6 for one in rates.latencies[name]]
+            values = _binned(rates, known)
             lines.append(
                 Line("".join(steps), f"latency{name}", name, y + 26 + 13 * place, [], name=f"{name}, ms", values=values)
             )
@@ -442,12 +468,13 @@ def _latencies(page: Page, axis: _Axis, y: float) -> Iterator[Track]:
 
 
 def _unread(page: Page, axis: _Axis, y: float) -> Iterator[Track]:
-    if page.rates is None or not any(page.rates.unread):
+    rates = _drawn(page)
+    if rates is None or not any(rates.unread):
         return
-    counts, top = page.rates.unread, max(page.rates.unread)
-    steps = [f"M{axis.x(0)} {_count_y(y, 0, top)}"]
-    steps += [f"V{_count_y(y, n, top)}H{axis.x((i + 1) * page.rates.bin_ns)}" for i, n in enumerate(counts)]
-    values = _binned(page.rates.bin_ns, counts)
+    counts, top = rates.unread, max(rates.unread)
+    steps = [f"M{axis.x(rates.start_ns)} {_count_y(y, 0, top)}"]
+    steps += [f"V{_count_y(y, n, top)}H{axis.x(rates.start_ns + (i + 1) * rates.bin_ns)}" for i, n in enumerate(counts)]
+    values = _binned(rates, counts)
     lines = [Line("".join(steps), "rateok", "unread", _count_y(y, counts[-1], top), [], name="unread", values=values)]
     grid = [(_count_y(y, top * part, top), f"{round(top * part):,}") for part in (0, 0.5, 1)]
     yield Track("Acknowledged records that no consumer has received yet", y, [], [], lines, grid, low=0, high=top)

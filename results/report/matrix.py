@@ -47,7 +47,7 @@ class Log(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class AcknowledgedOffset(msgspec.Struct, frozen=True):
-    """An offset at which a record was acknowledged: the acks level, and whether it is a finding."""
+    """An offset at which a record was acknowledged, or only sent (acks=0): the acks level, and whether it is a finding."""
 
     column: int
     acks: int
@@ -113,11 +113,18 @@ def matrix(recording: Recording, finding: Finding, findings: Sequence[Finding]) 
         )
         for offset, (value, acks) in sorted(acknowledged.items())
     ]
+    unpromised = [
+        AcknowledgedOffset(
+            offset - first, 0, "", f"offset {offset}: {record_name(value)}, acks=0: sent, nobody answered"
+        )
+        for offset, value in _sent_without_answer(recording, name, logs)
+        if offset not in acknowledged
+    ]
     return Matrix(
         name=name,
         first=first,
         count=OFFSETS,
-        acknowledged=offsets,
+        acknowledged=sorted([*offsets, *unpromised], key=lambda one: one.column),
         logs=[_log(node, rows, first, acknowledged, shade) for node, rows in logs.items()],
         ticks=[(offset - first, offset) for offset in range(first, first + OFFSETS) if offset % 5 == 0],
         photographs=list(_photographs(recording, finding, first, logs, shade, acknowledged)),
@@ -182,7 +189,8 @@ def _photographs(
         for node, rows in logs.items():
             own = _Held(node, known.get(node, ()), rows, answered, shade)
             cells = [own.cell(offset, offset - first, moment, before) for offset in range(first, first + OFFSETS)]
-            drawn.append(Log(name=f"broker {node}", cells=[cell for cell in cells if cell is not None], labels=[]))
+            shown = [cell for cell in cells if cell is not None]
+            drawn.append(Log(name=f"broker {node}", cells=shown, labels=_labels(shown)))
         yield Photograph(at_ns=moment.at_ns, words=moment.words, logs=drawn)
 
 
@@ -244,7 +252,7 @@ class _Held(msgspec.Struct, frozen=True):
             case _:
                 return None
         title = f"{moment.at_ns / 1e9:.3f} s, broker {self.node}, offset {offset}: {words}"
-        return Cell(column=column, shade=shade, epoch=epoch, mark=mark, title=title)
+        return Cell(column=column, shade=shade, epoch=epoch if at is Presence.THERE else None, mark=mark, title=title)
 
     def _acknowledged(self, offset: int, at_ns: int) -> list[_Answer]:
         return [answer for answer in self.answered.get(offset, ()) if answer.at_ns <= at_ns]
@@ -273,6 +281,15 @@ def _acknowledged(recording: Recording, name: str, first: int, logs: Logs) -> di
     return found
 
 
+def _sent_without_answer(recording: Recording, name: str, logs: Logs) -> list[tuple[int, int]]:
+    """Return where records stand that were sent with acks=0, and their values: only a log says what offset they got."""
+    held = {value: offset for rows in logs.values() for offset, (_, value) in rows.items() if value is not None}
+    sends = recording.table("sends", name, ["value", "acks"])
+    own = pc.is_in(sends["value"], value_set=pa.array(sorted(held), sends["value"].type))
+    values = sends.filter(pc.and_(own, pc.equal(sends["acks"], 0)))["value"].to_pylist()
+    return sorted((held[value], value) for value in set(values))
+
+
 def _held_anywhere(logs: Logs, offset: int, value: int) -> bool:
     return any(rows.get(offset, (None, None))[1] == value for rows in logs.values())
 
@@ -299,8 +316,6 @@ def _log(
     shade: dict[int, int],
 ) -> Log:
     cells = []
-    labels = []
-    known: int | None = None
     for offset in range(first, first + OFFSETS):
         held = rows.get(offset)
         sent = acknowledged.get(offset)
@@ -317,10 +332,18 @@ def _log(
                 title=_title(node, offset, held, sent),
             )
         )
-        if held is not None and epoch != known:
-            labels.append((offset - first, f"e{epoch}"))
-            known = epoch
-    return Log(name=f"broker {node}", cells=cells, labels=labels)
+    return Log(name=f"broker {node}", cells=cells, labels=_labels(cells))
+
+
+def _labels(cells: Sequence[Cell]) -> list[tuple[int, str]]:
+    """Return in which columns another leader epoch begins than that of the cells before; cells without one say nothing."""
+    known = [cell for cell in cells if cell.epoch is not None]
+    firsts = [
+        cell
+        for before, cell in zip([None, *known], known, strict=False)
+        if before is None or before.epoch != cell.epoch
+    ]
+    return [(cell.column, f"e{cell.epoch}") for cell in firsts]
 
 
 def _title(node: int, offset: int, held: tuple[int | None, int | None] | None, sent: tuple[int, int] | None) -> str:

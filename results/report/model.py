@@ -26,6 +26,7 @@ from tribunal.results.report.promises import OUTCOMES, Account, Array, Promise, 
 from tribunal.results.report.simulation import Simulation, simulation_of
 from tribunal.results.report.story import Story, located, protagonist, story_of
 from tribunal.results.report.unread import unread
+from tribunal.results.report.window import BadWindow, Window
 from tribunal.results.report.wrong_read import WrongRead, wrong_read
 from tribunal.results.rows import Fault, Phase, typed
 from tribunal.results.store import Recording, partition_order
@@ -34,6 +35,7 @@ from tribunal.results.verdict import Finding, RunVerdict, load
 MOST_PARTITIONS: Final = 8
 MOST_DRAWN_IN_FULL: Final = 3
 BINS: Final = 240
+BINS_OF_A_WINDOW: Final = 1_200
 COMPLAINT: Final = re.compile(r"\b(?:Traceback|\w*Error|ERROR|CRITICAL|FATAL)\b")
 COMPLAINTS: Final = 3
 COMPLAINT_WIDTH: Final = 240
@@ -63,13 +65,15 @@ class Series(msgspec.Struct, frozen=True):
 class Rates(msgspec.Struct, frozen=True):
     """Completed sends per bin of time, by outcome; latencies (ns) of the acknowledged by p50, p99, max.
 
-    unread:  at the end of each bin: acknowledged records that no consumer had received yet
+    unread:    at the end of each bin: acknowledged records that no consumer had received yet
+    start_ns:  where the first bin begins
     """
 
     bin_ns: int
     counts: dict[str, list[int]]
     latencies: dict[str, list[int | None]] = msgspec.field(default_factory=dict)
     unread: list[int] = msgspec.field(default_factory=list)
+    start_ns: int = 0
 
 
 class Imported(msgspec.Struct, frozen=True, kw_only=True):
@@ -83,7 +87,11 @@ class Imported(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Page(msgspec.Struct, frozen=True, kw_only=True):
-    """All that the report needs."""
+    """All that the report needs.
+
+    window:           what the timeline is drawn of; None: the whole run
+    rates_of_window:  as `rates`, of the window only and in finer bins
+    """
 
     run_dir: Path
     verdict: RunVerdict
@@ -100,6 +108,8 @@ class Page(msgspec.Struct, frozen=True, kw_only=True):
     in_full: list[str] = msgspec.field(default_factory=list)
     watermarks: dict[str, list[Series]] = msgspec.field(default_factory=dict)
     rates: Rates | None = None
+    window: Window | None = None
+    rates_of_window: Rates | None = None
     participants: Participants = Participants()
     partition_count: int = 0
     files: list[File] = msgspec.field(default_factory=list)
@@ -122,15 +132,22 @@ class Page(msgspec.Struct, frozen=True, kw_only=True):
         return "ZooKeeper servers" if is_zookeeper else "controllers"
 
 
-def page(run_dir: Path) -> Page:
-    """Read a judged run; one whose recording is damaged still has its verdict to show."""
+def page(run_dir: Path, window: Window | None = None) -> Page:
+    """Read a judged run; one whose recording is damaged still has its verdict to show.
+
+    window:  what the timeline shall be drawn of; `BadWindow` where the run was over before it.
+    """
     verdict = load(run_dir / "verdict.json")
     try:
         if is_history(run_dir):
+            if window is not None:
+                raise BadWindow(f"{window.name}: {run_dir} is a history of another tool, which has no timeline")
             return Page(run_dir=run_dir, verdict=verdict, manifest=None, damage=None, imported=_imported(run_dir))
         recording = Recording.open(run_dir, compare=False)
-        return _page_of(run_dir, verdict, recording)
+        return _page_of(run_dir, verdict, recording, window)
     except DamagedRecording as damage:
+        if window is not None:
+            raise
         return Page(run_dir=run_dir, verdict=verdict, manifest=None, damage=str(damage))
 
 
@@ -144,16 +161,18 @@ def _imported(run_dir: Path) -> Imported:
     )  # fmt: skip
 
 
-def _page_of(run_dir: Path, verdict: RunVerdict, recording: Recording) -> Page:
+def _page_of(run_dir: Path, verdict: RunVerdict, recording: Recording, window: Window | None) -> Page:
     names = recording.partitions("sends", "reads", "logs")
     shown = _shown(names, verdict)
     partitions = {name: list(changes_of(recording, name)) for name in shown}
     nodes = recording.table("nodes", columns=["node", "role"])
     phases = typed(recording.table("phases"), Phase)
     sends = account(recording, recording.partitions("sends"))
-    rates, last_ns = _rates(sends)
-    rates = replace(rates, unread=unread(recording, recording.partitions("sends"), rates.bin_ns, BINS))
+    last_ns = _last_ns(sends)
+    rates = _rates(recording, sends, Window(start_ns=0, end_ns=last_ns), BINS)
     end_ns = max([1, last_ns, *(row.end_ns or 0 for row in phases)])
+    if window is not None:
+        window = _within(window, end_ns)
     hero = protagonist(verdict.findings)
     hero = hero and located(recording, hero)
     wrong = None if hero is None else wrong_read(recording, hero)
@@ -172,7 +191,9 @@ def _page_of(run_dir: Path, verdict: RunVerdict, recording: Recording) -> Page:
         in_full=shown[:MOST_DRAWN_IN_FULL],
         watermarks={name: list(_watermarks(recording, name)) for name in shown[:MOST_DRAWN_IN_FULL]},
         rates=rates,
-        participants=participants(recording, end_ns),
+        window=window,
+        rates_of_window=None if window is None else _rates(recording, sends, window, BINS_OF_A_WINDOW),
+        participants=participants(recording, end_ns, None if window is None else window.end_ns - window.start_ns),
         partition_count=len(names),
         files=_files(recording),
         story=None if hero is None else story_of(recording, hero, _own_changes(recording, hero, partitions), end_ns),
@@ -241,19 +262,32 @@ def _log_ends(rows: pa.Table) -> Iterator[Series]:
         yield Series(observer, chosen["at_ns"].to_pylist(), chosen["log_end_offset"].to_pylist(), [], is_log_end=True)
 
 
-def _rates(sends: Account, bins: int = BINS) -> tuple[Rates, int]:
+def _within(window: Window, end_ns: int) -> Window:
+    """Return the window as far as the run goes; `BadWindow` where it does not reach it."""
+    if window.start_ns >= end_ns:
+        raise BadWindow(f"{window.name}: the run was over after {end_ns / 1e9:.3f} s")
+    return replace(window, end_ns=min(window.end_ns, end_ns))
+
+
+def _last_ns(sends: Account) -> int:
+    return 1 + max((int(done.max(initial=0)) for done in sends.done), default=0)
+
+
+def _rates(recording: Recording, sends: Account, window: Window, bins: int) -> Rates:
     """Count completed sends per bin, and take the latency of those that were answered; no spike vanishes: max is kept."""
     done = np.concatenate(sends.done) if sends.done else np.zeros(0, np.int64)
-    took = np.concatenate(sends.took) if sends.took else done
-    outcome = np.concatenate(sends.outcomes) if sends.outcomes else done
-    end_ns = int(done.max(initial=0)) + 1
-    bin_ns = max(1, -(-end_ns // bins))
-    place = done // bin_ns
+    inside = (done >= window.start_ns) & (done < window.end_ns)
+    took = (np.concatenate(sends.took) if sends.took else done)[inside]
+    outcome = (np.concatenate(sends.outcomes) if sends.outcomes else done)[inside]
+    bin_ns = max(1, -(-(window.end_ns - window.start_ns) // bins))
+    place = (done[inside] - window.start_ns) // bin_ns
     counts = {
         word: np.bincount(place[outcome == code], minlength=bins)[:bins].tolist() for code, word in enumerate(OUTCOMES)
     }
     answered = outcome == OUTCOMES.index("ok")
-    return Rates(bin_ns, counts, _latencies(place[answered], took[answered], bins)), end_ns
+    latencies = _latencies(place[answered], took[answered], bins)
+    waiting = unread(recording, recording.partitions("sends"), bin_ns, bins, window.start_ns)
+    return Rates(bin_ns, counts, latencies, waiting, window.start_ns)
 
 
 def _latencies(place: Array, took: Array, bins: int) -> dict[str, list[int | None]]:

@@ -16,7 +16,9 @@ from msgspec.structs import replace
 from tribunal.results.store import Recording
 
 MOST_LANES: Final = 6
-SEEN: Final = 600  # a stretch of the run is told apart from its neighbour if it is longer than such a part of the run
+SEEN: Final = (
+    600  # a stretch of the run is told apart from its neighbour if it is longer than such a part of what is drawn
+)
 
 
 class Stretch(msgspec.Struct, frozen=True, kw_only=True):
@@ -46,16 +48,16 @@ class Participants(msgspec.Struct, frozen=True, kw_only=True):
     quorum: Lanes | None = None
 
 
-def participants(recording: Recording, end_ns: int) -> Participants:
-    """Read what is drawn of them."""
+def participants(recording: Recording, end_ns: int, shown_ns: int | None = None) -> Participants:
+    """Read what is drawn of them; `shown_ns`: how much time the drawing shows, if not the whole run."""
     return Participants(
-        transactions=_transactions(recording, end_ns),
+        transactions=_transactions(recording, end_ns, (end_ns if shown_ns is None else shown_ns) // SEEN),
         groups=_groups(recording, end_ns),
         quorum=_quorum(recording, end_ns),
     )
 
 
-def _transactions(recording: Recording, end_ns: int) -> Lanes | None:
+def _transactions(recording: Recording, end_ns: int, gap_ns: int) -> Lanes | None:
     rows = recording.table("txns", columns=["txn_id", "begin_ns", "end_ns", "outcome"])
     if rows.num_rows == 0:
         return None
@@ -76,7 +78,7 @@ def _transactions(recording: Recording, end_ns: int) -> Lanes | None:
         )
         for row in own.to_pylist()
     )
-    return Lanes(list(_joined(found, end_ns // SEEN)), len(all_ids) - len(chosen))
+    return Lanes(list(_joined(found, gap_ns)), len(all_ids) - len(chosen))
 
 
 def _groups(recording: Recording, end_ns: int) -> Lanes | None:

@@ -14,13 +14,16 @@ Array = npt.NDArray[np.int64]
 POLLS_BITS: Final = 40  # of a key (process, poll_index)
 
 
-def unread(recording: Recording, names: Sequence[str], bin_ns: int, bins: int) -> list[int]:
-    """Count, at the end of each bin, the records acknowledged (acks 1 or all) that nobody had received."""
+def unread(recording: Recording, names: Sequence[str], bin_ns: int, bins: int, start_ns: int = 0) -> list[int]:
+    """Count, at the end of each bin, the records acknowledged (acks 1 or all) that nobody had received.
+
+    start_ns:  where the first bin begins; what was before counts in it.
+    """
     change = np.zeros(bins + 1, np.int64)
     for name in names:
         acknowledged, received = _moments(recording, name)
-        change += np.bincount(np.minimum(acknowledged // bin_ns, bins), minlength=bins + 1)
-        change -= np.bincount(np.minimum(received // bin_ns, bins), minlength=bins + 1)
+        change += np.bincount(np.clip((acknowledged - start_ns) // bin_ns, 0, bins), minlength=bins + 1)
+        change -= np.bincount(np.clip((received - start_ns) // bin_ns, 0, bins), minlength=bins + 1)
     counts: list[int] = np.cumsum(change)[:bins].tolist()
     return counts
 

@@ -181,6 +181,7 @@ class Run:
         *,
         node: int,
         lost_from: int | None = None,
+        lost_end: int | None = None,
         unseen_end: int | None = None,
         took_effect: bool = True,
         healed: bool = True,
@@ -189,7 +190,7 @@ class Run:
         lasts: int = 10,
     ) -> None:
         place = {"node": node, "topic": "t", "partition": 0, "unseen_end_offset": unseen_end}
-        lost = [] if lost_from is None else [place | {"from_offset": lost_from}]
+        lost = [] if lost_from is None else [place | {"from_offset": lost_from, "end_offset": lost_end}]
         self.recorder.row(
             "faults",
             index=index,

@@ -299,6 +299,25 @@ def test_refused_and_corrupt_records(run: Run) -> None:
     assert found(run.finish()) == [("corrupt", "violation", "", 1), ("refused_yet_written", "violation", "", 0)]
 
 
+@pytest.mark.parametrize(("outcome", "node", "expected"), [
+    pytest.param("fail", 1, [("refused_yet_written", "violation", "", 1)], id="refused: nobody wrote it"),
+    pytest.param("fail", 3, [("refused_yet_written", "violation", "", 1)], id="refused: nor has anybody else written it"),
+    pytest.param("info", 1, [], id="of unknown fate: it may have been written"),
+])  # fmt: skip
+def test_what_was_refused_stands_in_no_log_read_or_not(
+    run: Run, outcome: str, node: int, expected: list[tuple[str, str, str, int]]
+) -> None:
+    """Nobody leads in the end, so that nobody read the partition: the replicas' logs are the final log."""
+    kept = run.send(0, 100)
+    refused = run.send(1, 110, outcome=outcome, log_offset=None)
+    run.change(300, isr=[1, 2])
+    run.change(400, leader=-1)
+    for member in (1, 2, 3):
+        run.log(member, {0: kept} | ({1: refused} if member == node else {}))
+
+    assert [one for one in found(run.finish()) if one[0] == "refused_yet_written"] == expected
+
+
 def test_witnesses_are_capped_and_counted(run: Run) -> None:
     for i in range(100):
         run.send(i, 100 + i)

@@ -198,6 +198,50 @@ def test_a_partition_is_not_left_without_leader(run: Run, removed: str | None, a
     assert [kind for kind, _, _ in found(run.finish(), "led")] == expected
 
 
+@pytest.mark.parametrize(("changed", "returns", "expected"), [
+    pytest.param(("min.insync.replicas", "1"), "whole", ["leaderless"], id="by a lowered min ISR"),
+    pytest.param(("min.insync.replicas", "2"), "whole", ["leaderless"], id="by writing the value that it has"),
+    pytest.param(("min.insync.replicas", "1"), "unclean", [], id="who was in it is not whole any more"),
+    pytest.param(("min.insync.replicas", "1"), "wiped", [], id="a fault took what it had"),
+    pytest.param(("min.insync.replicas", "1"), None, [], id="who was in it is still down"),
+    pytest.param(None, "whole", [], id="nobody knows why"),
+])  # fmt: skip
+def test_who_was_in_a_cleared_elr_may_lead_while_nobody_is_in_sync(
+    run: Run, changed: tuple[str, str] | None, returns: str | None, expected: list[str]
+) -> None:
+    """KIP-966: the ELR goes "if the new min ISR <= current ISR", and no value is at most an ISR of nobody (D5)."""
+    run.send(0, 100)
+    run.change(200, leader=-1, isr=[], eligible_leader_replicas=[2])
+    run.node(2, "stop", 300)
+    if changed is not None:
+        name, value = changed
+        run.metadata("ConfigRecord", 400, resource_type=2, resource_name="t", name=name, value=value)
+    run.metadata("ClearElrRecord", 400, topic_name="t")
+    if returns == "wiped":
+        run.fault("wipe", 450, node=2, lost_from=0)
+    if returns is not None:
+        run.node(2, "start", 500)
+        run.registered(2, 600, previous=-1 if returns == "unclean" else 1, fenced=False)
+        # The released software's registrations are often sent twice: the same process, the same epoch.
+        again = {"broker_epoch": run.metadata_offset - 1, "previous_broker_epoch": -1 if returns == "unclean" else 1}
+        run.recorder.row("nodes", node=2, role="broker", event="registered", at_ns=610 * 1_000_000, **again)
+    run.metadata("NoOpRecord", 5_000)
+
+    assert [kind for kind, _, _ in found(run.finish(), "led")] == expected
+
+
+def test_a_cleared_elr_is_not_missed_where_somebody_leads(run: Run) -> None:
+    run.send(0, 100)
+    run.change(200, leader=-1, isr=[], eligible_leader_replicas=[2])
+    run.metadata("ConfigRecord", 400, resource_type=2, resource_name="t", name="min.insync.replicas", value="1")
+    run.metadata("ClearElrRecord", 400, topic_name="t")
+    run.change(700, leader=3, isr=[3], leader_recovery_state=1)
+    run.change(900, leader=-1, isr=[])
+    run.metadata("NoOpRecord", 5_000)
+
+    assert found(run.finish(), "led") == []
+
+
 @pytest.mark.parametrize(("left_hurt", "led_at", "expected"), [
     pytest.param(None, 4_000, ["leaderless"], id="for long, before somebody led after all"),
     pytest.param(None, 900, [], id="for a moment"),

@@ -102,6 +102,27 @@ def test_only_its_own_disk_excuses_a_member(
     assert kinds(run) == expected
 
 
+@pytest.mark.parametrize(("while_down", "lost_end", "expected"), [
+    pytest.param(True, 4, [], id="all that it lacks had been on that disk"),
+    pytest.param(True, 3, [("replica_lacks", "violation")], id="its log had ended before what it lacks"),
+    pytest.param(True, None, [], id="nobody knows where its log had ended"),
+    pytest.param(False, 3, [], id="the process wrote on behind the cut"),
+])  # fmt: skip
+def test_a_disk_lost_nothing_behind_the_end_that_its_log_had(
+    run: Run, while_down: bool, lost_end: int | None, expected: list[tuple[str, str]]
+) -> None:
+    """A member that is back before it left the ISR joins nothing: what it was to fetch since then no fault took."""
+    run.node(3, "start", 1)
+    if while_down:
+        run.node(3, "killed", 299)
+    run.fault("truncate-segment", 300, node=3, lost_from=2, lost_end=lost_end)
+    run.registered(3, at=400, previous=2, fenced=False)
+    run.log(1, log())
+    run.log(3, log(without=(2, 3)))
+
+    assert kinds(run) == expected
+
+
 @pytest.mark.parametrize(("while_down", "lacks", "hurt_again", "expected"), [
     pytest.param(True, (), False, [], id="it holds what was written from then on"),
     pytest.param(True, (5,), False, [("replica_lacks", "violation")], id="it lacks some of that"),

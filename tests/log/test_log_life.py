@@ -106,6 +106,19 @@ def test_silent_producers_expire_but_not_with_an_open_transaction() -> None:
     assert [p.producer_id for p in log.producers] == [2]
 
 
+@pytest.mark.parametrize("ends", [False, True])
+def test_replicas_agree_on_when_a_producer_wrote_last(ends: bool) -> None:
+    """Whenever they got it: DescribeProducers names the batch's (or the marker's) own time, as Kafka's does."""
+    leader, follower = opened(a_disk(), BIG), opened(a_disk(), BIG)
+    append(leader, b"a", producer=(9, 0, 0), timestamp_ms=77)
+    if ends:
+        _end(leader, 9, committed=True)
+    follower.append_as_follower(content(leader), now_ms=5_000)
+
+    assert [p.last_timestamp_ms for p in follower.producers] == [p.last_timestamp_ms for p in leader.producers]
+    assert [p.last_timestamp_ms for p in leader.producers] == [0 if ends else 77]
+
+
 def test_snapshots_have_kafkas_layout() -> None:
     """ProducerSnapshot version 1: version, CRC-32C of what follows it, entries."""
     log = opened(a_disk(), BIG)

@@ -309,3 +309,28 @@ def test_the_report_leads_to_its_rows_where_it_is_served_and_only_there(browser,
     assert fits
     assert grave == []
     assert browser.complaints == []
+
+
+def test_a_window_is_a_page_of_its_own_in_which_everything_moves_within_it(browser, report):
+    said = subprocess.run(
+        [*TRIBUNAL, "report", report.parent, "--window", "3:6.5"], cwd=ROOT, capture_output=True, text=True, check=False
+    )
+    assert said.returncode == 0, said.stderr
+    browser.complaints.clear()
+    browser.look(1280)
+    browser.open((report.parent / "report-3-6.5.html").as_uri())
+
+    assert seconds(browser) == (3, 6.5)
+    press(browser, "+")
+    first, last = seconds(browser)
+    assert 3 < first < last < 6.5
+    press(browser, "Home")
+    assert seconds(browser)[0] == 3
+    press(browser, "End")
+    assert seconds(browser)[1] == 6.5
+    press(browser, "n")
+    moment = float(browser.ask("document.querySelector('#spoken').textContent").partition(" ")[0])
+    assert 3 <= moment <= 6.5
+    press(browser, "0")
+    assert seconds(browser) == (3, 6.5)
+    assert browser.complaints == []

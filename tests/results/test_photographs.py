@@ -109,3 +109,35 @@ def test_a_finding_whose_time_is_not_known_has_final_logs_only(lost):
     timeless = replace(finding, acknowledged_ns=None)
 
     assert matrix(recording, timeless, [timeless]).photographs == []
+
+
+def test_leader_epochs_are_written_where_they_begin_at_each_moment(lost):
+    recording, finding = lost
+
+    found = matrix(recording, finding, [finding])
+
+    labels = [[one.labels for one in moment.logs] for moment in (*found.photographs, found)]
+    # What broker 1 had at offset 1 was gone in the end: nobody says in which epoch it was written.
+    assert labels == [
+        [[(0, "e0")], []],
+        [[(0, "e0")], [(0, "e0")]],
+        [[(0, "e0")], [(0, "e0"), (1, "e1")]],
+        [[(0, "e0"), (1, "e1")], [(0, "e0"), (1, "e1")]],
+    ]
+
+
+@pytest.mark.parametrize(("acks", "shown"), [(0, [(0, -1), (1, 0)]), (1, [(0, -1)])])
+def test_a_record_that_was_sent_with_acks_0_is_shown_where_a_log_has_it(tmp_path, acks, shown):
+    run = Run(tmp_path / "run")
+    answered = run.send(0, 10, offset=0)
+    sent = run.send(1, 20, acks=acks, outcome="sent" if acks == 0 else "info", offset=None)
+    log(run, 1, [(answered, 0), (sent, 0)])
+    run.recorder.close_segment()
+    finding = Finding(
+        topic="t", partition=0, property_name="lost_writes", kind="lost", severity="note", explanation="", value=answered, log_offset=0,
+    )  # fmt: skip
+
+    found = matrix(Recording.open(run.run_dir), finding, [finding])
+
+    assert [(one.column, one.acks) for one in found.acknowledged] == shown
+    assert "acks=0: sent, nobody answered" in found.acknowledged[-1].title or acks == 1

@@ -1,5 +1,6 @@
 """The report: one self-contained file that says what the verdict says, escaped, drawn on one time axis."""
 
+import math
 import re
 from itertools import pairwise
 from pathlib import Path
@@ -7,6 +8,7 @@ from xml.etree import ElementTree
 
 import pytest
 
+from tribunal.harness.cli.main import exit_code
 from tribunal.results import report
 from tribunal.results.likelihood import Likelihood, Moment
 from tribunal.results.likelihood import save as save_likelihood
@@ -16,6 +18,7 @@ from tribunal.results.report.index import index
 from tribunal.results.report.layout import drawing
 from tribunal.results.report.measures import LEFT, PLOT
 from tribunal.results.report.model import Change, Page, Series, page
+from tribunal.results.report.window import parsed
 from tribunal.results.sensitivity import measured, total
 from tribunal.results.store import Recorder
 from tribunal.results.values import value_of
@@ -241,3 +244,70 @@ def test_a_run_of_which_the_likelihood_is_known_shows_its_curve_and_when_it_was_
     assert "From 20.000 s on every run shows it" in drawn
     assert "lost &lt;i&gt;" in drawn
     assert drawn.count("runs show it (") == 8  # as a title and in the list
+
+
+def test_a_window_has_the_timeline_of_its_stretch_only_in_a_file_of_its_own(run: Path) -> None:
+    save(a_verdict(Verdict.PASS), run / "verdict.json")
+    whole = report.write(run).read_text()
+
+    path = report.write(run, parsed("2.5:25"))
+
+    assert path.name == "report-2.5-25.html"
+    assert (run / "report.html").read_text() == whole
+    text = path.read_text()
+    assert "Drawn from 2.500 s to 25.000 s only" in text
+    assert 'data-start="2.5" data-end="25.0"' in text
+    drawn = drawing(page(run, parsed("2.5:25")))
+    assert [label for _, label in drawn.ticks] == [*map(str, range(4, 24, 2)), "24 s"]
+    bars = {bar.label: bar for track in drawn.tracks for bar in track.bars if bar.label}
+    assert bars["1 e0"].x == LEFT
+    assert math.isclose(bars["2 e1"].x, LEFT + PLOT * 17.5 / 22.5, abs_tol=0.01)
+    assert [at_s for at_s, _ in drawn.events] == [19.0, 20.0]
+    (rates,) = [track for track in drawn.tracks if track.title.startswith("Completed sends")]
+    seconds = [at_ms / 1000 for at_ms, value in rates.lines[0].values if value]
+    assert [round(one) for one in seconds] == list(range(3, 25))
+
+
+def test_what_lies_outside_of_a_window_is_left_out_and_what_held_at_its_begin_is_kept(run: Path) -> None:
+    save(a_verdict(Verdict.PASS), run / "verdict.json")
+
+    drawn = drawing(page(run, parsed("2.5:15s")))
+
+    assert not [track for track in drawn.tracks if track.title.startswith("Faults")]
+    assert {bar.label for track in drawn.tracks for bar in track.bars if " e" in bar.label} == {"1 e0"}
+    (marks,) = [track for track in drawn.tracks if "high watermark" in track.title]
+    assert not [dot for line in marks.lines for dot in line.dots]  # it went back before
+    assert marks.low == 3
+    assert [line.values for line in marks.lines if not line.title] == [[(2000, 3.0), (3000, 9.0)]]
+
+
+@pytest.mark.parametrize(
+    ("given", "says"),
+    [
+        ("nonsense", "write A:B in seconds"),
+        ("4", "write A:B in seconds"),
+        ("-1:4", "write A:B in seconds"),
+        ("5:5", "has no length"),
+        ("7:5", "has no length"),
+        ("90:95", "the run was over after 50.000 s"),
+    ],
+)
+def test_a_window_that_cannot_be_drawn_is_refused_and_nothing_is_written(
+    run: Path, given: str, says: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    save(a_verdict(Verdict.PASS), run / "verdict.json")
+
+    assert exit_code(["report", str(run), "--window", given]) == 64
+
+    said = capsys.readouterr().err
+    assert says in said
+    assert said.count("\n") == 1
+    assert not list(run.glob("report*.html"))
+
+
+def test_a_window_of_a_folder_of_runs_is_refused(run: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    save(a_verdict(Verdict.PASS), run / "verdict.json")
+
+    assert exit_code(["report", str(run.parent), "--window", "1:2"]) == 64
+
+    assert "is a folder of runs" in capsys.readouterr().err

@@ -13,12 +13,13 @@ from replog.controller import config_requests, configs
 from replog.controller.authorization import GROUP_RESOURCE, May, Operation, Peer, allow_all, of_cluster
 from replog.controller.describe import INTERNAL_TOPICS, InvalidCursor, page
 from replog.controller.served_api import ServedApi, Unasked
-from replog.controller.topics import invalid_name
+from replog.controller.topics import BROKER_DEFAULT, invalid_name
 from replog.errors import Error
 from replog.metadata.features import SUPPORTED
 from replog.metadata.image import Image
-from replog.metadata.state import BROKER_RESOURCE, TOPIC_RESOURCE, Broker, Partition, Topic
+from replog.metadata.state import BROKER_RESOURCE, TOPIC_RESOURCE, Broker, Topic
 from replog.node.api.authorizer import Authorizer
+from replog.node.api.described_partitions import DescribedPartitions
 from replog.node.api.distinct import distinct
 from replog.node.api.standard_authorizer import hook_of
 from replog.node.net.controller_link import ControllerLink, NoController
@@ -26,7 +27,7 @@ from replog.node.net.handlers import AnswersApi, HandledApi
 from replog.node.net.server import ServerRequest
 from replog.node.replication.replicas import Replicas
 from replog.node.tasks import Tasks
-from replog.types import METADATA_TOPIC, NO_NODE, ZERO_UUID
+from replog.types import METADATA_TOPIC, ZERO_UUID
 from replog.wire.messages import api_versions as av
 from replog.wire.messages import create_topics as ct
 from replog.wire.messages import describe_cluster as dc
@@ -67,6 +68,7 @@ class ClusterApi:
         self.settings = TopicSettings(config)
         self.authorizer = Authorizer(hook_of(config.security, lambda: self.image, may), lambda: self.image)
         self._creating: dict[str, None] = {}
+        self._described = DescribedPartitions()
 
     @property
     def image(self) -> Image:
@@ -156,12 +158,16 @@ class ClusterApi:
         return Error.LEADER_NOT_AVAILABLE  # come back in a moment
 
     async def _create(self, name: str) -> None:
+        # What this broker's file does not say, the controller decides by its own.
+        stated, topics = self.config.stated, self.config.topics
+        count = topics.partition_count if "num.partitions" in stated else BROKER_DEFAULT
+        factor = topics.replication_factor if "default.replication.factor" in stated else BROKER_DEFAULT
         body = ct.CreateTopicsRequest(
             topics=[
                 ct.CreatableTopic(
                     name=name,
-                    num_partitions=self.config.topics.partition_count,
-                    replication_factor=self.config.topics.replication_factor,
+                    num_partitions=count,
+                    replication_factor=factor,
                 )
             ],
             timeout_ms=CREATION_TIMEOUT_MS,
@@ -184,19 +190,7 @@ class ClusterApi:
             name=topic.name,
             topic_id=topic.topic_id,
             is_internal=topic.name in INTERNAL_TOPICS,
-            partitions=[self._partition(index, topic.partitions[index]) for index in sorted(topic.partitions)],
-        )
-
-    def _partition(self, index: int, partition: Partition) -> md.MetadataResponsePartition:
-        has_leader = partition.leader != NO_NODE and self.image.is_alive(partition.leader)
-        return md.MetadataResponsePartition(
-            error_code=Error.NONE if has_leader else Error.LEADER_NOT_AVAILABLE,
-            partition_index=index,
-            leader_id=partition.leader if has_leader else NO_NODE,
-            leader_epoch=partition.leader_epoch,
-            replica_nodes=list(partition.replicas),
-            isr_nodes=list(partition.isr),
-            offline_replicas=[node for node in partition.replicas if not self.image.is_online(partition, node)],
+            partitions=self._described.of(self.image, topic),
         )
 
     # Descriptions

@@ -271,7 +271,7 @@ class TransactionApi:
                 producer_id=producer.producer_id,
                 producer_epoch=producer.epoch,
                 last_sequence=producer.last_sequence,
-                last_timestamp=producer.last_update_ms,
+                last_timestamp=producer.last_timestamp_ms,
                 coordinator_epoch=producer.coordinator_epoch,
                 current_txn_start_offset=producer.transaction_first_offset,
             )

@@ -51,6 +51,13 @@ class NewLog(NamedTuple):
     leader_epoch: int | None
 
 
+class Prepared(NamedTuple):
+    """A log whose files lie in a directory, durable, and are not open yet."""
+
+    path: str
+    new: NewLog
+
+
 class StoredLog(msgspec.Struct, kw_only=True):
     """An open log, where it lies, and the high watermark known when it was opened."""
 
@@ -74,7 +81,7 @@ class LogDirectories:
         self._on_failure: OnFailure = _take_note
         self.previous_broker_epoch = NO_BROKER_EPOCH
         self._written: dict[str, dict[TopicPartition, int]] = {}
-        self._prepared: dict[TopicPartition, str] = {}
+        self._prepared: dict[TopicPartition, Prepared] = {}
         self._competing_logs: dict[TopicPartition, list[StoredLog]] = {}  # other topics' logs of the same name
         self._gone: dict[str, dict[TopicPartition, None]] = {}  # by path: logs that its checkpoints may still name
 
@@ -240,28 +247,29 @@ class LogDirectories:
         counts = self._counts()
         folders: dict[str, list[NewFolder]] = {path: [] for path in counts}
         for new in wanted:
-            path = self._prepared[new.name] = self._home(new.name, counts)
+            path = self._home(new.name, counts)
+            self._prepared[new.name] = Prepared(path, new)
             counts[path] += 1
             files = files_of_new_log(new.topic_id, leader_epoch=new.leader_epoch)
             folders[path].append(NewFolder(f"{path}/{new.name}", files))
         for path, new_folders in folders.items():
             try:
-                self._forget_former(path, [new.name for new in wanted if self._prepared.get(new.name) == path])
+                self._forget_former(path, [new.name for new in wanted if self._prepared[new.name].path == path])
                 await self.world.disk.create_in_background(new_folders)
             except OSError as problem:
                 self.fail(path, problem)
-        self._prepared = {name: path for name, path in self._prepared.items() if path not in self.offline}
+        self._prepared = {name: one for name, one in self._prepared.items() if one.path not in self.offline}
 
     def drop_prepared(self, name: TopicPartition) -> None:
         """Remove what was prepared for a log that is not wanted any more."""
-        path = self._prepared.pop(name, None)
-        if path is None or path in self.offline:
+        prepared = self._prepared.pop(name, None)
+        if prepared is None or prepared.path in self.offline:
             return
         try:
-            self.world.disk.remove_tree(f"{path}/{name}")
-            self.world.disk.sync_directory(path)
+            self.world.disk.remove_tree(f"{prepared.path}/{name}")
+            self.world.disk.sync_directory(prepared.path)
         except OSError as problem:
-            self.fail(path, problem)
+            self.fail(prepared.path, problem)
 
     def _counts(self) -> dict[str, int]:
         counts = dict.fromkeys(self.online, 0)
@@ -279,20 +287,13 @@ class LogDirectories:
 
         Raises the last directory's `OSError`.
         """
-        path = self._prepared.pop(name, None)
-        if path is None or path in self.offline:
-            path = self._home(name, self._counts())
+        prepared = self._prepared.pop(name, None)
+        if prepared is not None and prepared.path in self.offline:
+            prepared = None
+        path = self._home(name, self._counts()) if prepared is None else prepared.path
         try:
             self._forget_former(path, [name])
-            log = Log.open(
-                self.world.disk,
-                f"{path}/{name}",
-                settings,
-                recover=False,
-                recovery_point=0,
-                log_start_offset=0,
-                now_ms=self.world.clock.wall_ms(),
-            )
+            log = self._new_log(f"{path}/{name}", settings, None if prepared is None else prepared.new)
         except OSError as problem:
             self.fail(path, problem)
             if not self.online:
@@ -300,6 +301,13 @@ class LogDirectories:
             return self.create(name, settings)
         self.logs[name] = StoredLog(directory=path, log=log, high_watermark=0)
         return self.logs[name]
+
+    def _new_log(self, folder: str, settings: LogSettings, laid_down: NewLog | None) -> Log:
+        disk, now_ms = self.world.disk, self.world.clock.wall_ms()
+        if laid_down is not None:
+            topic_id, leader_epoch = laid_down.topic_id, laid_down.leader_epoch
+            return Log.begin(disk, folder, settings, topic_id=topic_id, leader_epoch=leader_epoch, now_ms=now_ms)
+        return Log.open(disk, folder, settings, recover=False, recovery_point=0, log_start_offset=0, now_ms=now_ms)
 
     def delete(self, name: TopicPartition) -> None:
         """Remove a log with its files."""

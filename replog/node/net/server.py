@@ -232,6 +232,7 @@ class Server:
         self._next_id = 0
         self._listeners: list[Listener] = []
         self.leaving: dict[int, asyncio.Transport] = {}  # closed by us, and not gone yet
+        self.on_connection_lost: Callable[[int], None] | None = None  # by its id, for who wants to know
 
     async def start(self, endpoint: Endpoint, entrance: Entrance = OPEN) -> int:
         """Listen, here as well as where it listens already; return the bound port. `OSError` when the address is taken."""
@@ -440,6 +441,8 @@ class ServerConnection(Incoming):
     def connection_lost(self, exc: Exception | None) -> None:
         """Let go of everything."""
         self._server.leaving.pop(self.connection_id, None)
+        if self._server.on_connection_lost is not None:
+            self._server.on_connection_lost(self.connection_id)
         self._end()
         if self._idle_timer is not None:
             self._idle_timer.cancel()

@@ -20,8 +20,8 @@
 
   const drawing = byId("drawing");
   if (!drawing) return;
-  const LEFT = +drawing.dataset.left, PLOT = +drawing.dataset.plot, END = +drawing.dataset.end;
-  const SVG = "http://www.w3.org/2000/svg", CHARACTER = 6.4, LEAST = END / 5000;
+  const LEFT = +drawing.dataset.left, PLOT = +drawing.dataset.plot, START = +drawing.dataset.start, END = +drawing.dataset.end, WHOLE = END - START;
+  const SVG = "http://www.w3.org/2000/svg", CHARACTER = 6.4, LEAST = WHOLE / 5000;
   const STEPS = [.001, .002, .005, .01, .02, .05, .1, .2, .5, 1, 2, 5, 10, 20, 60, 120, 300, 600, 3600, 36000];
   const marks = [...drawing.querySelectorAll(".mark")].map(group => ({
     rects: [...group.querySelectorAll("rect")], text: group.querySelector("text"),
@@ -35,11 +35,11 @@
   const CHART = 130;
   const series = [...drawing.querySelectorAll("path[data-values]")].map(path => ({
     name: path.dataset.name, title: path.closest("g.chart, g:has(> text.h)").querySelector("text.h").textContent.split(":")[0],
-    lines: path.parentElement, quiet: +(path.closest("g.chart")?.dataset.low || 0) > 0, // the lens has the same values
+    lines: path.parentElement, quiet: !!path.closest("g.chart[data-lens]"), // the lens has the same values
     points: path.dataset.values.trim().split(" ").map(pair => pair.split(":").map(Number)).map(([at, value]) => [at / 1000, value]),
   }));
   const events = JSON.parse(drawing.dataset.events);
-  let from = 0, to = END;
+  let from = START, to = END;
   // The value of a step line at a moment: that of the last point before it.
   const place = (points, at) => {
     let low = 0, high = points.length;
@@ -49,7 +49,7 @@
   const figure = value => value >= 1000 ? Math.round(value).toLocaleString("en") : +value.toFixed(value < 10 ? 2 : 0);
   // What the chart's lines reach in the stretch that is shown: its scale fits that.
   const reach = chart => {
-    if (from <= 0 && to >= END) return [chart.low, chart.high];
+    if (from <= START && to >= END) return [chart.low, chart.high];
     let least = Infinity, most = -Infinity;
     for (const one of series) {
       if (one.lines !== chart.lines) continue;
@@ -65,7 +65,7 @@
   };
 
   const show = () => {
-    const scale = END / (to - from), shift = LEFT - scale * (LEFT + PLOT * from / END);
+    const scale = WHOLE / (to - from), shift = LEFT - scale * (LEFT + PLOT * (from - START) / WHOLE);
     for (const group of stretched) group.setAttribute("transform", `matrix(${scale} 0 0 1 ${shift} 0)`);
     for (const chart of charts) {
       const [low, high] = reach(chart), whole = chart.high - chart.low;
@@ -116,25 +116,25 @@
     }
   };
   const zoom = (start, end) => {
-    const width = Math.min(Math.max(end - start, LEAST), END);
-    from = Math.min(Math.max(0, start), END - width);
+    const width = Math.min(Math.max(end - start, LEAST), WHOLE);
+    from = Math.min(Math.max(START, start), END - width);
     to = from + width;
     show();
   };
   const about = (middle, factor) => zoom(middle - (middle - from) * factor, middle + (to - middle) * factor);
   const pan = share => zoom(from + (to - from) * share, to + (to - from) * share);
-  const around = at => zoom(at - END / 20, at + END / 20);
+  const around = at => zoom(at - WHOLE / 20, at + WHOLE / 20);
   const deeds = {
     in: () => about((from + to) / 2, .5), out: () => about((from + to) / 2, 2), left: () => pan(-.4), right: () => pan(.4),
-    all: () => zoom(0, END), mark: button => around(+button.dataset.at),
+    all: () => zoom(START, END), mark: button => around(+button.dataset.at),
     next: () => step(1), previous: () => step(-1),
-    first: () => zoom(0, to - from), last: () => zoom(END - (to - from), END),
+    first: () => zoom(START, START + to - from), last: () => zoom(END - (to - from), END),
     violation: () => { const button = document.querySelector("[data-do=mark]"); if (button) around(+button.dataset.at); },
   };
   let current = -1;
   const step = way => {
     if (!events.length) return;
-    const width = Math.min(to - from, END / 4);
+    const width = Math.min(to - from, WHOLE / 4);
     current = current < 0 ? (way > 0 ? 0 : events.length - 1) : Math.min(Math.max(current + way, 0), events.length - 1);
     const [moment, words] = events[current];
     zoom(moment - width / 2, moment + width / 2);
@@ -224,13 +224,13 @@
     chosen.setAttribute("width", 0);
     if (Math.abs(end - start) > (to - from) / 200) zoom(Math.min(start, end), Math.max(start, end));
   });
-  drawing.addEventListener("dblclick", () => zoom(0, END));
+  drawing.addEventListener("dblclick", () => zoom(START, END));
   drawing.addEventListener("wheel", event => { // a plain wheel scrolls the page
     if (!event.ctrlKey) return;
     event.preventDefault();
     about(second(event), event.deltaY > 0 ? 1.25 : .8);
   }, { passive: false });
-  addEventListener("beforeprint", () => zoom(0, END));
+  addEventListener("beforeprint", () => zoom(START, END));
   const asked = /^#t=([\d.]+),([\d.]+)$/.exec(location.hash);
   if (asked) { zoom(+asked[1], +asked[2]); byId("timeline").scrollIntoView(); } else show();
 })();

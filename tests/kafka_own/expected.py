@@ -1,0 +1,49 @@
+"""Which of Kafka's own test classes are run on processes of replog, and which of their tests do not pass there, with the reason.
+
+A test that looks inside a broker's JVM is not listed: it ends as such by itself. docs/kafka-tests.md has the table for readers.
+"""
+
+CLASSES = (
+    "clients.ClientRebootstrapTest",
+    "clients.CreateTopicsRequestWithPolicyTest",
+    "clients.MetricsDuringTopicCreationDeletionTest",
+    "clients.TransactionsExpirationTest",
+    "clients.admin.AdminClientWithPoliciesIntegrationTest",
+    "clients.admin.AdminFenceProducersTest",
+    "clients.admin.AutoTopicCreationTest",
+    "clients.admin.ConcurrentListOffsetsRequestTest",
+    "clients.admin.DeleteTopicTest",
+    "clients.admin.DescribeFeaturesTest",
+    "clients.admin.DescribeProducersWithBrokerIdTest",
+    "clients.admin.DynamicGroupConfigIntegrationTest",
+    "clients.admin.ListOffsetsIntegrationTest",
+    "clients.admin.RackAwareAutoTopicCreationTest",
+    "clients.admin.StaticBrokerConfigTest",
+    "clients.producer.ProducerFailureHandlingTest",
+    "clients.producer.ProducerIntegrationTest",
+    "clients.producer.ProducerSendWhileDeletionTest",
+    "clients.producer.SocketServerMemoryPoolTest",
+)
+POLICY = "a policy is a Java class"
+METRICS = "a metric of the JVM's own registry"
+LEVEL = "the test expects metadata.version alone to be finalized, of a release of 2022"
+SETTINGS_OF_GROUPS = "settings of single groups (resource type 32) are not kept"
+INTERNAL = "the test reads internal.segment.bytes, which replog has not"
+DELETION = "delete.topic.enable=false is not offered"
+INTERVAL = "producer.id.expiration.check.interval.ms is not offered: expired producers go when logs are looked after"
+EXCEPTIONS = {
+    ("clients.CreateTopicsRequestWithPolicyTest", "testErrorCreateTopicsRequests"): POLICY,
+    ("clients.MetricsDuringTopicCreationDeletionTest", "testMetricsDuringTopicCreateDelete"): METRICS,
+    ("clients.TransactionsExpirationTest", "testTransactionAfterProducerIdExpiresWithTV1"): INTERVAL,
+    ("clients.TransactionsExpirationTest", "testTransactionAfterProducerIdExpiresWithTV2"): INTERVAL,
+    ("clients.admin.AdminClientWithPoliciesIntegrationTest", "testInvalidAlterConfigsDueToPolicy"): POLICY,
+    ("clients.admin.DeleteTopicTest", "testDisableDeleteTopic"): DELETION,
+    ("clients.admin.DescribeFeaturesTest", "testUnstableApiVersions"): LEVEL,
+    ("clients.admin.DynamicGroupConfigIntegrationTest", "testDescribeGroupConfigSynonymsWithBrokerSynonym"): SETTINGS_OF_GROUPS,
+    ("clients.admin.DynamicGroupConfigIntegrationTest", "testDescribeGroupConfigSynonymsWithStaticBrokerConfig"): SETTINGS_OF_GROUPS,
+    ("clients.admin.DynamicGroupConfigIntegrationTest", "testDescribeGroupConfigSynonymsWithoutBrokerSynonym"): SETTINGS_OF_GROUPS,
+    ("clients.admin.StaticBrokerConfigTest", "testInternalConfigsDoNotReturnForCreateTopics"): INTERNAL,
+    ("clients.admin.StaticBrokerConfigTest", "testInternalConfigsDoNotReturnForDescribeConfigs"): SETTINGS_OF_GROUPS,
+    ("clients.admin.StaticBrokerConfigTest", "testTopicConfigsGetImpactedIfStaticConfigsAddToBroker"): INTERNAL,
+    ("clients.admin.StaticBrokerConfigTest", "testTopicConfigsGetImpactedIfStaticConfigsAddToController"): INTERNAL,
+}  # fmt: skip
