@@ -50,7 +50,9 @@ class Power(msgspec.Struct, frozen=True, kw_only=True):
     what:         the gravest of them; None: a figure, or nothing.
     seeds:        how many were run until then, with the finding's own; verdicts: how many of them got which.
     seconds:      until then, by the clock; cpu_seconds: of all processes, with the runs without the bug that the finding was
-                  compared with; 0 in measurements from before they were counted.
+                  compared with; 0 in measurements from before they were counted. Runs that only say why a bug was missed are not in it.
+    compared:     of a bug that was missed: how many of its runs were compared with the same run without it, by their trace hashes.
+    changed:      how many of them went otherwise: in all others the bug never came to do anything.
     why, because: of a bug that was missed, as far as somebody has looked; kept with the measurements.
     """
 
@@ -67,6 +69,8 @@ class Power(msgspec.Struct, frozen=True, kw_only=True):
     cpu_seconds: float = 0
     run_dir: str = ""
     note: str = ""
+    compared: int = 0
+    changed: int = 0
     why: Missed | None = None
     because: str = ""
 
@@ -77,9 +81,11 @@ def read(path: Path) -> list[Power]:
 
 
 def write(path: Path, measured: Iterable[Power]) -> None:
-    """Write a file of measurements, to be read by people, too."""
+    """Write a file of measurements, to be read by people, too; whole or not at all: it holds what hours of runs came to."""
     lines = b",\n".join(msgspec.json.encode(one) for one in measured)
-    path.write_bytes(b"[\n" + lines + b"\n]\n")
+    beside = path.with_suffix(".new")
+    beside.write_bytes(b"[\n" + lines + b"\n]\n")
+    beside.replace(path)
 
 
 def brought_up_to_date(kept: Sequence[Power], measured: Sequence[Power]) -> list[Power]:
@@ -118,15 +124,15 @@ def page(measured: Sequence[Power], about: dict[str, str]) -> str:
         "",
         *_totals(known, about),
         "",
-        "| missed | by | why | as far as it was looked into |",
-        "|---|---|---|---|",
+        "| missed | by | recorded | why | as far as it was looked into |",
+        "|---|---|---|---|---|",
     ]
     for mutant in about:
         for by in By:
             one = known.get((mutant, by))
             if one is not None and not one.found:
                 why = "not looked into" if one.why is None else WORDS[one.why]
-                lines.append(f"| {_number(mutant)} | {by} | {why} | {one.because} |")
+                lines.append(f"| {_number(mutant)} | {by} | {_recorded(one)} | {why} | {one.because} |")
     return "\n".join(lines) + "\n"
 
 
@@ -140,10 +146,13 @@ def _totals(known: dict[tuple[str, By | None], Power], about: dict[str, str]) ->
         per_minute = 60 * sum(one.found for one in counted) / max(cpu_s, 1)
         broken = sum(one.verdicts.get(Verdict.ERROR, 0) for one in measured)
         unanswered = sum(one.verdicts.get(Verdict.INCONCLUSIVE, 0) for one in measured)
+        compared = [one for one in measured if one.compared and not one.found]
+        unreached = sum(not one.changed for one in compared)
+        facts = f" Of {len(compared)} missed that were compared {unreached} were never reached." if compared else ""
         if measured:
             lines.append(
                 f"- {by}: {found} of {len(measured)} found. {len(counted)} of them were measured in {cpu_s:,.0f} CPU seconds, {per_minute:.2f} bugs found "
-                f"per CPU minute; beside verdicts {broken} runs ended as ERROR and {unanswered} as INCONCLUSIVE."
+                f"per CPU minute; beside verdicts {broken} runs ended as ERROR and {unanswered} as INCONCLUSIVE.{facts}"
             )
         else:
             lines.append(f"- {by}: not run.")
@@ -167,6 +176,16 @@ def _cell(one: Power | None) -> str:
 def _seen(one: Power) -> str:
     seen = [text.removeprefix("invariant/") for text in one.seen_by]
     return f"`{seen[0]}`" + (f" and {len(seen) - 1} more" if len(seen) > 1 else "")
+
+
+def _recorded(one: Power) -> str:
+    """Return what the runs themselves say of a miss: whether the bug came to do anything at all."""
+    if not one.compared:
+        return "not compared"
+    runs = f"{one.compared} run{'' if one.compared == 1 else 's'} compared"
+    if not one.changed:
+        return f"never reached: none of {runs} went otherwise with it"
+    return f"reached, not seen: {one.changed} of {runs} went otherwise with it"
 
 
 def _number(mutant: str) -> str:

@@ -7,6 +7,9 @@ seeds without the mutant (by `FIGURE_GROWTH`), and a violation would be a false 
 
 It can also be sought by the swarm alone: by scenarios of random faults that know of no bug, in the mode of the bug's own scenario; or by a
 guided search that begins with these, with a corpus of its own.
+
+Of a bug that was missed it is recorded whether it came to do anything: a run repeats itself bit by bit, so one with the bug whose
+trace is that of the same plan without it never came to where the bug is. So what was never reached is known apart from what nobody judges.
 """
 
 import importlib
@@ -15,9 +18,11 @@ import resource
 import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from itertools import islice
 from pathlib import Path
 from typing import Final
 
+import msgspec
 from msgspec.structs import replace
 
 from tribunal.clusters.spec import ZOOKEEPER
@@ -36,8 +41,10 @@ DEFAULT_SCENARIO: Final = "produce-consume"
 SWARMS: Final = ("wide-swarm", "rotating-swarm", "wide-swarm-exactly-once", "operated-swarm")
 FIGURE_GROWTH: Final = 2  # elections more than without the mutant, on average, where its module says nothing else
 FIGURE_SEEDS: Final = 3
+COMPARED: Final = 8  # runs of a bug that was missed: two rounds of a search
 SOUGHT_BY: Final = {one.value: one for one in By}
 Try = tuple[str, int]  # scenario, seed
+Runs = Iterable[tuple[Plan, SeedResult]]
 
 
 def scenario_of(mutant: str) -> str:
@@ -72,28 +79,33 @@ def power(  # noqa: PLR0913 - how they are sought
     scratch: Path,
     round_size: int = ROUND,
     each_s: float = math.inf,
+    each_cpu_s: float = math.inf,
     notify: Callable[[Power], None] = lambda result: None,
 ) -> list[Power]:
     """Seek each mutant; the budget is shared evenly, and what one leaves goes to those after it.
 
-    scenario:  instead of the scenarios of `by`; then the results are of no kind of search.
-    each_s:    no mutant gets more, whatever others have left.
+    scenario:    instead of the scenarios of `by`; then the results are of no kind of search.
+    each_s:      no mutant gets more, whatever others have left.
+    each_cpu_s:  no run begins for a mutant that has had so much CPU time: the same effort on a busy machine as on a quiet one.
     """
     deadline = time.monotonic() + budget_s
+    innocents = Innocents(runner, scratch / "innocent")
     results = []
     for index, mutant in enumerate(mutants):
         share_s = min(each_s, (deadline - time.monotonic()) / (len(mutants) - index))
         scenarios = scenarios_of(mutant, by, scenario)
         began_s = _cpu_s(runner)
+        runs: Runs = ()
         if figure_of(mutant):
             found = _sought_figure(mutant, scenarios[0], seeds, share_s, runner, scratch)
         elif by is By.SEARCH:
-            found = searched(mutant, scenarios, seeds.start, share_s, runner, scratch, round_size)
+            found, runs = _searched(
+                mutant, scenarios, seeds.start, share_s, runner, scratch, round_size=round_size, cpu_s=each_cpu_s
+            )
         else:
-            found = _sought(mutant, scenarios, seeds, share_s, runner, scratch)
-        results.append(
-            replace(found, by=by if scenario is None else None, cpu_seconds=round(_cpu_s(runner) - began_s, 1))
-        )
+            found, runs = _sought(mutant, scenarios, seeds, share_s, runner, scratch, cpu_s=each_cpu_s)
+        found = replace(found, by=by if scenario is None else None, cpu_seconds=round(_cpu_s(runner) - began_s, 1))
+        results.append(found if found.found else _compared(found, runs, innocents))
         notify(results[-1])
     return results
 
@@ -122,24 +134,35 @@ def _cpu_s(runner: Runner) -> float:
 
 def sought(mutant: str, scenario: str, seeds: range, budget_s: float, runner: Runner, scratch: Path) -> Power:
     """Sweep a scenario with a mutant until a seed finds something that is the mutant's doing."""
-    return _sought(mutant, [scenario], seeds, budget_s, runner, scratch)
+    found, _ = _sought(mutant, [scenario], seeds, budget_s, runner, scratch)
+    return found
 
 
 def _sought(
-    mutant: str, scenarios: Sequence[str], seeds: range, budget_s: float, runner: Runner, scratch: Path
-) -> Power:
+    mutant: str,
+    scenarios: Sequence[str],
+    seeds: range,
+    budget_s: float,
+    runner: Runner,
+    scratch: Path,
+    *,
+    cpu_s: float = math.inf,
+) -> tuple[Power, Runs]:
     """Try the scenarios by turns, seed by seed; a night gives a million seeds, so tries are made when their turn comes."""
     began = time.monotonic()
+    spent_at_s = runner.cpu_s + cpu_s
+    results: list[SeedResult] = []
     excused: dict[Signature, None] = {}  # signatures that the unchanged build has too
     verdicts: Counter[str] = Counter()
     mode = mode_of(mutant)
     names = [load(scenario_file(given), {}).name for given in scenarios]  # a file may be given
     left = range(len(scenarios) * len(seeds))
-    while left and time.monotonic() - began < budget_s:
+    while left and time.monotonic() - began < budget_s and runner.cpu_s < spent_at_s:
         left_s = budget_s - (time.monotonic() - began)
         tries = ((scenarios[number % len(scenarios)], seeds[number // len(scenarios)]) for number in left)
-        hit, ran = _first_finding(mutant, tries, mode, left_s, runner, scratch, excused)
-        verdicts += ran
+        hit, account = _first_finding(mutant, tries, mode, left_s, runner, scratch, excused, spent_at_s)
+        verdicts += account.verdicts
+        results += account.results
         if hit is None:
             break
         which = names.index(hit.scenario)
@@ -147,16 +170,18 @@ def _sought(
         left = range(seeds.index(hit.seed) * len(scenarios) + which + 1, left.stop)
         own = [name for name in hit.signatures if name not in innocent.signatures]
         if own:
-            return Power(
+            found = Power(
                 mutant=mutant, scenario=hit.scenario, found=True, seen_by=texts(own), what=min(own, key=gravity),
                 seed=hit.seed, seeds=verdicts.total(), verdicts=dict(verdicts),
                 seconds=round(time.monotonic() - began, 1), run_dir=hit.run_dir,
             )  # fmt: skip
+            return found, ()
         excused.update(dict.fromkeys(hit.signatures))
-    return Power(
+    missed = Power(
         mutant=mutant, scenario=", ".join(names), found=False, seen_by=[], seed=None, seeds=verdicts.total(),
         verdicts=dict(verdicts), seconds=round(time.monotonic() - began, 1), note=_excuse(excused),
     )  # fmt: skip
+    return missed, ((plan_of(scenarios[names.index(one.scenario)], one.seed, (mutant,), mode), one) for one in results)
 
 
 def searched(
@@ -169,11 +194,31 @@ def searched(
     round_size: int = ROUND,
 ) -> Power:
     """Search from scenarios until a run finds something that is the mutant's doing; seeds are runs of the search."""
+    found, _ = _searched(mutant, scenarios, seed, budget_s, runner, scratch, round_size=round_size)
+    return found
+
+
+def _searched(
+    mutant: str,
+    scenarios: Sequence[str],
+    seed: int,
+    budget_s: float,
+    runner: Runner,
+    scratch: Path,
+    *,
+    round_size: int,
+    cpu_s: float = math.inf,
+) -> tuple[Power, Runs]:
     began = time.monotonic()
+    spent_at_s = runner.cpu_s + cpu_s
+    runs: list[tuple[Plan, SeedResult]] = []
     excused: dict[Signature, None] = {}
     wanted = [load(scenario_file(name), _overrides(mode_of(mutant))) for name in scenarios]
     corpus, folder = Corpus(scratch / mutant / "corpus"), scratch / mutant
-    search = Search(wanted, corpus, seed=seed, runner=runner, scratch=folder, mutants=(mutant,), round_size=round_size)
+    search = Search(
+        wanted, corpus, seed=seed, runner=runner, scratch=folder, mutants=(mutant,), round_size=round_size,
+        notify=lambda ran, _: runs.append((ran.chosen.plan, ran.result)),
+    )  # fmt: skip
 
     def is_found(ran: Ran) -> bool:
         is_violation = ran.result.verdict is Verdict.VIOLATION
@@ -182,20 +227,46 @@ def searched(
     own: list[Signature] = []
     ran = None
     while not own:  # also with no time left: of the last round there may be others to compare
-        ran = search.run(budget_s=max(0.0, budget_s - (time.monotonic() - began)), is_found=is_found)
+        left_s, left_cpu_s = budget_s - (time.monotonic() - began), spent_at_s - runner.cpu_s
+        ran = search.run(budget_s=max(0.0, left_s), cpu_budget_s=max(0.0, left_cpu_s), is_found=is_found)
         if ran is None:
             break
-        plan = replace(ran.chosen.plan, spec=replace(ran.chosen.plan.spec, mutants=()))
-        (innocent,) = runner.swept([plan], budget_s=None, scratch=scratch / "innocent").results
+        innocent = Innocents(runner, scratch / "innocent").of(ran.chosen.plan)
         own = [name for name in ran.result.signatures if name not in innocent.signatures]
         excused.update(dict.fromkeys(innocent.signatures))
     hit = ran if own else None
-    return Power(
+    found = Power(
         mutant=mutant, scenario=", ".join(scenarios), found=hit is not None, seen_by=texts(own),
         what=min(own, key=gravity) if own else None, seed=hit.number if hit else None, seeds=search.searched.runs,
         verdicts=dict(search.account.verdicts), seconds=round(time.monotonic() - began, 1),
         run_dir=hit.result.run_dir if hit else "", note=hit.chosen.how if hit else _excuse(excused),
     )  # fmt: skip
+    return found, runs
+
+
+class Innocents:
+    """Runs without a bug. Each plan is run once, however many bugs were sought with it: searches begin alike."""
+
+    def __init__(self, runner: Runner, scratch: Path) -> None:
+        self._runner = runner
+        self._scratch = scratch
+        self._known: dict[bytes, SeedResult] = {}
+
+    def of(self, plan: Plan) -> SeedResult:
+        """Return what the plan comes to when nothing is switched on."""
+        alone = replace(plan, spec=replace(plan.spec, mutants=()))
+        key = msgspec.json.encode(alone)
+        if key not in self._known:
+            (self._known[key],) = self._runner.swept([alone], budget_s=None, scratch=self._scratch).results
+        return self._known[key]
+
+
+def _compared(missed: Power, runs: Runs, innocents: Innocents) -> Power:
+    """Take note of how many runs the bug changed at all; one that died has no trace that could be compared."""
+    first = islice(((plan, one.trace_hash) for plan, one in runs if one.trace_hash), COMPARED)
+    traces = [(trace, innocents.of(plan).trace_hash) for plan, trace in first]
+    whole = [(trace, innocent) for trace, innocent in traces if innocent]
+    return replace(missed, compared=len(whole), changed=sum(trace != innocent for trace, innocent in whole))
 
 
 def _excuse(excused: dict[Signature, None]) -> str:
@@ -210,13 +281,14 @@ def _first_finding(
     runner: Runner,
     scratch: Path,
     excused: dict[Signature, None],
-) -> tuple[SeedResult | None, Counter[str]]:
-    """Return the first seed (in order of ending) with a finding of its own, and the verdicts of all that were run."""
+    spent_at_s: float,
+) -> tuple[SeedResult | None, Sweep]:
+    """Return the first seed (in order of ending) with a finding of its own, and the account of all that were run."""
     hits: list[SeedResult] = []
 
     def plans() -> Iterator[Plan]:
         for scenario, seed in tries:
-            if hits:
+            if hits or runner.cpu_s >= spent_at_s:
                 return
             yield plan_of(scenario, seed, (mutant,), mode)
 
@@ -225,7 +297,7 @@ def _first_finding(
             hits.append(result)
 
     account = runner.swept(plans(), budget_s=budget_s, scratch=scratch / mutant, notify=notify)
-    return (hits[0] if hits else None), account.verdicts
+    return (hits[0] if hits else None), account
 
 
 def _alone(scenario: str, seed: int, mode: str, runner: Runner, scratch: Path) -> SeedResult:

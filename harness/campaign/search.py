@@ -102,7 +102,7 @@ class Search:
     ) -> Ran | None:
         """Search until the budget is used up, or until `is_found`; return the run that it was said of.
 
-        Whoever goes on after that is first asked of the other runs of that round.
+        Budgets are of this call. Whoever goes on after that is first asked of the other runs of that round.
         """
         began, cpu_before_s = time.monotonic(), self._runner.cpu_s
         while True:
@@ -112,7 +112,7 @@ class Search:
                     return ran
             left = self._round_size if runs is None else min(self._round_size, runs - self.searched.runs)
             is_late = budget_s is not None and time.monotonic() - began >= budget_s
-            is_spent = cpu_budget_s is not None and self.searched.cpu_s >= cpu_budget_s
+            is_spent = cpu_budget_s is not None and self._runner.cpu_s - cpu_before_s >= cpu_budget_s
             if left <= 0 or is_late or is_spent:
                 return None
             ended = self._round(left)

@@ -132,6 +132,9 @@ def power(  # noqa: PLR0917 - options
     jobs: Jobs = None,
     budget: Annotated[str, typer.Option(help="Time for all of them, e.g. 5m.")] = "5m",
     each: Annotated[str | None, typer.Option(help="Time for one of them at most; default: an even share.")] = None,
+    each_cpu: Annotated[
+        str | None, typer.Option(help="CPU time for one of them: none of its runs begins after so much, e.g. 60s.")
+    ] = None,
     rest: Annotated[
         bool, typer.Option("--rest", help="Only bugs that --keep holds no measurement of by --by.")
     ] = False,
@@ -153,6 +156,7 @@ def power(  # noqa: PLR0917 - options
     wanted = [mutant_named(name) for name in mutant or []] or list(mutants())
     budget_s = duration(budget, ClusterSpec()).most_ms / 1000
     each_s = math.inf if each is None else duration(each, ClusterSpec()).most_ms / 1000
+    each_cpu_s = math.inf if each_cpu is None else duration(each_cpu, ClusterSpec()).most_ms / 1000
     sought_by = one_of("kind of search", by, powers.SOUGHT_BY)
     if rest:
         if keep is None or scenario is not None:
@@ -167,7 +171,7 @@ def power(  # noqa: PLR0917 - options
     with Scratch("power", in_memory=True) as scratch, runner_at(where, jobs) as runner:
         results = powers.power(
             wanted, scenario=scenario, by=sought_by, seeds=_seeds(seeds), budget_s=budget_s, each_s=each_s,
-            runner=runner, scratch=scratch, round_size=round_size, notify=notify,
+            each_cpu_s=each_cpu_s, runner=runner, scratch=scratch, round_size=round_size, notify=notify,
         )  # fmt: skip
     if json:
         typer.echo(msgspec.json.encode(results).decode())

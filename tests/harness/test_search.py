@@ -8,7 +8,7 @@ import pytest
 from replog.config import DEFINITIONS
 from tribunal.harness.campaign import mutation_score
 from tribunal.harness.campaign.corpus import Corpus, Entry
-from tribunal.harness.campaign.mutation_score import power, searched
+from tribunal.harness.campaign.mutation_score import Innocents, power, searched
 from tribunal.harness.campaign.runners import LocalRunner
 from tribunal.harness.campaign.search import IDLE_RUNS, Search, Searched
 from tribunal.harness.campaign.sweep import SeedResult, swept
@@ -205,6 +205,51 @@ def test_a_search_for_a_known_bug_without_time_has_missed_it():
         )
 
     assert (missed.found, missed.by, missed.seeds, missed.seen_by) == (False, By.SEARCH, 0, [])
+
+
+@pytest.mark.parametrize("by", [By.SWARM, pytest.param(By.SEARCH, marks=pytest.mark.nightly)])
+@pytest.mark.parametrize(("mutant", "is_reached"), [("m86_early_reassignment", False), ("m44_acks_local", True)])
+def test_of_a_missed_bug_it_is_recorded_whether_it_came_to_do_anything(tmp_path, by, mutant, is_reached):
+    """Nobody reassigns in this scenario; and each of its answers comes sooner where no follower is waited for."""
+    file = tmp_path / "small.yaml"
+    file.write_bytes(
+        msgspec.yaml.encode(SMALL | {"steps": [{"slow-fsync": "random broker", "delay_ms": 5, "for": "100ms"}]})
+    )
+
+    (missed,) = power(
+        [mutant], scenario=str(file), by=by, seeds=range(2), budget_s=100, each_cpu_s=0.2, runner=LocalRunner(2), scratch=tmp_path
+    )  # fmt: skip
+
+    assert not missed.found
+    assert missed.compared == missed.seeds > 0
+    assert bool(missed.changed) is is_reached
+
+
+def test_a_plan_is_run_once_without_bugs_however_many_are_compared_with_it(tmp_path):
+    runner = LocalRunner(1)
+    plan = made(scenario(SMALL), seed=1, cluster=SIMULATED, time_ms=None, mutants=("m44_acks_local",))
+    innocents = Innocents(runner, tmp_path)
+
+    first, used_s = innocents.of(plan), runner.cpu_s
+    other = msgspec.structs.replace(plan, spec=msgspec.structs.replace(plan.spec, mutants=("m86_early_reassignment",)))
+
+    assert first.verdict is Verdict.PASS
+    assert innocents.of(other) is first
+    assert runner.cpu_s == used_s
+    assert innocents.of(msgspec.structs.replace(plan, seed=2)).trace_hash != first.trace_hash
+
+
+@pytest.mark.parametrize(("by", "runs"), [(By.SWARM, 1), pytest.param(By.SEARCH, 4, marks=pytest.mark.nightly)])
+def test_no_run_or_round_begins_for_a_bug_that_had_its_cpu_time(tmp_path, by, runs):
+    file = tmp_path / "small.yaml"
+    file.write_bytes(msgspec.yaml.encode(SMALL))
+
+    (missed,) = power(
+        ["m86_early_reassignment"], scenario=str(file), by=by, seeds=range(50), budget_s=600, each_cpu_s=0.2,
+        runner=LocalRunner(1), scratch=tmp_path,
+    )  # fmt: skip
+
+    assert (missed.found, missed.seeds) == (False, runs)
 
 
 def test_scenarios_are_read_once_however_many_seeds_there_are(monkeypatch, tmp_path):

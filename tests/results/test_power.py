@@ -3,6 +3,7 @@
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 
 from tests.tidy.test_citations import ROOT
 from tools.generate_power import content
@@ -46,6 +47,37 @@ def test_what_is_written_is_read(tmp_path: Path) -> None:
     assert read(tmp_path / "none.json") == []
 
 
+def test_a_file_that_is_written_anew_is_whole_for_whoever_ends_it_midway(tmp_path: Path) -> None:
+    """Hours of measurements are in it: the former content stays until the new one is there."""
+    kept, beside = tmp_path / "power.json", tmp_path / "former.json"
+    former, latter = [power("m01_no_elr", By.OWN, found=True)], [power("m01_no_elr", By.OWN, found=False)]
+    write(kept, former)
+    beside.hardlink_to(kept)
+
+    write(kept, latter)
+
+    assert (read(beside), read(kept)) == (former, latter)
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["former.json", "power.json"]
+
+
+@pytest.mark.parametrize(
+    ("compared", "changed", "words"),
+    [
+        (0, 0, "not compared"),
+        (1, 0, "never reached: none of 1 run compared went otherwise with it"),
+        (8, 0, "never reached: none of 8 runs compared went otherwise with it"),
+        (8, 3, "reached, not seen: 3 of 8 runs compared went otherwise with it"),
+    ],
+)
+def test_the_page_says_of_a_miss_whether_the_bug_was_reached(compared: int, changed: int, words: str) -> None:
+    missed = replace(power("m01_no_elr", By.SEARCH, found=False), compared=compared, changed=changed)
+
+    text = page([missed], ABOUT)
+
+    assert f"| M01 | search | {words} | not looked into |  |" in text
+    assert (f"1 missed that were compared {int(not changed)} were never reached" in text) is bool(compared)
+
+
 def test_the_page_has_a_column_a_kind_of_search_and_counts_what_broke_apart() -> None:
     text = page(
         [power("m01_no_elr", By.OWN, found=True), power("m01_no_elr", By.SWARM, found=False, why=Missed.NO_FAULT)],
@@ -55,7 +87,7 @@ def test_the_page_has_a_column_a_kind_of_search_and_counts_what_broke_apart() ->
     first = "| M01 | no ELR is kept | elr-chain: `log_ends_early/I9`; 1 seed, 3 s | **missed**: elr-chain, 3 seeds, 3 s, 1 ERROR | not run |"
     assert first in text
     assert "| M02 | every end counts as clean | not run | not run | not run |" in text
-    assert "| M01 | swarm | the fault never comes | by reading |" in text
+    assert "| M01 | swarm | not compared | the fault never comes | by reading |" in text
     assert "own: 1 of 1 found. 1 of them were measured in 3 CPU seconds, 20.00 bugs found per CPU minute" in text
     assert "search: not run" in text
 
