@@ -117,6 +117,24 @@ def test_who_produces_too_much_is_written_down_and_waits_and_nobody_else_does(tm
     asyncio.run(scenario())
 
 
+@pytest.mark.nightly  # 14 s
+def test_two_requests_at_once_wait_for_the_longer_time(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        async with limited(tmp_path) as there:
+            await there.limit("greedy", PRODUCER_RATE, VALUE_BYTES // 11)
+            greedy = await there.connect("greedy")
+
+            first = greedy.send(p.EXCHANGE, production(), version=9, timeout_ms=WAIT_MS)
+            second = greedy.send(p.EXCHANGE, production(), version=9, timeout_ms=WAIT_MS)
+            delays = [one.throttle_time_ms for one in await asyncio.gather(first, second)]
+            waited_s = await seconds_of_next(greedy)
+
+            assert 0 < delays[0] < delays[1]
+            assert waited_s >= delays[1] / 1000 - 0.1
+
+    asyncio.run(scenario())
+
+
 def test_who_wants_no_answers_waits_too(tmp_path: Path) -> None:
     async def scenario() -> None:
         async with limited(tmp_path) as there:
