@@ -5,6 +5,7 @@
     cluster: {brokers: 3, controllers: 3, min_insync_replicas: 2, profile: ci}
     workload: {name: produce-consume, rate: 400}
     beside: [operator]              # workloads that run at the same time
+    modes: [kraft]                  # where its faults bite: the other mode is refused; without it, both
     time: 40s
     order: shuffled                 # or: fixed
     swarm: true                     # cluster and load are drawn from the seed
@@ -122,6 +123,7 @@ KNOWN: Final = (
     "about",
     "cluster",
     "kafka",
+    "modes",
     "workload",
     "beside",
     "time",
@@ -270,6 +272,7 @@ def scenario(content: Mapping[str, Plain]) -> Scenario:
         if name not in content:
             raise ValueError(f"{name!r} is missing")
     spec = _of_release(cluster_spec(content.get("cluster") or {}), content.get("kafka"))
+    _must_be_of_mode(spec, content.get("modes", [*MODES]))
     workload, options = workload_of(content["workload"])
     partitions = options.partitions
     order, steps = content.get("order", "fixed"), content["steps"]
@@ -305,6 +308,17 @@ def _of_release(spec: ClusterSpec, given: Plain) -> ClusterSpec:
         return msgspec.structs.replace(spec, version=release(str(given)).name)
     except ValueError as problem:
         raise ValueError(f"kafka: {problem}") from None
+
+
+def _must_be_of_mode(spec: ClusterSpec, given: Plain) -> None:
+    """Refuse a mode in which the scenario's faults strike nothing: the run would end without an answer."""
+    if not isinstance(given, list) or not given:
+        raise TypeError(f"modes is {given!r}: list one or more of {', '.join(MODES)}")
+    for mode in given:
+        if mode not in MODES:
+            raise nearest("mode", str(mode), MODES)
+    if spec.mode not in given:
+        raise ValueError(f"its faults do not bite in mode {spec.mode}: use --mode {given[0]}")
 
 
 def _is_swarm(given: Plain, steps: Sequence[Plain]) -> bool:

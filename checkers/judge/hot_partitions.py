@@ -57,7 +57,7 @@ class Sieved(msgspec.Struct, kw_only=True):
     clean:  nothing inside of the range is suspect.
     least_placed:  the least completion of what was acknowledged here, also if it stands elsewhere.
     values: for each process its least and its greatest value in log order.
-    sent_elsewhere: values that were read here and whose sends are elsewhere.
+    sent_elsewhere: values that were read here or stand in a replica's log, and whose sends are elsewhere.
     epochs: for each replica its first and its last leader epoch in log order.
     dumped: members of the ISR and ELR whose log was read, whether it holds anything or not.
     logged: members of the ISR and ELR that hold anything here; held: the first and the last offset that they hold.
@@ -239,11 +239,15 @@ def sieve(own: Range, rows: PartitionRows, known: Known) -> Sieved:
     offsets = np.flatnonzero(final != UNKNOWN)
     summary.clean &= bool((sent[sends["log_offset"][placed] - own.first] == placed).all())
     _match_open(summary, sends, final, sent, offsets)
-    summary.sent_elsewhere = _sent_elsewhere(own, reads, sends, sent)
+    there = (reads, rows.columns("logs"))
+    summary.sent_elsewhere = distinct(
+        np.concatenate([_sent_elsewhere(own, one, sends, sent) for one in there])
+    ).tolist()
     summary.clean &= len(summary.sent_elsewhere) <= LISTED
     summary.sent_elsewhere = summary.sent_elsewhere[:LISTED]
     summary.clean &= _is_kept(sends, placed, final, own) and _is_as_sent(own, reads, sends, sent, final)
     summary.clean &= _logs_agree(own, rows.columns("logs"), final, can_lead)
+    summary.clean &= _was_logged_as_sent(own, rows.columns("logs"), sends, final)
     summary.clean &= all(
         rows.table(name)["content"].null_count == rows.table(name).num_rows for name in ("reads", "logs")
     )
@@ -281,13 +285,13 @@ def _match_open(summary: Sieved, sends: Columns, final: Array, sent: Array, offs
     summary.found_open, summary.open_acknowledged = summary.found_open[:LISTED], summary.open_acknowledged[:LISTED]
 
 
-def _sent_elsewhere(own: Range, reads: Columns, sends: Columns, sent: Array) -> list[int]:
-    """Return the values that somebody read here and that were not sent to here."""
-    send = sent[reads["log_offset"] - own.first]
+def _sent_elsewhere(own: Range, there: Columns, sends: Columns, sent: Array) -> Array:
+    """Return the values that somebody read here, or that a replica has here, and that were not sent to here."""
+    send = sent[there["log_offset"] - own.first]
     elsewhere = send == UNKNOWN
     if sends["value"].size:
-        elsewhere |= sends["value"][send] != reads["value"]
-    return [int(value) for value in distinct(reads["value"][elsewhere & (reads["value"] != UNKNOWN)])]
+        elsewhere |= sends["value"][send] != there["value"]
+    return np.asarray(there["value"][elsewhere & (there["value"] != UNKNOWN)])
 
 
 def _is_kept(sends: Columns, placed: Array, final: Array, own: Range) -> bool:
@@ -311,6 +315,12 @@ def _logs_agree(own: Range, logs: Columns, final: Array, can_lead: Sequence[int]
     chosen = is_among(logs["node"], np.asarray(sorted(can_lead), np.int64)) & (logs["is_control"] != 1)
     there = final[logs["log_offset"] - own.first]
     return not bool((chosen & (there != UNKNOWN) & (logs["value"] != there)).any())
+
+
+def _was_logged_as_sent(own: Range, logs: Columns, sends: Columns, final: Array) -> bool:
+    """Whether every record of every replica, in the ISR or not, is the final read's or was sent to here and not refused."""
+    other = logs["value"][(logs["value"] != UNKNOWN) & (logs["value"] != final[logs["log_offset"] - own.first])]
+    return bool(is_among(other, distinct(sends["value"][sends["outcome"] != FAIL])).all())
 
 
 def _replicas_agree(summary: Sieved, logs: Columns, can_lead: Sequence[int]) -> bool:

@@ -251,9 +251,8 @@ def _judge_together(item: Suspects) -> Iterator[TableRow]:
         table: ranges.rows_of(recording, name, table, item.ranges, list(TABLES[table].fields))
         for table in ("reads", "logs")
     }
-    values = np.unique(
-        np.concatenate([tables["reads"]["value"].drop_null().to_numpy(), np.array(item.missing, np.int64)])
-    )
+    there = [rows["value"].drop_null().to_numpy() for rows in tables.values()]
+    values = np.unique(np.concatenate([*there, np.array(item.missing, np.int64)]))
     tables["sends"] = ranges.rows_of(recording, name, "sends", item.ranges, list(TABLES["sends"].fields), values)
     tables |= {table: _sound(recording, table, name) for table in ("polls", "watermarks")}
     judge = PartitionJudge(recording, name, PartitionRows(tables))

@@ -12,6 +12,7 @@ from replog.wire.messages import incremental_alter_configs as iac
 from tribunal.clusters.api import ClusterError, Declined, Refused, TopicPartition
 from tribunal.clusters.clients.asking import FAILURES, Asking
 from tribunal.clusters.clients.operator_requests import (
+    OUTLIVED,
     election_errors,
     preferred_election,
     reassignment,
@@ -26,8 +27,8 @@ CLIENT_ID: Final = "tribunal-admin"
 TIMEOUT_MS: Final = 5_000
 INSIST_MS: Final = 15_000
 RETRY_MS: Final = 150
-# Of what passes by itself, what leaves nothing done.
-NOT_YET: Final = (Error.NOT_CONTROLLER, Error.BROKER_NOT_AVAILABLE, Error.NOT_LEADER_OR_FOLLOWER)
+# Of what passes by itself, what leaves nothing to be done later.
+NOT_YET: Final = OUTLIVED | {Error.BROKER_NOT_AVAILABLE}
 # What passes by itself: a controller is being elected, a broker is not unfenced yet.
 PASSING: Final = (
     Error.NOT_CONTROLLER,
@@ -87,7 +88,8 @@ class Administration:
         """Ask until an answer stands, and return it; `ClusterError` when it is no, or none comes."""
         loop = asyncio.get_running_loop()
         deadline = loop.time() + INSIST_MS / 1000
-        in_doubt = False  # an earlier asking may have been carried out
+        in_doubt = False  # an earlier asking may have been carried out, or may be yet
+        outlived = False  # an earlier asking may have been carried out
         while True:
             answer, is_first = await self._ask_any(exchange, version, body)
             in_doubt = in_doubt or not is_first
@@ -96,10 +98,11 @@ class Administration:
                 self.left_in_doubt = in_doubt
                 return answer
             if bad and bad[0] not in PASSING:
-                raise (Declined if in_doubt else Refused)(f"{exchange.api.name.lower()}: {bad[0].name}")
+                raise (Declined if in_doubt or outlived else Refused)(f"{exchange.api.name.lower()}: {bad[0].name}")
             if loop.time() > deadline:
                 raise ClusterError(f"{exchange.api.name.lower()}: {bad[0].name if bad else 'no broker answers'}")
             in_doubt = in_doubt or any(error not in NOT_YET for error in bad)
+            outlived = outlived or any(error in OUTLIVED for error in bad)
             await asyncio.sleep(RETRY_MS / 1000)
 
     async def _ask_any(self, exchange: Exchange[Q, R], version: int, body: Q) -> tuple[R | None, bool]:

@@ -76,15 +76,9 @@ COMMON: Final[Mapping[str, Plain]] = {
     "enable.metrics.push": False,
     "log_level": 2,
 }
-NOTHING_WRITTEN_LOCALLY: Final = frozenset(
-    {
-        KafkaError._QUEUE_FULL,
-        KafkaError._PURGE_QUEUE,
-        KafkaError._UNKNOWN_PARTITION,
-        KafkaError._UNKNOWN_TOPIC,
-        KafkaError._INVALID_ARG,
-    }
-)
+# _PURGE_QUEUE, _UNKNOWN_TOPIC and _UNKNOWN_PARTITION are none of these: a record that was sent once, and whose
+# connection broke, waits in the queue for its next attempt when it is given up or its topic is gone.
+NOTHING_WRITTEN_LOCALLY: Final = frozenset({KafkaError._QUEUE_FULL, KafkaError._INVALID_ARG})
 NEVER_VALID: Final = frozenset(
     {
         KafkaError.INVALID_REQUIRED_ACKS,

@@ -40,19 +40,13 @@ RETRY_MS: Final = 200
 GROUP: Final = 0
 TRANSACTION: Final = 1
 FENCE_TIMEOUT_MS: Final = 5_000
-# What passes by itself, and leaves nothing done.
-NOT_YET: Final = frozenset(
-    {
-        Error.NOT_CONTROLLER,
-        Error.BROKER_NOT_AVAILABLE,
-        Error.NOT_LEADER_OR_FOLLOWER,
-        Error.LEADER_NOT_AVAILABLE,
-        Error.NOT_COORDINATOR,
-        Error.COORDINATOR_NOT_AVAILABLE,
-        Error.COORDINATOR_LOAD_IN_PROGRESS,
-        Error.CONCURRENT_TRANSACTIONS,
-    }
-)
+# What passes by itself, and leaves nothing to be done later.
+NOT_YET: Final = requests.OUTLIVED | {
+    Error.BROKER_NOT_AVAILABLE,
+    Error.LEADER_NOT_AVAILABLE,
+    Error.COORDINATOR_NOT_AVAILABLE,
+    Error.COORDINATOR_LOAD_IN_PROGRESS,
+}
 PASSING: Final = NOT_YET | {Error.REQUEST_TIMED_OUT, Error.NETWORK_EXCEPTION}
 
 
@@ -150,7 +144,8 @@ class Operating:
 
     async def delete_topic(self, topic: str) -> None:
         """Delete a topic."""
-        await self._insist(dt.EXCHANGE, 6, requests.deletion(topic, REQUEST_MS), requests.deletion_errors)
+        body = requests.deletion(topic, REQUEST_MS)
+        await self._insist(dt.EXCHANGE, 6, body, requests.deletion_errors, done_already=requests.DELETED_ALREADY)
 
     async def add_partitions(self, topic: str, count: int) -> None:
         """Let a topic have so many partitions."""
@@ -245,14 +240,17 @@ class Operating:
         body: Q,
         errors: Callable[[R], list[Error]],
         found: Callable[[], Awaitable[int]] | None = None,
+        done_already: frozenset[Error] = frozenset(),
     ) -> R:
         """Ask until an answer stands, and return it.
 
-        found:  finds who is to be asked; None: anybody.
+        found:         finds who is to be asked; None: anybody.
+        done_already:  refusals that may come of the order being carried out, also at the first asking.
         """
         loop = asyncio.get_running_loop()
         deadline = loop.time() + INSIST_MS / 1000
-        in_doubt = False  # an earlier attempt may have been carried out
+        in_doubt = False  # an earlier attempt may have been carried out, or may be yet
+        outlived = False  # an earlier attempt may have been carried out
         reason = "nobody was asked"
         while loop.time() < deadline:
             try:
@@ -269,10 +267,11 @@ class Operating:
                     return answer
                 reason = f"{exchange.api.name.lower()}: {bad.name}"
                 if bad not in PASSING:
-                    raise (ClusterError if in_doubt else Refused)(reason)
+                    raise (ClusterError if in_doubt or outlived or bad in done_already else Refused)(reason)
                 in_doubt = in_doubt or bad not in NOT_YET
+                outlived = outlived or bad in requests.OUTLIVED
             await asyncio.sleep(RETRY_MS / 1000)
-        raise (ClusterError if in_doubt else Refused)(reason)
+        raise (ClusterError if in_doubt or outlived else Refused)(reason)
 
 
 async def _asked(found: Callable[[], Awaitable[int]]) -> int:

@@ -17,6 +17,18 @@ from replog.wire.messages import offset_commit as oc
 from replog.wire.messages import offset_delete as od
 from tribunal.clusters.api import TopicPartition
 
+# Who answers so may have written the order down before it was deposed, or is carrying it out: whoever is asked next
+# has it or never will, so nothing is done later; but who is refused then may be refused because it is done.
+OUTLIVED: Final = frozenset(
+    {
+        Error.NOT_CONTROLLER,
+        Error.NOT_LEADER_OR_FOLLOWER,
+        Error.NOT_COORDINATOR,
+        Error.CONCURRENT_TRANSACTIONS,
+    }
+)
+# A broker repeats by itself what a controller that was deposed meanwhile left unanswered: the deletion may be done.
+DELETED_ALREADY: Final = frozenset({Error.UNKNOWN_TOPIC_OR_PARTITION, Error.UNKNOWN_TOPIC_ID})
 TOPIC_RESOURCE: Final = 2
 SET: Final = 0
 DELETE: Final = 1

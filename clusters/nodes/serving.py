@@ -3,8 +3,12 @@
 import asyncio
 import ssl
 import struct
+from typing import Final
 
 from tribunal.clusters.links.probing import PROBE_REQUEST
+
+REFUSED_WITHIN_S: Final = 10.0
+REFUSED_AGAIN_S: Final = 0.1
 
 
 async def answers(endpoint: tuple[str, int], *, wait_ms: int, tls: ssl.SSLContext | None = None) -> bool:
@@ -26,8 +30,20 @@ async def answers(endpoint: tuple[str, int], *, wait_ms: int, tls: ssl.SSLContex
             writer.transport.abort()
 
 
-async def refuses(endpoint: tuple[str, int]) -> bool:
-    """Return whether a connection there is refused, or reset at once by a relay that leads to nobody."""
+async def refuses(endpoint: tuple[str, int], *, within_s: float = REFUSED_WITHIN_S) -> bool:
+    """Return whether connections there are refused, or reset at once by a relay that leads to nobody; asked until they are.
+
+    One second once is not enough: a busy machine lets the one who asks wait longer than that.
+    """
+    deadline = asyncio.get_running_loop().time() + within_s
+    while not await _refused_once(endpoint):
+        if asyncio.get_running_loop().time() >= deadline:
+            return False
+        await asyncio.sleep(REFUSED_AGAIN_S)
+    return True
+
+
+async def _refused_once(endpoint: tuple[str, int]) -> bool:
     writer = None
     try:
         async with asyncio.timeout(1):

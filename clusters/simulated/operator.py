@@ -14,6 +14,7 @@ from replog.wire.messages import elect_leaders as el
 from replog.wire.messages import incremental_alter_configs as iac
 from tribunal.clusters.api import ClusterError, Declined, Refused, TopicPartition
 from tribunal.clusters.clients.operator_requests import (
+    OUTLIVED,
     election_errors,
     preferred_election,
     reassignment,
@@ -33,7 +34,7 @@ ASK_AGAIN: Final = frozenset(
         Error.NOT_LEADER_OR_FOLLOWER,  # of the metadata quorum
     }
 )
-NOT_YET: Final = ASK_AGAIN - {Error.REQUEST_TIMED_OUT}  # these leave nothing done
+NOT_YET: Final = ASK_AGAIN - {Error.REQUEST_TIMED_OUT}  # these leave nothing to be done later
 
 
 class SimulatedAsker:
@@ -68,6 +69,7 @@ class SimulatedOperator:
     def __init__(self, client: Client) -> None:
         self._client = client
         self.left_in_doubt = False  # something that was asked may be carried out without an answer that says so
+        self._outlived = False  # somebody was asked and deposed: it may have been carried out before the next was asked
 
     async def reassign(self, partition: TopicPartition, replicas: Sequence[int]) -> None:
         """Ask for these replicas (none: give up a reassignment under way)."""
@@ -95,7 +97,7 @@ class SimulatedOperator:
     def _refuse(self, what: str, errors: Sequence[Error]) -> None:
         wrong = [error.name for error in errors if error is not Error.NONE]
         if wrong:
-            refusal = Declined if self.left_in_doubt else Refused
+            refusal = Declined if self.left_in_doubt or self._outlived else Refused
             raise refusal(f"{what} is refused: {', '.join(wrong)}")
 
     async def close(self) -> None:
@@ -120,5 +122,6 @@ class SimulatedOperator:
                     return answer
                 reason = passing[0].name
                 self.left_in_doubt = self.left_in_doubt or any(error not in NOT_YET for error in passing)
+                self._outlived = self._outlived or any(error in OUTLIVED for error in passing)
             await asyncio.sleep(RETRY_MS / 1000)
         raise ClusterError(f"{exchange.api.name}: {reason}")

@@ -60,7 +60,6 @@ REFUSED: Final[Mapping[str, Refused]] = {
     "cordoned.log.dirs": _but("new replicas may be put into every directory"),
     "create.topic.policy.class.name": _NO_CODE,
     "delegation.token.secret.key": _but("there are no delegation tokens"),
-    "delete.topic.enable": _but("topics can always be deleted", "true"),
     "group.coordinator.rebalance.protocols": _but(
         "both protocols of consumer groups are always on",
         *("classic,consumer", "consumer,classic", "classic,consumer,streams", "classic,consumer,share,streams"),

@@ -72,7 +72,9 @@ def _created(
 
 
 def on_delete_topics(turn: Turn, body: dt.DeleteTopicsRequest) -> dt.DeleteTopicsResponse:
-    """Delete topics by name or id."""
+    """Delete topics by name or id, unless the controller's file forbids it."""
+    if not turn.policy.settings.topic_deletion:
+        return refused_deletions(body, Error.TOPIC_DELETION_DISABLED)
     wanted = body.topics or [dt.DeleteTopicState(name=name) for name in body.topic_names]
     results = []
     for topic in wanted:
@@ -281,7 +283,8 @@ def _refused_topics(body: ct.CreateTopicsRequest, error: Error) -> ct.CreateTopi
     return ct.CreateTopicsResponse(topics=results)
 
 
-def _refused_deletions(body: dt.DeleteTopicsRequest, error: Error) -> dt.DeleteTopicsResponse:
+def refused_deletions(body: dt.DeleteTopicsRequest, error: Error) -> dt.DeleteTopicsResponse:
+    """Answer each topic of a request alike."""
     by_name = [dt.DeletableTopicResult(name=name, error_code=error) for name in body.topic_names]
     by_either = [dt.DeletableTopicResult(name=one.name, topic_id=one.topic_id, error_code=error) for one in body.topics]
     return dt.DeleteTopicsResponse(responses=by_name + by_either)
@@ -351,7 +354,7 @@ DELETE_TOPICS: Final = ControllerApi(
     ServedApi(
         dt.EXCHANGE,
         parts=Parts(("topics", "topic_names"), "responses", Operation.DELETE),
-        refuse=_refused_deletions,
+        refuse=refused_deletions,
     ),
     decide=by_image(on_delete_topics),
 )

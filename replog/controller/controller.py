@@ -15,6 +15,7 @@ from replog.controller import broker_requests as broker
 from replog.controller import config_requests as config
 from replog.controller import credential_requests as credentials
 from replog.controller import fencing
+from replog.controller import quota_requests as quotas
 from replog.controller.creation_rate import CreationRate
 from replog.controller.election import Election, Wish
 from replog.controller.events import Append, BrokerRefuses, Effect, Event, LogInfoAnswered, Request, Tick
@@ -211,5 +212,5 @@ class Controller:
 
 APIS: Final = {
     one.any_served.exchange.request: one
-    for one in (*broker.APIS, *admin.APIS, *config.APIS, *credentials.APIS, *acls.APIS)
+    for one in (*broker.APIS, *admin.APIS, *config.APIS, *credentials.APIS, *quotas.APIS, *acls.APIS)
 }  # what the active controller decides, by the request's type

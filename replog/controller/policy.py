@@ -42,6 +42,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     min_insync_replicas: int = _TOPICS.insync_replicas_min
     default_replication_factor: int = _TOPICS.replication_factor
     num_partitions: int = _TOPICS.partition_count
+    topic_deletion: bool = _TOPICS.delete_enable
     unclean_leader_election: bool = _CONTROLLER.unclean_election_enable
     unclean_leader_election_interval_ms: int = _CONTROLLER.unclean_election_interval_ms
     unclean_recovery_strategy: Strategy = Strategy(_CONTROLLER.unclean_recovery_strategy)
@@ -64,6 +65,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
             min_insync_replicas=topics.insync_replicas_min,
             default_replication_factor=topics.replication_factor,
             num_partitions=topics.partition_count,
+            topic_deletion=topics.delete_enable,
             unclean_leader_election=controller.unclean_election_enable,
             unclean_leader_election_interval_ms=controller.unclean_election_interval_ms,
             unclean_recovery_strategy=Strategy(controller.unclean_recovery_strategy),

@@ -19,6 +19,7 @@ import msgspec
 
 from replog.metadata import records as r
 from replog.metadata.acl_index import AclIndex
+from replog.metadata.client_quotas import ClientQuotas, Entity, entity_of
 from replog.metadata.record_versions import METADATA_VERSION, NEWEST
 from replog.metadata.state import (
     BROKER_RESOURCE,
@@ -104,6 +105,7 @@ class Image:
         self.next_producer_id = 0
         self.acls = AclIndex()
         self.scram_credentials: dict[tuple[str, int], r.UserScramCredentialRecord] = {}  # by user and mechanism
+        self.client_quotas = ClientQuotas()
         self.isr_members = PartitionIndex()
         self.elr_members = PartitionIndex()
         self.leaders = PartitionIndex()
@@ -247,7 +249,7 @@ class Image:
 
     def _apply(self, record: r.MetadataRecord) -> None:
         method = _APPLY.get(type(record))
-        if method is not None:  # others' records (quotas, tokens) say nothing of our concern
+        if method is not None:  # others' records (tokens) say nothing of our concern
             method(self, record)
 
     def _apply_topic(self, record: r.TopicRecord) -> None:
@@ -371,6 +373,10 @@ class Image:
     def _apply_remove_scram_credential(self, record: r.RemoveUserScramCredentialRecord) -> None:
         self._put_scram_credential((record.name, record.mechanism), None)
 
+    def _apply_client_quota(self, record: r.ClientQuotaRecord) -> None:
+        entity = entity_of({part.entity_type: part.entity_name for part in record.entity})
+        self._put_client_quota(entity, record.key, None if record.remove else record.value)
+
     # --- the only places that change state; each can be taken back by itself -----------------
 
     def _put_topic(self, topic: Topic) -> None:
@@ -451,6 +457,10 @@ class Image:
         else:
             self.scram_credentials[key] = new
 
+    def _put_client_quota(self, entity: Entity, key: str, value: float | None) -> None:
+        self._remember(self._put_client_quota, entity, key, self.client_quotas.value(entity, key))
+        self.client_quotas.put(entity, key, value)
+
     def _set_transaction(self, buffered: list[tuple[int, r.MetadataRecord]] | None) -> None:
         self._remember(self._set_transaction, self._transaction)
         self._transaction = buffered
@@ -513,6 +523,8 @@ class Image:
         credentials = self.scram_credentials if self.metadata_version >= SCRAM_LEVEL else {}
         for _, credential in sorted(credentials.items()):
             yield credential
+        for entity, key, limit in self.client_quotas.in_order():
+            yield r.quota_record(entity, key, limit)
         if self.next_producer_id:
             yield r.ProducerIdsRecord(broker_id=-1, broker_epoch=-1, next_producer_id=self.next_producer_id)
 
@@ -603,6 +615,7 @@ _APPLY: Final[dict[type[msgspec.Struct], Apply]] = {
     **_applies(r.ProducerIdsRecord, Image._apply_producer_ids),
     **_applies(r.AccessControlEntryRecord, Image._apply_acl),
     **_applies(r.RemoveAccessControlEntryRecord, Image._apply_remove_acl),
+    **_applies(r.ClientQuotaRecord, Image._apply_client_quota),
     **_applies(r.UserScramCredentialRecord, Image._apply_scram_credential),
     **_applies(r.RemoveUserScramCredentialRecord, Image._apply_remove_scram_credential),
 }

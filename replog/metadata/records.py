@@ -9,6 +9,7 @@ from uuid import UUID
 
 import msgspec
 
+from replog.metadata.client_quotas import Entity
 from replog.metadata.state import Broker, Partition
 from replog.security.acls import Acl
 from replog.types import ZERO_UUID, BrokerEpoch, NodeId
@@ -18,6 +19,8 @@ from replog.wire.records.metadata import (
     BrokerEndpoint,
     BrokerFeature,
     BrokerRegistrationChangeRecord,
+    ClientQuotaRecord,
+    EntityData,
     PartitionRecord,
     RegisterBrokerRecord,
 )
@@ -65,6 +68,12 @@ def registration_record(broker: Broker) -> RegisterBrokerRecord:
         in_controlled_shutdown=broker.in_controlled_shutdown,
         log_dirs=list(broker.log_dirs),
     )
+
+
+def quota_record(entity: Entity, key: str, value: float | None) -> ClientQuotaRecord:
+    """Return the record that sets a quota, or removes it."""
+    parts = [EntityData(entity_type=kind, entity_name=name) for kind, name in entity]
+    return ClientQuotaRecord(entity=parts, key=key, value=value or 0.0, remove=value is None)
 
 
 def acl_record(acl_id: UUID, acl: Acl) -> AccessControlEntryRecord:

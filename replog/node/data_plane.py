@@ -37,6 +37,7 @@ from replog.node.directories.moves import DirectoryMoves
 from replog.node.net.controller_link import ControllerLink
 from replog.node.net.entrance import entrance_of
 from replog.node.net.handlers import Handlers, contained
+from replog.node.net.metering import Metering
 from replog.node.net.server import AnyRequest, Handler, Server, ServerLimits
 from replog.node.periodic import PeriodicWork
 from replog.node.replication.compaction import Compaction
@@ -126,6 +127,7 @@ class DataPlane:
         self.scrubbing = Scrubbing(self.replicas, self.tasks, config.broker_access, config.log.scrub_bytes_per_second)
         self.cluster = ClusterApi(config, self.replicas, self.link, self.tasks, may=may)
         self.authorizer = self.cluster.authorizer
+        self.metering = Metering(world.clock, lambda: self.metadata.image.client_quotas)
         self.handlers = self._handlers()
         offered = {**mode.apis, **SECURITY_APIS} if config.is_secured else mode.apis
         self.server = Server(
@@ -249,6 +251,7 @@ class DataPlane:
             return
         try:
             if self.authorizer.is_open or self.authorizer.admits(request, handled.served):
+                self.metering.watch(request)
                 handled.handle(request)
         except OSError as problem:
             # asyncio takes an OSError within a protocol for a lost connection and goes on; after one from the disk

@@ -438,6 +438,8 @@ class ZooKeeperController:
     def _on_delete_topics(
         self, turn: "ControllerTurn", body: delete_topics.DeleteTopicsRequest
     ) -> delete_topics.DeleteTopicsResponse:
+        if not self.settings.topic_deletion:
+            return admin.refused_deletions(body, Error.TOPIC_DELETION_DISABLED)
         wanted = body.topics or [delete_topics.DeleteTopicState(name=name) for name in body.topic_names]
         return delete_topics.DeleteTopicsResponse(responses=[self._delete(turn, each) for each in wanted])
 

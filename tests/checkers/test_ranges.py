@@ -116,3 +116,15 @@ def test_what_was_shown_is_compared_with_the_ends_of_logs_in_ranges_too(tmp_path
 
         assert judged(run_dir) == whole
         assert "shown_end_lost" in {row.finding.kind for row in whole[0]}
+
+
+@pytest.mark.parametrize("seed", [10, 59])
+def test_a_refused_record_that_only_a_log_has_is_found_in_ranges_too(tmp_path: Path, seed: int) -> None:
+    with pytest.MonkeyPatch.context() as monkeypatch:
+        run_dir = random_run(tmp_path / "run", seed)
+        whole = judged(run_dir)
+
+        cut_everything(monkeypatch, 1)
+
+        assert judged(run_dir) == whole
+        assert "refused_yet_written" in {row.finding.kind for row in whole[0]}

@@ -16,7 +16,11 @@ from tribunal.clusters.clients.confluent import delivered
         pytest.param(KafkaError._MSG_TIMED_OUT, None, -1, "info", id="timed out"),
         pytest.param(KafkaError._TRANSPORT, None, 1, "info", id="connection lost"),
         pytest.param(KafkaError._PURGE_INFLIGHT, None, 1, "info", id="given up under way"),
-        pytest.param(KafkaError._PURGE_QUEUE, None, 1, "fail", id="given up before it left"),
+        pytest.param(
+            KafkaError._PURGE_QUEUE, None, 1, "info", id="given up while it waited, perhaps for another attempt"
+        ),
+        pytest.param(KafkaError._UNKNOWN_TOPIC, None, -1, "info", id="topic gone, perhaps after an attempt"),
+        pytest.param(KafkaError._UNKNOWN_PARTITION, None, -1, "info", id="partition gone, perhaps after an attempt"),
         pytest.param(KafkaError._QUEUE_FULL, None, 1, "fail", id="refused locally"),
         pytest.param(KafkaError.NOT_ENOUGH_REPLICAS, None, -1, "info", id="refused in the last attempt"),
         pytest.param(KafkaError.NOT_ENOUGH_REPLICAS_AFTER_APPEND, None, -1, "info", id="appended, not replicated"),

@@ -71,7 +71,9 @@ def test_kafkas_own_file_makes_a_node_of_both_roles_and_lists_what_it_passes_ove
     [
         pytest.param({"remote__log__storage__system__enable": "true"}, "there is no tiered storage", id="another tier"),
         pytest.param(
-            {"delete__topic__enable": "false"}, "topics can always be deleted; leave it out or say", id="flag"
+            {"controlled__shutdown__enable": "false"},
+            "a broker always hands over its partitions when it stops; leave it out or say",
+            id="flag",
         ),
         pytest.param({"create__topic__policy__class__name": "a.B"}, "code of one's own is not loaded", id="a class"),
         pytest.param({"ssl__keystore__password": "hush"}, "cannot be what was given: PEM files", id="a secret"),

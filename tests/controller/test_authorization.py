@@ -42,6 +42,7 @@ from replog.wire.error_codes import errors_in
 from replog.wire.exchange import exchange_of
 from replog.wire.messages import add_offsets_to_txn as aot
 from replog.wire.messages import add_partitions_to_txn as apt
+from replog.wire.messages import alter_client_quotas as acq
 from replog.wire.messages import alter_configs as ac
 from replog.wire.messages import alter_replica_log_dirs as arl
 from replog.wire.messages import alter_user_scram_credentials as ausc
@@ -54,6 +55,7 @@ from replog.wire.messages import delete_acls as da
 from replog.wire.messages import delete_groups as dg
 from replog.wire.messages import delete_records as dr
 from replog.wire.messages import delete_topics as dt
+from replog.wire.messages import describe_client_quotas as dcq
 from replog.wire.messages import describe_configs as dc
 from replog.wire.messages import describe_groups as desc
 from replog.wire.messages import describe_producers as dp
@@ -312,6 +314,13 @@ TABLE = {
         CLUSTER,
         OF_CLUSTER,
     ),
+    "alter quotas": row(
+        acq.AlterClientQuotasRequest(entries=[acq.AlterClientQuotasRequestEntryData()]),
+        Operation.ALTER_CONFIGS,
+        CLUSTER,
+        OF_CLUSTER,
+    ),
+    "describe quotas": row(dcq.DescribeClientQuotasRequest(), Operation.DESCRIBE_CONFIGS, CLUSTER, OF_CLUSTER),
     "list config resources": row(lcr.ListConfigResourcesRequest(), Operation.DESCRIBE_CONFIGS, CLUSTER, OF_CLUSTER),
     **{
         api.name.lower(): row(request_type(api)(), Operation.DESCRIBE, CLUSTER, OF_CLUSTER)
@@ -323,7 +332,7 @@ TABLE = {
 }
 
 
-BY_PART = ("alter credentials", "create acls", "delete acls")  # refused change by change
+BY_PART = ("alter credentials", "alter quotas", "create acls", "delete acls")  # refused change by change
 
 
 def test_what_is_offered_is_served_and_nothing_else() -> None:

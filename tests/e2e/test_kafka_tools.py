@@ -122,6 +122,25 @@ def test_a_move_to_a_broker_that_died_is_listed_and_cancelled(
     assert sorted(after["Replicas"].split(",")) == sorted(map(str, now))
 
 
+def test_quotas_of_clients_and_users_are_altered_and_described(tools: Tools) -> None:
+    client = ("--entity-type", "clients", "--entity-name", "greedy")
+    users = ("--entity-type", "users", "--entity-default")
+
+    tools.ask("kafka-configs", "--alter", *client, "--add-config", "producer_byte_rate=1024,consumer_byte_rate=2048")
+    tools.ask("kafka-configs", "--alter", *users, "--add-config", "producer_byte_rate=4096")
+    said = tools.ask("kafka-configs", "--describe", *client)
+    of_all = tools.ask("kafka-configs", "--describe", *users)
+    tools.ask("kafka-configs", "--alter", *client, "--delete-config", "producer_byte_rate")
+    after = tools.ask("kafka-configs", "--describe", *client)
+    refused = tools.ask("kafka-configs", "--alter", *client, "--add-config", "request_percentage=200", fails=True)
+
+    assert "producer_byte_rate=1024.0" in said
+    assert "consumer_byte_rate=2048.0" in said
+    assert "default user-principal are producer_byte_rate=4096.0" in of_all
+    assert "producer_byte_rate" not in after
+    assert "limits nothing here" in refused
+
+
 def test_a_topic_config_is_altered_and_described(tools: Tools) -> None:
     create(tools, "configured")
     entity = ("--entity-type", "topics", "--entity-name", "configured")

@@ -29,7 +29,6 @@ METRICS = "a metric of the JVM's own registry"
 LEVEL = "the test expects metadata.version alone to be finalized, of a release of 2022"
 SETTINGS_OF_GROUPS = "settings of single groups (resource type 32) are not kept"
 INTERNAL = "the test reads internal.segment.bytes, which replog has not"
-DELETION = "delete.topic.enable=false is not offered"
 INTERVAL = "producer.id.expiration.check.interval.ms is not offered: expired producers go when logs are looked after"
 EXCEPTIONS = {
     ("clients.CreateTopicsRequestWithPolicyTest", "testErrorCreateTopicsRequests"): POLICY,
@@ -37,7 +36,6 @@ EXCEPTIONS = {
     ("clients.TransactionsExpirationTest", "testTransactionAfterProducerIdExpiresWithTV1"): INTERVAL,
     ("clients.TransactionsExpirationTest", "testTransactionAfterProducerIdExpiresWithTV2"): INTERVAL,
     ("clients.admin.AdminClientWithPoliciesIntegrationTest", "testInvalidAlterConfigsDueToPolicy"): POLICY,
-    ("clients.admin.DeleteTopicTest", "testDisableDeleteTopic"): DELETION,
     ("clients.admin.DescribeFeaturesTest", "testUnstableApiVersions"): LEVEL,
     ("clients.admin.DynamicGroupConfigIntegrationTest", "testDescribeGroupConfigSynonymsWithBrokerSynonym"): SETTINGS_OF_GROUPS,
     ("clients.admin.DynamicGroupConfigIntegrationTest", "testDescribeGroupConfigSynonymsWithStaticBrokerConfig"): SETTINGS_OF_GROUPS,

@@ -1,8 +1,10 @@
 """Admin requests of clients, passed on to the active controller and its answers passed back.
 
-A request that surely was not carried out (no leader known, no connection, NOT_CONTROLLER) is sent again until the client's
-time is over. One that was lost under way is only if it changes nothing: creating a topic twice would report that it
-exists already. The client is then answered REQUEST_TIMED_OUT: the outcome is unknown.
+A request that nobody took (no leader known, no connection) is sent again until the client's time is over, and so is one
+that was answered NOT_CONTROLLER, as Apache Kafka does: a controller that is deposed with the request's records written but
+not committed answers that, too (SPEC 2.14), its successor may commit them, and the repetition is then refused (a topic
+exists already, or is gone). One that was lost under way is sent again only if it changes nothing; the client is then
+answered REQUEST_TIMED_OUT: the outcome is unknown.
 """
 
 import asyncio
@@ -73,5 +75,5 @@ class Forwarding:
             else:
                 if not any(error is Error.NOT_CONTROLLER for error in errors_in(answer)):
                     return answer
-                self.link.drop()  # it did nothing: it is not active
+                self.link.drop()  # it is not active, or not any more
             await asyncio.sleep(RETRY_AFTER_MS / 1000)

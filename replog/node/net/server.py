@@ -39,6 +39,7 @@ from replog.wire.messages.sasl_handshake import SaslHandshakeRequest
 
 REQUEST_START_BYTES: Final = 8
 UNWRITTEN_BYTES_MAX: Final = 65536
+THROTTLE_MS_MAX: Final = 2**31 - 1  # what an answer can say
 PROGRESS_BYTES: Final = 65536  # of a request, in the time that its peer has for a part of it
 _NETWORK: Final = NetworkConfig(listeners="")
 LAST_VERSION_WITHOUT_FEATURE_LEVEL_ZERO: Final = 3  # KAFKA-17011: older clients refuse a minimum of 0
@@ -122,6 +123,7 @@ class ServerRequest(Generic[Q, R]):
         "amend",
         "api",
         "body",
+        "charge",
         "client_id",
         "connection_id",
         "correlation_id",
@@ -143,6 +145,8 @@ class ServerRequest(Generic[Q, R]):
         self._frame = b""
         self._progress = Progress.PENDING
         self.amend: Callable[[R], R] | None = None  # what of it was refused beforehand
+        # Who has a quota: counts an answer of so many bytes, and says for how many ms nothing more may come.
+        self.charge: Callable[[int], int] | None = None
 
     @property
     def listener(self) -> str:
@@ -163,19 +167,32 @@ class ServerRequest(Generic[Q, R]):
         """Answer; after the connection is lost it does nothing."""
         if self.amend is not None:
             body = self.amend(body)
-        self._finish(encode_response(self.api, self.version, self.correlation_id, body))
+        frame = encode_response(self.api, self.version, self.correlation_id, body)
+        delay_ms = self._charged_ms(len(frame))
+        if delay_ms:
+            body = msgspec.structs.replace(body, throttle_time_ms=delay_ms)
+            frame = encode_response(self.api, self.version, self.correlation_id, body)
+        self._finish(frame)
 
     def reply_nothing(self) -> None:
         """Answer nothing, as a produce with acks=0 wants it; unless something of it was refused: no client would notice."""
         if self.amend is not None:
             self.close(f"a part of {self.api.name} was refused")
         else:
+            self._charged_ms(0)
             self._finish(b"")
 
     def close(self, reason: str) -> None:
         """Close the connection instead of answering."""
         if self._progress is Progress.PENDING:
             self._connection.refuse(reason)
+
+    def _charged_ms(self, size_bytes: int) -> int:
+        """Count it where a quota holds; its connection is not read before who asked may go on (KIP-219)."""
+        delay_ms = 0 if self.charge is None else min(self.charge(size_bytes), THROTTLE_MS_MAX)
+        if delay_ms:
+            self._connection.mute(delay_ms)
+        return delay_ms
 
     def _finish(self, frame: bytes) -> None:
         if self._progress is Progress.WRITTEN:
@@ -367,6 +384,7 @@ class ServerConnection(Incoming):
         self._unwritten_bytes = 0  # of answers that wait for the end of the requests in hand
         self._idle_timer: asyncio.TimerHandle | None = None
         self._progress_timer: asyncio.TimerHandle | None = None  # while a request is unfinished
+        self._mute_timer: asyncio.TimerHandle | None = None  # while its peer has used more than his quota
         self._progress_bytes = 0  # held when it was set
         self._active_ns = 0
 
@@ -487,7 +505,22 @@ class ServerConnection(Incoming):
 
     def _may_take_requests(self) -> bool:
         has_place = len(self._pending) < self._server.limits.pending_requests_max
-        return self._writable and has_place and not self._has_failed
+        return self._writable and has_place and not self._has_failed and self._mute_timer is None
+
+    def mute(self, delay_ms: int) -> None:
+        """Take no more requests for a while; two at once hold for the longer one."""
+        loop = asyncio.get_running_loop()
+        until_s = loop.time() + delay_ms / 1000
+        if self._closed or (self._mute_timer is not None and self._mute_timer.when() >= until_s):
+            return
+        if self._mute_timer is not None:
+            self._mute_timer.cancel()
+        self._mute_timer = loop.call_at(until_s, self._unmute)
+
+    def _unmute(self) -> None:
+        self._mute_timer = None
+        self._active_ns = self._server.world.clock.now_ns()  # it was us who kept it idle
+        self._handle_frames()
 
     def _handle_frame(self, frame: memoryview) -> None:
         login = self._login
@@ -667,6 +700,8 @@ class ServerConnection(Incoming):
             self._idle_timer.cancel()
         if self._progress_timer is not None:
             self._progress_timer.cancel()
+        if self._mute_timer is not None:
+            self._mute_timer.cancel()
         for request in self._pending:
             request.give_up()
         self._pending.clear()

@@ -1,0 +1,59 @@
+"""How long who produced or fetched more than his quota has to wait: rates over samples of a second, as Kafka counts them (KIP-13, KIP-219)."""
+
+from collections import OrderedDict, deque
+from typing import Final
+
+from replog.metadata.client_quotas import Share
+
+SAMPLE_MS: Final = 1000  # quota.window.size.seconds
+SAMPLES: Final = 11  # quota.window.num
+WINDOW_MS: Final = (SAMPLES - 1) * SAMPLE_MS  # what a rate is of at least: else the first request would count as many
+KEPT_MAX: Final = 10_000  # rates that are remembered; who names a client for each request must not fill memory
+
+Counted = tuple[str, str, str]  # key of the quota, user, client id
+
+
+class Rate:
+    """What somebody used, a second at a time."""
+
+    __slots__ = ("_samples",)
+
+    def __init__(self) -> None:
+        self._samples: deque[list[int]] = deque()  # when each began, and how many bytes it has
+
+    def add(self, size_bytes: int, now_ms: int) -> None:
+        """Count what was used now."""
+        while self._samples and self._samples[0][0] <= now_ms - SAMPLES * SAMPLE_MS:
+            self._samples.popleft()
+        if not self._samples or now_ms - self._samples[-1][0] >= SAMPLE_MS:
+            self._samples.append([now_ms, 0])
+        self._samples[-1][1] += size_bytes
+
+    def delay_ms(self, bytes_per_second: float, now_ms: int) -> int:
+        """Return how long nothing more may come, so that the rate falls to this limit."""
+        elapsed_ms = now_ms - self._samples[0][0]
+        window_ms = elapsed_ms + max(0, SAMPLES - 1 - elapsed_ms // SAMPLE_MS) * SAMPLE_MS
+        rate = sum(size for _, size in self._samples) * 1000 / window_ms
+        return max(0, round((rate - bytes_per_second) / bytes_per_second * window_ms))
+
+
+class Usage:
+    """The rates of everybody who has a quota at this broker."""
+
+    def __init__(self) -> None:
+        self._rates: OrderedDict[Counted, Rate] = OrderedDict()  # who used something last is last
+
+    def use(self, key: str, share: Share, size_bytes: int, now_ms: int) -> int:
+        """Count bytes; return for how many ms who used them has to wait."""
+        counted = (key, share.user, share.client_id)
+        rate = self._rates.setdefault(counted, Rate())
+        self._rates.move_to_end(counted)
+        if len(self._rates) > KEPT_MAX:
+            self._rates.popitem(last=False)
+        rate.add(size_bytes, now_ms)
+        return rate.delay_ms(share.bytes_per_second, now_ms)
+
+
+def bytes_at_once(share: Share) -> int:
+    """Return how much an answer may have so that it fits the window: a larger one would be made up for too long."""
+    return max(1, min(2**31 - 1, int(share.bytes_per_second * WINDOW_MS / 1000)))
