@@ -3,8 +3,9 @@
 A transfer is a transaction of two records, one that takes and one that gives; their keys are `<account>:<amount>` and their
 worker class is `transactional-bank`. The kernel adds up the amounts that a partition's complete final read with isolation
 read_committed returned; the fold adds up the partitions. Where an acknowledged record is missing the sum says nothing new:
-`lost_writes` judges the loss itself, and a sum that the missing records make up for is a fact, no verdict; what is not to be read any more because
-its log begins later may be any record. Where a partition that a transfer went to was not recorded there is no sum.
+`lost_writes` judges the loss itself, and a sum that the missing records make up for is a fact, no verdict. Where a log begins behind its
+first record, a transfer that was acknowledged, or whose transaction is of unknown outcome, and that is not seen there any more, may have been any part of the sum; a
+log without such a transfer makes up for nothing. Where a partition that a transfer went to was not recorded there is no sum.
 """
 
 from collections.abc import Sequence
@@ -35,7 +36,7 @@ from tribunal.checkers.api import (
     nothing,
     sends_of_reads,
 )
-from tribunal.checkers.judge.steps import SEND, flat
+from tribunal.checkers.judge.steps import OPEN, SEND, flat
 from tribunal.checkers.properties.atomicity import committed_final_reads
 from tribunal.checkers.properties.lost_writes import acknowledged_sends
 
@@ -46,7 +47,7 @@ KINDS: Final = {
         "the accounts do not add up to nothing: money was made or lost",
         excused_by=(Excuse.END_LOST,),
     ),
-    "unbalanced_by_loss": Kind(Meaning.NOTE, "the accounts do not add up, as acknowledged records are missing"),
+    "unbalanced_by_loss": Kind(Meaning.NOTE, "the accounts do not add up, as records are missing"),
     "unjudged": Kind(Meaning.UNJUDGED, "no complete final read with isolation read_committed of every account"),
 }
 
@@ -58,7 +59,7 @@ class Summary(msgspec.Struct, frozen=True, kw_only=True):
     records:  how many those are.
     missing:  acknowledged transfers that are not visible.
     lost:     the sum of these.
-    begins:   the final log begins behind its first record.
+    hidden:   transfers that may have stood before the first record of a final log that begins later.
     is_read:  there was a complete final read with isolation read_committed.
     named:    partitions that the transfers' transactions sent to: one that nobody recorded cannot be added up.
     """
@@ -67,7 +68,7 @@ class Summary(msgspec.Struct, frozen=True, kw_only=True):
     records: int = 0
     missing: int = 0
     lost: int = 0
-    begins: bool = False
+    hidden: int = 0
     is_read: bool = True
     named: tuple[str, ...] = ()
 
@@ -101,12 +102,15 @@ def kernel(rows: PartitionRows, context: Context) -> Found:
     chosen = np.flatnonzero(visible & transfers)
     missing = np.flatnonzero(acknowledged_sends(sends, context) & transfers & ~visible)
     polls = rows.columns("polls")
+    begins = int(polls["log_start_offset"][polls["phase"] == FINAL].max(initial=0)) > 0
+    steps = context.steps()
+    open_ = transfers & ~visible & is_among(sends["value"], distinct(steps["value"][steps["outcome"] == OPEN]))
     summary = Summary(
         amount=int(_amounts(rows, chosen).sum()),
         records=int(chosen.size),
         missing=int(missing.size),
         lost=int(_amounts(rows, missing).sum()),
-        begins=int(polls["log_start_offset"][polls["phase"] == FINAL].max(initial=0)) > 0,
+        hidden=int(missing.size + open_.sum()) if begins else 0,
         named=named,
     )
     return Found(nothing(), summary=summary)
@@ -144,8 +148,8 @@ def join(summaries: Sequence[PartitionSummary[Summary]]) -> Folded:
         return Folded(anomalies("unjudged", log_offset=[UNKNOWN]), figures)
     if total == 0:
         return Folded(nothing(), figures)
-    made_up = total + sum(part.lost for part in parts) == 0 or any(part.begins for part in parts)
-    kind = "unbalanced_by_loss" if missing and made_up else "unbalanced"
+    made_up = missing > 0 and total + sum(part.lost for part in parts) == 0
+    kind = "unbalanced_by_loss" if made_up or any(part.hidden for part in parts) else "unbalanced"
     return Folded(anomalies(kind, detail=[f"all accounts together hold {total}"]), figures)
 
 
@@ -172,8 +176,11 @@ WITH readers AS (
          SUM(CASE WHEN v.value IS NULL AND t.outcome = 'ok' AND t.acks <> 0
                    AND (t.txn_id IS NULL OR t.committed_value IS NOT NULL) THEN 1 ELSE 0 END) AS missing,
          SUM(CASE WHEN v.value IS NULL AND t.outcome = 'ok' AND t.acks <> 0
-                   AND (t.txn_id IS NULL OR t.committed_value IS NOT NULL) THEN t.amount ELSE 0 END) AS lost
+                   AND (t.txn_id IS NULL OR t.committed_value IS NOT NULL) THEN t.amount ELSE 0 END) AS lost,
+         SUM(CASE WHEN v.value IS NULL AND o.value IS NOT NULL THEN 1 ELSE 0 END) AS open
   FROM transfers t
+  LEFT JOIN (SELECT DISTINCT run_id, topic, partition, value FROM txn_steps WHERE outcome = 'info') o
+    ON t.run_id = o.run_id AND t.topic = o.topic AND t.partition = o.partition AND t.value = o.value
   LEFT JOIN visible v ON t.run_id = v.run_id AND t.topic = v.topic AND t.partition = v.partition AND t.value = v.value
   GROUP BY t.run_id, t.topic, t.partition
 ), named AS (
@@ -188,7 +195,8 @@ WITH readers AS (
   SELECT run_id, topic, partition, MAX(log_start_offset) AS log_start FROM polls WHERE phase = 'final'
   GROUP BY run_id, topic, partition
 ), judged AS (
-  SELECT p.run_id, SUM(p.total) AS total, SUM(p.missing) AS missing, SUM(p.lost) AS lost, MAX(COALESCE(s.log_start, 0)) AS log_start,
+  SELECT p.run_id, SUM(p.total) AS total, SUM(p.missing) AS missing, SUM(p.lost) AS lost,
+         MAX(CASE WHEN s.log_start > 0 AND p.missing + p.open > 0 THEN 1 ELSE 0 END) AS is_hidden,
          MIN(CASE WHEN r.run_id IS NULL OR l.run_id IS NOT NULL THEN 0 ELSE 1 END) AS is_read
   FROM parts p LEFT JOIN (SELECT DISTINCT run_id, topic, partition FROM readers) r
     ON p.run_id = r.run_id AND p.topic = r.topic AND p.partition = r.partition
@@ -198,7 +206,7 @@ WITH readers AS (
 )
 SELECT run_id, CAST(NULL AS STRING) AS topic, CAST(NULL AS INT) AS partition,
        CASE WHEN is_read = 0 THEN 'unjudged'
-            WHEN missing > 0 AND (total + lost = 0 OR log_start > 0) THEN 'unbalanced_by_loss' ELSE 'unbalanced' END AS kind,
+            WHEN is_hidden = 1 OR (missing > 0 AND total + lost = 0) THEN 'unbalanced_by_loss' ELSE 'unbalanced' END AS kind,
        CAST(NULL AS BIGINT) AS log_offset, CAST(NULL AS BIGINT) AS value, CAST(NULL AS INT) AS acks,
        CAST(NULL AS BIGINT) AS invoke_ns, CAST(NULL AS BIGINT) AS at_ns, CAST(NULL AS INT) AS leader_epoch,
        CAST(NULL AS BIGINT) AS other_offset,

@@ -1,7 +1,7 @@
 """A group's committed offset is a register: a fetch returns a commit that may be the newest, and never none or an older one.
 
 A commit may have taken effect from its invocation on and surely has when it was answered; one inside of a transaction takes
-effect with that, and one of unknown outcome has when a fetch returned what nobody else committed. A fetch may return any commit
+effect with that if it was answered itself, and one of unknown outcome has when a fetch returned what nobody else committed. A fetch may return any commit
 that was not surely overwritten before it was asked. A position is a record of the group's partition of `__consumer_offsets`, and is lost
 as records are (R11).
 """
@@ -74,8 +74,11 @@ def effective(commits: Columns, context: Context) -> tuple[Array, Array]:
     for process, begin_ns, end_ns, ended in _spans(context):
         within = (commits["process"] == process) & (commits["kind"] == COMMIT) & (commits["invoke_ns"] >= begin_ns)
         within &= (commits["invoke_ns"] <= end_ns) & (outcome != ABORTED)
-        outcome[within] = ended
-        done[within] = end_ns if ended == COMMITTED else NEVER
+        # The coordinator ends a transaction without knowing of a commit that never reached the group.
+        sure = within & ((outcome != 2) | (ended != COMMITTED))
+        outcome[sure] = ended
+        done[within] = NEVER
+        done[sure] = end_ns if ended == COMMITTED else NEVER
     return done, outcome
 
 
@@ -164,7 +167,7 @@ WITH raw AS (
    AND c.invoke_ns >= t.begin_ns AND (t.end_ns IS NULL OR c.invoke_ns <= t.end_ns)
 ), offered AS (
   SELECT *, CASE WHEN ended IS NULL THEN (CASE WHEN outcome = 'ok' THEN complete_ns END)
-                 WHEN ended = 'committed' THEN end_ns END AS done_ns
+                 WHEN ended = 'committed' AND outcome = 'ok' THEN end_ns END AS done_ns
   FROM raw WHERE kind = 'commit' AND outcome <> 'fail' AND COALESCE(ended, 'committed') <> 'aborted'
 ), fetches AS (
   SELECT *, ROW_NUMBER() OVER (PARTITION BY run_id, topic, partition, name ORDER BY invoke_ns, complete_ns, process) AS number

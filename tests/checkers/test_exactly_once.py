@@ -172,6 +172,66 @@ def test_what_a_bank_s_deleted_records_held_nobody_knows(run: Transactions) -> N
 
 
 @pytest.mark.parametrize(
+    ("outcome", "log_start", "expected"),
+    [
+        pytest.param(
+            "info", 1, [("unbalanced_by_loss", "note", None)], id="perhaps committed, before the log's beginning"
+        ),
+        pytest.param("info", 0, [("unbalanced", "violation", None)], id="the log begins at its beginning"),
+        pytest.param("aborted", 1, [("unbalanced", "violation", None)], id="it never was there"),
+    ],
+)
+def test_what_stood_before_a_bank_s_log_may_have_been_of_unknown_outcome(
+    run: Transactions, outcome: str, log_start: int, expected: list[Any]
+) -> None:
+    keys = {"worker_class": "transactional-bank"}
+    gone = run.send(0, 100, txn_id="x6", key="acct:5", outcome="info", **keys)
+    seen = run.send(1, 101, txn_id="x7", key="acct:-5", **keys)
+    run.txn(outcome, 99, ("send", None, gone), process=6)
+    run.txn("committed", 99, ("send", 1, seen))
+    run.poll(99, "final", 1, 0, 890, high_watermark=2, isolation="read_committed", log_start_offset=log_start)
+    run.final_read({1: seen}, isolation="read_committed")
+
+    assert found(run.finish(), "bank") == expected
+
+
+def test_a_log_that_begins_later_and_lacks_nothing_makes_up_for_no_loss_elsewhere(run: Transactions) -> None:
+    """The excuse has a place: the lost one stood in a log that begins at its beginning."""
+    keys = {"txn_id": "x7", "worker_class": "transactional-bank"}
+    values = [run.send(number, 100 + number, key=f"acct:{amount}", **keys) for number, amount in enumerate((5, -5, 1))]
+    run.txn("committed", 99, *[("send", offset, value) for offset, value in enumerate(values)])
+    run.final_read({0: values[0], 2: values[2]}, isolation="read_committed")
+    elsewhere = run.send(9, 120, topic="u", offset=4, key="acct:0", **keys)
+    final = {"process": 98, "topic": "u", "partition": 0, "isolation": "read_committed", "phase": "final"}
+    times = {"invoke_ns": 900 * MS, "complete_ns": 900 * MS, "outcome": "ok"}
+    for number, (position, count) in enumerate([(4, 1), (5, 0)]):
+        fields = {"poll_index": number, "position": position, "record_count": count, "high_watermark": 5}
+        run.recorder.row("polls", **final, **times, **fields, log_start_offset=4)
+    read = {"process": 98, "poll_index": 0, "topic": "u", "partition": 0, "log_offset": 4, "phase": "final"}
+    run.recorder.row("reads", **read, value=elsewhere)
+
+    assert found(run.finish(), "bank") == [("unbalanced", "violation", None)]
+
+
+@pytest.mark.parametrize(
+    ("outcome", "expected"),
+    [
+        pytest.param("ok", [("offset_forgotten", "violation", None)], id="answered"),
+        pytest.param("info", [], id="not answered: the coordinator ends a transaction without it"),
+    ],
+)
+def test_a_commit_inside_of_a_transaction_takes_effect_with_it_if_it_was_answered(
+    run: Transactions, outcome: str, expected: list[Any]
+) -> None:
+    value = run.send(0, 50)
+    run.txn("committed", 100, ("poll", 0, value))
+    run.offsets("commit", 1, 105, outcome=outcome)
+    run.offsets("fetch", None, 200)
+
+    assert found(run.finish(), "group_offsets") == expected
+
+
+@pytest.mark.parametrize(
     ("recorded", "expected"),
     [
         pytest.param("u", [], id="recorded"),
