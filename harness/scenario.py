@@ -50,12 +50,12 @@ TIMEOUTS: Final[Mapping[str, str]] = {
     "fetch": "controller.quorum.fetch.timeout.ms",
 }
 NUMBER: Final = r"\d+(?:\.\d*)?|\.\d+"
-DURATION: Final = re.compile(rf"({NUMBER})(?:\.\.({NUMBER}))?\s*(ms|s|m|x\s+\w+)")
+DURATION: Final = re.compile(rf"({NUMBER})(?:\.\.({NUMBER}))?\s*(ms|s|m|h|x\s+\w+)")
 LASTS_OF_SYSTEMS: Final = "1s"  # a step of a described system that does not say how long it lasts
 NAME_BYTES: Final = 100  # it becomes part of folders' names
 WORDS: Final = ("for", "after", "meanwhile", "when", "until")  # of a step, beside its fault's own options
 NAMED: Final = re.compile(r"p\d+|\{.*?\}|leader\(.*?\) ?= ?\d+")  # what of a trigger names partitions and nodes
-UNITS_MS: Final = {"ms": 1, "s": 1_000, "m": 60_000}
+UNITS_MS: Final = {"ms": 1, "s": 1_000, "m": 60_000, "h": 3_600_000}
 
 
 Plain: TypeAlias = "bool | int | float | str | list[Plain] | dict[str, Plain] | None"  # what YAML text means
@@ -498,7 +498,7 @@ def duration(given: Plain, spec: ClusterSpec) -> Duration:
     """Parse a duration or a range of them."""
     match = DURATION.fullmatch(str(given).strip())
     if match is None:
-        raise BadScenario(f"duration {given!r}: write 300ms, 2.5s, 1m, 1.2x session, or a range like 1..2s")
+        raise BadScenario(f"duration {given!r}: write 300ms, 2.5s, 1m, 8h, 1.2x session, or a range like 1..2s")
     least, most, unit = float(match[1]), float(match[2] or match[1]), match[3]
     if unit in UNITS_MS:
         unit_ms = UNITS_MS[unit]
