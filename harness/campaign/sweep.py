@@ -30,7 +30,8 @@ from tribunal.results.recording import SCHEMA_VERSION
 from tribunal.results.signature import HARNESS, PROCESS_DIED, Signature, of_exception, of_violation, without_numbers
 from tribunal.results.verdict import Verdict
 
-SEED_TIMEOUT_S: Final = 600
+SEED_CPU_S: Final = 600  # of one seed: what a machine that is busy with others does not give does not count
+SEED_TIMEOUT_S: Final = 3_600  # by the clock: a seed that waits for ever uses no CPU
 POLL_S: Final = 0.02
 KEPT_PER_FINDING: Final = 3
 GUARDS: Final = "guards.csv"
@@ -215,6 +216,7 @@ class Child:
         self.plan = plan
         self.run_dir = scratch / run_name(plan)
         self.began = time.monotonic()
+        self._ended_for = ""
         self._reader, writer = os.pipe()
         sys.stdout.flush()
         sys.stderr.flush()
@@ -236,7 +238,7 @@ class Child:
                 scenario=self.plan.scenario,
                 seed=self.plan.seed,
                 verdict=Verdict.ERROR,
-                claim=f"the process ended with status {status}",
+                claim=self._ended_for or f"the process ended with status {status}",
                 signatures=[Signature(HARNESS, PROCESS_DIED)],
                 wall_ms=wall_ms,
                 cpu_ms=cpu_ms,
@@ -244,15 +246,30 @@ class Child:
             )
         return msgspec.structs.replace(said, wall_ms=wall_ms, cpu_ms=cpu_ms)
 
-    def overdue(self) -> bool:
-        """Return whether it has run too long."""
-        return time.monotonic() - self.began > SEED_TIMEOUT_S
+    def end_if_overdue(self) -> None:
+        """Kill it if it has run too long."""
+        wall_s = time.monotonic() - self.began
+        if wall_s <= SEED_CPU_S:
+            return
+        used_s = cpu_s(self.pid)
+        if used_s > SEED_CPU_S or wall_s > SEED_TIMEOUT_S:
+            self._ended_for = f"the process was ended: no result after {wall_s:.0f} s, {used_s:.0f} s of CPU"
+            os.kill(self.pid, signal.SIGKILL)
 
     def kill(self) -> None:
         """End it."""
         os.kill(self.pid, signal.SIGKILL)
         os.waitpid(self.pid, 0)
         os.close(self._reader)
+
+
+def cpu_s(pid: int) -> float:
+    """Return how much CPU a process has used; none where it is gone."""
+    try:
+        fields = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8").rpartition(")")[2].split()
+    except OSError:
+        return 0.0
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
 
 def _ended(children: dict[int, Child]) -> Iterator[SeedResult]:
@@ -263,8 +280,7 @@ def _ended(children: dict[int, Child]) -> Iterator[SeedResult]:
             yield children.pop(pid).result(status, int(1000 * (used.ru_utime + used.ru_stime)))
             return
     for child in list(children.values()):
-        if child.overdue():
-            os.kill(child.pid, signal.SIGKILL)
+        child.end_if_overdue()
     time.sleep(POLL_S)  # noqa: TID251  # real time: children are real processes
 
 
