@@ -119,7 +119,6 @@ class _Elections:
         self._holders: tuple[int, ...] | None = None  # of what was exposed with a full enough ISR; None: unknown
         self._least_min_isr = 0
         self._unclean: dict[int, None] = {}
-        self._replicas: tuple[int, ...] = ()
 
     def look_at(self, entry: Entry) -> list[tuple[str, str]]:
         """Take in the next entry; return what is wrong with its election."""
@@ -162,15 +161,14 @@ class _Elections:
         isr = tuple(dict.fromkeys(state.isr))
         if len(isr) >= least:
             self._holders, self._least_min_isr = isr, least
-        elif state.replicas != self._replicas:
-            self._holders = None  # a reassignment takes holders away by order
         elif any(isinstance(fact, Elected) and fact.how is How.UNCLEAN for fact in entry.facts):
             self._holders = None  # what they held may be lost by right: the log is its leader's now (R4)
         elif self._holders is not None:
             joined = [fact.node for fact in entry.facts if isinstance(fact, JoinedIsr)]
-            self._holders = tuple(dict.fromkeys([*self._holders, *joined]))
+            holders = tuple(dict.fromkeys([*self._holders, *joined]))
+            # A reassignment takes holders away by order; one that takes none of them leaves all as it was.
+            self._holders = holders if set(holders) <= set(state.replicas) else None
             self._least_min_isr = min(self._least_min_isr, least)
-        self._replicas = state.replicas
 
 
 def run_kernel(run: PartitionRows, history: History) -> Found:
@@ -248,9 +246,7 @@ WITH last_facts AS (
    AND f.fact = 'elected'
 ), stepped AS (
   SELECT e.*, CASE WHEN e.isr_size >= e.min_isr THEN 1 ELSE 0 END AS is_full,
-    CASE WHEN e.replicas <> LAG(e.replicas) OVER (PARTITION BY e.run_id, e.topic, e.partition ORDER BY e.position)
-           OR u.position IS NOT NULL THEN 1
-         ELSE 0 END AS is_moved
+    CASE WHEN u.position IS NOT NULL THEN 1 ELSE 0 END AS is_anew
   FROM entries e LEFT JOIN (SELECT DISTINCT run_id, topic, partition, position FROM elections WHERE how = 'unclean') u
     ON e.run_id = u.run_id AND e.topic = u.topic AND e.partition = u.partition AND e.position = u.position
 ), emptied AS (
@@ -261,21 +257,28 @@ WITH last_facts AS (
   GROUP BY e.run_id, e.topic, e.partition, e.position
 ), leasts AS (
   SELECT m.run_id, m.topic, m.partition, m.position, m.full_position, MIN(s.min_isr) AS least,
-         MAX(CASE WHEN s.position > m.full_position THEN s.is_moved ELSE 0 END) AS is_moved
+         MAX(CASE WHEN s.position > m.full_position THEN s.is_anew ELSE 0 END) AS is_anew
   FROM emptied m JOIN stepped s
     ON m.run_id = s.run_id AND m.topic = s.topic AND m.partition = s.partition
    AND s.position >= m.full_position AND s.position < m.position
   GROUP BY m.run_id, m.topic, m.partition, m.position, m.full_position
 ), holders AS (
-  SELECT m.run_id, m.topic, m.partition, m.position, p.node FROM emptied m JOIN members p
+  SELECT m.run_id, m.topic, m.partition, m.position, p.node, m.full_position + 1 AS held_from FROM emptied m JOIN members p
     ON m.run_id = p.run_id AND m.topic = p.topic AND m.partition = p.partition AND m.full_position = p.position
    AND p.role = 'isr'
   UNION
-  SELECT m.run_id, m.topic, m.partition, m.position, f.node FROM emptied m JOIN entry_facts f
+  SELECT m.run_id, m.topic, m.partition, m.position, f.node, f.position FROM emptied m JOIN entry_facts f
     ON m.run_id = f.run_id AND m.topic = f.topic AND m.partition = f.partition
    AND f.position > m.full_position AND f.position < m.position AND f.fact = 'joined_isr'
+), taken_away AS (
+  SELECT DISTINCT h.run_id, h.topic, h.partition, h.position FROM holders h JOIN entries e
+    ON h.run_id = e.run_id AND h.topic = e.topic AND h.partition = e.partition
+   AND e.position >= h.held_from AND e.position < h.position
+  ANTI JOIN (SELECT * FROM members WHERE role = 'replica') r
+    ON h.run_id = r.run_id AND h.topic = r.topic AND h.partition = r.partition AND h.node = r.node
+   AND e.position = r.position
 ), spent AS (
-  SELECT h.run_id, h.topic, h.partition, h.position, COUNT(u.node) AS spent FROM holders h LEFT JOIN unclean u
+  SELECT h.run_id, h.topic, h.partition, h.position, COUNT(DISTINCT u.node) AS spent FROM holders h LEFT JOIN unclean u
     ON h.run_id = u.run_id AND h.topic = u.topic AND h.partition = u.partition AND h.position = u.position
    AND h.node = u.node
   GROUP BY h.run_id, h.topic, h.partition, h.position
@@ -295,7 +298,9 @@ WITH last_facts AS (
          CONCAT(CAST(s.spent AS STRING), ' unclean shutdowns among the holders, ', CAST(l.least AS STRING), ' were needed')
   FROM leasts l JOIN spent s
     ON l.run_id = s.run_id AND l.topic = s.topic AND l.partition = s.partition AND l.position = s.position
-  WHERE l.is_moved = 0 AND s.spent < l.least
+  ANTI JOIN taken_away t
+    ON l.run_id = t.run_id AND l.topic = t.topic AND l.partition = t.partition AND l.position = t.position
+  WHERE l.is_anew = 0 AND s.spent < l.least
   UNION ALL
   SELECT DISTINCT e.run_id, e.topic, e.partition, e.position, 'isr_outside_replicas', CONCAT('replicas ', e.replicas)
   FROM entries e JOIN members m

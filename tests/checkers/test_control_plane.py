@@ -7,6 +7,7 @@ import pytest
 
 from tests.checkers.recorded import Run
 from tests.checkers.test_lost_writes import found
+from tests.checkers.test_sql import agree
 
 
 def kinds(run: Run) -> list[object]:
@@ -163,6 +164,26 @@ def test_isr_and_elr_are_empty_only_after_min_isr_unclean_shutdowns(
     run.change(300, isr=[3], leader=3, leader_recovery_state=1)
 
     assert kinds(run) == expected
+
+
+@pytest.mark.parametrize(("replicas", "expected"), [
+    pytest.param([1, 2, 3], ["elr_lost_member"], id="none"),
+    pytest.param([1, 3, 2], ["elr_lost_member"], id="in another order"),
+    pytest.param([1, 2, 3, 4], ["elr_lost_member"], id="one is added"),
+    pytest.param([2, 3], ["elr_lost_member"], id="one that held nothing is taken away"),
+    pytest.param([1, 3], [], id="a holder is taken away"),
+])  # fmt: skip
+def test_only_a_reassignment_that_takes_holders_away_leaves_fewer_of_them(
+    run: Run, replicas: list[int], expected: list[str]
+) -> None:
+    run.change(100, isr=[2, 3], leader=2)
+    run.change(110, isr=[3], leader=3, eligible_leader_replicas=[2])
+    run.change(150, replicas=replicas, eligible_leader_replicas=[2] if 2 in replicas else [])
+    run.change(210, isr=[], leader=-1, eligible_leader_replicas=[], last_known_elr=[3])
+    run.registered(3, at=220, previous=-1)
+    run.change(300, isr=[3], leader=3, leader_recovery_state=1)
+
+    assert [kind for kind in agree(run.finish()) if kind == "elr_lost_member"] == expected
 
 
 @pytest.mark.parametrize(("permitted", "expected"), [
