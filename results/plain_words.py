@@ -86,15 +86,19 @@ def _by_acks(findings: Iterable[Finding]) -> str:
 
 
 def _by_rule(findings: Iterable[Finding]) -> str:
-    counts: dict[tuple[str, int | None], int] = {}
+    counts: dict[str, dict[int | None, int]] = {}
     why: dict[str, str] = {}
     for one in findings:
-        counts[one.rule, one.acks] = counts.get((one.rule, one.acks), 0) + one.count
+        own = counts.setdefault(one.rule, {})
+        own[one.acks] = own.get(one.acks, 0) + one.count
         why.setdefault(one.rule, one.detail.promise or "")
     said = []
-    for (rule, acks), count in counts.items():
-        level = "" if acks is None else f" with acks={acks_word(acks)}"
-        said.append(f"{count:,}{level} by {rule}{f' ({why[rule]})' if why[rule] else ''}")
+    for rule, by_acks in counts.items():
+        levels = [
+            f"{count:,}" + ("" if acks is None else f" with acks={acks_word(acks)}") for acks, count in by_acks.items()
+        ]
+        listed = " and ".join(part for part in (", ".join(levels[:-1]), levels[-1]) if part)
+        said.append(f"{listed} by {rule}{f' ({why[rule]})' if why[rule] else ''}")
     return "; ".join(said)
 
 

@@ -26,7 +26,7 @@ from tribunal.results.report.layout import drawing
 from tribunal.results.report.likelihood import Curve, curve
 from tribunal.results.report.measures import LEFT, PLOT, ROW, WIDTH
 from tribunal.results.report.model import Page, page
-from tribunal.results.report.overview import overview
+from tribunal.results.report.overview import NARROW, overview
 from tribunal.results.report.promises import OUTCOMES
 from tribunal.results.report.sequence import WIDTH as SEQUENCE_WIDTH
 from tribunal.results.report.sequence import sequence
@@ -87,6 +87,7 @@ def _context(content: Page) -> dict[str, object]:
         "verdict": content.verdict,
         "first": first_screen(content),
         "overview": overview(content),
+        "narrow": overview(content, NARROW),
         "judged": judged(content),
         "figures": list(figure_tables(figures)),
         "load": [row for row in content.verdict.test.load if row.ok or row.sent or row.fail or row.info],

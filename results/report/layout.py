@@ -406,7 +406,7 @@ def _rates(page: Page, axis: _Axis, y: float) -> Iterator[Track]:
     per_second = 1e9 / rates.bin_ns
     top = max([*good, *bad, 1])
     lines = []
-    for counts, kind, label in ((good, "rateok", "ok, sent"), (bad, "ratebad", "fail, info")):
+    for counts, kind, label in ((good, "rateok", "accepted"), (bad, "ratebad", "others")):
         steps = [f"M{axis.x(rates.start_ns)} {_count_y(y, 0, top)}"]
         steps += [
             f"V{_count_y(y, n, top)}H{axis.x(rates.start_ns + (i + 1) * rates.bin_ns)}" for i, n in enumerate(counts)
@@ -416,14 +416,15 @@ def _rates(page: Page, axis: _Axis, y: float) -> Iterator[Track]:
                 "".join(steps),
                 kind,
                 label,
-                _count_y(y, counts[-1] if counts else 0, top) - (0 if kind == "rateok" else 12),
+                _count_y(y, counts[-1] if counts else 0, top),
                 [],
                 name=label,
                 values=_binned(rates, [count * per_second for count in counts]),
             )
         )
     grid = [(_count_y(y, top * part, top), f"{top * part * per_second:,.0f}") for part in (0, 0.5, 1)]
-    yield Track("Completed sends per second", y, [], [], lines, grid, low=0, high=top * per_second)
+    title = "Completed sends per second (others: failed, or nobody knows)"
+    yield Track(title, y, [], [], _apart(lines), grid, low=0, high=top * per_second)
 
 
 def _binned(rates: Rates, counts: Sequence[float]) -> list[tuple[int, float]]:

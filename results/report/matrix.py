@@ -22,6 +22,7 @@ BEFORE: Final = 10
 OFFSETS: Final = 44
 SHADES: Final = 6
 RUNS: Final = 200
+LABELS_APART: Final = 0.02  # of the drawing's breadth: three signs
 
 CUT, LATER, UNKNOWN, NOTHING = "cut", "later", "unknown", "none"  # a cell's look where no leader epoch shades it
 
@@ -75,6 +76,7 @@ class Run(msgspec.Struct, frozen=True):
 class Matrix(msgspec.Struct, frozen=True, kw_only=True):
     """The window: `logs` are the final ones; `whole` are their leader epochs from one end to the other, log by log.
 
+    epochs: where the whole logs' leader epochs begin, as shares of the longest log, and their names, as many as have room.
     end:  where the longest final log ends.
     """
 
@@ -86,6 +88,7 @@ class Matrix(msgspec.Struct, frozen=True, kw_only=True):
     ticks: list[tuple[int, int]]
     photographs: list[Photograph] = []
     whole: list[list[Run]] = []
+    epochs: list[tuple[float, str]] = []
     end: int = 0
 
 
@@ -129,8 +132,21 @@ def matrix(recording: Recording, finding: Finding, findings: Sequence[Finding]) 
         ticks=[(offset - first, offset) for offset in range(first, first + OFFSETS) if offset % 5 == 0],
         photographs=list(_photographs(recording, finding, first, logs, shade, acknowledged)),
         whole=whole,
+        epochs=_epochs(whole),
         end=end,
     )
+
+
+def _epochs(whole: Sequence[Sequence[Run]]) -> list[tuple[float, str]]:
+    """Name each leader epoch once, where the first log begins it; of those that would overlap the first."""
+    begins: dict[int, float] = {}
+    for run in (run for runs in whole for run in runs if run.epoch is not None):
+        begins[run.epoch or 0] = min(run.start, begins.get(run.epoch or 0, 1.0))
+    found: list[tuple[float, str]] = []
+    for epoch, start in sorted(begins.items(), key=lambda item: (item[1], item[0])):
+        if not found or start - found[-1][0] >= LABELS_APART:
+            found.append((start, f"e{epoch}"))
+    return found
 
 
 def _whole(recording: Recording, name: str, shade: dict[int, int]) -> tuple[list[list[Run]], int]:

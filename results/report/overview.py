@@ -9,13 +9,26 @@ from itertools import pairwise
 
 import msgspec
 
-from tribunal.results.report.measures import LEFT, PLOT
+from tribunal.results.report.measures import LEFT, PLOT, WIDTH
 from tribunal.results.report.model import Page
 
-LANES = 3
+LANES = 6
 LANE = 15
+TICKS_APART = 70
 RATES = 44
 CHARACTER = 6.4
+
+
+class Frame(msgspec.Struct, frozen=True):
+    """How wide the picture is, where its time axis begins, and how long that is."""
+
+    width: int
+    left: int
+    plot: int
+
+
+WIDE = Frame(WIDTH, LEFT, PLOT)
+NARROW = Frame(400, 88, 268)  # a telephone's: the wide one would be cut off there, or too small to be read
 
 
 class Block(msgspec.Struct, frozen=True):
@@ -32,6 +45,7 @@ class Block(msgspec.Struct, frozen=True):
 class Overview(msgspec.Struct, frozen=True, kw_only=True):
     """The picture; `area` is what was acknowledged over time, `elections` are moments with a new leader."""
 
+    frame: Frame
     height: float
     faults: list[Block]
     area: str
@@ -45,15 +59,18 @@ class Overview(msgspec.Struct, frozen=True, kw_only=True):
     end_s: float
 
 
-def overview(page: Page) -> Overview | None:
+def overview(page: Page, frame: Frame = WIDE) -> Overview | None:
     """Lay the picture out; None without a recording."""
     if page.damage is not None or page.rates is None:
         return None
-    faults = list(_faults(page))
+    faults = list(_faults(page, frame))
     below = max((block.y + LANE for block in faults), default=0.0)
     elections = sorted(
         {
-            (_x(page, after.at_ns), f"{name}: {_leader(after.state.leader)}, leader epoch {after.state.leader_epoch}")
+            (
+                _x(page, frame, after.at_ns),
+                f"{name}: {_leader(after.state.leader)}, leader epoch {after.state.leader_epoch}",
+            )
             for name, changes in page.partitions.items()
             for before, after in pairwise(changes)
             if before.state.leader_epoch != after.state.leader_epoch
@@ -64,20 +81,21 @@ def overview(page: Page) -> Overview | None:
     good = [sum(pair) for pair in zip(page.rates.counts["ok"], page.rates.counts["sent"], strict=True)]
     most = _usual(good)
     return Overview(
+        frame=frame,
         height=base + 18,
         faults=faults,
-        area=_area(page, good, most, base),
+        area=_area(page, frame, good, most, base),
         base=base,
         top=top,
         most=f"{most * 1e9 / page.rates.bin_ns:,.0f}/s" + (f" (peak {max(good) * 1e9 / page.rates.bin_ns:,.0f})" if max(good) > most else ""),
         silences=[
-            Block(_x(page, start), top, max(1.0, _x(page, end) - _x(page, start)), "silence", "", f"{one.partition}: nothing was acknowledged from {start / 1e9:.3f} s to {end / 1e9:.3f} s")
+            Block(_x(page, frame, start), top, max(1.0, _x(page, frame, end) - _x(page, frame, start)), "silence", "", f"{one.partition}: nothing was acknowledged from {start / 1e9:.3f} s to {end / 1e9:.3f} s")
             for one in page.silences
             for start, end in one.gaps[:100]
         ],
         elections=elections[:400],
-        marks=[] if page.story is None else [(_x(page, at_ns), label) for at_ns, label in page.story.marks],
-        ticks=_ticks(page),
+        marks=[] if page.story is None else [(_x(page, frame, at_ns), label) for at_ns, label in page.story.marks],
+        ticks=_ticks(page, frame),
         end_s=page.end_ns / 1e9,
     )  # fmt: skip
 
@@ -92,18 +110,18 @@ def _leader(node: int) -> str:
     return "nobody leads" if node < 0 else f"broker {node} leads"
 
 
-def _x(page: Page, at_ns: int) -> float:
-    return round(LEFT + PLOT * min(max(at_ns, 0), page.end_ns) / page.end_ns, 1)
+def _x(page: Page, frame: Frame, at_ns: int) -> float:
+    return round(frame.left + frame.plot * min(max(at_ns, 0), page.end_ns) / page.end_ns, 1)
 
 
-def _faults(page: Page) -> Iterator[Block]:
+def _faults(page: Page, frame: Frame) -> Iterator[Block]:
     """Yield faults on as few lines as they need, at most `LANES`."""
     free = [0.0] * LANES
     for row in page.faults:
         if row.injected_ns is None:
             continue
-        x = _x(page, row.injected_ns)
-        end = _x(page, page.end_ns if row.healed_ns is None else row.healed_ns)
+        x = _x(page, frame, row.injected_ns)
+        end = _x(page, frame, page.end_ns if row.healed_ns is None else row.healed_ns)
         lane = next((number for number, until in enumerate(free) if until <= x), LANES - 1)
         free[lane] = max(free[lane], end + 1)
         target = row.resolved_target or row.planned_target or ""
@@ -118,20 +136,21 @@ def _faults(page: Page) -> Iterator[Block]:
         )
 
 
-def _area(page: Page, counts: list[int], most: int, base: float) -> str:
+def _area(page: Page, frame: Frame, counts: list[int], most: int, base: float) -> str:
     assert page.rates is not None
-    steps = [f"M{LEFT} {base}"]
+    steps = [f"M{frame.left} {base}"]
     for number, count in enumerate(counts):
-        x = _x(page, (number + 1) * page.rates.bin_ns)
+        x = _x(page, frame, (number + 1) * page.rates.bin_ns)
         steps.append(f"V{round(base - RATES * min(1, count / most), 1)}H{x}")
     return "".join([*steps, f"V{base}Z"])
 
 
-def _ticks(page: Page) -> list[tuple[float, str]]:
+def _ticks(page: Page, frame: Frame) -> list[tuple[float, str]]:
     seconds = page.end_ns / 1e9
-    step = next(one for one in (0.1, 0.2, 0.5, 1, 2, 5, 10, 20, 60, 120, 300, 600, 3600, 1e9) if seconds / one <= 12)
+    most = max(2, frame.plot // TICKS_APART)
+    step = next(one for one in (0.1, 0.2, 0.5, 1, 2, 5, 10, 20, 60, 120, 300, 600, 3600, 1e9) if seconds / one <= most)
     count = int(seconds / step) + 1
     return [
-        (_x(page, round(number * step * 1e9)), f"{number * step:g}{' s' if number == count - 1 else ''}")
+        (_x(page, frame, round(number * step * 1e9)), f"{number * step:g}{' s' if number == count - 1 else ''}")
         for number in range(count)
     ]

@@ -13,7 +13,8 @@ from tribunal.results.report.story import CLIENT, CONTROLLERS, Step, Story, brok
 WIDTH: Final = 1240
 LEFT: Final = 150
 RIGHT: Final = 130
-TOP: Final = 46
+TOP: Final = 52
+TIMES: Final = 84  # the column of numbers and times ends here
 ROW: Final = 34
 BAND: Final = 8
 CHARACTER: Final = 6.3
@@ -26,6 +27,14 @@ class Lane(msgspec.Struct, frozen=True):
     x: float
 
 
+class Label(msgspec.Struct, frozen=True):
+    """Words at a point: x is where they begin, y their base line."""
+
+    x: float
+    y: float
+    text: str
+
+
 class Band(msgspec.Struct, frozen=True):
     """A stretch of a lane: kind is leader or fault."""
 
@@ -33,7 +42,7 @@ class Band(msgspec.Struct, frozen=True):
     y: float
     height: float
     kind: str
-    label: str
+    label: Label | None
     title: str
 
 
@@ -68,7 +77,7 @@ def sequence(story: Story) -> Diagram:
     place = {lane.name: lane.x for lane in lanes}
     marks = [_mark(number, step, place) for number, step in enumerate(story.steps)]
     height = TOP + ROW * len(marks) + 12
-    bands = [*_leaders(story, place, height), *_faults(story.steps, place, height)]
+    bands = [*_leaders(story, place, height, [_taken(mark) for mark in marks]), *_faults(story.steps, place, height)]
     return Diagram(height, lanes, bands, marks)
 
 
@@ -89,9 +98,9 @@ def _mark(number: int, step: Step, place: dict[str, float]) -> Mark:
     to_x = place[step.to] if step.to is not None and step.to != step.lane else None
     box = round(len(step.label) * CHARACTER + 16, 1)
     if to_x is not None:
-        text_x, anchor = min(max((x + to_x) / 2, 64 + box / 2), WIDTH - box / 2), "middle"
+        text_x, anchor = min(max((x + to_x) / 2, TIMES + box / 2), WIDTH - box / 2), "middle"
     else:
-        text_x, anchor = min(max(x, 70 + box / 2), WIDTH - box / 2 - 4), "middle"
+        text_x, anchor = min(max(x, TIMES + box / 2), WIDTH - box / 2 - 4), "middle"
     return Mark(
         number=number + 1,
         y=_y(number),
@@ -112,7 +121,31 @@ def _row_at(steps: Sequence[Step], at_ns: int) -> int:
     return sum(step.at_ns < at_ns for step in steps)
 
 
-def _leaders(story: Story, place: dict[str, float], height: float) -> Iterator[Band]:
+Box = tuple[float, float, float, float]  # left, top, right, bottom
+
+
+def _taken(mark: Mark) -> Box:
+    """Return the room that a step's words take."""
+    if mark.to_x is None:
+        return (mark.text_x - mark.box / 2, mark.y - 10, mark.text_x + mark.box / 2, mark.y + 10)
+    return (mark.text_x - mark.box / 2, mark.y - 16, mark.text_x + mark.box / 2, mark.y + 2)
+
+
+def _overlap(one: Box, other: Box) -> bool:
+    return one[0] < other[2] and other[0] < one[2] and one[1] < other[3] and other[1] < one[3]
+
+
+def _placed(text: str, x: float, top: float, bottom: float, taken: Sequence[Box]) -> Label | None:
+    """Return where a lane's words can stand: right of it or left, as high as there is room; None where there is none."""
+    width = len(text) * CHARACTER
+    for y in (top - 8 if top == TOP else top + 21, *range(int(top) + 30, int(bottom), 6)):
+        for left in (x + 9, x - 9 - width):
+            if not any(_overlap((left, y - 10, left + width, y + 3), box) for box in taken):
+                return Label(round(left, 1), round(y, 1), text)
+    return None
+
+
+def _leaders(story: Story, place: dict[str, float], height: float, taken: Sequence[Box]) -> Iterator[Band]:
     changes = story.changes
     labelled = -1
     for position, change in enumerate(changes):
@@ -124,7 +157,9 @@ def _leaders(story: Story, place: dict[str, float], height: float) -> Iterator[B
             continue
         y = TOP + ROW * top
         bottom = min(TOP + ROW * end, height - 6)
-        label = "" if labelled == change.state.leader_epoch else f"leader e{change.state.leader_epoch}"
+        label = None
+        if labelled != change.state.leader_epoch:
+            label = _placed(f"leader e{change.state.leader_epoch}", place[lane], y, bottom, taken)
         labelled = change.state.leader_epoch
         yield Band(
             place[lane] - BAND / 2,
@@ -141,4 +176,4 @@ def _faults(steps: Sequence[Step], place: dict[str, float], height: float) -> It
         if step.tone == "fault" and step.lane in place:
             end = len(steps) if step.until_ns is None else _row_at(steps, step.until_ns)
             y, bottom = _y(row), min(_y(max(end - 1, row)) + ROW / 3, height - 6)
-            yield Band(place[step.lane] - 2, y, max(6.0, bottom - y), "fault", "", step.text)
+            yield Band(place[step.lane] - 2, y, max(6.0, bottom - y), "fault", None, step.text)

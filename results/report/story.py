@@ -40,6 +40,7 @@ class Step(msgspec.Struct, frozen=True, kw_only=True):
     label:      a few words for the drawing; text: the sentence.
     tone:       "", fault, bad.
     is_key:     whether the shortest telling has it: the record sent and acknowledged, the election that lost it, what is left.
+    is_end:     whether it says what stands in the record's place in the end.
     until_ns:   end of what lasts (a fault).
     """
 
@@ -50,6 +51,7 @@ class Step(msgspec.Struct, frozen=True, kw_only=True):
     to: str | None = None
     tone: str = ""
     is_key: bool = False
+    is_end: bool = False
     until_ns: int | None = None
 
 
@@ -100,20 +102,27 @@ def story_of(recording: Recording, finding: Finding, changes: Sequence[Change], 
     own = [*_record_steps(recording, partition, finding, sent, changes)] if partition else []
     if finding.property_name == "invariant":
         own.append(_stopped(finding, end_ns))
-    if not any(step.tone == "bad" for step in own):
+    if not any(step.tone == "bad" or step.is_end for step in own):
         own.append(_found(recording, partition, finding, changes, end))
     chosen, folded = _near(_change_steps(finding, changes, start, end), _election_ns(finding) or end)
     around = [*_fault_steps(recording, start, end), *chosen]
     last = sorted((step for step in own if step.at_ns > end), key=lambda step: step.at_ns)
     steps = sorted([*around, *(step for step in own if step.at_ns <= end)], key=lambda step: step.at_ns)
-    folded += max(0, len(steps) + len(last) - MOST_STEPS)
+    kept = weightiest([*steps, *last], _election_ns(finding) or finding.acknowledged_ns or end)
     return Story(
         finding=finding,
-        steps=[*steps[: MOST_STEPS - len(last)], *last],
+        steps=kept,
         changes=list(changes),
         brokers=brokers,
-        folded=folded,
+        folded=folded + len(steps) + len(last) - len(kept),
     )
+
+
+def weightiest(steps: Sequence[Step], at_ns: int) -> list[Step]:
+    """Keep `MOST_STEPS` in order of time: those that explain the finding before all others, then the nearest to its moment."""
+    weighed = sorted(steps, key=lambda step: (not (step.is_key or step.tone == "bad"), abs(step.at_ns - at_ns)))
+    kept = {id(step) for step in weighed[:MOST_STEPS]}
+    return [step for step in steps if id(step) in kept]
 
 
 def located(recording: Recording, finding: Finding) -> Finding:
@@ -193,6 +202,13 @@ def record_name(value: int) -> str:
     return f"record {value & ((1 << SEQUENCE_BITS) - 1)} of process {value >> SEQUENCE_BITS}"
 
 
+def _own_name(sent: Send) -> str:
+    """Return a record as its sender's sentence has it: the process is named there already."""
+    if sent.value >> SEQUENCE_BITS != sent.process:
+        return record_name(sent.value)
+    return f"its record {sent.value & ((1 << SEQUENCE_BITS) - 1)}"
+
+
 def acks_name(acks: int | None) -> str:
     """Return acks as users write it."""
     return {None: "unknown acks", -1: "acks=all"}.get(acks, f"acks={acks}")
@@ -235,7 +251,7 @@ def _send_steps(sent: Send, changes: Sequence[Change]) -> Iterator[Step]:
         to=leader,
         label=f"Produce, {acks}",
         is_key=True,
-        text=f"Process {sent.process} ({sent.worker_class}) sends {record_name(sent.value)} to {place} with {acks}; "
+        text=f"Process {sent.process} ({sent.worker_class}) sends {_own_name(sent)} to {place} with {acks}; "
         f"{_led(state)}.",
     )
     if sent.complete_ns is None:
@@ -408,6 +424,7 @@ def _ending_steps(recording: Recording, partition: str, finding: Finding, change
             lane=broker_lane(nodes[0]),
             label=f"✕ gone from {brokers}" if gone else f"still at {brokers}",
             is_key=True,
+            is_end=gone,
             tone="bad" if gone and finding.severity == "violation" else "",
             text=f"In the final log{'s' if len(nodes) > 1 else ''} of {brokers} offset {finding.log_offset} holds "
             f"{content if gone else 'the record'}.",

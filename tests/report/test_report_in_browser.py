@@ -177,6 +177,24 @@ def test_it_prints(browser, report):
     assert browser.pdf().startswith(b"%PDF")
 
 
+@pytest.mark.parametrize("width", [390, 420, 1280])
+def test_the_first_screens_picture_is_whole_and_readable_at_every_width(browser, report, width):
+    browser.look(width)
+    browser.open(report.as_uri())
+
+    shown = "[...document.querySelectorAll('#verdict svg.overview')].filter(one => one.getClientRects().length)"
+    (left, right), *others = browser.ask(
+        f"{shown}.map(one => one.getBoundingClientRect()).map(box => [box.left, box.right])"
+    )
+    least = browser.ask(
+        f"Math.min(...[...{shown}[0].querySelectorAll('text')].map(one => one.getBoundingClientRect().height))"
+    )
+
+    assert others == []
+    assert 0 <= left < right <= width
+    assert least > 9  # pixels from the top of a letter to its foot
+
+
 @pytest.mark.parametrize("dark", [pytest.param(False, id="light"), pytest.param(True, id="dark")])
 @pytest.mark.parametrize("width", [390, 1280])
 def test_it_has_no_grave_accessibility_problem(browser, report, width, dark):

@@ -102,6 +102,7 @@ def test_the_matrix_shows_where_the_record_was_and_when_its_last_copy_went(lost)
     assert [[(run.start, run.width, run.epoch) for run in log] for log in found.whole] == [
         [(0, 0.5, 0), (0.5, 0.5, 1)]
     ] * 2
+    assert found.epochs == [(0, "e0"), (0.5, "e1")]
 
 
 def test_a_finding_whose_time_is_not_known_has_final_logs_only(lost):

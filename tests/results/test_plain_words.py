@@ -40,6 +40,16 @@ def test_what_was_promised_and_is_lost_stands_before_what_may_be() -> None:
     assert second.startswith("9 more of 100 acknowledged records are gone, and each may be:")
 
 
+def test_a_rule_is_explained_once_however_many_acks_levels_it_permits() -> None:
+    by_level = [lost("permitted", count, acks, rule="R4", detail=PROMISE) for count, acks in ((5, -1), (3, 1), (2, 0))]
+
+    said_of_rule = said(Verdict.PERMITTED, *by_level, judged=JUDGED)[1]
+
+    assert said_of_rule.endswith(
+        "5 with acks=all, 3 with acks=1 and 2 with acks=0 by R4 (acks=1 promises the leader's log only)."
+    )
+
+
 @pytest.mark.parametrize(
     ("verdict", "first"),
     [

@@ -57,9 +57,9 @@ def test_the_story_names_who_took_the_record_and_who_cut_it_away_on_whose_order(
     text = "\n".join(lines(stories[0]))
 
     assert text.startswith(("PERMITTED", "VIOLATION"))
-    for words in ("sends record", "acknowledged at offset", "The controllers elect broker", "cuts its log from"):
+    for words in ("sends its record", "acknowledged at offset", "The controllers elect broker", "cuts its log from"):
         assert words in text, text
-    order = [text.index(words) for words in ("sends record", "The controllers elect", "cuts its log")]
+    order = [text.index(words) for words in ("sends its record", "The controllers elect", "cuts its log")]
     assert order == sorted(order)
 
 
