@@ -5,12 +5,15 @@ is refused before anything starts. As with records, an outcome is never guessed:
 """
 
 from enum import StrEnum
-from typing import Literal, Protocol
+from typing import Final, Literal, Protocol
 
 import msgspec
 
-# What operations take and give: an element or a register's value, `[old, new]` of a compare-and-set, a set's elements.
-ObjectValue = int | tuple[int | None, ...] | None
+from tribunal.results.object_transactions import LISTS, REGISTERS, Steps
+
+# What operations take and give: an element or a register's value, `[old, new]` of a compare-and-set, a set's elements; a transaction's steps.
+PlainValue = int | tuple[int | None, ...] | None
+ObjectValue = PlainValue | Steps
 
 
 class ObjectOperation(StrEnum):
@@ -21,6 +24,11 @@ class ObjectOperation(StrEnum):
     CAS = "cas"  # of a register, [old, new]: sets the new value if the old one stands there, and fails otherwise
     ADD = "add"  # to a set: an element
     READ_ALL = "read-all"  # of a set: returns all elements
+    TXN_LISTS = LISTS  # a transaction that reads lists and appends to them; its key names all that it touches
+    TXN_REGISTERS = REGISTERS  # a transaction that reads and writes registers
+
+
+TRANSACTIONS: Final = frozenset({ObjectOperation.TXN_LISTS, ObjectOperation.TXN_REGISTERS})
 
 
 class ObjectAnswer(msgspec.Struct, frozen=True, kw_only=True):

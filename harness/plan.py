@@ -15,6 +15,7 @@ import msgspec
 
 from tribunal.clusters.api import Kind
 from tribunal.clusters.kafka.releases import KAFKA_ALONE
+from tribunal.clusters.objects import TRANSACTIONS
 from tribunal.clusters.spec import KRAFT, ZOOKEEPER, ClusterSpec, Mode
 from tribunal.harness.bounds import bounded
 from tribunal.harness.catalog import all_clusters, all_workloads, faults, known_name, mutants, nearest, one_of
@@ -31,6 +32,7 @@ MOST_SHOWN: Final = 80
 HEALING_MS: Final = 2_500  # what a fault's heal takes about, to know how many rounds fit the time
 ROUNDS_MAX: Final = 1_000
 ISOLATE: Final = "isolate"
+CONSISTENCY: Final = "consistency"
 MODE_NAMES: Final[dict[Mode, str]] = {KRAFT: "KRaft", ZOOKEEPER: "ZooKeeper"}
 ANY_COUNT: Final = 1 << 31  # of partitions: which there are was checked when the scenario was read
 
@@ -155,6 +157,10 @@ def _must_be_granted(
         raise BadScenario(f"workload {name} sends and reads records, which this system does not have")
     if called is not None and (missing := sorted(called - kind.operations(spec))):
         raise BadScenario(f"workload {name} calls {', '.join(missing)}, which clients of this cluster do not have")
+    if called is not None and called & TRANSACTIONS and CONSISTENCY not in spec.promises:
+        raise BadScenario(
+            f'workload {name}: {spec.system} does not say what is promised: [promises] {CONSISTENCY} = "serializable"'
+        )
     if reason := workload.refused_by(options, spec.node_settings()):
         raise BadScenario(f"workload {name}: {reason}")
 

@@ -34,7 +34,7 @@ from tribunal.nemesis.api import Effect, Loss, Proof
 from tribunal.nemesis.targets import NoTarget, resolve
 from tribunal.nemesis.triggers import Trigger, Waiting
 from tribunal.results.heal import Unhealed
-from tribunal.results.manifest import Made, Setting
+from tribunal.results.manifest import PROMISED, Made, Setting
 from tribunal.results.store import Recorder
 from tribunal.results.topic_names import TopicNames
 from tribunal.workloads.api import Load, Stage
@@ -517,7 +517,7 @@ class _Entry:
 def settings(plan: Plan) -> dict[str, Setting]:
     """Return the nodes' settings that say what a run promises."""
     if plan.spec.system:
-        return {}
+        return {f"{PROMISED}{name}": value for name, value in plan.spec.promises.items()}
     return {**{name: DEFINITIONS[name].default for name in JUDGED_SETTINGS}, **plan.spec.node_settings()}
 
 

@@ -32,6 +32,7 @@ import yaml
 from msgspec.inspect import StructType, type_info
 
 from replog.config import DEFINITIONS, ConfigError
+from tribunal.checkers.graphs.models import weaker
 from tribunal.clusters.existing.description import read_cluster
 from tribunal.clusters.kafka.releases import KAFKA_ALONE, release
 from tribunal.clusters.secured.run_security import OF_SECURITY
@@ -362,6 +363,8 @@ def _described(spec: ClusterSpec) -> ClusterSpec:
     if not spec.system:
         return spec
     system = read_system(Path(spec.system))
+    if system.promises.consistency is not None:
+        weaker(system.promises.consistency)  # who does not know it says which ones there are
     return msgspec.structs.replace(
         spec,
         system=str(Path(spec.system).resolve()),
@@ -370,6 +373,7 @@ def _described(spec: ClusterSpec) -> ClusterSpec:
         replication_factor=1,
         min_insync_replicas=1,
         timeouts_ms=dict(system.timeouts_ms),
+        promises={name: value for name, value in msgspec.structs.asdict(system.promises).items() if value is not None},
     )
 
 

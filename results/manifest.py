@@ -8,6 +8,7 @@ import msgspec
 from tribunal.results.heal import Unhealed
 
 KRAFT: Final = "kraft"
+PROMISED: Final = "promises."  # what a described system promises, among the settings: `promises.consistency`
 Setting = bool | int | float | str | Sequence[str] | None
 
 
@@ -21,7 +22,7 @@ class Made(msgspec.Struct, frozen=True, kw_only=True):
     """What only the harness knows of a run; what it does not say is None.
 
     place:       where its nodes ran, where there is a choice.
-    settings:    what every node was started with, by Kafka's names; None: unknown, and the strictest reading holds.
+    settings:    what every node was started with, by Kafka's names, or what a described system promises; None: unknown, and the strictest reading holds.
     failure:     why the run ended early, in words; `failure_kind` is the name of the exception.
     promised:    tables that its workloads fill whatever happens, besides those of every run.
     least_load:  acknowledgements that the phase `faults` must have of each acks level.

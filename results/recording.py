@@ -1,4 +1,4 @@
-"""The schema of a recording: THE contract between running and judging, version 5.
+"""The schema of a recording: THE contract between running and judging.
 
 A recording is a star of narrow tables, one row a fact. Whoever runs writes them through
 `tribunal.results.store.Recorder`; whoever judges reads them through `tribunal.results.store.Recording`; nothing else passes
@@ -14,7 +14,9 @@ from typing import Final
 import msgspec
 import pyarrow as pa
 
-SCHEMA_VERSION: Final = 6
+from tribunal.results.object_transactions import LISTS, REGISTERS
+
+SCHEMA_VERSION: Final = 7
 NO_PARTITION: Final = "none"
 
 ID: Final = pa.int32()
@@ -304,6 +306,7 @@ WORDS: Final[dict[tuple[str, str], tuple[str, ...]]] = {
     ("commits", "outcome"): _OUTCOMES,
     ("admin", "outcome"): _OUTCOMES,
     ("operations", "outcome"): _OUTCOMES,
+    ("operations", "function"): ("read", "write", "cas", "add", "read-all", LISTS, REGISTERS),
     ("nodes", "event"): ("start", "registered", "fenced", "unfenced", "stop", "killed", "exit"),
     ("requests", "fate"): ("delivered", "delayed", "dropped", "held", "duplicated"),
 }

@@ -105,7 +105,7 @@ class EdgeKind(StrEnum):
 
 
 class TransactionEdge(msgspec.Struct, frozen=True, kw_only=True):
-    """One transaction before another, both by their rows in the table `txns`."""
+    """One transaction before another, both by their rows in the table `txns`, or `operations` where they are calls on objects."""
 
     source: int
     target: int

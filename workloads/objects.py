@@ -62,10 +62,12 @@ class Caller:
             error=answer.error,
         )
 
-    async def until_ok(self, operation: ObjectOperation, key: str, deadline_s: float) -> bool:
+    async def until_ok(
+        self, operation: ObjectOperation, key: str, deadline_s: float, value: ObjectValue = None
+    ) -> bool:
         """Call until it succeeds; False when the event loop's clock says that time is over."""
         loop = asyncio.get_running_loop()
-        while (await self.call(operation, key)).outcome != "ok":
+        while (await self.call(operation, key, value)).outcome != "ok":
             if loop.time() > deadline_s:
                 return False
             await asyncio.sleep(RETRY_MS / 1000)

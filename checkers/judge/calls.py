@@ -1,12 +1,14 @@
 """A recording's calls on objects, as the checkers of histories read operations."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Final
 
 import msgspec
 import pyarrow as pa
 
-from tribunal.checkers.graphs.operations import OPEN_END, Datum, Operation, Outcome
+from tribunal.checkers.graphs.operations import OPEN_END, Datum, Operation, Outcome, Step
+from tribunal.results.object_transactions import must_answer, read_steps
+from tribunal.results.recording import DamagedRecording
 from tribunal.results.rows import ObjectCall, typed
 
 INVOKED, COMPLETED = 0, 1  # at the same instant what begins comes first: then the two were at the same time
@@ -15,42 +17,67 @@ OF_SETS: Final = frozenset({"add", "read-all"})
 
 
 class Calls(msgspec.Struct, frozen=True):
-    """The calls of some functions: as operations, in the order of their invocations, and by `Operation.index` as they were recorded."""
+    """The calls of some functions: as operations, in the order of their invocations, and as they were recorded.
+
+    recorded:  by `Operation.index`, the row in the table `operations`.
+    """
 
     operations: Sequence[Operation]
-    recorded: Sequence[ObjectCall]
+    recorded: Mapping[int, ObjectCall]
 
 
 def calls(rows: pa.Table, functions: frozenset[str]) -> Calls:
     """Return the calls of these functions."""
-    recorded = [call for call in typed(rows, ObjectCall) if call.function in functions]
+    return _in_order(
+        {row: call for row, call in enumerate(typed(rows, ObjectCall)) if call.function in functions}, _call
+    )
+
+
+def transactions(rows: pa.Table, function: str) -> Calls:
+    """Return the transactions on one sort of objects; each step is (function, key, value). Raises DamagedRecording."""
+    return _in_order(
+        {row: call for row, call in enumerate(typed(rows, ObjectCall)) if call.function == function}, _transaction
+    )
+
+
+def _in_order(recorded: Mapping[int, ObjectCall], steps_of: Callable[[int, ObjectCall], tuple[Step, ...]]) -> Calls:
     moments = sorted(_moments(recorded))
     place = {(number, kind): position for position, (_, kind, number) in enumerate(moments)}
     operations = [
-        _operation(call, number, place[number, INVOKED], place.get((number, COMPLETED), OPEN_END))
-        for number, call in enumerate(recorded)
+        Operation(
+            index=number,
+            process=call.process,
+            outcome=msgspec.convert(call.outcome, Outcome),
+            function=call.function,
+            invoked=place[number, INVOKED],
+            completed=place.get((number, COMPLETED), OPEN_END),
+            steps=steps_of(number, call),
+        )
+        for number, call in recorded.items()
     ]
     return Calls(sorted(operations, key=lambda operation: operation.invoked), recorded)
 
 
-def _moments(recorded: Sequence[ObjectCall]) -> Iterable[tuple[int, int, int]]:
-    for number, call in enumerate(recorded):
+def _moments(recorded: Mapping[int, ObjectCall]) -> Iterable[tuple[int, int, int]]:
+    for number, call in recorded.items():
         yield call.invoke_ns, INVOKED, number
         if call.complete_ns is not None and call.outcome != "info":  # that may take effect at any later time
             yield call.complete_ns, COMPLETED, number
 
 
-def _operation(call: ObjectCall, number: int, invoked: int, completed: int) -> Operation:
-    step = (call.function, call.key, _value(call.argument), _value(call.result))
-    return Operation(
-        index=number,
-        process=call.process,
-        outcome=msgspec.convert(call.outcome, Outcome),
-        function=call.function,
-        invoked=invoked,
-        completed=completed,
-        steps=(step,),
-    )
+def _call(row: int, call: ObjectCall) -> tuple[Step, ...]:
+    return ((call.function, call.key, _value(call.argument), _value(call.result)),)
+
+
+def _transaction(row: int, call: ObjectCall) -> tuple[Step, ...]:
+    try:
+        steps = asked = read_steps(call.argument or "")
+        if call.outcome == "ok":
+            steps = read_steps(call.result or "")
+            must_answer(call.function, asked, steps)
+    except ValueError as problem:
+        raise DamagedRecording("operations", row, f"{call.function}: {problem}") from None
+    return tuple((step.kind.value, step.key, step.value) for step in steps)
 
 
 def _value(text: str | None) -> Datum:

@@ -57,7 +57,7 @@ def _anomaly(kind: str, key: str, found: Calls, result: Linearization) -> Anomal
     call = found.recorded[result.culprit]
     before = [
         one
-        for one in found.recorded
+        for one in found.recorded.values()
         if one.key == key and one.function != "read" and one.outcome == "ok" and (one.complete_ns or 0) < call.invoke_ns
     ]
     last = max(before, key=lambda one: one.complete_ns or 0, default=None)

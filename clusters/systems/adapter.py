@@ -19,8 +19,9 @@ import msgspec
 from tribunal.clusters.api import ClusterError
 from tribunal.clusters.nodes.leftovers import mark, note_started
 from tribunal.clusters.nodes.node_process import last_lines, node_environment, with_parent
-from tribunal.clusters.objects import ObjectAnswer, ObjectOperation, ObjectValue
+from tribunal.clusters.objects import TRANSACTIONS, ObjectAnswer, ObjectOperation, ObjectValue, PlainValue
 from tribunal.clusters.systems.description import CALL_GRACE_MS, Addresses, Client
+from tribunal.results.object_transactions import Steps, must_answer
 
 INIT_MS: Final = 10_000
 CLOSE_MS: Final = 500
@@ -55,11 +56,11 @@ class Invoke(msgspec.Struct, frozen=True, kw_only=True, tag="invoke"):
 
 
 class Reply(msgspec.Struct, frozen=True, kw_only=True):
-    """What a client says."""
+    """What a client says; the value's shape depends on what was asked."""
 
     type: Literal["init_ok", "ok", "fail", "info"]
     id: int | None = None
-    value: ObjectValue = None
+    value: msgspec.Raw = msgspec.Raw(b"null")
     error: str | None = None
 
 
@@ -97,7 +98,11 @@ class Adapter:
             return ObjectAnswer(outcome="info", error=GONE)
         if reply.type == "init_ok" or reply.id != self._count:
             raise self._wrong(f"answered {reply.type} of id {reply.id} to id {self._count}")
-        return ObjectAnswer(outcome=reply.type, value=reply.value, error=reply.error)
+        try:
+            said = _value(operation, value, reply)
+        except ValueError as problem:
+            raise self._wrong(f"answered {operation} with {bytes(reply.value)[:200]!r}: {problem}") from None
+        return ObjectAnswer(outcome=reply.type, value=said, error=reply.error)
 
     async def _begin(self) -> None:
         self._log.parent.mkdir(parents=True, exist_ok=True)
@@ -154,3 +159,15 @@ class Adapter:
             with contextlib.suppress(ProcessLookupError):
                 process.kill()
         await process.wait()
+
+
+def _value(operation: ObjectOperation, asked: ObjectValue, reply: Reply) -> ObjectValue:
+    """Return the value that a call ended with. Raises ValueError when it is none of the operation's."""
+    if operation not in TRANSACTIONS:
+        plain: PlainValue = msgspec.json.decode(reply.value, type=PlainValue)
+        return plain
+    if reply.type != "ok":
+        return None
+    said = msgspec.json.decode(reply.value, type=Steps)
+    must_answer(operation, msgspec.convert(asked, Steps), said)
+    return said

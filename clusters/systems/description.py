@@ -81,6 +81,15 @@ class Client(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     timeout_ms: Milliseconds = 1_000
 
 
+class Promises(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """What the system promises, by which its runs are judged.
+
+    consistency:  of transactions: a model of `tribunal.checkers.graphs.models`, as `serializable`.
+    """
+
+    consistency: str | None = None
+
+
 class System(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """A system.
 
@@ -91,6 +100,7 @@ class System(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     name: str
     nodes: Nodes
     client: Client
+    promises: Promises = Promises()
     timeouts_ms: Mapping[str, Milliseconds] = {}
     withheld: frozenset[Capability] = frozenset()
 

@@ -11,6 +11,7 @@ from tribunal.clusters.objects import ObjectAnswer, ObjectOperation
 from tribunal.clusters.systems import adapter
 from tribunal.clusters.systems.adapter import GONE, HUNG, Adapter
 from tribunal.clusters.systems.description import Addresses, Client
+from tribunal.results.object_transactions import Step, StepKind
 
 BEGIN = """
 import json, sys, time
@@ -22,12 +23,24 @@ for line in sys.stdin:
 ANSWER = '    print(json.dumps({"id": asked["id"], "type": "ok", "value": init["nodes"][0]["port"]}), flush=True)\n'
 
 
+ECHO = '    print(json.dumps({"id": asked["id"], "type": "ok", "value": json.loads(VALUE)}), flush=True)\n'  # VALUE: as each test has it
+STEPS = (Step(StepKind.APPEND, "l0", 5), Step(StepKind.READ, "l0", None))
+
+
 def client(folder: Path, program: str) -> Adapter:
     """Return a client that is this program."""
     (folder / "client.py").write_text(program)
     addresses = Addresses(folder=folder, hosts={1: "127.0.1.1"}, ports={1: {"main": 4711}}, data={1: folder / "data"})
     chosen = Client(command=("{python}", "{folder}/client.py"), operations=(ObjectOperation.READ,), timeout_ms=100)
     return Adapter(chosen, "1", addresses, folder)
+
+
+async def one_transaction(called: Adapter) -> ObjectAnswer:
+    """Append and read, and close."""
+    try:
+        return await called.call(ObjectOperation.TXN_LISTS, "l0", STEPS)
+    finally:
+        await called.close()
 
 
 async def two_reads(called: Adapter) -> list[ObjectAnswer]:
@@ -71,5 +84,32 @@ def test_a_client_that_says_what_nobody_asked_is_a_failure_of_the_run(tmp_path: 
     """Guessing what it meant could make a violation that is none."""
     with pytest.raises(ClusterError, match=words):
         asyncio.run(two_reads(client(tmp_path, program)))
+
+    assert own_processes(tmp_path) == []
+
+
+def test_a_transaction_is_answered_with_what_its_reads_saw(tmp_path: Path) -> None:
+    """The client gets the steps as arrays and gives them back."""
+    program = BEGIN + ECHO.replace("VALUE", """'[["append","l0",5],["r","l0",[4,5]]]'""")
+
+    said = asyncio.run(one_transaction(client(tmp_path, program)))
+
+    assert (said.outcome, said.value) == ("ok", (STEPS[0], Step(StepKind.READ, "l0", (4, 5))))
+
+
+@pytest.mark.parametrize(
+    ("value", "words"),
+    [
+        pytest.param("[4,5]", "answered txn-lists with", id="what the read saw alone"),
+        pytest.param('[["append","l0",6],["r","l0",[6]]]', "step 1 is", id="another element"),
+        pytest.param('[["append","l0",5],["r","l1",[5]]]', "step 2 is", id="another list"),
+        pytest.param('[["append","l0",5],["r","l0",5]]', "cannot read", id="a number for a list"),
+        pytest.param("null", "answered txn-lists with", id="nothing"),
+    ],
+)
+def test_an_answer_of_another_shape_is_a_failure_of_the_run(tmp_path: Path, value: str, words: str) -> None:
+    """A judge would take it for what the system did."""
+    with pytest.raises(ClusterError, match=words):
+        asyncio.run(one_transaction(client(tmp_path, BEGIN + ECHO.replace("VALUE", repr(value)))))
 
     assert own_processes(tmp_path) == []

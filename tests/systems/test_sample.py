@@ -98,6 +98,18 @@ def test_what_a_system_does_not_have_is_refused_when_it_is_planned(
         ),
         pytest.param(('"{port}"', '"{prot}"'), {}, r"there is no \{prot\}", id="placeholder"),
         pytest.param(("[nodes]", "[notes]"), {}, "notes", id="word"),
+        pytest.param(
+            ('"write", "cas",', '"write", "txn-lists",'),
+            {"workload": "append"},
+            r"does not say what is promised: \[promises\] consistency",
+            id="no consistency",
+        ),
+        pytest.param(
+            ("[nodes]", '[promises]\nconsistency = "serialisable"\n[nodes]'),
+            {},
+            "unknown consistency model 'serialisable'; known: .*serializable",
+            id="a consistency that there is not",
+        ),
     ],
 )
 def test_what_a_description_does_not_give_is_refused_when_it_is_planned(

@@ -1,0 +1,106 @@
+"""What workloads of transactions on objects share: several processes read and change a few objects in steps drawn from the seed."""
+
+import asyncio
+from collections.abc import Callable
+from random import Random
+
+import msgspec
+
+from tribunal.clusters.objects import ObjectOperation
+from tribunal.results.object_transactions import Step, StepKind, Steps
+from tribunal.workloads.api import Count, Percent, Stage, drawn_seed
+from tribunal.workloads.objects import FINAL_READER, Caller
+
+
+class Options(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """What a scenario may say: objects, processes, transactions a second of all together, the most steps of one (a read before a change not counted), and the share of reads."""
+
+    keys: Count = 5
+    processes: Count = 5
+    rate: Count = 60
+    steps: Count = 4
+    reads: Percent = 50
+    calls_within_ms: Count = 6_000  # how long the last transactions may take
+
+    @property
+    def partitions(self) -> int:
+        """None: there is no log."""
+        return 0
+
+
+class Plan(msgspec.Struct, frozen=True, kw_only=True):
+    """The workload with every choice made."""
+
+    options: Options
+    seeds: tuple[str, ...]
+    delivery_timeout_ms: int
+
+
+class Objects(msgspec.Struct, frozen=True, kw_only=True):
+    """What transactions are about: the operation that clients have for it, how such objects are called, how they are changed.
+
+    read_first:  how many of a hundred changes follow a read of the same object. A register shows one version: which one replaced which is known
+                 of those that were read by who replaced them.
+    """
+
+    operation: ObjectOperation
+    letter: str
+    change: StepKind
+    read_first: int
+
+    def keys(self, options: Options) -> list[str]:
+        """Return all objects."""
+        return [f"{self.letter}{number}" for number in range(options.keys)]
+
+
+def plan(options: Options, random: Random) -> Plan:
+    """Draw the processes' seeds."""
+    seeds = tuple(drawn_seed(random) for _ in range(options.processes))
+    return Plan(options=options, seeds=seeds, delivery_timeout_ms=options.calls_within_ms)
+
+
+async def run(stage: Stage, chosen: Plan, objects: Objects) -> None:
+    """Make transactions until asked to stop."""
+    await asyncio.gather(*(_work(stage, chosen, objects, process) for process in range(1, len(chosen.seeds) + 1)))
+
+
+async def _work(stage: Stage, chosen: Plan, objects: Objects, process: int) -> None:
+    options, random = chosen.options, Random(chosen.seeds[process - 1])
+    caller = Caller(stage, process)
+    try:
+        while not stage.stopping.is_set():
+            steps = drawn(caller.fresh, objects, options, random)
+            await caller.call(objects.operation, touched(steps), steps)
+            await asyncio.sleep(random.uniform(0.5, 1.5) * options.processes / options.rate)
+    finally:
+        await caller.close()
+
+
+def drawn(fresh: Callable[[], int], objects: Objects, options: Options, random: Random) -> Steps:
+    """Draw one transaction; `fresh` returns a value that nobody else writes."""
+    keys, most, steps = objects.keys(options), random.randint(1, options.steps), list[Step]()
+    while len(steps) < most:
+        key = random.choice(keys)
+        if random.randrange(100) < options.reads:
+            steps.append(Step(StepKind.READ, key, None))
+            continue
+        if random.randrange(100) < objects.read_first:
+            steps.append(Step(StepKind.READ, key, None))
+        steps.append(Step(objects.change, key, fresh()))
+    return tuple(steps)
+
+
+def touched(steps: Steps) -> str:
+    """Return the names of all objects of a transaction."""
+    return " ".join(sorted({step.key for step in steps}))
+
+
+async def read_finally(stage: Stage, chosen: Plan, timeout_ms: int, objects: Objects) -> None:
+    """Read every object in a transaction of its own, when nothing is changed any more; who judges sees which could not be read."""
+    deadline_s = asyncio.get_running_loop().time() + timeout_ms / 1000
+    reader = Caller(stage, FINAL_READER)
+    try:
+        for key in objects.keys(chosen.options):
+            await reader.until_ok(objects.operation, key, deadline_s, (Step(StepKind.READ, key, None),))
+    finally:
+        await reader.close()
