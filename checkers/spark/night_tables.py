@@ -9,6 +9,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
+import pyarrow as pa
+
 from tribunal.checkers.spark.session import compile_plans
 from tribunal.results.signature import renewed
 
@@ -72,10 +74,21 @@ def tables(spark: "SparkSession", nights: "Sequence[Night]", before: Path | None
     found = {}
     for name, schema in SCHEMAS.items():
         rows = dict.fromkeys([*_before(spark, name, before), *(row for night in nights for row in _ROWS[name](night))])
-        frame = spark.createDataFrame(sorted(rows, key=lambda row: tuple(map(str, row))), schema)
+        # As Arrow the rows go to Java as they are; as tuples they would need Python workers, whose start takes longer than the tables.
+        frame = spark.createDataFrame(_arrow(sorted(rows, key=lambda row: tuple(map(str, row))), schema))
         frame.createOrReplaceTempView(f"night_{name}")
         found[name] = spark.sql(QUERIES[name].replace("night_rows", f"night_{name}"))
     return found
+
+
+def _arrow(rows: Sequence[Row], schema: str) -> pa.Table:
+    fields = [
+        pa.field(*field.split()) for field in schema.replace("boolean", "bool").replace("long", "int64").split(", ")
+    ]
+    columns = zip(*rows, strict=True) if rows else ([] for _ in fields)
+    return pa.table(
+        [pa.array(values, field.type) for field, values in zip(fields, columns, strict=True)], pa.schema(fields)
+    )
 
 
 def _before(spark: "SparkSession", name: str, folder: Path | None) -> list[Row]:

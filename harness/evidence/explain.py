@@ -58,7 +58,7 @@ def lines(one: Explained) -> Iterator[str]:
     finding, group = one.story.finding, one.group
     about = [] if finding.value is None else [record_name(finding.value), acks_name(finding.acks)]
     yield f"{finding.severity.upper()}  {finding.kind.replace('_', ' ')}  {finding.place}  {', '.join(about)}".rstrip()
-    for sentence in dict.fromkeys((finding.explanation, group.reason)):
+    for sentence in dict.fromkeys((finding.explanation, finding.detail.promise or group.reason)):
         if sentence:
             yield f"  {sentence}" + (f" ({finding.rule})" if finding.rule else "")
     for step in one.story.steps:

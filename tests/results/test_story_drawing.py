@@ -4,11 +4,13 @@ from itertools import combinations
 
 import pytest
 
+from tribunal.harness.evidence.explain import Explained, lines
 from tribunal.results.metadata import State
+from tribunal.results.report.groups import grouped
 from tribunal.results.report.moments import Change
 from tribunal.results.report.sequence import CHARACTER, TIMES, sequence
 from tribunal.results.report.story import CLIENT, CONTROLLERS, MOST_STEPS, Step, Story, broker_lane, weightiest
-from tribunal.results.verdict import Finding
+from tribunal.results.verdict import Detail, Finding
 
 S = 1_000_000_000
 FINDING = Finding(
@@ -75,3 +77,22 @@ def test_words_of_the_drawing_stand_beside_each_other(first: int) -> None:
         apart = one[2] <= other[0] or other[2] <= one[0] or one[3] <= other[1] or other[3] <= one[1]
         assert apart, (one, other)
     assert all(left >= TIMES for left, *_ in steps)
+
+
+def test_a_loss_is_explained_by_its_own_election_not_by_another_of_its_group() -> None:
+    lost = [
+        Finding(
+            property_name="lost_writes", kind="lost", severity="violation", explanation="gone", topic="t", partition=0, log_offset=offset,
+            acknowledged_ns=at_s * S, detail=Detail(promise=f"lost at the election of {leader}"),
+        )
+        for offset, at_s, leader in ((7, 20, 2), (3, 10, 1))
+    ]  # fmt: skip
+    (group,) = grouped(lost)
+    first = group.witnesses[0]
+    story = Story(finding=first, steps=[], changes=[], brokers=[], folded=0)
+
+    said = "\n".join(lines(Explained(story=story, group=group)))
+
+    assert first.detail.promise is not None
+    assert first.detail.promise in said
+    assert sum(f"lost at the election of {leader}" in said for leader in (1, 2)) == 1
