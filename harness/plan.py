@@ -43,6 +43,8 @@ class PlannedFault(msgspec.Struct, frozen=True, kw_only=True):
     not_before_ms:  of the fault phase; None: as soon as the cluster is in full service again and `after_ms` have passed.
     meanwhile:      the fault before goes on while this one begins.
     when:           what it waits for before `after_ms`; until: what ends it, if that comes before `lasts_ms` are over.
+    wait_ms:        how long it waits for `when`, then it comes all the same (None: as long as there is time for faults, and then not at all);
+                    and for somebody whom its target means.
     must:           the run is no test without it (the scenario's first round).
     """
 
@@ -56,6 +58,7 @@ class PlannedFault(msgspec.Struct, frozen=True, kw_only=True):
     meanwhile: bool = False
     when: Trigger | None = None
     until: Trigger | None = None
+    wait_ms: int | None = None
     must: bool = True
 
 

@@ -109,6 +109,7 @@ class Run:
         self._running_load: asyncio.Task[None] | None = None
         self._lasting: list[asyncio.Task[None]] = []  # faults that are not healed yet
         self._faults_start_ns = 0
+        self._unmet: set[int] = set()  # faults that came without what they had waited for
         self.heal: Callable[[Cluster], Awaitable[None]] = (
             _nothing_more  # after the last fault, before everything is in service again
         )
@@ -267,8 +268,8 @@ class Run:
                 if is_over and not is_stretched:
                     is_stretched = True
                     self.progress.say("the time for faults is over; the first round of faults goes on to its end")
-                if planned.when is not None and not await self._met(cluster, planned.when):
-                    if planned.must:
+                if not await self._is_awaited(cluster, planned):
+                    if planned.must and planned.when is not None:
                         self._record_missed(planned, f"never met: {planned.when.text}")
                 elif planned.meanwhile or planned.when is not None or await self._in_full_service(cluster):
                     await self._hold(cluster, self._pause_before(planned))
@@ -280,6 +281,14 @@ class Run:
             for task in self._lasting:
                 task.cancel()
             await asyncio.gather(*self._lasting, return_exceptions=True)
+
+    async def _is_awaited(self, cluster: Cluster, planned: PlannedFault) -> bool:
+        """Wait for what a fault waits for; return whether it is to come."""
+        if planned.when is None or await self._met(cluster, planned.when, planned.wait_ms):
+            return True
+        if planned.wait_ms is not None:
+            self._unmet.add(planned.index)
+        return planned.wait_ms is not None
 
     async def _met(self, cluster: Cluster, trigger: Trigger, timeout_ms: int | None = None) -> bool:
         """Wait for a trigger; return whether it was met, within the time for faults where no other is given."""
@@ -357,7 +366,8 @@ class Run:
         self.progress.say(f"{self._elapsed_ms() / 1000:6.1f} s    healed  {_healed(entry.effect)}")
 
     async def _target(self, cluster: Cluster, planned: PlannedFault) -> int:
-        deadline = self.clock.now_ns() + TARGET_TIMEOUT_MS * 1_000_000
+        wait_ms = TARGET_TIMEOUT_MS if planned.wait_ms is None else planned.wait_ms
+        deadline = self.clock.now_ns() + wait_ms * 1_000_000
         while True:
             try:
                 return resolve(planned.target, cluster, self._topic())
@@ -381,7 +391,7 @@ class Run:
             started_ms=started_ms,
             lasted_ms=lasted_ms,
             meanwhile=planned.meanwhile,
-            when="" if planned.when is None else planned.when.text,
+            when="" if planned.when is None or planned.index in self._unmet else planned.when.text,
             until="" if planned.until is None else planned.until.text,
         )
         with (self.run_dir / "schedule.jsonl").open("ab") as file:

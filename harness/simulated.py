@@ -46,6 +46,7 @@ class SimulatedRun(msgspec.Struct, frozen=True, kw_only=True):
     leader_epochs:  the sum over all partitions at the end, the same figure for brokers (M24).
     isolated_epoch_growth, isolated_leader_ms, needless_elections:  I15 and I16, see `clusters/simulated/stability.py`.
     invariant, violation:  which invariant was violated, and how in words; violated: the facts.
+    entered:        whether code of a known bug that was switched on was called at all.
     checkpoints:    the running trace hash after each block of events: where two runs part can be seen from them.
     """
 
@@ -65,6 +66,7 @@ class SimulatedRun(msgspec.Struct, frozen=True, kw_only=True):
     isolated_epoch_growth: int = 0
     isolated_leader_ms: int = 0
     needless_elections: int = 0
+    entered: bool = True
     checkpoints: list[str] = []
 
 
@@ -98,14 +100,14 @@ def conduct_simulated(
     prepared:  called before anything happens, for who wants to listen to the trace.
     """
     began_ns = time.process_time_ns()
-    with switched_on(plan.spec.mutants), sealed(Simulation(plan.seed)) as simulation:
+    with switched_on(plan.spec.mutants) as entered, sealed(Simulation(plan.seed)) as simulation:
         prepared(simulation)
         if plan.drawn_anew is not None:
             simulation.loop.call_at_ns(plan.drawn_anew.at_ns, simulation.loop.draw_anew, plan.drawn_anew.seed)
         run = Run(plan, run_dir, progress)
         run.heal = partial(_asked_for_progress, run)
         ending: Ending = simulation.run(run.execute())
-        known = _known(plan, simulation, time.process_time_ns() - began_ns)
+        known = _known(plan, simulation, time.process_time_ns() - began_ns, is_entered=entered.at_all)
     (run_dir / TRACE).write_bytes(msgspec.msgpack.encode(simulation.loop.trace.content()))
     (run_dir / FILE).write_bytes(msgspec.json.format(msgspec.json.encode(known), indent=2) + b"\n")
     return ending, known
@@ -128,7 +130,7 @@ def known_of(run_dir: Path) -> SimulatedRun:
         raise BadScenario(f"{run_dir / FILE}: {problem}") from None
 
 
-def _known(plan: Plan, simulation: Simulation, cpu_ns: int) -> SimulatedRun:
+def _known(plan: Plan, simulation: Simulation, cpu_ns: int, *, is_entered: bool) -> SimulatedRun:
     violation = _violation(simulation)
     cluster = simulation.cluster if isinstance(simulation.cluster, SimulatedCluster) else None
     state = cluster.committed.state if cluster else None
@@ -153,6 +155,7 @@ def _known(plan: Plan, simulation: Simulation, cpu_ns: int) -> SimulatedRun:
         isolated_epoch_growth=stability.isolated_epoch_growth if stability else 0,
         isolated_leader_ms=stability.isolated_leader_ms if stability else 0,
         needless_elections=stability.needless_elections if stability else 0,
+        entered=is_entered,
         checkpoints=list(simulation.loop.trace.checkpoints),
     )
 

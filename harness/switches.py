@@ -8,7 +8,8 @@ import importlib
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from types import ModuleType
+from functools import wraps
+from types import FunctionType, ModuleType
 from typing import Final
 
 PRODUCT: Final = "replog."
@@ -18,11 +19,34 @@ Owner = type | ModuleType
 Attributes = Mapping[int, tuple[Owner, dict[str, object]]]
 
 
+class Entered:
+    """Whether a function that a known bug put in place was called; where it replaced anything else it has to be taken as called."""
+
+    def __init__(self, replaced: Sequence[tuple[Owner, str]]) -> None:
+        functions = [(owner, name, vars(owner)[name]) for owner, name in replaced]
+        watched = [(owner, name, one) for owner, name, one in functions if isinstance(one, FunctionType)]
+        self.at_all = len(watched) < len(functions) or not functions
+        for owner, name, function in watched:
+            self._watch(owner, name, function)
+
+    def _watch(self, owner: Owner, name: str, function: FunctionType) -> None:
+        """Take note of the first call. Later ones cost nothing: the function itself is back in its place."""
+
+        @wraps(function)
+        def first(*arguments: object, **named: object) -> object:
+            self.at_all = True
+            if vars(owner).get(name) is first:
+                setattr(owner, name, function)
+            return function(*arguments, **named)
+
+        setattr(owner, name, first)
+
+
 @contextmanager
-def switched_on(mutants: Sequence[str]) -> Iterator[None]:
+def switched_on(mutants: Sequence[str]) -> Iterator[Entered]:
     """Let these mutants (module names) be installed inside, and only there."""
     if not mutants:
-        yield
+        yield Entered(())
         return
     modules = [importlib.import_module(f"{MUTANTS}.{mutant}") for mutant in mutants]
     before = _attributes()
@@ -30,7 +54,7 @@ def switched_on(mutants: Sequence[str]) -> Iterator[None]:
         module.install()
     replaced = list(_differences(before, _attributes()))
     try:
-        yield
+        yield Entered([(owner, name) for owner, name, _, _ in replaced])
     finally:
         for owner, name, was_there, old in replaced:
             if was_there:

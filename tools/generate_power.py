@@ -15,7 +15,7 @@ HEAD = """# Which known bugs are found
 that the bug's file names, `--by swarm` scenarios of random faults alone (`wide-swarm`, `rotating-swarm`, `wide-swarm-exactly-once` and `operated-swarm` by turns, in ZooKeeper mode for its bugs). The column of the
 guided search, with all scenarios that were written for known bugs taken away, is filled when it is measured. Seconds are of CPU, with the runs without the bug that findings were
 compared with. Runs that ended as ERROR or INCONCLUSIVE are counted by themselves: they found nothing and prove nothing. Why a bug was missed comes from reading the code and its runs;
-what is recorded of a miss comes from the first 8 of its runs, each compared with the same run without the bug: equal traces mean that the bug never came to do anything there. Bugs that harm
+what is recorded of a miss comes from the first 8 of its runs, compared with the same runs without the bug until one differs: equal traces mean that the bug never came to do anything there. Bugs that harm
 a figure alone are not searched for: their column of the search is three seeds of the first swarm that their mode has.
 
 This page is made by `python tools/generate_power.py` from `docs/power.json`, which `tribunal power --keep docs/power.json` brings up to date.

@@ -22,6 +22,7 @@ class Entry(msgspec.Struct, frozen=True, kw_only=True):
     number:  of the run, counted over all nights; parent: of the entry it was varied from, None: it was made from its scenario.
     new:     states that no run had reached before; requests: what it sent, which says where faults can be moved to.
     events:  of its simulation, which is what a run near it will cost; 0: of a corpus that did not know.
+    entered: whether it came to the code of the known bug that was sought; True where none was.
     """
 
     number: int
@@ -31,6 +32,7 @@ class Entry(msgspec.Struct, frozen=True, kw_only=True):
     new: list[str]
     requests: dict[str, int]
     events: int = 0
+    entered: bool = True
 
 
 class Index(msgspec.Struct, frozen=True, kw_only=True):

@@ -8,6 +8,9 @@ seeds without the mutant (by `FIGURE_GROWTH`), and a violation would be a false 
 It can also be sought by the swarm alone: by scenarios of random faults that know of no bug, in the mode of the bug's own scenario; or by a
 guided search that begins with these, with a corpus of its own.
 
+Each bug that is sought so has seeds of its own, drawn from the first seed and its name: what the first runs have in common would be all that a
+small budget buys. Where some scenarios never call the code that a bug replaced and others do, the time goes to the others.
+
 Of a bug that was missed it is recorded whether it came to do anything: a run repeats itself bit by bit, so one with the bug whose
 trace is that of the same plan without it never came to where the bug is. So what was never reached is known apart from what nobody judges.
 """
@@ -20,6 +23,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import islice
 from pathlib import Path
+from random import Random
 from typing import Final
 
 import msgspec
@@ -42,8 +46,9 @@ SWARMS: Final = ("wide-swarm", "rotating-swarm", "wide-swarm-exactly-once", "ope
 FIGURE_GROWTH: Final = 2  # elections more than without the mutant, on average, where its module says nothing else
 FIGURE_SEEDS: Final = 3
 COMPARED: Final = 8  # runs of a bug that was missed: two rounds of a search
+SEEDS: Final = 1 << 31
+TRIES_BEFORE_PASSED_OVER: Final = 2  # of a scenario that never calls the bug's code
 SOUGHT_BY: Final = {one.value: one for one in By}
-Try = tuple[str, int]  # scenario, seed
 Runs = Iterable[tuple[Plan, SeedResult]]
 
 
@@ -85,6 +90,7 @@ def power(  # noqa: PLR0913 - how they are sought
     """Seek each mutant; the budget is shared evenly, and what one leaves goes to those after it.
 
     scenario:    instead of the scenarios of `by`; then the results are of no kind of search.
+    seeds:       of a bug's own scenario, and of one that is given; for others of `by` each bug draws as many from the first of these and its name.
     each_s:      no mutant gets more, whatever others have left.
     each_cpu_s:  no run begins for a mutant that has had so much CPU time: the same effort on a busy machine as on a quiet one.
     """
@@ -96,18 +102,25 @@ def power(  # noqa: PLR0913 - how they are sought
         scenarios = scenarios_of(mutant, by, scenario)
         began_s = _cpu_s(runner)
         runs: Runs = ()
+        drawn = seeds if by is By.OWN or scenario is not None else own_seeds(mutant, seeds)
         if figure_of(mutant):
             found = _sought_figure(mutant, scenarios[0], seeds, share_s, runner, scratch)
         elif by is By.SEARCH:
             found, runs = _searched(
-                mutant, scenarios, seeds.start, share_s, runner, scratch, round_size=round_size, cpu_s=each_cpu_s
+                mutant, scenarios, drawn.start, share_s, innocents, scratch, round_size=round_size, cpu_s=each_cpu_s
             )
         else:
-            found, runs = _sought(mutant, scenarios, seeds, share_s, runner, scratch, cpu_s=each_cpu_s)
+            found, runs = _sought(mutant, scenarios, drawn, share_s, innocents, scratch, cpu_s=each_cpu_s)
         found = replace(found, by=by if scenario is None else None, cpu_seconds=round(_cpu_s(runner) - began_s, 1))
         results.append(found if found.found else _compared(found, runs, innocents))
         notify(results[-1])
     return results
+
+
+def own_seeds(mutant: str, seeds: range) -> range:
+    """Return as many seeds that are the mutant's own."""
+    first = Random(f"{seeds.start}/power/{mutant}").randrange(SEEDS - len(seeds))
+    return range(first, first + len(seeds))
 
 
 def scenarios_of(mutant: str, by: By, scenario: str | None) -> tuple[str, ...]:
@@ -134,7 +147,7 @@ def _cpu_s(runner: Runner) -> float:
 
 def sought(mutant: str, scenario: str, seeds: range, budget_s: float, runner: Runner, scratch: Path) -> Power:
     """Sweep a scenario with a mutant until a seed finds something that is the mutant's doing."""
-    found, _ = _sought(mutant, [scenario], seeds, budget_s, runner, scratch)
+    found, _ = _sought(mutant, [scenario], seeds, budget_s, Innocents(runner, scratch / "innocent"), scratch)
     return found
 
 
@@ -143,13 +156,13 @@ def _sought(
     scenarios: Sequence[str],
     seeds: range,
     budget_s: float,
-    runner: Runner,
+    innocents: "Innocents",
     scratch: Path,
     *,
     cpu_s: float = math.inf,
 ) -> tuple[Power, Runs]:
     """Try the scenarios by turns, seed by seed; a night gives a million seeds, so tries are made when their turn comes."""
-    began = time.monotonic()
+    began, runner = time.monotonic(), innocents.runner
     spent_at_s = runner.cpu_s + cpu_s
     results: list[SeedResult] = []
     excused: dict[Signature, None] = {}  # signatures that the unchanged build has too
@@ -159,14 +172,20 @@ def _sought(
     left = range(len(scenarios) * len(seeds))
     while left and time.monotonic() - began < budget_s and runner.cpu_s < spent_at_s:
         left_s = budget_s - (time.monotonic() - began)
-        tries = ((scenarios[number % len(scenarios)], seeds[number // len(scenarios)]) for number in left)
-        hit, account = _first_finding(mutant, tries, mode, left_s, runner, scratch, excused, spent_at_s)
-        verdicts += account.verdicts
-        results += account.results
+        ran = Sweep()
+        tries = (
+            (scenarios[number % len(scenarios)], seeds[number // len(scenarios)])
+            for number in left
+            if not _is_passed_over(names[number % len(scenarios)], (*results, *ran.results))
+        )
+        plans = (plan_of(scenario, seed, (mutant,), mode) for scenario, seed in tries)
+        hit = _first_finding(plans, left_s, runner, scratch / mutant, excused, spent_at_s, ran)
+        verdicts += ran.verdicts
+        results += ran.results
         if hit is None:
             break
         which = names.index(hit.scenario)
-        innocent = _alone(scenarios[which], hit.seed, mode, runner, scratch)
+        innocent = innocents.of(plan_of(scenarios[which], hit.seed, (), mode))
         left = range(seeds.index(hit.seed) * len(scenarios) + which + 1, left.stop)
         own = [name for name in hit.signatures if name not in innocent.signatures]
         if own:
@@ -194,7 +213,8 @@ def searched(
     round_size: int = ROUND,
 ) -> Power:
     """Search from scenarios until a run finds something that is the mutant's doing; seeds are runs of the search."""
-    found, _ = _searched(mutant, scenarios, seed, budget_s, runner, scratch, round_size=round_size)
+    innocents = Innocents(runner, scratch / "innocent")
+    found, _ = _searched(mutant, scenarios, seed, budget_s, innocents, scratch, round_size=round_size)
     return found
 
 
@@ -203,13 +223,13 @@ def _searched(
     scenarios: Sequence[str],
     seed: int,
     budget_s: float,
-    runner: Runner,
+    innocents: "Innocents",
     scratch: Path,
     *,
     round_size: int,
     cpu_s: float = math.inf,
 ) -> tuple[Power, Runs]:
-    began = time.monotonic()
+    began, runner = time.monotonic(), innocents.runner
     spent_at_s = runner.cpu_s + cpu_s
     runs: list[tuple[Plan, SeedResult]] = []
     excused: dict[Signature, None] = {}
@@ -231,7 +251,7 @@ def _searched(
         ran = search.run(budget_s=max(0.0, left_s), cpu_budget_s=max(0.0, left_cpu_s), is_found=is_found)
         if ran is None:
             break
-        innocent = Innocents(runner, scratch / "innocent").of(ran.chosen.plan)
+        innocent = innocents.of(ran.chosen.plan)
         own = [name for name in ran.result.signatures if name not in innocent.signatures]
         excused.update(dict.fromkeys(innocent.signatures))
     hit = ran if own else None
@@ -248,7 +268,7 @@ class Innocents:
     """Runs without a bug. Each plan is run once, however many bugs were sought with it: searches begin alike."""
 
     def __init__(self, runner: Runner, scratch: Path) -> None:
-        self._runner = runner
+        self.runner = runner
         self._scratch = scratch
         self._known: dict[bytes, SeedResult] = {}
 
@@ -257,16 +277,24 @@ class Innocents:
         alone = replace(plan, spec=replace(plan.spec, mutants=()))
         key = msgspec.json.encode(alone)
         if key not in self._known:
-            (self._known[key],) = self._runner.swept([alone], budget_s=None, scratch=self._scratch).results
+            (self._known[key],) = self.runner.swept([alone], budget_s=None, scratch=self._scratch).results
         return self._known[key]
 
 
 def _compared(missed: Power, runs: Runs, innocents: Innocents) -> Power:
-    """Take note of how many runs the bug changed at all; one that died has no trace that could be compared."""
-    first = islice(((plan, one.trace_hash) for plan, one in runs if one.trace_hash), COMPARED)
-    traces = [(trace, innocents.of(plan).trace_hash) for plan, trace in first]
-    whole = [(trace, innocent) for trace, innocent in traces if innocent]
-    return replace(missed, compared=len(whole), changed=sum(trace != innocent for trace, innocent in whole))
+    """Take note of whether the bug changed any run; one that died has no trace that could be compared.
+
+    Where the bug's code was never called the run without it need not be run to be known as the same.
+    """
+    first = islice(((plan, one) for plan, one in runs if one.trace_hash), COMPARED)
+    compared = changed = 0
+    for plan, one in sorted(first, key=lambda ran: ran[1].entered):
+        trace = innocents.of(plan).trace_hash if one.entered else one.trace_hash
+        compared += bool(trace)
+        changed += bool(trace) and trace != one.trace_hash
+        if changed:
+            break
+    return replace(missed, compared=compared, changed=changed)
 
 
 def _excuse(excused: dict[Signature, None]) -> str:
@@ -274,36 +302,33 @@ def _excuse(excused: dict[Signature, None]) -> str:
 
 
 def _first_finding(
-    mutant: str,
-    tries: Iterable[Try],
-    mode: str,
+    wanted: Iterator[Plan],
     budget_s: float,
     runner: Runner,
     scratch: Path,
     excused: dict[Signature, None],
     spent_at_s: float,
-) -> tuple[SeedResult | None, Sweep]:
-    """Return the first seed (in order of ending) with a finding of its own, and the account of all that were run."""
+    account: Sweep,
+) -> SeedResult | None:
+    """Run plans until one has a finding of its own, and return it, the first that ended; `account` is of all that were run."""
     hits: list[SeedResult] = []
 
     def plans() -> Iterator[Plan]:
-        for scenario, seed in tries:
-            if hits or runner.cpu_s >= spent_at_s:
-                return
-            yield plan_of(scenario, seed, (mutant,), mode)
+        while not hits and runner.cpu_s < spent_at_s and (plan := next(wanted, None)) is not None:
+            yield plan
 
     def notify(result: SeedResult, _: Sweep) -> None:
         if result.verdict is Verdict.VIOLATION and any(name not in excused for name in result.signatures):
             hits.append(result)
 
-    account = runner.swept(plans(), budget_s=budget_s, scratch=scratch / mutant, notify=notify)
-    return (hits[0] if hits else None), account
+    runner.swept(plans(), budget_s=budget_s, scratch=scratch, notify=notify, account=account)
+    return hits[0] if hits else None
 
 
-def _alone(scenario: str, seed: int, mode: str, runner: Runner, scratch: Path) -> SeedResult:
-    plan = plan_of(scenario, seed, (), mode)
-    (result,) = runner.swept([plan], budget_s=None, scratch=scratch / "innocent").results
-    return result
+def _is_passed_over(scenario: str, results: Sequence[SeedResult]) -> bool:
+    """Return whether a scenario's runs have never called the bug's code, and those of another have."""
+    own = [one.entered for one in results if one.scenario == scenario]
+    return len(own) >= TRIES_BEFORE_PASSED_OVER and not any(own) and any(one.entered for one in results)
 
 
 def _sought_figure(mutant: str, scenario: str, seeds: range, budget_s: float, runner: Runner, scratch: Path) -> Power:

@@ -28,6 +28,7 @@ FRESH_SHARE: Final = 0.3
 COMPOSED_SHARE: Final = 0.7  # of the plans made from scenarios
 NEWEST: Final = 24  # entries that are varied: older ones have had their turns
 EVENTS_LEAST: Final = 10_000  # what any run costs: to start, to elect, to read everything at the end
+NOT_ENTERED: Final = 0.1  # of the weight: runs that never came to the code of the bug that is sought
 IDLE_RUNS: Final = 60  # without anything new: say that the search is of no use any more
 
 
@@ -148,7 +149,7 @@ class Search:
         random = Random(f"{self._seed}/search/{number}")
         entries = self.corpus.entries[-NEWEST:]
         if number < FIRST_RUNS or not entries or random.random() < FRESH_SHARE:
-            scenario = self._scenarios[number % len(self._scenarios)]
+            scenario = self._scenario(number)
             composed = random.random() < COMPOSED_SHARE
             return None, fresh(scenario, random, self._mutants, composed=composed)
         weights = [self._weight(entry) for entry in entries]
@@ -159,10 +160,18 @@ class Search:
         )
         return parent.number, varied(plan, random, parent.requests)
 
+    def _scenario(self, number: int) -> Scenario:
+        """Return the scenarios by turns; once each had its turn, only those in which the code of the bug that is sought was called."""
+        entered = {one.plan.scenario for one in self.corpus.entries if one.entered} if self._mutants else set()
+        promising = [one for one in self._scenarios if one.name in entered]
+        wanted = promising if promising and number >= len(self._scenarios) else self._scenarios
+        return wanted[number % len(wanted)]
+
     def _weight(self, entry: Entry) -> float:
         """Return how worthwhile it is to vary an entry: what it reached for what it cost, the less the more often it was varied."""
         varied_before = self.corpus.chosen.get(entry.number, 0)
-        return math.sqrt(len(entry.new)) / (1 + varied_before) / max(entry.events, EVENTS_LEAST)
+        worth = math.sqrt(len(entry.new)) / (1 + varied_before) / max(entry.events, EVENTS_LEAST)
+        return worth if entry.entered else worth * NOT_ENTERED
 
     def _account_for(self, number: int, parent: int | None, chosen: Chosen, result: SeedResult, plan: Plan) -> Ran:
         reached = _taken(states_file(self._scratch / run_name(plan)))
@@ -171,7 +180,7 @@ class Search:
             requests = {name.replace("_", "-"): count for name, count in sorted(reached.requests.items())}
             entry = Entry(
                 number=number, parent=parent, how=chosen.how, plan=chosen.plan, new=new, requests=requests,
-                events=result.event_count,
+                events=result.event_count, entered=result.entered,
             )  # fmt: skip
             self.corpus.take(entry)
             self.searched.new += len(new)

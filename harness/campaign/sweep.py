@@ -46,6 +46,7 @@ class SeedResult(msgspec.Struct, frozen=True, kw_only=True):
     signatures:  what was found: equal findings of different seeds are one.
     guards:      how often which guard of the nodes' code was reached, where they are counted.
     cpu_ms:      of its process, judging included.
+    entered:     whether code of the known bug that was switched on was called at all; True without one.
     """
 
     scenario: str
@@ -63,6 +64,7 @@ class SeedResult(msgspec.Struct, frozen=True, kw_only=True):
     probes: dict[str, int] = {}
     guards: dict[str, int] = {}
     figures: dict[str, int] = {}
+    entered: bool = True
     run_dir: str = ""
 
     @property
@@ -353,6 +355,7 @@ def run_seed(plan: Plan, run_dir: Path, *, notes_states: bool = False) -> SeedRe
         simulated_ms=known.simulated_ns // 1_000_000,
         probes=known.probes,
         figures={name: getattr(known, name) for name in FIGURES},
+        entered=known.entered,
         run_dir=str(run_dir) if found else "",
     )
     if not found:

@@ -26,6 +26,7 @@ TIME_MS: Final = 9_000  # for faults that are drawn one by one
 FAULTS_MAX: Final = 8
 LASTS_MS: Final = (50, 150, 400, 900, 1_800, 3_500, 6_000)
 AFTER_MS: Final = (0, 0, 0, 1, 5, 20, 100, 400, 1_000)
+WAITS_MS: Final = (200, 500, 1_000, 2_000)  # for trigger and target: who waits longer keeps those behind it from coming
 PAUSES_MS: Final = (0, 100, 300, 900, 2_000)
 TARGETS: Final = (
     *("leader(p*)", "leader(p*)", "follower(p*)", "follower(p*)", "isr_member(p*)", "elr_member(p*)"),
@@ -405,14 +406,14 @@ def _possible(plan: Plan) -> dict[str, Kind]:
 def _timed(fault: PlannedFault, plan: Plan, random: Random, sent: Mapping[str, int]) -> PlannedFault:
     """Draw when a fault comes: at a message, at a state, or after a pause; and what ends it."""
     when = until = None
-    after_ms = random.choice(PAUSES_MS)
+    after_ms, wait_ms = random.choice(PAUSES_MS), random.choice(WAITS_MS)
     if random.random() < 0.7:
         when, after_ms = _trigger(plan, fault, random, sent), random.choice(AFTER_MS)
     if random.random() < 0.25:
         until = _trigger(plan, fault, random, sent)
-    # What waits for an event may wait in vain: a run without it is one of its other faults, not an inconclusive one.
+    # A run without it is one of its other faults, not an inconclusive one.
     return msgspec.structs.replace(
-        fault, when=when, until=until, after_ms=after_ms, meanwhile=random.random() < 0.9, must=False
+        fault, when=when, until=until, wait_ms=wait_ms, after_ms=after_ms, meanwhile=random.random() < 0.9, must=False
     )
 
 

@@ -8,16 +8,18 @@ import pytest
 from replog.config import DEFINITIONS
 from tribunal.harness.campaign import mutation_score
 from tribunal.harness.campaign.corpus import Corpus, Entry
-from tribunal.harness.campaign.mutation_score import Innocents, power, searched
+from tribunal.harness.campaign.mutation_score import Innocents, own_seeds, power, searched
 from tribunal.harness.campaign.runners import LocalRunner
 from tribunal.harness.campaign.search import IDLE_RUNS, Search, Searched
 from tribunal.harness.campaign.sweep import SeedResult, swept
-from tribunal.harness.campaign.variations import FAULTS_MAX, SHARED, fresh, varied
-from tribunal.harness.catalog import SIMULATED, faults, scenario_file
+from tribunal.harness.campaign.variations import FAULTS_MAX, SHARED, WAITS_MS, fresh, varied
+from tribunal.harness.catalog import SIMULATED, faults, mutants, scenario_file
 from tribunal.harness.cli.main import exit_code
 from tribunal.harness.cli.search import exhausted, headline
 from tribunal.harness.plan import Plan, made, must_be_possible
+from tribunal.harness.progress import Silent
 from tribunal.harness.scenario import load, scenario
+from tribunal.harness.simulated import conduct_simulated
 from tribunal.nemesis.messages import MEET_TIMEOUT_MS
 from tribunal.nemesis.targets import parse
 from tribunal.nemesis.triggers import parse_trigger
@@ -78,7 +80,7 @@ def test_variations_change_the_cluster_and_who_is_there_as_well(name):
 @pytest.mark.parametrize("name", ["rotating-swarm", "zookeeper-hurt"])
 def test_plans_of_a_search_let_records_grow_old_and_other_clients_come(name):
     given = load(scenario_file(name), {})
-    plans = [fresh(given, Random(number), (), composed=True).plan for number in range(60)]
+    plans = [fresh(given, Random(number), (), composed=True).plan for number in range(120)]
 
     assert any("log.retention.ms" in plan.spec.settings for plan in plans)
     assert {one.workload for plan in plans for one in plan.beside} == {"transactions", "consumer-group", "operator"}
@@ -127,6 +129,39 @@ def test_who_goes_on_after_a_finding_is_asked_of_the_others_of_its_round(tmp_pat
     asked = [search.run(runs=2, is_found=lambda ran: True) for _ in range(3)]
 
     assert [None if ran is None else ran.number for ran in asked] == [0, 1, None]
+
+
+def test_a_fault_that_waits_in_vain_comes_all_the_same_and_keeps_none_behind_it_from_coming(tmp_path):
+    """Of 55 faults of twelve searched plans 12 came: the others waited for a state, or a target, until the time was over."""
+    never, nobody = {"when": "isr(p0) = {}"}, "elr_member(p0)"
+    steps = [
+        {"pause": "random broker", "for": "50ms", **never},
+        {"pause": nobody, "for": "50ms"},
+        {"pause": "random broker", "for": "50ms"},
+    ]
+    plan = made(scenario({**SMALL, "steps": steps}), seed=1, cluster=SIMULATED, time_ms=None, mutants=())
+    came, took_ms = [], []
+    for number, wait_ms in enumerate((None, 100)):
+        waiting = [
+            msgspec.structs.replace(one, wait_ms=wait_ms, must=False, meanwhile=one.index > 0) for one in plan.faults
+        ]
+        folder = tmp_path / str(number)
+        folder.mkdir()
+        _, known = conduct_simulated(msgspec.structs.replace(plan, faults=tuple(waiting)), folder, Silent())
+        lines = [msgspec.json.decode(line) for line in (folder / "schedule.jsonl").read_bytes().splitlines()]
+        came.append([(line["index"], line.get("when", "")) for line in lines])
+        took_ms.append(known.simulated_ns // 1_000_000)
+
+    assert came == [[], [(0, ""), (2, "")]]
+    assert took_ms[1] < took_ms[0] - 6_000
+
+
+def test_drawn_faults_wait_for_a_while_only():
+    plans = [
+        fresh(load(scenario_file("wide-swarm"), {}), Random(number), (), composed=True).plan for number in range(30)
+    ]
+
+    assert {fault.wait_ms for plan in plans for fault in plan.faults} == set(WAITS_MS)
 
 
 @pytest.mark.parametrize(
@@ -207,10 +242,17 @@ def test_a_search_for_a_known_bug_without_time_has_missed_it():
     assert (missed.found, missed.by, missed.seeds, missed.seen_by) == (False, By.SEARCH, 0, [])
 
 
-@pytest.mark.parametrize("by", [By.SWARM, pytest.param(By.SEARCH, marks=pytest.mark.nightly)])
-@pytest.mark.parametrize(("mutant", "is_reached"), [("m86_early_reassignment", False), ("m44_acks_local", True)])
+@pytest.mark.parametrize(
+    ("by", "mutant", "is_reached"),
+    [
+        (By.SWARM, "m86_early_reassignment", False),
+        (By.SWARM, "m44_acks_local", True),
+        pytest.param(By.SEARCH, "m86_early_reassignment", False, marks=pytest.mark.nightly),
+        pytest.param(By.SEARCH, "m30_epoch_noted_late", True, marks=pytest.mark.nightly),  # four runs would find M44
+    ],
+)
 def test_of_a_missed_bug_it_is_recorded_whether_it_came_to_do_anything(tmp_path, by, mutant, is_reached):
-    """Nobody reassigns in this scenario; and each of its answers comes sooner where no follower is waited for."""
+    """Nobody reassigns in this scenario; answers come sooner where no follower is waited for, and every leader notes an epoch."""
     file = tmp_path / "small.yaml"
     file.write_bytes(
         msgspec.yaml.encode(SMALL | {"steps": [{"slow-fsync": "random broker", "delay_ms": 5, "for": "100ms"}]})
@@ -221,8 +263,8 @@ def test_of_a_missed_bug_it_is_recorded_whether_it_came_to_do_anything(tmp_path,
     )  # fmt: skip
 
     assert not missed.found
-    assert missed.compared == missed.seeds > 0
-    assert bool(missed.changed) is is_reached
+    assert missed.seeds > 0
+    assert (missed.compared, missed.changed) == ((1, 1) if is_reached else (missed.seeds, 0))
 
 
 def test_a_plan_is_run_once_without_bugs_however_many_are_compared_with_it(tmp_path):
@@ -237,6 +279,51 @@ def test_a_plan_is_run_once_without_bugs_however_many_are_compared_with_it(tmp_p
     assert innocents.of(other) is first
     assert runner.cpu_s == used_s
     assert innocents.of(msgspec.structs.replace(plan, seed=2)).trace_hash != first.trace_hash
+
+
+def test_each_bug_is_sought_with_seeds_of_its_own():
+    """What the first runs of all bugs have in common is all that a small budget buys."""
+    drawn = {name: own_seeds(name, range(3, 13)) for name in mutants()}
+
+    assert {len(seeds) for seeds in drawn.values()} == {10}
+    assert len({seed for seeds in drawn.values() for seed in seeds}) == 10 * len(drawn)
+    assert drawn == {name: own_seeds(name, range(3, 13)) for name in mutants()}
+    assert own_seeds("m44_acks_local", range(4, 14)) != drawn["m44_acks_local"]
+
+
+SWARMED = SMALL | {"steps": [{"slow-fsync": "random broker", "delay_ms": 5, "for": "100ms"}]}
+
+
+@pytest.mark.parametrize(
+    ("mutant", "wanted"), [("m84_no_generation", {"groups"}), ("m06_watermark_below_min_isr", {"plain", "groups"})]
+)
+def test_time_goes_to_the_scenarios_that_call_the_bug_s_code(tmp_path, monkeypatch, mutant, wanted):
+    groups = SWARMED | {
+        "scenario": "groups",
+        "workload": {"name": "consumer-group", "partitions": 1, "rate": 20, "members": 1},
+    }
+    files = [tmp_path / "plain.yaml", tmp_path / "groups.yaml"]
+    for file, content in zip(files, (SWARMED | {"scenario": "plain"}, groups), strict=True):
+        file.write_bytes(msgspec.yaml.encode(content))
+    monkeypatch.setattr(mutation_score, "SWARMS", tuple(map(str, files)))
+    ran = []
+
+    class Noted(LocalRunner):
+        def swept(self, plans, **options):
+            notify = options.pop("notify", lambda result, sweep: None)
+
+            def noted(result, sweep):
+                ran.append(result)
+                notify(result, sweep)
+
+            return super().swept(plans, notify=noted, **options)
+
+    power(
+        [mutant], scenario=None, by=By.SWARM, seeds=range(4), budget_s=100, runner=Noted(1), scratch=tmp_path / "runs"
+    )
+
+    assert {one.scenario for one in ran[4:8]} == wanted
+    assert all(one.entered is (one.scenario in wanted) for one in ran)
 
 
 @pytest.mark.parametrize(("by", "runs"), [(By.SWARM, 1), pytest.param(By.SEARCH, 4, marks=pytest.mark.nightly)])

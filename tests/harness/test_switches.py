@@ -2,6 +2,7 @@
 
 import pytest
 
+from replog.broker import watermark
 from replog.controller.policy import Policy
 from tribunal.harness.catalog import mutants
 from tribunal.harness.switches import _attributes, _differences, switched_on
@@ -18,6 +19,32 @@ def test_every_mutant_is_switched_off_again(mutant):
 
     assert changed, "it replaces nothing that could be seen"
     assert list(_differences(before, _attributes())) == []
+
+
+def test_it_is_known_whether_its_code_was_called():
+    correct = watermark.high_watermark
+    with switched_on(("m06_watermark_below_min_isr",)) as entered:
+        assert not entered.at_all
+        ends = {
+            "current": 0,
+            "leader_log_end_offset": 5,
+            "follower_log_end_offsets": {},
+            "isr": [1],
+            "maximal_isr": [1],
+        }
+        watched = watermark.high_watermark
+        assert watched(**ends, waiters=[], min_isr=2) == 5
+        assert entered.at_all
+        assert watermark.high_watermark not in (watched, correct)
+        assert watched(**ends, waiters=[], min_isr=2) == 5  # whoever has kept it goes on with it
+    assert watermark.high_watermark is correct
+
+
+def test_what_cannot_be_watched_is_taken_as_called():
+    with switched_on(("m01_no_elr",)) as entered:  # a property
+        assert entered.at_all
+    with switched_on(()) as entered:
+        assert entered.at_all
 
 
 def test_it_is_on_inside_and_off_after_a_failure():
