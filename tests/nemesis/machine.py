@@ -7,7 +7,7 @@ import subprocess
 from pathlib import Path
 
 from tribunal.clusters.namespaces.spaces import search_path
-from tribunal.clusters.nodes.leftovers import node_processes
+from tribunal.clusters.nodes.leftovers import command_lines, node_processes
 from tribunal.clusters.nodes.mounts import below
 
 
@@ -21,7 +21,8 @@ def output_of(*command):
 
 def left_of(folder: Path) -> list[str]:
     """Return processes, mounts, loop devices, namespaces, links, firewall rules and qdiscs that a run of this folder left."""
-    found = [f"process {pid}" for pid in node_processes(folder)]
+    words = dict(command_lines())
+    found = [f"process {pid}: {' '.join(words.get(pid, ['gone since']))}" for pid in node_processes(folder)]
     found += [f"mount {path}" for path in below(folder)]
     found += [f"loop device {line}" for line in output_of("losetup", "-a").splitlines() if str(folder) in line]
     found += [f"namespace {line}" for line in output_of("ip", "netns", "list").splitlines() if line]
