@@ -27,7 +27,7 @@ from tribunal.checkers.api import (
 )
 from tribunal.checkers.judge.orders import APPLIED_NS, MOST_BYTES, TopicOrders
 from tribunal.checkers.judge.timeline import OBSERVATION_LAG_NS, Record, Timeline
-from tribunal.checkers.properties.lost_writes import complete_readers, final_reads
+from tribunal.checkers.properties.lost_writes import complete_readers, earlier_readers, final_reads
 from tribunal.results.recording import WORDS
 
 _ABSENT: Final = frozenset({"lost", "lost_after_read", "moved", "offset_conflict"})  # found by the final read
@@ -70,6 +70,7 @@ class Evidence:
         self._fetched_since: dict[tuple[int, int], int] | None = None
         self._exposures = _exposures(rows)
         self._first_polls = first_polls(rows)
+        self._earlier_polls = _earlier_polls(rows)
         self._answers = _answers(rows)
         self.absent_ns = _absent_ns(rows)
         self._can_lead = can_lead
@@ -94,7 +95,8 @@ class Evidence:
         # An order takes records away: it puts no other one in their place.
         is_replaced = anomaly.kind == "offset_conflict"
         gone = not is_replaced and self._orders.is_deleted_before(self.absent_ns)
-        taken_ns = None if gone or is_replaced else self._taken_ns(value, offset, invoke_ns)
+        there_ns = self._read_whole_ns(value, only_at) or invoke_ns
+        taken_ns = None if gone or is_replaced else self._taken_ns(value, offset, invoke_ns, there_ns)
         return Record(
             log_offset=offset,
             acks=anomaly.acks,
@@ -340,17 +342,22 @@ class Evidence:
         epochs = [self._answers[poll] for poll in self._polls_of(value, offset) if poll in self._answers]
         return max(epochs, default=None)
 
-    def _taken_ns(self, value: int | None, offset: int, sent_ns: int) -> int | None:
-        """Return since when an order let the record go that the log start has passed, or of whose key there is a newer one."""
-        ordered_ns = self._ordered_ns(offset, sent_ns) if 0 <= offset < self._final_start else None
-        return self._superseded_ns(value, offset, sent_ns) if ordered_ns is None else ordered_ns
+    def _taken_ns(self, value: int | None, offset: int, sent_ns: int, there_ns: int) -> int | None:
+        """Return since when an order let the record go that the log start has passed, or of whose key there is a newer one.
+
+        there_ns:  when it was there still: what was in force before that alone has not taken it.
+        """
+        ordered_ns = self._ordered_ns(offset, sent_ns, there_ns) if 0 <= offset < self._final_start else None
+        if ordered_ns is not None:
+            return ordered_ns
+        return self._superseded_ns(value, offset, max(sent_ns, there_ns - APPLIED_NS))
 
     def _ordered_ns(
-        self, offset: int, sent_ns: int, node: int | None = None, dumped_ns: int | None = None
+        self, offset: int, sent_ns: int, there_ns: int, node: int | None = None, dumped_ns: int | None = None
     ) -> int | None:
         behind_bytes = (self._shown_end - offset - 1) * self._most_bytes
         absent_ns = self.absent_ns if dumped_ns is None else dumped_ns
-        return self._orders.taken_ns(offset, sent_ns, absent_ns, behind_bytes, node)
+        return self._orders.taken_ns(offset, sent_ns, there_ns, absent_ns, behind_bytes, node)
 
     def is_before_log_start(self, offsets: range, value: int | None, node: int | None, ended_ns: int) -> bool:
         """Whether records may be gone by an order, and stand before the log start that was shown, or of a replica before its own.
@@ -368,7 +375,7 @@ class Evidence:
         log_offset = offsets[-1]
         sent_ns = self._sent_last_ns(offsets) if value is None else self._sent_ns(value)
         dumped_ns = None if node is None else max(ended_ns, self.absent_ns or 0) + APPLIED_NS
-        return 0 <= log_offset < own and self._ordered_ns(log_offset, sent_ns, node, dumped_ns) is not None
+        return 0 <= log_offset < own and self._ordered_ns(log_offset, sent_ns, sent_ns, node, dumped_ns) is not None
 
     def values_at(self, log_offset: int) -> frozenset[int]:
         """Return the values that the logs of those that can lead hold at an offset."""
@@ -415,7 +422,7 @@ class Evidence:
         longest = pc.max(pc.binary_length(keys.cast(pa.large_binary()))).as_py() if len(keys) else 0
         return MOST_BYTES + (longest or 0)
 
-    def _superseded_ns(self, value: int | None, offset: int, sent_ns: int) -> int | None:
+    def _superseded_ns(self, value: int | None, offset: int, there_ns: int) -> int | None:
         """Return since when compaction may have taken a record of whose key the final log holds a newer one."""
         if self._newest is None or value is None:
             return None
@@ -423,7 +430,7 @@ class Evidence:
         # Of one whose offset nobody knows any record of its key may be the newer one.
         if newest.get(key_of.get(value, UNKNOWN), UNKNOWN) <= offset:
             return None
-        return self._orders.compacted_ns(sent_ns, self.absent_ns)
+        return self._orders.compacted_ns(there_ns, self.absent_ns)
 
     def _read_times(self, value: int | None, offset: int | None) -> list[int]:
         return [self._polled_ns[poll] for poll in self._polls_of(value, offset) if poll in self._polled_ns]
@@ -439,7 +446,7 @@ class Evidence:
         found = [
             since[poll]
             for poll in self._polls_of(value, offset)
-            for since in (self._fetched_since, self._first_polls)
+            for since in (self._fetched_since, self._first_polls, self._earlier_polls)
             if poll in since and poll not in self._answers
         ]
         return max(found, default=None)
@@ -448,10 +455,17 @@ class Evidence:
         if value is None:
             return []
         own = _of_value(self._reads, self._by_value, value)
-        rows = [row for row in own.tolist() if self._reads["phase"][row] == TAIL]
         if offset is not None:
-            rows = [row for row in rows if self._reads["log_offset"][row] == offset]
-        return [(int(self._reads["process"][row]), int(self._reads["poll_index"][row])) for row in rows]
+            own = own[self._reads["log_offset"][own] == offset]
+        found = zip(*(self._reads[name][own].tolist() for name in ("phase", "process", "poll_index")), strict=True)
+        return [
+            (process, poll) for phase, process, poll in found if phase == TAIL or (process, poll) in self._earlier_polls
+        ]
+
+    def _read_whole_ns(self, value: int | None, offset: int | None) -> int | None:
+        """Return when the last reader began that read the whole log before the final read, and received the record."""
+        polls = self._polls_of(value, offset) if self._earlier_polls else ()
+        return max((self._earlier_polls[poll] for poll in polls if poll in self._earlier_polls), default=None)
 
     def _exposed(self, offset: int, since_ns: int) -> list[tuple[int, int | None]]:
         """Return when a high watermark beyond an offset was observed for the first time in each leader epoch, and in an unknown one, by time."""
@@ -549,6 +563,14 @@ def first_polls(rows: PartitionRows) -> dict[tuple[int, int], int]:
         (process, 0): at_ns
         for process, at_ns in zip(polls["process"][first].tolist(), polls["invoke_ns"][first].tolist(), strict=True)
     }
+
+
+def _earlier_polls(rows: PartitionRows) -> dict[tuple[int, int], int]:
+    """Return the polls of those who read in the final phase before the final read, and when each began: it asks for everything anew."""
+    polls, since_ns = rows.columns("polls"), earlier_readers(rows.columns("polls"))
+    own = np.flatnonzero((polls["phase"] == FINAL) & is_among(polls["process"], np.asarray(sorted(since_ns), np.int64)))
+    pairs = zip(polls["process"][own].tolist(), polls["poll_index"][own].tolist(), strict=True)
+    return {(process, poll): since_ns[process] for process, poll in pairs}
 
 
 def _answers(rows: PartitionRows) -> dict[tuple[int, int], int]:

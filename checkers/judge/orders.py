@@ -216,24 +216,31 @@ class TopicOrders:
         return [one for one in self._settings if one.since_ns <= last_ns and sent_ns <= one.until_ns]
 
     def taken_ns(
-        self, log_offset: int, sent_ns: int, absent_ns: int | None, behind_bytes: int, node: int | None = None
+        self,
+        log_offset: int,
+        sent_ns: int,
+        there_ns: int,
+        absent_ns: int | None,
+        behind_bytes: int,
+        node: int | None = None,
     ) -> int | None:
         """Return since when an order may have taken a record that lies before the log start and was found to be absent (None: in the end).
 
+        there_ns:      when it was there still, at or after it was sent.
         behind_bytes:  how much may stand behind it at most.
         node:          whose replica lacks it; None: the log.
         """
         deleted = (
             one.since_ns
             for one in self._deletions
-            if one.may_be_done(sent_ns, absent_ns) and (one.log_offset is None or one.log_offset > log_offset)
+            if one.may_be_done(there_ns, absent_ns) and (one.log_offset is None or one.log_offset > log_offset)
         )
         last_ns = NEVER if absent_ns is None else absent_ns
         clocks = [*self._clocks, *(one for one in self._clocks_of_followers if one.node == node)]
         unsteady = [one for one in clocks if one.since_ns <= last_ns and one.until_ns >= sent_ns]
         limited = (
             one.since_ns
-            for one in self._in_force(sent_ns, absent_ns)
+            for one in self._in_force(max(sent_ns, there_ns - APPLIED_NS), absent_ns)
             if self._may_delete(sent_ns, last_ns)
             and self._limits(one, _age_ns(one, sent_ns, last_ns, unsteady), behind_bytes)
         )

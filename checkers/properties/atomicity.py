@@ -31,10 +31,8 @@ from tribunal.checkers.api import (
     nothing,
 )
 from tribunal.checkers.judge.steps import OPEN, WRITES
-from tribunal.checkers.properties.lost_writes import complete_readers, final_reads
-from tribunal.results.recording import WORDS
+from tribunal.checkers.properties.lost_writes import COMMITTED_READERS, complete_readers
 
-READ_COMMITTED: Final = WORDS["polls", "isolation"].index("read_committed")
 KINDS: Final = {
     "torn": Kind(
         Meaning.VIOLATION, "one part of a transaction is visible, another one is not", excused_by=(Excuse.END_LOST,)
@@ -52,11 +50,9 @@ class Summary(msgspec.Struct, frozen=True, kw_only=True):
 
 def committed_final_reads(rows: PartitionRows) -> Array | None:
     """Return the rows of `reads` that complete final reads with isolation read_committed received; None: there were none."""
-    polls, reads, final = rows.columns("polls"), rows.columns("reads"), rows.derived(final_reads)
-    chosen = (polls["phase"] == FINAL) & (polls["isolation"] == READ_COMMITTED)
-    readers = np.intersect1d(complete_readers(polls), polls["process"][chosen])
+    reads, readers = rows.columns("reads"), complete_readers(rows.columns("polls"), committed=True)
     # A read that came to the end and returned nothing is one, too: nothing is visible there.
-    return final[is_among(reads["process"][final], readers)] if readers.size else None
+    return np.flatnonzero((reads["phase"] == FINAL) & is_among(reads["process"], readers)) if readers.size else None
 
 
 def kernel(rows: PartitionRows, context: Context) -> Found:
@@ -99,14 +95,7 @@ def join(summaries: Sequence[PartitionSummary[Summary]]) -> Folded:
     )
 
 
-SQL: Final = """
-WITH readers AS (
-  SELECT run_id, topic, partition, process FROM polls WHERE phase = 'final'
-  GROUP BY run_id, topic, partition, process
-  HAVING MAX(CASE WHEN position <= COALESCE(log_start_offset, 0) THEN 1 ELSE 0 END) = 1
-     AND MAX(CASE WHEN outcome = 'ok' AND record_count = 0 AND position >= high_watermark THEN 1 ELSE 0 END) = 1
-     AND MAX(CASE WHEN isolation = 'read_committed' THEN 1 ELSE 0 END) = 1
-), visible AS (
+SQL: Final = "".join((COMMITTED_READERS, """, visible AS (
   SELECT DISTINCT r.run_id, r.topic, r.partition, r.value FROM reads r
   JOIN readers d ON r.run_id = d.run_id AND r.topic = d.topic AND r.partition = d.partition AND r.process = d.process
   WHERE r.phase = 'final'
@@ -134,7 +123,7 @@ SELECT run_id, CAST(NULL AS STRING) AS topic, CAST(NULL AS INT) AS partition, 't
        CAST(NULL AS BIGINT) AS invoke_ns, MIN(begin_ns) AS at_ns, CAST(NULL AS INT) AS leader_epoch,
        CAST(NULL AS BIGINT) AS other_offset, CONCAT('transaction T', CAST(txn AS STRING)) AS detail
 FROM parts GROUP BY run_id, txn HAVING MAX(seen) = 1 AND MAX(missing) = 1
-"""
+"""))  # fmt: skip
 
 
 PROPERTY: Final = Property(

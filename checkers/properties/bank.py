@@ -38,7 +38,7 @@ from tribunal.checkers.api import (
 )
 from tribunal.checkers.judge.steps import OPEN, SEND, flat
 from tribunal.checkers.properties.atomicity import committed_final_reads
-from tribunal.checkers.properties.lost_writes import acknowledged_sends
+from tribunal.checkers.properties.lost_writes import COMMITTED_READERS, acknowledged_sends
 
 WORKER_CLASS: Final = "transactional-bank"
 KINDS: Final = {
@@ -153,14 +153,7 @@ def join(summaries: Sequence[PartitionSummary[Summary]]) -> Folded:
     return Folded(anomalies(kind, detail=[f"all accounts together hold {total}"]), figures)
 
 
-SQL: Final = """
-WITH readers AS (
-  SELECT run_id, topic, partition, process FROM polls WHERE phase = 'final'
-  GROUP BY run_id, topic, partition, process
-  HAVING MAX(CASE WHEN position <= COALESCE(log_start_offset, 0) THEN 1 ELSE 0 END) = 1
-     AND MAX(CASE WHEN outcome = 'ok' AND record_count = 0 AND position >= high_watermark THEN 1 ELSE 0 END) = 1
-     AND MAX(CASE WHEN isolation = 'read_committed' THEN 1 ELSE 0 END) = 1
-), visible AS (
+SQL: Final = "".join((COMMITTED_READERS, """, visible AS (
   SELECT DISTINCT r.run_id, r.topic, r.partition, r.value FROM reads r
   JOIN readers d ON r.run_id = d.run_id AND r.topic = d.topic AND r.partition = d.partition AND r.process = d.process
   WHERE r.phase = 'final'
@@ -212,7 +205,7 @@ SELECT run_id, CAST(NULL AS STRING) AS topic, CAST(NULL AS INT) AS partition,
        CAST(NULL AS BIGINT) AS other_offset,
        CASE WHEN is_read = 1 THEN CONCAT('all accounts together hold ', CAST(CAST(total AS BIGINT) AS STRING)) END AS detail
 FROM judged WHERE is_read = 0 OR total <> 0
-"""
+"""))  # fmt: skip
 
 
 PROPERTY: Final = Property(

@@ -30,7 +30,7 @@ from tribunal.checkers.api import (
     nothing,
     sends_of_reads,
 )
-from tribunal.checkers.properties.lost_writes import final_reads, uncommitted_sends
+from tribunal.checkers.properties.lost_writes import READERS, final_reads, uncommitted_sends
 from tribunal.results.recording import WORDS
 
 READ_COMMITTED: Final = WORDS["polls", "isolation"].index("read_committed")
@@ -177,13 +177,7 @@ def detail(anomaly: Anomaly) -> str:
     return f"consumer {anomaly.process} {what}"
 
 
-CONSUMED: Final = """
-WITH readers AS (
-  SELECT run_id, topic, partition, process FROM polls WHERE phase = 'final'
-  GROUP BY run_id, topic, partition, process
-  HAVING MAX(CASE WHEN position <= COALESCE(log_start_offset, 0) THEN 1 ELSE 0 END) = 1
-     AND MAX(CASE WHEN outcome = 'ok' AND record_count = 0 AND position >= high_watermark THEN 1 ELSE 0 END) = 1
-), final_log AS (
+CONSUMED: Final = "".join((READERS, """, final_log AS (
   SELECT DISTINCT r.run_id, r.topic, r.partition, r.log_offset, r.value, COALESCE(r.leader_epoch, -1) AS leader_epoch
   FROM reads r
   JOIN readers d ON r.run_id = d.run_id AND r.topic = d.topic AND r.partition = d.partition AND r.process = d.process
@@ -247,7 +241,7 @@ WITH readers AS (
                 AND s.is_committed = v.is_committed AND v.log_offset >= s.expected AND v.log_offset < s.log_offset
   WHERE s.is_proven = 1
 )
-"""
+"""))  # fmt: skip
 SQL: Final = "".join((CONSUMED, """, found AS (
   SELECT run_id, topic, partition, 'skipped' AS kind, log_offset, value, invoke_ns AS at_ns, process FROM gaps WHERE place = 1
   UNION ALL

@@ -31,7 +31,7 @@ from tribunal.checkers.api import (
 )
 from tribunal.checkers.judge.steps import ABORTED, COMMITTED, POLL
 from tribunal.checkers.properties.group_offsets import COMMIT
-from tribunal.checkers.properties.lost_writes import final_reads, uncommitted_sends
+from tribunal.checkers.properties.lost_writes import READERS, final_reads, uncommitted_sends
 
 KINDS: Final = {
     "processed_twice": Kind(
@@ -123,13 +123,7 @@ def detail(anomaly: Anomaly) -> str:
     return f"the record at {anomaly.log_offset} of the input"
 
 
-SQL: Final = """
-WITH readers AS (
-  SELECT run_id, topic, partition, process FROM polls WHERE phase = 'final'
-  GROUP BY run_id, topic, partition, process
-  HAVING MAX(CASE WHEN position <= COALESCE(log_start_offset, 0) THEN 1 ELSE 0 END) = 1
-     AND MAX(CASE WHEN outcome = 'ok' AND record_count = 0 AND position >= high_watermark THEN 1 ELSE 0 END) = 1
-), visible AS (
+SQL: Final = "".join((READERS, """, visible AS (
   SELECT DISTINCT r.run_id, r.topic, r.partition, r.log_offset, r.value FROM reads r
   JOIN readers d ON r.run_id = d.run_id AND r.topic = d.topic AND r.partition = d.partition AND r.process = d.process
   JOIN sends s ON r.run_id = s.run_id AND r.topic = s.topic AND r.partition = s.partition AND r.value = s.value
@@ -159,7 +153,7 @@ WITH readers AS (
 )
 SELECT *, CAST(NULL AS INT) AS acks, CAST(NULL AS BIGINT) AS invoke_ns, CAST(NULL AS INT) AS leader_epoch,
        CAST(NULL AS BIGINT) AS other_offset FROM found
-"""
+"""))  # fmt: skip
 
 
 PROPERTY: Final = Property(

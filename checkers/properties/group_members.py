@@ -32,7 +32,7 @@ from tribunal.checkers.api import (
     sends_of_reads,
 )
 from tribunal.checkers.properties.group_offsets import COMMIT
-from tribunal.checkers.properties.lost_writes import acknowledged_sends, final_reads
+from tribunal.checkers.properties.lost_writes import READERS, acknowledged_sends, final_reads
 
 SENTENCES: Final = {
     "stale_generation": "a commit of a generation that had passed was accepted",
@@ -107,13 +107,7 @@ def detail(anomaly: Anomaly) -> str:
     return f"process {anomaly.process} committed {anomaly.log_offset}"
 
 
-SQL: Final = """
-WITH readers AS (
-  SELECT run_id, topic, partition, process FROM polls WHERE phase = 'final'
-  GROUP BY run_id, topic, partition, process
-  HAVING MAX(CASE WHEN position <= COALESCE(log_start_offset, 0) THEN 1 ELSE 0 END) = 1
-     AND MAX(CASE WHEN outcome = 'ok' AND record_count = 0 AND position >= high_watermark THEN 1 ELSE 0 END) = 1
-), acknowledged AS (
+SQL: Final = "".join((READERS, """, acknowledged AS (
   SELECT DISTINCT r.run_id, r.topic, r.partition, r.log_offset, r.value FROM reads r
   JOIN readers d ON r.run_id = d.run_id AND r.topic = d.topic AND r.partition = d.partition AND r.process = d.process
   JOIN sends s ON r.run_id = s.run_id AND r.topic = s.topic AND r.partition = s.partition AND r.value = s.value
@@ -148,7 +142,7 @@ WITH readers AS (
 SELECT f.run_id, f.topic, f.partition, f.kind, f.log_offset, f.value, CAST(NULL AS INT) AS acks, f.invoke_ns, f.at_ns, CAST(NULL AS INT) AS leader_epoch,
        CAST(NULL AS BIGINT) AS other_offset, f.process
 FROM found f
-"""
+"""))  # fmt: skip
 
 
 PROPERTY: Final = Property(

@@ -28,7 +28,7 @@ from tribunal.checkers.api import (
     nothing,
     sends_of_reads,
 )
-from tribunal.checkers.properties.lost_writes import final_reads
+from tribunal.checkers.properties.lost_writes import READERS, final_reads
 
 KINDS: Final = {
     "offset_conflict": Kind(
@@ -205,13 +205,7 @@ def _gaps(logs: Columns, log: _Log, context: Context) -> pa.Table:
     return anomalies("gap", log_offset=present[holes] + 1, other_offset=present[holes + 1])
 
 
-SQL: Final = """
-WITH readers AS (
-  SELECT run_id, topic, partition, process FROM polls WHERE phase = 'final'
-  GROUP BY run_id, topic, partition, process
-  HAVING MAX(CASE WHEN position <= COALESCE(log_start_offset, 0) THEN 1 ELSE 0 END) = 1
-     AND MAX(CASE WHEN outcome = 'ok' AND record_count = 0 AND position >= high_watermark THEN 1 ELSE 0 END) = 1
-), final_log AS (
+SQL: Final = "".join((READERS, """, final_log AS (
   SELECT r.run_id, r.topic, r.partition, r.log_offset, NULLIF(MIN(COALESCE(r.value, -1)), -1) AS value FROM reads r
   JOIN readers d ON r.run_id = d.run_id AND r.topic = d.topic AND r.partition = d.partition AND r.process = d.process
   WHERE r.phase = 'final' GROUP BY r.run_id, r.topic, r.partition, r.log_offset
@@ -286,7 +280,7 @@ WITH readers AS (
   FROM steps WHERE next_offset > log_offset + 1
 )
 SELECT *, CAST(NULL AS INT) AS leader_epoch FROM found
-"""
+"""))  # fmt: skip
 
 
 PROPERTY: Final = Property(

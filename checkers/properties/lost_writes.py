@@ -1,7 +1,8 @@
 """Acknowledged and read records that the final log lacks, records nobody sent, records that stand twice.
 
 The final log of a partition is what complete final reads returned. A final read is complete when one process
-asked from the log start on, and in the end got nothing at or beyond the high watermark. Without one the
+asked from the log start on, and in the end got nothing at or beyond the high watermark; of several, one after the
+other, the last one is it, and what those before it received was there then. Without one the
 final logs of all replicas that can lead count, if they were recorded; without those nothing is lost, the
 partition is unjudged. A record is known by its value, so one that moved to another offset is not lost.
 """
@@ -37,6 +38,7 @@ from tribunal.checkers.judge.steps import OPEN, WRITES
 from tribunal.results.recording import WORDS
 
 READ_COMMITTED: Final = WORDS["polls", "isolation"].index("read_committed")
+NEVER: Final = np.iinfo(np.int64).max
 KINDS: Final = {
     "lost": Kind(Meaning.PROMISED, "an acknowledged record is missing from the final log"),
     "lost_after_read": Kind(Meaning.PROMISED, "a record that a consumer had read is missing from the final log"),
@@ -104,8 +106,58 @@ def final_reads(rows: PartitionRows) -> Array:
     return np.flatnonzero((reads["phase"] == FINAL) & is_among(reads["process"], readers))
 
 
-def complete_readers(polls: Columns) -> Array:
-    """Return the processes whose final read reached from the log start to the end."""
+def complete_readers(polls: Columns, *, committed: bool = False) -> Array:
+    """Return the processes whose final read reached from the log start to the end, ascending.
+
+    Of several that follow each other the last one is the final read; those that overlap stand side by side.
+
+    committed:  only those with isolation read_committed.
+    """
+    found = _all_complete_readers(polls)
+    if committed:
+        chosen = (polls["phase"] == FINAL) & (polls["isolation"] == READ_COMMITTED)
+        found = np.intersect1d(found, polls["process"][chosen])
+    if found.size < 2:
+        return found
+    processes, since_ns, until_ns = final_spans(polls)
+    own = is_among(processes, found)
+    return np.asarray(processes[own & (until_ns >= since_ns[own].max())])
+
+
+def final_spans(polls: Columns) -> tuple[Array, Array, Array]:
+    """Return who polled in the final phase, ascending, and when each asked for the first time and was answered for the last (ns)."""
+    final = np.flatnonzero(polls["phase"] == FINAL)
+    processes, place = np.unique(polls["process"][final], return_inverse=True)
+    since_ns, until_ns = np.full(processes.size, NEVER), np.full(processes.size, UNKNOWN)
+    invoke_ns = polls["invoke_ns"][final]
+    np.minimum.at(since_ns, place, invoke_ns)
+    np.maximum.at(until_ns, place, np.maximum(invoke_ns, polls["complete_ns"][final]))
+    return processes, since_ns, until_ns
+
+
+def earlier_readers(polls: Columns) -> dict[int, int]:
+    """Return who had read in the final phase, to the end or not, before another one began whose read is complete; and since when (ns).
+
+    They are readers like those before them: what they received was there.
+    """
+    processes, since_ns, until_ns = final_spans(polls)
+    if processes.size < 2:
+        return {}
+    complete = is_among(processes, _all_complete_readers(polls))
+    earlier = until_ns < since_ns[complete].max(initial=UNKNOWN)
+    return dict(zip(processes[earlier].tolist(), since_ns[earlier].tolist(), strict=True))
+
+
+def _received(rows: PartitionRows, name: str) -> Array:
+    """Return which rows of `polls` or `reads` are of consumers that read before the final read."""
+    phase, process = (rows.columns(name)[column] for column in ("phase", "process"))
+    before = phase == TAIL
+    if earlier := earlier_readers(rows.columns("polls")):
+        before |= (phase == FINAL) & is_among(process, np.asarray(sorted(earlier), np.int64))
+    return np.asarray(before)
+
+
+def _all_complete_readers(polls: Columns) -> Array:
     final = polls["phase"] == FINAL
     processes, position = polls["process"][final], polls["position"][final]
     starts = position <= np.maximum(polls["log_start_offset"][final], 0)
@@ -188,9 +240,9 @@ def _of_sends(kind: str, sends: Columns, chosen: Array) -> pa.Table:
 
 
 def _lost_after_read(rows: PartitionRows, acknowledged: Array, log: FinalLog, context: Context) -> pa.Table:
-    """Return records seen by a tailing consumer and gone in the end; those acknowledged are `lost` already."""
+    """Return records seen by a consumer and gone in the end; those acknowledged are `lost` already."""
     sends, reads = rows.columns("sends"), rows.columns("reads")
-    tail = np.flatnonzero((reads["phase"] == TAIL) & (reads["value"] != UNKNOWN))
+    tail = np.flatnonzero(_received(rows, "reads") & (reads["value"] != UNKNOWN))
     gone = tail[~is_among(reads["value"][tail], log.values)]
     if gone.size == 0:
         return nothing()
@@ -222,8 +274,8 @@ def _shown_committed(rows: PartitionRows, log: FinalLog, context: Context) -> Ar
         return np.zeros(0, np.int64)
     polls, reads, steps = rows.columns("polls"), rows.columns("reads"), context.steps()
     open_ = steps["value"][is_among(steps["kind"], WRITES) & (steps["outcome"] == OPEN)]
-    consumers = distinct(polls["process"][(polls["phase"] == TAIL) & (polls["isolation"] == READ_COMMITTED)])
-    shown = reads["value"][(reads["phase"] == TAIL) & is_among(reads["process"], consumers)]
+    consumers = distinct(polls["process"][_received(rows, "polls") & (polls["isolation"] == READ_COMMITTED)])
+    shown = reads["value"][_received(rows, "reads") & is_among(reads["process"], consumers)]
     found = distinct(shown[is_among(shown, distinct(open_))])
     return np.asarray(found[~log.logged(found)])
 
@@ -328,14 +380,42 @@ def _is_idempotent(worker_class: str) -> bool:
     return worker_class.startswith(("idempotent", "transactional"))
 
 
-SQL: Final = """
-WITH final_polls AS (
-  SELECT run_id, topic, partition, process,
-         MAX(CASE WHEN position <= COALESCE(log_start_offset, 0) THEN 1 ELSE 0 END) AS from_start,
-         MAX(CASE WHEN outcome = 'ok' AND record_count = 0 AND position >= high_watermark THEN 1 ELSE 0 END) AS to_end
+def _readers(condition: str) -> str:
+    """Return the SQL, up to its next view, of who read to the end and nobody after him did; `complete_reads`: of all who did, and when the last of them began."""
+    return "".join((
+        """
+WITH final_spans AS (
+  SELECT run_id, topic, partition, process, MIN(invoke_ns) AS since_ns,
+    MAX(GREATEST(invoke_ns, COALESCE(complete_ns, invoke_ns))) AS until_ns,
+    MAX(CASE WHEN position <= COALESCE(log_start_offset, 0) THEN 1 ELSE 0 END) AS from_start,
+    MAX(CASE WHEN outcome = 'ok' AND record_count = 0 AND position >= high_watermark THEN 1 ELSE 0 END) AS to_end,
+    MAX(CASE WHEN isolation = 'read_committed' THEN 1 ELSE 0 END) AS is_committed
   FROM polls WHERE phase = 'final' GROUP BY run_id, topic, partition, process
+), complete_reads AS (
+  SELECT *, MAX(since_ns) OVER (PARTITION BY run_id, topic, partition) AS last_ns
+  FROM final_spans WHERE from_start = 1 AND to_end = 1""",
+        condition,
+        """
 ), readers AS (
-  SELECT run_id, topic, partition, process FROM final_polls WHERE from_start = 1 AND to_end = 1
+  SELECT run_id, topic, partition, process FROM complete_reads WHERE until_ns >= last_ns
+)""",
+    ))  # fmt: skip
+
+
+READERS: Final = _readers("")
+COMMITTED_READERS: Final = _readers(" AND is_committed = 1")
+SQL: Final = "".join((READERS, """, earlier AS (
+  SELECT s.run_id, s.topic, s.partition, s.process FROM final_spans s
+  JOIN (SELECT DISTINCT run_id, topic, partition, last_ns FROM complete_reads) c
+    ON s.run_id = c.run_id AND s.topic = c.topic AND s.partition = c.partition
+  WHERE s.until_ns < c.last_ns
+), seen AS (
+  SELECT * FROM reads WHERE phase = 'tail'
+  UNION ALL
+  SELECT r.* FROM reads r
+  SEMI JOIN earlier e
+    ON r.run_id = e.run_id AND r.topic = e.topic AND r.partition = e.partition AND r.process = e.process
+  WHERE r.phase = 'final'
 ), read_partitions AS (
   SELECT DISTINCT run_id, topic, partition FROM readers
 ), logged_partitions AS (
@@ -368,9 +448,12 @@ WITH final_polls AS (
   ANTI JOIN uncommitted u ON s.run_id = u.run_id AND s.value = u.value
   WHERE s.outcome = 'ok' AND s.acks <> 0
 ), committed_consumers AS (
-  SELECT DISTINCT run_id, topic, partition, process FROM polls WHERE phase = 'tail' AND isolation = 'read_committed'
+  SELECT DISTINCT p.run_id, p.topic, p.partition, p.process FROM polls p
+  LEFT JOIN earlier e
+    ON p.run_id = e.run_id AND p.topic = e.topic AND p.partition = e.partition AND p.process = e.process
+  WHERE p.isolation = 'read_committed' AND (p.phase = 'tail' OR (p.phase = 'final' AND e.process IS NOT NULL))
 ), shown_committed AS (
-  SELECT DISTINCT r.run_id, r.value FROM reads r
+  SELECT DISTINCT r.run_id, r.value FROM seen r
   JOIN committed_consumers c
     ON r.run_id = c.run_id AND r.topic = c.topic AND r.partition = c.partition AND r.process = c.process
   JOIN logged_partitions p ON r.run_id = p.run_id AND r.topic = p.topic AND r.partition = p.partition
@@ -378,7 +461,6 @@ WITH final_polls AS (
     ON r.run_id = o.run_id AND r.value = o.value
   ANTI JOIN in_logs l
     ON r.run_id = l.run_id AND r.topic = l.topic AND r.partition = l.partition AND r.value = l.value
-  WHERE r.phase = 'tail'
 ), missing AS (
   SELECT a.* FROM acknowledged a
   JOIN judged j ON a.run_id = j.run_id AND a.topic = j.topic AND a.partition = j.partition
@@ -395,12 +477,12 @@ WITH final_polls AS (
   WHERE l.value IS NOT NULL
 ), tail AS (
   SELECT run_id, topic, partition, value, MIN(log_offset) AS log_offset
-  FROM reads WHERE phase = 'tail' AND value IS NOT NULL GROUP BY run_id, topic, partition, value
+  FROM seen WHERE value IS NOT NULL GROUP BY run_id, topic, partition, value
 ), tail_epochs AS (
   SELECT t.run_id, t.topic, t.partition, t.value, NULLIF(MIN(COALESCE(r.leader_epoch, -1)), -1) AS leader_epoch
-  FROM tail t JOIN reads r ON t.run_id = r.run_id AND t.topic = r.topic AND t.partition = r.partition
-                          AND t.value = r.value AND t.log_offset = r.log_offset
-  WHERE r.phase = 'tail' GROUP BY t.run_id, t.topic, t.partition, t.value
+  FROM tail t JOIN seen r ON t.run_id = r.run_id AND t.topic = r.topic AND t.partition = r.partition
+                         AND t.value = r.value AND t.log_offset = r.log_offset
+  GROUP BY t.run_id, t.topic, t.partition, t.value
 ), found AS (
 SELECT m.run_id, m.topic, m.partition, 'lost' AS kind, m.log_offset, m.value, CAST(NULL AS BIGINT) AS other_offset
 FROM missing m
@@ -467,7 +549,7 @@ SELECT f.run_id, f.topic, f.partition, f.kind, f.log_offset, f.value,
        f.other_offset
 FROM found f LEFT JOIN sends s ON f.run_id = s.run_id AND f.value = s.value
 LEFT JOIN tail_epochs e ON f.run_id = e.run_id AND f.topic = e.topic AND f.partition = e.partition AND f.value = e.value
-"""
+"""))  # fmt: skip
 
 
 PROPERTY: Final = Property(

@@ -29,7 +29,7 @@ from tribunal.checkers.api import (
     is_among,
     nothing,
 )
-from tribunal.checkers.properties.lost_writes import complete_readers
+from tribunal.checkers.properties.lost_writes import READERS, complete_readers
 from tribunal.checkers.properties.watermarks import stretches
 from tribunal.results.recording import WORDS
 
@@ -126,13 +126,7 @@ def detail(anomaly: Anomaly) -> str:
     return f"the high watermark {anomaly.other_offset} was shown; from {anomaly.log_offset} on the log is gone"
 
 
-SQL: Final = """
-WITH readers AS (
-  SELECT run_id, topic, partition, process FROM polls WHERE phase = 'final'
-  GROUP BY run_id, topic, partition, process
-  HAVING MAX(CASE WHEN position <= COALESCE(log_start_offset, 0) THEN 1 ELSE 0 END) = 1
-     AND MAX(CASE WHEN outcome = 'ok' AND record_count = 0 AND position >= high_watermark THEN 1 ELSE 0 END) = 1
-), read_ends AS (
+SQL: Final = "".join((READERS, """, read_ends AS (
   SELECT p.run_id, p.topic, p.partition, MAX(p.position) AS log_end,
     MAX(CASE WHEN p.record_count = 0 THEN p.complete_ns END) AS until_ns FROM polls p
   JOIN readers r ON p.run_id = r.run_id AND p.topic = r.topic AND p.partition = r.partition AND p.process = r.process
@@ -176,7 +170,7 @@ SELECT run_id, topic, partition, 'shown_end_lost' AS kind, so_far AS log_offset,
        CAST(NULL AS INT) AS acks, at_ns AS invoke_ns, CAST(NULL AS BIGINT) AS at_ns, leader_epoch,
        high_watermark AS other_offset
 FROM stretches WHERE high_watermark > so_far
-"""
+"""))  # fmt: skip
 
 
 PROPERTY: Final = Property(
