@@ -118,6 +118,7 @@ class Log:
         self._refused_gap: tuple[int, str] | None = None
         self.missing_from: int | None = None  # where the log began, when its first segments are gone
         self.truncation_count = 0  # what was known of offsets before one may be wrong after it
+        self._has_unsaved_epochs = False  # of batches in the active segment, which recovery scans
         self._latest_ms = -1  # the latest time that any caller passed in
 
     @staticmethod
@@ -244,8 +245,8 @@ class Log:
             if header.leader_epoch > self.epochs.latest:
                 # Nothing below the log start is known, also where a batch holds it in its midst.
                 changed |= self.epochs.assign(header.leader_epoch, max(header.base_offset, self.log_start_offset))
-        if changed:
-            self._save_epochs()
+        # Not saved yet: an unclean start finds them in the batches of the active segment, which it never believes unread.
+        self._has_unsaved_epochs |= changed
         base_offsets = [header.base_offset for header in headers]
         return self._write([view], len(view), headers, base_offsets, found, now_ms, -1)
 
@@ -541,6 +542,7 @@ class Log:
         """Seal the active segment and begin a new one at the log end; nothing to do when it is empty."""
         if self.segments[-1].size == 0:
             return
+        self._save_followed_epochs()
         self._write_snapshot(durable=False)
         self.segments.append(self._new_segment(self.log_end_offset, now_ms))
 
@@ -663,6 +665,7 @@ class Log:
 
     def close(self) -> None:
         """Make everything durable, so that a clean start needs no scan, and close the files."""
+        self._save_followed_epochs()
         self.flush()
         if self.log_end_offset == 0:
             self.close_files()  # nothing was ever written: nothing to look up, no producer to remember
@@ -704,6 +707,12 @@ class Log:
         for offset in snapshot_offsets(self.disk, self.directory)[:-1]:
             if offset not in bases:
                 self.disk.remove(snapshot_path(self.directory, offset))
+
+    def _save_followed_epochs(self) -> None:
+        """Save what a follower noted, before its segment is one that a start may believe unread."""
+        if self._has_unsaved_epochs:
+            self._save_epochs()
+            self._has_unsaved_epochs = False
 
     def _save_epochs(self) -> None:
         path = f"{self.directory}/{EPOCHS_FILE}"

@@ -1,0 +1,94 @@
+"""What a follower notes of leader epochs costs no sync of its own, and every start finds it again."""
+
+from random import Random
+
+import pytest
+
+from replog.log.batch import batches
+from replog.log.log import Log
+from tests.log.batches import DIRECTORY, SMALL, a_batch, a_disk, content, opened
+from tribunal.clusters.simulated.disk import SimulatedDisk
+
+STEPS = 60
+EPOCHS = f"{DIRECTORY}/leader-epoch-checkpoint"
+
+
+def followed(log: Log, epoch: int) -> None:
+    log.append_as_follower(a_batch(b"v" * 40, base_offset=log.log_end_offset, leader_epoch=epoch))
+
+
+def of_batches(log: Log) -> list[tuple[int, int]]:
+    """Return the epochs that the stored batches name, with their first offsets."""
+    starts: dict[int, int] = {}
+    for header in batches(content(log)):
+        starts.setdefault(header.leader_epoch, header.base_offset)
+    return list(starts.items())
+
+
+def copied(disk: SimulatedDisk, random: Random) -> tuple[Log, int]:
+    """Lead once, follow leaders through many epochs and segments, with flushes; return the log and what was flushed last."""
+    log, epoch = opened(disk), 0
+    log.begin_epoch(epoch)
+    for _ in range(STEPS):
+        epoch += random.random() < 0.2
+        followed(log, epoch)
+        if random.random() < 0.1:
+            log.flush()
+    assert len(log.segments) > 2
+    assert epoch > 2
+    return log, log.flushed_offset
+
+
+def test_the_first_batch_of_an_epoch_waits_for_no_disk() -> None:
+    disk = a_disk()
+    log = opened(disk)
+    waits: list[str] = []
+    sync, replace = disk.sync_directory, disk.replace_file
+    disk.sync_directory = lambda path: (waits.append(path), sync(path))[1]  # type: ignore[method-assign]
+    disk.replace_file = lambda path, what: (waits.append(path), replace(path, what))[1]  # type: ignore[method-assign]
+
+    for epoch in (3, 5):
+        followed(log, epoch)
+
+    assert waits == []
+    assert log.epochs.entries == [(3, 0), (5, 1)]
+
+
+@pytest.mark.parametrize("seed", range(20))
+@pytest.mark.parametrize("ends_by", ["kill", "power"])
+def test_an_unclean_start_finds_the_epochs_of_all_batches_that_are_left(ends_by: str, seed: int) -> None:
+    disk = a_disk(seed)
+    log, flushed_offset = copied(disk, Random(seed))
+    ended_at = log.log_end_offset
+
+    if ends_by == "power":
+        disk.power_fail()
+        disk.power_on()
+    again = opened(disk, recover=True, recovery_point=flushed_offset)
+
+    assert flushed_offset <= again.log_end_offset <= ended_at
+    assert ends_by == "power" or again.log_end_offset == ended_at
+    assert again.epochs.entries == of_batches(again)
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_a_start_after_a_stop_in_order_reads_them_from_the_checkpoint(seed: int) -> None:
+    disk = a_disk(seed)
+    log, _ = copied(disk, Random(seed))
+    log.close()
+    at_stop = disk.read_file(EPOCHS)
+
+    again = opened(disk, recovery_point=log.flushed_offset)
+
+    assert again.epochs.entries == of_batches(again)
+    assert disk.read_file(EPOCHS) == at_stop == again.epochs.to_checkpoint()
+
+
+def test_who_leads_next_saves_what_it_followed_with_its_own_epoch() -> None:
+    disk = a_disk()
+    log = opened(disk, SMALL)
+    followed(log, 3)
+
+    log.begin_epoch(4)
+
+    assert disk.read_file(EPOCHS) == b"0\n2\n3 0\n4 1\n"
