@@ -29,6 +29,7 @@ from replog.config import NodeConfig
 from replog.host.certificates import Certificates
 from replog.host.handshakes import TlsListener, listening_sockets
 from replog.host.memory import keep_freed_memory
+from replog.log.together import write_together
 from replog.ports import Buffer, Clock, Disk, Entropy, File, Journal, Listener, Network, NewFolder, Space
 
 if TYPE_CHECKING:
@@ -456,25 +457,10 @@ def _traceback(problem: BaseException | None) -> str:
 
 
 def create_folders(disk: Disk, folders: Sequence[NewFolder]) -> None:
-    """Make directories with their files, durable: everything is written first, then synced.
-
-    A file system that keeps a journal commits all of it with the first sync; the others find nothing left to do.
-    """
-    written: list[tuple[File, str]] = []
+    """Make directories with their files, durable, names included."""
     for folder in folders:
         disk.make_directory(folder.path)
-        for name, content in folder.files.items():
-            file = disk.open(f"{folder.path}/{name}.tmp", create=True)
-            file.truncate(0)
-            file.append(content)
-            written.append((file, f"{folder.path}/{name}"))
-    for file, path in written:
-        if file.size():
-            file.sync()
-        file.close()
-        disk.rename(file.path, path)
-    for folder in folders:
-        disk.sync_directory(folder.path)
+    write_together(disk, folders)
     for parent in dict.fromkeys(folder.path.rpartition("/")[0] or "." for folder in folders):
         disk.sync_directory(parent)
 

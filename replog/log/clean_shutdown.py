@@ -13,7 +13,7 @@ from typing import Final
 import msgspec
 
 from replog.log.checkpoints import HIGH_WATERMARKS, LOG_STARTS, RECOVERY_POINTS, write_offsets
-from replog.log.log import Log
+from replog.log.log import Log, close_logs
 from replog.ports import Disk
 from replog.types import NO_BROKER_EPOCH, BrokerEpoch, TopicPartition
 
@@ -74,8 +74,7 @@ def shutdown(disk: Disk, directories: Iterable[LogDirectory], epoch: BrokerEpoch
     failures: dict[str, OSError] = {}
     for directory in directories:
         try:
-            for log in directory.logs.values():
-                log.close()
+            close_logs(list(directory.logs.values()))
             write_checkpoints(disk, directory)
             content = json.dumps({"version": VERSION, "brokerEpoch": epoch}, separators=(",", ":"))
             disk.replace_file(f"{directory.path}/{CLEAN_SHUTDOWN_FILE}", content.encode())

@@ -15,7 +15,7 @@ import base64
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
-from typing import NamedTuple
+from typing import Final, NamedTuple
 from uuid import UUID
 
 import msgspec
@@ -41,6 +41,7 @@ from replog.log.producers import Duplicate, ProducerStates
 from replog.log.recovery import (
     CLEANER_FILE,
     EPOCHS_FILE,
+    SNAPSHOT_SUFFIX,
     Cut,
     Opened,
     Recovery,
@@ -49,10 +50,13 @@ from replog.log.recovery import (
     snapshot_offsets,
     snapshot_path,
 )
-from replog.log.segment import RELATIVE_OFFSET_MAX, AbortedTransaction, Segment
+from replog.log.segment import RELATIVE_OFFSET_MAX, AbortedTransaction, Segment, file_name
 from replog.log.settings import LogSettings
+from replog.log.together import write_together
 from replog.log.validation import Origin, UnexpectedGap, admitted, copied, first_gap, markers
-from replog.ports import Buffer, Disk, File
+from replog.ports import Buffer, Disk, File, NewFolder
+
+CLOSED_TOGETHER: Final = 50  # logs: each has up to five small files open meanwhile
 
 
 class OffsetOutOfRange(LookupError):
@@ -543,7 +547,7 @@ class Log:
         if self.segments[-1].size == 0:
             return
         self._save_followed_epochs()
-        self._write_snapshot(durable=False)
+        self._write_snapshot()
         self.segments.append(self._new_segment(self.log_end_offset, now_ms))
 
     def _new_segment(self, base_offset: int, now_ms: int) -> Segment:
@@ -665,18 +669,25 @@ class Log:
 
     def close(self) -> None:
         """Make everything durable, so that a clean start needs no scan, and close the files."""
-        self._save_followed_epochs()
-        self.flush()
+        close_logs([self])
+
+    def files_at_close(self) -> dict[str, bytes]:
+        """Return what a clean start reads instead of the batches, by name: to be written when those are durable.
+
+        In any order: an unclean start looks at none of it.
+        """
+        files: dict[str, bytes] = {}
+        if self._has_unsaved_epochs:
+            files[EPOCHS_FILE] = self.epochs.to_checkpoint()
         if self.log_end_offset == 0:
-            self.close_files()  # nothing was ever written: nothing to look up, no producer to remember
-            return
+            return files  # nothing was ever written: nothing to look up, no producer to remember
         active = self.segments[-1]
         if not active.has_durable_indexes:
-            active.write_indexes()
+            files |= active.index_files()
         # A snapshot does not say which ended transactions were not replicated yet: then let the start replay.
         if not self.producers.ended_before(self.log_end_offset):
-            self._write_snapshot(durable=True)
-        self.close_files()
+            files[file_name(self.log_end_offset, SNAPSHOT_SUFFIX)] = self.producers.to_snapshot()
+        return files
 
     def close_files(self) -> None:
         """Close without any promise: for deletion, and after errors."""
@@ -689,16 +700,11 @@ class Log:
         self.disk.remove_tree(self.directory)
         self.disk.sync_directory(self.directory.rpartition("/")[0] or ".")
 
-    def _write_snapshot(self, *, durable: bool) -> None:
-        path = snapshot_path(self.directory, self.log_end_offset)
-        content = self.producers.to_snapshot()
-        if durable:
-            self.disk.replace_file(path, content)
-            return
+    def _write_snapshot(self) -> None:
         # A torn one is known by its checksum, and an older one does as well.
-        file = self.disk.open(path, create=True)
+        file = self.disk.open(snapshot_path(self.directory, self.log_end_offset), create=True)
         file.truncate(0)
-        file.append(content)
+        file.append(self.producers.to_snapshot())
         file.close()
 
     def _remove_stray_snapshots(self) -> None:
@@ -746,6 +752,17 @@ class Log:
                 self.topic_id = UUID(bytes=base64.urlsafe_b64decode(fields["topic_id"] + "=="))
             except (ValueError, KeyError) as problem:
                 raise OSError(f"{path} is damaged: {problem}") from problem  # it is unknown whose log this is
+
+
+def close_logs(logs: Sequence[Log]) -> None:
+    """Make all of these logs, of one disk, durable, so that a clean start needs no scan, and close their files."""
+    for first in range(0, len(logs), CLOSED_TOGETHER):
+        together = logs[first : first + CLOSED_TOGETHER]
+        for log in together:
+            log.flush()
+        write_together(together[0].disk, [NewFolder(log.directory, log.files_at_close()) for log in together])
+        for log in together:
+            log.close_files()
 
 
 def _base_offset(segment: Segment) -> int:

@@ -284,15 +284,20 @@ class Segment:
 
     def write_indexes(self) -> None:
         """Write the index files; call it only when the batches are durable."""
+        files = self.index_files()
+        for suffix in reversed(INDEX_SUFFIXES):
+            self.disk.replace_file(self.path(suffix), files[file_name(self.base_offset, suffix)])
+        self.has_durable_indexes = True
+
+    def index_files(self) -> dict[str, bytes]:
+        """Return the content of the index files by name."""
         offsets = (
             _INDEX_ENTRY.pack(o - self.base_offset, p) for o, p in zip(self._offsets, self._positions, strict=True)
         )
-        times = self._time_entries()
         transactions = (_TRANSACTION_ENTRY.pack(0, *aborted) for aborted in self.aborted)
-        self.disk.replace_file(self.path(TIME_INDEX_SUFFIX), b"".join(times))
-        self.disk.replace_file(self.path(TRANSACTION_INDEX_SUFFIX), b"".join(transactions))
-        self.disk.replace_file(self.path(INDEX_SUFFIX), b"".join(offsets))
-        self.has_durable_indexes = True
+        contents = (b"".join(offsets), b"".join(self._time_entries()), b"".join(transactions))
+        names = (file_name(self.base_offset, suffix) for suffix in INDEX_SUFFIXES)
+        return dict(zip(names, contents, strict=True))
 
     def _time_entries(self) -> Iterator[bytes]:
         for timestamp_ms, offset in zip(self._timestamps, self._timestamp_offsets, strict=True):
