@@ -5,8 +5,8 @@ from random import Random
 import pytest
 
 from replog.log.log import Log, close_logs
-from replog.ports import NewFolder
 from replog.log.together import write_together
+from replog.ports import NewFolder
 from tests.log.batches import SMALL, a_batch, append, content, state
 from tribunal.clusters.simulated.disk import PowerLost, SimulatedDisk
 
