@@ -164,7 +164,9 @@ class ClassicGroup:
         is_newcomer = body.member_id not in self.members and body.group_instance_id not in self.static_members
         if is_newcomer and len(self.members) >= self.settings.member_count_max:
             return Error.GROUP_MAX_SIZE_REACHED
-        if body.member_id and body.member_id not in self.pending:
+        # Ids are given out to dynamic members: who comes back with one and an instance id would take a static member's place.
+        is_expected = body.member_id in self.pending and body.group_instance_id is None
+        if body.member_id and not is_expected:
             return self.member_error(body.member_id, body.group_instance_id)
         return Error.NONE
 

@@ -5,7 +5,8 @@ Evidence: what it does not name loses its high-watermark checkpoint, and its log
 
 from replog.types import BrokerEpoch
 from replog.wire.messages.leader_and_isr import LeaderAndIsrRequest
-from replog.zookeeper.broker import ControlledBroker, ControlRequestBody, Effect
+from replog.zookeeper.broker import ControlledBroker, Effect
+from replog.zookeeper.soundness import ControlRequestBody
 
 SCENARIO = "zookeeper-early-leader-and-isr"
 

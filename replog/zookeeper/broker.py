@@ -38,6 +38,7 @@ from replog.wire.messages import update_metadata as um
 from replog.zookeeper import acceptance
 from replog.zookeeper.acceptance import KnownEpochs
 from replog.zookeeper.requests import DELETED, FULL, NO_EPOCH
+from replog.zookeeper.soundness import ControlRequestBody, fault_in
 
 LISTENER: Final = "PLAINTEXT"
 
@@ -77,7 +78,6 @@ class Answer(NamedTuple):
 
 
 Effect = Assign | Rename | GiveUp | KeepOnly | Answer | Probe
-ControlRequestBody = li.LeaderAndIsrRequest | sr.StopReplicaRequest | um.UpdateMetadataRequest
 
 
 class ControlledBroker:
@@ -130,6 +130,8 @@ class ControlledBroker:
         if error is not Error.NONE:
             refusal = [Probe("stale_broker_epoch_refused")] if error is Error.STALE_BROKER_EPOCH else []
             return [*refusal, Answer(_refusal(request, error))]
+        if fault_in(request) is not None:
+            return [Probe("unsound_control_request_refused"), Answer(_refusal(request, Error.INVALID_REQUEST))]
         self.controller_epoch = request.controller_epoch
         self.controller_id = NodeId(request.controller_id)
         match request:

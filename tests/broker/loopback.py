@@ -12,8 +12,10 @@ from replog.config import NodeConfig
 from replog.host.world import RealWorld
 from replog.node.broker import Broker
 from replog.node.controller import ControllerNode
+from replog.node.zookeeper.broker import ZooKeeperBroker
 
 T = TypeVar("T")
+Node = Broker | ControllerNode | ZooKeeperBroker
 QUICK = {
     "broker.session.timeout.ms": 3000,
     "broker.heartbeat.interval.ms": 300,
@@ -48,38 +50,41 @@ class Loopback:
         self.settings = settings
         self.log_dirs: dict[int, str] = {}
         self.worlds: dict[int, RealWorld] = {}
-        self.nodes: dict[int, Broker | ControllerNode] = {}
+        self.nodes: dict[int, Node] = {}
 
     @property
     def bootstrap(self) -> str:
         return ",".join(f"127.0.0.1:{port}" for node, port in self.ports.items() if node < 100)
 
     def config(self, node: int) -> NodeConfig:
+        return NodeConfig(self.values(node))
+
+    def values(self, node: int) -> dict[str, Any]:
         voters = ",".join(f"{node}@127.0.0.1:{port}" for node, port in self.ports.items() if node > 100)
-        return NodeConfig(
-            {
-                "process.roles": "controller" if node > 100 else "broker",
-                "node.id": node,
-                "cluster.id": self.cluster_id,
-                "listeners": f"{'CONTROLLER' if node > 100 else self.protocol}://127.0.0.1:{self.ports[node]}",
-                "controller.listener.names": "CONTROLLER",
-                "listener.security.protocol.map": f"CONTROLLER:{self.protocol}",
-                "inter.broker.listener.name": self.protocol,
-                "log.dirs": self.log_dirs.get(node, str(self.folder / f"node-{node}")),
-                "controller.quorum.voters": voters,
-                "tribunal.events.file": str(self.folder / f"events-{node}.jsonl"),
-            }
-            | QUICK
-            | ({"broker.rack": f"rack-{node}"} if self.has_racks and node < 100 else {})
-            | self.settings
-        )
+        own = {
+            "process.roles": "controller" if node > 100 else "broker",
+            "node.id": node,
+            "cluster.id": self.cluster_id,
+            "listeners": f"{'CONTROLLER' if node > 100 else self.protocol}://127.0.0.1:{self.ports[node]}",
+            "controller.listener.names": "CONTROLLER",
+            "listener.security.protocol.map": f"CONTROLLER:{self.protocol}",
+            "inter.broker.listener.name": self.protocol,
+            "log.dirs": self.log_dirs.get(node, str(self.folder / f"node-{node}")),
+            "controller.quorum.voters": voters,
+            "tribunal.events.file": str(self.folder / f"events-{node}.jsonl"),
+        }
+        rack = {"broker.rack": f"rack-{node}"} if self.has_racks and node < 100 else {}
+        return own | QUICK | rack | self.settings
 
     async def start(self, node: int) -> None:
         config = self.config(node)
         format_directory(config)
         self.worlds[node] = RealWorld(config, level="warning")
-        self.nodes[node] = (ControllerNode if node > 100 else Broker)(self.worlds[node], config)
+        self.nodes[node] = self.made(node, config)
         await self.nodes[node].start()
+
+    def made(self, node: int, config: NodeConfig) -> Node:
+        return (ControllerNode if node > 100 else Broker)(self.worlds[node], config)
 
     async def stop(self, node: int) -> None:
         await self.nodes.pop(node).stop()
@@ -102,7 +107,7 @@ class Loopback:
 
     async def serving(self) -> None:
         """Wait until all brokers are unfenced."""
-        brokers = [node for node in self.nodes.values() if isinstance(node, Broker)]
+        brokers = [node for node in self.nodes.values() if not isinstance(node, ControllerNode)]
         async with asyncio.timeout(30):
             while not all(len(_alive(broker)) == len(brokers) and broker.is_serving for broker in brokers):  # noqa: ASYNC110
                 await asyncio.sleep(0.05)
@@ -118,7 +123,7 @@ def format_directory(config: NodeConfig) -> None:
             properties.write_text(f"version=1\n{identity}\n")
 
 
-def _alive(broker: Broker) -> list[int]:
+def _alive(broker: Broker | ZooKeeperBroker) -> list[int]:
     return [node for node, view in broker.plane.metadata.brokers.items() if not view.fenced]
 
 
@@ -130,6 +135,12 @@ async def in_thread(call: Callable[..., T], *arguments: Any) -> T:
 async def running(folder: Path, *, controllers: int, brokers: int, **settings: Any) -> AsyncGenerator[Loopback]:
     """A serving cluster; stopped in order at the end."""
     cluster = Loopback(folder, controllers, brokers, {name.replace("__", "."): v for name, v in settings.items()})
+    async with started(cluster):
+        yield cluster
+
+
+@asynccontextmanager
+async def started(cluster: Loopback) -> AsyncGenerator[Loopback]:
     for node in cluster.ports:
         await cluster.start(node)
     try:

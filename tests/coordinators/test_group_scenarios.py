@@ -331,3 +331,19 @@ def test_offsets_of_a_deleted_topic_are_forgotten_also_those_of_open_transaction
 
     assert committed(driver, stable=True) == (-1, Error.NONE)
     assert committed(replayed(driver), stable=True) == (-1, Error.NONE)
+
+
+def test_nobody_takes_a_static_members_place_by_an_id_that_was_given_to_a_dynamic_one() -> None:
+    """Two members of one instance id: the second to be forgotten ended the node (found by tests/fuzz/test_conversations.py)."""
+    driver = a_coordinator()
+    pending = driver.ask(join(), version=5).member_id
+
+    unknown = driver.ask(join(pending, group_instance_id="i"), version=5)
+    static = driver.send(join(group_instance_id="i"), version=5)
+    fenced = driver.ask(join(pending, group_instance_id="i"), version=5)
+    driver.send(join(pending), version=5)
+
+    assert [unknown.error_code, fenced.error_code] == [Error.UNKNOWN_MEMBER_ID, Error.FENCED_INSTANCE_ID]
+    assert driver.replies[static].error_code is Error.NONE
+    driver.pass_time(60_000)
+    assert driver.core.groups["g"].static_members == {}

@@ -3,6 +3,7 @@
 from typing import Any
 from uuid import UUID
 
+import pytest
 from msgspec import structs
 
 from replog.broker.isr import PartitionState
@@ -12,6 +13,7 @@ from replog.metadata.records import ConfigRecord
 from replog.metadata.state import TOPIC_RESOURCE
 from replog.types import BrokerEpoch, LeaderEpoch, LeaderRecoveryState, NodeId, PartitionEpoch
 from replog.wire.messages import leader_and_isr as li
+from replog.wire.messages import stop_replica as sr
 from replog.wire.messages import update_metadata as um
 from replog.zookeeper.broker import Answer, Assign, ControlledBroker, KeepOnly
 from replog.zookeeper.requests import FULL, INCREMENTAL
@@ -135,3 +137,75 @@ def test_what_zookeeper_said_of_ids_does_not_outlive_a_registration() -> None:
     broker.registered(BrokerEpoch(60))
 
     assert broker.topic_ids == {}
+
+
+SOUND_STATE = {"leader": 1, "leader_epoch": 5, "isr": [1], "replicas": [1, 2], "partition_epoch": 6}
+SOUND_METADATA = {"leader": 1, "leader_epoch": 5, "isr": [1], "replicas": [1, 2]}
+SOUND_BROKER = {"id": 1, "endpoints": [um.UpdateMetadataEndpoint(port=9092, host="127.0.0.1")]}
+
+
+def leader_and_isr(topic: str = "t", **changed: Any) -> li.LeaderAndIsrRequest:
+    state = li.LeaderAndIsrPartitionState(**SOUND_STATE | changed)
+    topics = [li.LeaderAndIsrTopicState(topic_name=topic, topic_id=UUID(int=7), partition_states=[state])]
+    return li.LeaderAndIsrRequest(controller_id=1, controller_epoch=9, broker_epoch=50, topic_states=topics)
+
+
+def update_metadata(topic: str = "t", broker: dict[str, Any] | None = None, **changed: Any) -> um.UpdateMetadataRequest:
+    state = um.UpdateMetadataPartitionState(**SOUND_METADATA | changed)
+    topics = [um.UpdateMetadataTopicState(topic_name=topic, topic_id=UUID(int=7), partition_states=[state])]
+    brokers = [um.UpdateMetadataBroker(**SOUND_BROKER | (broker or {}))]
+    return um.UpdateMetadataRequest(
+        controller_id=1, controller_epoch=9, broker_epoch=50, topic_states=topics, live_brokers=brokers
+    )
+
+
+def stop_replica(topic: str = "t", **changed: Any) -> sr.StopReplicaRequest:
+    state = sr.StopReplicaPartitionState(**{"partition_index": 0, "leader_epoch": 5} | changed)
+    topics = [sr.StopReplicaTopicState(topic_name=topic, partition_states=[state])]
+    return sr.StopReplicaRequest(controller_id=1, controller_epoch=9, broker_epoch=50, topic_states=topics)
+
+
+@pytest.mark.parametrize(
+    "refused",
+    [
+        pytest.param(leader_and_isr("../../etc"), id="a folder outside of the log directory"),
+        pytest.param(leader_and_isr("__cluster_metadata"), id="the folder of the metadata log"),
+        pytest.param(leader_and_isr(partition_index=-1), id="a negative partition"),
+        pytest.param(leader_and_isr(replicas=[1, 1]), id="a replica twice"),
+        pytest.param(leader_and_isr(leader_epoch=-1), id="a negative leader epoch"),
+        pytest.param(leader_and_isr(leader_recovery_state=5), id="a recovery state that there is not"),
+        pytest.param(update_metadata(replicas=[]), id="a partition without replicas"),
+        pytest.param(update_metadata("a/b"), id="a topic's name with a slash"),
+        pytest.param(update_metadata(broker={"endpoints": [], "v0_host": "a" * 64, "v0_port": 1}), id="a host"),
+        pytest.param(update_metadata(broker={"id": -5}), id="a negative broker"),
+        pytest.param(stop_replica(".."), id="the folder above"),
+        pytest.param(stop_replica(leader_epoch=-3), id="an epoch that is no sentinel"),
+    ],
+)
+def test_what_no_controller_would_say_is_refused_whole_and_leaves_no_trace(refused: Any) -> None:
+    """One UpdateMetadata without replicas ended the node (found by tests/fuzz/test_conversations.py)."""
+    broker = a_broker()
+
+    effects = broker.handle(refused)
+
+    (answer,) = (effect.body for effect in effects if isinstance(effect, Answer))
+    assert answer.error_code is Error.INVALID_REQUEST  # type: ignore[attr-defined]
+    assert not any(isinstance(effect, Assign | KeepOnly) for effect in effects)
+    assert broker.controller_epoch == -1
+    assert not broker.metadata.image.topics_by_name
+
+
+@pytest.mark.parametrize(
+    "sound",
+    [
+        pytest.param(leader_and_isr(leader=-1, isr=[]), id="nobody leads"),
+        pytest.param(update_metadata(leader=-2, replicas=[], isr=[]), id="a deleted partition"),
+        pytest.param(stop_replica(leader_epoch=-2), id="the last word to a deleted replica"),
+    ],
+)
+def test_what_a_controller_may_say_at_the_edge_is_carried_out(sound: Any) -> None:
+    broker = a_broker()
+
+    (answer,) = (effect.body for effect in broker.handle(sound) if isinstance(effect, Answer))
+
+    assert answer.error_code is Error.NONE  # type: ignore[attr-defined]

@@ -1,0 +1,215 @@
+"""Clusters under attack, and what has to be so of them all the time: nobody dies, nobody hangs, nothing is kept.
+
+Not a test module.
+"""
+
+import asyncio
+import gc
+import os
+import time
+from collections.abc import AsyncGenerator, Callable
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any, Final
+
+import msgspec
+
+from replog.__main__ import ClientWorld
+from replog.client.client import Client, Unreachable
+from replog.client.connection import Connection
+from replog.config import Endpoint, NodeConfig
+from replog.errors import Error
+from replog.log.batch import NewRecord, build
+from replog.node.zookeeper.broker import ZooKeeperBroker
+from replog.wire.apis import Api
+from replog.wire.codec import encode_request
+from replog.wire.messages.metadata import EXCHANGE as METADATA
+from replog.wire.messages.metadata import MetadataRequest
+from tests.broker.fuzzing import Known
+from tests.broker.loopback import Loopback, Node, free_ports
+from tribunal.clusters.simulated.zookeeper import SimulatedZooKeeper, ZooKeeperServer
+from tribunal.clusters.simulated.zookeeper_model import Model
+
+BROKER: Final = 1
+# Attackers reach the listener USERS alone; `alice` may use what she has, and nobody but nodes and the orderly client anything else.
+SECURED: Final = {
+    "listener.security.protocol.map": "CONTROLLER:PLAINTEXT,PLAINTEXT:PLAINTEXT,USERS:SASL_PLAINTEXT",
+    "inter.broker.listener.name": "PLAINTEXT",
+    "sasl.enabled.mechanisms": "PLAIN,SCRAM-SHA-256,SCRAM-SHA-512",
+    "tribunal.sasl.plain.without.tls": True,
+    "sasl.jaas.config": 'org.apache.kafka.common.security.plain.PlainLoginModule required user_alice="secret";',
+    "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
+    "super.users": "User:ANONYMOUS",
+    "connection.failed.authentication.delay.ms": 1,
+    "connections.max.reauth.ms": 500,
+}
+OF_KRAFT: Final = ("process.roles", "controller.quorum.voters", "controller.listener.names")
+ORDERLY: Final = "orderly"
+HANG_CPU_S: Final = 1.0  # of the event loop in one go: nobody else is answered meanwhile
+BEAT_S: Final = 0.01
+ANSWER_S_MAX: Final = 20  # by the clock, on a machine that does other things as well
+SOCKETS_MORE: Final = 4
+RSS_BYTES_MORE: Final = 64 << 20
+
+
+class SecuredLoopback(Loopback):
+    """Brokers with a second listener, where users log in and an authorizer asks who they are; orderly clients use the first."""
+
+    def __init__(self, folder: Path, settings: dict[str, Any]) -> None:
+        super().__init__(folder, 1, 1, settings)
+        (self.sasl_port,) = free_ports(1)
+
+    def values(self, node: int) -> dict[str, Any]:
+        values = super().values(node) | SECURED
+        if node == BROKER:
+            values["listeners"] += f",USERS://127.0.0.1:{self.sasl_port}"
+        return values
+
+
+class ZooKeeperLoopback(Loopback):
+    """Brokers of ZooKeeper mode beside the simulator's model of ZooKeeper, over real sockets."""
+
+    def __init__(self, folder: Path, brokers: int, settings: dict[str, Any]) -> None:
+        super().__init__(folder, 0, brokers, settings)
+        (self.zookeeper_port,) = free_ports(1)
+        self._server: ZooKeeperServer | None = None
+
+    def values(self, node: int) -> dict[str, Any]:
+        values = {name: value for name, value in super().values(node).items() if name not in OF_KRAFT}
+        return values | {"zookeeper.connect": f"127.0.0.1:{self.zookeeper_port}", "zookeeper.session.timeout.ms": 3000}
+
+    async def start(self, node: int) -> None:
+        if self._server is None:
+            self._server = ZooKeeperServer(ClientWorld(), Model(), Endpoint("127.0.0.1", self.zookeeper_port))
+            await self._server.start()
+        await super().start(node)
+
+    def made(self, node: int, config: NodeConfig) -> Node:
+        return ZooKeeperBroker(self.worlds[node], config, SimulatedZooKeeper)
+
+    async def stop_all(self) -> None:
+        await super().stop_all()
+        if self._server is not None:
+            await self._server.stop()
+
+
+class Target:
+    """A cluster under attack, an orderly client, and what happened that nobody foresaw."""
+
+    def __init__(self, cluster: Loopback, client: Client) -> None:
+        self.cluster = cluster
+        self.client = client
+        self.unforeseen: list[dict[str, Any]] = []
+        self.lines: list[str] = []
+        self.longest_cpu_s = 0.0
+        self.has_orders = False  # attackers may order what a controller may: partitions are where they say
+        self._sockets = 0
+        self._rss_bytes = 0
+        for world in cluster.worlds.values():
+            world.journal.log = self._log  # type: ignore[method-assign]
+        asyncio.get_running_loop().set_exception_handler(lambda _, context: self.unforeseen.append(context))
+
+    def _log(self, level: str, message: str) -> None:
+        if level == "error":
+            self.lines.append(message)
+
+    def check(self) -> None:
+        """Fail where a node met an error that nobody foresaw, or thought longer than anybody may wait."""
+        assert self.unforeseen == [], self.unforeseen
+        counts = {node: world.journal.unforeseen_count for node, world in self.cluster.worlds.items()}
+        assert not any(counts.values()), "\n".join(self.lines)
+        assert self.longest_cpu_s < HANG_CPU_S, f"the event loop did {self.longest_cpu_s:.2f} s in one go"
+
+    async def look(self) -> None:
+        """Be an orderly client: write to a topic of one's own, and see that it is there."""
+        self.check()
+        connection = Connection(ClientWorld(), Endpoint("127.0.0.1", self.cluster.ports[BROKER]), ORDERLY)
+        await connection.open(timeout_ms=ANSWER_S_MAX * 1000)
+        found = await connection.send(METADATA, MetadataRequest(topics=[]), timeout_ms=ANSWER_S_MAX * 1000)
+        connection.close()
+        if self.has_orders:
+            return
+        assert BROKER in [one.node_id for one in found.brokers]
+        batch = build([NewRecord(b"k", b"v")], timestamp_ms=ClientWorld().clock.wall_ms())
+        async with asyncio.timeout(ANSWER_S_MAX):
+            answer = None
+            while answer is None or answer.error_code is not Error.NONE:
+                try:
+                    answer = await self.client.produce(ORDERLY, 0, batch, acks=1)
+                except Unreachable:  # the topic is new
+                    await asyncio.sleep(BEAT_S)
+        end = await self.client.list_offsets(ORDERLY, 0, -1)
+        assert end.offset > answer.base_offset
+
+    async def ask(self, api: Api, body: msgspec.Struct, version: int) -> None:
+        """Ask the broker for something; what it answers does not matter."""
+        reader, writer = await asyncio.open_connection("127.0.0.1", self.cluster.ports[BROKER])
+        writer.write(encode_request(api, version, 1, ORDERLY, body))
+        async with asyncio.timeout(ANSWER_S_MAX):
+            await reader.readexactly(int.from_bytes(await reader.readexactly(4), "big"))
+        writer.transport.abort()
+
+    def note_what_is_held(self) -> None:
+        """Remember sockets and memory as they are after the first attacks."""
+        self._sockets, self._rss_bytes = sockets(), rss_bytes()
+
+    async def holds_no_more(self) -> None:
+        """Fail where sockets or memory grew since; what was left open is closed within a while."""
+        if not self._sockets:
+            return  # it was too short
+        until_s = time.monotonic() + ANSWER_S_MAX
+        while sockets() > self._sockets + SOCKETS_MORE and time.monotonic() < until_s:  # noqa: ASYNC110
+            await asyncio.sleep(BEAT_S)
+        assert sockets() <= self._sockets + SOCKETS_MORE, (self._sockets, sockets())
+        assert rss_bytes() <= self._rss_bytes + RSS_BYTES_MORE, (self._rss_bytes >> 20, rss_bytes() >> 20)
+
+    async def beat(self) -> None:
+        """Note how much the event loop computed between two turns of this coroutine."""
+        while True:
+            began = time.thread_time()
+            await asyncio.sleep(BEAT_S)
+            self.longest_cpu_s = max(self.longest_cpu_s, time.thread_time() - began)
+
+
+def sockets() -> int:
+    """Return how many sockets this process has open."""
+    gc.collect()
+    return sum(_link(path).startswith("socket:") for path in Path("/proc/self/fd").iterdir())
+
+
+def rss_bytes() -> int:
+    """Return the memory of this process that is in use."""
+    return int(Path("/proc/self/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
+
+
+def _link(path: Path) -> str:
+    try:
+        return str(path.readlink())
+    except OSError:
+        return ""
+
+
+def known_of(cluster: Loopback, topic_ids: list[Any]) -> Known:
+    """Return what an attacker has found out."""
+    return Known(cluster_id=cluster.cluster_id, topic_ids=topic_ids, now_ms=ClientWorld().clock.wall_ms())
+
+
+@asynccontextmanager
+async def attacked(cluster: Loopback, client: Client) -> AsyncGenerator[Target]:
+    """Watch a cluster while it is attacked."""
+    target = Target(cluster, client)
+    beating = asyncio.create_task(target.beat())
+    try:
+        yield target
+    finally:
+        beating.cancel()
+
+
+def repeated_for(minutes: float, once: Callable[[str], None], seed: str) -> int:
+    """Call with one seed after the other until the time is over; return how often."""
+    until_s = time.monotonic() + minutes * 60
+    number = 0
+    while time.monotonic() < until_s:
+        once(f"{seed}-{number}")
+        number += 1
+    return number

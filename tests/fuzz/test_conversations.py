@@ -1,0 +1,169 @@
+"""Conversations with brokers and controllers: sequences of requests on one connection, each going on from the answers before.
+
+The gate holds some hundred; the night goes on with other seeds. `python -m tests.fuzz.test_conversations plain --minutes 30 --seed x` does so by hand.
+"""
+
+import argparse
+import asyncio
+import tempfile
+import time
+from collections.abc import Callable
+from pathlib import Path
+from random import Random
+from typing import Any, Final
+
+import pytest
+
+from replog.__main__ import ClientWorld
+from replog.client.client import Client
+from replog.config import Endpoint
+from replog.node.controller import ControllerNode
+from replog.wire.apis import BROKER_APIS, CONTROLLER_APIS, SASL_APIS, SECURITY_APIS, ZOOKEEPER_BROKER_APIS, Api
+from replog.wire.messages.create_acls import AclCreation, CreateAclsRequest
+from replog.wire.messages.find_coordinator import FindCoordinatorRequest
+from tests.broker.loopback import Loopback, started
+from tests.fuzz.conversations import Exchanged, Speaker, Wrong
+from tests.fuzz.targets import (
+    BROKER,
+    ORDERLY,
+    SecuredLoopback,
+    Target,
+    ZooKeeperLoopback,
+    attacked,
+    known_of,
+    repeated_for,
+)
+
+CONTROLLER: Final = 101
+TALKS_BETWEEN_LOOKS: Final = 50
+# Orders that anybody may give where no authorizer is set, after which there may be no quorum: drawn in tests/broker/test_fuzz.py.
+VOTERS: Final = (Api.ADD_RAFT_VOTER, Api.REMOVE_RAFT_VOTER, Api.UPDATE_RAFT_VOTER)
+CONTROL_REQUESTS: Final = (Api.LEADER_AND_ISR, Api.STOP_REPLICA, Api.UPDATE_METADATA, Api.ALTER_PARTITION)
+NIGHT_MINUTES: Final = 30
+ONE_OF_EACH: Final[dict[str, Any]] = {
+    "offsets.topic.num.partitions": 1,
+    "offsets.topic.replication.factor": 1,
+    "transaction.state.log.num.partitions": 1,
+    "transaction.state.log.replication.factor": 1,
+    "transaction.state.log.min.isr": 1,
+    "group.initial.rebalance.delay.ms": 0,
+}
+
+
+def attack(cluster: Loopback, seed: str, *, talks: int, until_s: float) -> int:
+    """Talk to every kind of listener; return how many requests were answered."""
+    answered = 0
+
+    async def run() -> None:
+        nonlocal answered
+        async with started(cluster):
+            client = Client(ClientWorld(), [Endpoint("127.0.0.1", cluster.ports[BROKER])])
+            async with attacked(cluster, client) as target:
+                speakers = await prepared(cluster, client, target, seed)
+                last: list[Exchanged] = []
+                try:
+                    for number in range(talks):
+                        if time.monotonic() > until_s:
+                            break
+                        for port, speaker in speakers.items():
+                            last = await speaker.converse(port)
+                            target.check()
+                        if number % TALKS_BETWEEN_LOOKS == 0:
+                            await target.look()
+                        if number == talks // 4:
+                            target.note_what_is_held()
+                    await target.look()
+                    await target.holds_no_more()
+                except (AssertionError, Wrong) as problem:
+                    problem.add_note(f"seed {seed}, after {[(one.api.name, one.version) for one in last]}")
+                    for one in last:
+                        problem.add_note(f"{one.api.name} v{one.version}: {one.frame[:2000].hex()}")
+                    raise
+                answered = sum(speaker.answered for speaker in speakers.values())
+            await client.close()
+
+    asyncio.run(run())
+    return answered
+
+
+async def prepared(cluster: Loopback, client: Client, target: Target, seed: str) -> dict[int, Speaker]:
+    """Make topics and coordinators; return who talks to which port."""
+    for topic in ("t", "u", ORDERLY):
+        await client.create_topic(topic, partitions=2, replication_factor=1)
+    for kind, name in ((0, "g"), (1, "x")):
+        await target.ask(Api.FIND_COORDINATOR, FindCoordinatorRequest(key_type=kind, key=name), 3)
+    broker = cluster.nodes[BROKER]
+    assert not isinstance(broker, ControllerNode)
+    topics = broker.plane.metadata.image.topics_by_name
+    known = known_of(cluster, [one.topic_id for name, one in topics.items() if name != ORDERLY])
+    if isinstance(cluster, ZooKeeperLoopback):
+        # Every other cluster gets what controllers send as well.
+        target.has_orders = Random(seed).random() < 0.5
+        apis = {a: v for a, v in ZOOKEEPER_BROKER_APIS.items() if target.has_orders or a not in CONTROL_REQUESTS}
+        speakers = {cluster.ports[BROKER]: Speaker(f"{seed}/zookeeper", apis, known)}
+    elif isinstance(cluster, SecuredLoopback):
+        for kind, name in ((2, "t"), (2, "u"), (2, "new"), (3, "g"), (5, "x")):
+            await target.ask(Api.CREATE_ACLS, CreateAclsRequest(creations=[for_alice(kind, name)]), 1)
+        speakers = {cluster.sasl_port: Speaker(f"{seed}/users", BROKER_APIS | SASL_APIS | SECURITY_APIS, known)}
+    else:
+        speakers = {
+            cluster.ports[node]: Speaker(f"{seed}/{node}", {a: v for a, v in apis.items() if a not in VOTERS}, known)
+            for node, apis in ((BROKER, BROKER_APIS), (CONTROLLER, CONTROLLER_APIS))
+        }
+        for speaker in speakers.values():
+            speaker.remembered["broker_epoch"] = [broker.plane.identity.broker_epoch]
+    return speakers
+
+
+def for_alice(kind: int, name: str) -> AclCreation:
+    """Return that she may do anything with this."""
+    return AclCreation(
+        resource_type=kind,
+        resource_name=name,
+        resource_pattern_type=3,
+        principal="User:alice",
+        host="*",
+        operation=2,
+        permission_type=3,
+    )
+
+
+KINDS: Final[dict[str, Callable[[Path], Loopback]]] = {
+    "plain": lambda folder: Loopback(folder, 1, 1, dict(ONE_OF_EACH)),
+    "secured": lambda folder: SecuredLoopback(folder, dict(ONE_OF_EACH)),
+    "zookeeper": lambda folder: ZooKeeperLoopback(folder, 1, dict(ONE_OF_EACH)),
+}
+
+
+@pytest.mark.timeout(120)
+@pytest.mark.parametrize("kind", KINDS)
+def test_nobody_dies_of_what_somebody_says_in_a_row(kind: str, tmp_path: Path) -> None:
+    assert attack(KINDS[kind](tmp_path), "gate", talks=100, until_s=time.monotonic() + 60) > 50
+
+
+@pytest.mark.nightly
+@pytest.mark.timeout(NIGHT_MINUTES * 60 + 300)
+@pytest.mark.parametrize("kind", KINDS)
+def test_nobody_dies_of_it_in_half_an_hour(kind: str, tmp_path: Path) -> None:
+    assert repeated(kind, tmp_path, NIGHT_MINUTES, "night")
+
+
+def repeated(kind: str, folder: Path, minutes: float, seed: str, talks: int = 5000) -> int:
+    """Attack with one seed after the other, a new cluster each; return how many."""
+    until_s = time.monotonic() + minutes * 60
+
+    def once(number: str) -> None:
+        print(number, attack(KINDS[kind](folder / number), number, talks=talks, until_s=until_s), flush=True)
+
+    return repeated_for(minutes, once, f"{seed}-{kind}")
+
+
+if __name__ == "__main__":
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("kind", choices=[*KINDS])
+    parser.add_argument("--minutes", type=float, default=NIGHT_MINUTES)
+    parser.add_argument("--seed", default="hand")
+    parser.add_argument("--talks", type=int, default=5000)
+    order = parser.parse_args()
+    with tempfile.TemporaryDirectory() as place:
+        print(repeated(order.kind, Path(place), order.minutes, order.seed, order.talks))
