@@ -133,6 +133,12 @@ class Disk(Protocol):
     def replace_file(self, path: str, content: bytes) -> None:
         """Write a small file durably and atomically: temp file, fsync, rename, fsync of the directory."""
 
+    def write_together(self, folders: Sequence[NewFolder]) -> None:
+        """Write files into directories that exist, each whole or not at all; all of it is durable when this returns.
+
+        Which of the new names a power failure on the way leaves is open, also within one directory.
+        """
+
     async def sync_in_background(self, files: Sequence[File]) -> None:
         """Make files durable without holding up the event loop."""
 

@@ -335,6 +335,27 @@ class SimulatedDisk:
         self.rename(temporary, path)
         self.sync_directory(path.rpartition("/")[0])
 
+    def write_together(self, folders: Sequence[NewFolder]) -> None:
+        """Write files into directories; one sync after the other."""
+        written: list[tuple[SimulatedFile, str]] = []
+        for folder in folders:
+            for name, content in folder.files.items():
+                file = self.open(f"{folder.path}/{name}.tmp", create=True)
+                written.append((file, f"{folder.path}/{name}"))
+                if file.size():
+                    file.truncate(0)
+                if content:
+                    file.append(content)
+        for file, _ in written:
+            if file.size():
+                file.sync()
+        for file, path in written:
+            file.close()
+            self.rename(file.path, path)
+        for folder in folders:
+            if folder.files:
+                self.sync_directory(folder.path)
+
     async def sync_in_background(self, files: Sequence[File]) -> None:
         """Make files durable while the process goes on."""
         durations = [file.begin_sync() for file in files if isinstance(file, SimulatedFile)]

@@ -195,6 +195,14 @@ class Partition:
         effects.extend(self.leadership.propose_recovered())
         return effects
 
+    def will_begin_to_lead(self, state: PartitionState) -> bool:
+        """Return whether `on_metadata` of a state in which this broker leads notes a new leader epoch in the log, whole as it is."""
+        known = self.state
+        is_newer = known is None or (
+            state.partition_epoch >= known.partition_epoch and state.leader_epoch > known.leader_epoch
+        )
+        return is_newer and self.log.missing_from is None and not self.is_offline
+
     def make_whole(self, leader: NodeId) -> None:
         """Have a log whose beginning is missing fetched again once somebody leads; who leads itself begins where it can."""
         if leader == self.node_id:

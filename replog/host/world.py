@@ -19,8 +19,9 @@ import time
 import traceback
 import uuid
 from collections.abc import Callable, Coroutine, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor, wait
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, TextIO
 from uuid import UUID
@@ -29,7 +30,6 @@ from replog.config import NodeConfig
 from replog.host.certificates import Certificates
 from replog.host.handshakes import TlsListener, listening_sockets
 from replog.host.memory import keep_freed_memory
-from replog.log.together import write_together
 from replog.ports import Buffer, Clock, Disk, Entropy, File, Journal, Listener, Network, NewFolder, Space
 
 if TYPE_CHECKING:
@@ -38,6 +38,8 @@ if TYPE_CHECKING:
 LEVELS: Final = {"debug": 0, "info": 1, "warning": 2, "error": 3}
 BACKLOG: Final = 1024
 COPY_BYTES: Final = 1 << 20
+WAITING_MAX: Final = 4
+TEMPORARY_SUFFIX: Final = ".tmp"
 UNFORESEEN_KINDS_MAX: Final = 1000
 MOST_PARTS: Final = 512  # of one vectored write; the system's IOV_MAX is 1024
 
@@ -159,6 +161,8 @@ class RealDisk:
 
     def __init__(self) -> None:
         self._syncing = ThreadPoolExecutor(max_workers=1, thread_name_prefix="sync")
+        # A file system that keeps a journal commits once for all who wait at the same time.
+        self._waiting = ThreadPoolExecutor(max_workers=WAITING_MAX, thread_name_prefix="wait")
 
     def open(self, path: str, *, create: bool = False) -> RealFile:
         """Open for reading and writing."""
@@ -220,6 +224,39 @@ class RealDisk:
         self.rename(temporary, path)
         self.sync_directory(str(Path(path).parent))
 
+    def write_together(self, folders: Sequence[NewFolder]) -> None:
+        """Write files into directories; everything is written before anything is waited for."""
+        written: list[tuple[RealFile, str]] = []
+        try:
+            for folder in folders:
+                for name, content in folder.files.items():
+                    path = f"{folder.path}/{name}"
+                    file = self.open(path + TEMPORARY_SUFFIX, create=True)
+                    written.append((file, path))
+                    if file.size():
+                        file.truncate(0)
+                    if content:
+                        file.append(content)
+            for file, _ in written:
+                file.forget_cached(0, file.size())  # begins to write what is to be synced
+            self._wait_for_all([file.sync for file, _ in written if file.size()])
+        finally:
+            for file, _ in written:
+                file.close()
+        for _, path in written:
+            self.rename(path + TEMPORARY_SUFFIX, path)
+        self._wait_for_all([partial(self.sync_directory, folder.path) for folder in folders if folder.files])
+
+    def _wait_for_all(self, syncs: Sequence[Callable[[], None]]) -> None:
+        """Do them at the same time; raise, when all are done, what the first that failed raised."""
+        if len(syncs) == 1:
+            syncs[0]()
+            return
+        waiting = [self._waiting.submit(sync) for sync in syncs]
+        wait(waiting)
+        for one in waiting:
+            one.result()
+
     async def sync_in_background(self, files: Sequence[File]) -> None:
         """Make files durable in the order given, on the one syncing thread."""
         loop = asyncio.get_running_loop()
@@ -231,8 +268,9 @@ class RealDisk:
         await loop.run_in_executor(self._syncing, create_folders, self, list(folders))
 
     def close(self) -> None:
-        """End the syncing thread."""
+        """End the threads that sync."""
         self._syncing.shutdown()
+        self._waiting.shutdown()
 
 
 class RealListener:
@@ -460,7 +498,7 @@ def create_folders(disk: Disk, folders: Sequence[NewFolder]) -> None:
     """Make directories with their files, durable, names included."""
     for folder in folders:
         disk.make_directory(folder.path)
-    write_together(disk, folders)
+    disk.write_together(folders)
     for parent in dict.fromkeys(folder.path.rpartition("/")[0] or "." for folder in folders):
         disk.sync_directory(parent)
 

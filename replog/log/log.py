@@ -52,7 +52,6 @@ from replog.log.recovery import (
 )
 from replog.log.segment import RELATIVE_OFFSET_MAX, AbortedTransaction, Segment, file_name
 from replog.log.settings import LogSettings
-from replog.log.together import write_together
 from replog.log.validation import Origin, UnexpectedGap, admitted, copied, first_gap, markers
 from replog.ports import Buffer, Disk, File, NewFolder
 
@@ -363,6 +362,17 @@ class Log:
         assert leader_epoch >= self.epochs.latest, f"{leader_epoch} after {self.epochs.latest}"
         if self.epochs.assign(leader_epoch, self.log_end_offset):
             self._save_epochs()
+
+    @staticmethod
+    def begin_epochs(elected: Sequence[tuple["Log", int]]) -> None:
+        """Note in logs of one disk that these leader epochs begin, as `begin_epoch` does, with hardly more waiting than for one."""
+        changed = []
+        for log, leader_epoch in elected:
+            assert leader_epoch >= log.epochs.latest, f"{leader_epoch} after {log.epochs.latest}"
+            if log.epochs.assign(leader_epoch, log.log_end_offset):
+                changed.append(NewFolder(log.directory, {EPOCHS_FILE: log.epochs.to_checkpoint()}))
+        if changed:
+            elected[0][0].disk.write_together(changed)
 
     @property
     def last_epoch(self) -> int:
@@ -760,7 +770,7 @@ def close_logs(logs: Sequence[Log]) -> None:
         together = logs[first : first + CLOSED_TOGETHER]
         for log in together:
             log.flush()
-        write_together(together[0].disk, [NewFolder(log.directory, log.files_at_close()) for log in together])
+        together[0].disk.write_together([NewFolder(log.directory, log.files_at_close()) for log in together])
         for log in together:
             log.close_files()
 

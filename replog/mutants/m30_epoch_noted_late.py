@@ -31,3 +31,4 @@ def install() -> None:
 
     Partition._become_leader = _become_leader  # type: ignore[method-assign]
     Log.begin_epoch = with_first_record  # type: ignore[method-assign]
+    Log.begin_epochs = staticmethod(lambda elected: None)  # type: ignore[method-assign]

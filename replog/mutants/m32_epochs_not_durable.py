@@ -4,6 +4,8 @@ Evidence: after a power failure it is torn, or the one from before a truncation:
 KAFKA-16541.
 """
 
+from collections.abc import Sequence
+
 from replog.log.log import Log
 from replog.log.recovery import EPOCHS_FILE
 
@@ -22,3 +24,9 @@ def install() -> None:
             file.close()
 
     Log._save_epochs = _save_epochs  # type: ignore[method-assign]
+    Log.begin_epochs = staticmethod(_one_by_one)  # type: ignore[method-assign]
+
+
+def _one_by_one(elected: Sequence[tuple[Log, int]]) -> None:
+    for log, leader_epoch in elected:
+        log.begin_epoch(leader_epoch)

@@ -14,7 +14,8 @@ from itertools import islice
 from typing import Final
 from uuid import UUID
 
-from replog.broker.metadata import Assigned, Change, Removed
+from replog.broker.metadata import Action, Assigned, Change, Removed
+from replog.log.log import Log
 from replog.metadata.state import LOST, MIGRATING, UNASSIGNED
 from replog.node.directories.log_directories import NewLog
 from replog.node.hosted_replicas import HostedReplicas
@@ -23,6 +24,7 @@ from replog.types import NO_BROKER_EPOCH, TopicIdPartition, TopicPartition
 
 SLICE_MS: Final = 10  # so long nobody else is served
 NEW_LOGS_MAX: Final = 100  # made in one go
+TOGETHER_MAX: Final = 16  # looked at before the time is
 
 
 class Hosting:
@@ -125,17 +127,40 @@ class Hosting:
     def _work_a_slice(self) -> None:
         end_ms = self._clock.now_ms() + SLICE_MS
         while self._due and self._clock.now_ms() < end_ms:
-            key = next(iter(self._due))
-            del self._due[key]
-            match self.metadata.action(key):
-                case Assigned() as assigned if self._is_lost(assigned):
-                    self.replicas.offline.setdefault(key, self._lost_directory(key))
-                case Assigned() as assigned if not self._is_here(assigned):
-                    self._new[key] = None
-                case Assigned() as assigned:
-                    self.hosted.assign(assigned)
-                case Removed():
-                    self._remove(key)
+            keys = list(islice(self._due, TOGETHER_MAX))
+            for key in keys:
+                del self._due[key]
+            actions = list(self.metadata.actions(keys))
+            self._begin_epochs(actions)
+            for key, action in zip(keys, actions, strict=True):
+                self._do(key, action)
+
+    def _do(self, key: TopicIdPartition, action: Action) -> None:
+        match action:
+            case Assigned() as assigned if self._is_lost(assigned):
+                self.replicas.offline.setdefault(key, self._lost_directory(key))
+            case Assigned() as assigned if not self._is_here(assigned):
+                self._new[key] = None
+            case Assigned() as assigned:
+                self.hosted.assign(assigned)
+            case Removed():
+                self._remove(key)
+
+    def _begin_epochs(self, actions: Iterable[Action]) -> None:
+        """Write down together what each new leader of these has to note before it leads: one by one it is what takeovers take their time for."""
+        elected: dict[str, list[tuple[Log, int]]] = {}
+        for action in actions:
+            if isinstance(action, Assigned) and action.state.leader == self.replicas.node_id:
+                replica = self.replicas.find_by_id(*action.key)
+                if replica is not None and replica.partition.will_begin_to_lead(action.state):
+                    log = replica.partition.log
+                    elected.setdefault(log.directory.rpartition("/")[0], []).append((log, action.state.leader_epoch))
+        for path, together in elected.items():
+            if len(together) > 1:
+                try:
+                    Log.begin_epochs(together)
+                except OSError as problem:
+                    self.directories.fail(path, problem)
 
     def _is_here(self, assigned: Assigned) -> bool:
         if self.replicas.find_by_id(*assigned.key) is not None:

@@ -173,6 +173,27 @@ def test_folders_with_files_are_made_in_the_background(place):
     place.run(scenario)
 
 
+def test_files_of_many_directories_are_written_together(place):
+    async def scenario(world: World) -> None:
+        disk, folders = world.disk, [f"{place.directory}/{n}" for n in range(20)]
+        for folder in folders:
+            disk.make_directory(folder)
+        disk.open(f"{folders[0]}/full.tmp", create=True).append(b"left by a process that was killed")
+        disk.replace_file(f"{folders[0]}/full", b"a long first content")
+
+        disk.write_together([NewFolder(folder, {"full": b"content", "empty": b""}) for folder in folders])
+        disk.write_together([NewFolder(folders[1], {})])
+        disk.write_together([])
+
+        assert [disk.list_directory(folder) for folder in folders] == [["empty", "full"]] * 20
+        assert {disk.read_file(f"{folder}/full") for folder in folders} == {b"content"}
+        assert {disk.read_file(f"{folder}/empty") for folder in folders} == {b""}
+        with pytest.raises(FileNotFoundError):
+            disk.write_together([NewFolder(f"{place.directory}/missing", {"full": b"content"})])
+
+    place.run(scenario)
+
+
 def test_files_are_made_durable_in_the_background(place):
     async def scenario(world: World) -> None:
         files = [world.disk.open(f"{place.directory}/{n}", create=True) for n in range(3)]

@@ -25,10 +25,11 @@ def opened(
     recover: bool = False,
     recovery_point: int = 0,
     log_start_offset: int = 0,
+    directory: str = DIRECTORY,
 ) -> Log:
     return Log.open(
         disk,
-        DIRECTORY,
+        directory,
         settings,
         recover=recover,
         recovery_point=recovery_point,

@@ -5,7 +5,6 @@ from random import Random
 import pytest
 
 from replog.log.log import Log, close_logs
-from replog.log.together import write_together
 from replog.ports import NewFolder
 from tests.log.batches import SMALL, a_batch, append, content, state
 from tribunal.clusters.simulated.disk import PowerLost, SimulatedDisk
@@ -97,7 +96,7 @@ def test_files_written_together_replace_what_a_former_process_left() -> None:
     disk.open("data/f.tmp", create=True).append(b"left of one that was killed")
     disk.replace_file("data/f", b"former")
 
-    write_together(disk, [NewFolder("data", {"f": b"latter", "empty": b""})])
+    disk.write_together([NewFolder("data", {"f": b"latter", "empty": b""})])
     disk.power_fail()
     disk.power_on()
 

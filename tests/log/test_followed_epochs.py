@@ -92,3 +92,21 @@ def test_who_leads_next_saves_what_it_followed_with_its_own_epoch() -> None:
     log.begin_epoch(4)
 
     assert disk.read_file(EPOCHS) == b"0\n2\n3 0\n4 1\n"
+
+
+def test_leaders_of_many_partitions_note_their_epochs_together_and_durably() -> None:
+    disk = a_disk()
+    logs = [opened(disk), opened(disk, directory="data/t-1"), opened(disk, directory="data/t-2")]
+    followed(logs[0], 3)
+    logs[2].begin_epoch(4)
+    contents = disk.sync_count
+
+    Log.begin_epochs([(log, 4) for log in logs])
+    for log in logs:
+        log.begin_epoch(4)  # as each takes its role: there is nothing left to be written
+
+    assert disk.sync_count == contents + 2  # the third knew
+    disk.power_fail()
+    disk.power_on()
+    saved = [disk.read_file(f"{log.directory}/leader-epoch-checkpoint") for log in logs]
+    assert saved == [b"0\n2\n3 0\n4 1\n", b"0\n1\n4 0\n", b"0\n1\n4 0\n"]
