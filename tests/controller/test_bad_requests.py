@@ -134,6 +134,8 @@ BAD = {
     "config: unknown": (config("no.such", "1"), Error.INVALID_CONFIG),
     "config: out of range": (config("min.insync.replicas", "0"), Error.INVALID_CONFIG),
     "config: no number": (config("retention.ms", "soon"), Error.INVALID_CONFIG),
+    "config: no number for Java": (config("retention.ms", "1_000"), Error.INVALID_CONFIG),
+    "config: no fraction for Java": (config("min.cleanable.dirty.ratio", "0_0.5"), Error.INVALID_CONFIG),
     "config: unknown operation": (config("retention.ms", "1", operation=7), Error.INVALID_REQUEST),
     "config: unknown resource type": (config("retention.ms", "1", kind=99), Error.INVALID_REQUEST),
     "config: one topic twice": (
