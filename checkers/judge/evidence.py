@@ -30,7 +30,9 @@ from tribunal.checkers.judge.timeline import OBSERVATION_LAG_NS, Record, Timelin
 from tribunal.checkers.properties.lost_writes import complete_readers, earlier_readers, final_reads
 from tribunal.results.recording import WORDS
 
-_ABSENT: Final = frozenset({"lost", "lost_after_read", "moved", "offset_conflict"})  # found by the final read
+_ABSENT: Final = frozenset(
+    {"lost", "lost_after_read", "withdrawn", "moved", "offset_conflict"}
+)  # found by the final read
 ACROSS_EPOCHS: Final = frozenset(
     {"latest_offset_back", "high_watermark_below_former"}
 )  # whose leader epoch is that of what was seen later

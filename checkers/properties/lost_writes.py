@@ -47,6 +47,12 @@ KINDS: Final = {
         "an acknowledged record stands in the leaders' logs, yet a complete read lacks it",
         excused_by=(Excuse.END_LOST, Excuse.BY_ORDER),
     ),
+    "withdrawn": Kind(
+        Meaning.PROMISED,
+        "a record of a transaction of unknown outcome, which a consumer of committed records had read, is missing from the final log, and no logs say "
+        "whether it stands out of sight",
+        excused_by=(Excuse.END_LOST,),
+    ),
     "phantom": Kind(Meaning.VIOLATION, "a record was read that nobody sent"),
     "refused_yet_written": Kind(
         Meaning.VIOLATION, "a record that was surely refused was read, or stands in a replica's log"
@@ -188,7 +194,12 @@ def kernel(rows: PartitionRows, context: Context) -> Found:
         _twice(rows, log, context),
     ]
     if log.known:
-        found += [_lost(sends, acknowledged, log), _lost_after_read(rows, acknowledged, log, context)]
+        shown = _shown_committed(rows, log, context)
+        found += [
+            _lost(sends, acknowledged, log),
+            _unread_again(sends, shown, log),
+            _lost_after_read(rows, acknowledged, log, context, shown),
+        ]
     elif acknowledged.any() or reads["value"].size:
         found.append(anomalies("unjudged", log_offset=[UNKNOWN]))
     figures = {
@@ -239,8 +250,20 @@ def _of_sends(kind: str, sends: Columns, chosen: Array) -> pa.Table:
     )
 
 
-def _lost_after_read(rows: PartitionRows, acknowledged: Array, log: FinalLog, context: Context) -> pa.Table:
-    """Return records seen by a consumer and gone in the end; those acknowledged are `lost` already."""
+def _unread_again(sends: Columns, shown: Array, log: FinalLog) -> pa.Table:
+    """Return records that were shown as committed and still stand in the logs, yet the final read lacks them."""
+    if not shown.size or not log.by_read:
+        return nothing()
+    return _of_sends("unread", sends, is_among(sends["value"], shown[log.logged(shown)]))
+
+
+def _lost_after_read(
+    rows: PartitionRows, acknowledged: Array, log: FinalLog, context: Context, shown: Array
+) -> pa.Table:
+    """Return records seen by a consumer and gone in the end; those acknowledged are `lost` already.
+
+    shown:  values of transactions of unknown outcome that are known to be committed, and are missing.
+    """
     sends, reads = rows.columns("sends"), rows.columns("reads")
     tail = np.flatnonzero(_received(rows, "reads") & (reads["value"] != UNKNOWN))
     gone = tail[~is_among(reads["value"][tail], log.values)]
@@ -251,33 +274,39 @@ def _lost_after_read(rows: PartitionRows, acknowledged: Array, log: FinalLog, co
     read, send = order[first], rows.derived(sends_of_reads)[order[first]]
     judged_elsewhere = acknowledged | uncommitted_sends(sends, context)
     open_ = ~(judged_elsewhere[send] & (send != UNKNOWN)) if judged_elsewhere.size else np.ones(send.size, bool)
-    if not open_.all():
-        open_ |= is_among(values, _shown_committed(rows, log, context))
-    values, read, send = values[open_], read[open_], send[open_]
-    return anomalies(
-        "lost_after_read",
-        log_offset=reads["log_offset"][read],
-        value=values,
-        acks=pa.array([_acks(sends, row) for row in send.tolist()], pa.int32()),
-        invoke_ns=_picked(sends["invoke_ns"], send),
-        process=values >> 40,
-        leader_epoch=reads["leader_epoch"][read],
-    )
+    committed = is_among(values, shown[~log.logged(shown)])
+    tables = []
+    for kind, chosen in (
+        ("lost_after_read", open_ | committed if log.all_logged else open_),
+        ("withdrawn", np.zeros(open_.size, bool) if log.all_logged else committed & ~open_),
+    ):
+        tables.append(
+            anomalies(
+                kind,
+                log_offset=reads["log_offset"][read[chosen]],
+                value=values[chosen],
+                acks=pa.array([_acks(sends, row) for row in send[chosen].tolist()], pa.int32()),
+                invoke_ns=_picked(sends["invoke_ns"], send[chosen]),
+                process=values[chosen] >> 40,
+                leader_epoch=reads["leader_epoch"][read[chosen]],
+            )
+        )
+    return pa.concat_tables(tables)
 
 
 def _shown_committed(rows: PartitionRows, log: FinalLog, context: Context) -> Array:
-    """Return the values of transactions of unknown outcome that a read_committed consumer received and no log of a leader has.
+    """Return the values of transactions of unknown outcome that a read_committed consumer received, and that the final log lacks.
 
-    Who received one knows that its transaction was committed. What still stands in the logs and out of sight is `atomicity`'s business.
+    Who received one knows that its transaction was committed.
     """
-    if not log.all_logged:
+    if not (rows.columns("sends")["txn_id"] != UNKNOWN).any():
         return np.zeros(0, np.int64)
     polls, reads, steps = rows.columns("polls"), rows.columns("reads"), context.steps()
     open_ = steps["value"][is_among(steps["kind"], WRITES) & (steps["outcome"] == OPEN)]
     consumers = distinct(polls["process"][_received(rows, "polls") & (polls["isolation"] == READ_COMMITTED)])
     shown = reads["value"][_received(rows, "reads") & is_among(reads["process"], consumers)]
     found = distinct(shown[is_among(shown, distinct(open_))])
-    return np.asarray(found[~log.logged(found)])
+    return np.asarray(found[~is_among(found, log.values)])
 
 
 def _acks(sends: Columns, row: int) -> int | None:
@@ -453,14 +482,15 @@ SQL: Final = "".join((READERS, """, earlier AS (
     ON p.run_id = e.run_id AND p.topic = e.topic AND p.partition = e.partition AND p.process = e.process
   WHERE p.isolation = 'read_committed' AND (p.phase = 'tail' OR (p.phase = 'final' AND e.process IS NOT NULL))
 ), shown_committed AS (
-  SELECT DISTINCT r.run_id, r.value FROM seen r
+  SELECT DISTINCT r.run_id, r.topic, r.partition, r.value FROM seen r
   JOIN committed_consumers c
     ON r.run_id = c.run_id AND r.topic = c.topic AND r.partition = c.partition AND r.process = c.process
-  JOIN logged_partitions p ON r.run_id = p.run_id AND r.topic = p.topic AND r.partition = p.partition
-  SEMI JOIN (SELECT run_id, value FROM txn_steps WHERE kind IN ('send', 'append') AND outcome = 'info') o
-    ON r.run_id = o.run_id AND r.value = o.value
-  ANTI JOIN in_logs l
-    ON r.run_id = l.run_id AND r.topic = l.topic AND r.partition = l.partition AND r.value = l.value
+  JOIN judged j ON r.run_id = j.run_id AND r.topic = j.topic AND r.partition = j.partition
+  SEMI JOIN (SELECT run_id, topic, partition, value FROM txn_steps
+             WHERE kind IN ('send', 'append') AND outcome = 'info') o
+    ON r.run_id = o.run_id AND r.topic = o.topic AND r.partition = o.partition AND r.value = o.value
+  ANTI JOIN present p
+    ON r.run_id = p.run_id AND r.topic = p.topic AND r.partition = p.partition AND r.value = p.value
 ), missing AS (
   SELECT a.* FROM acknowledged a
   JOIN judged j ON a.run_id = j.run_id AND a.topic = j.topic AND a.partition = j.partition
@@ -494,7 +524,15 @@ FROM missing m
 SEMI JOIN in_logs l
   ON m.run_id = l.run_id AND m.topic = l.topic AND m.partition = l.partition AND m.value = l.value
 UNION ALL
-SELECT t.run_id, t.topic, t.partition, 'lost_after_read', t.log_offset, t.value, CAST(NULL AS BIGINT)
+SELECT s.run_id, s.topic, s.partition, 'unread', s.log_offset, s.value, CAST(NULL AS BIGINT)
+FROM sends s
+JOIN shown_committed c ON s.run_id = c.run_id AND s.topic = c.topic AND s.partition = c.partition AND s.value = c.value
+SEMI JOIN in_logs l
+  ON s.run_id = l.run_id AND s.topic = l.topic AND s.partition = l.partition AND s.value = l.value
+UNION ALL
+SELECT t.run_id, t.topic, t.partition,
+       CASE WHEN u.value IS NULL OR p.topic IS NOT NULL THEN 'lost_after_read' ELSE 'withdrawn' END, t.log_offset, t.value,
+       CAST(NULL AS BIGINT)
 FROM tail t
 JOIN judged j ON t.run_id = j.run_id AND t.topic = j.topic AND t.partition = j.partition
 ANTI JOIN present p
@@ -502,8 +540,13 @@ ANTI JOIN present p
 ANTI JOIN acknowledged a
   ON t.run_id = a.run_id AND t.topic = a.topic AND t.partition = a.partition AND t.value = a.value
 ANTI JOIN (SELECT u.run_id, u.value FROM uncommitted u
-           ANTI JOIN shown_committed c ON u.run_id = c.run_id AND u.value = c.value) u
-  ON t.run_id = u.run_id AND t.value = u.value
+           ANTI JOIN (SELECT c.* FROM shown_committed c ANTI JOIN in_logs l
+                      ON c.run_id = l.run_id AND c.topic = l.topic AND c.partition = l.partition AND c.value = l.value) c
+             ON u.run_id = c.run_id AND u.value = c.value) n
+  ON t.run_id = n.run_id AND t.value = n.value
+LEFT JOIN shown_committed u
+  ON t.run_id = u.run_id AND t.topic = u.topic AND t.partition = u.partition AND t.value = u.value
+LEFT JOIN logged_partitions p ON t.run_id = p.run_id AND t.topic = p.topic AND t.partition = p.partition
 UNION ALL
 SELECT DISTINCT r.run_id, r.topic, r.partition, 'phantom', r.log_offset, r.value, CAST(NULL AS BIGINT)
 FROM reads r
@@ -540,12 +583,13 @@ SELECT n.run_id, n.topic, n.partition, 'unjudged', CAST(NULL AS BIGINT), CAST(NU
 ) n ANTI JOIN judged j ON n.run_id = j.run_id AND n.topic = j.topic AND n.partition = j.partition
 )
 SELECT f.run_id, f.topic, f.partition, f.kind, f.log_offset, f.value,
-       CASE WHEN f.kind IN ('lost', 'unread') OR (f.kind = 'lost_after_read' AND s.acks = 0) THEN s.acks END AS acks,
-       CASE WHEN f.kind IN ('lost', 'unread', 'lost_after_read', 'duplicate', 'repeated') THEN s.invoke_ns
+       CASE WHEN f.kind IN ('lost', 'unread') OR (f.kind IN ('lost_after_read', 'withdrawn') AND s.acks = 0) THEN s.acks
+            END AS acks,
+       CASE WHEN f.kind IN ('lost', 'unread', 'lost_after_read', 'withdrawn', 'duplicate', 'repeated') THEN s.invoke_ns
             END AS invoke_ns,
        CASE WHEN f.kind IN ('lost', 'unread') THEN s.complete_ns END AS at_ns,
        CASE WHEN f.kind IN ('lost', 'unread') THEN s.leader_epoch
-            WHEN f.kind = 'lost_after_read' THEN e.leader_epoch END AS leader_epoch,
+            WHEN f.kind IN ('lost_after_read', 'withdrawn') THEN e.leader_epoch END AS leader_epoch,
        f.other_offset
 FROM found f LEFT JOIN sends s ON f.run_id = s.run_id AND f.value = s.value
 LEFT JOIN tail_epochs e ON f.run_id = e.run_id AND f.topic = e.topic AND f.partition = e.partition AND f.value = e.value

@@ -77,6 +77,9 @@ KINDS: Final = {
     "latest_offset_back": Kind(Meaning.PROMISED, "the latest offset (ListOffsets) went back"),
     "last_stable_offset_back": Kind(Meaning.PROMISED, "the last stable offset went back within one leader epoch"),
     "log_start_beyond_high_watermark": Kind(Meaning.VIOLATION, "the log start lies beyond the high watermark"),
+    "last_stable_offset_beyond_high_watermark": Kind(
+        Meaning.VIOLATION, "the last stable offset lies beyond the high watermark (docs/invariants.md#i18)"
+    ),
 }
 _SOURCES: Final = WORDS["watermarks", "source"]
 LIST_OFFSETS: Final = _SOURCES.index("list_offsets")
@@ -100,6 +103,7 @@ def kernel(rows: PartitionRows, context: Context) -> Found:
         _steps_back("last_stable_offset_back", seen, answered, "last_stable_offset", within_epoch=True),
         _steps_back("latest_offset_back", seen, asked, "log_end_offset", within_epoch=False),
         _start_beyond(seen),
+        _stable_beyond(seen),
         *_less_than_to_others(rows, context),
         *_below_former(seen, context),
     ]
@@ -263,6 +267,29 @@ def _start_beyond(seen: Columns) -> pa.Table:
     )
 
 
+def _stable_beyond(seen: Columns) -> pa.Table:
+    """Return the answers whose last stable offset lies beyond the high watermark, but for what may have moved between the reading of the two.
+
+    Apache Kafka's brokers read the high watermark first, and the last stable offset then: the one that bounded it has been shown by somebody soon.
+    """
+    known = (seen["source"] != LIST_OFFSETS) & (seen["leader_epoch"] != UNKNOWN) & (seen["high_watermark"] != UNKNOWN)
+    beyond = np.flatnonzero(known & (seen["last_stable_offset"] > seen["high_watermark"]))
+    shown = [seen[name][known] for name in ("leader_epoch", "high_watermark", "at_ns")] if beyond.size else []
+    beyond = beyond[[not _is_bounded(seen, row, *shown) for row in beyond.tolist()]] if beyond.size else beyond
+    return anomalies(
+        "last_stable_offset_beyond_high_watermark",
+        log_offset=seen["high_watermark"][beyond],
+        other_offset=seen["last_stable_offset"][beyond],
+        at_ns=seen["at_ns"][beyond],
+        leader_epoch=seen["leader_epoch"][beyond],
+    )
+
+
+def _is_bounded(seen: Columns, row: int, epochs: Array, marks: Array, times: Array) -> bool:
+    own = (epochs == seen["leader_epoch"][row]) & (times <= seen["at_ns"][row] + OBSERVATION_LAG_NS)
+    return bool((marks[own] >= seen["last_stable_offset"][row]).any())
+
+
 SQL: Final = """
 WITH marked AS (
   SELECT *,
@@ -378,6 +405,14 @@ UNION ALL
 SELECT run_id, topic, partition, 'log_start_beyond_high_watermark', high_watermark, CAST(NULL AS BIGINT),
        CAST(NULL AS INT), CAST(NULL AS BIGINT), at_ns, leader_epoch, log_start_offset
 FROM watermarks WHERE log_start_offset > high_watermark
+UNION ALL
+SELECT w.run_id, w.topic, w.partition, 'last_stable_offset_beyond_high_watermark', w.high_watermark,
+       CAST(NULL AS BIGINT), CAST(NULL AS INT), CAST(NULL AS BIGINT), w.at_ns, w.leader_epoch, w.last_stable_offset
+FROM watermarks w
+ANTI JOIN shown s ON w.run_id = s.run_id AND w.topic = s.topic AND w.partition = s.partition
+                 AND w.leader_epoch = s.leader_epoch AND s.high_watermark >= w.last_stable_offset
+                 AND s.at_ns <= w.at_ns + 500000000
+WHERE w.source <> 'list_offsets' AND w.leader_epoch IS NOT NULL AND w.last_stable_offset > w.high_watermark
 """
 
 

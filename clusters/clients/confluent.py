@@ -82,8 +82,6 @@ NOTHING_WRITTEN_LOCALLY: Final = frozenset({KafkaError._QUEUE_FULL, KafkaError._
 NEVER_VALID: Final = frozenset(
     {
         KafkaError.INVALID_REQUIRED_ACKS,
-        KafkaError.INVALID_RECORD,
-        KafkaError.INVALID_TIMESTAMP,
         KafkaError.TOPIC_EXCEPTION,
     }
 )
@@ -106,7 +104,8 @@ def delivered(code: int | None, name: str | None, log_offset: int | None, *, ack
     How many attempts were made is unknown, also with retries switched off: librdkafka sends again after
     NOT_LEADER_OR_FOLLOWER without counting it, taking it for "surely not appended". A leader that was deposed
     while a record waited for its followers answers just that, and the record may survive. So an error of the last
-    attempt says nothing of those before: NOT_ENOUGH_REPLICAS is `info` here. What is never valid is `fail`.
+    attempt says nothing of those before: NOT_ENOUGH_REPLICAS is `info` here, and so are INVALID_RECORD and INVALID_TIMESTAMP, because
+    settings decide what is valid, and an operator may have changed them between two attempts. What is never valid is `fail`.
 
     code:  librdkafka's error number, None when there was no error.
     """

@@ -7,6 +7,7 @@ import pytest
 
 from tests.checkers.recorded import MS, Run
 from tests.checkers.test_lost_writes import found
+from tests.checkers.test_sql import agree
 
 
 @pytest.fixture
@@ -267,6 +268,27 @@ def test_the_log_start_stays_at_or_below_the_high_watermark(run: Run, start: int
     run.watermark(9, 100, epoch=0, log_start_offset=start)
 
     assert [kind for kind, *_ in found(run.finish())] == kinds
+
+
+STABLE_BEYOND = ["last_stable_offset_beyond_high_watermark"]
+
+
+@pytest.mark.parametrize(("stable", "epoch", "other", "kinds"), [
+    pytest.param(9, 0, None, [], id="at it"),
+    pytest.param(10, 0, None, STABLE_BEYOND, id="beyond it"),
+    pytest.param(10, None, None, [], id="nobody knows whose it was"),
+    pytest.param(10, 0, {"at": 400, "epoch": 0}, [], id="which moved while it was read"),
+    pytest.param(10, 0, {"at": 900, "epoch": 0}, STABLE_BEYOND, id="which moved later"),
+    pytest.param(10, 0, {"at": 400, "epoch": 1}, STABLE_BEYOND, id="that of another leader epoch"),
+])  # fmt: skip
+def test_the_last_stable_offset_stays_at_or_below_the_high_watermark(
+    run: Run, stable: int, epoch: int | None, other: dict[str, Any] | None, kinds: list[str]
+) -> None:
+    run.watermark(9, 100, epoch=epoch, last_stable_offset=stable, observer="client-1", source="fetch")
+    if other is not None:
+        run.watermark(10, **other, observer="client-2", source="fetch")
+
+    assert [*agree(run.finish())] == kinds
 
 
 def test_a_new_leader_may_not_move_it_and_stay_below_what_a_former_one_had_shown(run: Run) -> None:

@@ -26,8 +26,10 @@ from tribunal.clusters.clients.confluent import delivered
         pytest.param(KafkaError.NOT_ENOUGH_REPLICAS_AFTER_APPEND, None, -1, "info", id="appended, not replicated"),
         pytest.param(KafkaError.NOT_LEADER_FOR_PARTITION, None, -1, "info", id="not the leader"),
         pytest.param(KafkaError.REQUEST_TIMED_OUT, None, -1, "info", id="timed out at the broker"),
-        pytest.param(KafkaError.INVALID_RECORD, None, 1, "fail", id="invalid"),
-        pytest.param(KafkaError.INVALID_RECORD, None, 0, "info", id="acks=0 is never refused"),
+        pytest.param(KafkaError.INVALID_REQUIRED_ACKS, None, 1, "fail", id="never valid"),
+        pytest.param(KafkaError.INVALID_RECORD, None, 1, "info", id="invalid by settings that may have changed since"),
+        pytest.param(KafkaError.INVALID_TIMESTAMP, None, -1, "info", id="so is its time"),
+        pytest.param(KafkaError.INVALID_REQUIRED_ACKS, None, 0, "info", id="acks=0 is never refused"),
         pytest.param(KafkaError.OUT_OF_ORDER_SEQUENCE_NUMBER, None, -1, "info", id="out of sequence"),
     ],
 )
