@@ -287,11 +287,13 @@ def shrink(  # noqa: PLR0917 - options
 ) -> None:
     """Make a plan as small as can be that still finds the same; it is written beside the run's own."""
     from tribunal.harness.campaign.shrink import NotFound, Shrinker, rate_of, records_of
+    from tribunal.results.report.minimal import FILE, STORY, keep_story
 
     where = place(master, remote, python, with_packages=with_packages)
     path = run / "plan.json" if run.is_dir() else run
     plan = msgspec.structs.replace(read_plan(path), cluster=SIMULATED)
     budget_s = duration(budget, plan.spec).most_ms / 1000
+    path.with_name(STORY).unlink(missing_ok=True)  # of another shrinking
     with Scratch("shrink", in_memory=True) as scratch, runner_at(where, jobs) as runner:
         shrinker = Shrinker(
             scratch, signature=None if signature is None else signature_named(signature), runner=runner,
@@ -302,7 +304,9 @@ def shrink(  # noqa: PLR0917 - options
         except NotFound as problem:
             sys.stderr.write(f"tribunal: {problem}\n")
             raise typer.Exit(EXIT_ERROR) from None
-    target = path.with_name("plan.min.json")
+        if (Path(small.result.run_dir) / "verdict.json").is_file():  # it ran on this machine
+            keep_story(Path(small.result.run_dir), path.parent, shrinker.signature)
+    target = path.with_name(FILE)
     target.write_bytes(encoded(msgspec.structs.replace(small.plan, scenario=plan.scenario)))
     summary = {
         "signature": None if shrinker.signature is None else str(shrinker.signature),

@@ -96,6 +96,7 @@ def _context(content: Page) -> dict[str, object]:
         "likelihood": _likelihood(content),
         "events": "[]" if drawn is None else msgspec.json.encode(drawn.events).decode(),
         "sequence": None if content.story is None else sequence(content.story),
+        "lanes": None if content.minimal is None or content.minimal.story is None else sequence(content.minimal.story),
         "groups": {severity: _shown(groups, severity) for severity in ("violation", "permitted", "note")},
         "facts": _facts(content),
         "again": again(content.run_dir, content.manifest),

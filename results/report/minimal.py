@@ -1,11 +1,21 @@
-"""The minimal run: what `tribunal shrink` left of the plan, which still shows the finding. It is beside the run's own plan."""
+"""The minimal run: what `tribunal shrink` left of the plan, which still shows the finding, and its story. Both are beside the run's own plan.
+
+The minimal run's recording does not stay: its story is written when it is known, and drawn whenever a report is made.
+"""
 
 from pathlib import Path
 from typing import Final
 
 import msgspec
 
+from tribunal.results.report.moments import changes_of
+from tribunal.results.report.story import Story, located, protagonist, story_of
+from tribunal.results.signature import Signature
+from tribunal.results.store import Recording
+from tribunal.results.verdict import load
+
 FILE: Final = "plan.min.json"
+STORY: Final = "story.min.json"
 
 
 class _Target(msgspec.Struct, frozen=True):
@@ -34,11 +44,31 @@ class _Plan(msgspec.Struct, frozen=True):
 
 
 class Minimal(msgspec.Struct, frozen=True, kw_only=True):
-    """The minimal run: its size beside that of the whole plan, and its faults in words."""
+    """The minimal run: its size beside that of the whole plan, its faults in words, and its story where it was kept."""
 
     path: Path
     sizes: list[tuple[str, int, int]]
     faults: list[str]
+    story: Story | None = None
+
+
+def keep_story(minimal_run: Path, run_dir: Path, sought: Signature | None) -> Path | None:
+    """Write the minimal run's story beside the run's own plan; None where the run has nothing to tell.
+
+    minimal_run:  the folder of the judged run of the minimal plan.
+    sought:       what it was shrunk for: the story is of that finding.
+    """
+    findings = [one for one in load(minimal_run / "verdict.json").findings if one.severity == "violation"]
+    hero = protagonist([one for one in findings if one.signature == sought] or findings)
+    if hero is None:
+        return None
+    recording = Recording.open(minimal_run, compare=False)
+    hero = located(recording, hero)
+    changes = [] if hero.topic is None else list(changes_of(recording, f"{hero.topic}-{hero.partition}"))
+    end_ns = max((row["end_ns"] or 0 for row in recording.table("phases", columns=["end_ns"]).to_pylist()), default=1)
+    target = run_dir / STORY
+    target.write_bytes(msgspec.json.encode(story_of(recording, hero, changes, end_ns)))
+    return target
 
 
 def minimal_of(run_dir: Path) -> Minimal | None:
@@ -56,7 +86,15 @@ def minimal_of(run_dir: Path) -> Minimal | None:
             ("milliseconds", whole.time_ms, small.time_ms),
         ],
         faults=[_words(fault) for fault in small.faults],
+        story=_story(run_dir),
     )
+
+
+def _story(run_dir: Path) -> Story | None:
+    try:
+        return msgspec.json.decode((run_dir / STORY).read_bytes(), type=Story)
+    except (OSError, msgspec.DecodeError):
+        return None
 
 
 def _words(fault: _Fault) -> str:

@@ -52,6 +52,7 @@ def test_a_seed_at_the_desk(tmp_path):
     explained = tribunal(tmp_path, f"explain runs/{run.name}")
     replayed = tribunal(tmp_path, f"replay runs/{run.name} --out again")
     small = json.loads(tribunal(tmp_path, f"shrink runs/{run.name} --budget 30s --json"))
+    tribunal(tmp_path, f"report runs/{run.name}")
     kept = tribunal(tmp_path, f"findings add runs/{run.name} --name forgotten --about x --state known --folder kept")
     found = tribunal(tmp_path, "findings run --folder kept")
 
@@ -60,6 +61,7 @@ def test_a_seed_at_the_desk(tmp_path):
     assert explained.strip()
     assert "bit-exact" in replayed
     assert small["faults"][1] <= small["faults"][0]
+    assert "Drawing of the minimal run" in (run / "report.html").read_text()
     assert kept.strip() == "kept/forgotten.json"
     assert found.startswith("reproduced")
 

@@ -17,6 +17,7 @@ from tribunal.results.metadata import State
 from tribunal.results.report.index import index
 from tribunal.results.report.layout import drawing
 from tribunal.results.report.measures import LEFT, PLOT
+from tribunal.results.report.minimal import keep_story
 from tribunal.results.report.model import Change, Page, Series, page
 from tribunal.results.report.window import parsed
 from tribunal.results.sensitivity import measured, total
@@ -216,8 +217,36 @@ def test_a_run_that_was_shrunk_shows_its_minimal_run(run: Path) -> None:
 
     assert "faults 2 → 1." in html
     assert "kill leader(p0) for 900 ms, 50 ms after the cluster was whole" in html
+    assert "Drawing of the minimal run" not in html  # nobody kept its story
     (run / "plan.min.json").unlink()
     assert "Minimal run" not in report.write(run).read_text()
+
+
+def test_a_minimal_run_is_drawn_by_the_story_that_was_kept_of_it(run: Path) -> None:
+    plan = '{"seed": 1, "spec": {"brokers": 3, "controllers": 3}, "time_ms": 5000, "faults": []}'
+    other, lost = (
+        Finding(
+            property_name="lost_writes", kind=kind, severity="violation", explanation=f"{kind} here", topic="t<0>", partition=0,
+            log_offset=offset, value=value_of(1, offset), acks=-1, acknowledged_ns=offset * S,
+        )
+        for kind, offset in (("rewound", 3), ("lost", 7))
+    )  # fmt: skip
+    save(a_verdict(Verdict.VIOLATION, other, lost), run / "verdict.json")
+    for name in ("plan.json", "plan.min.json"):
+        (run / name).write_text(plan)
+
+    kept = keep_story(run, run, lost.signature)  # it stands for the minimal run here
+    html = report.write(run).read_text()
+
+    assert kept == run / "story.min.json"
+    own = html[html.index('<section id="minimal">') : html.index('<section id="timeline">')]
+    assert "Drawing of the minimal run; the same as text below" in own
+    assert "sends its record 7 to t&lt;0&gt;-0 with acks=all" in own
+    assert len(set(re.findall(r'<marker id="([^"]+)"', html))) == len(re.findall(r"<marker ", html))
+    (run / "story.min.json").write_text("{")
+    assert "Drawing of the minimal run" not in report.write(run).read_text()
+    save(a_verdict(Verdict.PASS), run / "verdict.json")
+    assert keep_story(run, run, None) is None
 
 
 def test_a_run_without_a_finding_says_what_the_judge_sees_and_one_with_a_finding_needs_it_not(run: Path):
