@@ -1,8 +1,9 @@
-"""Write docs/power.md from docs/power.json, the measurements that `tribunal power --keep docs/power.json` brings up to date.
+"""Write docs/power.md from docs/power.json, the measurements that `tribunal power --keep docs/power.json` brings up to date; docs/how-we-know.md, too.
 
 python tools/generate_power.py
 """
 
+import runpy
 from pathlib import Path
 
 from tribunal.harness.catalog import mutants
@@ -39,3 +40,6 @@ def content() -> str:
 
 if __name__ == "__main__":
     (DOCS / "power.md").write_text(content())
+    runpy.run_path(
+        str(Path(__file__).with_name("generate_how_we_know.py")), run_name="__main__"
+    )  # it sums these figures up
