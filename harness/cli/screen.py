@@ -6,7 +6,8 @@ from typing import Final
 
 from tribunal.harness.plan import Plan
 from tribunal.results.plain_words import sentences
-from tribunal.results.verdict import PERMITTED_TABLE, Finding, RunVerdict, Verdict, how_much
+from tribunal.results.report.groups import Group, grouped
+from tribunal.results.verdict import PERMITTED_TABLE, RunVerdict, Verdict, how_much
 
 FINDINGS_SHOWN: Final = 5
 PERMITTED_SHOWN: Final = 1
@@ -20,11 +21,12 @@ def one_screen(verdict: RunVerdict, run_dir: Path, plan: Plan | None) -> str:
     lines = [f"{verdict.verdict}  {first}", *(f"  {sentence}" for sentence in more)]
     if verdict.verdict is Verdict.VIOLATION:
         lines.append(f"  {verdict.claim}")
-    shown = verdict.violations or verdict.permitted
+    found = verdict.violations or verdict.permitted
     most = FINDINGS_SHOWN if verdict.violations else PERMITTED_SHOWN
-    lines += [_finding(found) for found in shown[:most]]
-    if len(shown) > most:
-        lines.append(f"  … and {len(shown) - most} more witnesses in {run_dir / 'verdict.json'}")
+    causes = grouped(found)[:most]
+    lines += [_cause(one) for one in causes]
+    if len(found) > len(causes):
+        lines.append(f"  … and {len(found) - len(causes)} more witnesses in {run_dir / 'verdict.json'}")
     if verdict.permitted_rows:
         lines.append(
             f"  all {verdict.permitted_rows:,} that are permitted, with rule and event: {run_dir / PERMITTED_TABLE}"
@@ -39,11 +41,13 @@ def one_screen(verdict: RunVerdict, run_dir: Path, plan: Plan | None) -> str:
     return "\n".join(lines)
 
 
-def _finding(found: Finding) -> str:
+def _cause(cause: Group) -> str:
+    """Say what many findings have in common in one line, by the earliest of them."""
+    found = cause.witnesses[0]
     acks = {None: "", -1: "acks=all", 0: "acks=0", 1: "acks=1"}[found.acks]
     at = f" acked {found.acknowledged_ns / 1e9:.3f} s" if found.acknowledged_ns is not None else ""
     value = f" value {found.value}" if found.value is not None else ""
-    many = f"  ({found.count} alike)" if found.count > 1 else ""
+    many = f"  ({cause.count:,} alike)" if cause.count > 1 else ""
     rule = f"  [{found.rule}]" if found.rule else ""
     return f"  {found.place}{value} {acks}{at}  {found.explanation}{rule}{many}"
 

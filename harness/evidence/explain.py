@@ -57,6 +57,8 @@ def lines(one: Explained) -> Iterator[str]:
     """Yield what to print: a heading, a line a step, and what else is alike."""
     finding, group = one.story.finding, one.group
     about = [] if finding.value is None else [record_name(finding.value), acks_name(finding.acks)]
+    if finding.topic is None and finding.value is not None:
+        about = [f"value {finding.value}"]  # of a system's object, whose values are its client's own
     yield f"{finding.severity.upper()}  {finding.kind.replace('_', ' ')}  {finding.place}  {', '.join(about)}".rstrip()
     for sentence in dict.fromkeys((finding.explanation, finding.detail.promise or group.reason)):
         if sentence:

@@ -89,6 +89,7 @@ def _context(content: Page) -> dict[str, object]:
         "overview": overview(content),
         "narrow": overview(content, NARROW),
         "judged": judged(content),
+        "asked": "calls" if content.is_of_a_system else "sends",
         "figures": list(figure_tables(figures)),
         "load": [row for row in content.verdict.test.load if row.ok or row.sent or row.fail or row.info],
         "load_outcomes": [word for word in OUTCOMES if any(getattr(row, word) for row in content.verdict.test.load)],
@@ -175,7 +176,7 @@ def _shown(groups: list[Group], severity: str) -> Shown:
 def _facts(content: Page) -> list[tuple[str, str]]:
     facts = [("run", content.verdict.run_id), ("judged by", content.verdict.engine)]
     if content.manifest is not None:
-        facts += _made_with(content.manifest)
+        facts += [row for row in _made_with(content.manifest) if row[0] != "mode" or not content.is_of_a_system]
     if content.simulation:
         facts.append(("simulated", f"{content.simulation.simulated_ns / 1e9:.3f} s"))
         facts.append(("trace hash", content.simulation.trace_hash))

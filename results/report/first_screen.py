@@ -54,7 +54,9 @@ def _scale(content: Page) -> list[tuple[str, str]]:
     named: dict[str, str] = {}
     if manifest.mutants:
         named["known bug switched on"] = ", ".join(manifest.mutants)
-    if content.nodes:
+    if content.is_of_a_system:
+        named["cluster"] = f"{len(content.brokers)} nodes"
+    elif content.nodes:
         named["cluster"] = f"{len(content.brokers)} brokers, {len(content.controllers)} {content.bosses}"
     named |= {
         "replication factor": _setting(settings.get("default.replication.factor")),
@@ -63,7 +65,12 @@ def _scale(content: Page) -> list[tuple[str, str]]:
         "partitions": f"{content.partition_count:,}" if content.partition_count else "",
         "operations": ", ".join(
             f"{rows[table]:,} {word}"
-            for table, word in (("sends", "sends"), ("polls", "polls"), ("txns", "transactions"))
+            for table, word in (
+                ("sends", "sends"),
+                ("polls", "polls"),
+                ("txns", "transactions"),
+                ("operations", "calls"),
+            )
             if rows.get(table)
         ),
         "faults that took effect / planned": _faults(content),
@@ -119,10 +126,13 @@ def _believe(content: Page) -> list[str]:
         for before, after in pairwise(changes)
     )
     during = sum(row.ok for row in verdict.test.load if row.phase == "faults")
-    found.append(
-        f"{elections} times a partition got another leader or leader epoch; "
-        f"{during:,} records were acknowledged while faults went on."
-    )
+    if content.is_of_a_system:
+        found.append(f"{during:,} calls were answered while faults went on.")
+    else:
+        found.append(
+            f"{elections} times a partition got another leader or leader epoch; "
+            f"{during:,} records were acknowledged while faults went on."
+        )
     if count := acknowledged(verdict):
         read = verdict.judged.get("records read", 0)
         replicas = verdict.judged.get("records in replicas compared", 0)

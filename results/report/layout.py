@@ -405,6 +405,8 @@ def _rates(page: Page, axis: _Axis, y: float) -> Iterator[Track]:
     bad = [sum(pair) for pair in zip(rates.counts["fail"], rates.counts["info"], strict=True)]
     per_second = 1e9 / rates.bin_ns
     top = max([*good, *bad, 1])
+    if not any(good) and not any(bad):
+        return
     lines = []
     for counts, kind, label in ((good, "rateok", "accepted"), (bad, "ratebad", "others")):
         steps = [f"M{axis.x(rates.start_ns)} {_count_y(y, 0, top)}"]
@@ -423,7 +425,8 @@ def _rates(page: Page, axis: _Axis, y: float) -> Iterator[Track]:
             )
         )
     grid = [(_count_y(y, top * part, top), f"{top * part * per_second:,.0f}") for part in (0, 0.5, 1)]
-    title = "Completed sends per second (others: failed, or nobody knows)"
+    asked = "calls" if page.is_of_a_system else "sends"
+    title = f"Completed {asked} per second (others: failed, or nobody knows)"
     yield Track(title, y, [], [], _apart(lines), grid, low=0, high=top * per_second)
 
 
@@ -465,7 +468,8 @@ def _latencies(page: Page, axis: _Axis, y: float) -> Iterator[Track]:
                 Line("".join(steps), f"latency{name}", name, y + 26 + 13 * place, [], name=f"{name}, ms", values=values)
             )
     grid = [(height(LEAST_LATENCY_NS * 10**i), _milliseconds(LEAST_LATENCY_NS * 10**i)) for i in range(decades + 1)]
-    yield Track("Latency of acknowledged sends, logarithmic", y, [], [], lines, grid)
+    asked = "calls" if page.is_of_a_system else "sends"
+    yield Track(f"Latency of acknowledged {asked}, logarithmic", y, [], [], lines, grid)
 
 
 def _unread(page: Page, axis: _Axis, y: float) -> Iterator[Track]:

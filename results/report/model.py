@@ -126,6 +126,11 @@ class Page(msgspec.Struct, frozen=True, kw_only=True):
     simulation: Simulation | None = None
 
     @property
+    def is_of_a_system(self) -> bool:
+        """Whether it ran a system that a command starts (docs/your-system.md): nodes, calls, and nothing of a log's."""
+        return self.manifest is not None and self.manifest.cluster == "system"
+
+    @property
     def bosses(self) -> str:
         """What controls the cluster, as the first screen counts it."""
         is_zookeeper = self.manifest is not None and self.manifest.mode == "zookeeper"

@@ -84,10 +84,10 @@ def overview(page: Page, frame: Frame = WIDE) -> Overview | None:
         frame=frame,
         height=base + 18,
         faults=faults,
-        area=_area(page, frame, good, most, base),
+        area=_area(page, frame, good, most, base) if any(good) else "",
         base=base,
         top=top,
-        most=f"{most * 1e9 / page.rates.bin_ns:,.0f}/s" + (f" (peak {max(good) * 1e9 / page.rates.bin_ns:,.0f})" if max(good) > most else ""),
+        most="" if not any(good) else f"{most * 1e9 / page.rates.bin_ns:,.0f}/s" + (f" (peak {max(good) * 1e9 / page.rates.bin_ns:,.0f})" if max(good) > most else ""),
         silences=[
             Block(_x(page, frame, start), top, max(1.0, _x(page, frame, end) - _x(page, frame, start)), "silence", "", f"{one.partition}: nothing was acknowledged from {start / 1e9:.3f} s to {end / 1e9:.3f} s")
             for one in page.silences

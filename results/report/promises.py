@@ -99,6 +99,14 @@ class Account:
         self.took.append((done - invoked)[completed])
         self.outcomes.append(outcome[completed])
 
+    def add_calls(self, calls: pa.Table) -> None:
+        """Take the calls of a system's clients, which have neither acks nor partitions."""
+        done = pc.fill_null(calls["complete_ns"], -1).to_numpy()
+        completed = done >= 0
+        self.done.append(done[completed])
+        self.took.append((done - calls["invoke_ns"].to_numpy())[completed])
+        self.outcomes.append(codes(calls["outcome"])[completed])
+
     def promises(self, findings: Iterable[Finding]) -> list[Promise]:
         """Return a row per acks level, the strongest promise first."""
         lost: dict[int, int] = {}
@@ -131,8 +139,10 @@ class Account:
 
 
 def account(recording: Recording, names: Sequence[str]) -> Account:
-    """Read all sends once."""
+    """Read all sends once, or the calls where a system took no sends."""
     sums = Account()
+    if not names:
+        sums.add_calls(recording.table("operations", columns=["outcome", "invoke_ns", "complete_ns"]))
     for name in names:
         sums.add(name, recording.table("sends", name, ["acks", "outcome", "invoke_ns", "complete_ns"]))
     return sums

@@ -84,7 +84,8 @@ def sequence(story: Story) -> Diagram:
 def _lanes(story: Story) -> list[Lane]:
     named = [CLIENT, *map(broker_lane, story.brokers), CONTROLLERS]
     used = [name for step in story.steps for name in (step.lane, step.to) if name is not None]
-    names = list(dict.fromkeys([*named[:-1], *(name for name in used if name != CONTROLLERS), CONTROLLERS]))
+    last = [CONTROLLERS] if story.brokers or CONTROLLERS in used else []  # a system's nodes have none
+    names = list(dict.fromkeys([*named[:-1], *(name for name in used if name != CONTROLLERS), *last]))
     apart = (WIDTH - LEFT - RIGHT) / max(1, len(names) - 1)
     return [Lane(name, round(LEFT + apart * position, 1)) for position, name in enumerate(names)]
 

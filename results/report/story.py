@@ -95,6 +95,8 @@ def _when(finding: Finding) -> tuple[bool, int, int]:
 
 def story_of(recording: Recording, finding: Finding, changes: Sequence[Change], end_ns: int) -> Story:
     """Return one finding's story."""
+    if finding.topic is None and (steps := _lost_element(recording, finding)):
+        return Story(finding=finding, steps=steps, changes=[], brokers=[], folded=0)
     partition = None if finding.topic is None else f"{finding.topic}-{finding.partition}"
     sent = _sent(recording, partition, finding)
     start, end = _window(finding, sent, end_ns)
@@ -116,6 +118,58 @@ def story_of(recording: Recording, finding: Finding, changes: Sequence[Change], 
         brokers=brokers,
         folded=folded + len(steps) + len(last) - len(kept),
     )
+
+
+def _lost_element(recording: Recording, finding: Finding) -> list[Step]:
+    """Return how an element of a system's object was added, what was hurt then, and the read that lacks it; nothing of other findings."""
+    if finding.kind != "element_lost" or finding.value is None or finding.acknowledged_ns is None:
+        return []
+    calls = recording.table("operations")
+    at = pc.and_(
+        pc.equal(calls["complete_ns"], finding.acknowledged_ns), pc.equal(calls["argument"], str(finding.value))
+    )
+    added = calls.filter(pc.fill_null(at, False)).to_pylist()  # noqa: FBT003 - pyarrow's own signature
+    if not added:
+        return []
+    call = added[0]
+    own = pc.and_(
+        pc.equal(calls["key"].cast(pa.string()), call["key"]), pc.equal(calls["outcome"].cast(pa.string()), "ok")
+    )
+    reads = calls.filter(pc.and_(own, pc.equal(calls["function"].cast(pa.string()), "read-all"))).to_pylist()
+    last = max(reads, key=lambda read: read["complete_ns"], default=None)
+    if last is None:
+        return []
+    done_ns, read_ns = call["complete_ns"], last["complete_ns"]
+    faults = [
+        msgspec.structs.replace(step, is_key=True) for step in _fault_steps(recording, call["invoke_ns"], read_ns)
+    ]
+    steps = [
+        Step(
+            at_ns=call["invoke_ns"],
+            lane=CLIENT,
+            label=f"{call['function']} {finding.value}",
+            text=f"Process {call['process']} calls {call['function']} {finding.value} on {call['key']}.",
+            is_key=True,
+        ),
+        Step(
+            at_ns=done_ns,
+            lane=CLIENT,
+            label="acknowledged",
+            text=f"It is acknowledged, {(done_ns - call['invoke_ns']) / 1e6:,.1f} ms later.",
+            is_key=True,
+        ),
+        *faults[: MOST_STEPS - 3],
+        Step(
+            at_ns=read_ns,
+            lane=CLIENT,
+            label=f"✕ {finding.value} is missing",
+            text=f"The last read of {call['key']}, by process {last['process']}, lacks it: {finding.explanation}.",
+            is_key=True,
+            is_end=True,
+            tone="bad" if finding.severity == "violation" else "",
+        ),
+    ]
+    return sorted(steps, key=lambda step: step.at_ns)
 
 
 def weightiest(steps: Sequence[Step], at_ns: int) -> list[Step]:
@@ -467,17 +521,24 @@ def _fault_steps(recording: Recording, start: int, end: int) -> Iterator[Step]:
         if injected is None or injected > end or (healed is not None and healed < start):
             continue
         target = row.resolved_target or row.planned_target or "?"
-        node = target.rpartition(" ")[2]
         effect = "" if row.took_effect else ", without effect"
         until = "not healed" if healed is None else f"healed at {healed / 1e9:.3f} s"
         yield Step(
             at_ns=injected,
-            lane=broker_lane(int(node)) if node.isdigit() else CONTROLLERS,
+            lane=_target_lane(target),
             label=f"{row.kind} {target}{effect}",
             text=f"Fault {row.index}: {row.kind} {target}{effect}; {until}.",
             tone="fault",
             until_ns=healed,
         )
+
+
+def _target_lane(target: str) -> str:
+    """Return the lane of a fault's target; the nodes of a system are neither brokers nor controllers."""
+    if target.startswith("node "):
+        return target
+    node = target.rpartition(" ")[2]
+    return broker_lane(int(node)) if node.isdigit() else CONTROLLERS
 
 
 def _change_steps(finding: Finding, changes: Sequence[Change], start: int, end: int) -> list[Step]:

@@ -1,0 +1,103 @@
+"""The report of a system that is no log: nodes and calls, the story of a lost element, and no word of brokers, sends or elections."""
+
+from pathlib import Path
+
+import pytest
+
+from tribunal.harness.cli.screen import one_screen
+from tribunal.harness.evidence.explain import explained, lines
+from tribunal.results import report
+from tribunal.results.manifest import Made
+from tribunal.results.report.first_screen import first_screen
+from tribunal.results.report.model import page
+from tribunal.results.report.sequence import sequence
+from tribunal.results.store import Recorder
+from tribunal.results.verdict import Detail, Finding, RunVerdict, Verdict, save
+
+S = 1_000_000_000
+LOST = "an element whose addition was acknowledged is missing in the last read"
+
+
+def lost(value: int) -> Finding:
+    return Finding(
+        property_name="sets", kind="element_lost", severity="violation", explanation=LOST, value=value, acknowledged_ns=value * S + 5,
+        detail=Detail(detail=f"set s0: {value} is missing"),
+    )  # fmt: skip
+
+
+@pytest.fixture
+def run(tmp_path: Path) -> Path:
+    """Three nodes, ten additions, the first of which are gone after node 1 was killed."""
+    recorder = Recorder(tmp_path, "r")
+    for node in (1, 2, 3):
+        recorder.row("nodes", node=node, role="node", event="start", at_ns=node)
+    for number in range(10):
+        recorder.row(
+            "operations", process=number % 2 + 1, function="add", key="s0", argument=str(number), invoke_ns=number * S,
+            complete_ns=number * S + 5, outcome="ok" if number != 6 else "info",
+        )  # fmt: skip
+    recorder.row(
+        "operations", process=999, function="read-all", key="s0", result="[7,8,9]", invoke_ns=19 * S, complete_ns=20 * S, outcome="ok"
+    )  # fmt: skip
+    recorder.row(
+        "faults", index=0, kind="kill", resolved_target="node 1", injected_ns=6 * S, healed_ns=7 * S, took_effect=True, healed=True, proof="{}"
+    )  # fmt: skip
+    recorder.row("phases", name="final-read", start_ns=0, end_ns=21 * S)
+    recorder.finish(Made(seed=1, scenario="kill-primary", cluster="system"))
+    verdict = RunVerdict(
+        run_id="r", verdict=Verdict.VIOLATION, claim="6 x element lost", findings=[lost(2), lost(1), lost(3)]
+    )
+    save(verdict, tmp_path / "verdict.json")
+    return tmp_path
+
+
+def test_the_first_screen_counts_nodes_and_calls(run: Path) -> None:
+    scale = dict(first_screen(page(run)).scale)
+    html = report.write(run).read_text()
+
+    assert scale["cluster"] == "3 nodes"
+    assert scale["operations"] == "11 calls"
+    for word in ("1,000,000,000", "controllers", "new leader", "another leader", "broker", ">mode<", "Completed sends", "sends completed"):
+        assert word not in html[html.index("<body>") : html.index("<script>")], word
+    assert "Completed calls per second" in html
+
+
+def test_the_story_says_how_an_element_came_and_went(run: Path) -> None:
+    found = page(run).story
+
+    assert found is not None
+    assert [(step.at_ns, step.lane) for step in found.shortest] == [
+        (1 * S, "client"), (1 * S + 5, "client"), (6 * S, "node 1"), (20 * S, "client"),
+    ]  # fmt: skip
+    assert found.shortest[0].text == "Process 2 calls add 1 on s0."
+    assert found.shortest[-1].text.startswith("The last read of s0, by process 999, lacks it")
+    assert [lane.name for lane in sequence(found).lanes] == ["client", "node 1"]
+
+
+def test_what_the_recording_does_not_have_is_not_said(run: Path) -> None:
+    unknown = Finding(
+        property_name="sets",
+        kind="element_lost",
+        severity="violation",
+        explanation=LOST,
+        value=77,
+        acknowledged_ns=3 * S,
+    )
+    verdict = RunVerdict(run_id="r", verdict=Verdict.VIOLATION, claim="", findings=[unknown])
+    save(verdict, run / "verdict.json")
+
+    found = page(run).story
+
+    assert found is not None
+    assert [step.label for step in found.steps if step.tone == "bad"] == ["✕ element lost"]
+
+
+def test_one_cause_is_one_line_on_the_terminal_and_its_values_are_the_clients_own(run: Path) -> None:
+    verdict = page(run).verdict
+
+    said = one_screen(verdict, run, None).splitlines()
+    explanation = next(lines(next(explained(run))))
+
+    assert [line for line in said if "alike" in line] == [f"  cluster value 1  acked 1.000 s  {LOST}  (3 alike)"]
+    assert any("… and 2 more witnesses in" in line for line in said)
+    assert explanation == "VIOLATION  element lost  cluster  value 1"
