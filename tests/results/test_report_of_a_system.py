@@ -57,7 +57,16 @@ def test_the_first_screen_counts_nodes_and_calls(run: Path) -> None:
 
     assert scale["cluster"] == "3 nodes"
     assert scale["operations"] == "11 calls"
-    for word in ("1,000,000,000", "controllers", "new leader", "another leader", "broker", ">mode<", "Completed sends", "sends completed"):
+    for word in (
+        "1,000,000,000",
+        "controllers",
+        "new leader",
+        "another leader",
+        "broker",
+        ">mode<",
+        "Completed sends",
+        "sends completed",
+    ):
         assert word not in html[html.index("<body>") : html.index("<script>")], word
     assert "Completed calls per second" in html
 
@@ -101,3 +110,18 @@ def test_one_cause_is_one_line_on_the_terminal_and_its_values_are_the_clients_ow
     assert [line for line in said if "alike" in line] == [f"  cluster value 1  acked 1.000 s  {LOST}  (3 alike)"]
     assert any("… and 2 more witnesses in" in line for line in said)
     assert explanation == "VIOLATION  element lost  cluster  value 1"
+
+
+def test_a_column_that_no_finding_fills_is_left_out(run: Path) -> None:
+    html = report.write(run).read_text()
+
+    table = html[html.index('<table class="findings">') :]
+    head = table[: table.index("</thead>")]
+    assert ["acks" in head, "rule and reason" in head, "from, to" in head, "witnesses" in head] == [
+        False,
+        False,
+        True,
+        True,
+    ]
+    row = table[table.index("<tbody>") : table.index("</tbody>")]
+    assert row.count("<th") + row.count("<td") == head.count("<th ") == 5
