@@ -137,16 +137,26 @@ class Storage:
 
     def fetch(self, folder: Path, name: str = "") -> None:
         """Copy a folder from there. NoStorage: it is not there as a whole, or not as it was put there."""
+        for relative, listed in self.listed(folder, name).items():
+            target = folder / relative
+            target.parent.mkdir(parents=True, exist_ok=True)
+            self.fetch_file(relative, target, listed, name)
+
+    def listed(self, folder: Path, name: str = "") -> dict[str, StoredFile]:
+        """Return the files of a folder that stands there as a whole; each has its place in `folder` here. NoStorage: it does not."""
         with _said(self._url(name)):
-            for relative, listed in self._listed(name).files.items():
-                target = folder / relative
-                if not target.resolve().is_relative_to(folder.resolve()):
-                    raise NoStorage(f"{self._url(name)}: {LIST} names a file outside of the folder: {relative}")
-                target.parent.mkdir(parents=True, exist_ok=True)
-                if self._fetched(f"{name}/{relative}", target) != listed:
-                    raise NoStorage(
-                        f"{self._url(name)}: {relative} is not as it was put there: put the folder there again"
-                    )
+            files = self._listed(name).files
+        for relative in files:
+            if not (folder / relative).resolve().is_relative_to(folder.resolve()):
+                raise NoStorage(f"{self._url(name)}: {LIST} names a file outside of the folder: {relative}")
+        return files
+
+    def fetch_file(self, relative: str, target: Path, listed: StoredFile, name: str = "") -> None:
+        """Copy one file of a folder from there. NoStorage: it is not as the list has it."""
+        with _said(self._url(name)):
+            fetched = self._fetched(f"{name}/{relative}", target)
+        if fetched != listed:
+            raise NoStorage(f"{self._url(name)}: {relative} is not as it was put there: put the folder there again")
 
     def _put(self, file: Path, name: str) -> StoredFile:
         path = self._path(name)

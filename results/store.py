@@ -25,6 +25,7 @@ import pyarrow.parquet as pq
 
 from tribunal.results import canonical
 from tribunal.results.manifest import FileFacts, Made, Manifest, Setting, TableFacts, Version
+from tribunal.results.mirror import here
 from tribunal.results.recording import NO_PARTITION, SCHEMA_VERSION, TABLES, DamagedRecording, TableSchema
 from tribunal.results.validation import contradiction, value_sent_twice, wrong_schema
 from tribunal.results.versions import OLDEST, StoredTable, is_known, stored_table, tables_of
@@ -265,7 +266,9 @@ def read_files(name: str, paths: Iterable[Path | str], columns: Sequence[str] | 
     schema = TABLES[name].arrow
     if columns is not None:
         schema = pa.schema([schema.field(column) for column in columns])
-    parts = [_read_file(name, Path(path), schema) for path in paths]
+    own = [Path(path) for path in paths]
+    here(*own)
+    parts = [_read_file(name, path, schema) for path in own]
     return pa.concat_tables(parts) if parts else schema.empty_table()
 
 
@@ -356,6 +359,7 @@ _unset = pa.py_buffer(b"")
 @contextmanager
 def readable(name: str, path: Path) -> Iterator[tuple[pq.ParquetFile, StoredTable]]:
     """Open a segment of a table, and say how it is stored; whatever is wrong with it, also while it is read, is a DamagedRecording."""
+    here(path)
     try:
         with pq.ParquetFile(path) as file:
             yield file, checked_footer(name, path, file)
@@ -415,6 +419,7 @@ def _version_of(manifest: Manifest | None, files: Mapping[str, Mapping[str, list
 
 def _version_in(name: str, path: Path) -> int:
     """Return the version of a file; of one that cannot be read who reads it will say so."""
+    here(path)
     try:
         with pq.ParquetFile(path) as file:
             return _version(name, path, file, file.schema_arrow)

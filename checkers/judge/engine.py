@@ -6,9 +6,10 @@ one pass of 11 CPU seconds, against more than 137 as Spark SQL). One job judges 
 the kernels and must agree.
 """
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from pathlib import Path
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Final
 
 import msgspec
@@ -17,7 +18,9 @@ import pyarrow as pa
 from tribunal.checkers.api import properties
 from tribunal.checkers.judge.items import ImportedHistory, WorkItem, item_bytes, work_items
 from tribunal.checkers.judge.judge import Histories, fold, judge_item, second_look
+from tribunal.checkers.judge.stored import reason, through_mirrors
 from tribunal.checkers.judge.tables import SCHEMA, TableRow, Tables, arrow_batch, read_row
+from tribunal.results.storage import NoStorage
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -28,28 +31,35 @@ ENGINES: Final = ("spark", "inline", "spark-sql")
 # A task costs milliseconds; a megabyte of recording is judged in a tenth of a second.
 TASK_BYTES: Final = 1 << 20
 MOST_TASKS: Final = 4096
+Urls = Mapping[str, str]  # of runs in storage, by the folders that mirror them here
+NOWHERE: Final[Urls] = MappingProxyType({})
 
 
 def judge_runs(
-    run_dirs: Sequence[Path], engine: str, master: str | None = None, prepared: "Prepared | None" = None
+    run_dirs: Sequence[Path],
+    engine: str,
+    master: str | None = None,
+    prepared: "Prepared | None" = None,
+    stored: Urls = NOWHERE,
 ) -> Tables:
     """Judge runs; return tables in a fixed order: few rows, for kernels cap their witnesses.
 
     engine:  spark, inline or spark-sql.
     master:  local[n], spark://host:port or sc://host:port; None: all cores of this machine.
     prepared:  a session that is starting already; it is left open.
-    Raises BadPlugin when a user's own property cannot be used.
+    stored:    runs that Spark's tasks read from storage.
+    Raises BadPlugin when a user's own property cannot be used, NoStorage when a task cannot read from storage.
     """
     properties()  # a user's own that cannot be used is refused here; a worker of Spark's would die of it
     items = [item for run_dir in run_dirs for item in work_items(run_dir)]
     if engine == "inline":
         return judge_inline(items)
     if prepared is not None:
-        return judge_with_spark(prepared.session(), engine, items)
+        return judge_with_spark(prepared.session(), engine, items, stored)
     from tribunal.checkers.spark.session import session
 
     with session(master) as spark:
-        return judge_with_spark(spark, engine, items)
+        return judge_with_spark(spark, engine, items, stored)
 
 
 def judge_inline(items: Sequence[WorkItem]) -> Tables:
@@ -61,7 +71,7 @@ def judge_inline(items: Sequence[WorkItem]) -> Tables:
     return _finished(tables)
 
 
-def judge_with_spark(spark: "SparkSession", engine: str, items: Sequence[WorkItem]) -> Tables:
+def judge_with_spark(spark: "SparkSession", engine: str, items: Sequence[WorkItem], stored: Urls = NOWHERE) -> Tables:
     """Judge work items in a session that is open already."""
     from tribunal.checkers.spark.session import compile_plans
 
@@ -80,9 +90,9 @@ def judge_with_spark(spark: "SparkSession", engine: str, items: Sequence[WorkIte
         return tables
     spark.conf.set("spark.sql.adaptive.enabled", "false")
     compile_plans(spark, wanted=False)  # a plan of two steps
-    tables.add(collected(dataframe(spark, items)))
+    tables.add(collected(dataframe(spark, items, stored=stored)))
     if again := second_look(tables):
-        tables.add(collected(dataframe(spark, again)))
+        tables.add(collected(dataframe(spark, again, stored=stored)))
     return _finished(tables)
 
 
@@ -95,20 +105,36 @@ def _finished(tables: Tables) -> Tables:
 
 
 def collected(answers: "DataFrame") -> Iterator[TableRow]:
-    """Compute a DataFrame of answers."""
-    return (read_row(row.asDict(recursive=True)) for row in answers.collect())
+    """Compute a DataFrame of answers. Raises NoStorage when a task could not read from storage."""
+    try:
+        rows = answers.collect()
+    except Exception as problem:
+        said = reason(problem)
+        if said is None:
+            raise
+        raise NoStorage(said) from None
+    return (read_row(row.asDict(recursive=True)) for row in rows)
 
 
-def dataframe(spark: "SparkSession", items: Sequence[WorkItem], without: frozenset[str] = frozenset()) -> "DataFrame":
+def dataframe(
+    spark: "SparkSession", items: Sequence[WorkItem], without: frozenset[str] = frozenset(), stored: Urls = NOWHERE
+) -> "DataFrame":
     """Return the answers of work items as a DataFrame, a column a table: stages 2 to 4, nothing computed yet."""
     from pyspark.sql.pandas.types import from_arrow_schema
 
     schema = from_arrow_schema(SCHEMA)
     if not items:
         return spark.createDataFrame([], schema)
-    dealt = [msgspec.msgpack.encode(task) for task in _dealt(items)]
+    dealt_out = tasks_of(items)
     # The items travel with the code: one stage, no shuffle, one task a partition of this range.
-    return spark.range(0, len(dealt), 1, len(dealt)).mapInArrow(partial(_judge_batches, dealt, without), schema)
+    return spark.range(0, len(dealt_out), 1, len(dealt_out)).mapInArrow(
+        partial(judge_batches, dealt_out, without, dict(stored)), schema
+    )
+
+
+def tasks_of(items: Sequence[WorkItem]) -> list[bytes]:
+    """Return the tasks that items are dealt out to, as they travel."""
+    return [msgspec.msgpack.encode(task) for task in _dealt(items)]
 
 
 def _dealt(items: Sequence[WorkItem]) -> list[list[WorkItem]]:
@@ -122,11 +148,13 @@ def _dealt(items: Sequence[WorkItem]) -> list[list[WorkItem]]:
     return tasks
 
 
-def _judge_batches(
-    tasks: list[bytes], without: frozenset[str], batches: Iterable[pa.RecordBatch]
+def judge_batches(
+    tasks: list[bytes], without: frozenset[str], stored: dict[str, str], batches: Iterable[pa.RecordBatch]
 ) -> Iterator[pa.RecordBatch]:
+    """Judge the tasks that these batches number: what Spark's workers do."""
     decoder, histories = msgspec.msgpack.Decoder(list[WorkItem]), Histories()
     for batch in batches:
         for task in batch.column(0).to_pylist():
-            for item in decoder.decode(tasks[task]):
-                yield arrow_batch(judge_item(item, without=without, histories=histories))
+            with through_mirrors(partial(judge_item, without=without, histories=histories), stored) as judge:
+                for item in decoder.decode(tasks[task]):
+                    yield arrow_batch(judge(item))

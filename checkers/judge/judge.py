@@ -47,6 +47,7 @@ from tribunal.checkers.judge.tables import (
 from tribunal.checkers.judge.timeline import History, Judgement
 from tribunal.checkers.judge.witnesses import answers
 from tribunal.results.recording import NO_PARTITION, TABLES, DamagedRecording
+from tribunal.results.storage import NoStorage
 from tribunal.results.store import MANIFEST, Recording, file_facts
 from tribunal.results.validation import all_different, contradiction, value_sent_twice
 from tribunal.results.verdict import Finding
@@ -367,7 +368,7 @@ def _attempt(name: str, place: Place, work: Callable[[], list[TableRow]]) -> lis
     """Run one property; a checker that fails makes the run an ERROR, and the other properties are judged all the same."""
     try:
         return work()
-    except DamagedRecording:
+    except (DamagedRecording, NoStorage):
         raise
     except Exception as error:  # noqa: BLE001 - a task's top: the row says what happened, the run becomes an ERROR
         return [Failed(place, name, f"{type(error).__name__}: {error}")]

@@ -57,6 +57,7 @@ def check(
     master: str | None = None,
     prepared: Prepared | None = None,
     unwritten: Callable[[Path, OSError], None] = _raised,
+    stored: engine.Urls = engine.NOWHERE,
 ) -> list[RunVerdict]:
     """Judge runs in one job; write each run's verdict.json and return the verdicts in the order given.
 
@@ -64,10 +65,11 @@ def check(
     master:       local[n], spark://... or sc://...; None: this machine.
     prepared:     a Spark session that is starting already.
     unwritten:    called with a verdict.json that cannot be written, as in a folder that is read-only.
+    stored:       URLs of runs that are mirrored here, by their folders: a cluster's tasks read these from storage.
     """
     try:
         tables = engine.judge_runs(
-            list(dict.fromkeys(run_dirs)), engine_name, master, prepared
+            list(dict.fromkeys(run_dirs)), engine_name, master, prepared, stored
         )  # one named twice is one
     except (NoJava, NoSpark) as error:
         return [_not_judged(run_dir, engine_name, str(error)) for run_dir in run_dirs]

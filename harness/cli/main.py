@@ -37,7 +37,7 @@ from tribunal.harness.cli.screen import one_screen
 from tribunal.harness.cli.search import search
 from tribunal.harness.cli.session import conduct
 from tribunal.harness.cli.simulate import demo, likelihood, power, replay, shrink, simulation_figures, sweep
-from tribunal.harness.cli.stored import fetched
+from tribunal.harness.cli.stored import at_hand
 from tribunal.harness.cli.trends import trends
 from tribunal.harness.cli.up import up
 from tribunal.harness.cli.usage import UsageError, spark_at
@@ -150,13 +150,12 @@ def check(
     _known_engine(engine)
     cluster = _spark_at(engine, master, remote)
     urls = [run for run in runs if is_url(run)]
-    if urls and cluster is not None and not cluster.startswith("local"):
-        raise UsageError(
-            f"{urls[0]}: is fetched to this machine, where {cluster} does not see it: judge it with local[N]"
-        )
+    afar = bool(urls) and cluster is not None and not cluster.startswith("local")
+    if afar and engine == "spark-sql":
+        raise UsageError(f"{urls[0]}: with spark-sql {cluster} itself would have to read it: take --engine spark")
     _existing([Path(run) for run in runs if not is_url(run)])
-    with fetched(runs) as folders:
-        verdicts = judge(folders, engine, cluster, unwritten=_unwritten)
+    with at_hand(runs, afar=afar) as (folders, stored):
+        verdicts = judge(folders, engine, cluster, unwritten=_unwritten, stored=stored)
         _show(verdicts, json=json, run_dirs=folders, names=runs)
     raise typer.Exit(worst(verdict.verdict for verdict in verdicts).exit_code(strict=strict))
 

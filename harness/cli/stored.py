@@ -9,6 +9,7 @@ from typing import Final
 import typer
 
 from tribunal.harness.cli.usage import UsageError
+from tribunal.results.mirror import Mirror, mirrored
 from tribunal.results.scratch import Scratch
 from tribunal.results.storage import NoStorage, Storage, is_url, put_or_kept
 
@@ -116,8 +117,33 @@ def fetched(runs: Sequence[str]) -> Iterator[list[Path]]:
         yield [_copied(run, scratch / str(number)) if is_url(run) else Path(run) for number, run in enumerate(runs)]
 
 
+@contextmanager
+def at_hand(runs: Sequence[str], *, afar: bool) -> Iterator[tuple[list[Path], dict[str, str]]]:
+    """Give the folders of runs, and the URLs of those that are only mirrored here.
+
+    afar:  a cluster judges, which reads from storage itself; of what is named by a URL this machine has what it looks at.
+    """
+    if not afar:
+        with fetched(runs) as folders:
+            yield folders, {}
+        return
+    with Scratch("runs") as scratch:
+        mirrors = {
+            number: Mirror(run, scratch / str(number) / _name(run)) for number, run in enumerate(runs) if is_url(run)
+        }
+        with mirrored(mirrors.values()):
+            yield (
+                [mirrors[number].folder if number in mirrors else Path(run) for number, run in enumerate(runs)],
+                {str(mirror.folder): runs[number] for number, mirror in mirrors.items()},
+            )
+
+
+def _name(url: str) -> str:
+    return url.rstrip("/").rpartition("/")[2]
+
+
 def _copied(url: str, folder: Path) -> Path:
-    target = folder / url.rstrip("/").rpartition("/")[2]
+    target = folder / _name(url)
     target.mkdir(parents=True)
     Storage(url).fetch(target)
     return target

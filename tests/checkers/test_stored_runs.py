@@ -1,0 +1,161 @@
+"""Recordings at URLs are judged by Spark's tasks as the same recordings here are, and each task fetches what it looks at."""
+
+import os
+import subprocess
+import sys
+from functools import partial
+from pathlib import Path
+from random import Random
+
+import msgspec
+import pyarrow as pa
+import pytest
+
+from tests.checkers.random_runs import random_run
+from tests.checkers.recorded import Run
+from tests.checkers.spark_clusters import connect_server, standalone
+from tests.checkers.test_ranges import cut_everything
+from tests.results.s3_server import s3_server
+from tribunal.checkers.judge import engine
+from tribunal.checkers.judge.items import WholePartition, WholeRun, work_items
+from tribunal.checkers.judge.judge import judge_item, second_look
+from tribunal.checkers.judge.stored import through_mirrors
+from tribunal.checkers.judge.tables import Tables, read_row
+from tribunal.results.mirror import Mirror, mirrored
+from tribunal.results.storage import LIST, NoStorage, Storage
+
+ROOT = Path(__file__).resolve().parents[2]
+Plain = dict[str, object]
+
+
+def judged_by_tasks(folder: Path, url: str) -> Tables:
+    """Judge a recording at a URL as driver and workers do, but in this process."""
+    mirror = Mirror(url, folder)
+    stored = {str(folder): url}
+
+    def answers(items: list[engine.WorkItem]) -> Tables:
+        tasks = engine.tasks_of(items)
+        batches = [pa.RecordBatch.from_pydict({"id": list(range(len(tasks)))})]
+        found = engine.judge_batches(tasks, frozenset(), stored, batches)
+        tables.add(read_row(row) for batch in found for row in batch.to_pylist(maps_as_pydicts="strict"))
+        return tables
+
+    tables = Tables()
+    with mirrored([mirror]):
+        answers(work_items(folder))
+        if again := second_look(tables):
+            answers(again)
+        return engine._finished(tables)
+
+
+def of(tables: Tables, folder: Path) -> str:
+    """Return all answers as text, with one name for the run's folder."""
+    tables.files = []
+    return msgspec.json.encode(tables).decode().replace(str(folder), "RUN")
+
+
+@pytest.mark.parametrize("offsets", [0, 3])
+@pytest.mark.parametrize("seed", [3, 12])
+def test_tasks_judge_a_recording_at_a_url_like_the_one_that_was_put_there(
+    tmp_path: Path, seed: int, offsets: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run_dir = random_run(tmp_path / "run", seed)
+    if offsets:
+        cut_everything(monkeypatch, offsets)
+    expected = of(engine.judge_runs([run_dir], "inline"), run_dir)
+    url = Storage(f"file://{tmp_path}/there").put(run_dir, "run")
+
+    found = of(judged_by_tasks(tmp_path / "mirror", url), tmp_path / "mirror")
+
+    assert '"findings":[{' in expected
+    assert found == expected
+
+
+def test_a_task_fetches_what_it_looks_at_and_no_more(tmp_path: Path) -> None:
+    run = Run(tmp_path / "run")
+    for partition in range(3):
+        run.send(partition, 100 + partition, partition=partition)
+    url = Storage(f"file://{tmp_path}/there").put(run.finish())
+    mirror = Mirror(url, tmp_path / "mirror")
+
+    with mirrored([mirror]):
+        assert not any(path.endswith(".parquet") for path in brought(mirror))
+        judge_item(WholePartition(str(mirror.folder), "t-1"))
+
+    assert "recording/sends/tp=t-1/part-00001.parquet" in brought(mirror)
+    assert not [path for path in brought(mirror) if "tp=t-0" in path or "tp=t-2" in path]
+
+
+def brought(mirror: Mirror) -> set[str]:
+    paths = {path.relative_to(mirror.folder).as_posix() for path in mirror.folder.rglob("*") if path.is_file()}
+    return paths - set(mirror._missing)
+
+
+def test_a_segment_that_is_not_as_it_was_put_there_ends_the_judging(tmp_path: Path) -> None:
+    """Also of a recording that was cut off, which no manifest is compared with, and inside of a property's kernel."""
+    run = Run(tmp_path / "run")
+    run.send(0, 100)
+    url = Storage(f"file://{tmp_path}/there").put(run.cut_off())
+    mirror = Mirror(url, tmp_path / "mirror")
+    (sends,) = (tmp_path / "there").glob("recording/sends/tp=t-0/*.parquet")
+    sends.write_bytes(sends.read_bytes()[:-1] + b"!")
+
+    with through_mirrors(partial(judge_item), {str(mirror.folder): url}) as judge:
+        judge(WholeRun(str(mirror.folder), files_apart=True))
+        with pytest.raises(NoStorage, match=r"part-00001.parquet is not as it was put there.*\(asked by "):
+            judge(WholePartition(str(mirror.folder), "t-0"))
+
+
+def test_a_folder_that_is_not_whole_has_no_mirror(tmp_path: Path) -> None:
+    url = Storage(f"file://{tmp_path}/there").put(random_run(tmp_path / "run", 1))
+    (tmp_path / "there" / LIST).unlink()
+
+    with pytest.raises(NoStorage, match=f"it has no {LIST}"):
+        Mirror(url, tmp_path / "mirror")
+
+
+def check(*arguments: str, without: tuple[str, ...] = ()) -> tuple[int, Plain, str]:
+    """Run `tribunal check` in a process of its own; return its exit code, its verdict and what else it said."""
+    command = [sys.executable, "-W", "ignore", "-m", "tribunal.harness.cli.main", "check", "--json", *arguments]
+    env = {name: value for name, value in os.environ.items() if name not in without}
+    ended = subprocess.run(command, capture_output=True, text=True, cwd=ROOT, timeout=240, check=False, env=env)
+    lines = ended.stdout.splitlines()
+    return ended.returncode, msgspec.json.decode(lines[-1]) if lines else {}, ended.stderr
+
+
+@pytest.mark.nightly
+@pytest.mark.spark
+@pytest.mark.timeout(560)
+@pytest.mark.parametrize("kind", ["standalone", "connect"])
+def test_a_cluster_judges_recordings_in_s3_like_this_machine(tmp_path: Path, kind: str) -> None:
+    seed = Random(kind).choice([3, 12, 20])
+    run_dir = random_run(tmp_path / "run", seed)
+    here = check(str(run_dir), "--engine", "inline")
+    (tmp_path / "cluster").mkdir()
+    with s3_server() as address:
+        url = Storage(address).put(run_dir, "nights/run")
+        if kind == "connect":
+            with connect_server(tmp_path / "cluster") as remote:
+                there = check(url, "--remote", remote)
+        else:
+            with standalone(tmp_path / "cluster") as cluster:
+                there = check(url, "--master", cluster.url)
+
+    assert here[0] == there[0] == 1, there[2]
+    assert there[1] | {"engine": ""} == here[1] | {"engine": ""}
+
+
+@pytest.mark.nightly
+@pytest.mark.spark
+@pytest.mark.timeout(280)
+def test_workers_without_credentials_are_one_line_with_their_name(tmp_path: Path) -> None:
+    run_dir = random_run(tmp_path / "run", 3)
+    (tmp_path / "cluster").mkdir()
+    with standalone(tmp_path / "cluster", workers=1) as cluster, s3_server() as address:
+        url = Storage(address).put(run_dir, "nights/run")
+
+        code, _, said = check(url, "--master", cluster.url)
+
+    assert code == 3
+    assert said.splitlines()[-1].startswith(f"tribunal: {url}")
+    assert "(asked by " in said.splitlines()[-1]
