@@ -129,6 +129,7 @@ class Context(msgspec.Struct, frozen=True, kw_only=True):
     committed:  values of committed transactions; None when there are no transactions.
     leaders:    (leader epoch, leader) as committed in the metadata log.
     dumped:     nodes whose final log was read from the disk, and where it starts there: also one without records.
+    begins:     where replicas' final logs begin, of which not all rows are here.
     ending:     how the partition's committed history ends; history: all of it.
     settings:   what every node was started with, by Kafka's names, and the `mode`; nothing where that is unknown.
     of_run:     a small table of the whole run (`phases`, `faults`, ...), read when it is asked for.
@@ -141,6 +142,7 @@ class Context(msgspec.Struct, frozen=True, kw_only=True):
     committed: Array | None = None
     leaders: tuple[tuple[int, int], ...] = ()
     dumped: Mapping[int, int] = {}
+    begins: Mapping[int, int] = {}
     ending: Ending = Ending()
     history: Sequence[Entry] = ()
     settings: NodeSettings = msgspec.field(default_factory=dict)

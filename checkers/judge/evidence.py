@@ -64,6 +64,7 @@ class Evidence:
         can_lead: Sequence[int],
         orders: TopicOrders,
         dumped: Mapping[int, int],
+        begins: Mapping[int, int],
     ) -> None:
         self._reads = rows.columns("reads")
         self._by_value = np.argsort(self._reads["value"], kind="stable")
@@ -77,6 +78,7 @@ class Evidence:
         self.absent_ns = _absent_ns(rows)
         self._can_lead = can_lead
         self._dumped = dumped
+        self._log_begins = begins
         final = _final(rows, can_lead)
         self._final_offsets, self._final_epochs, self._final_values = _final_epochs(*final)
         starts = rows.columns("polls")["log_start_offset"]
@@ -374,6 +376,7 @@ class Evidence:
             logs = self._rows.columns("logs")
             held = logs["log_offset"][logs["node"] == node]
             own = int(held.min()) if held.size else self._dumped.get(node, own)
+            own = self._log_begins.get(node, own)  # of ranges alone the first row is not the log's
         log_offset = offsets[-1]
         sent_ns = self._sent_last_ns(offsets) if value is None else self._sent_ns(value)
         dumped_ns = None if node is None else max(ended_ns, self.absent_ns or 0) + APPLIED_NS

@@ -58,7 +58,7 @@ class Sieved(msgspec.Struct, kw_only=True):
     least_placed:  the least completion of what was acknowledged here, also if it stands elsewhere.
     values: for each process its least and its greatest value in log order.
     sent_elsewhere: values that were read here or stand in a replica's log, and whose sends are elsewhere.
-    epochs: for each replica its first and its last leader epoch in log order.
+    epochs: for each replica its first and its last leader epoch in log order; begins: the first offset that it holds.
     dumped: members of the ISR and ELR whose log was read, whether it holds anything or not.
     logged: members of the ISR and ELR that hold anything here; held: the first and the last offset that they hold.
     open_acknowledged, found_open:  values acknowledged without an offset, and those of them that were found here.
@@ -73,6 +73,7 @@ class Sieved(msgspec.Struct, kw_only=True):
     last_offset: int = -1
     values: dict[int, tuple[int, int]] = msgspec.field(default_factory=dict)
     epochs: dict[int, tuple[int, int]] = msgspec.field(default_factory=dict)
+    begins: dict[int, int] = msgspec.field(default_factory=dict)
     dumped: list[int] = msgspec.field(default_factory=list)
     logged: list[int] = msgspec.field(default_factory=list)
     held: tuple[int, int] | None = None
@@ -333,6 +334,7 @@ def _replicas_agree(summary: Sieved, logs: Columns, can_lead: Sequence[int]) -> 
             own = own[np.argsort(logs["log_offset"][own], kind="stable")]
         columns = tuple(logs[name][own] for name in ("log_offset", "value", "leader_epoch", "is_control"))
         summary.epochs[node] = (int(columns[2][0]), int(columns[2][-1]))
+        summary.begins[node] = int(columns[0][0])
         agree &= bool((columns[2][1:] >= columns[2][:-1]).all())
         if node in can_lead:
             summary.logged.append(node)
@@ -459,6 +461,15 @@ def fold(sieved: Sequence[Sieved]) -> list[Range]:
     return [summary.range for summary, is_suspect in zip(sieved, suspect, strict=True) if is_suspect]
 
 
+def begins(sieved: Iterable[Sieved]) -> dict[int, int]:
+    """Return where each replica's log begins."""
+    first: dict[int, int] = {}
+    for summary in sieved:
+        for node, offset in summary.begins.items():
+            first[node] = min(first.get(node, offset), offset)
+    return dict(sorted(first.items()))
+
+
 def _cross_in_time(sieved: Sequence[Sieved], suspect: list[bool]) -> None:
     least, where = NEVER, -1
     for place in range(len(sieved) - 1, -1, -1):
@@ -512,7 +523,10 @@ def _depend(sieved: Sequence[Sieved], suspect: list[bool]) -> None:
         for other, summary in enumerate(sieved):
             suspect[other] |= any(_may_hold(summary, value) for value in sieved[place].sent_elsewhere)
             suspect[other] |= any(
-                process in summary.values and summary.values[process][0] <= high and summary.values[process][1] >= low
+                process in summary.values
+                # Of what stands before, all that is later is what this range is behind; of the rest what may stand twice.
+                and (other < place or summary.values[process][0] <= high)
+                and summary.values[process][1] >= low
                 for process, (low, high) in sieved[place].values.items()
             )
 

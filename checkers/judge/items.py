@@ -81,6 +81,7 @@ class Rest(msgspec.Struct, frozen=True, tag="rest"):
 class Suspects(msgspec.Struct, frozen=True, tag="suspects", omit_defaults=True):
     """Ranges of a hot partition that are not clean, judged together.
 
+    begins:   where each replica's log begins, in any range.
     missing:  values that were acknowledged without an offset and found nowhere.
     beyond:   how many ranges more are not clean; nobody judges those.
     """
@@ -88,6 +89,7 @@ class Suspects(msgspec.Struct, frozen=True, tag="suspects", omit_defaults=True):
     run_dir: str
     partition: str
     ranges: tuple[ranges.Range, ...]
+    begins: dict[int, int]
     missing: tuple[int, ...] = ()
     beyond: int = 0
 

@@ -11,6 +11,7 @@ from itertools import chain
 from pathlib import Path
 from typing import Final, assert_never
 
+import msgspec
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -257,6 +258,7 @@ def _judge_together(item: Suspects) -> Iterator[TableRow]:
     tables["sends"] = ranges.rows_of(recording, name, "sends", item.ranges, list(TABLES["sends"].fields), values)
     tables |= {table: _sound(recording, table, name) for table in ("polls", "watermarks")}
     judge = PartitionJudge(recording, name, PartitionRows(tables))
+    judge.context = msgspec.structs.replace(judge.context, begins=item.begins)
     for own in sorted(ranges.SIEVED):
         yield from _attempt(own, judge.place, partial(_of_ranges, judge, properties()[own], item))
     if item.beyond:
@@ -321,6 +323,7 @@ def _look_at_ranges(tables: Tables) -> list[WorkItem]:
                     place.run_dir,
                     f"{place.topic}-{place.partition}",
                     ranges=tuple(suspects[: ranges.TOGETHER]),
+                    begins=ranges.begins(sieved),
                     missing=tuple(sorted(missing)),
                     beyond=max(0, len(suspects) - ranges.TOGETHER),
                 )

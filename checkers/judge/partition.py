@@ -315,6 +315,7 @@ class PartitionJudge:
                 can_lead=self.timeline.can_lead,
                 orders=self._orders,
                 dumped=self.context.dumped,
+                begins=self.context.begins,
             )
         return self._evidence
 

@@ -77,7 +77,7 @@ class FinalLog:
         self._logs, self._leaders = logs, np.asarray(context.can_lead, np.int64)
         self._index = rows.derived(sends_by_value)
         held = np.flatnonzero(np.bincount(logs["node"])) if logs["node"].size else np.zeros(0, np.int64)
-        logged = np.append(held, np.array([*context.dumped], np.int64))
+        logged = np.append(held, np.array([*context.dumped, *context.begins], np.int64))
         self.all_logged = self._leaders.size > 0 and bool(is_among(self._leaders, logged).all())
         self.by_read = readers.size > 0
         self.known = self.by_read or self.all_logged

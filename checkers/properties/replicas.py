@@ -155,7 +155,7 @@ def _differ(logs: Columns, held: _Held) -> pa.Table:
 
 def _lack(logs: Columns, held: _Held, context: Context) -> list[pa.Table]:
     ending = context.ending
-    read = np.append(np.flatnonzero(np.bincount(logs["node"])), np.array([*context.dumped], np.int64))
+    read = np.append(np.flatnonzero(np.bincount(logs["node"])), np.array([*context.dumped, *context.begins], np.int64))
     found = []
     for node in distinct(read[is_among(read, np.asarray(ending.members, np.int64))]).tolist():
         lacking = held.lacking(node)

@@ -128,3 +128,56 @@ def test_a_refused_record_that_only_a_log_has_is_found_in_ranges_too(tmp_path: P
 
         assert judged(run_dir) == whole
         assert "refused_yet_written" in {row.finding.kind for row in whole[0]}
+
+
+def found_whole_and_cut(run_dir: Path, offsets: int) -> list[tuple[str, str, int | None]]:
+    """Return what a partition shows as a whole: the same must come out of its ranges."""
+    whole = judged(run_dir)
+    with pytest.MonkeyPatch.context() as monkeypatch:
+        cut_everything(monkeypatch, offsets)
+        assert judged(run_dir) == whole
+    return [(row.finding.kind, row.finding.severity, row.finding.log_offset) for row in whole[0]]
+
+
+@pytest.mark.parametrize("offsets", [1, 2, 3])
+def test_a_producer_that_is_behind_itself_in_another_range_is_found(tmp_path: Path, offsets: int) -> None:
+    """All that the range before has of the producer is later: nothing overlaps. Time says nothing: all were sent together."""
+    run = Run(tmp_path / "run")
+    log = {
+        offset: run.send(sequence, 100, log_offset=offset, complete_ns=900_000_000)
+        for offset, sequence in enumerate([0, 1, 5, 4, 6, 7])
+    }
+    run.final_read(dict(log))
+    for node in (1, 2, 3):
+        run.log(node, log)
+
+    assert found_whole_and_cut(run.finish(), offsets) == [("reordered", "violation", 3)]
+
+
+@pytest.mark.parametrize("offsets", [1, 2, 3])
+def test_a_replica_that_holds_nothing_of_the_last_range_lacks_it(tmp_path: Path, offsets: int) -> None:
+    run = Run(tmp_path / "run")
+    log = {offset: run.send(offset, 100 + 10 * offset) for offset in range(6)}
+    run.final_read(dict(log))
+    for node in (1, 2, 3):
+        run.log(node, {offset: value for offset, value in log.items() if node != 3 or offset < 5})
+
+    assert found_whole_and_cut(run.finish(), offsets) == [("replica_lacks", "violation", 5)]
+
+
+@pytest.mark.parametrize("offsets", [1, 2])
+@pytest.mark.parametrize("missing", [(2,), (0, 1)])
+def test_a_replica_begins_where_it_begins_and_not_where_a_range_does(
+    tmp_path: Path, offsets: int, missing: tuple[int, ...]
+) -> None:
+    """Retention excuses what stands before a replica's beginning: a hole behind it stays a violation."""
+    run = Run(tmp_path / "run")
+    order = {"api": "set_config", "topic": "t", "setting": "retention.ms", "value": "10"}
+    run.recorder.row("admin", **order, invoke_ns=300_000_000, complete_ns=310_000_000, outcome="ok")
+    log = {offset: run.send(offset, 100 + offset) for offset in range(5)}
+    run.final_read(dict(log))
+    for node in (1, 2, 3):
+        run.log(node, {offset: value for offset, value in log.items() if node != 3 or offset not in missing})
+    severity = "permitted" if missing[0] == 0 else "violation"
+
+    assert found_whole_and_cut(run.finish(), offsets) == [("replica_lacks", severity, missing[0])]
