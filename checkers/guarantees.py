@@ -161,6 +161,10 @@ RULES: dict[str, str] = {
     "gone_by_order": "an order took it: the log start moved past the record by DeleteRecords or retention, its key was written again in a "
     "compacted topic, its topic was deleted, or a group's position was set or deleted",
 }
+# Of systems that are no logs: what their own file permits.
+OF_SYSTEMS: dict[str, str] = {
+    "R13": "the system's own file permits it: its only node was killed, and what was acknowledged at most so long before that may be lost",
+}
 # What excuses not a record's absence but what follows from others' absence.
 OF_MEMORY: dict[str, str] = {
     Excuse.MEMORY_LOST: "records were permitted to be lost, and with them what brokers knew of their producers: these number their "

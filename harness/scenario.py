@@ -373,7 +373,7 @@ def _described(spec: ClusterSpec) -> ClusterSpec:
         replication_factor=1,
         min_insync_replicas=1,
         timeouts_ms=dict(system.timeouts_ms),
-        promises={name: value for name, value in msgspec.structs.asdict(system.promises).items() if value is not None},
+        promises=system.promises.flat,
     )
 
 

@@ -10,6 +10,7 @@ from tribunal.results.heal import Unhealed
 KRAFT: Final = "kraft"
 PROMISED: Final = "promises."  # what a described system promises, among the settings: `promises.consistency`
 Setting = bool | int | float | str | Sequence[str] | None
+LOST_MS: Final = f"{PROMISED}lost_ms."  # what may be lost, by the fault that takes it: `promises.lost_ms.kill`
 
 
 def integer(settings: Mapping[str, Setting], name: str, otherwise: int) -> int:

@@ -75,7 +75,7 @@ def permitted_orders(lists: ListSteps, found: Findings, history: History) -> Ord
     ]
     for key, element in dict.fromkeys([*lost, *passed]):
         dropped.setdefault(key, []).append(element)
-    kept, permitted = _split(found, list_append.check(lists.without(dropped)))
+    kept, permitted = split(found, list_append.check(lists.without(dropped)))
     first = min(lost.values(), key=lambda one: one.at_ns or 0)
     named = replace(first, promise=Promise(rule=Excuse.ORDER_LOST, violations=()), by=first.promise.rule)
     return Orders(kept, permitted, named)
@@ -127,7 +127,7 @@ def _is_passed_over(lists: ListSteps, one: _Lacked, lost: dict[tuple[int, int], 
     )
 
 
-def _split(found: Findings, again: Findings) -> tuple[Findings, Findings]:
+def split(found: Findings, again: Findings) -> tuple[Findings, Findings]:
     """Return what is found still, with all that is of no order, and what was found before only."""
     kept, permitted = Findings(), Findings()
     for kind, witnesses in found.witnesses.items():

@@ -12,6 +12,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from tribunal.checkers.guarantees import Excuse
+from tribunal.checkers.judge.promised_losses import KILL
 from tribunal.checkers.judge.remembered import HINDERED
 from tribunal.checkers.judge.skews import CLOCK
 from tribunal.checkers.judge.tables import Permitted, Place
@@ -19,7 +20,7 @@ from tribunal.checkers.judge.timeline import Judgement
 from tribunal.results.verdict import PERMITTED_TABLE, ExcusingEvent
 
 BY_ORDER: Final = Excuse.BY_ORDER.value
-WITHOUT_ELECTION: Final = {CLOCK: "clock set back", HINDERED: "fault in effect"}
+WITHOUT_ELECTION: Final = {CLOCK: "clock set back", HINDERED: "fault in effect", KILL: "kill"}
 OF_ANOMALY: Final = {
     "kind": "kind",
     "log_offset": "log_offset",

@@ -8,7 +8,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from tribunal.checkers.api import UNKNOWN, Anomaly, Found, Kind, Meaning, Property, rows_of
-from tribunal.checkers.guarantees import OF_MEMORY, RULES, VIOLATIONS
+from tribunal.checkers.guarantees import OF_MEMORY, OF_SYSTEMS, RULES, VIOLATIONS
 from tribunal.checkers.judge.permitted import excuse, permitted
 from tribunal.checkers.judge.tables import Figures, FoundIn, Place, Summary, TableRow
 from tribunal.checkers.judge.timeline import Judgement
@@ -85,7 +85,7 @@ def _explained(chosen: Property, judgement: Judgement | None, detail: Detail, pl
     if judgement is None:
         return detail
     rule = judgement.promise.rule
-    words = RULES | OF_MEMORY | {own.name: own.words for own in chosen.rules}
+    words = RULES | OF_MEMORY | OF_SYSTEMS | {own.name: own.words for own in chosen.rules}
     promise = words[rule] if rule is not None else _must_survive(judgement)
     if judgement.election is None:
         return msgspec.structs.replace(

@@ -2,20 +2,25 @@
 
 Which consistency that is, the system's file says (`[promises] consistency`); where nobody said it, the strictest. Lists show their whole
 history, registers one version: their order follows from what transactions read before they wrote, and from time where the model has it.
+What the file permits to be lost from lists is PERMITTED (R13), and so is an order that only lost elements disturb.
 A list that nobody read after its last acknowledged append says nothing of that append: it is not judged. Whether a write of a
 register was lost shows only under a model with real time; lists show it under any.
 """
 
-from collections.abc import Hashable, Iterator, Sequence
+from collections.abc import Hashable, Iterator, Mapping, Sequence, Set
 from typing import Final
+
+import msgspec
 
 from tribunal.checkers.api import Anomaly, Found, Kind, Meaning, PartitionRows, Property, nothing, table_of
 from tribunal.checkers.graphs import list_append, rw_register
 from tribunal.checkers.graphs.findings import Findings, Witness
 from tribunal.checkers.graphs.models import RULES_OUT, forbids, ruled_out
-from tribunal.checkers.graphs.operations import Operation
+from tribunal.checkers.graphs.operations import Operation, Step
 from tribunal.checkers.judge.calls import Calls, seconds, transactions
-from tribunal.checkers.judge.timeline import History
+from tribunal.checkers.judge.lost_orders import is_of_order, split
+from tribunal.checkers.judge.promised_losses import Change, Permits, permitted_losses
+from tribunal.checkers.judge.timeline import History, Judgement
 from tribunal.checkers.properties.transactions import SENTENCES
 from tribunal.results.manifest import PROMISED
 from tribunal.results.object_transactions import LISTS, REGISTERS
@@ -36,7 +41,7 @@ KINDS: Final = {
         for name in RULES_OUT
         if name not in NOT_OF_OBJECTS
     },
-    "element_lost": Kind(Meaning.VIOLATION, "an element whose append was acknowledged is missing in the last read"),
+    "element_lost": Kind(Meaning.PROMISED, "an element whose append was acknowledged is missing in the last read"),
     "undecided": Kind(Meaning.UNJUDGED, "the search for a circle took more than its budget"),
     "unread": Kind(Meaning.UNJUDGED, "nobody read an object after its last acknowledged change"),
 }
@@ -50,20 +55,39 @@ def kernel(run: PartitionRows, history: History) -> Found:
     rows = run.table("operations")
     lists, registers = transactions(rows, LISTS), transactions(rows, REGISTERS)
     model = str(history.settings.get(f"{PROMISED}consistency", STRICTEST))
-    found: list[tuple[Anomaly, Detail]] = []
+    found: list[_Row] = []
     figures = {}
     if lists.operations:
         figures["transactions on lists"] = len(lists.operations)
-        found += _circles(lists, list_append.check(lists.operations, model))
-        found += [(one, Detail()) for one in _lost_and_unread(lists, "list")]
+        found += _of_lists(lists, model, permitted_losses(history))
     if registers.operations:
         figures["transactions on registers"] = len(registers.operations)
         found += _circles(registers, _registers(registers.operations, model))
-        found += [(one, Detail()) for one in _lost_and_unread(registers, "register")]
+        found += [_Row(_unread("register", key)) for key, last in _last_reads(registers).items() if last.is_too_early]
     if not found:
         return Found(nothing(), figures)
-    details = {row: detail for row, (_, detail) in enumerate(found)}
-    return Found(table_of(one for one, _ in found), figures, details=details)
+    return Found(
+        table_of(row.anomaly for row in found),
+        figures,
+        judgements={number: row.judgement for number, row in enumerate(found) if row.judgement is not None},
+        details={number: row.detail for number, row in enumerate(found)},
+    )
+
+
+class _Row(msgspec.Struct, frozen=True):
+    """An anomaly, what is known of it, and what permits it."""
+
+    anomaly: Anomaly
+    detail: Detail = Detail()
+    judgement: Judgement | None = None
+
+
+class _LastRead(msgspec.Struct, frozen=True):
+    """An object's last read, and whether a change of it was acknowledged after that read had begun."""
+
+    read: Operation | None
+    elements: frozenset[int]
+    is_too_early: bool
 
 
 def _registers(operations: Sequence[Operation], model: str) -> Findings:
@@ -82,14 +106,43 @@ def _registers(operations: Sequence[Operation], model: str) -> Findings:
     return found
 
 
-def _circles(calls: Calls, found: Findings) -> Iterator[tuple[Anomaly, Detail]]:
+def _of_lists(lists: Calls, model: str, permits: Permits) -> Iterator[_Row]:
+    """Judge lists; what follows from the order of elements that were permitted to be lost (as R10) is permitted with them."""
+    last = _last_reads(lists)
+    yield from (_Row(_unread("list", key)) for key, one in last.items() if one.is_too_early)
+    lost = list(_lost(lists, last, permits))
+    found = list_append.check(lists.operations, model)
+    taken = {(one.key, one.element): one.judgement for one in lost if one.judgement is not None}
+    if taken and any(map(is_of_order, found.counts)):
+        found, permitted = split(found, list_append.check(_without(lists.operations, taken.keys()), model))
+        first = min(taken.values(), key=lambda one: one.at_ns or 0)
+        for row in _circles(lists, permitted):
+            yield msgspec.structs.replace(row, judgement=first)
+    yield from _circles(lists, found)
+    yield from (_Row(_missing(lists, one), judgement=one.judgement) for one in lost if one.is_acknowledged)
+
+
+def _without(operations: Sequence[Operation], gone: Set[tuple[Hashable, int]]) -> list[Operation]:
+    """Return the transactions as if some elements had never been appended."""
+
+    def steps(one: Operation) -> Iterator[Step]:
+        for kind, key, value in one.steps:
+            if kind == "r":
+                yield kind, key, value and tuple(element for element in value if (key, element) not in gone)
+            elif (key, value) not in gone:
+                yield kind, key, value
+
+    return [msgspec.structs.replace(one, steps=tuple(steps(one))) for one in operations]
+
+
+def _circles(calls: Calls, found: Findings) -> Iterator[_Row]:
     for kind, witnesses in found.witnesses.items():
         weakest, _ = ruled_out([kind])
         for place, witness in enumerate(witnesses):
             more = "" if place else _more(found.counts[kind] - len(witnesses))
             words = _words(calls, witness) + (f"; rules out {', '.join(weakest)}" if weakest else "") + more
             first = calls.recorded[witness.operations[0]] if witness.operations else None
-            yield (
+            yield _Row(
                 Anomaly(
                     kind=kind,
                     invoke_ns=None if first is None else first.invoke_ns,
@@ -100,7 +153,7 @@ def _circles(calls: Calls, found: Findings) -> Iterator[tuple[Anomaly, Detail]]:
                 Detail(edges=witness.edges or None, rules_out=tuple(weakest) or None),
             )
     if found.undecided:
-        yield Anomaly(kind="undecided", detail=", ".join(sorted(set(found.undecided)))), Detail()
+        yield _Row(Anomaly(kind="undecided", detail=", ".join(sorted(set(found.undecided)))))
 
 
 def _more(count: int) -> str:
@@ -118,40 +171,100 @@ def _words(calls: Calls, witness: Witness) -> str:
     return "; ".join([witness.words, *shown])
 
 
-def _lost_and_unread(calls: Calls, sort: str) -> Iterator[Anomaly]:
-    """Compare each object's last read with the acknowledged changes before it."""
-    changes: dict[Hashable, list[tuple[Operation, int]]] = {}
+def _unread(sort: str, key: Hashable) -> Anomaly:
+    return Anomaly(kind="unread", detail=f"{sort} {key}")
+
+
+def _last_reads(calls: Calls) -> dict[Hashable, _LastRead]:
+    """Return the last read of each object that an acknowledged transaction changed; it saw nothing of its own changes."""
+    changed: dict[Hashable, int] = {}
     last: dict[Hashable, tuple[Operation, Sequence[int]]] = {}
     for one in calls.operations:  # in the order of their invocations
-        if one.outcome != "ok":
-            continue
-        changed: set[Hashable] = set()
-        for kind, key, value in one.steps:
+        own: set[Hashable] = set()
+        for kind, key, value in one.steps if one.outcome == "ok" else ():
             if kind != "r":
-                changes.setdefault(key, []).append((one, value))
-                changed.add(key)
-            elif key not in changed:
+                own.add(key)
+                changed[key] = max(changed.get(key, 0), one.completed)
+            elif key not in own:
                 last[key] = one, value if isinstance(value, tuple) else ()
-    for key, own in changes.items():
+    found = {}
+    for key, completed in changed.items():
         read, elements = last.get(key, (None, ()))
-        if read is None or any(one.completed > read.invoked for one, _ in own):
-            yield Anomaly(kind="unread", detail=f"{sort} {key}")
-        elif sort == "list":
-            seen = frozenset(elements)
-            for one, element in own:
-                if element not in seen:
-                    yield _lost(calls, f"list {key}: {element}", element, one, read)
+        found[key] = _LastRead(read, frozenset(elements), read is None or completed > read.invoked)
+    return found
 
 
-def _lost(calls: Calls, name: str, element: int, one: Operation, read: Operation) -> Anomaly:
-    call, last = calls.recorded[one.index], calls.recorded[read.index]
+class _Lost(msgspec.Struct, frozen=True, kw_only=True):
+    """An element that the last read of its list lacks: it was acknowledged, or seen by somebody."""
+
+    key: Hashable
+    element: int
+    writer: Operation
+    read: Operation
+    is_acknowledged: bool
+    judgement: Judgement | None
+
+
+def _lost(calls: Calls, last: Mapping[Hashable, _LastRead], permits: Permits) -> Iterator[_Lost]:
+    """Yield what lists lack; permitted is only what went with all of its transaction, and of which nobody who is still there knew."""
+    seen = _seen(calls)
+    missing: dict[int, list[tuple[Hashable, int, _LastRead]]] = {}
+    kept: set[int] = set()  # transactions some of whose appends are there
+    for one in calls.operations:
+        for kind, key, value in one.steps if one.outcome != "fail" else ():
+            end = last.get(key)
+            if kind == "r" or end is None or end.read is None or end.is_too_early:
+                continue
+            if value in end.elements:
+                kept.add(one.index)
+            elif one.outcome == "ok" or (key, value) in seen:
+                missing.setdefault(one.index, []).append((key, value, end))
+    by_index = {one.index: one for one in calls.operations}
+    for index, own in missing.items():
+        writer, call = by_index[index], calls.recorded[index]
+        for key, element, end in own:
+            assert end.read is not None
+            readers = seen.get((key, element), [])
+            ends = [calls.recorded[reader.index].complete_ns or 0 for reader in readers]
+            known = [*ends, *([call.complete_ns] if writer.outcome == "ok" and call.complete_ns is not None else [])]
+            change = Change(
+                invoked_ns=call.invoke_ns,
+                known_ns=min(known),
+                seen_ns=max((calls.recorded[reader.index].invoke_ns for reader in readers), default=None),
+                missed_ns=calls.recorded[end.read.index].complete_ns or 0,
+            )
+            is_whole = index not in kept and not any(reader.index in kept for reader in readers)
+            yield _Lost(
+                key=key,
+                element=element,
+                writer=writer,
+                read=end.read,
+                is_acknowledged=writer.outcome == "ok",
+                judgement=permits(change) if is_whole else None,
+            )
+
+
+def _seen(calls: Calls) -> dict[tuple[Hashable, int], list[Operation]]:
+    """Return who read each element, but for its own transaction."""
+    found: dict[tuple[Hashable, int], list[Operation]] = {}
+    for one in calls.operations:
+        own = {(key, value) for kind, key, value in one.steps if kind != "r"}
+        for kind, key, value in one.steps if one.outcome == "ok" else ():
+            for element in (value or ()) if kind == "r" else ():
+                if (key, element) not in own:
+                    found.setdefault((key, element), []).append(one)
+    return found
+
+
+def _missing(calls: Calls, one: _Lost) -> Anomaly:
+    call, last = calls.recorded[one.writer.index], calls.recorded[one.read.index]
     return Anomaly(
         kind="element_lost",
-        value=element,
+        value=one.element,
         invoke_ns=call.invoke_ns,
         at_ns=call.complete_ns,
         process=call.process,
-        detail=f"{name} of process {call.process}, acknowledged at {seconds(call.complete_ns)}, "
+        detail=f"list {one.key}: {one.element} of process {call.process}, acknowledged at {seconds(call.complete_ns)}, "
         f"is missing in the read at {seconds(last.complete_ns)}",
     )
 

@@ -1,6 +1,7 @@
 """Sets keep what was added: every element whose addition was acknowledged before the last read stands in it, and no other ones do.
 
-A set that nobody read after its last acknowledged addition says nothing of that addition: it is not judged.
+What the system's own file permits to be lost is PERMITTED (R13). A set that nobody read after its last acknowledged addition says nothing of
+that addition: it is not judged.
 """
 
 from collections.abc import Iterator, Sequence
@@ -9,10 +10,12 @@ from typing import Final
 from tribunal.checkers.api import Anomaly, Found, Kind, Meaning, PartitionRows, Property, nothing, table_of
 from tribunal.checkers.graphs.operations import Operation, by_key
 from tribunal.checkers.judge.calls import OF_SETS, Calls, calls, seconds
-from tribunal.checkers.judge.timeline import History
+from tribunal.checkers.judge.promised_losses import Change, Permits, permitted_losses
+from tribunal.checkers.judge.timeline import History, Judgement
+from tribunal.results.rows import ObjectCall
 
 KINDS: Final = {
-    "element_lost": Kind(Meaning.VIOLATION, "an element whose addition was acknowledged is missing in the last read"),
+    "element_lost": Kind(Meaning.PROMISED, "an element whose addition was acknowledged is missing in the last read"),
     "element_unknown": Kind(Meaning.VIOLATION, "an element was read that nobody added"),
     "unread": Kind(Meaning.UNJUDGED, "nobody read a set after its last acknowledged addition"),
 }
@@ -27,21 +30,25 @@ def kernel(run: PartitionRows, history: History) -> Found:
     if not found.operations:
         return Found(nothing())
     sets = by_key(found.operations)
-    rows = [row for key, own in sets.items() for row in _of_set(str(key), own, found)]
-    return Found(table_of(rows), {"calls on sets": len(found.operations), "sets": len(sets)})
+    permits = permitted_losses(history)
+    rows = [row for key, own in sets.items() for row in _of_set(str(key), own, found, permits)]
+    return Found(
+        table_of(anomaly for anomaly, _ in rows),
+        {"calls on sets": len(found.operations), "sets": len(sets)},
+        judgements={number: judgement for number, (_, judgement) in enumerate(rows) if judgement is not None},
+    )
 
 
-def _of_set(key: str, own: Sequence[Operation], found: Calls) -> Iterator[Anomaly]:
+def _of_set(
+    key: str, own: Sequence[Operation], found: Calls, permits: Permits
+) -> Iterator[tuple[Anomaly, Judgement | None]]:
     additions = {one.steps[0][2]: one for one in own if one.function == "add"}
     acknowledged = {element: one for element, one in additions.items() if one.outcome == "ok"}
-    last = max(
-        (one for one in own if one.function == "read-all" and one.outcome == "ok"),
-        key=lambda one: one.invoked,
-        default=None,
-    )
+    reads = [one for one in own if one.function == "read-all" and one.outcome == "ok"]
+    last = max(reads, key=lambda one: one.invoked, default=None)
     if last is None or any(one.completed > last.invoked for one in acknowledged.values()):
         if acknowledged:
-            yield Anomaly(kind="unread", detail=f"set {key}")
+            yield Anomaly(kind="unread", detail=f"set {key}"), None
         return
     read = found.recorded[last.index]
     seen = set(last.steps[0][3] or ())
@@ -49,7 +56,7 @@ def _of_set(key: str, own: Sequence[Operation], found: Calls) -> Iterator[Anomal
         call = found.recorded[acknowledged[element].index]
         words = f"set {key}: {element} of process {call.process}, acknowledged at {seconds(call.complete_ns)}"
         words += f", is missing in the read at {seconds(read.complete_ns)}"
-        yield Anomaly(
+        lost = Anomaly(
             kind="element_lost",
             value=element,
             invoke_ns=call.invoke_ns,
@@ -57,9 +64,20 @@ def _of_set(key: str, own: Sequence[Operation], found: Calls) -> Iterator[Anomal
             process=call.process,
             detail=words,
         )
+        yield lost, permits(_change(call, read, element, reads, found))
     for element in sorted(seen - additions.keys()):
         words = f"set {key}: {element} was read at {seconds(read.complete_ns)}, and nobody added it"
-        yield Anomaly(kind="element_unknown", value=element, at_ns=read.complete_ns, detail=words)
+        yield Anomaly(kind="element_unknown", value=element, at_ns=read.complete_ns, detail=words), None
+
+
+def _change(call: ObjectCall, read: ObjectCall, element: int, reads: Sequence[Operation], found: Calls) -> Change:
+    seen = [found.recorded[one.index].invoke_ns for one in reads if element in (one.steps[0][3] or ())]
+    return Change(
+        invoked_ns=call.invoke_ns,
+        known_ns=call.complete_ns or 0,
+        seen_ns=max(seen, default=None),
+        missed_ns=read.complete_ns or 0,
+    )
 
 
 PROPERTY: Final = Property(tables=("operations",), kinds=KINDS, run_kernel=kernel)

@@ -16,7 +16,7 @@ import sys
 import tomllib
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Annotated, Final
+from typing import Annotated, Final, Literal
 
 import msgspec
 
@@ -85,9 +85,18 @@ class Promises(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     """What the system promises, by which its runs are judged.
 
     consistency:  of transactions: a model of `tribunal.checkers.graphs.models`, as `serializable`.
+    lost_ms:      what may be lost, by the fault that takes it: what was acknowledged at most so long before. Of a system of one node, for of
+                  several nobody knows which ones held what is missing.
     """
 
     consistency: str | None = None
+    lost_ms: Mapping[Literal["kill"], Milliseconds] = {}
+
+    @property
+    def flat(self) -> dict[str, str | int]:
+        """Return what is promised by dotted names: `consistency`, `lost_ms.kill`."""
+        said: dict[str, str | int] = {f"lost_ms.{fault}": within_ms for fault, within_ms in self.lost_ms.items()}
+        return said if self.consistency is None else {"consistency": self.consistency, **said}
 
 
 class System(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -121,6 +130,10 @@ def read_system(path: Path) -> System:
         raise BadSystem(f"{path}: {problem.strerror}") from None
     except (ValueError, msgspec.ValidationError) as problem:
         raise BadSystem(f"{path}: {problem}") from None
+    if system.promises.lost_ms and system.nodes.count > 1:
+        raise BadSystem(
+            f"{path}: promises: lost_ms is for systems of one node: of several nobody knows who held what is lost"
+        )
     for words in _commands(system):
         for word in words:
             _must_be_known(path, word, system.nodes)

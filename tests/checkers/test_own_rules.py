@@ -7,7 +7,7 @@ import pytest
 
 from tests.checkers.recorded import Run
 from tribunal.checkers.api import properties
-from tribunal.checkers.guarantees import OF_MEMORY, RULES
+from tribunal.checkers.guarantees import OF_MEMORY, OF_SYSTEMS, RULES
 from tribunal.checkers.judge.verdict import check
 from tribunal.harness.new import made
 from tribunal.results.verdict import Finding
@@ -78,4 +78,4 @@ def test_every_rule_that_a_property_accepts_is_in_the_verdicts() -> None:
     rows = set(re.findall(r"^\| (R\d+|gone_by_order) \|", (ROOT / "docs" / "verdicts.md").read_text(), re.MULTILINE))
     own = {rule.name for one in properties().values() for rule in one.rules}
 
-    assert set(RULES) | {str(rule) for rule in OF_MEMORY} | own == rows
+    assert set(RULES) | set(OF_SYSTEMS) | {str(rule) for rule in OF_MEMORY} | own == rows

@@ -53,3 +53,20 @@ def test_a_server_that_syncs_each_change_passes(scenario: str, overrides: dict[s
     verdict = judged(scenario, overrides, tmp_path)
 
     assert (verdict.verdict, verdict.reasons) == (Verdict.PASS, [])
+
+
+@pytest.mark.nightly
+@pytest.mark.parametrize(
+    ("system", "verdict"),
+    [
+        pytest.param("snapshots.toml", Verdict.PERMITTED, id="as much as its file permits"),
+        pytest.param("late-snapshots.toml", Verdict.VIOLATION, id="more than its file permits"),
+        pytest.param("everysec.toml", Verdict.PASS, id="nothing"),
+    ],
+)
+def test_what_a_kill_takes_is_judged_by_what_the_file_permits(system: str, verdict: Verdict, tmp_path: Path) -> None:
+    """A server that writes later loses more; only its own file says how much of that is permitted."""
+    found = judged("kill-late.yaml", {"cluster.system": str(REDIS / system)}, tmp_path)
+
+    assert found.verdict is verdict
+    assert {finding.kind for finding in found.findings} <= {"element_lost"}

@@ -105,6 +105,15 @@ def test_what_a_system_does_not_have_is_refused_when_it_is_planned(
             id="no consistency",
         ),
         pytest.param(
+            ("[nodes]", "[promises]\nlost_ms = { pause = 5 }\n[nodes]"), {}, "lost_ms", id="a fault that takes nothing"
+        ),
+        pytest.param(
+            ("[nodes]\ncount = 1", "[promises]\nlost_ms = { kill = 5 }\n[nodes]\ncount = 2"),
+            {},
+            "lost_ms is for systems of one node",
+            id="losses of several nodes",
+        ),
+        pytest.param(
             ("[nodes]", '[promises]\nconsistency = "serialisable"\n[nodes]'),
             {},
             "unknown consistency model 'serialisable'; known: .*serializable",
