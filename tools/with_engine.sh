@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # with_engine.sh COMMAND...: run a command while a container engine is there, if this machine can have one.
 # Where none runs and we are root, one is started and stopped again afterwards; one that ran before goes on running.
-# In CI (CI=true) it, redis-server, etcd, kcat and sshd are installed by apt when they are missing; on a
+# In CI (CI=true) it, redis-server, etcd, PostgreSQL, kcat and sshd are installed by apt when they are missing; on a
 # user's machine nothing is installed. What cannot be had makes its tests skip, saying why.
 set -uo pipefail
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
@@ -11,6 +11,7 @@ if [ "${CI:-}" = true ] && [ "$(id -u)" -eq 0 ] && command -v apt-get >/dev/null
   command -v dockerd >/dev/null || missing+=(docker.io iptables)
   command -v redis-server >/dev/null || missing+=(redis-server)
   command -v etcd >/dev/null || missing+=(etcd-server)
+  compgen -G "/usr/lib/postgresql/*/bin/initdb" >/dev/null || missing+=(postgresql)
   command -v kcat >/dev/null || missing+=(kcat)
   command -v sshd >/dev/null || missing+=(openssh-server)
   if [ "${#missing[@]}" -gt 0 ]; then

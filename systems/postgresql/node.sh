@@ -1,0 +1,31 @@
+#!/bin/sh
+# node.sh init DIR | start DIR HOST PORT WORDS... | stop DIR | ready HOST PORT: a server of PostgreSQL with its data in DIR.
+# PostgreSQL refuses to run as root. For root the server is the user postgres, who may pass through folders that are not
+# its own; it keeps the process id, so that who kills or waits for this process kills or waits for the server.
+set -eu
+for folder in /usr/lib/postgresql/*/bin; do PATH=$folder:$PATH; done
+
+as_postgres() {
+  if [ "$(id -u)" -ne 0 ]; then exec "$@"; fi
+  exec setpriv --reuid postgres --regid postgres --clear-groups --inh-caps +dac_override --ambient-caps +dac_override \
+    --pdeathsig KILL -- "$@"
+}
+
+case $1 in
+  init)
+    if [ "$(id -u)" -eq 0 ]; then chown postgres "$2"; fi
+    as_postgres initdb --pgdata "$2" --username tribunal --auth trust --no-sync --no-instructions
+    ;;
+  start)
+    data=$2 host=$3 port=$4
+    shift 4
+    # Processes of a server that was killed end by themselves; its successor refuses to start before they have.
+    memory=$(sed -n '7s/^ *[0-9]* *\([0-9]*\).*/\1/p' "$data/postmaster.pid" 2>/dev/null || true)
+    while [ -n "$memory" ] && awk -v id="$memory" '$2 == id && $7 > 0 { found = 1 } END { exit !found }' /proc/sysvipc/shm; do
+      sleep 0.02
+    done
+    as_postgres postgres -D "$data" -h "$host" -p "$port" -k "" "$@"
+    ;;
+  stop) as_postgres pg_ctl stop --pgdata "$2" --mode fast ;;
+  ready) exec pg_isready --quiet --host "$2" --port "$3" --dbname postgres --username tribunal ;;
+esac

@@ -1,0 +1,78 @@
+"""PostgreSQL on trial, as `systems/postgresql` describes it: each isolation level is judged by what is promised of it."""
+
+import asyncio
+import shutil
+from pathlib import Path
+
+import pytest
+
+from tribunal.checkers.judge.verdict import check
+from tribunal.clusters.kinds import system as kind
+from tribunal.harness.plan import made
+from tribunal.harness.progress import Silent
+from tribunal.harness.run import Run, new_run_dir
+from tribunal.harness.scenario import load
+from tribunal.results.verdict import RunVerdict, Verdict
+
+POSTGRESQL = Path(__file__).resolve().parents[2] / "systems" / "postgresql"
+PLACES = Path("/usr/lib/postgresql")
+LACKING = [
+    *([] if any(PLACES.glob("*/bin/initdb")) or shutil.which("initdb") else ["initdb (Debian: postgresql)"]),
+    *([] if shutil.which("setpriv") else ["setpriv (Debian: util-linux)"]),
+]
+pytestmark = pytest.mark.skipif(bool(LACKING), reason=f"not installed: {', '.join(LACKING)}")
+
+
+def judged(scenario: str, system: str, out: Path, *, seed: int = 1, **overrides: str) -> RunVerdict:
+    """Run a scenario of PostgreSQL and judge it; nothing of it stays running."""
+    scenario_of = load(POSTGRESQL / scenario, {"cluster.system": str(POSTGRESQL / system), **overrides})
+    plan = made(scenario_of, seed=seed, cluster="system", time_ms=None, mutants=())
+    run_dir = new_run_dir(plan, out)
+    ending = asyncio.run(Run(plan, run_dir, Silent()).execute())
+    assert ending.failure is None
+    assert kind.leftovers(run_dir) == []
+    (verdict,) = check([run_dir], "inline")
+    return verdict
+
+
+CROWDED = "{name: append, keys: 2, processes: 10, rate: 400, reads: 60}"  # in a second some transactions have to meet
+
+
+def convicted(system: str, out: Path, seeds: int, **overrides: str) -> RunVerdict | None:
+    """Return the first run of some seeds that is convicted: whether transactions meet, and what a kill takes, is chance."""
+    verdicts = (judged("append.yaml", system, out, seed=seed, **overrides) for seed in range(1, seeds + 1))
+    return next((one for one in verdicts if one.verdict is Verdict.VIOLATION), None)
+
+
+def test_write_skew_under_repeatable_read_is_found(tmp_path: Path) -> None:
+    """Judged as serializable, the level that PostgreSQL calls repeatable read shows circles with two overtaken reads."""
+    found = convicted("repeatable-read.toml", tmp_path, seeds=3, time="1s", workload=CROWDED)
+
+    assert found is not None
+    assert {finding.kind for finding in found.findings} == {"G2-item"}
+
+
+@pytest.mark.nightly
+@pytest.mark.parametrize("scenario", ["append.yaml", "registers.yaml"])
+@pytest.mark.parametrize("system", ["serializable.toml", "snapshot.toml"])
+def test_what_postgresql_says_of_itself_it_keeps(scenario: str, system: str, tmp_path: Path) -> None:
+    """SERIALIZABLE is serializable and REPEATABLE READ is snapshot isolation, also when the server is killed."""
+    verdict = judged(scenario, system, tmp_path)
+
+    assert (verdict.verdict, verdict.reasons) == (Verdict.PASS, [])
+
+
+@pytest.mark.nightly
+def test_commits_that_are_answered_before_they_are_written_are_lost(tmp_path: Path) -> None:
+    """With synchronous_commit=off kill -9 takes what the log writer had not written."""
+    found = convicted("asynchronous.toml", tmp_path, seeds=4)
+
+    assert found is not None
+    assert "element_lost" in {finding.kind for finding in found.findings}
+
+
+@pytest.mark.nightly
+def test_what_the_file_permits_to_be_lost_is_permitted(tmp_path: Path) -> None:
+    """What three rounds of the log writer had not written; the promise does not hold where it waits much longer."""
+    assert judged("append.yaml", "promised.toml", tmp_path).verdict in (Verdict.PERMITTED, Verdict.PASS)
+    assert convicted("late.toml", tmp_path, seeds=8) is not None
