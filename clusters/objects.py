@@ -24,6 +24,12 @@ class ObjectOperation(StrEnum):
     CAS = "cas"  # of a register, [old, new]: sets the new value if the old one stands there, and fails otherwise
     ADD = "add"  # to a set: an element
     READ_ALL = "read-all"  # of a set: returns all elements
+    ENQUEUE = "enqueue"  # to a queue: an element
+    DEQUEUE = (
+        "dequeue"  # of a queue: returns an element and keeps it until it is acknowledged, None where there is none
+    )
+    ACKNOWLEDGE = "acknowledge"  # of a queue: an element that was given out is done with
+    REDELIVER = "redeliver"  # of a queue: all that was given out and not acknowledged may be given out again
     TXN_LISTS = LISTS  # a transaction that reads lists and appends to them; its key names all that it touches
     TXN_REGISTERS = REGISTERS  # a transaction that reads and writes registers
 

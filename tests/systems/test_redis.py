@@ -70,3 +70,18 @@ def test_what_a_kill_takes_is_judged_by_what_the_file_permits(system: str, verdi
 
     assert found.verdict is verdict
     assert {finding.kind for finding in found.findings} <= {"element_lost"}
+
+
+@pytest.mark.nightly
+@pytest.mark.parametrize(
+    ("system", "verdict"),
+    [
+        pytest.param("durable.toml", Verdict.PASS, id="synced"),
+        pytest.param("snapshots.toml", Verdict.PERMITTED, id="as much as its file permits"),
+    ],
+)
+def test_a_queue_of_a_server_that_is_killed(system: str, verdict: Verdict, tmp_path: Path) -> None:
+    """A list that elements are moved from while they are given out keeps them, or loses what its file permits."""
+    found = judged("queue.yaml", {"cluster.system": str(REDIS / system)}, tmp_path)
+
+    assert (found.verdict, found.reasons) == (verdict, [])

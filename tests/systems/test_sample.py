@@ -55,12 +55,16 @@ def test_registers_that_are_written_before_they_are_acknowledged_pass(tmp_path: 
     ],
 )
 def test_what_was_acknowledged_before_it_was_written_is_missed(tmp_path: Path, workload: str, anomaly: str) -> None:
-    """The same run of the system that acknowledges first is a violation, in words that name the call."""
+    """The same run of the system that acknowledges first is a violation, in words that name the call.
+
+    What the kill takes is chance, and whether anybody asks for it before it is written anew: of some seeds one has to be convicted.
+    """
     lossy = {"cluster.system": str(tmp_path / "keeper" / "lossy.toml"), "workload": workload}
 
-    verdict, _ = judged(planned(tmp_path, lossy), tmp_path)
+    verdicts = (judged(planned(tmp_path, lossy, seed=seed), tmp_path)[0] for seed in range(1, 6))
+    verdict = next((one for one in verdicts if one.verdict is Verdict.VIOLATION), None)
 
-    assert verdict.verdict is Verdict.VIOLATION
+    assert verdict is not None
     assert {finding.kind for finding in verdict.findings} == {anomaly}
     assert "acknowledged" in (verdict.findings[0].detail.detail or "")
 

@@ -1,0 +1,165 @@
+"""Queues give out what was put in: every element whose enqueueing was acknowledged, none that nobody put in, and none again that was acknowledged.
+
+An element may be given out several times until it is acknowledged, and has to be once more when it is given back. A queue that nobody took from until it was empty, after what is not acknowledged was
+given back to it, says nothing of what it still holds: what nobody received is not judged. What the system's own file permits to be lost is
+PERMITTED (R13), an enqueueing as well as an acknowledgement.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Final
+
+from tribunal.checkers.api import Anomaly, Found, Kind, Meaning, PartitionRows, Property, nothing, table_of
+from tribunal.checkers.graphs.operations import Operation, by_key
+from tribunal.checkers.judge.calls import OF_QUEUES, Calls, calls, seconds
+from tribunal.checkers.judge.promised_losses import Change, Permits, permitted_losses
+from tribunal.checkers.judge.timeline import History, Judgement
+
+KINDS: Final = {
+    "element_lost": Kind(
+        Meaning.PROMISED, "an element whose enqueueing was acknowledged is gone, and nobody acknowledged it"
+    ),
+    "element_again": Kind(Meaning.PROMISED, "an element was given out again after its acknowledgement"),
+    "element_unknown": Kind(Meaning.VIOLATION, "an element was given out that nobody had put in"),
+    "unaccounted": Kind(Meaning.UNJUDGED, "elements are missing, and calls of unknown end may have taken them"),
+    "not_emptied": Kind(Meaning.UNJUDGED, "nobody took from a queue until it was empty"),
+}
+_Row = tuple[Anomaly, Judgement | None]
+
+
+def kernel(run: PartitionRows, history: History) -> Found:
+    """Compare what was put into each queue with what came out."""
+    found = calls(run.table("operations"), OF_QUEUES)
+    if not found.operations:
+        return Found(nothing())
+    queues, permits = by_key(found.operations), permitted_losses(history)
+    rows = [row for key, own in queues.items() for row in _of_queue(str(key), own, found, permits)]
+    return Found(
+        table_of(anomaly for anomaly, _ in rows),
+        {"calls on queues": len(found.operations), "queues": len(queues)},
+        judgements={number: judgement for number, (_, judgement) in enumerate(rows) if judgement is not None},
+    )
+
+
+def _of_queue(key: str, own: Sequence[Operation], found: Calls, permits: Permits) -> Iterator[_Row]:
+    put = {one.steps[0][2]: one for one in own if one.function == "enqueue"}
+    given: dict[int, list[Operation]] = {}
+    for one in own:
+        if one.function == "dequeue" and one.outcome == "ok" and isinstance(one.steps[0][3], int):
+            given.setdefault(one.steps[0][3], []).append(one)
+    yield from _never_given(key, own, put, given, found, permits)
+    yield from _given_again(key, own, given, found, permits)
+    for element in sorted(given):
+        if element not in put or put[element].outcome == "fail":
+            call = found.recorded[given[element][0].index]
+            words = f"queue {key}: {element} was given out at {seconds(call.complete_ns)}, and nobody had put it in"
+            yield (
+                Anomaly(
+                    kind="element_unknown", value=element, at_ns=call.complete_ns, process=call.process, detail=words
+                ),
+                None,
+            )
+
+
+def _never_given(
+    key: str,
+    own: Sequence[Operation],
+    put: dict[int, Operation],
+    given: dict[int, list[Operation]],
+    found: Calls,
+    permits: Permits,
+) -> Iterator[_Row]:
+    """Yield what nobody received, where a queue was empty after everything that was not acknowledged had been given back."""
+    back = [one for one in own if one.function == "redeliver" and one.outcome == "ok"]
+    changes = [one.completed for one in own if one.function == "enqueue" and one.outcome == "ok"]
+    last = max(back, key=lambda one: one.invoked, default=None)
+    empty = None
+    if last is not None and last.invoked > max(changes, default=-1):
+        empty = next((one for one in own if _is_empty(one) and one.invoked > last.completed), None)
+    if empty is None:
+        if changes:
+            yield Anomaly(kind="not_emptied", detail=f"queue {key}"), None
+        return
+    assert last is not None
+    rows = [_lost(key, put[element], found, empty, permits) for element in _gone(own, put, given, last)]
+    yield from (row for row in rows if row[1] is not None)
+    rest = [row for row in rows if row[1] is None]
+    doubtful = sum(one.function == "dequeue" and one.outcome == "info" for one in own)
+    if len(rest) > doubtful:  # each of those may have taken one
+        yield from rest
+    elif rest:
+        words = (
+            f"queue {key}: {len(rest)} are missing, and {doubtful} calls that may have taken one have an unknown end"
+        )
+        yield Anomaly(kind="unaccounted", value=rest[0][0].value, detail=words), None
+
+
+def _gone(
+    own: Sequence[Operation], put: Mapping[int, Operation], given: Mapping[int, Sequence[Operation]], last: Operation
+) -> list[int]:
+    """Return what was put in, is not acknowledged as far as anybody knows, and did not come again after all had been given back."""
+    done_with = {one.steps[0][2] for one in own if one.function == "acknowledge" and one.outcome != "fail"}
+    return sorted(
+        element
+        for element, one in put.items()
+        if one.outcome == "ok" and element not in done_with
+        if not any(taken.completed > last.invoked for taken in given.get(element, ()))
+    )
+
+
+def _lost(key: str, one: Operation, found: Calls, empty: Operation, permits: Permits) -> _Row:
+    call, seen = found.recorded[one.index], found.recorded[empty.index]
+    words = f"queue {key}: {one.steps[0][2]} of process {call.process}, acknowledged at {seconds(call.complete_ns)}"
+    words += f", is gone: the queue was empty at {seconds(seen.complete_ns)}"
+    lost = Anomaly(
+        kind="element_lost",
+        value=one.steps[0][2],
+        invoke_ns=call.invoke_ns,
+        at_ns=call.complete_ns,
+        process=call.process,
+        detail=words,
+    )
+    change = Change(
+        invoked_ns=call.invoke_ns,
+        known_ns=call.complete_ns or 0,
+        seen_ns=None,
+        missed_ns=seen.complete_ns or 0,
+    )
+    return lost, permits(change)
+
+
+def _is_empty(one: Operation) -> bool:
+    return one.function == "dequeue" and one.outcome == "ok" and one.steps[0][3] is None
+
+
+def _given_again(
+    key: str, own: Sequence[Operation], given: dict[int, list[Operation]], found: Calls, permits: Permits
+) -> Iterator[_Row]:
+    """Yield what was asked for after it had been acknowledged, and came."""
+    for one in own:
+        if one.function != "acknowledge" or one.outcome != "ok":
+            continue
+        element = one.steps[0][2]
+        again = next((taken for taken in given.get(element, ()) if taken.invoked > one.completed), None)
+        if again is None:
+            continue
+        call, other = found.recorded[one.index], found.recorded[again.index]
+        words = f"queue {key}: {element} was acknowledged by process {call.process} at {seconds(call.complete_ns)}"
+        words += f" and given out again to process {other.process} at {seconds(other.complete_ns)}"
+        anomaly = Anomaly(
+            kind="element_again",
+            value=element,
+            invoke_ns=call.invoke_ns,
+            at_ns=call.complete_ns,
+            process=call.process,
+            detail=words,
+        )
+        change = Change(
+            invoked_ns=call.invoke_ns,
+            known_ns=call.complete_ns or 0,
+            seen_ns=None,
+            missed_ns=other.complete_ns or 0,
+        )
+        yield anomaly, permits(change)
+
+
+PROPERTY: Final = Property(tables=("operations",), kinds=KINDS, run_kernel=kernel)

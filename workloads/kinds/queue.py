@@ -1,0 +1,133 @@
+"""Queues: elements are put in, each of them once, taken out and acknowledged; what nobody acknowledged comes again. Nothing is lost, made up or given out again."""
+
+import asyncio
+from random import Random
+from typing import Final
+
+import msgspec
+
+from tribunal.clusters.api import TopicPartition
+from tribunal.clusters.objects import ObjectOperation
+from tribunal.workloads.api import Count, Percent, Stage, Workload, drawn_seed
+from tribunal.workloads.objects import FINAL_READER, RETRY_MS, Caller
+
+
+class Options(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """What a scenario may say: queues, processes, calls a second of all together, and shares.
+
+    takes:       of calls, those that take an element out.
+    forgotten:   of elements taken out, those that are not acknowledged.
+    redeliver:   of calls, those that ask for what was taken out and not acknowledged to be given out again.
+    """
+
+    queues: Count = 1
+    processes: Count = 5
+    rate: Count = 80
+    takes: Percent = 50
+    forgotten: Percent = 15
+    redeliver: Percent = 3
+    calls_within_ms: Count = 6_000
+
+    @property
+    def partitions(self) -> int:
+        """None: there is no log."""
+        return 0
+
+
+class Plan(msgspec.Struct, frozen=True, kw_only=True):
+    """The workload with every choice made."""
+
+    options: Options
+    seeds: tuple[str, ...]
+    delivery_timeout_ms: int
+
+
+def plan(options: Options, random: Random) -> Plan:
+    """Draw the processes' seeds."""
+    seeds = tuple(drawn_seed(random) for _ in range(options.processes))
+    return Plan(options=options, seeds=seeds, delivery_timeout_ms=options.calls_within_ms)
+
+
+def operations(options: Options) -> frozenset[ObjectOperation]:
+    """Return what it calls."""
+    return frozenset(
+        {ObjectOperation.ENQUEUE, ObjectOperation.DEQUEUE, ObjectOperation.ACKNOWLEDGE, ObjectOperation.REDELIVER}
+    )
+
+
+def partitions(chosen: Plan) -> list[TopicPartition]:
+    """Return none."""
+    return []
+
+
+async def prepare(stage: Stage, chosen: Plan, replication_factor: int) -> None:
+    """Prepare nothing: a queue that nobody put anything into gives out none."""
+
+
+async def run(stage: Stage, chosen: Plan) -> None:
+    """Call until asked to stop."""
+    await asyncio.gather(*(_work(stage, chosen, process) for process in range(1, len(chosen.seeds) + 1)))
+
+
+async def _work(stage: Stage, chosen: Plan, process: int) -> None:
+    options, random = chosen.options, Random(chosen.seeds[process - 1])
+    caller = Caller(stage, process)
+    try:
+        while not stage.stopping.is_set():
+            await _one(caller, f"q{random.randrange(options.queues)}", random, options)
+            await asyncio.sleep(random.uniform(0.5, 1.5) * options.processes / options.rate)
+    finally:
+        await caller.close()
+
+
+async def _one(caller: Caller, key: str, random: Random, options: Options) -> None:
+    share = random.randrange(100)
+    forgets = random.randrange(100) < options.forgotten
+    if share < options.redeliver:
+        await caller.call(ObjectOperation.REDELIVER, key)
+    elif share < options.redeliver + options.takes:
+        taken = await caller.call(ObjectOperation.DEQUEUE, key)
+        if isinstance(taken.value, int) and not forgets:
+            await caller.call(ObjectOperation.ACKNOWLEDGE, key, taken.value)
+    else:
+        await caller.call(ObjectOperation.ENQUEUE, key, caller.fresh())
+
+
+async def read_to_end(stage: Stage, chosen: Plan, timeout_ms: int) -> list[TopicPartition]:
+    """Have everything given out again that is not acknowledged, and take and acknowledge until nothing comes; who judges sees which queue did not end."""
+    deadline_s = asyncio.get_running_loop().time() + timeout_ms / 1000
+    reader = Caller(stage, FINAL_READER)
+    try:
+        for number in range(chosen.options.queues):
+            key = f"q{number}"
+            if await reader.until_ok(ObjectOperation.REDELIVER, key, deadline_s):
+                await _emptied(reader, key, deadline_s)
+    finally:
+        await reader.close()
+    return []
+
+
+async def _emptied(reader: Caller, key: str, deadline_s: float) -> None:
+    loop = asyncio.get_running_loop()
+    while loop.time() < deadline_s:
+        taken = await reader.call(ObjectOperation.DEQUEUE, key)
+        if taken.outcome != "ok":
+            await asyncio.sleep(RETRY_MS / 1000)
+            await reader.until_ok(ObjectOperation.REDELIVER, key, deadline_s)  # it may have taken one
+        elif isinstance(taken.value, int):
+            await reader.call(ObjectOperation.ACKNOWLEDGE, key, taken.value)
+        else:
+            return
+
+
+WORKLOAD: Final = Workload(
+    options=Options,
+    chosen=Plan,
+    plan=plan,
+    partitions=partitions,
+    prepare=prepare,
+    run=run,
+    read_to_end=read_to_end,
+    operations=operations,
+    promised=("operations",),
+)
