@@ -114,10 +114,15 @@ def _must_survive(judgement: Judgement) -> str:
     return f"must survive: no rule permits its loss at the {election.how.value} election of {election.leader}"
 
 
+def _first_holders(judgement: Judgement) -> tuple[int, tuple[int, ...], tuple[int, ...]]:
+    return judgement.at_ns or 0, judgement.holders, judgement.lost
+
+
 def _self_evident(chosen: Property, judgements: Mapping[int, Judgement], place: Place) -> Iterator[Finding]:
     """Elections that are violations by themselves, seen while judging records."""
     seen: dict[tuple[str, int], Judgement] = {}
-    for judgement in judgements.values():
+    # Who finds anomalies in another order says the same of them.
+    for judgement in sorted(judgements.values(), key=_first_holders):
         for violation in judgement.promise.violations:
             seen.setdefault((violation, judgement.leader_epoch), judgement)
     for (violation, _), judgement in seen.items():

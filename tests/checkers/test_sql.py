@@ -61,6 +61,13 @@ def test_duckdb_and_kernels_agree_and_the_runs_hold_anomalies_of_every_property(
     assert silent == []
 
 
+def test_an_election_that_several_records_accuse_has_one_witness_in_whatever_order_they_are_found(
+    tmp_path: Path,
+) -> None:
+    """Which of them was found first said who had held the record."""
+    assert agree(random_run(tmp_path / "7003", 7003))["unclean_election_not_allowed"] > 1
+
+
 def a_random_recording(random: Random) -> None:
     with TemporaryDirectory() as folder:
         agree(random_run(Path(folder) / "run", random))
