@@ -8,10 +8,12 @@ import base64
 import re
 import shutil
 import subprocess
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
 from uuid import UUID
 
+from replog.types import METADATA_TOPIC
 from tribunal.clusters.api import ClusterError
 from tribunal.clusters.kafka.jars import logging_option
 from tribunal.clusters.kafka.releases import Release
@@ -40,6 +42,7 @@ ELR_FEATURE: Final = "eligible.leader.replicas.version"
 FORMAT_TIMEOUT_S: Final = 120
 SERVING_TIMEOUT_MS: Final = 90_000  # a JVM on a machine that has other things to do
 META_PROPERTIES: Final = "meta.properties"
+METADATA_FOLDER: Final = f"{METADATA_TOPIC}-0"
 
 
 class KafkaProgram:
@@ -85,9 +88,14 @@ def property_text(value: SettingValue) -> str:
     return str(value) if isinstance(value, int | float | str) else ",".join(value)
 
 
-def formatted_by_kafka(java: str, jars: Path, config: Path, cluster_id: str, *, release: Release, elr: bool) -> None:
-    """Let Kafka's own tool format the directory that a server.properties names; takes about two seconds."""
-    command = formatting_command(java, jars, config, cluster_id, release=release, elr=elr)
+def formatted_by_kafka(
+    java: str, jars: Path, config: Path, cluster_id: str, *, release: Release, elr: bool, voters: Sequence[str] = ()
+) -> None:
+    """Let Kafka's own tool format the directory that a server.properties names; takes about two seconds.
+
+    voters:  of a quorum whose voters can be changed, the first ones; `voter` says how. None: the configuration names them.
+    """
+    command = formatting_command(java, jars, config, cluster_id, release=release, elr=elr, voters=voters)
     try:
         done = subprocess.run(  # noqa: S603 - our own command, no shell
             command, capture_output=True, text=True, timeout=FORMAT_TIMEOUT_S, check=False
@@ -100,21 +108,33 @@ def formatted_by_kafka(java: str, jars: Path, config: Path, cluster_id: str, *, 
 
 
 def formatting_command(
-    program: str, jars: Path, config: Path, cluster_id: str, *, release: Release, elr: bool
+    program: str, jars: Path, config: Path, cluster_id: str, *, release: Release, elr: bool, voters: Sequence[str] = ()
 ) -> list[str]:
     """Return the command that formats; only a release with ELR knows a feature of that name."""
     features = ("--feature", f"{ELR_FEATURE}={int(elr)}") if release.has_elr else ()
+    first = ("--initial-controllers", ",".join(voters)) if voters else ()
     where = ("-t", cluster_id, "-c", str(config))
-    return java_command(program, jars, "kafka.tools.StorageTool", "format", *where, *features, heap="128m")
+    return java_command(program, jars, "kafka.tools.StorageTool", "format", *where, *features, *first, heap="128m")
 
 
-def copy_formatted(template: Path, data: Path, node: int, directory_id: UUID) -> None:
+def voter(node: int, endpoint: tuple[str, int], directory_id: UUID) -> str:
+    """Return a voter as Kafka's tool takes it: a vote belongs to a directory (KIP-853)."""
+    return f"{node}@{endpoint[0]}:{endpoint[1]}:{id_text(directory_id)}"
+
+
+def id_text(value: UUID) -> str:
+    """Return an id as Kafka writes it."""
+    return base64.urlsafe_b64encode(value.bytes).decode().rstrip("=")
+
+
+def copy_formatted(template: Path, data: Path, node: int, directory_id: UUID, *, votes: bool) -> None:
     """Make a node's directory from one that Kafka's tool has formatted: the same, under its own name and id.
 
-    A JVM less for every node and every wiped disk; nothing else in such a directory tells nodes apart.
+    A JVM less for every node and every wiped disk. What else tells nodes apart is only the snapshot with the first voters of a quorum whose voters can
+    be changed: whoever is none of them has to learn who votes from the others (`--no-initial-controllers`).
     """
-    shutil.copytree(template, data)
+    shutil.copytree(template, data, ignore=None if votes else shutil.ignore_patterns(METADATA_FOLDER))
     text = (data / META_PROPERTIES).read_text()
-    own = base64.urlsafe_b64encode(directory_id.bytes).decode().rstrip("=")
+    own = id_text(directory_id)
     text = re.sub(r"(?m)^node\.id=.*$", f"node.id={node}", text)
     (data / META_PROPERTIES).write_text(re.sub(r"(?m)^directory\.id=.*$", f"directory.id={own}", text))

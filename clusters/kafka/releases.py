@@ -17,7 +17,9 @@ KNOWN: Final = (
     *("2.1.1", "2.2.2", "2.8.2", "3.1.2"),
     *("3.4.1", "3.5.2", "3.6.2", "3.9.1", "4.0.0", "4.1.1", "4.2.0", "4.3.1"),
 )
-KAFKA_ALONE: Final = frozenset({"controlled.shutdown.enable"})  # switches that our own log has not
+DYNAMIC_VOTERS: Final = "tribunal.dynamic.voters"  # no name of Kafka's: how its quorum is formatted (KIP-853)
+# Switches that our own log has not; its voters can always be changed.
+KAFKA_ALONE: Final = frozenset({"controlled.shutdown.enable", DYNAMIC_VOTERS})
 VERSION: Final = re.compile(r"(\d{1,3})\.(\d{1,3})\.(\d{1,3})")
 KRAFT_SINCE: Final = (3, 3, 0)  # where KIP-833 calls KRaft fit for production
 NO_ZOOKEEPER_SINCE: Final = (4, 0, 0)  # KIP-500
@@ -26,6 +28,7 @@ ELR_SINCE: Final = (4, 0, 0)  # KIP-966 part 1
 LOG4J_2_SINCE: Final = (4, 0, 0)  # KIP-653
 TOOLS_APART_SINCE: Final = (4, 0, 0)
 CONTROLLERS_ADVERTISE_SINCE: Final = (3, 9, 0)  # KIP-853
+DYNAMIC_VOTERS_SINCE: Final = (3, 9, 0)  # KIP-853
 JAVA_LEAST: Final = {(4, 0, 0): 17, (0, 0, 0): 11}  # KIP-1013: brokers
 # Before, its ZooKeeper client cannot connect on Java 14 and newer: there the text of an unresolved address is another one.
 ANY_JAVA_SINCE: Final = (2, 6, 0)
@@ -78,6 +81,11 @@ class Release(msgspec.Struct, frozen=True):
     def controllers_advertise(self) -> bool:
         """Whether a controller may have `advertised.listeners`; before, it refuses to start with them."""
         return self.numbers >= CONTROLLERS_ADVERTISE_SINCE
+
+    @property
+    def has_dynamic_voters(self) -> bool:
+        """Whether voters can be taken away and given back while it runs."""
+        return self.numbers >= DYNAMIC_VOTERS_SINCE
 
     @property
     def java_least(self) -> int:

@@ -19,8 +19,9 @@ from tribunal.clusters.kafka.node import (
     copy_formatted,
     formatted_by_kafka,
     properties,
+    voter,
 )
-from tribunal.clusters.kafka.releases import release
+from tribunal.clusters.kafka.releases import DYNAMIC_VOTERS, release
 from tribunal.clusters.links.relays import Links
 from tribunal.clusters.nodes.node_program import NodeProgram
 from tribunal.clusters.nodes.node_software import BootOrder, configure_server, is_zookeeper, role
@@ -65,6 +66,11 @@ class KafkaSoftware:
         self._nodes = nodes
         self._release = release(run.spec.version)
         self._entropy = RealEntropy()
+        self._has_dynamic_voters = bool(run.spec.settings.get(DYNAMIC_VOTERS))
+        # The directories that have a vote from the beginning; whose node has taken its own is out of here.
+        self._first_votes = (
+            {node: self._entropy.uuid() for node in run.spec.controller_ids} if self._has_dynamic_voters else {}
+        )
 
     @property
     def boot_order(self) -> BootOrder:
@@ -100,7 +106,7 @@ class KafkaSoftware:
             return {**FRUGAL, **self._with_zookeeper(node), **spec.node_settings()}
         host, port = self._environment.listener(node)
         link, link_port = links.advertised(node)
-        voters = ((voter, *links.advertised(voter)) for voter in spec.controller_ids)
+        controllers = [(controller, *links.advertised(controller)) for controller in spec.controller_ids]
         listener = "PLAINTEXT" if role(spec, node) == "broker" else "CONTROLLER"
         own: dict[str, SettingValue] = {
             "process.roles": role(spec, node),
@@ -109,9 +115,12 @@ class KafkaSoftware:
             "advertised.listeners": f"{listener}://{link}:{link_port}",
             "controller.listener.names": "CONTROLLER",
             "listener.security.protocol.map": "CONTROLLER:PLAINTEXT,PLAINTEXT:PLAINTEXT",
-            "controller.quorum.voters": ",".join(f"{voter}@{host}:{port}" for voter, host, port in voters),
             "log.dirs": str(self._run.data_dir(node).resolve()),
         }
+        if self._has_dynamic_voters:
+            own["controller.quorum.bootstrap.servers"] = ",".join(f"{host}:{port}" for _, host, port in controllers)
+        else:
+            own["controller.quorum.voters"] = ",".join(f"{voter}@{host}:{port}" for voter, host, port in controllers)
         if role(spec, node) == "broker":
             own["inter.broker.listener.name"] = "PLAINTEXT"
         elif not self._release.controllers_advertise:
@@ -143,13 +152,20 @@ class KafkaSoftware:
         config = self._template.with_name("format.properties")
         config.write_text(properties(self._settings(self._nodes[0]) | {"log.dirs": str(self._template)}))
         elr = bool(self._run.spec.node_settings().get(ELR, True))
+        voters = [voter(node, self._links.advertised(node), vote) for node, vote in self._first_votes.items()]
         await asyncio.to_thread(
-            formatted_by_kafka, self._java, self._jars, config, self._run.cluster_id, release=self._release, elr=elr
-        )
+            formatted_by_kafka,
+            self._java, self._jars, config, self._run.cluster_id, release=self._release, elr=elr, voters=voters,
+        )  # fmt: skip
 
     def format(self, node: int) -> None:
-        """Copy the formatted directory; a broker of ZooKeeper mode takes an empty one."""
+        """Copy the formatted directory; a broker of ZooKeeper mode takes an empty one.
+
+        A controller's first directory has the vote that the quorum was formatted with, none that comes later does.
+        """
         if self._run.spec.is_zookeeper_mode:
             self._run.data_dir(node).mkdir(parents=True, exist_ok=True)
             return
-        copy_formatted(self._template, self._run.data_dir(node), node, self._entropy.uuid())
+        vote = self._first_votes.pop(node, None)
+        votes = vote is not None or not self._has_dynamic_voters
+        copy_formatted(self._template, self._run.data_dir(node), node, vote or self._entropy.uuid(), votes=votes)

@@ -26,7 +26,13 @@ from tribunal.clusters.kafka.events import KafkaEvents, KafkaMetadata
 from tribunal.clusters.kafka.jars import held_versions, kafka_jars
 from tribunal.clusters.kafka.jars import obstacles as obstacles_to_kafka
 from tribunal.clusters.kafka.java import java_for, java_release, no_java_for, wheel_state
-from tribunal.clusters.kafka.releases import KRAFT_SINCE, ZOOKEEPER_MODE_LAST, Release, release
+from tribunal.clusters.kafka.releases import (
+    DYNAMIC_VOTERS,
+    KRAFT_SINCE,
+    ZOOKEEPER_MODE_LAST,
+    Release,
+    release,
+)
 from tribunal.clusters.kafka.software import KafkaSoftware, Runtime
 from tribunal.clusters.kinds.processes import leftovers, sweep
 from tribunal.clusters.links.relays import Links
@@ -47,10 +53,12 @@ CAPABILITIES: Final = LINK_CAPABILITIES | {
     *(Capability.START, Capability.STOP, Capability.KILL, Capability.PAUSE),
     *(Capability.WIPE, Capability.POWER_FAIL, Capability.DAMAGE),
     *(Capability.REASSIGN, Capability.SET_TOPIC_CONFIG, Capability.ELECT_PREFERRED, Capability.UNREGISTER),
+    Capability.REMOVE_VOTER,
 }
 LEAST: Final = {"log.segment.bytes": 1 << 20}  # KIP-1030
 NO_PAIRS: Final = "Apache Kafka cannot bind its outgoing side, so that a relay would not know who calls; {}"
 TOO_OLD: Final = "Apache Kafka {} takes no such request: {} was the first"
+FIXED_VOTERS: Final = f"its voters are fixed by its configuration: --set cluster.settings.{DYNAMIC_VOTERS}=true"
 IN_NAMESPACES: Final = "Apache Kafka {}, processes in network namespaces"
 ON_LOOPBACK: Final = "Apache Kafka {}, processes on loopback (no faults on links)"
 
@@ -78,7 +86,8 @@ def kafka_cluster(run: RunContext, environment: HostEnvironment, links: Links, r
             metadata=KafkaMetadata(events),
         ),
     )
-    return composed(run, environment, links, system, kind="apache-kafka", capabilities=CAPABILITIES)
+    can = CAPABILITIES - missing(run.spec).keys()  # a wiped controller whose vote is fixed has it again by its number
+    return composed(run, environment, links, system, kind="apache-kafka", capabilities=can)
 
 
 async def launch(spec: ClusterSpec, directory: Path, clock: RunClock, cluster_id: str) -> ComposedCluster:
@@ -110,7 +119,16 @@ def refused(spec: ClusterSpec) -> str:
         chosen = release(spec.version)
     except ValueError as problem:
         return str(problem)
-    return _lacks_mode(chosen, spec) or ("" if java_release() is None else no_java_for(chosen))
+    lacks = _lacks_mode(chosen, spec) or _lacks_voters(chosen, spec)
+    return lacks or ("" if java_release() is None else no_java_for(chosen))
+
+
+def _lacks_voters(chosen: Release, spec: ClusterSpec) -> str:
+    if not spec.settings.get(DYNAMIC_VOTERS):
+        return ""
+    if spec.is_zookeeper_mode:
+        return f"{DYNAMIC_VOTERS}: in ZooKeeper mode there are no voters of a metadata quorum"
+    return "" if chosen.has_dynamic_voters else f"{DYNAMIC_VOTERS}: {TOO_OLD.format(chosen.name, '3.9')}"
 
 
 def _lacks_mode(chosen: Release, spec: ClusterSpec) -> str:
@@ -130,6 +148,8 @@ def missing(spec: ClusterSpec) -> dict[Capability, str]:
         found |= dict.fromkeys((Capability.REASSIGN, Capability.ELECT_PREFERRED), TOO_OLD.format(chosen.name, "2.4"))
     if not chosen.alters_single_settings:
         found[Capability.SET_TOPIC_CONFIG] = TOO_OLD.format(chosen.name, "2.3")
+    if not spec.settings.get(DYNAMIC_VOTERS):
+        found[Capability.REMOVE_VOTER] = FIXED_VOTERS
     if spec.is_zookeeper_mode:
         found[Capability.UNREGISTER] = "in ZooKeeper mode a registration ends with its session"
     return found

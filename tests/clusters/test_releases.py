@@ -1,18 +1,31 @@
 """Releases of Apache Kafka: what each can do, what is refused before anything starts, and what is left when a fetch fails."""
 
+import asyncio
 import hashlib
 import re
 import shutil
 import zipfile
 from pathlib import Path
+from uuid import UUID
 
 import pytest
 
+from tribunal.clusters.clock import RunClock
 from tribunal.clusters.kafka import jars, java
-from tribunal.clusters.kafka.node import formatting_command, properties
-from tribunal.clusters.kafka.releases import KNOWN, NEWEST, release
+from tribunal.clusters.kafka.node import (
+    META_PROPERTIES,
+    METADATA_FOLDER,
+    copy_formatted,
+    formatting_command,
+    properties,
+    voter,
+)
+from tribunal.clusters.kafka.releases import DYNAMIC_VOTERS, KNOWN, NEWEST, release
+from tribunal.clusters.kafka.software import KafkaSoftware, Runtime
 from tribunal.clusters.kinds import apache_kafka
+from tribunal.clusters.loopback import Loopback
 from tribunal.clusters.maven_jars import Artifact, NoJars, Program, fetch
+from tribunal.clusters.run_context import RunContext
 from tribunal.clusters.spec import ClusterSpec, SettingValue
 from tribunal.harness.catalog import listing
 from tribunal.harness.plan import must_be_possible
@@ -178,6 +191,79 @@ def test_only_a_release_with_elr_is_formatted_with_it(version: str, given: bool,
     command = formatting_command("java", tmp_path, tmp_path / "x", "id", release=release(version), elr=True)
 
     assert ("eligible.leader.replicas.version=1" in command) == given
+
+
+def test_a_quorum_whose_voters_can_be_changed_is_formatted_with_its_first_ones(tmp_path: Path) -> None:
+    first = voter(101, ("127.0.0.5", 9093), UUID(int=1))
+    command = formatting_command(
+        "java", tmp_path, tmp_path / "x", "id", release=release("4.3.1"), elr=True, voters=[first]
+    )
+
+    assert first == "101@127.0.0.5:9093:AAAAAAAAAAAAAAAAAAAAAQ"
+    assert command[-2:] == ["--initial-controllers", first]
+    assert "--initial-controllers" not in formatting_command(
+        "java", tmp_path, tmp_path / "x", "id", release=release("4.3.1"), elr=True
+    )
+
+
+@pytest.mark.parametrize("votes", [True, False], ids=["its first disk", "another disk"])
+def test_only_a_controllers_first_directory_says_who_votes(votes: bool, tmp_path: Path) -> None:
+    template = tmp_path / "template"
+    (template / METADATA_FOLDER).mkdir(parents=True)
+    (template / METADATA_FOLDER / "first.checkpoint").write_text("who votes")
+    (template / META_PROPERTIES).write_text("node.id=101\ndirectory.id=x\ncluster.id=c\n")
+
+    copy_formatted(template, tmp_path / "data", 102, UUID(int=1), votes=votes)
+
+    said = (tmp_path / "data" / META_PROPERTIES).read_text()
+    assert said == "node.id=102\ndirectory.id=AAAAAAAAAAAAAAAAAAAAAQ\ncluster.id=c\n"
+    assert (tmp_path / "data" / METADATA_FOLDER).exists() is votes
+
+
+@pytest.mark.parametrize("dynamic", [True, False])
+def test_nodes_are_told_where_voters_are_or_who_they_are(dynamic: bool, tmp_path: Path) -> None:
+    settings: dict[str, SettingValue] = {DYNAMIC_VOTERS: True} if dynamic else {}
+    run = RunContext(ClusterSpec(brokers=1, controllers=1, settings=settings), tmp_path, RunClock(), "id")
+    environment = Loopback()
+
+    async def opened() -> KafkaSoftware:
+        links = await environment.open(run)
+        await environment.close()
+        return KafkaSoftware(run, environment, links, Runtime(jars=tmp_path, java="java"), run.spec.node_ids)
+
+    software = asyncio.run(opened())
+    said = []
+    for _ in range(2):
+        software.configure(101, {})
+        said.append(dict(line.split("=", 1) for line in software.config(101).read_text().splitlines()))
+
+    assert said[0] == said[1]
+    assert ("controller.quorum.bootstrap.servers" in said[0]) is dynamic
+    assert ("controller.quorum.voters" in said[0]) is not dynamic
+    assert not [name for name in said[0] if name.startswith("tribunal.")]
+
+
+@pytest.mark.parametrize(
+    ("cluster", "words"),
+    [
+        pytest.param(
+            {}, "fault remove-voter: cluster apache-kafka cannot remove_voter (its voters are fixed", id="fixed"
+        ),
+        pytest.param({"version": "3.8.1"}, "takes no such request: 3.9 was the first", id="too old"),
+        pytest.param(
+            {"mode": "zookeeper", "version": "3.9.1"}, "in ZooKeeper mode there are no voters", id="ZooKeeper"
+        ),
+    ],
+)
+def test_votes_can_be_changed_only_where_a_quorum_was_made_for_it(
+    cluster: dict[str, str], words: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(java, "java_release", lambda: 17)
+    settings: dict[str, SettingValue] = {DYNAMIC_VOTERS: True} if cluster else {}
+    with pytest.raises(BadScenario, match=re.escape(words)):
+        must_be_possible(["remove-voter"], ClusterSpec(**cluster, settings=settings), "apache-kafka")
+
+    must_be_possible(["remove-voter"], ClusterSpec(settings={DYNAMIC_VOTERS: True}), "apache-kafka")
 
 
 def test_versions_that_are_here_are_listed_with_those_that_would_be_fetched(

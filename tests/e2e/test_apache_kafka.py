@@ -24,6 +24,7 @@ from tests.nemesis.machine import left_of, ours
 from tribunal.clusters.api import ClusterSpec, TopicPartition
 from tribunal.clusters.clients.asking import Asking
 from tribunal.clusters.kafka.disk import CLEAN_SHUTDOWN, lose_unflushed, previous_broker_epoch
+from tribunal.clusters.kafka.releases import DYNAMIC_VOTERS
 from tribunal.clusters.kinds import apache_kafka
 from tribunal.clusters.nodes.log_damage import log_ends
 from tribunal.harness.catalog import faults
@@ -34,7 +35,13 @@ ROOT = Path(__file__).parents[2]
 BLOCKED = next((obstacle.reason for obstacle in apache_kafka.obstacles() if obstacle.blocks), "")
 NEEDS_KAFKA = pytest.mark.skipif(bool(BLOCKED), reason=BLOCKED or "there is Kafka")
 IN_THE_GATE = ("pause", "isolate", "power-loss")
-CLAIMED = [case for case in ONCE + COMPOSED if not refusal(faults()[case[0]], apache_kafka.KIND)]
+LIVING = ClusterSpec(controllers=1, settings={"broker.session.timeout.ms": 5000})
+CLAIMED = [
+    case
+    for case in ONCE + COMPOSED
+    if not refusal(faults()[case[0]], apache_kafka.KIND)
+    and not faults()[case[0]].needs & apache_kafka.missing(LIVING).keys()
+]
 pytestmark = [pytest.mark.e2e, pytest.mark.timeout(300)]
 
 
@@ -118,8 +125,7 @@ def test_how_the_earlier_incarnation_ended_is_read_where_the_broker_reads_it(tmp
 @pytest.fixture(scope="module")
 def living(tmp_path_factory):
     folder = tmp_path_factory.mktemp("kafka")
-    spec = ClusterSpec(controllers=1, settings={"broker.session.timeout.ms": 5000})
-    living = LivingCluster.launched(apache_kafka, folder, spec)
+    living = LivingCluster.launched(apache_kafka, folder, LIVING)
     yield living
     living.close()
     assert apache_kafka.leftovers(folder) == []
@@ -148,6 +154,24 @@ def test_a_fault_bites_and_heals(living, name, node, lasts_s, options):
     assert effect.proof.holds, broken(effect.proof.facts)
     assert healed, effect.heal and broken(effect.heal.facts)
     assert living.cluster.failures() == []
+
+
+@NEEDS_KAFKA
+@pytest.mark.nightly
+@pytest.mark.parametrize("fault", ["remove-voter", "wipe"])
+def test_a_controller_without_a_vote_gets_one_again(tmp_path, fault):
+    settings = {"broker.session.timeout.ms": 5000, DYNAMIC_VOTERS: True}
+    living = LivingCluster.launched(apache_kafka, tmp_path, ClusterSpec(settings=settings))
+    try:
+        effect = living.run(lambda cluster: hurt(cluster, faults()[fault], 103, 1.0))
+        voters = living.run(lambda cluster: cluster.voters())
+    finally:
+        living.close()
+
+    assert effect.proof.holds, broken(effect.proof.facts)
+    assert effect.heal is not None
+    assert effect.heal.holds, broken(effect.heal.facts)
+    assert voters == [101, 102, 103]
 
 
 @NEEDS_KAFKA
