@@ -156,7 +156,8 @@ def sides(entry: Entry) -> Iterator[Guided]:
     yield _simulated(entry, Side.OURS, "replog", NO_BREACH, ())
     yield _simulated(entry, Side.MUTANT, f"replog with {entry.mutant}", _of_mutant(entry), (mutant,))
     yield _released(entry, Side.HAS, entry.has, entry.expected)
-    yield _released(entry, Side.HAS_NOT, entry.has_not, NO_BREACH)
+    if entry.has_not is not None:
+        yield _released(entry, Side.HAS_NOT, entry.has_not, NO_BREACH)
 
 
 def _of_mutant(entry: Entry) -> tuple[Verdict, ...]:

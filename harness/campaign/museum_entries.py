@@ -14,6 +14,12 @@ ALL: Final = -1
 NO_BREACH: Final = (Verdict.PASS, Verdict.PERMITTED)
 LOST_WRITES: Final = "lost_writes"
 LOST: Final = "lost"
+LED: Final = "led"
+LEADERLESS: Final = "leaderless"
+ABORTED_READS: Final = "aborted_reads"
+ABORTED_READ: Final = "aborted_read"
+KILL: Final = "kill"
+SETTLED_NS: Final = 500_000_000  # what was committed before a kill may be observed this much later
 
 
 class LostWrites(msgspec.Struct, frozen=True, tag=True):
@@ -65,7 +71,58 @@ class NoFullIsr(msgspec.Struct, frozen=True, tag=True):
         return bool(stuck), f"{len(stuck)} partitions without full ISR"
 
 
-Sign: TypeAlias = LostWrites | QuorumEpochs | NoFullIsr
+class Leaderless(msgspec.Struct, frozen=True, tag=True):
+    """A partition has no leader, although somebody who may lead it is there with a whole log."""
+
+    words = "a partition stays without leader although somebody who was in its ELR is back with a whole log"
+
+    def seen(self, run_dir: Path, verdict: RunVerdict) -> tuple[bool, str]:
+        """Return whether a run shows it, and what was measured."""
+        left = sum(
+            found.count for found in verdict.violations if (found.property_name, found.kind) == (LED, LEADERLESS)
+        )
+        return bool(left), f"{left} partitions left without leader"
+
+
+class QuorumWaits(msgspec.Struct, frozen=True, tag=True):
+    """The quorum commits nothing for the second half of a controller's absence, although a majority of the voters is up."""
+
+    words = "the metadata quorum commits nothing until the controller that was killed is back"
+
+    def seen(self, run_dir: Path, verdict: RunVerdict) -> tuple[bool, str]:
+        """Return whether a run shows it, and what was measured."""
+        recording = Recording.open(run_dir, compare=False)
+        committed_ns = [one for one in recording.table("metadata")["at_ns"].to_pylist() if one is not None]
+        killed = [
+            (row["injected_ns"], row["healed_ns"])
+            for row in recording.table("faults").to_pylist()
+            if row["kind"] == KILL and row["injected_ns"] is not None and row["healed_ns"] is not None
+        ]
+        if not killed:
+            return False, "no controller was killed and came back"
+        begin_ns, end_ns = max(killed, key=lambda span: span[1] - span[0])
+        meanwhile = [one for one in committed_ns if begin_ns + (end_ns - begin_ns) // 2 <= one <= end_ns]
+        first_ns = min([end_ns, *(one for one in committed_ns if one > begin_ns + SETTLED_NS)])
+        measured = f"nothing committed for {(first_ns - begin_ns) / 1e9:.1f} s of {(end_ns - begin_ns) / 1e9:.1f} s"
+        return not meanwhile, measured
+
+
+class AbortedReads(msgspec.Struct, frozen=True, tag=True):
+    """What the application aborted is shown as committed."""
+
+    words = "read_committed consumers receive what the application aborted"
+
+    def seen(self, run_dir: Path, verdict: RunVerdict) -> tuple[bool, str]:
+        """Return whether a run shows it, and what was measured."""
+        seen = sum(
+            found.count
+            for found in verdict.violations
+            if (found.property_name, found.kind) == (ABORTED_READS, ABORTED_READ)
+        )
+        return bool(seen), f"{seen} records of aborted transactions read as committed"
+
+
+Sign: TypeAlias = LostWrites | QuorumEpochs | NoFullIsr | Leaderless | QuorumWaits | AbortedReads
 
 
 class Entry(msgspec.Struct, frozen=True, kw_only=True):
@@ -73,7 +130,7 @@ class Entry(msgspec.Struct, frozen=True, kw_only=True):
 
     scenario:      its name; those of the folder `museum` are timed by time-outs, so that one file serves a JVM and the simulator.
     ours:          the same steps in other times, for our own log, where it flushes what Kafka leaves to the kernel.
-    has, has_not:  releases of Apache Kafka.
+    has, has_not:  releases of Apache Kafka; None: no release has it not, as our clients speak to it.
     expected:      the verdicts that are right on whoever has it; whoever has it not breaks no promise.
     released:      what differs from the scenario where released software runs it.
     mutant:        the same fault in our own log.
@@ -85,7 +142,7 @@ class Entry(msgspec.Struct, frozen=True, kw_only=True):
     scenario: str
     sign: Sign
     has: str
-    has_not: str
+    has_not: str | None
     expected: tuple[Verdict, ...]
     mutant: str
     story: str
@@ -174,6 +231,56 @@ ENTRIES: Final = (
             "`min.insync.replicas` is raised from 1 to 2 while the leader's metadata lag. Its follower drops out of the ISR, and the controller counts it into"
             " the ELR by the new value, while the leader goes on to commit alone by the old one. The leader is killed; the member of the ELR, which lacks"
             " those records, is elected cleanly. Releases without an ELR keep the leader as the last member of the ISR, and wait for it."
+        ),
+    ),
+    Entry(
+        name="lowered-min-isr",
+        fault="a write of min ISR clears the ELR",
+        proposal="KIP-966: read by its letter (D5)",
+        scenario="lowered-min-isr",
+        sign=Leaderless(),
+        has="4.3.1",
+        has_not="3.9.1",
+        expected=(Verdict.VIOLATION,),
+        mutant="M89",
+        story=(
+            "All replicas of a partition stop in good order, one after the other: nobody is in the ISR, the last ones are in the ELR. An operator writes"
+            " `min.insync.replicas`, as one does to be able to write again. Beside the new value the controller writes that ELR and last known leader are forgotten."
+            " Everybody comes back with a whole log, and nobody may be elected. KIP-966 lets the ELR go only where the ISR is as large as the new value."
+            " Releases without an ELR keep the last member in the ISR, and elect it."
+        ),
+    ),
+    Entry(
+        name="returned-vote",
+        fault="a controller with a new vote refuses every pre-vote",
+        proposal="KIP-996 beside KIP-853",
+        scenario="returned-vote",
+        sign=QuorumWaits(),
+        has="4.3.1",
+        has_not="3.9.1",
+        released={"cluster.settings.tribunal.dynamic.voters": "true"},
+        expected=NO_BREACH,
+        mutant="M62",
+        story=(
+            "A controller's vote is taken away and given back while it cannot fetch: the leader commits the new voters with the other voter. The leader dies. The other voter needs the pre-vote of the first one, which takes itself for an"
+            " observer of a leader that it has fetched from; an observer has no time-out after which it would think otherwise, and refuses every time. Two of three voters"
+            " are up and connected, and there is no leader until the dead one is back or somebody restarts the first one. Releases without pre-votes elect."
+        ),
+    ),
+    Entry(
+        name="KAFKA-17754",
+        fault="a late EndTxn ends the next transaction",
+        proposal="KIP-890 part 2",
+        scenario="late-end-txn",
+        sign=AbortedReads(),
+        has="3.9.1",
+        has_not=None,
+        expected=(Verdict.VIOLATION,),
+        mutant="M90",
+        story=(
+            "A request to commit is late. Its producer repeats it, is answered, and begins its next transaction; when that one is about to be aborted, the late request arrives. Producer id and epoch"
+            " are still the same, so the coordinator commits a transaction that its application aborts. With transaction version 2 every transaction has an epoch of its own; librdkafka,"
+            " which these runs use, speaks version 1, so that newer releases have the fault, too."
         ),
     ),
 )
