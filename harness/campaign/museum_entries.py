@@ -19,7 +19,7 @@ LEADERLESS: Final = "leaderless"
 ABORTED_READS: Final = "aborted_reads"
 ABORTED_READ: Final = "aborted_read"
 KILL: Final = "kill"
-SETTLED_NS: Final = 500_000_000  # what was committed before a kill may be observed this much later
+SEEN_LATE_NS: Final = 500_000_000  # what was committed before a kill may be observed this much later
 
 
 class LostWrites(msgspec.Struct, frozen=True, tag=True):
@@ -102,7 +102,7 @@ class QuorumWaits(msgspec.Struct, frozen=True, tag=True):
             return False, "no controller was killed and came back"
         begin_ns, end_ns = max(killed, key=lambda span: span[1] - span[0])
         meanwhile = [one for one in committed_ns if begin_ns + (end_ns - begin_ns) // 2 <= one <= end_ns]
-        first_ns = min([end_ns, *(one for one in committed_ns if one > begin_ns + SETTLED_NS)])
+        first_ns = min([end_ns, *(one for one in committed_ns if one > begin_ns + SEEN_LATE_NS)])
         measured = f"nothing committed for {(first_ns - begin_ns) / 1e9:.1f} s of {(end_ns - begin_ns) / 1e9:.1f} s"
         return not meanwhile, measured
 
@@ -280,7 +280,7 @@ ENTRIES: Final = (
         story=(
             "A request to commit is late. Its producer repeats it, is answered, and begins its next transaction; when that one is about to be aborted, the late request arrives. Producer id and epoch"
             " are still the same, so the coordinator commits a transaction that its application aborts. With transaction version 2 every transaction has an epoch of its own; librdkafka,"
-            " which these runs use, speaks version 1, so that newer releases have the fault, too."
+            " which these runs use, speaks version 1 to newer releases, too."
         ),
     ),
 )

@@ -221,7 +221,7 @@ def test_only_a_controllers_first_directory_says_who_votes(votes: bool, tmp_path
 
 
 @pytest.mark.parametrize("dynamic", [True, False])
-def test_nodes_are_told_where_voters_are_or_who_they_are(dynamic: bool, tmp_path: Path) -> None:
+def test_nodes_are_given_the_addresses_of_voters_or_the_voters(dynamic: bool, tmp_path: Path) -> None:
     settings: dict[str, SettingValue] = {DYNAMIC_VOTERS: True} if dynamic else {}
     run = RunContext(ClusterSpec(brokers=1, controllers=1, settings=settings), tmp_path, RunClock(), "id")
     environment = Loopback()
