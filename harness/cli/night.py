@@ -92,7 +92,7 @@ def nightly(  # noqa: PLR0917 - options
         if notify is not None:
             announce(notify, content)
 
-    with _holding(out), Scratch("nightly", in_memory=True) as scratch:
+    with _holding(out), Scratch("nightly", in_memory=True) as scratch, _naming(out, scratch):
         tonight = Nightly(
             config,
             terms=terms,
@@ -197,6 +197,18 @@ def _holding(out: Path) -> Iterator[None]:
             yield
     except UnderWay as problem:
         raise BadScenario(str(problem)) from None
+
+
+@contextmanager
+def _naming(out: Path, scratch: Path) -> Iterator[None]:
+    """Name where a night writes when a disk is full: the system names no file then. The night's files say that it did not end."""
+    try:
+        yield
+    except OSError as problem:
+        if problem.filename is not None:
+            raise
+        words = f"{problem.strerror or problem}; the night did not end"
+        raise OSError(problem.errno, words, f"{out} or {scratch}") from problem
 
 
 def _killed(config: Config, out: Path, *, resume: bool) -> Night | None:

@@ -4,6 +4,7 @@ import contextlib
 import json
 import os
 import random
+import resource
 import signal
 import subprocess
 import sys
@@ -60,7 +61,7 @@ def is_truthful(out):
     if (out / "index.html").is_file():
         assert "did not end" in (out / "index.html").read_text()
     night = json.loads((out / "nightly.json").read_bytes())
-    assert night["state"] in ("running", "interrupted")
+    assert night["state"] in ("running", "interrupted", "failed")
     return night
 
 
@@ -87,6 +88,24 @@ def test_a_killed_night_has_said_that_it_did_not_end_and_the_next_command_says_i
     assert again.returncode == 0
     assert f"did not end: killed at {night['under_way']}" in again.stderr
     assert "green" in (folder / "out" / "summary.md").read_text().splitlines()[0]
+
+
+def small_files():
+    """Let no file grow beyond 8 KB, which a night's index page does: as where a disk is full, a write fails in its midst."""
+    resource.setrlimit(resource.RLIMIT_FSIZE, (8_192, 8_192))
+
+
+def test_a_night_that_cannot_write_any_more_has_said_that_it_did_not_end(tmp_path):
+    folder = laid_out(tmp_path / "night")
+
+    ended = subprocess.run(
+        [*COMMAND, *options("out")], cwd=folder, capture_output=True, text=True, check=False, preexec_fn=small_files
+    )  # fmt: skip
+
+    assert ended.returncode == 3
+    assert ended.stderr.startswith("tribunal: out or /")
+    assert ended.stderr.endswith(": File too large; the night did not end\n")
+    assert is_truthful(folder / "out")["state"] == "failed"
 
 
 @pytest.mark.nightly
