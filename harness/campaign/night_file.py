@@ -157,7 +157,10 @@ def _check(config: Config, path: Path) -> None:
         one_of("cluster", run.cluster, all_clusters())
     if config.sweeps and min(config.sweeps.values()) <= 0:
         raise BadScenario(f"{path}: sweeps: each scenario with a weight above 0")
-    shares = config.canaries.share + config.every_scenario.share + config.calibrate.share + config.confirm.share
+    # A part that is empty takes no time.
+    shares = config.every_scenario.share + config.calibrate.share
+    shares += config.canaries.share if config.canaries.mutants else 0
+    shares += config.confirm.share if config.confirm.runs else 0
     parts = (config.sweeps, config.findings, config.canaries.mutants, config.confirm.runs, config.every_scenario.share)
     if not any(parts):
         raise BadScenario(

@@ -289,6 +289,15 @@ def known_issues(folder, expires):
 TERMS = {"budget_s": 5, "shard": Shard(1, 1), "first_seed": 5, "jobs": 1}
 
 
+def test_real_runs_may_have_all_the_time_that_nothing_else_needs(tmp_path):
+    """Of a described system there is nothing but real runs: canaries that there are not take no share."""
+    config = read_config(
+        written(tmp_path, "nightly: x\nconfirm: {share: 99, runs: [{scenario: produce-consume, cluster: processes}]}\n")
+    )
+
+    assert (config.confirm.share, config.canaries.mutants) == (99, ())
+
+
 def test_a_night_needs_no_sweeps(tmp_path):
     night = night_in(tmp_path, text=REAL, conduct=violating, **TERMS).run()
 
