@@ -11,7 +11,7 @@ from replog.broker.metadata import BrokerMetadata
 from replog.controller.events import Probe, Reply, Request
 from replog.controller.policy import Settings
 from replog.errors import Error
-from replog.types import NO_NODE, BrokerEpoch, LeaderRecoveryState, NodeId, TopicPartition
+from replog.types import BrokerEpoch, LeaderRecoveryState, NodeId, TopicPartition
 from replog.wire.messages import controlled_shutdown as cs
 from replog.wire.messages import leader_and_isr as li
 from replog.wire.messages import stop_replica as sr
@@ -209,7 +209,7 @@ def stop_replica(when: dict[str, Any]) -> sr.StopReplicaRequest:
 
 def update_metadata(when: dict[str, Any]) -> um.UpdateMetadataRequest:
     return um.UpdateMetadataRequest(
-        controller_id=int(NO_NODE),
+        controller_id=2,
         controller_epoch=when.get("controller_epoch", 9),
         broker_epoch=when["broker_epoch"],
         live_brokers=[um.UpdateMetadataBroker(id=2, endpoints=[um.UpdateMetadataEndpoint(port=1, host="h")])],
