@@ -263,7 +263,7 @@ def _of_manifest(content: Bundle, stated: Stated) -> Iterator[str]:
     manifest, recording = stated.manifest, stated.recording
     if manifest is None or recording is None:
         return
-    yield from _unknown_names(stated.folder / MANIFEST, msgspec.to_builtins(manifest))
+    yield from _unknown_names(stated.folder / MANIFEST, msgspec.to_builtins(manifest, str_keys=True))
     for name, one, other in (
         ("run_id", content.run_id, manifest.run_id),
         ("commit", content.commit, manifest.commit),
@@ -290,7 +290,7 @@ def _of_plan(content: Bundle, stated: Stated) -> Iterator[str]:
         if manifest is not None and manifest.scenario is not None and not is_history(stated.folder):
             yield f"{PLAN}: is missing, or is no plan"
         return
-    yield from _unknown_names(stated.folder / PLAN, msgspec.to_builtins(plan))
+    yield from _unknown_names(stated.folder / PLAN, msgspec.to_builtins(plan, str_keys=True))
     if manifest is None:
         return
     for name, one, other in (
@@ -403,7 +403,7 @@ def _of_simulation(content: Bundle, stated: Stated) -> Iterator[str]:
     except (OSError, ValueError) as problem:
         yield f"{TRACE}: {problem}"
         return
-    yield from _unknown_names(stated.folder / FILE, msgspec.to_builtins(known))
+    yield from _unknown_names(stated.folder / FILE, msgspec.to_builtins(known, str_keys=True))
     if stated.plan is not None and stated.plan.seed != known.seed:
         yield f"{FILE}: seed: {known.seed} stated, {PLAN} has {stated.plan.seed}"
     if known.trace_hash != digest:

@@ -12,7 +12,9 @@ from tribunal.harness.evidence.bundle import LIST, Tampered, bundle, unpacked
 from tribunal.harness.evidence.diff import compared
 from tribunal.harness.evidence.signing import Unsigned, sign
 from tribunal.harness.evidence.verify import verified
+from tribunal.results.heal import Look, PartitionSeen, Unhealed
 from tribunal.results.verdict import Verdict
+from tribunal.results.violation import CommittedPartition
 
 SCENARIO = """scenario: small
 about: a short run to look at
@@ -158,6 +160,23 @@ def test_a_verdict_that_was_made_better_is_found_by_judging_again(runs, tmp_path
 
     assert not result.is_same
     assert "VIOLATION stated" in result.differences[0]
+
+
+def test_what_was_seen_of_a_heal_that_did_not_come_about_has_known_names(runs, tmp_path):
+    """Log ends are stated by node; JSON has such names as text."""
+    run = shutil.copytree(runs[0], tmp_path / "run")
+    state = CommittedPartition(leader=-1, leader_epoch=1, partition_epoch=4, replicas=(1, 2), isr=())
+    lacking = PartitionSeen(name="t-0", state=state, log_ends={1: 7, 2: None})
+    look = Look(at_ns=1, answering=(1, 2), unfenced=(1, 2), lacking=(lacking,))
+    unhealed = Unhealed(timeout_ms=5, nodes=(1, 2), brokers=(1, 2), not_undone=(), on_disks=(), first=look, second=look)
+    content = msgspec.json.decode((run / "manifest.json").read_bytes())
+    content["unhealed"] = msgspec.to_builtins(unhealed, str_keys=True)
+    (run / "manifest.json").write_bytes(msgspec.json.encode(content))
+    bundle(run, tmp_path / "unhealed.zip")
+
+    differences = verified(tmp_path / "unhealed.zip", "inline").differences
+
+    assert [one for one in differences if "no such name" in one] == []
 
 
 @pytest.mark.parametrize("content", [b"", b"no archive", b"PK\x03\x04 half"])
