@@ -98,12 +98,14 @@ class Exhibit(msgspec.Struct, kw_only=True):
 
     @property
     def is_as_expected(self) -> bool | None:
-        """Whether it came as it had to; None: no run counts."""
+        """Whether it came as it had to; None: no run counts, or the fault was seen in runs alone that could not be judged."""
         if not self.runs:
             return None
         counted = [attempt for attempt in self.attempts if attempt.counts]
         if self.side in SHOWS:
-            return any(attempt.shows and attempt.verdict in self.expected for attempt in counted)
+            if any(attempt.shows and attempt.verdict in self.expected for attempt in counted):
+                return True
+            return False if any(attempt.verdict in JUDGED for attempt in counted) else None
         return not self.shown and all(attempt.verdict in self.expected for attempt in counted)
 
     @property

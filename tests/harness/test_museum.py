@@ -158,8 +158,12 @@ def test_a_known_bug_is_shown_by_any_violation_and_a_release_by_the_fault_alone(
             id="never shown",
         ),
         pytest.param(
-            Side.HAS, Verdict.VIOLATION, [attempt(Verdict.INCONCLUSIVE, True)], False,
+            Side.HAS, Verdict.VIOLATION, [attempt(Verdict.INCONCLUSIVE, True)], None,
             "1 of 1 show it (95 %: 2% to 100%)", id="seen, but not judged",
+        ),
+        pytest.param(
+            Side.HAS, Verdict.VIOLATION, [attempt(Verdict.INCONCLUSIVE, True), attempt(Verdict.PERMITTED, True)], False,
+            "2 of 2 show it (95 %: 16% to 100%)", id="judged otherwise",
         ),
         pytest.param(
             Side.HAS_NOT, Verdict.PASS, [attempt(Verdict.PASS, False)], True, "0 of 1 show it (95 %: 0% to 98%)",
