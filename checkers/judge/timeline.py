@@ -281,12 +281,25 @@ class Timeline:
             if written is not None and self._epochs[place] <= written:
                 continue
             for fact in entry.facts:
-                if isinstance(fact, Elected) and fact.how is not How.CLEAN and entry.settings.allows_unclean(fact):
+                if isinstance(fact, Elected) and self._may_recover(entry, fact, since_ns):
                     promise = Promise(rule="R4", violations=())
                     return self._placed(
                         Judgement(promise, fact, entry.state.leader_epoch, entry.at_ns, entry.state.isr)
                     )
         return None
+
+    def _may_recover(self, entry: Entry, election: Elected, since_ns: int) -> bool:
+        """Whether a leader was elected that has to recover (KIP-704), and was allowed to be.
+
+        The last known leader is, and who the recovery manager chose, where so many holders of what was written at that moment had shut down
+        uncleanly that no ELR could have kept them (KIP-966).
+        """
+        if election.how is How.CLEAN or entry.settings.allows_unclean(election):
+            return election.how is not How.CLEAN
+        if election.how is How.UNCLEAN or not (entry.settings.elr and election.empty):
+            return False
+        record = Record(log_offset=NEVER, acks=-1, invoke_ns=since_ns, absent_ns=entry.at_ns)
+        return not self._judged_from(self._position(since_ns, None), record).promise.violations
 
     def permitting(
         self,

@@ -446,6 +446,30 @@ def test_an_unclean_leader_aborts_what_its_log_left_open(tmp_path: Path, epoch: 
     assert out_of_sight(run, value=value, epoch=epoch) == [expected]
 
 
+@pytest.mark.parametrize(("unclean", "leader", "expected"), [
+    pytest.param([1, 2, 3], 3, ("permitted", "R9"), id="the last known one"),
+    pytest.param([2, 3], 3, ("permitted", "R9"), id="of min ISR holders"),
+    pytest.param([3], 3, LOST, id="another holder should have been kept eligible"),
+    pytest.param([1, 2, 3], 2, LOST, id="another one than the last known"),
+])  # fmt: skip
+def test_the_last_known_leader_aborts_what_its_log_left_open(
+    tmp_path: Path, unclean: list[int], leader: int, expected: tuple[str, str]
+) -> None:
+    """Power is lost everywhere before the marker: nothing is lost, and the leader that has to recover ends what is open (found by a search)."""
+    run = Run(tmp_path / "run")
+    for node in (1, 2, 3):
+        run.node(node, "start", 0)
+    run.change(50, isr=[1, 2, 3])
+    value = committed(run, at=100, end=5000)
+    for node in unclean:
+        run.node(node, "killed", 1000)
+        run.registered(node, 1500 + node, previous=-1, fenced=False)
+    run.change(2000, leader=-1, isr=[], eligible_leader_replicas=[], last_known_elr=[3])
+    run.change(2500, leader=leader, isr=[leader], leader_recovery_state=1, last_known_elr=[])
+
+    assert out_of_sight(run, value=value) == [expected]
+
+
 @pytest.mark.parametrize(("isr", "read_at", "stable_at", "expected"), [
     pytest.param([1, 2, 3], None, None, ("permitted", "R9"), id="nobody saw it"),
     pytest.param([1, 2, 3], 1000, None, LOST, id="who was elected had shown it"),
