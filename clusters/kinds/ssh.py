@@ -47,7 +47,7 @@ from tribunal.clusters.run_context import RunContext
 P = ParamSpec("P")
 T = TypeVar("T")
 
-OF_RESULTS: Final = ("__init__.py", "admin_apis.py", "topic_names.py", "values.py")
+OF_RESULTS: Final = ("__init__.py", "admin_apis.py", "object_transactions.py", "topic_names.py", "values.py")
 """What clusters import of the recording on a host; the rest needs pyarrow."""
 CAPABILITIES: Final = ALL_CAPABILITIES - {Capability.MOUNT_DISK} - SECURED
 NO_ZOOKEEPER: Final = "ZooKeeper mode runs on processes, containers and in the simulator"
