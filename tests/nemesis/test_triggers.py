@@ -146,7 +146,7 @@ def test_a_plan_whose_trigger_says_something_else_than_it_waits_for_is_refused(t
 
 def test_a_fault_strikes_when_its_trigger_is_met_and_a_schedule_repeats_its_time(tmp_path):
     """The follower's power fails between the proposal to let it in and its arrival: M10 lets in a log without its end."""
-    _, known = conduct_simulated(plan_of("exact-stale-join", 1, ("m10_no_broker_epoch",)), tmp_path, Silent())
+    _, known = conduct_simulated(plan_of("exact-stale-join", 2, ("m10_no_broker_epoch",)), tmp_path, Silent())
 
     assert known.invariant == "I9"
     power_loss = next(
