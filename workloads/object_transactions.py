@@ -2,14 +2,16 @@
 
 import asyncio
 from collections.abc import Callable
+from functools import partial
 from random import Random
 
 import msgspec
 
+from tribunal.clusters.api import TopicPartition
 from tribunal.clusters.objects import ObjectOperation
 from tribunal.results.object_transactions import Step, StepKind, Steps
-from tribunal.workloads.api import Count, Percent, Stage, drawn_seed
-from tribunal.workloads.objects import FINAL_READER, Caller
+from tribunal.workloads.api import Count, Percent, Stage, Workload, drawn_seed
+from tribunal.workloads.objects import Caller, no_partitions, prepare_nothing, read_finally
 
 
 class Options(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -95,12 +97,23 @@ def touched(steps: Steps) -> str:
     return " ".join(sorted({step.key for step in steps}))
 
 
-async def read_finally(stage: Stage, chosen: Plan, timeout_ms: int, objects: Objects) -> None:
-    """Read every object in a transaction of its own, when nothing is changed any more; who judges sees which could not be read."""
-    deadline_s = asyncio.get_running_loop().time() + timeout_ms / 1000
-    reader = Caller(stage, FINAL_READER)
-    try:
-        for key in objects.keys(chosen.options):
-            await reader.until_ok(objects.operation, key, deadline_s, (Step(StepKind.READ, key, None),))
-    finally:
-        await reader.close()
+async def read_to_end(stage: Stage, chosen: Plan, timeout_ms: int, objects: Objects) -> list[TopicPartition]:
+    """Read every object in a transaction of its own."""
+    reads = {key: (Step(StepKind.READ, key, None),) for key in objects.keys(chosen.options)}
+    await read_finally(stage, objects.operation, reads, timeout_ms)
+    return []
+
+
+def workload(objects: Objects) -> Workload[Options, Plan]:
+    """Return the workload of transactions on such objects."""
+    return Workload(
+        options=Options,
+        chosen=Plan,
+        plan=plan,
+        partitions=no_partitions,
+        prepare=prepare_nothing,
+        run=partial(run, objects=objects),
+        read_to_end=partial(read_to_end, objects=objects),
+        operations=lambda options: frozenset({objects.operation}),
+        promised=("operations",),
+    )

@@ -1,9 +1,11 @@
 """What workloads of operations on objects share: a process that calls, and writes down how each call ended."""
 
 import asyncio
+from collections.abc import Mapping
 
 import msgspec
 
+from tribunal.clusters.api import TopicPartition
 from tribunal.clusters.objects import ObjectAnswer, ObjectOperation, ObjectValue
 from tribunal.workloads.api import Stage
 
@@ -78,13 +80,27 @@ class Caller:
         await self._client.close()
 
 
-async def read_finally(stage: Stage, operation: ObjectOperation, keys: list[str], timeout_ms: int) -> None:
-    """Read every object once more, when nothing is written any more; who judges sees which could not be read."""
+def no_partitions(chosen: object) -> list[TopicPartition]:
+    """Return none: there is no log."""
+    return []
+
+
+async def prepare_nothing(stage: Stage, chosen: object, replication_factor: int) -> None:
+    """Prepare nothing: an object that nobody wrote reads as none, or as empty."""
+
+
+async def read_finally(
+    stage: Stage, operation: ObjectOperation, reads: Mapping[str, ObjectValue], timeout_ms: int
+) -> None:
+    """Read every object once more, when nothing is written any more; who judges sees which could not be read.
+
+    reads:  what is given to the operation, by object.
+    """
     deadline_s = asyncio.get_running_loop().time() + timeout_ms / 1000
     reader = Caller(stage, FINAL_READER)
     try:
-        for key in keys:
-            await reader.until_ok(operation, key, deadline_s)
+        for key, value in reads.items():
+            await reader.until_ok(operation, key, deadline_s, value)
     finally:
         await reader.close()
 

@@ -9,7 +9,7 @@ import msgspec
 from tribunal.clusters.api import TopicPartition
 from tribunal.clusters.objects import ObjectOperation
 from tribunal.workloads.api import Count, Percent, Stage, Workload, drawn_seed
-from tribunal.workloads.objects import FINAL_READER, RETRY_MS, Caller
+from tribunal.workloads.objects import FINAL_READER, RETRY_MS, Caller, no_partitions, prepare_nothing
 
 
 class Options(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -53,15 +53,6 @@ def operations(options: Options) -> frozenset[ObjectOperation]:
     return frozenset(
         {ObjectOperation.ENQUEUE, ObjectOperation.DEQUEUE, ObjectOperation.ACKNOWLEDGE, ObjectOperation.REDELIVER}
     )
-
-
-def partitions(chosen: Plan) -> list[TopicPartition]:
-    """Return none."""
-    return []
-
-
-async def prepare(stage: Stage, chosen: Plan, replication_factor: int) -> None:
-    """Prepare nothing: a queue that nobody put anything into gives out none."""
 
 
 async def run(stage: Stage, chosen: Plan) -> None:
@@ -124,8 +115,8 @@ WORKLOAD: Final = Workload(
     options=Options,
     chosen=Plan,
     plan=plan,
-    partitions=partitions,
-    prepare=prepare,
+    partitions=no_partitions,
+    prepare=prepare_nothing,
     run=run,
     read_to_end=read_to_end,
     operations=operations,

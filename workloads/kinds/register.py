@@ -9,7 +9,7 @@ import msgspec
 from tribunal.clusters.api import TopicPartition
 from tribunal.clusters.objects import ObjectOperation
 from tribunal.workloads.api import Count, Percent, Stage, Workload, drawn_seed
-from tribunal.workloads.objects import Caller, read_finally
+from tribunal.workloads.objects import Caller, no_partitions, prepare_nothing, read_finally
 
 
 class Options(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -51,15 +51,6 @@ def operations(options: Options) -> frozenset[ObjectOperation]:
     return frozenset({ObjectOperation.READ, ObjectOperation.WRITE, *cas})
 
 
-def partitions(chosen: Plan) -> list[TopicPartition]:
-    """Return none."""
-    return []
-
-
-async def prepare(stage: Stage, chosen: Plan, replication_factor: int) -> None:
-    """Prepare nothing: a register that nobody wrote reads as none."""
-
-
 async def run(stage: Stage, chosen: Plan) -> None:
     """Call until asked to stop."""
     await asyncio.gather(*(_work(stage, chosen, process) for process in range(1, len(chosen.seeds) + 1)))
@@ -95,7 +86,8 @@ async def _one(caller: Caller, key: str, random: Random, options: Options, known
 
 async def read_to_end(stage: Stage, chosen: Plan, timeout_ms: int) -> list[TopicPartition]:
     """Read every register."""
-    await read_finally(stage, ObjectOperation.READ, [f"r{number}" for number in range(chosen.options.keys)], timeout_ms)
+    keys = [f"r{number}" for number in range(chosen.options.keys)]
+    await read_finally(stage, ObjectOperation.READ, dict.fromkeys(keys), timeout_ms)
     return []
 
 
@@ -103,8 +95,8 @@ WORKLOAD: Final = Workload(
     options=Options,
     chosen=Plan,
     plan=plan,
-    partitions=partitions,
-    prepare=prepare,
+    partitions=no_partitions,
+    prepare=prepare_nothing,
     run=run,
     read_to_end=read_to_end,
     operations=operations,

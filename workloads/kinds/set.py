@@ -9,7 +9,7 @@ import msgspec
 from tribunal.clusters.api import TopicPartition
 from tribunal.clusters.objects import ObjectOperation
 from tribunal.workloads.api import Count, Percent, Stage, Workload, drawn_seed
-from tribunal.workloads.objects import Caller, read_finally
+from tribunal.workloads.objects import Caller, no_partitions, prepare_nothing, read_finally
 
 
 class Options(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -46,15 +46,6 @@ def operations(options: Options) -> frozenset[ObjectOperation]:
     return frozenset({ObjectOperation.ADD, ObjectOperation.READ_ALL})
 
 
-def partitions(chosen: Plan) -> list[TopicPartition]:
-    """Return none."""
-    return []
-
-
-async def prepare(stage: Stage, chosen: Plan, replication_factor: int) -> None:
-    """Prepare nothing: a set that nobody added to reads as empty."""
-
-
 async def run(stage: Stage, chosen: Plan) -> None:
     """Call until asked to stop."""
     await asyncio.gather(*(_work(stage, chosen, process) for process in range(1, len(chosen.seeds) + 1)))
@@ -78,7 +69,7 @@ async def _work(stage: Stage, chosen: Plan, process: int) -> None:
 async def read_to_end(stage: Stage, chosen: Plan, timeout_ms: int) -> list[TopicPartition]:
     """Read every set."""
     keys = [f"s{number}" for number in range(chosen.options.sets)]
-    await read_finally(stage, ObjectOperation.READ_ALL, keys, timeout_ms)
+    await read_finally(stage, ObjectOperation.READ_ALL, dict.fromkeys(keys), timeout_ms)
     return []
 
 
@@ -86,8 +77,8 @@ WORKLOAD: Final = Workload(
     options=Options,
     chosen=Plan,
     plan=plan,
-    partitions=partitions,
-    prepare=prepare,
+    partitions=no_partitions,
+    prepare=prepare_nothing,
     run=run,
     read_to_end=read_to_end,
     operations=operations,
