@@ -5,13 +5,16 @@ long before. Nothing else does: not a kill that was not proven, not another faul
 after the kill, and not one that somebody saw after the kill.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import msgspec
 
+from tribunal.checkers.api import Anomaly, Found, table_of
 from tribunal.checkers.guarantees import Promise
 from tribunal.checkers.judge.timeline import History, Judgement
 from tribunal.results.manifest import LOST_MS, integer
+from tribunal.results.rows import ObjectCall
+from tribunal.results.verdict import Detail
 
 RULE = "R13"
 KILL = "kill"
@@ -34,6 +37,38 @@ class Change(msgspec.Struct, frozen=True, kw_only=True):
 
 
 Permits = Callable[[Change], Judgement | None]
+
+
+class Row(msgspec.Struct, frozen=True):
+    """An anomaly, what permits it, and what is known of it."""
+
+    anomaly: Anomaly
+    judgement: Judgement | None = None
+    detail: Detail = Detail()
+
+
+def found_in(rows: Sequence[Row], figures: dict[str, int]) -> Found:
+    """Return these rows and figures as a kernel does."""
+    return Found(
+        table_of(row.anomaly for row in rows),
+        figures,
+        judgements={number: row.judgement for number, row in enumerate(rows) if row.judgement is not None},
+        details={number: row.detail for number, row in enumerate(rows)},
+    )
+
+
+def of_call(kind: str, value: int, call: ObjectCall, words: str) -> Anomaly:
+    """Return what is wrong with an element, at the call that was acknowledged."""
+    return Anomaly(
+        kind=kind, value=value, invoke_ns=call.invoke_ns, at_ns=call.complete_ns, process=call.process, detail=words
+    )
+
+
+def missed(call: ObjectCall, by: ObjectCall, seen_ns: int | None = None) -> Change:
+    """Return the change of an acknowledged call as one that another call lacks."""
+    return Change(
+        invoked_ns=call.invoke_ns, known_ns=call.complete_ns or 0, seen_ns=seen_ns, missed_ns=by.complete_ns or 0
+    )
 
 
 def permitted_losses(history: History) -> Permits:

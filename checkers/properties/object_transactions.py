@@ -12,14 +12,14 @@ from typing import Final
 
 import msgspec
 
-from tribunal.checkers.api import Anomaly, Found, Kind, Meaning, PartitionRows, Property, nothing, table_of
+from tribunal.checkers.api import Anomaly, Found, Kind, Meaning, PartitionRows, Property
 from tribunal.checkers.graphs import list_append, rw_register
 from tribunal.checkers.graphs.findings import Findings, Witness
 from tribunal.checkers.graphs.models import RULES_OUT, forbids, ruled_out
 from tribunal.checkers.graphs.operations import Operation, Step
 from tribunal.checkers.judge.calls import Calls, seconds, transactions
 from tribunal.checkers.judge.lost_orders import is_of_order, split
-from tribunal.checkers.judge.promised_losses import Change, Permits, permitted_losses
+from tribunal.checkers.judge.promised_losses import Change, Permits, Row, found_in, of_call, permitted_losses
 from tribunal.checkers.judge.timeline import History, Judgement
 from tribunal.checkers.properties.transactions import SENTENCES
 from tribunal.results.manifest import PROMISED
@@ -55,7 +55,7 @@ def kernel(run: PartitionRows, history: History) -> Found:
     rows = run.table("operations")
     lists, registers = transactions(rows, LISTS), transactions(rows, REGISTERS)
     model = str(history.settings.get(f"{PROMISED}consistency", STRICTEST))
-    found: list[_Row] = []
+    found: list[Row] = []
     figures = {}
     if lists.operations:
         figures["transactions on lists"] = len(lists.operations)
@@ -63,23 +63,8 @@ def kernel(run: PartitionRows, history: History) -> Found:
     if registers.operations:
         figures["transactions on registers"] = len(registers.operations)
         found += _circles(registers, _registers(registers.operations, model))
-        found += [_Row(_unread("register", key)) for key, last in _last_reads(registers).items() if last.is_too_early]
-    if not found:
-        return Found(nothing(), figures)
-    return Found(
-        table_of(row.anomaly for row in found),
-        figures,
-        judgements={number: row.judgement for number, row in enumerate(found) if row.judgement is not None},
-        details={number: row.detail for number, row in enumerate(found)},
-    )
-
-
-class _Row(msgspec.Struct, frozen=True):
-    """An anomaly, what is known of it, and what permits it."""
-
-    anomaly: Anomaly
-    detail: Detail = Detail()
-    judgement: Judgement | None = None
+        found += [Row(_unread("register", key)) for key, last in _last_reads(registers).items() if last.is_too_early]
+    return found_in(found, figures)
 
 
 class _LastRead(msgspec.Struct, frozen=True):
@@ -106,10 +91,10 @@ def _registers(operations: Sequence[Operation], model: str) -> Findings:
     return found
 
 
-def _of_lists(lists: Calls, model: str, permits: Permits) -> Iterator[_Row]:
+def _of_lists(lists: Calls, model: str, permits: Permits) -> Iterator[Row]:
     """Judge lists; what follows from the order of elements that were permitted to be lost (as R10) is permitted with them."""
     last = _last_reads(lists)
-    yield from (_Row(_unread("list", key)) for key, one in last.items() if one.is_too_early)
+    yield from (Row(_unread("list", key)) for key, one in last.items() if one.is_too_early)
     lost = list(_lost(lists, last, permits))
     found = list_append.check(lists.operations, model)
     taken = {(one.key, one.element): one.judgement for one in lost if one.judgement is not None}
@@ -119,7 +104,7 @@ def _of_lists(lists: Calls, model: str, permits: Permits) -> Iterator[_Row]:
         for row in _circles(lists, permitted):
             yield msgspec.structs.replace(row, judgement=first)
     yield from _circles(lists, found)
-    yield from (_Row(_missing(lists, one), judgement=one.judgement) for one in lost if one.is_acknowledged)
+    yield from (Row(_missing(lists, one), judgement=one.judgement) for one in lost if one.is_acknowledged)
 
 
 def _without(operations: Sequence[Operation], gone: Set[tuple[Hashable, int]]) -> list[Operation]:
@@ -135,14 +120,14 @@ def _without(operations: Sequence[Operation], gone: Set[tuple[Hashable, int]]) -
     return [msgspec.structs.replace(one, steps=tuple(steps(one))) for one in operations]
 
 
-def _circles(calls: Calls, found: Findings) -> Iterator[_Row]:
+def _circles(calls: Calls, found: Findings) -> Iterator[Row]:
     for kind, witnesses in found.witnesses.items():
         weakest, _ = ruled_out([kind])
         for place, witness in enumerate(witnesses):
             more = "" if place else _more(found.counts[kind] - len(witnesses))
             words = _words(calls, witness) + (f"; rules out {', '.join(weakest)}" if weakest else "") + more
             first = calls.recorded[witness.operations[0]] if witness.operations else None
-            yield _Row(
+            yield Row(
                 Anomaly(
                     kind=kind,
                     invoke_ns=None if first is None else first.invoke_ns,
@@ -150,10 +135,10 @@ def _circles(calls: Calls, found: Findings) -> Iterator[_Row]:
                     process=None if first is None else first.process,
                     detail=words,
                 ),
-                Detail(edges=witness.edges or None, rules_out=tuple(weakest) or None),
+                detail=Detail(edges=witness.edges or None, rules_out=tuple(weakest) or None),
             )
     if found.undecided:
-        yield _Row(Anomaly(kind="undecided", detail=", ".join(sorted(set(found.undecided)))))
+        yield Row(Anomaly(kind="undecided", detail=", ".join(sorted(set(found.undecided)))))
 
 
 def _more(count: int) -> str:
@@ -258,15 +243,9 @@ def _seen(calls: Calls) -> dict[tuple[Hashable, int], list[Operation]]:
 
 def _missing(calls: Calls, one: _Lost) -> Anomaly:
     call, last = calls.recorded[one.writer.index], calls.recorded[one.read.index]
-    return Anomaly(
-        kind="element_lost",
-        value=one.element,
-        invoke_ns=call.invoke_ns,
-        at_ns=call.complete_ns,
-        process=call.process,
-        detail=f"list {one.key}: {one.element} of process {call.process}, acknowledged at {seconds(call.complete_ns)}, "
-        f"is missing in the read at {seconds(last.complete_ns)}",
-    )
+    words = f"list {one.key}: {one.element} of process {call.process}, acknowledged at {seconds(call.complete_ns)}"
+    words += f", is missing in the read at {seconds(last.complete_ns)}"
+    return of_call("element_lost", one.element, call, words)
 
 
 PROPERTY: Final = Property(tables=("operations",), kinds=KINDS, run_kernel=kernel)

@@ -8,11 +8,11 @@ PERMITTED (R13), an enqueueing as well as an acknowledgement.
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Final
 
-from tribunal.checkers.api import Anomaly, Found, Kind, Meaning, PartitionRows, Property, nothing, table_of
+from tribunal.checkers.api import Anomaly, Found, Kind, Meaning, PartitionRows, Property, nothing
 from tribunal.checkers.graphs.operations import Operation, by_key
 from tribunal.checkers.judge.calls import OF_QUEUES, Calls, calls, seconds
-from tribunal.checkers.judge.promised_losses import Change, Permits, permitted_losses
-from tribunal.checkers.judge.timeline import History, Judgement
+from tribunal.checkers.judge.promised_losses import Permits, Row, found_in, missed, of_call, permitted_losses
+from tribunal.checkers.judge.timeline import History
 
 KINDS: Final = {
     "element_lost": Kind(
@@ -23,7 +23,6 @@ KINDS: Final = {
     "unaccounted": Kind(Meaning.UNJUDGED, "elements are missing, and calls of unknown end may have taken them"),
     "not_emptied": Kind(Meaning.UNJUDGED, "nobody took from a queue until it was empty"),
 }
-_Row = tuple[Anomaly, Judgement | None]
 
 
 def kernel(run: PartitionRows, history: History) -> Found:
@@ -33,14 +32,10 @@ def kernel(run: PartitionRows, history: History) -> Found:
         return Found(nothing())
     queues, permits = by_key(found.operations), permitted_losses(history)
     rows = [row for key, own in queues.items() for row in _of_queue(str(key), own, found, permits)]
-    return Found(
-        table_of(anomaly for anomaly, _ in rows),
-        {"calls on queues": len(found.operations), "queues": len(queues)},
-        judgements={number: judgement for number, (_, judgement) in enumerate(rows) if judgement is not None},
-    )
+    return found_in(rows, {"calls on queues": len(found.operations), "queues": len(queues)})
 
 
-def _of_queue(key: str, own: Sequence[Operation], found: Calls, permits: Permits) -> Iterator[_Row]:
+def _of_queue(key: str, own: Sequence[Operation], found: Calls, permits: Permits) -> Iterator[Row]:
     put = {one.steps[0][2]: one for one in own if one.function == "enqueue"}
     given: dict[int, list[Operation]] = {}
     for one in own:
@@ -52,11 +47,10 @@ def _of_queue(key: str, own: Sequence[Operation], found: Calls, permits: Permits
         if element not in put or put[element].outcome == "fail":
             call = found.recorded[given[element][0].index]
             words = f"queue {key}: {element} was given out at {seconds(call.complete_ns)}, and nobody had put it in"
-            yield (
+            yield Row(
                 Anomaly(
                     kind="element_unknown", value=element, at_ns=call.complete_ns, process=call.process, detail=words
-                ),
-                None,
+                )
             )
 
 
@@ -67,7 +61,7 @@ def _never_given(
     given: dict[int, list[Operation]],
     found: Calls,
     permits: Permits,
-) -> Iterator[_Row]:
+) -> Iterator[Row]:
     """Yield what nobody received, where a queue was empty after everything that was not acknowledged had been given back."""
     back = [one for one in own if one.function == "redeliver" and one.outcome == "ok"]
     changes = [one.completed for one in own if one.function == "enqueue" and one.outcome == "ok"]
@@ -77,12 +71,12 @@ def _never_given(
         empty = next((one for one in own if _is_empty(one) and one.invoked > last.completed), None)
     if empty is None:
         if changes:
-            yield Anomaly(kind="not_emptied", detail=f"queue {key}"), None
+            yield Row(Anomaly(kind="not_emptied", detail=f"queue {key}"))
         return
     assert last is not None
     rows = [_lost(key, put[element], found, empty, permits) for element in _gone(own, put, given, last)]
-    yield from (row for row in rows if row[1] is not None)
-    rest = [row for row in rows if row[1] is None]
+    yield from (row for row in rows if row.judgement is not None)
+    rest = [row for row in rows if row.judgement is None]
     doubtful = sum(one.function == "dequeue" and one.outcome == "info" for one in own)
     if len(rest) > doubtful:  # each of those may have taken one
         yield from rest
@@ -90,7 +84,7 @@ def _never_given(
         words = (
             f"queue {key}: {len(rest)} are missing, and {doubtful} calls that may have taken one have an unknown end"
         )
-        yield Anomaly(kind="unaccounted", value=rest[0][0].value, detail=words), None
+        yield Row(Anomaly(kind="unaccounted", value=rest[0].anomaly.value, detail=words))
 
 
 def _gone(
@@ -106,25 +100,11 @@ def _gone(
     )
 
 
-def _lost(key: str, one: Operation, found: Calls, empty: Operation, permits: Permits) -> _Row:
+def _lost(key: str, one: Operation, found: Calls, empty: Operation, permits: Permits) -> Row:
     call, seen = found.recorded[one.index], found.recorded[empty.index]
     words = f"queue {key}: {one.steps[0][2]} of process {call.process}, acknowledged at {seconds(call.complete_ns)}"
     words += f", is gone: the queue was empty at {seconds(seen.complete_ns)}"
-    lost = Anomaly(
-        kind="element_lost",
-        value=one.steps[0][2],
-        invoke_ns=call.invoke_ns,
-        at_ns=call.complete_ns,
-        process=call.process,
-        detail=words,
-    )
-    change = Change(
-        invoked_ns=call.invoke_ns,
-        known_ns=call.complete_ns or 0,
-        seen_ns=None,
-        missed_ns=seen.complete_ns or 0,
-    )
-    return lost, permits(change)
+    return Row(of_call("element_lost", one.steps[0][2], call, words), permits(missed(call, seen)))
 
 
 def _is_empty(one: Operation) -> bool:
@@ -133,7 +113,7 @@ def _is_empty(one: Operation) -> bool:
 
 def _given_again(
     key: str, own: Sequence[Operation], given: dict[int, list[Operation]], found: Calls, permits: Permits
-) -> Iterator[_Row]:
+) -> Iterator[Row]:
     """Yield what was asked for after it had been acknowledged, and came."""
     for one in own:
         if one.function != "acknowledge" or one.outcome != "ok":
@@ -145,21 +125,7 @@ def _given_again(
         call, other = found.recorded[one.index], found.recorded[again.index]
         words = f"queue {key}: {element} was acknowledged by process {call.process} at {seconds(call.complete_ns)}"
         words += f" and given out again to process {other.process} at {seconds(other.complete_ns)}"
-        anomaly = Anomaly(
-            kind="element_again",
-            value=element,
-            invoke_ns=call.invoke_ns,
-            at_ns=call.complete_ns,
-            process=call.process,
-            detail=words,
-        )
-        change = Change(
-            invoked_ns=call.invoke_ns,
-            known_ns=call.complete_ns or 0,
-            seen_ns=None,
-            missed_ns=other.complete_ns or 0,
-        )
-        yield anomaly, permits(change)
+        yield Row(of_call("element_again", element, call, words), permits(missed(call, other)))
 
 
 PROPERTY: Final = Property(tables=("operations",), kinds=KINDS, run_kernel=kernel)

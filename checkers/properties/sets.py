@@ -7,12 +7,11 @@ that addition: it is not judged.
 from collections.abc import Iterator, Sequence
 from typing import Final
 
-from tribunal.checkers.api import Anomaly, Found, Kind, Meaning, PartitionRows, Property, nothing, table_of
+from tribunal.checkers.api import Anomaly, Found, Kind, Meaning, PartitionRows, Property, nothing
 from tribunal.checkers.graphs.operations import Operation, by_key
 from tribunal.checkers.judge.calls import OF_SETS, Calls, calls, seconds
-from tribunal.checkers.judge.promised_losses import Change, Permits, permitted_losses
-from tribunal.checkers.judge.timeline import History, Judgement
-from tribunal.results.rows import ObjectCall
+from tribunal.checkers.judge.promised_losses import Permits, Row, found_in, missed, of_call, permitted_losses
+from tribunal.checkers.judge.timeline import History
 
 KINDS: Final = {
     "element_lost": Kind(Meaning.PROMISED, "an element whose addition was acknowledged is missing in the last read"),
@@ -32,23 +31,17 @@ def kernel(run: PartitionRows, history: History) -> Found:
     sets = by_key(found.operations)
     permits = permitted_losses(history)
     rows = [row for key, own in sets.items() for row in _of_set(str(key), own, found, permits)]
-    return Found(
-        table_of(anomaly for anomaly, _ in rows),
-        {"calls on sets": len(found.operations), "sets": len(sets)},
-        judgements={number: judgement for number, (_, judgement) in enumerate(rows) if judgement is not None},
-    )
+    return found_in(rows, {"calls on sets": len(found.operations), "sets": len(sets)})
 
 
-def _of_set(
-    key: str, own: Sequence[Operation], found: Calls, permits: Permits
-) -> Iterator[tuple[Anomaly, Judgement | None]]:
+def _of_set(key: str, own: Sequence[Operation], found: Calls, permits: Permits) -> Iterator[Row]:
     additions = {one.steps[0][2]: one for one in own if one.function == "add"}
     acknowledged = {element: one for element, one in additions.items() if one.outcome == "ok"}
     reads = [one for one in own if one.function == "read-all" and one.outcome == "ok"]
     last = max(reads, key=lambda one: one.invoked, default=None)
     if last is None or any(one.completed > last.invoked for one in acknowledged.values()):
         if acknowledged:
-            yield Anomaly(kind="unread", detail=f"set {key}"), None
+            yield Row(Anomaly(kind="unread", detail=f"set {key}"))
         return
     read = found.recorded[last.index]
     seen = set(last.steps[0][3] or ())
@@ -56,28 +49,17 @@ def _of_set(
         call = found.recorded[acknowledged[element].index]
         words = f"set {key}: {element} of process {call.process}, acknowledged at {seconds(call.complete_ns)}"
         words += f", is missing in the read at {seconds(read.complete_ns)}"
-        lost = Anomaly(
-            kind="element_lost",
-            value=element,
-            invoke_ns=call.invoke_ns,
-            at_ns=call.complete_ns,
-            process=call.process,
-            detail=words,
-        )
-        yield lost, permits(_change(call, read, element, reads, found))
+        change = missed(call, read, _seen_ns(element, reads, found))
+        yield Row(of_call("element_lost", element, call, words), permits(change))
     for element in sorted(seen - additions.keys()):
         words = f"set {key}: {element} was read at {seconds(read.complete_ns)}, and nobody added it"
-        yield Anomaly(kind="element_unknown", value=element, at_ns=read.complete_ns, detail=words), None
+        yield Row(Anomaly(kind="element_unknown", value=element, at_ns=read.complete_ns, detail=words))
 
 
-def _change(call: ObjectCall, read: ObjectCall, element: int, reads: Sequence[Operation], found: Calls) -> Change:
+def _seen_ns(element: int, reads: Sequence[Operation], found: Calls) -> int | None:
+    """Return when the last read that saw an element began."""
     seen = [found.recorded[one.index].invoke_ns for one in reads if element in (one.steps[0][3] or ())]
-    return Change(
-        invoked_ns=call.invoke_ns,
-        known_ns=call.complete_ns or 0,
-        seen_ns=max(seen, default=None),
-        missed_ns=read.complete_ns or 0,
-    )
+    return max(seen, default=None)
 
 
 PROPERTY: Final = Property(tables=("operations",), kinds=KINDS, run_kernel=kernel)
