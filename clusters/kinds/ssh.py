@@ -47,8 +47,6 @@ from tribunal.clusters.run_context import RunContext
 P = ParamSpec("P")
 T = TypeVar("T")
 
-OF_RESULTS: Final = ("__init__.py", "admin_apis.py", "object_transactions.py", "topic_names.py", "values.py")
-"""What clusters import of the recording on a host; the rest needs pyarrow."""
 CAPABILITIES: Final = ALL_CAPABILITIES - {Capability.MOUNT_DISK} - SECURED
 NO_ZOOKEEPER: Final = "ZooKeeper mode runs on processes, containers and in the simulator"
 RECORD: Final = "ssh.json"
@@ -216,8 +214,9 @@ def _code() -> bytes:
         for package in (ROOT / "replog", PACKAGE / "clusters"):
             for path in sorted(package.rglob("*.py")):
                 archive.add(path, str(path.relative_to(ROOT)), recursive=False)
-        for name in OF_RESULTS:
-            archive.add(PACKAGE / "results" / name, f"tribunal/results/{name}", recursive=False)
+        # What clusters import of the recording there is among these; whatever needs pyarrow is not imported on a host.
+        for path in sorted((PACKAGE / "results").glob("*.py")):
+            archive.add(path, f"tribunal/results/{path.name}", recursive=False)
     return buffer.getvalue()
 
 
