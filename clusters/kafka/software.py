@@ -120,7 +120,9 @@ class KafkaSoftware:
         if self._has_dynamic_voters:
             own["controller.quorum.bootstrap.servers"] = ",".join(f"{host}:{port}" for _, host, port in controllers)
         else:
-            own["controller.quorum.voters"] = ",".join(f"{voter}@{host}:{port}" for voter, host, port in controllers)
+            own["controller.quorum.voters"] = ",".join(
+                f"{controller}@{host}:{port}" for controller, host, port in controllers
+            )
         if role(spec, node) == "broker":
             own["inter.broker.listener.name"] = "PLAINTEXT"
         elif not self._release.controllers_advertise:

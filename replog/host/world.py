@@ -213,7 +213,7 @@ class RealDisk:
 
     def replace_file(self, path: str, content: bytes) -> None:
         """Write a small file durably and atomically."""
-        temporary = f"{path}.tmp"
+        temporary = path + TEMPORARY_SUFFIX
         file = self.open(temporary, create=True)
         try:
             file.truncate(0)
