@@ -10,6 +10,7 @@ import asyncio
 import hashlib
 import re
 import subprocess
+import sys
 import time
 from collections import Counter
 from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine
@@ -159,7 +160,8 @@ class Run:
             await self._phases(cluster, stage)
         finally:
             status.cancel()
-            await to_its_end(self._put_down(cluster, stage, collector))
+            if not _is_closed_half_way():
+                await to_its_end(self._put_down(cluster, stage, collector))
 
     def _is_log_append_time(self) -> bool:
         return self.plan.spec.node_settings().get(TIMESTAMP_TYPE) == "LogAppendTime"
@@ -280,7 +282,8 @@ class Run:
         finally:
             for task in self._lasting:
                 task.cancel()
-            await asyncio.gather(*self._lasting, return_exceptions=True)
+            if not _is_closed_half_way():
+                await asyncio.gather(*self._lasting, return_exceptions=True)
 
     async def _is_awaited(self, cluster: Cluster, planned: PlannedFault) -> bool:
         """Wait for what a fault waits for; return whether it is to come."""
@@ -506,6 +509,14 @@ async def to_its_end(work: Coroutine[object, None, None]) -> None:
         if not task.cancelled():
             task.exception()  # the cancellation is what is raised
         raise
+
+
+def _is_closed_half_way() -> bool:
+    """Return whether the running coroutine is closed rather than ended: its loop was stopped, and it is collected.
+
+    Nobody is left to wait for anything then, and asyncio makes a real loop for whoever starts a task outside of one.
+    """
+    return isinstance(sys.exception(), GeneratorExit)
 
 
 async def _nothing_more(cluster: Cluster) -> None:

@@ -1,5 +1,7 @@
 """What a replay refuses, what it offers, and how a run is looked at from within."""
 
+import asyncio
+import gc
 import sys
 import tempfile
 
@@ -90,6 +92,45 @@ def test_a_run_that_is_stopped_in_the_middle_leaves_no_folder(tmp_path, monkeypa
         shown(plan(seed=4), until=event, trace=None, say=str)
 
     assert list(tmp_path.iterdir()) == []
+
+
+class NotingPolicy(asyncio.DefaultEventLoopPolicy):
+    """Makes loops as ever, and keeps them."""
+
+    def __init__(self):
+        super().__init__()
+        self.made = []
+
+    def new_event_loop(self):
+        self.made.append(super().new_event_loop())
+        return self.made[-1]
+
+
+@pytest.fixture
+def policy():
+    """How loops are made in a process that had none yet: there asyncio makes one for whoever waits outside of one."""
+    before = asyncio.get_event_loop_policy()
+    noting = NotingPolicy()
+    asyncio.set_event_loop_policy(noting)
+    yield noting
+    asyncio.set_event_loop_policy(before)
+    for loop in noting.made:
+        loop.close()
+
+
+def test_a_run_that_is_stopped_in_the_middle_is_not_put_down_on_a_real_loop(policy):
+    """It is closed where it stands: while it loads, waits for its first fault, or has one under way."""
+    late = {**QUIET, "steps": [{"pause": "follower(p0)", "for": "100ms", "after": "400ms"}]}
+    story = made(scenario(late), seed=4, cluster="simulated", time_ms=None, mutants=())
+    lines = []
+    shown(story, until=None, trace=Trace(["Run._inject"]), say=lines.append)
+    fault_begins = int(lines[0].split()[0])
+
+    for event in (fault_begins // 2, fault_begins - 5, fault_begins + 5):
+        shown(story, until=event, trace=None, say=str)
+    gc.collect()
+
+    assert policy.made == []
 
 
 def test_a_run_stops_before_an_event_and_shows_how_all_stands():
