@@ -17,6 +17,7 @@ from tribunal.clusters.api import ClusterError, Kind
 from tribunal.clusters.nodes.leftovers import started_at
 from tribunal.clusters.nodes.node_process import process_exists
 from tribunal.harness.catalog import all_clusters
+from tribunal.results.unreadable import UNREADABLE
 
 FILE: Final = "unhealed.json"
 
@@ -106,7 +107,7 @@ def _entries(out: Path) -> list[tuple[Path, Entry]]:
             found.append((path, msgspec.json.decode(path.read_bytes(), type=Entry)))
         except FileNotFoundError:
             continue  # that run has just ended
-        except (msgspec.DecodeError, msgspec.ValidationError) as problem:
+        except UNREADABLE as problem:
             raise ClusterError(f"{path}: not a fault journal ({problem}); remove it by hand") from None
     return found
 

@@ -24,8 +24,11 @@ from tribunal.harness.swarm import drawn_cluster, drawn_load, with_points
 from tribunal.nemesis.api import AnyFault
 from tribunal.nemesis.targets import BadTarget, Target, draw, parse
 from tribunal.nemesis.triggers import Sent, Trigger, parse_trigger
+from tribunal.results.unreadable import UNREADABLE
 from tribunal.workloads.api import AnyWorkload
 
+INT32_MAX: Final = 2**31 - 1
+INT64_MAX: Final = 2**63 - 1
 PLAN_VERSION: Final = 1
 IDENTIFIER: Final = re.compile(r"[A-Za-z0-9_-]{1,64}")
 MOST_SHOWN: Final = 80
@@ -349,7 +352,7 @@ def read_plan(path: Path) -> Plan:
         plan = msgspec.json.decode(content, type=Plan)
     except OSError as problem:
         raise BadScenario(f"{path}: {problem.strerror}") from None
-    except (msgspec.DecodeError, msgspec.ValidationError) as problem:
+    except UNREADABLE as problem:
         raise BadScenario(f"{path}: not a plan: {problem}") from None
     must_be_runnable(plan, path)
     return plan
@@ -381,9 +384,42 @@ def _must_be_sound(plan: Plan) -> None:
     if plan.mode != plan.spec.mode:
         raise ValueError(f"mode {plan.mode[:MOST_SHOWN]!r}: the cluster's is {plan.spec.mode[:MOST_SHOWN]!r}")
     must_be_sound(plan.spec)
+    for name, load in (
+        (plan.workload, plan.workload_plan),
+        *((one.workload, one.workload_plan) for one in plan.beside),
+    ):
+        _must_be_a_load(name, load)
     for fault in plan.faults:
         _must_say_what_it_waits_for(fault.when, plan.spec, is_timed=fault.not_before_ms is not None)
         _must_say_what_it_waits_for(fault.until, plan.spec, is_timed=False)
+
+
+def _must_be_a_load(workload: str, load: Mapping[str, object]) -> None:
+    """Raise ValueError for what is no plan of this workload, or could not be recorded."""
+    try:
+        all_workloads()[workload].load(load)
+    except UNREADABLE as problem:
+        raise ValueError(f"workload_plan: no plan of {workload}: {problem}") from None
+    _must_have_columns("workload_plan", "", load)
+
+
+def _must_have_columns(place: str, name: str, value: object) -> None:
+    """Raise ValueError for a number that no column of a recording holds."""
+    match value:
+        case dict():
+            for key, inner in value.items():
+                _must_have_columns(f"{place}.{key}"[:MOST_SHOWN], str(key), inner)
+        case list() | tuple():
+            for inner in value:
+                _must_have_columns(place, name, inner)
+        case bool():
+            return
+        case int():
+            first, last = (0, INT32_MAX) if name in ("partition", "partitions") else (-INT64_MAX, INT64_MAX)
+            if not first <= value <= last:
+                raise ValueError(f"{place}: {f'{value}'[:MOST_SHOWN]}, but {first} to {last} can be")
+        case _:
+            return  # of no size
 
 
 def _must_say_what_it_waits_for(trigger: Trigger | None, spec: ClusterSpec, *, is_timed: bool) -> None:
@@ -403,7 +439,7 @@ def read_schedule(path: Path) -> Plan:
         lines = [msgspec.json.decode(line, type=ExecutedFault) for line in path.read_bytes().splitlines() if line]
     except OSError as problem:
         raise BadScenario(f"{path}: {problem.strerror}") from None
-    except (msgspec.DecodeError, msgspec.ValidationError) as problem:
+    except UNREADABLE as problem:
         raise BadScenario(f"{path}: not an executed schedule: {problem}") from None
     plan = read_plan(path.with_name("plan.json"))
     again = tuple(

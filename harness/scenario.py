@@ -41,6 +41,7 @@ from tribunal.clusters.systems.description import read_system
 from tribunal.harness.catalog import all_workloads, faults, known_name, nearest
 from tribunal.nemesis.targets import BadTarget, parse
 from tribunal.nemesis.triggers import Trigger, parse_trigger
+from tribunal.results.unreadable import UNREADABLE
 from tribunal.workloads.api import LoadOptions
 
 LINES_MAX: Final = 25
@@ -520,7 +521,7 @@ def duration(given: Plain, spec: ClusterSpec) -> Duration:
 def _converted(what: str, given: Plain, wanted: type[Options]) -> Options:
     try:
         return msgspec.convert(given, wanted)
-    except msgspec.ValidationError as problem:
+    except UNREADABLE as problem:
         unknown = re.search(r"unknown field `(.+?)`", str(problem))
         known = type_info(wanted)
         if unknown and isinstance(known, StructType):

@@ -32,6 +32,7 @@ from tribunal.harness.progress import Progress
 from tribunal.harness.run import Ending, Run, commit, lock_sha256
 from tribunal.harness.scenario import BadScenario
 from tribunal.harness.switches import switched_on
+from tribunal.results.unreadable import UNREADABLE
 from tribunal.results.violation import Violation
 from tribunal.results.words import of_violation
 
@@ -126,7 +127,7 @@ def known_of(run_dir: Path) -> SimulatedRun:
         return msgspec.json.decode((run_dir / FILE).read_bytes(), type=SimulatedRun)
     except OSError as problem:
         raise BadScenario(f"{run_dir}: not the folder of a simulated run: {problem.strerror}") from None
-    except (msgspec.DecodeError, msgspec.ValidationError) as problem:
+    except UNREADABLE as problem:
         raise BadScenario(f"{run_dir / FILE}: {problem}") from None
 
 

@@ -17,6 +17,7 @@ import msgspec
 from tribunal.results import edn
 from tribunal.results.edn import Value
 from tribunal.results.recording import DamagedRecording
+from tribunal.results.unreadable import UNREADABLE
 
 HISTORY: Final = "history.jsonl"
 ORIGIN: Final = "import.json"
@@ -46,7 +47,7 @@ def read(path: Path, form: str) -> list[Event]:
     """Return a file's events in the neutral form. Raises DamagedRecording: one line, with the place."""
     try:
         found = list(_edn_events(_text(path)) if form == "jepsen-edn" else _json_events(_text(path)))
-    except (edn.NotEdn, msgspec.DecodeError, RecursionError) as problem:
+    except (edn.NotEdn, *UNREADABLE) as problem:
         raise DamagedRecording("", None, f"{path.name}: {str(problem) or 'nested too deeply'}") from problem
     events = [_event(event, position, path.name) for position, event in enumerate(found)]
     if not events:
@@ -67,7 +68,7 @@ def load(folder: Path) -> tuple[list[Event], Origin]:
     """Read an imported history back. Raises DamagedRecording."""
     try:
         origin = msgspec.json.decode((folder / ORIGIN).read_bytes(), type=Origin)
-    except (OSError, msgspec.MsgspecError) as problem:
+    except (OSError, *UNREADABLE) as problem:
         raise DamagedRecording("", None, f"{ORIGIN} cannot be read: {problem}") from problem
     return read(folder / HISTORY, "corpus"), origin
 
@@ -99,7 +100,7 @@ def _json_events(text: str) -> Iterator[Value]:
             continue
         try:
             event: Value = decoder.decode(line)
-        except msgspec.DecodeError as problem:
+        except UNREADABLE as problem:
             raise msgspec.DecodeError(f"line {number}: {problem}") from problem
         if isinstance(event, dict) and isinstance(history := event.get("history"), list):
             yield from history

@@ -6,6 +6,7 @@ from typing import Final
 import msgspec
 
 from tribunal.results.intervals import interval
+from tribunal.results.unreadable import UNREADABLE
 
 FILE: Final = "likelihood.json"
 
@@ -51,7 +52,7 @@ def read(run_dir: Path) -> Likelihood | None:
     """Return what was measured of a run; None: nothing, or nothing that can be read."""
     try:
         return msgspec.json.decode((run_dir / FILE).read_bytes(), type=Likelihood)
-    except (OSError, msgspec.DecodeError, msgspec.ValidationError):
+    except (OSError, *UNREADABLE):
         return None
 
 

@@ -12,6 +12,7 @@ import pyarrow.compute as pc
 
 from tribunal.results.recording import DamagedRecording
 from tribunal.results.topic_names import MARK
+from tribunal.results.unreadable import UNREADABLE
 
 NO_LEADER: Final = -1
 NO_CHANGE: Final = -2
@@ -123,7 +124,7 @@ def decoded(record_type: str, body: str) -> MetadataRecord | None:
         return None
     try:
         return decoder.decode(body)
-    except msgspec.DecodeError as problem:
+    except UNREADABLE as problem:
         raise DamagedRecording("metadata", None, f"a {record_type} cannot be read: {problem}") from problem
 
 

@@ -20,6 +20,7 @@ import msgspec
 from tribunal.results.night import Night, NightState, upper_bound
 from tribunal.results.night_junit import junit
 from tribunal.results.signature import renewed
+from tribunal.results.unreadable import UNREADABLE
 from tribunal.results.verdict import answered, counted
 
 NIGHT: Final = "nightly.json"
@@ -68,7 +69,7 @@ def killed(folder: Path) -> Night | None:
     """Return the night of a folder that was killed: it says that it is running, and no process runs it."""
     try:
         night = load(folder / NIGHT)
-    except (OSError, msgspec.DecodeError):
+    except (OSError, *UNREADABLE):
         return None
     return night if night.state is NightState.RUNNING and not is_held(folder) else None
 

@@ -12,6 +12,7 @@ import msgspec
 import pyarrow as pa
 
 from tribunal.results.night import Night
+from tribunal.results.unreadable import UNREADABLE
 
 if TYPE_CHECKING:
     from deltalake import DeltaTable
@@ -173,7 +174,7 @@ def rows(store: str, kind: type[One]) -> list[One]:
         if table is None:
             raise NoTables(f"{store}: no nights are kept there; add some with --add FOLDER")
         found = msgspec.convert(table.to_pyarrow_table().to_pylist(), list[kind])  # type: ignore[valid-type]
-    except (DeltaError, OSError, pa.ArrowInvalid, msgspec.ValidationError) as problem:
+    except (DeltaError, OSError, pa.ArrowInvalid, *UNREADABLE) as problem:
         raise NoTables(f"{store}: {TABLES[kind]}: {_line(problem)}") from None
     return sorted(found, key=lambda row: (row.began, row.night, row.shard))
 

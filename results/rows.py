@@ -11,6 +11,7 @@ import msgspec
 import pyarrow as pa
 
 from tribunal.results.recording import TABLES, DamagedRecording
+from tribunal.results.unreadable import UNREADABLE
 
 
 class Row(msgspec.Struct, frozen=True, kw_only=True):
@@ -327,7 +328,7 @@ def typed(rows: pa.Table, kind: type[AnyRow]) -> list[AnyRow]:
 def _value(row: Mapping[str, object], number: int, kind: type[AnyRow]) -> AnyRow:
     try:
         return msgspec.convert(row, kind)
-    except msgspec.ValidationError as problem:
+    except UNREADABLE as problem:
         raise DamagedRecording(TABLE_OF[kind], number, str(problem)) from problem
 
 

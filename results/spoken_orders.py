@@ -10,6 +10,7 @@ from typing import Final
 import msgspec
 
 from tribunal.results.admin_apis import AdminApi
+from tribunal.results.unreadable import UNREADABLE
 
 Json = str | int | float | bool | None | list["Json"] | dict[str, "Json"]
 
@@ -148,7 +149,7 @@ def named_things(order: Spoken) -> list[Thing]:
     try:
         spoken: Json = msgspec.json.decode(text)
         named.walk(spoken)
-    except msgspec.DecodeError:
+    except UNREADABLE:
         named.text(text)
     api = _api(order.api)
     election = ELECTION.search(text) if api == AdminApi.ELECT_LEADERS else None

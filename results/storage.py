@@ -21,6 +21,8 @@ import msgspec
 import pyarrow as pa
 import pyarrow.fs as arrow_fs
 
+from tribunal.results.unreadable import UNREADABLE
+
 LIST: Final = "stored.json"
 MANIFESTS: Final = ("manifest.json", "nightly.json")  # of what is whole: they go last of what is listed
 MARK: Final = "://"
@@ -184,7 +186,7 @@ class Storage:
             content = source.readall()
         try:
             return msgspec.json.decode(content, type=Stored)
-        except msgspec.DecodeError as problem:
+        except UNREADABLE as problem:
             raise NoStorage(f"{self._url(name)}: {LIST} cannot be read: {problem}") from None
 
     def _has(self, name: str) -> bool:

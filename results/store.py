@@ -27,6 +27,7 @@ from tribunal.results import canonical
 from tribunal.results.manifest import FileFacts, Made, Manifest, Setting, TableFacts, Version
 from tribunal.results.mirror import here
 from tribunal.results.recording import NO_PARTITION, SCHEMA_VERSION, TABLES, DamagedRecording, TableSchema
+from tribunal.results.unreadable import UNREADABLE
 from tribunal.results.validation import contradiction, value_sent_twice, wrong_schema
 from tribunal.results.versions import OLDEST, StoredTable, is_known, stored_table, tables_of
 
@@ -404,7 +405,7 @@ def _manifest(path: Path) -> Manifest | None:
             # Before the other fields: a manifest of another version may have any.
             raise DamagedRecording("", None, f"unknown schema version {version!r} (this is {SCHEMA_VERSION})")
         return msgspec.json.decode(content, type=Manifest)
-    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+    except UNREADABLE as error:
         raise DamagedRecording("", None, f"manifest.json cannot be read: {error}") from error
 
 

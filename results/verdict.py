@@ -9,6 +9,7 @@ import msgspec
 
 from tribunal.results import signature
 from tribunal.results.signature import Signature
+from tribunal.results.unreadable import UNREADABLE
 from tribunal.results.violation import Violation
 
 EXIT_ERROR: Final = 3
@@ -323,7 +324,7 @@ def load(path: Path) -> RunVerdict:
         return (
             verdict if verdict.schema_version != 1 else _renewed(verdict, msgspec.json.decode(content, type=_Version1))
         )
-    except (msgspec.DecodeError, UnicodeDecodeError) as problem:
+    except UNREADABLE as problem:
         raise NoVerdict(f"{path}: not a verdict: {problem}") from None
 
 

@@ -14,6 +14,7 @@ import pyarrow as pa
 
 from tribunal.results.recording import ID, LOSS, OFFSET, SCHEMA_VERSION, TABLES, TEXT
 from tribunal.results.spoken_orders import Spoken, named_things
+from tribunal.results.unreadable import UNREADABLE
 
 OLDEST: Final = 1
 Rewrite = Callable[[pa.Table], pa.Table]
@@ -68,7 +69,7 @@ def _topic_id(body: str | None) -> str | None:
     """Return the topic that a body names; what is wrong with a body, says who reads it, as of one of today."""
     try:
         return None if body is None else msgspec.json.decode(body, type=_Body).topic_id
-    except msgspec.DecodeError:
+    except UNREADABLE:
         return None
 
 

@@ -298,15 +298,15 @@ class WorkerPlan(msgspec.Struct, frozen=True, kw_only=True):
     records_max:  how many it produces, then it rests until the end; None: as long as the run lasts.
     """
 
-    process: int
+    process: Number
     worker_class: str
     acks: Acks
     idempotent: bool
-    partitions: tuple[int, ...]
-    rate_per_s: int
+    partitions: Annotated[tuple[Number, ...], msgspec.Meta(min_length=1)]
+    rate_per_s: Count
     seed: str
-    records_max: int | None = None
-    batches_in_flight: int = 1
+    records_max: Number | None = None
+    batches_in_flight: Count = 1
 
 
 def drawn_seed(random: Random) -> str:

@@ -22,6 +22,7 @@ from tribunal.results.manifest import Manifest
 from tribunal.results.rows import Fault, typed
 from tribunal.results.signature import FAILED, RECORDING, RUN, Signature, read
 from tribunal.results.store import MANIFEST, Recording
+from tribunal.results.unreadable import UNREADABLE
 from tribunal.results.verdict import (
     SCHEMA_VERSION,
     Conditions,
@@ -150,7 +151,7 @@ def violated_invariant(run_dir: Path) -> list[Finding]:
     """Return the invariant (docs/invariants.md) at which a simulation stopped, as a finding; a real run has none."""
     try:
         known = msgspec.json.decode((run_dir / "simulation.json").read_bytes(), type=_Simulation)
-    except (OSError, msgspec.DecodeError):
+    except (OSError, *UNREADABLE):
         return []
     if known.invariant is None:
         return []
@@ -197,7 +198,7 @@ def _facts(facts: msgspec.Raw) -> Violation | None:
     """Return the facts of a violation; none where another version has facts of another sort: it is a violation all the same."""
     try:
         return msgspec.json.decode(facts, type=Violation | None)
-    except msgspec.DecodeError:
+    except UNREADABLE:
         return None
 
 

@@ -26,6 +26,7 @@ from tribunal.checkers.api import (
 from tribunal.checkers.judge.timeline import History
 from tribunal.results.metadata import registrations
 from tribunal.results.rows import Request, typed
+from tribunal.results.unreadable import UNREADABLE
 
 # LeaderAndIsr, StopReplica, UpdateMetadata go to a broker; AlterPartition, BrokerHeartbeat come from one.
 TO_BROKERS: Final = frozenset({4, 5, 6})
@@ -130,7 +131,7 @@ def _summary(text: str | None) -> Summary:
     """Return what the observer wrote; what is of another form says nothing."""
     try:
         return msgspec.json.decode(text or "{}", type=Summary)
-    except msgspec.DecodeError:
+    except UNREADABLE:
         return Summary()
 
 

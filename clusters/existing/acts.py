@@ -9,6 +9,7 @@ from typing import Final
 import msgspec
 
 from tribunal.clusters.api import ClusterError
+from tribunal.results.unreadable import UNREADABLE
 
 ACTS: Final = "acts.json"
 
@@ -79,7 +80,7 @@ def left(run_dir: Path) -> Done | None:
         done = msgspec.json.decode((run_dir / ACTS).read_bytes(), type=Done)
     except FileNotFoundError:
         return None
-    except (OSError, msgspec.MsgspecError, UnicodeDecodeError) as problem:
+    except (OSError, *UNREADABLE) as problem:
         raise ClusterError(
             f"{run_dir / ACTS}: not a list of what was done ({problem}); look at the cluster, then remove it by hand"
         ) from None

@@ -21,6 +21,7 @@ import msgspec
 from replog.config import DEFINITIONS
 from tribunal.clusters.kafka.releases import release
 from tribunal.clusters.spec import SettingValue
+from tribunal.results.unreadable import UNREADABLE
 
 PLACEHOLDER: Final = re.compile(r"\{(\w+)\}")
 OF_NODES: Final = ("node", "host", "port", "folder")
@@ -121,7 +122,7 @@ def read_cluster(path: Path) -> ExistingCluster:
         release(cluster.version)
     except OSError as problem:
         raise BadCluster(f"{path}: {problem.strerror}") from None
-    except (ValueError, msgspec.ValidationError) as problem:
+    except (ValueError, *UNREADABLE) as problem:
         raise BadCluster(f"{path}: {problem}") from None
     if wrong := _nodes_problem(cluster) or _commands_problem(cluster.commands) or _settings_problem(cluster):
         raise BadCluster(f"{path}: {wrong}")

@@ -17,6 +17,7 @@ from replog.log.checkpoints import RECOVERY_POINTS, CorruptCheckpoint, parsed_li
 from replog.types import METADATA_TOPIC
 from tribunal.clusters.api import Proof
 from tribunal.clusters.nodes.log_damage import log_ends
+from tribunal.results.unreadable import UNREADABLE
 
 CLEAN_SHUTDOWN: Final = ".kafka_cleanshutdown"
 INDEXES: Final = (".index", ".timeindex", ".txnindex")  # of a segment; Kafka builds them anew where they are missing
@@ -40,7 +41,7 @@ def previous_broker_epoch(data: Path) -> int:
     """
     try:
         return msgspec.json.decode((data / CLEAN_SHUTDOWN).read_bytes(), type=_CleanShutdown).broker_epoch
-    except (OSError, msgspec.DecodeError, msgspec.ValidationError):
+    except (OSError, *UNREADABLE):
         return -1
 
 

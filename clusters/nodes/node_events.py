@@ -7,6 +7,7 @@ from typing import Final, Protocol
 import msgspec
 
 from tribunal.clusters.api import NodeEvent
+from tribunal.results.unreadable import UNREADABLE
 
 NOT_FIELDS: Final = ("event", "node", "node_ns")
 
@@ -45,7 +46,7 @@ class EventFile:
         try:
             fields = msgspec.json.decode(line, type=dict[str, object])
             head = msgspec.convert(fields, EventHead)
-        except msgspec.MsgspecError:
+        except UNREADABLE:
             return None  # torn by a kill -9, which a line of a dying node may be
         return NodeEvent(
             node=self.node if head.node is None else head.node,

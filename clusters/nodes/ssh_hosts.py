@@ -26,6 +26,7 @@ from typing import TYPE_CHECKING, Final, Protocol
 import msgspec
 
 from tribunal.clusters.api import ClusterError
+from tribunal.results.unreadable import UNREADABLE
 
 if TYPE_CHECKING:
     from paramiko import Channel, PKey, SSHClient
@@ -75,7 +76,7 @@ def read_hosts(path: Path) -> Hosts:
         hosts = msgspec.convert(tomllib.loads(path.read_text()), Hosts)
     except OSError as problem:
         raise ClusterError(f"{path}: {problem.strerror}; --set cluster.hosts=FILE names another") from None
-    except (tomllib.TOMLDecodeError, msgspec.ValidationError, UnicodeDecodeError) as problem:
+    except (tomllib.TOMLDecodeError, *UNREADABLE) as problem:
         raise ClusterError(f"{path}: {problem}") from None
     addresses = [entry.address for entry in hosts.node]
     twice = next((address for address in addresses if addresses.count(address) > 1), None)

@@ -22,6 +22,7 @@ from tribunal.clusters.nodes.node_process import last_lines, node_environment, w
 from tribunal.clusters.objects import TRANSACTIONS, ObjectAnswer, ObjectOperation, ObjectValue, PlainValue
 from tribunal.clusters.systems.description import CALL_GRACE_MS, Addresses, Client
 from tribunal.results.object_transactions import Steps, must_answer
+from tribunal.results.unreadable import UNREADABLE
 
 INIT_MS: Final = 10_000
 CLOSE_MS: Final = 500
@@ -137,7 +138,7 @@ class Adapter:
             raise EOFError
         try:
             return msgspec.json.decode(answer, type=Reply)
-        except msgspec.DecodeError as problem:
+        except UNREADABLE as problem:
             raise self._wrong(f"said {answer[:200]!r}: {problem}") from None
 
     def _wrong(self, what: str) -> ClusterError:

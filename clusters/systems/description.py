@@ -22,6 +22,7 @@ import msgspec
 
 from tribunal.clusters.capabilities import Capability
 from tribunal.clusters.objects import ObjectOperation
+from tribunal.results.unreadable import UNREADABLE
 
 PLACEHOLDER: Final = re.compile(r"\{(\w+)(?::(\w+))?(?:@(\d+))?\}")
 MAIN_PORT: Final = "main"
@@ -128,7 +129,7 @@ def read_system(path: Path) -> System:
         system = msgspec.convert(content, System, strict=False)
     except OSError as problem:
         raise BadSystem(f"{path}: {problem.strerror}") from None
-    except (ValueError, msgspec.ValidationError) as problem:
+    except (ValueError, *UNREADABLE) as problem:
         raise BadSystem(f"{path}: {problem}") from None
     if system.promises.lost_ms and system.nodes.count > 1:
         raise BadSystem(

@@ -11,6 +11,7 @@ import msgspec
 
 from tribunal.harness.plan import PLAN_VERSION, Plan, must_be_runnable
 from tribunal.harness.scenario import BadScenario
+from tribunal.results.unreadable import UNREADABLE
 
 VERSION: Final = 1
 INDEX: Final = "corpus.json"
@@ -91,7 +92,7 @@ def _read(path: Path, wanted: type[Content]) -> Content:
         return msgspec.json.decode(path.read_bytes(), type=wanted)
     except OSError as problem:
         raise BadScenario(f"{path}: {problem.strerror}") from None
-    except (msgspec.DecodeError, msgspec.ValidationError) as problem:
+    except UNREADABLE as problem:
         raise BadScenario(f"{path}: not of a corpus: {problem}") from None
 
 

@@ -20,6 +20,7 @@ from tribunal.harness.run import commit
 from tribunal.harness.scenario import BadScenario
 from tribunal.results.signature import Signature, texts
 from tribunal.results.signature import read as read_signature
+from tribunal.results.unreadable import UNREADABLE
 from tribunal.results.verdict import Verdict
 
 FOLDER: Final = Path("tests/findings")
@@ -99,7 +100,7 @@ def read(path: Path) -> KnownFinding:
         finding = msgspec.json.decode(path.read_bytes(), type=KnownFinding)
     except OSError as problem:
         raise BadScenario(f"{path}: {problem.strerror}") from None
-    except (msgspec.DecodeError, msgspec.ValidationError) as problem:
+    except UNREADABLE as problem:
         raise BadScenario(f"{path}: not a finding: {problem}") from None
     if finding.finding_version != VERSION or finding.plan.plan_version != PLAN_VERSION:
         raise BadScenario(

@@ -29,6 +29,7 @@ from tribunal.harness.catalog import all_clusters, mutant_named, one_of, scenari
 from tribunal.harness.scenario import BadScenario, read_yaml
 from tribunal.results.night import Quarantine
 from tribunal.results.signature import read as read_signature
+from tribunal.results.unreadable import UNREADABLE
 
 DAY: Final = re.compile(r"\d{4}-\d{2}-\d{2}")
 LINES_MAX: Final = 10_000
@@ -111,7 +112,7 @@ def read_config(path: Path) -> Config:
     """Read and check a nightly file; `BadScenario` in one line says what is wrong with it."""
     try:
         config = msgspec.convert(read_yaml(path, LINES_MAX), Config)
-    except msgspec.ValidationError as problem:
+    except UNREADABLE as problem:
         raise BadScenario(f"{path}: {' '.join(str(problem).split())}") from None
     _check(config, path)
     if config.known is not None:
@@ -123,7 +124,7 @@ def read_known(path: Path) -> KnownIssues:
     """Read and check a file of known issues; `BadScenario` in one line says what is wrong with it."""
     try:
         found = msgspec.convert(read_yaml(path, LINES_MAX) or {}, KnownIssues)
-    except msgspec.ValidationError as problem:
+    except UNREADABLE as problem:
         raise BadScenario(f"{path}: {' '.join(str(problem).split())}") from None
     for issue in found.issues:
         _check_day(path, issue.expires)

@@ -35,6 +35,7 @@ from tribunal.results.recording import SCHEMA_VERSION
 from tribunal.results.scratch import Scratch
 from tribunal.results.store import Recording
 from tribunal.results.store import recording_hash as hash_of
+from tribunal.results.unreadable import UNREADABLE
 
 MANIFEST: Final = "manifest.json"
 LINES_BEFORE: Final = 4
@@ -121,7 +122,7 @@ def trace_of(run_dir: Path) -> list[bytes]:
     """Return a run's trace; a run that kept none begins to differ at once."""
     try:
         return msgspec.msgpack.decode((run_dir / TRACE).read_bytes(), type=list[bytes])
-    except (OSError, msgspec.DecodeError):
+    except (OSError, *UNREADABLE):
         return []
 
 
@@ -156,7 +157,7 @@ def other_code(run_dir: Path) -> list[str]:
     """Say what of a run's identity (commit, lock file, Python) is not what it was when it was recorded; [] when all is."""
     try:
         manifest = msgspec.json.decode((run_dir / MANIFEST).read_bytes())
-    except (OSError, msgspec.DecodeError):
+    except (OSError, *UNREADABLE):
         return ["the run has no manifest: nobody knows with which code it was recorded"]
     remarks = []
     for what, name, now in (

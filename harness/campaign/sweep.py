@@ -28,6 +28,7 @@ from tribunal.clusters.simulated.world import Simulation
 from tribunal.harness.plan import Plan
 from tribunal.results.recording import SCHEMA_VERSION
 from tribunal.results.signature import HARNESS, PROCESS_DIED, Signature, of_exception, of_violation, without_numbers
+from tribunal.results.unreadable import UNREADABLE
 from tribunal.results.verdict import Verdict
 
 SEED_CPU_S: Final = 600  # of one seed: what a machine that is busy with others does not give does not count
@@ -235,7 +236,7 @@ class Child:
         wall_ms = int(1000 * (time.monotonic() - self.began))
         try:
             said = msgspec.json.decode(content, type=SeedResult)
-        except (msgspec.DecodeError, msgspec.ValidationError):
+        except UNREADABLE:
             return SeedResult(
                 scenario=self.plan.scenario,
                 seed=self.plan.seed,
@@ -388,7 +389,7 @@ def manifest_hash(run_dir: Path) -> "RecordingHash":
     """Return the hash of a finished recording and the version that it is of."""
     try:
         return msgspec.json.decode((run_dir / "manifest.json").read_bytes(), type=RecordingHash)
-    except (OSError, msgspec.DecodeError):
+    except (OSError, *UNREADABLE):
         return RecordingHash()
 
 

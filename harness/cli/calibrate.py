@@ -11,6 +11,7 @@ import typer
 
 from tribunal.harness.scenario import BadScenario
 from tribunal.results.scratch import Scratch
+from tribunal.results.unreadable import UNREADABLE
 
 if TYPE_CHECKING:
     from tribunal.harness.campaign.calibrate import Measure
@@ -71,7 +72,7 @@ def read(path: Path) -> "Measure":
         return msgspec.json.decode(path.read_bytes(), type=Measure)
     except OSError as problem:
         raise BadScenario(f"{path}: {problem.strerror}") from None
-    except (msgspec.DecodeError, msgspec.ValidationError) as problem:
+    except UNREADABLE as problem:
         raise BadScenario(f"{path}: no figures of a calibration: {problem}") from None
 
 

@@ -41,6 +41,7 @@ from tribunal.results.power import read as read_power
 from tribunal.results.report.index import write as write_index
 from tribunal.results.scratch import Scratch
 from tribunal.results.storage import NoStorage
+from tribunal.results.unreadable import UNREADABLE
 
 RUNS: Final = "runs"
 
@@ -261,12 +262,12 @@ def _tables(engine: str, out: Path, last: Path | None) -> Callable[[Night], None
 def _measured(path: Path) -> tuple[Power, ...]:
     try:
         return tuple(read_power(path))
-    except (OSError, msgspec.DecodeError, msgspec.ValidationError) as problem:
+    except (OSError, *UNREADABLE) as problem:
         raise BadScenario(f"{path}: no measurements of known bugs: {problem}") from None
 
 
 def _former(path: Path) -> Night:
     try:
         return load(path)
-    except (msgspec.DecodeError, msgspec.ValidationError) as problem:
+    except UNREADABLE as problem:
         raise BadScenario(f"{path}: not a nightly.json: {problem}") from None

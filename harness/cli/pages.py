@@ -16,6 +16,7 @@ import typer
 from tribunal.clusters.api import ClusterError
 from tribunal.harness.campaign.findings import FOLDER
 from tribunal.results.recording import DamagedRecording
+from tribunal.results.unreadable import UNREADABLE
 
 SCRIPTS: Final = ("report.js", "index.js")
 PAGE_OF_ROWS: Final = "operations.html"
@@ -128,7 +129,7 @@ class _Pages(http.server.BaseHTTPRequestHandler):
                 self._send(page.encode(), path.suffix, forms="'self'")
                 return
             row = operations_page.raw_row(path.parent, operations_page.place(query))
-        except (msgspec.ValidationError, DamagedRecording) as problem:
+        except (DamagedRecording, *UNREADABLE) as problem:
             self.send_error(HTTPStatus.BAD_REQUEST, explain=str(problem))
             return
         if row is None:

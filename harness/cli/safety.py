@@ -12,6 +12,7 @@ from tribunal.harness.fault_journal import heal as heal_runs
 from tribunal.harness.fault_journal import refuse_unless_healed, running
 from tribunal.harness.run import is_run
 from tribunal.results.scratch import remove_abandoned
+from tribunal.results.unreadable import UNREADABLE
 from tribunal.results.verdict import EXIT_ERROR, Verdict
 
 Out = Annotated[Path, typer.Option(help="Folder of the runs.")]
@@ -108,7 +109,7 @@ def _has_finding(run_dir: Path) -> bool:
         return msgspec.json.decode((run_dir / "verdict.json").read_bytes(), type=_Verdict).verdict == Verdict.VIOLATION
     except FileNotFoundError:
         return False
-    except (OSError, msgspec.DecodeError):
+    except (OSError, *UNREADABLE):
         return True
 
 

@@ -12,6 +12,7 @@ from tribunal.results.night import Night
 from tribunal.results.night_files import load
 from tribunal.results.trends import Trends
 from tribunal.results.trends import trends as trends_of
+from tribunal.results.unreadable import UNREADABLE
 
 SHOWN = 12
 
@@ -75,7 +76,7 @@ def missing(problem: ModuleNotFoundError) -> str:
 def _night(path: Path) -> Night:
     try:
         return load(path)
-    except (OSError, msgspec.DecodeError, msgspec.ValidationError) as problem:
+    except (OSError, *UNREADABLE) as problem:
         raise BadScenario(f"{path}: not a night: {problem}") from None
 
 

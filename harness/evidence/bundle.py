@@ -24,6 +24,7 @@ from tribunal.results.manifest import Manifest
 from tribunal.results.recording import DamagedRecording
 from tribunal.results.scratch import Scratch
 from tribunal.results.store import Recording
+from tribunal.results.unreadable import UNREADABLE
 from tribunal.results.verdict import RunVerdict, Verdict, load, save
 
 VERSION: Final = 2
@@ -225,7 +226,7 @@ def _list(archive: zipfile.ZipFile) -> Bundle:
 def _read(text: bytes) -> Bundle:
     try:
         content = msgspec.json.decode(text, type=Bundle)
-    except (msgspec.DecodeError, msgspec.ValidationError) as problem:
+    except UNREADABLE as problem:
         raise Tampered(f"{LIST}: {problem}") from None
     if content.bundle_version not in KNOWN:
         raise Tampered(f"{LIST}: unknown bundle version {content.bundle_version} (this is {VERSION})")

@@ -11,6 +11,7 @@ import msgspec
 
 from tribunal.checkers.api import Property, properties
 from tribunal.results.report.campaign import Claim
+from tribunal.results.unreadable import UNREADABLE
 from tribunal.results.verdict import RunVerdict, answered, load
 
 # Tables that only some workloads fill, and what a property counts of those that look at part of a table.
@@ -69,5 +70,5 @@ def _had_rows(one: Property, verdict: RunVerdict, made: _Tables) -> bool:
 def _tables(run_dir: Path) -> _Tables:
     try:
         return msgspec.json.decode((run_dir / "manifest.json").read_bytes(), type=_Tables)
-    except (OSError, msgspec.DecodeError):
+    except (OSError, *UNREADABLE):
         return _Tables()

@@ -15,6 +15,7 @@ from tribunal.harness.campaign.replay import first_difference, lines_at, trace_o
 from tribunal.harness.evidence.bundle import counted
 from tribunal.harness.plan import Plan, encoded, read_plan
 from tribunal.harness.simulated import FILE
+from tribunal.results.unreadable import UNREADABLE
 from tribunal.results.verdict import load
 
 # Of a manifest: what a run was made with; the rest is what it recorded.
@@ -85,7 +86,7 @@ def _flat(value: object, prefix: str = "") -> dict[str, str]:
 def _json(path: Path) -> dict[str, object]:
     try:
         return msgspec.json.decode(path.read_bytes(), type=dict[str, object])
-    except (OSError, msgspec.DecodeError):
+    except (OSError, *UNREADABLE):
         return {}
 
 
@@ -104,7 +105,7 @@ def _decoded(line: bytes) -> object:
     """Return a line of a schedule; as text where its harness was killed while it wrote it."""
     try:
         return msgspec.json.decode(line)
-    except msgspec.DecodeError:
+    except UNREADABLE:
         return line.decode(errors="replace")
 
 

@@ -33,6 +33,7 @@ from tribunal.results.report.minimal import FILE as MINIMAL
 from tribunal.results.rows import Fault, Phase, typed
 from tribunal.results.scratch import Scratch
 from tribunal.results.store import MANIFEST, Recording, recording_hash
+from tribunal.results.unreadable import UNREADABLE
 from tribunal.results.verdict import PERMITTED_TABLE, NoVerdict, RunVerdict, Verdict, load, save
 
 ENGINES: Final = ("spark", "inline", "spark-sql")
@@ -345,7 +346,7 @@ def _of_schedule(content: Bundle, stated: Stated) -> Iterator[str]:
     try:
         written = (stated.folder / SCHEDULE).read_bytes().splitlines()
         lines = [msgspec.json.decode(line, type=ExecutedFault) for line in written if line]
-    except (OSError, msgspec.DecodeError) as problem:
+    except (OSError, *UNREADABLE) as problem:
         yield f"{SCHEDULE}: {problem}"
         return
     began_ns = next((row.start_ns for row in stated.phases if row.name == "faults"), None)

@@ -15,6 +15,7 @@ from tribunal.harness.explore.partition.world import PartitionWorld
 from tribunal.harness.explore.quorum.world import QuorumWorld
 from tribunal.harness.explore.quorum.world import Settings as QuorumSettings
 from tribunal.harness.scenario import BadScenario
+from tribunal.results.unreadable import UNREADABLE
 
 PARTITION: Final = "partition"
 QUORUM: Final = "quorum"
@@ -47,5 +48,5 @@ def _settings(name: str, of: type[Settings], given: Mapping[str, str]) -> Settin
             raise nearest(f"setting of world {name}", field, known)
     try:
         return msgspec.convert({field.replace("-", "_"): value for field, value in given.items()}, of, strict=False)
-    except msgspec.ValidationError as problem:
+    except UNREADABLE as problem:
         raise BadScenario(f"world {name}: {problem}") from None

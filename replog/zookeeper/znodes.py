@@ -149,7 +149,7 @@ def decoded(kind: type[_T], path: str, data: bytes) -> _T:
     """Return what a znode says; `DamagedZnode` names one that says something else."""
     try:
         found = msgspec.json.decode(data, type=kind)
-    except (msgspec.DecodeError, UnicodeDecodeError) as problem:
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as problem:
         raise DamagedZnode(path, str(problem)) from None
     version = getattr(found, "version")  # noqa: B009 - every kind has one
     if version not in _VERSIONS[kind]:

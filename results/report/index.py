@@ -18,6 +18,7 @@ from tribunal.results.report import embedded, environment
 from tribunal.results.report.simulation import simulation_of
 from tribunal.results.sensitivity import Figure, added, total
 from tribunal.results.signature import renewed, texts
+from tribunal.results.unreadable import UNREADABLE
 from tribunal.results.verdict import RunVerdict, Verdict, load
 
 MOST_RUNS: Final = 2_000
@@ -217,7 +218,7 @@ def _runs(folder: Path, unreadable: list[str]) -> Iterator[RunRow]:
     for path in _files(folder, "verdict.json"):
         try:
             yield _row(folder, path.parent, load(path))
-        except (OSError, msgspec.DecodeError, msgspec.ValidationError) as problem:
+        except (OSError, *UNREADABLE) as problem:
             unreadable.append(f"{path.relative_to(folder)}: {problem}")
 
 
@@ -257,7 +258,7 @@ class _Made(msgspec.Struct, frozen=True):
 def _made(run_dir: Path) -> _Made:
     try:
         return msgspec.json.decode((run_dir / "manifest.json").read_bytes(), type=_Made)
-    except (OSError, msgspec.DecodeError):
+    except (OSError, *UNREADABLE):
         return _Made()
 
 
@@ -273,7 +274,7 @@ def _nights(folder: Path, unreadable: list[str]) -> Iterator[Night]:
     for path in _files(folder, "nightly.json"):
         try:
             yield load_night(path)
-        except (OSError, msgspec.DecodeError, msgspec.ValidationError) as problem:
+        except (OSError, *UNREADABLE) as problem:
             unreadable.append(f"{path.relative_to(folder)}: {problem}")
 
 
@@ -283,7 +284,7 @@ def _kept(findings: Path | None, unreadable: list[str]) -> dict[str, tuple[str, 
     for path in sorted(findings.glob("*.json")) if findings is not None else ():
         try:
             finding = msgspec.json.decode(path.read_bytes(), type=_KeptFinding)
-        except (OSError, msgspec.DecodeError):
+        except (OSError, *UNREADABLE):
             unreadable.append(f"{path.name}: not a finding")
         else:
             kept[renewed(finding.signature)] = (finding.name, finding.state)
@@ -363,13 +364,13 @@ def _power(folder: Path, found_nights: Sequence[Night], unreadable: list[str]) -
     for path in _files(folder, "power.json"):
         try:
             raw = msgspec.json.decode(path.read_bytes(), type=list[msgspec.Raw])
-        except (OSError, msgspec.DecodeError) as problem:
+        except (OSError, *UNREADABLE) as problem:
             unreadable.append(f"{path.relative_to(folder)}: {problem}")
             continue
         for one in raw:
             try:
                 rows.append(msgspec.json.decode(one, type=_Sought))
-            except msgspec.DecodeError as problem:
+            except UNREADABLE as problem:
                 unreadable.append(f"a row of power: {problem!r}")
     for row in rows:
         cell = PowerCell(
@@ -392,7 +393,7 @@ def _sensitivity(folder: Path, found_nights: Sequence[Night], unreadable: list[s
     for path in _files(folder, "sensitivity.json"):
         try:
             parts.append(msgspec.json.decode(path.read_bytes(), type=_Measured).figures)
-        except (OSError, msgspec.DecodeError) as problem:
+        except (OSError, *UNREADABLE) as problem:
             unreadable.append(f"{path.relative_to(folder)}: {problem}")
     return {name: figure for name, figure in added(parts).items() if figure.injected}
 

@@ -12,6 +12,7 @@ from tribunal.results.report.moments import changes_of
 from tribunal.results.report.story import Story, located, protagonist, story_of
 from tribunal.results.signature import Signature
 from tribunal.results.store import Recording
+from tribunal.results.unreadable import UNREADABLE
 from tribunal.results.verdict import load
 
 FILE: Final = "plan.min.json"
@@ -75,7 +76,7 @@ def minimal_of(run_dir: Path) -> Minimal | None:
     """Return what was left of a run's plan; None when it was not shrunk."""
     try:
         whole, small = (msgspec.json.decode((run_dir / name).read_bytes(), type=_Plan) for name in ("plan.json", FILE))
-    except (OSError, msgspec.DecodeError):
+    except (OSError, *UNREADABLE):
         return None
     return Minimal(
         path=run_dir / FILE,
@@ -93,7 +94,7 @@ def minimal_of(run_dir: Path) -> Minimal | None:
 def _story(run_dir: Path) -> Story | None:
     try:
         return msgspec.json.decode((run_dir / STORY).read_bytes(), type=Story)
-    except (OSError, msgspec.DecodeError):
+    except (OSError, *UNREADABLE):
         return None
 
 

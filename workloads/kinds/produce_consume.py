@@ -54,11 +54,11 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
     """The workload with every choice made."""
 
     topic: str
-    partitions: int
+    partitions: Count
     workers: tuple[WorkerPlan, ...]
-    readers: int
-    delivery_timeout_ms: int
-    request_timeout_ms: int
+    readers: Number
+    delivery_timeout_ms: Count
+    request_timeout_ms: Count
 
 
 # worker class, acks, idempotent, share of the rate in percent
