@@ -113,6 +113,7 @@ class OnHosts:
         self._links = Links({})
         self._run_name = ""
         self._threads = concurrent.futures.ThreadPoolExecutor(THREADS, "ssh")
+        self._furnishing: list[concurrent.futures.Future[None]] = []
 
     async def in_thread(self, call: Callable[P, T], /, *arguments: P.args, **named: P.kwargs) -> T:
         """Run what blocks in a thread: more of them than the loop's own executor has."""
@@ -134,7 +135,8 @@ class OnHosts:
         self.shells = {entry.id: Shell(entry) for entry in entries}
         await asyncio.gather(*(self.in_thread(shell.open) for shell in self.shells.values()))
         code = _code()
-        await asyncio.gather(*(self.in_thread(self._furnish, node, code) for node in self.shells))
+        self._furnishing = [self._threads.submit(self._furnish, node, code) for node in self.shells]
+        await asyncio.gather(*map(asyncio.wrap_future, self._furnishing))
         port = spec.base_port or NODE_PORT
         addresses = SshAddresses(self.hosts, port, self.shells, self.in_thread)
         self._links = Links(
@@ -184,6 +186,8 @@ class OnHosts:
         """Leave nothing on the hosts."""
         await self._links.close()
         shells, self.shells = self.shells, {}
+        # One refused host ends the start; the others still unpack, and a folder that grows cannot be removed.
+        await self.in_thread(concurrent.futures.wait, self._furnishing)
         reached = [shell for shell in shells.values() if shell.is_open]
         await asyncio.gather(*(self.in_thread(_emptied, shell, self._run_name) for shell in reached))
         self._threads.shutdown(wait=True)
