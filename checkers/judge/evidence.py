@@ -115,7 +115,7 @@ class Evidence:
             absent_ns=self.absent_ns if anomaly.kind in _ABSENT else None,
             answered_by=self._of_send("answered_by", send) if anomaly.kind in ("lost", "moved") else None,
             stated=self._stated(invoke_ns),
-            shown_epoch=self._shown_epoch(offset, invoke_ns),
+            shown_epoch=self._shown_epoch(offset, invoke_ns, value, anomaly.at_ns if anomaly.kind == "lost" else None),
             seen_epoch=self._seen_epoch(value, only_at),
             replaced_epoch=self._replaced_epoch(offset),
             below_log_start=gone or taken_ns is not None,
@@ -263,8 +263,8 @@ class Evidence:
     def _logs_by_value(self) -> Array:
         return np.argsort(self._rows.columns("logs")["value"], kind="stable")
 
-    def _shown_epoch(self, offset: int, since_ns: int) -> int | None:
-        """Return the last leader epoch that showed something at the offset, older than what stands there in the end.
+    def _shown_epoch(self, offset: int, since_ns: int, value: int | None, complete_ns: int | None) -> int | None:
+        """Return the last leader epoch that showed something at the offset, older than what stands there in the end, which may be the record.
 
         What a high watermark has passed has the guarantee of acks=all: where nothing stands there, it was lost later than that.
         Where that cannot be said, nothing is known: markers and aborted records are seen in logs only, compaction leaves holes.
@@ -279,8 +279,31 @@ class Evidence:
             chosen &= epochs < standing[place]
         elif offset < self._begins:
             return None  # what stood there may be gone by an order
-        shown = epochs[chosen]
-        return int(shown.max()) if shown.size else None
+        written = self._written_in(value, offset)
+        shown = np.unique(epochs[chosen])[::-1].tolist()
+        return next((epoch for epoch in shown if not self._lacked_in(epoch, offset, written, complete_ns)), None)
+
+    def _lacked_in(self, epoch: int, offset: int, written: int | None, complete_ns: int | None) -> bool:
+        """Whether a leader had stated, in its leader epoch, that its log ended at or before the offset of an older record.
+
+        What it showed there later it had written itself. The record is older where a reader or a log has it of an older leader epoch, or it
+        had been acknowledged before that was stated (a node's journal has its own clock).
+        """
+        at_ns, ends = self._led_ends.get(epoch, (np.zeros(0, np.int64),) * 2)
+        short = ends <= offset
+        if written is not None:
+            return written < epoch and bool(short.any())
+        return complete_ns is not None and bool((short & (at_ns > complete_ns + OBSERVATION_LAG_NS)).any())
+
+    @cached_property
+    def _led_ends(self) -> dict[int, tuple[Array, Array]]:
+        """For each leader epoch when its leader stated where its log ended, and where: who follows shows no high watermark of its own."""
+        seen = self._rows.columns("watermarks")
+        own = (seen["source"] == NODE) & (seen["leader_epoch"] != UNKNOWN)
+        own &= (seen["high_watermark"] != UNKNOWN) & (seen["log_end_offset"] != UNKNOWN)
+        epochs = np.unique(seen["leader_epoch"][own]).tolist()
+        rows = {epoch: np.flatnonzero(own & (seen["leader_epoch"] == epoch)) for epoch in epochs}
+        return {epoch: (seen["at_ns"][some], seen["log_end_offset"][some]) for epoch, some in rows.items()}
 
     @cached_property
     def _standing(self) -> tuple[Array, Array]:

@@ -836,6 +836,35 @@ def test_what_stands_in_its_place_is_what_the_new_leader_showed(run: Run) -> Non
 
 
 @pytest.mark.parametrize(
+    ("ends", "read", "sent", "next_leader", "judged"),
+    [
+        pytest.param(0, True, 100, 1, ("permitted", "R4"), id="it began without the record"),
+        pytest.param(0, False, 100, 1, ("permitted", "R4"), id="it began without what was acknowledged long before"),
+        pytest.param(1, True, 100, 1, ("violation", ""), id="it had the record"),
+        pytest.param(None, True, 100, 1, ("violation", ""), id="nobody knows where its log ended"),
+        pytest.param(0, False, 1100, 3, ("violation", ""), id="it wrote the record itself"),
+    ],
+)
+def test_a_leader_that_began_behind_a_record_shows_what_it_wrote_in_its_place(
+    tmp_path: Path, ends: int | None, read: bool, sent: int, next_leader: int, judged: tuple[str, str]
+) -> None:
+    """Two unclean elections: what the first leader put in the record's place the second one lacks as well (found by a search for M42)."""
+    run = Run(tmp_path / "run", **UNCLEAN)
+    run.change(50, isr=[1])
+    run.change(1000, leader=3, isr=[3], leader_recovery_state=1)
+    value = run.send(0, sent)
+    run.watermark(0, 1010, epoch=1, observer="node-3", log_end_offset=ends)
+    if read:
+        run.read({0: value}, sent + 50, epoch=0)
+    run.watermark(1, 1200, epoch=1, observer="client-9", source="fetch")
+    run.change(2000, leader=next_leader, isr=[next_leader], leader_recovery_state=1)
+    other = run.send(1, 2100, offset=0)
+    run.final_read({0: other}, at=2900, epoch=2)
+
+    assert [one for one in found(run.finish()) if one[0] == "lost"] == [("lost", *judged, 0)]
+
+
+@pytest.mark.parametrize(
     ("epoch", "severity"),
     [
         pytest.param(2, "violation", id="written after the unclean election"),
