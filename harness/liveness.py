@@ -2,7 +2,8 @@
 
 Safety lets a cluster do nothing for ever, so progress is asked for by itself, as TigerBeetle's VOPR does. A *core* is
 drawn from the plan's seed: a majority of the controllers, and brokers enough for min ISR of which some may lead every
-partition. All others are cut off; within a bound every partition's committed end has to move. A fault may still take
+partition, also those in which coordinators keep groups and transactions: a transaction ends only where its decision, its
+group's position and its markers can be committed. All others are cut off; within a bound every partition's committed end has to move. A fault may still take
 effect behind its end (sessions that ran out while ZooKeeper was cut off end then) and leave nobody in the core who may
 lead: then another core is drawn. At last the links are mended, and within another bound every ISR has to be full.
 
@@ -25,6 +26,7 @@ RECOVERY_MS: Final = 16_000  # elections, registrations; clients that wait for a
 SESSIONS: Final = 3
 JOIN_TIMEOUT_MS: Final = 20_000
 DRAWS_MAX: Final = 3
+COORDINATORS: Final = frozenset({"__consumer_offsets", "__transaction_state"})
 
 
 class Liveness:
@@ -88,11 +90,13 @@ class Liveness:
     def _drawn(self, partitions: Sequence[TopicPartition]) -> tuple[int, ...] | None:
         """Draw who is left alone; None where nobody else could be spared."""
         spec = self._cluster.spec
-        brokers = [
-            chosen
-            for chosen in itertools.combinations(spec.broker_ids, max(spec.min_insync_replicas, spec.brokers // 2 + 1))
-            if self._may_progress(partitions, chosen)
-        ]
+        brokers = cores(
+            self._cluster.state,
+            partitions,
+            spec.broker_ids,
+            at_least=max(spec.min_insync_replicas, spec.brokers // 2 + 1),
+            min_isr=self._min_isr,
+        )
         controllers = list(itertools.combinations(spec.controller_ids, spec.controllers // 2 + 1))
         everybody = len(brokers[0]) == spec.brokers and len(controllers) == 1 if brokers else True
         if everybody or not all(map(self._cluster.alive, spec.node_ids)):
@@ -100,18 +104,14 @@ class Liveness:
         return (*self._random.choice(controllers), *self._random.choice(brokers))
 
     def _may_progress(self, partitions: Sequence[TopicPartition], brokers: Sequence[int]) -> bool:
-        state, committed = self._cluster.state, self._cluster.watch.committed
-        started_with = self._cluster.spec.min_insync_replicas
-        return all(
-            may_progress(
-                state,
-                partition,
-                brokers,
-                # An operator may have set it meanwhile.
-                started_with if (min_isr := committed.min_isr(partition.topic)) is None else min_isr,
-            )
-            for partition in partitions
-        )
+        state = self._cluster.state
+        needed = (*partitions, *_coordinators(state))
+        return all(may_progress(state, one, brokers, self._min_isr(one.topic)) for one in needed)
+
+    def _min_isr(self, topic: str) -> int:
+        """Return a topic's min ISR: an operator may have set it meanwhile."""
+        known = self._cluster.watch.committed.min_isr(topic)
+        return self._cluster.spec.min_insync_replicas if known is None else known
 
 
 class _Missed(msgspec.Struct, frozen=True):
@@ -119,6 +119,38 @@ class _Missed(msgspec.Struct, frozen=True):
 
     violation: Violated
     core_may_lead: bool
+
+
+def cores(
+    state: ClusterState,
+    partitions: Sequence[TopicPartition],
+    brokers: Sequence[int],
+    *,
+    at_least: int,
+    min_isr: Callable[[str], int],
+) -> list[tuple[int, ...]]:
+    """Return the groups of brokers that could do without the others, all of one size, in the order of `brokers`.
+
+    They are of `at_least` brokers: those of which some may lead every one of `partitions`. Where none of these may lead what coordinators keep as
+    well, they are the next larger ones that may. None: already for `partitions` so few are too few.
+    """
+
+    def of(size: int, needed: Sequence[TopicPartition]) -> list[tuple[int, ...]]:
+        return [
+            group
+            for group in itertools.combinations(brokers, size)
+            if all(may_progress(state, one, group, min_isr(one.topic)) for one in needed)
+        ]
+
+    if not of(at_least, partitions):
+        return []
+    needed = (*partitions, *_coordinators(state))
+    return next(filter(None, (of(size, needed) for size in range(at_least, len(brokers) + 1))), [])
+
+
+def _coordinators(state: ClusterState) -> list[TopicPartition]:
+    """Return the partitions in which groups and transactions are kept."""
+    return [one for one in sorted(state.partitions) if one.topic in COORDINATORS]
 
 
 def may_progress(state: ClusterState, partition: TopicPartition, brokers: Sequence[int], min_isr: int) -> bool:

@@ -3,7 +3,7 @@
 import pytest
 
 from tribunal.clusters.api import ClusterState, PartitionState, TopicPartition
-from tribunal.harness.liveness import may_progress
+from tribunal.harness.liveness import cores, may_progress
 
 P = TopicPartition("t", 0)
 
@@ -32,3 +32,41 @@ def test_what_an_operator_made_the_min_isr_counts():
     assert not may_progress(state, P, (1, 2), 3)
     assert may_progress(state, P, (1, 2, 3), 3)
     assert may_progress(state, P, (1, 2, 3), 4)
+
+
+def in_sync(*replicas: int) -> PartitionState:
+    return PartitionState(
+        leader=replicas[0], leader_epoch=1, partition_epoch=1, replicas=replicas, isr=replicas, elr=()
+    )
+
+
+def drawn(**others: PartitionState) -> list[tuple[int, ...]]:
+    partitions = {P: in_sync(3, 4, 5)} | {TopicPartition(topic, 0): one for topic, one in others.items()}
+    return cores(ClusterState(partitions=partitions), [P], (1, 2, 3, 4, 5), at_least=3, min_isr=lambda _: 2)
+
+
+def test_a_core_is_of_as_few_brokers_as_possible():
+    assert drawn() == [(1, 3, 4), (1, 3, 5), (1, 4, 5), (2, 3, 4), (2, 3, 5), (2, 4, 5), (3, 4, 5)]
+
+
+@pytest.mark.parametrize("topic", ["__consumer_offsets", "__transaction_state"])
+def test_a_core_may_commit_what_coordinators_keep(topic):
+    assert drawn(**{topic: in_sync(1, 2, 3)}) == [(1, 3, 4), (1, 3, 5), (2, 3, 4), (2, 3, 5)]
+
+
+def test_a_core_is_larger_where_so_few_cannot_commit_what_coordinators_keep():
+    assert drawn(__consumer_offsets=in_sync(1, 2), __transaction_state=in_sync(1, 2)) == [
+        (1, 2, 3, 4),
+        (1, 2, 3, 5),
+        (1, 2, 4, 5),
+    ]
+
+
+def test_what_else_is_there_does_not_count():
+    assert drawn(another=in_sync(1, 2)) == drawn()
+
+
+def test_no_core_is_sought_where_few_are_too_few_for_what_is_written():
+    state = ClusterState(partitions={P: in_sync(3, 4, 5), TopicPartition("t", 1): in_sync(1, 2)})
+
+    assert cores(state, list(state.partitions), (1, 2, 3, 4, 5), at_least=3, min_isr=lambda _: 2) == []
