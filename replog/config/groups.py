@@ -39,6 +39,32 @@ class GroupsConfig(msgspec.Struct, frozen=True, kw_only=True):
             "group.consumer.heartbeat.interval.ms", "The interval at which members have to send heartbeats (KIP-848)."
         ),
     ] = 5000
+    consumer_session_timeout_ms_min: Annotated[
+        int,
+        kafka(
+            "group.consumer.min.session.timeout.ms", "A group's own `consumer.session.timeout.ms` may not be shorter."
+        ),
+    ] = 45000
+    consumer_session_timeout_ms_max: Annotated[
+        int,
+        kafka(
+            "group.consumer.max.session.timeout.ms", "A group's own `consumer.session.timeout.ms` may not be longer."
+        ),
+    ] = 60000
+    consumer_heartbeat_interval_ms_min: Annotated[
+        int,
+        kafka(
+            "group.consumer.min.heartbeat.interval.ms",
+            "A group's own `consumer.heartbeat.interval.ms` may not be shorter.",
+        ),
+    ] = 5000
+    consumer_heartbeat_interval_ms_max: Annotated[
+        int,
+        kafka(
+            "group.consumer.max.heartbeat.interval.ms",
+            "A group's own `consumer.heartbeat.interval.ms` may not be longer.",
+        ),
+    ] = 15000
     consumer_member_count_max: Annotated[
         int, kafka("group.consumer.max.size", "The largest number of members of a group of the new protocol (KIP-848).")
     ] = INT_MAX

@@ -12,11 +12,9 @@ from uuid import UUID
 import msgspec
 
 from replog.errors import Error
-from replog.metadata.state import TOPIC_RESOURCE
+from replog.metadata.state import GROUP_RESOURCE, TOPIC_RESOURCE
 from replog.security.principals import ANONYMOUS_USER
 from replog.types import ZERO_UUID
-
-GROUP_RESOURCE: Final = 32  # of configs
 
 
 class Operation(IntEnum):

@@ -6,7 +6,15 @@ from typing import Final, TypeVar
 
 from replog.controller import raised_min_isr
 from replog.controller.authorization import Operation as Acl
-from replog.controller.configs import Operation, Refused, altered_value, definitions, describe, resource_refusal
+from replog.controller.configs import (
+    Operation,
+    Refused,
+    altered_value,
+    definitions,
+    describe,
+    groups_refusal,
+    resource_refusal,
+)
 from replog.controller.controller_api import ControllerApi, Decided, by_image
 from replog.controller.election import Wish
 from replog.controller.fencing import changes
@@ -16,7 +24,7 @@ from replog.controller.turn import Turn
 from replog.errors import Error
 from replog.metadata import records as r
 from replog.metadata.image import in_order
-from replog.metadata.state import BROKER_RESOURCE, CLUSTER_DEFAULT, TOPIC_RESOURCE
+from replog.metadata.state import BROKER_RESOURCE, CLUSTER_DEFAULT, GROUP_RESOURCE, TOPIC_RESOURCE
 from replog.types import TopicIdPartition
 from replog.wire.messages import alter_configs as ac
 from replog.wire.messages import describe_configs as dc
@@ -80,6 +88,13 @@ def _alter(turn: Turn, resource: _Resource, edits: list[_Edit], *, validate_only
             return record
         if record is not None:
             records.append(record)
+    if resource[0] == GROUP_RESOURCE:
+        own = turn.image.configs.get(resource, {}) | {record.name: record.value for record in records}
+        refused = groups_refusal(
+            turn.policy.settings.groups, {name: text for name, text in own.items() if text is not None}
+        )
+        if refused:
+            return refused
     if not validate_only:
         names = {record.name for record in records}
         min_isr_before = raised_min_isr.min_isr_by_topic(turn.policy) if MIN_ISR in names else {}

@@ -1,4 +1,4 @@
-"""Topic, broker and cluster configs: what names exist, what values they take, who wins (SPEC 2.11).
+"""Topic, broker, cluster and group configs: what names exist, what values they take, who wins (SPEC 2.11).
 
 The table comes from the node's settings: those that name a topic config. Values are kept and compared as text, as on
 the wire.
@@ -10,10 +10,18 @@ from math import inf
 from typing import Final, NamedTuple
 
 from replog.config import DEFINITIONS
+from replog.config.groups import GroupsConfig
 from replog.config.setting import LONG_MAX, ConfigType, as_text
 from replog.errors import Error
 from replog.metadata.image import Image
-from replog.metadata.state import BROKER_RESOURCE, CLUSTER_DEFAULT, TOPIC_RESOURCE
+from replog.metadata.record_versions import METADATA_VERSION
+from replog.metadata.state import (
+    BROKER_RESOURCE,
+    CLIENT_METRICS_RESOURCE,
+    CLUSTER_DEFAULT,
+    GROUP_RESOURCE,
+    TOPIC_RESOURCE,
+)
 from replog.wire.encoder import STRING_BYTES_MAX
 from replog.wire.messages import describe_configs as d
 
@@ -26,10 +34,11 @@ class Source(IntEnum):
     DYNAMIC_DEFAULT_BROKER = 3
     STATIC_BROKER = 4
     DEFAULT = 5
+    GROUP = 8  # more specific than all of these, in spite of its number
 
 
 class Definition(NamedTuple):
-    """A topic config: its type, its broker-wide name, Kafka's default, which values it takes."""
+    """A config of a topic or a group: its type, its broker-wide name, Kafka's default, which values it takes."""
 
     type: ConfigType
     synonym: str
@@ -66,6 +75,16 @@ BROKER_CONFIGS: Final[dict[str, Definition]] = {
 # What only a restart changes, in Kafka's names: a node says it of itself, as Kafka's brokers do.
 STATIC_CONFIGS: Final = {
     name: each for name, each in DEFINITIONS.items() if each.setting.is_kafkas and name not in BROKER_CONFIGS
+}
+
+# What single groups of the new protocol may have of their own (KIP-848). Groups of other kinds there are none.
+_GROUP_SYNONYMS: Final = {
+    name: DEFINITIONS[f"group.{name}"] for name in ("consumer.session.timeout.ms", "consumer.heartbeat.interval.ms")
+}
+GROUP_CONFIGS: Final[dict[str, Definition]] = {
+    name: Definition(each.type, each.name, as_text(each.default), 1, each.highest)
+    for name, each in _GROUP_SYNONYMS.items()
+    if each.default is not None
 }
 
 
@@ -147,17 +166,48 @@ def _edited_list(current: str, value: str, operation: int) -> str:
 
 def definitions(resource_type: int) -> Mapping[str, Definition] | None:
     """Return which configs a kind of resource has, None for kinds that have none here."""
-    return {TOPIC_RESOURCE: TOPIC_CONFIGS, BROKER_RESOURCE: BROKER_CONFIGS}.get(resource_type)
+    return {TOPIC_RESOURCE: TOPIC_CONFIGS, BROKER_RESOURCE: BROKER_CONFIGS, GROUP_RESOURCE: GROUP_CONFIGS}.get(
+        resource_type
+    )
 
 
 def resource_refusal(image: Image, resource_type: int, resource_name: str) -> Refused | None:
     """Return why a resource's configs cannot be looked at or changed."""
-    if definitions(resource_type) is None:
+    is_kept = resource_type != GROUP_RESOURCE or METADATA_VERSION in image.features  # ZooKeeper keeps none of groups
+    if definitions(resource_type) is None or not is_kept:
         return Refused(Error.INVALID_REQUEST, f"Configs of resource type {resource_type} are not kept here")
     if resource_type == TOPIC_RESOURCE and resource_name not in image.topics_by_name:
         return Refused(Error.UNKNOWN_TOPIC_OR_PARTITION, f"Topic {resource_name!r} does not exist")
     if resource_type == BROKER_RESOURCE and resource_name != CLUSTER_DEFAULT and not resource_name.isdigit():
         return Refused(Error.INVALID_REQUEST, f"Broker id expected, not {resource_name!r}")
+    if resource_type == GROUP_RESOURCE and not resource_name:
+        return Refused(Error.INVALID_REQUEST, "Group name must not be empty.")
+    return None
+
+
+def groups_refusal(groups: GroupsConfig, own: Mapping[str, str]) -> Refused | None:
+    """Return why a group may not have these values of its own, in Kafka's words, and within Kafka's bounds.
+
+    own:  checked one by one before; what is missing holds as the controller's file has it.
+    """
+    session, heartbeat = GROUP_CONFIGS
+    session_ms = int(own.get(session, groups.consumer_session_timeout_ms))
+    heartbeat_ms = int(own.get(heartbeat, groups.consumer_heartbeat_interval_ms))
+    for name, value, lowest, highest in (
+        (session, session_ms, groups.consumer_session_timeout_ms_min, groups.consumer_session_timeout_ms_max),
+        (heartbeat, heartbeat_ms, groups.consumer_heartbeat_interval_ms_min, groups.consumer_heartbeat_interval_ms_max),
+    ):
+        kind = name.removeprefix("consumer.")
+        if name in own and value < lowest:
+            return Refused(
+                Error.INVALID_CONFIG, f"{name} must be greater than or equal to group.consumer.min.{kind} ({lowest})"
+            )
+        if name in own and value > highest:
+            return Refused(
+                Error.INVALID_CONFIG, f"{name} must be less than or equal to group.consumer.max.{kind} ({highest})"
+            )
+    if session_ms <= heartbeat_ms:
+        return Refused(Error.INVALID_CONFIG, f"{session} must be greater than {heartbeat}")
     return None
 
 
@@ -184,9 +234,18 @@ def _broker_value(
     return value, (Source.DEFAULT if value == definition.default else Source.STATIC_BROKER)
 
 
+def _undescribed(image: Image, resource_type: int, resource_name: str) -> Refused | None:
+    if resource_type != CLIENT_METRICS_RESOURCE:
+        return resource_refusal(image, resource_type, resource_name)
+    # Nobody can make a subscription here, and one that does not exist has no configs, as in the released software.
+    return (
+        None if resource_name else Refused(Error.INVALID_REQUEST, "Client metrics subscription name must not be empty")
+    )
+
+
 def describe(image: Image, static: Mapping[str, str], resource: d.DescribeConfigsResource) -> d.DescribeConfigsResult:
     """Answer for one resource of a DescribeConfigs request, names ascending."""
-    refused = resource_refusal(image, resource.resource_type, resource.resource_name)
+    refused = _undescribed(image, resource.resource_type, resource.resource_name)
     if refused:
         return d.DescribeConfigsResult(
             error_code=refused.error,
@@ -231,6 +290,8 @@ def _of_file(static: Mapping[str, str], name: str) -> d.DescribeConfigsResourceR
 def _described(
     image: Image, static: Mapping[str, str], resource: d.DescribeConfigsResource, name: str
 ) -> d.DescribeConfigsResourceResult:
+    if resource.resource_type == GROUP_RESOURCE:
+        return _described_of_group(image, static, resource.resource_name, name)
     if resource.resource_type == TOPIC_RESOURCE:
         definition = TOPIC_CONFIGS[name]
         value, source = topic_value(image, static, resource.resource_name, name)
@@ -244,4 +305,25 @@ def _described(
         config_type=definition.type,
         documentation=None,
         synonyms=[d.DescribeConfigsSynonym(name=name, value=value, source=source)],
+    )
+
+
+def _described_of_group(
+    image: Image, static: Mapping[str, str], group: str, name: str
+) -> d.DescribeConfigsResourceResult:
+    """Say what holds for a group, and what would hold without it: its own value, the file's, Kafka's default."""
+    definition = GROUP_CONFIGS[name]
+    own = image.configs.get((GROUP_RESOURCE, group), {}).get(name)
+    value, source = _broker_value(image, static, definition, None)
+    levels = [] if own is None else [d.DescribeConfigsSynonym(name=name, value=own, source=Source.GROUP)]
+    if source is not Source.DEFAULT:
+        levels.append(d.DescribeConfigsSynonym(name=definition.synonym, value=value, source=source))
+    levels.append(d.DescribeConfigsSynonym(name=definition.synonym, value=definition.default, source=Source.DEFAULT))
+    return d.DescribeConfigsResourceResult(
+        name=name,
+        value=levels[0].value,
+        config_source=levels[0].source,
+        config_type=definition.type,
+        documentation=None,
+        synonyms=levels,
     )

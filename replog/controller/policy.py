@@ -11,6 +11,7 @@ import msgspec
 
 from replog.config import NodeConfig
 from replog.config.controller import ControllerConfig
+from replog.config.groups import GroupsConfig
 from replog.config.topics import TopicsConfig
 from replog.controller.election import Election, Rules
 from replog.controller.elr import LastKnownMode, effective_min_isr
@@ -22,6 +23,7 @@ MIN_ISR: Final = "min.insync.replicas"
 UNCLEAN_ENABLE: Final = "unclean.leader.election.enable"
 RECOVERY_STRATEGY: Final = "unclean.recovery.strategy"
 _CONTROLLER: Final = ControllerConfig()
+_GROUPS: Final = GroupsConfig()
 _TOPICS: Final = TopicsConfig()
 
 
@@ -52,6 +54,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     leader_imbalance_check_interval_ms: int = 1000 * _CONTROLLER.leader_imbalance_check_interval_seconds
     eligible_leader_replicas: bool = _CONTROLLER.eligible_leader_replicas_enable
     partition_creation_rate: int = _CONTROLLER.partition_creation_rate
+    groups: GroupsConfig = _GROUPS  # the bounds of what single groups may be given
     max_idle_interval_ms: int = 0  # 0: an idle log stays as it is
 
     @classmethod
@@ -75,6 +78,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
             leader_imbalance_check_interval_ms=1000 * controller.leader_imbalance_check_interval_seconds,
             eligible_leader_replicas=controller.eligible_leader_replicas_enable,
             partition_creation_rate=controller.partition_creation_rate,
+            groups=config.groups,
             max_idle_interval_ms=config.quorum.idle_interval_ms_max,
         )
 

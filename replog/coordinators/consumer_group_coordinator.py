@@ -9,7 +9,7 @@ group with members of both is not offered (`group.consumer.migration.policy=disa
 """
 
 import zlib
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from typing import Final, Protocol
 from uuid import UUID
 
@@ -111,6 +111,21 @@ class ConsumerGroupSettings(msgspec.Struct, frozen=True, kw_only=True):
             assignors=config.consumer_assignors,
         )
 
+    def with_own(self, own: Mapping[str, str]) -> "ConsumerGroupSettings":
+        """Return what holds for a group that has these settings of its own (resource type 32, names as there)."""
+        if not own:
+            return self
+        return msgspec.structs.replace(
+            self,
+            session_timeout_ms=int(own.get("consumer.session.timeout.ms", self.session_timeout_ms)),
+            heartbeat_interval_ms=int(own.get("consumer.heartbeat.interval.ms", self.heartbeat_interval_ms)),
+        )
+
+
+def nothing_own(_: str) -> Mapping[str, str]:
+    """Return the settings of a group that has none of its own."""
+    return {}
+
 
 class GroupChanged(msgspec.Struct, frozen=True):
     """Ticket: records of one group; `undo` takes them back, `reply` waits for them."""
@@ -185,8 +200,11 @@ class ConsumerGroupCoordinator:
         topics: KnownTopics,
         timers: Timers[Timer],
         new_id: Callable[[], UUID],
+        own_settings: Callable[[str], Mapping[str, str]] = nothing_own,
     ) -> None:
+        """`own_settings` are what a group has of its own, by its id, as the cluster's metadata is now."""
         self.settings = settings
+        self.own_settings = own_settings
         self.topics = topics
         self.timers = timers
         self.new_id = new_id
@@ -471,7 +489,7 @@ class ConsumerGroupCoordinator:
         return cgh.ConsumerGroupHeartbeatResponse(
             member_id=member_id,
             member_epoch=place.epoch,
-            heartbeat_interval_ms=self.settings.heartbeat_interval_ms,
+            heartbeat_interval_ms=self._settings_of(group).heartbeat_interval_ms,
             assignment=assignment,
         )
 
@@ -520,7 +538,11 @@ class ConsumerGroupCoordinator:
         return effects
 
     def _arm_session(self, group: ConsumerGroup, member_id: str, now: Now) -> None:
-        self.timers.set((SESSION, group.group_id, member_id), now.now_ms + self.settings.session_timeout_ms)
+        session_timeout_ms = self._settings_of(group).session_timeout_ms
+        self.timers.set((SESSION, group.group_id, member_id), now.now_ms + session_timeout_ms)
+
+    def _settings_of(self, group: ConsumerGroup) -> ConsumerGroupSettings:
+        return self.settings.with_own(self.own_settings(group.group_id))
 
     def _arm_revocation(self, group: ConsumerGroup, member_id: str, now: Now) -> None:
         timer = (REVOCATION, group.group_id, member_id)

@@ -31,6 +31,7 @@ from replog.coordinators.consumer_group_coordinator import (
     GroupChanged,
     KnownTopics,
     is_in_use,
+    nothing_own,
     refused_heartbeat,
 )
 from replog.coordinators.events import (
@@ -137,7 +138,9 @@ class GroupCoordinator:
         *,
         expiry_interval_ms: int,
         consumer_settings: ConsumerGroupSettings | None = None,
+        own_settings: Callable[[str], Mapping[str, str]] = nothing_own,
     ) -> None:
+        """`own_settings` are what a group of the new protocol has of its own, by its id."""
         self.settings = settings
         self.topics = topics
         self.new_id = new_id
@@ -146,7 +149,7 @@ class GroupCoordinator:
         self.offsets: dict[str, GroupOffsets] = {}
         self.timers: Timers[Timer] = Timers()
         self.consumer = ConsumerGroupCoordinator(
-            consumer_settings or ConsumerGroupSettings(), topics, self.timers, new_id
+            consumer_settings or ConsumerGroupSettings(), topics, self.timers, new_id, own_settings
         )
         self._converted: dict[str, ClassicGroup] = {}  # classic groups that make way, until that is certain
         self._in_transaction: dict[int, dict[str, None]] = {}  # producer id -> groups it holds offsets of

@@ -12,6 +12,8 @@ Nodes = tuple[NodeId, ...]
 
 TOPIC_RESOURCE: Final = 2
 BROKER_RESOURCE: Final = 4
+CLIENT_METRICS_RESOURCE: Final = 16
+GROUP_RESOURCE: Final = 32
 CLUSTER_DEFAULT: Final = ""  # a broker resource without name holds for the whole cluster
 
 CONTROLLERS_LEVEL: Final = 15  # metadata version 3.7-IV0: controllers register

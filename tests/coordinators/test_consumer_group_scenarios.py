@@ -87,13 +87,15 @@ class Reader:
         return sorted(partition for _, partition in self.owned)
 
 
-def a_driver(topics: SomeTopics | None = None, **settings: Any) -> Driver:
+def a_driver(topics: SomeTopics | None = None, own: dict[str, dict[str, str]] | None = None, **settings: Any) -> Driver:
+    of_groups = own or {}
     core = GroupCoordinator(
         GroupSettings(),
         topics or SomeTopics(t=4),
         new_ids(),
         expiry_interval_ms=600_000,
         consumer_settings=ConsumerGroupSettings(**settings),
+        own_settings=lambda group_id: of_groups.get(group_id, {}),
     )
     core.on_loaded(Driver(core).now)
     return Driver(core)
@@ -206,6 +208,35 @@ def test_who_is_silent_for_a_session_is_out_and_the_others_take_over() -> None:
 
     assert second.partitions == [0, 1, 2, 3]
     assert first.beat().error_code is Error.UNKNOWN_MEMBER_ID
+
+
+@pytest.mark.parametrize(("own", "silent_ms", "is_out"), [
+    ({}, 45_000, True),
+    ({"g": {"consumer.session.timeout.ms": "50000"}}, 49_999, False),
+    ({"g": {"consumer.session.timeout.ms": "50000"}}, 50_000, True),
+    ({"another": {"consumer.session.timeout.ms": "50000"}}, 45_000, True),
+])  # fmt: skip
+def test_a_groups_own_session_holds_for_its_members_and_for_no_others(
+    own: dict[str, dict[str, str]], silent_ms: int, is_out: bool
+) -> None:
+    driver = a_driver(own=own)
+    reader = Reader(driver, "a")
+    reader.beat()
+
+    driver.pass_time(silent_ms)
+
+    assert (reader.beat().error_code is Error.UNKNOWN_MEMBER_ID) == is_out
+
+
+def test_a_groups_own_interval_is_in_the_answer_from_the_next_heartbeat_on() -> None:
+    own: dict[str, dict[str, str]] = {"another": {"consumer.heartbeat.interval.ms": "7000"}}
+    reader = Reader(a_driver(own=own), "a")
+
+    assert reader.beat().heartbeat_interval_ms == 5000
+    own["g"] = {"consumer.heartbeat.interval.ms": "6000"}
+    assert reader.beat().heartbeat_interval_ms == 6000
+    del own["g"]
+    assert reader.beat().heartbeat_interval_ms == 5000
 
 
 def test_who_does_not_give_up_in_time_is_out() -> None:

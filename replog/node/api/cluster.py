@@ -10,14 +10,21 @@ from typing import Final
 from replog.broker.topic_settings import TopicSettings
 from replog.config import NodeConfig
 from replog.controller import config_requests, configs
-from replog.controller.authorization import GROUP_RESOURCE, May, Operation, Peer, allow_all, of_cluster
+from replog.controller.authorization import May, Operation, Peer, allow_all, of_cluster
 from replog.controller.describe import INTERNAL_TOPICS, InvalidCursor, page
 from replog.controller.served_api import ServedApi, Unasked
 from replog.controller.topics import BROKER_DEFAULT, invalid_name
 from replog.errors import Error
 from replog.metadata.features import SUPPORTED
 from replog.metadata.image import Image
-from replog.metadata.state import BROKER_RESOURCE, TOPIC_RESOURCE, Broker, Topic
+from replog.metadata.state import (
+    BROKER_RESOURCE,
+    CLIENT_METRICS_RESOURCE,
+    GROUP_RESOURCE,
+    TOPIC_RESOURCE,
+    Broker,
+    Topic,
+)
 from replog.node.api.authorizer import Authorizer
 from replog.node.api.described_partitions import DescribedPartitions
 from replog.node.api.distinct import distinct
@@ -41,7 +48,6 @@ FIRST_VERSION_WITH_IDS: Final = 12  # v10 and v11 can ask by id, and have no ans
 CREATION_TIMEOUT_MS: Final = 10_000
 BROKERS: Final = 1  # DescribeCluster's endpoint type
 BROKER_LOGGER_RESOURCE: Final = 8
-CLIENT_METRICS_RESOURCE: Final = 16
 # What each version of ListConfigResources may ask for (KIP-1142).
 CONFIG_RESOURCES: Final = (
     (CLIENT_METRICS_RESOURCE,),
@@ -259,7 +265,7 @@ class ClusterApi:
     def list_config_resources(
         self, request: ServerRequest[lcr.ListConfigResourcesRequest, lcr.ListConfigResourcesResponse]
     ) -> None:
-        """Answer what may have configs: topics and brokers; subscriptions of client metrics and configs of groups there are none."""
+        """Answer what may have configs: topics and brokers, and groups that have some; subscriptions of client metrics there are none."""
         known = CONFIG_RESOURCES[request.version]
         wanted = distinct(request.body.resource_types or known, lambda resource_type: resource_type)
         if any(resource_type not in known for resource_type in wanted):
@@ -270,6 +276,7 @@ class ClusterApi:
             TOPIC_RESOURCE: sorted(self.image.topics_by_name),
             BROKER_RESOURCE: brokers,
             BROKER_LOGGER_RESOURCE: brokers,
+            GROUP_RESOURCE: sorted(name for kind, name in self.image.configs if kind == GROUP_RESOURCE),
         }
         resources = [
             lcr.ConfigResource(resource_name=name, resource_type=resource_type)

@@ -1,6 +1,6 @@
 """A broker's part in coordinating groups and transactions: which requests go where, and who is notified of elections."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from uuid import UUID
 
 from replog.broker.identity import BrokerIdentity
@@ -13,6 +13,7 @@ from replog.coordinators.group_coordinator import GroupCoordinator
 from replog.coordinators.placement import OFFSETS_TOPIC, TRANSACTIONS_TOPIC
 from replog.coordinators.transaction_coordinator import TransactionCoordinator, TransactionSettings
 from replog.metadata.features import GROUP_VERSION
+from replog.metadata.state import GROUP_RESOURCE
 from replog.node.coordinators.internal_topics import InternalTopics
 from replog.node.coordinators.markers import MarkerSender
 from replog.node.coordinators.producer_ids import ProducerIds
@@ -117,7 +118,11 @@ class CoordinatorService:
             self.replicas.world.entropy.uuid,
             expiry_interval_ms=config.offsets_retention_check_interval_ms,
             consumer_settings=ConsumerGroupSettings.of(config),
+            own_settings=self._own_settings,
         )
+
+    def _own_settings(self, group_id: str) -> Mapping[str, str]:
+        return self.replicas.metadata.image.configs.get((GROUP_RESOURCE, group_id), {})
 
     @property
     def permits_consumer_groups(self) -> bool:
