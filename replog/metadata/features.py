@@ -8,7 +8,7 @@ from replog.controller.registration import CLEAN_SHUTDOWN_DETECTION_LEVEL
 from replog.errors import Error
 from replog.metadata import records as r
 from replog.metadata.image import Image
-from replog.metadata.record_versions import METADATA_VERSION, NEWEST
+from replog.metadata.record_versions import HIGHEST, METADATA_VERSION, NEWEST
 from replog.metadata.state import BROKER_RESOURCE, CLUSTER_DEFAULT, DIRECTORIES_LEVEL, UNASSIGNED, FeatureRange
 
 KRAFT_VERSION: Final = "kraft.version"
@@ -22,7 +22,7 @@ SUPPORTED: Final[dict[str, FeatureRange]] = {
     ELR_FEATURE: FeatureRange(0, 1),
     GROUP_VERSION: FeatureRange(0, 1),
     KRAFT_VERSION: FeatureRange(0, 1),
-    METADATA_VERSION: FeatureRange(7, NEWEST),
+    METADATA_VERSION: FeatureRange(7, HIGHEST),
     TRANSACTION_VERSION: FeatureRange(0, 2),
 }
 
@@ -39,7 +39,7 @@ UNSAFE_DOWNGRADE: Final = 3
 def bootstrap(settings: Settings) -> list[r.MetadataRecord]:
     """Return the first records of a cluster."""
     records: list[r.MetadataRecord] = [
-        r.FeatureLevelRecord(name=METADATA_VERSION, feature_level=SUPPORTED[METADATA_VERSION].highest),
+        r.FeatureLevelRecord(name=METADATA_VERSION, feature_level=NEWEST),
         r.FeatureLevelRecord(name=KRAFT_VERSION, feature_level=SUPPORTED[KRAFT_VERSION].highest),
         r.FeatureLevelRecord(name=TRANSACTION_VERSION, feature_level=SUPPORTED[TRANSACTION_VERSION].highest),
         r.FeatureLevelRecord(name=GROUP_VERSION, feature_level=SUPPORTED[GROUP_VERSION].highest),

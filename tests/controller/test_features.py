@@ -4,6 +4,8 @@ import pytest
 
 from replog.errors import Error
 from replog.metadata.features import SAFE_DOWNGRADE, SUPPORTED, UNSAFE_DOWNGRADE, UPGRADE
+from replog.metadata.record_versions import as_read_back, record_version
+from replog.metadata.records import RegisterBrokerRecord
 from replog.metadata.state import FeatureRange
 from replog.types import NodeId
 from replog.wire.messages import update_features as uf
@@ -39,6 +41,53 @@ def test_a_release_is_finalized_whole() -> None:
     assert box.image.features == RELEASE_4_0 | {ELR: 1}
 
 
+@pytest.mark.parametrize("level", [26, 27, 28, 29])
+def test_the_levels_of_releases_4_1_and_4_2_are_finalized_and_lost_without_loss(level: int) -> None:
+    """No record changed with them: what stands in the log stays readable in both directions, so neither way is unsafe."""
+    box = fresh()
+    elr, record = box.image.features[ELR], RegisterBrokerRecord()
+
+    up = update(box, {METADATA: level}, UPGRADE)
+
+    assert (up.error_code, box.image.metadata_version) == (Error.NONE, level)
+    assert box.image.features[ELR] == elr  # 4.1 turns it on in new clusters only
+    assert record_version(record, level) == record_version(record, 25)
+    assert as_read_back(record, level) == record
+
+    safe = update(box, {METADATA: 23}, SAFE_DOWNGRADE)
+
+    assert (safe.error_code, box.image.metadata_version) == (Error.NONE, 23)
+
+
+@pytest.mark.parametrize(("level", "lost"), [(22, 23), (19, 20), (16, 17), (14, 15), (13, 14), (7, 8)])
+def test_what_an_older_level_loses_is_named_from_the_newest_level_too(level: int, lost: int) -> None:
+    box = fresh()
+    update(box, {METADATA: 29}, UPGRADE)
+
+    refused = update(box, {METADATA: level, ELR: 0}, SAFE_DOWNGRADE)
+
+    assert refused.error_code is Error.INVALID_UPDATE_VERSION
+    assert f"loses what level {lost} brought" in (refused.error_message or "")
+    assert box.image.metadata_version == 29
+    assert update(box, {METADATA: level, ELR: 0}, UNSAFE_DOWNGRADE).error_code is Error.NONE
+    assert box.image.metadata_version == level
+
+
+def test_a_new_cluster_begins_where_software_of_release_4_0_can_join() -> None:
+    assert fresh().image.metadata_version == 25
+    assert SUPPORTED[METADATA] == FeatureRange(7, 29)
+
+
+def test_a_broker_of_release_4_0_holds_up_the_levels_of_newer_ones() -> None:
+    box = Box().features().broker(1).broker(2, features=SUPPORTED | {METADATA: FeatureRange(7, 25)}).activate()
+
+    answer = update(box, {METADATA: 26}, UPGRADE)
+
+    assert answer.error_code is Error.INVALID_UPDATE_VERSION
+    assert "Broker 2 does not support level 26 of metadata.version" in (answer.error_message or "")
+    assert box.image.metadata_version == 25
+
+
 def test_levels_of_one_request_are_measured_against_each_other() -> None:
     """Lowering metadata.version needs ELR off; the same request may turn it off, in whatever order it says so."""
     box = fresh()
@@ -54,14 +103,14 @@ def test_levels_of_one_request_are_measured_against_each_other() -> None:
 @pytest.mark.parametrize(
     ("levels", "kind", "words"),
     [
-        pytest.param({METADATA: 26}, UPGRADE, "not supported by the controllers", id="beyond what is supported"),
+        pytest.param({METADATA: 30}, UPGRADE, "not supported by the controllers", id="beyond what is supported"),
         pytest.param({METADATA: 0}, UNSAFE_DOWNGRADE, "not supported", id="no metadata version"),
         pytest.param({"share.version": 1}, UPGRADE, "not supported by the controllers", id="unknown feature"),
         pytest.param({METADATA: 22}, SAFE_DOWNGRADE, "loses what level 23 brought", id="safe, but loses metadata"),
         pytest.param({METADATA: 24}, UPGRADE, "with an upgrade request", id="down by an upgrade"),
         pytest.param({KRAFT: 0}, UNSAFE_DOWNGRADE, "cannot go back", id="the voters are in the log"),
         pytest.param({TRANSACTION: 1}, 7, "Upgrade type 7 is unknown", id="unknown kind"),
-        pytest.param({TRANSACTION: 1, METADATA: 26}, SAFE_DOWNGRADE, "not supported", id="all or nothing"),
+        pytest.param({TRANSACTION: 1, METADATA: 30}, SAFE_DOWNGRADE, "not supported", id="all or nothing"),
     ],
 )
 def test_what_is_refused_changes_nothing(levels: dict[str, int], kind: int, words: str) -> None:

@@ -338,7 +338,10 @@ def test_features_are_described_downgraded_and_upgraded(tools: Tools) -> None:
     down = finalized()
     tools.ask("kafka-features", "upgrade", "--release-version", "4.0")
     tools.ask("kafka-features", "upgrade", "--feature", "eligible.leader.replicas.version=1")
-    refused = tools.ask("kafka-features", "upgrade", "--release-version", "4.1", fails=True)
+    tools.ask("kafka-features", "upgrade", "--release-version", "4.1")
+    newer = finalized()
+    tools.ask("kafka-features", "downgrade", "--feature", "metadata.version=25")
+    refused = tools.ask("kafka-features", "upgrade", "--release-version", "4.3", fails=True)
     trial = tools.ask("kafka-features", "downgrade", "--feature", "transaction.version=0", "--dry-run")
     after = finalized()
 
@@ -349,7 +352,8 @@ def test_features_are_described_downgraded_and_upgraded(tools: Tools) -> None:
     assert "Lowering metadata.version loses" in unsafe
     assert "metadata.version was downgraded to 21." in lowered
     assert (down["metadata.version"], down["eligible.leader.replicas.version"]) == ("3.9-IV0", "0")
-    assert "metadata.version level 27 is not supported" in refused
+    assert newer["metadata.version"] == "4.1-IV1"
+    assert "metadata.version level 30 is not supported" in refused
     assert "can be downgraded to 0" in trial
     assert after == release
 
