@@ -185,9 +185,9 @@ class OnHosts:
     async def close(self) -> None:
         """Leave nothing on the hosts."""
         await self._links.close()
-        shells, self.shells = self.shells, {}
         # One refused host ends the start; the others still unpack, and a folder that grows cannot be removed.
         await self.in_thread(concurrent.futures.wait, self._furnishing)
+        shells, self.shells = self.shells, {}
         reached = [shell for shell in shells.values() if shell.is_open]
         await asyncio.gather(*(self.in_thread(_emptied, shell, self._run_name) for shell in reached))
         self._threads.shutdown(wait=True)

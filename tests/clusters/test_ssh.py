@@ -22,6 +22,7 @@ from tribunal.harness.plan import refusal
 
 ROOT = Path(__file__).parents[2]
 NODES = (1, 2, 3, 101, 102, 103)
+FILES_OF_SLOW = 1_000  # takes seconds, while a host without packages is refused at once
 STARTED = 4  # three brokers and a controller; stories that ask for three controllers have all
 SSHD = shutil.which("sshd", path=search_path())
 KEYGEN = shutil.which("ssh-keygen")
@@ -82,16 +83,20 @@ class Town:
     def start(self, place, *command, **options):
         return subprocess.Popen([*self.spaces.command(place), *command], **options)
 
-    def write_hosts(self, name, host_key, **changes):
+    def write_hosts(self, name, host_key, *, of_one=None, **changes):
         lines = [f'relay = "{address(CLIENTS)}"']
         for node in NODES:
-            entry = {
-                "address": address(node),
-                "key": str(self.folder / "user"),
-                "host_key": host_key,
-                "python": sys.executable,
-                "directory": str(self.folder / "remote"),
-            } | changes
+            entry = (
+                {
+                    "address": address(node),
+                    "key": str(self.folder / "user"),
+                    "host_key": host_key,
+                    "python": sys.executable,
+                    "directory": str(self.folder / "remote"),
+                }
+                | changes
+                | (of_one or {}).get(node, {})
+            )
             lines += ["[[node]]", f"id = {node}", *(f"{key} = {json.dumps(value)}" for key, value in entry.items())]
         path = self.folder / name
         path.write_text("\n".join(lines) + "\n")
@@ -189,6 +194,22 @@ def test_a_host_that_does_not_answer_is_named(town):
 
 def test_a_host_whose_python_lacks_packages_says_which(town):
     report = town.reported([], hosts=town.write_hosts("bare.toml", town.host_key, python="python3 -S"), run="bare")
+
+    assert "needs msgspec" in report["refused"]
+    assert not list((town.folder / "remote").rglob("*"))
+
+
+def test_a_host_that_is_still_being_furnished_when_another_is_refused_is_left_empty(town):
+    folder = town.folder / "remote" / ssh.run_name(town.folder / "slow") / "2" / "code"
+    slow = town.folder / "slow-python"
+    slow.write_text(
+        f"#!/bin/sh\nfor i in $(seq {FILES_OF_SLOW}); do mkdir -p {folder}; : > {folder}/$i; done\n"
+        f'exec {sys.executable} "$@"\n'
+    )
+    slow.chmod(0o755)
+    pythons = {101: {"python": "python3 -S"}, 2: {"python": str(slow)}}
+
+    report = town.reported([], hosts=town.write_hosts("slow.toml", town.host_key, of_one=pythons), run="slow")
 
     assert "needs msgspec" in report["refused"]
     assert not list((town.folder / "remote").rglob("*"))
