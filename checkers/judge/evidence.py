@@ -87,9 +87,13 @@ class Evidence:
         self._newest = _newest_of_keys(rows, *final) if orders.is_compacted else None
 
     def record(self, anomaly: Anomaly) -> Record:
-        """Return the record that an anomaly is about; one that `moved` is looked for where it was acknowledged only."""
+        """Return the record that an anomaly is about.
+
+        One that `moved` is looked for where it was acknowledged only, and one of which another stands in its place where that is: what a
+        producer sent again elsewhere was not there.
+        """
         offset = UNKNOWN if anomaly.log_offset is None else anomaly.log_offset
-        only_at = offset if anomaly.kind == "moved" else None
+        only_at = offset if anomaly.kind in ("moved", "offset_conflict") else None
         value = anomaly.value
         times = self._read_times(value, only_at)
         send = self._send(value)

@@ -1186,6 +1186,26 @@ def test_an_offset_has_one_value_in_a_leader_epoch(tmp_path: Path, epoch: int, e
     assert judged(run, "offset_conflict") == [expected]
 
 
+@pytest.mark.parametrize(("again", "expected"), [
+    pytest.param(0, BY_R4, id="where it was sent again to"),
+    pytest.param(1, LOST, id="where another one stands"),
+])  # fmt: skip
+def test_what_was_sent_again_is_not_there_where_it_stood_before(
+    tmp_path: Path, again: int, expected: tuple[str, str]
+) -> None:
+    """A record was received before anybody answered it, an unclean election took it, and its producer sent it again."""
+    run = Run(tmp_path / "run", **UNCLEAN)
+    run.change(50, isr=[1, 2])
+    value = run.send(0, 1000, offset=0, complete_ns=3500 * MS, leader_epoch=1, attempts=2)
+    other = run.send(1, 3600, offset=1)
+    run.read({1: value}, 2000, epoch=0, answered_by=1, leader_epoch=0)
+    run.change(3000, **TO_NODE_3)
+    run.read({again: value}, 4000, epoch=1, process=91, answered_by=3, leader_epoch=1)
+    run.final_read({0: value, 1: other}, at=9000, epoch=1)
+
+    assert judged(run, "offset_conflict") == [expected]
+
+
 @pytest.mark.parametrize(("lost", "expected"), [
     pytest.param({"node": 1, "lost_from": 0}, BY_R5, id="its leader's disk"),
     pytest.param({"node": 2, "lost_from": 0}, LOST, id="a follower's disk"),
