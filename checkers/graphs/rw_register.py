@@ -116,20 +116,27 @@ def _internal(found: Findings, operation: Operation) -> None:
 
 
 def _dirty_reads(found: Findings, history: RegisterHistory) -> None:
-    for key, reads in history.reads.items():
-        for number, value in reads:
-            writer = history.writer.get((key, value))
-            reader = history.operations[number]
-            if value is NIL or writer == number:
-                continue
-            if writer is None:
-                found.add("phantom-value", (reader.index,), f"{value!r} of {key} was read but never written")
-            elif history.operations[writer].outcome == "fail":
-                places = (history.operations[writer].index, reader.index)
-                found.add("G1a", places, f"{value!r} of {key} was read although its transaction failed")
-            elif (key, value) in history.intermediate:
-                places = (history.operations[writer].index, reader.index)
-                found.add("G1b", places, f"{value!r} of {key} was not its transaction's last write")
+    """Report reads of versions that never stood; every read counts, not only a transaction's first one of a key."""
+    reads = [
+        (number, key, value)
+        for number, operation in enumerate(history.operations)
+        if operation.outcome == "ok"
+        for key, value in dict.fromkeys((key, value) for function, key, value in operation.steps if function == "r")
+        if value is not NIL
+    ]
+    for number, key, value in reads:
+        writer = history.writer.get((key, value))
+        reader = history.operations[number]
+        if writer is None:
+            found.add("phantom", (reader.index,), f"{value!r} of {key} was read, and nobody wrote it")
+        elif writer == number:
+            continue
+        elif history.operations[writer].outcome == "fail":
+            places = (history.operations[writer].index, reader.index)
+            found.add("G1a", places, f"{value!r} of {key} was read although its transaction failed")
+        elif (key, value) in history.intermediate:
+            places = (history.operations[writer].index, reader.index)
+            found.add("G1b", places, f"{value!r} of {key} was not its transaction's last write")
 
 
 def _lost_updates(found: Findings, history: RegisterHistory, key: Key) -> None:

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tribunal.checkers.graphs import list_append, send_poll
+from tribunal.checkers.graphs import list_append, rw_register, send_poll
 from tribunal.checkers.graphs.cycles import Edge, Graph, components, find, realtime_barriers, walks
 from tribunal.checkers.graphs.operations import HistoryError, paired
 
@@ -67,6 +67,40 @@ def parsed(steps):
 )
 def test_a_history_shows_exactly_its_anomaly(text, anomalies):
     assert list_append.check(history(text)).anomalies == anomalies
+
+
+def of_registers(*transactions):
+    """Make transactions one after the other: (outcome, steps), each of a process of its own."""
+    return log(*((outcome, process, "txn", steps) for process, (outcome, steps) in enumerate(transactions)))
+
+
+WROTE_5 = ("ok", [["w", "x", 5]])
+
+
+@pytest.mark.parametrize("model", ["read-committed", "strict-serializable"])
+@pytest.mark.parametrize(
+    ("transactions", "anomaly"),
+    [
+        pytest.param([WROTE_5, ("ok", [["r", "x", 5]])], None, id="what was written"),
+        pytest.param([("info", [["w", "x", 5]]), ("ok", [["r", "x", 5]])], None, id="what may have been written"),
+        pytest.param([WROTE_5, ("ok", [["r", "x", 6]])], "phantom", id="what nobody wrote"),
+        pytest.param([WROTE_5, ("ok", [["r", "x", 5], ["r", "x", 6]])], "phantom", id="by its second read"),
+        pytest.param([("ok", [["w", "x", 5], ["r", "x", 6]])], "phantom", id="behind its own write"),
+        pytest.param([WROTE_5, ("info", [["r", "x", 6]])], None, id="nobody knows what it read"),
+        pytest.param([("fail", [["w", "x", 5]]), ("ok", [["r", "x", 5]])], "G1a", id="what failed"),
+        pytest.param(
+            [WROTE_5, ("fail", [["w", "x", 6]]), ("ok", [["r", "x", 5], ["r", "x", 6]])], "G1a", id="by its second read, failed"
+        ),
+        pytest.param(
+            [("ok", [["w", "x", 5], ["w", "x", 6]]), ("ok", [["r", "x", 6], ["r", "x", 5]])], "G1b", id="a middle write"
+        ),
+        pytest.param([("ok", [["w", "x", 5], ["r", "x", 5], ["w", "x", 6]])], None, id="its own middle write"),
+    ],
+)  # fmt: skip
+def test_every_read_of_a_register_is_of_a_version_that_stands(model, transactions, anomaly):
+    found = rw_register.check(of_registers(*transactions), model).anomalies
+
+    assert found & {"phantom", "G1a", "G1b"} == ({anomaly} if anomaly else set())
 
 
 def test_a_cycle_is_reported_as_one_sentence_an_edge():

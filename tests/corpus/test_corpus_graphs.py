@@ -44,6 +44,8 @@ UNLISTED = {
     ("la-internal-3", "repeatable-read"),
     ("rw-g1a-1", "read-uncommitted"),
 }
+# A register's value that nobody wrote: the peer has no name for it.
+PHANTOM_UNNAMED = {"rw-phantom"}
 # A known defect of jepsen.tests.kafka: `unseen` of a key without an ok send that was polled once.
 UNSEEN_DEFECT = {
     "g1a-1",
@@ -91,8 +93,12 @@ def test_corpus_transactions_agree_with_elle(case):
             options = {OPTIONS[name]: value for name, value in case.get("options", {}).items() if name in OPTIONS}
             found = rw_register.check(operations, model, **options)
 
-        agree(case["id"], found.anomalies, set(verdict["anomaly_types"]))
-        weakest, stronger = ruled_out(found.anomalies)
+        ours = found.anomalies
+        if case["id"] in PHANTOM_UNNAMED:
+            assert "phantom" in ours
+            ours = ours - {"phantom"}
+        agree(case["id"], ours, set(verdict["anomaly_types"]))
+        weakest, stronger = ruled_out(ours)
         if case["id"] not in STRONGER and (case["id"], model) not in UNLISTED:
             assert (weakest, stronger) == (verdict["not"], verdict["also_not"])
 
