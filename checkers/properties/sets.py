@@ -1,10 +1,10 @@
-"""Sets keep what was added: every element whose addition was acknowledged before the last read stands in it, and no other ones do.
+"""Sets keep what was added: every element whose addition was acknowledged before the last read stands in it; no read shows any that nobody added.
 
 What the system's own file permits to be lost is PERMITTED (R13). A set that nobody read after its last acknowledged addition says nothing of
-that addition: it is not judged.
+that addition: it is not judged. The other ones are.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Final
 
 from tribunal.checkers.api import Anomaly, Found, Kind, Meaning, PartitionRows, Property, nothing
@@ -15,7 +15,7 @@ from tribunal.checkers.judge.timeline import History
 
 KINDS: Final = {
     "element_lost": Kind(Meaning.PROMISED, "an element whose addition was acknowledged is missing in the last read"),
-    "element_unknown": Kind(Meaning.VIOLATION, "an element was read that nobody added"),
+    "element_unknown": Kind(Meaning.VIOLATION, "an element was read that nobody added, or whose addition was refused"),
     "unread": Kind(Meaning.UNJUDGED, "nobody read a set after its last acknowledged addition"),
 }
 
@@ -38,22 +38,37 @@ def _of_set(key: str, own: Sequence[Operation], found: Calls, permits: Permits) 
     additions = {one.steps[0][2]: one for one in own if one.function == "add"}
     acknowledged = {element: one for element, one in additions.items() if one.outcome == "ok"}
     reads = [one for one in own if one.function == "read-all" and one.outcome == "ok"]
+    yield from _unknown(key, additions, reads, found)
     last = max(reads, key=lambda one: one.invoked, default=None)
-    if last is None or any(one.completed > last.invoked for one in acknowledged.values()):
-        if acknowledged:
-            yield Row(Anomaly(kind="unread", detail=f"set {key}"))
+    owed = (
+        {} if last is None else {element: one for element, one in acknowledged.items() if one.completed < last.invoked}
+    )
+    if len(owed) < len(acknowledged):
+        yield Row(Anomaly(kind="unread", detail=f"set {key}"))
+    if last is None:
         return
     read = found.recorded[last.index]
-    seen = set(last.steps[0][3] or ())
-    for element in sorted(acknowledged.keys() - seen):
-        call = found.recorded[acknowledged[element].index]
+    for element in sorted(owed.keys() - set(last.steps[0][3] or ())):
+        call = found.recorded[owed[element].index]
         words = f"set {key}: {element} of process {call.process}, acknowledged at {seconds(call.complete_ns)}"
         words += f", is missing in the read at {seconds(read.complete_ns)}"
         change = missed(call, read, _seen_ns(element, reads, found))
         yield Row(of_call("element_lost", element, call, words), permits(change))
-    for element in sorted(seen - additions.keys()):
-        words = f"set {key}: {element} was read at {seconds(read.complete_ns)}, and nobody added it"
-        yield Row(Anomaly(kind="element_unknown", value=element, at_ns=read.complete_ns, detail=words))
+
+
+def _unknown(key: str, additions: Mapping[int, Operation], reads: Sequence[Operation], found: Calls) -> Iterator[Row]:
+    """Yield what some read shows, at the first of them, that nobody added, or whose addition surely had no effect."""
+    first: dict[int, Operation] = {}
+    for one in reads:
+        for element in one.steps[0][3] or ():
+            first.setdefault(element, one)
+    for element in sorted(first):
+        if element in additions and additions[element].outcome != "fail":
+            continue
+        at_ns = found.recorded[first[element].index].complete_ns
+        words = f"set {key}: {element} was read at {seconds(at_ns)}, and nobody added it"
+        words += ": its addition had been refused" if element in additions else ""
+        yield Row(Anomaly(kind="element_unknown", value=element, at_ns=at_ns, detail=words))
 
 
 def _seen_ns(element: int, reads: Sequence[Operation], found: Calls) -> int | None:

@@ -66,6 +66,19 @@ def test_a_register(answered: list[Answered], kinds: list[str]) -> None:
         pytest.param([ADD, ("read-all", None, "[5,6]", 30, 40, "ok")], ["element_unknown"], id="nobody added it"),
         pytest.param([ADD, ("read-all", None, "[5]", 15, 40, "ok")], ["unread"], id="read beside it"),
         pytest.param([ADD, ("read-all", None, None, 30, 40, "fail")], ["unread"], id="the read fails"),
+        pytest.param([("add", "5", None, 10, 20, "fail"), READ_ALL], ["element_unknown"], id="refused, and there"),
+        pytest.param([("add", "5", None, 10, 20, "info"), READ_ALL], [], id="in doubt, and there"),
+        pytest.param(
+            [ADD, ("read-all", None, "[5,6]", 30, 40, "ok"), ("read-all", None, "[5]", 50, 60, "ok")],
+            ["element_unknown"],
+            id="nobody added it, and the last read lacks it",
+        ),
+        pytest.param(
+            [ADD, ("add", "7", None, 31, 50, "ok"), ("read-all", None, "[]", 30, 40, "ok")],
+            ["unread", "element_lost"],
+            id="another addition beside the read hides no loss",
+        ),
+        pytest.param([ADD, ("add", "7", None, 31, 50, "ok"), READ_ALL], ["unread"], id="nor is that one itself judged"),
     ],
 )
 def test_a_set(answered: list[Answered], kinds: list[str]) -> None:
