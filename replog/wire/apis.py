@@ -237,6 +237,19 @@ SECURITY_APIS: Final = _ranges(
     }
 )
 
+# Offered by nobody: what ordinary clients of release 4.3 would ask for first where it is. Who asks all the same is answered with
+# UNSUPPORTED_VERSION and stays connected, as brokers do on which the feature of these is off (KIP-714, KIP-932, KIP-1071).
+REFUSED_APIS: Final = _ranges(
+    {
+        Api.GET_TELEMETRY_SUBSCRIPTIONS: "0-0",
+        Api.PUSH_TELEMETRY: "0-0",
+        Api.SHARE_GROUP_HEARTBEAT: "1-1",
+        Api.SHARE_FETCH: "1-2",
+        Api.SHARE_ACKNOWLEDGE: "1-2",
+        Api.STREAMS_GROUP_HEARTBEAT: "0-0",
+    }
+)
+
 # Offered only where this feature is finalized at 1 or above (KIP-848).
 FEATURE_OF: Final = {Api.CONSUMER_GROUP_HEARTBEAT: "group.version", Api.CONSUMER_GROUP_DESCRIBE: "group.version"}
 
@@ -267,7 +280,9 @@ ZOOKEEPER_BROKER_APIS: Final[dict[Api, VersionRange]] = {
     ),
 }
 # Those that can be encoded and decoded; the others are known by name, to say who is not understood.
-KNOWN_APIS: Final = frozenset({*BROKER_APIS, *CONTROLLER_APIS, *ZOOKEEPER_BROKER_APIS, *SASL_APIS, *SECURITY_APIS})
+KNOWN_APIS: Final = frozenset(
+    {*BROKER_APIS, *CONTROLLER_APIS, *ZOOKEEPER_BROKER_APIS, *SASL_APIS, *SECURITY_APIS, *REFUSED_APIS}
+)
 
 
 @cache

@@ -6,6 +6,7 @@ import struct
 from collections.abc import Awaitable, Callable
 from io import StringIO
 from random import Random
+from typing import Any
 
 import pytest
 import uvloop
@@ -15,7 +16,7 @@ from replog.config import Endpoint
 from replog.errors import Error
 from replog.host.world import RealClock, RealDisk, RealEntropy, RealJournal, RealNetwork
 from replog.node.net.server import Server, ServerLimits, ServerRequest
-from replog.wire.apis import BROKER_APIS, Api
+from replog.wire.apis import BROKER_APIS, REFUSED_APIS, Api, request_type
 from replog.wire.codec import decode_response, encode_request
 from replog.wire.exchange import exchange_of
 from replog.wire.layout import VersionRange
@@ -220,6 +221,56 @@ def test_garbage_closes_the_connection_with_a_reason(data: bytes, reason: str | 
 
     world = serve(scenario)
     assert (reason or "") in world.said.getvalue()
+
+
+@pytest.mark.parametrize(
+    ("api", "version"),
+    [(api, v) for api, versions in REFUSED_APIS.items() for v in range(versions.first, versions.last + 1)],
+    ids=lambda one: getattr(one, "name", one),
+)
+def test_what_nobody_offers_is_refused_in_its_turn_and_the_connection_stays(api: Api, version: int):
+    """Clients know by ApiVersions that these are not to be had; who asks without looking gets an error that says so."""
+
+    async def scenario(setup: Setup) -> None:
+        reader, writer = await setup.socket()
+
+        async def answer(expected: Api, version: int) -> tuple[int, Any]:
+            length = int.from_bytes(await reader.readexactly(4), "big")
+            return decode_response(exchange_of(expected), version, await reader.readexactly(length))
+
+        async with asyncio.timeout(TIMEOUT_MS / 1000):
+            writer.write(encode_request(api, version, 7, "x", request_type(api)()))
+            writer.write(encode_request(Api.API_VERSIONS, 4, 8, "x", ApiVersionsRequest()))
+            refused, offered = await answer(api, version), await answer(Api.API_VERSIONS, 4)
+
+        assert (refused[0], refused[1].error_code) == (7, Error.UNSUPPORTED_VERSION)
+        assert offered[0] == 8
+        assert not {offer.api_key for offer in offered[1].api_keys} & {int(one) for one in REFUSED_APIS}
+        assert setup.asked == []
+        assert len(setup.server.connections) == 1
+        writer.close()
+        await setup.until(lambda: not setup.server.connections)
+        assert setup.server.held_bytes == 0
+
+    world = serve(scenario)
+    assert "closed connection" not in world.said.getvalue()
+
+
+@pytest.mark.parametrize("version", [0, 3])
+def test_what_nobody_offers_is_refused_in_known_versions_only(version: int):
+    async def scenario(setup: Setup) -> None:
+        reader, writer = await setup.socket()
+        frame = bytearray(encode_request(Api.SHARE_FETCH, 1, 7, "x", request_type(Api.SHARE_FETCH)()))
+        frame[6:8] = version.to_bytes(2, "big")
+        writer.write(frame)
+
+        async with asyncio.timeout(TIMEOUT_MS / 1000):
+            assert await reader.read() == b""
+
+        writer.close()
+
+    world = serve(scenario)
+    assert f"SHARE_FETCH version {version} is not offered here" in world.said.getvalue()
 
 
 def test_api_versions_of_an_unknown_version_is_answered_in_the_oldest_layout():

@@ -8,6 +8,8 @@ replies, and while all connections together hold more than `queued_bytes_max` of
 whoever began a frame first may finish it, so that somebody always advances, and who holds no more than its peer's share
 goes on, so that nobody is stopped by another). Who does not go on with a request that it began is closed.
 
+A few requests that nobody offers are answered with UNSUPPORTED_VERSION, whole ones only (`REFUSED_APIS`).
+
 ApiVersions is answered here (KIP-35, KIP-511): a version that we do not know gets the v0 layout with
 UNSUPPORTED_VERSION and what we offer, because that is all such a client can read.
 """
@@ -29,7 +31,7 @@ from replog.node.net.entrance import OPEN, Entrance
 from replog.node.net.login import TOKEN_BYTES_MAX, Login, Stage
 from replog.ports import Incoming, Listener, World
 from replog.security.principals import ANONYMOUS_USER, distinguished_name, principal_of
-from replog.wire.apis import FEATURE_OF, SASL_APIS, Api
+from replog.wire.apis import FEATURE_OF, REFUSED_APIS, SASL_APIS, Api, response_type
 from replog.wire.codec import APIS, LENGTH, MalformedMessage, RequestStart, decode_rest, encode_response, request_start
 from replog.wire.framing import Frames
 from replog.wire.layout import VersionRange
@@ -531,7 +533,7 @@ class ServerConnection(Incoming):
         api = _api(start.api_key)
         if login is not None and not login.admits(api, self._server.world.clock.now_ms()):
             raise MalformedMessage(f"{api.name} before anybody has logged in, or after his time is over")
-        offered = self._apis.get(api)
+        offered = self._apis.get(api) or REFUSED_APIS.get(api)
         if offered is None or not offered.first <= start.version <= offered.last:
             if api is not Api.API_VERSIONS:
                 raise MalformedMessage(f"{api.name} version {start.version} is not offered here")
@@ -542,6 +544,8 @@ class ServerConnection(Incoming):
         self.unanswered_bytes += request.size_bytes
         if api is Api.API_VERSIONS:
             request.reply(self._api_versions(request.version))
+        elif api not in self._apis:
+            request.reply(response_type(api)(error_code=Error.UNSUPPORTED_VERSION))
         elif login is not None and api in SASL_APIS:
             self._log_in(login, request)
         else:
@@ -592,7 +596,7 @@ class ServerConnection(Incoming):
         if beginning is None:
             return
         api = _api(request_start(beginning).api_key)
-        if api not in self._apis:
+        if api not in self._apis and api not in REFUSED_APIS:
             raise MalformedMessage(f"{api.name} is not offered here")
 
     # answers
