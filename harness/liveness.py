@@ -24,6 +24,9 @@ from tribunal.results.violation import Expected, Invariant, NoProgress
 
 RECOVERY_MS: Final = 16_000  # elections, registrations; clients that wait for a broker they lost (delivery.timeout.ms)
 SESSIONS: Final = 3
+ANSWER_MS: Final = (
+    30_000  # a broker waits so long for another one's answer (`replog/node/net/broker_links.py`), as Kafka does
+)
 JOIN_TIMEOUT_MS: Final = 20_000
 DRAWS_MAX: Final = 3
 COORDINATORS: Final = frozenset({"__consumer_offsets", "__transaction_state"})
@@ -58,12 +61,21 @@ class Liveness:
         try:
             violated = await self._violated(
                 lambda: all(committed_end(one) > before[one] for one in partitions),
-                RECOVERY_MS + SESSIONS * self._cluster.spec.timeout_ms("broker.session.timeout.ms"),
+                RECOVERY_MS
+                + SESSIONS * self._cluster.spec.timeout_ms("broker.session.timeout.ms")
+                + self._awaited_ms(),
                 Expected.CORE_PROGRESS,
             )
             return None if violated is None else _Missed(violated, self._may_progress(partitions, core))
         finally:
             await self._cluster.heal(links)
+
+    def _awaited_ms(self) -> int:
+        """Return how much longer a broker may wait for what was dropped on its way from or to another one."""
+        simulation, brokers = self._cluster.simulation, self._cluster.spec.broker_ids
+        dropped_ns = simulation.network.frames.dropped_ns
+        between = [at_ns for nodes, at_ns in dropped_ns.items() if all(node in brokers for node in nodes)]
+        return awaited_ms(max(between, default=None), simulation.loop.now_ns)
 
     async def all_join(self) -> None:
         """Wait until every ISR is full."""
@@ -119,6 +131,14 @@ class _Missed(msgspec.Struct, frozen=True):
 
     violation: Violated
     core_may_lead: bool
+
+
+def awaited_ms(dropped_ns: int | None, now_ns: int) -> int:
+    """Return how much longer somebody may wait for the answer to what was dropped, 0 where nothing was (None) or no more.
+
+    What a rule drops leaves its connection open, so that who asked learns of it by its time-out alone.
+    """
+    return 0 if dropped_ns is None else max(0, ANSWER_MS - (now_ns - dropped_ns) // 1_000_000)
 
 
 def cores(

@@ -138,6 +138,7 @@ class NetworkFrames:
 
     nodes:       which node lives on the machine of this name; all others are clients.
     on_message:  gets the messages that do not flow all the time, and those that a rule decided on.
+    dropped_ns:  when the last message between these two nodes was dropped, whoever sent it; by both, the smaller one first.
     """
 
     def __init__(self, loop: "SimulatedLoop") -> None:
@@ -146,6 +147,7 @@ class NetworkFrames:
         self.observers: list[Callable[[Frame, Fate], None]] = []
         self.on_message: Callable[[Frame, Fate], None] = _nobody_listens
         self.nodes: Mapping[str, int] = {}
+        self.dropped_ns: dict[tuple[int, int], int] = {}
         self._loop = loop
 
     def add(self, rule: FrameRule) -> Rule:
@@ -223,7 +225,7 @@ class NetworkFrames:
     def _carry_out(self, rule: Rule, stream: FrameStream, frame: Frame) -> None:
         match rule.rule.fate:
             case Fate.DROPPED:
-                return
+                self.dropped_ns[min(frame.source, frame.target), max(frame.source, frame.target)] = self._loop.now_ns
             case Fate.DUPLICATED:
                 if frame.is_request:
                     stream.questions.double(frame.correlation_id)

@@ -3,7 +3,7 @@
 import pytest
 
 from tribunal.clusters.api import ClusterState, PartitionState, TopicPartition
-from tribunal.harness.liveness import cores, may_progress
+from tribunal.harness.liveness import awaited_ms, cores, may_progress
 
 P = TopicPartition("t", 0)
 
@@ -70,3 +70,17 @@ def test_no_core_is_sought_where_few_are_too_few_for_what_is_written():
     state = ClusterState(partitions={P: in_sync(3, 4, 5), TopicPartition("t", 1): in_sync(1, 2)})
 
     assert cores(state, list(state.partitions), (1, 2, 3, 4, 5), at_least=3, min_isr=lambda _: 2) == []
+
+
+@pytest.mark.parametrize(
+    ("dropped_s", "more_ms"),
+    [
+        pytest.param(None, 0, id="nothing was dropped"),
+        pytest.param(40, 30_000, id="now"),
+        pytest.param(28, 18_000, id="twelve seconds ago"),
+        pytest.param(10, 0, id="as long ago as anybody waits"),
+        pytest.param(1, 0, id="long ago"),
+    ],
+)
+def test_what_was_dropped_is_waited_for(dropped_s, more_ms):
+    assert awaited_ms(None if dropped_s is None else dropped_s * 10**9, 40 * 10**9) == more_ms
