@@ -78,11 +78,9 @@ class Calm:
 
     def __init__(self, faults: Iterable[Fault] = (), fenced: Iterable[tuple[int, int, bool]] = ()) -> None:
         """Take the faults, and (when, node, whether it is fenced now) in order."""
-        self._hurt = [
-            (one.injected_ns, NEVER if one.healed_ns is None or not one.healed else one.healed_ns)
-            for one in faults
-            if one.injected_ns is not None
-        ]
+        self._faults = [one for one in faults if one.injected_ns is not None]
+        self._hurt = [_in_effect(one) for one in self._faults]
+        self._hindered: dict[int, list[tuple[int, int]]] = {}
         self._fenced: dict[int, list[tuple[int, int]]] = {}
         since: dict[int, int] = {}
         for at_ns, node, is_fenced in fenced:
@@ -95,8 +93,25 @@ class Calm:
 
     def lasted(self, node: int, since_ns: int, until_ns: int, least_ns: int) -> bool:
         """Whether there was such a time of a node between two moments, of that length."""
-        for begin_ns, end_ns in sorted([*self._hurt, *self._fenced.get(node, ())]):
-            if min(begin_ns, until_ns) - since_ns >= least_ns:
-                return True
-            since_ns = max(since_ns, end_ns)
-        return until_ns - since_ns >= least_ns
+        return _lasts([*self._hurt, *self._fenced.get(node, ())], since_ns, until_ns, least_ns)
+
+    def left_alone(self, node: int, since_ns: int, until_ns: int, least_ns: int) -> bool:
+        """Whether there was a time between two moments, of that length, in which no fault hindered this node."""
+        if node not in self._hindered:
+            self._hindered[node] = [_in_effect(one) for one in self._faults if hinders(one, {node})]
+        return _lasts(self._hindered[node], since_ns, until_ns, least_ns)
+
+
+def _in_effect(fault: Fault) -> tuple[int, int]:
+    """Return since when and until when a fault was in effect."""
+    assert fault.injected_ns is not None
+    return fault.injected_ns, NEVER if fault.healed_ns is None or not fault.healed else fault.healed_ns
+
+
+def _lasts(spans: Iterable[tuple[int, int]], since_ns: int, until_ns: int, least_ns: int) -> bool:
+    """Whether these spans leave a time of that length free between two moments."""
+    for begin_ns, end_ns in sorted(spans):
+        if min(begin_ns, until_ns) - since_ns >= least_ns:
+            return True
+        since_ns = max(since_ns, end_ns)
+    return until_ns - since_ns >= least_ns

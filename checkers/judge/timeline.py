@@ -73,6 +73,7 @@ from tribunal.results.rows import Loss as LostRecords
 OBSERVATION_LAG_NS: Final = 500_000_000
 UNKNOWN_EPOCH: Final = -1
 MOST_REPLICAS: Final = 1 << 15
+LAG_MS: Final = ("replica.lag.time.max.ms", 30_000)
 CREATED: Final = "TopicRecord"
 REMOVED: Final = "RemoveTopicRecord"
 GROUP_LOG: Final = "__consumer_offsets"
@@ -227,18 +228,22 @@ class Timeline:
         place: tuple[str, int] | None = None,
         incarnations: Incarnations | None = None,
         calm: Calm | None = None,
+        lag_ns: int | None = None,
     ) -> None:
+        """Take the history; `lag_ns`: how long a leader leaves who fetches nothing in its ISR, None: nobody knows."""
         self.entries = entries
         self.settings = settings
         self._place = place
         self._incarnations = incarnations if incarnations is not None else Incarnations()
         self._calm = calm if calm is not None else Calm()
+        self._lag_ns = lag_ns
         self._times = [entry.at_ns for entry in entries]
         # A topic that is deleted and made anew begins with leader epoch 0 again: how often it was is the upper half.
         self._epochs = [_whole_epoch(entry) for entry in entries]
         self._loss_offsets = sorted({entry.from_offset for entry in entries if entry.from_offset})
         self._loss_ends = sorted({entry.end_offset for entry in entries if entry.end_offset is not None})
         self._memory: dict[tuple[object, ...], Judgement] = {}
+        self._out_of_isr: dict[int, list[int]] = {}  # the places of the entries without a node in the ISR, by node
 
     def restarted_between(self, node: int, since_ns: int, until_ns: int) -> bool:
         """Whether another life of the node began in between, as far as that is recorded."""
@@ -485,14 +490,36 @@ class Timeline:
         return self._calm.lasted(node, self.entries[place].at_ns, at_ns, APPLIED_NS)
 
     def _knows_its_successor(self, deposed: int, place: int, position: int, at_ns: int) -> bool:
-        """Whether a leader that was deposed at a place is known to have been in the ISR of its successors before that time."""
+        """Whether a leader that was deposed at a place is known to have been in the ISR of its successors before that time.
+
+        Who joined it follows them. Who was in it when they were elected is left there for as long as followers may lag: it knows of them once
+        nothing has hindered it there for the lag of observation, or once it has been there for longer than anybody is left that fetches nothing.
+        """
         known_ns = self.entries[place].at_ns + OBSERVATION_LAG_NS
-        if at_ns > known_ns and deposed in self.entries[position - 1].state.isr:
+        left = min(self._out_of_isr_since(deposed, place), position)
+        if left > place:
+            stayed_ns = min(at_ns, self._times[left]) if left < position else at_ns
+            if stayed_ns > known_ns and self._must_follow(deposed, self.entries[place].at_ns, stayed_ns):
+                return True
+        if left < position - 1 and at_ns > known_ns and deposed in self.entries[position - 1].state.isr:
             return True
         own = self._in_isr.get(deposed, [])
         # Those of the states before the last that ended later than it was known; the last one ends with the answer.
-        first = bisect_left(own, max(place, bisect_right(self._times, known_ns) - 1))
+        first = bisect_left(own, max(left, bisect_right(self._times, known_ns) - 1))
         return first < len(own) and own[first] < position - 1
+
+    def _out_of_isr_since(self, node: int, place: int) -> int:
+        """Return the first place from this one on at which a node is not in the ISR."""
+        if node not in self._out_of_isr:
+            self._out_of_isr[node] = [one for one, entry in enumerate(self.entries) if node not in entry.state.isr]
+        own = self._out_of_isr[node]
+        first = bisect_left(own, place)
+        return own[first] if first < len(own) else len(self.entries)
+
+    def _must_follow(self, node: int, since_ns: int, until_ns: int) -> bool:
+        """Whether a node that was in the ISR all the time between the election of a leader and a later moment must have heard of it."""
+        longest_ns = 0 if self._lag_ns is None else self._lag_ns + OBSERVATION_LAG_NS
+        return until_ns - since_ns > longest_ns or self._calm.left_alone(node, since_ns, until_ns, OBSERVATION_LAG_NS)
 
     @cached_property
     def _depositions(self) -> list[int]:
@@ -892,6 +919,11 @@ def _joined_at_the_end(before: State, after: State) -> list[int]:
     return [node for node in after.isr if node not in before.isr]
 
 
+def _lag_ns(settings: NodeSettings) -> int:
+    """Return for how long a leader leaves a follower in its ISR that fetches nothing: it looks twice in that time (SPEC 3.4)."""
+    return integer(settings, *LAG_MS) * 3 // 2 * 1_000_000
+
+
 def _clock(skew: Skew) -> ClockSet:
     """Return a clock that a fault set, and until when those that read it know that it was set right."""
     until_ns = min(skew.until_ns + OBSERVATION_LAG_NS, NEVER)
@@ -995,7 +1027,8 @@ class _Builder:
     def timeline(self) -> Timeline:
         """Return what was built."""
         self._add_live_cuts(until_ns=1 << 62)
-        return Timeline(self._entries, self._settings(), self._place, self._incarnations, self._calm)
+        lag_ns = None if self._given is None else _lag_ns(self._given)
+        return Timeline(self._entries, self._settings(), self._place, self._incarnations, self._calm, lag_ns)
 
     def _append(self, at_ns: int, facts: tuple[Fact, ...], loss: Loss | None = None, *, changed: bool = False) -> None:
         if self._state is None:

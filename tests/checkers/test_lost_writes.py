@@ -509,6 +509,32 @@ def test_a_deposed_leader_that_leaves_the_isr_at_once_need_not_know(
     assert found(run.finish()) == judged
 
 
+@pytest.mark.parametrize(
+    ("kind", "node", "lasts", "lag_ms", "judged"),
+    [
+        pytest.param("isolate", 1, 1800, 30_000, ("permitted", "R5"), id="it was cut off all the time"),
+        pytest.param("isolate", 2, 1800, 30_000, ("violation", ""), id="another one was"),
+        pytest.param("isolate", 1, 400, 30_000, ("violation", ""), id="it was reached again before it answered"),
+        pytest.param("clock-jump", 1, 1800, 30_000, ("violation", ""), id="what hurt it keeps no message"),
+        pytest.param("isolate", 1, 1800, 400, ("violation", ""), id="nobody is left there so long who does not follow"),
+    ],
+)
+def test_a_deposed_leader_that_is_left_in_the_isr_need_not_know_while_it_is_cut_off(
+    tmp_path: Path, kind: str, node: int, lasts: int, lag_ms: int, judged: tuple[str, str]
+) -> None:
+    """A preferred leader is elected while the former one hears of nothing, and leaves it in the ISR for as long as followers may lag."""
+    run = Run(tmp_path / "run", **{"replica.lag.time.max.ms": lag_ms})
+    values = [run.send(0, 100)]
+    run.fault(kind, 150, node=node, lasts=lasts)
+    run.change(200, leader=3, isr=[2, 3, 1])
+    run.send(1, 1500, acks=1)
+    run.change(1600, isr=[2, 3])
+    run.send(2, 1700, acks=1)
+    run.final_read(dict(enumerate(values)), at=2500)
+
+    assert found(run.finish()) == [("lost", *judged, 1), ("lost", *judged, 2)]
+
+
 def test_a_final_read_that_did_not_come_to_the_end_says_nothing_of_what_stands_twice(run: Run) -> None:
     value = run.send(0, 100, offset=1)
     other = run.send(1, 101, offset=0)
