@@ -1,7 +1,9 @@
 """The final read waits for what a leader acknowledged by itself."""
 
+import asyncio
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from tribunal.clusters.api import TopicPartition, until
@@ -13,6 +15,7 @@ from tribunal.clusters.simulated.world import Simulation
 from tribunal.clusters.spec import ClusterSpec
 from tribunal.nemesis.messages import Meant, rule
 from tribunal.workloads.api import Stage, Worker, WorkerPlan
+from tribunal.workloads.kinds import operator
 from tribunal.workloads.kinds.produce_consume import Options, plan, read_to_end
 
 LAG_MS = 1_500
@@ -75,3 +78,51 @@ def test_what_never_comes_is_not_waited_for_longer_than_half_of_the_time():
     assert unread == []
     assert values["reads"] == values["sends"]
     assert read_ms == pytest.approx(10_000, abs=1_000)
+
+
+class Acknowledged:
+    """Takes down what was acknowledged of a topic, and what the final read of it received."""
+
+    def __init__(self):
+        self.values = {"sends": set(), "reads": set()}
+
+    def row(self, table, **columns):
+        if table in self.values and (columns.get("outcome") == "ok" or columns.get("phase") == "final"):
+            self.values[table].add(columns["value"])
+
+
+def test_what_operators_users_were_acknowledged_is_waited_for_when_these_are_gone():
+    async def main(simulation):
+        cluster = await launch(ClusterSpec(brokers=2, controllers=1), Path("/nonexistent"), RunClock(), "final-read")
+        sink = Acknowledged()
+        stage = Stage(clients=cluster.clients, sink=sink, now_ns=cluster.now_ns)
+        options = operator.Options(topics=1, partitions=1, operators=1)
+        chosen = operator.plan(options, simulation.loop.random("load"))
+        # Whoever waits for followers comes to an end when these have all that was sent before.
+        alone = tuple(worker for worker in chosen.workers if worker.acks == 1)
+        chosen = msgspec.structs.replace(chosen, workers=alone)
+        (partition,) = operator.partitions(chosen)
+        await operator.prepare(stage, chosen, 2)
+        stage.operators.ending.set()  # nothing is ordered, but there are users
+        running = asyncio.create_task(operator.run(stage, chosen))
+
+        async def acknowledged(least):
+            wanted = f"an acknowledgement of offset {least}"
+            await until(
+                lambda: stage.acknowledged.get(partition, -1) >= least, timeout_ms=20_000, what=wanted, cluster=cluster
+            )
+
+        await acknowledged(0)
+        for broker in cluster.spec.broker_ids:
+            cluster.add_rule(rule(broker, Meant(), Fate.DELAYED, delay_ms=LAG_MS))
+        await acknowledged(stage.acknowledged[partition] + 10)
+        stage.stopping.set()
+        await running
+        return await operator.read_to_end(stage, chosen, 20_000), sink.values
+
+    with sealed(Simulation(7)) as simulation:
+        unread, values = simulation.run(main(simulation))
+
+    assert unread == []
+    assert len(values["sends"]) > 10
+    assert values["sends"] <= values["reads"]

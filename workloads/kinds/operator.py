@@ -175,7 +175,7 @@ async def run(stage: Stage, chosen: Plan) -> None:
         await asyncio.gather(*(topic.finish() for topic in own.values()))
     finally:
         for topic in own.values():
-            await topic.close()
+            await topic.leave()
 
 
 class _OwnTopic:
@@ -229,7 +229,13 @@ class _OwnTopic:
         await asyncio.gather(*self._writers)
 
     async def close(self) -> None:
-        """End the users: the topic is gone."""
+        """End the users: the topic is gone, and what was acknowledged went with it."""
+        await self.leave()
+        for partition in [one for one in self._stage.acknowledged if one.topic == self.name]:
+            del self._stage.acknowledged[partition]
+
+    async def leave(self) -> None:
+        """End the users; the topic stays, and the final read waits for what was acknowledged."""
         tasks = [*self._writers, *([] if self._reader is None else [self._reader])]
         for task in tasks:
             task.cancel()
@@ -239,8 +245,6 @@ class _OwnTopic:
         if self.topic_id is not None:
             self._former[self.topic_id] = None
             self.topic_id = None
-        for partition in [one for one in self._stage.acknowledged if one.topic == self.name]:
-            del self._stage.acknowledged[partition]
         for task in tasks:
             if not task.cancelled():
                 task.result()  # what ended by itself with an error is a bug of ours
