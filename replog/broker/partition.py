@@ -655,6 +655,10 @@ class Partition:
             leader_epoch=leader_epoch,
             leader_end_offset=leader_end_offset,
         )
+        if point.done and point.offset < self.log.log_start_offset and leader_end_offset >= leader_log_start_offset:
+            # The mirror of it: what the leader still has of the common history we have deleted, and what lies on our disk before
+            # our log start cannot be compared. It would come to light again below what the leader sends.
+            return self._cut(Restart(offset=leader_log_start_offset))
         return self._cut(point)
 
     def on_leader_range(self, *, log_start_offset: int, log_end_offset: int) -> list[Effect]:

@@ -77,3 +77,26 @@ def test_producers_of_a_history_that_the_leader_deleted_are_forgotten(
 
     assert own.log_end_offset == max(log_start, 4)
     assert [producer.producer_id for producer in own.producers] == remembered
+
+
+@pytest.mark.parametrize(("log_start", "expected"), [
+    pytest.param(7, (1, 1), id="it deleted beyond where they part: it takes all that the leader has"),
+    pytest.param(6, (6, 6), id="it deleted as far as that"),
+    pytest.param(3, (3, 4), id="it has some of the common history"),
+])  # fmt: skip
+def test_a_follower_that_deleted_what_the_leader_still_has_begins_anew(
+    tmp_path: Path, log_start: int, expected: tuple[int, int]
+) -> None:
+    """Broker 3 led epoch 4 from offset 4 on and deleted records; broker 2, elected uncleanly, has epoch 1 up to 6."""
+    leader = a_log(tmp_path / "leader", end=6, epochs=[[1, 0]])
+    leader.epochs.assign(6, 6)
+    leader.move_log_start(1)
+    own = a_log(tmp_path / "follower", end=9, epochs=[[1, 0], [4, 4]])
+    own.move_log_start(log_start)
+    follower = a_replica(own, high_watermark=9)
+    apply_metadata(follower, state(leader=2, leader_epoch=6))
+
+    end = leader.epochs.end_offset_for(4, leader.log_end_offset)
+    follower.on_divergence(*end, leader_log_start_offset=leader.log_start_offset)
+
+    assert (own.log_start_offset, own.log_end_offset) == expected
