@@ -39,6 +39,7 @@ from replog.errors import Error
 from replog.log.log import Log
 from replog.metadata.features import KRAFT_VERSION, SUPPORTED
 from replog.metadata.record_versions import NEWEST, RecordWriter
+from replog.metadata.state import CONTROLLERS_LEVEL
 from replog.node.api.authorizer import Authorizer
 from replog.node.api.standard_authorizer import hook_of
 from replog.node.metrics import Metric, MetricsServer, exposition, metrics, node_metrics
@@ -65,6 +66,7 @@ from replog.wire.messages import (
     describe_cluster,
     get_replica_log_info,
 )
+from replog.wire.messages.add_raft_voter import AddRaftVoterRequest
 from replog.wire.messages.broker_heartbeat import BrokerHeartbeatRequest
 from replog.wire.messages.describe_cluster import DescribeClusterRequest, DescribeClusterResponse
 from replog.wire.records.metadata import decode_metadata_record
@@ -289,7 +291,24 @@ class ControllerNode:
             words = f"Voters are those of the configuration until {KRAFT_VERSION} is 1."
             request.reply(voter_change_refused(request.body, Error.UNSUPPORTED_VERSION, words))
             return
+        if isinstance(request.body, AddRaftVoterRequest) and (words := self._no_voter(NodeId(request.body.voter_id))):
+            request.reply(voter_change_refused(request.body, Error.INVALID_REQUEST, words))
+            return
         handled.handle(request)
+
+    def _no_voter(self, node: NodeId) -> str:
+        """Return why a node cannot vote, empty where nothing speaks against it.
+
+        Brokers fetch the metadata as controllers without a vote do, with a directory, but answer no candidate: with one among
+        its voters a quorum of one controller has no majority any more. Apache Kafka's leader asks the address of the
+        request what it supports; what controllers have registered says it of the node itself.
+        """
+        image = self.controller.image
+        if not self.controller.is_active or image.metadata_version < CONTROLLERS_LEVEL or node in image.controllers:
+            return ""
+        if node in image.brokers:
+            return f"Node {node} is a broker: only controllers vote."
+        return f"Node {node} has not registered as a controller."
 
     def describe_cluster(self, request: ServerRequest[DescribeClusterRequest, DescribeClusterResponse]) -> None:
         """DescribeCluster: who the controllers are."""

@@ -38,7 +38,7 @@ from replog.wire.messages import update_metadata as um
 from replog.zookeeper import acceptance
 from replog.zookeeper.acceptance import KnownEpochs
 from replog.zookeeper.requests import DELETED, FULL, NO_EPOCH
-from replog.zookeeper.soundness import ControlRequestBody, fault_in
+from replog.zookeeper.soundness import CONTROLLERS_AHEAD_MAX, ControlRequestBody, fault_in
 
 LISTENER: Final = "PLAINTEXT"
 
@@ -130,7 +130,7 @@ class ControlledBroker:
         if error is not Error.NONE:
             refusal = [Probe("stale_broker_epoch_refused")] if error is Error.STALE_BROKER_EPOCH else []
             return [*refusal, Answer(_refusal(request, error))]
-        if fault_in(request) is not None:
+        if fault_in(request) is not None or self._is_out_of_reach(request.controller_epoch):
             return [Probe("unsound_control_request_refused"), Answer(_refusal(request, Error.INVALID_REQUEST))]
         self.controller_epoch = request.controller_epoch
         self.controller_id = NodeId(request.controller_id)
@@ -141,6 +141,14 @@ class ControlledBroker:
                 return self._on_stop_replica(request)
             case um.UpdateMetadataRequest():
                 return self._on_update_metadata(request)
+
+    def _is_out_of_reach(self, controller_epoch: int) -> bool:
+        """Return whether so many controllers cannot have been elected since the last that is known.
+
+        Whoever reaches the listener could otherwise name the last epoch that there is, and every true controller would be stale.
+        A broker that knows of none takes whatever epoch comes; so does one that starts again.
+        """
+        return self.controller_epoch >= 0 and controller_epoch > self.controller_epoch + CONTROLLERS_AHEAD_MAX
 
     # --- LeaderAndIsr ------------------------------------------------------------------------
 

@@ -16,6 +16,7 @@ from replog.wire.messages import update_metadata as um
 from replog.zookeeper.requests import DELETED, NO_EPOCH
 
 ControlRequestBody = li.LeaderAndIsrRequest | sr.StopReplicaRequest | um.UpdateMetadataRequest
+CONTROLLERS_AHEAD_MAX: Final = 1000  # that a broker missed; the quorum's epochs have the same bound
 RECOVERY_STATES: Final = frozenset(int(one) for one in LeaderRecoveryState)
 
 

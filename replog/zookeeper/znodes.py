@@ -19,6 +19,8 @@ from replog.types import NO_NODE, ZERO_UUID, BrokerEpoch, LeaderRecoveryState, N
 from replog.zookeeper import paths
 
 STATE_VERSION: Final = 1
+EPOCH_MAX: Final = 2**31 - 1  # of an int32, as requests carry it
+EPOCH_DIGITS: Final = 10
 JMX_UNUSED: Final = -1
 
 
@@ -31,7 +33,7 @@ class DamagedZnode(Exception):
 
 
 _Id = Annotated[int, msgspec.Meta(ge=0)]
-_Epoch = Annotated[int, msgspec.Meta(ge=0)]
+_Epoch = Annotated[int, msgspec.Meta(ge=0, le=EPOCH_MAX)]
 _Leader = Annotated[int, msgspec.Meta(ge=-1)]
 
 
@@ -214,9 +216,13 @@ def _config(path: str, data: bytes, definitions: Mapping[str, Definition]) -> di
 
 
 def controller_epoch(data: bytes) -> int:
-    """Read `/controller_epoch`: a number, no JSON."""
+    """Read `/controller_epoch`: a number, no JSON, after which there is another."""
     if not data.isdigit():
         raise DamagedZnode(paths.CONTROLLER_EPOCH, f"{data[:40]!r} is no number")
+    if len(data) > EPOCH_DIGITS or int(data) >= EPOCH_MAX:
+        raise DamagedZnode(
+            paths.CONTROLLER_EPOCH, f"no epoch comes after {data[:40].decode()}: {EPOCH_MAX} is the last"
+        )
     return int(data)
 
 

@@ -18,23 +18,26 @@ from replog.errors import Error
 from replog.log.batch import NewRecord, build
 from replog.log.log import Log
 from replog.log.validation import Origin
+from replog.metadata.features import KRAFT_VERSION
 from replog.node.boundary import ends_the_node
 from replog.node.broker import Broker
 from replog.node.controller import ControllerNode
 from replog.node.metrics import exposition, node_metrics
+from replog.node.quorum.metadata_log import directory_id_of
 from replog.node.replication.replicas import Replica
 from replog.quorum.quorum import Quorum
 from replog.wire.apis import Api
 from replog.wire.codec import decode_response, encode_request
 from replog.wire.exchange import exchange_of
+from replog.wire.messages import add_raft_voter, vote
 from replog.wire.messages import begin_quorum_epoch as begin
 from replog.wire.messages import broker_registration as reg
 from replog.wire.messages import describe_configs as dconf
 from replog.wire.messages import describe_producers as dp
 from replog.wire.messages import find_coordinator as fc
 from replog.wire.messages import metadata as md
-from replog.wire.messages import vote
 from tests.broker.loopback import Loopback, running
+from tests.quorum.quorum_nodes import until
 
 CONTROLLER, BROKER = 101, 1
 LONG_HOST = "a" * 64 + ".example"
@@ -176,6 +179,38 @@ def test_nobody_takes_the_quorum_away_with_one_request(tmp_path: Path) -> None:
 
         assert errors(answer) == [Error.NONE, Error.UNKNOWN_LEADER_EPOCH]
         assert quorum.leader[:2] == (leader, epoch)
+        await attack.still_serves()
+
+    under_attack(tmp_path, story)
+
+
+def test_a_broker_gets_no_vote(tmp_path: Path) -> None:
+    """It follows the metadata as a controller without a vote does, and answers no candidate: of two voters one would be no majority."""
+
+    async def story(attack: Attack) -> None:
+        controller = attack.controller.quorum
+        assert controller is not None
+        directory = directory_id_of(attack.broker.world.disk, attack.broker.config.metadata_log_dir)
+        await until(lambda: attack.controller.controller.image.features.get(KRAFT_VERSION) == 1)
+        await until(lambda: CONTROLLER in attack.controller.controller.image.controllers)
+        errors_of = {}
+        for node in (BROKER, 77, CONTROLLER):
+            body = add_raft_voter.AddRaftVoterRequest(
+                cluster_id=attack.cluster.cluster_id,
+                timeout_ms=3000,
+                voter_id=node,
+                voter_directory_id=directory,
+                listeners=[
+                    add_raft_voter.Listener(name="CONTROLLER", host="127.0.0.1", port=attack.cluster.ports[BROKER])
+                ],
+            )
+            answer = await attack.ask(CONTROLLER, Api.ADD_RAFT_VOTER, body, 0)
+            errors_of[node] = (answer.error_code, answer.error_message)
+
+        assert errors_of[BROKER] == (Error.INVALID_REQUEST, "Node 1 is a broker: only controllers vote.")
+        assert errors_of[77] == (Error.INVALID_REQUEST, "Node 77 has not registered as a controller.")
+        assert errors_of[CONTROLLER][0] is Error.DUPLICATE_VOTER  # who is registered is left to the quorum
+        assert [voter.node_id for voter in controller.voters] == [CONTROLLER]
         await attack.still_serves()
 
     under_attack(tmp_path, story)

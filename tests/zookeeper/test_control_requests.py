@@ -209,3 +209,26 @@ def test_what_a_controller_may_say_at_the_edge_is_carried_out(sound: Any) -> Non
     (answer,) = (effect.body for effect in broker.handle(sound) if isinstance(effect, Answer))
 
     assert answer.error_code is Error.NONE  # type: ignore[attr-defined]
+
+
+@pytest.mark.parametrize("first", [1, 9, 2_000_000_000])
+def test_a_controller_epoch_beyond_reason_makes_no_later_controller_stale(first: int) -> None:
+    """One request with the last epoch that there is took a broker away from its controllers until it started again."""
+    broker = a_broker()
+
+    def error_of(controller_epoch: int) -> object:
+        body = structs.replace(leader_and_isr(), controller_epoch=controller_epoch)
+        (answer,) = (effect.body for effect in broker.handle(body) if isinstance(effect, Answer))
+        return answer.error_code  # type: ignore[attr-defined]
+
+    errors = [error_of(epoch) for epoch in (first, 2**31 - 1, first + 1001, first + 1, first + 1001, first + 1000)]
+
+    assert errors == [
+        Error.NONE,
+        Error.INVALID_REQUEST,
+        Error.INVALID_REQUEST,
+        Error.NONE,
+        Error.NONE,
+        Error.STALE_CONTROLLER_EPOCH,
+    ]
+    assert broker.controller_epoch == first + 1001

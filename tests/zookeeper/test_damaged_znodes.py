@@ -108,6 +108,20 @@ def test_a_child_that_is_no_broker_is_foreign() -> None:
         znodes.node_id(paths.BROKER_IDS, "one")
 
 
+@pytest.mark.parametrize("data", [b"2147483646", b"0", b"0000000007"])
+def test_a_controller_epoch_that_another_can_follow_is_read(data: bytes) -> None:
+    assert znodes.controller_epoch(data) == int(data)
+
+
+@pytest.mark.parametrize("data", [b"2147483647", b"99999999999", b"9" * 5000])
+def test_a_controller_epoch_that_none_can_follow_is_named(data: bytes) -> None:
+    """It ended its broker in a traceback, or was sent as an epoch that no request can carry."""
+    with pytest.raises(
+        DamagedZnode, match=r"znode /controller_epoch is .+: no epoch comes after \d{10,40}: 2147483647 is"
+    ):
+        znodes.controller_epoch(data)
+
+
 @pytest.mark.parametrize("data", [b"", b"-1", b"one", b'{"epoch":1}'])
 def test_a_controller_epoch_that_is_no_number(data: bytes) -> None:
     with pytest.raises(DamagedZnode, match="znode /controller_epoch is damaged"):
