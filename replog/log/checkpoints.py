@@ -7,6 +7,7 @@ number of lines, lines of fields parted by blanks. They are replaced atomically 
 is a lower bound: the log may know better.
 """
 
+import re
 from collections.abc import Iterable, Mapping
 from typing import Final
 
@@ -17,6 +18,8 @@ RECOVERY_POINTS: Final = "recovery-point-offset-checkpoint"
 HIGH_WATERMARKS: Final = "replication-offset-checkpoint"
 LOG_STARTS: Final = "log-start-offset-checkpoint"
 VERSION: Final = "0"
+NUMBER: Final = re.compile(r"-?[0-9]{1,19}")
+OFFSET_MAX: Final = 2**63 - 1
 
 
 class CorruptCheckpoint(Exception):
@@ -40,13 +43,18 @@ def parsed_lines(content: bytes, *, fields: int, numbers: tuple[int, ...]) -> li
         version, count, *lines = content.decode().splitlines()
     except ValueError as problem:
         raise CorruptCheckpoint(str(problem)) from None
-    if version != VERSION or not count.isdigit() or int(count) != len(lines):
+    if version != VERSION or count != str(len(lines)):
         raise CorruptCheckpoint(f"version {version!r}, count {count!r}, {len(lines)} lines")
     parsed = [line.split() for line in lines]
     for line in parsed:
-        if len(line) != fields or not all(line[index].lstrip("-").isdigit() for index in numbers):
+        if len(line) != fields or not all(_is_offset(line[index]) for index in numbers):
             raise CorruptCheckpoint(f"line {' '.join(line)!r}")
     return parsed
+
+
+def _is_offset(text: str) -> bool:
+    """Return whether this is a number as files have them: digits of ASCII, in 64 bits."""
+    return NUMBER.fullmatch(text) is not None and -OFFSET_MAX <= int(text) <= OFFSET_MAX
 
 
 def write_offsets(disk: Disk, path: str, offsets: Mapping[TopicPartition, int]) -> None:

@@ -19,6 +19,7 @@ from replog.types import NO_BROKER_EPOCH, BrokerEpoch, TopicPartition
 
 CLEAN_SHUTDOWN_FILE: Final = ".kafka_cleanshutdown"
 VERSION: Final = 0
+INT64_MAX: Final = 2**63 - 1
 
 
 class Startup(msgspec.Struct, frozen=True):
@@ -97,8 +98,9 @@ def broker_epoch(content: bytes) -> BrokerEpoch:
     """Return the epoch a clean-shutdown file names; -1 for what older releases wrote and for garbage."""
     try:
         fields = json.loads(content)
-    except ValueError:
+    except (ValueError, RecursionError):
         return NO_BROKER_EPOCH
     if not isinstance(fields, dict) or fields.get("version") != VERSION or type(fields.get("brokerEpoch")) is not int:
         return NO_BROKER_EPOCH
-    return BrokerEpoch(fields["brokerEpoch"])
+    epoch = fields["brokerEpoch"]
+    return BrokerEpoch(epoch) if 0 <= epoch <= INT64_MAX else NO_BROKER_EPOCH

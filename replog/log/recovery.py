@@ -132,7 +132,7 @@ class Recovery:
     def _base_offsets(self) -> list[int]:
         names = self.disk.list_directory(self.directory)
         stems = (name.removesuffix(LOG_SUFFIX) for name in names if name.endswith(LOG_SUFFIX))
-        return sorted(int(stem) for stem in stems if stem.isdigit())
+        return sorted(int(stem) for stem in stems if stem.isdecimal() and stem.isascii())
 
     def _segment(self, base_offset: int) -> Segment:
         interval = self.settings.index_interval_bytes
@@ -306,7 +306,8 @@ def forget_cleanings(disk: Disk, directory: str, offset: int) -> None:
 def snapshot_offsets(disk: Disk, directory: str) -> list[int]:
     """Return the offsets at which producer snapshots exist, ascending."""
     names = disk.list_directory(directory)
-    return sorted(int(name.removesuffix(SNAPSHOT_SUFFIX)) for name in names if name.endswith(SNAPSHOT_SUFFIX))
+    stems = (name.removesuffix(SNAPSHOT_SUFFIX) for name in names if name.endswith(SNAPSHOT_SUFFIX))
+    return sorted(int(stem) for stem in stems if stem.isdecimal() and stem.isascii())
 
 
 def snapshot_path(directory: str, offset: int) -> str:

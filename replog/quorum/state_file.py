@@ -17,6 +17,7 @@ from replog.types import NO_NODE, ZERO_UUID, NodeId, QuorumEpoch
 
 FILE_NAME = "quorum-state"
 VERSION = 1
+INT32_MAX = 2**31 - 1
 
 
 class StoredQuorumState(msgspec.Struct, frozen=True, kw_only=True):
@@ -46,10 +47,13 @@ def decode(content: bytes) -> StoredQuorumState | None:
         fields = json.loads(content)
         if fields.get("data_version", 0) not in (0, VERSION):
             return None
-        epoch, leader_id, voted_id = (int(fields.get(name, -1)) for name in ("leaderEpoch", "leaderId", "votedId"))
+        numbers = [fields.get(name, -1) for name in ("leaderEpoch", "leaderId", "votedId")]
         directory_id = _uuid(fields.get("votedDirectoryId", ""))
-    except (ValueError, TypeError, AttributeError, binascii.Error):
+    except (ValueError, TypeError, AttributeError, RecursionError, binascii.Error):
         return None
+    if not all(type(number) is int and -1 <= number <= INT32_MAX for number in numbers):
+        return None  # what no member has written would be sent to others, or be another epoch than was voted in
+    epoch, leader_id, voted_id = numbers
     if epoch < 0:
         return None
     voted = ReplicaKey(NodeId(voted_id), directory_id) if voted_id >= 0 else None

@@ -6,6 +6,7 @@ Not a test module.
 import json
 import re
 from collections.abc import Iterator
+from copy import deepcopy
 from random import Random
 from typing import Any, Final
 
@@ -58,11 +59,11 @@ def changed_tree(tree: Any, random: Random) -> Any:
     for _ in range(random.choice((1, 1, 1, 2, 3))):
         places = list(_places(tree))
         if not places:
-            return random.choice(VALUES)
+            return deepcopy(random.choice(VALUES))
         holder, key = random.choice(places)
         match random.randrange(7):
             case 0 | 1 | 2:
-                holder[key] = random.choice(VALUES)
+                holder[key] = deepcopy(random.choice(VALUES))  # a later change goes into it
             case 3:
                 del holder[key]
             case 4 if isinstance(holder, dict):

@@ -87,7 +87,8 @@ def check_synced(disk: Disk, directory: str, *, start: int, end: int) -> None:
     """Read what has to be there, from `start` up to `end`, and change nothing; `DamagedMetadata` where it is not."""
     if start >= end:
         return
-    bases = sorted(int(name[:-4]) for name in disk.list_directory(directory) if name.endswith(".log"))
+    stems = (name[:-4] for name in disk.list_directory(directory) if name.endswith(".log"))
+    bases = sorted(int(stem) for stem in stems if stem.isdecimal() and stem.isascii())
     first = max((base for base in bases if base <= start), default=-1)
     if first < 0:
         raise DamagedMetadata(f"{directory}/{start:020d}.log", 0, f"missing; records below {end} were synced")

@@ -6,6 +6,7 @@ log's, with a header and a footer record around it (KIP-630), so that a cut-off 
 """
 
 import base64
+import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Final
 from uuid import UUID
@@ -54,6 +55,7 @@ from replog.wire.records.control import (
 )
 
 SUFFIX: Final = ".checkpoint"
+SNAPSHOT_NAME: Final = re.compile(rf"([0-9]{{1,20}})-([0-9]{{1,10}}){re.escape(SUFFIX)}")
 PART_SUFFIX: Final = ".checkpoint.part"
 READ_BYTES: Final = 1 << 20
 SNAPSHOT_BATCH_RECORDS: Final = 1000
@@ -137,9 +139,8 @@ def _uuid(text: str) -> UUID:
 
 def snapshot_ids(disk: Disk, directory: str) -> list[OffsetAndEpoch]:
     """Return the snapshots in a directory, the furthest last."""
-    names = [name.removesuffix(SUFFIX) for name in disk.list_directory(directory) if name.endswith(SUFFIX)]
-    parts = [name.partition("-") for name in names]
-    return sorted(OffsetAndEpoch(int(offset), int(epoch)) for offset, _, epoch in parts)
+    found = (SNAPSHOT_NAME.fullmatch(name) for name in disk.list_directory(directory))
+    return sorted(OffsetAndEpoch(int(named[1]), int(named[2])) for named in found if named)
 
 
 class MetadataLog:
@@ -433,10 +434,14 @@ def _chunks(values: Iterable[bytes]) -> Iterator[Sequence[bytes]]:
 def snapshot_records(content: bytes) -> Iterator[bytes]:
     """Yield the values in a snapshot's bytes; `CorruptBatch` unless it is whole, from header to footer."""
     view = memoryview(content)
-    last = None
+    last, next_offset = None, 0
     for header in batches(view, "snapshot"):
         if not has_valid_crc(view, header):
             raise CorruptBatch("snapshot", header.position, "checksum")
+        if header.base_offset != next_offset:  # each batch is whole, but one is missing, or stands elsewhere
+            reason = f"offset {header.base_offset} where {next_offset} has to follow"
+            raise CorruptBatch("snapshot", header.position, reason)
+        next_offset = header.next_offset
         last = control_type(view, header) if header.is_control else None
         if header.position == 0 and last != ControlType.SNAPSHOT_HEADER:
             raise CorruptBatch("snapshot", 0, "no header")
