@@ -84,9 +84,11 @@ def _assign(turn: Turn, broker: Broker, key: TopicIdPartition, directory: UUID) 
     if not broker.has_online(directory) and broker.broker_id in partition.isr:
         turn.append(leaving_partitions(turn.policy, broker.broker_id, [key]))
     elif partition.leader == NO_NODE and not broker.has_online(before):
-        # It seemed offline when its broker was unfenced. As an empty copy it may only lead where anybody may.
+        # It seemed offline when its broker was unfenced, so nobody looked at it then. As an empty copy it may lead where anybody
+        # may, and as the last known leader, once ISR and ELR are empty (KIP-966: "elect the LastKnownLeader once it is unfenced").
+        # Without ELR the last member stays in the ISR, whatever it lost: it is not elected as if it were whole.
         topic = turn.image.topics[key.topic_id].name
-        if turn.policy.election(topic) is Election.UNCLEAN:
+        if turn.policy.elr_enabled or turn.policy.election(topic) is Election.UNCLEAN:
             turn.append(leaders_for(turn.policy, [key]))
     return Error.NONE
 

@@ -9,7 +9,7 @@ from replog.controller import fencing
 from replog.controller.describe import page
 from replog.errors import Error
 from replog.metadata import records as r
-from replog.metadata.state import LOST, UNASSIGNED
+from replog.metadata.state import LOST, UNASSIGNED, LeaderRecoveryState
 from replog.types import NO_NODE, BrokerEpoch, NodeId
 from replog.wire.messages import alter_partition as ap
 from replog.wire.messages import alter_partition_reassignments as apr
@@ -121,8 +121,8 @@ def test_a_last_copy_in_a_failed_directory_waits_in_the_elr_and_nobody_leads() -
     assert box.partition(0).leader == NO_NODE
 
 
-def test_a_replica_made_anew_elsewhere_is_no_longer_eligible() -> None:
-    """Its ELR membership was the lost copy's: the new one begins empty."""
+def test_a_replica_made_anew_elsewhere_is_no_longer_eligible_and_leads_as_the_last_known_leader() -> None:
+    """Its ELR membership was the lost copy's: the new one begins empty, so whoever leads with it has to recover."""
     box = Box(min_insync_replicas=1).features().broker(1, log_dirs=(A, B)).broker(2)
     box.topic(partition({"replicas": [1, 2], "isr": [1]})).activate()
     assign(box, A, 0)
@@ -131,8 +131,32 @@ def test_a_replica_made_anew_elsewhere_is_no_longer_eligible() -> None:
     assert assign(box, B, 0) == [Error.NONE]
 
     found = box.partition(0)
-    assert (found.leader, found.isr, found.elr) == (NO_NODE, (), ())
+    assert (found.leader, found.isr, found.elr, found.last_known_elr) == (1, (1,), (), ())
+    assert found.leader_recovery_state is LeaderRecoveryState.RECOVERING
     assert found.directory_of(NodeId(1)) == B
+
+
+def test_a_replica_made_anew_elsewhere_does_not_lead_before_those_who_are_eligible() -> None:
+    box = Box(min_insync_replicas=2).features().broker(1, log_dirs=(A, B)).broker(2, fenced=True)
+    box.topic(partition({"replicas": [1, 2], "isr": [1], "elr": [2]})).activate()
+    assign(box, A, 0)
+    beat(box, A)
+
+    assert assign(box, B, 0) == [Error.NONE]
+
+    found = box.partition(0)
+    assert (found.leader, found.isr, found.elr) == (NO_NODE, (), (2,))
+
+
+def test_with_the_recovery_manager_a_replica_made_anew_elsewhere_leads_only_if_the_manager_says_so() -> None:
+    box = Box(min_insync_replicas=1, unclean_recovery_manager=True).features().broker(1, log_dirs=(A, B)).broker(2)
+    box.topic(partition({"replicas": [1, 2], "isr": [1]})).activate()
+    assign(box, A, 0)
+    beat(box, A)
+
+    assert assign(box, B, 0) == [Error.NONE]
+
+    assert (box.partition(0).leader, box.partition(0).isr) == (NO_NODE, ())
 
 
 @pytest.mark.parametrize("directory", [LOST, ELSEWHERE], ids=["lost", "not the broker's"])
@@ -244,10 +268,16 @@ def test_a_replica_that_is_added_lies_in_its_brokers_one_directory() -> None:
     assert [found.directory_of(NodeId(node)) for node in (3, 1, 2)] == [log_dir(3), UNASSIGNED, log_dir(2)]
 
 
-@pytest.mark.parametrize(("unclean", "leader"), [(False, NO_NODE), (True, 2)])
-def test_a_copy_made_anew_in_the_only_directory_leads_where_anybody_may(unclean: bool, leader: int) -> None:
+@pytest.mark.parametrize(
+    ("elr", "unclean", "leader"),
+    [(True, False, 2), (True, True, 2), (False, False, NO_NODE), (False, True, 2)],
+    ids=["last known leader", "anybody", "last in the ISR", "anybody, without ELR"],
+)
+def test_a_copy_made_anew_in_the_only_directory_leads_as_last_known_leader_or_where_anybody_may(
+    elr: bool, unclean: bool, leader: int
+) -> None:
     """Its broker was wiped: until it has said where the empty copy lies it is fit for nothing."""
-    box = one_disk_each(unclean_leader_election=unclean)
+    box = one_disk_each(elr=elr, unclean_leader_election=unclean)
     made(box, 2)
     policy = box.controller.policy
     box.write(fencing.fence(policy, box.image.brokers[NodeId(2)]))
