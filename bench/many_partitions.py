@@ -6,8 +6,8 @@
 One controller, three brokers, replication factor 3, so each broker hosts every partition and leads a third. Times are in seconds:
 `created_s` until CreateTopics was answered, `acknowledged_s` from its start until a record was acknowledged (acks=all) in every
 partition, `cpu_ms_per_replica` of the busiest broker until then. Then broker 1 is killed (kill -9) with a producer that has sent to
-every partition: `led_s` until no partition that it led is without leader, `again_s` until each of those has acknowledged the next
-record. `unclean_s` and `clean_s`: from the start of broker 1's process until it is in all ISRs, after that kill and after a stop in good order.
+every partition: `again_s` until each partition that it led has acknowledged the next record, `takeover_s` of it between the first
+and the last of them (finding out that the broker is dead is not in it), `seen_led_s` until the client then saw a leader of each. `unclean_s` and `clean_s`: from the start of broker 1's process until it is in all ISRs, after that kill and after a stop in good order.
 """
 
 import argparse
@@ -18,6 +18,7 @@ import tempfile
 import time
 from collections.abc import Callable
 from pathlib import Path
+from typing import NamedTuple
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
@@ -33,6 +34,13 @@ WAIT_S = 300.0
 TICKS_PER_S = os.sysconf("SC_CLK_TCK")
 
 
+class Acknowledged(NamedTuple):
+    """Seconds until a record was acknowledged in the first of some partitions, and in all of them."""
+
+    first_s: float
+    all_s: float
+
+
 class Sender:
     """A producer that sends one record to each of many partitions, and knows which have acknowledged."""
 
@@ -41,14 +49,17 @@ class Sender:
         eager = {"acks": "all", "linger.ms": 5, "retry.backoff.ms": 50, "log_level": 0}
         self._producer = Producer({"bootstrap.servers": bootstrap, **patient, **eager})
 
-    def send(self, partitions: list[int]) -> float:
-        """Return how long it takes until a record is acknowledged in each."""
+    def send(self, partitions: list[int]) -> "Acknowledged":
+        """Return how long it takes until a record is acknowledged in the first, and in each."""
         left = set(partitions)
         began = time.perf_counter()
+        first_s: float | None = None
 
         def acknowledged(partition: int) -> Callable[[object, object], None]:
             def note(error: object, _: object) -> None:
+                nonlocal first_s
                 assert error is None, error
+                first_s = time.perf_counter() - began if first_s is None else first_s
                 left.discard(partition)
 
             return note
@@ -58,7 +69,8 @@ class Sender:
         while left and time.perf_counter() - began < WAIT_S:
             self._producer.poll(0.05)
         assert not left, f"{len(left)} partitions acknowledged nothing"
-        return time.perf_counter() - began
+        all_s = time.perf_counter() - began
+        return Acknowledged(all_s if first_s is None else first_s, all_s)
 
 
 class Bench:
@@ -96,9 +108,14 @@ class Bench:
         sender.send(led)
         began = time.perf_counter()
         self.cluster.kill(VICTIM)
-        again_s = sender.send(led)
-        led_s = time.perf_counter() - began
-        return {"led_by_victim": len(led), "again_s": again_s, "seen_led_s": led_s}
+        again = sender.send(led)
+        self._wait(self._is_led, "a leader of each")
+        figures = {
+            "again_s": again.all_s,
+            "takeover_s": again.all_s - again.first_s,
+            "seen_led_s": time.perf_counter() - began,
+        }
+        return {"led_by_victim": len(led)} | figures
 
     def _restart(self) -> float:
         began = time.perf_counter()
@@ -108,6 +125,9 @@ class Bench:
 
     def _is_whole(self) -> bool:
         return sum(isr == BROKERS and leader > 0 for leader, isr in self._state().values()) == self.count
+
+    def _is_led(self) -> bool:
+        return all(leader not in (VICTIM, -1) for leader, _ in self._state().values())
 
     def _state(self) -> dict[int, tuple[int, int]]:
         partitions = self.admin.list_topics(TOPIC, timeout=60).topics[TOPIC].partitions
