@@ -238,6 +238,8 @@ def _read(text: bytes) -> Bundle:
 def _compare_names(archive: zipfile.ZipFile, content: Bundle) -> None:
     stated = {file.name: file for file in content.files}
     present = archive.namelist()
+    if archive.comment or min((entry.header_offset for entry in archive.infolist()), default=0) > 0:
+        raise Tampered("bytes that are no file of the archive, before it or in its comment")
     for name in present:
         if name != LIST and name not in stated:
             raise Tampered(f"{name}: in the archive, but not in its list")

@@ -134,6 +134,18 @@ def test_a_file_nobody_named_is_refused(archive, tmp_path, name):
     assert not (tmp_path / "evil").exists()
 
 
+@pytest.mark.parametrize(
+    "forged", [lambda b: b"#!/bin/sh\n" + b, lambda b: b[:-2] + b"\x04\x00PASS"], ids=["before it", "a comment"]
+)
+def test_bytes_that_are_no_file_of_the_archive_are_refused(archive, tmp_path, forged):
+    """It was a script, or said a verdict of its own, and was verified."""
+    target = tmp_path / "forged.zip"
+    target.write_bytes(forged(archive.read_bytes()))
+
+    with pytest.raises(Tampered, match="bytes that are no file of the archive"):
+        unpacked(target, tmp_path / "out")
+
+
 def test_a_listed_name_outside_the_archive_is_refused(archive, tmp_path):
     def change(name, content):
         if name != LIST:
