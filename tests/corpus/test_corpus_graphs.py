@@ -45,7 +45,7 @@ UNLISTED = {
     ("rw-g1a-1", "read-uncommitted"),
 }
 # A register's value that nobody wrote: the peer has no name for it.
-PHANTOM_UNNAMED = {"rw-phantom"}
+PHANTOM_UNNAMED = {"rw-phantom", "elle-rw-register-edn"}
 # A known defect of jepsen.tests.kafka: `unseen` of a key without an ok send that was polled once.
 UNSEEN_DEFECT = {
     "g1a-1",
