@@ -24,7 +24,16 @@ from replog.log.batch import BatchHeader, CorruptBatch, end_transaction, has_val
 from replog.log.checkpoints import CorruptCheckpoint, parsed_lines, rendered
 from replog.log.epochs import EpochCache
 from replog.log.producers import CorruptSnapshot, ProducerStates
-from replog.log.segment import CLEANED_SUFFIX, INDEX_SUFFIX, LOG_SUFFIX, SCAN_BYTES, CorruptIndex, Segment, file_name
+from replog.log.segment import (
+    CLEANED_SUFFIX,
+    INDEX_SUFFIX,
+    LOG_SUFFIX,
+    SCAN_BYTES,
+    CorruptIndex,
+    Segment,
+    file_name,
+    offsets_named,
+)
 from replog.log.settings import LogSettings
 from replog.ports import Disk
 
@@ -130,9 +139,7 @@ class Recovery:
                 self.disk.remove(f"{self.directory}/{name}")
 
     def _base_offsets(self) -> list[int]:
-        names = self.disk.list_directory(self.directory)
-        stems = (name.removesuffix(LOG_SUFFIX) for name in names if name.endswith(LOG_SUFFIX))
-        return sorted(int(stem) for stem in stems if stem.isdecimal() and stem.isascii())
+        return offsets_named(self.disk, self.directory, LOG_SUFFIX)
 
     def _segment(self, base_offset: int) -> Segment:
         interval = self.settings.index_interval_bytes
@@ -305,9 +312,7 @@ def forget_cleanings(disk: Disk, directory: str, offset: int) -> None:
 
 def snapshot_offsets(disk: Disk, directory: str) -> list[int]:
     """Return the offsets at which producer snapshots exist, ascending."""
-    names = disk.list_directory(directory)
-    stems = (name.removesuffix(SNAPSHOT_SUFFIX) for name in names if name.endswith(SNAPSHOT_SUFFIX))
-    return sorted(int(stem) for stem in stems if stem.isdecimal() and stem.isascii())
+    return offsets_named(disk, directory, SNAPSHOT_SUFFIX)
 
 
 def snapshot_path(directory: str, offset: int) -> str:

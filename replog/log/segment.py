@@ -53,6 +53,13 @@ def file_name(base_offset: int, suffix: str) -> str:
     return f"{base_offset:020d}{suffix}"
 
 
+def offsets_named(disk: Disk, directory: str, suffix: str) -> list[int]:
+    """Return the offsets that name a directory's files of a kind, ascending; files that somebody else named are none of these."""
+    names = disk.list_directory(directory)
+    stems = (name.removesuffix(suffix) for name in names if name.endswith(suffix))
+    return sorted(int(stem) for stem in stems if stem.isdecimal() and stem.isascii())
+
+
 class Segment:
     """Batches from `base_offset` on; the last segment of a log is appended to, the others are sealed."""
 

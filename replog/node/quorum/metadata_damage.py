@@ -15,6 +15,7 @@ from typing import Final
 from crc32c import crc32c
 
 from replog.log.batch import CorruptBatch, batches, has_valid_crc
+from replog.log.segment import LOG_SUFFIX, offsets_named
 from replog.ports import Disk
 from replog.wire.codec import MalformedMessage
 
@@ -87,8 +88,7 @@ def check_synced(disk: Disk, directory: str, *, start: int, end: int) -> None:
     """Read what has to be there, from `start` up to `end`, and change nothing; `DamagedMetadata` where it is not."""
     if start >= end:
         return
-    stems = (name[:-4] for name in disk.list_directory(directory) if name.endswith(".log"))
-    bases = sorted(int(stem) for stem in stems if stem.isdecimal() and stem.isascii())
+    bases = offsets_named(disk, directory, LOG_SUFFIX)
     first = max((base for base in bases if base <= start), default=-1)
     if first < 0:
         raise DamagedMetadata(f"{directory}/{start:020d}.log", 0, f"missing; records below {end} were synced")
