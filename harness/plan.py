@@ -13,6 +13,7 @@ from typing import Final
 
 import msgspec
 
+from replog.config.setting import INT_MAX, LONG_MAX
 from tribunal.clusters.api import Kind
 from tribunal.clusters.kafka.releases import KAFKA_ALONE
 from tribunal.clusters.objects import TRANSACTIONS
@@ -27,8 +28,6 @@ from tribunal.nemesis.triggers import Sent, Trigger, parse_trigger
 from tribunal.results.unreadable import UNREADABLE
 from tribunal.workloads.api import AnyWorkload
 
-INT32_MAX: Final = 2**31 - 1
-INT64_MAX: Final = 2**63 - 1
 PLAN_VERSION: Final = 1
 IDENTIFIER: Final = re.compile(r"[A-Za-z0-9_-]{1,64}")
 MOST_SHOWN: Final = 80
@@ -415,7 +414,7 @@ def _must_have_columns(place: str, name: str, value: object) -> None:
         case bool():
             return
         case int():
-            first, last = (0, INT32_MAX) if name in ("partition", "partitions") else (-INT64_MAX, INT64_MAX)
+            first, last = (0, INT_MAX) if name in ("partition", "partitions") else (-LONG_MAX, LONG_MAX)
             if not first <= value <= last:
                 raise ValueError(f"{place}: {f'{value}'[:MOST_SHOWN]}, but {first} to {last} can be")
         case _:

@@ -11,6 +11,7 @@ import re
 from collections.abc import Iterable, Mapping
 from typing import Final
 
+from replog.config.setting import LONG_MAX
 from replog.ports import Disk
 from replog.types import TopicPartition
 
@@ -19,7 +20,6 @@ HIGH_WATERMARKS: Final = "replication-offset-checkpoint"
 LOG_STARTS: Final = "log-start-offset-checkpoint"
 VERSION: Final = "0"
 NUMBER: Final = re.compile(r"-?[0-9]{1,19}")
-OFFSET_MAX: Final = 2**63 - 1
 
 
 class CorruptCheckpoint(Exception):
@@ -54,7 +54,7 @@ def parsed_lines(content: bytes, *, fields: int, numbers: tuple[int, ...]) -> li
 
 def _is_offset(text: str) -> bool:
     """Return whether this is a number as files have them: digits of ASCII, in 64 bits."""
-    return NUMBER.fullmatch(text) is not None and -OFFSET_MAX <= int(text) <= OFFSET_MAX
+    return NUMBER.fullmatch(text) is not None and -LONG_MAX <= int(text) <= LONG_MAX
 
 
 def write_offsets(disk: Disk, path: str, offsets: Mapping[TopicPartition, int]) -> None:

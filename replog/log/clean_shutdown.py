@@ -12,6 +12,7 @@ from typing import Final
 
 import msgspec
 
+from replog.config.setting import LONG_MAX
 from replog.log.checkpoints import HIGH_WATERMARKS, LOG_STARTS, RECOVERY_POINTS, write_offsets
 from replog.log.log import Log, close_logs
 from replog.ports import Disk
@@ -19,7 +20,6 @@ from replog.types import NO_BROKER_EPOCH, BrokerEpoch, TopicPartition
 
 CLEAN_SHUTDOWN_FILE: Final = ".kafka_cleanshutdown"
 VERSION: Final = 0
-INT64_MAX: Final = 2**63 - 1
 
 
 class Startup(msgspec.Struct, frozen=True):
@@ -103,4 +103,4 @@ def broker_epoch(content: bytes) -> BrokerEpoch:
     if not isinstance(fields, dict) or fields.get("version") != VERSION or type(fields.get("brokerEpoch")) is not int:
         return NO_BROKER_EPOCH
     epoch = fields["brokerEpoch"]
-    return BrokerEpoch(epoch) if 0 <= epoch <= INT64_MAX else NO_BROKER_EPOCH
+    return BrokerEpoch(epoch) if 0 <= epoch <= LONG_MAX else NO_BROKER_EPOCH

@@ -12,12 +12,12 @@ from uuid import UUID
 
 import msgspec
 
+from replog.config.setting import INT_MAX
 from replog.quorum.voters import ReplicaKey
 from replog.types import NO_NODE, ZERO_UUID, NodeId, QuorumEpoch
 
 FILE_NAME = "quorum-state"
 VERSION = 1
-INT32_MAX = 2**31 - 1
 
 
 class StoredQuorumState(msgspec.Struct, frozen=True, kw_only=True):
@@ -51,7 +51,7 @@ def decode(content: bytes) -> StoredQuorumState | None:
         directory_id = _uuid(fields.get("votedDirectoryId", ""))
     except (ValueError, TypeError, AttributeError, RecursionError, binascii.Error):
         return None
-    if not all(type(number) is int and -1 <= number <= INT32_MAX for number in numbers):
+    if not all(type(number) is int and -1 <= number <= INT_MAX for number in numbers):
         return None  # what no member has written would be sent to others, or be another epoch than was voted in
     epoch, leader_id, voted_id = numbers
     if epoch < 0:

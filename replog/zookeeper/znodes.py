@@ -13,13 +13,13 @@ from uuid import UUID
 
 import msgspec
 
+from replog.config.setting import INT_MAX
 from replog.controller.configs import BROKER_CONFIGS, TOPIC_CONFIGS, Definition, invalid_value
 from replog.controller.topics import LEGAL_NAME
 from replog.types import NO_NODE, ZERO_UUID, BrokerEpoch, LeaderRecoveryState, NodeId, TopicPartition
 from replog.zookeeper import paths
 
 STATE_VERSION: Final = 1
-EPOCH_MAX: Final = 2**31 - 1  # of an int32, as requests carry it
 EPOCH_DIGITS: Final = 10
 JMX_UNUSED: Final = -1
 
@@ -33,7 +33,7 @@ class DamagedZnode(Exception):
 
 
 _Id = Annotated[int, msgspec.Meta(ge=0)]
-_Epoch = Annotated[int, msgspec.Meta(ge=0, le=EPOCH_MAX)]
+_Epoch = Annotated[int, msgspec.Meta(ge=0, le=INT_MAX)]
 _Leader = Annotated[int, msgspec.Meta(ge=-1)]
 
 
@@ -219,10 +219,8 @@ def controller_epoch(data: bytes) -> int:
     """Read `/controller_epoch`: a number, no JSON, after which there is another."""
     if not data.isdigit():
         raise DamagedZnode(paths.CONTROLLER_EPOCH, f"{data[:40]!r} is no number")
-    if len(data) > EPOCH_DIGITS or int(data) >= EPOCH_MAX:
-        raise DamagedZnode(
-            paths.CONTROLLER_EPOCH, f"no epoch comes after {data[:40].decode()}: {EPOCH_MAX} is the last"
-        )
+    if len(data) > EPOCH_DIGITS or int(data) >= INT_MAX:
+        raise DamagedZnode(paths.CONTROLLER_EPOCH, f"no epoch comes after {data[:40].decode()}: {INT_MAX} is the last")
     return int(data)
 
 
