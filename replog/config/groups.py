@@ -1,10 +1,14 @@
 """Consumer groups of both protocols, their offsets, and the topic that keeps them."""
 
-from typing import Annotated, Literal
+from typing import Annotated, Final, Literal
 
 import msgspec
 
 from replog.config.setting import INT_MAX, Long, kafka
+
+# What a group of the new protocol may have of its own; `group.` before it: what holds for those that have not (KIP-848).
+OWN_SESSION_TIMEOUT_MS: Final = "consumer.session.timeout.ms"
+OWN_HEARTBEAT_INTERVAL_MS: Final = "consumer.heartbeat.interval.ms"
 
 
 class GroupsConfig(msgspec.Struct, frozen=True, kw_only=True):

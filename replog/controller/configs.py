@@ -10,7 +10,7 @@ from math import inf
 from typing import Final, NamedTuple
 
 from replog.config import DEFINITIONS
-from replog.config.groups import GroupsConfig
+from replog.config.groups import OWN_HEARTBEAT_INTERVAL_MS, OWN_SESSION_TIMEOUT_MS, GroupsConfig
 from replog.config.setting import LONG_MAX, ConfigType, as_text
 from replog.errors import Error
 from replog.metadata.image import Image
@@ -79,7 +79,7 @@ STATIC_CONFIGS: Final = {
 
 # What single groups of the new protocol may have of their own (KIP-848). Groups of other kinds there are none.
 _GROUP_SYNONYMS: Final = {
-    name: DEFINITIONS[f"group.{name}"] for name in ("consumer.session.timeout.ms", "consumer.heartbeat.interval.ms")
+    name: DEFINITIONS[f"group.{name}"] for name in (OWN_SESSION_TIMEOUT_MS, OWN_HEARTBEAT_INTERVAL_MS)
 }
 GROUP_CONFIGS: Final[dict[str, Definition]] = {
     name: Definition(each.type, each.name, as_text(each.default), 1, each.highest)
@@ -190,7 +190,7 @@ def groups_refusal(groups: GroupsConfig, own: Mapping[str, str]) -> Refused | No
 
     own:  checked one by one before; what is missing holds as the controller's file has it.
     """
-    session, heartbeat = GROUP_CONFIGS
+    session, heartbeat = OWN_SESSION_TIMEOUT_MS, OWN_HEARTBEAT_INTERVAL_MS
     session_ms = int(own.get(session, groups.consumer_session_timeout_ms))
     heartbeat_ms = int(own.get(heartbeat, groups.consumer_heartbeat_interval_ms))
     for name, value, lowest, highest in (

@@ -15,7 +15,7 @@ from uuid import UUID
 
 import msgspec
 
-from replog.config.groups import GroupsConfig
+from replog.config.groups import OWN_HEARTBEAT_INTERVAL_MS, OWN_SESSION_TIMEOUT_MS, GroupsConfig
 from replog.coordinators.consumer_group import (
     CONSUMER_PROTOCOL,
     LEFT_FOR_A_WHILE,
@@ -117,8 +117,8 @@ class ConsumerGroupSettings(msgspec.Struct, frozen=True, kw_only=True):
             return self
         return msgspec.structs.replace(
             self,
-            session_timeout_ms=int(own.get("consumer.session.timeout.ms", self.session_timeout_ms)),
-            heartbeat_interval_ms=int(own.get("consumer.heartbeat.interval.ms", self.heartbeat_interval_ms)),
+            session_timeout_ms=int(own.get(OWN_SESSION_TIMEOUT_MS, self.session_timeout_ms)),
+            heartbeat_interval_ms=int(own.get(OWN_HEARTBEAT_INTERVAL_MS, self.heartbeat_interval_ms)),
         )
 
 
