@@ -17,6 +17,7 @@ from typing import Final
 
 import msgspec
 
+from replog.node.net.broker_links import REQUEST_TIMEOUT_MS
 from tribunal.clusters.api import CLIENTS, ClusterState, CutMode, Link, PartitionState, TopicPartition, Unsettled, until
 from tribunal.clusters.simulated.cluster import SimulatedCluster
 from tribunal.clusters.simulated.violation import Violated, state_of
@@ -24,9 +25,6 @@ from tribunal.results.violation import Expected, Invariant, NoProgress
 
 RECOVERY_MS: Final = 16_000  # elections, registrations; clients that wait for a broker they lost (delivery.timeout.ms)
 SESSIONS: Final = 3
-ANSWER_MS: Final = (
-    30_000  # a broker waits so long for another one's answer (`replog/node/net/broker_links.py`), as Kafka does
-)
 JOIN_TIMEOUT_MS: Final = 20_000
 DRAWS_MAX: Final = 3
 COORDINATORS: Final = frozenset({"__consumer_offsets", "__transaction_state"})
@@ -134,11 +132,11 @@ class _Missed(msgspec.Struct, frozen=True):
 
 
 def awaited_ms(dropped_ns: int | None, now_ns: int) -> int:
-    """Return how much longer somebody may wait for the answer to what was dropped, 0 where nothing was (None) or no more.
+    """Return how much longer a broker may wait for the answer to what was dropped, 0 where nothing was (None) or no more.
 
     What a rule drops leaves its connection open, so that who asked learns of it by its time-out alone.
     """
-    return 0 if dropped_ns is None else max(0, ANSWER_MS - (now_ns - dropped_ns) // 1_000_000)
+    return 0 if dropped_ns is None else max(0, REQUEST_TIMEOUT_MS - (now_ns - dropped_ns) // 1_000_000)
 
 
 def cores(
