@@ -10,7 +10,6 @@ import asyncio
 import hashlib
 import re
 import subprocess
-import sys
 import time
 from collections import Counter
 from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine
@@ -118,6 +117,7 @@ class Run:
         self._on_disks: list[int] = []  # faults that may have altered or refused bytes on disks
         self._unhealed: Unhealed | None = None
         self._place: str | None = None  # where the nodes live, where there is a choice
+        self._loop: asyncio.AbstractEventLoop | None = None  # what it runs on
 
     async def execute(self) -> Ending:
         """Do all of it; whatever happens, the recording is closed and nothing stays running."""
@@ -139,6 +139,7 @@ class Run:
         return Ending(run_dir=self.run_dir, failure=self.failure, interrupted=interrupted)
 
     async def _carry_out(self) -> None:
+        self._loop = asyncio.get_running_loop()
         self.progress.phase("start", self._elapsed_ms())
         kind = one_of("cluster", self.plan.cluster, all_clusters())
         cluster = await kind.launch(self.plan.spec, self.run_dir, self.clock, self.plan.cluster_id)
@@ -160,11 +161,21 @@ class Run:
             await self._phases(cluster, stage)
         finally:
             status.cancel()
-            if not _is_closed_half_way():
+            if self._is_on_its_loop():
                 await to_its_end(self._put_down(cluster, stage, collector))
 
     def _is_log_append_time(self) -> bool:
         return self.plan.spec.node_settings().get(TIMESTAMP_TYPE) == "LogAppendTime"
+
+    def _is_on_its_loop(self) -> bool:
+        """Return whether anything can still be waited for: a run whose loop was stopped in the middle is closed when it is collected.
+
+        Outside of every loop asyncio makes a real one for whoever starts a task; inside of another run's it would be a task of that one.
+        """
+        try:
+            return asyncio.get_running_loop() is self._loop
+        except RuntimeError:
+            return False
 
     # --- the phases ------------------------------------------------------------------------
 
@@ -282,7 +293,7 @@ class Run:
         finally:
             for task in self._lasting:
                 task.cancel()
-            if not _is_closed_half_way():
+            if self._is_on_its_loop():
                 await asyncio.gather(*self._lasting, return_exceptions=True)
 
     async def _is_awaited(self, cluster: Cluster, planned: PlannedFault) -> bool:
@@ -509,14 +520,6 @@ async def to_its_end(work: Coroutine[object, None, None]) -> None:
         if not task.cancelled():
             task.exception()  # the cancellation is what is raised
         raise
-
-
-def _is_closed_half_way() -> bool:
-    """Return whether the running coroutine is closed rather than ended: its loop was stopped, and it is collected.
-
-    Nobody is left to wait for anything then, and asyncio makes a real loop for whoever starts a task outside of one.
-    """
-    return isinstance(sys.exception(), GeneratorExit)
 
 
 async def _nothing_more(cluster: Cluster) -> None:
