@@ -46,6 +46,7 @@ class SimulatedRun(msgspec.Struct, frozen=True, kw_only=True):
     quorum_epoch:   at the end: it grows only by elections, so it says how stable the quorum was (I15, I16).
     leader_epochs:  the sum over all partitions at the end, the same figure for brokers (M24).
     isolated_epoch_growth, isolated_leader_ms, needless_elections:  I15 and I16, see `clusters/simulated/stability.py`.
+    lone_leader_ms:  the longest time that a leader alone in its ISR did not commit what it had, see `clusters/simulated/lone_leaders.py`.
     invariant, violation:  which invariant was violated, and how in words; violated: the facts.
     entered:        whether code of a known bug that was switched on was called at all.
     checkpoints:    the running trace hash after each block of events: where two runs part can be seen from them.
@@ -67,6 +68,7 @@ class SimulatedRun(msgspec.Struct, frozen=True, kw_only=True):
     isolated_epoch_growth: int = 0
     isolated_leader_ms: int = 0
     needless_elections: int = 0
+    lone_leader_ms: int = 0
     entered: bool = True
     checkpoints: list[str] = []
 
@@ -156,6 +158,7 @@ def _known(plan: Plan, simulation: Simulation, cpu_ns: int, *, is_entered: bool)
         isolated_epoch_growth=stability.isolated_epoch_growth if stability else 0,
         isolated_leader_ms=stability.isolated_leader_ms if stability else 0,
         needless_elections=stability.needless_elections if stability else 0,
+        lone_leader_ms=cluster.watch.lone_leaders.stalled_ms if cluster else 0,
         entered=is_entered,
         checkpoints=list(simulation.loop.trace.checkpoints),
     )

@@ -132,6 +132,11 @@ class CommittedMetadata:
         possible = [state for state in states[first:] if state.leader_epoch == leader_epoch]
         return not possible or any(state.size >= state.effective_min_isr for state in possible)
 
+    def may_commit_alone(self, partition: TopicPartition) -> bool:
+        """Return whether a partition's leader is the only one in the committed ISR, and that suffices."""
+        states = self._isr_states.get(partition, [])
+        return bool(states) and states[-1].size == 1 >= states[-1].effective_min_isr
+
     def is_recovering(self, partition: TopicPartition) -> bool:
         """Return whether a partition was elected uncleanly and is not RECOVERED."""
         state = self.state.partitions.get(partition)

@@ -32,8 +32,10 @@ import msgspec
 from replog.log.clean_shutdown import CLEAN_SHUTDOWN_FILE
 from replog.log.creation import partition_metadata
 from replog.types import METADATA_TOPIC, TopicPartition
+from tribunal.clusters.api import PartitionState
 from tribunal.clusters.simulated.committed import CommittedMetadata, Incarnation, QuorumMember
 from tribunal.clusters.simulated.event_fields import BrokerRegistered, Followed, HighWatermark, QuorumLeader
+from tribunal.clusters.simulated.lone_leaders import LoneLeaders
 from tribunal.clusters.simulated.replica_logs import BatchMark, ReplicaLog, ReplicaLogs, index_reaching
 from tribunal.clusters.simulated.stability import Stability
 from tribunal.clusters.simulated.stable_offsets import StableOffset, StableOffsets
@@ -77,6 +79,7 @@ class Watch:
         """
         self.committed = committed
         self.stability = Stability(simulation.loop, simulation.network, machines, members)
+        self.lone_leaders = LoneLeaders()
         self.replicas = {node: ReplicaLogs(machine.disk, data_directory) for node, machine in machines.items()}
         self._simulation = simulation
         self._machines = machines
@@ -214,11 +217,23 @@ class Watch:
         self._behind = {}
         for partition in changed:
             prefix, state = self._prefixes.get(partition), self.committed.state.partitions.get(partition)
+            if state is not None:
+                self.lone_leaders.committed(
+                    partition, state, self._simulation.loop.now_ns, self._uncommitted(partition, state)
+                )
             if prefix is not None and state is not None and state.leader in prefix.lossy:
                 prefix.led_by_lossy = state.leader_epoch
             if prefix is not None and state is not None and not self._may_begin_anew(partition, prefix):
                 self._members_hold(partition, state.leader_epoch, prefix)
                 self._eligible_hold(partition, prefix)
+
+    def _uncommitted(self, partition: TopicPartition, state: PartitionState) -> int | None:
+        """Return where a leader's log ends that is alone in its ISR, suffices, and has shown less than that as committed."""
+        log = self._log_of(state.leader, partition) if state.leader in self.replicas else None
+        exposed, _ = self._exposures.get((partition, state.leader_epoch), (None, 0))
+        if log is None or exposed is None or state.recovering or not self.committed.may_commit_alone(partition):
+            return None
+        return log.end_offset if exposed < log.end_offset else None
 
     # what wakes it
 
@@ -337,6 +352,7 @@ class Watch:
             stable = self._stable.setdefault(partition, StableOffsets(partition))
             stable.show(StableOffset(epoch, high_watermark, shown.last_stable_offset), may_have_lost=may_have_lost)
         self._moved_by_right(node, partition, epoch, high_watermark)
+        self.lone_leaders.exposed(partition, epoch, high_watermark, self._simulation.loop.now_ns)
         if log is None:
             return
         if may_have_lost:

@@ -38,6 +38,7 @@ KEPT_PER_FINDING: Final = 3
 GUARDS: Final = "guards.csv"
 FIGURES: Final = (
     *("quorum_epoch", "leader_epochs", "isolated_epoch_growth", "isolated_leader_ms", "needless_elections"),
+    "lone_leader_ms",
 )
 
 
