@@ -105,7 +105,6 @@ WITHOUT_MEANING: Final = frozenset(
         "offsets.commit.timeout.ms",
         "offsets.load.buffer.size",
         "offsets.topic.compression.codec",
-        "producer.id.expiration.check.interval.ms",
         "producer.purgatory.purge.interval.requests",
         "queued.max.requests",
         "quota.window.num",

@@ -199,3 +199,11 @@ class LogConfig(msgspec.Struct, frozen=True, kw_only=True):
             "An idempotent producer that has written nothing for this long is forgotten.",
         ),
     ] = 86400000
+    producer_expiration_check_interval_ms: Annotated[
+        int,
+        kafka(
+            "producer.id.expiration.check.interval.ms",
+            "How often idempotent producers to forget are looked for.",
+            lowest=1,
+        ),
+    ] = 600000

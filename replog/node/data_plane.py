@@ -185,6 +185,7 @@ class DataPlane:
         if config.log.scrub_bytes_per_second:
             self.scrubbing.begin()
         every("retention", config.log.retention_check_interval_ms, self._retain)
+        every("producers", config.log.producer_expiration_check_interval_ms, self._expire_producers)
 
     async def listen(self) -> None:
         """Let clients and brokers in. `OSError` when an address is taken."""
@@ -296,10 +297,14 @@ class DataPlane:
                 log = replica.partition.log
                 if log.delete_old_segments(wall_ms, replica.partition.high_watermark):
                     self.replicas.log_start_moved(replica)
-                log.expire_producers(wall_ms)
                 log.count_as_cold()
             except OSError as problem:
                 replica.partition.go_offline(problem)
+
+    def _expire_producers(self) -> None:
+        wall_ms = self.world.clock.wall_ms()
+        for replica in self.replicas:
+            replica.partition.log.expire_producers(wall_ms)
 
 
 def _limits(config: NodeConfig) -> FetchLimits:

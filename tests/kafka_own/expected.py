@@ -34,12 +34,9 @@ OF_PART_TWO = (
     "unclean.recovery.strategy (KIP-966, part 2) is a topic config here, and the test knows those of its release only"
 )
 INTERNAL = "the test reads internal.segment.bytes, which replog has not"
-INTERVAL = "producer.id.expiration.check.interval.ms is not offered: expired producers go when logs are looked after"
 EXCEPTIONS = {
     ("clients.CreateTopicsRequestWithPolicyTest", "testErrorCreateTopicsRequests"): POLICY,
     ("clients.MetricsDuringTopicCreationDeletionTest", "testMetricsDuringTopicCreateDelete"): METRICS,
-    ("clients.TransactionsExpirationTest", "testTransactionAfterProducerIdExpiresWithTV1"): INTERVAL,
-    ("clients.TransactionsExpirationTest", "testTransactionAfterProducerIdExpiresWithTV2"): INTERVAL,
     ("clients.admin.AdminClientWithPoliciesIntegrationTest", "testInvalidAlterConfigsDueToPolicy"): POLICY,
     ("clients.admin.DescribeFeaturesTest", "testUnstableApiVersions"): LEVEL,
     ("clients.admin.DynamicGroupConfigIntegrationTest", "testDescribeGroupConfigSynonymsWithBrokerSynonym"): SETTINGS_OF_GROUPS,
