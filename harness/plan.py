@@ -19,7 +19,16 @@ from tribunal.clusters.kafka.releases import KAFKA_ALONE
 from tribunal.clusters.objects import TRANSACTIONS
 from tribunal.clusters.spec import KRAFT, ZOOKEEPER, ClusterSpec, Mode
 from tribunal.harness.bounds import bounded
-from tribunal.harness.catalog import all_clusters, all_workloads, faults, known_name, mutants, nearest, one_of
+from tribunal.harness.catalog import (
+    SIMULATED,
+    all_clusters,
+    all_workloads,
+    faults,
+    known_name,
+    mutants,
+    nearest,
+    one_of,
+)
 from tribunal.harness.scenario import BadScenario, GivenWorkload, Scenario, Step, must_be_sound, usable
 from tribunal.harness.swarm import drawn_cluster, drawn_load, with_points
 from tribunal.nemesis.api import AnyFault
@@ -237,6 +246,10 @@ def _must_fit(spec: ClusterSpec, kind: Kind, cluster: str) -> None:
         raise BadScenario(f"cluster {cluster}: {reason}")
     if spec.file and not kind.is_there_already:
         raise BadScenario(f"cluster {cluster} starts its own nodes; {spec.file} is for --cluster existing")
+    if spec.system and kind.is_simulated:
+        raise BadScenario(
+            f"the simulator runs replog alone, not {spec.system}: tribunal run ... --cluster system, or a nightly"
+        )
     if spec.system and kind.has_log:
         raise BadScenario(f"cluster {cluster} runs logs; {spec.system} is for --cluster system")
 
@@ -355,6 +368,20 @@ def read_plan(path: Path) -> Plan:
         raise BadScenario(f"{path}: not a plan: {problem}") from None
     must_be_runnable(plan, path)
     return plan
+
+
+def in_simulator(path: Path) -> Plan:
+    """Read plan.json of a run on any kind of cluster, as one for the simulator.
+
+    Raises `BadScenario` for a described system: the simulator would run replog in its place, and speak of that.
+    """
+    plan = read_plan(path)
+    if plan.spec.system:
+        again = f"tribunal confirm {path.parent} --cluster system -n 8"
+        raise BadScenario(
+            f"{path} is of the system {plan.spec.system}, which the simulator cannot run; how often it shows is said by: {again}"
+        )
+    return msgspec.structs.replace(plan, cluster=SIMULATED)
 
 
 def must_be_runnable(plan: Plan, path: Path) -> None:

@@ -16,8 +16,7 @@ import msgspec
 
 from tribunal import ROOT
 from tribunal.clusters.api import ClusterError
-from tribunal.harness.catalog import SIMULATED
-from tribunal.harness.plan import encoded, read_plan
+from tribunal.harness.plan import encoded, in_simulator
 from tribunal.results.scratch import Scratch
 
 FIRST_BAD: Final = " is the first bad commit"
@@ -39,12 +38,12 @@ def bisected(
     """Find the first commit between `good` and `bad` that shows a signature under a run's plan.
 
     seeds:  how many from the plan's own on each commit is asked with: another code may need another seed to show the same.
-    Raises ClusterError when git cannot do it: unknown commits, `good` that is not good, no repository.
+    Raises ClusterError when git cannot do it: unknown commits, `good` that is not good, no repository; BadScenario when the simulator cannot run the plan.
     """
-    plan = read_plan(run / "plan.json" if run.is_dir() else run)
+    plan = in_simulator(run / "plan.json" if run.is_dir() else run)
     with _work_tree(bad) as tree, Scratch("bisect") as folder:
         path = folder / "plan.json"
-        path.write_bytes(encoded(msgspec.structs.replace(plan, cluster=SIMULATED)))
+        path.write_bytes(encoded(plan))
         environment = {**os.environ, "PYTHONPATH": str(tree), "PYTHONSAFEPATH": "1"}
         test = [sys.executable, str(PROBE), str(path), signature, str(seeds)]
         for commit, wanted in ((bad, 1), (good, 0)):

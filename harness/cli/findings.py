@@ -9,7 +9,7 @@ import msgspec
 import typer
 
 from tribunal.harness.campaign import findings as known
-from tribunal.harness.plan import read_plan
+from tribunal.harness.plan import in_simulator
 from tribunal.harness.scenario import BadScenario
 from tribunal.results.scratch import Scratch
 from tribunal.results.signature import Signature, of_violation, read
@@ -35,7 +35,7 @@ def add(
     if state not in ("fixed", "known"):
         raise BadScenario(f"state {state!r}: fixed or known")
     finding = known.of_plan(
-        read_plan(_plan_of(run)), name=name, about=about, signature=str(first_signature(run) if signature is None else signature_named(signature)),
+        in_simulator(_plan_of(run)), name=name, about=about, signature=str(first_signature(run) if signature is None else signature_named(signature)),
         state="fixed" if state == "fixed" else "known", max_runs=max_runs,
     )  # fmt: skip
     kept = known.add(finding, folder)

@@ -33,7 +33,7 @@ from tribunal.harness.cli.cluster import Jobs, Master, PythonThere, Remote, Roun
 from tribunal.harness.cli.complete import named
 from tribunal.harness.cli.findings import signature_named
 from tribunal.harness.cli.stored import out_at
-from tribunal.harness.plan import Plan, encoded, made, read_plan
+from tribunal.harness.plan import Plan, encoded, in_simulator, made, read_plan
 from tribunal.harness.scenario import BadScenario, Scenario, duration, load
 from tribunal.results.night import upper_bound
 from tribunal.results.scratch import Scratch
@@ -291,7 +291,7 @@ def shrink(  # noqa: PLR0917 - options
 
     where = place(master, remote, python, with_packages=with_packages)
     path = run / "plan.json" if run.is_dir() else run
-    plan = msgspec.structs.replace(read_plan(path), cluster=SIMULATED)
+    plan = in_simulator(path)
     budget_s = duration(budget, plan.spec).most_ms / 1000
     path.with_name(STORY).unlink(missing_ok=True)  # of another shrinking
     with Scratch("shrink", in_memory=True) as scratch, runner_at(where, jobs) as runner:

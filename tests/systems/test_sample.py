@@ -7,8 +7,9 @@ import pytest
 
 from tribunal.checkers.judge.verdict import check
 from tribunal.clusters.kinds import system as kind
+from tribunal.harness.cli.main import exit_code
 from tribunal.harness.new import made_system
-from tribunal.harness.plan import Plan, made
+from tribunal.harness.plan import Plan, encoded, made
 from tribunal.harness.progress import Silent
 from tribunal.harness.run import Run, new_run_dir
 from tribunal.harness.scenario import BadScenario, load
@@ -135,3 +136,50 @@ def test_what_a_description_does_not_give_is_refused_when_it_is_planned(
 
     with pytest.raises(BadScenario, match=words):
         planned(tmp_path, overrides)
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        pytest.param(("shrink",), id="shrink"),
+        pytest.param(("bisect", "--signature", "registers/not_linearizable", "--good", "HEAD"), id="bisect"),
+        pytest.param(
+            ("findings", "add", "--name", "lost", "--about", "lost", "--signature", "registers/not_linearizable"),
+            id="findings",
+        ),
+    ],
+)
+def test_what_runs_plans_in_the_simulator_refuses_those_of_a_described_system(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], command: tuple[str, ...]
+) -> None:
+    """The simulator would run replog in its place, and write down what that does; the words say what can be done."""
+    run = tmp_path / "run"
+    run.mkdir()
+    (run / "plan.json").write_bytes(encoded(planned(tmp_path, {})))
+    words = (
+        ["findings", "add", str(run), *command[2:]]
+        if command[0] == "findings"
+        else [command[0], str(run), *command[1:]]
+    )
+    there = sorted(tmp_path.rglob("*"))
+
+    assert exit_code(words) == 64
+
+    said = capsys.readouterr().err
+    assert "which the simulator cannot run" in said
+    assert f"tribunal confirm {run} --cluster system" in said
+    assert sorted(tmp_path.rglob("*")) == there
+
+
+@pytest.mark.parametrize("command", ["sweep", "search"])
+def test_scenarios_of_a_described_system_are_not_swept(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], command: str
+) -> None:
+    """These have no `--cluster`: the words say which command has."""
+    planned(tmp_path, {})
+
+    assert exit_code([command, str(tmp_path / "keeper" / "scenario.yaml"), "--out", str(tmp_path / "out")]) == 64
+
+    said = capsys.readouterr().err
+    assert "the simulator runs replog alone, not" in said
+    assert "tribunal run" in said
