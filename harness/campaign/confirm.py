@@ -5,9 +5,9 @@ finding when a checker says what it said of the simulated run. What only an inva
 eyes outside the simulator, is shown by any violation; the attempts say which.
 """
 
+from collections import Counter
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Final
 
 import msgspec
 
@@ -15,10 +15,9 @@ from tribunal.harness.catalog import all_clusters, known_name
 from tribunal.harness.plan import Plan, must_be_possible, read_plan
 from tribunal.harness.scenario import BadScenario
 from tribunal.results.intervals import interval
+from tribunal.results.report.minimal import FILE as SMALL_PLAN
 from tribunal.results.signature import Signature, texts
 from tribunal.results.verdict import EXIT_ERROR, RunVerdict, Verdict, load
-
-SMALL_PLAN: Final = "plan.min.json"
 
 
 class Attempt(msgspec.Struct, frozen=True, kw_only=True):
@@ -104,11 +103,28 @@ def confirmed(
 
 
 def plan_of(run: Path) -> Path:
-    """Return the plan to run: the shrunk one where there is one."""
+    """Return the plan to run: the shrunk one where there is one.
+
+    Raises `BadScenario` where that is no smaller form of the run's own: what it shows says nothing of this run.
+    """
     if not run.is_dir():
         return run
-    small = run / SMALL_PLAN
-    return small if small.is_file() else run / "plan.json"
+    small, own = run / SMALL_PLAN, run / "plan.json"
+    if not small.is_file():
+        return own
+    if own.is_file() and not _is_smaller_form(read_plan(small), read_plan(own)):
+        raise BadScenario(f"{small} is not of {own}: remove it, or make it anew (tribunal shrink {run})")
+    return small
+
+
+def _is_smaller_form(small: Plan, own: Plan) -> bool:
+    """Whether a plan is what shrinking leaves of another one; what a described system did was never shrunk in the simulator."""
+    was_counted_elsewhere = bool(own.spec.system) and small.cluster != own.cluster
+    identities = [
+        (plan.seed, plan.cluster_id, plan.workload, plan.spec.mutants, plan.spec.system) for plan in (small, own)
+    ]
+    surplus = Counter(fault.kind for fault in small.faults) - Counter(fault.kind for fault in own.faults)
+    return identities[0] == identities[1] and not surplus and not was_counted_elsewhere
 
 
 def on_kind(plan: Plan, cluster: str) -> Plan:

@@ -9,6 +9,7 @@ import msgspec
 import typer
 
 from tribunal.harness.campaign import findings as known
+from tribunal.harness.campaign.confirm import plan_of
 from tribunal.harness.plan import in_simulator
 from tribunal.harness.scenario import BadScenario
 from tribunal.results.scratch import Scratch
@@ -35,7 +36,7 @@ def add(
     if state not in ("fixed", "known"):
         raise BadScenario(f"state {state!r}: fixed or known")
     finding = known.of_plan(
-        in_simulator(_plan_of(run)), name=name, about=about, signature=str(first_signature(run) if signature is None else signature_named(signature)),
+        in_simulator(plan_of(run)), name=name, about=about, signature=str(first_signature(run) if signature is None else signature_named(signature)),
         state="fixed" if state == "fixed" else "known", max_runs=max_runs,
     )  # fmt: skip
     kept = known.add(finding, folder)
@@ -102,10 +103,3 @@ def first_signature(run: Path) -> Signature:
         for found in load(folder / "verdict.json").violations:
             return found.signature
     raise BadScenario(f"{folder}: found nothing; give --signature")
-
-
-def _plan_of(run: Path) -> Path:
-    if not run.is_dir():
-        return run
-    small = run / "plan.min.json"
-    return small if small.is_file() else run / "plan.json"

@@ -5,12 +5,14 @@ import os
 import subprocess
 import sys
 from pathlib import Path
+from random import Random
 
 import msgspec
 import pytest
 
 from tests.harness.this_machine import skip_unless_it_can
 from tribunal.harness.campaign.confirm import Confirmation, attempt_of, confirmed, on_kind, signatures_of
+from tribunal.harness.catalog import all_workloads
 from tribunal.harness.plan import made, read_plan
 from tribunal.harness.scenario import BadScenario, load
 from tribunal.results.intervals import interval
@@ -109,6 +111,27 @@ def test_the_shrunk_plan_is_preferred(finding):
     confirmed(finding, "processes", 1, lambda plan: seen.append(plan.scenario))
 
     assert seen == ["smaller"]
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        pytest.param({"seed": 77}, id="another seed"),
+        pytest.param({"workload": "bank"}, id="another workload"),
+        pytest.param({"faults": "twice"}, id="more faults"),
+    ],
+)
+def test_a_smaller_plan_that_is_of_another_plan_is_refused(finding, change):
+    """What it shows would be counted as what this run showed."""
+    of_another = msgspec.json.decode(MINIMAL.read_bytes()) | change
+    if "faults" in change:
+        of_another["faults"] = 2 * read_plan(MINIMAL).faults
+    if "workload" in change:
+        of_another["workload_plan"] = all_workloads()["bank"].drawn({}, Random(1))
+    (finding / "plan.min.json").write_bytes(msgspec.json.encode(of_another))
+
+    with pytest.raises(BadScenario, match=r"plan\.min\.json is not of .*plan\.json: remove it"):
+        confirmed(finding, "processes", 1, lambda plan: None)
 
 
 def test_an_interrupted_run_ends_it_all(finding):

@@ -157,7 +157,7 @@ def test_what_runs_plans_in_the_simulator_refuses_those_of_a_described_system(
     run.mkdir()
     (run / "plan.json").write_bytes(encoded(planned(tmp_path, {})))
     words = (
-        ["findings", "add", str(run), *command[2:]]
+        ["findings", "add", str(run), *command[2:], "--folder", str(tmp_path / "findings")]
         if command[0] == "findings"
         else [command[0], str(run), *command[1:]]
     )
