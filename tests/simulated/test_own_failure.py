@@ -4,9 +4,11 @@ import asyncio
 
 import pytest
 
-from replog.log.batch import CorruptBatch
-from replog.node.quorum.metadata_log import snapshot_ids
+from replog.log.batch import CorruptBatch, NewRecord, build
+from replog.node.quorum.metadata_log import MetadataLog, snapshot_ids
+from replog.quorum.events import AppendFetched
 from replog.quorum.voters import majority_offset
+from tests.log.batches import a_disk, opened
 from tests.simulated.cluster_program import NOWHERE
 from tribunal.clusters.clock import RunClock
 from tribunal.clusters.kinds.simulated import launch
@@ -59,6 +61,23 @@ def test_an_assertion_of_a_node_is_its_own_with_type_and_place():
 )
 def test_what_others_did_is_not_its_own(problem):
     assert own_failure(problem) is None
+
+
+def test_a_hole_in_what_a_member_of_the_quorum_fetches_is_the_quorums_own_and_a_partitions_is_none():
+    """No fault reaches there; a follower's leader may have a damaged offset, and the follower takes it for that."""
+    log = opened(a_disk())
+    metadata = MetadataLog(Simulation("hole").add_machine("member", "10.0.0.1", 1).open_world(), log)
+    behind = build([NewRecord(None, b"v")], timestamp_ms=0, base_offset=5)
+    damaged = build([NewRecord(None, b"v")], timestamp_ms=0)[:-1] + b"?"
+
+    hole = own_failure(raised(metadata.append_fetched, AppendFetched(base_offset=0, records=behind, batches=())))
+
+    assert hole is not None
+    assert (hole.exception, hole.words) == ("UnexpectedGap", "fetched at 0: offset 5 where 0 comes next")
+    assert own_failure(raised(opened(a_disk()).append_as_follower, behind)) is None
+    assert (
+        own_failure(raised(metadata.append_fetched, AppendFetched(base_offset=0, records=damaged, batches=()))) is None
+    )
 
 
 def violated_by_a_callback(excuse):
