@@ -35,12 +35,13 @@ from tribunal.checkers.judge.evidence import Evidence
 from tribunal.checkers.judge.hot_partitions import HOLES
 from tribunal.checkers.judge.orders import OF_POSITIONS, Order
 from tribunal.checkers.judge.positions import Positions
-from tribunal.checkers.judge.remembered import Remembered, by_order, under
+from tribunal.checkers.judge.remembered import Part, Remembered, by_order, under
 from tribunal.checkers.judge.steps import ABORTED, POLL, committed_values, of_partition
 from tribunal.checkers.judge.tables import Place, TableRow
 from tribunal.checkers.judge.timeline import History, Judgement, NodeSettings, Record, Timeline, excused
 from tribunal.checkers.judge.witnesses import answers
 from tribunal.checkers.properties.group_offsets import COMMIT
+from tribunal.checkers.properties.hanging_transactions import standing
 from tribunal.results.admin_apis import AdminApi
 from tribunal.results.manifest import KRAFT
 from tribunal.results.store import Recording, partition_order
@@ -180,7 +181,8 @@ class PartitionJudge:
     def _of_hanging(self, anomaly: Anomaly) -> Judgement | None:
         """Look at the transaction whose first record holds the last stable offset back, or at those that may be it.
 
-        Whose record stands there is known by its answer, or else by the logs of those that can lead.
+        Whose record stands there is known by its answer, or else by the logs of those that can lead. Where groups' positions stand
+        it is one of those that committed one there before the last stable offset was first seen to stay behind.
         """
         sends = self._remembered.sends_in_transactions(self._name)
         assert anomaly.log_offset is not None
@@ -188,6 +190,8 @@ class PartitionJudge:
         values = () if first else self._looked_up().values_at(anomaly.log_offset)
         there = [send for send in sends if send.value is not None and send.value in values]
         chosen = first or there or [send for send in sends if send.log_offset is None]
+        if not sends:
+            chosen = self._positions_at(anomaly.log_offset)
         found = (
             self._remembered.end_lost(send.transaction, {self._name: send.sent}, anomaly.at_ns)
             or self._remembered.ended_late(send.transaction, anomaly.at_ns)
@@ -195,6 +199,11 @@ class PartitionJudge:
             for send in chosen
         )
         return next((judgement for judgement in found if judgement is not None), None)
+
+    def _positions_at(self, log_offset: int) -> list[Part]:
+        """Return the transactions whose position may stand at an offset at which the last stable offset stands."""
+        since_ns, without_ns = standing(self.rows, log_offset)
+        return self._remembered.positions_in_transactions(self._name, since_ns, without_ns)
 
     def _of_positions(self, found: Found, chosen: list[int]) -> dict[int, Judgement]:
         """Excuse what groups went through after their positions were permitted to be lost."""

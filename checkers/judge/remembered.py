@@ -34,6 +34,7 @@ from tribunal.results.topic_names import MARK
 NEVER: Final = 1 << 62
 NOBODY: Final = -1
 COMMITTED: Final = "committed"
+COMMIT_KIND: Final = "commit"
 OPEN: Final = "info"
 DEPOSED: Final = "deposed"
 HINDERED: Final = "hindered"
@@ -204,6 +205,24 @@ class Remembered:
             for step in row.operations or ()
             if step.kind in WRITE_KINDS and (step.topic, step.partition) == place
         ]
+
+    def positions_in_transactions(self, place: Place, last_ns: int, without_ns: int | None) -> list[Part]:
+        """Return the transactions that may have written a group's position to a partition of `__consumer_offsets`, each once.
+
+        last_ns:     those that began until then.
+        without_ns:  and whose position was answered later than that, when the partition held nothing yet of what is asked for.
+        """
+        found: dict[tuple[int, int], Part] = {}
+        for partition in self._recording.partitions("commits"):
+            for commit in typed(self._recording.table("commits", partition), Commit):
+                if commit.kind != COMMIT_KIND or self._history.home(GROUP_LOG, commit.group) != place:
+                    continue
+                if without_ns is not None and commit.complete_ns is not None and commit.complete_ns < without_ns:
+                    continue
+                row = self.transaction_of(commit)
+                if row is not None and row.begin_ns <= last_ns:
+                    found[row.process, row.begin_ns] = Part(row, None, None)
+        return list(found.values())
 
     # Positions of groups
 

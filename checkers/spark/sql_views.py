@@ -12,7 +12,7 @@ concluded from them, and tests of that code check what they hold.
     committed           value                                     sent in a committed transaction
     txn_steps           txn, step, process, outcome, begin_ns, end_ns, timeout_ms, kind, topic, partition, log_offset, value
     txn_spans           process, begin_ns, end_ns, outcome        of transactions
-    transaction_timeouts  timeout_ns                              of runs with transactions
+    transaction_timeouts  timeout_ns, ended_ns, longest_ns        of runs with transactions
     complete_runs                                                 runs that came to their end
     leaderless          topic, partition, node, since_ns, until_ns, leader_epoch  partitions left without leader for too long
     below_min_isr       topic, partition, since_ns, until_ns, said_by, of_epoch, is_only, needs_min_isr  when leaders knew of too small an ISR
@@ -36,7 +36,7 @@ from tribunal.checkers.judge.presence import below_min_isr, forgotten, leaderles
 from tribunal.checkers.judge.steps import KINDS, OUTCOMES, committed_values, flat, spans
 from tribunal.checkers.judge.timeline import Entry, Timeline
 from tribunal.checkers.properties import stale_epochs
-from tribunal.checkers.properties.hanging_transactions import DEFAULT_TIMEOUT_MS, TIMEOUT
+from tribunal.checkers.properties.hanging_transactions import DEFAULT_TIMEOUT_MS, TIMEOUT, of_all
 from tribunal.results.manifest import integer
 from tribunal.results.metadata import State, registrations
 from tribunal.results.recording import TABLES
@@ -117,7 +117,9 @@ SCHEMAS: Final = {
             ("incarnation", pa.string()),
         ]
     ),
-    "transaction_timeouts": pa.schema([*RUN, ("timeout_ns", pa.int64())]),
+    "transaction_timeouts": pa.schema(
+        [*RUN, ("timeout_ns", pa.int64()), ("ended_ns", pa.int64()), ("longest_ns", pa.int64())]
+    ),
     "complete_runs": pa.schema(RUN),
 }
 Row = Mapping[str, str | int | None]
@@ -149,7 +151,9 @@ def _rows(recording: Recording) -> dict[str, list[Row]]:
     settings = recording.settings or {}
     if txns.num_rows:
         timeout_ms = integer(settings, TIMEOUT, DEFAULT_TIMEOUT_MS)
-        rows["transaction_timeouts"].append({"timeout_ns": timeout_ms * 1_000_000})
+        ended_ns, longest_ns = of_all(txns, timeout_ms)
+        timeouts = {"timeout_ns": timeout_ms * 1_000_000, "ended_ns": ended_ns, "longest_ns": longest_ns}
+        rows["transaction_timeouts"].append(timeouts)
     rows["complete_runs"] += [{}] if recording.complete else []
     rows["registrations"] += _registrations(recording.table("metadata"))
     return rows

@@ -18,6 +18,7 @@ from tests.checkers.test_small_recordings import (
     judged,
     uncleanly_elected,
 )
+from tests.checkers.test_sql import agree
 
 BY_ORDER = ("permitted", "gone_by_order")
 BY_R9 = ("permitted", "R9")
@@ -541,6 +542,100 @@ def test_whose_transaction_hangs_is_known_by_the_record_that_stands_there(
         run.log(3, {0: values[stands]})
 
     assert judged(run, "hanging") == [expected]
+
+
+# Where groups' positions stand nobody is known to have sent: any transaction of the run may be open there.
+
+
+@pytest.mark.parametrize(("began", "stands", "expected"), [
+    pytest.param([100, 58_000], {60_000: 0}, [], id="since a moment ago"),
+    pytest.param([100, 58_000], {20_000: 0, 60_000: 0}, [LOST], id="for longer than any may be open"),
+    pytest.param([100, 58_000], {20_000: 0, 50_000: 1, 60_000: 0}, [LOST], id="there as before"),
+    pytest.param([100, 58_000], {20_000: 1, 60_000: 0}, [], id="elsewhere before"),
+    pytest.param([100], {60_000: 0}, [LOST], id="all have ended long ago"),
+    pytest.param([100, 48_500], {60_000: 0}, [], id="one may have ended a moment ago"),
+    pytest.param([100, 58_000], {60_000: 2}, [], id="nowhere"),
+])  # fmt: skip
+def test_a_transaction_that_holds_a_partition_of_positions_back_is_any_of_the_run(
+    run: Run, began: list[int], stands: dict[int, int], expected: list[tuple[str, str]]
+) -> None:
+    run.metadata("PartitionRecord", 0, topic="__consumer_offsets", **CREATED)
+    for begin in began:
+        without_an_answer(run, begin, timeout_ms=5000)
+    for at, stable in stands.items():
+        run.watermark(2, at, epoch=0, topic="__consumer_offsets", last_stable_offset=stable)
+
+    assert judged(run, "hanging") == expected
+    assert agree(run.run_dir)["hanging"] == len(expected)
+
+
+@pytest.mark.parametrize(("epochs", "expected"), [
+    pytest.param([0, 0], [LOST], id="the same leader epoch"),
+    pytest.param([0, 1], [], id="another one, whose log may be another one"),
+    pytest.param([None, None], [], id="nobody knows of which"),
+])  # fmt: skip
+def test_since_when_something_is_open_is_said_within_one_leader_epoch(
+    run: Run, epochs: list[int | None], expected: list[tuple[str, str]]
+) -> None:
+    run.metadata("PartitionRecord", 0, topic="__consumer_offsets", **CREATED)
+    without_an_answer(run, 58_000, timeout_ms=5000)
+    for at, epoch in zip([20_000, 60_000], epochs, strict=True):
+        run.watermark(2, at, epoch=epoch, topic="__consumer_offsets", last_stable_offset=0)
+
+    assert judged(run, "hanging") == expected
+    assert agree(run.run_dir)["hanging"] == len(expected)
+
+
+@pytest.mark.parametrize(("lost", "committed", "expected"), [
+    pytest.param("__consumer_offsets", {}, BY_R9, id="its marker may be lost"),
+    pytest.param("__transaction_state", {}, BY_R9, id="its decision may be lost"),
+    pytest.param("elsewhere", {}, LOST, id="another partition says nothing"),
+    pytest.param("__consumer_offsets", {"kind": "fetch"}, LOST, id="it committed nothing"),
+    pytest.param("__consumer_offsets", {"process": 8}, LOST, id="another process did"),
+    pytest.param("__consumer_offsets", {"at": 5000}, LOST, id="it did so later"),
+])  # fmt: skip
+def test_a_transaction_that_committed_a_position_may_hang_where_its_end_may_be_lost(
+    tmp_path: Path, lost: str, committed: dict[str, Any], expected: tuple[str, str]
+) -> None:
+    run = Run(tmp_path / "run", **UNCLEAN)
+    for topic in ("__consumer_offsets", "__transaction_state", "elsewhere"):
+        run.metadata("PartitionRecord", 0, topic=topic, **CREATED | {"isr": [1, 2]})
+    in_transaction(run, {"t": 0}, "committed")
+    row = {"process": 7, "group": "g", "topic": "t", "partition": 0, "kind": "commit", "outcome": "ok"} | committed
+    at = row.pop("at", 200)
+    run.recorder.row("commits", **row, committed_offset=1, invoke_ns=at * MS, complete_ns=(at + 10) * MS)
+    uncleanly_elected(run, lost, 3000)
+    run.watermark(2, 20_000, epoch=int(lost == "__consumer_offsets"), topic="__consumer_offsets", last_stable_offset=0)
+
+    assert judged(run, "hanging") == [expected]
+
+
+@pytest.mark.parametrize(("ended", "expected"), [
+    pytest.param(0, LOST, id="the log ended there when it was done"),
+    pytest.param(1, BY_R9, id="the log held it then"),
+])  # fmt: skip
+def test_who_was_done_before_the_log_reached_an_offset_is_not_open_there(
+    tmp_path: Path, ended: int, expected: tuple[str, str]
+) -> None:
+    run = Run(tmp_path / "run", **UNCLEAN)
+    for topic in ("__consumer_offsets", "__transaction_state"):
+        run.metadata("PartitionRecord", 0, topic=topic, **CREATED | {"isr": [1, 2]})
+    in_transaction(run, {"t": 0}, "committed")
+    row = {"process": 7, "group": "g", "topic": "t", "partition": 0, "kind": "commit", "outcome": "ok"}
+    run.recorder.row("commits", **row, committed_offset=1, invoke_ns=200 * MS, complete_ns=210 * MS)
+    uncleanly_elected(run, "__transaction_state", 3000)
+    for at, end in ((4000, ended), (20_000, 2)):
+        ends = {"last_stable_offset": 0, "log_end_offset": end}
+        run.watermark(end, at, epoch=0, topic="__consumer_offsets", **ends)
+
+    assert judged(run, "hanging") == [expected]
+
+
+def without_an_answer(run: Run, begin: int, timeout_ms: int) -> None:
+    """Record a transaction that sent to t-0 and whose end nobody answered."""
+    step = {"kind": "send", "topic": "t", "partition": 0, "log_offset": None, "value": None}
+    row = {"process": 7, "txn_id": "x", "begin_ns": begin * MS, "end_ns": None, "outcome": "info"}
+    run.recorder.row("txns", **row, timeout_ms=timeout_ms, operations=[step])
 
 
 def set_clock(run: Run, *, at: int, offset_ms: int, node: int = 1, until: int = 100_000) -> None:
