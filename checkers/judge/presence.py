@@ -360,15 +360,17 @@ def forgotten(timeline: Timeline) -> Iterator[tuple[int, int]]:
         for node in dict.fromkeys((*before.state.isr, *before.state.elr)):
             since_ns = joined_ns.get(node, timeline.entries[0].at_ns)
             restarted = timeline.restarted_between(node, since_ns, entry.at_ns + OBSERVATION_LAG_NS)
-            if node not in kept and node not in unclean and not restarted:
+            is_replica = node in entry.state.replicas  # a reassignment that takes others away, or none, keeps it
+            if is_replica and node not in kept and node not in unclean and not restarted:
                 yield position, node
 
 
 def _keeps(before: Entry, entry: Entry, after: Sequence[Entry]) -> bool:
     """Whether a change has to leave everybody who was in the ISR or the ELR in one of the two."""
-    facts = [fact for one in (before, entry, *after) for fact in one.facts]
-    ordered = any(isinstance(fact, SettingsChanged) for fact in facts)
+    # A change of the partition that has one changed its replication factor only.
+    beside = [fact for one in (before, *after) if not one.changed for fact in one.facts]
+    ordered = any(isinstance(fact, SettingsChanged) for fact in beside)
     elected = any(isinstance(fact, Elected) and fact.how is not How.CLEAN for fact in entry.facts)
     is_small = len(dict.fromkeys(entry.state.isr)) < entry.settings.effective_min_isr
-    same = before.state.replicas == entry.state.replicas and before.settings.elr and entry.settings.elr
+    same = before.made_anew == entry.made_anew and before.settings.elr and entry.settings.elr
     return entry.changed and is_small and same and not ordered and not elected

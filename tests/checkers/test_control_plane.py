@@ -186,6 +186,32 @@ def test_only_a_reassignment_that_takes_holders_away_leaves_fewer_of_them(
     assert [kind for kind in agree(run.finish()) if kind == "elr_lost_member"] == expected
 
 
+@pytest.mark.parametrize(("change", "expected"), [
+    pytest.param({"replicas": [2, 3]}, ["elr_member_forgotten"], id="with one taken away that held nothing"),
+    pytest.param({"replicas": [1, 2, 3, 4], "adding_replicas": [4]}, ["elr_member_forgotten"], id="with one added"),
+    pytest.param({"replicas": [1, 3]}, [], id="taken away itself"),
+    pytest.param({"replicas": [3]}, [], id="one replica is enough now"),
+    pytest.param({"replicas": [2, 3], "eligible_leader_replicas": [2]}, [], id="kept"),
+])  # fmt: skip
+def test_a_reassignment_that_does_not_take_an_elr_member_away_keeps_it(
+    run: Run, change: dict[str, Any], expected: list[str]
+) -> None:
+    run.change(100, isr=[2, 3], leader=2)
+    run.change(110, isr=[3], leader=3, eligible_leader_replicas=[2])
+    run.change(150, **{"eligible_leader_replicas": []} | change)
+
+    assert kinds(run) == expected
+
+
+def test_a_topic_that_is_made_anew_begins_with_an_isr_of_its_own(run: Run) -> None:
+    """Whoever is fenced at that moment is not in its ISR, and nothing is kept of the former one."""
+    created = {"partition_id": 0, "replicas": [1, 2, 3], "isr": [1], "leader": 1, "leader_epoch": 0}
+    run.metadata("RemoveTopicRecord", 100)
+    run.metadata("PartitionRecord", 200, **created)
+
+    assert "elr_member_forgotten" not in kinds(run)
+
+
 @pytest.mark.parametrize(("permitted", "expected"), [
     pytest.param(True, [], id="an unclean election took it"),
     pytest.param(False, ["unclean_election_not_allowed"], id="that was not permitted"),
