@@ -383,12 +383,19 @@ def sends_by_value(rows: "PartitionRows") -> Index:
 
 
 def sends_of_reads(rows: "PartitionRows") -> Array:
-    """Return for each row of `reads` the row of `sends` that it came from, -1 for none.
+    """Return for each row of `reads` the row of `sends` that it came from, -1 for none."""
+    return _sends_of(rows, "reads")
 
-    Nearly every record was read where its acknowledgement says it is: only the others are searched by value.
-    """
-    sends, reads = rows.columns("sends"), rows.columns("reads")
-    values = reads["value"]
+
+def sends_of_logs(rows: "PartitionRows") -> Array:
+    """Return for each row of `logs` the row of `sends` that it came from, -1 for none."""
+    return _sends_of(rows, "logs")
+
+
+def _sends_of(rows: "PartitionRows", table: str) -> Array:
+    """Nearly every record stands where its acknowledgement says it does: only the others are searched by value."""
+    sends, there = rows.columns("sends"), rows.columns(table)
+    values = there["value"]
     found = np.full(values.size, UNKNOWN, np.int64)
     placed = np.flatnonzero(sends["log_offset"] != UNKNOWN)
     offsets = sends["log_offset"][placed]
@@ -396,7 +403,7 @@ def sends_of_reads(rows: "PartitionRows") -> Array:
     if 0 < end - first <= 4 * placed.size + 1024:
         at = np.zeros(end - first, np.int64)
         at[offsets - first] = placed
-        guess = at[np.clip(reads["log_offset"] - first, 0, at.size - 1)]
+        guess = at[np.clip(there["log_offset"] - first, 0, at.size - 1)]
         np.copyto(found, guess, where=sends["value"][guess] == values)
     rest = np.flatnonzero((found == UNKNOWN) & (values != UNKNOWN))
     if rest.size:

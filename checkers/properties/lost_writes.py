@@ -32,6 +32,7 @@ from tribunal.checkers.api import (
     is_among,
     nothing,
     sends_by_value,
+    sends_of_logs,
     sends_of_reads,
 )
 from tribunal.checkers.judge.steps import OPEN, WRITES
@@ -53,7 +54,7 @@ KINDS: Final = {
         "whether it stands out of sight",
         excused_by=(Excuse.END_LOST,),
     ),
-    "phantom": Kind(Meaning.VIOLATION, "a record was read that nobody sent"),
+    "phantom": Kind(Meaning.VIOLATION, "a record was read, or stands in a replica's log, that nobody sent"),
     "refused_yet_written": Kind(
         Meaning.VIOLATION, "a record that was surely refused was read, or stands in a replica's log"
     ),
@@ -188,7 +189,7 @@ def kernel(rows: PartitionRows, context: Context) -> Found:
     acknowledged = acknowledged_sends(sends, context)
     origin = rows.derived(sends_of_reads)
     found = [
-        _foreign(reads, origin, context),
+        _foreign(rows, origin, context),
         _refused(rows, origin),
         _corrupt(reads),
         _twice(rows, log, context),
@@ -328,15 +329,22 @@ def _reads(kind: str, reads: Columns, chosen: Array) -> pa.Table:
     return anomalies(kind, log_offset=pairs[:, 0], value=pairs[:, 1], process=reads["process"][chosen][first])
 
 
-def _foreign(reads: Columns, origin: Array, context: Context) -> pa.Table:
+def _foreign(rows: PartitionRows, origin: Array, context: Context) -> pa.Table:
+    """Return what nobody sent and yet is there, whoever has it: a replica outside of the ISR invents nothing either."""
     # A cut-off harness never wrote down what was in flight: there every value may have been sent.
     if not context.complete:
         return nothing()
-    foreign = (reads["value"] != UNKNOWN) & (origin == UNKNOWN)
-    # A broker that has not heard of a topic's deletion may take what is meant for the next one of its name.
-    if foreign.any():
-        foreign &= ~is_among(reads["value"], context.sent_elsewhere())
-    return _reads("phantom", reads, foreign)
+    found = []
+    for there, sends in ((rows.columns("reads"), origin), (rows.columns("logs"), rows.derived(sends_of_logs))):
+        foreign = (there["value"] != UNKNOWN) & (sends == UNKNOWN)
+        # A broker that has not heard of a topic's deletion may take what is meant for the next one of its name.
+        if foreign.any():
+            foreign &= ~is_among(there["value"], context.sent_elsewhere())
+        found.append((there, foreign))
+    (reads, read), (logs, logged) = found
+    for node, from_offset, end_offset in context.ending.damaged if logged.any() else ():
+        logged &= (logs["node"] != node) | (logs["log_offset"] < from_offset) | (logs["log_offset"] >= end_offset)
+    return _there("phantom", reads, read, logs, logged)
 
 
 def _refused(rows: PartitionRows, origin: Array) -> pa.Table:
@@ -347,9 +355,16 @@ def _refused(rows: PartitionRows, origin: Array) -> pa.Table:
         return nothing()
     read = refused[origin] & (origin != UNKNOWN)
     logged = is_among(logs["value"], distinct(sends["value"][refused]))
+    return _there("refused_yet_written", reads, read, logs, logged)
+
+
+def _there(kind: str, reads: Columns, read: Array, logs: Columns, logged: Array) -> pa.Table:
+    """One row per offset and value, however many consumers read it or replicas hold it."""
+    if not (read.any() or logged.any()):
+        return nothing()
     offsets, values = (np.concatenate([reads[name][read], logs[name][logged]]) for name in ("log_offset", "value"))
     pairs = np.unique(np.stack([offsets, values], axis=1), axis=0)
-    return anomalies("refused_yet_written", log_offset=pairs[:, 0], value=pairs[:, 1])
+    return anomalies(kind, log_offset=pairs[:, 0], value=pairs[:, 1])
 
 
 def _corrupt(reads: Columns) -> pa.Table:
@@ -549,7 +564,10 @@ LEFT JOIN shown_committed u
 LEFT JOIN logged_partitions p ON t.run_id = p.run_id AND t.topic = p.topic AND t.partition = p.partition
 UNION ALL
 SELECT DISTINCT r.run_id, r.topic, r.partition, 'phantom', r.log_offset, r.value, CAST(NULL AS BIGINT)
-FROM reads r
+FROM (SELECT run_id, topic, partition, log_offset, value FROM reads
+      UNION SELECT l.run_id, l.topic, l.partition, l.log_offset, l.value FROM logs l ANTI JOIN damaged_batches d
+        ON l.run_id = d.run_id AND l.topic = d.topic AND l.partition = d.partition AND l.node = d.node
+       AND l.log_offset >= d.from_offset AND l.log_offset < d.end_offset) r
 JOIN complete_runs c ON r.run_id = c.run_id
 ANTI JOIN sends s ON r.run_id = s.run_id AND r.topic = s.topic AND r.partition = s.partition AND r.value = s.value
 ANTI JOIN (

@@ -1,10 +1,12 @@
 """Lost writes: pairs of a run that is fine and its nearest neighbour that is not."""
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from tests.checkers.recorded import Run
+from tests.checkers.test_sql import agree
 from tribunal.checkers.judge.engine import judge_runs
 from tribunal.results.values import value_of
 
@@ -223,6 +225,47 @@ def test_a_record_in_the_logs_but_not_in_the_read_is_unread(run: Run) -> None:
         run.log(node, dict(enumerate(values)))
 
     assert found(run.finish()) == [("unread", "violation", "", 1)]
+
+
+PHANTOM = [("phantom", "violation", "", 1)]
+
+
+@pytest.mark.parametrize(("fault", "expected"), [
+    pytest.param({}, PHANTOM, id="nothing happened to its disk"),
+    pytest.param({"lost_from": 1, "lost_end": 2}, PHANTOM, id="what left a disk is on it no more"),
+    pytest.param({"lost_from": 1, "lost_end": 2, "unseen_end": 2}, [], id="damaged there where nobody sees it"),
+    pytest.param({"lost_from": 0, "lost_end": 1, "unseen_end": 1}, PHANTOM, id="damaged before it"),
+    pytest.param({"lost_from": 1, "lost_end": 2, "unseen_end": 2, "node": 2}, PHANTOM, id="another disk was"),
+])  # fmt: skip
+def test_what_nobody_sent_stands_in_no_replica_s_log(run: Run, fault: dict[str, Any], expected: list[Any]) -> None:
+    """Node 3 is out of the ISR: what it holds beyond the others it will truncate, but nobody ever sent it."""
+    run.change(50, isr=[1, 2])
+    sent = run.send(0, 100)
+    run.final_read({0: sent})
+    if fault:
+        run.fault("bit-flip", 200, **{"node": 3} | fault)
+    for node in (1, 2, 3):
+        run.log(node, {0: sent} | ({1: value_of(9, 5)} if node == 3 else {}))
+
+    assert found(run.finish()) == expected
+    assert agree(run.run_dir)["phantom"] == len(expected)
+
+
+@pytest.mark.parametrize("answered", ["sent", "info"])
+def test_what_somebody_sent_may_stand_where_the_isr_lacks_it(run: Run, answered: str) -> None:
+    run.change(50, isr=[1, 2])
+    sent, other = run.send(0, 100), run.send(1, 110, acks=0 if answered == "sent" else -1, outcome=answered)
+    run.final_read({0: sent})
+    for node in (1, 2, 3):
+        run.log(node, {0: sent} | ({1: other} if node == 3 else {}))
+
+    assert [kind for kind, *_ in found(run.finish())] == []
+
+
+def test_of_a_run_that_was_cut_off_any_value_may_have_been_sent(run: Run) -> None:
+    run.log(3, {0: value_of(9, 5)})
+
+    assert "phantom" not in [kind for kind, *_ in found(run.cut_off())]
 
 
 def test_what_nobody_sent_is_a_phantom(run: Run) -> None:
