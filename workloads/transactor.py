@@ -4,9 +4,19 @@ import asyncio
 from collections.abc import Mapping
 from typing import Final, NamedTuple, TypedDict
 
-from tribunal.clusters.api import Answered, Delivery, Ended, GroupConsumer, GroupSettings, PartitionPoll, TopicPartition
+from tribunal.clusters.api import (
+    Admin,
+    Answered,
+    Delivery,
+    Ended,
+    GroupConsumer,
+    GroupSettings,
+    PartitionPoll,
+    TopicPartition,
+)
 from tribunal.results.values import VALUE_BYTES, value_in, value_of
 from tribunal.workloads.api import PollLog, Stage, answer_of
+from tribunal.workloads.committed_read import OUT_OF_RANGE
 
 BEGIN_MS: Final = 2_000
 END_MS: Final = 8_000
@@ -165,6 +175,7 @@ class Member:
         self.settings = settings
         self.consumer: GroupConsumer = self._join()
         self._log = PollLog(stage, process, "tail", settings.isolation)
+        self._admin: Admin | None = None  # only who needs it asks for more than a group's own
 
     async def poll(self, max_records: int, timeout_ms: int) -> list[PartitionPoll]:
         """Stay in the group, begin with what was gained, and read."""
@@ -172,9 +183,22 @@ class Member:
         polls = await self.consumer.poll(max_records, timeout_ms)
         for poll in polls:
             self._log.record(poll, invoke_ns)
+            if poll.error in OUT_OF_RANGE and not poll.records:
+                await self._go_on_at_log_start(poll)
         if gained := self.consumer.gained():
             await self.begin(gained)
         return polls
+
+    async def _go_on_at_log_start(self, poll: PartitionPoll) -> None:
+        """Pass over what was deleted: no group says where reading goes on, neither before its first commit nor behind one.
+
+        Who stands behind the end stays there: what it had read was lost, and the log may grow again.
+        """
+        if self._admin is None:
+            self._admin = self.stage.clients.admin(f"member-{self.process}-offsets")
+        (offsets,) = await self._admin.offsets([poll.partition], OFFSETS_MS)
+        if offsets.log_start_offset is not None and offsets.log_start_offset > poll.position:
+            self.consumer.start({poll.partition: offsets.log_start_offset})
 
     async def go_back(self, partitions: list[TopicPartition]) -> None:
         """Read these from the group's offsets on again, and nothing else before: what comes next lies behind."""
@@ -241,6 +265,8 @@ class Member:
     async def close(self) -> None:
         """Leave."""
         await self.consumer.close()
+        if self._admin is not None:
+            await self._admin.close()
 
 
 def ends(polls: list[PartitionPoll]) -> dict[TopicPartition, int]:
