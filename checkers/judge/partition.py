@@ -40,10 +40,12 @@ from tribunal.checkers.judge.steps import ABORTED, POLL, committed_values, of_pa
 from tribunal.checkers.judge.tables import Place, TableRow
 from tribunal.checkers.judge.timeline import History, Judgement, NodeSettings, Record, Timeline, excused
 from tribunal.checkers.judge.witnesses import answers
+from tribunal.checkers.properties.aborted_reads import ABORTED_READ, READ_COMMITTED
 from tribunal.checkers.properties.group_offsets import COMMIT
 from tribunal.checkers.properties.hanging_transactions import standing
 from tribunal.results.admin_apis import AdminApi
 from tribunal.results.manifest import KRAFT
+from tribunal.results.rows import Transaction
 from tribunal.results.store import Recording, partition_order
 
 PASSED_OVER = "passed_over"
@@ -174,9 +176,26 @@ class PartitionJudge:
         transaction = self._remembered.transaction_that_sent(anomaly.value)
         if transaction is None:
             return None
+        if anomaly.kind == ABORTED_READ:
+            return self._of_abort(anomaly, transaction)
         evidence = self._looked_up()
         sent = evidence.sent_in_transaction(anomaly.value, anomaly.log_offset, transaction.begin_ns)
         return self._remembered.end_lost(transaction, {self._name: sent}, evidence.absent_ns)
+
+    def _of_abort(self, anomaly: Anomaly, transaction: Transaction) -> Judgement | None:
+        """Look whether the decision to abort was permitted to be lost before a consumer of committed records received the record."""
+        reads, polls, seen = (self.rows.columns(name) for name in ("reads", "polls", "watermarks"))
+        own = (reads["value"] == anomaly.value) & (reads["log_offset"] == anomaly.log_offset)
+        received = distinct((reads["process"][own].astype(np.int64) << 40) + reads["poll_index"][own])
+        asked = (polls["process"].astype(np.int64) << 40) + polls["poll_index"]
+        times = np.where(polls["complete_ns"] == UNKNOWN, polls["invoke_ns"], polls["complete_ns"])
+        times = times[(polls["isolation"] == READ_COMMITTED) & is_among(asked, received)]
+        if not times.size or transaction.end_ns is None:
+            return None
+        passed = (seen["last_stable_offset"] > (anomaly.log_offset or 0)) & (seen["at_ns"] >= transaction.end_ns)
+        passed &= seen["leader_epoch"] >= int(reads["leader_epoch"][own].max(initial=UNKNOWN))
+        ended_ns = int(seen["at_ns"][passed].min()) if passed.any() else None
+        return self._remembered.abort_lost(transaction, int(times.min()), ended_ns)
 
     def _of_hanging(self, anomaly: Anomaly) -> Judgement | None:
         """Look at the transaction whose first record holds the last stable offset back, or at those that may be it.

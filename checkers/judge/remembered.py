@@ -34,6 +34,7 @@ from tribunal.results.topic_names import MARK
 NEVER: Final = 1 << 62
 NOBODY: Final = -1
 COMMITTED: Final = "committed"
+ABORTED: Final = "aborted"
 COMMIT_KIND: Final = "commit"
 OPEN: Final = "info"
 DEPOSED: Final = "deposed"
@@ -127,6 +128,32 @@ class Remembered:
         home = self._history.home(TRANSACTION_LOG, row.txn_id)
         done_ns = row.end_ns if row.outcome == COMMITTED else None
         return None if home is None else self._history.timeline(*home).permitting(since_ns, absent_ns, done_ns=done_ns)
+
+    def abort_lost(self, row: Transaction, seen_ns: int, ended_ns: int | None) -> Judgement | None:
+        """Return what may have taken the decision to abort a transaction of which a consumer received a record as committed (R9).
+
+        Who coordinates it from then on takes it for open, or does not know that it ever was: the next transaction of that producer may be
+        committed under an epoch that the brokers know already, and its marker commits what is open there of both.
+
+        seen_ns:   when a consumer of committed records had received the record for the first time.
+        ended_ns:  when the last stable offset had passed the record at first, since the transaction was answered; None: nobody saw it.
+        """
+        home = self._history.home(TRANSACTION_LOG, row.txn_id)
+        if home is None:
+            return None
+        timeline = self._history.timeline(*home)
+        lost = _first([timeline.permitting(row.begin_ns, seen_ns, done_ns=row.end_ns)], Excuse.END_LOST)
+        if lost is None or lost.at_ns is None:
+            return None
+        for other in self.transactions:
+            if other.txn_id != row.txn_id or other.outcome == ABORTED or not row.begin_ns < other.begin_ns < seen_ns:
+                continue
+            is_of_producer = other.producer_id == row.producer_id or None in (other.producer_id, row.producer_id)
+            is_later = other.end_ns is None or other.end_ns > lost.at_ns
+            # A marker that stood behind the record before that was the abort's: nothing can commit it any more.
+            if is_of_producer and is_later and (ended_ns is None or ended_ns >= other.begin_ns):
+                return lost
+        return None
 
     def end_lost(self, row: Transaction, sent: Mapping[Place, Sent], absent_ns: int | None) -> Judgement | None:
         """Return what may have taken the end of a transaction: its marker in each of these partitions, or its decision (R9)."""

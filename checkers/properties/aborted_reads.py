@@ -11,6 +11,7 @@ import numpy as np
 from tribunal.checkers.api import (
     UNKNOWN,
     Context,
+    Excuse,
     Found,
     Kind,
     Meaning,
@@ -25,8 +26,13 @@ from tribunal.checkers.judge.steps import ABORTED, WRITES
 from tribunal.results.recording import WORDS
 
 READ_COMMITTED: Final = WORDS["polls", "isolation"].index("read_committed")
+ABORTED_READ: Final = "aborted_read"
 KINDS: Final = {
-    "aborted_read": Kind(Meaning.VIOLATION, "a read_committed consumer received what an aborted transaction wrote"),
+    ABORTED_READ: Kind(
+        Meaning.VIOLATION,
+        "a read_committed consumer received what an aborted transaction wrote",
+        excused_by=(Excuse.END_LOST,),
+    ),
 }
 
 
@@ -46,7 +52,7 @@ def kernel(rows: PartitionRows, context: Context) -> Found:
     asking = (reads["process"][suspects].astype(np.int64) << 40) + reads["poll_index"][suspects]
     suspects = suspects[is_among(asking, asked)]
     pairs = np.unique(np.stack([reads["log_offset"][suspects], reads["value"][suspects]], axis=1), axis=0)
-    found = anomalies("aborted_read", log_offset=pairs[:, 0], value=pairs[:, 1])
+    found = anomalies(ABORTED_READ, log_offset=pairs[:, 0], value=pairs[:, 1])
     return Found(found, {"records of aborted transactions": int(aborted.size)})
 
 

@@ -455,6 +455,57 @@ def test_a_torn_transaction_needs_an_excuse_for_each_part(
     assert judged(run, "torn") == [expected]
 
 
+# Aborted transactions: the next one of the producer commits what nobody knows to be aborted.
+
+
+@pytest.mark.parametrize(("lost", "other", "passed_at", "expected"), [
+    pytest.param({}, {}, None, BY_R9, id="the decision was lost, the next one was committed"),
+    pytest.param({}, {"outcome": "info", "end_ns": None}, None, BY_R9, id="it may have been"),
+    pytest.param({}, {}, 5500, BY_R9, id="the record was passed when that was under way"),
+    pytest.param({}, {"producer_id": None}, None, BY_R9, id="nobody knows whose it was"),
+    pytest.param({}, {}, 2000, LOST, id="the abort's marker was there"),
+    pytest.param({}, None, None, LOST, id="nothing was committed behind it"),
+    pytest.param({}, {"outcome": "aborted"}, None, LOST, id="the next one was aborted, too"),
+    pytest.param({}, {"txn_id": "y"}, None, LOST, id="another id's was committed"),
+    pytest.param({}, {"producer_id": 8}, None, LOST, id="another producer's was committed"),
+    pytest.param({}, {"begin_ns": 1500 * MS, "end_ns": 2500 * MS}, None, LOST, id="it ended before the loss"),
+    pytest.param({}, {"begin_ns": 9000 * MS, "end_ns": 9100 * MS}, None, LOST, id="it began when the record was read"),
+    pytest.param({"topic": "elsewhere"}, {}, None, LOST, id="lost in another partition"),
+    pytest.param({"at": 50}, {}, None, LOST, id="before it began"),
+    pytest.param({"at": 8500}, {}, None, LOST, id="when the record had been read"),
+    pytest.param({"isr": [1, 2, 3]}, {}, None, LOST, id="elected was who held it"),
+])  # fmt: skip
+def test_an_abort_that_was_permitted_to_be_lost_is_forgotten(
+    tmp_path: Path, lost: dict[str, Any], other: dict[str, Any] | None, passed_at: int | None, expected: tuple[str, str]
+) -> None:
+    run = Run(tmp_path / "run", **UNCLEAN)
+    for topic in ("__transaction_state", "elsewhere"):
+        run.metadata("PartitionRecord", 0, topic=topic, **CREATED | {"isr": lost.get("isr", [1, 2])})
+    value = in_transaction(run, {"t": 0}, "aborted", producer_id=7, producer_epoch=3)["t"]
+    where, at = lost.get("topic", "__transaction_state"), lost.get("at", 3000)
+    if lost.get("isr") is None:
+        uncleanly_elected(run, where, at)
+    else:
+        run.metadata("PartitionChangeRecord", at, topic=where, partition_id=0, leader=3)
+    if other is not None:
+        row = {
+            "process": 7,
+            "txn_id": "x",
+            "producer_id": 7,
+            "producer_epoch": 3,
+            "outcome": "committed",
+            "operations": [],
+        }
+        run.recorder.row("txns", **row | {"begin_ns": 5000 * MS, "end_ns": 6000 * MS} | other)
+    if passed_at is not None:
+        run.watermark(1, passed_at, epoch=0, last_stable_offset=1)
+    run.read({0: value}, 8000, process=80, isolation="read_committed", epoch=0)
+    run.final_read({0: value}, at=9000, isolation="read_committed", epoch=0)
+
+    assert judged(run, "aborted_read") == [expected]
+    assert agree(run.run_dir)["aborted_read"] == 1
+
+
 # Clocks of coordinators: what nobody ends is ended by the clock of who leads the transaction's partition.
 
 
