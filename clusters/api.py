@@ -481,7 +481,7 @@ class ClientFactory(Protocol):
         """Make a producer."""
 
     def consumer(self, client_id: str, isolation: Literal["read_uncommitted", "read_committed"]) -> Consumer:
-        """Make a consumer."""
+        """Make a consumer; where brokers have racks (`ClusterSpec.racks`) and clients know theirs, it reads from the replica of one."""
 
     def admin(self, client_id: str) -> Admin:
         """Make an admin client."""

@@ -64,6 +64,9 @@ MODES: Final[tuple[Mode, ...]] = (KRAFT, ZOOKEEPER)
 
 PROFILES: Final[Mapping[str, Settings]] = {"ci": CI, "jvm": JVM, "kafka-defaults": {}}
 SESSION: Final = "broker.session.timeout.ms"
+SELECTOR: Final = "replica.selector.class"  # whom leaders send readers to (KIP-392)
+RACK_AWARE: Final = "org.apache.kafka.common.replica.RackAwareReplicaSelector"
+RACKS: Final = 3
 RECOVERY_MS_LEAST: Final = 20_000
 RECOVERY_SESSIONS: Final = 10  # of a profile whose sessions are long, nodes are slow
 
@@ -127,6 +130,13 @@ class ClusterSpec(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
         if self.system:
             return "node"
         return "controller" if node in self.controller_ids else "broker"
+
+    @property
+    def racks(self) -> dict[int, str]:
+        """Which rack each broker is in, where leaders send readers to a replica of theirs; none elsewhere."""
+        if self.settings.get(SELECTOR) != RACK_AWARE:
+            return {}
+        return {node: f"rack-{node % RACKS}" for node in self.broker_ids}
 
     def node_settings(self) -> dict[str, SettingValue]:
         """Return what all nodes have in common, by Kafka's names; a described system knows none of them."""

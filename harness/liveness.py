@@ -5,11 +5,13 @@ drawn from the plan's seed: a majority of the controllers, and brokers enough fo
 partition, also those in which coordinators keep groups and transactions: a transaction ends only where its decision, its
 group's position and its markers can be committed. All others are cut off; within a bound every partition's committed end has to move. A fault may still take
 effect behind its end (sessions that ran out while ZooKeeper was cut off end then) and leave nobody in the core who may
-lead: then another core is drawn. At last the links are mended, and within another bound every ISR has to be full.
+lead: then another core is drawn. At last the links are mended, and within another bound every ISR has to be full. Where readers are sent to the
+replica of their rack, each member of an ISR has to serve them.
 
 Where bytes were altered behind the nodes' backs nothing is asked for: a replica may never get over what no CRC covers.
 """
 
+import asyncio
 import itertools
 from collections.abc import Callable, Sequence
 from random import Random
@@ -26,6 +28,8 @@ from tribunal.results.violation import Expected, Invariant, NoProgress
 RECOVERY_MS: Final = 16_000  # elections, registrations; clients that wait for a broker they lost (delivery.timeout.ms)
 SESSIONS: Final = 3
 JOIN_TIMEOUT_MS: Final = 20_000
+SERVED_TIMEOUT_MS: Final = 5_000  # everybody is in sync, and nothing is being done to them
+SERVED_POLL_MS: Final = 200
 DRAWS_MAX: Final = 3
 COORDINATORS: Final = frozenset({"__consumer_offsets", "__transaction_state"})
 
@@ -85,6 +89,28 @@ class Liveness:
         )
         if violated is not None:
             self._cluster.watch.report(violated)
+
+    async def readers_are_served(self, partitions: Sequence[TopicPartition]) -> None:
+        """Wait until every member of these partitions' ISRs serves a reader of its rack, where brokers have racks (KIP-392): leaders send them there."""
+        spec, loop = self._cluster.spec, asyncio.get_running_loop()
+        if not spec.racks or self._is_excused() or not all(map(self._cluster.alive, spec.node_ids)):
+            return
+        deadline = loop.time() + SERVED_TIMEOUT_MS / 1000
+        left = dict.fromkeys((one, node) for one in partitions for node in self._isr(one))
+        while left and loop.time() < deadline:
+            for one, node in list(left):
+                if node not in self._isr(one) or await self._cluster.clients.is_served(one, node, spec.racks[node]):
+                    del left[one, node]
+            await asyncio.sleep(SERVED_POLL_MS / 1000)
+        if left:
+            one, node = next(iter(left))
+            states = {str(one): state_of(self._cluster.state.partitions[one])}
+            facts = NoProgress(expected=Expected.SERVED_READERS, timeout_ms=SERVED_TIMEOUT_MS, states=states)
+            self._cluster.watch.report(Violated(Invariant.LIVENESS, facts, node=node))
+
+    def _isr(self, partition: TopicPartition) -> tuple[int, ...]:
+        known = self._cluster.state.partitions.get(partition)
+        return () if known is None else known.isr
 
     def _is_excused(self) -> bool:
         return self._cluster.watch.has_damage or self._cluster.watch.violation is not None

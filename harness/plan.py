@@ -30,7 +30,7 @@ from tribunal.harness.catalog import (
     one_of,
 )
 from tribunal.harness.scenario import BadScenario, GivenWorkload, Scenario, Step, must_be_sound, usable
-from tribunal.harness.swarm import drawn_cluster, drawn_load, with_points
+from tribunal.harness.swarm import drawn_cluster, drawn_load, with_points, with_racks
 from tribunal.nemesis.api import AnyFault
 from tribunal.nemesis.targets import BadTarget, Target, draw, parse
 from tribunal.nemesis.triggers import Sent, Trigger, parse_trigger
@@ -141,7 +141,8 @@ def made(scenario: Scenario, *, seed: int, cluster: str, time_ms: int | None, mu
     if scenario.swarm:
         spec = bounded(drawn_cluster(spec, chance(seed, "swarm")), scenario.spec, kind)
         load = drawn_load(load, chance(seed, "swarm load"))
-        spec = with_points(spec, chance(seed, "points")) if kind.is_simulated else spec
+        if kind.is_simulated:
+            spec = with_racks(with_points(spec, chance(seed, "points")), chance(seed, "racks"))
     options = msgspec.convert(load, workload.options)
     spec = _sized(scenario, spec, kind)
     _must_be_granted(scenario.workload, workload, load, spec, kind)

@@ -121,6 +121,7 @@ async def _asked_for_progress(run: Run, cluster: Cluster) -> None:
     liveness = Liveness(cluster, chance(run.plan.seed, "core"))
     await liveness.core_progresses(run.load.written_throughout())
     await liveness.all_join()
+    await liveness.readers_are_served(run.load.written_throughout())
 
 
 def known_of(run_dir: Path) -> SimulatedRun:

@@ -14,7 +14,7 @@ from typing import Final
 
 from msgspec.structs import replace
 
-from tribunal.clusters.spec import ClusterSpec, SettingValue
+from tribunal.clusters.spec import RACK_AWARE, SELECTOR, ClusterSpec, SettingValue
 
 SCALED: Final = (
     "broker.heartbeat.interval.ms",
@@ -28,6 +28,7 @@ SCALED_IN_ZOOKEEPER_MODE: Final = (
     "zookeeper.session.timeout.ms",
     "replica.lag.time.max.ms",
 )
+RACKS_SHARE: Final = 0.25
 PROTOCOLS: Final = ("2.2", "2.6", "2.8", "3.2", "3.4", "3.4", "3.4")
 
 
@@ -65,6 +66,12 @@ def _settings(spec: ClusterSpec, random: Random) -> dict[str, SettingValue]:
 def with_points(spec: ClusterSpec, random: Random) -> ClusterSpec:
     """Let named points in the nodes' code be late or fail in half of the seeds (`replog/node/fault_injection_points.py`, simulated nodes only)."""
     return replace(spec, settings={"tribunal.points": random.random() < 0.5, **spec.settings})
+
+
+def with_racks(spec: ClusterSpec, random: Random) -> ClusterSpec:
+    """Let leaders send readers to the replica of their rack in a quarter of the seeds (KIP-392), where readers know theirs: in the simulator."""
+    is_drawn = random.random() < RACKS_SHARE and not spec.is_zookeeper_mode
+    return replace(spec, settings={SELECTOR: RACK_AWARE, **spec.settings}) if is_drawn else spec
 
 
 def drawn_load(options: Mapping[str, object], random: Random) -> Mapping[str, object]:

@@ -63,6 +63,7 @@ class Expected(StrEnum):
 
     CORE_PROGRESS = "progress with a quorum alone"
     FULL_ISR = "every ISR full after everything was mended"
+    SERVED_READERS = "every member of an ISR serving the readers of its rack"
 
 
 class Batch(msgspec.Struct, frozen=True, kw_only=True):

@@ -9,6 +9,8 @@ from replog.config import Endpoint
 from replog.errors import Error
 from replog.ports import World
 from replog.types import NodeId
+from replog.wire.messages.fetch import EXCHANGE as FETCH
+from replog.wire.messages.fetch import FetchPartition, FetchRequest, FetchTopic
 from replog.wire.messages.list_offsets import EXCHANGE
 from tribunal.clusters.api import (
     ClusterError,
@@ -32,7 +34,11 @@ RETRY_MS = 100
 class SimulatedClients:
     """Makes clients; implements `tribunal.clusters.api.ClientFactory`."""
 
-    def __init__(self, world: World, bootstrap: Sequence[Endpoint], state: ClusterState) -> None:
+    def __init__(
+        self, world: World, bootstrap: Sequence[Endpoint], state: ClusterState, racks: Sequence[str] = ()
+    ) -> None:
+        """`racks`: of the brokers; then each consumer is in one of them."""
+        self._racks = racks
         self._world = world
         self._bootstrap = list(bootstrap)
         self._state = state
@@ -44,7 +50,8 @@ class SimulatedClients:
 
     def consumer(self, client_id: str, isolation: Literal["read_uncommitted", "read_committed"]) -> SimulatedConsumer:
         """Make a consumer."""
-        return SimulatedConsumer(self._client(client_id, REQUEST_TIMEOUT_MS), isolation)
+        rack = self._world.entropy.random("racks").choice(self._racks) if self._racks else ""
+        return SimulatedConsumer(self._client(client_id, REQUEST_TIMEOUT_MS), isolation, rack)
 
     def admin(self, client_id: str) -> "SimulatedAdmin":
         """Make an admin client."""
@@ -69,6 +76,27 @@ class SimulatedClients:
     def operator(self, client_id: str) -> Operating:
         """Make an operator."""
         return Operating(SimulatedAsker(self._client(client_id, REQUEST_TIMEOUT_MS)))
+
+    async def is_served(self, partition: TopicPartition, node: int, rack: str) -> bool:
+        """Ask a replica for records as a reader of its rack does; return whether it does not refuse."""
+        client = self._client("rack-prober", REQUEST_TIMEOUT_MS)
+        try:
+            leader = await client.leader(*partition)
+            wanted = FetchPartition(
+                partition=partition.partition,
+                current_leader_epoch=leader.leader_epoch,
+                fetch_offset=0,
+                partition_max_bytes=1,
+            )
+            topic = FetchTopic(topic=partition.topic, topic_id=leader.topic_id, partitions=[wanted])
+            request = FetchRequest(max_wait_ms=0, min_bytes=0, max_bytes=1, rack_id=rack, topics=[topic])
+            answer = await client.ask(FETCH, request, node=NodeId(node))
+        except NO_ANSWER:
+            return False
+        finally:
+            await client.close()
+        errors = [data.error_code for topic in answer.responses for data in topic.partitions]
+        return errors in ([Error.NONE], [Error.OFFSET_OUT_OF_RANGE])  # where its log begins is for it to say
 
     def fault_operator(self, client_id: str) -> SimulatedOperator:
         """Make the operator of faults that order something."""

@@ -156,7 +156,8 @@ class SimulatedCluster(SimulatedFaults):
         """Have a machine whose process does nothing: clients run in the harness, in its name."""
         world = self._client_machine.open_world()
         bootstrap = [Endpoint(self.nodes[broker].machine.host.address, PORT) for broker in self.spec.broker_ids]
-        self.clients = SimulatedClients(world, bootstrap, self.state)
+        racks = sorted({*self.spec.racks.values()})
+        self.clients = SimulatedClients(world, bootstrap, self.state, racks)
 
     def _watch_control(self) -> None:
         """Watch control messages (KIP-380)."""
@@ -200,6 +201,7 @@ class SimulatedCluster(SimulatedFaults):
             "cluster.id": self.cluster_id,
             "listeners": f"{_address(node)}:{PORT}",
             "log.dirs": DATA,
+            **({"broker.rack": self.spec.racks[node]} if node in self.spec.racks else {}),
             **self.spec.node_settings(),
         }
 

@@ -63,8 +63,11 @@ def partition_poll(fetched: PartitionRecords) -> PartitionPoll:
 class SimulatedConsumer:
     """Implements `tribunal.clusters.api.Consumer`."""
 
-    def __init__(self, client: Client, isolation: Literal["read_uncommitted", "read_committed"]) -> None:
-        self.consumer = Consumer(client, READ_COMMITTED if isolation == "read_committed" else READ_UNCOMMITTED)
+    def __init__(
+        self, client: Client, isolation: Literal["read_uncommitted", "read_committed"], rack: str = ""
+    ) -> None:
+        level = READ_COMMITTED if isolation == "read_committed" else READ_UNCOMMITTED
+        self.consumer = Consumer(client, level, rack)
 
     def assign(self, positions: Mapping[TopicPartition, int]) -> None:
         """Read these partitions from these offsets on; replaces what was assigned."""

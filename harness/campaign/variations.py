@@ -12,7 +12,7 @@ from typing import Final, NamedTuple
 import msgspec
 
 from tribunal.clusters.links.requests import FLOWING
-from tribunal.clusters.spec import KRAFT, ZOOKEEPER, Mode, SettingValue
+from tribunal.clusters.spec import KRAFT, RACK_AWARE, SELECTOR, ZOOKEEPER, Mode, SettingValue
 from tribunal.harness.catalog import SIMULATED, all_clusters, faults
 from tribunal.harness.plan import Plan, PlannedFault, made, planned_beside, refusal
 from tribunal.harness.scenario import Scenario
@@ -173,6 +173,7 @@ SETTINGS: Final[Mapping[str, Sequence[SettingValue]]] = {
 }
 SETTINGS_IN_KRAFT_MODE: Final[Mapping[str, Sequence[SettingValue]]] = {
     "eligible.leader.replicas.enable": (False, True),
+    SELECTOR: ("", RACK_AWARE),
     "metadata.log.max.record.bytes.between.snapshots": (1_000, 4_000),
 }
 # Segments go while the faults are there: records of a lone leader, of an ISR that is too small, of a follower's past.

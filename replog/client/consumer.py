@@ -2,7 +2,8 @@
 
 It reads partitions given by hand and never resets a position. What only means "ask again" (leadership moved, the new leader
 does not know its high watermark yet) is not reported; what a user would have to decide (offset out of range) is.
-read_committed leaves out aborted transactions by the leader's list, as every Kafka client does.
+One with a rack reads from the replica that a leader names (KIP-392), for a while: then, and whenever that one refuses or is silent, it asks the leader
+again. read_committed leaves out aborted transactions by the leader's list, as every Kafka client does.
 """
 
 import asyncio
@@ -22,6 +23,8 @@ FETCH_WAIT_MS: Final = 100
 FETCH_BYTES_MIN: Final = 512  # a few records at once: fewer, fuller answers for the same latency bound
 FETCH_BYTES: Final = 1 << 20
 BACKOFF_MS: Final = 50
+NEAR_S: Final = 2.0  # how long a replica that a leader named is asked: it may be cut off from its leader and serve on
+NOBODY: Final = -1
 ASK_AGAIN: Final = STALE | {Error.OFFSET_NOT_AVAILABLE, Error.REPLICA_NOT_AVAILABLE, Error.UNKNOWN_SERVER_ERROR}
 
 READ_UNCOMMITTED: Final = 0
@@ -34,6 +37,14 @@ class Question(NamedTuple):
     position: int
     leader: Leader
     asked_s: float
+
+
+class Near(NamedTuple):
+    """The replica that a leader named for our rack, in which leader epoch, and until when it is asked."""
+
+    node_id: NodeId
+    leader_epoch: int
+    until_s: float
 
 
 # With the topic that it is of as the answer names that; None: by its name alone.
@@ -51,7 +62,8 @@ class ReadBatch(NamedTuple):
 class PartitionRecords(msgspec.Struct, kw_only=True):
     """What arrived of one partition; the watermarks are the answer's, None where it had none.
 
-    leader:    who was asked, in the leader epoch that it was asked for: had it been in another, it had refused.
+    leader:    who was asked, in the leader epoch that it was asked for: had it been in another, it had refused. Of a consumer with a rack it
+               may be a follower.
     asked_s:   when, or before, by the event loop's clock: what the leader had shown by then it shows here, or more.
     topic_id:  of the topic that was read, as the answer names it; None: by its name alone.
     """
@@ -72,9 +84,11 @@ class PartitionRecords(msgspec.Struct, kw_only=True):
 class Consumer:
     """Reads partitions given by hand."""
 
-    def __init__(self, client: Client, isolation_level: int) -> None:
+    def __init__(self, client: Client, isolation_level: int, rack: str = "") -> None:
         self._client = client
         self._isolation_level = isolation_level
+        self._rack = rack
+        self._near: dict[TopicPartition, Near] = {}
         self._positions: dict[TopicPartition, int] = {}
         self._fetches: dict[NodeId, asyncio.Task[Answers]] = {}
         self._surplus: list[PartitionRecords] = []
@@ -115,6 +129,8 @@ class Consumer:
         wanted: dict[NodeId, dict[TopicPartition, Leader]] = {}
         for partition in self._positions:
             leader = await self._leader_of(partition)
+            if leader is not None and partition in self._near:
+                leader = self._in_place_of(partition, leader)
             if leader is not None and leader.node_id not in self._fetches:
                 wanted.setdefault(leader.node_id, {})[partition] = leader
         for node, leaders in wanted.items():
@@ -125,6 +141,27 @@ class Consumer:
             return await self._client.leader(*partition)
         except NO_ANSWER:
             return None
+
+    def _in_place_of(self, partition: TopicPartition, leader: Leader) -> Leader:
+        """Return the replica that this leader named, while that counts."""
+        near = self._near[partition]
+        if near.leader_epoch == leader.leader_epoch and asyncio.get_running_loop().time() < near.until_s:
+            return msgspec.structs.replace(leader, node_id=near.node_id)
+        del self._near[partition]
+        return leader
+
+    def _is_left_to_leader(self, partition: TopicPartition, asked: Leader, data: PartitionData) -> bool:
+        """Take note of the replica that a leader names, and of one that refuses.
+
+        returns:  whether the answer is of no account: the log of a replica may not reach to where its leader's does.
+        """
+        if data.preferred_read_replica != NOBODY:
+            until_s = asyncio.get_running_loop().time() + NEAR_S
+            self._near[partition] = Near(NodeId(data.preferred_read_replica), asked.leader_epoch, until_s)
+            return False
+        if data.error_code is Error.NONE:
+            return False
+        return self._near.pop(partition, None) is not None and data.error_code is Error.OFFSET_OUT_OF_RANGE
 
     async def _fetch(self, node: NodeId, leaders: dict[TopicPartition, Leader]) -> Answers:
         asked_s = asyncio.get_running_loop().time()
@@ -139,20 +176,28 @@ class Consumer:
             return {}
         found: Answers = {}
         by_id = {leader.topic_id: partition.topic for partition, leader in leaders.items()}
+        asks_again = answer.error_code is not Error.NONE
         for topic in answer.responses:
             name = topic.topic or by_id.get(topic.topic_id, "")
             topic_id = None if topic.topic_id == ZERO_UUID else topic.topic_id
             for data in topic.partitions:
                 partition = TopicPartition(name, data.partition_index)
-                if partition in asked:
+                if partition not in asked:
+                    continue
+                if self._is_left_to_leader(partition, leaders[partition], data):
+                    asks_again = True
+                else:
                     found[partition] = (asked[partition], topic_id, data)
-        if answer.error_code is not Error.NONE or any(data.error_code in ASK_AGAIN for *_, data in found.values()):
+                    asks_again |= data.error_code in ASK_AGAIN
+        if asks_again:
             self._forget(leaders)
             await asyncio.sleep(BACKOFF_MS / 1000)
         return found
 
     def _forget(self, leaders: dict[TopicPartition, Leader]) -> None:
         """Ask afresh who leads."""
+        for partition in leaders:
+            self._near.pop(partition, None)
         for topic in dict.fromkeys(partition.topic for partition in leaders):
             self._client.forget(topic)
 
@@ -173,6 +218,7 @@ class Consumer:
             min_bytes=FETCH_BYTES_MIN,
             max_bytes=FETCH_BYTES,
             isolation_level=self._isolation_level,
+            rack_id=self._rack,
             topics=[
                 FetchTopic(topic=name, topic_id=topic_ids[name], partitions=partitions)
                 for name, partitions in topics.items()

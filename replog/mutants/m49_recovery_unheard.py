@@ -6,7 +6,7 @@ Evidence: consumers that read from followers are refused for ever after an uncle
 from replog.broker.isr import PartitionState
 from replog.broker.partition import Effect, Partition
 
-SCENARIO = "unclean-recovery"
+SCENARIO = "rack-reads"
 
 
 def install() -> None:

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from tribunal.clusters.spec import ClusterSpec
+from tribunal.clusters.spec import RACKS, ClusterSpec
 from tribunal.harness.catalog import scenario_file
 from tribunal.harness.plan import made
 from tribunal.harness.scenario import BadScenario, load
@@ -34,6 +34,16 @@ def test_every_drawn_cluster_can_be():
         "tribunal.points",
     ):
         assert len({one.settings[name] for one in specs}) > 1, name
+
+
+def test_readers_are_sent_to_their_rack_in_some_seeds_where_readers_know_theirs():
+    racks = [plan(seed).spec.racks for seed in range(60)]
+
+    assert 0 < racks.count({}) < 60
+    assert all(len({*drawn.values()}) == RACKS for drawn in racks if drawn)
+    assert [
+        plan(seed, mode="zookeeper").spec.racks or plan(seed, cluster="processes").spec.racks for seed in range(60)
+    ] == 60 * [{}]
 
 
 def test_in_zookeeper_mode_it_draws_what_that_mode_has():
