@@ -19,6 +19,7 @@ from tribunal.clusters.clients.list_offsets import Leader, Leaders
 from tribunal.clusters.clients.membership import Membership
 from tribunal.clusters.committed_records import CommittedRecords
 from tribunal.clusters.composed_cluster import ComposedCluster, MetadataSource, Observer, Parts
+from tribunal.clusters.endings import to_its_end
 from tribunal.clusters.host_environment import HostEnvironment
 from tribunal.clusters.kafka.releases import release
 from tribunal.clusters.links.answers import ClientAnswers
@@ -64,12 +65,12 @@ async def launched(run: RunContext, environment: HostEnvironment, compose: Compo
     try:
         cluster = compose(await environment.open(run))
     except BaseException:
-        await asyncio.shield(environment.close())
+        await to_its_end(environment.close())
         raise
     try:
         await cluster.bring_up()
     except BaseException:
-        await asyncio.shield(cluster.close())
+        await to_its_end(cluster.close())
         raise
     return cluster
 

@@ -12,7 +12,7 @@ import re
 import subprocess
 import time
 from collections import Counter
-from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine
+from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from functools import cache
 from pathlib import Path
@@ -24,6 +24,7 @@ from replog.config import DEFINITIONS
 from tribunal import ROOT
 from tribunal.clusters.api import Cluster, ClusterError, Unsettled, until
 from tribunal.clusters.clock import RunClock
+from tribunal.clusters.endings import to_its_end
 from tribunal.harness import heal
 from tribunal.harness.catalog import all_clusters, all_workloads, faults, one_of
 from tribunal.harness.collect import Collector, record_final_logs
@@ -508,18 +509,6 @@ def promised_by(plan: Plan) -> tuple[str, ...]:
     known = all_workloads()
     names = [plan.workload, *(one.workload for one in plan.beside)]
     return tuple(dict.fromkeys(table for name in names for table in known[name].promised))
-
-
-async def to_its_end(work: Coroutine[object, None, None]) -> None:
-    """Do work that must not be left half-way: who is cancelled meanwhile is so only when it is done."""
-    task = asyncio.ensure_future(work)
-    try:
-        await asyncio.shield(task)
-    except asyncio.CancelledError:
-        await asyncio.wait([task])
-        if not task.cancelled():
-            task.exception()  # the cancellation is what is raised
-        raise
 
 
 async def _nothing_more(cluster: Cluster) -> None:

@@ -16,6 +16,7 @@ from replog.node.directories.meta_properties import ForeignDirectory, directorie
 from replog.wire.messages import metadata as md
 from tribunal.clusters.api import ClusterError
 from tribunal.clusters.clients.asking import FAILURES, Asking
+from tribunal.clusters.endings import to_its_end
 from tribunal.clusters.nodes.node_process import NodeProcess, toml
 from tribunal.clusters.nodes.node_program import SERVING_TIMEOUT_MS, ReplogProgram
 from tribunal.clusters.spec import SettingValue
@@ -85,7 +86,7 @@ class StandingCluster:
                 await node.serving()
             await self._complete()
         except BaseException:
-            await self.stop()
+            await to_its_end(self.stop())
             raise
 
     async def stop(self) -> list[int]:

@@ -10,6 +10,7 @@ from confluent_kafka import KafkaException
 from tribunal.clusters.api import ClusterError, Kind
 from tribunal.clusters.capabilities import Capability
 from tribunal.clusters.clock import RunClock
+from tribunal.clusters.endings import to_its_end
 from tribunal.clusters.existing.access import BadAccess, ExistingAccess
 from tribunal.clusters.existing.acts import ACTS, Act, left
 from tribunal.clusters.existing.cluster import ASK_S, CAPABILITIES, GONE, ExistingCluster, administrator
@@ -40,7 +41,7 @@ async def launch(spec: ClusterSpec, directory: Path, clock: RunClock, cluster_id
     try:
         await cluster.bring_up()
     except BaseException:
-        await cluster.close()
+        await to_its_end(cluster.close())
         raise
     return cluster
 

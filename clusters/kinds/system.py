@@ -8,6 +8,7 @@ from typing import Final
 from tribunal.clusters.api import ClusterError, Kind
 from tribunal.clusters.capabilities import Capability
 from tribunal.clusters.clock import RunClock
+from tribunal.clusters.endings import to_its_end
 from tribunal.clusters.nodes.leftovers import end_processes, own_processes
 from tribunal.clusters.objects import ObjectOperation
 from tribunal.clusters.run_context import RunContext
@@ -22,7 +23,7 @@ async def launch(spec: ClusterSpec, directory: Path, clock: RunClock, cluster_id
     try:
         await cluster.bring_up()
     except BaseException:
-        await cluster.close()
+        await to_its_end(cluster.close())
         raise
     return cluster
 

@@ -25,9 +25,10 @@ class NoProcess:
 
     pid = None
 
-    def __init__(self, node):
+    def __init__(self, node, killing):
         self.node = node
         self.alive = False
+        self._killing = killing
 
     async def spawn(self):
         if self.node == 101:
@@ -37,6 +38,9 @@ class NoProcess:
         self.alive = True
 
     async def kill(self):
+        self._killing.set()
+        for _ in range(TURNS):
+            await asyncio.sleep(0)
         self.alive = False
         return Proof(holds=True, facts={"pid": None})
 
@@ -47,9 +51,10 @@ class SlowStarts(Loopback):
     def __init__(self):
         super().__init__()
         self.processes = []
+        self.killing = asyncio.Event()
 
     def node(self, node, program, config, log, on_exit):
-        self.processes.append(NoProcess(node))
+        self.processes.append(NoProcess(node, self.killing))
         return self.processes[-1]
 
 
@@ -70,6 +75,28 @@ async def one_cannot_start(folder):
 
 def test_nodes_that_start_while_another_cannot_are_not_left_behind(tmp_path):
     asyncio.run(one_cannot_start(tmp_path))
+
+
+async def broken_off_while_nothing_is_to_stay(folder):
+    run, environment = RunContext(ClusterSpec(), folder, RunClock(), CLUSTER_ID), SlowStarts()
+    starting = asyncio.create_task(
+        launched(
+            run,
+            environment,
+            lambda links: replog_cluster(run, environment, links, kind="processes", capabilities=CAPABILITIES),
+        )
+    )
+    await environment.killing.wait()
+    starting.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await starting
+
+    assert [process.node for process in environment.processes if process.alive] == []
+
+
+def test_who_breaks_off_while_a_failed_start_is_cleared_away_waits_for_it(tmp_path):
+    """Ctrl-C: what the loop has left when it is closed is cancelled, and nodes outlived it."""
+    asyncio.run(broken_off_while_nothing_is_to_stay(tmp_path))
 
 
 class Engine:

@@ -6,10 +6,10 @@ import errno
 import msgspec
 import pytest
 
+from tribunal.clusters.endings import to_its_end
 from tribunal.harness.catalog import scenario_file
 from tribunal.harness.plan import made
 from tribunal.harness.progress import Silent
-from tribunal.harness.run import to_its_end
 from tribunal.harness.scenario import load
 from tribunal.harness.simulated import conduct_simulated
 from tribunal.results.manifest import Made
@@ -40,6 +40,7 @@ def test_work_that_must_end_ends_before_the_cancellation_goes_on():
     async def work():
         await asyncio.sleep(0.01)
         done.append("work")
+        raise ZeroDivisionError("not what is raised")
 
     async def cancelled():
         try:
@@ -51,7 +52,9 @@ def test_work_that_must_end_ends_before_the_cancellation_goes_on():
         task = asyncio.create_task(cancelled())
         await asyncio.sleep(0)
         await asyncio.sleep(0)
-        task.cancel()
+        for _ in range(2):
+            task.cancel()
+            await asyncio.sleep(0)
         with pytest.raises(asyncio.CancelledError):
             await task
 
