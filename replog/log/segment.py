@@ -10,6 +10,7 @@ An index entry is made for the batch that follows every `index_interval_bytes`, 
 the greatest entry <= a wanted offset therefore never lies behind it.
 """
 
+import re
 from array import array
 from bisect import bisect_left, bisect_right
 from collections.abc import Container, Iterator, Sequence
@@ -17,6 +18,7 @@ from itertools import pairwise
 from struct import Struct as Layout
 from typing import Final, NamedTuple
 
+from replog.config.setting import LONG_MAX
 from replog.log.batch import HEADER_BYTES, OVERHEAD_BYTES, BatchHeader, CorruptBatch, header_at
 from replog.ports import Buffer, Disk, File
 
@@ -26,6 +28,7 @@ TIME_INDEX_SUFFIX: Final = ".timeindex"
 TRANSACTION_INDEX_SUFFIX: Final = ".txnindex"
 CLEANED_SUFFIX: Final = ".cleaned"
 INDEX_SUFFIXES: Final = (INDEX_SUFFIX, TIME_INDEX_SUFFIX, TRANSACTION_INDEX_SUFFIX)  # `.index` goes first, comes last
+NAMED: Final = re.compile(r"[0-9]{20}")  # as `file_name` does
 RELATIVE_OFFSET_MAX: Final = (1 << 31) - 1
 SCAN_BYTES: Final = 1 << 20
 KNOWN_MAX: Final = 256
@@ -54,10 +57,13 @@ def file_name(base_offset: int, suffix: str) -> str:
 
 
 def offsets_named(disk: Disk, directory: str, suffix: str) -> list[int]:
-    """Return the offsets that name a directory's files of a kind, ascending; files that somebody else named are none of these."""
+    """Return the offsets that name a directory's files of a kind, ascending; files that somebody else named are none of these.
+
+    A copy called `5.log` is one of those: a segment that began at 5 would be another file, and all behind it would not fit.
+    """
     names = disk.list_directory(directory)
     stems = (name.removesuffix(suffix) for name in names if name.endswith(suffix))
-    return sorted(int(stem) for stem in stems if stem.isdecimal() and stem.isascii())
+    return sorted(int(stem) for stem in stems if NAMED.fullmatch(stem) and int(stem) <= LONG_MAX)
 
 
 class Segment:

@@ -182,7 +182,15 @@ def test_a_quorum_state_that_no_member_wrote_is_none(content: bytes) -> None:
 
 def test_files_that_are_not_the_logs_do_not_stop_it(tmp_path: Path) -> None:
     """Somebody keeps a copy of a snapshot beside it."""
-    for name in ("copy.checkpoint", "7-x.checkpoint", "copy.snapshot", "copy.log", "²-1.checkpoint", "²2.snapshot"):
+    odd = ("copy.checkpoint", "7-x.checkpoint", "copy.snapshot", "copy.log", "²-1.checkpoint", "²2.snapshot")
+    short = ("0.log", "7-3.checkpoint", "8-3.checkpoint", "9.snapshot", "8.snapshot")
+    beyond = (
+        f"{'9' * 20}.snapshot",
+        f"{'9' * 20}.log",
+        f"{'9' * 20}-0000000003.checkpoint",
+        f"{7:020d}-9999999999.checkpoint",
+    )
+    for name in (*odd, *short, *beyond):
         (tmp_path / name).write_bytes(b"")
     (tmp_path / "00000000000000000007-0000000003.checkpoint").write_bytes(b"")
     (tmp_path / "00000000000000000009.snapshot").write_bytes(b"")

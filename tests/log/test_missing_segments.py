@@ -7,7 +7,7 @@ import pytest
 from replog.log.batch import CorruptBatch, batches
 from replog.log.log import Log
 from replog.log.settings import LogSettings
-from tests.log.batches import DIRECTORY, SMALL, a_disk, append, opened
+from tests.log.batches import DIRECTORY, SMALL, a_disk, append, content, opened
 from tribunal.clusters.simulated.disk import SimulatedDisk
 
 SUFFIXES = (".log", ".index", ".timeindex", ".txnindex")
@@ -81,6 +81,24 @@ def test_a_log_without_its_first_segments_is_known_to_be_none(count: int, recove
     assert (log.log_start_offset, log.log_end_offset, log.missing_from) == (0, 0, None)
     log.close()
     assert opened(disk).missing_from is None
+
+
+@pytest.mark.parametrize("recover", [False, True])
+@pytest.mark.parametrize("name", ["0.log", "5.log", "000000000000000000005.log", f"{'9' * 20}.log"])
+def test_a_copy_under_another_name_is_no_segment(name: str, recover: bool) -> None:
+    """Its digits were taken for an offset, a segment was begun there, and what stood behind it was cut as if it did not fit."""
+    disk = a_disk()
+    log = opened(disk)
+    for number in range(40):
+        append(log, b"%d" % number)
+    before = content(log)
+    copy = disk.open(f"{DIRECTORY}/{name}", create=True)
+    copy.append(disk.read_file(f"{DIRECTORY}/{0:020d}.log"))
+
+    again = opened(disk, recover=recover)
+
+    assert (again.log_start_offset, again.log_end_offset, content(again)) == (0, 40, before)
+    assert disk.exists(copy.path)
 
 
 def test_who_leads_goes_on_with_what_is_left() -> None:

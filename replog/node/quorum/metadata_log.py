@@ -14,6 +14,7 @@ from uuid import UUID
 import msgspec
 
 from replog.config import Endpoint, NodeConfig
+from replog.config.setting import INT_MAX, LONG_MAX
 from replog.errors import Error
 from replog.log.batch import (
     BatchHeader,
@@ -55,7 +56,7 @@ from replog.wire.records.control import (
 )
 
 SUFFIX: Final = ".checkpoint"
-SNAPSHOT_NAME: Final = re.compile(rf"([0-9]{{1,20}})-([0-9]{{1,10}}){re.escape(SUFFIX)}")
+SNAPSHOT_NAME: Final = re.compile(rf"([0-9]{{20}})-([0-9]{{10}}){re.escape(SUFFIX)}")
 PART_SUFFIX: Final = ".checkpoint.part"
 READ_BYTES: Final = 1 << 20
 SNAPSHOT_BATCH_RECORDS: Final = 1000
@@ -140,7 +141,8 @@ def _uuid(text: str) -> UUID:
 def snapshot_ids(disk: Disk, directory: str) -> list[OffsetAndEpoch]:
     """Return the snapshots in a directory, the furthest last."""
     found = (SNAPSHOT_NAME.fullmatch(name) for name in disk.list_directory(directory))
-    return sorted(OffsetAndEpoch(int(named[1]), int(named[2])) for named in found if named)
+    ids = (OffsetAndEpoch(int(named[1]), int(named[2])) for named in found if named)
+    return sorted(one for one in ids if one.offset <= LONG_MAX and one.epoch <= INT_MAX)
 
 
 class MetadataLog:
