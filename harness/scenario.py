@@ -413,7 +413,9 @@ def must_be_sound(spec: ClusterSpec) -> None:
         raise ValueError(f"cluster: {problem}") from None
     if spec.profile not in PROFILES:
         raise nearest("profile", spec.profile, PROFILES)
-    if not 1 <= spec.replication_factor <= spec.brokers <= 99:
+    if not 1 <= spec.brokers <= 99:
+        raise ValueError(f"cluster: 1 to 99 brokers, not {spec.brokers}")
+    if not 1 <= spec.replication_factor <= spec.brokers:
         raise ValueError(f"cluster: {spec.replication_factor} replicas on {spec.brokers} brokers cannot be")
     if foreign := [node for node in spec.kafka if node not in spec.broker_ids]:
         raise ValueError(

@@ -320,6 +320,10 @@ def exit_code(arguments: Sequence[str]) -> int:
         return _failed(f"{problem.filename or 'the system'}: {problem.strerror or problem}", EXIT_ERROR)
     except (KeyboardInterrupt, typer.Abort):
         return EXIT_INTERRUPTED
+    except SystemExit as problem:
+        if not isinstance(problem.__context__, BrokenPipeError):
+            raise
+        return EXIT_ERROR  # typer ends so where the reader of its output went away, with 1: that would be a VIOLATION
     except Exception:  # noqa: BLE001 - the top: a bug of ours is an ERROR, never a verdict's exit code
         traceback.print_exc()
         return _failed("this is a bug of the harness", EXIT_ERROR)

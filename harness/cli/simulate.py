@@ -56,6 +56,7 @@ KEPT: Final = Path("runs/sweep")
 SHOWN: Final = 12
 NAMED_AT_MOST: Final = 4  # scenarios, in one line
 MS_PER_HOUR: Final = 3_600_000
+SEED_DIGITS: Final = 18
 
 
 def sweep(  # noqa: PLR0917 - options
@@ -523,9 +524,15 @@ def _plans(
 
 def _seeds(text: str) -> range:
     first, colon, end = text.partition(":")
-    if not first.isdecimal() or (colon and not end.isdecimal()):
-        raise BadScenario(f"seeds {text!r}: write first:end, e.g. 0:5000, or one number")
-    return range(int(first), int(end) if colon else int(first) + 1)
+    if not first.isdecimal() or (colon and not end.isdecimal()) or max(len(first), len(end)) > SEED_DIGITS:
+        shown = text if len(text) <= 2 * SEED_DIGITS else f"{text[:SEED_DIGITS]}…"
+        raise BadScenario(
+            f"seeds {shown!r}: write first:end, e.g. 0:5000, or one number, of {SEED_DIGITS} digits at most"
+        )
+    seeds = range(int(first), int(end) if colon else int(first) + 1)
+    if not seeds:
+        raise BadScenario(f"seeds {text!r}: no seed; write first:end, the end behind the last one")
+    return seeds
 
 
 def _report(

@@ -1,5 +1,6 @@
 """The command line: exit codes, and one clear line for what is wrong."""
 
+import os
 import shlex
 import subprocess
 import sys
@@ -42,6 +43,17 @@ from tribunal.results.verdict import Finding, RunVerdict, Verdict
         pytest.param(["run", "produce-consume", "--time", "1.2.3s"], "duration '1.2.3s'", id="time of three parts"),
         pytest.param(["sweep", "produce-consume", "--budget", "..s"], "duration '..s'", id="budget without a digit"),
         pytest.param(["sweep", "produce-consume", "--seeds", "²:³"], "seeds '²:³'", id="seeds raised to a power"),
+        pytest.param(["sweep", "produce-consume", "--seeds", "5:1"], "seeds '5:1': no seed", id="seeds that go back"),
+        pytest.param(["sweep", "produce-consume", "--seeds", "7:7"], "first:end, the end", id="seeds without any"),
+        pytest.param(["sweep", "produce-consume", "--seeds", "9" * 5000], "seeds", id="seed of no size"),
+        pytest.param(
+            ["run", "produce-consume", "--set", "cluster.brokers=100"],
+            "1 to 99 brokers, not 100",
+            id="too many brokers",
+        ),
+        pytest.param(
+            ["run", "produce-consume", "--set", "cluster.brokers=2"], "3 replicas on 2 brokers", id="too few brokers"
+        ),
         pytest.param(["replay", "produce-consume:²"], "no seed", id="seed raised to a power"),
         pytest.param(["sweep", "produce-consume", "produce-consume"], "named twice", id="one scenario twice"),
         pytest.param(
@@ -59,6 +71,21 @@ def test_wrong_usage_is_64_and_one_line(arguments, line, capsys):
     assert line in said
     assert said.startswith("tribunal: ")
     assert said.count("\n") == 1
+
+
+def test_a_reader_that_goes_away_is_no_verdict(monkeypatch):
+    """`tribunal check RUN | head` ended with 1, as a VIOLATION does, whatever the verdict was."""
+    reader, writer = os.pipe()
+    os.close(reader)
+    with os.fdopen(writer, "w", buffering=1) as pipe:
+        monkeypatch.setattr("sys.stdout", pipe)
+        code = exit_code(["list", "clusters"])
+        monkeypatch.undo()
+        nowhere = os.open(os.devnull, os.O_WRONLY)
+        os.dup2(nowhere, writer)  # what the pipe still holds
+        os.close(nowhere)
+
+    assert code == 3
 
 
 @pytest.mark.parametrize(

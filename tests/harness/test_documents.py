@@ -39,6 +39,34 @@ def test_commands_and_their_options_exist(path):
             assert option in offered.output, line
 
 
+@pytest.mark.parametrize(
+    ("letter", "page", "definition"),
+    [
+        ("R", "verdicts.md", r"^\| R(\d+) \|"),
+        ("I", "invariants.md", r"^### I(\d+)$"),
+        ("Z", "invariants.md", r"^### Z(\d+)$"),
+    ],
+)
+def test_who_names_all_rules_names_the_last_one(letter, page, definition):
+    last = max(map(int, re.findall(definition, (ROOT / "docs" / page).read_text(), re.MULTILINE)))
+    ranges = re.compile(rf"\b{letter}1`? to `?{letter}(\d+)")
+
+    named = {
+        (path.name, int(end)) for path in DOCUMENTS if path.name != page for end in ranges.findall(path.read_text())
+    }
+
+    assert named
+    assert {(name, end) for name, end in named if end != last} == set()
+
+
+def test_the_index_leads_to_every_page():
+    text = (ROOT / "docs" / "index.md").read_text()
+
+    assert [
+        path.name for path in (ROOT / "docs").glob("*.md") if path.name != "index.md" and f"]({path.name}" not in text
+    ] == []
+
+
 def test_nobody_is_asked_to_install_what_is_not_ours():
     """`tribunal` on the package index is somebody else's program; our distribution is `replog`."""
     folders = (
