@@ -370,9 +370,14 @@ class Log:
         for log, leader_epoch in elected:
             assert leader_epoch >= log.epochs.latest, f"{leader_epoch} after {log.epochs.latest}"
             if log.epochs.assign(leader_epoch, log.log_end_offset):
-                changed.append(NewFolder(log.directory, {EPOCHS_FILE: log.epochs.to_checkpoint()}))
-        if changed:
-            elected[0][0].disk.write_together(changed)
+                changed.append(log)
+        if not changed:
+            return
+        elected[0][0].disk.write_together(
+            [NewFolder(log.directory, {EPOCHS_FILE: log.epochs.to_checkpoint()}) for log in changed]
+        )
+        for log in changed:
+            log._has_unsaved_epochs = False
 
     @property
     def last_epoch(self) -> int:
@@ -728,7 +733,6 @@ class Log:
         """Save what a follower noted, before its segment is one that a start may believe unread."""
         if self._has_unsaved_epochs:
             self._save_epochs()
-            self._has_unsaved_epochs = False
 
     def _save_epochs(self) -> None:
         path = f"{self.directory}/{EPOCHS_FILE}"
@@ -739,6 +743,7 @@ class Log:
                 self.disk.replace_file(path, content)
         elif self.disk.read_file(path) != content:
             self.disk.replace_file(path, content)
+        self._has_unsaved_epochs = False
 
     # Whose log it is.
 

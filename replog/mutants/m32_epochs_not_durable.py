@@ -22,6 +22,7 @@ def install() -> None:
             file.append(self.epochs.to_checkpoint())
         finally:
             file.close()
+        self._has_unsaved_epochs = False
 
     Log._save_epochs = _save_epochs  # type: ignore[method-assign]
     Log.begin_epochs = staticmethod(_one_by_one)  # type: ignore[method-assign]

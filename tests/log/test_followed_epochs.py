@@ -110,3 +110,22 @@ def test_leaders_of_many_partitions_note_their_epochs_together_and_durably() -> 
     disk.power_on()
     saved = [disk.read_file(f"{log.directory}/leader-epoch-checkpoint") for log in logs]
     assert saved == [b"0\n2\n3 0\n4 1\n", b"0\n1\n4 0\n", b"0\n1\n4 0\n"]
+
+
+@pytest.mark.parametrize("together", [False, True])
+def test_what_a_leader_saved_is_not_written_again_when_it_stops_and_what_it_follows_later_is(together: bool) -> None:
+    disk = a_disk()
+    logs = [opened(disk), opened(disk, directory="data/t-1")]
+    for log in logs:
+        followed(log, 3)
+        assert "leader-epoch-checkpoint" in log.files_at_close()
+
+    if together:
+        Log.begin_epochs([(log, 4) for log in logs])
+    else:
+        for log in logs:
+            log.begin_epoch(4)
+
+    assert ["leader-epoch-checkpoint" in log.files_at_close() for log in logs] == [False, False]
+    followed(logs[0], 5)
+    assert ["leader-epoch-checkpoint" in log.files_at_close() for log in logs] == [True, False]
