@@ -237,16 +237,26 @@ SECURITY_APIS: Final = _ranges(
     }
 )
 
-# Offered by nobody: what ordinary clients of release 4.3 would ask for first where it is. Who asks all the same is answered with
-# UNSUPPORTED_VERSION and stays connected, as brokers do on which the feature of these is off (KIP-714, KIP-932, KIP-1071).
+# Offered by nobody: what clients and brokers of release 4.3 would ask for where it is. Who asks all the same is refused in the words of
+# a broker on which the feature of these is off, and stays connected (KIP-714, KIP-932, KIP-1071; `replog/node/net/refused.py`).
 REFUSED_APIS: Final = _ranges(
     {
         Api.GET_TELEMETRY_SUBSCRIPTIONS: "0-0",
         Api.PUSH_TELEMETRY: "0-0",
         Api.SHARE_GROUP_HEARTBEAT: "1-1",
+        Api.SHARE_GROUP_DESCRIBE: "1-1",
         Api.SHARE_FETCH: "1-2",
         Api.SHARE_ACKNOWLEDGE: "1-2",
+        Api.INITIALIZE_SHARE_GROUP_STATE: "0-0",
+        Api.READ_SHARE_GROUP_STATE: "0-0",
+        Api.WRITE_SHARE_GROUP_STATE: "0-1",
+        Api.DELETE_SHARE_GROUP_STATE: "0-0",
+        Api.READ_SHARE_GROUP_STATE_SUMMARY: "0-1",
         Api.STREAMS_GROUP_HEARTBEAT: "0-0",
+        Api.STREAMS_GROUP_DESCRIBE: "0-0",
+        Api.DESCRIBE_SHARE_GROUP_OFFSETS: "0-1",
+        Api.ALTER_SHARE_GROUP_OFFSETS: "0-0",
+        Api.DELETE_SHARE_GROUP_OFFSETS: "0-0",
     }
 )
 

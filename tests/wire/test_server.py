@@ -15,6 +15,7 @@ from replog.client.connection import Connection, ConnectionLost, RequestTimedOut
 from replog.config import Endpoint
 from replog.errors import Error
 from replog.host.world import RealClock, RealDisk, RealEntropy, RealJournal, RealNetwork
+from replog.node.net.refused import refusal_of
 from replog.node.net.server import Server, ServerLimits, ServerRequest
 from replog.wire.apis import BROKER_APIS, REFUSED_APIS, Api, request_type
 from replog.wire.codec import decode_response, encode_request
@@ -243,7 +244,7 @@ def test_what_nobody_offers_is_refused_in_its_turn_and_the_connection_stays(api:
             writer.write(encode_request(Api.API_VERSIONS, 4, 8, "x", ApiVersionsRequest()))
             refused, offered = await answer(api, version), await answer(Api.API_VERSIONS, 4)
 
-        assert (refused[0], refused[1].error_code) == (7, Error.UNSUPPORTED_VERSION)
+        assert (refused[0], refused[1]) == (7, refusal_of(api, request_type(api)()))
         assert offered[0] == 8
         assert not {offer.api_key for offer in offered[1].api_keys} & {int(one) for one in REFUSED_APIS}
         assert setup.asked == []

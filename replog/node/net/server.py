@@ -8,7 +8,7 @@ replies, and while all connections together hold more than `queued_bytes_max` of
 whoever began a frame first may finish it, so that somebody always advances, and who holds no more than its peer's share
 goes on, so that nobody is stopped by another). Who does not go on with a request that it began is closed.
 
-A few requests that nobody offers are answered with UNSUPPORTED_VERSION, whole ones only (`REFUSED_APIS`).
+A few requests that nobody offers are refused in an answer, whole ones only (`REFUSED_APIS`, `replog/node/net/refused.py`).
 
 ApiVersions is answered here (KIP-35, KIP-511): a version that we do not know gets the v0 layout with
 UNSUPPORTED_VERSION and what we offer, because that is all such a client can read.
@@ -29,9 +29,10 @@ from replog.errors import Error
 from replog.node.boundary import contain
 from replog.node.net.entrance import OPEN, Entrance
 from replog.node.net.login import TOKEN_BYTES_MAX, Login, Stage
+from replog.node.net.refused import refusal_of
 from replog.ports import Incoming, Listener, World
 from replog.security.principals import ANONYMOUS_USER, distinguished_name, principal_of
-from replog.wire.apis import FEATURE_OF, REFUSED_APIS, SASL_APIS, Api, response_type
+from replog.wire.apis import FEATURE_OF, REFUSED_APIS, SASL_APIS, Api
 from replog.wire.codec import APIS, LENGTH, MalformedMessage, RequestStart, decode_rest, encode_response, request_start
 from replog.wire.framing import Frames
 from replog.wire.layout import VersionRange
@@ -545,7 +546,7 @@ class ServerConnection(Incoming):
         if api is Api.API_VERSIONS:
             request.reply(self._api_versions(request.version))
         elif api not in self._apis:
-            request.reply(response_type(api)(error_code=Error.UNSUPPORTED_VERSION))
+            request.reply(refusal_of(api, request.body))
         elif login is not None and api in SASL_APIS:
             self._log_in(login, request)
         else:
