@@ -43,6 +43,7 @@ class ControllerConfig(msgspec.Struct, frozen=True, kw_only=True):
         kafka(
             "leader.imbalance.check.interval.seconds",
             "How often partitions are checked for leaders that are not the preferred ones.",
+            lowest=1,
         ),
     ] = 300
     leader_rebalance_enable: Annotated[
@@ -53,6 +54,7 @@ class ControllerConfig(msgspec.Struct, frozen=True, kw_only=True):
         kafka(
             "unclean.leader.election.interval.ms",
             "How often leaderless partitions are checked for which an unclean leader is allowed.",
+            lowest=1,
         ),
     ] = 300000
     unclean_election_enable: Annotated[

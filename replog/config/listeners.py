@@ -5,7 +5,7 @@ connect to different ones, and controllers have their own. An address without a 
 CONTROLLER on a node that is a controller only.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from enum import StrEnum
 from typing import Final
 
@@ -106,13 +106,12 @@ def _separate(
     """Return the listener that `controller.listeners` gives a node of both roles."""
     if "controller" not in roles or not network.controller_listeners:
         return []
-    ((name, address),) = _addresses("controller.listeners", network.controller_listeners, otherwise).items()
+    ((name, address),) = _addresses("controller.listeners", words(network.controller_listeners), otherwise).items()
     return [ListenerConfig(name=name, protocol=_protocol(protocols, name), endpoint=address, advertised=address)]
 
 
-def _addresses(setting: str, text: str, otherwise: str) -> dict[str, Endpoint]:
+def _addresses(setting: str, texts: Sequence[str], otherwise: str) -> dict[str, Endpoint]:
     """Parse `NAME://host:port, ...`; where there is but one the name may be missing."""
-    texts = words(text)
     if not texts and setting == "listeners":
         raise ConfigError("'listeners' names no address")
     found: dict[str, Endpoint] = {}

@@ -127,7 +127,7 @@ class LogConfig(msgspec.Struct, frozen=True, kw_only=True):
         ),
     ] = -1
     retention_check_interval_ms: Annotated[
-        Long, kafka("log.retention.check.interval.ms", "How often logs are checked for segments to delete.")
+        Long, kafka("log.retention.check.interval.ms", "How often logs are checked for segments to delete.", lowest=1)
     ] = 300000
     cleanup_policy: Annotated[
         tuple[Literal["delete", "compact"], ...],
@@ -197,6 +197,7 @@ class LogConfig(msgspec.Struct, frozen=True, kw_only=True):
         kafka(
             "producer.id.expiration.ms",
             "An idempotent producer that has written nothing for this long is forgotten.",
+            lowest=1,
         ),
     ] = 86400000
     producer_expiration_check_interval_ms: Annotated[

@@ -11,16 +11,16 @@ class NetworkConfig(msgspec.Struct, frozen=True, kw_only=True):
     """Where a node listens, and what connections and requests may ask of it."""
 
     listeners: Annotated[
-        str,
+        tuple[str, ...],
         kafka("listeners", "The addresses that this node binds: `NAME://host:port`, or one without a name."),
     ]
     advertised_listeners: Annotated[
-        str,
+        tuple[str, ...],
         kafka(
             "advertised.listeners",
             "The addresses that clients and brokers connect to, by the same names; those of `listeners` where there is none.",
         ),
-    ] = ""
+    ] = ()
     listener_protocols: Annotated[
         tuple[str, ...],
         kafka(
@@ -55,7 +55,7 @@ class NetworkConfig(msgspec.Struct, frozen=True, kw_only=True):
         ),
     ] = ""
     socket_request_bytes_max: Annotated[
-        int, kafka("socket.request.max.bytes", "A connection that announces a longer request is closed.")
+        int, kafka("socket.request.max.bytes", "A connection that announces a longer request is closed.", lowest=1)
     ] = 104857600
     connections_idle_ms_max: Annotated[
         Long, kafka("connections.max.idle.ms", "A connection that has been idle for this long is closed.")
@@ -104,6 +104,7 @@ class NetworkConfig(msgspec.Struct, frozen=True, kw_only=True):
         kafka(
             "max.request.partition.size.limit",
             "The largest number of partitions in one answer to DescribeTopicPartitions.",
+            lowest=1,
         ),
     ] = 2000
     fetch_bytes_max: Annotated[
@@ -111,6 +112,7 @@ class NetworkConfig(msgspec.Struct, frozen=True, kw_only=True):
         kafka(
             "fetch.max.bytes",
             "The largest answer to a consumer's fetch; a first batch that is larger is sent all the same.",
+            lowest=1024,
         ),
     ] = 57671680
     fetch_session_count_max: Annotated[

@@ -43,7 +43,8 @@ Area = TypeVar("Area", bound=msgspec.Struct)
 class NodeConfig:
     """All settings of one node by area, with what the shell needs parsed out.
 
-    texts:    every setting by its name, as Kafka writes values: what DescribeConfigs shows of a node's file. Secrets are empty.
+    texts:    every setting by its name, as Kafka writes values: what DescribeConfigs shows of a node's file. Secrets that
+              it has are empty, others are missing.
     stated:   names of the settings that the node's file has.
     ignored:  what a file of Kafka's names besides, and has no meaning here.
     """
@@ -209,5 +210,5 @@ def _texts(given: Mapping[str, Value]) -> dict[str, str]:
     return {
         name: "" if DEFINITIONS[name].type is ConfigType.PASSWORD else as_text(value)
         for name, value in values.items()
-        if value is not None
+        if value is not None and (value or DEFINITIONS[name].type is not ConfigType.PASSWORD)
     }

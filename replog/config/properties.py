@@ -227,7 +227,7 @@ def _typed(name: str, text: str) -> object:
     """Return a text in the type of the setting; what does not fit stays as it is, to be refused with the others."""
     try:
         match DEFINITIONS[name].type:
-            case ConfigType.INT | ConfigType.LONG:
+            case ConfigType.SHORT | ConfigType.INT | ConfigType.LONG:
                 return int(text)
             case ConfigType.DOUBLE:
                 return float(text)

@@ -48,6 +48,7 @@ class QuorumConfig(msgspec.Struct, frozen=True, kw_only=True):
         kafka(
             "metadata.log.max.record.bytes.between.snapshots",
             "A snapshot is taken when the metadata log has grown by this much.",
+            lowest=1,
         ),
     ] = 20 * 1024 * 1024
     idle_interval_ms_max: Annotated[

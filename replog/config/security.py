@@ -26,7 +26,7 @@ class SecurityConfig(msgspec.Struct, frozen=True, kw_only=True):
         ),
     ] = ""
     keystore_chain: Annotated[
-        str,
+        Secret,
         kafka("ssl.keystore.certificate.chain", "This node's certificates as PEM text, instead of a file."),
     ] = ""
     keystore_key: Annotated[Secret, kafka("ssl.keystore.key", "The private key to them as PEM text.")] = ""
@@ -42,7 +42,7 @@ class SecurityConfig(msgspec.Struct, frozen=True, kw_only=True):
         ),
     ] = ""
     truststore_certificates: Annotated[
-        str, kafka("ssl.truststore.certificates", "The same as PEM text, instead of a file.")
+        Secret, kafka("ssl.truststore.certificates", "The same as PEM text, instead of a file.")
     ] = ""
     client_auth: Annotated[
         Literal["none", "requested", "required"],

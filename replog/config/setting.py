@@ -23,17 +23,20 @@ class ConfigType(IntEnum):
     BOOLEAN = 1
     STRING = 2
     INT = 3
+    SHORT = 4
     LONG = 5
     DOUBLE = 6
     LIST = 7
     PASSWORD = 9
 
 
+SHORT_MAX: Final = 2**15 - 1
 INT_MAX: Final = 2**31 - 1
 LONG_MAX: Final = 2**63 - 1
-HIGHEST: Final = {ConfigType.INT: INT_MAX, ConfigType.LONG: LONG_MAX}
+HIGHEST: Final = {ConfigType.SHORT: SHORT_MAX, ConfigType.INT: INT_MAX, ConfigType.LONG: LONG_MAX}
 UNITS: Final = ("ms", "bytes", "seconds", "minutes")
 
+Short = Annotated[int, ConfigType.SHORT]  # a whole number of 16 bits
 Long = Annotated[int, ConfigType.LONG]  # a whole number of 64 bits; a plain `int` has 32, as in Kafka
 Secret = Annotated[str, ConfigType.PASSWORD]  # a text that is never shown
 
@@ -49,6 +52,7 @@ FILE_TYPES: Final[dict[ConfigType, type]] = {
     ConfigType.BOOLEAN: bool,
     ConfigType.STRING: str,
     ConfigType.INT: int,
+    ConfigType.SHORT: int,
     ConfigType.LONG: int,
     ConfigType.DOUBLE: float,
     ConfigType.LIST: list,
@@ -137,7 +141,7 @@ class Definition(msgspec.Struct, frozen=True, kw_only=True):
         match self.type:
             case ConfigType.BOOLEAN:
                 return text == "true"
-            case ConfigType.INT | ConfigType.LONG:
+            case ConfigType.SHORT | ConfigType.INT | ConfigType.LONG:
                 return int(text)
             case ConfigType.DOUBLE:
                 return float(text)

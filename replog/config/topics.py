@@ -17,7 +17,7 @@ class TopicsConfig(msgspec.Struct, frozen=True, kw_only=True):
     delete_enable: Annotated[
         bool, kafka("delete.topic.enable", "Whether topics can be deleted; where not, who asks is refused.")
     ] = True
-    partition_count: Annotated[int, kafka("num.partitions", "The number of partitions of a new topic.")] = 1
+    partition_count: Annotated[int, kafka("num.partitions", "The number of partitions of a new topic.", lowest=1)] = 1
     replication_factor: Annotated[
         int, kafka("default.replication.factor", "The number of replicas of a new topic's partitions.")
     ] = 1

@@ -82,7 +82,7 @@ def typed(kind: ConfigType, text: str) -> SettingValue:
             return text.lower() == "true"
         case ConfigType.DOUBLE:
             return float(text)
-        case ConfigType.INT | ConfigType.LONG:
+        case ConfigType.SHORT | ConfigType.INT | ConfigType.LONG:
             return int(text)
         case _:
             return text
