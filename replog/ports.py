@@ -192,6 +192,8 @@ class Network(Protocol):
 class Journal(Protocol):
     """Where a node says what happened, for people (`log`) and for checkers (`event`, `probe`)."""
 
+    level: str  # lines for people below it are left out
+
     def log(self, level: str, message: str) -> None:
         """Write a line for people; level is debug, info, warning or error."""
 

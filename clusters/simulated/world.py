@@ -308,6 +308,8 @@ class SimulatedEntropy:
 class SimulatedJournal:
     """Where a process says what happened; implements `replog.ports.Journal`."""
 
+    level = "debug"  # all of it is kept
+
     def __init__(self, machine: Machine) -> None:
         self._machine = machine
         self._simulation = machine.simulation

@@ -1,6 +1,7 @@
 """What the committed configuration says of a topic: how its logs behave, and how many replicas must be in sync.
 
-A topic's own value wins over the cluster's dynamic default, that over the node's file (SPEC 2.11). Values were checked
+A topic's own value wins over the broker's own dynamic one, that over the cluster's dynamic default, and that over the node's
+file (SPEC 2.11). Values were checked
 when they were set; they are text in the metadata log.
 """
 
@@ -24,6 +25,7 @@ class TopicSettings:
 
     def __init__(self, config: NodeConfig) -> None:
         self.config = config
+        self._broker = str(config.node_id)
 
     def min_insync_replicas(self, image: Image, topic: str) -> int:
         """Return the configured minimum; the replication factor caps it elsewhere."""
@@ -35,4 +37,4 @@ class TopicSettings:
         return LogSettings.of(msgspec.structs.replace(self.config.log, **effective))
 
     def _text(self, image: Image, topic: str, name: str) -> str:
-        return topic_value(image, self.config.texts, topic, name)[0]
+        return topic_value(image, self.config.texts, topic, name, broker=self._broker)[0]

@@ -42,7 +42,18 @@ def on_describe_configs(
     turn: Turn, body: dc.DescribeConfigsRequest, static: Mapping[str, str]
 ) -> dc.DescribeConfigsResponse:
     """Show effective configs and where they come from."""
-    return dc.DescribeConfigsResponse(results=[describe(turn.image, static, each) for each in body.resources])
+    return dc.DescribeConfigsResponse(
+        results=[
+            describe(
+                turn.image,
+                static,
+                each,
+                with_synonyms=body.include_synonyms,
+                with_documentation=body.include_documentation,
+            )
+            for each in body.resources
+        ]
+    )
 
 
 def on_incremental_alter_configs(

@@ -12,6 +12,7 @@ from typing import Final, NamedTuple
 from replog.config import DEFINITIONS
 from replog.config.groups import OWN_HEARTBEAT_INTERVAL_MS, OWN_SESSION_TIMEOUT_MS, GroupsConfig
 from replog.config.setting import LONG_MAX, ConfigType, as_text
+from replog.config.setting import Definition as SettingDefinition
 from replog.errors import Error
 from replog.metadata.image import Image
 from replog.metadata.record_versions import METADATA_VERSION
@@ -34,6 +35,7 @@ class Source(IntEnum):
     DYNAMIC_DEFAULT_BROKER = 3
     STATIC_BROKER = 4
     DEFAULT = 5
+    DYNAMIC_BROKER_LOGGER = 6
     GROUP = 8  # more specific than all of these, in spite of its number
 
 
@@ -46,20 +48,32 @@ class Definition(NamedTuple):
     lowest: float = 0
     highest: float = inf
     choices: tuple[str, ...] = ()
+    documentation: str = ""
 
+
+NOT_THROTTLED: Final = "Kept for tools that move replicas; replication is not throttled here."
 
 # The topics' side of the node's settings, and what only topics have: kept, and obeyed by nobody, as the throttles below.
 TOPIC_CONFIGS: Final[dict[str, Definition]] = {
     each.setting.topic: Definition(
-        each.type, each.name, as_text(each.default), each.setting.lowest, each.highest, each.choices
+        each.type,
+        each.name,
+        as_text(each.default),
+        each.setting.lowest,
+        each.highest,
+        each.choices,
+        each.setting.description,
     )
     for each in DEFINITIONS.values()
     if each.setting.topic and each.default is not None
-} | {f"{role}.replication.throttled.replicas": Definition(ConfigType.LIST, "", "") for role in ("leader", "follower")}
+} | {
+    f"{role}.replication.throttled.replicas": Definition(ConfigType.LIST, "", "", documentation=NOT_THROTTLED)
+    for role in ("leader", "follower")
+}
 
 # What kafka-reassign-partitions clears behind every move. Kept, and obeyed by nobody: replication is not throttled here.
 THROTTLES: Final[dict[str, Definition]] = {
-    name: Definition(ConfigType.LONG, name, str(LONG_MAX), highest=LONG_MAX)
+    name: Definition(ConfigType.LONG, name, str(LONG_MAX), highest=LONG_MAX, documentation=NOT_THROTTLED)
     for name in (
         "leader.replication.throttled.rate",
         "follower.replication.throttled.rate",
@@ -82,10 +96,17 @@ _GROUP_SYNONYMS: Final = {
     name: DEFINITIONS[f"group.{name}"] for name in (OWN_SESSION_TIMEOUT_MS, OWN_HEARTBEAT_INTERVAL_MS)
 }
 GROUP_CONFIGS: Final[dict[str, Definition]] = {
-    name: Definition(each.type, each.name, as_text(each.default), 1, each.highest)
+    name: Definition(
+        each.type, each.name, as_text(each.default), 1, each.highest, documentation=each.setting.description
+    )
     for name, each in _GROUP_SYNONYMS.items()
     if each.default is not None
 }
+
+
+# A node has one logger; Kafka's names of its levels.
+ROOT_LOGGER: Final = "root"
+LOGGER_LEVELS: Final = {"debug": "DEBUG", "info": "INFO", "warning": "WARN", "error": "ERROR"}
 
 
 class Refused(NamedTuple):
@@ -118,6 +139,7 @@ _CHECKS: Final[dict[ConfigType, Callable[[Definition, str], bool]]] = {
     ConfigType.BOOLEAN: lambda _, value: value in ("true", "false"),
     ConfigType.STRING: lambda definition, value: not definition.choices or value in definition.choices,
     ConfigType.PASSWORD: lambda _, __: True,
+    ConfigType.SHORT: lambda definition, value: _is_number(definition, value, int),
     ConfigType.INT: lambda definition, value: _is_number(definition, value, int),
     ConfigType.LONG: lambda definition, value: _is_number(definition, value, int),
     ConfigType.DOUBLE: lambda definition, value: _is_number(definition, value, float),
@@ -211,18 +233,19 @@ def groups_refusal(groups: GroupsConfig, own: Mapping[str, str]) -> Refused | No
     return None
 
 
-def topic_value(image: Image, static: Mapping[str, str], topic: str, name: str) -> tuple[str, Source]:
+def topic_value(
+    image: Image, static: Mapping[str, str], topic: str, name: str, *, broker: str = ""
+) -> tuple[str, Source]:
     """Return a topic config's effective value and where it comes from.
 
     static: the node's own file, by broker-wide names, defaults included; may lack names.
+    broker: whose own dynamic values hold for logs that it keeps; empty for what holds wherever no broker has any.
     """
     own = image.topic_config(topic, name)
-    return (own, Source.TOPIC) if own is not None else _broker_value(image, static, TOPIC_CONFIGS[name], None)
+    return (own, Source.TOPIC) if own is not None else _broker_value(image, static, TOPIC_CONFIGS[name], broker)
 
 
-def _broker_value(
-    image: Image, static: Mapping[str, str], definition: Definition, broker: str | None
-) -> tuple[str, Source]:
+def _broker_value(image: Image, static: Mapping[str, str], definition: Definition, broker: str) -> tuple[str, Source]:
     if broker:
         own = image.configs.get((BROKER_RESOURCE, broker), {}).get(definition.synonym)
         if own is not None:
@@ -234,18 +257,40 @@ def _broker_value(
     return value, (Source.DEFAULT if value == definition.default else Source.STATIC_BROKER)
 
 
-def _undescribed(image: Image, resource_type: int, resource_name: str) -> Refused | None:
-    if resource_type != CLIENT_METRICS_RESOURCE:
-        return resource_refusal(image, resource_type, resource_name)
+def _undescribed(image: Image, node_id: str | None, resource: d.DescribeConfigsResource) -> Refused | None:
+    kind, name = resource.resource_type, resource.resource_name
+    if kind == BROKER_RESOURCE and name != CLUSTER_DEFAULT:
+        words = _not_this_broker(name, node_id, " or empty string,")
+        return Refused(Error.INVALID_REQUEST, words) if words else None
+    if kind != CLIENT_METRICS_RESOURCE:
+        return resource_refusal(image, kind, name)
     # Nobody can make a subscription here, and one that does not exist has no configs, as in the released software.
-    return (
-        None if resource_name else Refused(Error.INVALID_REQUEST, "Client metrics subscription name must not be empty")
-    )
+    return None if name else Refused(Error.INVALID_REQUEST, "Client metrics subscription name must not be empty")
 
 
-def describe(image: Image, static: Mapping[str, str], resource: d.DescribeConfigsResource) -> d.DescribeConfigsResult:
-    """Answer for one resource of a DescribeConfigs request, names ascending."""
-    refused = _undescribed(image, resource.resource_type, resource.resource_name)
+def _not_this_broker(name: str, node_id: str | None, or_else: str) -> str | None:
+    """Return why this node says nothing of a broker of this name, in Kafka's words."""
+    if not name.isdecimal():
+        return f"Broker id must be an integer, but it is: {name}"
+    if name != node_id:
+        return f"Unexpected broker id, expected {node_id}{or_else} but received {name}"
+    return None
+
+
+def describe(
+    image: Image,
+    static: Mapping[str, str],
+    resource: d.DescribeConfigsResource,
+    *,
+    with_synonyms: bool = False,
+    with_documentation: bool = False,
+) -> d.DescribeConfigsResult:
+    """Answer for one resource of a DescribeConfigs request, names ascending.
+
+    Of a single broker that broker alone says anything, as in Kafka; of the default of all brokers what somebody has set.
+    with_synonyms:  say with each config which values it has at which level, the one that holds first.
+    """
+    refused = _undescribed(image, static.get("node.id"), resource)
     if refused:
         return d.DescribeConfigsResult(
             error_code=refused.error,
@@ -253,77 +298,118 @@ def describe(image: Image, static: Mapping[str, str], resource: d.DescribeConfig
             resource_type=resource.resource_type,
             resource_name=resource.resource_name,
         )
-    known = definitions(resource.resource_type) or {}
-    is_answerer = resource.resource_type == BROKER_RESOURCE and resource.resource_name == static.get("node.id")
-    names = {*known, *(STATIC_CONFIGS if is_answerer else ())}
-    wanted = names if resource.configuration_keys is None else names & set(resource.configuration_keys)
+    shown = [
+        _Shown(
+            name,
+            definition.type,
+            _levels(image, static, resource, name, definition),
+            definition.documentation,
+            definition.default,
+        )
+        for name, definition in (definitions(resource.resource_type) or {}).items()
+    ]
+    if resource.resource_type == BROKER_RESOURCE and resource.resource_name == CLUSTER_DEFAULT:
+        shown = [each for each in shown if each.levels]
+    elif resource.resource_type == BROKER_RESOURCE:
+        shown += [_of_file(static, name, each) for name, each in STATIC_CONFIGS.items()]
+    wanted = resource.configuration_keys
     return d.DescribeConfigsResult(
         error_message=None,
         resource_type=resource.resource_type,
         resource_name=resource.resource_name,
         configs=[
-            _described(image, static, resource, name) if name in known else _of_file(static, name)
-            for name in sorted(wanted)
+            each.result(with_synonyms=with_synonyms, with_documentation=with_documentation)
+            for each in sorted(shown, key=lambda each: each.name)
+            if wanted is None or each.name in wanted
         ],
     )
 
 
-def _of_file(static: Mapping[str, str], name: str) -> d.DescribeConfigsResourceResult:
+def describe_loggers(node_id: int, level: str, resource: d.DescribeConfigsResource) -> d.DescribeConfigsResult:
+    """Answer how much a node writes down for people: it has one logger, and its level is chosen when the node starts."""
+    name = resource.resource_name
+    words = _not_this_broker(name, str(node_id), "") if name else "Broker id must not be empty"
+    return d.DescribeConfigsResult(
+        error_code=Error.INVALID_REQUEST if words else Error.NONE,
+        error_message=words,
+        resource_type=resource.resource_type,
+        resource_name=name,
+        configs=[]
+        if words or ROOT_LOGGER not in (resource.configuration_keys or [ROOT_LOGGER])
+        else [
+            d.DescribeConfigsResourceResult(
+                name=ROOT_LOGGER,
+                value=LOGGER_LEVELS[level],
+                read_only=True,
+                config_source=Source.DYNAMIC_BROKER_LOGGER,
+                documentation=None,
+            )
+        ],
+    )
+
+
+class _Shown(NamedTuple):
+    """A config as it is described. `levels` are the values that it has, the one that holds first."""
+
+    name: str
+    type: ConfigType
+    levels: list[d.DescribeConfigsSynonym]
+    documentation: str
+    default: str | None = None  # where no level has a value
+    is_read_only: bool = False
+
+    def result(self, *, with_synonyms: bool, with_documentation: bool) -> d.DescribeConfigsResourceResult:
+        """Return it in the answer's form."""
+        first = self.levels[0] if self.levels else None
+        return d.DescribeConfigsResourceResult(
+            name=self.name,
+            value=first.value if first else self.default,
+            read_only=self.is_read_only,
+            is_sensitive=self.type is ConfigType.PASSWORD,
+            config_source=first.source if first else Source.DEFAULT,
+            config_type=self.type,
+            documentation=self.documentation if with_documentation else None,
+            synonyms=self.levels if with_synonyms else [],
+        )
+
+
+def _of_file(static: Mapping[str, str], name: str, of: SettingDefinition) -> _Shown:
     """Say what the answering node was started with; what is secret is named and not said."""
-    each = STATIC_CONFIGS[name]
-    default = None if each.default is None else as_text(each.default)
-    is_secret = each.type is ConfigType.PASSWORD
-    value = None if is_secret else static.get(name, default)
-    source = Source.DEFAULT if value == default and not is_secret else Source.STATIC_BROKER
-    return d.DescribeConfigsResourceResult(
-        name=name,
-        value=value,
-        read_only=True,
-        is_sensitive=is_secret,
-        config_source=source,
-        config_type=each.type,
-        documentation=None,
-        synonyms=[d.DescribeConfigsSynonym(name=name, value=value, source=source)],
-    )
+    default = None if of.default is None else _unless_empty(of, as_text(of.default))
+    stated = _unless_empty(of, static[name]) if name in static else default
+    is_secret = of.type is ConfigType.PASSWORD
+    levels = []
+    if stated != default or (is_secret and name in static):
+        levels.append(
+            d.DescribeConfigsSynonym(name=name, value=None if is_secret else stated, source=Source.STATIC_BROKER)
+        )
+    if default is not None:
+        levels.append(d.DescribeConfigsSynonym(name=name, value=default, source=Source.DEFAULT))
+    return _Shown(name, of.type, levels, of.setting.description, is_read_only=True)
 
 
-def _described(
-    image: Image, static: Mapping[str, str], resource: d.DescribeConfigsResource, name: str
-) -> d.DescribeConfigsResourceResult:
-    if resource.resource_type == GROUP_RESOURCE:
-        return _described_of_group(image, static, resource.resource_name, name)
-    if resource.resource_type == TOPIC_RESOURCE:
-        definition = TOPIC_CONFIGS[name]
-        value, source = topic_value(image, static, resource.resource_name, name)
-    else:
-        definition = BROKER_CONFIGS[name]
-        value, source = _broker_value(image, static, definition, resource.resource_name)
-    return d.DescribeConfigsResourceResult(
-        name=name,
-        value=value,
-        config_source=source,
-        config_type=definition.type,
-        documentation=None,
-        synonyms=[d.DescribeConfigsSynonym(name=name, value=value, source=source)],
-    )
+def _unless_empty(of: SettingDefinition, text: str) -> str | None:
+    return None if not text and of.type in (ConfigType.STRING, ConfigType.PASSWORD) else text
 
 
-def _described_of_group(
-    image: Image, static: Mapping[str, str], group: str, name: str
-) -> d.DescribeConfigsResourceResult:
-    """Say what holds for a group, and what would hold without it: its own value, the file's, Kafka's default."""
-    definition = GROUP_CONFIGS[name]
-    own = image.configs.get((GROUP_RESOURCE, group), {}).get(name)
-    value, source = _broker_value(image, static, definition, None)
-    levels = [] if own is None else [d.DescribeConfigsSynonym(name=name, value=own, source=Source.GROUP)]
-    if source is not Source.DEFAULT:
-        levels.append(d.DescribeConfigsSynonym(name=definition.synonym, value=value, source=source))
-    levels.append(d.DescribeConfigsSynonym(name=definition.synonym, value=definition.default, source=Source.DEFAULT))
-    return d.DescribeConfigsResourceResult(
-        name=name,
-        value=levels[0].value,
-        config_source=levels[0].source,
-        config_type=definition.type,
-        documentation=None,
-        synonyms=levels,
-    )
+def _levels(
+    image: Image, static: Mapping[str, str], resource: d.DescribeConfigsResource, name: str, definition: Definition
+) -> list[d.DescribeConfigsSynonym]:
+    synonym = definition.synonym
+    kind, resource_name, answerer = resource.resource_type, resource.resource_name, static.get("node.id", "")
+    found = [(synonym, image.cluster_config(synonym), Source.DYNAMIC_DEFAULT_BROKER)]
+    if (kind, resource_name) != (BROKER_RESOURCE, CLUSTER_DEFAULT):
+        stated = static.get(synonym, definition.default)
+        found.append((synonym, stated if stated != definition.default else None, Source.STATIC_BROKER))
+        found.append((synonym, definition.default if synonym else None, Source.DEFAULT))
+        if kind != GROUP_RESOURCE:  # a broker's own value holds for what it keeps itself
+            own = image.configs.get((BROKER_RESOURCE, answerer), {}).get(synonym)
+            found.insert(0, (synonym, own, Source.DYNAMIC_BROKER))
+        if kind in (TOPIC_RESOURCE, GROUP_RESOURCE):
+            source = Source.TOPIC if kind == TOPIC_RESOURCE else Source.GROUP
+            found.insert(0, (name, image.configs.get((kind, resource_name), {}).get(name), source))
+    return [
+        d.DescribeConfigsSynonym(name=synonym, value=value, source=source)
+        for synonym, value, source in found
+        if value is not None
+    ]

@@ -333,6 +333,7 @@ class RealJournal:
     """
 
     def __init__(self, node: int, events_path: str = "", *, level: str = "info", people: TextIO | None = None) -> None:
+        self.level = level
         self._node = node
         self._threshold = LEVELS[level]
         self._people = people or sys.stderr

@@ -124,3 +124,12 @@ def test_directories_are_described_in_the_newest_version_too(tmp_path: Path, ver
     (directory,) = answer.results
     assert {topic.name for topic in directory.topics} == {"a", "b"}
     assert (directory.total_bytes > 0, directory.is_cordoned) == (True, False)
+
+
+def test_a_brokers_logger_is_listed_and_described(tmp_path: Path) -> None:
+    asked = dc.DescribeConfigsResource(resource_type=BROKER_LOGGER, resource_name="1", configuration_keys=None)
+
+    (answer,) = answered(tmp_path, (Api.DESCRIBE_CONFIGS, 4, dc.DescribeConfigsRequest(resources=[asked])))
+
+    (found,) = answer.results[0].configs
+    assert (found.name, found.value, found.read_only, found.config_source) == ("root", "WARN", True, 6)

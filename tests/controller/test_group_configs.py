@@ -37,7 +37,7 @@ def described(
     image: Image, static: dict[str, str], group: str = "g", keys: list[str] | None = None
 ) -> dc.DescribeConfigsResult:
     resource = dc.DescribeConfigsResource(resource_type=GROUP_RESOURCE, resource_name=group, configuration_keys=keys)
-    return describe(image, static, resource)
+    return describe(image, static, resource, with_synonyms=True)
 
 
 def test_a_group_is_given_settings_of_its_own_and_loses_them() -> None:

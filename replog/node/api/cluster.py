@@ -256,10 +256,22 @@ class ClusterApi:
     def describe_configs(
         self, request: ServerRequest[dconf.DescribeConfigsRequest, dconf.DescribeConfigsResponse]
     ) -> None:
-        """Answer with the effective configs of topics and brokers."""
+        """Answer with the effective configs of topics, brokers and groups, and with how much this node writes down."""
         body = request.body
         resources = distinct(body.resources, lambda resource: (resource.resource_type, resource.resource_name))
-        results = [configs.describe(self.image, self.config.texts, resource) for resource in resources]
+        level = self.replicas.world.journal.level
+        results = [
+            configs.describe_loggers(self.config.node_id, level, resource)
+            if resource.resource_type == BROKER_LOGGER_RESOURCE
+            else configs.describe(
+                self.image,
+                self.config.texts,
+                resource,
+                with_synonyms=body.include_synonyms,
+                with_documentation=body.include_documentation,
+            )
+            for resource in resources
+        ]
         request.reply(dconf.DescribeConfigsResponse(results=results))
 
     def list_config_resources(
