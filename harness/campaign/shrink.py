@@ -4,10 +4,11 @@ Delta debugging over what a plan consists of: faults in ever smaller groups (Zel
 nodes and partitions, then records, rates, the length of the run and each fault's duration and pause by halves. Every
 candidate is run in the simulator, each in a process of its own, several at once; the first one (in order) that still shows the signature is
 kept. A candidate that shows something else counts as no finding: what is sought must not change on the way.
+A described system's candidates are run on its nodes, each again and again (`repetition.py`): processes and objects are taken away there.
 """
 
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import pairwise
 from pathlib import Path
 from typing import Final, NamedTuple
@@ -24,6 +25,8 @@ RECORDS_MOST: Final = 64  # as many a worker may have when they are first counte
 TIME_LEAST_MS: Final = 1_000
 WARM_UP_LEAST_MS: Final = 100
 DURATION_LEAST_MS: Final = 100
+# How workloads of calls name how many objects they have.
+OBJECTS: Final = ("keys", "sets", "queues", "counters", "locks")
 
 
 class Shrunk(NamedTuple):
@@ -70,7 +73,10 @@ class Shrinker:
         if self.signature is None and first.signatures:
             self.signature = min(first.signatures, key=gravity)
         if self.signature is None or self.signature not in first.signatures:
-            raise NotFound(f"this plan shows {', '.join(texts(first.signatures)) or 'nothing'} when it is run again")
+            why = "".join(f" ({reason})" for reason in first.reasons[:1])
+            raise NotFound(
+                f"this plan shows {', '.join(texts(first.signatures)) or 'nothing'} when it is run again{why}"
+            )
         self._best = (plan, first)
         interrupted = False
         try:
@@ -89,7 +95,7 @@ class Shrinker:
         size: Size | None = None
         while size != size_of(plan) and not self._is_over():
             size = size_of(plan)
-            for candidates in (workers_removed, fewer_records, halved, sooner, fewer_nodes):
+            for candidates in (workers_removed, fewer_records, fewer_calls, halved, sooner, fewer_nodes):
                 plan = self._take_while(plan, candidates)
         self._faults(plan)
 
@@ -218,6 +224,8 @@ def workers_removed(plan: Plan) -> Iterator[Plan]:
 def fewer_nodes(plan: Plan) -> Iterator[Plan]:
     """Yield the plan with one controller, with as many brokers as replicas, with the first partition alone."""
     spec = plan.spec
+    if spec.system:
+        return  # it has the nodes that its file says
     if spec.controllers > 1:
         yield msgspec.structs.replace(plan, spec=msgspec.structs.replace(spec, controllers=1))
     if spec.brokers > spec.replication_factor:
@@ -238,6 +246,54 @@ def fewer_records(plan: Plan) -> Iterator[Plan]:
         if 0 < count < most:
             fewer = [{**worker, "records_max": min(count, limit or count)} for worker, limit in workers]
             yield _with_load(plan, workers=fewer)
+
+
+class _Calling(msgspec.Struct, frozen=True):
+    """What a workload of calls on objects draws beforehand: a seed for each process."""
+
+    seeds: tuple[str, ...] = ()
+    options: dict[str, object] = {}
+
+
+class _Pace(msgspec.Struct, frozen=True):
+    """What of its options can be made smaller, beside its objects."""
+
+    processes: int = 1
+    rate: int = 1
+
+
+def fewer_calls(plan: Plan) -> Iterator[Plan]:
+    """Yield the plan of a described system with one process, with half of them; with one object, with half; with an eighth of the rate, with half."""
+    if not plan.spec.system:
+        return
+    calling = msgspec.convert(plan.workload_plan, _Calling)
+    pace, count = msgspec.convert(calling.options, _Pace), len(calling.seeds)
+    for fewer in _smaller(count):
+        rate = max(RATE_LEAST, pace.rate * fewer // count)  # each goes on at its pace
+        options = {**calling.options, "processes": fewer, "rate": rate}
+        yield _with_load(plan, seeds=calling.seeds[:fewer], options=options)
+    for name in OBJECTS:
+        objects = calling.options.get(name, 1)
+        for fewer in _smaller(objects) if isinstance(objects, int) else ():
+            yield _with_load(plan, options={**calling.options, name: fewer})
+    for rate in dict.fromkeys((max(RATE_LEAST, pace.rate // 8), max(RATE_LEAST, pace.rate // 2))):
+        if rate < pace.rate:
+            yield _with_load(plan, options={**calling.options, "rate": rate})
+
+
+def _smaller(count: int) -> Iterable[int]:
+    return (fewer for fewer in dict.fromkeys((1, count // 2)) if 0 < fewer < count)
+
+
+def processes_of(plan: Plan) -> int:
+    """Return how many processes call a described system."""
+    return len(msgspec.convert(plan.workload_plan, _Calling).seeds)
+
+
+def _objects_of(plan: Plan) -> int:
+    """Return how many objects they call."""
+    options = msgspec.convert(plan.workload_plan, _Calling).options
+    return sum(value for name in OBJECTS if isinstance(value := options.get(name), int))
 
 
 def sooner(plan: Plan) -> Iterator[Plan]:
@@ -285,12 +341,16 @@ def _with_load(plan: Plan, **changed: object) -> Plan:
 
 
 def rate_of(plan: Plan) -> int:
-    """Return the records per second that all workers produce together."""
+    """Return the records per second that all workers produce together, of a described system the calls of all processes."""
+    if plan.spec.system:
+        return msgspec.convert(msgspec.convert(plan.workload_plan, _Calling).options, _Pace).rate
     return sum(_rate_of(worker).rate_per_s for worker in _load_of(plan).workers)
 
 
 def records_of(plan: Plan) -> int | None:
     """Return how many records all workers produce together at most; None where nothing limits them."""
+    if plan.spec.system:
+        return None
     limits = [_rate_of(worker).records_max for worker in _load_of(plan).workers]
     known = [limit for limit in limits if limit is not None]
     return sum(known) if len(known) == len(limits) else None
@@ -301,6 +361,8 @@ def said(plan: Plan) -> str:
     records = records_of(plan)
     load = f"{rate_of(plan)} records/s" if records is None else f"{records} records"
     nodes = f"{plan.spec.brokers}+{plan.spec.controllers} nodes"
+    if plan.spec.system:
+        load, nodes = f"{rate_of(plan)} calls/s", f"{plan.time_ms / 1000:g} s"
     lasting_ms = sum(fault.lasts_ms + fault.after_ms for fault in plan.faults)
     return f"{len(plan.faults)} faults of {lasting_ms / 1000:.1f} s in all, {load}, {nodes}"
 
@@ -317,7 +379,7 @@ def size_of(plan: Plan) -> Size:
         len(plan.faults),
         spec.brokers + spec.controllers,
         load.partitions,
-        len(load.workers) + load.readers,
+        len(load.workers) + load.readers + (processes_of(plan) + _objects_of(plan) if spec.system else 0),
         -1 if records is None else records,
         rate_of(plan),
         plan.time_ms + plan.warm_up_ms,

@@ -23,7 +23,7 @@ from tribunal.harness.cli.meanwhile import StartsSpark
 from tribunal.harness.event_loop import run_and_leave
 from tribunal.harness.fault_journal import FaultJournal, refuse_unless_healed
 from tribunal.harness.plan import Plan
-from tribunal.harness.progress import Progress, shown_on
+from tribunal.harness.progress import Progress, Silent, shown_on
 from tribunal.harness.run import Ending, Run, new_run_dir
 from tribunal.results.verdict import EXIT_INTERRUPTED, RunVerdict, Verdict
 
@@ -50,14 +50,19 @@ def size(spec: ClusterSpec) -> str:
     return f"{spec.brokers} brokers {spec.controllers} {bosses}  min ISR {spec.min_insync_replicas}"
 
 
-def conduct(plan: Plan, out: Path, engine: str, *, quiet: bool, keep_nodes: bool = False) -> Judged | None:
-    """Run, judge, report; None when interrupted. Nodes' disks stay where there is something to look into, or on demand."""
+def conduct(
+    plan: Plan, out: Path, engine: str, *, quiet: bool, keep_nodes: bool = False, is_one_of_many: bool = False
+) -> Judged | None:
+    """Run, judge, report; None when interrupted. Nodes' disks stay where there is something to look into, or on demand.
+
+    is_one_of_many:  nothing is shown meanwhile, and nobody reads a report of it.
+    """
     refuse_unless_healed(out)
     run_dir = new_run_dir(plan, out)
     title = f"{plan.scenario}  {plan.cluster}  seed {plan.seed}  {size(plan.spec)}"
     if plan.spec.mutants:
         title += f"  mutants {', '.join(plan.spec.mutants)}"
-    with shown_on(title, quiet=quiet) as progress, Prepared() as prepared:
+    with Silent() if is_one_of_many else shown_on(title, quiet=quiet) as progress, Prepared() as prepared:
         spark = prepared if engine == "spark" else None
         ending = _on_loop(plan, run_dir, progress if spark is None else StartsSpark(progress, spark))
         if ending.interrupted:
@@ -65,7 +70,8 @@ def conduct(plan: Plan, out: Path, engine: str, *, quiet: bool, keep_nodes: bool
             return None
         progress.phase("check", 0)
         verdict = judged(ending, engine, spark)
-    write_report(run_dir)
+    if not is_one_of_many:
+        write_report(run_dir)
     if verdict.verdict in NOTHING_TO_LOOK_INTO and not keep_nodes:
         shutil.rmtree(run_dir / "nodes", ignore_errors=True)
     return Judged(run_dir, verdict)

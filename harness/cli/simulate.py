@@ -31,8 +31,9 @@ from tribunal.harness.campaign.sweep import (
 from tribunal.harness.catalog import SIMULATED, is_simulated, mutant_named, mutants, one_of, scenario_file
 from tribunal.harness.cli.cluster import Jobs, Master, PythonThere, Remote, RoundSize, WithPackages, place, runner_at
 from tribunal.harness.cli.complete import named
-from tribunal.harness.cli.findings import signature_named
+from tribunal.harness.cli.findings import first_signature, signature_named
 from tribunal.harness.cli.stored import out_at
+from tribunal.harness.cli.usage import UsageError
 from tribunal.harness.plan import Plan, encoded, in_simulator, made, read_plan
 from tribunal.harness.scenario import BadScenario, Scenario, duration, load
 from tribunal.results.night import upper_bound
@@ -278,28 +279,48 @@ def _moment_lines(moment: "Moment") -> Iterator[str]:
 def shrink(  # noqa: PLR0917 - options
     run: Annotated[Path, typer.Argument(help="Folder of a run that found something, or its plan.json.")],
     jobs: Jobs = None,
-    budget: Annotated[str, typer.Option(help="Stop shrinking after this.")] = "60s",
+    budget: Annotated[
+        str | None, typer.Option(help="Stop shrinking after this; default: 60s, of a described system 10m.")
+    ] = None,
     signature: Annotated[str | None, typer.Option(help="What has to be shown; default: the first finding.")] = None,
+    share: Annotated[
+        float | None, typer.Option(help="Of a described system: the share of runs that have to show it; default: 0.5.")
+    ] = None,
+    confidence: Annotated[
+        float | None, typer.Option(help="Of a described system: how surely each plan is judged; default: 0.9.")
+    ] = None,
     master: Master = None,
     remote: Remote = None,
     python: PythonThere = "",
     with_packages: WithPackages = False,
     json: Annotated[bool, typer.Option("--json", help="Print the result as JSON on stdout.")] = False,
 ) -> None:
-    """Make a plan as small as can be that still finds the same; it is written beside the run's own."""
-    from tribunal.harness.campaign.shrink import NotFound, Shrinker, rate_of, records_of
+    """Make a plan as small as can be that still finds the same; it is written beside the run's own.
+
+    The plan of a described system is run on its nodes, each candidate until a sequential test has decided whether enough of its runs show the finding.
+    """
+    from tribunal.harness.campaign.confirm import on_kind
+    from tribunal.harness.campaign.shrink import NotFound, Shrinker, processes_of, rate_of, records_of
+    from tribunal.harness.cli.repeated import again, repeated_at
     from tribunal.results.report.minimal import FILE, STORY, keep_story
 
     where = place(master, remote, python, with_packages=with_packages)
     path = run / "plan.json" if run.is_dir() else run
-    plan = in_simulator(path)
-    budget_s = duration(budget, plan.spec).most_ms / 1000
+    plan = read_plan(path)
+    is_real = bool(plan.spec.system)
+    plan = on_kind(plan, plan.cluster) if is_real else in_simulator(path)
+    budget_s = duration(budget or ("10m" if is_real else "60s"), plan.spec).most_ms / 1000
+    wanted = None if signature is None else signature_named(signature)
+    if is_real:
+        wanted = wanted or first_signature(run)
+        runners = repeated_at(where, jobs, wanted, share, confidence, _say)
+    elif share is not None or confidence is not None:
+        raise UsageError("--share and --confidence: are for described systems; a simulated run shows it or does not")
+    else:
+        runners = runner_at(where, jobs)
     path.with_name(STORY).unlink(missing_ok=True)  # of another shrinking
-    with Scratch("shrink", in_memory=True) as scratch, runner_at(where, jobs) as runner:
-        shrinker = Shrinker(
-            scratch, signature=None if signature is None else signature_named(signature), runner=runner,
-            budget_s=budget_s, notify=_say,
-        )  # fmt: skip
+    with Scratch("shrink", in_memory=not is_real) as scratch, runners as runner:
+        shrinker = Shrinker(scratch, signature=wanted, runner=runner, budget_s=budget_s, notify=_say)
         try:
             small = shrinker.shrink(plan)
         except NotFound as problem:
@@ -307,18 +328,21 @@ def shrink(  # noqa: PLR0917 - options
             raise typer.Exit(EXIT_ERROR) from None
         if (Path(small.result.run_dir) / "verdict.json").is_file():  # it ran on this machine
             keep_story(Path(small.result.run_dir), path.parent, shrinker.signature)
-    target = path.with_name(FILE)
-    target.write_bytes(encoded(msgspec.structs.replace(small.plan, scenario=plan.scenario)))
+        target = path.with_name(FILE)
+        target.write_bytes(encoded(msgspec.structs.replace(small.plan, scenario=plan.scenario)))
+        repeated = again(runner, small.plan, scratch) if not small.interrupted else {}
+    counts = [(processes_of if is_real else records_of)(one) for one in (plan, small.plan)]
     summary = {
         "signature": None if shrinker.signature is None else str(shrinker.signature),
         "faults": [len(plan.faults), len(small.plan.faults)],
-        "records_per_s": [rate_of(plan), rate_of(small.plan)],
-        "records_max": [records_of(plan), records_of(small.plan)],
+        "calls_per_s" if is_real else "records_per_s": [rate_of(plan), rate_of(small.plan)],
+        **({"processes": counts} if is_real else {"records_max": counts}),
         "nodes": [len(plan.spec.node_ids), len(small.plan.spec.node_ids)],
         "time_ms": [plan.time_ms, small.plan.time_ms],
         "tried": small.tried,
         "seconds": small.seconds,
         "interrupted": small.interrupted,
+        **repeated,
         "plan": str(target),
     }
     code = EXIT_INTERRUPTED if small.interrupted else 0

@@ -1,0 +1,126 @@
+"""A finding on a described system is made smaller on its own nodes, by repetition."""
+
+import json
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from tests.systems.test_sample import planned
+from tribunal.checkers.judge.verdict import check
+from tribunal.harness.campaign.repetition import Repeated, SequentialTest
+from tribunal.harness.campaign.shrink import Shrinker, fewer_calls, processes_of, size_of
+from tribunal.harness.cli.main import exit_code
+from tribunal.harness.cli.repeated import conducted
+from tribunal.harness.plan import Plan, encoded, read_plan
+from tribunal.results.signature import Signature
+from tribunal.results.verdict import Finding, RunVerdict, Verdict, save
+from tribunal.workloads.kinds.set import Plan as SetPlan
+
+LOST = Signature("sets", "element_lost")
+
+
+def losing(folder: Path) -> Plan:
+    """Return a plan of the sample system that loses what a kill takes, with a pause that has no part in it."""
+    return planned(
+        folder,
+        {
+            "cluster.system": str(folder / "keeper" / "lossy.toml"),
+            "workload": "{name: set, sets: 4, rate: 80}",
+            "steps": "[{kill: node 1, for: 100ms, after: 200ms}, {pause: node 1, for: 100ms, after: 50ms}]",
+        },
+    )
+
+
+def test_what_has_no_part_in_a_finding_is_taken_away(tmp_path: Path) -> None:
+    """The kill stays; each plan that was kept had shown the finding in runs of its own."""
+    planned(tmp_path, {})  # writes the sample system
+    said = list[str]()
+
+    def until_one_is_left(line: str) -> None:
+        if line.startswith("1 faults"):
+            raise KeyboardInterrupt  # whoever has seen enough keeps what there is
+
+    runner = Repeated(conducted, LOST, SequentialTest(), said.append)
+    shrinker = Shrinker(tmp_path / "runs", signature=LOST, runner=runner, budget_s=600, notify=until_one_is_left)
+    small = shrinker.shrink(losing(tmp_path))
+
+    assert small.interrupted
+    assert [fault.kind for fault in small.plan.faults] == ["kill"]
+    assert said[0].startswith("yes  ")
+    (verdict,) = check([Path(small.result.run_dir)], "inline")
+    assert LOST in verdict.signatures
+
+
+def test_processes_objects_and_calls_are_taken_away(tmp_path: Path) -> None:
+    """Each smaller plan is one that can be run; a process that stays goes on at its pace."""
+    plan = planned(tmp_path, {"workload": "{name: set, sets: 4, rate: 80}"})
+
+    smaller = list(fewer_calls(plan))
+
+    options = [msgspec.convert(one.workload_plan, SetPlan).options for one in smaller]
+    assert [(one.processes, one.sets, one.rate) for one in options] == [
+        (1, 4, 16), (2, 4, 32), (5, 1, 80), (5, 2, 80), (5, 4, 10), (5, 4, 40),
+    ]  # fmt: skip
+    assert [processes_of(one) for one in smaller] == [1, 2, 5, 5, 5, 5]
+    assert all(size_of(one) < size_of(plan) for one in smaller)
+
+
+@pytest.mark.nightly
+def test_the_command_writes_a_plan_that_runs_and_says_how_often_it_shows(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    run = finding(tmp_path, losing_plan=True)
+
+    assert exit_code(["shrink", str(run), "--budget", "60s", "--json"]) == 0
+
+    said = json.loads(capsys.readouterr().out)
+    small = read_plan(run / "plan.min.json")
+    assert said["signature"] == str(LOST)
+    assert said["runs"] > 10
+    assert "of 8 more runs show it (95 %" in said["fresh"]
+    assert "Wald" in said["test"]
+    assert [fault.kind for fault in small.faults] == ["kill"]
+    assert (small.cluster, small.spec.system) == ("system", read_plan(run / "plan.json").spec.system)
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        pytest.param(["--jobs", "2"], "one after the other", id="jobs"),
+        pytest.param(["--share", "2"], "--share 2: from 0.05 to 0.95", id="share"),
+        pytest.param(["--confidence", "0.1"], "--confidence 0.1", id="confidence"),
+    ],
+)
+def test_what_cannot_be_done_is_refused_before_anything_runs(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], options: list[str], words: str
+) -> None:
+    run = finding(tmp_path)
+    there = sorted(tmp_path.rglob("*"))
+
+    assert exit_code(["shrink", str(run), *options]) == 64
+
+    assert words in capsys.readouterr().err
+    assert sorted(tmp_path.rglob("*")) == there
+
+
+def test_shares_are_for_runs_that_a_seed_does_not_repeat(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    plan = Path(__file__).parents[1] / "harness" / "data" / "last-replica-standing-m01.json"
+
+    assert exit_code(["shrink", str(plan), "--share", "0.5"]) == 64
+
+    assert "are for described systems" in capsys.readouterr().err
+
+
+def finding(folder: Path, *, losing_plan: bool = False) -> Path:
+    """Return the folder of a run that lost an element."""
+    plan = planned(folder, {})
+    run = folder / "run"
+    run.mkdir()
+    (run / "plan.json").write_bytes(encoded(losing(folder) if losing_plan else plan))
+    lost = Finding(property_name=LOST.property_name, kind=LOST.kind, severity="violation", explanation="")
+    save(
+        RunVerdict(run_id="r", verdict=Verdict.VIOLATION, claim="", findings=[lost]),
+        run / "verdict.json",
+    )
+    return run
