@@ -6,7 +6,7 @@ durable entries, with the changes in between kept in order until `sync_directory
 
 At a power failure each dirty 4 KiB page survives by coin, some torn at a 512-byte sector; each unsynced change of a
 name survives by coin; what was synced stays. The coin's bias is drawn per failure, so that some failures lose
-everything unsynced and some nothing. What faults can do to a running disk is in `Faults`; one part of it, as one of
+everything unsynced and some nothing; disks that lose it at the same moment have it in common. What faults can do to a running disk is in `Faults`; one part of it, as one of
 several disks, fails by `break_below`.
 
 The disk knows no event loop: it asks its owner for the time and tells it how long a blocking call took (`DiskTime`).
@@ -208,7 +208,7 @@ class SimulatedDisk:
         self.sync_count = 0
         self.used_bytes = 0
         self.watcher: DiskWatcher | None = None
-        self.on_crash_point: Callable[[], None] = self.power_fail
+        self.on_crash_point: Callable[[], object] = self.power_fail
         self._random = random
         self._time: DiskTime = time or OwnTime()
         self._crash_at: int | None = None
@@ -460,16 +460,21 @@ class SimulatedDisk:
         """Fail the power in the middle of the operation of this number, counted from 0 from now on."""
         self._crash_at = None if operation is None else self.operation_count + operation
 
-    def power_fail(self) -> None:
-        """Turn into what the durable images and the coins leave, and switch off until `power_on`."""
+    def power_fail(self, bias: float | None = None) -> float:
+        """Turn into what the durable images and the coins leave, and switch off until `power_on`; return the coins' bias.
+
+        bias:  of another disk that lost its power with this one; None: it is drawn.
+        """
         self.powered = False
         self._crash_at = None
-        bias = self._random.choice(SURVIVAL_BIASES)
+        drawn = self._random.choice(SURVIVAL_BIASES)
+        bias = drawn if bias is None else bias
         now_ns = self._time.now_ns()
         kept = _Survival(self._random, bias, now_ns)
         kept.directory(self._root)
         self.used_bytes = kept.used_bytes
         self._names_changed("")
+        return bias
 
     def power_on(self) -> None:
         """Serve again."""

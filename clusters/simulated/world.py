@@ -9,7 +9,7 @@ from asyncio import CancelledError, Future, Task
 from collections import Counter, deque
 from collections.abc import Callable, Coroutine, Mapping
 from random import Random
-from typing import TYPE_CHECKING, Final, TypeVar
+from typing import TYPE_CHECKING, Final, NamedTuple, TypeVar
 from uuid import UUID
 
 import msgspec
@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 LINES_KEPT: Final = 40
+ONE_CUT_NS: Final = NS_PER_MS  # within which machines lose their power by one cause
 EPOCH_MS: Final = 1_790_000_000_000  # wall time at virtual time 0: a Tuesday in September 2026
 
 
@@ -78,6 +79,13 @@ class Points:
         return odds > 0 and random.random() < odds
 
 
+class PowerCut(NamedTuple):
+    """When a machine lost its power last, and with what share its disk kept what was not synced: others that lose it then keep as much."""
+
+    at_ns: int
+    bias: float
+
+
 class Simulation:
     """Everything of one seed: loop, network, machines, and the events they reported."""
 
@@ -91,6 +99,7 @@ class Simulation:
         self.events: list[ReportedEvent] = []
         self.probes = Probes()
         self.points: Points | None = None  # where a run asks for them
+        self.last_cut: PowerCut | None = None
         self.listeners: list[Callable[[ReportedEvent], None]] = []
         self.cluster: object = None  # what runs in it, for who wants to look at it afterwards
         self.on_cluster: Callable[[SimulatedCluster], None] = lambda cluster: None  # before any of its nodes starts
@@ -199,7 +208,9 @@ class Machine:
             self.simulation.process_changes += 1
             self.simulation.loop.kill(self.process)
         self.host.power_fail()
-        self.disk.power_fail()
+        now_ns, last = self.simulation.loop.now_ns, self.simulation.last_cut
+        is_same_cut = last is not None and now_ns - last.at_ns <= ONE_CUT_NS
+        self.simulation.last_cut = PowerCut(now_ns, self.disk.power_fail(last.bias if is_same_cut and last else None))
 
     def power_on(self) -> None:
         """Get power again; no process runs yet."""
