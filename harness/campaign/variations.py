@@ -33,6 +33,8 @@ TARGETS: Final = (
     *("outsider(p*)", "last_isr_member(p*)", "random broker", "active controller", "random controller"),
 )
 BROKERS: Final = tuple(one for one in TARGETS if "controller" not in one)
+QUORUM_LEAST: Final = 3  # members of a quorum that outlives the loss of one disk
+WIPE: Final = "wipe"
 STATES: Final = (
     *(
         "|isr(p*)| < {replicas}",
@@ -153,7 +155,7 @@ KINDS: Final[Mapping[str, Kind]] = {
     "fast-bounce": Kind(3, TARGETS, _bounces),
     "change-min-isr": Kind(4, ("active controller",), _min_isr),
     "elect-leaders": Kind(2, BROKERS, _none),
-    "wipe": Kind(1, BROKERS, _none),
+    WIPE: Kind(2, TARGETS, _none),
     "torn-tail": Kind(3, BROKERS, _none),
     "truncate-segment": Kind(1, BROKERS, _none),
     "full-disk": Kind(3, BROKERS, _none),
@@ -453,6 +455,19 @@ def _changed(plan: Plan, random: Random, change: Callable[[PlannedFault], Planne
 def _with(plan: Plan, wanted: Sequence[PlannedFault]) -> Plan:
     numbered = tuple(
         msgspec.structs.replace(fault, index=index, meanwhile=fault.meanwhile and index > 0)
-        for index, fault in enumerate(wanted)
+        for index, fault in enumerate(_outlived(plan, wanted))
     )
     return msgspec.structs.replace(plan, faults=numbered)
+
+
+def _outlived(plan: Plan, wanted: Sequence[PlannedFault]) -> list[PlannedFault]:
+    """Return the faults without those that take the disk of a second controller, or of one of too few: a majority of disks is what a quorum is."""
+    is_outlived = plan.spec.controllers >= QUORUM_LEAST and _mode(plan) == KRAFT
+    kept: list[PlannedFault] = []
+    for fault in wanted:
+        if fault.kind == WIPE and "controller" in fault.target.text:
+            if not is_outlived:
+                continue
+            is_outlived = False
+        kept.append(fault)
+    return kept

@@ -3,16 +3,20 @@
 Beside `rotating-swarm`, whose periods hurt one or two brokers and heal them all, several lanes go on here, each with one hurt at a time
 of any node: processes, power, disks that refuse an append in its midst, links, clocks, and messages by the name of their API. A
 node's process or disk is hurt by one lane at a time; links and messages by any number. Only the end is healed and proven as a whole.
+
+A controller's disk may be lost once, where there are three or more: a quorum does not outlive more, as its majority is one of disks. It gets
+another one, and a vote with it as an operator would give it (KIP-853), as soon as the others let that be, at the end at the latest.
 """
 
 import asyncio
 from collections.abc import AsyncGenerator
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from random import Random
 from typing import Final
 
 import msgspec
 
+from tribunal.clusters.api import ClusterError
 from tribunal.clusters.spec import KRAFT
 from tribunal.nemesis.api import Effect, Fault, Proof, all_back
 from tribunal.nemesis.combine import take_losses
@@ -30,6 +34,7 @@ from tribunal.nemesis.hurts import (
     skewed,
     slow_disk,
 )
+from tribunal.nemesis.votes import vote_again, with_votes
 
 POLL_MS: Final = 50
 # What is done to a process or its disk excludes another of these on the same node, in shares of all draws.
@@ -37,13 +42,18 @@ TO_NODES: Final[dict[Hurt, int]] = {killed: 14, paused: 12, powerless: 12, refus
 BESIDES: Final[dict[Hurt, int]] = {cut_off: 14, hindered: 24, hampered: 5, skewed: 3}
 LASTS_MS: Final = (150, 400, 900, 1_800, 3_500)
 RESTS_MS: Final = (0, 100, 500, 1_500, 3_000)
+QUORUM_LEAST: Final = 3  # members of a quorum that outlives the loss of one disk
 
 
 class Options(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """How many hurts at once at most, how often a controller is meant, and the seed of all chance (drawn by the plan)."""
+    """How many hurts at once at most, how often a controller is meant, and the seed of all chance (drawn by the plan).
+
+    disk_odds:  how often it is a controller that loses its disk, where a disk is lost; but once at most.
+    """
 
     at_once: int = 3
     controller_odds: float = 0.35
+    disk_odds: float = 0.0
     seed: int = 0
 
 
@@ -56,6 +66,7 @@ class Swarm:
         self._options = options
         self._taken: dict[int, None] = {}  # nodes whose process or disk is hurt
         self._leave = asyncio.Event()
+        self._disk_lost: int | None = None  # of which controller
         self.done: list[dict[str, object]] = []
         self._lanes = [asyncio.create_task(self._lane(number)) for number in range(options.at_once)]
 
@@ -63,6 +74,8 @@ class Swarm:
         """Let every lane mend what it has hurt."""
         self._leave.set()
         await asyncio.gather(*self._lanes)
+        if self._disk_lost is not None:
+            await self._give_vote(self._disk_lost)
 
     async def _lane(self, number: int) -> None:
         random = Random(f"{self._options.seed}/wide swarm/{number}")
@@ -77,9 +90,9 @@ class Swarm:
             await self._rest(rests_ms)
 
     def _victim(self, random: Random, hurt: Hurt) -> int | None:
-        """Draw a node that nobody else has: the leaders of quorum and partitions more often than others; no controller loses its disk."""
+        """Draw a node that nobody else has: the leaders of quorum and partitions more often than others."""
         cluster = self._cluster
-        if hurt is not emptied and random.random() < self._options.controller_odds:
+        if self._means_controller(random, hurt):
             nodes, leading = cluster.spec.controller_ids, [cluster.state.quorum_leader]
         else:
             nodes = cluster.spec.broker_ids
@@ -90,15 +103,35 @@ class Swarm:
         is_free = node not in self._taken and cluster.alive(node)
         return node if hurt in BESIDES or is_free else None
 
+    def _means_controller(self, random: Random, hurt: Hurt) -> bool:
+        """Draw whether a controller is meant."""
+        if hurt is not emptied:
+            return random.random() < self._options.controller_odds
+        if not self._options.disk_odds or len(self._cluster.spec.controller_ids) < QUORUM_LEAST:
+            return False
+        return random.random() < self._options.disk_odds and self._disk_lost is None
+
+    async def _give_vote(self, node: int) -> None:
+        """Let the new disk of a controller vote; others may be in no state to let it, and then it is tried again at the end."""
+        voters = with_votes(self._cluster)
+        if voters is not None:
+            with suppress(ClusterError):
+                await vote_again(voters, node)
+
     async def _hurt(self, hurt: Hurt, node: int, random: Random, lasts_ms: int) -> None:
         is_exclusive = hurt in TO_NODES
         if is_exclusive:
             self._taken[node] = None
         facts: dict[str, object] = {"hurt": hurt.__name__, "node": node, "at_ms": self._cluster.now_ns() // 1_000_000}
         self.done.append(facts)
+        loses_vote = hurt is emptied and node in self._cluster.spec.controller_ids
+        if loses_vote:
+            self._disk_lost = node
         async with hurt(self._cluster, node, random) as one:
             take_losses(self._effect, one)
             await self._rest(lasts_ms)
+        if loses_vote and not self._leave.is_set():
+            await self._give_vote(node)
         facts |= {"lasted_ms": self._cluster.now_ns() // 1_000_000 - int(str(facts["at_ms"])), **one.proof.facts}
         if is_exclusive:
             del self._taken[node]

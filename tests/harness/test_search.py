@@ -164,6 +164,21 @@ def test_drawn_faults_wait_for_a_while_only():
     assert {fault.wait_ms for plan in plans for fault in plan.faults} == set(WAITS_MS)
 
 
+def test_a_quorum_loses_as_many_disks_as_it_outlives():
+    """One of three or more: a majority of disks is what a quorum is."""
+    wiped = {False: [], True: []}
+    for number in range(400):
+        chosen = load(scenario_file("wide-swarm"), {})
+        random = Random(number)
+        plan = fresh(chosen, random, (), composed=True).plan
+        for _ in range(6):
+            plan = varied(plan, random, {}).plan
+            lost = [one for one in plan.faults if one.kind == "wipe" and "controller" in one.target.text]
+            wiped[plan.spec.controllers >= 3].append(len(lost))
+
+    assert {outlives: max(lost) for outlives, lost in wiped.items()} == {False: 0, True: 1}
+
+
 @pytest.mark.parametrize(
     ("must_meet", "verdict"),
     [

@@ -1,0 +1,50 @@
+"""The wide swarm takes the disk of one controller, and gives the new one its vote."""
+
+import asyncio
+
+import pytest
+
+from tests.simulated.cluster_program import NOWHERE
+from tribunal.clusters.clock import RunClock
+from tribunal.clusters.kinds.simulated import launch
+from tribunal.clusters.simulated.running import run_simulated
+from tribunal.clusters.spec import ClusterSpec
+from tribunal.nemesis.faults import wide_swarm
+
+SECONDS = 15
+
+
+def swarm(name, spec, **options):
+    """Let the swarm hurt an idle cluster; return the controllers with another disk than before, who votes in the end, and how it healed."""
+
+    async def main():
+        cluster = await launch(spec, NOWHERE, RunClock(), name)
+        before = {node: cluster.nodes[node].directory_id for node in spec.controller_ids}
+        async with wide_swarm.inject(cluster, 1, wide_swarm.Options(**options)) as effect:
+            await asyncio.sleep(SECONDS)
+        other = [node for node, known in before.items() if cluster.nodes[node].directory_id != known]
+        voters = sorted(await cluster.voters())
+        await cluster.close()
+        return other, voters, effect.heal.holds, cluster.watch.violation
+
+    return run_simulated(name, main)[0]
+
+
+@pytest.mark.parametrize(("seed", "node"), [(0, 103), (8, 102)])
+def test_a_controller_that_lost_its_disk_votes_again(seed, node):
+    assert swarm(f"lost disk {seed}", ClusterSpec(), seed=seed, disk_odds=1.0) == ([node], [101, 102, 103], True, None)
+
+
+@pytest.mark.parametrize(
+    ("spec", "options"),
+    [
+        pytest.param(ClusterSpec(), {}, id="as in plans from before"),
+        pytest.param(ClusterSpec(controllers=1), {"disk_odds": 1.0}, id="a quorum that would not outlive it"),
+    ],
+)
+def test_no_controller_loses_its_disk(spec, options):
+    other, voters, healed, violation = swarm("lost disk 0", spec, seed=0, **options)
+
+    assert (other, voters) == ([], list(spec.controller_ids))
+    assert healed
+    assert violation is None
