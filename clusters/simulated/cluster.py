@@ -174,6 +174,7 @@ class SimulatedCluster(SimulatedFaults):
                 disks,
                 now_ns=self._observed_ns,
                 wall_start_ms=EPOCH_MS,
+                acted_offset=self._acted_offset,
                 min_insync_replicas=self.spec.min_insync_replicas,
             )
         znodes = CommittedZnodes(self._observed_ns)
@@ -489,6 +490,11 @@ class SimulatedCluster(SimulatedFaults):
     def _note(self, node: int, name: str, **fields: object) -> None:
         at_ns = self.clock.now_ns()
         self._own_events.append(NodeEvent(node=node, name=name, node_ns=None, at_ns=at_ns, fields=fields))
+
+    def _acted_offset(self, process: Incarnation) -> int | None:
+        node, incarnation = process
+        one = self.nodes[node]
+        return one.acted_offset if one.machine.incarnations == incarnation else None
 
     def _quorum_members(self) -> Mapping[Incarnation, QuorumMember]:
         if self._members_as_of == self.simulation.process_changes:

@@ -55,10 +55,6 @@ class QuorumMember(Protocol):
         """First offset that it does not know to be committed."""
 
     @property
-    def applied_offset(self) -> int:
-        """How far its node knows the metadata."""
-
-    @property
     def is_leading(self) -> bool:
         """Whether it leads and acts."""
 
@@ -76,8 +72,13 @@ class CommittedMetadata:
         *,
         now_ns: Callable[[], int],
         wall_start_ms: float,
+        acted_offset: Callable[[Incarnation], int | None] = lambda _: None,
         min_insync_replicas: int = 1,
     ) -> None:
+        """Read these nodes' disks.
+
+        acted_offset:  how far a broker's process has carried out the metadata: given roles, made logs; None: not known.
+        """
         self.state = ClusterState()
         self.unclean: dict[TopicPartition, int] = {}  # the leader epoch of the last unclean election
         # Replicas that were taken from a node, and in which leader epoch: it gives the log up when the order reaches it.
@@ -86,6 +87,7 @@ class CommittedMetadata:
         self.topic_ids: dict[str, UUID] = {}
         self.being_deleted: dict[str, None] = {}  # topics whose logs go before they do (ZooKeeper mode)
         self.ended: dict[str, None] = {}  # topics deleted, or created again with another id, until somebody has looked
+        self.acted_offset = acted_offset
         self._disks = disks
         self._records = CommittedRecords(self.state)
         self._view = MetadataView(self._records, now_ns=now_ns, wall_start_ms=wall_start_ms)
@@ -124,7 +126,7 @@ class CommittedMetadata:
     def high_watermark_may_move(self, partition: TopicPartition, leader_epoch: int, since_offset: int) -> bool:
         """Return whether the leader of an epoch may have known an ISR of at least min ISR (I13).
 
-        since_offset:  how far it knew the metadata when it last said how far its partition is committed. What was
+        since_offset:  how far it had carried out the metadata when it last said how far its partition is committed. What was
             committed later it may have learned from an answer to its own proposal, before its metadata show it.
         """
         states = self._isr_states.get(partition, [])
@@ -237,9 +239,9 @@ class CommittedMetadata:
         process = self._process_of(broker)
         if process is None or process != self._registered_by[broker]:
             return
-        applied_offset = self._last_members[process].applied_offset
-        if applied_offset <= broker_epoch:
-            early = UnfencedEarly(broker_epoch=broker_epoch, metadata_offset=applied_offset)
+        acted_offset = self.acted_offset(process)
+        if acted_offset is not None and acted_offset <= broker_epoch:
+            early = UnfencedEarly(broker_epoch=broker_epoch, metadata_offset=acted_offset)
             raise Violated(Invariant.I22, early, node=broker)
 
     def _process_of(self, broker: int) -> Incarnation | None:

@@ -60,6 +60,11 @@ class SimulatedNode:
         return self.shell.quorum if isinstance(self.shell, Broker | ControllerNode) else None
 
     @property
+    def acted_offset(self) -> int | None:
+        """First metadata offset that its broker has not carried out yet, None where it has none."""
+        return self.shell.acted_offset if isinstance(self.shell, Broker) else None
+
+    @property
     def directory_id(self) -> UUID:
         """The id that formatting gave its log directory."""
         return directory_id_of(self.machine.disk, self.config.metadata_log_dir)

@@ -363,11 +363,11 @@ class Watch:
 
     def _moved_by_right(self, node: int, partition: TopicPartition, epoch: int, high_watermark: int) -> None:
         """I13: nothing is committed while fewer than min ISR are in sync."""
-        member = self._quorum_members().get((node, self._machines[node].incarnations))
-        if member is None:
+        acted_offset = self.committed.acted_offset((node, self._machines[node].incarnations))
+        if acted_offset is None:
             return
         before, known_offset = self._exposures.get((partition, epoch), (high_watermark, 0))
-        self._exposures[partition, epoch] = (high_watermark, member.applied_offset)
+        self._exposures[partition, epoch] = (high_watermark, acted_offset)
         if high_watermark > before and not self.committed.high_watermark_may_move(partition, epoch, known_offset):
             raise Violated(
                 Invariant.I13,

@@ -64,7 +64,10 @@ class Broker:
             plane.identity,
             on_hosted=self.assignments.hosted if len(config.log_dirs) == 1 else None,
         )
-        self.hosting = Hosting(hosted, plane.tasks, on_deleted=plane.coordinators.topics_deleted)
+        self.hosting = Hosting(
+            hosted, plane.tasks, on_deleted=plane.coordinators.topics_deleted, on_caught_up=self._acted
+        )
+        self.acted_offset = 0  # first metadata offset of which not all is carried out: roles, new logs
         self.is_serving = False
         self.metrics = MetricsServer(world, self._metrics)
         self.quorum: QuorumNode | None = quorum
@@ -128,8 +131,7 @@ class Broker:
     async def _live(self, lifecycle: Lifecycle) -> None:
         """Do what the lifecycle wants when it wants it, one request at a time."""
         while lifecycle.phase is not Phase.STOPPED:
-            if self.quorum is not None:
-                lifecycle.on_metadata(self.quorum.applied_offset - 1, self.world.clock.now_ms())
+            self._note_metadata(lifecycle)
             for effect in lifecycle.on_tick(self.world.clock.now_ms()):
                 await self._perform(effect)
             await self._rest(lifecycle)
@@ -252,12 +254,12 @@ class Broker:
         """Apply one committed batch."""
         if records:
             self.plane.metadata.replay([(offset, _record(value)) for offset, value in records])
-        self._applied(base_offset + len(records) - 1)
+        self._applied()
 
     def on_snapshot(self, reader: SnapshotReader) -> None:
         """Start over from a snapshot."""
         self.plane.metadata.restore(reader.end_offset - 1, (_record(value) for value in reader))
-        self._applied(reader.end_offset - 1)
+        self._applied()
 
     def on_leading(self, epoch: QuorumEpoch, next_offset: int) -> None:
         """Take no notice: a combined node's controller acts."""
@@ -269,13 +271,22 @@ class Broker:
         """Ask the new leader at once what the old one may have left unanswered."""
         self._lifecycle_changed.set()
 
-    def _applied(self, last_offset: int) -> None:
+    def _applied(self) -> None:
         self.hosting.update()
+        self._acted()
+
+    def _acted(self) -> None:
         if self.lifecycle is not None:
             before = self.lifecycle.next_ms
-            self.lifecycle.on_metadata(last_offset, self.world.clock.now_ms())
+            self._note_metadata(self.lifecycle)
             if self.lifecycle.next_ms != before:
                 self._lifecycle_changed.set()
+
+    def _note_metadata(self, lifecycle: Lifecycle) -> None:
+        """Report as known what is carried out: who leaves waits until the others lead what it led, not until they have read of it."""
+        if self.quorum is not None and not self.hosting.is_behind:
+            self.acted_offset = self.quorum.applied_offset
+            lifecycle.on_metadata(self.acted_offset - 1, self.world.clock.now_ms())
 
     # --- what the data plane asks ----------------------------------------------------------
 

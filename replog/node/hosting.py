@@ -36,8 +36,9 @@ class Hosting:
         tasks: Tasks,
         *,
         on_deleted: Callable[[Iterable[str]], None],
+        on_caught_up: Callable[[], None],
     ) -> None:
-        """`on_deleted` is called with topics, before anything is done."""
+        """`on_deleted` is called with topics, before anything is done; `on_caught_up` when what `update` had left is done as well."""
         self.hosted = hosted
         self.tasks = tasks
         self.replicas = hosted.replicas
@@ -46,6 +47,7 @@ class Hosting:
         self.identity = hosted.identity
         self.has_begun = False
         self.on_deleted = on_deleted
+        self.on_caught_up = on_caught_up
         self._clock = hosted.replicas.world.clock
         self._earlier: dict[
             TopicIdPartition, None
@@ -53,6 +55,11 @@ class Hosting:
         self._due: dict[TopicIdPartition, None] = {}  # to be looked at
         self._new: dict[TopicIdPartition, None] = {}  # to be created
         self._is_working = False
+
+    @property
+    def is_behind(self) -> bool:
+        """Return whether replicas still wait for roles, or for logs, that the metadata replayed so far give them."""
+        return self._is_working or self.metadata.image.in_transaction
 
     def update(self) -> None:
         """Act upon what changed since the last call."""
@@ -123,6 +130,7 @@ class Hosting:
                     del self._new[key]
                 await self._create(keys)
         self._is_working = False
+        self.on_caught_up()
 
     def _work_a_slice(self) -> None:
         end_ms = self._clock.now_ms() + SLICE_MS

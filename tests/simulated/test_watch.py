@@ -13,7 +13,8 @@ from tribunal.clusters.simulated.disk import SimulatedDisk
 from tribunal.clusters.simulated.replica_logs import BatchMark, ReplicaLog, ReplicaLogs
 from tribunal.clusters.simulated.stable_offsets import StableOffset, StableOffsets
 from tribunal.clusters.simulated.violation import Violated
-from tribunal.clusters.simulated.watch import Batches, CommittedPrefix, Sequences
+from tribunal.clusters.simulated.watch import Batches, CommittedPrefix, Sequences, Watch
+from tribunal.clusters.simulated.world import Simulation
 
 P = TopicPartition("t", 0)
 
@@ -276,6 +277,28 @@ def test_the_high_watermark_needs_min_isr(states, since_offset, may):
     assert committed.high_watermark_may_move(P, 1, since_offset) is may
 
 
+@pytest.mark.parametrize(
+    ("acted_offset", "breaks"),
+    [
+        pytest.param(8, False, id="the shrink was not handed to the partition yet"),
+        pytest.param(9, True, id="it was"),
+    ],
+)
+def test_a_leader_knows_of_its_isr_what_its_broker_has_carried_out(acted_offset, breaks):
+    """I13: one broker had read of an ISR of one, and was still busy with other partitions (`M29`, wide-swarm-exactly-once)."""
+    simulation = Simulation(1)
+    machine = simulation.add_machine("broker-2", "10.0.0.2", 2)
+    acted = {(2, machine.incarnations): acted_offset}
+    committed = CommittedMetadata({}, now_ns=lambda: 0, wall_start_ms=0, acted_offset=acted.get)
+    watch = Watch(simulation, {2: machine}, "/data", committed, dict, elr_enabled=True)
+    committed._remember(P, IsrState(5, 1, 2, 2))
+    committed._remember(P, IsrState(9, 1, 1, 2))
+    watch._moved_by_right(2, P, 1, 96)
+
+    with violates("I13") if breaks else nullcontext():
+        watch._moved_by_right(2, P, 1, 97)
+
+
 def test_a_quorum_epoch_has_one_leader():
     committed = CommittedMetadata({}, now_ns=lambda: 0, wall_start_ms=0)
     committed.claimed(101, 3, 101)
@@ -429,29 +452,24 @@ def test_a_recovery_ends_by_the_word_of_the_leader_that_recovers(now, breaks):
         committed._hold_partition(P, before, state(**{"isr": (1,), **now}), 2)
 
 
-class Member:
-    """What the watch knows of a broker's part in the quorum."""
-
-    def __init__(self, applied_offset):
-        self.applied_offset = applied_offset
-
-
 @pytest.mark.parametrize(
-    ("applied_offset", "process", "breaks"),
+    ("acted_offset", "process", "breaks"),
     [
-        pytest.param(8, 1, False, id="it has replayed its registration"),
+        pytest.param(8, 1, False, id="it has carried out its registration"),
         pytest.param(7, 1, True, id="it has not"),
         pytest.param(7, 2, False, id="that was another process"),
     ],
 )
-def test_a_broker_is_unfenced_once_it_knows_its_own_registration(applied_offset, process, breaks):
+def test_a_broker_is_unfenced_once_it_knows_its_own_registration(acted_offset, process, breaks):
     """I22."""
-    committed = CommittedMetadata({}, now_ns=lambda: 0, wall_start_ms=0)
-    committed._last_members = {(3, 1): Member(2)}
+    committed = CommittedMetadata(
+        {}, now_ns=lambda: 0, wall_start_ms=0, acted_offset={(3, 1): 7, (3, process): acted_offset}.get
+    )
+    committed._last_members = {(3, 1): None}
     committed.state.brokers[3] = BrokerState(broker_epoch=7, incarnation="a", fenced=True)
     committed._hold_brokers()
     committed.state.brokers[3] = BrokerState(broker_epoch=7, incarnation="a", fenced=False)
-    committed._last_members = {(3, process): Member(applied_offset)}
+    committed._last_members = {(3, process): None}
 
     with violates("I22") if breaks else nullcontext():
         committed._hold_brokers()
