@@ -25,6 +25,7 @@ from tribunal.checkers.judge.incarnations import DOWN, NEVER
 from tribunal.checkers.judge.timeline import OBSERVATION_LAG_NS, Entry, NodeSettings, Timeline
 from tribunal.results.manifest import integer
 from tribunal.results.metadata import NO_LEADER, State
+from tribunal.results.unreadable import UNREADABLE
 
 LED_WITHIN_NS: Final = (
     1_000_000_000  # of commits observed: an election is in the very batch that makes it possible (SPEC 2.6)
@@ -70,6 +71,12 @@ class TooSmall(msgspec.Struct, frozen=True, kw_only=True):
     by: int | None
     of_epoch: int
     is_only: bool
+
+
+class _Heartbeat(msgspec.Struct, frozen=True):
+    """What is recorded of a heartbeat."""
+
+    metadata_offset: int | None = None
 
 
 def able(metadata: pa.Table, nodes: pa.Table) -> dict[int, list[Span]]:
@@ -244,8 +251,13 @@ def below_min_isr(history: Sequence[Entry], settings: NodeSettings, of_run: OfRu
         until_ns = ends[place] - OBSERVATION_LAG_NS
         leader, epoch = _term(entry)
         began = first == 0 or history[first - 1].state.leader_epoch != epoch
-        known = Span(history[first].at_ns + OBSERVATION_LAG_NS // 2, until_ns)
-        known_ns = -1 if began else _known_ns(of_run("requests"), hurts, settings, leader, history[first].at_ns)
+        before = {leader} if first == 0 else {leader, history[first - 1].state.leader}
+        ignorant_ns = _ignorant_ns(of_run, before, history[first].at_ns)
+        known = Span(max(history[first].at_ns + OBSERVATION_LAG_NS // 2, ignorant_ns), until_ns)
+        known_ns = -1
+        if not began:
+            known_ns = _known_ns(of_run("requests"), hurts, settings, leader, history[first].at_ns)
+            known_ns = max(known_ns, ignorant_ns)
         times: list[tuple[Span, int | None]] = [(quiet, None) for quiet in _without(known, faults)]
         times += [(Span(known_ns, until_ns), leader)] if known_ns < until_ns else []
         found += [
@@ -253,6 +265,39 @@ def below_min_isr(history: Sequence[Entry], settings: NodeSettings, of_run: OfRu
             for time, by in times
         ]
     return found
+
+
+def _ignorant_ns(of_run: OfRun, nodes: Set[int], since_ns: int) -> int:
+    """Return when one of these nodes last said, by a heartbeat, that it did not know yet what was committed at a moment; -1: none did.
+
+    A node that has said that it knows has known since: what a later process of it does not know yet, this one knew.
+    """
+    metadata = of_run("metadata")
+    committed = metadata.filter(pc.equal(metadata["at_ns"], since_ns))["metadata_offset"].to_pylist()
+    if not committed:
+        return -1
+    requests = of_run("requests")
+    of_brokers = pc.and_(pc.equal(requests["api_key"], HEARTBEAT), pc.equal(requests["direction"], "request"))
+    rows = requests.filter(pc.and_(of_brokers, pc.greater_equal(requests["at_ns"], since_ns))).sort_by("at_ns")
+    knowing: set[int] = set()
+    last_ns = -1
+    for row in rows.select(["from", "at_ns", "summary"]).to_pylist():
+        node, offset = row["from"], _metadata_offset(row["summary"])
+        if node not in nodes or offset is None:
+            continue
+        if offset >= min(committed):
+            knowing.add(node)
+        elif node not in knowing:
+            last_ns = row["at_ns"]
+    return last_ns
+
+
+def _metadata_offset(summary: str | None) -> int | None:
+    """Return how far a heartbeat says that its sender knows the metadata, None where nobody read it."""
+    try:
+        return None if summary is None else msgspec.json.decode(summary, type=_Heartbeat).metadata_offset
+    except UNREADABLE:
+        return None
 
 
 def _known_ns(requests: pa.Table, faults: Sequence[Span], settings: NodeSettings, leader: int, since_ns: int) -> int:

@@ -4,6 +4,7 @@ Recorded are the messages between nodes that steer the cluster, and any message 
 flows all the time (fetches, produces, metadata) is left out unless it met a rule: it would be most of the recording.
 """
 
+import json
 from collections import Counter
 from collections.abc import Callable
 from typing import Final
@@ -29,14 +30,18 @@ class RequestLog:
             Counter()
         )  # by API, and whether it is a request; of those that do not flow
 
-    def note(self, message: Message, fate: Fate) -> None:
-        """Take note of a message."""
+    def note(self, message: Message, fate: Fate, *, metadata_offset: int | None = None) -> None:
+        """Take note of a message.
+
+        metadata_offset:  how far its sender knows the metadata, where it says so and its bytes were read.
+        """
         if message.api not in FLOWING:
             self.counts[message.api, message.is_request] += 1
         between_nodes = CLIENTS not in (message.source, message.target)
         steers = between_nodes and message.api not in FLOWING
         if not (steers or message.rule is not None) or len(self._seen) >= KEPT_MAX:
             return
+        name = NAMES.get(message.api, str(message.api))
         self._seen.append(
             RequestSeen(
                 source=message.source,
@@ -47,7 +52,7 @@ class RequestLog:
                 direction="request" if message.is_request else "response",
                 fate=fate.value,
                 at_ns=self._now_ns(),
-                summary=NAMES.get(message.api, str(message.api)),
+                summary=name if metadata_offset is None else json.dumps({"metadata_offset": metadata_offset}),
             )
         )
 

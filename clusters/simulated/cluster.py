@@ -7,6 +7,7 @@ Clients live together on one machine, `clients`. Whoever runs it must do so insi
 """
 
 import asyncio
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from pathlib import Path
@@ -43,7 +44,7 @@ from tribunal.clusters.simulated.committed import CommittedMetadata, Incarnation
 from tribunal.clusters.simulated.committed_znodes import CommittedZnodes
 from tribunal.clusters.simulated.control_watch import ControlWatch
 from tribunal.clusters.simulated.event_fields import AboutNode
-from tribunal.clusters.simulated.frames import Frame
+from tribunal.clusters.simulated.frames import Frame, metadata_offset_of
 from tribunal.clusters.simulated.loop import Failure
 from tribunal.clusters.simulated.network import Host
 from tribunal.clusters.simulated.node import Ending, SimulatedNode, ZooKeeperNode
@@ -59,6 +60,7 @@ from tribunal.clusters.values import Facts
 from tribunal.results.violation import Invariant
 
 POINTS_SETTING: Final = "tribunal.points"
+STRUCK: Final = "point "  # before the name of a point, among rare states
 ELR_SETTING: Final = "eligible.leader.replicas.enable"
 PORT: Final = 9092
 DATA: Final = "/data"
@@ -397,23 +399,30 @@ class SimulatedCluster(SimulatedFaults):
         return sorted(own + events + self._probe_events(), key=lambda event: event.at_ns)
 
     def _probe_events(self) -> list[NodeEvent]:
-        """Return, once nobody runs any more, when each rare state was first reached, and how often."""
+        """Return, once nobody runs any more, when each rare state was first reached, and how often; each strike of a point with its time."""
         if not self._is_down or self._probes_reported:
             return []
         self._probes_reported = True
         probes, now_ns = self.simulation.probes, self.clock.now_ns()
         found = []
         for (name, machine), count in sorted(probes.counts.items()):
-            if machine in self._node_of:
-                times = {1: probes.first[name, machine] - self.clock.start_ns, count: now_ns}
+            if machine in self._node_of and not name.startswith(STRUCK):
+                first_ns = probes.first[name, machine] - self.clock.start_ns
                 found += [
-                    NodeEvent(
-                        node=self._node_of[machine], name="probe", node_ns=None, at_ns=max(at_ns, 0),
-                        fields={"name": name, "count": reached},
-                    )
-                    for reached, at_ns in times.items()
-                ]  # fmt: skip
+                    self._probe(name, machine, reached, at_ns)
+                    for reached, at_ns in {1: first_ns, count: now_ns}.items()
+                ]
+        struck: Counter[tuple[str, str]] = Counter()
+        for strike in () if self.simulation.points is None else self.simulation.points.struck:
+            struck[strike.point, strike.machine] += 1
+            if strike.machine in self._node_of:
+                reached, at_ns = struck[strike.point, strike.machine], strike.at_ns - self.clock.start_ns
+                found.append(self._probe(STRUCK + strike.point, strike.machine, reached, at_ns))
         return found
+
+    def _probe(self, name: str, machine: str, count: int, at_ns: int) -> NodeEvent:
+        node, fields = self._node_of[machine], {"name": name, "count": count}
+        return NodeEvent(node=node, name="probe", node_ns=None, at_ns=max(at_ns, 0), fields=fields)
 
     def message_count(self, api: int, direction: Literal["request", "response"]) -> int:
         """Return how many messages of an API were sent."""
@@ -428,7 +437,7 @@ class SimulatedCluster(SimulatedFaults):
             self._expecting.remove(happened)
 
     def _message_sent(self, frame: Frame, fate: Fate) -> None:
-        self._requests.note(frame, fate)
+        self._requests.note(frame, fate, metadata_offset=metadata_offset_of(frame))
         self._something_happened()
 
     def _something_happened(self) -> None:

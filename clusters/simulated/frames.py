@@ -13,6 +13,9 @@ from collections.abc import Callable, Mapping
 from struct import Struct
 from typing import TYPE_CHECKING, Final
 
+from replog.wire.apis import Api
+from replog.wire.codec import MalformedMessage, decode_request
+from replog.wire.messages.broker_heartbeat import BrokerHeartbeatRequest
 from tribunal.clusters.api import CLIENTS
 from tribunal.clusters.capabilities import Fate, FrameRule
 from tribunal.clusters.frame_rules import UNASKED, Gate, Questions, Rule, Rules
@@ -45,6 +48,17 @@ class Frame:
         self.rule: Rule | None = None
         at = 8 if self.is_request else 4
         self.correlation_id = int.from_bytes(data[at : at + 4], "big")
+
+
+def metadata_offset_of(frame: Frame) -> int | None:
+    """Return how far a broker knows the metadata, by its heartbeat; None of any other message, and of one that cannot be read."""
+    if not frame.is_request or frame.api != Api.BROKER_HEARTBEAT:
+        return None
+    try:
+        body = decode_request(memoryview(frame.data)[LENGTH_BYTES:]).body
+    except MalformedMessage:
+        return None
+    return body.current_metadata_offset if isinstance(body, BrokerHeartbeatRequest) else None
 
 
 class Held:

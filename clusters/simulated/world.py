@@ -54,6 +54,14 @@ class Probes:
         self.counts[name, machine] += 1
 
 
+class Strike(NamedTuple):
+    """A point of the nodes' code that was late or failed."""
+
+    point: str
+    machine: str
+    at_ns: int
+
+
 class Points:
     """Where in the nodes' code something is late or fails, and how often: drawn by the seed, point by point.
 
@@ -63,6 +71,7 @@ class Points:
     ODDS: Final = (0.0, 0.0, 0.0, 0.01, 0.05, 0.2)
 
     def __init__(self, loop: SimulatedLoop) -> None:
+        self.struck: list[Strike] = []
         self._loop = loop
         self._odds: dict[str, float] = {}
 
@@ -73,10 +82,13 @@ class Points:
             odds = self._odds[point] = self._loop.random(f"points/{point}").choice(self.ODDS)
         return odds
 
-    def strikes(self, point: str, random: Random) -> bool:
-        """Draw whether it is struck now."""
+    def strikes(self, point: str, machine: str, random: Random) -> bool:
+        """Draw whether it is struck now, on this machine."""
         odds = self.odds(point)
-        return odds > 0 and random.random() < odds
+        is_struck = odds > 0 and random.random() < odds
+        if is_struck:
+            self.struck.append(Strike(point, machine, self._loop.now_ns))
+        return is_struck
 
 
 class PowerCut(NamedTuple):
@@ -313,7 +325,7 @@ class SimulatedEntropy:
     def strikes(self, point: str) -> bool:
         """Return whether the seed wants this point of the code to be late or to fail now."""
         points = self._machine.simulation.points
-        return points is not None and points.strikes(point, self._machine.random("points"))
+        return points is not None and points.strikes(point, self._machine.name, self._machine.random("points"))
 
 
 class SimulatedJournal:

@@ -1,5 +1,6 @@
 """Below min ISR: what a leader surely knows, and what a partition in pieces costs."""
 
+import json
 from pathlib import Path
 
 import pyarrow as pa
@@ -87,6 +88,40 @@ def heartbeats(run: Run, at: int) -> None:
     message(run, 1, 101, HEARTBEAT, "request", at)
     message(run, 101, 1, HEARTBEAT, "response", at + 10)
     message(run, 1, 101, HEARTBEAT, "request", at + 300)
+
+
+@pytest.mark.parametrize(
+    ("said", "sent_at", "expected"),
+    [
+        pytest.param([(1, 1700, -1)], 1600, 0, id="the leader did not know yet"),
+        pytest.param([(1, 1700, -1)], 1800, 1, id="it did not know before"),
+        pytest.param([(1, 1700, 0)], 1600, 1, id="it knew"),
+        pytest.param([(2, 1700, -1)], 1600, 1, id="another one did not know yet"),
+        pytest.param([(1, 1300, 0), (1, 1700, -1)], 1600, 1, id="only its next process did not know"),
+        pytest.param([(1, 1700, None)], 1600, 1, id="nobody read how far it knew"),
+    ],
+)
+def test_a_leader_that_says_that_it_does_not_know_yet_is_believed(
+    tmp_path: Path, said: list[tuple[int, int, int | None]], sent_at: int, expected: int
+) -> None:
+    """With a lost fetch while other controllers were out of reach it knew 0.6 s later, with no fault in effect (`M05`, rotating-swarm)."""
+    run = Run(tmp_path / "run")
+    run.change(1000, isr=[1])
+    changed_at = run.metadata_offset - 1
+    for node, at, further in said:
+        summary = "broker_heartbeat" if further is None else json.dumps({"metadata_offset": changed_at + further})
+        ends = {"from": node, "to": 101}
+        run.recorder.row(
+            "requests", **ends, api_key=HEARTBEAT, direction="request", fate="delivered", at_ns=at * 1_000_000,
+            summary=summary,
+        )  # fmt: skip
+    run.metadata("NoOpRecord", 9000)
+    run.send(0, at=sent_at)
+
+    (verdict,) = check([run.finish()], "inline")
+
+    kinds = [found.kind for found in verdict.violations]
+    assert kinds.count("acknowledged_below_min_isr") == expected
 
 
 def test_the_run_is_looked_at_once_for_all_pieces_of_a_partition(tmp_path: Path) -> None:

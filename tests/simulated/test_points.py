@@ -42,6 +42,26 @@ def test_what_strikes_is_outlived():
     assert trial.unread == []
 
 
+def test_each_strike_is_reported_with_its_time_and_its_node():
+    trial = Trial("points/2", ClusterSpec(settings={"tribunal.points": True})).run(one_leader_dies)
+    reported = [
+        (event.fields["name"], event.node, event.fields["count"], event.at_ns)
+        for event in trial.cluster.drain_events()
+        if event.name == "probe" and event.fields["name"].startswith("point ")
+    ]
+    counts = {
+        (name, int(machine.rpartition("-")[2])): count
+        for (name, machine), count in trial.simulation.probes.counts.items()
+        if name.startswith("point ")
+    }
+
+    for place, count in counts.items():
+        own = [(reached, at_ns) for name, node, reached, at_ns in reported if (name, node) == place]
+        assert [reached for reached, _ in own] == list(range(1, count + 1))
+        assert [at_ns for _, at_ns in own] == sorted(at_ns for _, at_ns in own)
+    assert len({at_ns for *_, at_ns in reported}) > 10
+
+
 def test_nothing_strikes_unasked():
     trial = Trial("points/1").run(one_leader_dies)
 

@@ -2,9 +2,11 @@
 
 import asyncio
 import contextlib
+import json
 
 import pytest
 
+from replog.wire.apis import Api
 from tests.simulated.cluster_program import Trial, wait_until_in_sync
 from tribunal.clusters.api import ClusterError, GroupSettings, Order, Proof, Refused, TopicPartition
 from tribunal.clusters.capabilities import ClockSkew
@@ -40,6 +42,23 @@ def test_metadata_are_of_the_run_s_clock_also_while_a_controller_s_clock_is_set_
 
     times = [entry.at_ns for entry in entries]
     assert times == sorted(times)
+
+
+def test_heartbeats_say_how_far_a_broker_has_carried_out_the_metadata():
+    seen = []
+
+    async def scenario(cluster):
+        seen.extend(cluster.drain_requests())
+
+    Trial(3).run(scenario)
+
+    heartbeats = [one for one in seen if one.api_key == Api.BROKER_HEARTBEAT and one.direction == "request"]
+    for node in {one.source for one in heartbeats}:
+        said = [json.loads(one.summary)["metadata_offset"] for one in heartbeats if one.source == node]
+        assert said == sorted(said)
+        assert said[-1] > said[0]
+    answers = {one.summary for one in seen if one.api_key == Api.BROKER_HEARTBEAT and one.direction == "response"}
+    assert answers == {"broker_heartbeat"}
 
 
 def test_sends_and_polls_name_who_answered_and_watermarks_the_epoch_they_are_of():
