@@ -102,7 +102,14 @@ class Log:
     """The log of one partition in one directory."""
 
     def __init__(
-        self, disk: Disk, directory: str, settings: LogSettings, opened: Opened, log_start_offset: int
+        self,
+        disk: Disk,
+        directory: str,
+        settings: LogSettings,
+        opened: Opened,
+        log_start_offset: int,
+        *,
+        expects_gaps: bool,
     ) -> None:
         self.disk = disk
         self.directory = directory
@@ -117,7 +124,7 @@ class Log:
         self._end_seen = self.log_end_offset
         self.flushed_offset = 0
         self.topic_id: UUID | None = None
-        self.expects_gaps = disk.exists(f"{directory}/{CLEANER_FILE}")  # it is, or was copied from, a compacted log
+        self.expects_gaps = expects_gaps  # it is, or was copied from, a compacted log
         self._refused_gap: tuple[int, str] | None = None
         self.missing_from: int | None = None  # where the log began, when its first segments are gone
         self.truncation_count = 0  # what was known of offsets before one may be wrong after it
@@ -146,7 +153,14 @@ class Log:
         opened = recovery.run(recover=recover, recovery_point=recovery_point, log_start_offset=log_start_offset)
         if was_closed_in_order:
             log_start_offset = recovery.hold_to_checkpoints(opened, recovery_point, log_start_offset)
-        log = Log(disk, directory, settings, opened, max(log_start_offset, opened.segments[0].base_offset))
+        log = Log(
+            disk,
+            directory,
+            settings,
+            opened,
+            max(log_start_offset, opened.segments[0].base_offset),
+            expects_gaps=disk.exists(f"{directory}/{CLEANER_FILE}"),
+        )
         log._latest_ms = now_ms
         log._load_topic_id()
         if log.log_start_offset > log.log_end_offset:
@@ -170,7 +184,7 @@ class Log:
         segment = Segment(disk, directory, 0, index_interval_bytes=settings.index_interval_bytes, now_ms=now_ms)
         assert segment.size == 0, f"{directory} is new, and has {segment.size} bytes"
         epochs = EpochCache() if leader_epoch is None else EpochCache([(leader_epoch, 0)])
-        log = Log(disk, directory, settings, Opened([segment], epochs, ProducerStates(), None), 0)
+        log = Log(disk, directory, settings, Opened([segment], epochs, ProducerStates(), None), 0, expects_gaps=False)
         log._latest_ms = now_ms
         log.topic_id = topic_id
         return log
