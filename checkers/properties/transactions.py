@@ -26,6 +26,7 @@ from tribunal.checkers.graphs.columns import ListSteps
 from tribunal.checkers.graphs.findings import Contradiction, Findings
 from tribunal.checkers.graphs.models import RULES_OUT, ruled_out
 from tribunal.checkers.graphs.send_poll import LogHistory
+from tribunal.checkers.judge.fenced import fenced_commits
 from tribunal.checkers.judge.lost_orders import is_of_order, permitted_orders
 from tribunal.checkers.judge.timeline import History, Judgement
 from tribunal.results.verdict import Detail
@@ -41,6 +42,7 @@ NOTES: Final = {
     "undecided": "the search for a cycle took more than its budget",
 }
 CONTRADICTED: Final = "inconsistent-offsets"
+FENCED: Final = "fenced_commit"
 SENTENCES: Final = {
     "G1a": "a transaction read what an aborted one wrote",
     "G1b": "a transaction read what another one had not finished writing",
@@ -64,6 +66,11 @@ KINDS: Final = {
        for name in (*SENTENCES, *RULES_OUT) if name not in ("cyclic-versions", "future-read", "inconsistent-offsets")},
     **{name: Kind(Meaning.NOTE, sentence, _excuses(name)) for name, sentence in NOTES.items()},
     CONTRADICTED: Kind(Meaning.PROMISED, "two values were seen at one offset"),
+    FENCED: Kind(
+        Meaning.VIOLATION,
+        "a transaction began and was committed under a producer epoch that a later one had replaced (KIP-98)",
+        (Excuse.END_LOST,),
+    ),
     "list-G0": Kind(Meaning.VIOLATION, "transactions overwrite each other in a circle (G0)", _excuses("list-G0")),
 }  # fmt: skip
 # Who sends and polls outside of transactions is not in the table: what such messages lack here is no fact.
@@ -104,6 +111,17 @@ def run_kernel(run: PartitionRows, history: History) -> Found:
         own, more = _anomalies(result, txns, {})
         found.append(own)
         details |= {first + row: detail for row, detail in more.items()}
+    fenced = list(fenced_commits(txns, history))
+    first = sum(table.num_rows for table in found)
+    judgements |= {first + row: one.judgement for row, one in enumerate(fenced) if one.judgement is not None}
+    found.append(
+        anomalies(
+            FENCED,
+            detail=[f"T{one.row} began after T{one.by}, of a later epoch" for one in fenced],
+            at_ns=[txns["begin_ns"][one.row].as_py() for one in fenced],
+            process=[txns["process"][one.row].as_py() for one in fenced],
+        )
+    )
     figures = {"transactions": txns.num_rows}
     return Found(
         pa.concat_tables(found), figures, judgements=judgements, details=details, contradictions=contradictions

@@ -197,3 +197,58 @@ def test_elements_of_other_tools_are_distinguished(elements: list[Any]) -> None:
     ]  # fmt: skip
 
     assert list_append.check(operations).anomalies == set()
+
+
+def a_commit(run: Run, process: int, begin: int, epoch: int | None, **more: Any) -> None:
+    """Record a transaction of x that was committed, or as said."""
+    ends = {"begin_ns": begin * MS, "end_ns": (begin + 50) * MS}
+    row = {"process": process, "txn_id": "x", "outcome": "committed", "producer_id": 7, "producer_epoch": epoch}
+    run.recorder.row("txns", **row | ends | more, operations=[])
+
+
+@pytest.mark.parametrize(("first", "second", "found"), [
+    pytest.param({}, {}, ["violation"], id="of an older epoch"),
+    pytest.param({}, {"epoch": 5}, [], id="of the next one"),
+    pytest.param({}, {"epoch": 4}, [], id="of the same"),
+    pytest.param({}, {"epoch": None}, [], id="nobody knows of which"),
+    pytest.param({}, {"begin": 90}, [], id="it had begun before"),
+    pytest.param({}, {"outcome": "aborted"}, [], id="it was refused"),
+    pytest.param({}, {"outcome": "info", "end_ns": None}, [], id="nobody answered it"),
+    pytest.param({}, {"txn_id": "y"}, [], id="of another id"),
+    pytest.param({}, {"producer_id": 8}, [], id="of another producer, whose epochs are its own"),
+    pytest.param({"outcome": "info", "end_ns": None}, {}, [], id="nobody knows that the other one was there"),
+])  # fmt: skip
+def test_who_was_fenced_commits_nothing(
+    tmp_path: Path, first: dict[str, Any], second: dict[str, Any], found: list[str]
+) -> None:
+    run = Run(tmp_path / "run")
+    a_commit(run, 8, **{"begin": 100, "epoch": 4} | first)
+    a_commit(run, 7, **{"begin": 200, "epoch": 3} | second)
+
+    run.finish()
+
+    assert [(one.kind, one.severity) for one in findings(run.run_dir)] == [("fenced_commit", one) for one in found]
+
+
+@pytest.mark.parametrize(("topic", "at", "severity"), [
+    pytest.param("__transaction_state", 170, "permitted", id="its epoch may be forgotten"),
+    pytest.param("elsewhere", 170, "violation", id="another partition lost something"),
+    pytest.param("__transaction_state", 50, "violation", id="before it was there"),
+    pytest.param("__transaction_state", 2000, "violation", id="when the later one had ended"),
+])  # fmt: skip
+def test_an_epoch_that_was_permitted_to_be_lost_fences_nobody(
+    tmp_path: Path, topic: str, at: int, severity: str
+) -> None:
+    run = Run(tmp_path / "run", **{"unclean.leader.election.enable": True})
+    created = {"partition_id": 0, "replicas": [1, 2, 3], "isr": [1, 2], "leader": 1, "leader_epoch": 0}
+    for name in ("__transaction_state", "elsewhere"):
+        run.metadata("PartitionRecord", 0, topic=name, **created)
+    unclean = {"leader": 3, "isr": [3], "leader_recovery_state": 1, "eligible_leader_replicas": []}
+    run.metadata("PartitionChangeRecord", at, topic=topic, partition_id=0, **unclean)
+    a_commit(run, 8, 100, 4)
+    a_commit(run, 7, 200, 3)
+    run.finish()
+
+    (one,) = findings(run.run_dir)
+
+    assert (one.kind, one.severity, one.rule) == ("fenced_commit", severity, "R9" if severity == "permitted" else "")
