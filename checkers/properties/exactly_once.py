@@ -2,7 +2,8 @@
 
 A transaction belongs to a group if its process commits the group's offset in this partition while the transaction is open (table
 `commits`). What it polled here is its input. Two committed transactions of one group with the same input processed it twice;
-a committed record of the input between others that were processed, and that no transaction of the group may have, was passed over.
+a committed record of the input that no transaction of the group may have was passed over if it lies between others that were processed, or
+before them at or behind the first position that a member of the group asked from.
 Transactions of unknown outcome are no evidence of an anomaly, and excuse what they polled.
 """
 
@@ -12,6 +13,8 @@ import numpy as np
 import pyarrow as pa
 
 from tribunal.checkers.api import (
+    OK,
+    TAIL,
     UNKNOWN,
     Anomaly,
     Array,
@@ -64,7 +67,8 @@ def kernel(rows: PartitionRows, context: Context) -> Found:
         committed = own[steps["outcome"][own] == COMMITTED]
         judged += committed.size
         found.append(_twice(steps, committed))
-        found.append(_passed_over(rows, context, steps, own, committed))
+        began = _began(rows, distinct(commits["process"][(commits["group"] == group) & (commits["kind"] == COMMIT)]))
+        found.append(_passed_over(rows, context, steps, own, committed, began))
     return Found(pa.concat_tables(found) if found else nothing(), {"records consumed exactly once": judged})
 
 
@@ -100,13 +104,24 @@ def _twice(steps: Columns, committed: Array) -> pa.Table:
     )
 
 
-def _passed_over(rows: PartitionRows, context: Context, steps: Columns, own: Array, committed: Array) -> pa.Table:
+def _began(rows: PartitionRows, members: Array) -> int | None:
+    """Return the least position from which a member asked; None: nobody says it."""
+    polls = rows.columns("polls")
+    own = (polls["phase"] == TAIL) & (polls["outcome"] == OK) & (polls["position"] != UNKNOWN)
+    asked = polls["position"][own & is_among(polls["process"], members)]
+    return int(asked.min()) if asked.size else None
+
+
+def _passed_over(
+    rows: PartitionRows, context: Context, steps: Columns, own: Array, committed: Array, began: int | None
+) -> pa.Table:
     if committed.size == 0:
         return nothing()
     reads, final = rows.columns("reads"), rows.derived(final_reads)
     first, last = int(steps["log_offset"][committed].min()), int(steps["log_offset"][committed].max())
+    first = first if began is None else min(first, began)
     offsets = reads["log_offset"][final]
-    final = final[(offsets > first) & (offsets < last)]
+    final = final[(offsets >= first) & (offsets < last)]
     send = rows.derived(sends_of_reads)[final]
     visible = ~uncommitted_sends(rows.columns("sends"), context)
     known = send != UNKNOWN
@@ -138,6 +153,12 @@ SQL: Final = "".join((READERS, """, visible AS (
 ), ends AS (
   SELECT run_id, topic, partition, group_id, MIN(log_offset) AS first_offset, MAX(log_offset) AS last_offset
   FROM inputs WHERE outcome = 'committed' GROUP BY run_id, topic, partition, group_id
+), begins AS (
+  SELECT p.run_id, p.topic, p.partition, c.group_id, MIN(p.position) AS position FROM polls p
+  JOIN (SELECT DISTINCT run_id, topic, partition, group_id, process FROM commits WHERE kind = 'commit') c
+    ON p.run_id = c.run_id AND p.topic = c.topic AND p.partition = c.partition AND p.process = c.process
+  WHERE p.phase = 'tail' AND p.outcome = 'ok' AND p.position IS NOT NULL
+  GROUP BY p.run_id, p.topic, p.partition, c.group_id
 ), found AS (
   SELECT run_id, topic, partition, 'processed_twice' AS kind, log_offset, MAX(value) AS value, MAX(begin_ns) AS at_ns
   FROM inputs WHERE outcome = 'committed' GROUP BY run_id, topic, partition, group_id, log_offset
@@ -145,11 +166,13 @@ SQL: Final = "".join((READERS, """, visible AS (
   UNION ALL
   SELECT v.run_id, v.topic, v.partition, 'passed_over', v.log_offset, v.value, CAST(NULL AS BIGINT)
   FROM visible v JOIN ends e
-    ON v.run_id = e.run_id AND v.topic = e.topic AND v.partition = e.partition
-   AND v.log_offset > e.first_offset AND v.log_offset < e.last_offset
+    ON v.run_id = e.run_id AND v.topic = e.topic AND v.partition = e.partition AND v.log_offset < e.last_offset
+  LEFT JOIN begins b
+    ON e.run_id = b.run_id AND e.topic = b.topic AND e.partition = b.partition AND e.group_id = b.group_id
   ANTI JOIN (SELECT * FROM inputs WHERE outcome <> 'aborted') i
     ON v.run_id = i.run_id AND v.topic = i.topic AND v.partition = i.partition AND e.group_id = i.group_id
    AND v.log_offset = i.log_offset
+  WHERE v.log_offset >= LEAST(e.first_offset, COALESCE(b.position, e.first_offset))
 )
 SELECT *, CAST(NULL AS INT) AS acks, CAST(NULL AS BIGINT) AS invoke_ns, CAST(NULL AS INT) AS leader_epoch,
        CAST(NULL AS BIGINT) AS other_offset FROM found

@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 
 from tests.checkers.recorded import MS, Run
+from tests.checkers.test_sql import agree
 from tribunal.checkers.judge import engine
 
 PLACE = {"topic": "t", "partition": 0}
@@ -65,6 +66,25 @@ def test_consume_transform_produce(run: Transactions, inputs: list[Any], expecte
     run.final_read(a_transformer(run, *inputs))
 
     assert [(kind, offset) for kind, _, offset in found(run.finish(), "exactly_once")] == expected
+
+
+@pytest.mark.parametrize(("began", "process", "expected"), [
+    pytest.param(0, 8, [("passed_over", 0), ("passed_over", 1)], id="from the beginning"),
+    pytest.param(1, 9, [("passed_over", 1)], id="another member, behind the first record"),
+    pytest.param(2, 8, [], id="from the first that it processed"),
+    pytest.param(0, 10, [], id="who asked is no member"),
+    pytest.param(None, 8, [], id="nobody knows from where it began"),
+])  # fmt: skip
+def test_what_a_group_asks_for_at_first_it_processes(
+    run: Transactions, began: int | None, process: int, expected: list[Any]
+) -> None:
+    log = a_transformer(run, ("committed", [2]), ("committed", [3]))
+    if began is not None:
+        run.poll(process, "tail", began, 2, 150, high_watermark=4, isolation="read_committed")
+    run.final_read(log)
+
+    assert [(kind, offset) for kind, _, offset in found(run.finish(), "exactly_once")] == expected
+    assert agree(run.run_dir)["passed_over"] == len(expected)
 
 
 def test_transactions_without_a_group_consume_as_they_like(run: Transactions) -> None:
