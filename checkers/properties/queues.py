@@ -43,9 +43,14 @@ def _of_queue(key: str, own: Sequence[Operation], found: Calls, permits: Permits
             given.setdefault(one.steps[0][3], []).append(one)
     yield from _never_given(key, own, put, given, found, permits)
     yield from _given_again(key, own, given, found, permits)
+    tried: dict[int, int] = {}  # when each was put in at first, other than in vain
+    for one in own:
+        if one.function == "enqueue" and one.outcome != "fail":
+            tried[one.steps[0][2]] = min(one.invoked, tried.get(one.steps[0][2], one.invoked))
     for element in sorted(given):
-        if element not in put or put[element].outcome == "fail":
-            call = found.recorded[given[element][0].index]
+        first = min(given[element], key=lambda one: one.completed)
+        if element not in tried or tried[element] > first.completed:
+            call = found.recorded[first.index]
             words = f"queue {key}: {element} was given out at {seconds(call.complete_ns)}, and nobody had put it in"
             yield Row(
                 Anomaly(

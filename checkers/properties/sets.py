@@ -4,7 +4,7 @@ What the system's own file permits to be lost is PERMITTED (R13). A set that nob
 that addition: it is not judged. The other ones are.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from typing import Final
 
 from tribunal.checkers.api import Anomaly, Found, Kind, Meaning, PartitionRows, Property, nothing
@@ -38,7 +38,7 @@ def _of_set(key: str, own: Sequence[Operation], found: Calls, permits: Permits) 
     additions = {one.steps[0][2]: one for one in own if one.function == "add"}
     acknowledged = {element: one for element, one in additions.items() if one.outcome == "ok"}
     reads = [one for one in own if one.function == "read-all" and one.outcome == "ok"]
-    yield from _unknown(key, additions, reads, found)
+    yield from _unknown(key, [one for one in own if one.function == "add"], reads, found)
     last = max(reads, key=lambda one: one.invoked, default=None)
     owed = (
         {} if last is None else {element: one for element, one in acknowledged.items() if one.completed < last.invoked}
@@ -56,18 +56,23 @@ def _of_set(key: str, own: Sequence[Operation], found: Calls, permits: Permits) 
         yield Row(of_call("element_lost", element, call, words), permits(change))
 
 
-def _unknown(key: str, additions: Mapping[int, Operation], reads: Sequence[Operation], found: Calls) -> Iterator[Row]:
-    """Yield what some read shows, at the first of them, that nobody added, or whose addition surely had no effect."""
+def _unknown(key: str, additions: Sequence[Operation], reads: Sequence[Operation], found: Calls) -> Iterator[Row]:
+    """Yield what some read shows, at the first of them, that nobody had added by then, or whose addition surely had no effect."""
     first: dict[int, Operation] = {}
-    for one in reads:
+    for one in sorted(reads, key=lambda one: one.completed):
         for element in one.steps[0][3] or ():
             first.setdefault(element, one)
+    offered: dict[int, list[Operation]] = {}
+    for one in additions:
+        offered.setdefault(one.steps[0][2], []).append(one)
     for element in sorted(first):
-        if element in additions and additions[element].outcome != "fail":
+        own = offered.get(element, [])
+        tried = [one for one in own if one.outcome != "fail"]
+        if any(one.invoked <= first[element].completed for one in tried):
             continue
         at_ns = found.recorded[first[element].index].complete_ns
         words = f"set {key}: {element} was read at {seconds(at_ns)}, and nobody added it"
-        words += ": its addition had been refused" if element in additions else ""
+        words += " before that" if tried else ": its addition had been refused" if own else ""
         yield Row(Anomaly(kind="element_unknown", value=element, at_ns=at_ns, detail=words))
 
 

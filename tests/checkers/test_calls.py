@@ -65,6 +65,12 @@ def test_a_register(answered: list[Answered], kinds: list[str]) -> None:
         pytest.param([("add", "5", None, 10, 20, "info"), ("read-all", None, "[]", 30, 40, "ok")], [], id="in doubt"),
         pytest.param([ADD, ("read-all", None, "[5,6]", 30, 40, "ok")], ["element_unknown"], id="nobody added it"),
         pytest.param([ADD, ("read-all", None, "[5]", 15, 40, "ok")], ["unread"], id="read beside it"),
+        pytest.param([("read-all", None, "[5]", 5, 9, "ok"), ADD, READ_ALL], ["element_unknown"], id="read before it"),
+        pytest.param(
+            [("add", "5", None, 1, 4, "info"), ("read-all", None, "[5]", 5, 9, "ok"), ADD, READ_ALL],
+            [],
+            id="read before it, behind another addition of it",
+        ),
         pytest.param([ADD, ("read-all", None, None, 30, 40, "fail")], ["unread"], id="the read fails"),
         pytest.param([("add", "5", None, 10, 20, "fail"), READ_ALL], ["element_unknown"], id="refused, and there"),
         pytest.param([("add", "5", None, 10, 20, "info"), READ_ALL], [], id="in doubt, and there"),

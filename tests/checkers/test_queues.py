@@ -86,6 +86,9 @@ END = (back(900), take(None, 950))
         ),
         pytest.param([take("5", 200), *END], ["element_unknown"], id="nobody put it in"),
         pytest.param([put(100, "fail"), take("5", 200), *END], ["element_unknown"], id="put in in vain"),
+        pytest.param(
+            [put(300), take("5", 200), take("5", 400), acknowledge(500), *END], ["element_unknown"], id="put in later"
+        ),
         pytest.param([put(100, "info"), take("5", 200), *END], [], id="put in in doubt and there"),
     ],
 )  # fmt: skip
