@@ -34,11 +34,13 @@ def calls(rows: pa.Table, functions: frozenset[str]) -> Calls:
     )
 
 
-def transactions(rows: pa.Table, function: str) -> Calls:
-    """Return the transactions on one sort of objects; each step is (function, key, value). Raises DamagedRecording."""
-    return _in_order(
-        {row: call for row, call in enumerate(typed(rows, ObjectCall)) if call.function == function}, _transaction
-    )
+def transactions(rows: pa.Table, functions: Sequence[str]) -> list[Calls]:
+    """Return the transactions on each of these sorts of objects; a step is (function, key, value). Raises DamagedRecording."""
+    recorded: dict[str, dict[int, ObjectCall]] = {function: {} for function in functions}
+    for row, call in enumerate(typed(rows, ObjectCall)):
+        if call.function in recorded:
+            recorded[call.function][row] = call
+    return [_in_order(own, _transaction) for own in recorded.values()]
 
 
 def _in_order(recorded: Mapping[int, ObjectCall], steps_of: Callable[[int, ObjectCall], tuple[Step, ...]]) -> Calls:

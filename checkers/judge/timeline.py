@@ -243,7 +243,6 @@ class Timeline:
         self._loss_offsets = sorted({entry.from_offset for entry in entries if entry.from_offset})
         self._loss_ends = sorted({entry.end_offset for entry in entries if entry.end_offset is not None})
         self._memory: dict[tuple[object, ...], Judgement] = {}
-        self._out_of_isr: dict[int, list[int]] = {}  # the places of the entries without a node in the ISR, by node
 
     def restarted_between(self, node: int, since_ns: int, until_ns: int) -> bool:
         """Whether another life of the node began in between, as far as that is recorded."""
@@ -299,8 +298,10 @@ class Timeline:
         The last known leader is, and who the recovery manager chose, where so many holders of what was written at that moment had shut down
         uncleanly that no ELR could have kept them (KIP-966).
         """
-        if election.how is How.CLEAN or entry.settings.allows_unclean(election):
-            return election.how is not How.CLEAN
+        if election.how is How.CLEAN:
+            return False
+        if entry.settings.allows_unclean(election):
+            return True
         if election.how is How.UNCLEAN or not (entry.settings.elr and election.empty):
             return False
         record = Record(log_offset=NEVER, acks=-1, invoke_ns=since_ns, absent_ns=entry.at_ns)
@@ -510,11 +511,11 @@ class Timeline:
 
     def _out_of_isr_since(self, node: int, place: int) -> int:
         """Return the first place from this one on at which a node is not in the ISR."""
-        if node not in self._out_of_isr:
-            self._out_of_isr[node] = [one for one, entry in enumerate(self.entries) if node not in entry.state.isr]
-        own = self._out_of_isr[node]
+        own = self._in_isr.get(node, [])
         first = bisect_left(own, place)
-        return own[first] if first < len(own) else len(self.entries)
+        # As long as it stays there its places follow each other.
+        stays = bisect_right(range(first, len(own)), place - first, key=lambda one: own[one] - one)
+        return min(place + stays, len(self.entries))
 
     def _must_follow(self, node: int, since_ns: int, until_ns: int) -> bool:
         """Whether a node that was in the ISR all the time between the election of a leader and a later moment must have heard of it."""
@@ -535,7 +536,7 @@ class Timeline:
         """The places of the entries with a node in the ISR, by node."""
         found: dict[int, list[int]] = {}
         for place, entry in enumerate(self.entries):
-            for node in entry.state.isr:
+            for node in dict.fromkeys(entry.state.isr):
                 found.setdefault(node, []).append(place)
         return found
 

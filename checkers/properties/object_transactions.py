@@ -52,8 +52,7 @@ def kernel(run: PartitionRows, history: History) -> Found:
 
     source:  Adya 1999; Alvaro and Kingsbury, "Elle" (2020).
     """
-    rows = run.table("operations")
-    lists, registers = transactions(rows, LISTS), transactions(rows, REGISTERS)
+    lists, registers = transactions(run.table("operations"), (LISTS, REGISTERS))
     model = str(history.settings.get(f"{PROMISED}consistency", STRICTEST))
     found: list[Row] = []
     figures = {}
