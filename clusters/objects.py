@@ -30,6 +30,10 @@ class ObjectOperation(StrEnum):
     )
     ACKNOWLEDGE = "acknowledge"  # of a queue: an element that was given out is done with
     REDELIVER = "redeliver"  # of a queue: all that was given out and not acknowledged may be given out again
+    INCREMENT = "increment"  # of a counter: by a positive integer
+    READ_COUNTER = "read-counter"  # of a counter: returns what was added to it, None for 0
+    ACQUIRE = "acquire"  # of a lock, for a holder, an integer: fails where another one holds it; may return a fencing token that grows
+    RELEASE = "release"  # of a lock, by its holder: fails where that one does not hold it
     TXN_LISTS = LISTS  # a transaction that reads lists and appends to them; its key names all that it touches
     TXN_REGISTERS = REGISTERS  # a transaction that reads and writes registers
 

@@ -12,6 +12,8 @@ PROMISED: Final = "promises."  # what a described system promises, among the set
 Setting = bool | int | float | str | Sequence[str] | None
 LOST_MS: Final = f"{PROMISED}lost_ms."  # what may be lost, by the fault that takes it: `promises.lost_ms.kill`
 
+LEASE_MS: Final = f"{PROMISED}lease_ms"  # after how long whoever acquired a lock may have lost it
+
 
 def integer(settings: Mapping[str, Setting], name: str, otherwise: int) -> int:
     """Return a setting that is an integer, also where it was given as text; `otherwise` where it is not given."""

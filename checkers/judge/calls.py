@@ -14,6 +14,8 @@ from tribunal.results.rows import ObjectCall, typed
 INVOKED, COMPLETED = 0, 1  # at the same instant what begins comes first: then the two were at the same time
 OF_REGISTERS: Final = frozenset({"read", "write", "cas"})
 OF_QUEUES: Final = frozenset({"enqueue", "dequeue", "acknowledge", "redeliver"})
+OF_COUNTERS: Final = frozenset({"increment", "read-counter"})
+OF_LOCKS: Final = frozenset({"acquire", "release"})
 OF_SETS: Final = frozenset({"add", "read-all"})
 
 

@@ -88,15 +88,18 @@ class Promises(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     consistency:  of transactions: a model of `tribunal.checkers.graphs.models`, as `serializable`.
     lost_ms:      what may be lost, by the fault that takes it: what was acknowledged at most so long before. Of a system of one node, for of
                   several nobody knows which ones held what is missing.
+    lease_ms:     of locks: so long after an acquisition was asked for its holder has the lock for sure, unless it releases it; None: until then.
     """
 
     consistency: str | None = None
     lost_ms: Mapping[Literal["kill"], Milliseconds] = {}
+    lease_ms: Milliseconds | None = None
 
     @property
     def flat(self) -> dict[str, str | int]:
-        """Return what is promised by dotted names: `consistency`, `lost_ms.kill`."""
+        """Return what is promised by dotted names: `consistency`, `lost_ms.kill`, `lease_ms`."""
         said: dict[str, str | int] = {f"lost_ms.{fault}": within_ms for fault, within_ms in self.lost_ms.items()}
+        said |= {} if self.lease_ms is None else {"lease_ms": self.lease_ms}
         return said if self.consistency is None else {"consistency": self.consistency, **said}
 
 

@@ -9,6 +9,10 @@ import sys
 
 CAS = "if redis.call('GET', KEYS[1]) == ARGV[1] then redis.call('SET', KEYS[1], ARGV[2]) return 1 else return 0 end"
 BACK = "while redis.call('LMOVE', KEYS[2], KEYS[1], 'RIGHT', 'LEFT') do end return 1"
+ACQUIRE = "if redis.call('SET', KEYS[1], ARGV[1], 'NX') then return redis.call('INCR', KEYS[2]) else return 0 end"
+RELEASE = "if redis.call('GET', KEYS[1]) == ARGV[1] then return redis.call('DEL', KEYS[1]) else return 0 end"
+READS = {"read": "GET", "read-counter": "GET", "read-all": "SMEMBERS"}
+CHANGES = {"write": "SET", "add": "SADD", "enqueue": "RPUSH", "increment": "INCRBY"}
 REFUSED = ("LOADING", "READONLY", "MASTERDOWN", "NOREPLICAS")  # said before anything is done
 
 RedisValue = str | int | None | list["RedisValue"]
@@ -57,23 +61,23 @@ class Redis:
 
 def command_of(function: str, key: str, value: int | list[int] | None) -> list[str]:
     """Return the command of an operation."""
+    if function in READS:
+        return [READS[function], key]
     match function, value:
-        case "read", _:
-            return ["GET", key]
-        case "read-all", _:
-            return ["SMEMBERS", key]
         case "cas", [old, new]:
             return ["EVAL", CAS, "1", key, str(old), str(new)]
         case "dequeue", _:
             return ["LMOVE", key, f"{key}:given", "LEFT", "RIGHT"]
         case "redeliver", _:
             return ["EVAL", BACK, "2", key, f"{key}:given"]
-        case "enqueue", int():
-            return ["RPUSH", key, str(value)]
         case "acknowledge", int():
             return ["LREM", f"{key}:given", "1", str(value)]
-        case "write" | "add", int():
-            return ["SET" if function == "write" else "SADD", key, str(value)]
+        case "acquire", int():
+            return ["EVAL", ACQUIRE, "2", key, f"{key}:token", str(value)]
+        case "release", int():
+            return ["EVAL", RELEASE, "1", key, str(value)]
+        case _, int() if function in CHANGES:
+            return [CHANGES[function], key, str(value)]
         case _:
             raise ValueError(function)
 
@@ -81,20 +85,22 @@ def command_of(function: str, key: str, value: int | list[int] | None) -> list[s
 def answer(redis: Redis, function: str, command: list[str], replicas: int) -> dict[str, object]:
     """Call once; `info` where the change may have been made and too few replicas confirm it in time."""
     found = redis.ask(*command)
-    if function in ("read", "dequeue"):
+    if function in ("read", "dequeue", "read-counter"):
         return {"type": "ok", "value": int(found) if isinstance(found, str) else None}
     if function == "read-all":
         assert isinstance(found, list)
         return {"type": "ok", "value": sorted(int(one) for one in found if isinstance(one, str))}
     if function == "cas" and found == 0:
         return {"type": "fail", "error": "another value"}
+    if function in ("acquire", "release") and found == 0:
+        return {"type": "fail", "error": "another one holds it"}
     if function == "acknowledge" and found == 0:
         return {"type": "fail", "error": "it was given back meanwhile, or acknowledged by another"}
     if replicas:
         confirmed = redis.ask("WAIT", str(replicas), "500")
         if not isinstance(confirmed, int) or confirmed < replicas:
             return {"type": "info", "error": f"{confirmed} replicas have it"}
-    return {"type": "ok"}
+    return {"type": "ok", "value": found} if function == "acquire" else {"type": "ok"}
 
 
 def main(replicas: int) -> None:

@@ -1,8 +1,10 @@
 """Queues, judged from the table `operations`: each history beside its nearest neighbour that is wrong."""
 
+from collections.abc import Callable, Iterable, Mapping
+
 import pytest
 
-from tribunal.checkers.api import PartitionRows, rows_of
+from tribunal.checkers.api import Found, PartitionRows, rows_of
 from tribunal.checkers.judge.timeline import History
 from tribunal.checkers.properties import queues
 from tribunal.results.manifest import LOST_MS
@@ -16,8 +18,13 @@ KILLED = Fault(
 Called = tuple[str, str | None, str | None, int, str]
 
 
-def judged(*called: Called, within_ms: int | None = None) -> list[tuple[str, bool]]:
-    """Return what is found, and whether it is permitted: function, argument, result, begin in ms (each takes 5), outcome."""
+def judge(
+    kernel: Callable[[PartitionRows, History], Found],
+    called: Iterable[Called],
+    within_ms: int | None,
+    more: Mapping[str, int] | None = None,
+) -> list[tuple[str, bool]]:
+    """Return what a property finds, and whether it is permitted: function, argument, result, begin in ms (each takes 5), outcome."""
     calls = [
         ObjectCall(
             process=process, function=function, key="q", argument=argument, result=result,
@@ -26,12 +33,17 @@ def judged(*called: Called, within_ms: int | None = None) -> list[tuple[str, boo
         for process, (function, argument, result, begin, outcome) in enumerate(called)
     ]  # fmt: skip
     nothing = {name: TABLES[name].arrow.empty_table() for name in ("metadata", "nodes", "admin")}
-    settings = None if within_ms is None else {f"{LOST_MS}kill": within_ms}
+    settings = {**(more or {}), **({} if within_ms is None else {f"{LOST_MS}kill": within_ms})}
     history = History(
-        nothing["metadata"], nothing["nodes"], table_of(Fault, [KILLED]), nothing["admin"], settings=settings
+        nothing["metadata"], nothing["nodes"], table_of(Fault, [KILLED]), nothing["admin"], settings=settings or None
     )
-    found = queues.kernel(PartitionRows({"operations": table_of(ObjectCall, calls)}), history)
+    found = kernel(PartitionRows({"operations": table_of(ObjectCall, calls)}), history)
     return sorted((one.kind, number in found.judgements) for number, one in enumerate(rows_of(found.anomalies)))
+
+
+def judged(*called: Called, within_ms: int | None = None) -> list[tuple[str, bool]]:
+    """Return what is found, and whether it is permitted."""
+    return judge(queues.kernel, called, within_ms)
 
 
 def put(begin: int, outcome: str = "ok") -> Called:

@@ -85,3 +85,34 @@ def test_a_queue_of_a_server_that_is_killed(system: str, verdict: Verdict, tmp_p
     found = judged("queue.yaml", {"cluster.system": str(REDIS / system)}, tmp_path)
 
     assert (found.verdict, found.reasons) == (verdict, [])
+
+
+@pytest.mark.nightly
+@pytest.mark.parametrize(
+    ("scenario", "system", "verdict", "kinds"),
+    [
+        pytest.param("counter.yaml", "durable.toml", Verdict.PASS, set(), id="counter synced"),
+        pytest.param(
+            "counter.yaml", "snapshots.toml", Verdict.PERMITTED, {"too_low"}, id="as much as its file permits"
+        ),
+        pytest.param(
+            "counter.yaml", "late-snapshots.toml", Verdict.VIOLATION, {"too_low"}, id="counter of a minute ago"
+        ),
+        pytest.param("lock.yaml", "durable.toml", Verdict.PASS, set(), id="lock synced"),
+        pytest.param(
+            "lock.yaml",
+            "late-snapshots.toml",
+            Verdict.VIOLATION,
+            {"token_back", "held_twice"},
+            id="lock of a minute ago",
+        ),
+    ],
+)
+def test_counters_and_locks_of_a_server_that_is_killed(
+    scenario: str, system: str, verdict: Verdict, kinds: set[str], tmp_path: Path
+) -> None:
+    """What was acknowledged is counted, and held by one; a server that forgets it is convicted."""
+    found = judged(scenario, {"cluster.system": str(REDIS / system)}, tmp_path)
+
+    assert found.verdict is verdict
+    assert {finding.kind for finding in found.findings} <= kinds

@@ -49,13 +49,17 @@ def test_registers_that_are_written_before_they_are_acknowledged_pass(tmp_path: 
 
 
 @pytest.mark.parametrize(
-    ("workload", "anomaly"),
+    ("workload", "anomaly", "word"),
     [
-        pytest.param("{name: register, keys: 20, rate: 100}", "not_linearizable", id="registers"),
-        pytest.param("{name: set, rate: 80}", "element_lost", id="set"),
+        pytest.param("{name: register, keys: 20, rate: 100}", "not_linearizable", "acknowledged", id="registers"),
+        pytest.param("{name: set, rate: 80}", "element_lost", "acknowledged", id="set"),
+        pytest.param("{name: counter, rate: 80}", "too_low", "acknowledged", id="counter"),
+        pytest.param("{name: lock, locks: 2, rate: 40, held_ms: 1200}", "held_twice", "acquired", id="lock"),
     ],
 )
-def test_what_was_acknowledged_before_it_was_written_is_missed(tmp_path: Path, workload: str, anomaly: str) -> None:
+def test_what_was_acknowledged_before_it_was_written_is_missed(
+    tmp_path: Path, workload: str, anomaly: str, word: str
+) -> None:
     """The same run of the system that acknowledges first is a violation, in words that name the call.
 
     What the kill takes is chance, and whether anybody asks for it before it is written anew: of some seeds one has to be convicted.
@@ -67,7 +71,21 @@ def test_what_was_acknowledged_before_it_was_written_is_missed(tmp_path: Path, w
 
     assert verdict is not None
     assert {finding.kind for finding in verdict.findings} == {anomaly}
-    assert "acknowledged" in (verdict.findings[0].detail.detail or "")
+    assert word in (verdict.findings[0].detail.detail or "")
+
+
+@pytest.mark.parametrize(
+    ("workload", "counted"),
+    [
+        pytest.param("{name: counter, counters: 2, rate: 80}", "calls on counters", id="counter"),
+        pytest.param("{name: lock, rate: 80, held_ms: 30}", "calls on locks", id="lock"),
+    ],
+)
+def test_counters_and_locks_that_are_written_first_pass(tmp_path: Path, workload: str, counted: str) -> None:
+    verdict, _ = judged(planned(tmp_path, {"workload": workload}), tmp_path)
+
+    assert (verdict.verdict, verdict.reasons) == (Verdict.PASS, [])
+    assert verdict.judged[counted] > 20
 
 
 @pytest.mark.parametrize(
