@@ -1,10 +1,11 @@
 """What settings are called, which types, defaults and limits they have: as in Apache Kafka 4.3.1, but for what is named here.
 
-kafka_settings.tsv lists what the released software says of itself (`KafkaConfig.configDef`, `LogConfig.configDefCopy`): scope, name,
-type, default, limits. Where a default is null there, hours or another setting say more; for topics there is always one.
+kafka_settings.tsv lists what the released software says of itself (Settings.java): scope, name, type, default, limits. Where a default is null there, hours or another setting say more; for topics there is always one.
 """
 
 import re
+import shutil
+import subprocess
 from pathlib import Path
 from typing import NamedTuple
 
@@ -15,7 +16,10 @@ from replog.config.kafkas_names import WITHOUT_MEANING
 from replog.config.properties import BOOTSTRAP, OTHER_NAMES, OTHER_UNITS, REFUSED
 from replog.config.setting import HIGHEST, as_text
 from replog.controller.configs import TOPIC_CONFIGS
+from tests.e2e.kafka_command import QUICK_START, jars_or_skip
+from tribunal.clusters.kafka.side_by_side import java
 
+LISTED = Path(__file__).parent / "kafka_settings.tsv"
 SUPER_USERS = "the authorizer's own setting, which Kafka passes on to it"
 PART_TWO = "KIP-966, part 2, which no release has"
 ZOOKEEPER = "a setting of ZooKeeper mode, which release 4 has not"
@@ -64,7 +68,7 @@ class Theirs(NamedTuple):
 
 
 def _read() -> dict[tuple[str, str], Theirs]:
-    lines = (Path(__file__).parent / "kafka_settings.tsv").read_text().splitlines()
+    lines = LISTED.read_text().splitlines()
     found = {}
     for scope, name, kind, default, limits in (line.split("\t") for line in lines):
         found[scope, name] = Theirs(kind, default[1:-1] if default.startswith("'") else None, limits)
@@ -126,3 +130,14 @@ def test_a_topics_setting_is_as_in_kafka(name: str) -> None:
 def test_what_topics_have_besides_is_of_tiers_and_of_codecs() -> None:
     assert all(name.startswith(OTHER_IN_TIERS) for name in TOPICS.keys() - TOPIC_CONFIGS.keys())
     assert TOPIC_CONFIGS.keys() - TOPICS.keys() == {"unclean.recovery.strategy"}
+
+
+@pytest.mark.e2e
+@pytest.mark.nightly
+@pytest.mark.skipif(shutil.which("javac") is None, reason="no `javac` to compile the listing with")
+def test_the_list_is_what_the_released_software_says() -> None:
+    command = java(jars_or_skip(), str(LISTED.with_name("Settings.java")), heap="128m", options=QUICK_START)
+
+    said = subprocess.run(command, capture_output=True, text=True, timeout=120, check=True).stdout
+
+    assert said == LISTED.read_text()
