@@ -109,11 +109,15 @@ class Loss(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Committed(msgspec.Struct, frozen=True, kw_only=True):
-    """A record of the metadata log, and when it was observed to be committed."""
+    """A record of the metadata log, and when it was observed to be committed.
+
+    written_ns:  when its controller wrote it, by the time that it is stamped with; never more than the lag of observation before.
+    """
 
     record: MetadataRecord
     metadata_offset: int
     at_ns: int
+    written_ns: int
 
 
 class Entry(msgspec.Struct, frozen=True, kw_only=True):
@@ -122,6 +126,7 @@ class Entry(msgspec.Struct, frozen=True, kw_only=True):
     from_offset, end_offset:  the facts hold only for records within these offsets (a proven loss); no end: for all from there on.
     unseen_end_offset:  of a proven loss: records up to here may stay on that disk, damaged where no checksum sees it.
     changed:      the partition's own state changed here.
+    written_ns:   since when a leader may have acted on it: it learns of what is committed before those who observe it; None: since then.
     made_anew:    how often the topic had been deleted and made anew.
     removed:      the topic is deleted, and not made anew yet.
     fenced:       brokers that were registered and fenced.
@@ -135,6 +140,7 @@ class Entry(msgspec.Struct, frozen=True, kw_only=True):
     end_offset: int | None = None
     unseen_end_offset: int | None = None
     changed: bool = False
+    written_ns: int | None = None
     made_anew: int = 0
     removed: bool = False
     fenced: tuple[int, ...] = ()
@@ -424,11 +430,27 @@ class Timeline:
             bisect_right(self._loss_ends, record.least_offset),
         )
         until = max(answered, self._until(record.absent_ns))
-        places = _Places(since, start, answered, exposed, read, shown, seen, until)
+        in_force = self._in_force(answered, record.complete_ns)
+        places = _Places(since, start, answered, in_force, exposed, read, shown, seen, until)
         key = (*places, *reach, record.acks, record.replaced_epoch, record.below_log_start, record.taken_ns)
         if key not in self._memory:
             self._memory[key] = self._judge(record, places)
         return self._memory[key]
+
+    def _in_force(self, answered: int, complete_ns: int | None) -> int:
+        """Return how many entries may have been in force for the leader that answered: also such as were written by then and observed later.
+
+        It has them by the controllers' answer to what it proposed. Those of a later leader epoch are none that it acts on.
+        """
+        last = self.entries[answered - 1]
+        place = answered
+        while complete_ns is not None and place < len(self.entries):
+            entry = self.entries[place]
+            is_own = _whole_epoch(entry) == _whole_epoch(last) and entry.state.leader == last.state.leader
+            if not is_own or entry.written_ns is None or entry.written_ns > complete_ns:
+                break
+            place += 1
+        return place
 
     def _position(self, at_ns: int, leader_epoch: int | None) -> int:
         """Return how many entries lie before a client event, by its time unless its leader epoch knows better."""
@@ -569,7 +591,7 @@ class Timeline:
         before = self.entries[start - 1]
         ledger = Ledger(before.settings, self._copies_between(record, places.since, start))
         if record.acks is not None:
-            meanwhile = [entry.state.isr for entry in self.entries[start : places.answered]]
+            meanwhile = [entry.state.isr for entry in self.entries[start : places.in_force]]
             certain = tuple(node for node in before.state.isr if all(node in isr for isr in meanwhile))
             ledger.add(Acknowledged(record.acks, before.state.isr, before.state.leader, certain))
         if record.below_log_start:
@@ -605,6 +627,7 @@ class _Places(NamedTuple):
     """How many entries there were when something was known of a record; what nobody saw is None, or 0.
 
     since:     it was there; start: it was acknowledged at the earliest; answered: its acknowledgement had arrived.
+    in_force:  what the leader that answered may have acted on by then.
     exposed:   a high watermark had passed it; read: a consumer had received it.
     shown:     the last leader epoch began that showed it; seen: it was there at the latest.
     until:     it was absent.
@@ -613,6 +636,7 @@ class _Places(NamedTuple):
     since: int
     start: int
     answered: int
+    in_force: int
     exposed: int | None
     read: int | None
     shown: int
@@ -675,6 +699,7 @@ class History:
         self._metadata = metadata.sort_by("metadata_offset")
         self._offsets: list[int] = self._metadata["metadata_offset"].to_pylist()
         self._at_ns = _filled(self._metadata["at_ns"].to_pylist())
+        self._stamped_ns: list[int | None] = self._metadata["stamped_ns"].to_pylist()
         self._types: list[str] = self._metadata["record_type"].cast(pa.string()).to_pylist()
         self._given = settings
         self._nodes = typed(nodes.sort_by("at_ns"), NodeEvent)
@@ -779,7 +804,9 @@ class History:
         record = decoded(self._types[position], self._metadata["body"][position].as_py())
         if record is None:
             return None
-        return Committed(record=record, metadata_offset=self._offsets[position], at_ns=self._at_ns[position])
+        at_ns, stamped_ns = self._at_ns[position], self._stamped_ns[position]
+        written_ns = at_ns if stamped_ns is None else max(at_ns - OBSERVATION_LAG_NS, min(at_ns, stamped_ns))
+        return Committed(record=record, metadata_offset=self._offsets[position], at_ns=at_ns, written_ns=written_ns)
 
     def partitions(self) -> list[tuple[str, int]]:
         """Return all partitions that the metadata names, in order."""
@@ -982,6 +1009,7 @@ class _Builder:
         self._removed = False
         self._deleted = False  # by an order
         self._entries: list[Entry] = []
+        self._written: Committed | None = None  # what is taken in now
 
     def expect(self, following: Committed) -> None:
         """Take note of the record right behind the next one: the registration that fencing and ISR changes before it belong to."""
@@ -992,6 +1020,7 @@ class _Builder:
         """Take in the next committed record that concerns the partition."""
         at_ns = committed.at_ns
         self._add_live_cuts(until_ns=at_ns)
+        self._written = committed
         expected, self._expected = self._expected, None
         match committed.record:
             case RegisterBrokerRecord() as registered:
@@ -1043,6 +1072,7 @@ class _Builder:
             end_offset=None if loss is None else loss.end_offset,
             unseen_end_offset=None if loss is None else loss.unseen_end_offset,
             changed=changed,
+            written_ns=self._written.written_ns if self._written is not None and self._written.at_ns == at_ns else None,
             made_anew=self._made_anew,
             removed=self._removed,
             fenced=tuple(sorted(self._fenced)),

@@ -26,7 +26,7 @@ class Run:
             self.registered(node, at=0, previous=-1, fenced=False)
         self.metadata("PartitionRecord", 0, partition_id=0, replicas=[1, 2, 3], isr=[1, 2, 3], leader=1, leader_epoch=0)
 
-    def metadata(self, record_type: str, at: int, *, topic: str = "t", **body: Any) -> None:
+    def metadata(self, record_type: str, at: int, *, topic: str = "t", stamped: int | None = None, **body: Any) -> None:
         named: dict[str, Any] = {"topic": topic, "partition": 0} if record_type.startswith("Partition") else {}
         if record_type == "RemoveTopicRecord":
             named = {"topic": topic}
@@ -35,6 +35,7 @@ class Run:
             metadata_offset=self.metadata_offset,
             quorum_epoch=self.metadata_epoch,
             at_ns=at * MS,
+            stamped_ns=None if stamped is None else stamped * MS,
             record_type=record_type,
             body=json.dumps(body),
             **named,

@@ -59,6 +59,40 @@ UNCLEAN = {"unclean.leader.election.enable": True}
 
 
 @pytest.mark.parametrize(
+    ("change", "judged"),
+    [
+        pytest.param({"stamped": 100}, "permitted", id="answered when it was written"),
+        pytest.param({"stamped": 102}, "violation", id="answered before it was written"),
+        pytest.param({"stamped": -9_000}, "permitted", id="by a clock that is far behind"),
+        pytest.param({"stamped": None}, "violation", id="nobody knows when it was written"),
+        pytest.param({"stamped": 200}, "violation", id="by a clock that is ahead"),
+        pytest.param({"stamped": 100, "leader_epoch": 1, "leader": 1}, "violation", id="of a later leader epoch"),
+    ],
+)
+def test_a_leader_acts_on_a_smaller_isr_before_it_is_observed(
+    tmp_path: Path, change: dict[str, Any], judged: str
+) -> None:
+    """It is answered at 101 ms by broker 1 alone; the ISR [1] is observed at 103 ms (rack-reads with min ISR 1, seed 3)."""
+    run = Run(tmp_path / "run", **{**UNCLEAN, "min.insync.replicas": 1})
+    run.send(0, 100, log_offset=0)
+    run.change(103, isr=[1], **change)
+    run.change(700, leader=2, isr=[2], leader_recovery_state=1)
+    run.final_read({})
+
+    assert [(kind, severity) for kind, severity, _, _ in found(run.finish())] == [("lost", judged)]
+
+
+def test_nor_longer_before_than_observers_lag(tmp_path: Path) -> None:
+    run = Run(tmp_path / "run", **{**UNCLEAN, "min.insync.replicas": 1})
+    run.send(0, 100, log_offset=0)
+    run.change(603, isr=[1], stamped=100)
+    run.change(700, leader=2, isr=[2], leader_recovery_state=1)
+    run.final_read({})
+
+    assert [(kind, severity) for kind, severity, _, _ in found(run.finish())] == [("lost", "violation")]
+
+
+@pytest.mark.parametrize(
     ("settings", "judged"),
     [
         pytest.param(UNCLEAN, ("lost", "permitted", "R4", None), id="allowed"),
