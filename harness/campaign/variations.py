@@ -134,6 +134,10 @@ def _fsync(random: Random, plan: Plan, sent: Mapping[str, int]) -> Options:
     return {"delay_ms": random.choice((30, 100, 400))}
 
 
+def _elsewhere(random: Random, plan: Plan, sent: Mapping[str, int]) -> Options:
+    return {"elsewhere": random.random() < 0.5}
+
+
 def _one_link(random: Random, plan: Plan, sent: Mapping[str, int]) -> Options:
     return {"direction": random.choice(("both", "in", "out"))}
 
@@ -160,7 +164,7 @@ KINDS: Final[Mapping[str, Kind]] = {
     "truncate-segment": Kind(1, BROKERS, _none),
     "full-disk": Kind(3, BROKERS, _none),
     "read-only-disk": Kind(1, BROKERS, _none),
-    "reassign": Kind(4, BROKERS, _none),
+    "reassign": Kind(4, BROKERS, _elsewhere),
     "clock-jump": Kind(2, TARGETS, _jump),
 }
 # What may strike all brokers or all controllers at one moment: a power cut, an overloaded store of all their disks. No law outlives

@@ -1,4 +1,4 @@
-"""Take a replica away from the target and give it back: a partition is reassigned there and to and fro."""
+"""Take a replica away from the target and give it back: a partition is reassigned there and to and fro, with another broker in its place if asked to."""
 
 from collections.abc import Sequence
 from contextlib import asynccontextmanager
@@ -14,18 +14,26 @@ MOVE_TIMEOUT_MS: Final = 20_000
 
 
 class Options(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """Nothing to choose."""
+    """What takes its place.
+
+    elsewhere:  a broker without a replica of the partition, where there is one that runs: it has to copy everything first.
+    """
+
+    elsewhere: bool = False
 
 
 @asynccontextmanager
 async def inject(cluster: CanReassign, node: int, options: Options) -> AsyncGenerator[Effect]:
-    """Inject: the committed replicas are without the node. Heal: they are as before, and in the ISR."""
+    """Inject: the committed replicas are without the node, with another in its place if asked to. Heal: they are as before, and in the ISR."""
     chosen = _partition_on(cluster, node)
     if chosen is None:
         yield Effect(node, Proof(holds=False, facts={"missing": "a partition with other replicas too"}))
         return
     before = cluster.state.partitions[chosen].replicas
     others = [replica for replica in before if replica != node]
+    if options.elsewhere:
+        spare = [broker for broker in cluster.spec.broker_ids if broker not in before and cluster.alive(broker)]
+        others += spare[:1]
     effect = Effect(node, await _reassigned(cluster, chosen, others))
     yield effect
     restored = await _reassigned(cluster, chosen, before)
