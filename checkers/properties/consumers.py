@@ -4,6 +4,10 @@ What a consumer receives proves what stood before it: if a record is in the fina
 the log that it was read from held all that stands before it there (I14). So a record between two that a consumer received one
 after the other, or between where it began and what it received first, was skipped; no change of leaders explains that. Members of
 groups, and processes with transactions, have rules of their own. A read_committed consumer need not receive what was not surely committed.
+
+Nobody, in a group or not, receives what lies at or beyond the high watermark, or the last stable offset. The answer that it came with shows both,
+but Apache Kafka's brokers read them before the records, and they may move meanwhile: that they had not is proven by what the leader of that
+epoch showed to somebody who asked later, for within a leader epoch neither goes back.
 """
 
 from typing import Final
@@ -30,7 +34,9 @@ from tribunal.checkers.api import (
     nothing,
     sends_of_reads,
 )
+from tribunal.checkers.judge.timeline import OBSERVATION_LAG_NS
 from tribunal.checkers.properties.lost_writes import READERS, final_reads, uncommitted_sends
+from tribunal.checkers.properties.watermarks import LIST_OFFSETS, NODE, is_said_by_leader
 from tribunal.results.recording import WORDS
 
 READ_COMMITTED: Final = WORDS["polls", "isolation"].index("read_committed")
@@ -39,6 +45,13 @@ CALL_BITS: Final = 40
 KINDS: Final = {
     "skipped": Kind(Meaning.VIOLATION, "a consumer passed over a record that it never received"),
     "rewound": Kind(Meaning.VIOLATION, "a consumer received a record again without having been out of range"),
+    "unexposed": Kind(
+        Meaning.VIOLATION, "a consumer received a record beyond the high watermark (docs/invariants.md#i4)"
+    ),
+    "unstable": Kind(
+        Meaning.VIOLATION,
+        "a read_committed consumer received a record beyond the last stable offset (docs/invariants.md#i18)",
+    ),
 }
 
 
@@ -147,7 +160,8 @@ def skipped_records(rows: PartitionRows, context: Context, passed: Passed) -> tu
 def kernel(rows: PartitionRows, context: Context) -> Found:
     """Look at what each assigned consumer received, one after the other.
 
-    returns:  skipped: one row per gap, of the first record in it; rewound: the record received again; at_ns when the consumer asked.
+    returns:  skipped: one row per gap, of the first record in it; rewound: the record received again; unexposed, unstable: each record of
+              each consumer; at_ns when the consumer asked.
     source:   SPEC 3.9; jepsen.tests.kafka `poll-skip` and `nonmonotonic-poll`; I14 (docs/invariants.md).
     """
     reads = rows.columns("reads")
@@ -168,12 +182,73 @@ def kernel(rows: PartitionRows, context: Context) -> Found:
         )
         for kind, chosen, records in (("skipped", places, first), ("rewound", back, passed.rows[back]))
     ]
+    tables += _beyond(rows, context)
     return Found(pa.concat_tables(tables), {"records received by assigned consumers": int(passed.rows.size)})
+
+
+def _beyond(rows: PartitionRows, context: Context) -> list[pa.Table]:
+    """Return what consumers received beyond the ends that the very answer showed, and that had not moved when it had come."""
+    polls, reads = rows.columns("polls"), rows.columns("reads")
+    own = np.flatnonzero((reads["phase"] == TAIL) & (reads["leader_epoch"] != UNKNOWN))
+    answered = np.flatnonzero((polls["phase"] == TAIL) & (polls["leader_epoch"] != UNKNOWN))
+    answered = answered[polls["complete_ns"][answered] != UNKNOWN]
+    if own.size == 0 or answered.size == 0:
+        return []
+    keys = _calls(polls["process"][answered], polls["poll_index"][answered])
+    order = np.argsort(keys, kind="stable")
+    keys, answered = keys[order], answered[order]
+    calls = _calls(reads["process"][own], reads["poll_index"][own])
+    place = np.minimum(np.searchsorted(keys, calls), keys.size - 1)
+    known = (keys[place] == calls) & (polls["leader_epoch"][answered[place]] == reads["leader_epoch"][own])
+    own, poll = own[known], answered[place[known]]
+    of_committed = polls["isolation"][poll] == READ_COMMITTED
+    tables = []
+    for kind, column, judged in (
+        ("unexposed", "high_watermark", np.ones(own.size, bool)),
+        ("unstable", "last_stable_offset", of_committed),
+    ):
+        end = polls[column][poll]
+        suspects = np.flatnonzero(judged & (end != UNKNOWN) & (reads["log_offset"][own] >= end))
+        if suspects.size == 0:
+            continue
+        done_ns, epochs = polls["complete_ns"][poll[suspects]], reads["leader_epoch"][own[suspects]]
+        still = _shown_later(rows, context, column, epochs, done_ns)
+        wrong = suspects[(still != UNKNOWN) & (reads["log_offset"][own[suspects]] >= still)]
+        record, asked = own[wrong], poll[wrong]
+        tables.append(
+            anomalies(
+                kind,
+                log_offset=reads["log_offset"][record],
+                value=reads["value"][record],
+                at_ns=polls["invoke_ns"][asked],
+                process=reads["process"][record],
+            )
+        )
+    return tables
+
+
+def _shown_later(rows: PartitionRows, context: Context, column: str, epochs: Array, done_ns: Array) -> Array:
+    """Return the least end that the leader of each of these epochs showed to anybody who asked from a moment on, UNKNOWN for none.
+
+    A node's own journal has its node's clock.
+    """
+    seen = rows.columns("watermarks")
+    asked_ns = np.where(seen["source"] == NODE, seen["at_ns"] - OBSERVATION_LAG_NS, seen["asked_ns"])
+    known = is_said_by_leader(rows, context) & (seen[column] != UNKNOWN) & (asked_ns != UNKNOWN)
+    known &= seen["source"] != LIST_OFFSETS
+    found = np.full(epochs.size, UNKNOWN, np.int64)
+    for epoch in distinct(epochs).tolist():
+        own = np.flatnonzero(known & (seen["leader_epoch"] == epoch))
+        own = own[np.argsort(asked_ns[own], kind="stable")]
+        least = np.append(np.minimum.accumulate(seen[column][own][::-1])[::-1], UNKNOWN)
+        asked = epochs == epoch
+        found[asked] = least[np.searchsorted(asked_ns[own], done_ns[asked], side="left")]
+    return found
 
 
 def detail(anomaly: Anomaly) -> str:
     """Name the consumer."""
-    what = "never received it" if anomaly.kind == "skipped" else "received it again"
+    what = {"skipped": "never received it", "rewound": "received it again"}.get(anomaly.kind, "received it")
     return f"consumer {anomaly.process} {what}"
 
 
@@ -242,11 +317,36 @@ CONSUMED: Final = "".join((READERS, """, final_log AS (
   WHERE s.is_proven = 1
 )
 """))  # fmt: skip
-SQL: Final = "".join((CONSUMED, """, found AS (
+SQL: Final = "".join((CONSUMED, """, ends AS (
+  SELECT *, 'unexposed' AS kind, high_watermark AS end_offset, 1 AS is_judged FROM polls
+  UNION ALL
+  SELECT *, 'unstable', last_stable_offset, CASE WHEN isolation = 'read_committed' THEN 1 ELSE 0 END FROM polls
+), beyond AS (
+  SELECT r.run_id, r.topic, r.partition, e.kind, r.log_offset, r.value, r.leader_epoch, r.process, e.invoke_ns, e.complete_ns
+  FROM reads r
+  JOIN ends e ON r.run_id = e.run_id AND r.topic = e.topic AND r.partition = e.partition AND r.process = e.process
+             AND r.poll_index = e.poll_index AND r.leader_epoch = e.leader_epoch
+  WHERE r.phase = 'tail' AND e.phase = 'tail' AND e.is_judged = 1 AND e.complete_ns IS NOT NULL AND r.log_offset >= e.end_offset
+), said AS (
+  SELECT w.*, CASE WHEN w.source = 'node' THEN w.at_ns - 500000000 ELSE w.asked_ns END AS since_ns
+  FROM watermarks w JOIN leaders l
+    ON w.run_id = l.run_id AND w.topic = l.topic AND w.partition = l.partition AND w.leader_epoch = l.leader_epoch
+   AND ((w.source = 'node' AND w.observer = CONCAT('node-', CAST(l.node AS STRING)))
+     OR (w.source = 'fetch' AND w.answered_by = l.node))
+), shown AS (
+  SELECT run_id, topic, partition, leader_epoch, 'unexposed' AS kind, high_watermark AS end_offset, since_ns FROM said
+  UNION ALL
+  SELECT run_id, topic, partition, leader_epoch, 'unstable', last_stable_offset, since_ns FROM said
+), found AS (
   SELECT run_id, topic, partition, 'skipped' AS kind, log_offset, value, invoke_ns AS at_ns, process FROM gaps WHERE place = 1
   UNION ALL
   SELECT run_id, topic, partition, 'rewound', log_offset, value, invoke_ns, process FROM steps
   WHERE before_offset IS NOT NULL AND log_offset <= before_offset AND is_proven = 1 AND was_proven = 1
+  UNION ALL
+  SELECT b.run_id, b.topic, b.partition, b.kind, b.log_offset, b.value, b.invoke_ns, b.process
+  FROM beyond b SEMI JOIN shown s
+    ON b.run_id = s.run_id AND b.topic = s.topic AND b.partition = s.partition AND b.leader_epoch = s.leader_epoch
+   AND b.kind = s.kind AND s.end_offset <= b.log_offset AND s.since_ns >= b.complete_ns
 )
 SELECT *, CAST(NULL AS INT) AS acks, CAST(NULL AS BIGINT) AS invoke_ns, CAST(NULL AS INT) AS leader_epoch,
        CAST(NULL AS BIGINT) AS other_offset
@@ -255,7 +355,7 @@ FROM found
 
 
 PROPERTY: Final = Property(
-    tables=("sends", "polls", "reads"),
+    tables=("sends", "polls", "reads", "watermarks"),
     kinds=KINDS,
     kernel=kernel,
     detail=detail,

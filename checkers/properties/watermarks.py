@@ -155,7 +155,7 @@ def _is_of_former(seen: Columns, chosen: Array) -> Array:
 def _less_than_to_others(rows: PartitionRows, context: Context) -> Iterator[pa.Table]:
     """Yield, of each leader epoch, the answers that show less than their leader had shown before they were asked for."""
     seen = rows.columns("watermarks")
-    own = np.flatnonzero(_is_said_by_leader(rows, context))
+    own = np.flatnonzero(is_said_by_leader(rows, context))
     asked = (seen["asked_ns"] != UNKNOWN) & (seen["source"] != NODE)
     if not asked[own].any():
         return
@@ -170,7 +170,7 @@ def _less_than_to_others(rows: PartitionRows, context: Context) -> Iterator[pa.T
         yield _behind("last_stable_offset_back", seen, "last_stable_offset", stable, fetched)
 
 
-def _is_said_by_leader(rows: PartitionRows, context: Context) -> Array:
+def is_said_by_leader(rows: PartitionRows, context: Context) -> Array:
     """Tell which observations are answers of the leader of their leader epoch, or of its own journal."""
     seen, leaders = rows.columns("watermarks"), dict(context.leaders)
     epochs = seen["leader_epoch"]
