@@ -33,13 +33,14 @@ BIG: Final = ("sends", "reads", "logs")
 BIG_BYTES: Final = 400_000  # where rows differ by little a byte holds twenty; smaller ones are not even asked
 COLUMNS: Final = {
     "sends": ("process", "value", "acks", "txn_id", "invoke_ns", "complete_ns", "outcome", "log_offset"),
-    "reads": ("process", "log_offset", "value", "phase", "content"),
+    "reads": ("process", "log_offset", "value", "leader_epoch", "phase", "content"),
     "logs": ("node", "log_offset", "leader_epoch", "value", "is_control", "content"),
 }
 IN_PIECES: Final = (
     "acks", "outcome", "invoke_ns", "complete_ns", "value", "log_offset", "leader_epoch", "answered_by",
 )  # fmt: skip
 SIEVED: Final = frozenset({"lost_writes", "log_order", "replicas", "whole_records"})
+READERS: Final = -1  # beside nodes: what readers were given
 HOLES: Final = frozenset({"gap", "replicas_lack"})  # which end before their `other_offset`
 NEVER: Final = np.iinfo(np.int64).max
 
@@ -58,7 +59,7 @@ class Sieved(msgspec.Struct, kw_only=True):
     least_placed:  the least completion of what was acknowledged here, also if it stands elsewhere.
     values: for each process its least and its greatest value in log order.
     sent_elsewhere: values that were read here or stand in a replica's log, and whose sends are elsewhere.
-    epochs: for each replica its first and its last leader epoch in log order; begins: the first offset that it holds.
+    epochs: for each replica its first and its last leader epoch in log order, for all readers the least and the greatest that they saw; begins: the first offset that it holds.
     dumped: members of the ISR and ELR whose log was read, whether it holds anything or not.
     logged: members of the ISR and ELR that hold anything here; held: the first and the last offset that they hold.
     open_acknowledged, found_open:  values acknowledged without an offset, and those of them that were found here.
@@ -253,6 +254,7 @@ def sieve(own: Range, rows: PartitionRows, known: Known) -> Sieved:
         rows.table(name)["content"].null_count == rows.table(name).num_rows for name in ("reads", "logs")
     )
     summary.clean &= _replicas_agree(summary, rows.columns("logs"), can_lead)
+    summary.clean &= _epochs_ascend(summary, reads)
     _order(summary, sends, final, sent, offsets)
     _ends(summary, rows.columns("logs"), distinct(reads["log_offset"][chosen]) - own.first, can_lead)
     summary.figures["records in final logs"] = int(offsets.size)
@@ -344,6 +346,19 @@ def _replicas_agree(summary: Sieved, logs: Columns, can_lead: Sequence[int]) -> 
             first = first or columns
             agree &= all(np.array_equal(one, other) for one, other in zip(first, columns, strict=True))
     return agree
+
+
+def _epochs_ascend(summary: Sieved, reads: Columns) -> bool:
+    """Whether whoever reads an offset sees one leader epoch there, and epochs go up along the log; note the least and the greatest."""
+    known = reads["leader_epoch"] != UNKNOWN
+    offsets, epochs = reads["log_offset"][known] - summary.range.first, reads["leader_epoch"][known]
+    if epochs.size == 0:
+        return True
+    summary.epochs[READERS] = (int(epochs.min()), int(epochs.max()))
+    there = np.full(summary.range.end - summary.range.first, UNKNOWN, np.int64)
+    there[offsets] = epochs
+    along = there[there != UNKNOWN]
+    return bool((there[offsets] == epochs).all() and (along[1:] >= along[:-1]).all())
 
 
 def _order(summary: Sieved, sends: Columns, final: Array, sent: Array, offsets: Array) -> None:

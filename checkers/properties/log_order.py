@@ -11,7 +11,9 @@ import numpy as np
 import pyarrow as pa
 
 from tribunal.checkers.api import (
+    FINAL,
     OK,
+    TAIL,
     UNKNOWN,
     Array,
     Columns,
@@ -47,6 +49,10 @@ KINDS: Final = {
         Meaning.VIOLATION,
         "an offset below the end holds nothing, in the read and in the replicas' logs",
         excused_by=(Excuse.BY_ORDER,),
+    ),
+    "read_epoch_back": Kind(
+        Meaning.VIOLATION,
+        "one answer handed out a record of an older leader epoch behind one of a newer one (docs/invariants.md#i14)",
     ),
 }
 NEVER: Final = np.iinfo(np.int64).max
@@ -96,6 +102,7 @@ def kernel(rows: PartitionRows, context: Context) -> Found:
         *_reordered(rows, log),
         _real_time_order(sends, log),
         _gaps(rows.columns("logs"), log, context),
+        _epochs_back(rows.columns("reads"), context),
     ]
     return Found(pa.concat_tables(found), {"records in final logs": int(log.offsets.size)})
 
@@ -205,6 +212,30 @@ def _gaps(logs: Columns, log: _Log, context: Context) -> pa.Table:
     return anomalies("gap", log_offset=present[holes] + 1, other_offset=present[holes + 1])
 
 
+def _epochs_back(reads: Columns, context: Context) -> pa.Table:
+    """Return where leader epochs go back within an answer: what one log holds, whoever has it.
+
+    A batch that was damaged where no checksum sees it may bear any leader epoch, and stay so for ever.
+    """
+    own = np.flatnonzero(((reads["phase"] == TAIL) | (reads["phase"] == FINAL)) & (reads["leader_epoch"] != UNKNOWN))
+    epochs = reads["leader_epoch"][own]
+    if own.size == 0 or epochs.min() == epochs.max():
+        return nothing()
+    own = own[np.lexsort((reads["log_offset"][own], reads["poll_index"][own], reads["process"][own]))]
+    epochs, offsets = reads["leader_epoch"][own], reads["log_offset"][own]
+    back = epochs[1:] < epochs[:-1]
+    for name in ("process", "poll_index"):
+        back &= reads[name][own][1:] == reads[name][own][:-1]
+    for _, first, end in context.ending.damaged:
+        hurt = (offsets >= first) & (offsets < end)
+        back &= ~(hurt[1:] | hurt[:-1])
+    places = np.flatnonzero(back) + 1
+    if places.size == 0:
+        return nothing()
+    found = np.unique(np.stack([offsets[places], offsets[places - 1], epochs[places]], axis=1), axis=0)
+    return anomalies("read_epoch_back", log_offset=found[:, 0], other_offset=found[:, 1], leader_epoch=found[:, 2])
+
+
 SQL: Final = "".join((READERS, """, final_log AS (
   SELECT r.run_id, r.topic, r.partition, r.log_offset, NULLIF(MIN(COALESCE(r.value, -1)), -1) AS value FROM reads r
   JOIN readers d ON r.run_id = d.run_id AND r.topic = d.topic AND r.partition = d.partition AND r.process = d.process
@@ -242,22 +273,27 @@ SQL: Final = "".join((READERS, """, final_log AS (
   SEMI JOIN leaders_logs l ON p.run_id = l.run_id AND p.topic = l.topic AND p.partition = l.partition
 ), steps AS (
   SELECT *, LEAD(log_offset) OVER (PARTITION BY run_id, topic, partition ORDER BY log_offset) AS next_offset FROM present
+), answered AS (
+  SELECT run_id, topic, partition, log_offset, leader_epoch, LAG(leader_epoch) OVER one AS epoch_before,
+         LAG(log_offset) OVER one AS offset_before
+  FROM reads WHERE phase IN ('tail', 'final') AND leader_epoch IS NOT NULL
+  WINDOW one AS (PARTITION BY run_id, topic, partition, process, poll_index ORDER BY log_offset)
 ), found AS (
   SELECT DISTINCT r.run_id, r.topic, r.partition, 'offset_conflict' AS kind, r.log_offset, r.value,
          CAST(NULL AS INT) AS acks, CAST(NULL AS BIGINT) AS invoke_ns, CAST(NULL AS BIGINT) AS at_ns,
-         CAST(NULL AS BIGINT) AS other_offset, CAST(NULL AS INT) AS node
+         CAST(NULL AS BIGINT) AS other_offset, CAST(NULL AS INT) AS node, CAST(NULL AS INT) AS leader_epoch
   FROM reads r JOIN final_log f
     ON r.run_id = f.run_id AND r.topic = f.topic AND r.partition = f.partition AND r.log_offset = f.log_offset
   WHERE r.value IS NOT NULL AND (f.value IS NULL OR r.value <> f.value)
   UNION ALL
   SELECT l.run_id, l.topic, l.partition, 'diverged', l.log_offset, l.value, CAST(NULL AS INT), CAST(NULL AS BIGINT),
-         CAST(NULL AS BIGINT), CAST(NULL AS BIGINT), l.node
+         CAST(NULL AS BIGINT), CAST(NULL AS BIGINT), l.node, CAST(NULL AS INT)
   FROM leaders_logs l JOIN final_log f
     ON l.run_id = f.run_id AND l.topic = f.topic AND l.partition = f.partition AND l.log_offset = f.log_offset
   WHERE COALESCE(l.value, -1) <> COALESCE(f.value, -1) AND COALESCE(l.is_control, FALSE) = FALSE
   UNION ALL
   SELECT s.run_id, s.topic, s.partition, 'moved', s.log_offset, s.value, s.acks, s.invoke_ns, s.complete_ns,
-         CAST(NULL AS BIGINT), CAST(NULL AS INT)
+         CAST(NULL AS BIGINT), CAST(NULL AS INT), CAST(NULL AS INT)
   FROM sends s
   SEMI JOIN final_log f ON s.run_id = f.run_id AND s.topic = f.topic AND s.partition = f.partition AND s.value = f.value
   ANTI JOIN final_log g ON s.run_id = g.run_id AND s.topic = g.topic AND s.partition = g.partition
@@ -268,18 +304,26 @@ SQL: Final = "".join((READERS, """, final_log AS (
          CASE WHEN worker_class LIKE 'idempotent%' OR worker_class LIKE 'transactional%' THEN 'reordered'
               ELSE 'overtaken' END,
          log_offset, value, CAST(NULL AS INT), CAST(NULL AS BIGINT), CAST(NULL AS BIGINT), CAST(NULL AS BIGINT),
-         CAST(NULL AS INT)
+         CAST(NULL AS INT), CAST(NULL AS INT)
   FROM ordered WHERE value < greatest_before
   UNION ALL
   SELECT run_id, topic, partition, 'real_time_order', log_offset, value, acks, invoke_ns, CAST(NULL AS BIGINT),
-         CAST(NULL AS BIGINT), CAST(NULL AS INT)
+         CAST(NULL AS BIGINT), CAST(NULL AS INT), CAST(NULL AS INT)
   FROM timed WHERE invoke_ns > least_done_behind
   UNION ALL
   SELECT run_id, topic, partition, 'gap', log_offset + 1, CAST(NULL AS BIGINT), CAST(NULL AS INT),
-         CAST(NULL AS BIGINT), CAST(NULL AS BIGINT), next_offset, CAST(NULL AS INT)
+         CAST(NULL AS BIGINT), CAST(NULL AS BIGINT), next_offset, CAST(NULL AS INT), CAST(NULL AS INT)
   FROM steps WHERE next_offset > log_offset + 1
+  UNION ALL
+  SELECT DISTINCT a.run_id, a.topic, a.partition, 'read_epoch_back', a.log_offset, CAST(NULL AS BIGINT), CAST(NULL AS INT),
+         CAST(NULL AS BIGINT), CAST(NULL AS BIGINT), a.offset_before, CAST(NULL AS INT), a.leader_epoch
+  FROM answered a ANTI JOIN damaged_batches d
+    ON a.run_id = d.run_id AND a.topic = d.topic AND a.partition = d.partition
+   AND ((a.log_offset >= d.from_offset AND a.log_offset < d.end_offset)
+     OR (a.offset_before >= d.from_offset AND a.offset_before < d.end_offset))
+  WHERE a.leader_epoch < a.epoch_before
 )
-SELECT *, CAST(NULL AS INT) AS leader_epoch FROM found
+SELECT * FROM found
 """))  # fmt: skip
 
 

@@ -1,11 +1,14 @@
 """The log as one object: pairs of a log that is in order and its neighbour that is not."""
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from tests.checkers.recorded import Run
 from tests.checkers.test_lost_writes import found
+from tests.checkers.test_ranges import cut_everything
+from tests.checkers.test_sql import agree
 
 
 def kinds(run: Run) -> list[object]:
@@ -154,3 +157,42 @@ def test_the_attempt_that_was_answered_says_when_it_stood_there(run: Run) -> Non
     run.final_read({0: twice, 1: other, 2: twice})
 
     assert ("real_time_order", "violation") in kinds(run)
+
+
+@pytest.mark.parametrize(("epochs", "damaged", "expected"), [
+    pytest.param([0, 0, 1, 1], {}, [], id="they go up"),
+    pytest.param([0, 1, 0, 1], {}, [2], id="one goes back"),
+    pytest.param([0, None, 0, 1], {}, [], id="nobody knows of one"),
+    pytest.param([1, None, 0, 1], {}, [2], id="behind one that nobody knows"),
+    pytest.param([0, 7, 0, 1], {"lost_from": 1, "lost_end": 2, "unseen_end": 2}, [], id="the newer one was damaged"),
+    pytest.param([0, 1, 0, 1], {"lost_from": 2, "lost_end": 3, "unseen_end": 3}, [], id="the older one was"),
+    pytest.param([0, 1, 0, 1], {"lost_from": 0, "lost_end": 1, "unseen_end": 1}, [2], id="another one was"),
+    pytest.param([0, 1, 0, 1], {"lost_from": 1, "lost_end": 2}, [2], id="it was cut off, and not damaged"),
+])  # fmt: skip
+@pytest.mark.parametrize("phase", ["final", "tail"])
+def test_leader_epochs_go_up_along_what_one_answer_hands_out(
+    run: Run,
+    monkeypatch: pytest.MonkeyPatch,
+    epochs: list[int | None],
+    damaged: dict[str, Any],
+    expected: list[int],
+    phase: str,
+) -> None:
+    values = [run.send(i, 100 + i) for i in range(4)]
+    if damaged:
+        run.fault("bit-flip", 200, node=1, **damaged)
+    reader = 99 if phase == "final" else 90
+    run.poll(reader, phase, 0, 4, 900, high_watermark=4)
+    for offset, epoch in enumerate(epochs):
+        place = {"topic": "t", "partition": 0, "log_offset": offset, "value": values[offset], "leader_epoch": epoch}
+        run.recorder.row("reads", process=reader, poll_index=run.polls - 1, phase=phase, **place)
+    if phase == "final":
+        run.poll(reader, phase, 4, 0, 901, high_watermark=4)
+    else:
+        run.final_read(dict(enumerate(values)), at=1000)
+    back = [("read_epoch_back", "violation", "", offset) for offset in expected]
+
+    assert [one for one in found(run.finish()) if one[0] == "read_epoch_back"] == back
+    assert agree(run.run_dir)["read_epoch_back"] == len(back)
+    cut_everything(monkeypatch, 2)
+    assert [one for one in found(run.run_dir) if one[0] == "read_epoch_back"] == back
