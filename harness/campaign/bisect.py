@@ -1,10 +1,12 @@
 """Which commit broke it: git's own bisect, with a replay of the plan as its test.
 
 Everything happens in a work tree of its own, made for it and removed after it; the user's files are not touched. Each commit
-is asked in a fresh interpreter that sees that commit's code and this environment's libraries.
+is asked in a fresh interpreter that sees that commit's code and this environment's libraries. Of a described system the commits are those of the
+repository that its file lies in; each is asked by running the plan on its nodes again and again (`repetition.py`).
 """
 
 import os
+import shlex
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
@@ -16,7 +18,10 @@ import msgspec
 
 from tribunal import ROOT
 from tribunal.clusters.api import ClusterError
-from tribunal.harness.plan import encoded, in_simulator
+from tribunal.harness.campaign.confirm import on_kind
+from tribunal.harness.campaign.repetition import Repeated
+from tribunal.harness.plan import Plan, encoded, in_simulator
+from tribunal.harness.scenario import BadScenario
 from tribunal.results.scratch import Scratch
 
 FIRST_BAD: Final = " is the first bad commit"
@@ -72,6 +77,61 @@ def bisected(
     return Bisected(commit=found[0], subject=subject, signature=signature, steps=steps)
 
 
+def bisected_by_runs(
+    plan: Plan, runner: Repeated, good: str, bad: str, notify: Callable[[str], None], *, build: str = ""
+) -> Bisected:
+    """Find the first commit of a described system's own repository between `good` and `bad` that shows a signature often enough.
+
+    build:  a command that is run in the folder of the system's file before a commit is asked; a commit that it fails on is left out.
+    Raises ClusterError when git cannot do it: no repository, unknown commits, `good` that is not good, all left out.
+    """
+    file = Path(plan.spec.system)
+    top = Path(_git(file.parent, "rev-parse", "--show-toplevel"))
+    place = file.resolve().relative_to(top.resolve())
+    steps: list[str] = []
+    with _work_tree(bad, top) as tree, Scratch("bisect", in_memory=False) as scratch:
+
+        def word() -> str:
+            """Ask the commit that is checked out now."""
+            there = msgspec.structs.replace(plan.spec, system=str(tree / place))
+            try:
+                _build(build, (tree / place).parent)
+                asked = on_kind(msgspec.structs.replace(plan, spec=there), plan.cluster)
+                (result,) = runner.swept([asked], budget_s=None, scratch=scratch).results
+            except (BadScenario, ClusterError) as problem:
+                notify(f"cannot be asked: {problem}")
+                return "skip"
+            return "bad" if result.signatures else "good"
+
+        for commit, wanted in ((bad, "bad"), (good, "good")):
+            _git(tree, "checkout", "--quiet", "--detach", commit)
+            notify(f"asking {commit}")
+            if (said := word()) != wanted:
+                raise ClusterError(
+                    f"{commit} is {'left out' if said == 'skip' else said}, not {wanted}: {runner.words}"
+                )
+        answer = _git(tree, "bisect", "start", bad, good)
+        while FIRST_BAD not in answer:
+            notify(answer.splitlines()[-1] if answer else "")
+            answer = _git(tree, "bisect", word())
+            steps += answer.splitlines()
+        commit = next(line for line in steps if line.endswith(FIRST_BAD)).removesuffix(FIRST_BAD)
+        subject = _git(tree, "log", "-1", "--format=%s", commit)
+    return Bisected(commit=commit, subject=subject, signature=str(runner.sought), steps=[runner.words, *steps])
+
+
+def _build(command: str, folder: Path) -> None:
+    """Run a command in a folder. Raises ClusterError when it fails."""
+    if not command:
+        return
+    try:
+        done = subprocess.run(shlex.split(command), cwd=folder, check=False, capture_output=True, text=True)  # noqa: S603
+    except OSError as problem:
+        raise ClusterError(f"{command}: {problem.strerror}") from None
+    if done.returncode != 0:
+        raise ClusterError(f"{command} ended with {done.returncode}: {(done.stderr.strip().splitlines() or [''])[-1]}")
+
+
 def _unfit(commit: str, wanted: int, code: int, signature: str, said: str) -> str:
     last = (said.strip().splitlines() or ["it said nothing"])[-1]
     if code not in (0, 1):
@@ -82,14 +142,14 @@ def _unfit(commit: str, wanted: int, code: int, signature: str, said: str) -> st
 
 
 @contextmanager
-def _work_tree(commit: str) -> Iterator[Path]:
+def _work_tree(commit: str, repository: Path = ROOT) -> Iterator[Path]:
     with Scratch("bisect-tree") as folder:
         tree = folder / "tree"
-        _git(ROOT, "worktree", "add", "--quiet", "--detach", str(tree), commit)
+        _git(repository, "worktree", "add", "--quiet", "--detach", str(tree), commit)
         try:
             yield tree
         finally:
-            _git(ROOT, "worktree", "remove", "--force", str(tree))
+            _git(repository, "worktree", "remove", "--force", str(tree))
 
 
 def _git(folder: Path, *arguments: str) -> str:

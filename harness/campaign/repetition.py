@@ -102,8 +102,8 @@ class Repeated:
         notify: Callable[[str], None] = lambda line: None,
     ) -> None:
         self.runs = 0
+        self.sought = sought
         self._conduct = conduct
-        self._sought = sought
         self._test = test
         self._notify = notify
 
@@ -147,7 +147,7 @@ class Repeated:
                 return None
             attempts.append(self.attempt(plan, scratch))
             decided = self._test.decided(_shown(attempts), len(attempts))
-        words = f"{_shown(attempts)} of {len(attempts)} runs show {self._sought}"
+        words = f"{_shown(attempts)} of {len(attempts)} runs show {self.sought}"
         self._notify(f"{'yes' if decided else 'no':<4} {words}")
         shows = [one for one in attempts if one.shows]
         return SeedResult(
@@ -155,7 +155,7 @@ class Repeated:
             seed=plan.seed,
             verdict=Verdict.VIOLATION if decided else attempts[-1].verdict,
             claim=words,
-            signatures=[self._sought] if decided else [],
+            signatures=[self.sought] if decided else [],
             reasons=[words],
             wall_ms=round(1000 * (time.monotonic() - began)),
             run_dir=(shows or attempts)[-1].run_dir,
@@ -167,7 +167,7 @@ class Repeated:
         if ended is None:
             raise KeyboardInterrupt
         self.runs += 1
-        attempt = attempt_of(*ended, [self._sought])
+        attempt = attempt_of(*ended, [self.sought])
         if not attempt.shows:
             shutil.rmtree(attempt.run_dir, ignore_errors=True)
         return attempt

@@ -7,8 +7,13 @@ from typing import TYPE_CHECKING, Annotated
 import msgspec
 import typer
 
+from tribunal.harness.campaign.confirm import plan_of
+from tribunal.harness.cli.cluster import Place
 from tribunal.harness.cli.findings import first_signature, signature_named
+from tribunal.harness.cli.repeated import Confidence, Share, repeated_at
 from tribunal.harness.cli.stored import storage_at
+from tribunal.harness.cli.usage import UsageError
+from tribunal.harness.plan import read_plan
 from tribunal.results.scratch import Scratch
 from tribunal.results.storage import NoStorage, is_url
 from tribunal.results.verdict import EXIT_ERROR
@@ -152,29 +157,41 @@ def diff(
     raise typer.Exit(0 if result.is_same else 1)
 
 
-def bisect(
-    run: Annotated[Path, typer.Argument(help="Folder of a simulated run that found something, or its plan.json.")],
+def bisect(  # noqa: PLR0917 - options
+    run: Annotated[Path, typer.Argument(help="Folder of a run that found something, or its plan.json.")],
     good: Annotated[str, typer.Option(help="A commit that does not show it.")],
     bad: Annotated[str, typer.Option(help="A commit that shows it.")] = "HEAD",
     signature: Annotated[str | None, typer.Option(help="What must show; default: the run's first finding.")] = None,
     seeds: Annotated[int, typer.Option(min=1, help="Seeds that each commit is asked with.")] = 1,
+    share: Share = None,
+    confidence: Confidence = None,
+    build: Annotated[
+        str, typer.Option(help="Of a described system: run beside its file before a commit is asked.")
+    ] = "",
     json: Json = False,
 ) -> None:
-    """Find the commit that broke it: git bisect, with a replay of the run's plan as its test."""
-    from tribunal.harness.campaign.bisect import bisected
+    """Find the commit that broke it: git bisect, with a replay of the run's plan as its test.
+
+    Of a described system the commits are those of the repository that its file lies in, and a commit is asked by running the plan until a sequential test has decided.
+    """
+    from tribunal.harness.campaign.bisect import bisected, bisected_by_runs
 
     def notify(line: str) -> None:
         sys.stderr.write(f"{line}\n")
         sys.stderr.flush()
 
-    result = bisected(
-        run,
-        str(first_signature(run) if signature is None else signature_named(signature)),
-        good,
-        bad,
-        notify,
-        seeds=seeds,
-    )
+    sought = first_signature(run) if signature is None else signature_named(signature)
+    plan = read_plan(plan_of(run))
+    if plan.spec.system:
+        if seeds > 1:
+            raise UsageError("--seeds: a described system's runs are not repeated by a seed: --share, --confidence")
+        here = Place(cluster=None, python="", with_packages=False)
+        with repeated_at(here, None, sought, share, confidence, notify) as runner:
+            result = bisected_by_runs(plan, runner, good, bad, notify, build=build)
+    elif share is not None or confidence is not None or build:
+        raise UsageError("--share, --confidence, --build: are for described systems")
+    else:
+        result = bisected(run, str(sought), good, bad, notify, seeds=seeds)
     if json:
         typer.echo(msgspec.json.encode(result).decode())
     else:

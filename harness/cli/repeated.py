@@ -3,7 +3,9 @@
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Final
+from typing import Annotated, Final
+
+import typer
 
 from tribunal.harness.campaign.repetition import CONFIDENCE, SHARE, Repeated, SequentialTest
 from tribunal.harness.campaign.runners import Runner
@@ -15,6 +17,12 @@ from tribunal.results.intervals import interval
 from tribunal.results.signature import Signature
 from tribunal.results.verdict import RunVerdict
 
+Share = Annotated[
+    float | None, typer.Option(help="Of a described system: the share of runs that have to show it; default: 0.5.")
+]
+Confidence = Annotated[
+    float | None, typer.Option(help="Of a described system: how surely each plan is judged; default: 0.9.")
+]
 FRESH: Final = 8  # runs of the smallest plan that had no say in its being chosen
 
 
@@ -32,7 +40,7 @@ def repeated_at(
     share: float | None,
     confidence: float | None,
     say: Callable[[str], None],
-) -> Iterator[Runner]:
+) -> Iterator[Repeated]:
     """Give what runs plans of a described system. Raises `UsageError`, and `BadScenario` for numbers that no test has."""
     if where.cluster is not None or (jobs or 1) > 1:
         raise UsageError(

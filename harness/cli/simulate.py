@@ -6,6 +6,7 @@ import sys
 import time
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager
 from pathlib import Path
 from shlex import quote
 from typing import TYPE_CHECKING, Annotated, Final
@@ -19,6 +20,7 @@ from rich.text import Text
 from tribunal.clusters.simulated.guards import Guards
 from tribunal.clusters.simulated.guards import counted as counted_guards
 from tribunal.clusters.spec import ClusterSpec
+from tribunal.harness.campaign.runners import Runner
 from tribunal.harness.campaign.search import ROUND
 from tribunal.harness.campaign.sweep import (
     Keeper,
@@ -32,6 +34,7 @@ from tribunal.harness.catalog import SIMULATED, is_simulated, mutant_named, muta
 from tribunal.harness.cli.cluster import Jobs, Master, PythonThere, Remote, RoundSize, WithPackages, place, runner_at
 from tribunal.harness.cli.complete import named
 from tribunal.harness.cli.findings import first_signature, signature_named
+from tribunal.harness.cli.repeated import Confidence, Share, again, repeated_at
 from tribunal.harness.cli.stored import out_at
 from tribunal.harness.cli.usage import UsageError
 from tribunal.harness.plan import Plan, encoded, in_simulator, made, read_plan
@@ -283,12 +286,8 @@ def shrink(  # noqa: PLR0917 - options
         str | None, typer.Option(help="Stop shrinking after this; default: 60s, of a described system 10m.")
     ] = None,
     signature: Annotated[str | None, typer.Option(help="What has to be shown; default: the first finding.")] = None,
-    share: Annotated[
-        float | None, typer.Option(help="Of a described system: the share of runs that have to show it; default: 0.5.")
-    ] = None,
-    confidence: Annotated[
-        float | None, typer.Option(help="Of a described system: how surely each plan is judged; default: 0.9.")
-    ] = None,
+    share: Share = None,
+    confidence: Confidence = None,
     master: Master = None,
     remote: Remote = None,
     python: PythonThere = "",
@@ -301,7 +300,6 @@ def shrink(  # noqa: PLR0917 - options
     """
     from tribunal.harness.campaign.confirm import on_kind
     from tribunal.harness.campaign.shrink import NotFound, Shrinker, processes_of, rate_of, records_of
-    from tribunal.harness.cli.repeated import again, repeated_at
     from tribunal.results.report.minimal import FILE, STORY, keep_story
 
     where = place(master, remote, python, with_packages=with_packages)
@@ -311,6 +309,7 @@ def shrink(  # noqa: PLR0917 - options
     plan = on_kind(plan, plan.cluster) if is_real else in_simulator(path)
     budget_s = duration(budget or ("10m" if is_real else "60s"), plan.spec).most_ms / 1000
     wanted = None if signature is None else signature_named(signature)
+    runners: AbstractContextManager[Runner]
     if is_real:
         wanted = wanted or first_signature(run)
         runners = repeated_at(where, jobs, wanted, share, confidence, _say)

@@ -1,6 +1,7 @@
 """A finding on a described system is made smaller on its own nodes, by repetition."""
 
 import json
+import subprocess
 from pathlib import Path
 
 import msgspec
@@ -14,7 +15,7 @@ from tribunal.harness.cli.main import exit_code
 from tribunal.harness.cli.repeated import conducted
 from tribunal.harness.plan import Plan, encoded, read_plan
 from tribunal.results.signature import Signature
-from tribunal.results.verdict import Finding, RunVerdict, Verdict, save
+from tribunal.results.verdict import EXIT_ERROR, Finding, RunVerdict, Verdict, save
 from tribunal.workloads.kinds.set import Plan as SetPlan
 
 LOST = Signature("sets", "element_lost")
@@ -64,6 +65,68 @@ def test_processes_objects_and_calls_are_taken_away(tmp_path: Path) -> None:
     ]  # fmt: skip
     assert [processes_of(one) for one in smaller] == [1, 2, 5, 5, 5, 5]
     assert all(size_of(one) < size_of(plan) for one in smaller)
+
+
+def history(folder: Path) -> list[str]:
+    """Make the sample system's folder a repository of four commits of which the third one broke it; return them."""
+    file = folder / "lossy.toml"
+    losing_file = file.read_text()
+    commits = []
+    for number, text in enumerate((losing_file.replace(', "--lose"', ""), losing_file)):
+        file.write_text(text)
+        commits.append(committed(folder, f"{number} at first"))
+        (folder / "notes").write_text(str(number))
+        commits.append(committed(folder, f"{number} later"))
+    return commits
+
+
+def test_the_commit_that_broke_a_system_is_found_in_its_own_repository(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Each commit is built and asked in a work tree that goes away; the user's own checkout stays as it is."""
+    run = finding(tmp_path, losing_plan=True)
+    folder = tmp_path / "keeper"
+    commits = history(folder)
+    before = git(folder, "status", "--porcelain", "--branch")
+
+    options = ["--good", commits[0], "--bad", commits[3], "--build", "touch built", "--json"]
+    assert exit_code(["bisect", str(run), *options]) == 0
+
+    said = json.loads(capsys.readouterr().out)
+    assert (said["commit"], said["subject"], said["signature"]) == (commits[2], "1 at first", str(LOST))
+    assert "Wald" in said["steps"][0]
+    assert git(folder, "status", "--porcelain", "--branch") == before
+    assert len(git(folder, "worktree", "list").splitlines()) == 1
+
+
+@pytest.mark.parametrize(
+    ("build", "words"),
+    [
+        pytest.param("false", "is left out, not bad", id="it fails"),
+        pytest.param("no-such-program", "is left out, not bad", id="there is no such program"),
+    ],
+)
+def test_a_commit_that_cannot_be_built_cannot_be_asked(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], build: str, words: str
+) -> None:
+    run = finding(tmp_path, losing_plan=True)
+    commits = history(tmp_path / "keeper")
+
+    assert exit_code(["bisect", str(run), "--good", commits[0], "--bad", commits[3], "--build", build]) == EXIT_ERROR
+
+    said = capsys.readouterr().err
+    assert words in said
+    assert f"cannot be asked: {build}" in said
+
+
+def test_a_system_that_lies_in_no_repository_cannot_be_bisected(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    run = finding(tmp_path, losing_plan=True)
+
+    assert exit_code(["bisect", str(run), "--good", "HEAD~1"]) == EXIT_ERROR
+
+    assert "git rev-parse" in capsys.readouterr().err
 
 
 @pytest.mark.nightly
@@ -124,3 +187,16 @@ def finding(folder: Path, *, losing_plan: bool = False) -> Path:
         run / "verdict.json",
     )
     return run
+
+
+def committed(folder: Path, subject: str) -> str:
+    """Commit all that a folder holds; return the commit."""
+    if not (folder / ".git").exists():
+        git(folder, "init", "--quiet")
+    git(folder, "add", "--all")
+    git(folder, "-c", "user.name=a", "-c", "user.email=a@example.org", "commit", "--quiet", "--message", subject)
+    return git(folder, "rev-parse", "HEAD")
+
+
+def git(folder: Path, *words: str) -> str:
+    return subprocess.run(["git", *words], cwd=folder, check=True, capture_output=True, text=True).stdout.strip()

@@ -159,7 +159,6 @@ def test_what_a_description_does_not_give_is_refused_when_it_is_planned(
 @pytest.mark.parametrize(
     "command",
     [
-        pytest.param(("bisect", "--signature", "registers/not_linearizable", "--good", "HEAD"), id="bisect"),
         pytest.param(
             ("findings", "add", "--name", "lost", "--about", "lost", "--signature", "registers/not_linearizable"),
             id="findings",
