@@ -8,11 +8,13 @@ else it states, `verify` compares. Whoever publishes a bundle publishes its own 
 import hashlib
 import html
 import lzma
+import os
 import sys
 import zipfile
 import zlib
 from collections.abc import Iterator, Mapping
 from pathlib import Path, PurePosixPath
+from struct import Struct
 from typing import Final
 
 import msgspec
@@ -37,6 +39,9 @@ LEFT_OUT: Final = ("nodes", "security", "unhealed.json", "processes.jsonl", LIST
 FOR_READERS: Final = (".log", ".html")  # may name the run's folder; what is judged never does
 MOST_BYTES: Final = 20 << 30
 BLOCK: Final = 1 << 20
+LOCAL_HEADER: Final = Struct("<26xHH")  # before an entry's content: how long its name is, and what stands beside it
+SIZES_TAG: Final = b"\x01\x00"  # zip64
+SIZES_BYTES: Final = 28
 SMALL_BYTES: Final = 1 << 20
 EPOCH: Final = (1980, 1, 1, 0, 0, 0)  # the same run gives the same archive
 
@@ -126,7 +131,7 @@ def unpacked(archive_path: Path, folder: Path) -> Bundle:
     try:
         with zipfile.ZipFile(archive_path) as archive:
             content = _list(archive)
-            _compare_names(archive, content)
+            _compare_names(archive, archive_path, content)
             folder.mkdir(parents=True)
             for file in content.files:
                 _unpack(archive, file, folder)
@@ -235,11 +240,11 @@ def _read(text: bytes) -> Bundle:
     return content
 
 
-def _compare_names(archive: zipfile.ZipFile, content: Bundle) -> None:
+def _compare_names(archive: zipfile.ZipFile, archive_path: Path, content: Bundle) -> None:
     stated = {file.name: file for file in content.files}
     present = archive.namelist()
-    if archive.comment or min((entry.header_offset for entry in archive.infolist()), default=0) > 0:
-        raise Tampered("bytes that are no file of the archive, before it or in its comment")
+    if archive.comment or not _stand_side_by_side(archive, archive_path):
+        raise Tampered("bytes that are no file of the archive: before, between or beside its entries, or in a comment")
     for name in present:
         if name != LIST and name not in stated:
             raise Tampered(f"{name}: in the archive, but not in its list")
@@ -253,6 +258,32 @@ def _compare_names(archive: zipfile.ZipFile, content: Bundle) -> None:
             raise Tampered(f"{name}: in the list, but not in the archive")
     if sum(file.size for file in content.files) > MOST_BYTES:
         raise Tampered(f"{LIST}: states more than {MOST_BYTES >> 30} GiB")
+
+
+def _stand_side_by_side(archive: zipfile.ZipFile, path: Path) -> bool:
+    """Return whether entries begin at the first byte and follow each other up to the directory behind them, with nothing of their own but content."""
+    position = 0
+    with path.open("rb") as file:
+        for entry in sorted(archive.infolist(), key=lambda one: one.header_offset):
+            if entry.header_offset != position or entry.comment or not _is_of_sizes(entry.extra):
+                return False
+            file.seek(position)
+            header = file.read(LOCAL_HEADER.size)
+            if len(header) < LOCAL_HEADER.size:
+                return False
+            name_bytes, extra_bytes = LOCAL_HEADER.unpack(header)
+            file.seek(name_bytes, os.SEEK_CUR)
+            if not _is_of_sizes(file.read(extra_bytes)):
+                return False
+            position += LOCAL_HEADER.size + name_bytes + extra_bytes + entry.compress_size
+    return position == archive.start_dir
+
+
+def _is_of_sizes(extra: bytes) -> bool:
+    """Return whether what stands beside an entry are the sizes and the place of a large one, or nothing."""
+    return not extra or (
+        extra[:2] == SIZES_TAG and int.from_bytes(extra[2:4], "little") == len(extra) - 4 <= SIZES_BYTES
+    )
 
 
 def _unpack(archive: zipfile.ZipFile, file: File, folder: Path) -> None:

@@ -146,6 +146,46 @@ def test_bytes_that_are_no_file_of_the_archive_are_refused(archive, tmp_path, fo
         unpacked(target, tmp_path / "out")
 
 
+def with_a_gap(source, target):
+    """Copy an archive with bytes between its entries that no entry names."""
+    with zipfile.ZipFile(source) as archive, zipfile.ZipFile(target, "w") as out:
+        for name in archive.namelist():
+            out.writestr(name, archive.read(name))
+            out.start_dir += out.fp.write(b"PASS")
+
+
+def with_words(field):
+    """Copy an archive with something beside the content of its entries."""
+
+    def copied(source, target):
+        with zipfile.ZipFile(source) as archive, zipfile.ZipFile(target, "w") as out:
+            for name in archive.namelist():
+                entry = zipfile.ZipInfo(name)
+                setattr(entry, field, b"\xfe\xca\x04\x00PASS")
+                out.writestr(entry, archive.read(name))
+
+    return copied
+
+
+@pytest.mark.parametrize(
+    "copied", [with_a_gap, with_words("extra"), with_words("comment")], ids=["gap", "extra", "comment"]
+)
+def test_bytes_between_the_files_of_an_archive_are_refused(archive, tmp_path, copied):
+    copied(archive, tmp_path / "forged.zip")
+
+    with pytest.raises(Tampered, match="bytes that are no file of the archive"):
+        unpacked(tmp_path / "forged.zip", tmp_path / "out")
+
+
+def test_the_sizes_of_a_large_entry_are_no_such_bytes(archive, tmp_path):
+    with zipfile.ZipFile(archive) as source, zipfile.ZipFile(tmp_path / "large.zip", "w") as out:
+        for name in source.namelist():
+            with out.open(name, "w", force_zip64=True) as entry:
+                entry.write(source.read(name))
+
+    assert unpacked(tmp_path / "large.zip", tmp_path / "out").files
+
+
 def test_a_listed_name_outside_the_archive_is_refused(archive, tmp_path):
     def change(name, content):
         if name != LIST:
