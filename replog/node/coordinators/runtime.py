@@ -42,6 +42,7 @@ from replog.log.batch import (
 )
 from replog.log.log import Appended
 from replog.log.validation import Origin
+from replog.node.fault_injection_points import linger
 from replog.node.net.server import AwaitedRequest, Caller, Q, R
 from replog.node.replication.replicas import Replica, Replicas
 from replog.node.tasks import Tasks
@@ -289,6 +290,9 @@ class CoordinatorShard(Generic[AnyCore]):
         partition = self.replica.partition
         while partition.is_recovering and not self.is_ended:  # noqa: ASYNC110 - rare, and no event reports its end
             await asyncio.sleep(RECOVERY_POLL_MS / 1000)
+        await linger(
+            self.runtime.replicas.world, "coordinator is loaded late"
+        )  # a long log: requests meet one that loads
         offset = partition.log.log_start_offset
         while not self.is_ended:
             offset = await self._replay_from(offset)
