@@ -18,12 +18,12 @@ class Options(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 @asynccontextmanager
 async def inject(cluster: BounceTarget, node: int, options: Options) -> AsyncGenerator[Effect]:
-    """Inject: the process was still there when it was killed. Heal: a new incarnation, in its ISRs again."""
+    """Inject: the process was still there when it was killed; one that has ended by then is not. Heal: a new incarnation, in its ISRs again."""
     former = incarnation(cluster, node)
     ending = asyncio.ensure_future(cluster.stop(node))
     await asyncio.sleep(options.after_ms / 1000)
     ending_still = cluster.alive(node)
-    effect = Effect(node, await cluster.kill(node))
+    effect = Effect(node, await cluster.kill(node) if ending_still else Proof(holds=False, facts={"process": "ended"}))
     await ending
     effect.add_proof("middle", Proof(holds=ending_still, facts={"ending_still": ending_still}))
     yield effect

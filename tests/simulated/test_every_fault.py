@@ -66,6 +66,22 @@ def test_a_vote_is_given_back_once_the_next_leader_knows_the_observer():
     assert effects[0].heal.holds, effects[0].heal
 
 
+def test_who_has_ended_in_good_order_before_it_is_killed_comes_back_all_the_same():
+    """A controller ends within milliseconds where others can take over (wide-swarm 1225626272: the run ended with an error)."""
+    fault, effects = POSSIBLE["kill-in-shutdown"], []
+
+    async def scenario(cluster):
+        node = cluster.state.quorum_leader
+        async with fault.aimed(node, fault.options(after_ms=1500))(cluster) as effect:
+            effects.append(effect)
+
+    Trial("fault/ended-in-shutdown").run(scenario)
+
+    assert not effects[0].proof.holds
+    assert effects[0].proof.facts["process"] == "ended"
+    assert effects[0].heal.holds, effects[0].heal
+
+
 @pytest.mark.parametrize(("late", "arrives"), [("broker-heartbeat", True), ("fetch", True), ("vote", False)])
 def test_a_bounce_knows_whether_a_message_of_the_former_process_arrived(late, arrives):
     """Brokers do not vote: nothing is held, and the proof says so."""
