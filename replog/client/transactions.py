@@ -7,13 +7,14 @@ could have been written down: after `NOT_COORDINATOR` or silence nobody knows, w
 import asyncio
 from collections import deque
 from collections.abc import Mapping
+from itertools import islice
 from typing import Final, Generic
 
 from replog.client.client import NO_ANSWER, Client, Unreachable
 from replog.client.coordinator import GROUP, TRANSACTION, TRY_AGAIN, WITHOUT_EFFECT, CoordinatorLink
 from replog.client.group_member import GroupMember
 from replog.client.outcomes import GIVEN_UP, CommitEnd, Outcome, TransactionEnd, TransactionOutcome
-from replog.client.produce_attempt import NO_ATTEMPT, Attempt, attempt_produce, batch_end
+from replog.client.produce_attempt import NO_ATTEMPT, TOO_LARGE, Attempt, attempt_produce, batch_end, error_of
 from replog.client.producer import OnEnd, Token
 from replog.errors import Error
 from replog.log import batch
@@ -55,6 +56,7 @@ class TransactionalProducer(Generic[Token]):
         self._identity: tuple[int, int] | None = None
         self._sequences: dict[TopicPartition, int] = {}
         self._queues: dict[TopicPartition, deque[tuple[batch.NewRecord, Token]]] = {}
+        self._records_max: dict[TopicPartition, int] = {}  # of a batch, where larger ones were refused
         self._senders: dict[TopicPartition, asyncio.Task[None]] = {}
         self._deadline_ms = 0
         self._broken: str | None = None  # why the transaction can only be aborted
@@ -101,9 +103,13 @@ class TransactionalProducer(Generic[Token]):
         queue = self._queues[partition]
         try:
             while queue:
-                current = list(queue)
+                current = list(islice(queue, self._records_max.get(partition, len(queue))))
                 identity = self._identity
-                attempt, may_have_left = await self._deliver(partition, [record for record, _ in current])
+                delivered = await self._deliver(partition, [record for record, _ in current])
+                if delivered is None:
+                    self._records_max[partition] = len(current) // 2
+                    continue
+                attempt, may_have_left = delivered
                 for _ in current:
                     queue.popleft()
                 end = batch_end(attempt, acks=-1, may_have_left=may_have_left, attempts=None, producer=identity)
@@ -112,8 +118,11 @@ class TransactionalProducer(Generic[Token]):
             if self._senders.get(partition) is asyncio.current_task():
                 del self._senders[partition]
 
-    async def _deliver(self, partition: TopicPartition, records: list[batch.NewRecord]) -> tuple[Attempt, bool]:
-        """Send a batch until there is an answer that stands; return the last attempt and whether any left."""
+    async def _deliver(self, partition: TopicPartition, records: list[batch.NewRecord]) -> tuple[Attempt, bool] | None:
+        """Send a batch until there is an answer that stands; return the last attempt and whether any left.
+
+        None: it is too large, nothing of it was written, and fewer records may fit.
+        """
         assert self._identity is not None
         sequence = self._sequences.get(partition, 0)
         content = batch.build(
@@ -125,8 +134,10 @@ class TransactionalProducer(Generic[Token]):
         attempt, may_have_left = NO_ATTEMPT, False
         while self._broken is None and self._clock.now_ms() < self._deadline_ms:
             attempt = await self._attempt(partition, content)
+            error = error_of(attempt)
+            if error in TOO_LARGE and len(records) > 1 and not may_have_left:
+                return None
             may_have_left = may_have_left or attempt.sent
-            error = attempt.answer.error_code if attempt.answer is not None else None
             if error is Error.NONE:
                 self._sequences[partition] = (sequence + len(records)) % batch.SEQUENCE_MODULUS
                 return attempt, True

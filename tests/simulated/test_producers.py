@@ -97,3 +97,34 @@ def test_several_batches_under_way_stand_once_and_in_order(meanwhile):
     assert left == 0
     assert set(ends.values()) == {"ok"}
     assert values == list(range(COUNT))
+
+
+def test_a_transaction_of_more_records_than_a_segment_holds_is_written_in_several_batches():
+    """After an outage a processor had always more to write than fits; it aborted each transaction, for ever (wide-swarm-exactly-once 207050799)."""
+
+    async def main():
+        cluster = await launch(SMALL_SEGMENTS, NOWHERE, RunClock(), "producers")
+        admin = cluster.clients.admin("maker")
+        await admin.create_topic(TOPIC, 1, 3, 10_000)
+        await wait_until_in_sync(cluster)
+        producer = cluster.clients.transactional_producer("processor", 20_000, "producer")
+        ends = {}
+        assert await producer.begin(10_000)
+        for number in range(COUNT):
+            producer.send(
+                PARTITION, None, str(number).encode(), lambda end, number=number: ends.update({number: end.outcome})
+            )
+        end = await producer.end(commit=True, timeout_ms=10_000)
+        await wait_until_in_sync(cluster)
+        await producer.close()
+        await admin.close()
+        await cluster.close()
+        assert cluster.watch.violation is None
+        stood = [one for log in cluster.final_logs() if log.node == 1 for one in log.entries if not one.is_control]
+        return end.outcome, ends, [int(one.foreign_value) for one in sorted(stood, key=lambda one: one.log_offset)]
+
+    outcome, ends, values = run_simulated("too large/transaction", main)[0]
+
+    assert outcome == "committed"
+    assert set(ends.values()) == {"ok"}
+    assert values == list(range(COUNT))
