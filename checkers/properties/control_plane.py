@@ -19,6 +19,7 @@ from tribunal.checkers.api import (
 )
 from tribunal.checkers.guarantees import VIOLATIONS, Elected, How, JoinedIsr, ShutDownUncleanly
 from tribunal.checkers.judge.presence import forgotten
+from tribunal.checkers.judge.quorum import Silence, silent
 from tribunal.checkers.judge.timeline import Entry, History, Timeline
 from tribunal.results.metadata import NO_LEADER, RECOVERING, registrations
 from tribunal.results.rows import Fault, typed
@@ -54,6 +55,10 @@ KINDS: Final = {
     ),
     "quorum_epoch_raised_by_return": Kind(
         Meaning.NOTE, "the quorum elected anew when a voter came back that had been cut off (KIP-996)"
+    ),
+    "quorum_commits_nothing": Kind(
+        Meaning.VIOLATION,
+        "the metadata quorum commits nothing for long although a majority of its voters runs and nothing hurts them (KIP-595, KIP-996: liveness)",
     ),
     **{name: Kind(Meaning.VIOLATION, sentence) for name, sentence in VIOLATIONS.items()},
 }
@@ -185,6 +190,7 @@ def run_kernel(run: PartitionRows, history: History) -> Found:
         last_epoch = max(last_epoch, epoch)
     rows += _broker_epochs(metadata)
     rows += _raised_by_return(metadata, run.table("faults"))
+    rows += [_silence_row(silence) for silence in silent_quorum(run, history)]
     return Found(table_of(rows), {"registrations": len(history.registrations)})
 
 
@@ -223,6 +229,20 @@ def _raised_by_return(metadata: pa.Table, faults: pa.Table) -> list[Anomaly]:
             detail = f"{target} came back, quorum epoch {after} after {before}"
             rows.append(Anomaly(kind="quorum_epoch_raised_by_return", at_ns=healed_ns, detail=detail))
     return rows
+
+
+def silent_quorum(run: PartitionRows, history: History) -> list[Silence]:
+    """Return when the quorum of a run was silent; see `checkers/judge/quorum.py`."""
+    return silent(run.table, history.settings)
+
+
+def _silence_row(silence: Silence) -> Anomaly:
+    return Anomaly(
+        kind="quorum_commits_nothing",
+        invoke_ns=silence.since_ns,
+        at_ns=silence.until_ns,
+        detail=f"controllers {list(silence.voters)} ran unhurt, and nothing was committed",
+    )
 
 
 def _epoch_row(kind: str, offset: int, at_ns: int | None, node: int | None, detail: str) -> Anomaly:
@@ -384,14 +404,20 @@ WITH last_facts AS (
          CAST(NULL AS INT), CONCAT(resolved_target, ' came back, quorum epoch ', CAST(epoch_after AS STRING), ' after ',
                                    CAST(epoch_before AS STRING))
   FROM raised WHERE epoch_after > epoch_before
+), timed AS (
+  SELECT *, CAST(NULL AS BIGINT) AS invoke_ns FROM found
+  UNION ALL
+  SELECT run_id, CAST(NULL AS STRING), CAST(NULL AS INT), 'quorum_commits_nothing', until_ns, CAST(NULL AS INT),
+         CAST(NULL AS INT), CONCAT('controllers ', voters, ' ran unhurt, and nothing was committed'), since_ns
+  FROM silent_quorums
 )
 SELECT *, CAST(NULL AS BIGINT) AS log_offset, CAST(NULL AS BIGINT) AS value, CAST(NULL AS INT) AS acks,
-       CAST(NULL AS BIGINT) AS invoke_ns, CAST(NULL AS BIGINT) AS other_offset FROM found
+       CAST(NULL AS BIGINT) AS other_offset FROM timed
 """
 
 
 PROPERTY: Final = Property(
-    tables=("metadata", "nodes", "faults"),
+    tables=("metadata", "nodes", "faults", "phases"),
     kinds=KINDS,
     run_kernel=run_kernel,
     timeline_kernel=timeline_kernel,

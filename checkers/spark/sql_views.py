@@ -15,6 +15,7 @@ concluded from them, and tests of that code check what they hold.
     transaction_timeouts  timeout_ns, ended_ns, longest_ns        of runs with transactions
     complete_runs                                                 runs that came to their end
     leaderless          topic, partition, node, since_ns, until_ns, leader_epoch  partitions left without leader for too long
+    silent_quorums      since_ns, until_ns, voters                when the metadata quorum committed nothing for too long
     below_min_isr       topic, partition, since_ns, until_ns, said_by, of_epoch, is_only, needs_min_isr  when leaders knew of too small an ISR
     forgotten           topic, partition, position, node          who left ISR and ELR although the ELR should have kept it
     entries, entry_facts, members                                 a partition's committed history, step by step
@@ -33,6 +34,7 @@ from tribunal.checkers.guarantees import Elected, Fact, JoinedIsr, ShutDownUncle
 from tribunal.checkers.judge.endings import ending
 from tribunal.checkers.judge.partition import history_of, settings_of
 from tribunal.checkers.judge.presence import below_min_isr, forgotten, leaderless
+from tribunal.checkers.judge.quorum import silent
 from tribunal.checkers.judge.steps import KINDS, OUTCOMES, committed_values, flat, spans
 from tribunal.checkers.judge.timeline import Entry, Timeline
 from tribunal.checkers.properties import stale_epochs
@@ -117,6 +119,7 @@ SCHEMAS: Final = {
             ("incarnation", pa.string()),
         ]
     ),
+    "silent_quorums": pa.schema([*RUN, ("since_ns", pa.int64()), ("until_ns", pa.int64()), ("voters", pa.string())]),
     "transaction_timeouts": pa.schema(
         [*RUN, ("timeout_ns", pa.int64()), ("ended_ns", pa.int64()), ("longest_ns", pa.int64())]
     ),
@@ -156,7 +159,14 @@ def _rows(recording: Recording) -> dict[str, list[Row]]:
         rows["transaction_timeouts"].append(timeouts)
     rows["complete_runs"] += [{}] if recording.complete else []
     rows["registrations"] += _registrations(recording.table("metadata"))
+    rows["silent_quorums"] += _silences(recording)
     return rows
+
+
+def _silences(recording: Recording) -> Iterator[Row]:
+    for silence in silent(recording.table, settings_of(recording)):
+        span = {"since_ns": silence.since_ns, "until_ns": silence.until_ns}
+        yield {**span, "voters": str(list(silence.voters))}
 
 
 def _registrations(metadata: pa.Table) -> Iterator[Row]:

@@ -259,7 +259,7 @@ ENTRIES: Final = (
         has="4.3.1",
         has_not="3.9.1",
         released={"cluster.settings.tribunal.dynamic.voters": "true"},
-        expected=NO_BREACH,
+        expected=(Verdict.VIOLATION,),
         mutant="M62",
         story=(
             "A controller's vote is taken away and given back while it cannot fetch: the leader commits the new voters with the other voter. The leader dies. The other voter needs the pre-vote of the first one, which takes itself for an"

@@ -8,7 +8,7 @@ from replog.quorum.messages import VoteRequest
 from replog.quorum.roles import Follower, Prospective
 from replog.types import NO_NODE
 
-SCENARIO = "controllers-die"
+SCENARIO = "returned-vote"
 
 
 def install() -> None:

@@ -1,0 +1,139 @@
+"""When the metadata quorum committed nothing although a majority of its voters ran unhurt.
+
+A leader of the quorum writes a NoOpRecord where nothing else is written, twice a second if no setting says otherwise, so a recording in which
+these records stand shows each silence. Voters elect a leader within some fetch and election time-outs (KIP-595); 20 s, or five times both together where
+that is longer, leave room for a busy machine. What is not known proves nothing: a controller whose disk was touched may lack its vote
+(KIP-853 names voters by directory), so it counts as hurt to the end.
+"""
+
+from collections.abc import Iterator, Sequence
+from itertools import combinations, pairwise
+from typing import Final
+
+import msgspec
+import pyarrow as pa
+
+from tribunal.checkers.judge.incarnations import DOWN, NEVER, OF_MANY, hinders
+from tribunal.checkers.judge.presence import OfRun
+from tribunal.checkers.judge.timeline import NodeSettings
+from tribunal.results.manifest import integer
+from tribunal.results.rows import Fault, NodeEvent, Phase, typed
+
+AT_LEAST_NS: Final = 20_000_000_000  # the time to heal
+TIMEOUTS: Final = 5
+FETCH_MS: Final = ("controller.quorum.fetch.timeout.ms", 2_000)
+ELECTION_MS: Final = ("controller.quorum.election.timeout.ms", 1_000)
+IDLE_MS: Final = ("metadata.max.idle.interval.ms", 500)
+NO_OP: Final = "NoOpRecord"
+FINAL_READ: Final = "final-read"  # the observers are stopped in it
+PASSES: Final = frozenset({
+    "brokers-from-controllers", "clients-from-brokers", "clock-drift", "clock-jump", "clock-strobe", "delay-messages", "drop-messages",
+    "duplicate-messages", "flaky", "half-open", "hold-messages", "isolate", "kill", "narrow", "pause", "power-loss", "remove-voter",
+    "reset-connections", "single-link", "slow", "slow-fsync", "stop",
+})  # fmt: skip
+"""The faults of one controller after which, once they are healed, it votes as before."""
+PASSES_OF_MANY: Final = frozenset({"bridge", "halves", "majorities-ring", "rolling-restart", "storm", "swizzle"})
+BROKERS_ALONE: Final = frozenset({"change-min-isr", "elect-leaders", "reassign", "remove-broker"})
+"""The faults that no controller notices but by what it is asked to commit."""
+
+
+class Silence(msgspec.Struct, frozen=True, kw_only=True):
+    """The quorum committed nothing in [since_ns, until_ns), by the harness's clock, although these controllers ran and nothing hurt them: a majority."""
+
+    since_ns: int
+    until_ns: int
+    voters: tuple[int, ...]
+
+
+def silent(of_run: OfRun, settings: NodeSettings) -> list[Silence]:
+    """Return each time for which a majority of the voters ran unhurt, and committed nothing for too long; in their order.
+
+    of_run:   the tables of one run, whole: metadata, nodes, faults, phases.
+    returns:  none in ZooKeeper mode, and none of a recording without NoOpRecords: there silence is no sign.
+    source:   KIP-595, KIP-996; docs/verdicts.md, "A quorum that commits nothing".
+    """
+    controllers = _Controllers(typed(of_run("nodes"), NodeEvent), typed(of_run("faults"), Fault))
+    idle_ms = integer(settings, *IDLE_MS)
+    if not controllers.nodes or idle_ms <= 0 or settings.get("mode") == "zookeeper":
+        return []
+    allowed_ms = TIMEOUTS * (integer(settings, *FETCH_MS) + integer(settings, *ELECTION_MS))
+    within_ns = max(AT_LEAST_NS, allowed_ms * 1_000_000) + 2 * idle_ms * 1_000_000
+    found = []
+    for since_ns, until_ns in _gaps(of_run("metadata"), of_run("phases")):
+        if until_ns - since_ns > within_ns:
+            longest = max(controllers.calm(since_ns, until_ns), key=_length, default=None)
+            if longest is not None and _length(longest) > within_ns:
+                found.append(longest)
+    return found
+
+
+def _length(silence: Silence) -> int:
+    return silence.until_ns - silence.since_ns
+
+
+def _gaps(metadata: pa.Table, phases: pa.Table) -> Iterator[tuple[int, int]]:
+    """Yield the times between two commits, and that after the last one, from the first NoOpRecord on."""
+    rows = metadata.sort_by("metadata_offset").select(["at_ns", "record_type"]).to_pylist()
+    idle_ns = [row["at_ns"] for row in rows if row["record_type"] == NO_OP and row["at_ns"] is not None]
+    if not idle_ns:
+        return
+    seen = sorted({row["at_ns"] for row in rows if row["at_ns"] is not None and row["at_ns"] >= min(idle_ns)})
+    ends = [row.end_ns for row in typed(phases, Phase) if row.name != FINAL_READ and row.end_ns is not None]
+    yield from pairwise([*seen, *(end_ns for end_ns in [max(ends, default=0)] if end_ns > seen[-1])])
+
+
+class _Controllers:
+    """When each controller ran and nothing hurt it."""
+
+    def __init__(self, events: Sequence[NodeEvent], faults: Sequence[Fault]) -> None:
+        self.nodes = sorted({row.node for row in events if row.role != "broker"})
+        own = sorted(events, key=lambda row: row.at_ns)
+        self._unhurt = {node: list(_without(_ran(node, own), _hurt(node, faults))) for node in self.nodes}
+
+    def calm(self, since_ns: int, until_ns: int) -> Iterator[Silence]:
+        """Yield the times in which all of some majority ran unhurt, cut to [since_ns, until_ns)."""
+        for voters in combinations(self.nodes, len(self.nodes) // 2 + 1):
+            spans = [(since_ns, until_ns)]
+            for node in voters:
+                both = [(max(a, c), min(b, d)) for a, b in spans for c, d in self._unhurt[node]]
+                spans = [(begin_ns, end_ns) for begin_ns, end_ns in both if begin_ns < end_ns]
+            yield from (Silence(since_ns=a, until_ns=b, voters=voters) for a, b in spans)
+
+
+def _ran(node: int, events: Sequence[NodeEvent]) -> Iterator[tuple[int, int]]:
+    began_ns: int | None = None
+    for row in events:
+        if row.node == node and row.event == "start" and began_ns is None:
+            began_ns = row.at_ns
+        elif row.node == node and row.event in DOWN and began_ns is not None:
+            yield began_ns, row.at_ns
+            began_ns = None
+    if began_ns is not None:
+        yield began_ns, NEVER
+
+
+def _hurt(node: int, faults: Sequence[Fault]) -> list[tuple[int, int]]:
+    """Return when faults hurt a controller, in the order of their beginnings; one whose beginning is not known hurt it all the time."""
+    spans = []
+    for fault in faults:
+        if fault.kind in BROKERS_ALONE or not (fault.kind in OF_MANY or _concerns(fault, node)):
+            continue
+        passes = fault.kind in PASSES or fault.kind in PASSES_OF_MANY
+        healed_ns = fault.healed_ns if passes and fault.healed_ns is not None else NEVER
+        spans.append((fault.injected_ns or 0, healed_ns))
+    return sorted(spans)
+
+
+def _concerns(fault: Fault, node: int) -> bool:
+    named = msgspec.structs.replace(fault, kind="")  # clocks decide elections, too
+    return hinders(named, {node})
+
+
+def _without(spans: Iterator[tuple[int, int]], hurt: Sequence[tuple[int, int]]) -> Iterator[tuple[int, int]]:
+    for begin_ns, end_ns in spans:
+        for hurt_ns, healed_ns in hurt:
+            if begin_ns < min(hurt_ns, end_ns):
+                yield begin_ns, min(hurt_ns, end_ns)
+            begin_ns = max(begin_ns, healed_ns)
+        if begin_ns < end_ns:
+            yield begin_ns, end_ns
