@@ -18,7 +18,7 @@ from tribunal.clusters.clients.confluent import ConfluentClients
 from tribunal.clusters.clients.list_offsets import Leader, Leaders
 from tribunal.clusters.clients.membership import Membership
 from tribunal.clusters.committed_records import CommittedRecords
-from tribunal.clusters.composed_cluster import ComposedCluster, MetadataSource, Observer, Parts
+from tribunal.clusters.composed_cluster import ComposedCluster, MetadataSource, Observer, Parts, Releases
 from tribunal.clusters.endings import to_its_end
 from tribunal.clusters.host_environment import HostEnvironment
 from tribunal.clusters.kafka.releases import release
@@ -58,6 +58,7 @@ class System(msgspec.Struct, frozen=True, kw_only=True):
     files: NodeFiles
     events: NodeEvents
     observation: Observation
+    releases: Releases | None = None
 
 
 async def launched(run: RunContext, environment: HostEnvironment, compose: Compose) -> ComposedCluster:
@@ -155,6 +156,7 @@ def composed(
         requests=run.requests,
         state=state,
         observer=system.observation.observer,
+        releases=system.releases,
         metadata=system.observation.metadata,
         clients=ConfluentClients(
             [links.advertised(broker) for broker in spec.broker_ids],

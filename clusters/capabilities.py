@@ -29,6 +29,7 @@ class Capability(StrEnum):
     DAMAGE = "damage"
     ROT = "rot"
     RECONFIGURE = "reconfigure"
+    CHANGE_RELEASE = "change_release"
     CUT = "cut"
     SHAPE = "shape"
     RESET = "reset"
@@ -50,6 +51,7 @@ class Capability(StrEnum):
 SECURED: Final = frozenset(
     {Capability.CHANGE_PASSWORD, Capability.RENEW_CERTIFICATE}
 )  # of clusters with `spec.security` alone
+RELEASED: Final = frozenset({Capability.CHANGE_RELEASE})  # of released software alone
 # What a node does about bytes that were altered or refused may need an operator, or never end (a log directory that is offline).
 OF_DISKS: Final = frozenset(
     {Capability.DAMAGE, Capability.ROT, Capability.TROUBLE_DISK, Capability.TEAR_APPEND, Capability.MOUNT_DISK}
@@ -257,6 +259,19 @@ class CanReconfigure(FaultTarget, Protocol):
         """Give a node that is down other settings, by Kafka's names; they hold from its next start on."""
 
 
+class CanChangeRelease(FaultTarget, Protocol):
+    """Runs several releases of a system in one cluster."""
+
+    async def fetch_release(self, version: str) -> None:
+        """Have a release here; `ClusterError` where that is impossible."""
+
+    async def change_release(self, node: int, version: str) -> Proof:
+        """Let a node that is down run another release, which is here, from its next start on; facts `former`, `next`."""
+
+    async def runs_release(self, node: int, version: str) -> Proof:
+        """Say whether a running node's process is of that release."""
+
+
 # --- links and messages --------------------------------------------------------------------
 
 
@@ -419,6 +434,7 @@ PROTOCOLS: Final[Mapping[Capability, type]] = {
     Capability.DAMAGE: CanDamageLogs,
     Capability.ROT: CanRot,
     Capability.RECONFIGURE: CanReconfigure,
+    Capability.CHANGE_RELEASE: CanChangeRelease,
     Capability.CUT: CanCutLinks,
     Capability.SHAPE: CanShapeLinks,
     Capability.RESET: CanResetLinks,

@@ -26,6 +26,7 @@ from tribunal.clusters.api import (
     until,
 )
 from tribunal.clusters.capabilities import (
+    RELEASED,
     Capability,
     ClockSkew,
     Damage,
@@ -81,6 +82,19 @@ class MetadataSource(Protocol):
         """Hand over what came since the last call."""
 
 
+class Releases(Protocol):
+    """Which release of its system each node runs."""
+
+    async def fetch_release(self, version: str) -> None:
+        """Have a release here; `ClusterError` where that is impossible."""
+
+    def change_release(self, node: int, version: str) -> Proof:
+        """Let a node run another release, which is here, from its next start on."""
+
+    def runs_release(self, pid: int | None, version: str) -> Proof:
+        """Say whether a process is of that release."""
+
+
 class Parts(msgspec.Struct, frozen=True, kw_only=True):
     """What a cluster is composed of."""
 
@@ -104,6 +118,7 @@ class Parts(msgspec.Struct, frozen=True, kw_only=True):
     membership: Membership
     answers: ClientAnswers
     secured: SecuredOperation | None = None
+    releases: Releases | None = None  # of a system that is released, where one cluster may have several
 
 
 class ComposedCluster:
@@ -224,6 +239,25 @@ class ComposedCluster:
         """Give a node that is down other settings; they hold from its next start on."""
         self._node(node)
         await self._parts.files.reconfigure(node, settings)
+
+    @property
+    def _releases(self) -> Releases:
+        if self._parts.releases is None:
+            raise Unsupported("its nodes run this project's own software, of one version")
+        return self._parts.releases
+
+    async def fetch_release(self, version: str) -> None:
+        """Have a release here."""
+        await self._releases.fetch_release(version)
+
+    async def change_release(self, node: int, version: str) -> Proof:
+        """Let a dead node run another release from its next start on."""
+        self._must_be_down(node)
+        return self._releases.change_release(node, version)
+
+    async def runs_release(self, node: int, version: str) -> Proof:
+        """Say whether a running node's process is of that release."""
+        return self._releases.runs_release(self._node(node).pid, version)
 
     async def wipe(self, node: int) -> Proof:
         """Remove a dead node's log directory and format it again: a new disk."""
@@ -421,4 +455,4 @@ class ComposedCluster:
             yield from dumped_logs(node, self._run.data_dir(node))
 
 
-CAPABILITIES: Final = offered_by(ComposedCluster)  # of every kind that does not take one out
+CAPABILITIES: Final = offered_by(ComposedCluster) - RELEASED  # of every kind that does not take one out

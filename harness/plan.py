@@ -127,9 +127,8 @@ def made(scenario: Scenario, *, seed: int, cluster: str, time_ms: int | None, mu
     cluster = known_name("cluster", cluster, all_clusters())
     kind = all_clusters()[cluster]
     must_be_possible((step.kind for step in scenario.steps), _with_mutants(scenario.spec, mutants), cluster)
-    mode: Mode = ZOOKEEPER if scenario.spec.is_zookeeper_mode else KRAFT
     for step in scenario.steps:
-        if reason := faults()[step.kind].refused_in(mode, step.options):
+        if reason := faults()[step.kind].refused_by(scenario.spec, step.options):
             raise BadScenario(f"fault {step.kind}: {reason}")
         partly = step.options.get("from", "all") != "all" or step.options.get("direction", "both") != "both"
         if kind.of_whole_nodes and step.kind == ISOLATE and partly:

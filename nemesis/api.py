@@ -27,7 +27,7 @@ import msgspec
 from replog.types import METADATA_TOPIC
 from tribunal.clusters.api import ClusterError, FaultTarget, Proof, Unsettled, until
 from tribunal.clusters.capabilities import Capability, asked_by
-from tribunal.clusters.spec import MODES, Mode
+from tribunal.clusters.spec import MODES, ClusterSpec, Mode
 
 __all__ = ["AsyncGenerator", "ClusterError", "FaultTarget", "Proof"]
 
@@ -120,13 +120,13 @@ class Fault(msgspec.Struct, Generic[Asked, Options], frozen=True, kw_only=True):
     """One fault: what may be said of it, how it is injected, and by that what it needs.
 
     modes:    in which modes of a cluster there is what it disturbs.
-    refused:  says of its options why they are for another mode; empty: they are not.
+    refused:  says of its options why they are for another cluster: another mode, another release; empty: they are not.
     """
 
     options: type[Options]
     inject: Callable[[Asked, int, Options], AbstractAsyncContextManager[Effect]]
     modes: tuple[Mode, ...] = MODES
-    refused: Callable[[Options, Mode], str] = lambda _, __: ""
+    refused: Callable[[Options, ClusterSpec], str] = lambda _, __: ""
 
     def __post_init__(self) -> None:
         """Refuse a fault that does not say what it needs, or names a mode that is none."""
@@ -144,9 +144,9 @@ class Fault(msgspec.Struct, Generic[Asked, Options], frozen=True, kw_only=True):
         """What a cluster has to be able to do for it."""
         return _needs(self.inject)
 
-    def refused_in(self, mode: Mode, given: Mapping[str, object]) -> str:
-        """Say why its options, as a plan has them, are for another mode; empty: they are not."""
-        return self.refused(msgspec.convert(given, self.options), mode)
+    def refused_by(self, spec: ClusterSpec, given: Mapping[str, object]) -> str:
+        """Say why its options, as a plan has them, are for another cluster; empty: they are not."""
+        return self.refused(msgspec.convert(given, self.options), spec)
 
     def aimed(self, node: int, options: Options) -> Aimed:
         """Return it with its node and options; who enters it has looked whether the cluster has what it needs."""
@@ -176,8 +176,8 @@ class AnyFault(Protocol):
     def modes(self) -> tuple[Mode, ...]:
         """In which modes of a cluster there is what it disturbs."""
 
-    def refused_in(self, mode: Mode, given: Mapping[str, object]) -> str:
-        """Say why its options, as a plan has them, are for another mode; empty: they are not."""
+    def refused_by(self, spec: ClusterSpec, given: Mapping[str, object]) -> str:
+        """Say why its options, as a plan has them, are for another cluster; empty: they are not."""
 
     def planned(self, node: int, given: Mapping[str, object]) -> Aimed:
         """Return it with its node and with options as a plan has them."""

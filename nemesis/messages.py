@@ -11,7 +11,7 @@ from typing import Final, Literal
 import msgspec
 
 from tribunal.clusters.capabilities import CanHinderMessages, Fate, FrameRule
-from tribunal.clusters.spec import KRAFT, ZOOKEEPER, Mode
+from tribunal.clusters.spec import KRAFT, ZOOKEEPER, ClusterSpec, Mode
 from tribunal.nemesis.api import AsyncGenerator, ClusterError, Effect, Proof, all_back, came_true, joined
 
 MEET_TIMEOUT_MS: Final = 10_000
@@ -60,7 +60,7 @@ ONLY_IN: Final[Mapping[str, Mode]] = {
 }
 
 
-def not_sent_in(mode: Mode, api: str) -> str:
+def not_sent_in(mode: str, api: str) -> str:
     """Say that an API's messages are not sent in a mode; empty: they are."""
     only = ONLY_IN.get(api, mode)
     return "" if only == mode else f"nobody sends {api} in {mode} mode: --mode {only}"
@@ -102,9 +102,9 @@ def rule(node: int, meant: Meant, fate: Fate, *, delay_ms: int = 0, overtaking: 
     )
 
 
-def refused(meant: Meant, mode: Mode) -> str:
-    """Say why there are no such messages in a mode; empty: there are."""
-    return not_sent_in(mode, meant.api)
+def refused(meant: Meant, spec: ClusterSpec) -> str:
+    """Say why there are no such messages in a cluster; empty: there are."""
+    return not_sent_in(spec.mode, meant.api)
 
 
 @asynccontextmanager

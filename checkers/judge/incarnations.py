@@ -17,7 +17,7 @@ CARRIES_ALL: Final = frozenset({
     "bit-rot", "change-min-isr", "clock-drift", "clock-jump", "clock-strobe", "elect-leaders", "renew-certificate",
 })  # fmt: skip
 OF_MANY: Final = frozenset({
-    "bridge", "halves", "majorities-ring", "part-kill", "pause-kill", "reassign", "remove-broker", "rolling-restart", "rolling-upgrade",
+    "bridge", "change-release", "halves", "majorities-ring", "part-kill", "pause-kill", "reassign", "remove-broker", "rolling-restart", "rolling-upgrade",
     "rotating-swarm", "storm", "swizzle", "wide-swarm",
 })  # fmt: skip
 

@@ -32,7 +32,9 @@ PASSES: Final = frozenset({
     "reset-connections", "single-link", "slow", "slow-fsync", "stop",
 })  # fmt: skip
 """The faults of one controller after which, once they are healed, it votes as before."""
-PASSES_OF_MANY: Final = frozenset({"bridge", "halves", "majorities-ring", "rolling-restart", "storm", "swizzle"})
+PASSES_OF_MANY: Final = frozenset(
+    {"bridge", "change-release", "halves", "majorities-ring", "rolling-restart", "storm", "swizzle"}
+)
 BROKERS_ALONE: Final = frozenset({"change-min-isr", "elect-leaders", "reassign", "remove-broker"})
 """The faults that no controller notices but by what it is asked to commit."""
 

@@ -53,7 +53,13 @@ class KafkaProgram:
     answer_wait_ms = 2_000
 
     def __init__(self, role: str, release: Release, jars: Path, java: str) -> None:
-        self.title = f"Apache Kafka {release.name}, {role}"
+        self._role = role
+        self.install(release, jars, java)
+
+    def install(self, release: Release, jars: Path, java: str) -> None:
+        """Be another release from the next start on."""
+        self.release = release
+        self.title = f"Apache Kafka {release.name}, {self._role}"
         self._jars = jars
         self._java = java
 

@@ -11,7 +11,10 @@ from typing import Final
 import msgspec
 
 from replog.host.world import RealEntropy
+from tribunal.clusters.api import ClusterError, Proof
 from tribunal.clusters.host_environment import HostEnvironment
+from tribunal.clusters.kafka.jars import kafka_jars
+from tribunal.clusters.kafka.java import java_for
 from tribunal.clusters.kafka.node import (
     FRUGAL,
     ZOOKEEPER_CONNECT,
@@ -21,8 +24,9 @@ from tribunal.clusters.kafka.node import (
     properties,
     voter,
 )
-from tribunal.clusters.kafka.releases import DYNAMIC_VOTERS, release
+from tribunal.clusters.kafka.releases import DYNAMIC_VOTERS, Release, release
 from tribunal.clusters.links.relays import Links
+from tribunal.clusters.maven_jars import NoJars
 from tribunal.clusters.nodes.node_program import NodeProgram
 from tribunal.clusters.nodes.node_software import BootOrder, configure_server, is_zookeeper, role
 from tribunal.clusters.run_context import RunContext
@@ -40,6 +44,11 @@ class Runtime(msgspec.Struct, frozen=True, kw_only=True):
 
     jars: Path
     java: str
+
+
+def runtime_of(chosen: Release) -> Runtime:
+    """Return what a release runs by, after fetching what is not here; `NoJars` when that is impossible."""
+    return Runtime(jars=kafka_jars(chosen.name), java=java_for(chosen))
 
 
 class KafkaSoftware:
@@ -61,10 +70,10 @@ class KafkaSoftware:
         self._run = run
         self._environment = environment
         self._links = links
-        self._jars = runtime.jars
-        self._java = runtime.java
         self._nodes = nodes
-        self._release = release(run.spec.version)
+        self._first = release(run.spec.version)  # with which directories are formatted
+        self._runtimes = {self._first.name: runtime}
+        self._programs: dict[int, KafkaProgram] = {}
         self._entropy = RealEntropy()
         self._has_dynamic_voters = bool(run.spec.settings.get(DYNAMIC_VOTERS))
         # The directories that have a vote from the beginning; whose node has taken its own is out of here.
@@ -85,7 +94,36 @@ class KafkaSoftware:
         """Return what the node runs."""
         if is_zookeeper(self._run.spec, node):
             return ZooKeeperProgram()
-        return KafkaProgram(role(self._run.spec, node), self._release, self._jars, self._java)
+        if node not in self._programs:
+            runtime = self._runtimes[self._first.name]
+            program = KafkaProgram(role(self._run.spec, node), self._first, runtime.jars, runtime.java)
+            self._programs[node] = program
+        return self._programs[node]
+
+    async def fetch_release(self, version: str) -> None:
+        """Have a release's jars and a Java for it here; `ClusterError` where that is impossible."""
+        if version not in self._runtimes:
+            try:
+                self._runtimes[version] = await asyncio.to_thread(runtime_of, release(version))
+            except NoJars as problem:
+                raise ClusterError(str(problem)) from None
+
+    def change_release(self, node: int, version: str) -> Proof:
+        """Let a node that is down run another release, which was fetched, from its next start on."""
+        program, runtime = self._programs[node], self._runtimes[version]
+        former = program.release.name
+        program.install(release(version), runtime.jars, runtime.java)
+        self.configure(node, {})
+        return Proof(holds=True, facts={"former": former, "next": version})
+
+    def runs_release(self, pid: int | None, version: str) -> Proof:
+        """Say whether a process runs that release's jars, as its command line has them."""
+        jars = self._runtimes[version].jars
+        try:
+            words = (Path("/proc") / str(pid) / "cmdline").read_bytes().decode(errors="replace").split("\0")
+        except OSError:
+            words = []
+        return Proof(holds=any(f"{jars}/" in word for word in words), facts={"pid": pid, "jars": jars.name})
 
     def config(self, node: int) -> Path:
         """Return server.properties, or a ZooKeeper server's zoo.cfg."""
@@ -98,6 +136,9 @@ class KafkaSoftware:
             configure_server(self._run, self._environment, node)
         else:
             self.config(node).write_text(properties({**self._settings(node), **changes}))
+
+    def _release_of(self, node: int) -> Release:
+        return self._programs[node].release if node in self._programs else self._first
 
     def _settings(self, node: int) -> dict[str, SettingValue]:
         """Return the node's full configuration, by Kafka's names."""
@@ -125,7 +166,7 @@ class KafkaSoftware:
             )
         if role(spec, node) == "broker":
             own["inter.broker.listener.name"] = "PLAINTEXT"
-        elif not self._release.controllers_advertise:
+        elif not self._release_of(node).controllers_advertise:
             del own["advertised.listeners"]
         return {**FRUGAL, **own, **spec.node_settings()}
 
@@ -155,9 +196,10 @@ class KafkaSoftware:
         config.write_text(properties(self._settings(self._nodes[0]) | {"log.dirs": str(self._template)}))
         elr = bool(self._run.spec.node_settings().get(ELR, True))
         voters = [voter(node, self._links.advertised(node), vote) for node, vote in self._first_votes.items()]
+        first = self._runtimes[self._first.name]
         await asyncio.to_thread(
             formatted_by_kafka,
-            self._java, self._jars, config, self._run.cluster_id, release=self._release, elr=elr, voters=voters,
+            first.java, first.jars, config, self._run.cluster_id, release=self._first, elr=elr, voters=voters,
         )  # fmt: skip
 
     def format(self, node: int) -> None:

@@ -23,9 +23,9 @@ from tribunal.clusters.composed_cluster import ComposedCluster
 from tribunal.clusters.host_environment import HostEnvironment
 from tribunal.clusters.kafka.disk import power_fail
 from tribunal.clusters.kafka.events import KafkaEvents, KafkaMetadata
-from tribunal.clusters.kafka.jars import held_versions, kafka_jars
+from tribunal.clusters.kafka.jars import held_versions
 from tribunal.clusters.kafka.jars import obstacles as obstacles_to_kafka
-from tribunal.clusters.kafka.java import java_for, java_release, no_java_for, wheel_state
+from tribunal.clusters.kafka.java import java_release, no_java_for, wheel_state
 from tribunal.clusters.kafka.releases import (
     DYNAMIC_VOTERS,
     KRAFT_SINCE,
@@ -33,7 +33,7 @@ from tribunal.clusters.kafka.releases import (
     Release,
     release,
 )
-from tribunal.clusters.kafka.software import KafkaSoftware, Runtime
+from tribunal.clusters.kafka.software import KafkaSoftware, Runtime, runtime_of
 from tribunal.clusters.kinds.processes import leftovers, sweep
 from tribunal.clusters.links.relays import Links
 from tribunal.clusters.loopback import Loopback
@@ -54,6 +54,7 @@ CAPABILITIES: Final = LINK_CAPABILITIES | {
     *(Capability.WIPE, Capability.POWER_FAIL, Capability.DAMAGE),
     *(Capability.REASSIGN, Capability.SET_TOPIC_CONFIG, Capability.ELECT_PREFERRED, Capability.UNREGISTER),
     Capability.REMOVE_VOTER,
+    Capability.CHANGE_RELEASE,
 }
 LEAST: Final = {"log.segment.bytes": 1 << 20}  # KIP-1030
 NO_PAIRS: Final = "Apache Kafka cannot bind its outgoing side, so that a relay would not know who calls; {}"
@@ -80,6 +81,7 @@ def kafka_cluster(run: RunContext, environment: HostEnvironment, links: Links, r
         software=software,
         files=LocalFiles(run, software, power_fail, controlled=()),
         events=events,
+        releases=software,
         observation=Observation(
             state=state,
             observer=observer_of(run, links, committed, fetch_version=release(run.spec.version).fetch_version),
@@ -108,7 +110,7 @@ def fetched(spec: ClusterSpec) -> Runtime:
     chosen = release(spec.version)
     if spec.is_zookeeper_mode:
         class_path()
-    return Runtime(jars=kafka_jars(chosen.name), java=java_for(chosen))
+    return runtime_of(chosen)
 
 
 def refused(spec: ClusterSpec) -> str:
@@ -152,6 +154,7 @@ def missing(spec: ClusterSpec) -> dict[Capability, str]:
         found[Capability.REMOVE_VOTER] = FIXED_VOTERS
     if spec.is_zookeeper_mode:
         found[Capability.UNREGISTER] = "in ZooKeeper mode a registration ends with its session"
+        found[Capability.CHANGE_RELEASE] = "in ZooKeeper mode an upgrade was never tried"
     return found
 
 

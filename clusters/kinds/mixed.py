@@ -37,7 +37,7 @@ from tribunal.clusters.nodes.on_host import power_fail as replog_power_fail
 from tribunal.clusters.run_context import RunContext
 
 # Of what was tried with both; replog's processes can do all of it.
-CAPABILITIES: Final = apache_kafka.CAPABILITIES - {Capability.REMOVE_VOTER}
+CAPABILITIES: Final = apache_kafka.CAPABILITIES - {Capability.REMOVE_VOTER, Capability.CHANGE_RELEASE}
 SINCE: Final = (4, 0, 0)  # the first whose brokers know the metadata.version that replog's controllers finalize
 RECOVERY_MANAGER: Final = "unclean.recovery.manager.enabled"
 

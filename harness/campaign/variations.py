@@ -404,7 +404,7 @@ def _possible(plan: Plan) -> dict[str, Kind]:
         name: kind
         for name, kind in KINDS.items()
         if _mode(plan) in known[name].modes
-        and not known[name].refused_in(_mode(plan), {})
+        and not known[name].refused_by(plan.spec, {})
         and not refusal(known[name], simulated)
         and (name not in BETWEEN_ALIKE or min(len(plan.spec.broker_ids), len(plan.spec.controller_ids)) > 1)
     }

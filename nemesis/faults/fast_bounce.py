@@ -10,7 +10,7 @@ from typing import Final, Protocol
 import msgspec
 
 from tribunal.clusters.capabilities import CanHinderMessages, Fate, FrameRule, RuleInForce
-from tribunal.clusters.spec import Mode
+from tribunal.clusters.spec import ClusterSpec
 from tribunal.nemesis.api import AsyncGenerator, Effect, Fault, Proof, back_in_service, came_true, incarnation
 from tribunal.nemesis.bounce import BounceTarget, How, bounced
 from tribunal.nemesis.messages import APIS, MEET_TIMEOUT_MS, not_sent_in
@@ -63,8 +63,8 @@ async def _held(cluster: LateTarget, node: int, api: int | None) -> RuleInForce:
     return in_force
 
 
-def _refused(options: Options, mode: Mode) -> str:
-    return "" if options.late is None else not_sent_in(mode, options.late)
+def _refused(options: Options, spec: ClusterSpec) -> str:
+    return "" if options.late is None else not_sent_in(spec.mode, options.late)
 
 
 FAULT: Final = Fault(options=Options, inject=inject, refused=_refused)

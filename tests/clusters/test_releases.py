@@ -4,6 +4,8 @@ import asyncio
 import hashlib
 import re
 import shutil
+import subprocess
+import sys
 import zipfile
 from pathlib import Path
 from uuid import UUID
@@ -12,6 +14,7 @@ import pytest
 
 from tribunal.clusters.clock import RunClock
 from tribunal.clusters.kafka import jars, java
+from tribunal.clusters.kafka import software as kafka_software
 from tribunal.clusters.kafka.node import (
     META_PROPERTIES,
     METADATA_FOLDER,
@@ -28,7 +31,7 @@ from tribunal.clusters.maven_jars import Artifact, NoJars, Program, fetch
 from tribunal.clusters.run_context import RunContext
 from tribunal.clusters.spec import ClusterSpec, SettingValue
 from tribunal.harness.catalog import listing
-from tribunal.harness.plan import must_be_possible
+from tribunal.harness.plan import Plan, made, must_be_possible
 from tribunal.harness.scenario import BadScenario, scenario
 
 ELR = "eligible.leader.replicas.enable"
@@ -390,3 +393,93 @@ def test_a_switch_that_only_kafka_has_is_for_released_kafka() -> None:
         scenario(STEPS | {"cluster": {"settings": {"controlled.shutdown.enable": "no"}}})
     with pytest.raises(BadScenario, match=r"no setting controlled\.shutdown\.enable: it is for --cluster apache-kafka"):
         must_be_possible([], ClusterSpec(settings=settings), "simulated")
+
+
+@pytest.mark.parametrize(
+    ("first", "to", "reason"),
+    [
+        pytest.param("3.9.1", "4.3.1", "", id="up"),
+        pytest.param("3.9.1", "3.9.1", "", id="the way back"),
+        pytest.param("4.3.1", "3.9.1", "3.9.1 does not know the metadata.version that 4.3.1 formats with", id="down"),
+        pytest.param("3.9.1", "four", "'four' is no version of Apache Kafka", id="no number"),
+    ],
+)
+def test_a_change_of_release_that_cannot_be_is_refused_with_the_plan(
+    first: str, to: str, reason: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(java, "java_release", lambda: 17)
+    given = {"kafka": first, "steps": [{"change-release": "broker 1", "to": to, "for": "1s"}]}
+    wanted = scenario(STEPS | given)
+
+    def plan() -> Plan:
+        return made(wanted, seed=1, cluster="apache-kafka", time_ms=None, mutants=())
+
+    if reason:
+        with pytest.raises(BadScenario, match=f"fault change-release: .*{reason}"):
+            plan()
+    else:
+        assert plan().faults[0].kind == "change-release"
+
+
+@pytest.mark.parametrize("cluster", ["simulated", "processes", "mixed"])
+def test_only_apache_kafka_has_several_releases_in_one_cluster(cluster: str) -> None:
+    with pytest.raises(BadScenario, match=f"cluster {cluster} cannot .*change_release"):
+        must_be_possible(["change-release"], ClusterSpec(kafka=(1,) if cluster == "mixed" else ()), cluster)
+
+
+def test_a_node_that_changes_its_release_is_another_program_with_another_configuration(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Releases before 3.9 refuse `advertised.listeners` of a controller; the others of the cluster stay what they are."""
+    run = RunContext(ClusterSpec(brokers=1, controllers=2, version="3.5.2"), tmp_path, RunClock(), "id")
+    environment = Loopback()
+    for version in ("3.5.2", "4.3.1"):
+        (tmp_path / "jars" / version).mkdir(parents=True)
+    monkeypatch.setattr(kafka_software, "kafka_jars", lambda version: tmp_path / "jars" / version)
+    monkeypatch.setattr(kafka_software, "java_for", lambda _: "java")
+
+    async def opened() -> KafkaSoftware:
+        links = await environment.open(run)
+        await environment.close()
+        runtime = Runtime(jars=tmp_path / "jars" / "3.5.2", java="java")
+        made = KafkaSoftware(run, environment, links, runtime, run.spec.node_ids)
+        await made.fetch_release("4.3.1")
+        return made
+
+    kafka = asyncio.run(opened())
+    for node in (101, 102):
+        kafka.program(node)
+        kafka.configure(node, {})
+    before = {node: kafka.config(node).read_text() for node in (101, 102)}
+
+    proof = kafka.change_release(101, "4.3.1")
+
+    assert proof.facts == {"former": "3.5.2", "next": "4.3.1"}
+    assert kafka.program(101).title == "Apache Kafka 4.3.1, controller"
+    assert f"{tmp_path}/jars/4.3.1/*" in kafka.program(101).command(tmp_path / "x", python="", java="")
+    assert "advertised.listeners" not in before[101]
+    assert "advertised.listeners" in kafka.config(101).read_text()
+    assert kafka.program(102).title == "Apache Kafka 3.5.2, controller"
+    assert kafka.config(102).read_text() == before[102]
+
+
+def test_a_process_of_another_release_proves_nothing(tmp_path: Path) -> None:
+    run = RunContext(ClusterSpec(brokers=1, controllers=1, version="3.9.1"), tmp_path, RunClock(), "id")
+    environment = Loopback()
+
+    async def opened() -> KafkaSoftware:
+        links = await environment.open(run)
+        await environment.close()
+        return KafkaSoftware(run, environment, links, Runtime(jars=tmp_path / "3.9.1", java="java"), run.spec.node_ids)
+
+    kafka, pipes = asyncio.run(opened()), {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE}
+    for words, holds in ((f"{tmp_path}/3.9.1/*", True), (f"{tmp_path}/4.3.1/*", False)):
+        with subprocess.Popen(
+            [sys.executable, "-c", "print(1, flush=True); input()", "-cp", words], **pipes
+        ) as process:
+            assert process.stdout is not None
+            assert process.stdout.readline() == b"1\n"  # it has become what it was started as
+            assert kafka.runs_release(process.pid, "3.9.1").holds is holds
+            process.communicate(b"\n")
+    assert not kafka.runs_release(process.pid, "3.9.1").holds
+    assert not kafka.runs_release(None, "3.9.1").holds

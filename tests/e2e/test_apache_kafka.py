@@ -254,3 +254,32 @@ def test_a_power_failure_of_all_is_permitted_to_lose_by_the_rule(tmp_path):
 
     assert verdict["verdict"] == "PERMITTED", verdict["claim"]
     assert "R1" in rules(verdict)
+
+
+@NEEDS_KAFKA
+@pytest.mark.nightly
+def test_nodes_go_up_to_another_release_and_back(tmp_path):
+    """Controllers first, then a broker; the formatted metadata.version stays, so that the way back is open."""
+    spec = ClusterSpec(controllers=1, version="3.9.1", settings={"broker.session.timeout.ms": 5000})
+    living = LivingCluster.launched(apache_kafka, tmp_path, spec)
+    try:
+        effects = [
+            living.run(
+                lambda cluster, node=node, to=to: hurt(
+                    cluster, faults()["change-release"], node, 0.2, to=to, alone=True
+                )
+            )
+            for node, to in ((101, "4.3.1"), (2, "4.3.1"), (2, "3.9.1"), (101, "3.9.1"))
+        ]
+    finally:
+        living.close()
+
+    for effect in effects:
+        assert effect.proof.holds, broken(effect.proof.facts)
+        assert effect.heal is not None
+        assert effect.heal.holds, broken(effect.heal.facts)
+    changes = [effect.proof.facts["release"] for effect in effects]
+    assert [(change["former"], change["next"]) for change in changes] == [
+        *(("3.9.1", "4.3.1"),) * 2,
+        *(("4.3.1", "3.9.1"),) * 2,
+    ]

@@ -55,7 +55,7 @@ def test_every_variation_is_a_plan_that_can_be_run(name):
         assert [fault.index for fault in plan.faults] == list(range(len(plan.faults)))
         must_be_possible((fault.kind for fault in plan.faults), plan.spec, "simulated")
         for fault in plan.faults:
-            assert not faults()[fault.kind].refused_in(plan.spec.mode, fault.options)
+            assert not faults()[fault.kind].refused_by(plan.spec, fault.options)
             parse(fault.target.text, plan.spec, 99)
             for trigger in (fault.when, fault.until):
                 assert trigger is None or parse_trigger(trigger.text, plan.spec, 99) == trigger

@@ -1,0 +1,67 @@
+"""Restart nodes one after another with another release of Apache Kafka, the target first: one round of an upgrade, or of a way back; nothing is left to mend."""
+
+from contextlib import asynccontextmanager
+from typing import Final, Protocol
+
+import msgspec
+
+from tribunal.clusters.capabilities import CanChangeRelease
+from tribunal.clusters.kafka.java import no_java_for
+from tribunal.clusters.kafka.releases import NEWEST, release
+from tribunal.clusters.spec import KRAFT, ClusterSpec
+from tribunal.nemesis.api import AsyncGenerator, Effect, Fault, all_back, back_in_service, incarnation, joined
+from tribunal.nemesis.bounce import BounceTarget, How, end
+from tribunal.nemesis.link_groups import from_target
+
+
+class ReleaseTarget(BounceTarget, CanChangeRelease, Protocol):
+    """A cluster whose nodes end, change and are started again."""
+
+
+class Options(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """Which release, and how each node ends; `alone`: the target changes and no other one, else all of its role."""
+
+    to: str = NEWEST
+    how: How = "stop"
+    alone: bool = False
+
+
+@asynccontextmanager
+async def inject(cluster: ReleaseTarget, node: int, options: Options) -> AsyncGenerator[Effect]:
+    """Inject: every node ended and came back, running the other release. Heal: every ISR is full."""
+    spec = cluster.spec
+    alike = spec.controller_ids if node in spec.controller_ids else spec.broker_ids
+    nodes = [node] if options.alone else from_target(alike, node)
+    version = release(options.to).name
+    await cluster.fetch_release(version)  # nobody is down meanwhile
+    effect: Effect | None = None
+    for one in nodes:
+        former = incarnation(cluster, one)
+        proof = joined(await end(cluster, one, options.how), "release", await cluster.change_release(one, version))
+        await cluster.start(one)
+        proof = joined(proof, "runs", await cluster.runs_release(one, version))
+        proof = joined(proof, "back", await back_in_service(cluster, one, former))
+        if effect is None:
+            effect = Effect(node, proof)
+        else:
+            effect.add_proof(f"node_{one}", proof)
+        await all_back(cluster)  # as whoever upgrades by hand waits
+    assert effect is not None
+    yield effect
+    effect.heal = await all_back(cluster)
+
+
+def _refused(options: Options, spec: ClusterSpec) -> str:
+    try:
+        wanted, first = release(options.to), release(spec.version)
+    except ValueError as problem:
+        return str(problem)
+    if wanted.numbers < first.numbers:
+        return (
+            f"Apache Kafka {wanted.name} does not know the metadata.version that {first.name} formats with;"
+            f" the way back to it begins there: kafka: {wanted.name}"
+        )
+    return no_java_for(wanted)
+
+
+FAULT: Final = Fault(options=Options, inject=inject, modes=(KRAFT,), refused=_refused)
