@@ -211,7 +211,7 @@ def _foreign_value(name: str, rows: pa.Table) -> DamagedRecording | None:
     return _damage(name, pc.not_equal(process, rows["process"].cast(pa.int64())), "value does not name its process")
 
 
-def _process_goes_back(name: str, rows: pa.Table) -> DamagedRecording | None:
+def time_goes_back(name: str, rows: pa.Table) -> DamagedRecording | None:
     """A process counts its records up, so the invocations of rising values never go back."""
     values = rows["value"].to_numpy()
     invoke = rows["invoke_ns"].to_numpy()
@@ -233,7 +233,7 @@ _BY_TABLE: dict[str, tuple[Callable[[str, pa.Table], DamagedRecording | None], .
         _ok_without_completion,
         _acks_disagree,
         _foreign_value,
-        _process_goes_back,
+        time_goes_back,
     ),
     "polls": (_goes_back("invoke_ns", "complete_ns"), _ok_without_completion),
     "commits": (_goes_back("invoke_ns", "complete_ns"), _ok_without_completion),

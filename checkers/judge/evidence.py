@@ -9,8 +9,6 @@ from typing import Final, Literal
 
 import msgspec
 import numpy as np
-import pyarrow as pa
-import pyarrow.compute as pc
 
 from tribunal.checkers.api import (
     FAIL,
@@ -25,6 +23,7 @@ from tribunal.checkers.api import (
     is_among,
     sends_by_value,
 )
+from tribunal.checkers.judge.all_rows import AllRows
 from tribunal.checkers.judge.orders import APPLIED_NS, MOST_BYTES, TopicOrders
 from tribunal.checkers.judge.timeline import OBSERVATION_LAG_NS, Record, Timeline
 from tribunal.checkers.properties.lost_writes import complete_readers, earlier_readers, final_reads
@@ -65,6 +64,7 @@ class Evidence:
         orders: TopicOrders,
         dumped: Mapping[int, int],
         begins: Mapping[int, int],
+        all_rows: AllRows,
     ) -> None:
         self._reads = rows.columns("reads")
         self._by_value = np.argsort(self._reads["value"], kind="stable")
@@ -79,12 +79,12 @@ class Evidence:
         self._can_lead = can_lead
         self._dumped = dumped
         self._log_begins = begins
-        final = _final(rows, can_lead)
+        self._all = all_rows
+        final = _final(rows, can_lead, all_rows)
         self._final_offsets, self._final_epochs, self._final_values = _final_epochs(*final)
         starts = rows.columns("polls")["log_start_offset"]
         self._log_start = int(starts.max(initial=0))
         self._orders = orders
-        self._newest = _newest_of_keys(rows, *final) if orders.is_compacted else None
 
     def record(self, anomaly: Anomaly) -> Record:
         """Return the record that an anomaly is about.
@@ -334,8 +334,8 @@ class Evidence:
     @cached_property
     def _shows_all(self) -> bool:
         """Whether nothing may stand in the end that neither reads nor logs show."""
-        in_transactions = bool((self._rows.columns("sends")["txn_id"] != UNKNOWN).any())
-        return not in_transactions or self._rows.columns("logs")["node"].size > 0
+        any_log = self._rows.columns("logs")["node"].size > 0 or bool(self._log_begins)
+        return any_log or not self._all.in_transactions
 
     def stands(self, value: int, offset: int, newest_epoch: int | None = None) -> bool:
         """Whether the final log holds a value at an offset, as it was written in this leader epoch or before (None: in any)."""
@@ -427,9 +427,12 @@ class Evidence:
         What goes by its age, or by an order, goes with all that stands before it.
         """
         logs = self._rows.columns("logs")
-        before = np.flatnonzero((logs["log_offset"] <= log_offset) & (logs["value"] != UNKNOWN))
+        held = self._all.held(log_offset)
+        before = np.flatnonzero(
+            (logs["log_offset"] <= log_offset) & (logs["log_offset"] >= held.first) & (logs["value"] != UNKNOWN)
+        )
         if before.size == 0:
-            return 0
+            return self._all.sent_before_ns(held.first)
         offsets = logs["log_offset"][before]
         return min(map(self._sent_ns, logs["value"][before[offsets == offsets.max()]].tolist()))
 
@@ -444,25 +447,28 @@ class Evidence:
             for table in ("polls", "watermarks")
             for column in ("high_watermark", *(["log_end_offset"] if table == "watermarks" else []))
         ]
-        held = [self._rows.columns(table)["log_offset"].max(initial=-1) + 1 for table in ("sends", "reads", "logs")]
-        return int(max(*ends, *held))
+        return int(max(*ends, self._all.end))
 
     @cached_property
     def _most_bytes(self) -> int:
         """How many bytes a record of this partition takes at most."""
-        keys = self._rows.table("sends")["key"]
-        longest = pc.max(pc.binary_length(keys.cast(pa.large_binary()))).as_py() if len(keys) else 0
-        return MOST_BYTES + (longest or 0)
+        return MOST_BYTES + self._all.longest_key
 
     def _superseded_ns(self, value: int | None, offset: int, there_ns: int) -> int | None:
         """Return since when compaction may have taken a record of whose key the final log holds a newer one."""
-        if self._newest is None or value is None:
+        if not self._orders.is_compacted or value is None:
             return None
-        key_of, newest = self._newest
+        send = self._send(value)
+        key = None if send == UNKNOWN else self._rows.table("sends")["key"][send].as_py()
         # Of one whose offset nobody knows any record of its key may be the newer one.
-        if newest.get(key_of.get(value, UNKNOWN), UNKNOWN) <= offset:
+        if key is None or self._newest.get(key, UNKNOWN) <= offset:
             return None
         return self._orders.compacted_ns(there_ns, self.absent_ns)
+
+    @cached_property
+    def _newest(self) -> dict[str, int]:
+        """Each key's greatest offset in the final log."""
+        return self._all.newest_of(frozenset(self._rows.words("sends", "key")))
 
     def _read_times(self, value: int | None, offset: int | None) -> list[int]:
         return [self._polled_ns[poll] for poll in self._polls_of(value, offset) if poll in self._polled_ns]
@@ -510,9 +516,12 @@ class Evidence:
         return [(int(at_ns[row]), None if epochs[row] == UNKNOWN else int(epochs[row])) for row in rows]
 
     def _replaced_epoch(self, offset: int) -> int | None:
-        place = int(np.searchsorted(self._final_offsets, offset))
-        if offset == UNKNOWN or place == self._final_offsets.size:
+        if offset == UNKNOWN:
             return None
+        held_end = self._all.held(offset).end
+        place = int(np.searchsorted(self._final_offsets, offset))
+        if place == self._final_offsets.size or self._final_offsets[place] >= held_end:
+            return self._all.final_epoch_from(held_end)
         epoch = int(self._final_epochs[place])
         return None if epoch == UNKNOWN else epoch
 
@@ -542,19 +551,6 @@ def _read_there(offset: int, at_ns: int, leader_epoch: int, replaced_epoch: int)
         read_ns=at_ns,
         replaced_epoch=replaced_epoch,
     )
-
-
-def _newest_of_keys(rows: PartitionRows, source: Columns, chosen: Array) -> tuple[dict[int, int], dict[int, int]]:
-    """Return each value's key, and each key's greatest offset in the final log; records without a key have none."""
-    sends = rows.columns("sends")
-    keyed = sends["key"] != UNKNOWN
-    key_of = dict(zip(sends["value"][keyed].tolist(), sends["key"][keyed].tolist(), strict=True))
-    newest: dict[int, int] = {}
-    for offset, value in zip(source["log_offset"][chosen].tolist(), source["value"][chosen].tolist(), strict=True):
-        key = key_of.get(value, UNKNOWN)
-        if key != UNKNOWN:
-            newest[key] = max(newest.get(key, UNKNOWN), offset)
-    return key_of, newest
 
 
 def _poll_times(rows: PartitionRows) -> dict[tuple[int, int], int]:
@@ -639,11 +635,11 @@ def _final_epochs(source: Columns, chosen: Array) -> tuple[Array, Array, Array]:
     return offsets, source["leader_epoch"][chosen][first], source["value"][chosen][first]
 
 
-def _final(rows: PartitionRows, can_lead: Sequence[int]) -> tuple[Columns, Array]:
+def _final(rows: PartitionRows, can_lead: Sequence[int], all_rows: AllRows) -> tuple[Columns, Array]:
     """Return where the final log is to be found: in final reads or else in the logs of those that may lead, if that is known."""
     reads, logs = rows.columns("reads"), rows.columns("logs")
     final = rows.derived(final_reads)
-    if final.size:
+    if final.size or all_rows.is_read:
         return reads, final
     known = logs["log_offset"] != UNKNOWN
     return logs, known & is_among(logs["node"], np.asarray(can_lead, np.int64)) if can_lead else known

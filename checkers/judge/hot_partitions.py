@@ -29,6 +29,7 @@ HOT_ROWS: Final = 12_000_000  # rows of a partition in all tables, from which on
 RANGE_OFFSETS: Final = 1 << 19
 TOGETHER: Final = 16  # unclean ranges that are judged together at most
 LISTED: Final = 10_000
+SPARSE: Final = 1_000  # so many offsets to a row at most are cut into ranges
 BIG: Final = ("sends", "reads", "logs")
 BIG_BYTES: Final = 400_000  # where rows differ by little a byte holds twenty; smaller ones are not even asked
 COLUMNS: Final = {
@@ -56,10 +57,16 @@ class Sieved(msgspec.Struct, kw_only=True):
     """What the sieve says of one range. Times NEVER and offsets -1: there was none.
 
     clean:  nothing inside of the range is suspect.
-    least_placed:  the least completion of what was acknowledged here, also if it stands elsewhere.
-    values: for each process its least and its greatest value in log order.
-    sent_elsewhere: values that were read here or stand in a replica's log, and whose sends are elsewhere.
-    epochs: for each replica its first and its last leader epoch in log order, for all readers the least and the greatest that they saw; begins: the first offset that it holds.
+    whole:  that is so because too much would have to be listed: nothing less than the whole partition says what is wrong.
+    holed:  offsets hold nothing between others that do; which is suspect where the log of any leader was recorded.
+    values: for each process its least and its greatest value that was sent to here or stands here.
+    stands: for each process the greatest that stands here in the end.
+    sent:   for each process the least and the greatest value of what was sent to here or was found here, and when the first and the last
+            of it was sent.
+    sent_elsewhere: values that were read here or stand in a replica's log, and whose sends are elsewhere; elsewhere: for each process
+            the least and the greatest of them.
+    epochs: for each replica its first and its last known leader epoch in log order, for all readers the least and the greatest that they saw;
+            begins: the first offset that it holds.
     dumped: members of the ISR and ELR whose log was read, whether it holds anything or not.
     logged: members of the ISR and ELR that hold anything here; held: the first and the last offset that they hold.
     open_acknowledged, found_open:  values acknowledged without an offset, and those of them that were found here.
@@ -67,12 +74,17 @@ class Sieved(msgspec.Struct, kw_only=True):
 
     range: Range
     clean: bool
+    whole: bool = False
+    holed: bool = False
     least_done: int = NEVER
-    least_placed: int = NEVER
     greatest_invoke: int = -1
     first_offset: int = -1
     last_offset: int = -1
     values: dict[int, tuple[int, int]] = msgspec.field(default_factory=dict)
+    stands: dict[int, int] = msgspec.field(default_factory=dict)
+    sent: dict[int, tuple[int, int, int, int]] = msgspec.field(default_factory=dict)
+    invoked: dict[int, tuple[int, int]] = msgspec.field(default_factory=dict)
+    elsewhere: dict[int, tuple[int, int]] = msgspec.field(default_factory=dict)
     epochs: dict[int, tuple[int, int]] = msgspec.field(default_factory=dict)
     begins: dict[int, int] = msgspec.field(default_factory=dict)
     dumped: list[int] = msgspec.field(default_factory=list)
@@ -89,11 +101,13 @@ class Known(msgspec.Struct, frozen=True):
 
     readers:   processes whose final read is complete.
     can_lead:  members of the final ISR and ELR; dumped: those nodes whose log was read.
+    spared:    (node, from, end) of what their own disks are to blame for.
     """
 
     readers: tuple[int, ...]
     can_lead: tuple[int, ...]
     dumped: tuple[int, ...]
+    spared: tuple[tuple[int, int, int], ...] = ()
 
 
 class Group(msgspec.Struct, frozen=True, array_like=True):
@@ -121,9 +135,12 @@ def cut(recording: Recording, topic_partition: str) -> list[tuple[Range, Groups]
     found = {name: list(groups(name, own)) for name, own in paths.items()}
     every = [group for own in found.values() for group in own]
     # What stands before the beginning of the log is in no range: whoever judges the whole says so.
-    if sum(group.rows for group in every) < HOT_ROWS or any(group.first < 0 for group in every):
+    rows = sum(group.rows for group in every)
+    if rows < HOT_ROWS or any(group.first < 0 for group in every):
         return []
     end = 1 + max((group.last for group in every), default=0)
+    if end > SPARSE * rows:  # a wrong offset would make more ranges than anybody can hold
+        return []
     ranges = [Range(first, min(first + RANGE_OFFSETS, end)) for first in range(0, end, RANGE_OFFSETS)]
     beside = {name: _beside(own, ranges) for name, own in found.items()}
     return [(own, {name: tuple(beside[name][place]) for name in BIG}) for place, own in enumerate(ranges)]
@@ -150,14 +167,22 @@ def groups(name: str, paths: Sequence[Path]) -> Iterator[Group]:
             for number in range(file.metadata.num_row_groups):
                 own = file.metadata.row_group(number)
                 statistics = own.column(column).statistics
-                known = statistics is not None and statistics.has_min_max
-                first, last = (statistics.min, statistics.max) if known else (0, -1)
-                unknown = (
-                    statistics.null_count if statistics is not None and statistics.has_null_count else own.num_rows
-                )
-                if not known and unknown < own.num_rows:
-                    first, last = 0, NEVER - 1  # a file of somebody else's without statistics
-                yield Group(str(path), number, first, last, unknown, own.num_rows)
+                span: tuple[int, int, int] | None
+                if statistics is None or not statistics.has_null_count:
+                    span = None
+                elif statistics.has_min_max:
+                    span = (statistics.min, statistics.max, statistics.null_count)
+                else:
+                    span = (0, -1, own.num_rows) if statistics.null_count == own.num_rows else None
+                # A file of somebody else's does not say it: its rows do.
+                span = span or _looked_up(file.read_row_group(number, columns=[stored.names["log_offset"]]).column(0))
+                yield Group(str(path), number, *span, own.num_rows)
+
+
+def _looked_up(offsets: pa.ChunkedArray) -> tuple[int, int, int]:
+    """Return the first and the last of some offsets, and how many are unknown."""
+    ends = pc.min_max(offsets).as_py()
+    return (0, -1, len(offsets)) if ends["min"] is None else (ends["min"], ends["max"], offsets.null_count)
 
 
 def read_groups(name: str, wanted: Iterable[Group], columns: Sequence[str]) -> Iterator[pa.Table]:
@@ -213,6 +238,8 @@ def rows_in(
 
 def _is_beside(group: Group, own: Range) -> bool:
     """Whether a group overlaps a range; a send without an offset may stand in the group before or behind its record's."""
+    if group.last == -1:  # no row of it has a place: the first range asks for all of them
+        return own.first == 0
     margin = (own.end - own.first) // 8 if group.unknown else 0
     return group.first < own.end + margin and group.last >= own.first - margin
 
@@ -242,22 +269,22 @@ def sieve(own: Range, rows: PartitionRows, known: Known) -> Sieved:
     summary.clean &= bool((sent[sends["log_offset"][placed] - own.first] == placed).all())
     _match_open(summary, sends, final, sent, offsets)
     there = (reads, rows.columns("logs"))
-    summary.sent_elsewhere = distinct(
-        np.concatenate([_sent_elsewhere(own, one, sends, sent) for one in there])
-    ).tolist()
-    summary.clean &= len(summary.sent_elsewhere) <= LISTED
-    summary.sent_elsewhere = summary.sent_elsewhere[:LISTED]
+    elsewhere = distinct(np.concatenate([_sent_elsewhere(own, one, sends, sent) for one in there]))
+    summary.elsewhere = {process: (int(own[0]), int(own[-1])) for process, own in _by_process(elsewhere)}
+    summary.whole |= elsewhere.size > LISTED
+    summary.sent_elsewhere = elsewhere[:LISTED].tolist()
     summary.clean &= _is_kept(sends, placed, final, own) and _is_as_sent(own, reads, sends, sent, final)
     summary.clean &= _logs_agree(own, rows.columns("logs"), final, can_lead)
     summary.clean &= _was_logged_as_sent(own, rows.columns("logs"), sends, final)
     summary.clean &= all(
         rows.table(name)["content"].null_count == rows.table(name).num_rows for name in ("reads", "logs")
     )
-    summary.clean &= _replicas_agree(summary, rows.columns("logs"), can_lead)
+    summary.clean &= _replicas_agree(summary, rows.columns("logs"), known)
     summary.clean &= _epochs_ascend(summary, reads)
     _order(summary, sends, final, sent, offsets)
     _ends(summary, rows.columns("logs"), distinct(reads["log_offset"][chosen]) - own.first, can_lead)
     summary.figures["records in final logs"] = int(offsets.size)
+    summary.clean &= not summary.whole
     return summary
 
 
@@ -284,7 +311,7 @@ def _match_open(summary: Sieved, sends: Columns, final: Array, sent: Array, offs
         sent[lacking[hit]] = order[at[hit]]
         summary.found_open = sends["value"][order[at[hit]]][sends["outcome"][order[at[hit]]] == OK].tolist()
     summary.open_acknowledged = sends["value"][open_[sends["outcome"][open_] == OK]].tolist()
-    summary.clean &= max(len(summary.found_open), len(summary.open_acknowledged)) <= LISTED
+    summary.whole |= max(len(summary.found_open), len(summary.open_acknowledged)) > LISTED
     summary.found_open, summary.open_acknowledged = summary.found_open[:LISTED], summary.open_acknowledged[:LISTED]
 
 
@@ -326,7 +353,7 @@ def _was_logged_as_sent(own: Range, logs: Columns, sends: Columns, final: Array)
     return bool(is_among(other, distinct(sends["value"][sends["outcome"] != FAIL])).all())
 
 
-def _replicas_agree(summary: Sieved, logs: Columns, can_lead: Sequence[int]) -> bool:
+def _replicas_agree(summary: Sieved, logs: Columns, known: Known) -> bool:
     """Whether the members of the ISR hold the same here, and epochs go up along every replica's log; note their ends."""
     first: tuple[Array, ...] | None = None
     agree = True
@@ -335,10 +362,12 @@ def _replicas_agree(summary: Sieved, logs: Columns, can_lead: Sequence[int]) -> 
         if not (logs["log_offset"][own][1:] > logs["log_offset"][own][:-1]).all():
             own = own[np.argsort(logs["log_offset"][own], kind="stable")]
         columns = tuple(logs[name][own] for name in ("log_offset", "value", "leader_epoch", "is_control"))
-        summary.epochs[node] = (int(columns[2][0]), int(columns[2][-1]))
         summary.begins[node] = int(columns[0][0])
-        agree &= bool((columns[2][1:] >= columns[2][:-1]).all())
-        if node in can_lead:
+        epochs = _epochs(node, columns[0], columns[2], known.spared)
+        if epochs.size:
+            summary.epochs[node] = (int(epochs[0]), int(epochs[-1]))
+        agree &= bool((epochs[1:] >= epochs[:-1]).all())
+        if node in known.can_lead:
             summary.logged.append(node)
             offsets = columns[0]
             agree &= int(offsets[-1]) - int(offsets[0]) + 1 == offsets.size
@@ -361,43 +390,82 @@ def _epochs_ascend(summary: Sieved, reads: Columns) -> bool:
     return bool((there[offsets] == epochs).all() and (along[1:] >= along[:-1]).all())
 
 
+def _epochs(node: int, offsets: Array, epochs: Array, spared: Iterable[tuple[int, int, int]]) -> Array:
+    """Return the known leader epochs along a replica's log, but for what its disk is to blame for."""
+    chosen = epochs != UNKNOWN
+    for own, first, end in spared:
+        if own == node:
+            chosen &= (offsets < first) | (offsets >= end)
+    return epochs if chosen.all() else epochs[chosen]
+
+
 def _order(summary: Sieved, sends: Columns, final: Array, sent: Array, offsets: Array) -> None:
     """Look at the order in real time and of each producer."""
     placed = sent[sent != UNKNOWN]
-    done = np.where(sends["outcome"][placed] == OK, sends["complete_ns"][placed], NEVER)
-    summary.least_placed = int(done.min(initial=NEVER))
     known = offsets[sent[offsets] != UNKNOWN]
     if placed.size == 0:
         return
     send, values = sent[known], final[known]
     invoke = sends["invoke_ns"][send]
-    done = np.where(sends["outcome"][send] == OK, sends["complete_ns"][send], NEVER)
+    # Only what stands where it was acknowledged was there when that was done.
+    in_place = sends["value"][send] == values
+    in_place &= (sends["log_offset"][send] == known + summary.range.first) & (sends["outcome"][send] == OK)
+    done = np.where(in_place, sends["complete_ns"][send], NEVER)
     behind = np.append(np.minimum.accumulate(done[::-1])[::-1][1:], NEVER)
     summary.clean &= not bool((invoke > behind).any())
     summary.least_done, summary.greatest_invoke = int(done.min(initial=NEVER)), int(invoke.max(initial=-1))
     unread = np.zeros(sends["value"].size, bool)
     unread[placed] = True
     unread[send] = False
-    summary.clean &= _ascends(summary, np.concatenate([values, sends["value"][unread]]))
+    summary.clean &= _ascends(summary, sends, values, send, np.flatnonzero(unread))
 
 
-def _ascends(summary: Sieved, values: Array) -> bool:
-    """Return whether each producer's values ascend; note their ends. Those that are sent and not read stand behind."""
+def _ascends(summary: Sieved, sends: Columns, standing: Array, send: Array, unread: Array) -> bool:
+    """Return whether each producer's values ascend; note their ends. Those that are sent and not read stand behind.
+
+    standing, send:  values in log order, and the sends of their places; unread: other sends.
+    """
+    rows = np.append(send, unread)
+    own = sends["value"][rows]
+    values = np.append(standing, own[send.size :])
+    order, first, names = _each_process(values)
+    ordered = values[order]
+    summary.values = _spans(names, np.minimum.reduceat(ordered, first), np.maximum.reduceat(ordered, first))
+    stands = np.where(order < standing.size, ordered, UNKNOWN) if unread.size else ordered
+    summary.stands = dict(zip(names, np.maximum.reduceat(stands, first).tolist(), strict=True))
+    ascends = bool((ordered[1:] > ordered[:-1]).all())
+    if not np.array_equal(own, values):
+        order, first, names = _each_process(own)
+        ordered = own[order]
+    times = sends["invoke_ns"][rows][order]
+    ends = [edge.reduceat(column, first) for column in (ordered, times) for edge in (np.minimum, np.maximum)]
+    summary.sent = dict(zip(names, zip(*(end.tolist() for end in ends), strict=True), strict=True))
+    return ascends
+
+
+def _each_process(values: Array) -> tuple[Array, Array, list[int]]:
+    """Return an order that keeps each process's values together as they are, where each one's begin in it, and the processes."""
     process = values >> 40
     narrow = process.astype(np.int16) if process.max() < 1 << 15 else process
     order = np.argsort(narrow, kind="stable")
-    ordered = values[order]
     first = np.flatnonzero(np.append(True, narrow[order][1:] != narrow[order][:-1]))
-    least, greatest = np.minimum.reduceat(ordered, first), np.maximum.reduceat(ordered, first)
-    names = process[order][first].tolist()
-    summary.values = {
-        name: (low, high) for name, low, high in zip(names, least.tolist(), greatest.tolist(), strict=True)
-    }
-    return bool((ordered[1:] > ordered[:-1]).all())
+    return order, first, process[order][first].tolist()
+
+
+def _spans(names: Sequence[int], least: Array, greatest: Array) -> dict[int, tuple[int, int]]:
+    return dict(zip(names, zip(least.tolist(), greatest.tolist(), strict=True), strict=True))
+
+
+def _by_process(values: Array) -> Iterator[tuple[int, Array]]:
+    """Yield the values of each process; all of them ascend."""
+    borders = [0, *(1 + np.flatnonzero(np.diff(values >> 40))).tolist(), values.size]
+    for first, end in pairwise(borders):
+        if end > first:
+            yield int(values[first]) >> 40, values[first:end]
 
 
 def _ends(summary: Sieved, logs: Columns, offsets: Array, can_lead: Sequence[int]) -> None:
-    """Look for holes, which are none of ours where no log of a leader was recorded."""
+    """Look for holes."""
     leaders = is_among(logs["node"], np.asarray(sorted(can_lead), np.int64))
     if offsets.size == 0 and not leaders.any():
         return
@@ -407,8 +475,7 @@ def _ends(summary: Sieved, logs: Columns, offsets: Array, can_lead: Sequence[int
     there = np.flatnonzero(present)
     summary.first_offset = summary.range.first + int(there[0])
     summary.last_offset = summary.range.first + int(there[-1])
-    if leaders.any():
-        summary.clean &= bool(there.size == there[-1] - there[0] + 1)
+    summary.holed = bool(there.size < there[-1] - there[0] + 1)
 
 
 def without_offset(recording: Recording, topic_partition: str) -> dict[str, int]:
@@ -449,7 +516,7 @@ def ends_of_logs(recording: Recording, topic_partition: str) -> pa.Table:
 
 def _only_node(group: Group) -> int | None:
     """Return whose log a row group is of, by its statistics; None: of several, or nobody says it."""
-    if group.last in (-1, NEVER - 1):
+    if group.last == -1:
         return None
     with readable("logs", Path(group.path)) as (file, stored):
         column = file.schema_arrow.names.index(stored.names["node"])
@@ -460,11 +527,11 @@ def _only_node(group: Group) -> int | None:
 
 def fold(sieved: Sequence[Sieved]) -> list[Range]:
     """Return the ranges that have to be judged together: unclean ones, what crosses borders, and what they depend on."""
-    suspect = [not summary.clean for summary in sieved]
-    for summary in sieved:
-        # What stands here and was sent to elsewhere completed at a time that only its own range knows.
-        homes = [own.least_placed for own in sieved if any(_may_hold(own, value) for value in summary.sent_elsewhere)]
-        summary.least_done = min([summary.least_done, *homes])
+    if any(summary.whole for summary in sieved):
+        return [summary.range for summary in sieved]
+    # Without the logs a hole may be a transaction's marker.
+    any_log = any(summary.logged for summary in sieved)
+    suspect = [not summary.clean or (any_log and summary.holed) for summary in sieved]
     _cross_in_time(sieved, suspect)
     _cross_in_producers(sieved, suspect)
     _cross_in_offsets(sieved, suspect)
@@ -474,6 +541,18 @@ def fold(sieved: Sequence[Sieved]) -> list[Range]:
         suspect = [True] * len(sieved)
     _depend(sieved, suspect)
     return [summary.range for summary, is_suspect in zip(sieved, suspect, strict=True) if is_suspect]
+
+
+def may_go_back(sieved: Sequence[Sieved]) -> bool:
+    """Whether a process may have sent a later record earlier, in another range; within each one that was looked at."""
+    by_process: dict[int, list[tuple[int, int, int, int]]] = {}
+    for summary in sieved:
+        for process, span in summary.sent.items():
+            by_process.setdefault(process, []).append(span)
+    ordered = (pairwise(sorted(spans)) for spans in by_process.values())
+    return any(
+        low <= before or first_ns < last_ns for own in ordered for (_, before, _, last_ns), (low, _, first_ns, _) in own
+    )
 
 
 def begins(sieved: Iterable[Sieved]) -> dict[int, int]:
@@ -497,8 +576,8 @@ def _cross_in_time(sieved: Sequence[Sieved], suspect: list[bool]) -> None:
 def _cross_in_producers(sieved: Sequence[Sieved], suspect: list[bool]) -> None:
     greatest: dict[int, int] = {}
     for place, summary in enumerate(sieved):
-        for process, (low, high) in summary.values.items():
-            suspect[place] |= low <= greatest.get(process, -1)
+        suspect[place] |= any(low <= greatest.get(process, -1) for process, (low, _) in summary.values.items())
+        for process, (_, high) in (*summary.values.items(), *summary.elsewhere.items()):
             greatest[process] = max(greatest.get(process, -1), high)
 
 
@@ -535,6 +614,9 @@ def _depend(sieved: Sequence[Sieved], suspect: list[bool]) -> None:
         if behind:
             suspect[min(behind, key=lambda other: sieved[other].least_done)] = True
             suspect[place + 1] = True
+        for process, (low, _) in sieved[place].elsewhere.items():
+            before = max(range(place), key=lambda other: sieved[other].stands.get(process, -1), default=place)
+            suspect[before] |= sieved[before].stands.get(process, -1) >= low
         for other, summary in enumerate(sieved):
             suspect[other] |= any(_may_hold(summary, value) for value in sieved[place].sent_elsewhere)
             suspect[other] |= any(

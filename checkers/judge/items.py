@@ -11,6 +11,7 @@ import pyarrow.compute as pc
 from tribunal.checkers.api import PartitionRows
 from tribunal.checkers.judge import hot_partitions as ranges
 from tribunal.checkers.judge.dumps import dumped
+from tribunal.checkers.judge.endings import ending
 from tribunal.checkers.judge.files import Window, dealt
 from tribunal.checkers.judge.partition import history_of
 from tribunal.checkers.properties.lost_writes import complete_readers
@@ -84,6 +85,7 @@ class Suspects(msgspec.Struct, frozen=True, tag="suspects", omit_defaults=True):
     begins:   where each replica's log begins, in any range.
     missing:  values that were acknowledged without an offset and found nowhere.
     beyond:   how many ranges more are not clean; nobody judges those.
+    whole:    they are all of the partition, and every send is read that has no offset.
     """
 
     run_dir: str
@@ -92,9 +94,17 @@ class Suspects(msgspec.Struct, frozen=True, tag="suspects", omit_defaults=True):
     begins: dict[int, int]
     missing: tuple[int, ...] = ()
     beyond: int = 0
+    whole: bool = False
 
 
-WorkItem = WholeRun | Files | Sent | ImportedHistory | WholePartition | SieveRange | Rest | Suspects
+class Ordered(msgspec.Struct, frozen=True, tag="ordered"):
+    """A hot partition of which is asked whether a process sent a later record earlier."""
+
+    run_dir: str
+    partition: str
+
+
+WorkItem = WholeRun | Files | Sent | ImportedHistory | WholePartition | SieveRange | Rest | Suspects | Ordered
 
 
 def work_items(run_dir: Path) -> list[WorkItem]:
@@ -142,16 +152,19 @@ def _parts(run_dir: Path, name: str) -> list[WorkItem]:
 def _known(recording: Recording, name: str) -> ranges.Known:
     """Look up what all ranges of a hot partition need."""
     polls = PartitionRows({"polls": recording.table("polls", name)}).columns("polls")
+    timeline = history_of(recording).timeline(*partition_order(name))
+    ended = ending(timeline.entries)
     return ranges.Known(
         readers=tuple(complete_readers(polls).tolist()),
-        can_lead=tuple(history_of(recording).timeline(*partition_order(name)).can_lead),
+        can_lead=tuple(timeline.can_lead),
         dumped=tuple(dumped(recording.table, *partition_order(name))),
+        spared=(*ended.hurt, *ended.damaged),
     )
 
 
 def item_bytes(item: WorkItem) -> int:
     """Return how much a work item has to read, by the sizes of its files."""
-    if isinstance(item, SieveRange | Rest | Suspects | Sent):
+    if isinstance(item, SieveRange | Rest | Suspects | Ordered | Sent):
         return PART_BYTES
     if isinstance(item, Files):
         return sum(Path(path).stat().st_size for path in item.paths) // HASHED_AT_COST_OF_ONE

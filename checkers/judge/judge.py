@@ -24,6 +24,7 @@ from tribunal.checkers.judge.histories import judge_history
 from tribunal.checkers.judge.items import (
     Files,
     ImportedHistory,
+    Ordered,
     Rest,
     Sent,
     SieveRange,
@@ -50,7 +51,7 @@ from tribunal.checkers.judge.witnesses import answers
 from tribunal.results.recording import NO_PARTITION, TABLES, DamagedRecording
 from tribunal.results.storage import NoStorage
 from tribunal.results.store import MANIFEST, Recording, file_facts
-from tribunal.results.validation import all_different, contradiction, value_sent_twice
+from tribunal.results.validation import all_different, contradiction, time_goes_back, value_sent_twice
 from tribunal.results.verdict import Finding
 
 RUN_TABLES: Final = tuple(name for name, table in TABLES.items() if not table.by_partition)
@@ -104,6 +105,8 @@ def _judged(item: WorkItem, without: frozenset[str], histories: Histories) -> It
             return _judge_rest(item)
         case Suspects():
             return _judge_together(item)
+        case Ordered():
+            return _ordered(item)
         case _:
             assert_never(item)
 
@@ -174,8 +177,8 @@ def _sieved(item: SieveRange) -> Iterator[TableRow]:
     for table, rows in tables.items():
         damage = contradiction(table, rows)
         if damage is not None:
-            place = f" (tp={name}, offsets {own.first} to {own.end})"
-            raise DamagedRecording(table, damage.row, damage.reason + place)
+            # (a row's number in a range says nothing of where it stands in the table)
+            raise DamagedRecording(table, None, f"{damage.reason} (tp={name}, offsets {own.first} to {own.end})")
     yield SievedRange(place_of(item.run_dir, name), ranges.sieve(own, PartitionRows(tables), item.known))
 
 
@@ -190,7 +193,8 @@ def _judge_rest(item: Rest) -> Iterator[TableRow]:
         rows["txn_id"].null_count < rows.num_rows
         for rows in ranges.read_groups("sends", ranges.groups("sends", paths), ["txn_id"])
     )
-    big = bool(tail or in_transactions)
+    committed = bool(recording.files["commits"].get(name))  # what a group went through says what its members lack
+    big = bool(tail or in_transactions or committed)
     in_pieces = {own: one for own, one in properties().items() if one.kernel_in_pieces is not None}
     chosen = {
         own: one
@@ -254,10 +258,10 @@ def _judge_together(item: Suspects) -> Iterator[TableRow]:
         for table in ("reads", "logs")
     }
     there = [rows["value"].drop_null().to_numpy() for rows in tables.values()]
-    values = np.unique(np.concatenate([*there, np.array(item.missing, np.int64)]))
+    values = None if item.whole else np.unique(np.concatenate([*there, np.array(item.missing, np.int64)]))
     tables["sends"] = ranges.rows_of(recording, name, "sends", item.ranges, list(TABLES["sends"].fields), values)
     tables |= {table: _sound(recording, table, name) for table in ("polls", "watermarks")}
-    judge = PartitionJudge(recording, name, PartitionRows(tables))
+    judge = PartitionJudge(recording, name, PartitionRows(tables), held=item.ranges)
     judge.context = msgspec.structs.replace(judge.context, begins=item.begins)
     for own in sorted(ranges.SIEVED):
         yield from _attempt(own, judge.place, partial(_of_ranges, judge, properties()[own], item))
@@ -268,6 +272,17 @@ def _judge_together(item: Suspects) -> Iterator[TableRow]:
             topic=judge.place.topic, partition=judge.place.partition,
         )  # fmt: skip
         yield FoundIn(item.run_dir, unjudged)
+
+
+def _ordered(item: Ordered) -> Iterator[TableRow]:
+    """Say of all sends of a hot partition what is contradictory in each range already, if anything is among them."""
+    paths = Recording.open(Path(item.run_dir), compare=False, only=item.partition).files["sends"][item.partition]
+    columns = ("value", "invoke_ns")
+    rows = pa.concat_tables(ranges.read_groups("sends", ranges.groups("sends", paths), columns))
+    damage = time_goes_back("sends", rows)
+    if damage is not None:
+        raise DamagedRecording("sends", damage.row, f"{damage.reason} (tp={item.partition})")
+    return iter(())
 
 
 def _of_ranges(judge: "PartitionJudge", chosen: Property, item: Suspects) -> list[TableRow]:
@@ -314,18 +329,24 @@ def _look_at_ranges(tables: Tables) -> list[WorkItem]:
         sieved.sort(key=lambda own: own.range.first)
         counts = ranges.added(own.figures for own in sieved) | {"partitions with a final log": 1}
         tables.figures.append(Figures(place, "lost_writes", counts))
+        name = f"{place.topic}-{place.partition}"
+        if ranges.may_go_back(sieved):
+            items.append(Ordered(place.run_dir, name))
         suspects = ranges.fold(sieved)
         if suspects:
+            whole = any(own.whole for own in sieved)
             found = {value for own in sieved for value in own.found_open}
             missing = {value for own in sieved for value in own.open_acknowledged} - found
+            together = len(suspects) if whole else ranges.TOGETHER
             items.append(
                 Suspects(
                     place.run_dir,
-                    f"{place.topic}-{place.partition}",
-                    ranges=tuple(suspects[: ranges.TOGETHER]),
+                    name,
+                    ranges=tuple(suspects[:together]),
                     begins=ranges.begins(sieved),
-                    missing=tuple(sorted(missing)),
-                    beyond=max(0, len(suspects) - ranges.TOGETHER),
+                    missing=() if whole else tuple(sorted(missing)),
+                    beyond=len(suspects[together:]),
+                    whole=whole,
                 )
             )
     return items

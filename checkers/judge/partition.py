@@ -29,10 +29,11 @@ from tribunal.checkers.api import (
 )
 from tribunal.checkers.graphs.findings import Contradiction
 from tribunal.checkers.guarantees import Promise
+from tribunal.checkers.judge.all_rows import AllRows, RowsOfRanges
 from tribunal.checkers.judge.dumps import dumped
 from tribunal.checkers.judge.endings import ending
 from tribunal.checkers.judge.evidence import Evidence
-from tribunal.checkers.judge.hot_partitions import HOLES
+from tribunal.checkers.judge.hot_partitions import HOLES, Range
 from tribunal.checkers.judge.orders import OF_POSITIONS, Order
 from tribunal.checkers.judge.positions import Positions
 from tribunal.checkers.judge.remembered import Part, Remembered, by_order, under
@@ -71,15 +72,27 @@ class PartitionJudge:
     """Tells violations from permitted losses in one partition."""
 
     def __init__(
-        self, recording: Recording, topic_partition: str, rows: PartitionRows, history: History | None = None
+        self,
+        recording: Recording,
+        topic_partition: str,
+        rows: PartitionRows,
+        history: History | None = None,
+        held: Sequence[Range] | None = None,
     ) -> None:
-        """Judge these rows of a partition; `history`: of its run, where it is known already."""
+        """Judge these rows of a partition.
+
+        history:  of its run, where it is known already.
+        held:     the ranges of offsets whose rows these are; None: all.
+        """
         topic, partition = partition_order(topic_partition)
         self._name = (topic, partition)
         self.place = Place(str(recording.run_dir), topic, partition)
         self._history = history_of(recording) if history is None else history
         self.timeline: Timeline = self._history.timeline(topic, partition)
         self.rows = rows
+        self._all_rows = AllRows(rows, self.timeline.can_lead)
+        if held is not None:
+            self._all_rows = RowsOfRanges(rows, self.timeline.can_lead, recording, topic_partition, held)
         self._orders = self._history.orders_of(topic, partition)
         self._evidence: Evidence | None = None
         self._remembered = Remembered(recording.run_dir, self._history)
@@ -344,6 +357,7 @@ class PartitionJudge:
                 orders=self._orders,
                 dumped=self.context.dumped,
                 begins=self.context.begins,
+                all_rows=self._all_rows,
             )
         return self._evidence
 

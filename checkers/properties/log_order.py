@@ -204,7 +204,8 @@ def _is_acknowledged(sends: Columns, send: Array, offsets: Array) -> Array:
 def _gaps(logs: Columns, log: _Log, context: Context) -> pa.Table:
     """Return the first offset of each hole; without the logs a hole may be a transaction's marker."""
     leaders = is_among(logs["node"], np.asarray(context.can_lead, np.int64))
-    if not leaders.any() or log.offsets.size == 0 or log.without_gaps:
+    any_log = leaders.any() or not context.begins.keys().isdisjoint(context.can_lead)
+    if not any_log or log.offsets.size == 0 or log.without_gaps:
         return nothing()
     present = np.concatenate([log.offsets, logs["log_offset"][leaders]])
     present = distinct(present[(present >= log.offsets[0]) & (present <= log.offsets[-1])])

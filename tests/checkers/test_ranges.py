@@ -5,17 +5,21 @@ from random import Random
 from tempfile import TemporaryDirectory
 from typing import Any
 
+import pyarrow.parquet as pq
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from tests.checkers.planted_runs import planted_run
 from tests.checkers.random_runs import random_run
-from tests.checkers.recorded import Run
+from tests.checkers.recorded import MS, Run
 from tribunal.checkers.judge import engine, files
 from tribunal.checkers.judge import hot_partitions as ranges
+from tribunal.checkers.judge.hot_partitions import Range
 from tribunal.checkers.judge.items import SieveRange, work_items
 from tribunal.checkers.judge.judge import judge_item, second_look
 from tribunal.checkers.judge.tables import SievedRange, Tables
+from tribunal.results.values import value_of
 
 
 @pytest.fixture(params=[1, 3, 7])
@@ -181,3 +185,193 @@ def test_a_replica_begins_where_it_begins_and_not_where_a_range_does(
     severity = "permitted" if missing[0] == 0 else "violation"
 
     assert found_whole_and_cut(run.finish(), offsets) == [("replica_lacks", severity, missing[0])]
+
+
+# Seeds that showed a fact of some ranges where one of the whole is meant, and with how many offsets a range.
+PLANTED = [
+    pytest.param(84, 2, id="a record that was sent elsewhere stands behind what another range holds"),
+    pytest.param(252, 1, id="the final read holds nothing of these ranges"),
+    pytest.param(1008, 2, id="the newest record of a key stands in another range"),
+    pytest.param(1385, 3, id="a final read holds what replaced a record in another range"),
+]
+
+
+@pytest.mark.parametrize(("seed", "offsets"), PLANTED)
+def test_an_excuse_asks_for_facts_of_the_whole(tmp_path: Path, seed: int, offsets: int) -> None:
+    assert found_whole_and_cut(planted_run(tmp_path / "run", seed), offsets)
+
+
+@pytest.mark.parametrize("in_transactions", [False, True])
+def test_planted_excuses_are_the_same_in_ranges(tmp_path: Path, *, in_transactions: bool) -> None:
+    for seed in range(3):
+        run_dir = planted_run(tmp_path / f"run-{seed}", seed, in_transactions=in_transactions)
+        found_whole_and_cut(run_dir, 2)
+
+
+@pytest.mark.nightly
+@pytest.mark.parametrize("first", range(0, 400, 40))
+@pytest.mark.parametrize("in_transactions", [False, True])
+def test_many_planted_excuses_are_the_same_in_ranges(tmp_path: Path, first: int, *, in_transactions: bool) -> None:
+    for seed in range(first, first + 40):
+        run_dir = planted_run(tmp_path / f"run-{seed}", seed, in_transactions=in_transactions)
+        for offsets in (1, 2, 3, 5):
+            found_whole_and_cut(run_dir, offsets)
+
+
+@pytest.mark.parametrize("offsets", [1, 2, 5])
+def test_a_group_that_read_nothing_is_judged_where_a_partition_is_cut_too(tmp_path: Path, offsets: int) -> None:
+    """It committed positions, and nobody but the final read received anything."""
+    run = Run(tmp_path / "run")
+    log = {offset: run.send(offset, 100 + 10 * offset) for offset in range(6)}
+    run.final_read(dict(log))
+    times = {"invoke_ns": 400 * MS, "complete_ns": 401 * MS}
+    place = {"group": "g", "topic": "t", "partition": 0, "committed_offset": 2}
+    run.recorder.row("commits", process=50, kind="commit", outcome="ok", **place, **times)
+
+    assert found_whole_and_cut(run.finish(), offsets) == [
+        ("unconsumed", "violation", 0),
+        ("unconsumed", "violation", 1),
+    ]
+
+
+@pytest.mark.parametrize("offsets", [1, 2, 3])
+@pytest.mark.parametrize("logged", [(1, 2, 3), ()])
+def test_a_hole_behind_the_ends_of_logs_is_one_where_there_are_logs(
+    tmp_path: Path, offsets: int, logged: tuple[int, ...]
+) -> None:
+    """Without any log it may be a transaction's marker."""
+    run = Run(tmp_path / "run")
+    log = {offset: run.send(offset, 100 + 10 * offset) for offset in range(12) if offset != 10}
+    run.final_read(dict(log))
+    for node in logged:
+        run.log(node, {offset: value for offset, value in log.items() if offset < 5})
+
+    found = found_whole_and_cut(run.finish(), offsets)
+
+    assert found == ([("gap", "violation", 10)] if logged else [])
+
+
+@pytest.mark.parametrize("offsets", [1, 2, 3])
+def test_an_epoch_goes_back_behind_ranges_of_which_no_epoch_is_known(tmp_path: Path, offsets: int) -> None:
+    run = Run(tmp_path / "run")
+    log = {offset: run.send(offset, 100 + 10 * offset) for offset in range(12)}
+    run.final_read(dict(log))
+    for node in (1, 2, 3):
+        for offset, value in log.items():
+            place = {"topic": "t", "partition": 0, "log_offset": offset, "value": value, "is_control": False}
+            epoch = 5 if offset < 2 else None if offset < 10 else 3
+            run.recorder.row("logs", node=node, leader_epoch=epoch, **place)
+
+    assert found_whole_and_cut(run.finish(), offsets) == [("epoch_back", "violation", 10)] * 3
+
+
+@pytest.mark.parametrize("offsets", [1, 2, 3])
+def test_what_was_lost_says_nothing_of_the_order_of_what_is_there(tmp_path: Path, offsets: int) -> None:
+    """The record at offset 6 was acknowledged before all others and is lost: the one that was too early stands at offset 2 or behind."""
+    run = Run(tmp_path / "run")
+
+    def sent(process: int, sequence: int, at: int, **changes: Any) -> int:
+        value = value_of(process, sequence)
+        run.send(sequence, at, process=process, value=value, **changes)
+        return value
+
+    late = {"complete_ns": 900 * MS}
+    log = {0: sent(7, 0, 500, log_offset=0)}
+    log |= {offset: sent(11, offset, 110 + offset, log_offset=offset, **late) for offset in (1, 2, 3)}
+    log[4] = sent(8, 0, 150, log_offset=4, complete_ns=400 * MS)
+    log[5] = sent(11, 5, 160, log_offset=5, **late)
+    sent(9, 0, 100, log_offset=6, complete_ns=200 * MS)
+    log[6] = sent(10, 0, 170, log_offset=None, outcome="info")
+    run.final_read(dict(log))
+
+    assert found_whole_and_cut(run.finish(), offsets) == [
+        ("real_time_order", "violation", 0),
+        ("lost", "violation", 6),
+    ]
+
+
+@pytest.mark.parametrize("offsets", [1, 2, 4])
+@pytest.mark.parametrize("late", [False, True])
+def test_a_process_whose_time_goes_back_in_another_range_makes_the_recording_a_damaged_one(
+    tmp_path: Path, offsets: int, *, late: bool
+) -> None:
+    run = Run(tmp_path / "run")
+    times = {offset: 100 + 10 * offset for offset in range(8)} | ({4: 135} if late else {4: 125})
+    log = {offset: run.send(offset, at, complete_ns=900 * MS) for offset, at in times.items()}
+    run.final_read(dict(log))
+    run_dir = run.finish()
+
+    assert found_whole_and_cut(run_dir, offsets) == []
+    assert [row.words for row in judged(run_dir)[1]] == (
+        [] if late else ["table sends, row 4: time goes back: a process's later record has an earlier invoke (tp=t-0)"]
+    )
+
+
+@pytest.mark.parametrize("offsets", [1, 7, 8])
+def test_records_without_a_place_belong_to_the_first_range(tmp_path: Path, offsets: int) -> None:
+    """All was acknowledged without an offset, in row groups of which nothing has a place, and is lost."""
+    run = Run(tmp_path / "run")
+    for sequence in range(5):
+        run.send(sequence, 100 + 10 * sequence, log_offset=None)
+    run.recorder.close_segment()
+    last = run.send(5, 200, log_offset=0)
+    run.final_read({0: last})
+    for node in (1, 2, 3):
+        run.log(node, {0: last})
+
+    assert found_whole_and_cut(run.finish(), offsets) == [("lost", "violation", None)] * 5
+
+
+@pytest.mark.parametrize("offsets", [1, 2, 5])
+def test_of_more_than_can_be_listed_the_whole_is_judged(
+    tmp_path: Path, offsets: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(ranges, "LISTED", 1)
+    run = Run(tmp_path / "run")
+    log = {offset: run.send(offset, 100 + 10 * offset, log_offset=None) for offset in range(10)}
+    run.final_read({offset: value for offset, value in log.items() if offset != 9})
+
+    assert found_whole_and_cut(run.finish(), offsets) == [("lost", "violation", None)]
+
+
+def without_statistics(run_dir: Path) -> Path:
+    """Write the files of a recording anew, as somebody else's Parquet writer would."""
+    for path in run_dir.rglob("*.parquet"):
+        rows = pq.read_table(path)
+        pq.write_table(rows, path, write_statistics=False)
+    (run_dir / "manifest.json").unlink()
+    return run_dir
+
+
+@pytest.mark.parametrize("offsets", [1, 3, 8])
+def test_files_without_statistics_are_cut_where_their_rows_are(
+    tmp_path: Path, offsets: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run = Run(tmp_path / "run")
+    log = {
+        offset: run.send(offset, 100 + 10 * offset, log_offset=None if offset == 5 else offset) for offset in range(8)
+    }
+    run.final_read({offset: value for offset, value in log.items() if offset != 3})
+    for node in (1, 2, 3):
+        run.log(node, log)
+    run_dir = without_statistics(run.finish())
+
+    assert found_whole_and_cut(run_dir, offsets) == [("unread", "violation", 3)]
+    cut_everything(monkeypatch, offsets)
+    items = [item.range for item in work_items(run_dir) if isinstance(item, SieveRange)]
+    assert items == [Range(first, min(first + offsets, 8)) for first in range(0, 8, offsets)]
+
+
+def test_offsets_that_lie_too_far_apart_are_judged_as_a_whole(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """One row whose offset is wrong would make so many ranges that nobody could hold even their names."""
+    run = Run(tmp_path / "run")
+    places = [0, 1, 1 << 44]
+    log = {place: run.send(number, 100 + number, log_offset=place) for number, place in enumerate(places)}
+    run.final_read(dict(log))
+    run_dir = run.finish()
+    whole = judged(run_dir)
+
+    cut_everything(monkeypatch, 1)
+
+    assert not any(isinstance(item, SieveRange) for item in work_items(run_dir))
+    assert judged(run_dir) == whole
