@@ -106,6 +106,12 @@ class JoinedIsr(msgspec.Struct, frozen=True):
     node: int
 
 
+class BeganAnew(msgspec.Struct, frozen=True):
+    """The node was added to the replicas again when it had carried out that it was none: of what it held before it has nothing."""
+
+    node: int
+
+
 class LogStartMoved(msgspec.Struct, frozen=True):
     """DeleteRecords or retention moved the log start past the record."""
 
@@ -143,6 +149,7 @@ Fact = (
     | ProvenLoss
     | CutLive
     | JoinedIsr
+    | BeganAnew
     | LogStartMoved
     | SettingsChanged
     | LeadershipChanged
@@ -271,11 +278,8 @@ class Ledger:
         match fact:
             case Acknowledged():
                 self._on_acknowledged(fact)
-            case Exposed(isr=isr):
-                self._bind(isr)
-                self.certain.update(dict.fromkeys(isr))
-            case WasRead():
-                self._bind(self.isr)
+            case Exposed() | WasRead():
+                self._on_shown(fact)
             case ShutDownUncleanly(node=node):
                 self._on_unclean(node)
             case ProvenLoss(node=node):
@@ -284,6 +288,8 @@ class Ledger:
                 self.cut_live[node] = None
             case JoinedIsr(node=node):
                 self._on_joined(node)
+            case BeganAnew(node=node):
+                self.certain.pop(node, None)  # it held the record once, and counts for budgets (R1) as before
             case SettingsChanged(settings=settings):
                 self.settings = settings
                 self.least_min_isr = min(self.least_min_isr, settings.effective_min_isr)
@@ -315,6 +321,13 @@ class Ledger:
             self.holders[node] = None
         known = self.holders if fact.certain is None else fact.certain
         self.certain = dict.fromkeys(node for node in self.holders if node in known)
+
+    def _on_shown(self, fact: Exposed | WasRead) -> None:
+        if isinstance(fact, WasRead):
+            self._bind(self.isr)
+        else:
+            self._bind(fact.isr)
+            self.certain.update(dict.fromkeys(fact.isr))
 
     def _bind(self, isr: tuple[int, ...] | None) -> None:
         """The high watermark passed the record: from now on it has the guarantee of acks=all.

@@ -56,13 +56,15 @@ class RegisterBrokerRecord(msgspec.Struct, frozen=True, kw_only=True):
     broker_epoch: int
     incarnation_id: str | None = None
     fenced: bool = True
+    log_dirs: list[str] | None = None
 
 
 class BrokerRegistrationChangeRecord(msgspec.Struct, frozen=True, kw_only=True):
-    """A registered broker is fenced (1) or unfenced (-1)."""
+    """A registered broker is fenced (1) or unfenced (-1), or has lost log directories: `log_dirs` are those that are left."""
 
     broker_id: int
     fenced: int = 0
+    log_dirs: list[str] | None = None
 
 
 class ConfigRecord(msgspec.Struct, frozen=True, kw_only=True):

@@ -57,7 +57,12 @@ def history_of(recording: Recording, tables: Mapping[str, pa.Table] | None = Non
     """Return what a run's timelines are made of."""
     tables = tables or {name: recording.table(name) for name in FACT_TABLES}
     return History(
-        tables["metadata"], tables["nodes"], tables["faults"], tables["admin"], settings_of(recording) or None
+        tables["metadata"],
+        tables["nodes"],
+        tables["faults"],
+        tables["admin"],
+        settings_of(recording) or None,
+        lambda: recording.table("requests"),
     )
 
 

@@ -22,10 +22,10 @@ from tribunal.checkers.guarantees import (
     ShutDownUncleanly,
 )
 from tribunal.checkers.judge.incarnations import DOWN, NEVER
+from tribunal.checkers.judge.removals import HEARTBEAT, said
 from tribunal.checkers.judge.timeline import OBSERVATION_LAG_NS, Entry, NodeSettings, Timeline
 from tribunal.results.manifest import integer
 from tribunal.results.metadata import NO_LEADER, State
-from tribunal.results.unreadable import UNREADABLE
 
 LED_WITHIN_NS: Final = (
     1_000_000_000  # of commits observed: an election is in the very batch that makes it possible (SPEC 2.6)
@@ -37,7 +37,6 @@ SETTLING_NS: Final = 2_000_000_000  # after a heal, until everybody has heard ev
 SESSION_MS: Final = ("broker.session.timeout.ms", 9_000)
 ENSEMBLE_SESSION_MS: Final = ("zookeeper.session.timeout.ms", 18_000)
 QUORUM_REQUEST_MS: Final = ("controller.quorum.request.timeout.ms", 2_000)
-HEARTBEAT: Final = 63
 FETCH: Final = 1
 DELIVERED: Final = "delivered"
 HELD: Final = "held"
@@ -71,12 +70,6 @@ class TooSmall(msgspec.Struct, frozen=True, kw_only=True):
     by: int | None
     of_epoch: int
     is_only: bool
-
-
-class _Heartbeat(msgspec.Struct, frozen=True):
-    """What is recorded of a heartbeat."""
-
-    metadata_offset: int | None = None
 
 
 def able(metadata: pa.Table, nodes: pa.Table) -> dict[int, list[Span]]:
@@ -277,27 +270,16 @@ def _ignorant_ns(of_run: OfRun, nodes: Set[int], since_ns: int) -> int:
     if not committed:
         return -1
     requests = of_run("requests")
-    of_brokers = pc.and_(pc.equal(requests["api_key"], HEARTBEAT), pc.equal(requests["direction"], "request"))
-    rows = requests.filter(pc.and_(of_brokers, pc.greater_equal(requests["at_ns"], since_ns))).sort_by("at_ns")
     knowing: set[int] = set()
     last_ns = -1
-    for row in rows.select(["from", "at_ns", "summary"]).to_pylist():
-        node, offset = row["from"], _metadata_offset(row["summary"])
-        if node not in nodes or offset is None:
+    for node, at_ns, offset in said(requests.filter(pc.greater_equal(requests["at_ns"], since_ns))):
+        if node not in nodes:
             continue
         if offset >= min(committed):
             knowing.add(node)
         elif node not in knowing:
-            last_ns = row["at_ns"]
+            last_ns = at_ns
     return last_ns
-
-
-def _metadata_offset(summary: str | None) -> int | None:
-    """Return how far a heartbeat says that its sender knows the metadata, None where nobody read it."""
-    try:
-        return None if summary is None else msgspec.json.decode(summary, type=_Heartbeat).metadata_offset
-    except UNREADABLE:
-        return None
 
 
 def _known_ns(requests: pa.Table, faults: Sequence[Span], settings: NodeSettings, leader: int, since_ns: int) -> int:

@@ -20,6 +20,7 @@ from msgspec.structs import replace
 
 from tribunal.checkers.guarantees import (
     Acknowledged,
+    BeganAnew,
     Copies,
     CutLive,
     Elected,
@@ -47,6 +48,7 @@ from tribunal.checkers.judge.orders import (
     orders,
     settings_of_topic,
 )
+from tribunal.checkers.judge.removals import Directories, Removals, said
 from tribunal.checkers.judge.skews import Skew, skews
 from tribunal.results.admin_apis import AdminApi
 from tribunal.results.manifest import Setting, integer
@@ -694,8 +696,15 @@ class History:
     """What a whole run's timelines are made of: read once, then `timeline` per partition."""
 
     def __init__(
-        self, metadata: pa.Table, nodes: pa.Table, faults: pa.Table, admin: pa.Table, settings: NodeSettings | None
+        self,
+        metadata: pa.Table,
+        nodes: pa.Table,
+        faults: pa.Table,
+        admin: pa.Table,
+        settings: NodeSettings | None,
+        requests: Callable[[], pa.Table] | None = None,
     ) -> None:
+        """Take what was recorded; `requests` is asked for only where it can say something."""
         self._metadata = metadata.sort_by("metadata_offset")
         self._offsets: list[int] = self._metadata["metadata_offset"].to_pylist()
         self._at_ns = _filled(self._metadata["at_ns"].to_pylist())
@@ -704,6 +713,9 @@ class History:
         self._given = settings
         self._nodes = typed(nodes.sort_by("at_ns"), NodeEvent)
         self._incarnations = Incarnations(self._nodes)
+        self._removals = Removals(
+            lambda: () if requests is None else said(requests()), lambda: self._directories, self._incarnations
+        )
         self._timelines: dict[tuple[str, int], Timeline] = {}
         # Says of a value of a partition whether readers had read on where it was written anew, and what permitted the loss of what they had read.
         self.written_anew: Callable[[str, int], Judgement | None] = lambda key, value: None
@@ -746,11 +758,9 @@ class History:
             (topic, partition),
             self._given,
             losses,
-            self.registrations,
+            _Brokers(self.registrations, self._incarnations, self._calm, self._removals),
             self._orders_of_kind(AdminApi.ELECT_LEADERS, topic, partition),
             self._orders_of_kind(AdminApi.DELETE_TOPIC, topic, partition),
-            self._incarnations,
-            self._calm,
         )
         records = [record for position in positions if (record := self._committed(position)) is not None]
         for index, committed in enumerate(records):
@@ -835,6 +845,23 @@ class History:
     @cached_property
     def _calm(self) -> Calm:
         return Calm(self._faults, self._fenced())
+
+    @cached_property
+    def _directories(self) -> list[Directories]:
+        """With which log directories each broker registered, and when it lost some, in order."""
+        found = []
+        for position in self._places[1]:
+            committed = self._committed(position)
+            match None if committed is None else committed.record:
+                case RegisterBrokerRecord() as one:
+                    ids = frozenset(one.log_dirs or ())
+                    found.append(Directories(self._offsets[position], one.broker_id, ids, is_registration=True))
+                case BrokerRegistrationChangeRecord() as one if one.log_dirs:
+                    ids = frozenset(one.log_dirs)
+                    found.append(Directories(self._offsets[position], one.broker_id, ids, is_registration=False))
+                case _:
+                    pass  # says nothing of directories
+        return found
 
     def _fenced(self) -> Iterator[tuple[int, int, bool]]:
         """Yield when which broker was fenced or was so no longer, as committed."""
@@ -976,6 +1003,15 @@ def _filled(times: list[int | None]) -> list[int]:
     return filled
 
 
+class _Brokers(NamedTuple):
+    """What is known of a run's brokers, whatever the partition."""
+
+    registrations: list[Registration]
+    incarnations: Incarnations
+    calm: Calm
+    removals: Removals
+
+
 class _Builder:
     """Folds metadata records into entries."""
 
@@ -984,22 +1020,20 @@ class _Builder:
         place: tuple[str, int],
         given: NodeSettings | None,
         losses: list[Loss],
-        registrations: list[Registration],
+        brokers: _Brokers,
         orders: list[Order],
         deletions: list[Order],
-        incarnations: Incarnations,
-        calm: Calm,
     ) -> None:
-        self._calm = calm
+        self._brokers = brokers
+        self._left: dict[int, int] = {}  # where in the metadata log who was a replica ceased to be one
         self._place = place
         self._deletions = deletions
         self._topic = place[0]
-        self._incarnations = incarnations
         self._given = given
         self._of_cluster: dict[str, str] = {}
         self._of_topic: dict[str, str] = {}
         self._losses = losses
-        self._by_offset = {registration.metadata_offset: registration for registration in registrations}
+        self._by_offset = {registration.metadata_offset: registration for registration in brokers.registrations}
         self._registered_ns: dict[int, int] = {}
         self._fenced: dict[int, None] = {}
         self._orders = orders
@@ -1046,11 +1080,12 @@ class _Builder:
                 gone = (LogStartMoved(),) if anew and deleted else ()
                 self._removed = False
                 self._made_anew += anew
+                self._left.clear()
                 self._state = State.created_by(created)
                 self._append(at_ns, gone, changed=True)
             case PartitionChangeRecord() as change:
                 if self._state is not None:
-                    self._on_change(self._without_unclean(self._state, change, expected, at_ns), change, at_ns)
+                    self._on_change(self._without_unclean(self._state, change, expected, at_ns), change, committed)
             case _:
                 assert_never(committed.record)
 
@@ -1058,7 +1093,8 @@ class _Builder:
         """Return what was built."""
         self._add_live_cuts(until_ns=1 << 62)
         lag_ns = None if self._given is None else _lag_ns(self._given)
-        return Timeline(self._entries, self._settings(), self._place, self._incarnations, self._calm, lag_ns)
+        brokers = self._brokers
+        return Timeline(self._entries, self._settings(), self._place, brokers.incarnations, brokers.calm, lag_ns)
 
     def _append(self, at_ns: int, facts: tuple[Fact, ...], loss: Loss | None = None, *, changed: bool = False) -> None:
         if self._state is None:
@@ -1144,9 +1180,9 @@ class _Builder:
             elr=tuple(member for member in before.elr if member != node),
         )
 
-    def _on_change(self, before: State, change: PartitionChangeRecord, at_ns: int) -> None:
-        after = before.changed_by(change)
-        facts: list[Fact] = []
+    def _on_change(self, before: State, change: PartitionChangeRecord, committed: Committed) -> None:
+        after, at_ns = before.changed_by(change), committed.at_ns
+        facts: list[Fact] = [BeganAnew(node) for node in self._began_anew(before, after, committed)]
         if after.leader_epoch != before.leader_epoch:
             joined = _joined_at_the_end(before, after)
             facts += [JoinedIsr(node) for node in joined]
@@ -1159,6 +1195,13 @@ class _Builder:
             facts.append(SettingsChanged(self._settings()))
         self._state = after
         self._append(at_ns, tuple(facts), changed=True)
+
+    def _began_anew(self, before: State, after: State, committed: Committed) -> list[int]:
+        """Return who becomes a replica again by a change, and had deleted its log when it ceased to be one."""
+        offset, at_ns = committed.metadata_offset, committed.at_ns
+        self._left |= {node: offset for node in before.replicas if node not in after.replicas}
+        again = [node for node in after.replicas if node not in before.replicas and node in self._left]
+        return [node for node in again if self._brokers.removals.carried_out(node, self._left[node], offset, at_ns)]
 
     def _leadership(self, before: State, after: State, at_ns: int) -> Fact:
         if after.leader == NO_LEADER or (after.leader == before.leader and after.replicas != before.replicas):

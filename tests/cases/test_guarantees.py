@@ -8,6 +8,7 @@ import pytest
 from tests.cases.cases import load, only
 from tribunal.checkers.guarantees import (
     Acknowledged,
+    BeganAnew,
     CutLive,
     Elected,
     Exposed,
@@ -28,7 +29,7 @@ EVENTS = {
     frozenset({"leader", "how", "empty"}),
     *(
         frozenset({word})
-        for word in ("hwm", "read", "unclean", "lost", "cut_live", "whole", "joins", "clean", "log_start")
+        for word in ("hwm", "read", "unclean", "lost", "cut_live", "whole", "joins", "added_anew", "clean", "log_start")
     ),
 }
 
@@ -65,6 +66,8 @@ def facts(event: dict[str, Any]) -> Iterator[Fact]:
             yield CutLive(node)
         case {"whole": node} | {"joins": node}:
             yield JoinedIsr(node)
+        case {"added_anew": node}:
+            yield BeganAnew(node)
         case {"clean": _}:
             pass  # a clean stop loses nothing and spends nothing
         case {"log_start": True}:

@@ -1,5 +1,6 @@
 """The worked rows of docs/verdicts.md once more, as small recordings that the whole judge sees: metadata, faults, watermarks, a final read."""
 
+import json
 from pathlib import Path
 from typing import Any
 
@@ -73,12 +74,23 @@ class Replayed(Run):
                 self.set_isr([*self.isr, node])
             case {"joins": node}:
                 self.set_isr([*self.isr, node])
+            case {"added_anew": node}:
+                self.remove_and_add(node)
             case {"log_start": True}:
                 self.log_start = 1
                 order = {"api": "delete_records", "topic": "t", "partition": 0, "log_offset": 1, "outcome": "ok"}
                 self.recorder.row("admin", **order, invoke_ns=self.at * MS, complete_ns=self.at * MS + 1)
             case _:
                 assert set(event) == {"clean"}  # a clean stop loses nothing and spends nothing
+
+    def remove_and_add(self, node: int) -> None:
+        """Let a node be no replica for a second, and say meanwhile that it has carried that out."""
+        said = json.dumps({"metadata_offset": self.metadata_offset})
+        self.set_isr([other for other in self.isr if other != node], replicas=[n for n in (1, 2, 3) if n != node])
+        heartbeat = {"from": node, "to": 101, "api_key": 63, "direction": "request", "fate": "delivered"}
+        self.recorder.row("requests", **heartbeat, summary=said, at_ns=(self.at + 1) * MS)
+        self.at += STEP
+        self.change(self.at, replicas=[1, 2, 3])
 
     def lose(self, node: int) -> None:
         self.index += 1
