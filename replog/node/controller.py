@@ -112,7 +112,6 @@ class ControllerNode:
         self.quorum: QuorumNode | None = None
         self._also_notify = also_notify
         self._log: Log | None = None
-        self._end_offset = 0  # behind the last record of this term
         self._committed_end = 0
         self._term = 0
         self._writer = RecordWriter(NEWEST)
@@ -217,7 +216,6 @@ class ControllerNode:
             self._also_notify().on_leading(epoch, next_offset)
         self._term += 1
         self._writer = RecordWriter(self.controller.image.metadata_version)
-        self._end_offset = next_offset
         self._committed_end = next_offset  # everything before the term is applied
         self.world.journal.log("info", f"active controller in epoch {epoch}, from offset {next_offset}")
         self.world.journal.event("controller_active", node=self.config.node_id, epoch=epoch)
@@ -375,6 +373,12 @@ class ControllerNode:
     def _now_ms(self) -> int:
         return self.world.clock.now_ms()
 
+    @property
+    def _end_offset(self) -> int:
+        """Behind all that is in the log: the quorum writes batches of its own there, too (who votes, who leads)."""
+        assert self.quorum is not None
+        return self.quorum.log_end_offset
+
     def _take(self, event: Event) -> None:
         self._perform(self.controller.handle(event, self._now_ms, self._end_offset))
 
@@ -395,7 +399,6 @@ class ControllerNode:
 
     def _append(self, effect: Append) -> None:
         assert self.quorum is not None
-        self._end_offset += len(effect.records)
         self.quorum.append(list(self._writer.encoded(effect.records)))
 
     def _finish_committed(self) -> None:

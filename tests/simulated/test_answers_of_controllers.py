@@ -1,0 +1,66 @@
+"""A controller answers what is committed, also where the quorum has written batches of its own between its records (SPEC 1.1, 2.2)."""
+
+import asyncio
+import json
+
+import pytest
+
+from tests.simulated.cluster_program import Trial
+from tribunal.clusters.api import ClusterError, CutMode, Link
+from tribunal.nemesis.votes import give_vote
+from tribunal.workloads.kinds.produce_consume import TOPIC
+
+
+def others(cluster):
+    """The controllers that do not lead."""
+    return [node for node in cluster.spec.controller_ids if node != cluster.state.quorum_leader]
+
+
+async def voted_anew(cluster):
+    """A controller loses its vote and has it again: the quorum writes who votes, twice, in this leader's term."""
+    node = others(cluster)[0]
+    await cluster.remove_voter(node)
+    await asyncio.sleep(1)
+    assert (await give_vote(cluster, node)).holds
+
+
+@pytest.mark.parametrize("change", [None, voted_anew], ids=["as it began", "after two changes of voters"])
+def test_nothing_is_answered_that_a_majority_does_not_have(change):
+    answered = []
+
+    async def scenario(cluster):
+        if change is not None:
+            await change(cluster)
+        leader = cluster.state.quorum_leader
+        links = [Link(node, leader) for node in others(cluster)] + [Link(leader, node) for node in others(cluster)]
+        await cluster.cut(links, CutMode.HOLD)
+        try:
+            await asyncio.wait_for(cluster.set_topic_config(TOPIC, "min.insync.replicas", "1"), 0.4)
+            answered.append(leader)
+        except (TimeoutError, ClusterError):
+            pass
+        finally:
+            await cluster.heal(links)
+
+    Trial("answers of controllers").run(scenario)
+
+    assert answered == []
+
+
+def test_a_broker_epoch_is_the_offset_of_its_registration():
+    entries = []
+
+    async def scenario(cluster):
+        await voted_anew(cluster)
+        await cluster.stop(2)
+        await cluster.start(2)
+        await asyncio.sleep(1)
+        entries.extend(cluster.drain_metadata())
+
+    Trial("offsets of registrations").run(scenario)
+
+    epochs = [
+        (one.metadata_offset, one.body["broker_epoch"]) for one in entries if one.record_type == "RegisterBrokerRecord"
+    ]
+    assert len(epochs) == 4, json.dumps(epochs)
+    assert [epoch for _, epoch in epochs] == [offset for offset, _ in epochs]
