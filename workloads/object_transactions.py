@@ -1,6 +1,5 @@
 """What workloads of transactions on objects share: several processes read and change a few objects in steps drawn from the seed."""
 
-import asyncio
 from collections.abc import Callable
 from functools import partial
 from random import Random
@@ -10,11 +9,20 @@ import msgspec
 from tribunal.clusters.api import TopicPartition
 from tribunal.clusters.objects import ObjectOperation
 from tribunal.results.object_transactions import Step, StepKind, Steps
-from tribunal.workloads.api import Count, Percent, Stage, Workload, drawn_seed
-from tribunal.workloads.objects import Caller, no_partitions, prepare_nothing, read_finally
+from tribunal.workloads.api import Count, Percent, Stage, Workload
+from tribunal.workloads.objects import (
+    Caller,
+    CallPlan,
+    WithoutLog,
+    call_until_stopped,
+    drawn_plan,
+    no_partitions,
+    prepare_nothing,
+    read_finally,
+)
 
 
-class Options(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+class Options(WithoutLog, frozen=True, forbid_unknown_fields=True):
     """What a scenario may say: objects, processes, transactions a second of all together, the most steps of one (a read before a change not counted), and the share of reads."""
 
     keys: Count = 5
@@ -24,18 +32,8 @@ class Options(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     reads: Percent = 50
     calls_within_ms: Count = 6_000  # how long the last transactions may take
 
-    @property
-    def partitions(self) -> int:
-        """None: there is no log."""
-        return 0
 
-
-class Plan(msgspec.Struct, frozen=True, kw_only=True):
-    """The workload with every choice made."""
-
-    options: Options
-    seeds: tuple[str, ...]
-    delivery_timeout_ms: int
+Plan = CallPlan[Options]
 
 
 class Objects(msgspec.Struct, frozen=True, kw_only=True):
@@ -55,27 +53,16 @@ class Objects(msgspec.Struct, frozen=True, kw_only=True):
         return [f"{self.letter}{number}" for number in range(options.keys)]
 
 
-def plan(options: Options, random: Random) -> Plan:
-    """Draw the processes' seeds."""
-    seeds = tuple(drawn_seed(random) for _ in range(options.processes))
-    return Plan(options=options, seeds=seeds, delivery_timeout_ms=options.calls_within_ms)
-
-
 async def run(stage: Stage, chosen: Plan, objects: Objects) -> None:
     """Make transactions until asked to stop."""
-    await asyncio.gather(*(_work(stage, chosen, objects, process) for process in range(1, len(chosen.seeds) + 1)))
+    await call_until_stopped(
+        stage, chosen, lambda caller, random: partial(_one, caller, random, chosen.options, objects)
+    )
 
 
-async def _work(stage: Stage, chosen: Plan, objects: Objects, process: int) -> None:
-    options, random = chosen.options, Random(chosen.seeds[process - 1])
-    caller = Caller(stage, process)
-    try:
-        while not stage.stopping.is_set():
-            steps = drawn(caller.fresh, objects, options, random)
-            await caller.call(objects.operation, touched(steps), steps)
-            await asyncio.sleep(random.uniform(0.5, 1.5) * options.processes / options.rate)
-    finally:
-        await caller.close()
+async def _one(caller: Caller, random: Random, options: Options, objects: Objects) -> None:
+    steps = drawn(caller.fresh, objects, options, random)
+    await caller.call(objects.operation, touched(steps), steps)
 
 
 def drawn(fresh: Callable[[], int], objects: Objects, options: Options, random: Random) -> Steps:
@@ -109,7 +96,7 @@ def workload(objects: Objects) -> Workload[Options, Plan]:
     return Workload(
         options=Options,
         chosen=Plan,
-        plan=plan,
+        plan=drawn_plan,
         partitions=no_partitions,
         prepare=prepare_nothing,
         run=partial(run, objects=objects),

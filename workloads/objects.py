@@ -1,17 +1,61 @@
 """What workloads of operations on objects share: a process that calls, and writes down how each call ended."""
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import Awaitable, Callable, Coroutine, Mapping
+from random import Random
+from typing import Generic, Protocol, TypeVar
 
 import msgspec
 
 from tribunal.clusters.api import TopicPartition
 from tribunal.clusters.objects import ObjectAnswer, ObjectOperation, ObjectValue
-from tribunal.workloads.api import Stage
+from tribunal.workloads.api import LoadOptions, Stage, drawn_seed
 
 NO_ACKS = -1  # the tally's level of what is acknowledged or not, and nothing between
 RETRY_MS = 200
 FINAL_READER = 999  # the process that reads when all is quiet
+
+
+class CallOptions(LoadOptions, Protocol):
+    """What the options of all of them have."""
+
+    @property
+    def processes(self) -> int:
+        """How many call."""
+
+    @property
+    def rate(self) -> int:
+        """Calls a second of all together."""
+
+    @property
+    def calls_within_ms(self) -> int:
+        """How long the last calls may take."""
+
+
+class WithoutLog(msgspec.Struct, frozen=True):
+    """Options of a workload without partitions."""
+
+    @property
+    def partitions(self) -> int:
+        """None: there is no log."""
+        return 0
+
+
+Options = TypeVar("Options", bound=CallOptions)
+
+
+class CallPlan(msgspec.Struct, Generic[Options], frozen=True, kw_only=True):
+    """The workload with every choice made: a seed for each process."""
+
+    options: Options
+    seeds: tuple[str, ...]
+    delivery_timeout_ms: int
+
+
+def drawn_plan(options: Options, random: Random) -> CallPlan[Options]:
+    """Draw the processes' seeds."""
+    seeds = tuple(drawn_seed(random) for _ in range(options.processes))
+    return CallPlan(options=options, seeds=seeds, delivery_timeout_ms=options.calls_within_ms)
 
 
 class Caller:
@@ -78,6 +122,36 @@ class Caller:
     async def close(self) -> None:
         """Release everything."""
         await self._client.close()
+
+
+async def of_each_process(
+    chosen: CallPlan[Options], work: Callable[[int, Random], Coroutine[object, None, None]]
+) -> None:
+    """Do the work of all processes at once; each draws from its own seed."""
+    await asyncio.gather(*(work(process, Random(seed)) for process, seed in enumerate(chosen.seeds, start=1)))
+
+
+async def pause(options: CallOptions, random: Random) -> None:
+    """Rest as long as a process has to between two of its calls."""
+    await asyncio.sleep(random.uniform(0.5, 1.5) * options.processes / options.rate)
+
+
+async def call_until_stopped(
+    stage: Stage, chosen: CallPlan[Options], begin: Callable[[Caller, Random], Callable[[], Awaitable[None]]]
+) -> None:
+    """Let every process do one thing after the other until asked to stop; `begin` returns what a process does each time."""
+
+    async def work(process: int, random: Random) -> None:
+        caller = Caller(stage, process)
+        step = begin(caller, random)
+        try:
+            while not stage.stopping.is_set():
+                await step()
+                await pause(chosen.options, random)
+        finally:
+            await caller.close()
+
+    await of_each_process(chosen, work)
 
 
 def no_partitions(chosen: object) -> list[TopicPartition]:

@@ -8,13 +8,14 @@ import pytest
 from tribunal.results.object_transactions import StepKind, Steps
 from tribunal.workloads.api import Workload
 from tribunal.workloads.kinds import append, rw_register
-from tribunal.workloads.object_transactions import Objects, Options, drawn, plan, touched
+from tribunal.workloads.object_transactions import Objects, Options, drawn, touched
+from tribunal.workloads.objects import drawn_plan
 
 
 def some(objects: Objects, options: Options, seed: int) -> list[Steps]:
     """Return what one process draws."""
     values = iter(range(1, 1_000_000))
-    random = Random(plan(options, Random(seed)).seeds[0])
+    random = Random(drawn_plan(options, Random(seed)).seeds[0])
     return [drawn(values.__next__, objects, options, random) for _ in range(300)]
 
 

@@ -1,20 +1,27 @@
 """Counters: small amounts are added, and counters are read. No read shows less than was acknowledged, or more than was asked for."""
 
-import asyncio
+from functools import partial
 from random import Random
 from typing import Final
 
-import msgspec
-
 from tribunal.clusters.api import TopicPartition
 from tribunal.clusters.objects import ObjectOperation
-from tribunal.workloads.api import Count, Percent, Stage, Workload, drawn_seed
-from tribunal.workloads.objects import Caller, no_partitions, prepare_nothing, read_finally
+from tribunal.workloads.api import Count, Percent, Stage, Workload
+from tribunal.workloads.objects import (
+    Caller,
+    CallPlan,
+    WithoutLog,
+    call_until_stopped,
+    drawn_plan,
+    no_partitions,
+    prepare_nothing,
+    read_finally,
+)
 
 AMOUNT_MAX: Final = 9  # different amounts: one that is missing is not made up for by another that counted twice
 
 
-class Options(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+class Options(WithoutLog, frozen=True, forbid_unknown_fields=True):
     """What a scenario may say: counters, processes, calls a second of all together, and the share of reads."""
 
     counters: Count = 1
@@ -23,24 +30,8 @@ class Options(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     reads: Percent = 20
     calls_within_ms: Count = 6_000
 
-    @property
-    def partitions(self) -> int:
-        """None: there is no log."""
-        return 0
 
-
-class Plan(msgspec.Struct, frozen=True, kw_only=True):
-    """The workload with every choice made."""
-
-    options: Options
-    seeds: tuple[str, ...]
-    delivery_timeout_ms: int
-
-
-def plan(options: Options, random: Random) -> Plan:
-    """Draw the processes' seeds."""
-    seeds = tuple(drawn_seed(random) for _ in range(options.processes))
-    return Plan(options=options, seeds=seeds, delivery_timeout_ms=options.calls_within_ms)
+Plan = CallPlan[Options]
 
 
 def operations(options: Options) -> frozenset[ObjectOperation]:
@@ -50,22 +41,15 @@ def operations(options: Options) -> frozenset[ObjectOperation]:
 
 async def run(stage: Stage, chosen: Plan) -> None:
     """Call until asked to stop."""
-    await asyncio.gather(*(_work(stage, chosen, process) for process in range(1, len(chosen.seeds) + 1)))
+    await call_until_stopped(stage, chosen, lambda caller, random: partial(_one, caller, random, chosen.options))
 
 
-async def _work(stage: Stage, chosen: Plan, process: int) -> None:
-    options, random = chosen.options, Random(chosen.seeds[process - 1])
-    caller = Caller(stage, process)
-    try:
-        while not stage.stopping.is_set():
-            key = f"c{random.randrange(options.counters)}"
-            if random.randrange(100) < options.reads:
-                await caller.call(ObjectOperation.READ_COUNTER, key)
-            else:
-                await caller.call(ObjectOperation.INCREMENT, key, random.randint(1, AMOUNT_MAX))
-            await asyncio.sleep(random.uniform(0.5, 1.5) * options.processes / options.rate)
-    finally:
-        await caller.close()
+async def _one(caller: Caller, random: Random, options: Options) -> None:
+    key = f"c{random.randrange(options.counters)}"
+    if random.randrange(100) < options.reads:
+        await caller.call(ObjectOperation.READ_COUNTER, key)
+    else:
+        await caller.call(ObjectOperation.INCREMENT, key, random.randint(1, AMOUNT_MAX))
 
 
 async def read_to_end(stage: Stage, chosen: Plan, timeout_ms: int) -> list[TopicPartition]:
@@ -78,7 +62,7 @@ async def read_to_end(stage: Stage, chosen: Plan, timeout_ms: int) -> list[Topic
 WORKLOAD: Final = Workload(
     options=Options,
     chosen=Plan,
-    plan=plan,
+    plan=drawn_plan,
     partitions=no_partitions,
     prepare=prepare_nothing,
     run=run,

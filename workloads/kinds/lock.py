@@ -2,20 +2,30 @@
 
 import asyncio
 from collections import deque
+from functools import partial
 from random import Random
 from typing import Final
 
-import msgspec
-
 from tribunal.clusters.api import TopicPartition
 from tribunal.clusters.objects import ObjectOperation
-from tribunal.workloads.api import Count, Stage, Workload, drawn_seed
-from tribunal.workloads.objects import FINAL_READER, RETRY_MS, Caller, no_partitions, prepare_nothing
+from tribunal.workloads.api import Count, Stage, Workload
+from tribunal.workloads.objects import (
+    FINAL_READER,
+    RETRY_MS,
+    Caller,
+    CallPlan,
+    WithoutLog,
+    drawn_plan,
+    no_partitions,
+    of_each_process,
+    pause,
+    prepare_nothing,
+)
 
 RELEASES_MAX: Final = 5  # one whose answer was lost may have released it, and then each further one is refused
 
 
-class Options(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+class Options(WithoutLog, frozen=True, forbid_unknown_fields=True):
     """What a scenario may say: locks, processes, acquisitions a second that all together try, and how long a lock is held on average."""
 
     locks: Count = 2
@@ -24,24 +34,8 @@ class Options(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     held_ms: Count = 50
     calls_within_ms: Count = 6_000
 
-    @property
-    def partitions(self) -> int:
-        """None: there is no log."""
-        return 0
 
-
-class Plan(msgspec.Struct, frozen=True, kw_only=True):
-    """The workload with every choice made."""
-
-    options: Options
-    seeds: tuple[str, ...]
-    delivery_timeout_ms: int
-
-
-def plan(options: Options, random: Random) -> Plan:
-    """Draw the processes' seeds."""
-    seeds = tuple(drawn_seed(random) for _ in range(options.processes))
-    return Plan(options=options, seeds=seeds, delivery_timeout_ms=options.calls_within_ms)
+Plan = CallPlan[Options]
 
 
 def operations(options: Options) -> frozenset[ObjectOperation]:
@@ -51,17 +45,16 @@ def operations(options: Options) -> frozenset[ObjectOperation]:
 
 async def run(stage: Stage, chosen: Plan) -> None:
     """Call until asked to stop."""
-    await asyncio.gather(*(_work(stage, chosen, process) for process in range(1, len(chosen.seeds) + 1)))
+    await of_each_process(chosen, partial(_work, stage, chosen.options))
 
 
-async def _work(stage: Stage, chosen: Plan, process: int) -> None:
-    options, random = chosen.options, Random(chosen.seeds[process - 1])
+async def _work(stage: Stage, options: Options, process: int, random: Random) -> None:
     caller = _Holder(stage, process)
     try:
         while not stage.stopping.is_set():
             await caller.release_one()
             await caller.hold(f"m{random.randrange(options.locks)}", random.uniform(0.5, 1.5) * options.held_ms)
-            await asyncio.sleep(random.uniform(0.5, 1.5) * options.processes / options.rate)
+            await pause(options, random)
         await caller.release_all()
     finally:
         await caller.close()
@@ -131,7 +124,7 @@ async def read_to_end(stage: Stage, chosen: Plan, timeout_ms: int) -> list[Topic
 WORKLOAD: Final = Workload(
     options=Options,
     chosen=Plan,
-    plan=plan,
+    plan=drawn_plan,
     partitions=no_partitions,
     prepare=prepare_nothing,
     run=run,

@@ -1,18 +1,27 @@
 """Queues: elements are put in, each of them once, taken out and acknowledged; what nobody acknowledged comes again. Nothing is lost, made up or given out again."""
 
 import asyncio
+from functools import partial
 from random import Random
 from typing import Final
 
-import msgspec
-
 from tribunal.clusters.api import TopicPartition
 from tribunal.clusters.objects import ObjectOperation
-from tribunal.workloads.api import Count, Percent, Stage, Workload, drawn_seed
-from tribunal.workloads.objects import FINAL_READER, RETRY_MS, Caller, no_partitions, prepare_nothing
+from tribunal.workloads.api import Count, Percent, Stage, Workload
+from tribunal.workloads.objects import (
+    FINAL_READER,
+    RETRY_MS,
+    Caller,
+    CallPlan,
+    WithoutLog,
+    call_until_stopped,
+    drawn_plan,
+    no_partitions,
+    prepare_nothing,
+)
 
 
-class Options(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+class Options(WithoutLog, frozen=True, forbid_unknown_fields=True):
     """What a scenario may say: queues, processes, calls a second of all together, and shares.
 
     takes:       of calls, those that take an element out.
@@ -28,24 +37,8 @@ class Options(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     redeliver: Percent = 3
     calls_within_ms: Count = 6_000
 
-    @property
-    def partitions(self) -> int:
-        """None: there is no log."""
-        return 0
 
-
-class Plan(msgspec.Struct, frozen=True, kw_only=True):
-    """The workload with every choice made."""
-
-    options: Options
-    seeds: tuple[str, ...]
-    delivery_timeout_ms: int
-
-
-def plan(options: Options, random: Random) -> Plan:
-    """Draw the processes' seeds."""
-    seeds = tuple(drawn_seed(random) for _ in range(options.processes))
-    return Plan(options=options, seeds=seeds, delivery_timeout_ms=options.calls_within_ms)
+Plan = CallPlan[Options]
 
 
 def operations(options: Options) -> frozenset[ObjectOperation]:
@@ -57,21 +50,11 @@ def operations(options: Options) -> frozenset[ObjectOperation]:
 
 async def run(stage: Stage, chosen: Plan) -> None:
     """Call until asked to stop."""
-    await asyncio.gather(*(_work(stage, chosen, process) for process in range(1, len(chosen.seeds) + 1)))
+    await call_until_stopped(stage, chosen, lambda caller, random: partial(_one, caller, random, chosen.options))
 
 
-async def _work(stage: Stage, chosen: Plan, process: int) -> None:
-    options, random = chosen.options, Random(chosen.seeds[process - 1])
-    caller = Caller(stage, process)
-    try:
-        while not stage.stopping.is_set():
-            await _one(caller, f"q{random.randrange(options.queues)}", random, options)
-            await asyncio.sleep(random.uniform(0.5, 1.5) * options.processes / options.rate)
-    finally:
-        await caller.close()
-
-
-async def _one(caller: Caller, key: str, random: Random, options: Options) -> None:
+async def _one(caller: Caller, random: Random, options: Options) -> None:
+    key = f"q{random.randrange(options.queues)}"
     share = random.randrange(100)
     forgets = random.randrange(100) < options.forgotten
     if share < options.redeliver:
@@ -114,7 +97,7 @@ async def _emptied(reader: Caller, key: str, deadline_s: float) -> None:
 WORKLOAD: Final = Workload(
     options=Options,
     chosen=Plan,
-    plan=plan,
+    plan=drawn_plan,
     partitions=no_partitions,
     prepare=prepare_nothing,
     run=run,

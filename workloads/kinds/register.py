@@ -1,18 +1,25 @@
 """Registers, each under a key: read, written, and set if they hold what was read before. Judged as linearizable."""
 
-import asyncio
+from functools import partial
 from random import Random
 from typing import Final
 
-import msgspec
-
 from tribunal.clusters.api import TopicPartition
 from tribunal.clusters.objects import ObjectOperation
-from tribunal.workloads.api import Count, Percent, Stage, Workload, drawn_seed
-from tribunal.workloads.objects import Caller, no_partitions, prepare_nothing, read_finally
+from tribunal.workloads.api import Count, Percent, Stage, Workload
+from tribunal.workloads.objects import (
+    Caller,
+    CallPlan,
+    WithoutLog,
+    call_until_stopped,
+    drawn_plan,
+    no_partitions,
+    prepare_nothing,
+    read_finally,
+)
 
 
-class Options(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+class Options(WithoutLog, frozen=True, forbid_unknown_fields=True):
     """What a scenario may say: registers, processes, calls a second of all together, and the shares of reads and of cas.
 
     cas:  0 for a system without compare-and-set.
@@ -25,24 +32,8 @@ class Options(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     cas: Percent = 20
     calls_within_ms: Count = 6_000  # how long the last calls may take
 
-    @property
-    def partitions(self) -> int:
-        """None: there is no log."""
-        return 0
 
-
-class Plan(msgspec.Struct, frozen=True, kw_only=True):
-    """The workload with every choice made."""
-
-    options: Options
-    seeds: tuple[str, ...]
-    delivery_timeout_ms: int
-
-
-def plan(options: Options, random: Random) -> Plan:
-    """Draw the processes' seeds."""
-    seeds = tuple(drawn_seed(random) for _ in range(options.processes))
-    return Plan(options=options, seeds=seeds, delivery_timeout_ms=options.calls_within_ms)
+Plan = CallPlan[Options]
 
 
 def operations(options: Options) -> frozenset[ObjectOperation]:
@@ -53,22 +44,14 @@ def operations(options: Options) -> frozenset[ObjectOperation]:
 
 async def run(stage: Stage, chosen: Plan) -> None:
     """Call until asked to stop."""
-    await asyncio.gather(*(_work(stage, chosen, process) for process in range(1, len(chosen.seeds) + 1)))
+    await call_until_stopped(
+        stage, chosen, lambda caller, random: partial(_one, caller, random, chosen.options, dict[str, int]())
+    )
 
 
-async def _work(stage: Stage, chosen: Plan, process: int) -> None:
-    options, random = chosen.options, Random(chosen.seeds[process - 1])
-    caller, known = Caller(stage, process), dict[str, int]()
-    try:
-        while not stage.stopping.is_set():
-            await _one(caller, f"r{random.randrange(options.keys)}", random, options, known)
-            await asyncio.sleep(random.uniform(0.5, 1.5) * options.processes / options.rate)
-    finally:
-        await caller.close()
-
-
-async def _one(caller: Caller, key: str, random: Random, options: Options, known: dict[str, int]) -> None:
+async def _one(caller: Caller, random: Random, options: Options, known: dict[str, int]) -> None:
     """Make one call; `known` is what this process saw last of each register."""
+    key = f"r{random.randrange(options.keys)}"
     share = random.randrange(100)
     if share < options.reads:
         answer = await caller.call(ObjectOperation.READ, key)
@@ -94,7 +77,7 @@ async def read_to_end(stage: Stage, chosen: Plan, timeout_ms: int) -> list[Topic
 WORKLOAD: Final = Workload(
     options=Options,
     chosen=Plan,
-    plan=plan,
+    plan=drawn_plan,
     partitions=no_partitions,
     prepare=prepare_nothing,
     run=run,

@@ -1,18 +1,25 @@
 """Sets: elements are added, each of them once, and sets are read whole. What was acknowledged has to stand in the last read."""
 
-import asyncio
+from functools import partial
 from random import Random
 from typing import Final
 
-import msgspec
-
 from tribunal.clusters.api import TopicPartition
 from tribunal.clusters.objects import ObjectOperation
-from tribunal.workloads.api import Count, Percent, Stage, Workload, drawn_seed
-from tribunal.workloads.objects import Caller, no_partitions, prepare_nothing, read_finally
+from tribunal.workloads.api import Count, Percent, Stage, Workload
+from tribunal.workloads.objects import (
+    Caller,
+    CallPlan,
+    WithoutLog,
+    call_until_stopped,
+    drawn_plan,
+    no_partitions,
+    prepare_nothing,
+    read_finally,
+)
 
 
-class Options(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+class Options(WithoutLog, frozen=True, forbid_unknown_fields=True):
     """What a scenario may say: sets, processes, calls a second of all together, and the share of reads."""
 
     sets: Count = 1
@@ -21,24 +28,8 @@ class Options(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     reads: Percent = 5
     calls_within_ms: Count = 6_000
 
-    @property
-    def partitions(self) -> int:
-        """None: there is no log."""
-        return 0
 
-
-class Plan(msgspec.Struct, frozen=True, kw_only=True):
-    """The workload with every choice made."""
-
-    options: Options
-    seeds: tuple[str, ...]
-    delivery_timeout_ms: int
-
-
-def plan(options: Options, random: Random) -> Plan:
-    """Draw the processes' seeds."""
-    seeds = tuple(drawn_seed(random) for _ in range(options.processes))
-    return Plan(options=options, seeds=seeds, delivery_timeout_ms=options.calls_within_ms)
+Plan = CallPlan[Options]
 
 
 def operations(options: Options) -> frozenset[ObjectOperation]:
@@ -48,22 +39,15 @@ def operations(options: Options) -> frozenset[ObjectOperation]:
 
 async def run(stage: Stage, chosen: Plan) -> None:
     """Call until asked to stop."""
-    await asyncio.gather(*(_work(stage, chosen, process) for process in range(1, len(chosen.seeds) + 1)))
+    await call_until_stopped(stage, chosen, lambda caller, random: partial(_one, caller, random, chosen.options))
 
 
-async def _work(stage: Stage, chosen: Plan, process: int) -> None:
-    options, random = chosen.options, Random(chosen.seeds[process - 1])
-    caller = Caller(stage, process)
-    try:
-        while not stage.stopping.is_set():
-            key = f"s{random.randrange(options.sets)}"
-            if random.randrange(100) < options.reads:
-                await caller.call(ObjectOperation.READ_ALL, key)
-            else:
-                await caller.call(ObjectOperation.ADD, key, caller.fresh())
-            await asyncio.sleep(random.uniform(0.5, 1.5) * options.processes / options.rate)
-    finally:
-        await caller.close()
+async def _one(caller: Caller, random: Random, options: Options) -> None:
+    key = f"s{random.randrange(options.sets)}"
+    if random.randrange(100) < options.reads:
+        await caller.call(ObjectOperation.READ_ALL, key)
+    else:
+        await caller.call(ObjectOperation.ADD, key, caller.fresh())
 
 
 async def read_to_end(stage: Stage, chosen: Plan, timeout_ms: int) -> list[TopicPartition]:
@@ -76,7 +60,7 @@ async def read_to_end(stage: Stage, chosen: Plan, timeout_ms: int) -> list[Topic
 WORKLOAD: Final = Workload(
     options=Options,
     chosen=Plan,
-    plan=plan,
+    plan=drawn_plan,
     partitions=no_partitions,
     prepare=prepare_nothing,
     run=run,
