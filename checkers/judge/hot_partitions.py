@@ -83,7 +83,6 @@ class Sieved(msgspec.Struct, kw_only=True):
     values: dict[int, tuple[int, int]] = msgspec.field(default_factory=dict)
     stands: dict[int, int] = msgspec.field(default_factory=dict)
     sent: dict[int, tuple[int, int, int, int]] = msgspec.field(default_factory=dict)
-    invoked: dict[int, tuple[int, int]] = msgspec.field(default_factory=dict)
     elsewhere: dict[int, tuple[int, int]] = msgspec.field(default_factory=dict)
     epochs: dict[int, tuple[int, int]] = msgspec.field(default_factory=dict)
     begins: dict[int, int] = msgspec.field(default_factory=dict)

@@ -27,8 +27,11 @@ def hinders(fault: Fault, nodes: Set[int]) -> bool:
 
     One without a target may hurt everybody. Clocks, settings and bits at rest keep no message.
     """
-    if fault.kind in CARRIES_ALL:
-        return False
+    return fault.kind not in CARRIES_ALL and concerns(fault, nodes)
+
+
+def concerns(fault: Fault, nodes: Set[int]) -> bool:
+    """Whether a fault may have to do with any of these nodes: it names one, or none, or hurts several by its nature."""
     named = set(map(int, NUMBERS.findall(fault.resolved_target or "")))
     return fault.kind in OF_MANY or not named or bool(named & nodes)
 

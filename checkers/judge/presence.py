@@ -22,7 +22,7 @@ from tribunal.checkers.guarantees import (
     ShutDownUncleanly,
 )
 from tribunal.checkers.judge.incarnations import DOWN, NEVER
-from tribunal.checkers.judge.removals import HEARTBEAT, said
+from tribunal.checkers.judge.removals import HEARTBEAT, Said, said
 from tribunal.checkers.judge.timeline import OBSERVATION_LAG_NS, Entry, NodeSettings, Timeline
 from tribunal.results.manifest import integer
 from tribunal.results.metadata import NO_LEADER, State
@@ -235,6 +235,7 @@ def below_min_isr(history: Sequence[Entry], settings: NodeSettings, of_run: OfRu
     faults = [Span(one.since_ns, one.until_ns + SETTLING_NS) for one in hurts]
     leaders = {entry.state.leader for entry in history} - {NO_LEADER}
     found: list[TooSmall] = []
+    heartbeats: Sequence[Said] | None = None  # read where the first change asks for them
     first = 0
     for place, entry in enumerate(history):
         if place and not _same(history[place - 1], entry):
@@ -245,13 +246,14 @@ def below_min_isr(history: Sequence[Entry], settings: NodeSettings, of_run: OfRu
         leader, epoch = _term(entry)
         began = first == 0 or history[first - 1].state.leader_epoch != epoch
         before = {leader} if first == 0 else {leader, history[first - 1].state.leader}
-        ignorant_ns = _ignorant_ns(of_run, before, history[first].at_ns)
+        heartbeats = list(said(of_run("requests"))) if heartbeats is None else heartbeats
+        ignorant_ns = _ignorant_ns(of_run("metadata"), heartbeats, before, history[first].at_ns)
         known = Span(max(history[first].at_ns + OBSERVATION_LAG_NS // 2, ignorant_ns), until_ns)
         known_ns = -1
         if not began:
             known_ns = _known_ns(of_run("requests"), hurts, settings, leader, history[first].at_ns)
             known_ns = max(known_ns, ignorant_ns)
-        times: list[tuple[Span, int | None]] = [(quiet, None) for quiet in _without(known, faults)]
+        times: list[tuple[Span, int | None]] = [(quiet, None) for quiet in without(known, faults)]
         times += [(Span(known_ns, until_ns), leader)] if known_ns < until_ns else []
         found += [
             TooSmall(since_ns=time.since_ns, until_ns=time.until_ns, by=by, of_epoch=epoch, is_only=len(leaders) == 1)
@@ -260,20 +262,18 @@ def below_min_isr(history: Sequence[Entry], settings: NodeSettings, of_run: OfRu
     return found
 
 
-def _ignorant_ns(of_run: OfRun, nodes: Set[int], since_ns: int) -> int:
+def _ignorant_ns(metadata: pa.Table, heartbeats: Sequence[Said], nodes: Set[int], since_ns: int) -> int:
     """Return when one of these nodes last said, by a heartbeat, that it did not know yet what was committed at a moment; -1: none did.
 
     A node that has said that it knows has known since: what a later process of it does not know yet, this one knew.
     """
-    metadata = of_run("metadata")
     committed = metadata.filter(pc.equal(metadata["at_ns"], since_ns))["metadata_offset"].to_pylist()
     if not committed:
         return -1
-    requests = of_run("requests")
     knowing: set[int] = set()
     last_ns = -1
-    for node, at_ns, offset in said(requests.filter(pc.greater_equal(requests["at_ns"], since_ns))):
-        if node not in nodes:
+    for node, at_ns, offset in heartbeats:
+        if node not in nodes or at_ns < since_ns:
             continue
         if offset >= min(committed):
             knowing.add(node)
@@ -346,7 +346,7 @@ def _same(entry: Entry, other: Entry) -> bool:
     return _is_small(entry) and _term(entry) == _term(other)
 
 
-def _without(span: Span, others: Sequence[Span]) -> Iterator[Span]:
+def without(span: Span, others: Sequence[Span]) -> Iterator[Span]:
     """Yield what is left of a time without others."""
     since_ns = span.since_ns
     for other in sorted(others, key=lambda one: one.since_ns):

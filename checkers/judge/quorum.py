@@ -13,8 +13,8 @@ from typing import Final
 import msgspec
 import pyarrow as pa
 
-from tribunal.checkers.judge.incarnations import DOWN, NEVER, OF_MANY, hinders
-from tribunal.checkers.judge.presence import OfRun
+from tribunal.checkers.judge.incarnations import DOWN, NEVER, concerns
+from tribunal.checkers.judge.presence import OfRun, Span, without
 from tribunal.checkers.judge.timeline import NodeSettings
 from tribunal.results.manifest import integer
 from tribunal.results.rows import Fault, NodeEvent, Phase, typed
@@ -27,14 +27,12 @@ IDLE_MS: Final = ("metadata.max.idle.interval.ms", 500)
 NO_OP: Final = "NoOpRecord"
 FINAL_READ: Final = "final-read"  # the observers are stopped in it
 PASSES: Final = frozenset({
-    "brokers-from-controllers", "clients-from-brokers", "clock-drift", "clock-jump", "clock-strobe", "delay-messages", "drop-messages",
-    "duplicate-messages", "flaky", "half-open", "hold-messages", "isolate", "kill", "narrow", "pause", "power-loss", "remove-voter",
-    "reset-connections", "single-link", "slow", "slow-fsync", "stop",
+    "bridge", "brokers-from-controllers", "change-release", "clients-from-brokers", "clock-drift", "clock-jump", "clock-strobe",
+    "delay-messages", "drop-messages", "duplicate-messages", "flaky", "half-open", "halves", "hold-messages", "isolate", "kill",
+    "majorities-ring", "narrow", "pause", "power-loss", "remove-voter", "reset-connections", "rolling-restart", "single-link", "slow",
+    "slow-fsync", "stop", "storm", "swizzle",
 })  # fmt: skip
-"""The faults of one controller after which, once they are healed, it votes as before."""
-PASSES_OF_MANY: Final = frozenset(
-    {"bridge", "change-release", "halves", "majorities-ring", "rolling-restart", "storm", "swizzle"}
-)
+"""The faults after which, once they are healed, a controller votes as before."""
 BROKERS_ALONE: Final = frozenset({"change-min-isr", "elect-leaders", "reassign", "remove-broker"})
 """The faults that no controller notices but by what it is asked to commit."""
 
@@ -79,9 +77,11 @@ def _gaps(metadata: pa.Table, phases: pa.Table) -> Iterator[tuple[int, int]]:
     idle_ns = [row["at_ns"] for row in rows if row["record_type"] == NO_OP and row["at_ns"] is not None]
     if not idle_ns:
         return
-    seen = sorted({row["at_ns"] for row in rows if row["at_ns"] is not None and row["at_ns"] >= min(idle_ns)})
     ends = [row.end_ns for row in typed(phases, Phase) if row.name != FINAL_READ and row.end_ns is not None]
-    yield from pairwise([*seen, *(end_ns for end_ns in [max(ends, default=0)] if end_ns > seen[-1])])
+    seen = sorted({row["at_ns"] for row in rows if row["at_ns"] is not None and row["at_ns"] >= min(idle_ns)})
+    yield from pairwise(seen)
+    if max(ends, default=0) > seen[-1]:
+        yield seen[-1], max(ends)
 
 
 class _Controllers:
@@ -89,53 +89,41 @@ class _Controllers:
 
     def __init__(self, events: Sequence[NodeEvent], faults: Sequence[Fault]) -> None:
         self.nodes = sorted({row.node for row in events if row.role != "broker"})
-        own = sorted(events, key=lambda row: row.at_ns)
-        self._unhurt = {node: list(_without(_ran(node, own), _hurt(node, faults))) for node in self.nodes}
+        ordered = sorted(events, key=lambda row: row.at_ns)
+        self._unhurt = {
+            node: [left for ran in _ran(node, ordered) for left in without(ran, list(_hurt(node, faults)))]
+            for node in self.nodes
+        }
 
     def calm(self, since_ns: int, until_ns: int) -> Iterator[Silence]:
         """Yield the times in which all of some majority ran unhurt, cut to [since_ns, until_ns)."""
         for voters in combinations(self.nodes, len(self.nodes) // 2 + 1):
-            spans = [(since_ns, until_ns)]
+            spans = [Span(since_ns, until_ns)]
             for node in voters:
-                both = [(max(a, c), min(b, d)) for a, b in spans for c, d in self._unhurt[node]]
-                spans = [(begin_ns, end_ns) for begin_ns, end_ns in both if begin_ns < end_ns]
-            yield from (Silence(since_ns=a, until_ns=b, voters=voters) for a, b in spans)
+                both = [
+                    Span(max(one.since_ns, own.since_ns), min(one.until_ns, own.until_ns))
+                    for one in spans
+                    for own in self._unhurt[node]
+                ]
+                spans = [one for one in both if one.since_ns < one.until_ns]
+            yield from (Silence(since_ns=one.since_ns, until_ns=one.until_ns, voters=voters) for one in spans)
 
 
-def _ran(node: int, events: Sequence[NodeEvent]) -> Iterator[tuple[int, int]]:
+def _ran(node: int, events: Sequence[NodeEvent]) -> Iterator[Span]:
     began_ns: int | None = None
     for row in events:
         if row.node == node and row.event == "start" and began_ns is None:
             began_ns = row.at_ns
         elif row.node == node and row.event in DOWN and began_ns is not None:
-            yield began_ns, row.at_ns
+            yield Span(began_ns, row.at_ns)
             began_ns = None
     if began_ns is not None:
-        yield began_ns, NEVER
+        yield Span(began_ns, NEVER)
 
 
-def _hurt(node: int, faults: Sequence[Fault]) -> list[tuple[int, int]]:
-    """Return when faults hurt a controller, in the order of their beginnings; one whose beginning is not known hurt it all the time."""
-    spans = []
+def _hurt(node: int, faults: Sequence[Fault]) -> Iterator[Span]:
+    """Yield when faults hurt a controller; one whose beginning is not known hurt it all the time. Clocks decide elections, too."""
     for fault in faults:
-        if fault.kind in BROKERS_ALONE or not (fault.kind in OF_MANY or _concerns(fault, node)):
-            continue
-        passes = fault.kind in PASSES or fault.kind in PASSES_OF_MANY
-        healed_ns = fault.healed_ns if passes and fault.healed_ns is not None else NEVER
-        spans.append((fault.injected_ns or 0, healed_ns))
-    return sorted(spans)
-
-
-def _concerns(fault: Fault, node: int) -> bool:
-    named = msgspec.structs.replace(fault, kind="")  # clocks decide elections, too
-    return hinders(named, {node})
-
-
-def _without(spans: Iterator[tuple[int, int]], hurt: Sequence[tuple[int, int]]) -> Iterator[tuple[int, int]]:
-    for begin_ns, end_ns in spans:
-        for hurt_ns, healed_ns in hurt:
-            if begin_ns < min(hurt_ns, end_ns):
-                yield begin_ns, min(hurt_ns, end_ns)
-            begin_ns = max(begin_ns, healed_ns)
-        if begin_ns < end_ns:
-            yield begin_ns, end_ns
+        if fault.kind not in BROKERS_ALONE and concerns(fault, {node}):
+            healed_ns = fault.healed_ns if fault.kind in PASSES else None
+            yield Span(fault.injected_ns or 0, NEVER if healed_ns is None else healed_ns)

@@ -190,7 +190,7 @@ def run_kernel(run: PartitionRows, history: History) -> Found:
         last_epoch = max(last_epoch, epoch)
     rows += _broker_epochs(metadata)
     rows += _raised_by_return(metadata, run.table("faults"))
-    rows += [_silence_row(silence) for silence in silent_quorum(run, history)]
+    rows += [_silence_row(silence) for silence in silent(run.table, history.settings)]
     return Found(table_of(rows), {"registrations": len(history.registrations)})
 
 
@@ -229,11 +229,6 @@ def _raised_by_return(metadata: pa.Table, faults: pa.Table) -> list[Anomaly]:
             detail = f"{target} came back, quorum epoch {after} after {before}"
             rows.append(Anomaly(kind="quorum_epoch_raised_by_return", at_ns=healed_ns, detail=detail))
     return rows
-
-
-def silent_quorum(run: PartitionRows, history: History) -> list[Silence]:
-    """Return when the quorum of a run was silent; see `checkers/judge/quorum.py`."""
-    return silent(run.table, history.settings)
 
 
 def _silence_row(silence: Silence) -> Anomaly:
