@@ -19,7 +19,7 @@ from tribunal.clusters.clients.list_offsets import Leader, Leaders
 from tribunal.clusters.clients.membership import Membership
 from tribunal.clusters.committed_records import CommittedRecords
 from tribunal.clusters.composed_cluster import ComposedCluster, MetadataSource, Observer, Parts, Releases
-from tribunal.clusters.endings import to_its_end
+from tribunal.clusters.endings import brought_up, to_its_end
 from tribunal.clusters.host_environment import HostEnvironment
 from tribunal.clusters.kafka.releases import release
 from tribunal.clusters.links.answers import ClientAnswers
@@ -68,12 +68,7 @@ async def launched(run: RunContext, environment: HostEnvironment, compose: Compo
     except BaseException:
         await to_its_end(environment.close())
         raise
-    try:
-        await cluster.bring_up()
-    except BaseException:
-        await to_its_end(cluster.close())
-        raise
-    return cluster
+    return await brought_up(cluster)
 
 
 def replog_cluster(

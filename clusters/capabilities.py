@@ -52,6 +52,7 @@ SECURED: Final = frozenset(
     {Capability.CHANGE_PASSWORD, Capability.RENEW_CERTIFICATE}
 )  # of clusters with `spec.security` alone
 RELEASED: Final = frozenset({Capability.CHANGE_RELEASE})  # of released software alone
+OF_SIMULATOR: Final = frozenset(Capability) - SECURED - RELEASED
 # What a node does about bytes that were altered or refused may need an operator, or never end (a log directory that is offline).
 OF_DISKS: Final = frozenset(
     {Capability.DAMAGE, Capability.ROT, Capability.TROUBLE_DISK, Capability.TEAR_APPEND, Capability.MOUNT_DISK}

@@ -6,9 +6,22 @@
 import asyncio
 import contextlib
 from collections.abc import Coroutine
-from typing import TypeVar
+from typing import Protocol, TypeVar
 
 T = TypeVar("T")
+
+
+class BroughtUp(Protocol):
+    """A cluster that is started and let go of."""
+
+    async def bring_up(self) -> None:
+        """Start it; return when it serves."""
+
+    async def close(self) -> None:
+        """Leave nothing of it behind."""
+
+
+C = TypeVar("C", bound=BroughtUp)
 
 
 async def to_its_end(work: Coroutine[object, None, T]) -> T:
@@ -23,3 +36,13 @@ async def to_its_end(work: Coroutine[object, None, T]) -> T:
         if not task.cancelled():
             task.exception()  # the cancellation is what is raised
         raise
+
+
+async def brought_up(cluster: C) -> C:
+    """Bring a cluster up; whatever goes wrong, nothing of it stays."""
+    try:
+        await cluster.bring_up()
+    except BaseException:
+        await to_its_end(cluster.close())
+        raise
+    return cluster

@@ -10,7 +10,7 @@ from confluent_kafka import KafkaException
 from tribunal.clusters.api import ClusterError, Kind
 from tribunal.clusters.capabilities import Capability
 from tribunal.clusters.clock import RunClock
-from tribunal.clusters.endings import to_its_end
+from tribunal.clusters.endings import brought_up
 from tribunal.clusters.existing.access import BadAccess, ExistingAccess
 from tribunal.clusters.existing.acts import ACTS, Act, left
 from tribunal.clusters.existing.cluster import ASK_S, CAPABILITIES, GONE, ExistingCluster, administrator
@@ -37,13 +37,7 @@ async def launch(spec: ClusterSpec, directory: Path, clock: RunClock, cluster_id
     except BadCluster as problem:
         raise ClusterError(str(problem)) from None
     run = RunContext(spec, directory, clock, cluster_id)
-    cluster = ExistingCluster(run, given, path, CAPABILITIES - _lacking(given).keys())
-    try:
-        await cluster.bring_up()
-    except BaseException:
-        await to_its_end(cluster.close())
-        raise
-    return cluster
+    return await brought_up(ExistingCluster(run, given, path, CAPABILITIES - _lacking(given).keys()))
 
 
 def _described(spec: ClusterSpec) -> Description | None:

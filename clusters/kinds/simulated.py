@@ -4,7 +4,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from tribunal.clusters.api import Kind
-from tribunal.clusters.capabilities import RELEASED, SECURED, Capability
+from tribunal.clusters.capabilities import OF_SIMULATOR
 from tribunal.clusters.clock import RunClock
 from tribunal.clusters.spec import ClusterSpec
 
@@ -20,4 +20,4 @@ async def launch(spec: ClusterSpec, directory: Path, clock: RunClock, cluster_id
     return await cluster.launch(spec, directory, clock, cluster_id)
 
 
-KIND: Final = Kind(launch=launch, capabilities=frozenset(Capability) - SECURED - RELEASED, is_simulated=True)
+KIND: Final = Kind(launch=launch, capabilities=OF_SIMULATOR, is_simulated=True)

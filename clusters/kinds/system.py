@@ -8,7 +8,7 @@ from typing import Final
 from tribunal.clusters.api import ClusterError, Kind
 from tribunal.clusters.capabilities import Capability
 from tribunal.clusters.clock import RunClock
-from tribunal.clusters.endings import to_its_end
+from tribunal.clusters.endings import brought_up
 from tribunal.clusters.nodes.leftovers import end_processes, own_processes
 from tribunal.clusters.objects import ObjectOperation
 from tribunal.clusters.run_context import RunContext
@@ -19,13 +19,7 @@ from tribunal.clusters.systems.description import BadSystem, System, read_system
 
 async def launch(spec: ClusterSpec, directory: Path, clock: RunClock, cluster_id: str) -> SystemCluster:
     """Start the nodes; whatever goes wrong, nothing of it stays running."""
-    cluster = _made(RunContext(spec, directory, clock, cluster_id))
-    try:
-        await cluster.bring_up()
-    except BaseException:
-        await to_its_end(cluster.close())
-        raise
-    return cluster
+    return await brought_up(_made(RunContext(spec, directory, clock, cluster_id)))
 
 
 def _made(run: RunContext) -> SystemCluster:

@@ -33,7 +33,7 @@ from tribunal.clusters.api import (
     RequestSeen,
     until,
 )
-from tribunal.clusters.capabilities import RELEASED, SECURED, Capability, Fate
+from tribunal.clusters.capabilities import OF_SIMULATOR, Fate
 from tribunal.clusters.clock import RunClock
 from tribunal.clusters.links.requests import RequestLog
 from tribunal.clusters.nodes.final_logs import dumped_log, topic_id_of
@@ -74,7 +74,7 @@ class SimulatedCluster(SimulatedFaults):
     """A cluster of simulated machines; see `tribunal.clusters.api.Cluster`."""
 
     kind = "simulated"
-    capabilities = frozenset(Capability) - SECURED - RELEASED
+    capabilities = OF_SIMULATOR
     place = None
 
     def __init__(self, spec: ClusterSpec, simulation: Simulation, clock: RunClock, cluster_id: str) -> None:

@@ -221,8 +221,8 @@ class Machine:
             self.simulation.loop.kill(self.process)
         self.host.power_fail()
         now_ns, last = self.simulation.loop.now_ns, self.simulation.last_cut
-        is_same_cut = last is not None and now_ns - last.at_ns <= ONE_CUT_NS
-        self.simulation.last_cut = PowerCut(now_ns, self.disk.power_fail(last.bias if is_same_cut and last else None))
+        bias = last.bias if last is not None and now_ns - last.at_ns <= ONE_CUT_NS else None
+        self.simulation.last_cut = PowerCut(now_ns, self.disk.power_fail(bias))
 
     def power_on(self) -> None:
         """Get power again; no process runs yet."""

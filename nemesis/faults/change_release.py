@@ -9,7 +9,7 @@ from tribunal.clusters.capabilities import CanChangeRelease
 from tribunal.clusters.kafka.java import no_java_for
 from tribunal.clusters.kafka.releases import NEWEST, release
 from tribunal.clusters.spec import KRAFT, ClusterSpec
-from tribunal.nemesis.api import AsyncGenerator, Effect, Fault, all_back, back_in_service, incarnation, joined
+from tribunal.nemesis.api import AsyncGenerator, Effect, Fault, Proof, all_back, back_in_service, incarnation, joined
 from tribunal.nemesis.bounce import BounceTarget, How, end
 from tribunal.nemesis.link_groups import from_target
 
@@ -34,21 +34,22 @@ async def inject(cluster: ReleaseTarget, node: int, options: Options) -> AsyncGe
     nodes = [node] if options.alone else from_target(alike, node)
     version = release(options.to).name
     await cluster.fetch_release(version)  # nobody is down meanwhile
-    effect: Effect | None = None
-    for one in nodes:
-        former = incarnation(cluster, one)
-        proof = joined(await end(cluster, one, options.how), "release", await cluster.change_release(one, version))
-        await cluster.start(one)
-        proof = joined(proof, "runs", await cluster.runs_release(one, version))
-        proof = joined(proof, "back", await back_in_service(cluster, one, former))
-        if effect is None:
-            effect = Effect(node, proof)
-        else:
-            effect.add_proof(f"node_{one}", proof)
-        await all_back(cluster)  # as whoever upgrades by hand waits
-    assert effect is not None
+    effect = Effect(node, await _changed(cluster, nodes[0], version, options.how))
+    for one in nodes[1:]:
+        effect.add_proof(f"node_{one}", await _changed(cluster, one, version, options.how))
     yield effect
     effect.heal = await all_back(cluster)
+
+
+async def _changed(cluster: ReleaseTarget, node: int, version: str, how: How) -> Proof:
+    """Restart one node with a release, and wait for full service, as whoever upgrades by hand does."""
+    former = incarnation(cluster, node)
+    proof = joined(await end(cluster, node, how), "release", await cluster.change_release(node, version))
+    await cluster.start(node)
+    proof = joined(proof, "runs", await cluster.runs_release(node, version))
+    proof = joined(proof, "back", await back_in_service(cluster, node, former))
+    await all_back(cluster)
+    return proof
 
 
 def _refused(options: Options, spec: ClusterSpec) -> str:
