@@ -298,6 +298,11 @@ def describe(
             resource_type=resource.resource_type,
             resource_name=resource.resource_name,
         )
+    wanted = resource.configuration_keys
+
+    def is_wanted(name: str) -> bool:
+        return wanted is None or name in wanted
+
     shown = [
         _Shown(
             name,
@@ -307,12 +312,12 @@ def describe(
             definition.default,
         )
         for name, definition in (definitions(resource.resource_type) or {}).items()
+        if is_wanted(name)
     ]
     if resource.resource_type == BROKER_RESOURCE and resource.resource_name == CLUSTER_DEFAULT:
         shown = [each for each in shown if each.levels]
     elif resource.resource_type == BROKER_RESOURCE:
-        shown += [_of_file(static, name, each) for name, each in STATIC_CONFIGS.items()]
-    wanted = resource.configuration_keys
+        shown += [_of_file(static, name, each) for name, each in STATIC_CONFIGS.items() if is_wanted(name)]
     return d.DescribeConfigsResult(
         error_message=None,
         resource_type=resource.resource_type,
@@ -320,7 +325,6 @@ def describe(
         configs=[
             each.result(with_synonyms=with_synonyms, with_documentation=with_documentation)
             for each in sorted(shown, key=lambda each: each.name)
-            if wanted is None or each.name in wanted
         ],
     )
 
