@@ -9,7 +9,6 @@ from uuid import UUID
 import pytest
 
 from replog.broker.topic_settings import TopicSettings
-from replog.config import NodeConfig
 from replog.config.setting import ConfigType
 from replog.controller.configs import STATIC_CONFIGS, Source, describe, describe_loggers
 from replog.errors import Error
@@ -21,6 +20,7 @@ from replog.wire.messages.describe_configs import (
     DescribeConfigsResourceResult,
     DescribeConfigsResult,
 )
+from tests.broker.test_topic_settings import OWN_FILE
 from tests.cases.controllers import Box
 
 FILE = {
@@ -128,19 +128,8 @@ def test_the_first_of_all_levels_holds(
 
 @pytest.mark.parametrize(("topic", "retention_ms"), [("t", 1), ("u", 2)])
 def test_logs_obey_what_is_described_by_the_broker_that_keeps_them(topic: str, retention_ms: int) -> None:
-    file = NodeConfig(
-        {
-            "process.roles": "broker",
-            "node.id": 2,
-            "cluster.id": "c",
-            "listeners": "127.0.0.1:9092",
-            "controller.quorum.voters": "101@127.0.0.1:9",
-            "log.dirs": "/a",
-            "log.retention.ms": 4,
-        }
-    )
 
-    assert TopicSettings(file).of_log(a_configured_cluster(), topic).retention_ms == retention_ms
+    assert TopicSettings(OWN_FILE).of_log(a_configured_cluster(), topic).retention_ms == retention_ms
 
 
 def test_synonyms_and_documentation_are_said_if_asked_for() -> None:

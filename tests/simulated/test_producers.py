@@ -40,6 +40,17 @@ async def answers_are_lost(cluster):
     cluster.remove_rule(in_force)
 
 
+async def stood_in_the_end(cluster, producer, admin):
+    """Close everything; return what one replica's log holds then, in its order."""
+    await wait_until_in_sync(cluster)
+    await producer.close()
+    await admin.close()
+    await cluster.close()
+    assert cluster.watch.violation is None
+    stood = [one for log in cluster.final_logs() if log.node == 1 for one in log.entries if not one.is_control]
+    return [int(one.foreign_value) for one in sorted(stood, key=lambda one: one.log_offset)]
+
+
 def produced(seed, spec, *, idempotent, batches_in_flight=1, meanwhile=nothing_else, pause_s=0.0):
     """Produce many records, ten at once; return how each ended, and the log's offsets by value."""
 
@@ -63,13 +74,7 @@ def produced(seed, spec, *, idempotent, batches_in_flight=1, meanwhile=nothing_e
                 await asyncio.sleep(pause_s)
         left = await producer.flush(30_000)
         await hurting
-        await wait_until_in_sync(cluster)
-        await producer.close()
-        await admin.close()
-        await cluster.close()
-        assert cluster.watch.violation is None
-        stood = [one for log in cluster.final_logs() if log.node == 1 for one in log.entries if not one.is_control]
-        return left, ends, [int(one.foreign_value) for one in sorted(stood, key=lambda one: one.log_offset)]
+        return left, ends, await stood_in_the_end(cluster, producer, admin)
 
     return run_simulated(seed, main)[0]
 
@@ -115,13 +120,7 @@ def test_a_transaction_of_more_records_than_a_segment_holds_is_written_in_severa
                 PARTITION, None, str(number).encode(), lambda end, number=number: ends.update({number: end.outcome})
             )
         end = await producer.end(commit=True, timeout_ms=10_000)
-        await wait_until_in_sync(cluster)
-        await producer.close()
-        await admin.close()
-        await cluster.close()
-        assert cluster.watch.violation is None
-        stood = [one for log in cluster.final_logs() if log.node == 1 for one in log.entries if not one.is_control]
-        return end.outcome, ends, [int(one.foreign_value) for one in sorted(stood, key=lambda one: one.log_offset)]
+        return end.outcome, ends, await stood_in_the_end(cluster, producer, admin)
 
     outcome, ends, values = run_simulated("too large/transaction", main)[0]
 
