@@ -112,6 +112,7 @@ class ControllerNode:
         self.quorum: QuorumNode | None = None
         self._also_notify = also_notify
         self._log: Log | None = None
+        self._written_end = 0  # behind the last record of this controller's own
         self._committed_end = 0
         self._term = 0
         self._writer = RecordWriter(NEWEST)
@@ -216,7 +217,7 @@ class ControllerNode:
             self._also_notify().on_leading(epoch, next_offset)
         self._term += 1
         self._writer = RecordWriter(self.controller.image.metadata_version)
-        self._committed_end = next_offset  # everything before the term is applied
+        self._written_end = self._committed_end = next_offset  # everything before the term is applied
         self.world.journal.log("info", f"active controller in epoch {epoch}, from offset {next_offset}")
         self.world.journal.event("controller_active", node=self.config.node_id, epoch=epoch)
         self._perform(self.controller.activate(self._now_ms, next_offset))
@@ -390,7 +391,8 @@ class ControllerNode:
                     if not self.controller.is_active:
                         return  # the quorum resigned meanwhile, and whoever waited was refused
                 case Reply() | Emit():
-                    self._until_committed.append((self._end_offset, effect))
+                    # Not the log's end: no records come of the quorum's own batches (who votes), so nobody notices their commit.
+                    self._until_committed.append((self._written_end, effect))
                 case Probe():
                     self.world.journal.probe(effect.name)
                 case AskLogInfo():
@@ -399,7 +401,8 @@ class ControllerNode:
 
     def _append(self, effect: Append) -> None:
         assert self.quorum is not None
-        self.quorum.append(list(self._writer.encoded(effect.records)))
+        records = list(self._writer.encoded(effect.records))
+        self._written_end = self.quorum.append(records) + len(records)
 
     def _finish_committed(self) -> None:
         while self._until_committed and self._until_committed[0][0] <= self._committed_end:

@@ -5,8 +5,12 @@ import json
 
 import pytest
 
+from replog.wire.apis import Api
+from replog.wire.messages.list_partition_reassignments import ListPartitionReassignmentsRequest
+from tests.scenarios.three_brokers import ask
 from tests.simulated.cluster_program import Trial
 from tribunal.clusters.api import ClusterError, CutMode, Link
+from tribunal.clusters.spec import ClusterSpec
 from tribunal.nemesis.votes import give_vote
 from tribunal.workloads.kinds.produce_consume import TOPIC
 
@@ -64,3 +68,18 @@ def test_a_broker_epoch_is_the_offset_of_its_registration():
     ]
     assert len(epochs) == 4, json.dumps(epochs)
     assert [epoch for _, epoch in epochs] == [offset for offset, _ in epochs]
+
+
+def test_what_needs_no_record_is_answered_at_once_also_after_a_change_of_voters():
+    """The quorum's own batch is the last one in the log, and with no-op records off nothing follows it."""
+    answers = []
+
+    async def scenario(cluster):
+        await voted_anew(cluster)
+        await asyncio.sleep(1)
+        body = ListPartitionReassignmentsRequest(timeout_ms=1000, topics=None)
+        answers.append(await asyncio.wait_for(ask(cluster, Api.LIST_PARTITION_REASSIGNMENTS, body), 1))
+
+    Trial("nothing to write", ClusterSpec(settings={"metadata.max.idle.interval.ms": 0})).run(scenario)
+
+    assert [answer.error_code for answer in answers] == [0]
