@@ -2,13 +2,15 @@
 
 import asyncio
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from pathlib import Path
 
 import pytest
 
+from replog.host.world import RealDisk
 from replog.node.quorum.member import NotLeading
 from replog.node.quorum.metadata_log import MetadataLog
+from replog.ports import File
 from tests.quorum.quorum_nodes import Nodes, until
 
 
@@ -109,6 +111,47 @@ def test_a_whole_quorum_restarts_with_its_log(tmp_path: Path) -> None:
 
         assert (await nodes.led()).quorum.leader[1] > epoch
         assert [node.state.values for node in nodes.alive.values()] == [[b"x"]] * 3
+
+    play(scenario, Nodes(tmp_path))
+
+
+class HeldDisk(RealDisk):
+    """Its syncs in the background wait until they may."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.may_sync = asyncio.Event()
+
+    async def sync_in_background(self, files: Sequence[File]) -> None:
+        await self.may_sync.wait()
+        await super().sync_in_background(files)
+
+
+def test_a_leader_goes_on_while_old_log_waits_to_be_dropped_for_a_sync(tmp_path: Path) -> None:
+    """The other two commit before the leader's own disk has synced; a snapshot then moves the log's start."""
+
+    async def scenario(nodes: Nodes) -> None:
+        leader = await nodes.led()
+        for value in (b"a", b"b"):
+            leader.quorum.append([value])
+            await nodes.agreed()
+            leader.quorum.take_snapshot(leader.state.values)
+        start = leader.log.log_start_offset
+        disk = HeldDisk()
+        leader.world.disk = disk
+        try:
+            first = leader.quorum.append([b"c"])
+            await until(lambda: leader.quorum.applied_offset > first)
+            leader.quorum.take_snapshot(leader.state.values)
+
+            assert [leader.quorum.append([b"d"]), leader.quorum.append([b"e"])] == [first + 1, first + 2]
+            assert leader.quorum.log_end_offset == first + 3
+            await nodes.agreed()
+            assert leader.log.log_start_offset == start  # what is being synced is not taken away
+        finally:
+            disk.may_sync.set()
+        await until(lambda: leader.log.log_start_offset > start)
+        disk.close()
 
     play(scenario, Nodes(tmp_path))
 

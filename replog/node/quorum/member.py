@@ -172,6 +172,7 @@ class QuorumNode:
         self._timer: asyncio.TimerHandle | None = None
         self._armed_ms: int | None = None
         self._syncing: asyncio.Task[None] | None = None
+        self._to_drop: events.MoveLogStart | None = None
         self._left: asyncio.Event | None = None
         self._notifying = False
         self._closed = False
@@ -384,6 +385,15 @@ class QuorumNode:
             leader_epoch=self._core.epoch,
         )
 
+    def _move_start(self, effect: events.MoveLogStart) -> None:
+        # Later while a sync is under way, and alone: a leader that waited with all its effects would hand out the offset of
+        # one append twice, and know neither of records of its own nor that it leads no more.
+        if self._syncing is not None:
+            self._to_drop = effect
+            return
+        self._to_drop = None
+        self._log.move_start(effect.offset, self._core.high_watermark)
+
     def _sync(self, effect: events.SyncLog) -> None:
         flush = self._log.log.begin_flush()
         loop = asyncio.get_running_loop()
@@ -401,6 +411,8 @@ class QuorumNode:
         self._syncing = None
         self._log.log.complete_flush(flush)
         self._log.note_synced()
+        if self._to_drop is not None:
+            self._move_start(self._to_drop)
         self._take(events.Synced(now_ms=self._now_ms, sync_id=sync_id))
 
     def _on_answer(self, request_id: int, answer: Reply) -> None:
@@ -497,7 +509,7 @@ def _chunks(records: Sequence[bytes]) -> Iterator[tuple[bytes, ...]]:
     yield tuple(chunk)
 
 
-_TAKES_FILES_AWAY: Final = (events.TruncateLog, events.InstallSnapshot, events.MoveLogStart)
+_TAKES_FILES_AWAY: Final = (events.TruncateLog, events.InstallSnapshot)  # both of followers
 
 AnyEffect = TypeVar("AnyEffect", bound=events.Effect)
 
@@ -522,7 +534,7 @@ _PERFORM: Final = {
         events.StoreSnapshotChunk,
         lambda node, effect: node._log.store_chunk(effect.snapshot, effect.position, effect.content),
     ),
-    **_does(events.MoveLogStart, lambda node, effect: node._log.move_start(effect.offset, node._core.high_watermark)),
+    **_does(events.MoveLogStart, QuorumNode._move_start),
     **_does(events.InstallSnapshot, QuorumNode._notice),
     **_does(events.Committed, QuorumNode._notice),
     **_does(events.Leading, QuorumNode._notice),
