@@ -56,9 +56,10 @@ class LinkFaults:
         # What is silent before (its node is down or paused, another fault has the link) proves nothing.
         silent = {timed.link for timed in before if timed.least_ms < 0}
         await self.links.set_shape(links, shape)
+        lost_before = await self.links.losses(links) if shape.loss else 0
         late_ms = shape.delay_ms + shape.jitter_ms
         after = [timed for timed in await self._times(links, size, late_ms) if timed.link not in silent]
-        lost = await self._loss_seen(links) if shape.loss else None
+        lost = await self._loss_seen(links, lost_before) if shape.loss else None
         delay_ms = max(shape.delay_ms - shape.jitter_ms, 0)
         expected_ms = delay_ms + (1000 * size // shape.bytes_per_s if shape.bytes_per_s else 0)
         answering = [late for late in after if late.least_ms >= 0]
@@ -88,13 +89,13 @@ class LinkFaults:
             for channel in channels:
                 channel.close()
 
-    async def _loss_seen(self, links: Sequence[Link]) -> int:
-        """Probe until a piece was late; return how many were."""
+    async def _loss_seen(self, links: Sequence[Link], lost_before: int) -> int:
+        """Probe until a piece was late; return how many were: what an earlier fault of these links has lost proves nothing of this one."""
         loop = asyncio.get_running_loop()
         deadline = loop.time() + LOSS_WAIT_MS / 1000
         channels = await self.links.channels(links)
         try:
-            while (count := await self.links.losses(links)) == 0:
+            while (count := max(0, await self.links.losses(links) - lost_before)) == 0:
                 if loop.time() > deadline:
                     break
                 await asyncio.gather(*(channel.round_trip_ms(PROBE_BYTES, SAMPLE_WAIT_MS) for channel in channels))

@@ -98,6 +98,17 @@ async def lossy():
         assert (await faults.shape(BOTH, Shape())).holds
 
 
+async def lossy_without_a_loss_after_one_with():
+    async with two_nodes() as (faults, _, _caller):
+        assert (await faults.shape(BOTH, Shape(loss=0.3))).holds
+        await faults.shape(BOTH, Shape())
+
+        again = await faults.shape(BOTH, Shape(loss=1e-12))
+
+        assert not again.holds
+        assert again.facts["lost"] == 0
+
+
 async def narrow():
     async with two_nodes() as (faults, _, _caller):
         proof = await faults.shape([Link(1, 2)], Shape(bytes_per_s=50_000))
@@ -226,6 +237,7 @@ async def delayed_by_api():
     [
         slow,
         lossy,
+        lossy_without_a_loss_after_one_with,
         narrow,
         a_slow_link_that_is_cut_delivers_after_the_heal,
         reset_once,
