@@ -34,9 +34,10 @@ async def inject(cluster: CanReassign, node: int, options: Options) -> AsyncGene
     if options.elsewhere:
         spare = [broker for broker in cluster.spec.broker_ids if broker not in before and cluster.alive(broker)]
         others += spare[:1]
-    effect = Effect(node, await _reassigned(cluster, chosen, others))
+    topic_id = cluster.state.topic_ids.get(chosen.topic)
+    effect = Effect(node, await _reassigned(cluster, chosen, topic_id, others))
     yield effect
-    restored = await _reassigned(cluster, chosen, before)
+    restored = await _given_back(cluster, chosen, topic_id, before)
     effect.heal = joined(restored, "service", await all_back(cluster))
 
 
@@ -50,18 +51,42 @@ def _partition_on(cluster: CanReassign, node: int) -> TopicPartition | None:
     return next(fitting, None)
 
 
-async def _reassigned(cluster: CanReassign, partition: TopicPartition, wanted: Sequence[int]) -> Proof:
+def _is_there(cluster: CanReassign, partition: TopicPartition, topic_id: str | None) -> bool:
+    """Return whether the partition is there still: an operator may have deleted its topic, and made another one of that name."""
+    return partition in cluster.state.partitions and cluster.state.topic_ids.get(partition.topic) == topic_id
+
+
+async def _given_back(
+    cluster: CanReassign, partition: TopicPartition, topic_id: str | None, wanted: Sequence[int]
+) -> Proof:
+    """Reassign to what was before; of a topic that was deleted meanwhile there is nothing to give back."""
+    restored = None
+    if _is_there(cluster, partition, topic_id):
+        restored = await _reassigned(cluster, partition, topic_id, wanted)
+    if _is_there(cluster, partition, topic_id) and restored is not None:
+        return restored
+    return Proof(holds=True, facts={"deleted": str(partition)})
+
+
+async def _reassigned(
+    cluster: CanReassign, partition: TopicPartition, topic_id: str | None, wanted: Sequence[int]
+) -> Proof:
     """Reassign; the proof does not hold where the cluster refuses it, as one in ZooKeeper mode does while a replica is not alive."""
     try:
         await cluster.reassign(partition, wanted)
     except ClusterError as problem:
         return Proof(holds=False, facts={"partition": str(partition), "refused": str(problem)})
     proof = await came_true(
-        lambda: sorted(cluster.state.partitions[partition].replicas) == sorted(wanted),
+        lambda: (
+            not _is_there(cluster, partition, topic_id)
+            or sorted(cluster.state.partitions[partition].replicas) == sorted(wanted)
+        ),
         timeout_ms=MOVE_TIMEOUT_MS,
         what=f"{partition} on {sorted(wanted)}",
         cluster=cluster,
     )
+    if not _is_there(cluster, partition, topic_id):
+        return Proof(holds=False, facts={"deleted": str(partition)})
     return Proof(holds=proof.holds, facts={**proof.facts, "partition": str(partition)})
 
 
