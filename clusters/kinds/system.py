@@ -1,4 +1,4 @@
-"""Any system that a `system.toml` describes, its nodes as processes of this machine (docs/your-system.md)."""
+"""Any system that a `system.toml` describes, its nodes as processes of this machine, on loopback or in namespaces (docs/your-system.md)."""
 
 import shutil
 from collections.abc import Mapping
@@ -8,30 +8,43 @@ from typing import Final
 from tribunal.clusters.api import ClusterError, Kind
 from tribunal.clusters.capabilities import Capability
 from tribunal.clusters.clock import RunClock
-from tribunal.clusters.endings import brought_up
+from tribunal.clusters.endings import brought_up, to_its_end
+from tribunal.clusters.namespaces.spaces import way_in
 from tribunal.clusters.nodes.leftovers import end_processes, own_processes
 from tribunal.clusters.objects import ObjectOperation
 from tribunal.clusters.run_context import RunContext
 from tribunal.clusters.spec import ClusterSpec
-from tribunal.clusters.systems.cluster import CAPABILITIES, SystemCluster, addresses_of
+from tribunal.clusters.systems.cluster import CAPABILITIES, SystemCluster
 from tribunal.clusters.systems.description import BadSystem, System, read_system
+from tribunal.clusters.systems.places import NAMESPACES, InNamespaces, OnLoopback, Place
 
 
 async def launch(spec: ClusterSpec, directory: Path, clock: RunClock, cluster_id: str) -> SystemCluster:
     """Start the nodes; whatever goes wrong, nothing of it stays running."""
-    return await brought_up(_made(RunContext(spec, directory, clock, cluster_id)))
+    run, place = RunContext(spec, directory, clock, cluster_id), _place(spec)
+    system, folder = _taken(run)
+    try:
+        addresses = await place.open(run, system, folder)
+        cluster = SystemCluster(run, system, place, addresses, CAPABILITIES - _lacking(spec, system).keys())
+    except BaseException:
+        await to_its_end(place.close())
+        raise
+    return await brought_up(cluster)
 
 
-def _made(run: RunContext) -> SystemCluster:
+def _place(spec: ClusterSpec) -> Place:
+    return InNamespaces() if spec.isolation == NAMESPACES else OnLoopback()
+
+
+def _taken(run: RunContext) -> tuple[System, Path]:
+    """Read what is to be run, and keep it with the run; return it with its folder."""
     path = Path(run.spec.system)
     try:
         system = read_system(path)
     except BadSystem as problem:
         raise ClusterError(str(problem)) from None
-    shutil.copyfile(path, run.directory / "system.toml")  # what was run
-    return SystemCluster(
-        run, system, addresses_of(run, system, path.resolve().parent), CAPABILITIES - _lacking(system).keys()
-    )
+    shutil.copyfile(path, run.directory / "system.toml")
+    return system, path.resolve().parent
 
 
 def _described(spec: ClusterSpec) -> System | None:
@@ -48,13 +61,19 @@ def refused(spec: ClusterSpec) -> str:
         return "it runs what a file describes: cluster: {system: path/to/system.toml}"
     if spec.brokers != system.nodes.count:
         return f"{system.name} has {system.nodes.count} nodes, not {spec.brokers}"
+    if spec.isolation == NAMESPACES and isinstance(way_in(), str):
+        return f"isolation {NAMESPACES}: {way_in()}"
     return "known bugs are replog's own" if spec.mutants else ""
 
 
-def _lacking(system: System) -> dict[Capability, str]:
+def _lacking(spec: ClusterSpec, system: System) -> dict[Capability, str]:
     """Return which of the kind's capabilities a system does not give, and why."""
-    found = dict.fromkeys(sorted(system.withheld), f"{system.name} withholds it")
-    return found if system.has_data else {Capability.WIPE: f"no command of {system.name} names {{data}}", **found}
+    found: dict[Capability, str] = {}
+    if spec.isolation != NAMESPACES:
+        found[Capability.CUT] = f"its nodes share this machine's network: cluster.isolation={NAMESPACES} parts them"
+    if not system.has_data:
+        found[Capability.WIPE] = f"no command of {system.name} names {{data}}"
+    return found | dict.fromkeys(sorted(system.withheld), f"{system.name} withholds it")
 
 
 def missing(spec: ClusterSpec) -> Mapping[Capability, str]:
@@ -63,7 +82,7 @@ def missing(spec: ClusterSpec) -> Mapping[Capability, str]:
         system = _described(spec)
     except BadSystem:
         return {}  # `refused` says it
-    return {} if system is None else _lacking(system)
+    return {} if system is None else _lacking(spec, system)
 
 
 def operations(spec: ClusterSpec) -> frozenset[ObjectOperation]:

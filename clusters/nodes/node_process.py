@@ -107,8 +107,12 @@ class NodeProcess:
             with contextlib.suppress(ProcessLookupError):
                 self._process.kill()
         await self._ended()
-        gone, refused = not process_exists(pid), await refuses(self._endpoint)
+        gone, refused = not process_exists(pid), await self._refuses()
         return Proof(holds=gone and refused, facts={"pid": pid, "process_gone": gone, "port_refused": refused})
+
+    async def _refuses(self) -> bool:
+        """Return whether nobody listens on its port; for whoever has another way there."""
+        return await refuses(self._endpoint)
 
     async def terminate(self, timeout_ms: int) -> bool:
         """Ask for an orderly end; return whether it came in time."""

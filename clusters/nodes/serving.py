@@ -3,12 +3,16 @@
 import asyncio
 import ssl
 import struct
+from collections.abc import Awaitable, Callable
+from functools import partial
 from typing import Final
 
 from tribunal.clusters.links.probing import PROBE_REQUEST
 
 REFUSED_WITHIN_S: Final = 10.0
 REFUSED_AGAIN_S: Final = 0.1
+
+Connect = Callable[[], Awaitable[tuple[asyncio.StreamReader, asyncio.StreamWriter]]]
 
 
 async def answers(endpoint: tuple[str, int], *, wait_ms: int, tls: ssl.SSLContext | None = None) -> bool:
@@ -30,24 +34,28 @@ async def answers(endpoint: tuple[str, int], *, wait_ms: int, tls: ssl.SSLContex
             writer.transport.abort()
 
 
-async def refuses(endpoint: tuple[str, int], *, within_s: float = REFUSED_WITHIN_S) -> bool:
+async def refuses(
+    endpoint: tuple[str, int], *, within_s: float = REFUSED_WITHIN_S, connect: Connect | None = None
+) -> bool:
     """Return whether connections there are refused, or reset at once by a relay that leads to nobody; asked until they are.
 
     One second once is not enough: a busy machine lets the one who asks wait longer than that.
+    connect:  how the one who asks gets there, where that is not plain.
     """
+    way = connect or partial(asyncio.open_connection, *endpoint)
     deadline = asyncio.get_running_loop().time() + within_s
-    while not await _refused_once(endpoint):
+    while not await _refused_once(way):
         if asyncio.get_running_loop().time() >= deadline:
             return False
         await asyncio.sleep(REFUSED_AGAIN_S)
     return True
 
 
-async def _refused_once(endpoint: tuple[str, int]) -> bool:
+async def _refused_once(connect: Connect) -> bool:
     writer = None
     try:
         async with asyncio.timeout(1):
-            reader, writer = await asyncio.open_connection(*endpoint)
+            reader, writer = await connect()
             await reader.read(1)
     except (ConnectionRefusedError, ConnectionResetError):
         return True

@@ -11,6 +11,7 @@ client never holds up the end of a run. What it writes to stderr goes to the run
 
 import asyncio
 import contextlib
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Final, Literal
 
@@ -68,7 +69,9 @@ class Reply(msgspec.Struct, frozen=True, kw_only=True):
 class Adapter:
     """One client; implements `tribunal.clusters.objects.ObjectClient`."""
 
-    def __init__(self, client: Client, client_id: str, addresses: Addresses, run_dir: Path) -> None:
+    def __init__(
+        self, client: Client, client_id: str, addresses: Addresses, run_dir: Path, prefix: Sequence[str] = ()
+    ) -> None:
         self._client = client
         self._init = Init(
             client=client_id,
@@ -80,6 +83,7 @@ class Adapter:
             raise ClusterError(f"the client's command: there is no program {self._command[0]}")
         self._log = run_dir / "logs" / f"client-{client_id}.log"
         self._run_dir = run_dir
+        self._prefix = prefix
         self._process: asyncio.subprocess.Process | None = None
         self._count = 0
 
@@ -109,6 +113,7 @@ class Adapter:
         self._log.parent.mkdir(parents=True, exist_ok=True)
         with self._log.open("ab") as log:
             self._process = await asyncio.create_subprocess_exec(
+                *self._prefix,
                 *with_parent(self._command),
                 stdin=asyncio.subprocess.PIPE,
                 stdout=asyncio.subprocess.PIPE,

@@ -1,6 +1,7 @@
 """Makes the clients of a described system: callers of operations. It has no clients of records."""
 
 import asyncio
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Literal, NoReturn
 
@@ -12,15 +13,16 @@ from tribunal.clusters.systems.description import Addresses, System
 class SystemClients:
     """Implements `tribunal.clusters.api.ClientFactory`."""
 
-    def __init__(self, system: System, addresses: Addresses, run_dir: Path) -> None:
+    def __init__(self, system: System, addresses: Addresses, run_dir: Path, prefix: Sequence[str] = ()) -> None:
         self._system = system
         self._addresses = addresses
         self._run_dir = run_dir
+        self._prefix = prefix  # words in front of each client's command: where clients are
         self._adapters: list[Adapter] = []
 
     def objects(self, client_id: str) -> Adapter:
         """Make a caller of operations; its process begins with the first call."""
-        adapter = Adapter(self._system.client, client_id, self._addresses, self._run_dir)
+        adapter = Adapter(self._system.client, client_id, self._addresses, self._run_dir, self._prefix)
         self._adapters.append(adapter)
         return adapter
 

@@ -1,4 +1,4 @@
-"""A cluster of a described system: its nodes are processes of this machine, each on a loopback address of its own.
+"""A cluster of a described system: its nodes are processes of this machine, each with an address of its own (`places.py`).
 
 It is a `Cluster` like any other. What only a log has stays empty: no partitions, no committed metadata, no final logs, no clients
 of records. In full service means that every node is ready; a node that is not counts as fenced.
@@ -6,15 +6,19 @@ of records. In full service means that every node is ready; a node that is not c
 
 import asyncio
 import shutil
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Final, Literal
 
 from tribunal.clusters.api import (
+    CLIENTS,
     BrokerState,
     ClusterError,
     ClusterState,
+    CutMode,
     DumpedLog,
+    Link,
     MetadataEntry,
     NodeEvent,
     Proof,
@@ -22,15 +26,15 @@ from tribunal.clusters.api import (
     until,
 )
 from tribunal.clusters.capabilities import Capability, offered_by
-from tribunal.clusters.links.addresses import candidate_ports, taken_address
-from tribunal.clusters.links.relays import node_host
 from tribunal.clusters.nodes.node_events import seen_by_harness
 from tribunal.clusters.nodes.node_exits import NodeExits
 from tribunal.clusters.nodes.node_process import NodeProcess
+from tribunal.clusters.nodes.serving import refuses
 from tribunal.clusters.orders import OrderSeen
 from tribunal.clusters.run_context import RunContext
 from tribunal.clusters.systems.clients import SystemClients
 from tribunal.clusters.systems.description import Addresses, System
+from tribunal.clusters.systems.places import Place
 from tribunal.clusters.systems.program import SystemProgram, ended_well
 
 LOOK_MS: Final = 5
@@ -67,20 +71,48 @@ class SeenEvents:
         return seen
 
 
+class PlacedProcess(NodeProcess):
+    """A node's process that runs, and is reached, where its place says."""
+
+    def __init__(
+        self,
+        node: int,
+        program: SystemProgram,
+        config: Path,
+        log: Path,
+        endpoint: tuple[str, int],
+        on_exit: Callable[[str], None],
+        run_dir: Path,
+        place: Place,
+    ) -> None:
+        super().__init__(node, program, config, log, endpoint, on_exit, run_dir, lambda: place.prefix(node))
+        self._way = partial(place.connect, node, endpoint)
+        self._where = endpoint
+
+    async def _refuses(self) -> bool:
+        return await refuses(self._where, connect=self._way)
+
+
 class SystemCluster:
     """See `tribunal.clusters.api.Cluster`."""
 
     kind = "system"
 
     def __init__(
-        self, run: RunContext, system: System, addresses: Addresses, capabilities: frozenset[Capability]
+        self,
+        run: RunContext,
+        system: System,
+        place: Place,
+        addresses: Addresses,
+        capabilities: frozenset[Capability],
     ) -> None:
-        self.place = f"{system.name}, processes on loopback addresses"
+        self.place = f"{system.name}, {place.words}"
         self.capabilities = capabilities
         self.spec = run.spec
         self.state = ClusterState()
-        self.clients = SystemClients(system, addresses, run.directory)
+        self.clients = SystemClients(system, addresses, run.directory, place.prefix(CLIENTS))
         self._run = run
+        self._place = place
         self._system = system
         self._addresses = addresses
         self._events = SeenEvents(run)
@@ -90,10 +122,10 @@ class SystemCluster:
         self._programs = {node: self._program(node) for node in self.nodes}
 
     def _program(self, node: int) -> SystemProgram:
-        return SystemProgram(f"a node of {self._system.name}", self._system.nodes, node, self._addresses)
+        return SystemProgram(f"a node of {self._system.name}", self._system.nodes, node, self._addresses, self._place)
 
     def _process(self, node: int) -> NodeProcess:
-        return NodeProcess(
+        return PlacedProcess(
             node,
             self._program(node),
             self._run.folder(node),
@@ -101,6 +133,7 @@ class SystemCluster:
             self._addresses.endpoint(node),
             lambda reason: self._exits.note(node, reason),
             self._run.directory,
+            self._place,
         )
 
     # --- begin and end ---------------------------------------------------------------------
@@ -125,10 +158,13 @@ class SystemCluster:
         data = self._run.data_dir(node)
         data.mkdir(parents=True)
         if self._system.nodes.prepare is not None:
-            command = self._addresses.command(self._system.nodes.prepare, node)
+            command = self._command(self._system.nodes.prepare, node)
             async with asyncio.timeout(PREPARE_MS / 1000):
                 if not await ended_well(command):
                     raise ClusterError(f"node {node}: {' '.join(command)} failed")
+
+    def _command(self, words: tuple[str, ...], node: int) -> list[str]:
+        return [*self._place.prefix(node), *self._addresses.command(words, node)]
 
     async def _spawn(self, node: int) -> None:
         self._events.starting(node)
@@ -157,7 +193,10 @@ class SystemCluster:
 
     async def close(self) -> None:
         """Leave nothing behind but files."""
-        await self.shut_down()
+        try:
+            await self.shut_down()
+        finally:
+            await self._place.close()
 
     # --- nodes -----------------------------------------------------------------------------
 
@@ -179,7 +218,7 @@ class SystemCluster:
         if nodes.stop is None:
             ended = await process.terminate(nodes.stop_within_ms)
         else:
-            ended = await process.ends_by(ended_well(self._addresses.command(nodes.stop, node)), nodes.stop_within_ms)
+            ended = await process.ends_by(ended_well(self._command(nodes.stop, node)), nodes.stop_within_ms)
         if not ended:
             raise ClusterError(f"node {node} does not end within {nodes.stop_within_ms} ms of being asked to")
         self._events.stopped(node)
@@ -213,6 +252,18 @@ class SystemCluster:
         gone = not data.exists()
         await self._new_disk(node)
         return Proof(holds=gone, facts={"bytes_before": before})
+
+    # --- links -----------------------------------------------------------------------------
+
+    async def cut(self, links: Sequence[Link], mode: CutMode) -> Proof:
+        """Stop the packets between nodes."""
+        return await self._place.links.cut(links, mode)
+
+    async def heal(self, links: Sequence[Link]) -> Proof:
+        """Let them pass again."""
+        return await self._place.links.heal(links)
+
+    # --- nodes' state ----------------------------------------------------------------------
 
     def alive(self, node: int) -> bool:
         """Return whether the node's process exists."""
@@ -274,23 +325,3 @@ class SystemCluster:
 
 
 CAPABILITIES: Final = offered_by(SystemCluster)
-
-
-def addresses_of(run: RunContext, system: System, folder: Path) -> Addresses:
-    """Choose free ports: each name's port is the same on every node's own address."""
-    nodes = run.spec.broker_ids
-    candidates = candidate_ports(run.spec.base_port)
-    chosen: dict[str, int] = {}
-    for port in candidates:
-        if len(chosen) == len(system.nodes.ports):
-            break
-        if taken_address(nodes, port) is None:
-            chosen[system.nodes.ports[len(chosen)]] = port
-    if len(chosen) < len(system.nodes.ports):
-        raise ClusterError(f"{system.name} needs {len(system.nodes.ports)} free ports on 127.0.1.N")
-    return Addresses(
-        folder=folder,
-        hosts={node: node_host(node) for node in nodes},
-        ports=dict.fromkeys(nodes, chosen),
-        data={node: run.data_dir(node).resolve() for node in nodes},
-    )

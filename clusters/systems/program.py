@@ -6,18 +6,20 @@ from pathlib import Path
 
 from tribunal.clusters.api import ClusterError
 from tribunal.clusters.systems.description import Addresses, Nodes, Ready
+from tribunal.clusters.systems.places import Place
 
 
 class SystemProgram:
     """One node's program; implements `NodeProgram`."""
 
-    def __init__(self, title: str, nodes: Nodes, node: int, addresses: Addresses) -> None:
+    def __init__(self, title: str, nodes: Nodes, node: int, addresses: Addresses, place: Place) -> None:
         self.title = title
         self.serving_timeout_ms = nodes.ready.within_ms
         self.answer_wait_ms = 1_000
         self._nodes = nodes
         self._node = node
         self._addresses = addresses
+        self._place = place
 
     def command(self, config: Path, *, python: str, java: str) -> list[str]:
         """Return `start` with this node's own words behind it."""
@@ -36,8 +38,13 @@ class SystemProgram:
         try:
             async with asyncio.timeout(wait_ms / 1000):
                 if ready.command is not None:
-                    return await ended_well(self._addresses.command(ready.command, self._node))
-                return await _answers_http(endpoint, ready.http) if ready.http is not None else await _accepts(endpoint)
+                    command = self._addresses.command(ready.command, self._node)
+                    return await ended_well([*self._place.prefix(self._node), *command])
+                reader, writer = await self._place.connect(self._node, endpoint)
+                try:
+                    return ready.http is None or await _answers_http(reader, writer, endpoint[0], ready.http)
+                finally:
+                    writer.transport.abort()
         except (OSError, TimeoutError, asyncio.IncompleteReadError):
             return False
 
@@ -59,17 +66,7 @@ async def ended_well(command: list[str]) -> bool:
             await process.wait()
 
 
-async def _accepts(endpoint: tuple[str, int]) -> bool:
-    _, writer = await asyncio.open_connection(*endpoint)
-    writer.transport.abort()
-    return True
-
-
-async def _answers_http(endpoint: tuple[str, int], path: str) -> bool:
-    reader, writer = await asyncio.open_connection(*endpoint)
-    try:
-        writer.write(f"GET {path} HTTP/1.0\r\nHost: {endpoint[0]}\r\n\r\n".encode())
-        status = (await reader.readuntil(b"\n")).split()
-        return len(status) > 1 and status[1].startswith(b"2")
-    finally:
-        writer.transport.abort()
+async def _answers_http(reader: asyncio.StreamReader, writer: asyncio.StreamWriter, host: str, path: str) -> bool:
+    writer.write(f"GET {path} HTTP/1.0\r\nHost: {host}\r\n\r\n".encode())
+    status = (await reader.readuntil(b"\n")).split()
+    return len(status) > 1 and status[1].startswith(b"2")

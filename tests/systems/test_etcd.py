@@ -8,6 +8,7 @@ import pytest
 
 from tribunal.checkers.judge.verdict import check
 from tribunal.clusters.kinds import system as kind
+from tribunal.clusters.namespaces.spaces import way_in
 from tribunal.harness.plan import made
 from tribunal.harness.progress import Silent
 from tribunal.harness.run import Run, new_run_dir
@@ -36,6 +37,12 @@ def judged(scenario: str, overrides: dict[str, str], out: Path, *, seed: int = 1
         pytest.param("kill-and-pause.yaml", {}, id="killed and paused"),
         pytest.param(
             "old-reads.yaml", {"cluster.system": str(ETCD / "linearizable.toml")}, id="where others are convicted"
+        ),
+        pytest.param(
+            "isolate.yaml",
+            {},
+            id="cut off",
+            marks=pytest.mark.skipif(isinstance(way_in(), str), reason=str(way_in())),
         ),
     ],
 )

@@ -1,0 +1,184 @@
+"""The links between the namespaces of a described system's nodes, and how one sees that a cut takes effect.
+
+Nobody knows what the nodes say to each other, so the proof is by packets of the harness's own: in every namespace a probe port
+takes bytes and sends them back, and a probe is a connection from the source's namespace to the target's, over the same hub and under
+the same rules as the system's own. It was opened before the cut and answered; then not one of its bytes arrives, and the firewall has
+counted packets of this link that it stopped.
+"""
+
+import asyncio
+import contextlib
+from collections.abc import Callable, Sequence
+from typing import Final
+
+import msgspec
+
+from tribunal.clusters.api import CutMode, Link, Proof, Unsupported
+from tribunal.clusters.links.relays import connected
+from tribunal.clusters.namespaces.firewall import Firewall
+from tribunal.clusters.namespaces.spaces import Namespaces
+
+PROBE: Final = b"tribunal"
+PROBE_WAIT_MS: Final = 5_000  # where an answer is expected: a busy machine takes its time
+SILENCE_MS: Final = 150  # how long a probe on a cut link is given to prove the cut wrong
+
+
+class Probed(msgspec.Struct, frozen=True, kw_only=True):
+    """What became of one probe."""
+
+    link: str
+    delivered_bytes: int
+    answered: bool
+
+
+class ProbePort:
+    """Takes bytes in one namespace, and sends them back."""
+
+    def __init__(self) -> None:
+        self.taken: dict[tuple[str, int], int] = {}  # bytes, by who sent them
+        self._server: asyncio.Server | None = None
+        self._open: set[asyncio.StreamWriter] = set()
+
+    async def listen(self, spaces: Namespaces, node: int, where: tuple[str, int]) -> None:
+        """Listen in a node's namespace."""
+        self._server = await asyncio.start_server(self._serve, sock=spaces.listener(str(node), *where))
+
+    async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        peer = writer.get_extra_info("peername")[:2]
+        self._open.add(writer)
+        try:
+            while data := await reader.read(1 << 12):
+                self.taken[peer] = self.taken.get(peer, 0) + len(data)
+                writer.write(data)
+        except OSError:
+            pass  # it was cut
+        finally:
+            self._open.discard(writer)
+            self.taken.pop(peer, None)
+            writer.transport.abort()
+
+    async def close(self) -> None:
+        """Hang up on everybody."""
+        if self._server is not None:
+            self._server.close()
+            for writer in list(self._open):
+                writer.transport.abort()
+            await self._server.wait_closed()
+
+
+class Channel:
+    """A probing connection."""
+
+    def __init__(self, link: Link, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, port: ProbePort) -> None:
+        self.link = link
+        self._reader = reader
+        self._writer = writer
+        self._port = port
+        self._name = writer.get_extra_info("sockname")[:2]
+
+    async def ask(self, wait_ms: int) -> Probed:
+        """Send a probe; return what became of it in this time."""
+        before = self._port.taken.get(self._name, 0)
+        answered = False
+        with contextlib.suppress(OSError, TimeoutError, asyncio.IncompleteReadError):
+            async with asyncio.timeout(wait_ms / 1000):
+                if self._writer.transport.is_closing():  # (uvloop calls a write to what has been reset a RuntimeError)
+                    raise ConnectionResetError
+                self._writer.write(PROBE)
+                answered = await self._reader.readexactly(len(PROBE)) == PROBE
+        # Where it was reset its count is gone with it, and nothing came in.
+        arrived = max(0, self._port.taken.get(self._name, 0) - before)
+        return Probed(link=str(self.link), delivered_bytes=arrived, answered=answered)
+
+    def close(self) -> None:
+        """Hang up."""
+        self._writer.transport.abort()
+
+
+class SystemLinks:
+    """Cuts links, and proves it."""
+
+    def __init__(
+        self, spaces: Namespaces, firewall: Firewall, address: Callable[[int], str], *, probe_port: int
+    ) -> None:
+        self._spaces = spaces
+        self._firewall = firewall
+        self._address = address
+        self._probe_port = probe_port
+        self._ports: dict[int, ProbePort] = {}
+
+    async def open(self, nodes: Sequence[int]) -> None:
+        """Open a probe port in each namespace."""
+        for node in nodes:
+            self._ports[node] = ProbePort()
+            await self._ports[node].listen(self._spaces, node, (self._address(node), self._probe_port))
+
+    async def close(self) -> None:
+        """Close the probe ports."""
+        for port in self._ports.values():
+            await port.close()
+
+    async def cut(self, links: Sequence[Link], mode: CutMode) -> Proof:
+        """Stop the packets of these links; proven by probes that were answered before and of which nothing arrives any more."""
+        if not self._firewall.stops(mode):
+            raise Unsupported(f"packets can be held or refused between these nodes, not lost for good: mode {mode}")
+        channels = await self._channels(links)
+        try:
+            before = await self._ask(channels, PROBE_WAIT_MS)
+            await self._firewall.cut(links, mode)
+            after = await self._ask(channels, SILENCE_MS)
+            stopped = await self._firewall.stopped(links)
+        finally:
+            for channel in channels:
+                channel.close()
+        passed = len(channels) == len(set(links)) and all(one.answered for one in before)
+        silent = all(not one.answered and one.delivered_bytes == 0 for one in after)
+        return Proof(
+            holds=bool(channels) and passed and silent and all(stopped.get(str(link), 0) for link in links),
+            facts={
+                "by": self._firewall.name,
+                "probes_before": _facts(before),
+                "probes_after": _facts(after),
+                "stopped_packets": stopped,
+            },
+        )
+
+    async def heal(self, links: Sequence[Link]) -> Proof:
+        """Let packets pass again; proven by fresh probes over those that no other fault cuts."""
+        mended = [link for link in links if self._firewall.is_cut(link)]
+        stopped = await self._firewall.stopped(mended) if mended else {}
+        await self._firewall.mend(links)
+        # A connection needs both directions: where another fault has the opposite one, nothing can be said.
+        free = [link for link in links if not self._firewall.is_cut(Link(link.target, link.source))]
+        channels = await self._channels(free)
+        try:
+            after = await self._ask(channels, PROBE_WAIT_MS)
+        finally:
+            for channel in channels:
+                channel.close()
+        passes = len(channels) == len(set(free)) and all(one.answered for one in after)
+        return Proof(holds=bool(channels) and passes, facts={"stopped_packets": stopped, "probes_after": _facts(after)})
+
+    async def _channels(self, links: Sequence[Link]) -> list[Channel]:
+        opened = await asyncio.gather(*map(self._channel, dict.fromkeys(links)))
+        return [channel for channel in opened if channel is not None]
+
+    async def _channel(self, link: Link) -> Channel | None:
+        try:
+            async with asyncio.timeout(PROBE_WAIT_MS / 1000):
+                sock = await connected(
+                    self._spaces.outgoing(str(link.source)),
+                    (self._address(link.target), self._probe_port),
+                    bound_to=None,
+                )
+            reader, writer = await asyncio.open_connection(sock=sock)
+        except (OSError, TimeoutError):
+            return None  # no probe speaks for this link, and the proof lacks it
+        return Channel(link, reader, writer, self._ports[link.target])
+
+    async def _ask(self, channels: Sequence[Channel], wait_ms: int) -> list[Probed]:
+        return list(await asyncio.gather(*(channel.ask(wait_ms) for channel in channels)))
+
+
+def _facts(probes: Sequence[Probed]) -> list[dict[str, object]]:
+    return [msgspec.structs.asdict(one) for one in probes]

@@ -1,0 +1,148 @@
+"""Where the nodes of a described system live: on loopback addresses of this machine, or in network namespaces of their own.
+
+A system that we did not write opens its connections itself, on any number of ports. So there are no relays: on loopback nothing
+between its nodes can be hindered; in namespaces (10.213.0.N a node, 10.213.0.254 all clients together) every packet between them
+crosses the hub, whose firewall stops it (`links.py`). The harness asks a node whether it is ready from within that node's own
+namespace, past every cut.
+"""
+
+import asyncio
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Final, Protocol
+
+from tribunal.clusters.api import CLIENTS, ClusterError, Unsupported
+from tribunal.clusters.links.addresses import FIRST_PORT, candidate_ports, taken_address
+from tribunal.clusters.links.relays import connected, node_host
+from tribunal.clusters.namespaces.firewall import Firewall
+from tribunal.clusters.namespaces.network import address, device, lay_out
+from tribunal.clusters.namespaces.spaces import Namespaces
+from tribunal.clusters.run_context import RunContext
+from tribunal.clusters.systems.description import Addresses, System
+from tribunal.clusters.systems.links import SystemLinks
+
+Streams = tuple[asyncio.StreamReader, asyncio.StreamWriter]
+
+
+class Place(Protocol):
+    """Where the nodes of one cluster live, and its clients."""
+
+    @property
+    def words(self) -> str:
+        """Say it in a few words, for the run's header."""
+
+    @property
+    def links(self) -> SystemLinks:
+        """What can be cut; `Unsupported` where nothing can."""
+
+    async def open(self, run: RunContext, system: System, folder: Path) -> Addresses:
+        """Prepare it; return where everybody is."""
+
+    def prefix(self, node: int) -> Sequence[str]:
+        """Return the words in front of a command that is to run where this node is, or the clients."""
+
+    async def connect(self, node: int, endpoint: tuple[str, int]) -> Streams:
+        """Connect to a node past every cut."""
+
+    async def close(self) -> None:
+        """Leave nothing behind."""
+
+
+class OnLoopback:
+    """Nodes on 127.0.1.N; clients are anywhere on this machine."""
+
+    words = "processes on loopback addresses"
+
+    @property
+    def links(self) -> SystemLinks:
+        """Refuse."""
+        raise Unsupported("nodes on loopback addresses have no links of their own")
+
+    async def open(self, run: RunContext, system: System, folder: Path) -> Addresses:
+        """Choose ports that are free on all addresses: each name's port is the same on every node's own."""
+        nodes = run.spec.broker_ids
+        chosen: dict[str, int] = {}
+        for port in candidate_ports(run.spec.base_port):
+            if len(chosen) == len(system.nodes.ports):
+                break
+            if taken_address(nodes, port) is None:
+                chosen[system.nodes.ports[len(chosen)]] = port
+        if len(chosen) < len(system.nodes.ports):
+            raise ClusterError(f"{system.name} needs {len(system.nodes.ports)} free ports on 127.0.1.N")
+        return _addresses(run, folder, {node: node_host(node) for node in nodes}, chosen)
+
+    def prefix(self, node: int) -> Sequence[str]:
+        """Need none."""
+        return ()
+
+    async def connect(self, node: int, endpoint: tuple[str, int]) -> Streams:
+        """Connect as anybody does."""
+        return await asyncio.open_connection(*endpoint)
+
+    async def close(self) -> None:
+        """Have nothing open."""
+
+
+class InNamespaces:
+    """Nodes in network namespaces of their own, clients together in another; nothing of it needs root."""
+
+    words = "processes in network namespaces"
+
+    def __init__(self) -> None:
+        self._spaces: Namespaces | None = None
+        self._links: SystemLinks | None = None
+
+    @property
+    def spaces(self) -> Namespaces:
+        """The namespaces, once open."""
+        assert self._spaces is not None
+        return self._spaces
+
+    @property
+    def links(self) -> SystemLinks:
+        """The links, once open."""
+        assert self._links is not None
+        return self._links
+
+    async def open(self, run: RunContext, system: System, folder: Path) -> Addresses:
+        """Make the namespaces and their network; every port in them is free."""
+        nodes = run.spec.broker_ids
+        # Not in a thread: the kernel ends the keeper with the thread that started it.
+        self._spaces = Namespaces(run.directory)
+        self._spaces.open()
+        lay_out(self._spaces, [*nodes, CLIENTS])
+        firewall = Firewall(self._spaces, address, device)
+        firewall.open()
+        first = run.spec.base_port or FIRST_PORT
+        chosen = {name: first + number for number, name in enumerate(system.nodes.ports)}
+        self._links = SystemLinks(self._spaces, firewall, address, probe_port=first + len(chosen))
+        await self._links.open([*nodes, CLIENTS])
+        return _addresses(run, folder, {node: address(node) for node in nodes}, chosen)
+
+    def prefix(self, node: int) -> Sequence[str]:
+        """Return what enters the node's namespace."""
+        return self.spaces.command(str(node))
+
+    async def connect(self, node: int, endpoint: tuple[str, int]) -> Streams:
+        """Connect from within the node's own namespace."""
+        sock = await connected(self.spaces.outgoing(str(node)), endpoint, bound_to=None)
+        return await asyncio.open_connection(sock=sock)
+
+    async def close(self) -> None:
+        """End the keeper, and with it every namespace."""
+        if self._links is not None:
+            await self._links.close()
+        if self._spaces is not None:
+            await asyncio.to_thread(self._spaces.close)
+
+
+NAMESPACES: Final = "namespaces"
+
+
+def _addresses(run: RunContext, folder: Path, hosts: Mapping[int, str], ports: Mapping[str, int]) -> Addresses:
+    return Addresses(
+        folder=folder,
+        hosts=hosts,
+        ports=dict.fromkeys(hosts, ports),
+        data={node: run.data_dir(node).resolve() for node in hosts},
+    )
