@@ -41,14 +41,13 @@ def on_create_topics(
 ) -> ct.CreateTopicsResponse:
     """Create topics, each on its own: one that cannot be does not hold up the others."""
     names = Counter(topic.name for topic in body.topics)
-    too_many = topics.partition_count(turn.policy, body.topics) > topics.PARTITIONS_PER_REQUEST_MAX
+    is_too_much = topics.partition_count(turn.policy, body.topics) > topics.PARTITIONS_PER_REQUEST_MAX
     results = []
     for wanted in body.topics:
         if names[wanted.name] > 1:
             outcome = topics.refused(Error.INVALID_REQUEST, "Duplicate topic name.")
-        elif too_many:
-            message = f"More than {topics.PARTITIONS_PER_REQUEST_MAX} partitions in one request."
-            outcome = topics.refused(Error.POLICY_VIOLATION, message)
+        elif is_too_much:
+            outcome = topics.too_many()
         else:
             outcome = topics.create(turn.policy, wanted, new_topic_id, random)
         if not body.validate_only:
@@ -96,9 +95,12 @@ def on_create_partitions(turn: Turn, body: cp.CreatePartitionsRequest, random: "
     """Give topics more partitions."""
     results = []
     names = Counter(topic.name for topic in body.topics)
+    is_too_much = topics.missing_partitions(turn.image, body.topics) > topics.PARTITIONS_PER_REQUEST_MAX
     for wanted in body.topics:
         if names[wanted.name] > 1:
             outcome = topics.refused(Error.INVALID_REQUEST, "Duplicate topic name.")
+        elif is_too_much:
+            outcome = topics.too_many()
         else:
             outcome = topics.grow(turn.policy, wanted, random)
         if not body.validate_only:

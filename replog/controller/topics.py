@@ -46,6 +46,11 @@ class _Assignment(NamedTuple):
     replicas: list[Nodes]
 
 
+def too_many() -> TopicOutcome:
+    """Return the outcome of each topic of a request that asks for more partitions than one may."""
+    return refused(Error.POLICY_VIOLATION, f"More than {PARTITIONS_PER_REQUEST_MAX} partitions in one request.")
+
+
 def refused(error: Error, message: str) -> TopicOutcome:
     """Return the outcome of a topic that is not served."""
     return TopicOutcome(error, message, [])
@@ -57,6 +62,14 @@ def partition_count(policy: Policy, topics: Sequence[CreatableTopic]) -> int:
     return sum(
         len(topic.assignments) or (default if topic.num_partitions == BROKER_DEFAULT else max(topic.num_partitions, 0))
         for topic in topics
+    )
+
+
+def missing_partitions(image: Image, topics: Sequence[CreatePartitionsTopic]) -> int:
+    """Return how many partitions a request would give to the topics that there are."""
+    there_are = image.topics_by_name
+    return sum(
+        max(topic.count - len(there_are[topic.name].partitions), 0) for topic in topics if topic.name in there_are
     )
 
 
@@ -204,8 +217,6 @@ def grow(policy: Policy, wanted: CreatePartitionsTopic, random: "Random") -> Top
     if missing <= 0:
         message = f"Topic currently has {len(topic.partitions)} partitions, which is not fewer than {wanted.count}."
         return refused(Error.INVALID_PARTITIONS, message)
-    if missing > PARTITIONS_PER_REQUEST_MAX:
-        return refused(Error.POLICY_VIOLATION, f"More than {PARTITIONS_PER_REQUEST_MAX} new partitions at once.")
     assignment = _grown(image, topic, wanted, missing, random)
     if assignment.error is not Error.NONE:
         return refused(assignment.error, assignment.message)

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from replog.controller.admin_requests import ELECT_LEADERS
 from replog.controller.controller import APIS
+from replog.controller.topics import PARTITIONS_PER_REQUEST_MAX
 from replog.errors import Error
 from replog.wire.apis import Api
 from replog.wire.codec import decode_response, encode_response
@@ -175,6 +176,26 @@ def test_a_bad_request_gets_its_error_and_changes_nothing(what: str) -> None:
     assert error in errors_in(answer)
     assert asked.records == []
     assert list(asked.image.snapshot()) == before
+
+
+def test_what_one_request_creates_is_bounded_however_many_topics_it_names() -> None:
+    """Each of them was: one request of some kilobytes gave thousands of topics ten thousand partitions each."""
+    asked = box()
+    asked.send(topic())
+    there_are = {TOPIC: 1, "new": 1}
+    most = PARTITIONS_PER_REQUEST_MAX
+
+    def grown(*counts: int) -> list[Error]:
+        wanted = [
+            cp.CreatePartitionsTopic(name=name, count=count, assignments=None)
+            for name, count in zip(there_are, counts, strict=True)
+        ]
+        return [one.error_code for one in asked.send(cp.CreatePartitionsRequest(topics=wanted)).results]
+
+    assert grown(1 + most // 2, 2 + most // 2) == [Error.POLICY_VIOLATION] * 2
+    assert [len(asked.image.topics_by_name[name].partitions) for name in there_are] == [1, 1]
+    assert grown(1 + most // 2, 1 + most // 2) == [Error.NONE] * 2
+    assert [len(asked.image.topics_by_name[name].partitions) for name in there_are] == [1 + most // 2] * 2
 
 
 def test_a_list_does_not_grow_beyond_what_a_record_can_hold() -> None:
