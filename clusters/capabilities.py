@@ -30,6 +30,7 @@ class Capability(StrEnum):
     ROT = "rot"
     RECONFIGURE = "reconfigure"
     CHANGE_RELEASE = "change_release"
+    RAISE_METADATA_VERSION = "raise_metadata_version"
     CUT = "cut"
     SHAPE = "shape"
     RESET = "reset"
@@ -51,7 +52,8 @@ class Capability(StrEnum):
 SECURED: Final = frozenset(
     {Capability.CHANGE_PASSWORD, Capability.RENEW_CERTIFICATE}
 )  # of clusters with `spec.security` alone
-RELEASED: Final = frozenset({Capability.CHANGE_RELEASE})  # of released software alone
+# Of released software alone.
+RELEASED: Final = frozenset({Capability.CHANGE_RELEASE, Capability.RAISE_METADATA_VERSION})
 OF_SIMULATOR: Final = frozenset(Capability) - SECURED - RELEASED
 # What a node does about bytes that were altered or refused may need an operator, or never end (a log directory that is offline).
 OF_DISKS: Final = frozenset(
@@ -273,6 +275,16 @@ class CanChangeRelease(FaultTarget, Protocol):
         """Say whether a running node's process is of that release."""
 
 
+class CanRaiseMetadataVersion(FaultTarget, Protocol):
+    """Finalizes what all of its nodes know."""
+
+    async def metadata_version(self) -> int:
+        """Return the finalized level of metadata.version, as some broker knows it; 0: none."""
+
+    async def raise_metadata_version(self, level: int) -> None:
+        """Finalize a higher level; `Declined` when the cluster says no."""
+
+
 # --- links and messages --------------------------------------------------------------------
 
 
@@ -436,6 +448,7 @@ PROTOCOLS: Final[Mapping[Capability, type]] = {
     Capability.ROT: CanRot,
     Capability.RECONFIGURE: CanReconfigure,
     Capability.CHANGE_RELEASE: CanChangeRelease,
+    Capability.RAISE_METADATA_VERSION: CanRaiseMetadataVersion,
     Capability.CUT: CanCutLinks,
     Capability.SHAPE: CanShapeLinks,
     Capability.RESET: CanResetLinks,

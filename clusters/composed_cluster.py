@@ -37,6 +37,7 @@ from tribunal.clusters.capabilities import (
     offered_by,
 )
 from tribunal.clusters.clients.administration import Administration
+from tribunal.clusters.clients.finalized_features import FinalizedFeatures
 from tribunal.clusters.clients.membership import Membership
 from tribunal.clusters.frame_rules import Rule
 from tribunal.clusters.host_environment import HostedNode, HostEnvironment
@@ -258,6 +259,14 @@ class ComposedCluster:
     async def runs_release(self, node: int, version: str) -> Proof:
         """Say whether a running node's process is of that release."""
         return self._releases.runs_release(self._node(node).pid, version)
+
+    async def metadata_version(self) -> int:
+        """Return the finalized level of metadata.version."""
+        return await FinalizedFeatures(self._parts.administration).metadata_version()
+
+    async def raise_metadata_version(self, level: int) -> None:
+        """Finalize a higher level."""
+        await FinalizedFeatures(self._parts.administration).raise_metadata_version(level)
 
     async def wipe(self, node: int) -> Proof:
         """Remove a dead node's log directory and format it again: a new disk."""

@@ -14,7 +14,7 @@ DOWN: Final = frozenset({"stop", "killed", "exit"})
 NEVER: Final = 1 << 62
 NUMBERS: Final = re.compile(r"[0-9]+")
 CARRIES_ALL: Final = frozenset({
-    "bit-rot", "change-min-isr", "clock-drift", "clock-jump", "clock-strobe", "elect-leaders", "renew-certificate",
+    "bit-rot", "change-min-isr", "clock-drift", "clock-jump", "clock-strobe", "elect-leaders", "raise-metadata-version", "renew-certificate",
 })  # fmt: skip
 OF_MANY: Final = frozenset({
     "bridge", "change-release", "halves", "majorities-ring", "part-kill", "pause-kill", "reassign", "remove-broker", "rolling-restart", "rolling-upgrade",

@@ -33,7 +33,9 @@ PASSES: Final = frozenset({
     "slow-fsync", "stop", "storm", "swizzle",
 })  # fmt: skip
 """The faults after which, once they are healed, a controller votes as before."""
-BROKERS_ALONE: Final = frozenset({"change-min-isr", "elect-leaders", "reassign", "remove-broker"})
+BROKERS_ALONE: Final = frozenset(
+    {"change-min-isr", "elect-leaders", "raise-metadata-version", "reassign", "remove-broker"}
+)
 """The faults that no controller notices but by what it is asked to commit."""
 
 

@@ -40,6 +40,21 @@ INCREMENTAL_CONFIGS_SINCE: Final = (2, 3, 0)  # KIP-339
 FETCH_VERSIONS: Final = {(3, 9, 0): 17, (3, 7, 0): 16, (3, 5, 0): 15, (0, 0, 0): 13}
 # The newest ListOffsets that we ask of a release's brokers: KIP-734, KIP-207, KIP-320.
 LIST_OFFSETS_VERSIONS: Final = {(3, 0, 0): 7, (2, 2, 0): 5, (0, 0, 0): 4}
+# The metadata.version that a release formats with: the newest that it knows (KIP-778).
+METADATA_VERSIONS: Final = {
+    (4, 3, 0): 30,
+    (4, 2, 0): 29,
+    (4, 1, 0): 27,
+    (4, 0, 0): 25,
+    (3, 9, 0): 21,
+    (3, 8, 0): 20,
+    (3, 7, 0): 19,
+    (3, 6, 0): 14,
+    (3, 5, 0): 11,
+    (3, 4, 0): 8,
+    (3, 3, 0): 7,
+    (0, 0, 0): 0,
+}
 
 
 class Release(msgspec.Struct, frozen=True):
@@ -130,6 +145,11 @@ class Release(msgspec.Struct, frozen=True):
     def fetch_version(self) -> int:
         """By which version of Fetch its metadata log is observed."""
         return _since(FETCH_VERSIONS, self.numbers)
+
+    @property
+    def metadata_version(self) -> int:
+        """The level of metadata.version that it formats with; 0: it has none."""
+        return _since(METADATA_VERSIONS, self.numbers)
 
     @property
     def lacks(self) -> str:

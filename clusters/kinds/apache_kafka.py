@@ -54,7 +54,7 @@ CAPABILITIES: Final = LINK_CAPABILITIES | {
     *(Capability.WIPE, Capability.POWER_FAIL, Capability.DAMAGE),
     *(Capability.REASSIGN, Capability.SET_TOPIC_CONFIG, Capability.ELECT_PREFERRED, Capability.UNREGISTER),
     Capability.REMOVE_VOTER,
-    Capability.CHANGE_RELEASE,
+    *(Capability.CHANGE_RELEASE, Capability.RAISE_METADATA_VERSION),
 }
 LEAST: Final = {"log.segment.bytes": 1 << 20}  # KIP-1030
 NO_PAIRS: Final = "Apache Kafka cannot bind its outgoing side, so that a relay would not know who calls; {}"
@@ -155,6 +155,7 @@ def missing(spec: ClusterSpec) -> dict[Capability, str]:
     if spec.is_zookeeper_mode:
         found[Capability.UNREGISTER] = "in ZooKeeper mode a registration ends with its session"
         found[Capability.CHANGE_RELEASE] = "in ZooKeeper mode an upgrade was never tried"
+        found[Capability.RAISE_METADATA_VERSION] = "in ZooKeeper mode there is no metadata.version"
     return found
 
 

@@ -5,16 +5,26 @@ from typing import Final, Protocol
 
 import msgspec
 
-from tribunal.clusters.capabilities import CanChangeRelease
+from tribunal.clusters.capabilities import CanChangeRelease, CanRaiseMetadataVersion
 from tribunal.clusters.kafka.java import no_java_for
 from tribunal.clusters.kafka.releases import NEWEST, release
 from tribunal.clusters.spec import KRAFT, ClusterSpec
-from tribunal.nemesis.api import AsyncGenerator, Effect, Fault, Proof, all_back, back_in_service, incarnation, joined
+from tribunal.nemesis.api import (
+    AsyncGenerator,
+    ClusterError,
+    Effect,
+    Fault,
+    Proof,
+    all_back,
+    back_in_service,
+    incarnation,
+    joined,
+)
 from tribunal.nemesis.bounce import BounceTarget, How, end
 from tribunal.nemesis.link_groups import from_target
 
 
-class ReleaseTarget(BounceTarget, CanChangeRelease, Protocol):
+class ReleaseTarget(BounceTarget, CanChangeRelease, CanRaiseMetadataVersion, Protocol):
     """A cluster whose nodes end, change and are started again."""
 
 
@@ -32,7 +42,9 @@ async def inject(cluster: ReleaseTarget, node: int, options: Options) -> AsyncGe
     spec = cluster.spec
     alike = spec.controller_ids if node in spec.controller_ids else spec.broker_ids
     nodes = [node] if options.alone else from_target(alike, node)
-    version = release(options.to).name
+    version, finalized = release(options.to).name, await cluster.metadata_version()
+    if release(version).metadata_version < finalized:
+        raise ClusterError(f"Apache Kafka {version} does not know metadata.version {finalized}, which was finalized")
     await cluster.fetch_release(version)  # nobody is down meanwhile
     effect = Effect(node, await _changed(cluster, nodes[0], version, options.how))
     for one in nodes[1:]:

@@ -83,6 +83,9 @@ def test_time_outs_are_the_runs_own(tmp_path: Path, fetch_ms: int, expected: lis
         pytest.param("broker 2", "wipe", 10, ["quorum_commits_nothing"], id="a broker's disk was emptied"),
         pytest.param("controller 102", "clock-drift", BACK - DIED, [], id="its clock went wrong"),
         pytest.param("broker 2", "halves", BACK - DIED, [], id="the network was cut into halves"),
+        pytest.param(
+            "controller 102", "raise-metadata-version", 10, ["quorum_commits_nothing"], id="a level was raised"
+        ),
         pytest.param("somebody", "isolate", BACK - DIED, [], id="nobody knows whom it hurt"),
     ],
 )

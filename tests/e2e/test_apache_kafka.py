@@ -283,3 +283,32 @@ def test_nodes_go_up_to_another_release_and_back(tmp_path):
         *(("3.9.1", "4.3.1"),) * 2,
         *(("4.3.1", "3.9.1"),) * 2,
     ]
+
+
+@NEEDS_KAFKA
+@pytest.mark.nightly
+def test_metadata_version_is_raised_once_the_last_node_knows_it(tmp_path):
+    spec = ClusterSpec(controllers=1, version="4.0.0", settings={"broker.session.timeout.ms": 5000})
+    living = LivingCluster.launched(apache_kafka, tmp_path, spec)
+    steps = [
+        ("change-release", 101, {"to": "4.1.1"}),
+        ("raise-metadata-version", 101, {"to": "4.1.1", "expect": "refused"}),  # no broker knows it
+        ("change-release", 1, {"to": "4.1.1"}),
+        ("change-release", 1, {"to": "4.3.1", "alone": True}),
+        ("raise-metadata-version", 101, {"to": "4.1.1"}),  # all know it, of two releases
+        ("raise-metadata-version", 101, {"to": "4.3.1", "expect": "refused"}),
+    ]
+    try:
+        effects = [
+            living.run(lambda cluster, step=step: hurt(cluster, faults()[step[0]], step[1], 0.2, **step[2]))
+            for step in steps
+        ]
+    finally:
+        living.close()
+
+    for effect in effects:
+        assert effect.proof.holds, broken(effect.proof.facts)
+        assert effect.heal is not None
+        assert effect.heal.holds, broken(effect.heal.facts)
+    shown = [effect.proof.facts["shown"] for effect in effects if "shown" in effect.proof.facts]
+    assert shown == [25, 27, 27]
