@@ -87,8 +87,7 @@ def segment_entries(
 
 
 def log_bytes(log_dir: Path) -> dict[str, int]:
-    """Return the bytes of log that each partition has on this disk."""
-    return {
-        f"{topic}-{partition}": sum(segment.stat().st_size for segment in folder.glob("*.log"))
-        for topic, partition, folder in partition_directories(log_dir)
-    }
+    """Return the bytes of log that each partition has on this disk, and those of the metadata log, which a controller has alone."""
+    folders = [folder for _, _, folder in partition_directories(log_dir)]
+    folders += sorted(log_dir.glob(f"{METADATA_TOPIC}-*"))
+    return {folder.name: sum(segment.stat().st_size for segment in folder.glob("*.log")) for folder in folders}

@@ -22,6 +22,7 @@ from tribunal.clusters.nodes.final_logs import dumped_logs, log_bytes
 from tribunal.clusters.nodes.node_events import EventFile
 from tribunal.clusters.nodes.node_files import directory_id
 from tribunal.clusters.nodes.node_process import PARENT_DEATH, is_stopped, last_lines, process_exists, toml
+from tribunal.clusters.nodes.on_host import wipe
 from tribunal.clusters.nodes.serving import refuses
 
 
@@ -105,6 +106,23 @@ def test_a_wiped_disk_has_no_logs(tmp_path):
 
     assert log_bytes(tmp_path)["t-0"] > 0
     assert log_bytes(tmp_path / "nothing") == {}
+
+
+@pytest.mark.parametrize("log", ["t-0", "__cluster_metadata-0"], ids=["a broker's", "a controller's"])
+def test_a_wipe_of_a_disk_that_held_any_log_is_proven(tmp_path, log):
+    a_log(tmp_path / "data" / log, a_batch(0, 11))
+
+    proof = wipe(tmp_path)
+
+    assert proof.holds
+    assert list(proof.facts["log_bytes_before"]) == [log]
+    assert set(proof.facts["log_end_offsets_before"]) == ({"t-0"} if log == "t-0" else set())
+
+
+def test_a_wipe_of_a_disk_that_held_no_log_proves_nothing(tmp_path):
+    (tmp_path / "data").mkdir()
+
+    assert not wipe(tmp_path).holds
 
 
 def test_settings_survive_toml():

@@ -113,6 +113,13 @@ async def every_fault(folder):
         assert all(loss.begin_ns < loss.end_ns < cluster.now_ns() for loss in wiped.losses)
         assert wiped.heal.holds
 
+        emptied = await hurt(cluster, "wipe", 101)  # of a controller, which holds the metadata log alone
+
+        assert emptied.proof.holds, emptied.proof.facts
+        assert emptied.losses == []
+        assert emptied.heal.holds, emptied.heal.facts
+        assert await cluster.voters() == list(cluster.spec.controller_ids)
+
         isolated = await hurt(cluster, "isolate", leader(cluster), others="nodes")
 
         assert isolated.proof.holds

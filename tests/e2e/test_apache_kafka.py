@@ -158,11 +158,12 @@ def test_a_fault_bites_and_heals(living, name, node, lasts_s, options):
 
 @NEEDS_KAFKA
 @pytest.mark.nightly
-def test_a_controller_without_a_vote_gets_one_again(tmp_path):
+@pytest.mark.parametrize("fault", ["remove-voter", "wipe"])
+def test_a_controller_without_a_vote_gets_one_again(tmp_path, fault):
     settings = {"broker.session.timeout.ms": 5000, DYNAMIC_VOTERS: True}
     living = LivingCluster.launched(apache_kafka, tmp_path, ClusterSpec(settings=settings))
     try:
-        effect = living.run(lambda cluster: hurt(cluster, faults()["remove-voter"], 103, 1.0))
+        effect = living.run(lambda cluster: hurt(cluster, faults()[fault], 103, 1.0))
         voters = living.run(lambda cluster: cluster.voters())
     finally:
         living.close()
