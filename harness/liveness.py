@@ -14,6 +14,7 @@ Where bytes were altered behind the nodes' backs nothing is asked for: a replica
 import asyncio
 import itertools
 from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
 from random import Random
 from typing import Final
 
@@ -31,15 +32,18 @@ JOIN_TIMEOUT_MS: Final = 20_000
 SERVED_TIMEOUT_MS: Final = 5_000  # everybody is in sync, and nothing is being done to them
 SERVED_POLL_MS: Final = 200
 DRAWS_MAX: Final = 3
+CutOff = Callable[[Sequence[int]], AbstractContextManager[None]]
 COORDINATORS: Final = frozenset({"__consumer_offsets", "__transaction_state"})
 
 
 class Liveness:
     """Asks one simulated cluster for progress; what does not come about is reported to the watch as a violation."""
 
-    def __init__(self, cluster: SimulatedCluster, random: Random) -> None:
+    def __init__(self, cluster: SimulatedCluster, random: Random, cut_off: CutOff) -> None:
+        """`cut_off`: around the time in which nodes are cut off, says who they are."""
         self._cluster = cluster
         self._random = random
+        self._cut_off = cut_off
 
     async def core_progresses(self, partitions: Sequence[TopicPartition]) -> None:
         """Leave a core alone, and wait for progress on all of these partitions; return with all links mended."""
@@ -57,20 +61,22 @@ class Liveness:
     async def _left_alone(self, core: Sequence[int], partitions: Sequence[TopicPartition]) -> "_Missed | None":
         """Cut off all others until every partition has progressed; return how it stood when one had not in time."""
         committed_end = self._cluster.watch.committed_end
-        links = _around(core, self._cluster.spec.node_ids)
+        others = [node for node in self._cluster.spec.node_ids if node not in core]
+        links = _around(core, others)
         before = {partition: committed_end(partition) for partition in partitions}
-        await self._cluster.cut(links, CutMode.HOLD)
-        try:
-            violated = await self._violated(
-                lambda: all(committed_end(one) > before[one] for one in partitions),
-                RECOVERY_MS
-                + SESSIONS * self._cluster.spec.timeout_ms("broker.session.timeout.ms")
-                + self._awaited_ms(),
-                Expected.CORE_PROGRESS,
-            )
-            return None if violated is None else _Missed(violated, self._may_progress(partitions, core))
-        finally:
-            await self._cluster.heal(links)
+        with self._cut_off(others):
+            await self._cluster.cut(links, CutMode.HOLD)
+            try:
+                violated = await self._violated(
+                    lambda: all(committed_end(one) > before[one] for one in partitions),
+                    RECOVERY_MS
+                    + SESSIONS * self._cluster.spec.timeout_ms("broker.session.timeout.ms")
+                    + self._awaited_ms(),
+                    Expected.CORE_PROGRESS,
+                )
+                return None if violated is None else _Missed(violated, self._may_progress(partitions, core))
+            finally:
+                await self._cluster.heal(links)
 
     def _awaited_ms(self) -> int:
         """Return how much longer a broker may wait for what was dropped on its way from or to another one."""
@@ -205,7 +211,6 @@ def may_progress(state: ClusterState, partition: TopicPartition, brokers: Sequen
     return sum(node in brokers for node in known.replicas) >= min(min_isr, len(known.replicas))
 
 
-def _around(core: Sequence[int], nodes: Sequence[int]) -> list[Link]:
+def _around(core: Sequence[int], others: Sequence[int]) -> list[Link]:
     """Return every link between the core, to which clients belong, and the others, both ways."""
-    others = [node for node in nodes if node not in core]
     return [link for inner in (CLIENTS, *core) for outer in others for link in (Link(inner, outer), Link(outer, inner))]

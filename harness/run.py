@@ -12,8 +12,8 @@ import re
 import subprocess
 import time
 from collections import Counter
-from collections.abc import AsyncGenerator, Awaitable, Callable
-from contextlib import asynccontextmanager
+from collections.abc import AsyncGenerator, Awaitable, Callable, Generator, Sequence
+from contextlib import asynccontextmanager, contextmanager
 from functools import cache
 from pathlib import Path
 from typing import Final
@@ -36,6 +36,7 @@ from tribunal.nemesis.targets import NoTarget, resolve
 from tribunal.nemesis.triggers import Trigger, Waiting
 from tribunal.results.heal import Unhealed
 from tribunal.results.manifest import PROMISED, Made, Setting
+from tribunal.results.rows import cut_off
 from tribunal.results.store import Recorder
 from tribunal.results.topic_names import TopicNames
 from tribunal.workloads.api import Load, Stage
@@ -220,6 +221,15 @@ class Run:
             self.recorder.row(
                 "phases", name=name, start_ns=start_ns, end_ns=self.clock.now_ns(), load=_load(stage.tally - before)
             )
+
+    @contextmanager
+    def cut_off(self, nodes: Sequence[int]) -> Generator[None]:
+        """Record that the harness itself cuts these nodes off meanwhile: a phase within the present one, without a load of its own."""
+        start_ns = self.clock.now_ns()
+        try:
+            yield
+        finally:
+            self.recorder.row("phases", name=cut_off(nodes), start_ns=start_ns, end_ns=self.clock.now_ns())
 
     async def _hold(self, cluster: Cluster, duration_ms: int) -> None:
         """Let time pass, unless a node dies by itself or the workload does."""

@@ -118,7 +118,7 @@ def conduct_simulated(
 
 async def _asked_for_progress(run: Run, cluster: Cluster) -> None:
     assert isinstance(cluster, SimulatedCluster)
-    liveness = Liveness(cluster, chance(run.plan.seed, "core"))
+    liveness = Liveness(cluster, chance(run.plan.seed, "core"), run.cut_off)
     await liveness.core_progresses(run.load.written_throughout())
     await liveness.all_join()
     await liveness.readers_are_served(run.load.written_throughout())

@@ -4,7 +4,7 @@ For the small tables of a run (faults, nodes, admin, metadata, phases), and for 
 at a partition's many rows takes the columns instead.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Final, TypeVar
 
 import msgspec
@@ -267,13 +267,27 @@ class Load(msgspec.Struct, frozen=True, kw_only=True):
     sent: int | None = None
 
 
+CUT_OFF: Final = "cut-off"
+
+
+def cut_off(nodes: Iterable[int]) -> str:
+    """Return the name of a phase in which the harness itself has cut nodes off from all others and from clients; at least one."""
+    return " ".join([CUT_OFF, *map(str, sorted(nodes))])
+
+
 class Phase(Row, frozen=True, kw_only=True):
-    """A phase of the run."""
+    """A phase of the run, or, within one, a time in which the harness itself had cut nodes off."""
 
     name: str
     start_ns: int | None = None
     end_ns: int | None = None
     load: tuple[Load, ...] | None = None
+
+    @property
+    def cut_off(self) -> tuple[int, ...]:
+        """The nodes that the harness itself had cut off meanwhile, ascending; none of what is a phase of the run."""
+        word, *nodes = self.name.split(" ")
+        return tuple(map(int, nodes)) if word == CUT_OFF and all(map(str.isdecimal, nodes)) else ()
 
 
 class ObjectCall(Row, frozen=True, kw_only=True):

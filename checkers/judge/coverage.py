@@ -227,7 +227,7 @@ def _sum(one: PhaseLoad, other: PhaseLoad) -> PhaseLoad:
 
 def load(recording: Recording) -> Load:
     """Count what was completed; a partition at a time, for all of them together may be too large."""
-    phases = [phase for phase in typed(recording.table("phases"), Phase) if phase.start_ns is not None]
+    phases = [one for one in typed(recording.table("phases"), Phase) if one.start_ns is not None and not one.cut_off]
     by_place: dict[Place, list[PhaseLoad]] = {}
     acknowledged = 0
     for name in recording.partitions("sends"):

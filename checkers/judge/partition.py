@@ -30,6 +30,7 @@ from tribunal.checkers.api import (
 from tribunal.checkers.graphs.findings import Contradiction
 from tribunal.checkers.guarantees import Promise
 from tribunal.checkers.judge.all_rows import AllRows, RowsOfRanges
+from tribunal.checkers.judge.cuts import with_cuts
 from tribunal.checkers.judge.dumps import dumped
 from tribunal.checkers.judge.endings import ending
 from tribunal.checkers.judge.evidence import Evidence
@@ -50,7 +51,7 @@ from tribunal.results.rows import Transaction
 from tribunal.results.store import Recording, partition_order
 
 PASSED_OVER = "passed_over"
-FACT_TABLES = ("metadata", "nodes", "faults", "admin")
+FACT_TABLES = ("metadata", "nodes", "faults", "phases", "admin")
 
 
 def history_of(recording: Recording, tables: Mapping[str, pa.Table] | None = None) -> History:
@@ -59,7 +60,7 @@ def history_of(recording: Recording, tables: Mapping[str, pa.Table] | None = Non
     return History(
         tables["metadata"],
         tables["nodes"],
-        tables["faults"],
+        with_cuts(tables["faults"], tables["phases"]),
         tables["admin"],
         settings_of(recording) or None,
         lambda: recording.table("requests"),

@@ -21,6 +21,7 @@ from tribunal.checkers.guarantees import (
     SettingsChanged,
     ShutDownUncleanly,
 )
+from tribunal.checkers.judge.cuts import with_cuts
 from tribunal.checkers.judge.incarnations import DOWN, NEVER
 from tribunal.checkers.judge.removals import HEARTBEAT, Said, said
 from tribunal.checkers.judge.timeline import OBSERVATION_LAG_NS, Entry, NodeSettings, Timeline
@@ -143,18 +144,22 @@ def leaderless(history: Sequence[Entry], settings: NodeSettings, of_run: OfRun) 
     clock = of_run("phases")["end_ns"] if zookeeper else metadata["at_ns"]
     observed = sorted({at_ns for at_ns in clock.to_pylist() if at_ns is not None}, reverse=True)
     able_spans, of_one = able(metadata, nodes), set() if zookeeper else _brokers_alone(nodes)
-    intact = _intact(history, nodes)
+    intact, faults = _intact(history, nodes), of_run("faults")
+    cuts = in_effect(with_cuts(faults.slice(0, 0), of_run("phases")))
     for entry, ended_ns, cleared in spans:
         # What was committed together with the next change says nothing of the time before.
         until_ns = ended_ns if zookeeper and ended_ns < NEVER else next((one for one in observed if one < ended_ns), 0)
         for node in sorted(entry.state.isr or entry.state.elr or intact.intersection(cleared)):
-            healed_ns = [fault.until_ns for fault in in_effect(of_run("faults"), of_one - {node})]
+            healed_ns = [fault.until_ns for fault in in_effect(faults, of_one - {node})]
             since_ns = max([entry.at_ns, *healed_ns])
             for could_lead in able_spans.get(node, ()):
                 led = Span(max(since_ns, could_lead.since_ns), min(until_ns, could_lead.until_ns))
-                if led.until_ns - led.since_ns > within_ns:
-                    epoch = entry.state.leader_epoch
-                    return Leaderless(since_ns=led.since_ns, until_ns=led.until_ns, node=node, leader_epoch=epoch)
+                for alone in without(led, cuts):
+                    if alone.until_ns - alone.since_ns > within_ns:
+                        epoch = entry.state.leader_epoch
+                        return Leaderless(
+                            since_ns=alone.since_ns, until_ns=alone.until_ns, node=node, leader_epoch=epoch
+                        )
     return None
 
 
@@ -231,7 +236,7 @@ def below_min_isr(history: Sequence[Entry], settings: NodeSettings, of_run: OfRu
     if "min.insync.replicas" not in settings or not history:
         return []
     ends = [*(entry.at_ns for entry in history[1:]), _observed_ns(of_run("metadata"))]
-    hurts = in_effect(of_run("faults"))
+    hurts = in_effect(with_cuts(of_run("faults"), of_run("phases")))
     faults = [Span(one.since_ns, one.until_ns + SETTLING_NS) for one in hurts]
     leaders = {entry.state.leader for entry in history} - {NO_LEADER}
     found: list[TooSmall] = []

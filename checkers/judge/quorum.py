@@ -13,11 +13,12 @@ from typing import Final
 import msgspec
 import pyarrow as pa
 
+from tribunal.checkers.judge.cuts import with_cuts
 from tribunal.checkers.judge.incarnations import DOWN, NEVER, concerns
 from tribunal.checkers.judge.presence import OfRun, Span, without
 from tribunal.checkers.judge.timeline import NodeSettings
 from tribunal.results.manifest import integer
-from tribunal.results.rows import Fault, NodeEvent, Phase, typed
+from tribunal.results.rows import CUT_OFF, Fault, NodeEvent, Phase, typed
 
 AT_LEAST_NS: Final = 20_000_000_000  # the time to heal
 TIMEOUTS: Final = 5
@@ -27,7 +28,7 @@ IDLE_MS: Final = ("metadata.max.idle.interval.ms", 500)
 NO_OP: Final = "NoOpRecord"
 FINAL_READ: Final = "final-read"  # the observers are stopped in it
 PASSES: Final = frozenset({
-    "bridge", "brokers-from-controllers", "change-release", "clients-from-brokers", "clock-drift", "clock-jump", "clock-strobe",
+    "bridge", "brokers-from-controllers", "change-release", "clients-from-brokers", "clock-drift", "clock-jump", "clock-strobe", CUT_OFF,
     "delay-messages", "drop-messages", "duplicate-messages", "flaky", "half-open", "halves", "hold-messages", "isolate", "kill",
     "majorities-ring", "narrow", "pause", "power-loss", "remove-voter", "reset-connections", "rolling-restart", "single-link", "slow",
     "slow-fsync", "stop", "storm", "swizzle",
@@ -54,7 +55,9 @@ def silent(of_run: OfRun, settings: NodeSettings) -> list[Silence]:
     returns:  none in ZooKeeper mode, and none of a recording without NoOpRecords: there silence is no sign.
     source:   KIP-595, KIP-996; docs/verdicts.md, "A quorum that commits nothing".
     """
-    controllers = _Controllers(typed(of_run("nodes"), NodeEvent), typed(of_run("faults"), Fault))
+    controllers = _Controllers(
+        typed(of_run("nodes"), NodeEvent), typed(with_cuts(of_run("faults"), of_run("phases")), Fault)
+    )
     idle_ms = integer(settings, *IDLE_MS)
     if not controllers.nodes or idle_ms <= 0 or settings.get("mode") == "zookeeper":
         return []

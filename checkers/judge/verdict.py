@@ -211,7 +211,7 @@ def _ended_early(manifest: Manifest | None) -> list[Failure]:
 
 
 # Damage in these cannot touch what was proven from the others.
-_BESIDE: Final = frozenset({"probes", "requests", "phases"})
+_BESIDE: Final = frozenset({"probes", "requests"})
 
 
 def _verdict(findings: Sequence[Finding], errors: Sequence[Failure], doubts: Sequence[str]) -> Verdict:

@@ -189,7 +189,7 @@ def _latency(sends: Columns, context: Context) -> dict[str, BucketsByAcks]:
     """Return counts per phase, acks and bucket."""
     found: dict[str, BucketsByAcks] = {}
     for phase in typed(context.of_run("phases"), Phase):
-        if phase.start_ns is None:
+        if phase.start_ns is None or phase.cut_off:
             continue
         end_ns = np.iinfo(np.int64).max if phase.end_ns is None else phase.end_ns
         for acks in LEVELS:

@@ -18,6 +18,7 @@ from tribunal.checkers.api import (
     table_of,
 )
 from tribunal.checkers.guarantees import VIOLATIONS, Elected, How, JoinedIsr, ShutDownUncleanly
+from tribunal.checkers.judge.cuts import with_cuts
 from tribunal.checkers.judge.presence import forgotten
 from tribunal.checkers.judge.quorum import Silence, silent
 from tribunal.checkers.judge.timeline import Entry, History, Timeline
@@ -189,7 +190,7 @@ def run_kernel(run: PartitionRows, history: History) -> Found:
             rows.append(_epoch_row("quorum_epoch_back", offset, at_ns, None, detail))
         last_epoch = max(last_epoch, epoch)
     rows += _broker_epochs(metadata)
-    rows += _raised_by_return(metadata, run.table("faults"))
+    rows += _raised_by_return(metadata, with_cuts(run.table("faults"), run.table("phases")))
     rows += [_silence_row(silence) for silence in silent(run.table, history.settings)]
     return Found(table_of(rows), {"registrations": len(history.registrations)})
 

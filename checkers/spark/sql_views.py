@@ -31,6 +31,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from tribunal.checkers.guarantees import Elected, Fact, JoinedIsr, ShutDownUncleanly
+from tribunal.checkers.judge.cuts import with_cuts
 from tribunal.checkers.judge.endings import ending
 from tribunal.checkers.judge.partition import history_of, settings_of
 from tribunal.checkers.judge.presence import below_min_isr, forgotten, leaderless
@@ -261,7 +262,8 @@ def _fact(fact: Fact) -> Iterator[Row]:
 
 
 def _tables(recording: Recording) -> dict[str, pa.Table]:
-    txns, metadata, faults = (recording.table(name) for name in ("txns", "metadata", "faults"))
+    txns, metadata, faults, phases = (recording.table(name) for name in ("txns", "metadata", "faults", "phases"))
+    faults = with_cuts(faults, phases)
     return {
         "dumped": plain(recording.table("dumps").select(["topic", "partition", "node", "log_start_offset"])),
         "committed": pa.table({"value": pa.array(committed_values(txns), pa.int64())}),

@@ -184,12 +184,13 @@ def _phases(page: Page, axis: _Axis, y: float) -> Iterator[Track]:
     phases = [(phase.start_ns, phase) for phase in page.phases if phase.start_ns is not None]
     if not phases:
         return
-    top = y + 16
+    # What the harness cuts off, it cuts off within a phase: a second row, where there is any.
+    placed = [(start_ns, one, y + 16 + ROW * bool(one.cut_off)) for start_ns, one in phases]
     bars = [
         axis.bar(start_ns, one.end_ns, top, "phase", one.name, f"{one.name}: {_span(start_ns, one.end_ns)}")
-        for start_ns, one in phases
+        for start_ns, one, top in placed
     ]
-    yield Track("Phases", y, [(top, "")], bars, [], [])
+    yield Track("Phases", y, [(top, "") for top in sorted({top for _, _, top in placed})], bars, [], [])
 
 
 def _faults(page: Page, axis: _Axis, y: float) -> Iterator[Track]:

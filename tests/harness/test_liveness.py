@@ -4,6 +4,12 @@ import pytest
 
 from tribunal.clusters.api import ClusterState, PartitionState, TopicPartition
 from tribunal.harness.liveness import awaited_ms, cores, may_progress
+from tribunal.harness.plan import made
+from tribunal.harness.progress import Silent
+from tribunal.harness.scenario import scenario
+from tribunal.harness.simulated import conduct_simulated
+from tribunal.results.rows import Phase, typed
+from tribunal.results.store import Recording
 
 P = TopicPartition("t", 0)
 
@@ -84,3 +90,26 @@ def test_no_core_is_sought_where_few_are_too_few_for_what_is_written():
 )
 def test_what_was_dropped_is_waited_for(dropped_s, more_ms):
     assert awaited_ms(None if dropped_s is None else dropped_s * 10**9, 40 * 10**9) == more_ms
+
+
+def test_whom_the_harness_cuts_off_stands_in_the_recording(tmp_path):
+    quiet = {
+        "scenario": "quiet",
+        "cluster": {"brokers": 3, "controllers": 3, "profile": "ci"},
+        "workload": {"name": "produce-consume", "partitions": 2, "rate": 40, "readers": 0},
+        "time": "500ms",
+        "warm_up": "300ms",
+        "steps": [],
+    }
+    conduct_simulated(made(scenario(quiet), seed=1, cluster="simulated", time_ms=None, mutants=()), tmp_path, Silent())
+
+    recording = Recording.open(tmp_path)
+    (cut,) = [one for one in typed(recording.table("phases"), Phase) if one.cut_off]
+    (heal,) = [one for one in typed(recording.table("phases"), Phase) if one.name == "heal"]
+    sends = recording.table("sends").select(["complete_ns", "answered_by"]).to_pylist()
+    answered_by = {one["answered_by"] for one in sends if cut.start_ns < (one["complete_ns"] or 0) < cut.end_ns}
+    assert heal.start_ns <= cut.start_ns < cut.end_ns <= heal.end_ns
+    assert [node > 100 for node in cut.cut_off] == [False, True]  # one of three brokers and one of three controllers
+    assert recording.table("faults").num_rows == 0
+    assert answered_by
+    assert not answered_by & set(cut.cut_off)

@@ -1,6 +1,7 @@
 """Readers that are sent to the replica of their rack (KIP-392): they read there, and from the leader where that one fails them."""
 
 import asyncio
+from contextlib import nullcontext
 from random import Random
 
 import pytest
@@ -73,7 +74,7 @@ def test_a_member_of_an_isr_that_serves_no_reader_is_accused(cut, expected):
         admin = cluster.clients.admin("maker")
         await admin.create_topic("t", 1, 3, 10_000)
         await cluster.cut(cut, CutMode.HOLD)
-        await Liveness(cluster, Random(0)).readers_are_served([partition])
+        await Liveness(cluster, Random(0), nullcontext).readers_are_served([partition])
         await admin.close()
         await cluster.close()
         return cluster.watch.violation, cluster.state.partitions[partition].isr
