@@ -13,9 +13,10 @@ from tribunal.checkers.judge import hot_partitions as ranges
 from tribunal.checkers.judge.dumps import dumped
 from tribunal.checkers.judge.endings import ending
 from tribunal.checkers.judge.files import Window, dealt
-from tribunal.checkers.judge.partition import history_of
+from tribunal.checkers.judge.partition import history_of, settings_of
 from tribunal.checkers.properties.lost_writes import complete_readers
 from tribunal.results.history import is_history
+from tribunal.results.manifest import KRAFT
 from tribunal.results.metadata import PartitionRecord
 from tribunal.results.recording import NO_PARTITION, TABLES, DamagedRecording
 from tribunal.results.store import Recording, partition_in, partition_order
@@ -159,6 +160,7 @@ def _known(recording: Recording, name: str) -> ranges.Known:
         can_lead=tuple(timeline.can_lead),
         dumped=tuple(dumped(recording.table, *partition_order(name))),
         spared=(*ended.hurt, *ended.damaged),
+        leaders=timeline.leaders if settings_of(recording).get("mode") == KRAFT else (),
     )
 
 

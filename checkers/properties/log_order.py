@@ -5,6 +5,7 @@ exists iff some record was invoked after a later-offset record had completed, th
 completion behind i. Only the culprits are reported: one record far out of place makes thousands of victims.
 """
 
+from collections.abc import Sequence
 from typing import Final
 
 import numpy as np
@@ -31,6 +32,7 @@ from tribunal.checkers.api import (
     sends_of_reads,
 )
 from tribunal.checkers.properties.lost_writes import READERS, final_reads
+from tribunal.results.manifest import KRAFT
 
 KINDS: Final = {
     "offset_conflict": Kind(
@@ -53,6 +55,9 @@ KINDS: Final = {
     "read_epoch_back": Kind(
         Meaning.VIOLATION,
         "one answer handed out a record of an older leader epoch behind one of a newer one (docs/invariants.md#i14)",
+    ),
+    "read_epoch_of_nobody": Kind(
+        Meaning.VIOLATION, "a record was handed out with a leader epoch in which, by the metadata log, nobody led"
     ),
 }
 NEVER: Final = np.iinfo(np.int64).max
@@ -103,6 +108,7 @@ def kernel(rows: PartitionRows, context: Context) -> Found:
         _real_time_order(sends, log),
         _gaps(rows.columns("logs"), log, context),
         _epochs_back(rows.columns("reads"), context),
+        _epochs_of_nobody(rows.columns("reads"), context),
     ]
     return Found(pa.concat_tables(found), {"records in final logs": int(log.offsets.size)})
 
@@ -237,6 +243,32 @@ def _epochs_back(reads: Columns, context: Context) -> pa.Table:
     return anomalies("read_epoch_back", log_offset=found[:, 0], other_offset=found[:, 1], leader_epoch=found[:, 2])
 
 
+def of_nobody(epochs: Array, leaders: Sequence[tuple[int, int]]) -> Array:
+    """Tell which leader epochs lie between two in which somebody led (`leaders`: epoch, leader), and had no leader themselves.
+
+    Only between them: an older or a newer one may have been before or behind what was observed.
+    """
+    led = np.array([epoch for epoch, _ in leaders], np.int64)
+    if led.size == 0:
+        return np.zeros(epochs.size, bool)
+    return np.asarray((epochs > led.min()) & (epochs < led.max()) & ~is_among(epochs, led))
+
+
+def _epochs_of_nobody(reads: Columns, context: Context) -> pa.Table:
+    """Return what was handed out with a leader epoch in which nobody led; what a fault damaged may bear any."""
+    if context.settings.get("mode") != KRAFT:
+        return nothing()  # in ZooKeeper mode not each state is observed
+    epochs, offsets = reads["leader_epoch"], reads["log_offset"]
+    wrong = of_nobody(epochs, context.leaders)
+    wrong &= (reads["phase"] == TAIL) | (reads["phase"] == FINAL)
+    for _, first, end in context.ending.damaged:
+        wrong &= (offsets < first) | (offsets >= end)
+    if not wrong.any():
+        return nothing()
+    found = np.unique(np.stack([offsets[wrong], epochs[wrong]], axis=1), axis=0)
+    return anomalies("read_epoch_of_nobody", log_offset=found[:, 0], leader_epoch=found[:, 1])
+
+
 SQL: Final = "".join((READERS, """, final_log AS (
   SELECT r.run_id, r.topic, r.partition, r.log_offset, NULLIF(MIN(COALESCE(r.value, -1)), -1) AS value FROM reads r
   JOIN readers d ON r.run_id = d.run_id AND r.topic = d.topic AND r.partition = d.partition AND r.process = d.process
@@ -323,6 +355,21 @@ SQL: Final = "".join((READERS, """, final_log AS (
    AND ((a.log_offset >= d.from_offset AND a.log_offset < d.end_offset)
      OR (a.offset_before >= d.from_offset AND a.offset_before < d.end_offset))
   WHERE a.leader_epoch < a.epoch_before
+  UNION ALL
+  SELECT DISTINCT r.run_id, r.topic, r.partition, 'read_epoch_of_nobody', r.log_offset, CAST(NULL AS BIGINT), CAST(NULL AS INT),
+         CAST(NULL AS BIGINT), CAST(NULL AS BIGINT), CAST(NULL AS BIGINT), CAST(NULL AS INT), r.leader_epoch
+  FROM reads r
+  JOIN (SELECT run_id, topic, partition, MIN(leader_epoch) AS first_epoch, MAX(leader_epoch) AS last_epoch FROM leaders
+        GROUP BY run_id, topic, partition) b
+    ON r.run_id = b.run_id AND r.topic = b.topic AND r.partition = b.partition
+   AND r.leader_epoch > b.first_epoch AND r.leader_epoch < b.last_epoch
+  SEMI JOIN kraft_runs k ON r.run_id = k.run_id
+  ANTI JOIN leaders l
+    ON r.run_id = l.run_id AND r.topic = l.topic AND r.partition = l.partition AND r.leader_epoch = l.leader_epoch
+  ANTI JOIN damaged_batches d
+    ON r.run_id = d.run_id AND r.topic = d.topic AND r.partition = d.partition
+   AND r.log_offset >= d.from_offset AND r.log_offset < d.end_offset
+  WHERE r.phase IN ('tail', 'final')
 )
 SELECT * FROM found
 """))  # fmt: skip

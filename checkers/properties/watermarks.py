@@ -76,6 +76,10 @@ KINDS: Final = {
     "high_watermark_back": Kind(Meaning.PROMISED, "the high watermark went back within one leader epoch"),
     "latest_offset_back": Kind(Meaning.PROMISED, "the latest offset (ListOffsets) went back"),
     "last_stable_offset_back": Kind(Meaning.PROMISED, "the last stable offset went back within one leader epoch"),
+    "log_start_back": Kind(
+        Meaning.VIOLATION,
+        "the log start of a leader went back within its leader epoch: what was deleted is there again",
+    ),
     "log_start_beyond_high_watermark": Kind(Meaning.VIOLATION, "the log start lies beyond the high watermark"),
     "last_stable_offset_beyond_high_watermark": Kind(
         Meaning.VIOLATION, "the last stable offset lies beyond the high watermark (docs/invariants.md#i18)"
@@ -102,6 +106,9 @@ def kernel(rows: PartitionRows, context: Context) -> Found:
         _steps_back("high_watermark_back", seen, answered, "high_watermark", within_epoch=True),
         _steps_back("last_stable_offset_back", seen, answered, "last_stable_offset", within_epoch=True),
         _steps_back("latest_offset_back", seen, asked, "log_end_offset", within_epoch=False),
+        _steps_back(
+            "log_start_back", seen, answered & is_said_by_leader(rows, context), "log_start_offset", within_epoch=True
+        ),
         _start_beyond(seen),
         _stable_beyond(seen),
         *_less_than_to_others(rows, context),
@@ -167,6 +174,7 @@ def _less_than_to_others(rows: PartitionRows, context: Context) -> Iterator[pa.T
         fetched, stable = said[(asked & is_shown)[said]], said[is_shown[said]]
         yield _behind("high_watermark_back", seen, "high_watermark", said, fetched)
         yield _behind("latest_offset_back", seen, "high_watermark", said, said[latest[said]])
+        yield _behind("log_start_back", seen, "log_start_offset", said, said[asked[said]])
         yield _behind("last_stable_offset_back", seen, "last_stable_offset", stable, fetched)
 
 
@@ -302,6 +310,15 @@ WITH marked AS (
              PARTITION BY run_id, topic, partition, observer, source ORDER BY at_ns, COALESCE(leader_epoch, -1)
              ROWS BETWEEN UNBOUNDED PRECEDING AND CURRENT ROW), -1) THEN 1 ELSE 0 END AS has_latest
   FROM watermarks
+), said AS (
+  SELECT w.run_id, w.topic, w.partition, w.leader_epoch, w.observer, w.source, w.asked_ns, w.at_ns, w.log_end_offset,
+    w.log_start_offset, w.answered_by,
+    w.high_watermark, CASE WHEN w.source <> 'list_offsets' THEN w.last_stable_offset END AS last_stable_offset,
+    CASE WHEN w.source = 'node' THEN w.at_ns + 500000000 ELSE w.at_ns END AS known_ns
+  FROM watermarks w JOIN leaders l ON w.run_id = l.run_id AND w.topic = l.topic AND w.partition = l.partition
+                                  AND w.leader_epoch = l.leader_epoch
+  WHERE (w.source <> 'node' AND w.answered_by = l.node)
+     OR (w.source = 'node' AND w.observer = CONCAT('node-', CAST(l.node AS STRING)))
 ), steps AS (
   SELECT run_id, topic, partition, 'high_watermark_back' AS kind, has_high_watermark AS is_known,
     high_watermark AS log_offset, leader_epoch, at_ns,
@@ -321,6 +338,11 @@ WITH marked AS (
     LAG(log_end_offset) OVER latest, LAG(at_ns) OVER latest
   FROM marked
   WINDOW latest AS (PARTITION BY run_id, topic, partition, observer, has_latest ORDER BY at_ns, log_end_offset)
+  UNION ALL
+  SELECT run_id, topic, partition, 'log_start_back', 1, log_start_offset, leader_epoch, at_ns,
+    LAG(log_start_offset) OVER start, LAG(at_ns) OVER start
+  FROM said WHERE source <> 'list_offsets' AND log_start_offset IS NOT NULL
+  WINDOW start AS (PARTITION BY run_id, topic, partition, observer, leader_epoch, answered_by ORDER BY at_ns, log_start_offset)
 ), shown AS (
   SELECT w.*, CASE WHEN w.source = 'node' OR w.answered_by = l.node THEN 1 ELSE 0 END AS by_leader
   FROM watermarks w LEFT JOIN leaders l ON w.run_id = l.run_id AND w.topic = l.topic AND w.partition = l.partition
@@ -341,14 +363,6 @@ WITH marked AS (
   FROM shown s JOIN formers f ON s.run_id = f.run_id AND s.topic = f.topic AND s.partition = f.partition
                              AND s.leader_epoch = f.leader_epoch
   WHERE s.by_leader = 1 AND s.high_watermark > f.least AND s.high_watermark < f.shown_before
-), said AS (
-  SELECT w.run_id, w.topic, w.partition, w.leader_epoch, w.observer, w.source, w.asked_ns, w.at_ns, w.log_end_offset,
-    w.high_watermark, CASE WHEN w.source <> 'list_offsets' THEN w.last_stable_offset END AS last_stable_offset,
-    CASE WHEN w.source = 'node' THEN w.at_ns + 500000000 ELSE w.at_ns END AS known_ns
-  FROM watermarks w JOIN leaders l ON w.run_id = l.run_id AND w.topic = l.topic AND w.partition = l.partition
-                                  AND w.leader_epoch = l.leader_epoch
-  WHERE (w.source <> 'node' AND w.answered_by = l.node)
-     OR (w.source = 'node' AND w.observer = CONCAT('node-', CAST(l.node AS STRING)))
 ), ends AS (
   SELECT run_id, topic, partition, leader_epoch, observer, source, asked_ns, at_ns, known_ns,
     'high_watermark' AS what, high_watermark AS log_offset,
@@ -359,6 +373,10 @@ WITH marked AS (
   SELECT run_id, topic, partition, leader_epoch, observer, source, asked_ns, at_ns, known_ns,
     'last_stable_offset', last_stable_offset, CASE WHEN source = 'fetch' THEN 'last_stable_offset_back' END
   FROM said WHERE last_stable_offset IS NOT NULL
+  UNION ALL
+  SELECT run_id, topic, partition, leader_epoch, observer, source, asked_ns, at_ns, known_ns,
+    'log_start', log_start_offset, CASE WHEN source <> 'node' THEN 'log_start_back' END
+  FROM said WHERE log_start_offset IS NOT NULL
 ), moments AS (
   SELECT *, known_ns AS moment_ns, 1 AS is_known FROM ends
   UNION ALL

@@ -14,6 +14,7 @@ concluded from them, and tests of that code check what they hold.
     txn_spans           process, begin_ns, end_ns, outcome        of transactions
     transaction_timeouts  timeout_ns, ended_ns, longest_ns        of runs with transactions
     complete_runs                                                 runs that came to their end
+    kraft_runs                                                    runs of which the metadata log was recorded, record by record
     leaderless          topic, partition, node, since_ns, until_ns, leader_epoch  partitions left without leader for too long
     silent_quorums      since_ns, until_ns, voters                when the metadata quorum committed nothing for too long
     below_min_isr       topic, partition, since_ns, until_ns, said_by, of_epoch, is_only, needs_min_isr  when leaders knew of too small an ISR
@@ -40,7 +41,7 @@ from tribunal.checkers.judge.steps import KINDS, OUTCOMES, committed_values, fla
 from tribunal.checkers.judge.timeline import Entry, Timeline
 from tribunal.checkers.properties import stale_epochs
 from tribunal.checkers.properties.hanging_transactions import DEFAULT_TIMEOUT_MS, TIMEOUT, of_all
-from tribunal.results.manifest import integer
+from tribunal.results.manifest import KRAFT, integer
 from tribunal.results.metadata import State, registrations
 from tribunal.results.recording import TABLES
 from tribunal.results.store import Recording, partition_order
@@ -125,6 +126,7 @@ SCHEMAS: Final = {
         [*RUN, ("timeout_ns", pa.int64()), ("ended_ns", pa.int64()), ("longest_ns", pa.int64())]
     ),
     "complete_runs": pa.schema(RUN),
+    "kraft_runs": pa.schema(RUN),
 }
 Row = Mapping[str, str | int | None]
 
@@ -159,6 +161,7 @@ def _rows(recording: Recording) -> dict[str, list[Row]]:
         timeouts = {"timeout_ns": timeout_ms * 1_000_000, "ended_ns": ended_ns, "longest_ns": longest_ns}
         rows["transaction_timeouts"].append(timeouts)
     rows["complete_runs"] += [{}] if recording.complete else []
+    rows["kraft_runs"] += [{}] if settings_of(recording).get("mode") == KRAFT else []
     rows["registrations"] += _registrations(recording.table("metadata"))
     rows["silent_quorums"] += _silences(recording)
     return rows

@@ -196,3 +196,37 @@ def test_leader_epochs_go_up_along_what_one_answer_hands_out(
     assert agree(run.run_dir)["read_epoch_back"] == len(back)
     cut_everything(monkeypatch, 2)
     assert [one for one in found(run.run_dir) if one[0] == "read_epoch_back"] == back
+
+
+@pytest.mark.parametrize(("epoch", "damaged", "mode", "expected"), [
+    pytest.param(0, {}, "kraft", 0, id="the first one"),
+    pytest.param(1, {}, "kraft", 1, id="nobody led: the leader had been taken away"),
+    pytest.param(2, {}, "kraft", 0, id="somebody led again"),
+    pytest.param(3, {}, "kraft", 1, id="no change of the metadata began it"),
+    pytest.param(5, {}, "kraft", 0, id="the last one"),
+    pytest.param(6, {}, "kraft", 0, id="one that may have begun when nobody observed any more"),
+    pytest.param(None, {}, "kraft", 0, id="nobody knows which"),
+    pytest.param(3, {}, "zookeeper", 0, id="not each state is observed in ZooKeeper mode"),
+    pytest.param(3, {"lost_from": 1, "lost_end": 2, "unseen_end": 2}, "kraft", 0, id="its batch was damaged"),
+    pytest.param(3, {"lost_from": 0, "lost_end": 1, "unseen_end": 1}, "kraft", 1, id="another batch was"),
+])  # fmt: skip
+def test_a_record_is_of_a_leader_epoch_in_which_somebody_led(
+    run: Run, monkeypatch: pytest.MonkeyPatch, epoch: int | None, damaged: dict[str, Any], mode: str, expected: int
+) -> None:
+    values = [run.send(i, 100 + i) for i in range(3)]
+    for at, leader, number in ((200, -1, 1), (300, 2, 2), (400, 3, 5)):
+        run.metadata(
+            "PartitionRecord", at, partition_id=0, replicas=[1, 2, 3], isr=[2, 3], leader=leader, leader_epoch=number
+        )
+    if damaged:
+        run.fault("bit-flip", 450, node=3, **damaged)
+    run.poll(90, "tail", 1, 1, 500, high_watermark=3)
+    place = {"topic": "t", "partition": 0, "log_offset": 1, "value": values[1], "leader_epoch": epoch}
+    run.recorder.row("reads", process=90, poll_index=run.polls - 1, phase="tail", **place)
+    run.final_read(dict(enumerate(values)), at=1000)
+    wrong = [("read_epoch_of_nobody", "violation", "", 1)] * expected
+
+    assert [one for one in found(run.finish(mode=mode)) if one[0] == "read_epoch_of_nobody"] == wrong
+    assert agree(run.run_dir)["read_epoch_of_nobody"] == len(wrong)
+    cut_everything(monkeypatch, 2)
+    assert [one for one in found(run.run_dir) if one[0] == "read_epoch_of_nobody"] == wrong

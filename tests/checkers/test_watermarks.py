@@ -52,7 +52,9 @@ def test_two_observers_are_not_compared_where_nobody_knows_when_they_asked(run: 
     assert found(run.finish()) == []
 
 
-def answer(run: Run, offset: int, at: int, asked: int | None, *, epoch: int = 0, by: int = 1, **more: Any) -> None:
+def answer(
+    run: Run, offset: int, at: int, asked: int | None, *, epoch: int = 0, by: int | None = 1, **more: Any
+) -> None:
     """Let a consumer be answered, of whom it is known when it asked."""
     asked_ns = None if asked is None else asked * MS
     run.watermark(
@@ -454,3 +456,28 @@ def test_who_held_an_offset_at_first_holds_it_when_a_smaller_isr_shows_it(
     latest(run, 7, 900)
 
     assert judged in found(run.finish())
+
+
+@pytest.mark.parametrize(("first", "second", "is_wrong"), [
+    pytest.param({"log_start_offset": 5}, {"log_start_offset": 3}, True, id="it goes back"),
+    pytest.param({"log_start_offset": 5}, {"log_start_offset": 5}, False, id="it stays"),
+    pytest.param({"log_start_offset": 3}, {"log_start_offset": 5}, False, id="it goes on"),
+    pytest.param({"log_start_offset": 5}, {"log_start_offset": 3, "epoch": 1, "by": 2}, False, id="in a new leader epoch"),
+    pytest.param({"log_start_offset": 5, "by": 2}, {"log_start_offset": 3, "by": 2}, False, id="at a follower, which may begin anew"),
+    pytest.param({"log_start_offset": 5}, {"log_start_offset": 3, "by": None}, False, id="nobody knows who answered"),
+    pytest.param({"log_start_offset": 5}, {"log_start_offset": None}, False, id="it is not known"),
+    pytest.param({"log_start_offset": 5}, {"log_start_offset": 3, "observer": "client-2"}, True, id="as another one is shown"),
+    pytest.param({"log_start_offset": 5}, {"log_start_offset": 3, "observer": "client-2", "source": "list_offsets"}, True, id="as it is looked up"),
+    pytest.param({"log_start_offset": 5}, {"log_start_offset": 3, "observer": "client-2", "asked": None}, False, id="nobody knows when it asked"),
+    pytest.param({"log_start_offset": 5}, {"log_start_offset": 3, "observer": "client-2", "asked": 90}, False, id="it had asked before"),
+])  # fmt: skip
+def test_what_its_leader_deleted_is_not_there_again(
+    run: Run, first: dict[str, Any], second: dict[str, Any], is_wrong: bool
+) -> None:
+    run.change(210, leader=2, isr=[2, 3])
+    answer(run, 9, **{"at": 100, "asked": 98, "source": "fetch", "observer": "client-1"} | first)
+    answer(run, 9, **{"at": 300, "asked": 298, "source": "fetch", "observer": "client-1"} | second)
+
+    kinds = [kind for kind, *_ in found(run.finish())]
+    assert set(kinds) == ({"log_start_back"} if is_wrong else set())
+    assert agree(run.run_dir)["log_start_back"] == len(kinds)
