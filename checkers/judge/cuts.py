@@ -1,6 +1,6 @@
 """The harness's own cuts, beside the faults of the plan.
 
-After the last fault a simulation cuts off all but a core, and asks the core for progress (`tribunal/harness/liveness.py`). That is no fault of the
+After the last fault a simulation cuts off all but a core, and asks the core for progress (`harness/liveness.py`). That is no fault of the
 plan, so it has no row in `faults`; it is a phase that names whom it cut off, and hinders them as `isolate` would.
 """
 
