@@ -16,6 +16,7 @@ from tribunal.clusters.run_context import RunContext
 from tribunal.clusters.spec import ClusterSpec
 from tribunal.clusters.systems.cluster import CAPABILITIES, SystemCluster
 from tribunal.clusters.systems.description import BadSystem, System, read_system
+from tribunal.clusters.systems.disks import lacking as no_disks
 from tribunal.clusters.systems.places import NAMESPACES, InNamespaces, OnLoopback, Place
 
 
@@ -63,6 +64,10 @@ def refused(spec: ClusterSpec) -> str:
         return f"{system.name} has {system.nodes.count} nodes, not {spec.brokers}"
     if spec.isolation == NAMESPACES and isinstance(way_in(), str):
         return f"isolation {NAMESPACES}: {way_in()}"
+    if system.nodes.may_forget and spec.isolation != NAMESPACES:
+        return f"forgetful disks of {system.name} are mounted in namespaces: --set cluster.isolation={NAMESPACES}"
+    if system.nodes.may_forget and no_disks():
+        return f"forgetful disks of {system.name}: {no_disks()}"
     return "known bugs are replog's own" if spec.mutants else ""
 
 
@@ -71,6 +76,8 @@ def _lacking(spec: ClusterSpec, system: System) -> dict[Capability, str]:
     found: dict[Capability, str] = {}
     if spec.isolation != NAMESPACES:
         found[Capability.CUT] = f"its nodes share this machine's network: cluster.isolation={NAMESPACES} parts them"
+    if not system.nodes.may_forget:
+        found[Capability.POWER_FAIL] = f'nobody knows what was not synced: {system.name} has no disk = "forgetful"'
     if not system.has_data:
         found[Capability.WIPE] = f"no command of {system.name} names {{data}}"
     return found | dict.fromkeys(sorted(system.withheld), f"{system.name} withholds it")

@@ -23,6 +23,7 @@ from tribunal.clusters.api import (
     NodeEvent,
     Proof,
     RequestSeen,
+    Unsupported,
     until,
 )
 from tribunal.clusters.capabilities import Capability, offered_by
@@ -34,6 +35,7 @@ from tribunal.clusters.orders import OrderSeen
 from tribunal.clusters.run_context import RunContext
 from tribunal.clusters.systems.clients import SystemClients
 from tribunal.clusters.systems.description import Addresses, System
+from tribunal.clusters.systems.disks import ForgetfulDisk, Forgotten
 from tribunal.clusters.systems.places import Place
 from tribunal.clusters.systems.program import SystemProgram, ended_well
 
@@ -119,6 +121,7 @@ class SystemCluster:
         self._exits = NodeExits(self._events)
         self._watching: asyncio.Task[None] | None = None
         self.nodes = {node: self._process(node) for node in run.spec.broker_ids}
+        self._disks = {node: self._disk(node) for node in self.nodes} if system.nodes.may_forget else {}
         self._programs = {node: self._program(node) for node in self.nodes}
 
     def _program(self, node: int) -> SystemProgram:
@@ -136,12 +139,19 @@ class SystemCluster:
             self._place,
         )
 
+    def _disk(self, node: int) -> ForgetfulDisk:
+        log = self._run.log_file(node).with_name(f"disk-{node}.log")
+        return ForgetfulDisk(self._addresses.data[node], log, self._run.directory)
+
     # --- begin and end ---------------------------------------------------------------------
 
     async def bring_up(self) -> None:
         """Start every node; return when all are ready."""
         for node in self.nodes:
-            await self._new_disk(node)
+            self._run.data_dir(node).mkdir(parents=True)
+            if node in self._disks:
+                await self._disks[node].mount(self._place.prefix(node))
+            await self._prepare(node)
         begun = await asyncio.gather(*map(self._spawn, self.nodes), return_exceptions=True)
         if problem := next((one for one in begun if one is not None), None):
             raise problem
@@ -154,9 +164,7 @@ class SystemCluster:
             cluster=self,
         )
 
-    async def _new_disk(self, node: int) -> None:
-        data = self._run.data_dir(node)
-        data.mkdir(parents=True)
+    async def _prepare(self, node: int) -> None:
         if self._system.nodes.prepare is not None:
             command = self._command(self._system.nodes.prepare, node)
             async with asyncio.timeout(PREPARE_MS / 1000):
@@ -190,6 +198,7 @@ class SystemCluster:
             await asyncio.wait([self._watching])
         await self.clients.close()
         await asyncio.gather(*(node.kill() for node in self.nodes.values()))
+        await asyncio.gather(*(disk.close() for disk in self._disks.values()))
 
     async def close(self) -> None:
         """Leave nothing behind but files."""
@@ -246,12 +255,27 @@ class SystemCluster:
         """Empty a dead node's data folder, and prepare it again."""
         if self._node(node).alive:
             raise ClusterError(f"node {node} runs: kill it before its disk is touched")
-        data = self._run.data_dir(node)
-        before = sum(path.stat().st_size for path in data.rglob("*") if path.is_file())
-        await asyncio.to_thread(shutil.rmtree, data)
-        gone = not data.exists()
-        await self._new_disk(node)
+        if node in self._disks:
+            before = (await self._disks[node].ask("wipe")).bytes
+            gone = (await self._disks[node].ask("wipe")).bytes == 0
+        else:
+            data = self._run.data_dir(node)
+            before = sum(path.stat().st_size for path in data.rglob("*") if path.is_file())
+            await asyncio.to_thread(shutil.rmtree, data)
+            gone = not data.exists()
+            data.mkdir()
+        await self._prepare(node)
         return Proof(holds=gone, facts={"bytes_before": before})
+
+    async def power_fail(self, node: int) -> Proof:
+        """Kill a node, and let its disk forget what was not synced; proven by the disk's having nothing left to forget."""
+        if node not in self._disks:
+            raise Unsupported(f'{self._system.name} has no disk = "forgetful"')
+        killed = await self.kill(node)
+        lost = await self._disks[node].ask("forget")
+        left = await self._disks[node].ask("forget")
+        facts = {"bytes_lost": lost.bytes, "files_rolled_back": lost.files, "names_rolled_back": lost.names}
+        return Proof(holds=killed.holds and left == Forgotten(), facts={**killed.facts, **facts})
 
     # --- links -----------------------------------------------------------------------------
 

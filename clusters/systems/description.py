@@ -62,6 +62,7 @@ class Nodes(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     stop:     asks a node to end in good order; without it the process gets SIGTERM.
     prepare:  run once for each node with an empty data folder, and again when it was wiped.
     more:     words behind `start` for one node, by its number.
+    disk:     `forgetful`: the data folders are on a file system that knows what was not synced, so that a loss of power can take it.
     """
 
     count: Annotated[int, msgspec.Meta(ge=1, le=99)]
@@ -72,6 +73,12 @@ class Nodes(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     ports: tuple[str, ...] = (MAIN_PORT,)
     ready: Ready = Ready()
     stop_within_ms: Milliseconds = 10_000
+    disk: Literal["plain", "forgetful"] = "plain"
+
+    @property
+    def may_forget(self) -> bool:
+        """Whether their disks know what was not synced."""
+        return self.disk == "forgetful"
 
 
 class Client(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):

@@ -8,6 +8,8 @@ import pytest
 
 from tribunal.checkers.judge.verdict import check
 from tribunal.clusters.kinds import system as kind
+from tribunal.clusters.namespaces.spaces import way_in
+from tribunal.clusters.systems.disks import lacking as no_disks
 from tribunal.harness.plan import made
 from tribunal.harness.progress import Silent
 from tribunal.harness.run import Run, new_run_dir
@@ -16,12 +18,13 @@ from tribunal.results.verdict import RunVerdict, Verdict
 
 REDIS = Path(__file__).resolve().parents[2] / "systems" / "redis"
 LACKING = [program for program in ("redis-server", "redis-cli") if shutil.which(program) is None]
+NO_DISKS = str(way_in()) if isinstance(way_in(), str) else no_disks()
 pytestmark = pytest.mark.skipif(bool(LACKING), reason=f"not installed: {', '.join(LACKING)} (Debian: redis-server)")
 
 
-def judged(scenario: str, overrides: dict[str, str], out: Path) -> RunVerdict:
+def judged(scenario: str, overrides: dict[str, str], out: Path, *, seed: int = 1) -> RunVerdict:
     """Run a scenario of Redis and judge it; nothing of it stays running."""
-    plan = made(load(REDIS / scenario, overrides), seed=1, cluster="system", time_ms=None, mutants=())
+    plan = made(load(REDIS / scenario, overrides), seed=seed, cluster="system", time_ms=None, mutants=())
     run_dir = new_run_dir(plan, out)
     ending = asyncio.run(Run(plan, run_dir, Silent()).execute())
     assert ending.failure is None
@@ -116,3 +119,25 @@ def test_counters_and_locks_of_a_server_that_is_killed(
 
     assert found.verdict is verdict
     assert {finding.kind for finding in found.findings} <= kinds
+
+
+@pytest.mark.skipif(bool(NO_DISKS), reason=NO_DISKS or "there are such disks")
+def test_a_loss_of_power_takes_what_is_synced_every_second(tmp_path: Path) -> None:
+    """What the kernel had and the disk had not is gone. It may come right after a sync: of some seeds one has to be convicted."""
+    verdicts = (judged("power-loss.yaml", {"time": "2s"}, tmp_path, seed=seed) for seed in range(1, 5))
+
+    convicted = next((one for one in verdicts if one.verdict is Verdict.VIOLATION), None)
+
+    assert convicted is not None
+    assert {finding.kind for finding in convicted.findings} == {"element_lost"}
+
+
+@pytest.mark.skipif(bool(NO_DISKS), reason=NO_DISKS or "there are such disks")
+def test_a_loss_of_power_takes_nothing_that_is_synced_before_it_is_acknowledged(tmp_path: Path) -> None:
+    """The same server on the same disk, with `appendfsync always`."""
+    always = {"cluster.system": str(REDIS / "power-always.toml"), "time": "2s"}
+
+    verdict = judged("power-loss.yaml", always, tmp_path)
+
+    assert verdict.verdict is not Verdict.VIOLATION
+    assert verdict.findings == []

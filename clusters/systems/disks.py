@@ -1,0 +1,94 @@
+"""The disks of a described system's nodes that forget what was not synced: a file system for each, `forgetful_disk.py`.
+
+It is mounted in the namespaces of the run, where the nodes and what prepares them see it in their data folders; outside these
+folders are empty. Everything on it is in the memory of its process, which ends with the harness.
+"""
+
+import asyncio
+import contextlib
+import os
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Final, Literal
+
+import msgspec
+
+from tribunal.clusters.api import ClusterError
+from tribunal.clusters.nodes.leftovers import mark, note_started
+from tribunal.clusters.nodes.node_process import last_lines, node_environment, with_parent
+
+PROGRAM: Final = Path(__file__).with_name("forgetful_disk.py")
+DEVICE: Final = Path("/dev/fuse")
+ANSWER_MS: Final = 30_000  # a busy machine takes its time
+
+
+class Forgotten(msgspec.Struct, frozen=True):
+    """What a disk no longer has: bytes and names, and of how many files bytes are gone."""
+
+    bytes: int = 0
+    files: int = 0
+    names: int = 0
+
+
+def lacking() -> str:
+    """Return why there can be none on this machine; empty: nothing is in the way."""
+    return "" if os.access(DEVICE, os.R_OK | os.W_OK) else f"{DEVICE} is missing or forbidden here"
+
+
+class ForgetfulDisk:
+    """The disk of one node, from its mounting to its end."""
+
+    def __init__(self, data: Path, log: Path, run_dir: Path) -> None:
+        self._data = data
+        self._log = log
+        self._run_dir = run_dir
+        self._process: asyncio.subprocess.Process | None = None
+
+    async def mount(self, prefix: Sequence[str]) -> None:
+        """Mount it on the data folder, where the prefix leads to. Raises ClusterError."""
+        self._log.parent.mkdir(parents=True, exist_ok=True)
+        with self._log.open("ab") as log:
+            self._process = await asyncio.create_subprocess_exec(
+                *prefix,
+                *with_parent([sys.executable, "-I", "-S", str(PROGRAM), str(self._data), f"{self._run_dir}{os.sep}"]),
+                stdin=asyncio.subprocess.PIPE,
+                stdout=asyncio.subprocess.PIPE,
+                stderr=log,
+                env={**node_environment(), **mark(self._run_dir)},
+                start_new_session=True,
+            )
+        note_started(self._run_dir, self._process.pid)
+        await self._answer()
+
+    async def ask(self, command: Literal["forget", "wipe"]) -> Forgotten:
+        """Let it forget what was not synced, or everything; return what that was. Raises ClusterError."""
+        assert self._process is not None
+        assert self._process.stdin is not None
+        with contextlib.suppress(OSError):  # then it does not answer either
+            self._process.stdin.write(f"{command}\n".encode())
+            await self._process.stdin.drain()
+        return msgspec.json.decode(await self._answer(), type=Forgotten)
+
+    async def _answer(self) -> bytes:
+        assert self._process is not None
+        assert self._process.stdout is not None
+        line = b""
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(ANSWER_MS / 1000):
+                line = await self._process.stdout.readline()
+        if not line.endswith(b"\n"):
+            raise ClusterError(
+                f"the disk of {self._data} does not answer; its log {self._log} ends:\n{last_lines(self._log)}"
+            )
+        return line
+
+    async def close(self) -> None:
+        """End it, and with it the mount."""
+        process, self._process = self._process, None
+        if process is None:
+            return
+        if process.returncode is None:
+            with contextlib.suppress(ProcessLookupError):
+                process.kill()
+        await process.wait()

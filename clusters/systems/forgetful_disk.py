@@ -1,0 +1,417 @@
+"""A file system that remembers what was synced, and forgets the rest on command; run as a script, standard library only.
+
+    python -I -S forgetful_disk.py FOLDER RUN_DIR
+
+It is mounted on FOLDER by the kernel's FUSE protocol, spoken here over /dev/fuse (linux/fuse.h), so that it needs no library and
+inside a user namespace no root. All that it holds is in memory: pages as the system reads them, and pages as they were last synced.
+
+What a sync makes last: `fsync`, `fdatasync` and writes to files opened with O_SYNC or O_DSYNC keep that file's bytes and length, and
+with them every name that was made, moved or removed until then in any folder, as a file system with one journal does (ext4, xfs);
+a sync of a folder keeps the names alone. That is more than POSIX promises: who loses something here has not synced it anywhere.
+`sync` and `syncfs`, and what the kernel would write by itself after some seconds, keep nothing.
+
+Commands come on stdin, one word a line, each answered by one line of JSON on stdout:
+
+    forget    everything that was not synced is gone; {"bytes": N, "names": N, "files": N} of what that was
+    wipe      everything is gone; {"bytes": N} of what there was
+
+It ends when stdin ends. RUN_DIR stands on the command line so that `tribunal heal` finds it.
+"""
+
+import ctypes
+import errno
+import json
+import os
+import selectors
+import stat
+import struct
+import sys
+import time
+from collections.abc import Callable
+from typing import Final
+
+PAGE: Final = 4096
+ZEROS: Final = bytes(PAGE)
+ROOT: Final = 1
+WRITE_BYTES_MAX: Final = 1 << 17
+REQUEST_BYTES_MAX: Final = WRITE_BYTES_MAX + (1 << 16)
+HEAD: Final = struct.Struct("<IIQQIIII")  # length, opcode, unique, node, uid, gid, pid, extensions
+REPLY: Final = struct.Struct("<IiQ")
+NO_REPLY: Final = frozenset({2, 36, 42})  # FORGET, INTERRUPT, BATCH_FORGET
+BIG_WRITES: Final = 1 << 5
+MINOR: Final = 31
+WITH_SYNC: Final = os.O_DSYNC | os.O_SYNC
+SET_MODE, SET_UID, SET_GID, SET_SIZE = 1, 2, 4, 8
+NO_REPLACE: Final = 1
+KEEP_SIZE: Final = 1  # of fallocate
+STATIC: Final = 6  # MS_NOSUID | MS_NODEV
+
+
+class Inode:
+    """A file, a folder or a symbolic link, as it is and as it was last synced."""
+
+    def __init__(self, number: int, mode: int, uid: int, gid: int) -> None:
+        self.number = number
+        self.mode = mode
+        self.uid = uid
+        self.gid = gid
+        self.link = b""
+        self.changed_ns = time.time_ns()
+        self.size = 0
+        self.pages: dict[int, bytes] = {}  # those that are missing are zeros
+        self.dirty: set[int] = set()
+        self.synced_size = 0
+        self.synced_pages: dict[int, bytes] = {}
+        self.names: dict[bytes, int] = {}
+        self.synced_names: dict[bytes, int] = {}
+
+    @property
+    def is_folder(self) -> bool:
+        """Whether it has names."""
+        return stat.S_ISDIR(self.mode)
+
+    def read(self, offset: int, size: int) -> bytes:
+        """Return bytes, fewer at the end."""
+        end = min(offset + size, self.size)
+        if offset >= end:
+            return b""
+        first = offset // PAGE
+        found = b"".join(self.pages.get(page, ZEROS) for page in range(first, (end - 1) // PAGE + 1))
+        return found[offset - first * PAGE : end - first * PAGE]
+
+    def write(self, offset: int, data: bytes) -> None:
+        """Put bytes in their place."""
+        done = 0
+        while done < len(data):
+            page, begin = divmod(offset + done, PAGE)
+            piece = data[done : done + PAGE - begin]
+            old = self.pages.get(page, ZEROS)
+            self.pages[page] = old[:begin] + piece + old[begin + len(piece) :]
+            self.dirty.add(page)
+            done += len(piece)
+        self.size = max(self.size, offset + len(data))
+        self.changed_ns = time.time_ns()
+
+    def resize(self, size: int) -> None:
+        """Cut it, or make it longer by zeros."""
+        for page in [page for page in self.pages if page * PAGE >= size]:
+            del self.pages[page]
+            self.dirty.add(page)
+        last, left = divmod(size, PAGE)
+        if left and last in self.pages and size < self.size:
+            self.pages[last] = self.pages[last][:left] + bytes(PAGE - left)
+            self.dirty.add(last)
+        self.size = size
+        self.changed_ns = time.time_ns()
+
+    def sync(self) -> None:
+        """Remember its bytes and its length."""
+        _copy(self.dirty, self.pages, self.synced_pages)
+        self.dirty.clear()
+        self.synced_size = self.size
+
+    def forget(self) -> int:
+        """Be as it was last synced; return how many bytes that concerns."""
+        lost = len(self.dirty) * PAGE if self.dirty else abs(self.size - self.synced_size)
+        _copy(self.dirty, self.synced_pages, self.pages)
+        self.dirty.clear()
+        self.size = self.synced_size
+        return lost
+
+
+def _copy(which: set[int], source: dict[int, bytes], target: dict[int, bytes]) -> None:
+    for page in which:
+        if page in source:
+            target[page] = source[page]
+        else:
+            target.pop(page, None)
+
+
+class Disk:
+    """The file system: answers the kernel's requests, each a method that returns what follows the reply's head."""
+
+    def __init__(self) -> None:
+        self.inodes: dict[int, Inode] = {}
+        self._next = ROOT
+        self._unsynced: set[int] = set()  # folders whose names changed
+        self._new(stat.S_IFDIR | 0o755, 0, 0)
+        self.answers: dict[int, Callable[[int, bytes, tuple[int, int]], bytes]] = {
+            1: self._lookup,
+            3: lambda node, _body, _who: self._attr_out(self.inodes[node]),
+            4: self._setattr,
+            5: lambda node, _body, _who: self.inodes[node].link,
+            6: self._symlink,
+            8: self._mknod,
+            9: self._mkdir,
+            10: self._unlink,
+            11: self._rmdir,
+            12: lambda node, body, _who: self._rename(node, body[8:], struct.unpack_from("<Q", body)[0], 0),
+            13: self._hard_link,
+            14: lambda _node, _body, _who: OPENED,
+            15: self._read,
+            16: self._write,
+            17: lambda _node, _body, _who: STATFS,
+            18: lambda _node, _body, _who: b"",
+            20: self._fsync,
+            25: lambda _node, _body, _who: b"",
+            26: self._init,
+            27: lambda _node, _body, _who: OPENED,
+            28: self._readdir,
+            29: lambda _node, _body, _who: b"",
+            30: self._fsync_folder,
+            35: self._create,
+            38: lambda _node, _body, _who: b"",
+            43: self._fallocate,
+            45: lambda node, body, _who: self._rename(node, body[16:], *struct.unpack_from("<QI", body)),
+        }
+
+    # --- commands --------------------------------------------------------------------------
+
+    def forget(self) -> dict[str, int]:
+        """Forget what was not synced."""
+        names = 0
+        for number in self._unsynced:
+            folder = self.inodes[number]
+            names += len(folder.names.items() ^ folder.synced_names.items())
+            folder.names = dict(folder.synced_names)
+        self._unsynced.clear()
+        lost = [one.forget() for one in self.inodes.values() if not one.is_folder]
+        return {"bytes": sum(lost), "files": sum(map(bool, lost)), "names": names}
+
+    def wipe(self) -> dict[str, int]:
+        """Forget everything."""
+        held = sum(one.size for one in self.inodes.values())
+        root = self.inodes[ROOT]
+        root.names, root.synced_names = {}, {}
+        self.inodes = {ROOT: root}
+        self._unsynced.clear()
+        return {"bytes": held}
+
+    # --- parts of answers ------------------------------------------------------------------
+
+    def _new(self, mode: int, uid: int, gid: int) -> Inode:
+        made = self.inodes[self._next] = Inode(self._next, mode, uid, gid)
+        self._next += 1
+        return made
+
+    def _attr(self, inode: Inode) -> bytes:
+        seconds, ns = divmod(inode.changed_ns, 1_000_000_000)
+        blocks = len(inode.pages) * (PAGE // 512)
+        times = (seconds, seconds, seconds, ns, ns, ns)
+        return struct.pack(
+            "<6Q10I",
+            *(inode.number, inode.size, blocks, *times, inode.mode, 2 if inode.is_folder else 1, inode.uid, inode.gid),
+            *(0, PAGE, 0),
+        )
+
+    def _attr_out(self, inode: Inode) -> bytes:
+        return struct.pack("<QII", 0, 0, 0) + self._attr(inode)
+
+    def _entry(self, inode: Inode) -> bytes:
+        # Valid for no time at all: after a loss the kernel has to ask again.
+        return struct.pack("<QQQQII", inode.number, 0, 0, 0, 0, 0) + self._attr(inode)
+
+    def _named(self, folder: int, name: bytes) -> Inode:
+        try:
+            return self.inodes[self.inodes[folder].names[name]]
+        except KeyError:
+            raise OSError(errno.ENOENT, "no such name") from None
+
+    def _name(self, folder: int, name: bytes, inode: Inode) -> None:
+        self.inodes[folder].names[name] = inode.number
+        self._unsynced.add(folder)
+
+    def _made(self, folder: int, name: bytes, mode: int, who: tuple[int, int]) -> Inode:
+        if name in self.inodes[folder].names:
+            raise OSError(errno.EEXIST, "it exists")
+        inode = self._new(mode, *who)
+        self._name(folder, name, inode)
+        return inode
+
+    def _sync_names(self) -> None:
+        for number in self._unsynced:
+            self.inodes[number].synced_names = dict(self.inodes[number].names)
+        self._unsynced.clear()
+
+    # --- requests --------------------------------------------------------------------------
+
+    def _init(self, _node: int, body: bytes, _who: tuple[int, int]) -> bytes:
+        _, _, readahead = struct.unpack_from("<3I", body)
+        return struct.pack("<4I2H2I2HI7I", 7, MINOR, readahead, BIG_WRITES, 16, 12, WRITE_BYTES_MAX, 1, *([0] * 10))
+
+    def _lookup(self, node: int, body: bytes, _who: tuple[int, int]) -> bytes:
+        return self._entry(self._named(node, body[:-1]))
+
+    def _setattr(self, node: int, body: bytes, _who: tuple[int, int]) -> bytes:
+        valid, _, _, size = struct.unpack_from("<IIQQ", body)
+        mode, _, uid, gid = struct.unpack_from("<4I", body, 68)
+        inode = self.inodes[node]
+        if valid & SET_MODE:
+            inode.mode = stat.S_IFMT(inode.mode) | stat.S_IMODE(mode)
+        if valid & SET_UID:
+            inode.uid = uid
+        if valid & SET_GID:
+            inode.gid = gid
+        if valid & SET_SIZE:
+            inode.resize(size)
+        return self._attr_out(inode)
+
+    def _symlink(self, node: int, body: bytes, who: tuple[int, int]) -> bytes:
+        name, target = body.split(b"\0")[:2]
+        made = self._made(node, name, stat.S_IFLNK | 0o777, who)
+        made.link = target
+        return self._entry(made)
+
+    def _mknod(self, node: int, body: bytes, who: tuple[int, int]) -> bytes:
+        (mode,) = struct.unpack_from("<I", body)
+        return self._entry(self._made(node, body[16:-1], mode, who))
+
+    def _mkdir(self, node: int, body: bytes, who: tuple[int, int]) -> bytes:
+        (mode,) = struct.unpack_from("<I", body)
+        return self._entry(self._made(node, body[8:-1], stat.S_IFDIR | stat.S_IMODE(mode), who))
+
+    def _create(self, node: int, body: bytes, who: tuple[int, int]) -> bytes:
+        _, mode = struct.unpack_from("<II", body)
+        return self._entry(self._made(node, body[16:-1], mode, who)) + OPENED
+
+    def _unlink(self, node: int, body: bytes, _who: tuple[int, int]) -> bytes:
+        self._named(node, body[:-1])
+        del self.inodes[node].names[body[:-1]]
+        self._unsynced.add(node)
+        return b""
+
+    def _rmdir(self, node: int, body: bytes, who: tuple[int, int]) -> bytes:
+        if self._named(node, body[:-1]).names:
+            raise OSError(errno.ENOTEMPTY, "it is not empty")
+        return self._unlink(node, body, who)
+
+    def _rename(self, node: int, names: bytes, target: int, flags: int) -> bytes:
+        old, new = names.split(b"\0")[:2]
+        if flags & ~NO_REPLACE:
+            raise OSError(errno.EINVAL, "two names cannot be exchanged")
+        moved, there = self._named(node, old), self.inodes[target].names.get(new)
+        if there is not None and flags:
+            raise OSError(errno.EEXIST, "it exists")
+        if there is not None and self.inodes[there].names:
+            raise OSError(errno.ENOTEMPTY, "it is not empty")
+        self._name(target, new, moved)
+        if (node, old) != (target, new):
+            del self.inodes[node].names[old]
+            self._unsynced.add(node)
+        return b""
+
+    def _hard_link(self, node: int, body: bytes, _who: tuple[int, int]) -> bytes:
+        (old,) = struct.unpack_from("<Q", body)
+        if body[8:-1] in self.inodes[node].names:
+            raise OSError(errno.EEXIST, "it exists")
+        self._name(node, body[8:-1], self.inodes[old])
+        return self._entry(self.inodes[old])
+
+    def _read(self, node: int, body: bytes, _who: tuple[int, int]) -> bytes:
+        _, offset, size = struct.unpack_from("<QQI", body)
+        return self.inodes[node].read(offset, size)
+
+    def _write(self, node: int, body: bytes, _who: tuple[int, int]) -> bytes:
+        _, offset, size, _, _, flags, _ = struct.unpack_from("<QQIIQII", body)
+        self.inodes[node].write(offset, body[40 : 40 + size])
+        if flags & WITH_SYNC:
+            self._fsync(node, b"", (0, 0))
+        return struct.pack("<II", size, 0)
+
+    def _fsync(self, node: int, _body: bytes, _who: tuple[int, int]) -> bytes:
+        self.inodes[node].sync()
+        self._sync_names()
+        return b""
+
+    def _fsync_folder(self, _node: int, _body: bytes, _who: tuple[int, int]) -> bytes:
+        self._sync_names()
+        return b""
+
+    def _fallocate(self, node: int, body: bytes, _who: tuple[int, int]) -> bytes:
+        _, offset, length, mode = struct.unpack_from("<QQQI", body)
+        if mode & ~KEEP_SIZE:
+            raise OSError(errno.EOPNOTSUPP, "no holes")
+        inode = self.inodes[node]
+        if not mode and offset + length > inode.size:
+            inode.resize(offset + length)
+        return b""
+
+    def _readdir(self, node: int, body: bytes, _who: tuple[int, int]) -> bytes:
+        _, offset, size = struct.unpack_from("<QQI", body)
+        listed = b""
+        for position, (name, number) in enumerate(list(self.inodes[node].names.items())[offset:], offset + 1):
+            kind = stat.S_IFMT(self.inodes[number].mode) >> 12
+            entry = struct.pack("<QQII", number, position, len(name), kind) + name
+            entry += bytes(-len(entry) % 8)
+            if len(listed) + len(entry) > size:
+                break
+            listed += entry
+        return listed
+
+
+OPENED: Final = struct.pack("<QII", 0, 0, 0)
+STATFS: Final = struct.pack("<5Q10I", *(1 << 24, 1 << 23, 1 << 23, 1 << 20, 1 << 19, PAGE, 255, PAGE), *([0] * 7))
+
+
+def answer(disk: Disk, packet: bytes) -> bytes | None:
+    """Return the reply to a request of the kernel, None where it wants none."""
+    _, opcode, unique, node, uid, gid, _, _ = HEAD.unpack_from(packet)
+    if opcode in NO_REPLY:
+        return None
+    try:
+        if opcode not in disk.answers:
+            raise OSError(errno.ENOSYS, "not offered")
+        if node not in disk.inodes and opcode not in (26, 17, 38):
+            raise OSError(errno.ESTALE, "it is gone")
+        body = disk.answers[opcode](node, packet[HEAD.size :], (uid, gid))
+    except OSError as problem:
+        return REPLY.pack(REPLY.size, -(problem.errno or errno.EIO), unique)
+    return REPLY.pack(REPLY.size + len(body), 0, unique) + body
+
+
+def mounted(folder: str) -> int:
+    """Mount on a folder; return the descriptor over which the kernel asks. Raises OSError."""
+    kernel = os.open("/dev/fuse", os.O_RDWR | os.O_CLOEXEC)
+    options = f"fd={kernel},rootmode=40000,user_id={os.getuid()},group_id={os.getgid()},allow_other"
+    libc = ctypes.CDLL(None, use_errno=True)
+    if libc.mount(b"tribunal", os.fsencode(folder), b"fuse", STATIC, options.encode()) != 0:
+        raise OSError(ctypes.get_errno(), f"cannot mount: {os.strerror(ctypes.get_errno())}")
+    return kernel
+
+
+def serve(disk: Disk, kernel: int) -> None:
+    """Answer the kernel and the harness until either ends."""
+    chosen = selectors.DefaultSelector()
+    for descriptor in (kernel, 0):
+        chosen.register(descriptor, selectors.EVENT_READ)
+    while True:
+        for key, _ in chosen.select():
+            if key.fd == 0:
+                word = sys.stdin.readline().strip()
+                if not word:
+                    return
+                said = disk.forget() if word == "forget" else disk.wipe()
+                sys.stdout.write(json.dumps(said) + "\n")
+                sys.stdout.flush()
+            else:
+                try:
+                    reply = answer(disk, os.read(kernel, REQUEST_BYTES_MAX))
+                    if reply is not None:
+                        os.write(kernel, reply)
+                except OSError as problem:
+                    if problem.errno == errno.ENODEV:  # it was unmounted
+                        return
+                    if problem.errno not in (errno.ENOENT, errno.EINTR, errno.EAGAIN):  # who asked has given up
+                        raise
+
+
+def main() -> None:
+    """Mount, say so, and serve."""
+    kernel = mounted(sys.argv[1])
+    sys.stdout.write(json.dumps({"mounted": sys.argv[1]}) + "\n")
+    sys.stdout.flush()
+    serve(Disk(), kernel)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,137 @@
+"""A disk that forgets what was not synced: what it keeps is what a sync made last, and a system that syncs too late is convicted."""
+
+import asyncio
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tests.systems.test_sample import ONE_KILL, planned
+from tribunal.clusters.namespaces.spaces import Namespaces, way_in
+from tribunal.clusters.systems.disks import ForgetfulDisk, Forgotten, lacking
+from tribunal.clusters.systems.forgetful_disk import PAGE, Inode
+from tribunal.harness.scenario import BadScenario
+
+LACKING = str(way_in()) if isinstance(way_in(), str) else lacking()
+mounting = pytest.mark.skipif(bool(LACKING), reason=LACKING or "there are such disks")
+
+PLACES = st.integers(0, 3 * PAGE)
+ACTS = st.one_of(
+    st.tuples(st.just("write"), PLACES, st.binary(min_size=1, max_size=2 * PAGE)),
+    st.tuples(st.just("resize"), PLACES, st.just(b"")),
+    st.tuples(st.just("sync"), st.just(0), st.just(b"")),
+    st.tuples(st.just("forget"), st.just(0), st.just(b"")),
+)
+
+
+@given(st.lists(ACTS, max_size=30))
+def test_a_file_has_after_each_act_what_plain_bytes_would_have(acts: list[tuple[str, int, bytes]]) -> None:
+    """Against a model that copies all of its bytes at each sync."""
+    inode, live, synced = Inode(2, 0o100644, 0, 0), bytearray(), b""
+    for act, place, data in acts:
+        if act == "write":
+            inode.write(place, data)
+            live.extend(bytes(max(0, place - len(live))))
+            live[place : place + len(data)] = data
+        elif act == "resize":
+            inode.resize(place)
+            live = live[:place] + bytes(max(0, place - len(live)))
+        elif act == "sync":
+            inode.sync()
+            synced = bytes(live)
+        else:
+            lost = inode.forget()
+            assert lost > 0 or bytes(live) == synced
+            live = bytearray(synced)
+        assert (inode.size, inode.read(0, 10 * PAGE)) == (len(live), bytes(live))
+
+
+WRITING = """
+import os, sys
+os.chdir(sys.argv[1])
+os.makedirs("folder/inner")
+kept = open("kept", "wb", buffering=0)
+kept.write(b"k" * 10_000)
+open("old", "wb", buffering=0).write(b"not synced")
+with open("moved", "wb", buffering=0) as moved:
+    moved.write(b"m" * 5)
+    os.fsync(moved.fileno())
+os.fsync(kept.fileno())
+kept.write(b"gone")
+os.pwrite(kept.fileno(), b"gone", 3)
+os.rename("moved", "elsewhere")
+open("new", "wb").close()
+at_once = os.open("folder/inner/at-once", os.O_CREAT | os.O_WRONLY | os.O_DSYNC)
+os.write(at_once, b"at once")
+os.unlink("new")
+"""
+READING = """
+import os, sys
+os.chdir(sys.argv[1])
+for folder, _, names in sorted(os.walk(".")):
+    for name in sorted(names):
+        print(folder, name, open(os.path.join(folder, name), "rb").read()[:12])
+print(os.stat("kept").st_size)
+"""
+
+
+@mounting
+def test_what_was_synced_is_there_after_a_loss_and_nothing_else(tmp_path: Path) -> None:
+    """Bytes by their file's sync, names by any; a file whose name alone was synced is empty, as on a journaled file system."""
+    data, run_dir = tmp_path / "data", tmp_path / "run"
+    data.mkdir()
+    run_dir.mkdir()
+    spaces = Namespaces(run_dir)
+    spaces.open()
+    spaces.make("1")
+
+    async def tried() -> tuple[Forgotten, str, Forgotten, Forgotten, str]:
+        disk = ForgetfulDisk(data, tmp_path / "disk.log", run_dir)
+        await disk.mount(spaces.command("1"))
+        try:
+            await spaces.run_aside(["python3", "-c", WRITING, str(data)], name="1")
+            lost = await disk.ask("forget")
+            found = await spaces.run_aside(["python3", "-c", READING, str(data)], name="1")
+            left = await disk.ask("forget")
+            wiped = await disk.ask("wipe")
+            return lost, found, left, wiped, await spaces.run_aside(["ls", str(data)], name="1")
+        finally:
+            await disk.close()
+
+    try:
+        lost, found, left, wiped, listed = asyncio.run(tried())
+    finally:
+        spaces.close()
+    assert found.splitlines() == [
+        ". elsewhere b'mmmmm'",
+        ". kept b'kkkkkkkkkkkk'",
+        ". new b''",  # its name was synced with another file, its removal was not
+        ". old b''",
+        "./folder/inner at-once b'at once'",
+        "10000",
+    ]
+    assert (lost.files, lost.names) == (2, 1)
+    assert (left, listed) == (Forgotten(), "")
+    assert wiped.bytes == 10_000 + 5 + 7
+    assert list(data.iterdir()) == []  # outside the namespaces there never was anything
+
+
+@pytest.mark.parametrize(
+    ("disk", "overrides", "words"),
+    [
+        pytest.param("plain", {}, r"cannot power_fail \(nobody knows what was not synced", id="no such disk"),
+        pytest.param("forgetful", {}, "mounted in namespaces: --set cluster.isolation=namespaces", id="no namespaces"),
+    ],
+)
+def test_power_is_taken_only_from_disks_that_know_what_was_not_synced(
+    disk: str, overrides: dict[str, str], words: str, tmp_path: Path
+) -> None:
+    """Killing alone would take nothing from a disk, and pass for a loss of power."""
+    plan = {"steps": "[{power-loss: node 1}]"}
+    planned(tmp_path, ONE_KILL)
+    described = tmp_path / "keeper" / "system.toml"
+    described.write_text(described.read_text().replace("[nodes]", f'[nodes]\ndisk = "{disk}"'))
+
+    with pytest.raises(BadScenario, match=words):
+        planned(tmp_path, plan | overrides)
