@@ -42,6 +42,7 @@ from tribunal.clusters.systems.program import SystemProgram, ended_well
 LOOK_MS: Final = 5
 WATCH_MS: Final = 100
 PREPARE_MS: Final = 60_000
+CHILDREN_MS: Final = 10_000  # what a killed node's children get to end by themselves
 
 
 class SeenEvents:
@@ -272,10 +273,17 @@ class SystemCluster:
         if node not in self._disks:
             raise Unsupported(f'{self._system.name} has no disk = "forgetful"')
         killed = await self.kill(node)
+        # Children of the node may live on for a moment, and must not write to the disk that has lost power.
+        closed = await self._disks[node].is_closed(CHILDREN_MS)
         lost = await self._disks[node].ask("forget")
         left = await self._disks[node].ask("forget")
-        facts = {"bytes_lost": lost.bytes, "files_rolled_back": lost.files, "names_rolled_back": lost.names}
-        return Proof(holds=killed.holds and left == Forgotten(), facts={**killed.facts, **facts})
+        facts = {
+            "all_closed": closed,
+            "bytes_lost": lost.bytes,
+            "files_rolled_back": lost.files,
+            "names_rolled_back": lost.names,
+        }
+        return Proof(holds=killed.holds and closed and left == Forgotten(), facts={**killed.facts, **facts})
 
     # --- links -----------------------------------------------------------------------------
 

@@ -20,15 +20,17 @@ from tribunal.clusters.nodes.node_process import last_lines, node_environment, w
 
 PROGRAM: Final = Path(__file__).with_name("forgetful_disk.py")
 DEVICE: Final = Path("/dev/fuse")
+POLL_MS: Final = 10
 ANSWER_MS: Final = 30_000  # a busy machine takes its time
 
 
 class Forgotten(msgspec.Struct, frozen=True):
-    """What a disk no longer has: bytes and names, and of how many files bytes are gone."""
+    """What a disk no longer has: bytes and names, and of how many files bytes are gone; and how many files are open."""
 
     bytes: int = 0
     files: int = 0
     names: int = 0
+    open: int = 0
 
 
 def lacking() -> str:
@@ -61,7 +63,7 @@ class ForgetfulDisk:
         note_started(self._run_dir, self._process.pid)
         await self._answer()
 
-    async def ask(self, command: Literal["forget", "wipe"]) -> Forgotten:
+    async def ask(self, command: Literal["forget", "wipe", "opened"]) -> Forgotten:
         """Let it forget what was not synced, or everything; return what that was. Raises ClusterError."""
         assert self._process is not None
         assert self._process.stdin is not None
@@ -69,6 +71,15 @@ class ForgetfulDisk:
             self._process.stdin.write(f"{command}\n".encode())
             await self._process.stdin.drain()
         return msgspec.json.decode(await self._answer(), type=Forgotten)
+
+    async def is_closed(self, within_ms: int) -> bool:
+        """Wait until nobody has a file open there; return whether that came in time. Raises ClusterError."""
+        deadline = asyncio.get_running_loop().time() + within_ms / 1000
+        while (await self.ask("opened")).open:
+            if asyncio.get_running_loop().time() >= deadline:
+                return False
+            await asyncio.sleep(POLL_MS / 1000)
+        return True
 
     async def _answer(self) -> bytes:
         assert self._process is not None

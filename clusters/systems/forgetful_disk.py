@@ -14,6 +14,7 @@ Commands come on stdin, one word a line, each answered by one line of JSON on st
 
     forget    everything that was not synced is gone; {"bytes": N, "names": N, "files": N} of what that was
     wipe      everything is gone; {"bytes": N} of what there was
+    opened    nothing is changed; {"open": N} of how many files and folders are open
 
 It ends when stdin ends. RUN_DIR stands on the command line so that `tribunal heal` finds it.
 """
@@ -38,6 +39,7 @@ REQUEST_BYTES_MAX: Final = WRITE_BYTES_MAX + (1 << 16)
 HEAD: Final = struct.Struct("<IIQQIIII")  # length, opcode, unique, node, uid, gid, pid, extensions
 REPLY: Final = struct.Struct("<IiQ")
 NO_REPLY: Final = frozenset({2, 36, 42})  # FORGET, INTERRUPT, BATCH_FORGET
+OF_NO_NODE: Final = frozenset({17, 18, 26, 29, 38})  # STATFS, INIT, DESTROY; and closing what a wiped disk had
 BIG_WRITES: Final = 1 << 5
 MINOR: Final = 31
 WITH_SYNC: Final = os.O_DSYNC | os.O_SYNC
@@ -134,6 +136,8 @@ class Disk:
         self.inodes: dict[int, Inode] = {}
         self._next = ROOT
         self._unsynced: set[int] = set()  # folders whose names changed
+        self._handles: dict[int, list[tuple[bytes, int]]] = {}  # what is open; of a folder its names as they were then
+        self._next_handle = 1
         self._new(stat.S_IFDIR | 0o755, 0, 0)
         self.answers: dict[int, Callable[[int, bytes, tuple[int, int]], bytes]] = {
             1: self._lookup,
@@ -147,17 +151,17 @@ class Disk:
             11: self._rmdir,
             12: lambda node, body, _who: self._rename(node, body[8:], struct.unpack_from("<Q", body)[0], 0),
             13: self._hard_link,
-            14: lambda _node, _body, _who: OPENED,
+            14: self._open,
             15: self._read,
             16: self._write,
             17: lambda _node, _body, _who: STATFS,
-            18: lambda _node, _body, _who: b"",
+            18: self._release,
             20: self._fsync,
             25: lambda _node, _body, _who: b"",
             26: self._init,
-            27: lambda _node, _body, _who: OPENED,
+            27: self._open,
             28: self._readdir,
-            29: lambda _node, _body, _who: b"",
+            29: self._release,
             30: self._fsync_folder,
             35: self._create,
             38: lambda _node, _body, _who: b"",
@@ -186,6 +190,10 @@ class Disk:
         self.inodes = {ROOT: root}
         self._unsynced.clear()
         return {"bytes": held}
+
+    def open_count(self) -> dict[str, int]:
+        """Say how many files and folders are open."""
+        return {"open": len(self._handles)}
 
     # --- parts of answers ------------------------------------------------------------------
 
@@ -272,7 +280,19 @@ class Disk:
 
     def _create(self, node: int, body: bytes, who: tuple[int, int]) -> bytes:
         _, mode = struct.unpack_from("<II", body)
-        return self._entry(self._made(node, body[16:-1], mode, who)) + OPENED
+        return self._entry(self._made(node, body[16:-1], mode, who)) + self._open(
+            self.inodes[node].names[body[16:-1]], b"", who
+        )
+
+    def _open(self, node: int, _body: bytes, _who: tuple[int, int]) -> bytes:
+        handle, self._next_handle = self._next_handle, self._next_handle + 1
+        # A place in a listing must go on meaning the same name while names before it are removed.
+        self._handles[handle] = list(self.inodes[node].names.items())
+        return struct.pack("<QII", handle, 0, 0)
+
+    def _release(self, _node: int, body: bytes, _who: tuple[int, int]) -> bytes:
+        self._handles.pop(struct.unpack_from("<Q", body)[0], None)
+        return b""
 
     def _unlink(self, node: int, body: bytes, _who: tuple[int, int]) -> bytes:
         self._named(node, body[:-1])
@@ -336,11 +356,11 @@ class Disk:
             inode.resize(offset + length)
         return b""
 
-    def _readdir(self, node: int, body: bytes, _who: tuple[int, int]) -> bytes:
-        _, offset, size = struct.unpack_from("<QQI", body)
+    def _readdir(self, _node: int, body: bytes, _who: tuple[int, int]) -> bytes:
+        handle, offset, size = struct.unpack_from("<QQI", body)
         listed = b""
-        for position, (name, number) in enumerate(list(self.inodes[node].names.items())[offset:], offset + 1):
-            kind = stat.S_IFMT(self.inodes[number].mode) >> 12
+        for position, (name, number) in enumerate(self._handles.get(handle, [])[offset:], offset + 1):
+            kind = stat.S_IFMT(self.inodes[number].mode) >> 12 if number in self.inodes else 0
             entry = struct.pack("<QQII", number, position, len(name), kind) + name
             entry += bytes(-len(entry) % 8)
             if len(listed) + len(entry) > size:
@@ -349,7 +369,6 @@ class Disk:
         return listed
 
 
-OPENED: Final = struct.pack("<QII", 0, 0, 0)
 STATFS: Final = struct.pack("<5Q10I", *(1 << 24, 1 << 23, 1 << 23, 1 << 20, 1 << 19, PAGE, 255, PAGE), *([0] * 7))
 
 
@@ -361,7 +380,7 @@ def answer(disk: Disk, packet: bytes) -> bytes | None:
     try:
         if opcode not in disk.answers:
             raise OSError(errno.ENOSYS, "not offered")
-        if node not in disk.inodes and opcode not in (26, 17, 38):
+        if node not in disk.inodes and opcode not in OF_NO_NODE:
             raise OSError(errno.ESTALE, "it is gone")
         body = disk.answers[opcode](node, packet[HEAD.size :], (uid, gid))
     except OSError as problem:
@@ -390,7 +409,7 @@ def serve(disk: Disk, kernel: int) -> None:
                 word = sys.stdin.readline().strip()
                 if not word:
                     return
-                said = disk.forget() if word == "forget" else disk.wipe()
+                said = {"forget": disk.forget, "wipe": disk.wipe, "opened": disk.open_count}[word]()
                 sys.stdout.write(json.dumps(said) + "\n")
                 sys.stdout.flush()
             else:

@@ -1,6 +1,8 @@
 """A disk that forgets what was not synced: what it keeps is what a sync made last, and a system that syncs too late is convicted."""
 
 import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from pathlib import Path
 
 import pytest
@@ -76,45 +78,101 @@ print(os.stat("kept").st_size)
 """
 
 
-@mounting
-def test_what_was_synced_is_there_after_a_loss_and_nothing_else(tmp_path: Path) -> None:
-    """Bytes by their file's sync, names by any; a file whose name alone was synced is empty, as on a journaled file system."""
-    data, run_dir = tmp_path / "data", tmp_path / "run"
+EMPTYING = """
+import os, sys
+os.chdir(sys.argv[1])
+os.mkdir("many")
+for number in range(3000):
+    open(f"many/{number:060}", "w").close()
+with os.scandir("many") as listed:
+    for one in listed:
+        os.unlink(one.path)
+os.rmdir("many")
+"""
+LINGERING = """
+import os, sys, time
+held = open(os.path.join(sys.argv[1], "held"), "wb", buffering=0)
+if os.fork() == 0:
+    os.setsid()
+    held.write(b"x")
+    while not os.path.exists(sys.argv[2]):
+        time.sleep(0.01)
+"""
+
+
+@asynccontextmanager
+async def mounted(folder: Path) -> AsyncIterator[tuple[ForgetfulDisk, Namespaces, Path]]:
+    """Have a disk on a folder `data` in namespaces; yield it with these and the folder."""
+    data, run_dir = folder / "data", folder / "run"
     data.mkdir()
     run_dir.mkdir()
     spaces = Namespaces(run_dir)
     spaces.open()
-    spaces.make("1")
-
-    async def tried() -> tuple[Forgotten, str, Forgotten, Forgotten, str]:
-        disk = ForgetfulDisk(data, tmp_path / "disk.log", run_dir)
+    disk = ForgetfulDisk(data, folder / "disk.log", run_dir)
+    try:
+        spaces.make("1")
         await disk.mount(spaces.command("1"))
-        try:
+        yield disk, spaces, data
+    finally:
+        await disk.close()
+        spaces.close()
+
+
+@mounting
+def test_what_was_synced_is_there_after_a_loss_and_nothing_else(tmp_path: Path) -> None:
+    """Bytes by their file's sync, names by any; a file whose name alone was synced is empty, as on a journaled file system."""
+
+    async def tried() -> None:
+        async with mounted(tmp_path) as (disk, spaces, data):
             await spaces.run_aside(["python3", "-c", WRITING, str(data)], name="1")
             lost = await disk.ask("forget")
             found = await spaces.run_aside(["python3", "-c", READING, str(data)], name="1")
             left = await disk.ask("forget")
             wiped = await disk.ask("wipe")
-            return lost, found, left, wiped, await spaces.run_aside(["ls", str(data)], name="1")
-        finally:
-            await disk.close()
+            listed = await spaces.run_aside(["ls", str(data)], name="1")
+        assert found.splitlines() == [
+            ". elsewhere b'mmmmm'",
+            ". kept b'kkkkkkkkkkkk'",
+            ". new b''",  # its name was synced with another file, its removal was not
+            ". old b''",
+            "./folder/inner at-once b'at once'",
+            "10000",
+        ]
+        assert (lost.files, lost.names) == (2, 1)
+        assert (left, listed) == (Forgotten(), "")
+        assert wiped.bytes == 10_000 + 5 + 7
+        assert list(data.iterdir()) == []  # outside the namespaces there never was anything
 
-    try:
-        lost, found, left, wiped, listed = asyncio.run(tried())
-    finally:
-        spaces.close()
-    assert found.splitlines() == [
-        ". elsewhere b'mmmmm'",
-        ". kept b'kkkkkkkkkkkk'",
-        ". new b''",  # its name was synced with another file, its removal was not
-        ". old b''",
-        "./folder/inner at-once b'at once'",
-        "10000",
-    ]
-    assert (lost.files, lost.names) == (2, 1)
-    assert (left, listed) == (Forgotten(), "")
-    assert wiped.bytes == 10_000 + 5 + 7
-    assert list(data.iterdir()) == []  # outside the namespaces there never was anything
+    asyncio.run(tried())
+
+
+@mounting
+def test_a_folder_is_listed_whole_while_its_files_are_removed(tmp_path: Path) -> None:
+    """A place in the listing must not mean another name when names before it are gone: `rmdir` would refuse."""
+
+    async def tried() -> str:
+        async with mounted(tmp_path) as (_, spaces, data):
+            await spaces.run_aside(["python3", "-c", EMPTYING, str(data)], name="1")
+            return await spaces.run_aside(["ls", str(data)], name="1")
+
+    assert asyncio.run(tried()) == ""
+
+
+@mounting
+def test_whoever_still_has_a_file_open_could_write_after_the_loss(tmp_path: Path) -> None:
+    """A node's child may outlive its kill: the disk says that a file is open until that child has ended too."""
+
+    async def tried() -> tuple[bool, bool]:
+        async with mounted(tmp_path) as (disk, spaces, data):
+            go_on = tmp_path / "go-on"
+            await spaces.run_aside(
+                ["sh", "-c", f"python3 -c '{LINGERING}' {data} {go_on} >/dev/null 2>&1 </dev/null"], name="1"
+            )
+            while_held = await disk.is_closed(within_ms=100)
+            go_on.touch()
+            return while_held, await disk.is_closed(within_ms=10_000)
+
+    assert asyncio.run(tried()) == (False, True)
 
 
 @pytest.mark.parametrize(
