@@ -226,7 +226,7 @@ class DataPlane:
         producers = TransactionApi(
             coordinators.transactions, coordinators.groups, coordinators.producer_ids, self.tasks
         )
-        end_markers = MarkerApi(replicas, coordinators.groups)
+        end_markers = MarkerApi(replicas, coordinators.groups, self.tasks)
         handlers = Handlers()
         handlers.serve(produce.APIS, ProduceApi(replicas, coordinators.verifier))
         handlers.serve(fetch.APIS, FetchApi(replicas, self.config, lambda: self.server.unsent_bytes, self.authorizer))

@@ -36,6 +36,7 @@ from replog.wire.messages import describe_configs as dconf
 from replog.wire.messages import describe_producers as dp
 from replog.wire.messages import find_coordinator as fc
 from replog.wire.messages import metadata as md
+from replog.wire.messages import write_txn_markers as wtm
 from tests.broker.loopback import Loopback, running
 from tests.quorum.quorum_nodes import until
 
@@ -114,6 +115,40 @@ def test_an_error_that_nobody_foresaw_costs_its_sender_the_answer_is_logged_once
         assert world.journal.unforeseen_count == 4
         assert "tribunal_unforeseen_errors_total 4" in exposition(node_metrics(world.journal))
         assert len([line for line in lines if "RecursionError" in line and "in fails" in line]) == 2
+        await attack.still_serves()
+
+    under_attack(tmp_path, story)
+
+
+def test_thousands_of_markers_in_one_request_hold_up_nobody_else(tmp_path: Path) -> None:
+    """20,000 took the broker six seconds of thinking in one go, in which nobody was answered; the fuzzer's."""
+    count = 1000
+
+    async def story(attack: Attack) -> None:
+        client = Client(ClientWorld(), [Endpoint("127.0.0.1", attack.cluster.ports[BROKER])])
+        await client.create_topic("t", partitions=1, replication_factor=1)
+        while (await client.list_offsets("t", 0, -1)).error_code is not Error.NONE:
+            pass
+        many = wtm.WriteTxnMarkersRequest(
+            markers=[
+                wtm.WritableTxnMarker(
+                    producer_id=number,
+                    transaction_result=True,
+                    topics=[wtm.WritableTxnMarkerTopic(name="t", partition_indexes=[0])],
+                )
+                for number in range(count)
+            ]
+        )
+        written = asyncio.create_task(attack.ask(BROKER, Api.WRITE_TXN_MARKERS, many, 1))
+        while (await client.list_offsets("t", 0, -1)).offset == 0:
+            pass
+
+        assert (await client.list_offsets("t", 0, -1)).offset < count  # it is asked between two of them
+        answer = await written
+        assert (await client.list_offsets("t", 0, -1)).offset == count
+        assert [one.producer_id for one in answer.markers] == list(range(count))
+        assert {part.error_code for one in answer.markers for part in one.topics[0].partitions} == {Error.NONE}
+        await client.close()
         await attack.still_serves()
 
     under_attack(tmp_path, story)
