@@ -49,6 +49,9 @@ IN_FLIGHT_MAX: Final = 2_000  # a worker's: while nothing gets through it waits 
 # What options are made of: a scenario that says otherwise is refused before anything starts.
 Count = Annotated[int, msgspec.Meta(ge=1)]
 Number = Annotated[int, msgspec.Meta(ge=0)]
+# Of what there is one of each at once, drawn and held in memory: partitions, processes, keys. Their products are as well.
+Several = Annotated[int, msgspec.Meta(ge=1, le=PROCESSES)]
+Few = Annotated[int, msgspec.Meta(ge=0, le=PROCESSES)]
 Percent = Annotated[int, msgspec.Meta(ge=0, le=100)]
 
 

@@ -11,7 +11,7 @@ from typing import Final
 import msgspec
 
 from tribunal.clusters.api import TopicPartition
-from tribunal.workloads.api import Count, Number, Percent, Stage, Workload, drawn_seed
+from tribunal.workloads.api import Count, Number, Percent, Several, Stage, Workload, drawn_seed
 from tribunal.workloads.committed_read import create, read_committed
 from tribunal.workloads.transactor import Transactor
 
@@ -24,8 +24,8 @@ RIVALS: Final = 2
 class Options(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """What a scenario may say: accounts, tellers, how many transfers are aborted, what a teller rests between two."""
 
-    partitions: Count = 3
-    tellers: Count = 4
+    partitions: Several = 3
+    tellers: Several = 4
     aborted_percent: Percent = 20
     rest_ms: Number = 100
     rival_rest_ms: Number = 2_000

@@ -15,6 +15,7 @@ from tribunal.clusters.spec import Settings
 from tribunal.workloads.api import (
     Count,
     Percent,
+    Several,
     Stage,
     WorkerPlan,
     Workload,
@@ -37,9 +38,9 @@ DRAIN_POLLS: Final = 10
 class Options(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """What a scenario may say: partitions, records per second, members, how often one naps or leaves."""
 
-    partitions: Count = 4
+    partitions: Several = 4
     rate: Count = 60
-    members: Count = 3
+    members: Several = 3
     nap_percent: Percent = 3
     leave_percent: Percent = 1
     session_timeout_ms: Count = 6_000

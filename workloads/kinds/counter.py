@@ -6,7 +6,7 @@ from typing import Final
 
 from tribunal.clusters.api import TopicPartition
 from tribunal.clusters.objects import ObjectOperation
-from tribunal.workloads.api import Count, Percent, Stage, Workload
+from tribunal.workloads.api import Count, Percent, Several, Stage, Workload
 from tribunal.workloads.objects import (
     Caller,
     CallPlan,
@@ -24,8 +24,8 @@ AMOUNT_MAX: Final = 9  # different amounts: one that is missing is not made up f
 class Options(WithoutLog, frozen=True, forbid_unknown_fields=True):
     """What a scenario may say: counters, processes, calls a second of all together, and the share of reads."""
 
-    counters: Count = 1
-    processes: Count = 5
+    counters: Several = 1
+    processes: Several = 5
     rate: Count = 60
     reads: Percent = 20
     calls_within_ms: Count = 6_000

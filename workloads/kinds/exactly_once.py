@@ -12,7 +12,7 @@ import msgspec
 
 from tribunal.clusters.api import GroupSettings, PartitionPoll, TopicPartition
 from tribunal.clusters.spec import Settings
-from tribunal.workloads.api import Count, Percent, Stage, WorkerPlan, Workload, drawn_seed, idempotent_workers
+from tribunal.workloads.api import Count, Percent, Several, Stage, WorkerPlan, Workload, drawn_seed, idempotent_workers
 from tribunal.workloads.committed_read import create, read_committed
 from tribunal.workloads.feeding import FEEDERS, feed
 from tribunal.workloads.session_bounds import refused_session
@@ -30,9 +30,9 @@ POLL_MS: Final = 200
 class Options(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """What a scenario may say: partitions of input and output, records per second, processors, how often one naps."""
 
-    partitions: Count = 3
+    partitions: Several = 3
     rate: Count = 30
-    processors: Count = 3
+    processors: Several = 3
     nap_percent: Percent = 2
     session_timeout_ms: Count = 6_000
     transaction_timeout_ms: Count = 5_000

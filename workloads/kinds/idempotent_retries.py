@@ -8,7 +8,7 @@ from typing import Final
 
 import msgspec
 
-from tribunal.workloads.api import Count, Number, Workload, idempotent_workers
+from tribunal.workloads.api import Count, Few, Several, Workload, idempotent_workers
 from tribunal.workloads.kinds import produce_consume
 from tribunal.workloads.kinds.produce_consume import Plan
 
@@ -18,10 +18,10 @@ TOPIC: Final = "idempotent-retries"
 class Options(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """What a scenario may say: partitions, records per second in all, producers, time-outs."""
 
-    partitions: Count = 3
+    partitions: Several = 3
     rate: Count = 120
-    workers: Count = 3
-    readers: Number = 1
+    workers: Several = 3
+    readers: Few = 1
     delivery_timeout_ms: Count = 12_000
     request_timeout_ms: Count = 500
 

@@ -8,7 +8,7 @@ from typing import Final
 
 from tribunal.clusters.api import TopicPartition
 from tribunal.clusters.objects import ObjectOperation
-from tribunal.workloads.api import Count, Stage, Workload
+from tribunal.workloads.api import Count, Several, Stage, Workload
 from tribunal.workloads.objects import (
     FINAL_READER,
     RETRY_MS,
@@ -28,8 +28,8 @@ RELEASES_MAX: Final = 5  # one whose answer was lost may have released it, and t
 class Options(WithoutLog, frozen=True, forbid_unknown_fields=True):
     """What a scenario may say: locks, processes, acquisitions a second that all together try, and how long a lock is held on average."""
 
-    locks: Count = 2
-    processes: Count = 5
+    locks: Several = 2
+    processes: Several = 5
     rate: Count = 60
     held_ms: Count = 50
     calls_within_ms: Count = 6_000

@@ -9,7 +9,7 @@ import asyncio
 from collections.abc import Awaitable, Mapping, Sequence
 from enum import StrEnum
 from random import Random
-from typing import Final, TypeVar
+from typing import Annotated, Final, TypeVar
 from uuid import UUID
 
 import msgspec
@@ -17,7 +17,16 @@ import msgspec
 from tribunal.clusters.api import Acks, ClusterError, Operator, Order, OrderSeen, Refused, TopicPartition, TopicSeen
 from tribunal.clusters.orders import AGAIN, Orders, admin_row, named
 from tribunal.results.admin_apis import PREFERRED, UNCLEAN, AdminApi
-from tribunal.workloads.api import Count, Number, Reader, Stage, WorkerPlan, Workload, create_topic, drawn_seed
+from tribunal.workloads.api import (
+    Count,
+    Reader,
+    Several,
+    Stage,
+    WorkerPlan,
+    Workload,
+    create_topic,
+    drawn_seed,
+)
 from tribunal.workloads.feeding import DELIVERY_TIMEOUT_MS, feed
 from tribunal.workloads.kinds.produce_consume import OUT_OF_RANGE, POLL_MS, POLL_RECORDS, read_whole
 
@@ -27,6 +36,7 @@ USERS: Final = 3
 FIRST_OPERATOR: Final = 801
 WRITERS: Final[tuple[tuple[str, Acks, bool], ...]] = (("idempotent", -1, True), ("leader-only", 1, False))
 ACTS_MAX: Final = 400  # of one operator: more than fit any run
+OPERATORS_MAX: Final = 20  # each draws all of its acts beforehand
 PARTITIONS_MAX: Final = 8
 PUT_BACK_TRIES: Final = 5
 LOOKS: Final = 25  # for the newest topics, before the final read
@@ -85,10 +95,10 @@ SETTINGS: Final[tuple[tuple[str, tuple[str | None, ...]], ...]] = (
 class Options(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """What a scenario may say: topics of its own and their partitions, records per second, operators, what one rests between two orders."""
 
-    topics: Count = 2
-    partitions: Count = 2
+    topics: Several = 2
+    partitions: Several = 2
     rate: Count = 40
-    operators: Number = 2
+    operators: Annotated[int, msgspec.Meta(ge=0, le=OPERATORS_MAX)] = 2
     pause_ms: Count = 500
 
 

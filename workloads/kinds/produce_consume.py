@@ -15,8 +15,9 @@ from tribunal.clusters.api import Acks, Admin, PartitionPoll, TopicPartition
 from tribunal.workloads.api import (
     IN_FLIGHT_MAX,
     Count,
-    Number,
+    Few,
     Reader,
+    Several,
     Stage,
     Worker,
     WorkerPlan,
@@ -42,9 +43,9 @@ class Options(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     batches_in_flight:  of an idempotent producer of ours to one partition; librdkafka has its own.
     """
 
-    partitions: Count = 6
+    partitions: Several = 6
     rate: Count = 400
-    readers: Number = 2
+    readers: Few = 2
     delivery_timeout_ms: Count = 8_000
     request_timeout_ms: Count = 2_500
     batches_in_flight: Count = 1
@@ -54,9 +55,9 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
     """The workload with every choice made."""
 
     topic: str
-    partitions: Count
+    partitions: Several
     workers: tuple[WorkerPlan, ...]
-    readers: Number
+    readers: Few
     delivery_timeout_ms: Count
     request_timeout_ms: Count
 

@@ -7,7 +7,7 @@ from typing import Final
 
 from tribunal.clusters.api import TopicPartition
 from tribunal.clusters.objects import ObjectOperation
-from tribunal.workloads.api import Count, Percent, Stage, Workload
+from tribunal.workloads.api import Count, Percent, Several, Stage, Workload
 from tribunal.workloads.objects import (
     FINAL_READER,
     RETRY_MS,
@@ -29,8 +29,8 @@ class Options(WithoutLog, frozen=True, forbid_unknown_fields=True):
     redeliver:   of calls, those that ask for what was taken out and not acknowledged to be given out again.
     """
 
-    queues: Count = 1
-    processes: Count = 5
+    queues: Several = 1
+    processes: Several = 5
     rate: Count = 80
     takes: Percent = 50
     forgotten: Percent = 15

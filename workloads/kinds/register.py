@@ -6,7 +6,7 @@ from typing import Final
 
 from tribunal.clusters.api import TopicPartition
 from tribunal.clusters.objects import ObjectOperation
-from tribunal.workloads.api import Count, Percent, Stage, Workload
+from tribunal.workloads.api import Count, Percent, Several, Stage, Workload
 from tribunal.workloads.objects import (
     Caller,
     CallPlan,
@@ -25,8 +25,8 @@ class Options(WithoutLog, frozen=True, forbid_unknown_fields=True):
     cas:  0 for a system without compare-and-set.
     """
 
-    keys: Count = 3
-    processes: Count = 5
+    keys: Several = 3
+    processes: Several = 5
     rate: Count = 60
     reads: Percent = 40
     cas: Percent = 20

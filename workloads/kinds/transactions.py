@@ -11,7 +11,7 @@ from typing import Final
 import msgspec
 
 from tribunal.clusters.api import PartitionPoll, TopicPartition
-from tribunal.workloads.api import Count, Number, Percent, Reader, Stage, Workload, drawn_seed
+from tribunal.workloads.api import Count, Number, Percent, Reader, Several, Stage, Workload, drawn_seed
 from tribunal.workloads.committed_read import create, read_committed
 from tribunal.workloads.transactor import Transactor
 
@@ -26,8 +26,8 @@ SENDS_MAX: Final = 3
 class Options(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """What a scenario may say: partitions, processes, how many are aborted, what a process rests between two."""
 
-    partitions: Count = 3
-    processes: Count = 4
+    partitions: Several = 3
+    processes: Several = 4
     aborted_percent: Percent = 20
     rest_ms: Number = 100
     rival_rest_ms: Number = 2_000

@@ -1,0 +1,48 @@
+"""What a scenario asks a workload for is drawn before anything starts, so it is bounded: a file of a few lines may not fill the memory."""
+
+import contextlib
+import time
+from random import Random
+from typing import Final
+
+import msgspec
+import pytest
+
+from tribunal.harness.catalog import all_workloads
+
+CPU_S_MAX: Final = 2.0
+HUGE: Final = 2**63 - 1
+MOST: Final = 1_000
+
+
+def numbers_of(workload: str) -> list[str]:
+    options = all_workloads()[workload].options
+    assert issubclass(options, msgspec.Struct)
+    return [
+        field.name
+        for field in msgspec.structs.fields(options)
+        if isinstance(field.default, int) and not isinstance(field.default, bool)
+    ]
+
+
+OPTIONS: Final = [(workload, option) for workload in sorted(all_workloads()) for option in numbers_of(workload)]
+
+
+@pytest.mark.parametrize("value", [MOST, HUGE])
+@pytest.mark.parametrize(("workload", "option"), OPTIONS)
+def test_every_number_is_drawn_in_a_moment_or_refused(workload: str, option: str, value: int) -> None:
+    began_s = time.process_time()
+
+    with contextlib.suppress(msgspec.ValidationError):
+        all_workloads()[workload].drawn({option: value}, Random(1))
+
+    assert time.process_time() - began_s < CPU_S_MAX
+
+
+@pytest.mark.parametrize(
+    ("workload", "option"), [("produce-consume", "partitions"), ("register", "keys"), ("lock", "locks")]
+)
+def test_a_thousand_of_a_thing_are_granted_and_no_more(workload: str, option: str) -> None:
+    assert all_workloads()[workload].drawn({option: MOST}, Random(1))
+    with pytest.raises(msgspec.ValidationError, match="<= 1000"):
+        all_workloads()[workload].drawn({option: MOST + 1}, Random(1))
