@@ -589,6 +589,8 @@ class ConsumerGroupCoordinator:
         for member_id in group.members:
             if (SESSION, group.group_id, member_id) not in self.timers:
                 self._arm_session(group, member_id, now)
+            if (REVOCATION, group.group_id, member_id) not in self.timers:
+                self._arm_revocation(group, member_id, now)
         if not group.epoch:
             del self.groups[ticket.group_id]
         return [] if ticket.reply is None else [_refused(ticket.reply.token, (error, "The change was not stored."))]

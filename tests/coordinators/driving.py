@@ -7,7 +7,8 @@ from uuid import UUID
 import msgspec
 
 from replog.coordinators.consumer_group_coordinator import TopicView
-from replog.coordinators.events import Effect, Now, Reply, Request, SendMarkers, Write, Written
+from replog.coordinators.events import Effect, NotWritten, Now, Reply, Request, SendMarkers, Write, Written
+from replog.errors import Error
 from replog.types import TopicPartition
 
 NOW = Now(1_000_000, 1_700_000_000_000)
@@ -82,6 +83,13 @@ class Driver:
         held, self.held = self.held or [], None
         for write in held:
             self._commit(write)
+
+    def refuse(self, error: Error = Error.NOT_ENOUGH_REPLICAS) -> None:
+        """Let the log take nothing of what was held, in order, as it does at once while a partition is short of replicas."""
+        held, self.held = self.held or [], None
+        for write in held:
+            self.log.remove(write)
+            self.perform(self.core.on_not_written(NotWritten(write.ticket, error), self.now))
 
     def _commit(self, write: Write) -> None:
         offset = 10 * self.log.index(write)

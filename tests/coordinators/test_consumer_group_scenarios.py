@@ -355,6 +355,28 @@ def test_what_the_log_refuses_is_taken_back() -> None:
     assert driver.core.consumer.describe("g") == before
 
 
+def test_who_does_not_give_up_in_time_is_out_also_where_its_removal_was_refused_before() -> None:
+    driver = a_driver()
+    first, second = Reader(driver, "a", rebalance_timeout_ms=7_000), Reader(driver, "b")
+    first.beat()
+    second.beat()
+    first.beat(keeps=True)
+    driver.pass_time(3_000)
+    first.beat(keeps=True)
+    driver.hold()
+    driver.pass_time(4_500)
+    driver.refuse()
+    assert first.beat(keeps=True).error_code is Error.NONE
+
+    for _ in range(3):
+        driver.pass_time(3_000)
+        first.beat(keeps=True)
+        second.beat()
+
+    assert first.beat(keeps=True).error_code is Error.UNKNOWN_MEMBER_ID
+    assert second.partitions == [0, 1, 2, 3]
+
+
 def commit(member_id: str, epoch: int) -> OffsetCommitRequest:
     asked = OffsetCommitRequestPartition(partition_index=0, committed_offset=5)
     topic = OffsetCommitRequestTopic(name="t", partitions=[asked])
