@@ -22,6 +22,7 @@ from replog.coordinators.classic_group import (
     Timer,
     refused_join,
 )
+from replog.coordinators.consumer_group import ConsumerGroup
 from replog.coordinators.consumer_group_coordinator import (
     CONSUMER_TYPE,
     REVOCATION,
@@ -121,9 +122,22 @@ class GroupDeleted(msgspec.Struct, frozen=True):
     token: Token | None
 
 
+class WayMade(msgspec.Struct, frozen=True):
+    """Ticket: an empty group of the new protocol has made way for a classic one."""
+
+    group_id: str
+
+
 CommitAnswer = oc.OffsetCommitResponse | toc.TxnOffsetCommitResponse
 Ticket = (
-    AssignmentStored | MemberReplaced | EmptyStored | OffsetsStored | OffsetsForgotten | GroupDeleted | GroupChanged
+    AssignmentStored
+    | MemberReplaced
+    | EmptyStored
+    | OffsetsStored
+    | OffsetsForgotten
+    | GroupDeleted
+    | GroupChanged
+    | WayMade
 )
 
 
@@ -151,7 +165,9 @@ class GroupCoordinator:
         self.consumer = ConsumerGroupCoordinator(
             consumer_settings or ConsumerGroupSettings(), topics, self.timers, new_id, own_settings
         )
-        self._converted: dict[str, ClassicGroup] = {}  # classic groups that make way, until that is certain
+        # Groups of either protocol that make way for one of the other, until that is certain.
+        self._converted: dict[str, ClassicGroup] = {}
+        self._replaced: dict[str, ConsumerGroup] = {}
         self._in_transaction: dict[int, dict[str, None]] = {}  # producer id -> groups it holds offsets of
 
     @property
@@ -264,6 +280,9 @@ class GroupCoordinator:
             case GroupChanged():
                 self._converted.pop(ticket.group_id, None)
                 return self.consumer.on_written(ticket)
+            case WayMade():
+                self._replaced.pop(ticket.group_id, None)
+                return []
             case _:
                 assert_never(ticket)
 
@@ -292,6 +311,8 @@ class GroupCoordinator:
                 if former is not None:
                     self.groups[ticket.group_id] = former
                 return effects
+            case WayMade():
+                return self._way_refused(ticket, error)
             case _:
                 assert_never(ticket)
 
@@ -330,8 +351,20 @@ class GroupCoordinator:
         if group_id not in self.consumer.groups:
             return []
         entries = self.consumer.tombstones(group_id)
-        del self.consumer.groups[group_id]
-        return [Write(entries=entries, ticket=EmptyStored(group_id))]
+        self._replaced[group_id] = self.consumer.groups.pop(group_id)
+        return [Write(entries=entries, ticket=WayMade(group_id))]
+
+    def _way_refused(self, ticket: WayMade, error: Error) -> list[Effect]:
+        """Go on as what the log says we are: with both kinds in it the next coordinator would know no classic members."""
+        former = self._replaced.pop(ticket.group_id, None)
+        if former is None:
+            return []
+        self.consumer.groups[ticket.group_id] = former
+        classic = self.groups.pop(ticket.group_id, None)
+        if classic is None:
+            return []
+        classic.die(error)
+        return classic.take_effects()
 
     def _consumer_heartbeat(self, request: Request[ConsumerGroupHeartbeatRequest], now: Now) -> list[Effect]:
         """Serve a member of the new protocol; a classic group without members becomes one of it (KIP-848)."""

@@ -18,6 +18,7 @@ from replog.wire.messages.offset_commit import (
     OffsetCommitRequestPartition,
     OffsetCommitRequestTopic,
 )
+from replog.wire.messages.sync_group import SyncGroupRequest
 from tests.coordinators.driving import Driver, new_ids
 
 
@@ -446,6 +447,29 @@ def test_an_empty_group_changes_its_protocol_and_one_with_members_does_not() -> 
     assert [one.group_type for one in driver.core.listed([], [])] == ["Consumer"]
     assert [one.group_type for one in successor(driver).core.listed([], ["consumer"])] == ["Consumer"]
     assert successor(driver).core.groups == {}
+
+
+def test_a_group_keeps_its_protocol_where_the_log_refuses_another() -> None:
+    """Else the next coordinator would find both in the log, and refuse the offsets of the classic group's members."""
+    driver = a_driver()
+    reader = Reader(driver, "a")
+    reader.beat()
+    reader.beat(epoch=-1)
+    driver.hold()
+    token = classic_join(driver)
+    driver.refuse()
+
+    assert driver.replies[token].error_code is Error.COORDINATOR_NOT_AVAILABLE
+    assert [one.group_type for one in driver.core.listed([], [])] == ["Consumer"]
+
+    joined = classic_join(driver)
+    driver.pass_time(6_000)
+    member_id = driver.replies[joined].member_id
+    driver.ask(SyncGroupRequest(group_id="g", generation_id=1, member_id=member_id))
+    after = successor(driver)
+
+    assert after.core.consumer.groups == {}
+    assert after.ask(commit(member_id, 1)).topics[0].partitions[0].error_code is Error.NONE
 
 
 def test_a_group_is_deleted_when_it_has_no_members() -> None:
