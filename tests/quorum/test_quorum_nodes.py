@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from replog.host.world import RealDisk
+from replog.node.quorum import member, metadata_log
 from replog.node.quorum.member import NotLeading
 from replog.node.quorum.metadata_log import MetadataLog
 from replog.ports import File
@@ -174,6 +175,43 @@ def test_a_late_member_starts_from_a_snapshot(tmp_path: Path) -> None:
 
         assert nodes.alive[late].state.snapshots >= 1
         assert nodes.alive[late].state.values == leader.state.values
+
+    play(scenario, Nodes(tmp_path))
+
+
+def test_a_member_starts_from_a_snapshot_also_while_it_is_still_notified_of_older_records(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It learns that its own log is committed, applies it piece by piece, and meanwhile the leader has only a snapshot for it."""
+    pieces = 300
+
+    async def scenario(nodes: Nodes) -> None:
+        leader = await nodes.led()
+        late = next(node_id for node_id in nodes.voters if node_id != leader.config.node_id)
+        for number in range(pieces):
+            leader.quorum.append([b"%d" % number])
+        await nodes.agreed()
+        nodes.kill(late)
+        for number in range(20):
+            leader.quorum.append([b"while it was away %d" % number])
+        await nodes.agreed()
+        leader.quorum.take_snapshot([b"all of it"])
+        leader.quorum.append([b"last"])
+        await nodes.agreed()
+        monkeypatch.setattr(member, "NOTICE_BYTES", 1)
+        monkeypatch.setattr(member, "MAX_FETCH_BYTES", 1)
+        monkeypatch.setattr(metadata_log, "READ_BYTES", 1)
+        await nodes.start(late)
+        node = nodes.alive[late]
+        while node.quorum.applied_offset == 0:  # noqa: ASYNC110 - as fast as the loop turns
+            await asyncio.sleep(0)
+        leader.quorum.take_snapshot([b"all of it"])
+        assert node.quorum.applied_offset < pieces < leader.log.log_start_offset
+        leader.quorum.append([b"behind it"])
+        await nodes.agreed()
+
+        assert node.state.snapshots == 1
+        assert node.state.values[-1] == b"behind it"
 
     play(scenario, Nodes(tmp_path))
 

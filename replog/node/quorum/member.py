@@ -363,6 +363,9 @@ class QuorumNode:
     def _notice(self, effect: Notice) -> None:
         if isinstance(effect, events.InstallSnapshot):
             self._log.install(effect.snapshot)
+            # The records that the listener was not notified of yet went with the log; the snapshot holds what came of them.
+            gone = (events.Committed, events.InstallSnapshot)
+            self._notices = deque(notice for notice in self._notices if not isinstance(notice, gone))
             named = self._log.snapshot_voters(effect.snapshot)
             if named is not None and named.voters is not None:
                 # Before any event of the network: who votes is part of what was installed.

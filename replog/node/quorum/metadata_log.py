@@ -261,7 +261,7 @@ class MetadataLog:
 
     def committed(self, offset: int, high_watermark: int) -> Iterator[CommittedBatch]:
         """Yield a piece of what is committed from an offset on."""
-        content = memoryview(self.read(offset, high_watermark))
+        content = memoryview(self.read(offset, high_watermark, READ_BYTES))
         for header in batches(content, self.log.directory):
             yield _committed(content, header)
 
