@@ -39,12 +39,19 @@ class Membership:
             role.voter_change = PendingChange(token=token, request=request, deadline_ms=now_ms + request.timeout_ms)
 
     def advance(self, now_ms: int) -> None:
-        """Write the change that waits, answer the one that is committed or takes too long."""
+        """Write the change that waits, answer the one that is committed or takes too long; go once this node is out."""
         state = self._state
         role = state.role
-        if not isinstance(role, Leader) or role.voter_change is None:
+        if not isinstance(role, Leader):
             return
-        pending = role.voter_change
+        if role.voter_change is not None:
+            self._advance_change(role, role.voter_change, now_ms)
+        # Whether or not anybody still waits for an answer, and also where another leader wrote the record.
+        if not state.is_voter and role.high_watermark is not None and self._is_committed():
+            state.become_resigned(now_ms, "no voter any more")
+
+    def _advance_change(self, role: Leader, pending: PendingChange, now_ms: int) -> None:
+        state = self._state
         if pending.offset is None and self._may_write(role, pending.request, now_ms):
             pending.offset = self._write(role, pending.request)
         committed = pending.offset is not None and state.high_watermark > pending.offset
@@ -54,8 +61,6 @@ class Membership:
         elif now_ms >= pending.deadline_ms:
             role.voter_change = None
             self._answer(pending.token, pending.request, Error.REQUEST_TIMED_OUT, "It may still come about.")
-        if not state.is_voter and self._is_committed():
-            state.become_resigned(now_ms, "no voter any more")
 
     def _is_committed(self) -> bool:
         written = self._state.log.voters

@@ -164,6 +164,19 @@ def test_a_leader_that_removes_itself_leads_until_that_is_committed() -> None:
     assert "after it" in world.committed()
 
 
+def test_a_leader_that_removes_itself_resigns_also_where_it_was_answered_before_the_commit() -> None:
+    world = Quorum(3)
+    leader = world.leader()
+    world.isolate(leader)
+    world.outcome(VoterChange.REMOVE, world.key(leader), ack_when_committed=False)
+    assert isinstance(world.core(leader).role, Leader)
+
+    world.heal()
+    world.run_until(lambda: world.leader() not in (leader, NO_NODE), limit_ms=10_000)
+
+    assert leader not in world.core(world.leader()).voters.ids
+
+
 @pytest.mark.parametrize(
     ("change", "fields", "error"),
     [
