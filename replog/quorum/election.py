@@ -272,10 +272,10 @@ class Election:
         state = self._state
         before = state.role
         match before:
-            case Prospective() | Candidate() if not state.is_voter:
+            case Prospective() | Candidate() if not state.may_stand:
                 self._stand_down(now_ms)
             case Unattached():
-                if state.is_voter and before.election_deadline_ms <= now_ms:
+                if state.may_stand and before.election_deadline_ms <= now_ms:
                     state.become_prospective(now_ms)
             case Follower():
                 self._step_follower(before, now_ms)
@@ -308,7 +308,7 @@ class Election:
         state = self._state
         if role.fetch_deadline_ms > now_ms:
             return
-        if state.is_voter:
+        if state.may_stand:
             state.become_prospective(now_ms)
             return
         # Others may know it as a voter already: one that came back with an empty disk is needed for the next leader.
@@ -334,7 +334,7 @@ class Election:
 
     def _step_leader(self, role: Leader, now_ms: int) -> None:
         state = self._state
-        if len(state.voters.ids) > 1 and role.check_quorum_deadline_ms <= now_ms:
+        if state.other_voters and role.check_quorum_deadline_ms <= now_ms:
             state.become_resigned(now_ms, "no fetches from a majority of the voters")
             return
         if role.begin_deadline_ms <= now_ms:

@@ -276,10 +276,10 @@ class Quorum:
         return min((deadline for deadline in deadlines if deadline is not None), default=None)
 
     def _role_deadlines(self) -> list[int]:
-        role, is_voter = self.role, self.is_voter
+        role = self.role
         match role:
             case Unattached():
-                return [role.election_deadline_ms] if is_voter else []
+                return [role.election_deadline_ms] if self._state.may_stand else []
             case Prospective() | Candidate():
                 return [role.election_deadline_ms]
             case ResignedLeader():
@@ -290,7 +290,7 @@ class Quorum:
                 parked = [one.deadline_ms for one in role.parked.values()]
                 if role.voter_change is not None:
                     parked.append(role.voter_change.deadline_ms)
-                if len(self.voters.ids) == 1:
+                if not self._state.other_voters:
                     return parked
                 return [role.check_quorum_deadline_ms, role.begin_deadline_ms, *parked]
 

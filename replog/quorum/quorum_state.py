@@ -135,6 +135,22 @@ class QuorumState:
         return self._judged[1]
 
     @property
+    def may_stand(self) -> bool:
+        """Whether this node may ask for votes: as a voter, or as one of the last set where that it is out may never be committed.
+
+        A leader that removes itself and ends may have the only log with that record: then nobody is elected without it
+        (Raft's dissertation, 4.2.2: a server "that is not part of its own latest configuration should still start new elections").
+        It does not count itself, and stands no more once it knows that its removal is committed (SPEC D20).
+        """
+        if self.is_voter:
+            return True
+        written = self.log.voters
+        if not written or written[-1][0] < self.high_watermark:
+            return False
+        before = self.log.voters_before(written[-1][0])
+        return (self._configured_voters if before is None else voter_set(before)).contains(self.me)
+
+    @property
     def other_voters(self) -> list[NodeId]:
         """All members but this node, ascending."""
         return [voter for voter in self.voters.ids if voter != self.me.node_id]
@@ -222,10 +238,10 @@ class QuorumState:
                 successors=(),
                 unacknowledged=self.other_voters,
             )
-        elif stored.voted == self.me and stored.leader_id == NO_NODE and self.is_voter:
+        elif stored.voted == self.me and stored.leader_id == NO_NODE and self.may_stand:
             # With a leader stored the election is over: a candidate whose log has records of the very epoch it
             # stands in would ask for votes with an illegal log epoch (1.5.3; SPEC 1.3 names the rules the other way).
-            role = Candidate(election_deadline_ms=deadline_ms, ballot=Ballot(self.voters, self.me.node_id))
+            role = Candidate(election_deadline_ms=deadline_ms, ballot=self._ballot())
         elif stored.leader_id != NO_NODE and self.endpoint_of(stored.leader_id) is not None:
             fetch_deadline_ms = now_ms + self.settings.fetch_timeout_ms
             role = Follower(leader_id=stored.leader_id, fetch_deadline_ms=fetch_deadline_ms)
@@ -308,11 +324,11 @@ class QuorumState:
     def become_prospective(self, now_ms: int) -> None:
         """Ask whether an election could be won; nothing durable changes (KIP-996)."""
         assert isinstance(self.role, Unattached | Follower | Candidate), self.role
-        assert self.is_voter, "observers do not stand for election"
+        assert self.may_stand, "observers do not stand for election"
         role = Prospective(
             leader_id=self.leader_id,
             election_deadline_ms=self.election_deadline_ms(now_ms),
-            ballot=Ballot(self.voters, self.me.node_id),
+            ballot=self._ballot(),
         )
         self._enter(role, durable=False)
 
@@ -320,8 +336,10 @@ class QuorumState:
         """Stand for election in the next epoch: the only place where a voter makes its own epoch grow for a vote."""
         assert isinstance(self.role, Prospective), self.role
         self.epoch, self.voted = QuorumEpoch(self.epoch + 1), self.me
-        ballot = Ballot(self.voters, self.me.node_id)
-        self._enter(Candidate(election_deadline_ms=self.election_deadline_ms(now_ms), ballot=ballot))
+        self._enter(Candidate(election_deadline_ms=self.election_deadline_ms(now_ms), ballot=self._ballot()))
+
+    def _ballot(self) -> Ballot:
+        return Ballot(self.voters, self.me.node_id, counts_own=self.is_voter)
 
     def become_leader(self, now_ms: int) -> None:
         """Lead: open the epoch in the log; whom to present oneself to follows from the progress."""
@@ -337,7 +355,8 @@ class QuorumState:
             check_quorum_deadline_ms=now_ms + self.settings.check_quorum_timeout_ms,
             begin_deadline_ms=now_ms + self.settings.begin_interval_ms,
         )
-        role.progress[self.me.node_id].end_offset = self.log.synced_offset
+        if self.me.node_id in role.progress:
+            role.progress[self.me.node_id].end_offset = self.log.synced_offset
         self._enter(role)
         self.log.append(BatchSpan(start_offset, start_offset + 1, self.epoch))
         self.outbox.append(

@@ -43,11 +43,11 @@ class Download:
 
 
 class Ballot:
-    """The answers of one round, pre-vote or vote: each voter counts once, the asker for itself."""
+    """The answers of one round, pre-vote or vote: each voter counts once, the asker for itself if it is one."""
 
-    def __init__(self, voters: VoterSet, own_id: NodeId) -> None:
+    def __init__(self, voters: VoterSet, own_id: NodeId, *, counts_own: bool = True) -> None:
         self._voters = voters
-        self.granted: dict[NodeId, None] = {own_id: None}
+        self.granted: dict[NodeId, None] = {own_id: None} if counts_own else {}
         self.refused: dict[NodeId, None] = {}
         self._waived = False
 

@@ -164,6 +164,28 @@ def test_a_leader_that_removes_itself_leads_until_that_is_committed() -> None:
     assert "after it" in world.committed()
 
 
+@pytest.mark.parametrize("seed", range(5))
+def test_a_leader_that_ends_in_the_midst_of_removing_itself_is_elected_where_nobody_else_can_be(seed: int) -> None:
+    """Of two voters one has the record by which the other is alone: without the log of the first nobody wins (SPEC D20)."""
+    world = Quorum(seed, voters=2)
+    leader, other = world.leader(), world.followers()[0]
+    world.isolate(other)
+    world.append("before it")
+    world.ask(VoterChange.REMOVE, world.key(leader))
+    world.run(100)
+    world.crash(leader, lose_unsynced=False)
+    world.heal()
+    world.start(leader)
+
+    world.run_until(lambda: world.leader() == other and world.is_quiet())
+    world.append("after it")
+    world.run(3000)
+
+    assert [one.node_id for one in world.core(other).voters.members] == [other]
+    assert not world.core(leader).is_voter
+    assert {"before it", "after it"} <= set(world.committed())
+
+
 def test_a_leader_that_removes_itself_resigns_also_where_it_was_answered_before_the_commit() -> None:
     world = Quorum(3)
     leader = world.leader()
@@ -175,6 +197,20 @@ def test_a_leader_that_removes_itself_resigns_also_where_it_was_answered_before_
     world.run_until(lambda: world.leader() not in (leader, NO_NODE), limit_ms=10_000)
 
     assert leader not in world.core(world.leader()).voters.ids
+
+
+def test_a_leader_that_has_removed_itself_resigns_where_the_only_voter_left_falls_silent() -> None:
+    """Else it answers brokers for ever, and commits nothing, while that voter leads the next epoch (SPEC 1.8.5)."""
+    world = Quorum(3, voters=2)
+    leader, other = world.leader(), world.followers()[0]
+    world.ask(VoterChange.REMOVE, world.key(leader))
+    world.run_until(lambda: len(world.core(other).voters.members) == 1)
+    world.isolate(other)
+
+    world.run(2 * world.settings.check_quorum_timeout_ms)
+
+    assert isinstance(world.core(other).role, Leader)
+    assert not isinstance(world.core(leader).role, Leader)
 
 
 @pytest.mark.parametrize(
@@ -271,3 +307,38 @@ def test_changes_under_crashes_lose_nothing(seed: int) -> None:
 
     world.run_until(lambda: world.leader() != NO_NODE)
     assert all(world.lost(voter) == [] for voter in world.core(world.leader()).voters.ids)
+
+
+@pytest.mark.parametrize("seed", range(25))
+def test_who_changes_voters_in_small_quorums_under_crashes_has_a_leader_in_the_end(seed: int) -> None:
+    """Down to one voter, leaders removing themselves too; once all are up and reach each other somebody has to be elected."""
+    world = Quorum(seed, voters=2 + seed % 3)
+    for number in range(10):
+        leader = world.leader()
+        if leader == NO_NODE:
+            world.run(3000)
+            continue
+        world.append(f"record {number}")
+        voters = world.core(leader).voters
+        victim = world.random.choice([*world.voters, leader])
+        if world.random.random() < 0.4:
+            world.isolate(world.random.choice(world.voters))
+        acked = world.random.random() < 0.5
+        if voters.find(victim) is None:
+            world.ask(VoterChange.ADD, world.key(victim), ack_when_committed=acked)
+        elif len(voters.members) > 1:
+            world.ask(VoterChange.REMOVE, world.key(victim), ack_when_committed=acked)
+        crashed = world.random.choice([*world.voters, leader])
+        world.run(world.random.randint(1, 50))
+        world.crash(crashed)
+        world.heal()
+        world.run(world.random.randint(1, 4000))
+        world.start(crashed)
+        world.run(world.random.randint(1, 3000))
+
+    world.run_until(lambda: world.leader() != NO_NODE)
+    world.run(8000)
+    world.run_until(lambda: world.leader() != NO_NODE)
+    core = world.core(world.leader())
+    assert core.is_voter
+    assert all(world.lost(voter) == [] for voter in core.voters.ids)
