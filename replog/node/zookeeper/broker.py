@@ -168,7 +168,7 @@ class ZooKeeperBroker:
         timeout_ms = self.config.zookeeper.connection_timeout_ms
         try:
             await self.zookeeper.connect(timeout_ms)
-            await self._prepare_znodes()
+            await self._prepared(timeout_ms)
         except Unreachable:
             raise ZooKeeperUnreachable(f"no ZooKeeper server of {where} answered within {timeout_ms} ms") from None
         except (ConnectionLoss, SessionExpired) as problem:
@@ -180,6 +180,17 @@ class ZooKeeperBroker:
         except ZooKeeperError as problem:
             message = f"ZooKeeper at {where} does not let us in: {type(problem).__name__} {problem}"
             raise ZooKeeperUnusable(message) from None
+
+    async def _prepared(self, timeout_ms: int) -> None:
+        """Prepare the znodes, again where the servers went away meanwhile: what was done before is found done."""
+        deadline_ms = self.world.clock.now_ms() + timeout_ms
+        while True:
+            try:
+                return await self._prepare_znodes()
+            except (ConnectionLoss, SessionExpired):
+                if self.world.clock.now_ms() >= deadline_ms:
+                    raise
+            await asyncio.sleep(RETRY_MS / 1000)
 
     async def _prepare_znodes(self) -> None:
         """Make an empty ensemble a cluster's; refuse another cluster's."""
