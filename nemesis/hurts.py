@@ -55,6 +55,11 @@ AMONG_NODES: Final = (
         "fetch-snapshot",
     ),
 )
+# In ZooKeeper mode, where the controller writes to brokers by requests of its own.
+AMONG_NODES_IN_ZOOKEEPER_MODE: Final = (
+    *("leader-and-isr", "leader-and-isr", "stop-replica", "update-metadata", "controlled-shutdown", "alter-partition"),
+    *("fetch", "offset-for-leader-epoch", "write-txn-markers", "add-partitions-to-txn"),
+)
 # From clients.
 OF_CLIENTS: Final = (
     *("produce", "metadata", "list-offsets", "init-producer-id", "find-coordinator", "end-txn", "txn-offset-commit"),
@@ -190,7 +195,8 @@ async def hindered(cluster: HurtTarget, node: int, random: Random) -> AsyncGener
     What waits arrives even where its connection, or the process that sent it, is gone by then: a message of a former life.
     """
     among = random.random() < 0.7
-    api = random.choice(AMONG_NODES if among else OF_CLIENTS)
+    of_nodes = AMONG_NODES_IN_ZOOKEEPER_MODE if cluster.spec.is_zookeeper_mode else AMONG_NODES
+    api = random.choice(of_nodes if among else OF_CLIENTS)
     if among:
         fate = random.choice((Fate.DELAYED, Fate.DROPPED, Fate.HELD, Fate.DUPLICATED))
         is_request = fate is Fate.DUPLICATED or random.random() < 0.6

@@ -193,7 +193,7 @@ def test_every_scenario_is_run_once_in_every_mode_that_it_can_do(tmp_path, monke
     modes = {(plan.scenario, plan.mode) for plan in asked}
     assert len(modes) == len(asked) == sum(len(night.once) for night in nights)
     assert {("rotating-swarm", "kraft"), ("rotating-swarm", "zookeeper"), ("exact-stale-join", "kraft")} <= modes
-    assert {mode for name, mode in modes if name == "wide-swarm"} == {"kraft"}
+    assert {mode for name, mode in modes if name == "wide-swarm"} == {"kraft", "zookeeper"}
     assert {mode for name, mode in modes if name == "zookeeper-upgrade"} == {"zookeeper"}
     assert ("exact-stale-join", "zookeeper") not in modes
     assert all(sum(bool(one.verdict) for one in night.once) == 1 for night in nights)

@@ -378,15 +378,22 @@ def test_scenarios_are_read_once_however_many_seeds_there_are(monkeypatch, tmp_p
 
 @pytest.mark.parametrize("by", [By.SWARM, By.SEARCH])
 def test_a_bug_of_zookeeper_mode_is_sought_in_the_swarms_that_can_be_in_it(by):
-    """`wide-swarm` hurts controllers, which only KRaft mode has: planning it ended the command and all its other bugs."""
+    """Planning what cannot be in a mode ended the command and all its other bugs."""
     mutant = "m52_missed_bounce"
 
     scenarios = mutation_score.scenarios_of(mutant, by, None)
 
-    assert scenarios == ("rotating-swarm",)
+    assert scenarios == mutation_score.SWARMS
     for name in scenarios:
         assert mutation_score.plan_of(name, 1, (mutant,), mutation_score.mode_of(mutant)).mode == "zookeeper"
     assert mutation_score.scenarios_of("m44_acks_local", by, None) == mutation_score.SWARMS
+
+
+def test_scenarios_with_a_fault_of_the_other_mode_are_left_out(monkeypatch):
+    monkeypatch.setattr(mutation_score, "SWARMS", ("rotating-swarm", "zookeeper-late-leave"))
+
+    assert mutation_score.scenarios_of("m52_missed_bounce", By.SWARM, None) == mutation_score.SWARMS
+    assert mutation_score.scenarios_of("m44_acks_local", By.SWARM, None) == ("rotating-swarm",)
 
 
 def test_an_interrupted_search_keeps_what_its_last_round_had_found(tmp_path, monkeypatch):
