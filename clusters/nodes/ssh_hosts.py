@@ -78,6 +78,10 @@ def read_hosts(path: Path) -> Hosts:
         raise ClusterError(f"{path}: {problem.strerror}; --set cluster.hosts=FILE names another") from None
     except (tomllib.TOMLDecodeError, *UNREADABLE) as problem:
         raise ClusterError(f"{path}: {problem}") from None
+    for entry in hosts.node:
+        _, _, port = (entry.ssh or "").partition(":")
+        if port and not (port.isascii() and port.isdecimal()):
+            raise ClusterError(f"{path}: ssh = {entry.ssh!r} of node {entry.id}: its port is no number")
     addresses = [entry.address for entry in hosts.node]
     twice = next((address for address in addresses if addresses.count(address) > 1), None)
     if twice is not None:

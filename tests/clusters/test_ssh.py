@@ -239,6 +239,11 @@ def test_a_killed_harness_leaves_daemons_that_a_sweep_ends(town):
             "two nodes on b",
             id="address twice",
         ),
+        pytest.param(
+            'relay = "a"\n[[node]]\nid = 1\naddress = "b"\nssh = "b:ssh"\nhost_key = "k"',
+            "ssh = 'b:ssh' of node 1",
+            id="port no number",
+        ),
     ],
 )
 def test_a_bad_file_of_hosts_is_refused_in_one_line(tmp_path, text, complaint):
