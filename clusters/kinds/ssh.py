@@ -43,6 +43,7 @@ from tribunal.clusters.nodes.remote_node import InThread, RemoteNode
 from tribunal.clusters.nodes.ssh_hosts import HostEntry, Hosts, Shell, read_hosts
 from tribunal.clusters.obstacles import Obstacle
 from tribunal.clusters.run_context import RunContext
+from tribunal.results.unreadable import UNREADABLE
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -56,10 +57,12 @@ RELAY_PORT: Final = 30_000
 THREADS: Final = 64
 # (kazoo only where the mode is zookeeper.)
 NEEDED: Final = tuple(name for name in PACKAGES if name not in ("kazoo", "uvloop", "typing_extensions"))
-END_ALL: Final = "for f in pid tail.pid; do [ -s $f ] && kill -9 $(cat $f) 2>/dev/null; done; true"
-STILL: Final = (
-    "for f in pid tail.pid; do [ -s $f ] && kill -0 $(cat $f) 2>/dev/null && echo process $(cat $f); done; true"
+# An id proves nothing: a host that was started anew may have given it to anybody. What a run has started works in its node's folder.
+OWN: Final = (
+    'for f in pid tail.pid; do p=$(cat $f 2>/dev/null); [ "$p" ] && [ "$(readlink /proc/$p/cwd)" = "$(pwd -P)" ]'
 )
+END_ALL: Final = f"{OWN} && kill -9 $p 2>/dev/null; done; true"
+STILL: Final = f"{OWN} && kill -0 $p 2>/dev/null && echo process $p; done; true"
 
 
 class SshAddresses:
@@ -240,31 +243,49 @@ def _emptied(shell: Shell, name: str) -> list[str]:
 
 
 def _recorded(run_dir: Path) -> list[Shell]:
-    """Return open shells on the hosts that a run used."""
+    """Return shells, not open yet, on the hosts that a run used."""
+    path = run_dir / RECORD
     try:
-        hosts = msgspec.json.decode((run_dir / RECORD).read_bytes(), type=Hosts)
+        hosts = msgspec.json.decode(path.read_bytes(), type=Hosts)
     except OSError:
         return []
-    shells = [Shell(entry) for entry in hosts.node]
-    for shell in shells:
-        shell.open()
-    return shells
+    except UNREADABLE as problem:
+        raise ClusterError(
+            f"{path}: {problem}; nobody knows its hosts: look at those of hosts.toml, then remove the file"
+        ) from None
+    return [Shell(entry) for entry in hosts.node]
+
+
+def _on_all(run_dir: Path, ask: Callable[[Shell], list[str]]) -> list[str]:
+    """Ask every host that a run used, also where one of them fails; `ClusterError` with all that failed."""
+    said, problems = [], []
+    for shell in _recorded(run_dir):
+        try:
+            shell.open()
+            said += ask(shell)
+        except ClusterError as problem:
+            problems.append(str(problem))
+        finally:
+            shell.close()
+    if problems:
+        raise ClusterError("; ".join([*problems, *said]))
+    return said
 
 
 def leftovers(run_dir: Path) -> list[str]:
     """Return what a run of this folder has left on its hosts."""
-    found = []
-    for shell in _recorded(run_dir):
+
+    def left(shell: Shell) -> list[str]:
         folder = shlex.quote(remote_folder(shell.entry, run_name(run_dir)))
         said = shell.run(f"[ -d {folder} ] || exit 0; echo {folder}; cd {folder} && {STILL}").decode()
-        found += [f"{shell.entry.address}: {line}" for line in said.splitlines()]
-        shell.close()
-    return found
+        return [f"{shell.entry.address}: {line}" for line in said.splitlines()]
+
+    return _on_all(run_dir, left)
 
 
 def sweep(run_dir: Path) -> list[str]:
     """End what a run of this folder has left on its hosts; return what was done."""
-    return [done for shell in _recorded(run_dir) for done in _emptied(shell, run_name(run_dir))]
+    return _on_all(run_dir, lambda shell: _emptied(shell, run_name(run_dir)))
 
 
 def refused(spec: ClusterSpec) -> str:

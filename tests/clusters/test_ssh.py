@@ -228,6 +228,53 @@ def test_a_killed_harness_leaves_daemons_that_a_sweep_ends(town):
     assert town.reported("leftovers", run="killed") == []
 
 
+def left_on_hosts(town, run, pid, hosts=None):
+    """Write what a run of this name has left on two hosts: folders, each with the id of a process."""
+    known = read_hosts(hosts or town.hosts)
+    ssh.write_record(town.folder / run, known)
+    folders = [Path(ssh.remote_folder(known.entry(node), ssh.run_name(town.folder / run))) for node in NODES[:2]]
+    for folder in folders:
+        folder.mkdir(parents=True)
+        (folder / "pid").write_text(f"{pid}\n")
+    return folders
+
+
+def test_an_id_that_another_process_has_by_now_is_not_the_node(town):
+    with subprocess.Popen(["sleep", "600"]) as bystander:
+        folders = left_on_hosts(town, "stale", bystander.pid)
+
+        left = town.reported("leftovers", run="stale")
+        town.reported("sweep", run="stale")
+
+        alive = bystander.poll() is None
+        bystander.kill()
+    assert alive
+    assert [line for line in left if "process" in line] == []
+    assert [folder for folder in folders if folder.exists()] == []
+
+
+def test_a_host_that_does_not_answer_keeps_no_other_from_being_swept(town):
+    hosts = town.write_hosts("one-silent.toml", town.host_key, of_one={1: {"ssh": f"{address(1)}:2222"}})
+    with subprocess.Popen(["sleep", "600"]) as ended:
+        silent, other = left_on_hosts(town, "one-silent", ended.pid, hosts)
+        ended.kill()
+
+    report = town.reported("sweep", run="one-silent")
+
+    assert f"host {address(1)}:2222 of node 1 does not answer" in report["refused"]
+    assert silent.exists()
+    assert not other.exists()
+    shutil.rmtree(silent)
+
+
+@pytest.mark.parametrize("find", [ssh.leftovers, ssh.sweep], ids=lambda find: find.__name__)
+def test_a_record_of_hosts_that_was_cut_off_is_named(tmp_path, find):
+    (tmp_path / ssh.RECORD).write_text('{"relay": "192.0.')
+
+    with pytest.raises(ClusterError, match=rf"{ssh.RECORD}: .*truncated"):
+        find(tmp_path)
+
+
 @pytest.mark.parametrize(
     ("text", "complaint"),
     [
