@@ -1,8 +1,8 @@
 """The faults in force right now, on disk: written before a fault is injected, struck out when it is healed.
 
 One file in the run's folder, there from before the first node starts until everything is put down. A harness that
-dies with kill -9 leaves its file: then the next run refuses to start, and `tribunal heal` undoes what is left: it ends
-what the run's kind of cluster has left running, proves that nothing is left, and only then removes the file.
+dies with kill -9 leaves its file, and one whose putting down failed does: then the next run refuses to start, and `tribunal heal`
+undoes what is left: it ends what the run's kind of cluster has left running, proves that nothing is left, and only then removes the file.
 """
 
 import os
@@ -55,10 +55,11 @@ class NotHealed(ClusterError):
 
 
 class FaultJournal:
-    """The journal of one run."""
+    """The journal of one run; `left` is what the run has left behind when it is over: then the journal stays."""
 
     def __init__(self, run_dir: Path, cluster: str) -> None:
         self.path = run_dir / FILE
+        self.left: list[str] = []
         self._entry = Entry(
             run_dir=str(run_dir.resolve()),
             cluster=cluster,
@@ -71,7 +72,13 @@ class FaultJournal:
         return self
 
     def __exit__(self, *error: object) -> None:
-        self.path.unlink(missing_ok=True)
+        known = all_clusters().get(self._entry.cluster)
+        try:
+            self.left = [] if known is None else known.leftovers(self.path.parent)
+        except ClusterError as problem:  # nobody can say: as good as left
+            self.left = [str(problem)]
+        if not self.left:
+            self.path.unlink(missing_ok=True)
 
     def injecting(self, fault: ActiveFault) -> None:
         """Say what is about to be done."""
@@ -117,7 +124,7 @@ def refuse_unless_healed(out: Path) -> None:
     dead = unhealed(out)
     if dead:
         raise NotHealed(
-            f"the harness of {dead[0].title()} was killed: first undo what it left with: tribunal heal --out {quote(str(out))}"
+            f"the harness of {dead[0].title()} was killed, or could not put it down: first undo what it left with: tribunal heal --out {quote(str(out))}"
         )
 
 

@@ -83,7 +83,10 @@ def _on_loop(plan: Plan, run_dir: Path, progress: Progress) -> Ending:
 
         return conduct_simulated(plan, run_dir, progress)[0]
     with FaultJournal(run_dir, plan.cluster) as journal:
-        return run_and_leave(_until_signalled(plan, run_dir, progress, journal), progress.say)
+        ending = run_and_leave(_until_signalled(plan, run_dir, progress, journal), progress.say)
+    if journal.left:
+        progress.say(f"left behind: {', '.join(journal.left)}; tribunal heal --out {quote(str(run_dir.parent))}")
+    return ending
 
 
 async def _until_signalled(plan: Plan, run_dir: Path, progress: Progress, journal: FaultJournal) -> Ending:

@@ -74,6 +74,35 @@ def test_a_journal_is_kept_as_long_as_its_run(tmp_path):
     assert running(tmp_path) == unhealed(tmp_path) == []
 
 
+def test_a_journal_outlives_a_run_that_was_not_put_down_whole(tmp_path, bystander):
+    """Its last steps failed: what it left is there for `tribunal heal`, and the next run says so."""
+    run_dir = tmp_path / "20261121T000000Z-produce-consume-processes-7"
+    run_dir.mkdir()
+    program = (
+        "import sys; from pathlib import Path; from tribunal.harness.fault_journal import FaultJournal; "
+        "journal = FaultJournal(Path(sys.argv[1]), 'processes'); journal.__enter__(); sys.stdin.read(); "
+        "journal.__exit__(); print(journal.left)"
+    )
+    harness = subprocess.Popen(
+        [sys.executable, "-c", program, str(run_dir)],
+        cwd=ROOT,
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+    node = a_stray_node(run_dir)
+    bystander(node)
+
+    said, _ = harness.communicate("", timeout=60)
+
+    assert said == f"['process {node.pid}']\n"
+    with pytest.raises(NotHealed, match="tribunal heal"):
+        refuse_unless_healed(tmp_path)
+    heal(tmp_path)
+    assert node.wait() == -9
+    assert unhealed(tmp_path) == []
+
+
 def test_a_reused_process_id_is_not_the_harness(tmp_path):
     run_dir = a_dead_run(tmp_path)
     path = run_dir / FILE
