@@ -54,8 +54,14 @@ async def _consequence(cluster: CanCutLinks, node: int, before: dict[str, bool])
     """Wait until the cluster has noticed: who is cut off cannot keep its session or its place in the ISRs."""
     spec = cluster.spec
     longest = max(spec.timeout_ms("broker.session.timeout.ms"), spec.timeout_ms("replica.lag.time.max.ms") * 3 // 2)
+
+    def is_noticed() -> bool:
+        now = memberships(cluster, node)
+        # Topics come and go beside it: that says nothing.
+        return fenced(cluster, node) or any(now[name] is not was for name, was in before.items() if name in now)
+
     return await came_true(
-        lambda: fenced(cluster, node) or memberships(cluster, node) != before,
+        is_noticed,
         timeout_ms=longest + GRACE_MS,
         what="session expired or ISR changed",
         cluster=cluster,
