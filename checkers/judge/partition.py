@@ -214,7 +214,7 @@ class PartitionJudge:
         passed = (seen["last_stable_offset"] > (anomaly.log_offset or 0)) & (seen["at_ns"] >= transaction.end_ns)
         passed &= seen["leader_epoch"] >= int(reads["leader_epoch"][own].max(initial=UNKNOWN))
         ended_ns = int(seen["at_ns"][passed].min()) if passed.any() else None
-        return self._remembered.abort_lost(transaction, int(times.min()), ended_ns)
+        return self._remembered.abort_lost(transaction, self._name, int(times.min()), ended_ns)
 
     def _of_hanging(self, anomaly: Anomaly) -> Judgement | None:
         """Look at the transaction whose first record holds the last stable offset back, or at those that may be it.

@@ -6,7 +6,7 @@ state in its last acknowledged record. So each is judged by the same rules (R1 t
 was found to be missing. R8 to R12 (docs/verdicts.md) are names for what follows.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from functools import cached_property
 from pathlib import Path
 from typing import Final
@@ -16,7 +16,7 @@ import numpy as np
 from msgspec.structs import replace
 
 from tribunal.checkers.api import FAIL, FINAL, OK, UNKNOWN, Array, Columns, Excuse, PartitionRows, distinct
-from tribunal.checkers.guarantees import Promise
+from tribunal.checkers.guarantees import How, Promise
 from tribunal.checkers.judge.clocks import leading, set_back
 from tribunal.checkers.judge.evidence import Sent
 from tribunal.checkers.judge.incarnations import Calm, hinders
@@ -129,12 +129,14 @@ class Remembered:
         done_ns = row.end_ns if row.outcome == COMMITTED else None
         return None if home is None else self._history.timeline(*home).permitting(since_ns, absent_ns, done_ns=done_ns)
 
-    def abort_lost(self, row: Transaction, seen_ns: int, ended_ns: int | None) -> Judgement | None:
-        """Return what may have taken the decision to abort a transaction of which a consumer received a record as committed (R9).
+    def abort_lost(self, row: Transaction, place: Place, seen_ns: int, ended_ns: int | None) -> Judgement | None:
+        """Return what may have taken the end of an aborted transaction of which a consumer received a record as committed (R9).
 
-        Who coordinates it from then on takes it for open, or does not know that it ever was: the next transaction of that producer may be
-        committed under an epoch that the brokers know already, and its marker commits what is open there of both.
+        Without the decision, who coordinates it from then on takes it for open, or does not know that it ever was: the next transaction of that
+        producer may be committed under an epoch that the brokers know already, and its marker commits what is open there of both. Without the
+        abort's marker in this partition the records are open there, and the next one that sends there commits them.
 
+        place:     the partition that the record was received from.
         seen_ns:   when a consumer of committed records had received the record for the first time.
         ended_ns:  when the last stable offset had passed the record at first, since the transaction was answered; None: nobody saw it.
         """
@@ -142,18 +144,48 @@ class Remembered:
         if home is None:
             return None
         timeline = self._history.timeline(*home)
-        lost = _first([timeline.permitting(row.begin_ns, seen_ns, done_ns=row.end_ns)], Excuse.END_LOST)
-        if lost is None or lost.at_ns is None:
-            return None
+        decided = _first([timeline.permitting(row.begin_ns, seen_ns, done_ns=row.end_ns)], Excuse.END_LOST)
+        marked = _first([self._abort_marker_lost(row, place, seen_ns)], Excuse.END_LOST)
+        for lost, passed_ns, is_there in (
+            (decided, ended_ns, False),
+            (marked, self._passed_since(marked, row, place), True),
+        ):
+            if lost is None or lost.at_ns is None:
+                continue
+            for other in self._may_commit(row, seen_ns, passed_ns):
+                is_later = other.end_ns is None or other.end_ns > lost.at_ns
+                if is_later and (_offsets(other, place) or not is_there):
+                    return lost
+        return None
+
+    def _may_commit(self, row: Transaction, seen_ns: int, ended_ns: int | None) -> Iterator[Transaction]:
+        """Yield the later transactions of an aborted one's producer whose markers may have committed what it had left open, before that was received."""
         for other in self.transactions:
             if other.txn_id != row.txn_id or other.outcome == ABORTED or not row.begin_ns < other.begin_ns < seen_ns:
                 continue
             is_of_producer = other.producer_id == row.producer_id or None in (other.producer_id, row.producer_id)
-            is_later = other.end_ns is None or other.end_ns > lost.at_ns
             # A marker that stood behind the record before that was the abort's: nothing can commit it any more.
-            if is_of_producer and is_later and (ended_ns is None or ended_ns >= other.begin_ns):
-                return lost
-        return None
+            if is_of_producer and (ended_ns is None or ended_ns >= other.begin_ns):
+                yield other
+
+    def _abort_marker_lost(self, row: Transaction, place: Place, seen_ns: int) -> Judgement | None:
+        """Return what may have taken an abort's marker, and left the records before it where they were.
+
+        Who is elected uncleanly aborts what its log leaves open (KIP-704), so nobody commits it any more.
+        """
+        known = [offset for offset in _offsets(row, place) if offset is not None]
+        lost = self.marker(place, Sent(since_ns=row.begin_ns, log_offset=max(known)), seen_ns) if known else None
+        is_clean = lost is not None and lost.election is not None and lost.election.how is How.CLEAN
+        return lost if is_clean else None
+
+    def _passed_since(self, lost: Judgement | None, row: Transaction, place: Place) -> int | None:
+        """Return when the last stable offset had passed what a transaction sent to a partition, after that loss: its marker was there after all."""
+        if lost is None or lost.at_ns is None:
+            return None
+        seen, last = self._columns("watermarks", place), max(offset or 0 for offset in _offsets(row, place))
+        passed = (seen["last_stable_offset"] > last) & (seen["at_ns"] >= lost.at_ns)
+        passed &= seen["leader_epoch"] >= lost.leader_epoch
+        return int(seen["at_ns"][passed].min()) if passed.any() else None
 
     def end_lost(self, row: Transaction, sent: Mapping[Place, Sent], absent_ns: int | None) -> Judgement | None:
         """Return what may have taken the end of a transaction: its marker in each of these partitions, or its decision (R9)."""
@@ -334,6 +366,12 @@ class Remembered:
 def _place(topic_partition: str) -> Place:
     topic, _, partition = topic_partition.rpartition("-")
     return topic, int(partition)
+
+
+def _offsets(row: Transaction, place: Place) -> list[int | None]:
+    """Return the offset of each record that a transaction sent to a partition, None where nobody knows it."""
+    steps = row.operations or ()
+    return [step.log_offset for step in steps if step.kind in WRITE_KINDS and (step.topic, step.partition) == place]
 
 
 def _sends(step: Step, value: int) -> bool:

@@ -903,3 +903,67 @@ def test_what_was_shown_of_an_offset_was_what_was_written_there_anew(
         run.log(node, {5: run.send(10 + node, 7000 + node)} if begins and node == 1 else {}, epoch=1)
 
     assert judged(run)[:1] == [expected]
+
+
+@pytest.mark.parametrize(("lost", "other", "passed", "expected"), [
+    pytest.param({}, {}, None, BY_R9, id="the next one that sent there was committed"),
+    pytest.param({}, {}, (5500, 1), BY_R9, id="the record was passed when that was under way"),
+    pytest.param({}, {}, (2000, 0), BY_R9, id="the marker was there before it was lost"),
+    pytest.param({}, {}, (4000, 1), LOST, id="the marker was there afterwards"),
+    pytest.param({}, None, None, LOST, id="nothing was committed behind it"),
+    pytest.param({}, {"topic": "u"}, None, LOST, id="the next one sent elsewhere"),
+    pytest.param({}, {"outcome": "aborted"}, None, LOST, id="the next one was aborted, too"),
+    pytest.param({}, {"producer_id": 8}, None, LOST, id="another producer's was committed"),
+    pytest.param({}, {"begin_ns": 1500 * MS, "end_ns": 2500 * MS}, None, LOST, id="it ended before the loss"),
+    pytest.param({"lost_end": 1}, {}, None, LOST, id="no more than the record was lost"),
+    pytest.param({"topic": "u"}, {}, None, LOST, id="lost in another partition"),
+    pytest.param({"node": 1}, {}, None, LOST, id="lost by another one than who was elected"),
+    pytest.param({"at": 8500}, {}, None, LOST, id="when the record had been read"),
+    pytest.param(None, {}, None, LOST, id="nobody lost anything"),
+])  # fmt: skip
+def test_records_whose_abort_marker_was_permitted_to_be_lost_are_open_again(
+    tmp_path: Path,
+    lost: dict[str, Any] | None,
+    other: dict[str, Any] | None,
+    passed: tuple[int, int] | None,
+    expected: tuple[str, str],
+) -> None:
+    """`M47`, wide-swarm-exactly-once, seed 981789198: the only member of the ISR lost its unsynced end, with the marker, and the next one committed all."""
+    run = Run(tmp_path / "run", **{"eligible.leader.replicas.enable": False})
+    for topic in ("__transaction_state", "u"):
+        run.metadata("PartitionRecord", 0, topic=topic, **CREATED)
+    value = in_transaction(run, {"t": 0}, "aborted", producer_id=7, producer_epoch=3)["t"]
+    fault = {"at": 2990, "node": 2, "lost_end": None, "topic": "t"} | (lost or {})
+    if lost is not None:
+        place = {"node": fault["node"], "topic": fault["topic"], "partition": 0, "end_offset": fault["lost_end"]}
+        names = {
+            "index": 0,
+            "kind": "power-loss",
+            "planned_target": "broker",
+            "resolved_target": f"broker {fault['node']}",
+        }
+        times = dict.fromkeys(("planned_ns", "injected_ns", "healed_ns"), fault["at"] * MS)
+        losses = [
+            place
+            | {"from_offset": 0 if fault["lost_end"] else 1, "begin_ns": fault["at"] * MS, "end_ns": fault["at"] * MS}
+        ]
+        run.recorder.row(
+            "faults", **names, **times, proof="{}", took_effect=True, heal_proof="{}", healed=True, losses=losses
+        )
+    run.change(fault["at"] + 10, leader=2, isr=[2])
+    if other is not None:
+        row = {"process": 7, "txn_id": "x", "producer_id": 7, "producer_epoch": 4, "outcome": "committed"} | other
+        step = {
+            "kind": "send",
+            "topic": row.pop("topic", "t"),
+            "partition": 0,
+            "log_offset": 1,
+            "value": run.send(1, 5100, txn_id="x"),
+        }
+        run.recorder.row("txns", **{"begin_ns": 5000 * MS, "end_ns": 6000 * MS} | row, operations=[step])
+    if passed is not None:
+        run.watermark(2, passed[0], epoch=passed[1], observer=f"node-{passed[1] + 1}", last_stable_offset=2)
+    run.read({0: value}, 8000, process=80, isolation="read_committed", epoch=0)
+    run.final_read({0: value}, at=9000, isolation="read_committed", epoch=0)
+
+    assert judged(run, "aborted_read") == [expected]
