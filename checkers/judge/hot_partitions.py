@@ -28,7 +28,7 @@ from tribunal.results.store import Recording, readable
 
 HOT_ROWS: Final = 12_000_000  # rows of a partition in all tables, from which on it is cut
 RANGE_OFFSETS: Final = 1 << 19
-TOGETHER: Final = 16  # unclean ranges that are judged together at most
+TOGETHER: Final = 16  # unclean ranges that are held at once, but where more depend on each other
 LISTED: Final = 10_000
 SPARSE: Final = 1_000  # so many offsets to a row at most are cut into ranges
 BIG: Final = ("sends", "reads", "logs")
@@ -44,6 +44,7 @@ IN_PIECES: Final = (
 SIEVED: Final = frozenset({"lost_writes", "log_order", "replicas", "whole_records"})
 READERS: Final = -1  # beside nodes: what readers were given
 HOLES: Final = frozenset({"gap", "replicas_lack"})  # which end before their `other_offset`
+STEPS: Final = frozenset({"epoch_back", "read_epoch_back"})  # of which `other_offset` is the record before
 NEVER: Final = np.iinfo(np.int64).max
 
 
@@ -59,6 +60,7 @@ class Sieved(msgspec.Struct, kw_only=True):
 
     clean:  nothing inside of the range is suspect.
     whole:  that is so because too much would have to be listed: nothing less than the whole partition says what is wrong.
+    agreed: the members of the ISR and ELR that hold anything here hold the same.
     holed:  offsets hold nothing between others that do; which is suspect where the log of any leader was recorded.
     values: for each process its least and its greatest value that was sent to here or stands here.
     stands: for each process the greatest that stands here in the end.
@@ -76,6 +78,7 @@ class Sieved(msgspec.Struct, kw_only=True):
     range: Range
     clean: bool
     whole: bool = False
+    agreed: bool = True
     holed: bool = False
     least_done: int = NEVER
     greatest_invoke: int = -1
@@ -281,7 +284,8 @@ def sieve(own: Range, rows: PartitionRows, known: Known) -> Sieved:
     summary.clean &= all(
         rows.table(name)["content"].null_count == rows.table(name).num_rows for name in ("reads", "logs")
     )
-    summary.clean &= _replicas_agree(summary, rows.columns("logs"), known)
+    summary.agreed = _replicas_agree(summary, rows.columns("logs"), known)
+    summary.clean &= summary.agreed
     summary.clean &= _epochs_ascend(summary, reads)
     summary.clean &= not bool(of_nobody(reads["leader_epoch"], known.leaders).any())
     _order(summary, sends, final, sent, offsets)
@@ -528,22 +532,94 @@ def _only_node(group: Group) -> int | None:
     return int(statistics.min) if known else None
 
 
-def fold(sieved: Sequence[Sieved]) -> list[Range]:
-    """Return the ranges that have to be judged together: unclean ones, what crosses borders, and what they depend on."""
+class Component(msgspec.Struct, frozen=True):
+    """Unclean ranges that have to be judged together, with those that they depend on; ascending.
+
+    missing:  values that were acknowledged without an offset, of which the final log of no range holds anything.
+    """
+
+    ranges: tuple[Range, ...]
+    missing: tuple[int, ...] = ()
+
+
+class _Suspects:
+    """Which ranges are suspect, and which of them have to be judged together."""
+
+    def __init__(self, suspect: Iterable[bool]) -> None:
+        self.suspect = list(suspect)
+        self._before = list(range(len(self.suspect)))
+
+    def join(self, places: Sequence[int]) -> None:
+        """These ranges are suspect, and judged together."""
+        names = [self._named(place) for place in places]
+        for place, name in zip(places, names, strict=True):
+            self.suspect[place] = True
+            self._before[name] = min(names)
+
+    def components(self) -> list[list[int]]:
+        """Return the places of each component, ascending."""
+        found: dict[int, list[int]] = {}
+        for place, is_suspect in enumerate(self.suspect):
+            if is_suspect:
+                found.setdefault(self._named(place), []).append(place)
+        return list(found.values())
+
+    def _named(self, place: int) -> int:
+        while self._before[place] != place:
+            self._before[place] = self._before[self._before[place]]
+            place = self._before[place]
+        return place
+
+
+def fold(sieved: Sequence[Sieved]) -> list[Component]:
+    """Return what has to be judged: unclean ranges, what crosses borders, and what they depend on, in components that do not depend on each other."""
     if any(summary.whole for summary in sieved):
-        return [summary.range for summary in sieved]
+        return [Component(tuple(summary.range for summary in sieved))]
     # Without the logs a hole may be a transaction's marker.
     any_log = any(summary.logged for summary in sieved)
-    suspect = [not summary.clean or (any_log and summary.holed) for summary in sieved]
-    _cross_in_time(sieved, suspect)
-    _cross_in_producers(sieved, suspect)
-    _cross_in_offsets(sieved, suspect)
-    _cross_in_replicas(sieved, suspect)
-    found = {value for summary in sieved for value in summary.found_open}
-    if any(value not in found for summary in sieved for value in summary.open_acknowledged):
-        suspect = [True] * len(sieved)
-    _depend(sieved, suspect)
-    return [summary.range for summary, is_suspect in zip(sieved, suspect, strict=True) if is_suspect]
+    suspects = _Suspects(not summary.clean or (any_log and summary.holed) for summary in sieved)
+    logged = {node for summary in sieved for node in (*summary.logged, *summary.dumped)}
+    lacking = [not summary.agreed or (bool(summary.logged) and {*summary.logged} != logged) for summary in sieved]
+    for place, lacks in enumerate(lacking):
+        suspects.suspect[place] |= lacks
+    _cross_in_time(sieved, suspects)
+    _cross_in_producers(sieved, suspects)
+    _cross_in_offsets(sieved, suspects)
+    _cross_in_replicas(sieved, suspects)
+    _depend(sieved, suspects, lacking)
+    missing = _missing(sieved, suspects)
+    by_place: dict[int | None, list[int]] = {}
+    for value, at in missing.items():
+        by_place.setdefault(at, []).append(value)
+    found = [
+        Component(
+            tuple(sieved[place].range for place in places),
+            tuple(value for place in places for value in by_place.get(place, ())),
+        )
+        for places in suspects.components()
+    ]
+    nowhere = tuple(by_place.get(None, ()))
+    return [*found, Component((), nowhere)] if nowhere else found
+
+
+def together(components: Sequence[Component]) -> Iterator[Component]:
+    """Put small components together, so that each is at most TOGETHER ranges to read; one that has more stays as it is."""
+    held: list[Component] = []
+    for own in components:
+        if held and sum(len(one.ranges) for one in (*held, own)) > TOGETHER:
+            yield _joined(held)
+            held = []
+        held.append(own)
+    if held:
+        yield _joined(held)
+
+
+def _joined(components: Iterable[Component]) -> Component:
+    own = list(components)
+    return Component(
+        tuple(sorted((one for each in own for one in each.ranges), key=lambda one: one.first)),
+        tuple(value for each in own for value in each.missing),
+    )
 
 
 def may_go_back(sieved: Sequence[Sieved]) -> bool:
@@ -567,87 +643,124 @@ def begins(sieved: Iterable[Sieved]) -> dict[int, int]:
     return dict(sorted(first.items()))
 
 
-def _cross_in_time(sieved: Sequence[Sieved], suspect: list[bool]) -> None:
+def _cross_in_time(sieved: Sequence[Sieved], suspects: _Suspects) -> None:
     least, where = NEVER, -1
     for place in range(len(sieved) - 1, -1, -1):
         if sieved[place].greatest_invoke > least:
-            suspect[place] = suspect[where] = True
+            suspects.join((place, where))
         if sieved[place].least_done < least:
             least, where = sieved[place].least_done, place
 
 
-def _cross_in_producers(sieved: Sequence[Sieved], suspect: list[bool]) -> None:
+def _cross_in_producers(sieved: Sequence[Sieved], suspects: _Suspects) -> None:
     greatest: dict[int, int] = {}
     for place, summary in enumerate(sieved):
-        suspect[place] |= any(low <= greatest.get(process, -1) for process, (low, _) in summary.values.items())
+        suspects.suspect[place] |= any(low <= greatest.get(process, -1) for process, (low, _) in summary.values.items())
         for process, (_, high) in (*summary.values.items(), *summary.elsewhere.items()):
             greatest[process] = max(greatest.get(process, -1), high)
 
 
-def _cross_in_offsets(sieved: Sequence[Sieved], suspect: list[bool]) -> None:
+def _cross_in_offsets(sieved: Sequence[Sieved], suspects: _Suspects) -> None:
     holding = [(place, own) for place, own in enumerate(sieved) if own.first_offset >= 0]
     for (one, before), (other, after) in pairwise(holding):
         if after.first_offset != before.last_offset + 1:
-            for place in range(one, other + 1):
-                suspect[place] = True
+            suspects.join(range(one, other + 1))
 
 
-def _cross_in_replicas(sieved: Sequence[Sieved], suspect: list[bool]) -> None:
-    logged = {node for summary in sieved for node in (*summary.logged, *summary.dumped)}
+def _cross_in_replicas(sieved: Sequence[Sieved], suspects: _Suspects) -> None:
     held = [(place, summary.held) for place, summary in enumerate(sieved) if summary.held is not None]
     for (one, before), (other, after) in pairwise(held):
         if after[0] != before[1] + 1:
-            suspect[one : other + 1] = [True] * (other + 1 - one)
-    last: dict[
-        int, tuple[int, int]
-    ] = {}  # per replica: the epoch that its range before ended with, and which range that was
+            suspects.join(range(one, other + 1))
+    # Per replica: the epoch that the range before that has any ended with, and which range that is.
+    last: dict[int, tuple[int, int]] = {}
     for place, summary in enumerate(sieved):
-        suspect[place] |= bool(summary.logged) and {*summary.logged} != logged
         for node, (first_epoch, last_epoch) in summary.epochs.items():
             if node in last and first_epoch < last[node][0]:
-                suspect[place] = suspect[last[node][1]] = True
+                suspects.join(range(last[node][1], place + 1))
             last[node] = (last_epoch, place)
 
 
-def _depend(sieved: Sequence[Sieved], suspect: list[bool]) -> None:
-    """Add what a suspect range is compared with: the same producers' values elsewhere, the least completion behind, the next range."""
-    first_suspects = [place for place, is_suspect in enumerate(suspect) if is_suspect]
+def _depend(sieved: Sequence[Sieved], suspects: _Suspects, lacking: Sequence[bool]) -> None:
+    """Add what a suspect range is compared with: the same producers' values elsewhere, the least completion behind, the next range.
+
+    lacking:  where replicas do not hold the same; what one of them lacks may cross a border.
+    """
+    first_suspects = [place for place, is_suspect in enumerate(suspects.suspect) if is_suspect]
+    is_first = [*suspects.suspect]
+    read_at: dict[int, int] = {}
     for place in first_suspects:
+        own = sieved[place]
+        for value in own.sent_elsewhere:
+            suspects.join((read_at.setdefault(value, place), place))
         behind = range(place + 1, len(sieved))
-        if behind:
-            suspect[min(behind, key=lambda other: sieved[other].least_done)] = True
-            suspect[place + 1] = True
-        for process, (low, _) in sieved[place].elsewhere.items():
+        if behind and own.elsewhere:
+            suspects.join((place, min(behind, key=lambda other: sieved[other].least_done)))
+        if behind and (not is_first[place + 1] or (lacking[place] and lacking[place + 1])):
+            suspects.join((place, place + 1))
+        for process, (low, _) in own.elsewhere.items():
             before = max(range(place), key=lambda other: sieved[other].stands.get(process, -1), default=place)
-            suspect[before] |= sieved[before].stands.get(process, -1) >= low
+            if sieved[before].stands.get(process, -1) >= low:
+                suspects.join((before, place))
         for other, summary in enumerate(sieved):
-            suspect[other] |= any(_may_hold(summary, value) for value in sieved[place].sent_elsewhere)
-            suspect[other] |= any(
-                process in summary.values
-                # Of what stands before, all that is later is what this range is behind; of the rest what may stand twice.
-                and (other < place or summary.values[process][0] <= high)
-                and summary.values[process][1] >= low
-                for process, (low, high) in sieved[place].values.items()
-            )
+            if other != place and _concerns(own, summary, is_before=other < place):
+                suspects.join((place, other))
+
+
+def _concerns(own: Sieved, other: Sieved, *, is_before: bool) -> bool:
+    """Whether a suspect range may have to be compared with what producers have in another one, before or behind it."""
+    if any(_may_hold(other, value) for value in own.sent_elsewhere):
+        return True
+    for process, (low, high) in own.values.items():
+        # Of what stands before, all that is later is what this range is behind; of the rest what may stand twice.
+        least, greatest = other.values.get(process, (NEVER, -1))
+        if (is_before or least <= high) and greatest >= low:
+            return True
+    # What was sent elsewhere and stands here is later than what stands behind it, sent to there or elsewhere.
+    return not is_before and any(
+        min(one.get(process, (NEVER, -1))[0] for one in (other.values, other.elsewhere)) <= high
+        for process, (_, high) in own.elsewhere.items()
+    )
+
+
+def _missing(sieved: Sequence[Sieved], suspects: _Suspects) -> dict[int, int | None]:
+    """Return the values that were acknowledged without an offset and that the final log holds nowhere, and which range has them all the same."""
+    found = {value for summary in sieved for value in summary.found_open}
+    wanted = sorted({value for summary in sieved for value in summary.open_acknowledged} - found)
+    there = {
+        value: place
+        for place, summary in enumerate(sieved)
+        if suspects.suspect[place]
+        for value in summary.sent_elsewhere
+    }
+    return {value: there.get(value) for value in wanted}
 
 
 def _may_hold(summary: Sieved, value: int) -> bool:
-    low, high = summary.values.get(value >> 40, (0, -1))
-    return low <= value <= high
+    """Whether a value may have been sent to a range, or stand there: where another one stands in its place it is among the sent alone."""
+    spans = (own.get(value >> 40, (0, -1)) for own in (summary.values, summary.sent))
+    return any(span[0] <= value <= span[1] for span in spans)
 
 
-def gaps_between(anomalies: pa.Table, judged: Sequence[Range]) -> pa.Table:
-    """Leave out holes that only come from ranges that were not read again."""
+def without_seams(anomalies: pa.Table, judged: Sequence[Range]) -> pa.Table:
+    """Leave out holes and steps back that only come from ranges between these that were not read."""
     if anomalies.num_rows == 0:
         return anomalies
     ends = {own.end for own in judged} - {own.first for own in judged}
     kinds, first = anomalies["kind"].to_pylist(), anomalies["log_offset"].to_pylist()
-    after = anomalies["other_offset"].to_pylist()
+    other = anomalies["other_offset"].to_pylist()
     kept = [
-        kind not in HOLES or not any(low is not None and low <= end < (high or 0) for end in ends)
-        for kind, low, high in zip(kinds, first, after, strict=True)
+        not any(_crosses(end, kind, at, beside) for end in ends)
+        for kind, at, beside in zip(kinds, first, other, strict=True)
     ]
     return anomalies.filter(pa.array(kept))
+
+
+def _crosses(end: int, kind: str, offset: int | None, other: int | None) -> bool:
+    """Whether a hole or a step back holds the end of a range of which the next one was not read."""
+    if offset is None or other is None:
+        return False
+    return (kind in HOLES and offset <= end < other) or (kind in STEPS and other < end <= offset)
 
 
 def added(figures: Iterable[Mapping[str, int]]) -> dict[str, int]:

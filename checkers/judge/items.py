@@ -81,20 +81,16 @@ class Rest(msgspec.Struct, frozen=True, tag="rest"):
 
 
 class Suspects(msgspec.Struct, frozen=True, tag="suspects", omit_defaults=True):
-    """Ranges of a hot partition that are not clean, judged together.
+    """Ranges of a hot partition that are not clean, in components that are judged one after the other.
 
     begins:   where each replica's log begins, in any range.
-    missing:  values that were acknowledged without an offset and found nowhere.
-    beyond:   how many ranges more are not clean; nobody judges those.
     whole:    they are all of the partition, and every send is read that has no offset.
     """
 
     run_dir: str
     partition: str
-    ranges: tuple[ranges.Range, ...]
+    components: tuple[ranges.Component, ...]
     begins: dict[int, int]
-    missing: tuple[int, ...] = ()
-    beyond: int = 0
     whole: bool = False
 
 

@@ -33,13 +33,12 @@ from tribunal.checkers.judge.items import (
     WholeRun,
     WorkItem,
 )
-from tribunal.checkers.judge.partition import PartitionJudge, history_of
+from tribunal.checkers.judge.partition import PartitionJudge, Weighed, history_of, joined
 from tribunal.checkers.judge.remembered import Remembered
 from tribunal.checkers.judge.tables import (
     Damage,
     Failed,
     Figures,
-    FoundIn,
     Place,
     SievedRange,
     TableRow,
@@ -52,7 +51,6 @@ from tribunal.results.recording import NO_PARTITION, TABLES, DamagedRecording
 from tribunal.results.storage import NoStorage
 from tribunal.results.store import MANIFEST, Recording, file_facts
 from tribunal.results.validation import all_different, contradiction, time_goes_back, value_sent_twice
-from tribunal.results.verdict import Finding
 
 RUN_TABLES: Final = tuple(name for name, table in TABLES.items() if not table.by_partition)
 PARTITION_TABLES: Final = tuple(name for name, table in TABLES.items() if table.by_partition)
@@ -250,28 +248,50 @@ class _RestJudge:
 
 
 def _judge_together(item: Suspects) -> Iterator[TableRow]:
-    """Judge ranges that are not clean by the ordinary kernels."""
+    """Judge ranges that are not clean by the ordinary kernels: some after the others, and what is found as if it had been at once."""
+    recording = Recording.open(Path(item.run_dir), compare=False, only=item.partition)
+    history = history_of(recording)
+    small = {table: _sound(recording, table, item.partition) for table in ("polls", "watermarks")}
+    found: dict[str, list[Weighed]] = {name: [] for name in sorted(ranges.SIEVED)}
+    for held in ranges.together(item.components):
+        judge = PartitionJudge(
+            recording, item.partition, PartitionRows(_rows_of(recording, item, held) | small), history, held.ranges
+        )
+        judge.context = msgspec.structs.replace(judge.context, begins=item.begins)
+        for name in [*found]:
+            failed = _attempt(name, judge.place, partial(_weigh, judge, properties()[name], held, found[name]))
+            if failed:  # (said once, however many components there are)
+                yield from failed
+                del found[name]
+    place = place_of(item.run_dir, item.partition)
+    for name, own in found.items():
+        rows = _attempt(name, place, partial(_answers, properties()[name], own, place))
+        yield from (one for one in rows if not isinstance(one, Figures))
+
+
+def _rows_of(recording: Recording, item: Suspects, held: ranges.Component) -> dict[str, pa.Table]:
+    """Return what is sent to, read and found in logs in some ranges, and the sends without an offset of what is there or missing."""
     name = item.partition
-    recording = Recording.open(Path(item.run_dir), compare=False, only=name)
     tables = {
-        table: ranges.rows_of(recording, name, table, item.ranges, list(TABLES[table].fields))
+        table: ranges.rows_of(recording, name, table, held.ranges, list(TABLES[table].fields))
         for table in ("reads", "logs")
     }
     there = [rows["value"].drop_null().to_numpy() for rows in tables.values()]
-    values = None if item.whole else np.unique(np.concatenate([*there, np.array(item.missing, np.int64)]))
-    tables["sends"] = ranges.rows_of(recording, name, "sends", item.ranges, list(TABLES["sends"].fields), values)
-    tables |= {table: _sound(recording, table, name) for table in ("polls", "watermarks")}
-    judge = PartitionJudge(recording, name, PartitionRows(tables), held=item.ranges)
-    judge.context = msgspec.structs.replace(judge.context, begins=item.begins)
-    for own in sorted(ranges.SIEVED):
-        yield from _attempt(own, judge.place, partial(_of_ranges, judge, properties()[own], item))
-    if item.beyond:
-        words = f"{item.beyond} more ranges of offsets are not clean and were not judged record by record"
-        unjudged = Finding(
-            property_name="lost_writes", kind="unjudged", severity="unjudged", explanation=words,
-            topic=judge.place.topic, partition=judge.place.partition,
-        )  # fmt: skip
-        yield FoundIn(item.run_dir, unjudged)
+    values = None if item.whole else np.unique(np.concatenate([*there, np.array(held.missing, np.int64)]))
+    sends = ranges.rows_of(recording, name, "sends", held.ranges, list(TABLES["sends"].fields), values)
+    return {"sends": sends, **tables}
+
+
+def _answers(chosen: Property, parts: Sequence[Weighed], place: Place) -> list[TableRow]:
+    return list(answers(chosen, *joined(parts), place))
+
+
+def _weigh(judge: PartitionJudge, chosen: Property, held: ranges.Component, into: list[Weighed]) -> list[TableRow]:
+    """Put what a property finds in some ranges to what it found in others; there is no answer before all are judged."""
+    assert chosen.kernel is not None
+    anomalies = ranges.without_seams(chosen.kernel(judge.rows, judge.context).anomalies, held.ranges)
+    into.append(judge.weighed(chosen, Found(anomalies)))
+    return []
 
 
 def _ordered(item: Ordered) -> Iterator[TableRow]:
@@ -283,13 +303,6 @@ def _ordered(item: Ordered) -> Iterator[TableRow]:
     if damage is not None:
         raise DamagedRecording("sends", damage.row, f"{damage.reason} (tp={item.partition})")
     return iter(())
-
-
-def _of_ranges(judge: "PartitionJudge", chosen: Property, item: Suspects) -> list[TableRow]:
-    assert chosen.kernel is not None
-    found = chosen.kernel(judge.rows, judge.context)
-    anomalies = ranges.gaps_between(found.anomalies, item.ranges)
-    return [one for one in judge.explained(chosen, Found(anomalies)) if not isinstance(one, Figures)]
 
 
 def second_look(tables: Tables) -> list[WorkItem]:
@@ -332,23 +345,10 @@ def _look_at_ranges(tables: Tables) -> list[WorkItem]:
         name = f"{place.topic}-{place.partition}"
         if ranges.may_go_back(sieved):
             items.append(Ordered(place.run_dir, name))
-        suspects = ranges.fold(sieved)
-        if suspects:
+        components = tuple(ranges.fold(sieved))
+        if components:
             whole = any(own.whole for own in sieved)
-            found = {value for own in sieved for value in own.found_open}
-            missing = {value for own in sieved for value in own.open_acknowledged} - found
-            together = len(suspects) if whole else ranges.TOGETHER
-            items.append(
-                Suspects(
-                    place.run_dir,
-                    name,
-                    ranges=tuple(suspects[:together]),
-                    begins=ranges.begins(sieved),
-                    missing=() if whole else tuple(sorted(missing)),
-                    beyond=len(suspects[together:]),
-                    whole=whole,
-                )
-            )
+            items.append(Suspects(place.run_dir, name, components, begins=ranges.begins(sieved), whole=whole))
     return items
 
 

@@ -24,6 +24,7 @@ from tribunal.checkers.api import (
     Property,
     distinct,
     is_among,
+    nothing,
     rows_of,
     sends_by_value,
 )
@@ -51,6 +52,7 @@ from tribunal.results.rows import Transaction
 from tribunal.results.store import Recording, partition_order
 
 PASSED_OVER = "passed_over"
+Weighed = tuple[Found, dict[int, Judgement]]  # what a property found, and what is judged of its rows
 FACT_TABLES = ("metadata", "nodes", "faults", "phases", "admin")
 
 
@@ -134,6 +136,10 @@ class PartitionJudge:
 
     def explained(self, chosen: Property, found: Found) -> list[TableRow]:
         """Distinguish violations from permitted losses among what a property found."""
+        return list(answers(chosen, *self.weighed(chosen, found), self.place))
+
+    def weighed(self, chosen: Property, found: Found) -> Weighed:
+        """Return what a property found, but for what nothing can be said of, and what is judged of each row."""
         if self._orders.is_compacted:
             rows = enumerate(rows_of(found.anomalies))
             found = _kept(
@@ -144,7 +150,7 @@ class PartitionJudge:
             kinds = found.anomalies["kind"].to_pylist()
             judged = [chosen.kinds[kind].meaning is not Meaning.UNJUDGED for kind in kinds]
             found = _kept(found, [row for row, wanted in enumerate(judged) if wanted])
-        return list(answers(chosen, found, self._judgements(chosen, found), self.place))
+        return found, self._judgements(chosen, found)
 
     def _may_be_compacted(self, anomaly: Anomaly) -> bool:
         """Whether what an anomaly is about was sent before the last time at which older records of a key could go."""
@@ -415,6 +421,25 @@ def _kept(found: Found, rows: Sequence[int]) -> Found:
     """Return what was found in these rows only."""
     details = {place: found.details[row] for place, row in enumerate(rows) if row in found.details}
     return msgspec.structs.replace(found, anomalies=found.anomalies.take(pa.array(rows, pa.int64())), details=details)
+
+
+def joined(parts: Sequence[Weighed]) -> Weighed:
+    """Return what a property found in several parts of a partition as one; what each says of the partition itself is said once."""
+    judgements: dict[int, Judgement] = {}
+    kept: list[pa.Table] = [nothing()]
+    rows, said = 0, set[Anomaly]()
+    for found, judged in parts:
+        own = list(rows_of(found.anomalies))
+        places = [row for row, one in enumerate(own) if not _is_of_partition(one) or one not in said]
+        said |= {one for one in own if _is_of_partition(one)}
+        judgements |= {rows + place: judged[row] for place, row in enumerate(places) if row in judged}
+        kept.append(found.anomalies.take(pa.array(places, pa.int64())))
+        rows += len(places)
+    return Found(pa.concat_tables(kept)), judgements
+
+
+def _is_of_partition(anomaly: Anomaly) -> bool:
+    return anomaly.log_offset is None and anomaly.value is None
 
 
 def _excused(found: Iterable[tuple[int, Judgement | None]]) -> dict[int, Judgement]:

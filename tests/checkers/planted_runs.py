@@ -3,7 +3,7 @@
 For comparing a partition that is judged whole with the same one cut into ranges: what excuses a record may stand in another range.
 """
 
-from collections.abc import Set
+from collections.abc import Sequence, Set
 from pathlib import Path
 from random import Random
 
@@ -11,12 +11,14 @@ from tests.checkers.recorded import MS, Run
 from tribunal.results.values import value_of
 
 
-def planted_run(run_dir: Path, seed: int, *, in_transactions: bool = False) -> Path:
+def planted_run(
+    run_dir: Path, seed: int, *, in_transactions: bool = False, producers: Sequence[int] = (7, 7, 8)
+) -> Path:
     """A run of one partition that is right but for what is planted; every seed is another one, the same each time."""
     random = Random(seed)
     run = Run(run_dir, **{"unclean.leader.election.enable": random.random() < 0.4})
     count = random.randrange(6, 24)
-    log, last = _sends(run, random, count, Random(f"transactions of {seed}") if in_transactions else None)
+    log, last = _sends(run, random, count, Random(f"transactions of {seed}") if in_transactions else None, producers)
     start = _orders(run, random, count, last)
     turn, end = (
         random.choice([0, random.randrange(count), 99]),
@@ -37,7 +39,9 @@ def planted_run(run_dir: Path, seed: int, *, in_transactions: bool = False) -> P
     return run.finish()
 
 
-def _sends(run: Run, random: Random, count: int, transactions: Random | None) -> tuple[dict[int, int], int]:
+def _sends(
+    run: Run, random: Random, count: int, transactions: Random | None, producers: Sequence[int]
+) -> tuple[dict[int, int], int]:
     """Send all records; return where each stands, and when the last was sent."""
     log: dict[int, int] = {}
     at = 100
@@ -49,7 +53,7 @@ def _sends(run: Run, random: Random, count: int, transactions: Random | None) ->
     places = {sequence: offset for offset, sequence in enumerate(order)}
     for sequence in range(count):
         at += random.choice([0, 1, 10, 10, 400])
-        process, known, acks = random.choice([7, 7, 8]), random.random() < 0.85, random.choice([-1, -1, 1])
+        process, known, acks = random.choice(producers), random.random() < 0.85, random.choice([-1, -1, 1])
         outcome = "ok" if known or random.random() < 0.5 else "info"
         log[places[sequence]] = value_of(process, sequence)
         row = {

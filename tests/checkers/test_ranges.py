@@ -1,5 +1,6 @@
 """A partition cut into ranges is judged like the same partition whole, whatever was injected into it."""
 
+from collections.abc import Sequence
 from pathlib import Path
 from random import Random
 from tempfile import TemporaryDirectory
@@ -32,7 +33,7 @@ def cut_everything(monkeypatch: pytest.MonkeyPatch, offsets: int) -> None:
     monkeypatch.setattr(ranges, "BIG_BYTES", 0)
     monkeypatch.setattr(ranges, "HOT_ROWS", 0)
     monkeypatch.setattr(ranges, "RANGE_OFFSETS", offsets)
-    monkeypatch.setattr(ranges, "TOGETHER", 1000)
+    monkeypatch.setattr(ranges, "TOGETHER", 1)
     monkeypatch.setattr(files, "DEALT_BYTES", 0)
     monkeypatch.setattr(files, "TOGETHER_BYTES", 1)
     monkeypatch.setattr(files, "TOGETHER_VALUES", offsets)
@@ -187,6 +188,54 @@ def test_a_replica_begins_where_it_begins_and_not_where_a_range_does(
     assert found_whole_and_cut(run.finish(), offsets) == [("replica_lacks", severity, missing[0])]
 
 
+@pytest.mark.parametrize("offsets", [1, 2])
+def test_of_many_unclean_ranges_each_is_judged_with_what_it_depends_on(tmp_path: Path, offsets: int) -> None:
+    """What is missing at offset 0 stands in the last range, behind more unclean ones than are held at once."""
+    run = Run(tmp_path / "run")
+    log = {offset: run.send(offset, 100, complete_ns=900 * MS) for offset in range(50)}
+    run.send(0, 100, process=8, value=value_of(8, 0), log_offset=None, outcome="info")
+    final = {offset: value for offset, value in log.items() if offset % 2 == 0}
+    run.final_read({**final, 0: value_of(8, 0), 50: log[0]})
+
+    found = found_whole_and_cut(run.finish(), offsets)
+
+    assert [(kind, offset) for kind, _, offset in found if kind == "moved"] == [("moved", 0)]
+    assert not [offset for kind, _, offset in found if kind == "lost" and offset == 0]
+    assert len([kind for kind, _, _ in found if kind == "lost"]) == 20  # of 25 that are missing: as many as are shown
+
+
+@pytest.mark.parametrize("offsets", [1, 2])
+def test_epochs_go_back_where_they_do_and_not_between_ranges_that_are_judged_together(
+    tmp_path: Path, offsets: int
+) -> None:
+    """What was acknowledged at offset 0 stands at the end: both are compared, and epochs go back between them, in ranges judged apart."""
+    run = Run(tmp_path / "run")
+    late = {"complete_ns": 900 * MS}
+    run.send(0, 100, process=8, value=value_of(8, 0), log_offset=0, **late)
+    run.send(0, 100, process=9, value=value_of(9, 0), log_offset=None, outcome="info")
+    log = {0: value_of(9, 0)}
+    log |= {offset: run.send(offset, 100, **late) for offset in range(1, 11)}
+    log[11] = value_of(8, 0)
+    run.final_read(dict(log))
+    for node in (1, 2, 3):
+        for offset, value in log.items():
+            place = {"topic": "t", "partition": 0, "log_offset": offset, "value": value, "is_control": False}
+            run.recorder.row("logs", node=node, leader_epoch=5 if offset < 6 else 3, **place)
+
+    found = found_whole_and_cut(run.finish(), offsets)
+
+    assert found == [("moved", "violation", 0)] + [("epoch_back", "violation", 6)] * 3
+
+
+@pytest.mark.parametrize("offsets", [1, 2])
+def test_what_is_unjudged_in_many_ranges_is_said_once(tmp_path: Path, offsets: int) -> None:
+    run = Run(tmp_path / "run")
+    for offset in range(8):
+        run.send(offset, 100 + offset, acks=(-1, 1)[offset % 2])
+
+    assert found_whole_and_cut(run.finish(), offsets) == [("unjudged", "unjudged", None)]
+
+
 # Seeds that showed a fact of some ranges where one of the whole is meant, and with how many offsets a range.
 PLANTED = [
     pytest.param(84, 2, id="a record that was sent elsewhere stands behind what another range holds"),
@@ -211,9 +260,12 @@ def test_planted_excuses_are_the_same_in_ranges(tmp_path: Path, *, in_transactio
 @pytest.mark.nightly
 @pytest.mark.parametrize("first", range(0, 400, 40))
 @pytest.mark.parametrize("in_transactions", [False, True])
-def test_many_planted_excuses_are_the_same_in_ranges(tmp_path: Path, first: int, *, in_transactions: bool) -> None:
+@pytest.mark.parametrize("producers", [(7, 7, 8), range(7, 20)])
+def test_many_planted_excuses_are_the_same_in_ranges(
+    tmp_path: Path, first: int, producers: Sequence[int], *, in_transactions: bool
+) -> None:
     for seed in range(first, first + 40):
-        run_dir = planted_run(tmp_path / f"run-{seed}", seed, in_transactions=in_transactions)
+        run_dir = planted_run(tmp_path / f"run-{seed}", seed, in_transactions=in_transactions, producers=producers)
         for offsets in (1, 2, 3, 5):
             found_whole_and_cut(run_dir, offsets)
 

@@ -5,7 +5,7 @@ import pyarrow as pa
 import pytest
 
 from tribunal.checkers.judge.files import Window
-from tribunal.checkers.judge.hot_partitions import Group, Known, Range, Sieved
+from tribunal.checkers.judge.hot_partitions import Component, Group, Known, Range, Sieved
 from tribunal.checkers.judge.items import (
     Files,
     ImportedHistory,
@@ -119,7 +119,9 @@ def test_tables_of_many_runs_are_taken_apart_by_run():
         WholePartition("run", "t#1-0"),
         SieveRange("run", "t-0", Range(0, 8), Known((1,), (1, 2), ()), {"sends": (Group("a", 0, 0, 7, 0, 8),)}),
         Rest("run", "t-0"),
-        Suspects("run", "t-0", (Range(0, 8), Range(8, 16)), {1: 4, 70_000: 0}, missing=(1 << 40,), beyond=2),
+        Suspects(
+            "run", "t-0", (Component((Range(0, 8), Range(8, 16)), (1 << 40,)), Component((), (7,))), {1: 4, 70_000: 0}
+        ),
     ],
     ids=lambda item: type(item).__name__,
 )
