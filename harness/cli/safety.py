@@ -7,17 +7,20 @@ from typing import Annotated, Final
 import msgspec
 import typer
 
+from tribunal.harness.cli.stored import storage_at
 from tribunal.harness.doctor import FaultHealth, Health, examined
 from tribunal.harness.fault_journal import heal as heal_runs
 from tribunal.harness.fault_journal import refuse_unless_healed, running
-from tribunal.harness.run import is_run
-from tribunal.results.scratch import remove_abandoned
+from tribunal.harness.run import RUN_NAME, is_run
+from tribunal.results.scratch import Scratch, remove_abandoned
+from tribunal.results.storage import NoStorage, StoredFile, is_url
 from tribunal.results.unreadable import UNREADABLE
 from tribunal.results.verdict import EXIT_ERROR, Verdict
 
 Out = Annotated[Path, typer.Option(help="Folder of the runs.")]
 Json = Annotated[bool, typer.Option("--json", help="Print the result as JSON on stdout.")]
 KEPT: Final = 10
+VERDICT: Final = "verdict.json"
 
 
 def doctor(
@@ -74,39 +77,100 @@ def heal(
 
 
 def clean(
-    out: Out = Path("runs"),
+    out: Annotated[str, typer.Option(help="Folder of the runs, or storage: s3://BUCKET/FOLDER.")] = "runs",
     keep: Annotated[
         int, typer.Option(min=0, help="How many of the newest runs stay, besides those with a violation.")
     ] = KEPT,
     json: Json = False,
 ) -> None:
     """Remove old runs, never one with a violation; refuses while a run that died is not healed, and leaves running ones alone."""
-    refuse_unless_healed(out)
-    busy = {Path(entry.run_dir).name for entry in running(out)}
-    found = (
-        sorted(folder for folder in out.iterdir() if is_run(folder) and folder.name not in busy) if out.is_dir() else []
-    )
-    findings = [folder for folder in found if _has_finding(folder)]
-    others = [folder for folder in found if folder not in findings]
+    runs = _StoredRuns(out) if is_url(out) else _Runs(Path(out))
+    found = runs.names()
+    findings = [name for name in found if runs.has_finding(name)]
+    others = [name for name in found if name not in findings]
     removed = others[: max(0, len(others) - keep)]
-    for folder in removed:
-        shutil.rmtree(folder)
+    for name in removed:
+        runs.remove(name)
         if not json:
-            typer.echo(f"removed {folder}")
+            typer.echo(f"removed {runs.place(name)}")
     kept = len(others) - len(removed)
     if json:
-        content = {"removed": list(map(str, removed)), "kept": kept, "with_violation": list(map(str, findings))}
+        content = {
+            "removed": list(map(runs.place, removed)), "kept": kept, "with_violation": list(map(runs.place, findings))
+        }  # fmt: skip
         typer.echo(msgspec.json.encode(content).decode())
         return
     typer.echo(f"{kept} runs kept in {out}")
     if findings:
-        typer.echo(f"{len(findings)} more with a violation stay, the newest {findings[-1]}; remove them by hand")
+        typer.echo(
+            f"{len(findings)} more with a violation stay, the newest {runs.place(findings[-1])}; remove them by hand"
+        )
+
+
+class _Runs:
+    """The runs in a folder of this machine."""
+
+    def __init__(self, out: Path) -> None:
+        refuse_unless_healed(out)
+        self._out = out
+
+    def names(self) -> list[str]:
+        """Return the runs that have ended, the oldest first: their names begin with the time."""
+        busy = {Path(entry.run_dir).name for entry in running(self._out)}
+        folders = self._out.iterdir() if self._out.is_dir() else ()
+        return sorted(folder.name for folder in folders if is_run(folder) and folder.name not in busy)
+
+    def has_finding(self, name: str) -> bool:
+        """Return whether a run's verdict is a violation, or cannot be read: nobody knows what is lost with that."""
+        return _has_finding(self._out / name)
+
+    def remove(self, name: str) -> None:
+        """Remove a run."""
+        shutil.rmtree(self._out / name)
+
+    def place(self, name: str) -> str:
+        """Return where a run is."""
+        return str(self._out / name)
+
+
+class _StoredRuns(_Runs):
+    """The runs in storage. What was not put there to the end is none: perhaps it is being put there."""
+
+    def __init__(self, url: str) -> None:
+        self._storage = storage_at("--out", url)
+
+    def names(self) -> list[str]:
+        """Return the runs that stand there as wholes, the oldest first."""
+        names = [name for name in self._storage.folders() if RUN_NAME.fullmatch(name.partition(".")[0])]
+        return [name for name in names if "plan.json" in self._files(name)]
+
+    def has_finding(self, name: str) -> bool:
+        """Return whether a run's verdict is a violation, or is not as it was put there."""
+        listed = self._files(name).get(VERDICT)
+        if listed is None:
+            return False
+        with Scratch("clean") as folder:
+            try:
+                self._storage.fetch_file(VERDICT, folder / VERDICT, listed, name)
+            except NoStorage:
+                return True
+            return _has_finding(folder)
+
+    def remove(self, name: str) -> None:
+        """Remove a run, its list first."""
+        self._storage.remove(name)
+
+    def place(self, name: str) -> str:
+        """Return a run's URL."""
+        return f"{self._storage.url}/{name}"
+
+    def _files(self, name: str) -> dict[str, StoredFile]:
+        return self._storage.listed(Path("/"), name)
 
 
 def _has_finding(run_dir: Path) -> bool:
-    """Return whether a run's verdict is a violation, or cannot be read: nobody knows what is lost with that."""
     try:
-        return msgspec.json.decode((run_dir / "verdict.json").read_bytes(), type=_Verdict).verdict == Verdict.VIOLATION
+        return msgspec.json.decode((run_dir / VERDICT).read_bytes(), type=_Verdict).verdict == Verdict.VIOLATION
     except FileNotFoundError:
         return False
     except (OSError, *UNREADABLE):

@@ -182,6 +182,38 @@ def test_the_shards_of_a_night_are_merged_from_storage(tmp_path: Path, capsys: p
     assert exit_code(["merge", urls[0], f"{urls[1]}-lost", "-o", str(tmp_path / "half")]) == 3
 
 
+def test_old_runs_in_storage_are_removed_but_for_findings(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Nor anything that is no run, what was not put there to the end, and a run whose verdict is not as it was put there."""
+    names = [f"20261120T02000{second}Z-produce-consume-replog-{second}" for second in range(7)]
+    for name, verdict in zip(names, ["PASS", "VIOLATION", "PASS", "PASS", "PASS", None, "PASS"], strict=True):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "plan.json").write_text("{}")
+        if verdict is not None:
+            (tmp_path / name / "verdict.json").write_text(json.dumps({"verdict": verdict}))
+    (tmp_path / "a-night").mkdir()
+    (tmp_path / "a-night" / "nightly.json").write_text("{}")
+
+    with s3_server() as address:
+        storage = Storage(f"{address}/runs")
+        for name in [*names, "a-night"]:
+            storage.put(tmp_path / name, name)
+        s3 = system(os.environ["AWS_ENDPOINT_URL"])
+        s3.delete_file(f"{BUCKET}/runs/{names[0]}/stored.json")
+        with s3.open_output_stream(f"{BUCKET}/runs/{names[2]}/verdict.json") as damaged:
+            damaged.write(b"")
+        assert exit_code(["clean", "--out", f"{address}/runs", "--keep", "2", "--json"]) == 0
+        cleaned = json.loads(capsys.readouterr().out)
+        left = {path.split("/")[2] for path in objects()}
+        assert exit_code(["clean", "--out", "s3://no-such-bucket/runs"]) == 3
+
+    assert cleaned == {
+        "removed": [f"{address}/runs/{name}" for name in names[3:5]],
+        "kept": 2,
+        "with_violation": [f"{address}/runs/{name}" for name in names[1:3]],
+    }
+    assert left == {*names, "a-night"} - {*names[3:5]}
+
+
 @pytest.mark.nightly
 def test_shards_of_a_night_are_put_into_storage_and_merged_there(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
