@@ -2,12 +2,14 @@
 
 Real time is not repeated by a seed: what comes back is a share, k of N runs, with its exact 95 % interval. A run shows the
 finding when a checker says what it said of the simulated run. What only an invariant said, which looks into nodes and has no
-eyes outside the simulator, is shown by any violation; the attempts say which.
+eyes outside the simulator, is shown by any violation; the attempts say which. Where the simulated run stopped at an invariant, its
+replicas' logs were compared in the midst of the faults: a real run goes on until they have caught up, so that is not sought either.
 """
 
 from collections import Counter
 from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import Final
 
 import msgspec
 
@@ -16,8 +18,11 @@ from tribunal.harness.plan import Plan, must_be_possible, read_plan
 from tribunal.harness.scenario import BadScenario
 from tribunal.results.intervals import interval
 from tribunal.results.report.minimal import FILE as SMALL_PLAN
-from tribunal.results.signature import Signature, texts
+from tribunal.results.signature import RUN, Signature, texts
 from tribunal.results.verdict import EXIT_ERROR, RunVerdict, Verdict, load
+from tribunal.results.violation import Invariant
+
+COMPARES_LOGS: Final = "replicas"  # the property that holds the replicas' final logs against each other
 
 
 class Attempt(msgspec.Struct, frozen=True, kw_only=True):
@@ -42,7 +47,7 @@ class Attempt(msgspec.Struct, frozen=True, kw_only=True):
 class Confirmation(msgspec.Struct, frozen=True, kw_only=True):
     """What came of it.
 
-    sought:    what the simulated run showed, as `property/kind`; empty: an invariant alone, any violation counts.
+    sought:    what the simulated run showed, as `property/kind`; empty: nothing that a real run can show alike, any violation counts.
     shown:     runs that showed it, of `runs`.
     interval:  exact (Clopper and Pearson) 95 % interval of the share.
     """
@@ -137,14 +142,21 @@ def on_kind(plan: Plan, cluster: str) -> Plan:
 
 
 def signatures_of(run: Path) -> list[Signature]:
-    """Return what a run's checkers found; `BadScenario` when it found nothing at all."""
+    """Return what real runs of a run's plan may show; empty: any violation. `BadScenario` when it found nothing at all."""
     folder = run if run.is_dir() else run.parent
     if not (folder / "verdict.json").is_file():
         raise BadScenario(f"{folder}: no verdict.json: what is to be confirmed? (tribunal check {folder})")
     verdict = load(folder / "verdict.json")
     if not verdict.violations:
         raise BadScenario(f"{folder}: found nothing, so there is nothing to confirm")
-    return found_by_checkers(verdict)
+    found = found_by_checkers(verdict)
+    return [one for one in found if one.property_name != COMPARES_LOGS] if _stopped_at_invariant(verdict) else found
+
+
+def _stopped_at_invariant(verdict: RunVerdict) -> bool:
+    """Whether the run ended in the midst of its faults; what is expected of liveness is asked after the last one."""
+    ended_early = any(failure.signature.property_name == RUN for failure in verdict.failures)
+    return ended_early and any(one.invariant not in ("", Invariant.LIVENESS) for one in verdict.signatures)
 
 
 def found_by_checkers(verdict: RunVerdict) -> list[Signature]:

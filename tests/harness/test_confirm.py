@@ -17,7 +17,7 @@ from tribunal.harness.plan import made, read_plan
 from tribunal.harness.scenario import BadScenario, load
 from tribunal.results.intervals import interval
 from tribunal.results.signature import Signature
-from tribunal.results.verdict import Finding, RunVerdict, Verdict, save
+from tribunal.results.verdict import Failure, Finding, RunVerdict, Verdict, save
 
 ROOT = Path(__file__).parents[2]
 MINIMAL = Path(__file__).with_name("data") / "last-replica-standing-m01.json"
@@ -33,6 +33,8 @@ LOST = ("lost_writes", "lost")
 TORN = ("consumers", "gap")
 LOST_WRITE = Signature("lost_writes", "lost")
 OF_THE_SIMULATOR = ("invariant", "I4")
+I8 = ("invariant", "I8")
+LIVENESS = ("invariant", "liveness")
 
 
 @pytest.fixture
@@ -72,6 +74,27 @@ def test_what_shows_a_finding(sought, found, shows):
 
 def test_what_is_sought_is_what_checkers_said(finding):
     assert signatures_of(finding) == [LOST_WRITE]
+
+
+LACKS = ("replicas", "replica_lacks")
+EARLY = [Failure(signature=Signature("run", "ClusterError"), words="the run ended early: I8")]
+
+
+@pytest.mark.parametrize(
+    ("found", "failures", "sought"),
+    [
+        pytest.param([LACKS, I8], EARLY, [], id="logs in the midst of faults"),
+        pytest.param([LACKS, LOST, I8], EARLY, [LOST_WRITE], id="beside something else"),
+        pytest.param([LACKS], [], [Signature(*LACKS)], id="at the end"),
+        pytest.param([LACKS], EARLY, [Signature(*LACKS)], id="ended early at no invariant"),
+        pytest.param([LACKS, LIVENESS], EARLY, [Signature(*LACKS)], id="after all faults"),
+    ],
+)
+def test_what_final_logs_show_in_the_midst_of_faults_is_not_sought(finding, found, failures, sought):
+    """A real run goes on until everybody has caught up, so it never shows it."""
+    save(msgspec.structs.replace(verdict(*found), failures=failures), finding / "verdict.json")
+
+    assert signatures_of(finding) == sought
 
 
 def test_runs_are_counted_and_reported(finding):
