@@ -132,7 +132,7 @@ class Log:
         self._latest_ms = -1  # the latest time that any caller passed in
 
     @staticmethod
-    def open(
+    def open(  # noqa: PLR0913 - what checkpoints say of a log
         disk: Disk,
         directory: str,
         settings: LogSettings,
@@ -142,15 +142,22 @@ class Log:
         log_start_offset: int,
         now_ms: int,
         was_closed_in_order: bool = False,
+        high_watermark: int | None = None,
     ) -> "Log":
         """Open a log, or create an empty one at `log_start_offset`.
 
         recover:         the directory was not closed cleanly: scan what may have been torn.
         recovery_point:  offsets below it were durable when it was checkpointed; 0 if unknown.
         was_closed_in_order: both offsets are what a stop in order wrote: where the log disagrees with them, something was damaged.
+        high_watermark:  what is known to be committed: transactions whose end markers are not are still unstable. None: all that is there.
         """
         recovery = Recovery(disk, directory, settings, now_ms)
-        opened = recovery.run(recover=recover, recovery_point=recovery_point, log_start_offset=log_start_offset)
+        opened = recovery.run(
+            recover=recover,
+            recovery_point=recovery_point,
+            log_start_offset=log_start_offset,
+            high_watermark=high_watermark,
+        )
         if was_closed_in_order:
             log_start_offset = recovery.hold_to_checkpoints(opened, recovery_point, log_start_offset)
         log = Log(

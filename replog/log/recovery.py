@@ -78,7 +78,9 @@ class Recovery:
         self.cut: Cut | None = None
         self.gaps_allowed = settings.compacts
 
-    def run(self, *, recover: bool, recovery_point: int, log_start_offset: int) -> Opened:
+    def run(
+        self, *, recover: bool, recovery_point: int, log_start_offset: int, high_watermark: int | None = None
+    ) -> Opened:
         """Open all segments; scan those that cannot be believed."""
         make_durable_directory(self.disk, self.directory)
         self._remove_temporaries()
@@ -92,7 +94,9 @@ class Recovery:
         first_scanned = self._drop_what_does_not_follow(segments, first_scanned)
         epochs = self._epochs(segments[:first_scanned])
         scan_from = segments[first_scanned].base_offset if first_scanned < len(segments) else segments[-1].next_offset
-        producers = load_producers(self.disk, self.directory, segments[:first_scanned], scan_from, self.now_ms)
+        producers = load_producers(
+            self.disk, self.directory, segments[:first_scanned], scan_from, self.now_ms, high_watermark
+        )
         if first_scanned < len(segments):
             checkpointed = dict(epochs)
             epochs.truncate_from_end(scan_from)
@@ -320,12 +324,23 @@ def snapshot_path(directory: str, offset: int) -> str:
     return f"{directory}/{file_name(offset, SNAPSHOT_SUFFIX)}"
 
 
-def load_producers(disk: Disk, directory: str, segments: list[Segment], end_offset: int, now_ms: int) -> ProducerStates:
+def load_producers(
+    disk: Disk,
+    directory: str,
+    segments: list[Segment],
+    end_offset: int,
+    now_ms: int,
+    high_watermark: int | None = None,
+) -> ProducerStates:
     """Return the producers' state at `end_offset`: the last good snapshot and the batches behind it.
 
     Snapshots behind `end_offset` describe a history that is not this log's any more: they are removed, durably.
+
+    high_watermark:  end markers at or above it are found among the batches, for no snapshot names them (SPEC 4.2.9): one that
+                     was written with a segment's end is used only up to there. None: whoever asks knows of them.
     """
-    producers, start = _latest_snapshot(disk, directory, end_offset)
+    is_whole = bool(segments) and segments[0].base_offset == 0
+    producers, start = _latest_snapshot(disk, directory, end_offset, high_watermark, is_whole=is_whole)
     for segment in segments:
         if segment.next_offset <= start:
             continue
@@ -342,15 +357,24 @@ def load_producers(disk: Disk, directory: str, segments: list[Segment], end_offs
     return producers
 
 
-def _latest_snapshot(disk: Disk, directory: str, end_offset: int) -> tuple[ProducerStates, int]:
+def _latest_snapshot(
+    disk: Disk, directory: str, end_offset: int, high_watermark: int | None, *, is_whole: bool
+) -> tuple[ProducerStates, int]:
+    """Return the snapshot to begin with; where none is old enough the oldest, or nothing if the batches are there from the first on."""
     removed = False
-    found = (ProducerStates(), 0)
+    none = found = (ProducerStates(), 0)
+    # What a stop in order leaves lies in the midst of a segment, and was written only if all ends were committed.
+    rolled = offsets_named(disk, directory, LOG_SUFFIX)
     for offset in reversed(snapshot_offsets(disk, directory)):
         path = snapshot_path(directory, offset)
         if offset <= end_offset:
             try:
                 found = (ProducerStates.from_snapshot(disk.read_file(path)), offset)
-                break
+                if high_watermark is None or offset <= high_watermark or offset not in rolled:
+                    break
+                if is_whole:
+                    found = none
+                continue
             except CorruptSnapshot:
                 pass
         disk.remove(path)

@@ -168,3 +168,27 @@ def test_a_new_replica_is_created_where_somebody_asked_for_it():
         assert shell.plane.directories.find(Name("later", 0)).directory == "/data/c"
 
     Trial(4, SPEC).run(scenario)
+
+
+def test_a_replica_does_not_go_on_moving_to_a_directory_that_failed_meanwhile():
+    async def scenario(cluster):
+        await asyncio.sleep(2)
+        plane = cluster.nodes[1].shell.plane
+        (name, stored), *_ = [one for one in plane.directories.logs.items() if one[0].topic == TOPIC]
+        before = stored.directory
+        target = next(path for path in PATHS if path != before)
+        assert plane.moves.move(name, target) == Error.NONE
+        await asyncio.sleep(0)
+        assert name in plane.moves.copies
+        assert stored.directory == before
+        plane.directories.fail(target, OSError(5, "a sync of another log said no"))
+        await asyncio.sleep(2)
+
+        assert plane.directories.logs[name].directory == before
+        assert plane.moves.copies == {}
+        await cluster.kill(1)  # the directory is whole again for the next process
+        await cluster.start(1)
+
+    trial = Trial(7, SPEC).run(scenario)
+
+    assert trial.lost() == []

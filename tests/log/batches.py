@@ -25,6 +25,7 @@ def opened(
     recover: bool = False,
     recovery_point: int = 0,
     log_start_offset: int = 0,
+    high_watermark: int | None = None,
     directory: str = DIRECTORY,
 ) -> Log:
     return Log.open(
@@ -35,6 +36,7 @@ def opened(
         recovery_point=recovery_point,
         log_start_offset=log_start_offset,
         now_ms=0,
+        high_watermark=high_watermark,
     )
 
 

@@ -316,3 +316,37 @@ def test_deleted_logs_are_gone() -> None:
     disk.power_on()
 
     assert not disk.exists(DIRECTORY)
+
+
+@pytest.mark.parametrize("in_order", [False, True], ids=["power cut", "closed in order"])
+def test_an_end_that_is_not_replicated_is_known_after_a_start_also_before_a_finished_segment(in_order: bool) -> None:
+    """M81: the snapshot of a finished segment does not say which ends were not committed when it was written."""
+    disk = a_disk()
+    log = opened(disk)
+    first = _begin(log, 1)
+    end = _end(log, 1, committed=True)
+    log.roll(0)
+    append(log, b"after")
+    if in_order:
+        log.close()
+    else:
+        log.flush()
+
+    again = opened(disk, recover=not in_order, recovery_point=log.flushed_offset, high_watermark=first + 1)
+
+    assert again.last_stable_offset(high_watermark=first + 1) == first
+    assert again.last_stable_offset(high_watermark=end + 1) == end + 1
+
+
+def test_a_start_reads_no_batches_again_for_the_producers_of_a_log_closed_with_all_ends_committed() -> None:
+    disk = a_disk()
+    log = opened(disk)
+    _begin(log, 1)
+    end = _end(log, 1, committed=True)
+    assert log.last_stable_offset(high_watermark=end + 1) == end + 1
+    append(log, b"after")
+    log.close()
+
+    again = opened(disk, recovery_point=end + 2, high_watermark=0)
+
+    assert again.producers.ended_before(end + 2) == []

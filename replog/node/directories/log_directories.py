@@ -159,15 +159,17 @@ class LogDirectories:
             if name is None:
                 self._clear_up(path, folder)
                 continue
+            log_start_offset = log_starts.get(name, 0)
             log = Log.open(
                 self.world.disk,
                 f"{path}/{folder}",
                 self.defaults,
                 recover=recover,
                 recovery_point=recovery_points.get(name, 0),
-                log_start_offset=log_starts.get(name, 0),
+                log_start_offset=log_start_offset,
                 now_ms=self.world.clock.wall_ms(),
                 was_closed_in_order=not recover,
+                high_watermark=high_watermarks.get(name, log_start_offset),
             )
             if log.cut is not None:
                 self.world.journal.log("warning", f"{name}: cut at {log.cut.offset} in recovery: {log.cut.reason}")

@@ -90,7 +90,7 @@ class DirectoryMoves:
     async def _move(self, name: TopicPartition, path: str) -> None:
         """Copy until the copy is the log, or nobody wants it any more."""
         is_synced = False
-        while self._wanted.get(name) == path and (replica := self._movable(name)) is not None:
+        while self._wanted.get(name) == path and (replica := self._movable(name, path)) is not None:
             copy = self.copies.get(name)
             if copy is None or copy.is_void or copy.source is not replica.partition.log:
                 self._drop(name)
@@ -115,9 +115,12 @@ class DirectoryMoves:
             del self._wanted[name]
         self._drop(name)
 
-    def _movable(self, name: TopicPartition) -> Replica | None:
+    def _movable(self, name: TopicPartition, path: str) -> Replica | None:
+        """Return the replica while it is in use and the directory that it moves to has not failed."""
         replica = self.replicas.find(name)
-        return None if replica is None or replica.partition.is_offline else replica
+        if replica is None or replica.partition.is_offline or path in self.directories.offline:
+            return None
+        return replica
 
     def _finish(self, replica: Replica, path: str) -> None:
         """Let the copy be the log: whoever asks from now on reads and writes there."""
