@@ -12,7 +12,7 @@ The asking side is `SessionClient`. A session that the server lost, or of which 
 """
 
 from collections.abc import Hashable, Iterable, Sequence
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 import msgspec
 
@@ -273,6 +273,13 @@ def _rank(session: FetchSession) -> tuple[bool, int]:
     return session.replica >= 0, len(session.partitions)
 
 
+class Asked(NamedTuple):
+    """Which fetch an answer belongs to: how often the asking side had begun anew, and the session epoch."""
+
+    beginning: int
+    epoch: int
+
+
 class SessionClient:
     """The asking side: which session to name, and what the server knows of us by it."""
 
@@ -280,6 +287,12 @@ class SessionClient:
         self.session_id = NO_SESSION
         self.epoch = INITIAL_EPOCH
         self.stated: dict[Key, FetchPartition] = {}
+        self._beginning = 0
+
+    @property
+    def asked(self) -> Asked:
+        """Name the fetch that is about to be sent, for `answered`."""
+        return Asked(self._beginning, self.epoch)
 
     @property
     def is_new(self) -> bool:
@@ -290,11 +303,14 @@ class SessionClient:
         """Name everything in the next fetch, and have the old session ended."""
         self.epoch = INITIAL_EPOCH
         self.stated.clear()
+        self._beginning += 1
 
-    def answered(self, asked_epoch: int, error: Error, session_id: int) -> None:
-        """Take the session fields of the answer to a fetch that had this epoch."""
-        if asked_epoch != self.epoch:
-            return  # it began anew meanwhile
+    def answered(self, asked: Asked, error: Error, session_id: int) -> None:
+        """Take the session fields of the answer to this fetch."""
+        if asked != self.asked:  # it began anew meanwhile
+            if asked.epoch == INITIAL_EPOCH and error is Error.NONE:
+                self.session_id = session_id  # nobody knows here any more what it has: the next fetch ends it
+            return
         if error is Error.FETCH_SESSION_ID_NOT_FOUND:
             self.session_id = NO_SESSION
         if error is not Error.NONE:

@@ -9,6 +9,7 @@ from replog.broker.fetch_sessions import (
     FINAL_EPOCH,
     INITIAL_EPOCH,
     LAST_EPOCH,
+    Asked,
     FetchSession,
     FetchSessions,
     Key,
@@ -177,16 +178,16 @@ def test_the_asking_side_names_only_what_changed():
         return FetchPartition(partition=state.name.partition, fetch_offset=offsets[state.name.partition])
 
     assert [state.name.partition for state, _ in source.question(position).wanted] == [0, 1, 2]
-    source.session.answered(0, Error.NONE, 77)
+    source.session.answered(Asked(0, 0), Error.NONE, 77)
     offsets[1] = 5
     source.changed(TopicPartition("t", 1))
     source.changed(TopicPartition("t", 2))
     assert [state.name.partition for state, _ in source.question(position).wanted] == [1]
-    source.session.answered(1, Error.NONE, 77)
+    source.session.answered(Asked(0, 1), Error.NONE, 77)
     source.forget(TopicPartition("t", 0))
     source.back_off(TopicPartition("t", 2), now_ms=0)
     assert source.question(position) == ([], keys(0, 2))
-    source.session.answered(2, Error.NONE, 77)
+    source.session.answered(Asked(0, 2), Error.NONE, 77)
     assert source.is_due(100)
     assert [state.name.partition for state, _ in source.question(position).wanted] == [2]
     assert (source.session.session_id, source.session.epoch) == (77, 3)
@@ -197,7 +198,7 @@ def test_a_new_leader_epoch_is_named_again_and_the_old_ones_answer_does_not_coun
     name = TopicPartition("t", 0)
     source.follow(name, TOPIC, LeaderEpoch(1))
     source.question(lambda state: FetchPartition(current_leader_epoch=state.leader_epoch))
-    source.session.answered(0, Error.NONE, 77)
+    source.session.answered(Asked(0, 0), Error.NONE, 77)
 
     source.follow(name, TOPIC, LeaderEpoch(2))
 
@@ -219,21 +220,36 @@ def test_a_new_leader_epoch_is_named_again_and_the_old_ones_answer_does_not_coun
 )
 def test_how_the_asking_side_goes_on(error: Error, session_id: int, afterwards: tuple[int, int]):
     client = SessionClient()
-    client.answered(0, Error.NONE, 77)
+    client.answered(Asked(0, 0), Error.NONE, 77)
 
-    client.answered(1, error, session_id)
+    client.answered(Asked(0, 1), error, session_id)
 
     assert (client.session_id, client.epoch) == afterwards
 
 
 def test_an_answer_from_before_a_new_beginning_is_ignored():
     client = SessionClient()
-    client.answered(0, Error.NONE, 77)
+    client.answered(Asked(0, 0), Error.NONE, 77)
 
     client.begin_anew()
-    client.answered(1, Error.NONE, 77)
+    client.answered(Asked(0, 1), Error.NONE, 77)
 
     assert client.is_new
+
+
+def test_the_first_answer_from_before_a_new_beginning_is_ignored_and_its_session_ended():
+    """Else the server would keep partitions in the session that the asking side has forgotten, and never lets go."""
+    source = FetchSource(backoff_ms=1000)
+    source.follow(TopicPartition("t", 0), TOPIC, LeaderEpoch(1))
+    source.question(lambda state: FetchPartition(partition=state.name.partition))
+    asked = source.session.asked
+
+    source.session.begin_anew()  # this broker was registered again
+    source.session.answered(asked, Error.NONE, 77)
+    source.forget(TopicPartition("t", 0))
+
+    assert source.session.is_new
+    assert source.session.session_id == 77
 
 
 def leader(lag_ms_max: int = 1000) -> LeaderState:

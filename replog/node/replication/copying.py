@@ -151,11 +151,11 @@ class SourceLoop:
         if source.session.is_new and not question.wanted:
             source.on_lost(self.world.clock.now_ms())  # there is nothing that could be asked for now
             return
-        epoch = source.session.epoch
+        asked = source.session.asked
         timeout_ms = self.limits.wait_ms_max + GRACE_MS
         response = await connection.send(fetch.EXCHANGE, self._request(question), timeout_ms=timeout_ms)
         await linger(self.world, "fetched records are applied late")
-        source.session.answered(epoch, response.error_code, response.session_id)
+        source.session.answered(asked, response.error_code, response.session_id)
         if response.error_code is not Error.NONE:
             self.world.journal.probe("fetch_session_lost")
             return
