@@ -1,12 +1,13 @@
 """Take a broker out of the cluster: its replicas go to others, it stops, it is forgotten; heal by adding it again."""
 
 import asyncio
+from collections.abc import Sequence
 from contextlib import asynccontextmanager
 from typing import Final, Protocol
 
 import msgspec
 
-from tribunal.clusters.api import PartitionState, TopicPartition
+from tribunal.clusters.api import ClusterError, TopicPartition
 from tribunal.clusters.capabilities import CanReassign, CanUnregister
 from tribunal.clusters.spec import KRAFT
 from tribunal.nemesis.api import (
@@ -24,8 +25,10 @@ from tribunal.nemesis.bounce import StopTarget
 
 MOVE_TIMEOUT_MS: Final = 25_000
 FORGET_TIMEOUT_MS: Final = 10_000
+DELETED_TIMEOUT_MS: Final = 2_000  # what the cluster knows already the harness sees a moment later
 
 Placement = dict[TopicPartition, tuple[int, ...]]
+TopicIds = dict[TopicPartition, str | None]
 
 
 class RemovalTarget(StopTarget, CanReassign, CanUnregister, Protocol):
@@ -46,8 +49,9 @@ async def inject(cluster: RemovalTarget, node: int, options: Options) -> AsyncGe
         if node in state.replicas and len(state.replicas) > 1
     }
     without = {partition: tuple(one for one in replicas if one != node) for partition, replicas in before.items()}
-    await _place(cluster, without)
-    effect = Effect(node, await _placed(cluster, without))
+    topic_ids = {partition: cluster.state.topic_ids.get(partition.topic) for partition in before}
+    await _place(cluster, without, topic_ids)
+    effect = Effect(node, await _placed(cluster, without, topic_ids))
     await cluster.stop(node)
     await cluster.unregister(node)
     forgotten = await came_true(
@@ -60,19 +64,46 @@ async def inject(cluster: RemovalTarget, node: int, options: Options) -> AsyncGe
     yield effect
     await cluster.start(node)
     effect.heal = await back_in_service(cluster, node, former)
-    await _place(cluster, before)
-    effect.heal = joined(effect.heal, "placement", await _placed(cluster, before))
+    await _place(cluster, before, topic_ids)
+    effect.heal = joined(effect.heal, "placement", await _placed(cluster, before, topic_ids))
     effect.heal = joined(effect.heal, "service", await all_back(cluster))
 
 
-async def _place(cluster: RemovalTarget, wanted: Placement) -> None:
-    await asyncio.gather(*(cluster.reassign(partition, replicas) for partition, replicas in wanted.items()))
+def _is_there(cluster: RemovalTarget, partition: TopicPartition, topic_id: str | None) -> bool:
+    """Return whether the partition is there still: an operator may have deleted its topic, and made another one of that name."""
+    return partition in cluster.state.partitions and cluster.state.topic_ids.get(partition.topic) == topic_id
 
 
-async def _placed(cluster: RemovalTarget, wanted: Placement) -> Proof:
+async def _place(cluster: RemovalTarget, wanted: Placement, topic_ids: TopicIds) -> None:
+    await asyncio.gather(
+        *(_reassign(cluster, partition, replicas, topic_ids[partition]) for partition, replicas in wanted.items())
+    )
+
+
+async def _reassign(
+    cluster: RemovalTarget, partition: TopicPartition, replicas: Sequence[int], topic_id: str | None
+) -> None:
+    """Reassign what is there; `ClusterError` where the cluster refuses it for another reason than that it was deleted."""
+    if not _is_there(cluster, partition, topic_id):
+        return
+    try:
+        await cluster.reassign(partition, replicas)
+    except ClusterError:
+        deleted = await came_true(
+            lambda: not _is_there(cluster, partition, topic_id),
+            timeout_ms=DELETED_TIMEOUT_MS,
+            what=f"{partition} is deleted",
+            cluster=cluster,
+        )
+        if not deleted.holds:
+            raise
+
+
+async def _placed(cluster: RemovalTarget, wanted: Placement, topic_ids: TopicIds) -> Proof:
     def there(partition: TopicPartition, replicas: tuple[int, ...]) -> bool:
-        state: PartitionState | None = cluster.state.partitions.get(partition)
-        return state is None or sorted(state.replicas) == sorted(replicas)
+        if not _is_there(cluster, partition, topic_ids[partition]):
+            return True  # there is nothing to place
+        return sorted(cluster.state.partitions[partition].replicas) == sorted(replicas)
 
     proof = await came_true(
         lambda: all(there(partition, replicas) for partition, replicas in wanted.items()),
