@@ -25,7 +25,7 @@ from tribunal.checkers.judge.cuts import with_cuts
 from tribunal.checkers.judge.incarnations import DOWN, NEVER
 from tribunal.checkers.judge.removals import HEARTBEAT, Said, said
 from tribunal.checkers.judge.timeline import OBSERVATION_LAG_NS, Entry, NodeSettings, Timeline
-from tribunal.results.manifest import integer
+from tribunal.results.manifest import KRAFT, integer
 from tribunal.results.metadata import NO_LEADER, State
 
 LED_WITHIN_NS: Final = (
@@ -71,6 +71,25 @@ class TooSmall(msgspec.Struct, frozen=True, kw_only=True):
     by: int | None
     of_epoch: int
     is_only: bool
+
+
+class Led(msgspec.Struct, frozen=True, kw_only=True):
+    """Every node that led a partition since its topic was created, as far as that was observed before `until_ns`."""
+
+    nodes: tuple[int, ...]
+    until_ns: int
+
+
+def ever_led(history: Sequence[Entry], settings: NodeSettings, of_run: OfRun) -> Led | None:
+    """Return who led a partition in its whole history, first leader epoch and all; None: nobody knows.
+
+    returns:  None in ZooKeeper mode, where a leader acts on what its controller sent it, and where the history does not begin with leader epoch 0.
+              An observer may lag by seconds: of the last two before its last record nothing is claimed.
+    """
+    if settings.get("mode") != KRAFT or not history or history[0].state.leader_epoch != 0:
+        return None
+    nodes = {entry.state.leader for entry in history} - {NO_LEADER}
+    return Led(nodes=tuple(sorted(nodes)), until_ns=_observed_ns(of_run("metadata")) - SETTLING_NS)
 
 
 def able(metadata: pa.Table, nodes: pa.Table) -> dict[int, list[Span]]:

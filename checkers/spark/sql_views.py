@@ -18,6 +18,7 @@ concluded from them, and tests of that code check what they hold.
     leaderless          topic, partition, node, since_ns, until_ns, leader_epoch  partitions left without leader for too long
     silent_quorums      since_ns, until_ns, voters                when the metadata quorum committed nothing for too long
     below_min_isr       topic, partition, since_ns, until_ns, said_by, of_epoch, is_only, needs_min_isr  when leaders knew of too small an ISR
+    ever_led            topic, partition, node, until_ns          who led in the whole history, as far as it was observed
     forgotten           topic, partition, position, node          who left ISR and ELR although the ELR should have kept it
     entries, entry_facts, members                                 a partition's committed history, step by step
     metadata_epochs, registrations, registered, control_requests  the metadata log, brokers' registrations, requests between nodes
@@ -35,7 +36,7 @@ from tribunal.checkers.guarantees import Elected, Fact, JoinedIsr, ShutDownUncle
 from tribunal.checkers.judge.cuts import with_cuts
 from tribunal.checkers.judge.endings import ending
 from tribunal.checkers.judge.partition import history_of, settings_of
-from tribunal.checkers.judge.presence import below_min_isr, forgotten, leaderless
+from tribunal.checkers.judge.presence import below_min_isr, ever_led, forgotten, leaderless
 from tribunal.checkers.judge.quorum import silent
 from tribunal.checkers.judge.steps import KINDS, OUTCOMES, committed_values, flat, spans
 from tribunal.checkers.judge.timeline import Entry, Timeline
@@ -68,6 +69,7 @@ SCHEMAS: Final = {
             ("leader_epoch", pa.int32()),
         ]
     ),
+    "ever_led": pa.schema([*PLACE, ("node", pa.int32()), ("until_ns", pa.int64())]),
     "forgotten": pa.schema([*PLACE, ("position", pa.int32()), ("node", pa.int32())]),
     "below_min_isr": pa.schema(
         [
@@ -210,6 +212,9 @@ def _of_presence(timeline: Timeline, recording: Recording) -> Iterator[tuple[str
     history, settings = timeline.entries, settings_of(recording)
     for position, node in forgotten(timeline):
         yield "forgotten", {"position": position, "node": node}
+    led = ever_led(history, settings, recording.table)
+    if led is not None:
+        yield from (("ever_led", {"node": node, "until_ns": led.until_ns}) for node in led.nodes)
     left = leaderless(history, settings, recording.table)
     if left is not None:
         span = {"since_ns": left.since_ns, "until_ns": left.until_ns}

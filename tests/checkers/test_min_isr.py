@@ -7,6 +7,7 @@ import pyarrow as pa
 import pytest
 
 from tests.checkers.recorded import Run
+from tests.checkers.test_sql import agree
 from tribunal.checkers.api import Context, PartitionRows
 from tribunal.checkers.judge.partition import history_of, settings_of
 from tribunal.checkers.judge.verdict import check
@@ -151,3 +152,37 @@ def test_the_run_is_looked_at_once_for_all_pieces_of_a_partition(tmp_path: Path)
 
     assert found.anomalies["kind"].to_pylist() == ["acknowledged_below_min_isr"] * 3
     assert asked.count("faults") == 1
+
+
+@pytest.mark.parametrize(
+    ("by", "at", "acks", "outcome", "mode", "expected"),
+    [
+        pytest.param(3, 3000, -1, "ok", "kraft", 1, id="it never led"),
+        pytest.param(3, 3000, 1, "ok", "kraft", 1, id="nor may it with acks=1"),
+        pytest.param(3, 3000, -1, "info", "kraft", 0, id="it was no acknowledgement"),
+        pytest.param(1, 3000, -1, "ok", "kraft", 0, id="it was deposed"),
+        pytest.param(2, 1500, -1, "ok", "kraft", 0, id="its election was observed late"),
+        pytest.param(None, 3000, -1, "ok", "kraft", 0, id="nobody knows who"),
+        pytest.param(3, 8500, -1, "ok", "kraft", 0, id="it may have been elected since"),
+        pytest.param(3, 3000, -1, "ok", "zookeeper", 0, id="no metadata log"),
+    ],
+)
+def test_only_who_led_once_acknowledges(
+    tmp_path: Path, by: int | None, at: int, acks: int, outcome: str, mode: str, expected: int
+) -> None:
+    run = Run(tmp_path / "run")
+    run.change(2000, leader=2)
+    run.metadata("NoOpRecord", 9000)
+    run.send(0, at=at, acks=acks, answered_by=by, outcome=outcome)
+
+    assert agree(run.finish(mode=mode))["acknowledged_by_no_leader"] == expected
+
+
+def test_a_history_that_begins_in_a_later_epoch_does_not_say_who_led_before(tmp_path: Path) -> None:
+    run = Run(tmp_path / "run")
+    body = {"partition_id": 0, "replicas": [1, 2, 3], "isr": [1, 2, 3], "leader": 1, "leader_epoch": 4}
+    run.metadata("PartitionRecord", 0, topic="u", **body)
+    run.metadata("NoOpRecord", 9000)
+    run.send(0, at=3000, topic="u", answered_by=3)
+
+    assert agree(run.finish())["acknowledged_by_no_leader"] == 0
