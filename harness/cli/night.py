@@ -269,5 +269,7 @@ def _measured(path: Path) -> tuple[Power, ...]:
 def _former(path: Path) -> Night:
     try:
         return load(path)
+    except OSError as problem:
+        raise BadScenario(f"{path}: {problem.strerror}") from None
     except UNREADABLE as problem:
         raise BadScenario(f"{path}: not a nightly.json: {problem}") from None

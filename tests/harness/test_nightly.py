@@ -568,3 +568,10 @@ def test_one_command_makes_one_night_of_its_shards(tmp_path, capsys):
     assert exit_code(["merge", folders[0], folders[0], "--out", str(tmp_path / "twice")]) == 64
     assert exit_code(["merge", folders[0], "--out", str(tmp_path / "half")]) == 1
     assert "shard 2/2 is missing" in capsys.readouterr().out
+
+
+def test_a_shard_that_is_not_there_is_wrong_usage(tmp_path, capsys):
+    assert exit_code(["merge", str(tmp_path / "gone"), "--out", str(tmp_path / "whole")]) == 64
+    assert capsys.readouterr().err.splitlines() == [
+        f"tribunal: {tmp_path}/gone/nightly.json: No such file or directory"
+    ]
