@@ -130,6 +130,9 @@ class StandingCluster:
             cluster_id = kept.read_text().strip()
             for node in self._nodes:
                 self._prepare_node(node, cluster_id)
+        except UnicodeDecodeError:
+            words = f"not a cluster's id, but bytes; write the one into it that {self._folder(1) / 'data'}/meta.properties states"
+            raise ClusterError(f"{self._directory / CLUSTER_ID}: {words}") from None
         except OSError as problem:
             raise ClusterError(str(problem)) from None
 

@@ -67,6 +67,15 @@ def test_another_number_of_nodes_than_lie_there_is_refused(tmp_path: Path) -> No
         asyncio.run(a_cluster(tmp_path).start())
 
 
+def test_an_id_of_the_cluster_that_is_no_text_is_refused_by_the_name_of_its_file(tmp_path: Path) -> None:
+    (tmp_path / "cluster.id").write_bytes(b"\xff\xfe")
+    with pytest.raises(
+        ClusterError, match=r"cluster\.id: not a cluster's id, but bytes; .*node-1/data/meta\.properties"
+    ):
+        asyncio.run(a_cluster(tmp_path).start())
+    assert not (tmp_path / "node-1").exists()
+
+
 def test_a_setting_that_replog_does_not_know_is_refused_before_anything_starts(tmp_path: Path) -> None:
     with pytest.raises(BadCluster, match=r"unknown setting 'min\.insync'; did you mean"):
         asyncio.run(a_cluster(tmp_path / "cluster", **{"min.insync": "2"}).start())
