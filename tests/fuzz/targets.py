@@ -129,7 +129,8 @@ class Target:
         connection.close()
         if self.has_orders:
             return
-        assert BROKER in [one.node_id for one in found.brokers]
+        brokers = [one.node_id for one in found.brokers]
+        assert BROKER in brokers, f"broker {BROKER} is not among {brokers} of its own metadata"
         batch = build([NewRecord(b"k", b"v")], timestamp_ms=ClientWorld().clock.wall_ms())
         async with asyncio.timeout(ANSWER_S_MAX):
             answer = None
@@ -139,7 +140,8 @@ class Target:
                 except Unreachable:  # the topic is new
                     await asyncio.sleep(BEAT_S)
         end = await self.client.list_offsets(ORDERLY, 0, -1)
-        assert end.offset > answer.base_offset
+        words = f"{ORDERLY}-0 ends at {end.offset} ({end.error_code.name}), but {answer.base_offset} was acknowledged"
+        assert end.offset > answer.base_offset, words
 
     async def ask(self, api: Api, body: msgspec.Struct, version: int) -> None:
         """Ask the broker for something; what it answers does not matter."""
