@@ -9,6 +9,7 @@ import pytest
 from tribunal.checkers.judge.verdict import check
 from tribunal.clusters.kinds import system as kind
 from tribunal.clusters.namespaces.spaces import way_in
+from tribunal.clusters.systems.disks import lacking as no_disks
 from tribunal.harness.plan import made
 from tribunal.harness.progress import Silent
 from tribunal.harness.run import Run, new_run_dir
@@ -16,6 +17,7 @@ from tribunal.harness.scenario import load
 from tribunal.results.verdict import RunVerdict, Verdict
 
 ETCD = Path(__file__).resolve().parents[2] / "systems" / "etcd"
+NO_DISKS = str(way_in()) if isinstance(way_in(), str) else no_disks()
 pytestmark = pytest.mark.skipif(shutil.which("etcd") is None, reason="not installed: etcd (Debian: etcd-server)")
 
 
@@ -44,10 +46,16 @@ def judged(scenario: str, overrides: dict[str, str], out: Path, *, seed: int = 1
             id="cut off",
             marks=pytest.mark.skipif(isinstance(way_in(), str), reason=str(way_in())),
         ),
+        pytest.param(
+            "power-loss.yaml",
+            {},
+            id="all without power",
+            marks=pytest.mark.skipif(bool(NO_DISKS), reason=NO_DISKS or "there are such disks"),
+        ),
     ],
 )
 def test_reads_that_ask_the_leader_are_not_accused(scenario: str, overrides: dict[str, str], tmp_path: Path) -> None:
-    """Killed and paused nodes take nothing from etcd's registers."""
+    """Killed, paused and powerless nodes take nothing from etcd's registers."""
     verdict = judged(scenario, overrides, tmp_path)
 
     assert verdict.verdict is not Verdict.VIOLATION
