@@ -21,18 +21,27 @@ Runner = Callable[[Sequence[str]], Awaitable[str]]  # runs a command where the m
 SMALL_BYTES: Final = 64 << 20
 BESIDES: Final = ("events.jsonl", "control.page")
 MOUNTS: Final = Path("/proc/self/mountinfo")
+# (The shell passes over a failure in front of `&&`, also by `set -e`: what must not fail has a line of its own.)
 MOVE: Final = """set -e
-mkdir -p {small} && mount -t tmpfs -o size={size} tribunal {small}
-cp -a {folder}/. {small}/ && rm -rf {small}/undo
+mkdir -p {small}
+undone() {{ umount -R {small}; rmdir {small}; }}
+trap undone EXIT
+mount -t tmpfs -o size={size} tribunal {small}
+cp -a {folder}/. {small}/
+rm -rf {small}/undo
 for name in {besides}; do mount --bind {folder}/$name {small}/$name; done
-mount --rbind {small} {folder}"""
+mount --rbind {small} {folder}
+trap - EXIT"""
 # The node goes on writing, so a little room is left to it, and then taken.
 SHRINK: Final = """set -e
 used=$(($(stat -f -c '%b - %f' {small}))) && mount -o remount,nr_blocks=$((used + 256)) {small}
 dd if=/dev/zero of={small}/filler bs=4096 2>/dev/null || true"""
 MOVE_BACK: Final = """set -e
-umount -R {folder} && rm -rf {folder}/data {folder}/undo && cp -a {small}/data {folder}/data
-umount -R {small} && rmdir {small}"""
+umount -R {folder}
+rm -rf {folder}/data {folder}/undo
+cp -a {small}/data {folder}/data
+umount -R {small}
+rmdir {small}"""
 FREEZE: Final = """set -e
 mount --bind {folder} {folder}
 for name in {besides}; do mount --bind {folder}/$name {folder}/$name; done
@@ -52,9 +61,9 @@ class MountedDisks:
         self._frozen: set[int] = set()
 
     async def move(self, node: int) -> None:
-        """Move a dead node's folder to a small file system."""
-        self._small.add(node)
+        """Move a dead node's folder to a small file system; `ClusterError` where it does not fit: it is as it was."""
         await self._shell(MOVE, node)
+        self._small.add(node)
 
     async def fill(self, node: int) -> Proof:
         """Take away the room that is left; a node may be running."""
