@@ -29,6 +29,7 @@ from replog.quorum.quorum import Quorum
 from replog.wire.apis import Api
 from replog.wire.codec import decode_response, encode_request
 from replog.wire.exchange import exchange_of
+from replog.wire.messages import add_partitions_to_txn as apt
 from replog.wire.messages import add_raft_voter, vote
 from replog.wire.messages import begin_quorum_epoch as begin
 from replog.wire.messages import broker_registration as reg
@@ -149,6 +150,42 @@ def test_thousands_of_markers_in_one_request_hold_up_nobody_else(tmp_path: Path)
         assert [one.producer_id for one in answer.markers] == list(range(count))
         assert {part.error_code for one in answer.markers for part in one.topics[0].partitions} == {Error.NONE}
         await client.close()
+        await attack.still_serves()
+
+    under_attack(tmp_path, story)
+
+
+@pytest.mark.parametrize(("count", "has_a_turn"), [(100, False), (101, True)])
+def test_thousands_of_transactions_in_one_request_hold_up_nobody_else(
+    tmp_path: Path, count: int, *, has_a_turn: bool
+) -> None:
+    """Thousands took the broker seconds of thinking in one go, in which nobody was answered; the fuzzer's."""
+
+    async def story(attack: Attack) -> None:
+        handlers = attack.broker.plane.handlers
+        handled = handlers.by_api[Api.ADD_PARTITIONS_TO_TXN]
+        was_answered: list[bool] = []
+
+        def watched(request: Any) -> None:
+            handled.handle(request)
+            was_answered.append(request.is_answered)
+
+        handlers.on(handled.served, watched)
+        wanted = [
+            apt.AddPartitionsToTxnTransaction(
+                transactional_id=f"x{number}",
+                producer_id=number,
+                verify_only=True,
+                topics=[apt.AddPartitionsToTxnTopic(name="t", partitions=[0])],
+            )
+            for number in range(count)
+        ]
+        request = apt.AddPartitionsToTxnRequest(transactions=wanted)
+        answer = await attack.ask(BROKER, Api.ADD_PARTITIONS_TO_TXN, request, 5)
+        handlers.on(handled.served, handled.handle)
+
+        assert was_answered == [not has_a_turn]  # the others' turn comes before the rest is looked at
+        assert [one.transactional_id for one in answer.results_by_transaction] == [f"x{n}" for n in range(count)]
         await attack.still_serves()
 
     under_attack(tmp_path, story)

@@ -1,6 +1,9 @@
 """Requests of transactional producers and of those who look after them, on their way to the coordinators."""
 
-from collections.abc import Callable
+import asyncio
+from collections.abc import Callable, Iterator
+from functools import partial
+from itertools import islice
 from typing import Final
 
 import msgspec
@@ -27,6 +30,7 @@ from replog.coordinators.transaction import State
 from replog.coordinators.transaction_coordinator import FIRST_ADD_BY_BROKERS, TransactionCoordinator, added
 from replog.errors import Error
 from replog.node.api.distinct import distinct
+from replog.node.boundary import contain
 from replog.node.coordinators.producer_ids import ProducerIds
 from replog.node.coordinators.runtime import CoordinatorRuntime
 from replog.node.net.handlers import AnswersApi, HandledApi, contained
@@ -44,6 +48,9 @@ from replog.wire.messages import list_transactions as lt
 
 FIRST_VERSION_WITH_FENCED: Final = 2  # of AddPartitionsToTxn and AddOffsetsToTxn
 
+AT_ONCE_MAX: Final = 100  # transactions of one request; then whoever else waits for the event loop has a turn
+
+AddRequest = AwaitedRequest[apt.AddPartitionsToTxnRequest, apt.AddPartitionsToTxnResponse]
 Result = apt.AddPartitionsToTxnResult
 Wanted = apt.AddPartitionsToTxnTransaction
 
@@ -89,9 +96,7 @@ class TransactionApi:
         """EndTxn."""
         self.runtime.ask(request.body.transactional_id, request, END_TXN.served.refused)
 
-    def add_partitions(
-        self, request: AwaitedRequest[apt.AddPartitionsToTxnRequest, apt.AddPartitionsToTxnResponse]
-    ) -> None:
+    def add_partitions(self, request: AddRequest) -> None:
         """AddPartitionsToTxn: one transaction of a client before version 4, any number of a broker since."""
         body = request.body
         if request.version >= FIRST_ADD_BY_BROKERS:
@@ -142,11 +147,10 @@ class TransactionApi:
         ]
         return Result(transactional_id=wanted.transactional_id, topic_results=topics)
 
-    def _add_many(
-        self,
-        request: AwaitedRequest[apt.AddPartitionsToTxnRequest, apt.AddPartitionsToTxnResponse],
-        transactions: list[Wanted],
-    ) -> None:
+    def _add_many(self, request: AddRequest, transactions: list[Wanted]) -> None:
+        if not transactions:
+            request.reply(apt.AddPartitionsToTxnResponse())
+            return
         results: dict[int, Result] = {}
 
         def done(index: int, result: Result) -> None:
@@ -155,15 +159,37 @@ class TransactionApi:
                 ordered = [results[one] for one in range(len(transactions))]
                 request.reply(apt.AddPartitionsToTxnResponse(results_by_transaction=ordered))
 
-        if not transactions:
-            request.reply(apt.AddPartitionsToTxnResponse())
-        for index, wanted in enumerate(transactions):
+        left = enumerate(transactions)
+        self._add_some(request, left, done)
+        if len(transactions) > AT_ONCE_MAX:
+            body = request.body
+
+            def failed(problem: Exception) -> None:
+                contain(self.replicas.world.journal, "ADD_PARTITIONS_TO_TXN", problem)
+                request.reply(ADD_PARTITIONS_TO_TXN.served.refused(body, Error.UNKNOWN_SERVER_ERROR))
+
+            self.tasks.start(self._add_rest(request, left, len(transactions), done), failed=failed)
+
+    async def _add_rest(
+        self, request: AddRequest, left: Iterator[tuple[int, Wanted]], count: int, done: Callable[[int, Result], None]
+    ) -> None:
+        """One request may name thousands of transactions: seconds, in which nobody else would be answered."""
+        for _ in range(AT_ONCE_MAX, count, AT_ONCE_MAX):
+            await asyncio.sleep(0)
+            if request.is_answered:
+                return  # the connection is gone
+            self._add_some(request, left, done)
+
+    def _add_some(
+        self, request: AddRequest, left: Iterator[tuple[int, Wanted]], done: Callable[[int, Result], None]
+    ) -> None:
+        for index, wanted in islice(left, AT_ONCE_MAX):
             # What this broker's metadata does not have yet would be taken for deleted when its marker is due.
             unknown = None if wanted.verify_only else self._unknown(wanted)
             if unknown is not None:
                 done(index, unknown)
             else:
-                self._add(request, request.version, wanted, lambda result, index=index: done(index, result))  # type: ignore[misc]
+                self._add(request, request.version, wanted, partial(done, index))
 
     def _add(self, caller: Caller, version: int, wanted: Wanted, answer: Callable[[Result], None]) -> None:
         found = self.runtime.find(wanted.transactional_id)
