@@ -223,6 +223,7 @@ def _list(archive: zipfile.ZipFile) -> Bundle:
         if archive.getinfo(LIST).file_size > BLOCK * 64:
             raise Tampered(f"{LIST}: larger than any list of files")
         content = archive.read(LIST)
+        _must_end_with_its_content(archive, LIST)
     except KeyError:
         raise Tampered(f"{LIST} is missing: not a bundle of tribunal") from None
     return _read(content)
@@ -279,6 +280,39 @@ def _stand_side_by_side(archive: zipfile.ZipFile, path: Path) -> bool:
     return position == archive.start_dir
 
 
+def _must_end_with_its_content(archive: zipfile.ZipFile, name: str) -> None:
+    """Raise Tampered where the bytes stored for an entry go on behind those that its content was unpacked from.
+
+    Of a stored entry they are the content; a deflate stream says itself where it ends, and zipfile does not look further.
+    """
+    entry = archive.getinfo(name)
+    if entry.compress_type == zipfile.ZIP_STORED:
+        is_whole = entry.compress_size == entry.file_size
+    elif entry.compress_type == zipfile.ZIP_DEFLATED:
+        is_whole = _deflated_bytes(archive, entry) == entry.compress_size
+    else:
+        raise Tampered(f"{name}: packed in a way ({entry.compress_type}) that no bundle of tribunal is")
+    if not is_whole:
+        raise Tampered(f"{name}: bytes that are no file of the archive: behind the end of its content")
+
+
+def _deflated_bytes(archive: zipfile.ZipFile, entry: zipfile.ZipInfo) -> int:
+    """Return how many bytes the entry's deflate stream takes; less than none where it does not end."""
+    assert archive.filename is not None  # it was opened by its path
+    stream, taken, left = zlib.decompressobj(-zlib.MAX_WBITS), 0, entry.compress_size
+    with Path(archive.filename).open("rb") as file:
+        file.seek(entry.header_offset)
+        name_bytes, extra_bytes = LOCAL_HEADER.unpack(file.read(LOCAL_HEADER.size))
+        file.seek(name_bytes + extra_bytes, os.SEEK_CUR)
+        while left and not stream.eof and (packed := file.read(min(BLOCK, left))):
+            left -= len(packed)
+            taken += len(packed)
+            while packed:
+                stream.decompress(packed, BLOCK)
+                packed = stream.unconsumed_tail
+        return taken - len(stream.unused_data) if stream.eof else -1
+
+
 def _is_of_sizes(extra: bytes) -> bool:
     """Return whether what stands beside an entry are the sizes and the place of a large one, or nothing."""
     return not extra or (
@@ -300,3 +334,4 @@ def _unpack(archive: zipfile.ZipFile, file: File, folder: Path) -> None:
             out.write(block)
     if left or digest.hexdigest() != file.sha256:
         raise Tampered(f"{file.name}: was changed after the bundle was made (sha256 differs)")
+    _must_end_with_its_content(archive, file.name)

@@ -177,6 +177,30 @@ def test_bytes_between_the_files_of_an_archive_are_refused(archive, tmp_path, co
         unpacked(tmp_path / "forged.zip", tmp_path / "out")
 
 
+class _Continued:
+    """A deflate stream that others follow in the same entry."""
+
+    def __init__(self, stream):
+        self.compress = stream.compress
+        self.flush = lambda: stream.flush() + b"PASS"
+
+
+@pytest.mark.parametrize("name", [LIST, "verdict.json"])
+def test_bytes_behind_the_end_of_a_files_content_are_refused(archive, tmp_path, name):
+    """Who unpacks does not see them: a deflate stream says itself where it ends."""
+    with zipfile.ZipFile(archive) as source, zipfile.ZipFile(tmp_path / "forged.zip", "w") as out:
+        for entry in source.namelist():
+            kind = zipfile.ZipInfo(entry)
+            kind.compress_type = zipfile.ZIP_DEFLATED
+            with out.open(kind, "w") as target:
+                target.write(source.read(entry))
+                if entry == name:
+                    target._compressor = _Continued(target._compressor)
+
+    with pytest.raises(Tampered, match=f"{name}: bytes that are no file of the archive: behind"):
+        unpacked(tmp_path / "forged.zip", tmp_path / "out")
+
+
 def test_the_sizes_of_a_large_entry_are_no_such_bytes(archive, tmp_path):
     with zipfile.ZipFile(archive) as source, zipfile.ZipFile(tmp_path / "large.zip", "w") as out:
         for name in source.namelist():
