@@ -2,6 +2,8 @@
 
 import asyncio
 
+import pytest
+
 from replog.node.zookeeper.broker import ZooKeeperBroker
 from tests.simulated.cluster_program import NOWHERE
 from tribunal.clusters.api import until
@@ -18,18 +20,31 @@ def has_session(shell, former):
     return shell is not former and isinstance(shell, ZooKeeperBroker) and bool(shell.zookeeper.session_id)
 
 
-def test_a_broker_starts_again_where_zookeeper_goes_away_between_its_session_and_its_first_znode():
-    """It ended with `ZooKeeper at ... was lost again`; Kafka's brokers ask again until they are connected."""
+def first_znode_comes(cluster, former):
+    """Return whether broker 2 has a session, and looks at its first znode next."""
+    return has_session(cluster.nodes[2].shell, former)
+
+
+def configurations_come(cluster, former):
+    """Return whether broker 2 has opened its logs, and reads the configurations next."""
+    return any(event.name == "start" and event.node == 2 for event in cluster.drain_events())
+
+
+@pytest.mark.parametrize("comes", [first_znode_comes, configurations_come])
+def test_a_broker_starts_again_where_zookeeper_goes_away_between_its_session_and_its_registration(comes):
+    """It ended with `ZooKeeper at ... was lost again`, or with ConnectionLoss; Kafka's brokers ask again until they are connected."""
 
     async def main():
         cluster = await launch(ClusterSpec(mode="zookeeper", controllers=1), NOWHERE, RunClock(), "lost")
-        server, broker, former = 101, cluster.nodes[2], cluster.nodes[2].shell
+        server, former = 101, cluster.nodes[2].shell
         epoch = cluster.state.brokers[2].broker_epoch
         await cluster.kill(2)
+        cluster.drain_events()
         coming = asyncio.create_task(cluster.start(2))
-        await until(lambda: has_session(broker.shell, former), timeout_ms=20_000, what="a session", poll_ms=1)
+        await until(lambda: comes(cluster, former), timeout_ms=20_000, what="that moment", poll_ms=1)
         await cluster.kill(server)
         await asyncio.sleep(AWAY_S)
+        assert not cluster.nodes[2].shell.is_serving  # it came to no more meanwhile
         await cluster.start(server)
         await coming
         await until(

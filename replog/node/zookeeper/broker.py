@@ -114,7 +114,7 @@ class ZooKeeperBroker:
         self.world.journal.event(
             "start", node=self.config.node_id, role="broker", incarnation=str(self.identity.incarnation)
         )
-        await self._read_configs()
+        await self._read_first_configs()
         await self.plane.listen()
         self.is_serving = True
         self.plane.start_periodic_work(look_at_directories=self.plane.moves.look, after_checkpoint=_nothing)
@@ -308,6 +308,14 @@ class ZooKeeperBroker:
         """Take no notice: controllers of ZooKeeper mode know of no directories."""
 
     # --- configuration -------------------------------------------------------------------
+
+    async def _read_first_configs(self) -> None:
+        """Take them before anybody is served, again where the servers went away meanwhile."""
+        while True:
+            try:
+                return await self._read_configs()
+            except (ConnectionLoss, SessionExpired):
+                await asyncio.sleep(RETRY_MS / 1000)
 
     async def _read_configs(self) -> None:
         """Take all dynamic configurations there are, and watch for the next change."""
