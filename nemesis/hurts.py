@@ -145,9 +145,10 @@ async def refused(cluster: HurtTarget, node: int, random: Random) -> AsyncGenera
     effect.heal = await cluster.trouble_disk(node, DiskTrouble())
     await asyncio.sleep(ENDING_MS / 1000)
     effect.proof.facts["ended"] = not cluster.alive(node)
-    if not cluster.alive(node):
+    has_ended = not cluster.alive(node)
+    cluster.excuse(node, None)  # before the start: what ends it there is not its disk any more
+    if has_ended:
         await cluster.start(node)
-    cluster.excuse(node, None)
 
 
 @asynccontextmanager

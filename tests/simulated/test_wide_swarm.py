@@ -1,14 +1,18 @@
 """The wide swarm in ZooKeeper mode, and the power that all controllers lose in one moment."""
 
 import asyncio
+from random import Random
+
+import pytest
 
 from tests.simulated.cluster_program import NOWHERE
+from tribunal.clusters.api import ClusterError, until
 from tribunal.clusters.clock import RunClock
 from tribunal.clusters.kinds.simulated import launch
 from tribunal.clusters.simulated.running import run_simulated
 from tribunal.clusters.spec import ClusterSpec
 from tribunal.nemesis.faults import wide_swarm
-from tribunal.nemesis.hurts import AMONG_NODES, AMONG_NODES_IN_ZOOKEEPER_MODE
+from tribunal.nemesis.hurts import AMONG_NODES, AMONG_NODES_IN_ZOOKEEPER_MODE, refused
 from tribunal.nemesis.messages import not_sent_in
 
 SECONDS = 25
@@ -69,6 +73,27 @@ def test_zookeeper_is_killed_paused_and_cut_off_and_keeps_its_disk():
     assert seen["server"] <= {"killed", "paused", "cut_off"}
     assert len(seen["server"]) > 1
     assert {"powerless", "hindered", "cut_off"} <= seen["broker"]
+
+
+def test_a_disk_that_refused_writes_does_not_excuse_how_the_next_start_ends():
+    """A broker ended at that start by a bug, and the run said that it did not serve within 30 s."""
+    spec = ClusterSpec(mode="zookeeper", controllers=1)
+    (server,) = spec.controller_ids
+
+    async def main():
+        cluster = await launch(spec, NOWHERE, RunClock(), "refused")
+
+        async def without_a_server():
+            async with refused(cluster, 2, Random(1)):
+                await cluster.clients.operator("maker").create_topic("t", 1, 3, {})
+                await until(lambda: not cluster.alive(2), timeout_ms=20_000, what="2 ended")
+                await cluster.kill(server)
+
+        with pytest.raises(ClusterError, match="ended by itself: ZooKeeperUnreachable"):
+            await without_a_server()
+        await cluster.close()
+
+    run_simulated("refused", main)
 
 
 def test_messages_of_each_mode_are_such_as_are_sent_there():
