@@ -34,11 +34,12 @@ async def sent(cluster, *, pause_ms):
         process=1, worker_class="idempotent", acks=-1, idempotent=True, partitions=(0,), rate_per_s=1, seed="0"
     )
     stage = Stage(clients=cluster.clients, sink=sink, now_ns=cluster.now_ns)
-    worker = Worker(stage, plan, delivery_timeout_ms=2_000, request_timeout_ms=1_000)
+    worker = Worker(stage, plan, delivery_timeout_ms=3_000, request_timeout_ms=1_000)
     for _ in range(3):
         worker.produce(partition, "before")
         await asyncio.sleep(0.1)
-    await asyncio.sleep(0.5)
+    # A producer that is still on its way to its first epoch when the broker stands still has none to begin anew.
+    await until(lambda: len(sink.rows) == 3, timeout_ms=15_000, what="three answers", cluster=cluster)
     if pause_ms:
         await cluster.pause(1)
     worker.produce(partition, "meanwhile")
