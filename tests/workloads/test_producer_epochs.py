@@ -34,7 +34,7 @@ async def sent(cluster, *, pause_ms):
         process=1, worker_class="idempotent", acks=-1, idempotent=True, partitions=(0,), rate_per_s=1, seed="0"
     )
     stage = Stage(clients=cluster.clients, sink=sink, now_ns=cluster.now_ns)
-    worker = Worker(stage, plan, delivery_timeout_ms=3_000, request_timeout_ms=1_000)
+    worker = Worker(stage, plan, delivery_timeout_ms=2_000, request_timeout_ms=1_000)
     for _ in range(3):
         worker.produce(partition, "before")
         await asyncio.sleep(0.1)
