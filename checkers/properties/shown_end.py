@@ -82,7 +82,10 @@ def _compared(
 
 
 class ReadEnd(NamedTuple):
-    """Where complete final reads ended, and until when there was nothing behind that: a last poll may bring late records."""
+    """Where complete final reads ended, and until when there was nothing behind that.
+
+    What an empty poll asked may be answered behind its end, with a record that came meanwhile: it proves nothing later than its begin.
+    """
 
     end: int
     until_ns: int
@@ -93,7 +96,7 @@ def read_end(rows: PartitionRows) -> ReadEnd | None:
     polls = rows.columns("polls")
     final = (polls["phase"] == FINAL) & (polls["outcome"] == OK) & is_among(polls["process"], complete_readers(polls))
     empty = final & (polls["record_count"] == 0)  # every complete reader has one
-    return ReadEnd(int(polls["position"][final].max()), int(polls["complete_ns"][empty].max())) if empty.any() else None
+    return ReadEnd(int(polls["position"][final].max()), int(polls["invoke_ns"][empty].max())) if empty.any() else None
 
 
 def logged_end(rows: PartitionRows, context: Context) -> int | None:
@@ -128,7 +131,7 @@ def detail(anomaly: Anomaly) -> str:
 
 SQL: Final = "".join((READERS, """, read_ends AS (
   SELECT p.run_id, p.topic, p.partition, MAX(p.position) AS log_end,
-    MAX(CASE WHEN p.record_count = 0 THEN p.complete_ns END) AS until_ns FROM polls p
+    MAX(CASE WHEN p.record_count = 0 THEN p.invoke_ns END) AS until_ns FROM polls p
   JOIN readers r ON p.run_id = r.run_id AND p.topic = r.topic AND p.partition = r.partition AND p.process = r.process
   WHERE p.phase = 'final' AND p.outcome = 'ok' GROUP BY p.run_id, p.topic, p.partition
 ), logged AS (

@@ -131,6 +131,7 @@ class Run:
         high_watermark: int,
         isolation: str = "read_uncommitted",
         log_start_offset: int = 0,
+        lasts: int = 0,
         **more: Any,
     ) -> None:
         self.recorder.row(
@@ -143,7 +144,7 @@ class Run:
             phase=phase,
             position=position,
             invoke_ns=at * MS,
-            complete_ns=at * MS,
+            complete_ns=(at + lasts) * MS,
             outcome="ok",
             record_count=count,
             high_watermark=high_watermark,

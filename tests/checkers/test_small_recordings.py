@@ -1147,6 +1147,27 @@ def test_what_a_last_poll_brings_is_looked_for_in_the_logs(
     assert judged(run, "shown_end_lost") == expected
 
 
+@pytest.mark.parametrize(("at", "in_logs", "expected"), [
+    pytest.param(950, True, [], id="while it waited, and the logs hold it"),
+    pytest.param(950, False, [LOST], id="while it waited, and no log holds it"),
+    pytest.param(901, True, [LOST], id="before it asked"),
+])  # fmt: skip
+def test_an_empty_last_poll_proves_nothing_of_the_time_in_which_it_waited(
+    run: Run, at: int, in_logs: bool, expected: list[tuple[str, str]]
+) -> None:
+    """What it asked was answered behind its end, with a record that came meanwhile (reassign, seed 30002)."""
+    values = {offset: run.send(offset, 100 + offset) for offset in range(2)}
+    late = {2: run.send(2, 120, acks=0)}
+    run.final_read(values, at=900)
+    run.poll(99, "final", 2, 0, 902, high_watermark=2, lasts=100)
+    run.poll(99, "final", 2, 1, 1010, high_watermark=3, leader_epoch=0)
+    run.watermark(3, at, epoch=0)
+    for node in (1, 2, 3):
+        run.log(node, values | (late if in_logs else {}))
+
+    assert judged(run, "shown_end_lost") == expected
+
+
 @pytest.mark.parametrize(("order", "expected"), [
     pytest.param({}, BY_R4, id="of this partition"),
     pytest.param({"partition": 1}, LOST, id="of another partition"),
