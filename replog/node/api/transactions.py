@@ -1,9 +1,8 @@
 """Requests of transactional producers and of those who look after them, on their way to the coordinators."""
 
-import asyncio
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from functools import partial
-from itertools import islice
+from itertools import takewhile
 from typing import Final
 
 import msgspec
@@ -30,10 +29,10 @@ from replog.coordinators.transaction import State
 from replog.coordinators.transaction_coordinator import FIRST_ADD_BY_BROKERS, TransactionCoordinator, added
 from replog.errors import Error
 from replog.node.api.distinct import distinct
-from replog.node.boundary import contain
 from replog.node.coordinators.producer_ids import ProducerIds
 from replog.node.coordinators.runtime import CoordinatorRuntime
 from replog.node.net.handlers import AnswersApi, HandledApi, contained
+from replog.node.net.in_turns import in_turns, refused_later
 from replog.node.net.server import AwaitedRequest, Caller, ServerRequest
 from replog.node.replication.replicas import Replicas
 from replog.node.tasks import Tasks
@@ -47,8 +46,6 @@ from replog.wire.messages import init_producer_id as ip
 from replog.wire.messages import list_transactions as lt
 
 FIRST_VERSION_WITH_FENCED: Final = 2  # of AddPartitionsToTxn and AddOffsetsToTxn
-
-AT_ONCE_MAX: Final = 100  # transactions of one request; then whoever else waits for the event loop has a turn
 
 AddRequest = AwaitedRequest[apt.AddPartitionsToTxnRequest, apt.AddPartitionsToTxnResponse]
 Result = apt.AddPartitionsToTxnResult
@@ -159,37 +156,19 @@ class TransactionApi:
                 ordered = [results[one] for one in range(len(transactions))]
                 request.reply(apt.AddPartitionsToTxnResponse(results_by_transaction=ordered))
 
-        left = enumerate(transactions)
-        self._add_some(request, left, done)
-        if len(transactions) > AT_ONCE_MAX:
-            body = request.body
-
-            def failed(problem: Exception) -> None:
-                contain(self.replicas.world.journal, "ADD_PARTITIONS_TO_TXN", problem)
-                request.reply(ADD_PARTITIONS_TO_TXN.served.refused(body, Error.UNKNOWN_SERVER_ERROR))
-
-            self.tasks.start(self._add_rest(request, left, len(transactions), done), failed=failed)
-
-    async def _add_rest(
-        self, request: AddRequest, left: Iterator[tuple[int, Wanted]], count: int, done: Callable[[int, Result], None]
-    ) -> None:
-        """One request may name thousands of transactions: seconds, in which nobody else would be answered."""
-        for _ in range(AT_ONCE_MAX, count, AT_ONCE_MAX):
-            await asyncio.sleep(0)
-            if request.is_answered:
-                return  # the connection is gone
-            self._add_some(request, left, done)
-
-    def _add_some(
-        self, request: AddRequest, left: Iterator[tuple[int, Wanted]], done: Callable[[int, Result], None]
-    ) -> None:
-        for index, wanted in islice(left, AT_ONCE_MAX):
+        def add(wanted_at: tuple[int, Wanted]) -> None:
+            index, wanted = wanted_at
             # What this broker's metadata does not have yet would be taken for deleted when its marker is due.
             unknown = None if wanted.verify_only else self._unknown(wanted)
             if unknown is not None:
                 done(index, unknown)
             else:
                 self._add(request, request.version, wanted, partial(done, index))
+
+        # (Once it is answered before its time the connection is gone.)
+        left = takewhile(lambda _: not request.is_answered, enumerate(transactions))
+        failed = refused_later(self.replicas.world.journal, request, ADD_PARTITIONS_TO_TXN.served)
+        in_turns(self.tasks, left, add, done=lambda: None, failed=failed)
 
     def _add(self, caller: Caller, version: int, wanted: Wanted, answer: Callable[[Result], None]) -> None:
         found = self.runtime.find(wanted.transactional_id)

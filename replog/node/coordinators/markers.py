@@ -6,7 +6,6 @@ coordinator: the next one loads the same decision and sends the same markers, an
 
 import asyncio
 from collections.abc import Callable, Iterable, Iterator
-from itertools import islice
 from typing import Final
 
 from replog.controller.authorization import Operation, of_cluster
@@ -19,11 +18,11 @@ from replog.errors import Error
 from replog.log.batch import end_transaction_marker
 from replog.log.log import Appended
 from replog.log.validation import Origin
-from replog.node.boundary import contain
 from replog.node.coordinators.internal_topics import InternalTopics
 from replog.node.coordinators.runtime import CoordinatorRuntime, CoordinatorShard
 from replog.node.net.broker_links import BrokerLinks
 from replog.node.net.handlers import AnswersApi, HandledApi
+from replog.node.net.in_turns import in_turns, refused_later
 from replog.node.net.server import AwaitedRequest
 from replog.node.replication.replicas import Replica, Replicas
 from replog.node.tasks import Tasks
@@ -31,7 +30,6 @@ from replog.types import NO_NODE, ZERO_UUID, NodeId, TopicPartition
 from replog.wire.messages import write_txn_markers as wtm
 
 RETRY_MS: Final = 100
-AT_ONCE_MAX: Final = 100  # markers; then whoever else waits for the event loop has a turn
 # With a higher epoch at the partition its transaction was ended there by somebody else: a recovering leader (KIP-704),
 # or a later decision. There is nothing left for this marker to end.
 DONE: Final = (Error.NONE, Error.INVALID_PRODUCER_EPOCH)
@@ -129,33 +127,13 @@ class MarkerApi:
     def write(self, request: AwaitedRequest[wtm.WriteTxnMarkersRequest, wtm.WriteTxnMarkersResponse]) -> None:
         """WriteTxnMarkers: answered when the last marker is committed."""
         gathering = Gathering(request.body, request.reply)
-        left = _wanted(request.body)
-        if self._write_some(gathering, left):
-            return
-        body = request.body
-
-        def failed(problem: Exception) -> None:
-            contain(self.replicas.world.journal, "WRITE_TXN_MARKERS", problem)
-            request.reply(WRITE_TXN_MARKERS.served.refused(body, Error.UNKNOWN_SERVER_ERROR))
-
-        self.tasks.start(self._write_rest(gathering, left), failed=failed)
-
-    async def _write_rest(self, gathering: "Gathering", left: Iterator[tuple[int, TopicPartition]]) -> None:
-        """One request may ask for tens of thousands: seconds, in which nobody else would be answered."""
-        is_done = False
-        while not is_done:
-            await asyncio.sleep(0)
-            is_done = self._write_some(gathering, left)
-
-    def _write_some(self, gathering: "Gathering", left: Iterator[tuple[int, TopicPartition]]) -> bool:
-        """Write the next ones; return whether these were the last."""
-        taken = list(islice(left, AT_ONCE_MAX))
-        for index, name in taken:
-            self._write(gathering, index, name)
-        if len(taken) == AT_ONCE_MAX:
-            return False
-        gathering.close()
-        return True
+        in_turns(
+            self.tasks,
+            _wanted(request.body),
+            lambda one: self._write(gathering, *one),
+            done=gathering.close,
+            failed=refused_later(self.replicas.world.journal, request, WRITE_TXN_MARKERS.served),
+        )
 
     def _write(self, gathering: "Gathering", index: int, name: TopicPartition) -> None:
         gathering.expect()

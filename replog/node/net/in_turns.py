@@ -1,0 +1,63 @@
+"""Requests that ask for thousands of things at once: whoever else waits for the event loop has a turn in between.
+
+A few hundred kilobytes may ask for tens of thousands of markers or transactions: seconds of thinking, in which nobody else
+would be answered. Requests for fewer are carried out in one go, as if this were not here.
+"""
+
+import asyncio
+from collections.abc import Callable, Iterator
+from itertools import islice
+from typing import Final, TypeVar
+
+from replog.controller.served_api import ServedApi
+from replog.errors import Error
+from replog.node.boundary import contain
+from replog.node.net.server import AwaitedRequest
+from replog.node.tasks import Failed, Tasks
+from replog.ports import Journal
+from replog.wire.exchange import Q, R
+
+AT_ONCE_MAX: Final = 100
+
+T = TypeVar("T")
+
+
+def in_turns(
+    tasks: Tasks, wanted: Iterator[T], do: Callable[[T], None], *, done: Callable[[], None], failed: Failed
+) -> None:
+    """Do all that is wanted, and at last `done`: as much as may be at once now, the rest in tasks' time.
+
+    failed:  takes an error of the rest; one of what is done now is raised.
+    """
+    if _some(wanted, do):
+        done()
+    else:
+        tasks.start(_rest(wanted, do, done), failed=failed)
+
+
+async def _rest(wanted: Iterator[T], do: Callable[[T], None], done: Callable[[], None]) -> None:
+    is_done = False
+    while not is_done:
+        await asyncio.sleep(0)
+        is_done = _some(wanted, do)
+    done()
+
+
+def _some(wanted: Iterator[T], do: Callable[[T], None]) -> bool:
+    """Do the next ones; return whether these were the last."""
+    count = 0
+    for one in islice(wanted, AT_ONCE_MAX):
+        do(one)
+        count += 1
+    return count < AT_ONCE_MAX
+
+
+def refused_later(journal: Journal, request: AwaitedRequest[Q, R], served: ServedApi[Q, R]) -> Failed:
+    """Return what answers UNKNOWN_SERVER_ERROR when the rest of a request's work fails unforeseen; it raises what ends the node."""
+    body = request.body  # the request lets go of it should the connection end meanwhile
+
+    def refuse(problem: Exception) -> None:
+        contain(journal, served.exchange.api.name, problem)
+        request.reply(served.refused(body, Error.UNKNOWN_SERVER_ERROR))
+
+    return refuse
