@@ -11,7 +11,7 @@ what the cluster looks like: before that, this broker would answer with the past
 import asyncio
 import contextlib
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from typing import Final, TypeVar, cast
 from uuid import UUID
 
@@ -114,7 +114,7 @@ class ZooKeeperBroker:
         self.world.journal.event(
             "start", node=self.config.node_id, role="broker", incarnation=str(self.identity.incarnation)
         )
-        await self._read_first_configs()
+        await self._connected(self._read_configs)  # before anybody is served
         await self.plane.listen()
         self.is_serving = True
         self.plane.start_periodic_work(look_at_directories=self.plane.moves.look, after_checkpoint=_nothing)
@@ -168,7 +168,7 @@ class ZooKeeperBroker:
         timeout_ms = self.config.zookeeper.connection_timeout_ms
         try:
             await self.zookeeper.connect(timeout_ms)
-            await self._prepared(timeout_ms)
+            await self._connected(self._prepare_znodes, within_ms=timeout_ms)
         except Unreachable:
             raise ZooKeeperUnreachable(f"no ZooKeeper server of {where} answered within {timeout_ms} ms") from None
         except (ConnectionLoss, SessionExpired) as problem:
@@ -181,14 +181,14 @@ class ZooKeeperBroker:
             message = f"ZooKeeper at {where} does not let us in: {type(problem).__name__} {problem}"
             raise ZooKeeperUnusable(message) from None
 
-    async def _prepared(self, timeout_ms: int) -> None:
-        """Prepare the znodes, again where the servers went away meanwhile: what was done before is found done."""
-        deadline_ms = self.world.clock.now_ms() + timeout_ms
+    async def _connected(self, act: Callable[[], Awaitable[None]], *, within_ms: int | None = None) -> None:
+        """Do something, again where the servers go away meanwhile: what was done before is found done. None: without end."""
+        began_ms = self.world.clock.now_ms()
         while True:
             try:
-                return await self._prepare_znodes()
+                return await act()
             except (ConnectionLoss, SessionExpired):
-                if self.world.clock.now_ms() >= deadline_ms:
+                if within_ms is not None and self.world.clock.now_ms() >= began_ms + within_ms:
                     raise
             await asyncio.sleep(RETRY_MS / 1000)
 
@@ -308,14 +308,6 @@ class ZooKeeperBroker:
         """Take no notice: controllers of ZooKeeper mode know of no directories."""
 
     # --- configuration -------------------------------------------------------------------
-
-    async def _read_first_configs(self) -> None:
-        """Take them before anybody is served, again where the servers went away meanwhile."""
-        while True:
-            try:
-                return await self._read_configs()
-            except (ConnectionLoss, SessionExpired):
-                await asyncio.sleep(RETRY_MS / 1000)
 
     async def _read_configs(self) -> None:
         """Take all dynamic configurations there are, and watch for the next change."""
