@@ -25,7 +25,7 @@ from typing import Generic, Protocol, TypeVar, cast
 import msgspec
 
 from replog.types import METADATA_TOPIC
-from tribunal.clusters.api import ClusterError, FaultTarget, Proof, Unsettled, until
+from tribunal.clusters.api import ClusterError, FaultTarget, Proof, TopicPartition, Unsettled, until
 from tribunal.clusters.capabilities import Capability, asked_by
 from tribunal.clusters.spec import MODES, ClusterSpec, Mode
 
@@ -226,6 +226,11 @@ def fenced(cluster: FaultTarget, node: int) -> bool:
     """Return whether the controllers have given the broker up."""
     broker = cluster.state.brokers.get(node)
     return broker is None or broker.fenced
+
+
+def is_there(cluster: FaultTarget, partition: TopicPartition, topic_id: str | None) -> bool:
+    """Return whether a partition of this topic is there still: an operator may have deleted the topic, and made another one of that name."""
+    return partition in cluster.state.partitions and cluster.state.topic_ids.get(partition.topic) == topic_id
 
 
 async def back_in_service(cluster: FaultTarget, node: int, former_incarnation: str | None) -> Proof:

@@ -8,7 +8,7 @@ import msgspec
 
 from tribunal.clusters.api import ClusterError, TopicPartition
 from tribunal.clusters.capabilities import CanReassign
-from tribunal.nemesis.api import AsyncGenerator, Effect, Fault, Proof, all_back, came_true, joined
+from tribunal.nemesis.api import AsyncGenerator, Effect, Fault, Proof, all_back, came_true, is_there, joined
 
 MOVE_TIMEOUT_MS: Final = 20_000
 
@@ -51,19 +51,14 @@ def _partition_on(cluster: CanReassign, node: int) -> TopicPartition | None:
     return next(fitting, None)
 
 
-def _is_there(cluster: CanReassign, partition: TopicPartition, topic_id: str | None) -> bool:
-    """Return whether the partition is there still: an operator may have deleted its topic, and made another one of that name."""
-    return partition in cluster.state.partitions and cluster.state.topic_ids.get(partition.topic) == topic_id
-
-
 async def _given_back(
     cluster: CanReassign, partition: TopicPartition, topic_id: str | None, wanted: Sequence[int]
 ) -> Proof:
     """Reassign to what was before; of a topic that was deleted meanwhile there is nothing to give back."""
     restored = None
-    if _is_there(cluster, partition, topic_id):
+    if is_there(cluster, partition, topic_id):
         restored = await _reassigned(cluster, partition, topic_id, wanted)
-    if _is_there(cluster, partition, topic_id) and restored is not None:
+    if is_there(cluster, partition, topic_id) and restored is not None:
         return restored
     return Proof(holds=True, facts={"deleted": str(partition)})
 
@@ -78,14 +73,14 @@ async def _reassigned(
         return Proof(holds=False, facts={"partition": str(partition), "refused": str(problem)})
     proof = await came_true(
         lambda: (
-            not _is_there(cluster, partition, topic_id)
+            not is_there(cluster, partition, topic_id)
             or sorted(cluster.state.partitions[partition].replicas) == sorted(wanted)
         ),
         timeout_ms=MOVE_TIMEOUT_MS,
         what=f"{partition} on {sorted(wanted)}",
         cluster=cluster,
     )
-    if not _is_there(cluster, partition, topic_id):
+    if not is_there(cluster, partition, topic_id):
         return Proof(holds=False, facts={"deleted": str(partition)})
     return Proof(holds=proof.holds, facts={**proof.facts, "partition": str(partition)})
 

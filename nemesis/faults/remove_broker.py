@@ -19,6 +19,7 @@ from tribunal.nemesis.api import (
     back_in_service,
     came_true,
     incarnation,
+    is_there,
     joined,
 )
 from tribunal.nemesis.bounce import StopTarget
@@ -69,11 +70,6 @@ async def inject(cluster: RemovalTarget, node: int, options: Options) -> AsyncGe
     effect.heal = joined(effect.heal, "service", await all_back(cluster))
 
 
-def _is_there(cluster: RemovalTarget, partition: TopicPartition, topic_id: str | None) -> bool:
-    """Return whether the partition is there still: an operator may have deleted its topic, and made another one of that name."""
-    return partition in cluster.state.partitions and cluster.state.topic_ids.get(partition.topic) == topic_id
-
-
 async def _place(cluster: RemovalTarget, wanted: Placement, topic_ids: TopicIds) -> None:
     await asyncio.gather(
         *(_reassign(cluster, partition, replicas, topic_ids[partition]) for partition, replicas in wanted.items())
@@ -84,13 +80,13 @@ async def _reassign(
     cluster: RemovalTarget, partition: TopicPartition, replicas: Sequence[int], topic_id: str | None
 ) -> None:
     """Reassign what is there; `ClusterError` where the cluster refuses it for another reason than that it was deleted."""
-    if not _is_there(cluster, partition, topic_id):
+    if not is_there(cluster, partition, topic_id):
         return
     try:
         await cluster.reassign(partition, replicas)
     except ClusterError:
         deleted = await came_true(
-            lambda: not _is_there(cluster, partition, topic_id),
+            lambda: not is_there(cluster, partition, topic_id),
             timeout_ms=DELETED_TIMEOUT_MS,
             what=f"{partition} is deleted",
             cluster=cluster,
@@ -101,7 +97,7 @@ async def _reassign(
 
 async def _placed(cluster: RemovalTarget, wanted: Placement, topic_ids: TopicIds) -> Proof:
     def there(partition: TopicPartition, replicas: tuple[int, ...]) -> bool:
-        if not _is_there(cluster, partition, topic_ids[partition]):
+        if not is_there(cluster, partition, topic_ids[partition]):
             return True  # there is nothing to place
         return sorted(cluster.state.partitions[partition].replicas) == sorted(replicas)
 
