@@ -1,7 +1,6 @@
 """One node of an existing cluster: it is changed by the user's commands alone, and looked at as any client looks at it."""
 
 import asyncio
-import contextlib
 import shutil
 import tempfile
 from collections.abc import Awaitable, Callable, Mapping
@@ -11,6 +10,7 @@ from typing import Final
 from replog.wire.messages import api_versions as av
 from tribunal.clusters.api import ClusterError, Proof
 from tribunal.clusters.clients.asking import FAILURES, Asking
+from tribunal.clusters.nodes.node_process import put_to_end
 from tribunal.clusters.secured.door import Door
 
 CLIENT_ID: Final = "tribunal-look"
@@ -155,10 +155,7 @@ async def ended(words: list[str], within_ms: int) -> tuple[int | None, str]:
         except TimeoutError:
             return None, ""
         finally:
-            if process.returncode is None:
-                with contextlib.suppress(ProcessLookupError):
-                    process.kill()
-                await process.wait()
+            await put_to_end(process)
         output.seek(0)
         said = " ".join(output.read().decode(errors="replace").split())[-SAID_MAX:]
     return process.returncode, f": {said}" if said else ""

@@ -27,6 +27,7 @@ EXIT_TIMEOUT_MS: Final = 10_000
 POLL_MS: Final = 15
 LOG_LINES: Final = 12
 SIGNAL_WAIT_MS: Final = 2_000
+LINE_BYTES: Final = 1 << 16  # asyncio's own limit
 
 
 class NodeProcess:
@@ -188,6 +189,38 @@ async def start_with_parent(command: Sequence[str], log: Path, more: Mapping[str
             env={**node_environment(), **more},
             start_new_session=True,
         )
+
+
+async def start_to_speak(
+    prefix: Sequence[str], command: Sequence[str], log: Path, run_dir: Path, *, line_bytes: int = LINE_BYTES
+) -> asyncio.subprocess.Process:
+    """Start a command that is spoken with by lines, and ends with this process; what it says on stderr is appended to the log.
+
+    prefix:      words in front of it: where it runs.
+    line_bytes:  of the longest line that it may answer.
+    """
+    log.parent.mkdir(parents=True, exist_ok=True)
+    with log.open("ab") as errors:
+        process = await asyncio.create_subprocess_exec(
+            *prefix,
+            *with_parent(command),
+            stdin=asyncio.subprocess.PIPE,
+            stdout=asyncio.subprocess.PIPE,
+            stderr=errors,
+            env={**node_environment(), **mark(run_dir)},
+            start_new_session=True,
+            limit=line_bytes,
+        )
+    note_started(run_dir, process.pid)
+    return process
+
+
+async def put_to_end(process: asyncio.subprocess.Process) -> None:
+    """Kill a process, unless it has ended, and wait for its end."""
+    if process.returncode is None:
+        with contextlib.suppress(ProcessLookupError):
+            process.kill()
+    await process.wait()
 
 
 def node_environment() -> dict[str, str]:

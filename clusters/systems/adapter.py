@@ -18,8 +18,7 @@ from typing import Final, Literal
 import msgspec
 
 from tribunal.clusters.api import ClusterError
-from tribunal.clusters.nodes.leftovers import mark, note_started
-from tribunal.clusters.nodes.node_process import last_lines, node_environment, with_parent
+from tribunal.clusters.nodes.node_process import last_lines, put_to_end, start_to_speak
 from tribunal.clusters.objects import TRANSACTIONS, ObjectAnswer, ObjectOperation, ObjectValue, PlainValue
 from tribunal.clusters.systems.description import CALL_GRACE_MS, Addresses, Client
 from tribunal.results.object_transactions import Steps, must_answer
@@ -110,19 +109,9 @@ class Adapter:
         return ObjectAnswer(outcome=reply.type, value=said, error=reply.error)
 
     async def _begin(self) -> None:
-        self._log.parent.mkdir(parents=True, exist_ok=True)
-        with self._log.open("ab") as log:
-            self._process = await asyncio.create_subprocess_exec(
-                *self._prefix,
-                *with_parent(self._command),
-                stdin=asyncio.subprocess.PIPE,
-                stdout=asyncio.subprocess.PIPE,
-                stderr=log,
-                env={**node_environment(), **mark(self._run_dir)},
-                start_new_session=True,
-                limit=LINE_BYTES,
-            )
-        note_started(self._run_dir, self._process.pid)
+        self._process = await start_to_speak(
+            self._prefix, self._command, self._log, self._run_dir, line_bytes=LINE_BYTES
+        )
         try:
             reply = await self._asked(msgspec.json.encode(self._init), INIT_MS)
         except (TimeoutError, OSError, EOFError) as problem:
@@ -159,12 +148,8 @@ class Adapter:
 
     async def _end(self) -> None:
         process, self._process = self._process, None
-        if process is None:
-            return
-        if process.returncode is None:
-            with contextlib.suppress(ProcessLookupError):
-                process.kill()
-        await process.wait()
+        if process is not None:
+            await put_to_end(process)
 
 
 def _value(operation: ObjectOperation, asked: ObjectValue, reply: Reply) -> ObjectValue:

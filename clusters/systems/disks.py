@@ -15,8 +15,7 @@ from typing import Final, Literal
 import msgspec
 
 from tribunal.clusters.api import ClusterError
-from tribunal.clusters.nodes.leftovers import mark, note_started
-from tribunal.clusters.nodes.node_process import last_lines, node_environment, with_parent
+from tribunal.clusters.nodes.node_process import last_lines, put_to_end, start_to_speak
 
 PROGRAM: Final = Path(__file__).with_name("forgetful_disk.py")
 DEVICE: Final = Path("/dev/fuse")
@@ -49,18 +48,8 @@ class ForgetfulDisk:
 
     async def mount(self, prefix: Sequence[str]) -> None:
         """Mount it on the data folder, where the prefix leads to. Raises ClusterError."""
-        self._log.parent.mkdir(parents=True, exist_ok=True)
-        with self._log.open("ab") as log:
-            self._process = await asyncio.create_subprocess_exec(
-                *prefix,
-                *with_parent([sys.executable, "-I", "-S", str(PROGRAM), str(self._data), f"{self._run_dir}{os.sep}"]),
-                stdin=asyncio.subprocess.PIPE,
-                stdout=asyncio.subprocess.PIPE,
-                stderr=log,
-                env={**node_environment(), **mark(self._run_dir)},
-                start_new_session=True,
-            )
-        note_started(self._run_dir, self._process.pid)
+        command = [sys.executable, "-I", "-S", str(PROGRAM), str(self._data), f"{self._run_dir}{os.sep}"]
+        self._process = await start_to_speak(prefix, command, self._log, self._run_dir)
         await self._answer()
 
     async def ask(self, command: Literal["forget", "wipe", "opened"]) -> Forgotten:
@@ -97,9 +86,5 @@ class ForgetfulDisk:
     async def close(self) -> None:
         """End it, and with it the mount."""
         process, self._process = self._process, None
-        if process is None:
-            return
-        if process.returncode is None:
-            with contextlib.suppress(ProcessLookupError):
-                process.kill()
-        await process.wait()
+        if process is not None:
+            await put_to_end(process)

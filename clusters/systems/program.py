@@ -1,10 +1,10 @@
 """A node of a described system as a program: its command, and how one sees that it serves."""
 
 import asyncio
-import contextlib
 from pathlib import Path
 
 from tribunal.clusters.api import ClusterError
+from tribunal.clusters.nodes.node_process import put_to_end
 from tribunal.clusters.systems.description import Addresses, Nodes, Ready
 from tribunal.clusters.systems.places import Place
 
@@ -60,10 +60,7 @@ async def ended_well(command: list[str]) -> bool:
     try:
         return await process.wait() == 0
     finally:
-        if process.returncode is None:
-            with contextlib.suppress(ProcessLookupError):
-                process.kill()
-            await process.wait()
+        await put_to_end(process)
 
 
 async def _answers_http(reader: asyncio.StreamReader, writer: asyncio.StreamWriter, host: str, path: str) -> bool:
