@@ -34,7 +34,8 @@ mount --rbind {small} {folder}
 trap - EXIT"""
 # The node goes on writing, so a little room is left to it, and then taken.
 SHRINK: Final = """set -e
-used=$(($(stat -f -c '%b - %f' {small}))) && mount -o remount,nr_blocks=$((used + 256)) {small}
+used=$(($(stat -f -c '%b - %f' {small})))
+mount -o remount,nr_blocks=$((used + 256)) {small}
 dd if=/dev/zero of={small}/filler bs=4096 2>/dev/null || true"""
 MOVE_BACK: Final = """set -e
 umount -R {folder}
