@@ -138,15 +138,18 @@ class _StoredRuns(_Runs):
 
     def __init__(self, url: str) -> None:
         self._storage = storage_at("--out", url)
+        self._files: dict[str, dict[str, StoredFile]] = {}  # of each run
 
     def names(self) -> list[str]:
         """Return the runs that stand there as wholes, the oldest first."""
         names = [name for name in self._storage.folders() if RUN_NAME.fullmatch(name.partition(".")[0])]
-        return [name for name in names if "plan.json" in self._files(name)]
+        listed = {name: self._storage.listed(Path("/"), name) for name in names}
+        self._files = {name: files for name, files in listed.items() if "plan.json" in files}
+        return [*self._files]
 
     def has_finding(self, name: str) -> bool:
         """Return whether a run's verdict is a violation, or is not as it was put there."""
-        listed = self._files(name).get(VERDICT)
+        listed = self._files[name].get(VERDICT)
         if listed is None:
             return False
         with Scratch("clean") as folder:
@@ -163,9 +166,6 @@ class _StoredRuns(_Runs):
     def place(self, name: str) -> str:
         """Return a run's URL."""
         return f"{self._storage.url}/{name}"
-
-    def _files(self, name: str) -> dict[str, StoredFile]:
-        return self._storage.listed(Path("/"), name)
 
 
 def _has_finding(run_dir: Path) -> bool:
