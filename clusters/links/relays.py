@@ -48,6 +48,7 @@ from tribunal.clusters.links.probing import (
     ProbeAnswer,
 )
 from tribunal.clusters.links.relay import Relay, Side, Traffic, Wires
+from tribunal.clusters.standing_cuts import StandingCuts
 
 __all__ = ["PROBE_REQUEST", "Links", "Traffic"]
 
@@ -194,7 +195,8 @@ class Links:
         self._stopped_packets: dict[str, int] = {}  # that the last cut was seen to stop
         self._wires: dict[Wires, None] = {}  # of all listeners
         self.addresses: Addresses = LoopbackAddresses(ports) if addresses is None else addresses
-        self.cuts: dict[Link, CutMode] = {}
+        self.cuts: dict[Link, CutMode] = {}  # that the relays make
+        self._standing = StandingCuts()  # of relays and packet filter
         self.rules = Rules()
         self.relays: dict[Relay, None] = {}
         self._shapes: dict[Link, Shape] = {}
@@ -281,6 +283,7 @@ class Links:
         for listener in (listener for server in servers for listener in server.sockets):
             loop.remove_reader(listener.fileno())  # accept no more
         self.cuts.clear()
+        self._standing.clear()
         self.rules.clear()
         self._shapes.clear()
         # Whoever was being accepted appears in a later turn. Servers have to wait for it: asyncio's, closed meanwhile,
@@ -329,6 +332,7 @@ class Links:
 
     async def sever(self, links: Sequence[Link], mode: CutMode) -> None:
         """Cut links, without a word of proof."""
+        self._standing.add(links)
         if not self._packets.stops(mode):
             self.cuts |= dict.fromkeys(links, mode)
             self.apply_hindrances(links)
@@ -362,12 +366,14 @@ class Links:
         packets = await self._packets.stopped(filtered)
         return {**packets, **{str(link): self.traffic(link).stopped_bytes for link in relayed}}
 
-    async def mend(self, links: Sequence[Link]) -> None:
-        """Undo cuts, without a word of proof."""
-        await self._packets.mend(links)
-        for link in links:
+    async def mend(self, links: Sequence[Link]) -> list[Link]:
+        """Undo cuts, without a word of proof; return the links that no other fault cuts."""
+        free = self._standing.undo(links)
+        await self._packets.mend(free)
+        for link in free:
             self.cuts.pop(link, None)
-        self.apply_hindrances(links)
+        self.apply_hindrances(free)
+        return free
 
     async def stopped(self, links: Sequence[Link], answers: Sequence[ProbeAnswer]) -> dict[Link, bool]:
         """Return for each probe whether it met the cut that it should have met: silence, and what the cut has counted."""
@@ -390,12 +396,17 @@ class Links:
         return {"by": self._packets.name, "stopped_packets": self._stopped_packets}
 
     async def heal(self, links: Sequence[Link]) -> Proof:
-        """Undo cuts; the proof has fresh probes that are answered."""
+        """Undo cuts; the proof has fresh probes that are answered, over links that no other fault cuts."""
         stopped = await self.tally(links)
         began_s = asyncio.get_running_loop().time()
-        await self.mend(links)
+        free = await self.mend(links)
         applied_ms = (asyncio.get_running_loop().time() - began_s) * 1000
-        return await self.passing(links, {"stopped": stopped, "applied_ms": round(applied_ms, 2)})
+        facts: dict[str, object] = {"stopped": stopped, "applied_ms": round(applied_ms, 2)}
+        # A connection needs both directions: where another fault has the opposite one, nothing can be said.
+        probed = [link for link in free if not self._standing.stands(Link(link.target, link.source))]
+        if len(probed) < len(links):
+            facts["cut_by_others"] = [str(link) for link in links if link not in probed]
+        return await self.passing(probed, facts) if probed else Proof(holds=True, facts=facts)
 
     async def passing(self, links: Sequence[Link], facts: dict[str, object]) -> Proof:
         """Prove by fresh probes that links pass."""

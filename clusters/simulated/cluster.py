@@ -56,6 +56,7 @@ from tribunal.clusters.simulated.watch import Watch
 from tribunal.clusters.simulated.world import EPOCH_MS, Machine, Points, ReportedEvent, Simulation
 from tribunal.clusters.simulated.zookeeper_model import Model
 from tribunal.clusters.spec import Settings, SettingValue
+from tribunal.clusters.standing_cuts import StandingCuts
 from tribunal.clusters.values import Facts
 from tribunal.results.violation import Invariant
 
@@ -111,6 +112,7 @@ class SimulatedCluster(SimulatedFaults):
         simulation.network.frames.on_message = self._message_sent
         self.watch.on_commit = self._something_happened
         self._failures: list[str] = []
+        self._standing_cuts = StandingCuts()
         self.clients: SimulatedClients
         simulation.loop.on_failure = self._failed
         simulation.loop.ends_its_node = lambda problem: own_failure(problem) is not None
@@ -353,17 +355,19 @@ class SimulatedCluster(SimulatedFaults):
     async def cut(self, links: Sequence[Link], mode: CutMode) -> Proof:
         """Cut links."""
         pairs = self.pairs(links)
+        self._standing_cuts.add(links)
         self.simulation.network.cut(pairs, mode)
         self.watch.stability.links_changed()
         facts = {str(link): self._is_cut(pair) for link, pair in zip(links, pairs, strict=True)}
         return Proof(holds=all(facts.values()), facts={"cut": facts, "mode": mode.value})
 
     async def heal(self, links: Sequence[Link]) -> Proof:
-        """Undo cuts."""
-        pairs = self.pairs(links)
+        """Undo cuts; links that another fault cuts stay cut."""
+        free = self._standing_cuts.undo(links)
+        pairs = self.pairs(free)
         self.simulation.network.heal(pairs)
         self.watch.stability.links_changed()
-        facts = {str(link): not self._is_cut(pair) for link, pair in zip(links, pairs, strict=True)}
+        facts = {str(link): not self._is_cut(pair) for link, pair in zip(free, pairs, strict=True)}
         return Proof(holds=all(facts.values()), facts={"passes": facts})
 
     def endpoint(self, node: int) -> tuple[str, int]:

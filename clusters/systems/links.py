@@ -17,6 +17,8 @@ from tribunal.clusters.api import CutMode, Link, Proof, Unsupported
 from tribunal.clusters.links.relays import connected
 from tribunal.clusters.namespaces.firewall import Firewall
 from tribunal.clusters.namespaces.spaces import Namespaces
+from tribunal.clusters.standing_cuts import StandingCuts
+from tribunal.clusters.values import Facts
 
 PROBE: Final = b"tribunal"
 PROBE_WAIT_MS: Final = 5_000  # where an answer is expected: a busy machine takes its time
@@ -106,6 +108,7 @@ class SystemLinks:
         self._address = address
         self._probe_port = probe_port
         self._ports: dict[int, ProbePort] = {}
+        self._standing = StandingCuts()
 
     async def open(self, nodes: Sequence[int]) -> None:
         """Open a probe port in each namespace."""
@@ -125,6 +128,7 @@ class SystemLinks:
         channels = await self._channels(links)
         try:
             before = await self._ask(channels, PROBE_WAIT_MS)
+            self._standing.add(links)
             await self._firewall.cut(links, mode)
             after = await self._ask(channels, SILENCE_MS)
             stopped = await self._firewall.stopped(links)
@@ -147,9 +151,10 @@ class SystemLinks:
         """Let packets pass again; proven by fresh probes over those that no other fault cuts."""
         mended = [link for link in links if self._firewall.is_cut(link)]
         stopped = await self._firewall.stopped(mended) if mended else {}
-        await self._firewall.mend(links)
+        uncut = self._standing.undo(links)
+        await self._firewall.mend(uncut)
         # A connection needs both directions: where another fault has the opposite one, nothing can be said.
-        free = [link for link in links if not self._firewall.is_cut(Link(link.target, link.source))]
+        free = [link for link in uncut if not self._firewall.is_cut(Link(link.target, link.source))]
         channels = await self._channels(free)
         try:
             after = await self._ask(channels, PROBE_WAIT_MS)
@@ -157,7 +162,10 @@ class SystemLinks:
             for channel in channels:
                 channel.close()
         passes = len(channels) == len(set(free)) and all(one.answered for one in after)
-        return Proof(holds=bool(channels) and passes, facts={"stopped_packets": stopped, "probes_after": _facts(after)})
+        facts: Facts = {"stopped_packets": stopped, "probes_after": _facts(after)}
+        if len(free) < len(links):
+            facts["cut_by_others"] = [str(link) for link in links if link not in free]
+        return Proof(holds=passes, facts=facts)
 
     async def _channels(self, links: Sequence[Link]) -> list[Channel]:
         opened = await asyncio.gather(*map(self._channel, dict.fromkeys(links)))

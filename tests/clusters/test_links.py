@@ -256,6 +256,23 @@ async def clients_are_cut_together():
         assert (await links.heal(both_ways(CLIENTS, 1))).holds
 
 
+async def a_link_that_two_faults_cut_passes_when_both_have_healed():
+    async with two_nodes() as links:
+        connection = await connect(links, 1, 2)
+        assert (await links.cut(both_ways(1, 2), CutMode.HOLD)).holds
+        await links.cut([Link(1, 2)], CutMode.HOLD)
+
+        first = await links.heal(both_ways(1, 2))
+
+        assert first.holds
+        assert first.facts["cut_by_others"] == ["1->2", "2->1"]
+        with pytest.raises(TimeoutError):
+            await ask(connection, wait=0.1)
+        assert (await links.heal([Link(1, 2)])).holds
+        assert await answer(connection[0]) == b"hello"
+        connection[1].close()
+
+
 async def closing_hangs_up_on_who_is_being_accepted(turns):
     port = next(PORTS)
     links = Links({1: port})
@@ -294,6 +311,7 @@ def test_closing_hangs_up_on_who_is_being_accepted(loop, turns):
         a_cut_around_a_dead_node_is_no_proof,
         a_taken_port_leaves_nothing_open,
         clients_are_cut_together,
+        a_link_that_two_faults_cut_passes_when_both_have_healed,
     ],
     ids=lambda story: story.__name__,
 )

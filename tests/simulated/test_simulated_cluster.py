@@ -123,6 +123,20 @@ def test_a_cut_controller_is_replaced():
     Trial(9).run(scenario)
 
 
+def test_a_link_that_two_faults_cut_passes_when_both_have_healed():
+    async def scenario(cluster):
+        around, single = [Link(1, 2), Link(1, 3)], [Link(1, 2)]
+        await cluster.cut(around, CutMode.HOLD)
+        await cluster.cut(single, CutMode.HOLD)
+        assert (await cluster.heal(around)).holds
+        is_cut = {link: cluster.simulation.network.link(*cluster.pairs([link])[0]).cut is not None for link in around}
+        assert is_cut == {Link(1, 2): True, Link(1, 3): False}
+        assert (await cluster.heal(single)).holds
+        assert cluster.simulation.network.link(*cluster.pairs(single)[0]).cut is None
+
+    Trial(9).run(scenario)
+
+
 def test_clients_are_cut_together():
     async def scenario(cluster):
         victim = leader(cluster)
