@@ -118,15 +118,15 @@ class LinkFaults:
     async def half_open(self, links: Sequence[Link]) -> Proof:
         """Let each link's target forget its connections while the source goes on taking them for open."""
         wanted = frozenset(links)
-        count = 0
+        left: list[Relay] = []  # not those that another fault has left so
         for relay in list(self.links.relays):
             side = _side_of(relay, wanted)
             if side is not None and relay.far.transport is not None and relay.half_open_side is None:
                 relay.leave_half_open(side)
-                count += 1
+                left.append(relay)
         await asyncio.sleep(0)
-        still_open = [relay for relay in self._half_open_over(wanted) if _takes_for_open(relay)]
-        return Proof(holds=bool(still_open), facts={"forgotten": count, "believed_in": len(still_open)})
+        still_open = [relay for relay in left if _takes_for_open(relay)]
+        return Proof(holds=bool(still_open), facts={"forgotten": len(left), "believed_in": len(still_open)})
 
     async def close_half_open(self, links: Sequence[Link]) -> Proof:
         """Reset the ends that are still open."""

@@ -158,6 +158,16 @@ async def half_open():
             await caller.receive()
 
 
+async def what_another_fault_has_left_half_open_is_no_proof():
+    async with two_nodes() as (faults, _, _caller):
+        assert (await faults.half_open([Link(1, 2)])).holds
+
+        again = await faults.half_open([Link(1, 2)])
+
+        assert again.facts == {"forgotten": 0, "believed_in": 0}
+        assert not again.holds
+
+
 async def half_open_without_connections_is_no_proof():
     async with two_nodes() as (faults, _, _caller):
         assert not (await faults.half_open([Link(0, 1)])).holds
@@ -243,6 +253,7 @@ async def delayed_by_api():
         reset_once,
         half_open,
         half_open_without_connections_is_no_proof,
+        what_another_fault_has_left_half_open_is_no_proof,
         dropped_by_api,
         an_answer_is_dropped,
         doubled,
