@@ -259,7 +259,8 @@ class Containers:
 
     async def open(self, run: RunContext) -> Links:
         """Have an image, make a network, open the relays on its gateway."""
-        self._directory = Path(os.path.abspath(run.directory))  # noqa: PTH100, ASYNC240 - no look at the disk
+        # By the same name as `leftovers` and `sweep`, which look for it: a folder may be reached by a symbolic link.
+        self._directory = await asyncio.to_thread(run.directory.resolve)
         self._client = await asyncio.to_thread(engine)
         self._image = await asyncio.to_thread(node_image, self._client)
         prefix, self._network = await asyncio.to_thread(self._make_network)

@@ -135,6 +135,8 @@ class NodeProcess:
                 asked = await asking
                 await self._ended()
         except TimeoutError:
+            # It goes on, and if it dies later that was nobody's wish.
+            self._ending = not self.alive
             return False
         return asked
 

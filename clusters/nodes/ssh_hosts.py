@@ -149,7 +149,9 @@ class Shell:
             raise ClusterError(f"host {self.entry.endpoint[0]} of node {self.entry.id} has hung up") from None
 
     def tried(self, command: str, stdin: bytes = b"") -> tuple[int, bytes, str]:
-        """Run a command; return its exit code, what it said and what it complained of."""
+        """Run a command; return its exit code, what it said and what it complained of; `ClusterError` when the host hangs up."""
+        import paramiko
+
         channel = self.channel()
         channel.settimeout(COMMAND_TIMEOUT_S)
         try:
@@ -160,20 +162,23 @@ class Shell:
             said = b"".join(iter(lambda: channel.recv(CHUNK_BYTES), b""))
             complaint = b"".join(iter(lambda: channel.recv_stderr(CHUNK_BYTES), b""))
             return channel.recv_exit_status(), said, complaint.decode(errors="replace").strip()
-        except OSError as problem:
-            raise ClusterError(f"host {self.entry.endpoint[0]}: {command.split()[0]}: {problem}") from None
+        except (OSError, EOFError, paramiko.SSHException) as problem:
+            why = str(problem) or type(problem).__name__
+            raise ClusterError(f"host {self.entry.endpoint[0]}: {command.split()[0]}: {why}") from None
         finally:
             channel.close()
 
     def watched(self, command: str, said: Callable[[bytes], object] = lambda _: None) -> bool:
         """Run a command however long it takes, reading what it says; return whether the host hung up before its end."""
+        import paramiko
+
         try:
             channel = self.channel()
             channel.exec_command(command)
             while data := channel.recv(CHUNK_BYTES):
                 said(data)
             return channel.recv_exit_status() < 0
-        except (ClusterError, OSError):
+        except (ClusterError, OSError, EOFError, paramiko.SSHException):
             return True
 
     def run(self, command: str, stdin: bytes = b"") -> bytes:
