@@ -120,12 +120,12 @@ async def narrow():
 
 async def a_slow_link_that_is_cut_delivers_after_the_heal():
     async with two_nodes() as (faults, nodes, caller):
-        await faults.links.set_shape(BOTH, Shape(delay_ms=40))
+        await faults.links.set_shape(BOTH, Shape(delay_ms=400))
         caller.say(FETCH, 1)
         await asyncio.sleep(0.01)
         faults.links.cuts |= dict.fromkeys(BOTH, "hold")
         faults.links.apply_hindrances()
-        await asyncio.sleep(0.08)
+        await asyncio.sleep(0.5)
         assert nodes[2].asked == []
 
         faults.links.cuts.clear()
