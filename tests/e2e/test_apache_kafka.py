@@ -313,3 +313,25 @@ def test_metadata_version_is_raised_once_the_last_node_knows_it(tmp_path):
         assert effect.heal.holds, broken(effect.heal.facts)
     shown = [effect.proof.facts["shown"] for effect in effects if "shown" in effect.proof.facts]
     assert shown == [25, 27, 27]
+
+
+@NEEDS_KAFKA
+@pytest.mark.nightly
+@pytest.mark.timeout(900)
+@pytest.mark.parametrize("name", ["upgrade-3.9", "finalize-4.1", "everybody-stops"])
+def test_a_scenario_of_releases_accuses_nobody(tmp_path, name):
+    verdict = run(tmp_path, f"released/{name}", 1)
+
+    assert verdict["verdict"] in ("PASS", "PERMITTED", "INCONCLUSIVE"), verdict["claim"]
+
+
+@NEEDS_KAFKA
+@pytest.mark.nightly
+@pytest.mark.timeout(600)
+@pytest.mark.parametrize("version", ["3.9.1", "4.3.1"])
+@pytest.mark.parametrize("name", ["produce-consume", "transactions", "consumer-group", "restarts", "exactly-once"])
+def test_ordinary_scenarios_accuse_no_release(tmp_path, name, version):
+    verdict = run(tmp_path, name, 1, "--set", f"cluster.version={version}")
+
+    assert verdict["verdict"] in ("PASS", "PERMITTED", "INCONCLUSIVE"), verdict["claim"]
+    assert rules(verdict) <= {"R5"}
