@@ -91,6 +91,8 @@ class Seen(msgspec.Struct, frozen=True, kw_only=True):
 class FindingsOfNight:
     """The signatures of a night in progress.
 
+    kept:      a finding that was mended counts before others of its signature. One whose plan switches a known bug on says
+               nothing of the code as it is: the same signature without the bug is news.
     former:    the last night; announced: signatures that an earlier part of this night has announced.
     news:      is called with each signature that is new, once.
     """
@@ -105,7 +107,9 @@ class FindingsOfNight:
         announced: Iterable[str],
         news: Callable[[str, FoundState, Seen], None],
     ) -> None:
-        self._kept = {str(finding.shows): finding for finding in kept}
+        own = [finding for finding in kept if not finding.plan.spec.mutants]
+        in_order = sorted(own, key=lambda finding: finding.state == "fixed")
+        self._kept = {str(finding.shows): finding for finding in in_order}
         self._issues = {issue.signature: issue for issue in issues}
         self._today = today
         self._since = {} if former is None else {one.signature: one.since or former.began for one in former.found}

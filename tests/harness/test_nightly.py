@@ -12,7 +12,7 @@ import pytest
 
 from tribunal.harness.campaign.findings import Rerun
 from tribunal.harness.campaign.night_file import RealRun, read_config
-from tribunal.harness.campaign.night_findings import Announcement, NotAnnounced, announce
+from tribunal.harness.campaign.night_findings import Announcement, FindingsOfNight, NotAnnounced, announce
 from tribunal.harness.campaign.nightly import Earlier, Folders, Nightly, Outside, Shard, Terms, first_seed_of
 from tribunal.harness.campaign.sweep import SeedResult, Sweep
 from tribunal.harness.cli.main import exit_code
@@ -320,11 +320,34 @@ def test_a_known_issue_is_known_until_its_day(tmp_path, expires, state, code):
     assert [one.state for one in received] == ([state] if code else [])
 
 
+def finding_kept(name, state, *mutants):
+    plan = SimpleNamespace(scenario="s", seed=1, spec=SimpleNamespace(mutants=mutants))
+    return SimpleNamespace(name=name, shows="lost_writes/lost", state=state, plan=plan)
+
+
+@pytest.mark.parametrize(
+    ("kept", "state"),
+    [
+        pytest.param([finding_kept("a", "known")], "known", id="known"),
+        pytest.param([finding_kept("a", "known", "M44")], "new", id="known with a bug switched on"),
+        pytest.param([finding_kept("a", "fixed"), finding_kept("z", "known")], "regressed", id="mended once"),
+        pytest.param([finding_kept("a", "known"), finding_kept("z", "fixed")], "regressed", id="mended since"),
+    ],
+)
+def test_only_a_kept_finding_of_the_code_as_it_is_makes_a_signature_known(kept, state):
+    night = FindingsOfNight(
+        kept=kept, issues=[], today="2026-01-01", former=None, announced=[], news=lambda signature, state, seen: None
+    )
+
+    assert night.state("lost_writes/lost") == state
+
+
 @pytest.mark.parametrize(
     ("expires", "code"), [pytest.param("2099-01-01", 0, id="in hand"), pytest.param("2020-01-01", 1, id="expired")]
 )
 def test_what_a_kept_finding_shows_besides_is_known_until_its_day(tmp_path, monkeypatch, expires, code):
-    kept = SimpleNamespace(name="f", shows="a/b", state="open", plan=SimpleNamespace(scenario="s", seed=1))
+    plan = SimpleNamespace(scenario="s", seed=1, spec=SimpleNamespace(mutants=()))
+    kept = SimpleNamespace(name="f", shows="a/b", state="known", plan=plan)
     again = Rerun(
         name="f", about="", signature="a/b", outcome="reproduced", runs=1, max_runs=1, seconds=0.1, others=["lost_writes/lost"]
     )  # fmt: skip
