@@ -38,6 +38,7 @@ from tribunal.results.verdict import PERMITTED_TABLE, NoVerdict, RunVerdict, Ver
 
 ENGINES: Final = ("spark", "inline", "spark-sql")
 FIRST_VERSION: Final = 1  # its words for readers were not made to be compared
+LAST_SCHEMA_THEN: Final = 2  # of recordings when archives of the first version were made
 VERDICT: Final = "verdict.json"
 REPORT: Final = "report.html"
 PLAN: Final = "plan.json"
@@ -179,7 +180,7 @@ def compared(content: Bundle, folder: Path, anew: Anew) -> tuple[list[str], list
     words = [*_of_verdict(folder, anew), *_of_report(folder, anew)]
     if content.bundle_version == FIRST_VERSION:
         remarks.append("an archive of version 1: only its verdict and the counts of its findings are compared")
-        return differences, [*remarks, *words]
+        return [*differences, *_of_first_version(stated)], [*remarks, *words]
     for part in (_of_manifest, _of_plan, _of_faults, _of_schedule, _of_simulation, _of_rows, _of_loads):
         words += part(content, stated)
     if stated.manifest is None:
@@ -202,6 +203,14 @@ def _of_bundle(content: Bundle, anew: RunVerdict) -> Iterator[str]:
             yield f"{name}: {content.findings.get(name, 0)} stated, {found.get(name, 0)} found"
     if content.bundle_version != FIRST_VERSION and content.claim != anew.claim:
         yield f"{LIST}: claim: {content.claim!r} stated, {anew.claim!r} found"
+
+
+def _of_first_version(stated: Stated) -> Iterator[str]:
+    """Whoever calls an archive an old one would have less of it compared: its recording must be as old."""
+    schema = None if stated.manifest is None else stated.manifest.schema_version
+    if schema is None or schema > LAST_SCHEMA_THEN:
+        named = "no manifest" if schema is None else f"a recording of version {schema}"
+        yield f"{LIST}: bundle_version: {FIRST_VERSION} stated, no such archive has {named}"
 
 
 def _of_verdict(stated: Path, anew: Anew) -> Iterator[str]:

@@ -8,6 +8,7 @@ import shutil
 import zipfile
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from tests.harness.forger import Forgery, forgeries, hashes_made_to_fit
@@ -87,6 +88,18 @@ def test_lies_beside_the_recording_are_reported_or_known_not_to_be(stated, tmp_p
 
     assert len(chosen) > 140
     assert_reported(chosen[::5], folder, anew, tmp_path)  # all of them in the nightly
+
+
+def test_an_archive_that_is_called_an_old_one_is_reported(stated, tmp_path):
+    """Of old archives less is compared: that must not be had by saying so."""
+    folder, anew = stated
+    forged = shutil.copytree(folder, tmp_path / "forged")
+    (forged / "report.html").write_text("<p>nothing was lost</p>")
+    content = msgspec.structs.replace(Bundle.of(forged), bundle_version=1)
+
+    differences, _ = compared(content, forged, anew)
+
+    assert [line.partition(" stated")[0] for line in differences] == ["bundle.json: bundle_version: 1"]
 
 
 @pytest.mark.nightly
