@@ -37,6 +37,7 @@ from replog.controller.policy import RECOVERY_STRATEGY, UNCLEAN_ENABLE, Settings
 from replog.controller.served_api import ServedApi, without_message
 from replog.errors import Error
 from replog.log.log import Log
+from replog.metadata.committed_view import CommittedView
 from replog.metadata.features import KRAFT_VERSION, SUPPORTED
 from replog.metadata.record_versions import NEWEST, RecordWriter
 from replog.metadata.state import CONTROLLERS_LEVEL
@@ -95,8 +96,9 @@ class ControllerNode:
         self.controller = Controller(
             Settings.of(config), config.texts, world.entropy.uuid, world.entropy.random("replica placement")
         )
+        self.committed = CommittedView()
         self.authorizer = Authorizer(
-            hook_of(config.security, lambda: self.controller.image, may), lambda: self.controller.image
+            hook_of(config.security, lambda: self.committed.image, may), lambda: self.controller.image
         )
         self.handlers = Handlers()  # those of the quorum come with it
         self.handlers.serve(APIS, self)
@@ -160,7 +162,7 @@ class ControllerNode:
         )
         for listener in self.config.listeners.controllers:
             entrance = entrance_of(
-                self.world, listener, self.config, lambda *user: self.controller.image.scram_credential(*user)
+                self.world, listener, self.config, lambda *user: self.committed.image.scram_credential(*user)
             )
             await self.server.start(listener.endpoint, entrance)
         if self.config.hooks.metrics_port:
@@ -193,6 +195,8 @@ class ControllerNode:
         if self._also_notify:
             self._also_notify().on_committed(base_offset, epoch, records)
         last_offset = records[-1][0]
+        for offset, value in records:
+            self.committed.replay(offset, value)
         if self.controller.is_active:
             self.controller.committed(last_offset)
         else:
@@ -207,7 +211,11 @@ class ControllerNode:
         """Start over from a snapshot."""
         if self._also_notify:
             self._also_notify().on_snapshot(reader)
-        self.controller.load_snapshot([decode_metadata_record(value) for value in reader], reader.end_offset)
+        self.committed.start_over()
+        values = list(reader)
+        for value in values:
+            self.committed.replay(reader.end_offset - 1, value)
+        self.controller.load_snapshot([decode_metadata_record(value) for value in values], reader.end_offset)
         self._committed_end = reader.end_offset
         self._look_at_registration()
 
@@ -475,16 +483,15 @@ class ControllerNode:
             self._take(BrokerRefuses(broker_id=broker_id, broker_epoch=epoch))
 
     def _features(self) -> api_versions.ApiVersionsResponse:
-        image = self.controller.image
         return api_versions.ApiVersionsResponse(
             supported_features=[
                 api_versions.SupportedFeatureKey(name=name, min_version=levels.lowest, max_version=levels.highest)
                 for name, levels in sorted(SUPPORTED.items())
             ],
-            finalized_features_epoch=image.last_offset,
+            finalized_features_epoch=self.committed.last_offset,
             finalized_features=[
                 api_versions.FinalizedFeatureKey(name=name, min_version_level=level, max_version_level=level)
-                for name, level in sorted(image.features.items())
+                for name, level in sorted(self.committed.image.features.items())
                 if level > 0
             ],
         )

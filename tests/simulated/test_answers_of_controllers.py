@@ -2,11 +2,14 @@
 
 import asyncio
 import json
+from contextlib import suppress
 
 import pytest
 
+from replog.metadata.features import SAFE_DOWNGRADE
 from replog.wire.apis import Api
 from replog.wire.messages.list_partition_reassignments import ListPartitionReassignmentsRequest
+from replog.wire.messages.update_features import FeatureUpdateKey, UpdateFeaturesRequest
 from tests.scenarios.three_brokers import ask
 from tests.simulated.cluster_program import Trial
 from tribunal.clusters.api import ClusterError, CutMode, Link
@@ -83,3 +86,39 @@ def test_what_needs_no_record_is_answered_at_once_also_after_a_change_of_voters(
     Trial("nothing to write", ClusterSpec(settings={"metadata.max.idle.interval.ms": 0})).run(scenario)
 
     assert [answer.error_code for answer in answers] == [0]
+
+
+def test_what_is_not_committed_is_shown_to_nobody():
+    """A controller that is cut off from the others goes on deciding by a level that no majority has, but does not show it."""
+    shown, decided = [], []
+
+    async def scenario(cluster):
+        leader = cluster.state.quorum_leader
+        node = cluster.nodes[leader].shell
+
+        def note():
+            decided.append(node.controller.image.features.get("group.version", 0))
+            shown.append(finalized_of(node).get("group.version", 0))
+
+        note()
+        links = [Link(node, leader) for node in others(cluster)] + [Link(leader, node) for node in others(cluster)]
+        await cluster.cut(links, CutMode.HOLD)
+        lower = FeatureUpdateKey(feature="group.version", max_version_level=0, upgrade_type=SAFE_DOWNGRADE)
+        with suppress(TimeoutError):
+            await asyncio.wait_for(
+                ask(cluster, Api.UPDATE_FEATURES, UpdateFeaturesRequest(feature_updates=[lower])), 0.4
+            )
+        note()
+        await cluster.heal(links)
+        await asyncio.sleep(3)
+        note()
+
+    Trial("what is shown").run(scenario)
+
+    assert decided[:2] == [1, 0]
+    assert shown[:2] == [1, 1]
+    assert decided[2] == shown[2]  # committed after all, or lost with the leader
+
+
+def finalized_of(node):
+    return {one.name: one.max_version_level for one in node._features().finalized_features}

@@ -295,6 +295,12 @@ def encode_metadata_record(record: msgspec.Struct, version: int | None = None) -
     return FRAME_VERSION + unsigned_varint(layout.key) + unsigned_varint(chosen) + encode_struct(record, chosen)
 
 
+def key_of_record(data: Buffer) -> int:
+    """Return the key of a record in the log, which says of what kind it is, without reading the rest."""
+    _, position = read_unsigned_varint(data, 0)
+    return read_unsigned_varint(data, position)[0]
+
+
 def decode_metadata_record(data: Buffer) -> msgspec.Struct:
     """Read a record from the log; `MalformedMessage` when it is none that we know."""
     frame_version, position = read_unsigned_varint(data, 0)
