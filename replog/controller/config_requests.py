@@ -201,7 +201,12 @@ def _refused_replacement(body: ac.AlterConfigsRequest, error: Error) -> ac.Alter
 
 
 DESCRIBE_CONFIGS: Final = ControllerApi(
-    ServedApi(dc.EXCHANGE, parts=Parts(("resources",), "results", Acl.DESCRIBE_CONFIGS), refuse=_refused_description),
+    ServedApi(
+        dc.EXCHANGE,
+        parts=Parts(("resources",), "results", Acl.DESCRIBE_CONFIGS),
+        refuse=_refused_description,
+        changes_nothing=True,
+    ),
     decide=lambda decider, turn, body: on_describe_configs(turn, body, decider.static_configs),
 )
 INCREMENTAL_ALTER_CONFIGS: Final = ControllerApi(

@@ -130,7 +130,12 @@ class Controller:
         match event:
             case Request():
                 turn.received_ms = event.received_ms
-                turn.reply(event.token, APIS[type(event.body)].answer(self, turn, event.body))
+                api = APIS[type(event.body)]
+                turn.reply(event.token, api.answer(self, turn, event.body))
+                if api.any_served.changes_nothing:
+                    # Where an answer fails the node goes on (`node/boundary.py`), so nothing may have been decided beside it.
+                    assert not turn.records, f"{type(event.body).__name__} changes nothing"
+                    return self._effects(turn)
             case LogInfoAnswered():
                 self.recoveries.on_answer(turn, event)
             case BrokerRefuses():

@@ -64,7 +64,7 @@ class ServedApi(Generic[Q, R]):
         parts:           topics or groups that are decided one by one; what is left is carried out.
         shown:           what of an answer the caller may see.
         refuse:          the answer to a request that is refused whole; without it the error stands at the top.
-        changes_nothing: it may be sent twice.
+        changes_nothing: it may be sent twice, and nothing is decided beside its answer.
         """
         assert (unasked is None) == bool(questions or parts or shown), f"who may ask for {exchange}?"
         self.exchange = exchange
