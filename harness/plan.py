@@ -14,6 +14,9 @@ from typing import Final
 import msgspec
 
 from replog.config.setting import INT_MAX, LONG_MAX
+from replog.controller.describe import INTERNAL_TOPICS
+from replog.controller.topics import LEGAL_NAME
+from replog.types import METADATA_TOPIC
 from tribunal.clusters.api import Kind
 from tribunal.clusters.kafka.releases import KAFKA_ALONE
 from tribunal.clusters.objects import TRANSACTIONS
@@ -427,6 +430,18 @@ def _must_be_a_load(workload: str, load: Mapping[str, object]) -> None:
     except UNREADABLE as problem:
         raise ValueError(f"workload_plan: no plan of {workload}: {problem}") from None
     _must_have_columns("workload_plan", "", load)
+    _must_be_a_topic_of_users(load.get("topic"))
+
+
+def _must_be_a_topic_of_users(topic: object) -> None:
+    """Raise ValueError for a topic that no producer may write to: what brokers refuse there would be taken for losses."""
+    if not isinstance(topic, str):
+        return  # the workload names its topics itself
+    named = f"workload_plan.topic: {topic[:MOST_SHOWN]!r}"
+    if topic in (*INTERNAL_TOPICS, METADATA_TOPIC):
+        raise ValueError(f"{named}: brokers keep it for themselves, nobody produces to it; name another topic")
+    if not LEGAL_NAME.fullmatch(topic) or topic in (".", ".."):
+        raise ValueError(f"{named}: no topic's name; 1 to 249 letters, digits, '.', '_' and '-'")
 
 
 def _must_have_columns(place: str, name: str, value: object) -> None:

@@ -95,6 +95,16 @@ def with_words(old, new):
         pytest.param(with_words(b'"base_port": null', b'"base_port": 70000'), "port", id="port"),
         pytest.param(with_words(b'"mode": "kraft"', b'"mode": "zookeeper"'), "mode", id="two modes"),
         *(
+            pytest.param(with_words(b'"topic": "produce-consume"', f'"topic": "{name}"'.encode()), why, id=name)
+            for name, why in (
+                ("__consumer_offsets", "'__consumer_offsets': brokers keep it for themselves"),
+                ("__transaction_state", "nobody produces to it"),
+                ("__cluster_metadata", "nobody produces to it"),
+                ("..", "no topic's name"),
+                ("a/b", "no topic's name"),
+            )
+        ),
+        *(
             pytest.param(
                 encoded(replace(a_plan(5), spec=replace(a_plan(5).spec, settings={name: "/etc/cron.d/x"}))),
                 name,
