@@ -133,7 +133,7 @@ class Controller:
                 api = APIS[type(event.body)]
                 turn.reply(event.token, api.answer(self, turn, event.body))
                 if api.any_served.changes_nothing:
-                    # Where an answer fails the node goes on (`node/boundary.py`), so nothing may have been decided beside it.
+                    # Where an answer fails the node goes on (`replog/node/boundary.py`), so nothing may have been decided beside it.
                     assert not turn.records, f"{type(event.body).__name__} changes nothing"
                     return self._effects(turn)
             case LogInfoAnswered():
