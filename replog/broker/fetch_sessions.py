@@ -249,9 +249,15 @@ class FetchSessions:
         return len(self.sessions) < self.slots and self.partition_count + size <= self.partitions_max
 
     def _victim(self, *, is_replica: bool, size: int, now_ms: int) -> FetchSession | None:
-        """Return whom a newcomer may displace; None when there is room, or nobody has to go."""
+        """Return whom a newcomer may displace; None when there is room, nobody has to go, or the newcomer would not fit all the same."""
         if self._has_room(size):
             return None
+        victim = self._displaced(is_replica=is_replica, size=size, now_ms=now_ms)
+        if victim is None or self.partition_count - len(victim.partitions) + size > self.partitions_max:
+            return None
+        return victim
+
+    def _displaced(self, *, is_replica: bool, size: int, now_ms: int) -> FetchSession | None:
         oldest = next(iter(self.sessions.values()), None)
         if oldest is None or now_ms - oldest.last_used_ms > self.eviction_ms:
             return oldest

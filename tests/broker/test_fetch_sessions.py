@@ -377,3 +377,30 @@ def test_all_sessions_together_have_so_many_partitions() -> None:
     assert sessions.partition_count == 5
     opened(third.session.session_id, FINAL_EPOCH)
     assert sessions.partition_count == 3
+
+
+@pytest.mark.parametrize(
+    ("size", "stays"), [pytest.param(6, True, id="fits never"), pytest.param(5, False, id="fits then")]
+)
+def test_a_session_makes_room_only_for_what_fits_then(size: int, stays: bool) -> None:
+    """Who asks for more than all sessions may have gets none, and costs no other reader its session."""
+    sessions = FetchSessions(10, Random(1), partitions_max=5)
+
+    def opened(count: int, now_ms: int) -> int:
+        answer = sessions.open(
+            session_id=0,
+            epoch=INITIAL_EPOCH,
+            wanted=wanted(*range(count)),
+            forgotten=[],
+            replica=CONSUMER,
+            uses_topic_ids=True,
+            now_ms=now_ms,
+        )
+        assert isinstance(answer, Opened)
+        return answer.session.session_id
+
+    former = opened(2, 0)
+
+    later = opened(size, 120_001)
+
+    assert (former in sessions.sessions, later == 0) == (stays, stays)
