@@ -116,6 +116,7 @@ class Run:
             _nothing_more  # after the last fault, before everything is in service again
         )
         self._not_undone: list[int] = []  # faults of which no proof says that they are undone
+        self.crossed: list[int] = []  # faults whose proof says that a message waited over an event in somebody's life
         self._on_disks: list[int] = []  # faults that may have altered or refused bytes on disks
         self._unhealed: Unhealed | None = None
         self._place: str | None = None  # where the nodes live, where there is a choice
@@ -437,6 +438,8 @@ class Run:
         effect = entry.effect
         heal_proof = effect.heal if effect else None
         losses = [self._loss(loss) for loss in effect.losses] if effect else []
+        if effect is not None and effect.crossed:
+            self.crossed.append(entry.planned.index)
         if heal_proof is None or not heal_proof.is_undone:
             self._not_undone.append(entry.planned.index)
         self.recorder.row(

@@ -48,6 +48,7 @@ class SimulatedRun(msgspec.Struct, frozen=True, kw_only=True):
     isolated_epoch_growth, isolated_leader_ms, needless_elections:  I15 and I16, see `clusters/simulated/stability.py`.
     lone_leader_ms:  the longest time that a leader alone in its ISR did not commit what it had, see `clusters/simulated/lone_leaders.py`.
     invariant, violation:  which invariant was violated, and how in words; violated: the facts.
+    crossed:        which faults held a message over an event in somebody's life, by their index in the plan.
     entered:        whether code of a known bug that was switched on was called at all.
     checkpoints:    the running trace hash after each block of events: where two runs part can be seen from them.
     """
@@ -69,6 +70,7 @@ class SimulatedRun(msgspec.Struct, frozen=True, kw_only=True):
     isolated_leader_ms: int = 0
     needless_elections: int = 0
     lone_leader_ms: int = 0
+    crossed: list[int] = []
     entered: bool = True
     checkpoints: list[str] = []
 
@@ -111,6 +113,7 @@ def conduct_simulated(
         run.heal = partial(_asked_for_progress, run)
         ending: Ending = simulation.run(run.execute())
         known = _known(plan, simulation, time.process_time_ns() - began_ns, is_entered=entered.at_all)
+        known = msgspec.structs.replace(known, crossed=sorted(run.crossed))
     (run_dir / TRACE).write_bytes(msgspec.msgpack.encode(simulation.loop.trace.content()))
     (run_dir / FILE).write_bytes(msgspec.json.format(msgspec.json.encode(known), indent=2) + b"\n")
     return ending, known

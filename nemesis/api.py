@@ -98,6 +98,7 @@ class Effect:
         self.node = node
         self.proof = proof
         self.heal: Proof | None = None
+        self.crossed = False  # a message waited over an event in somebody's life, and was let go on
         self.losses: list[Loss] = []  # what disks provably lost, each time that they did
 
     def add_proof(self, name: str, proof: Proof) -> None:

@@ -48,6 +48,7 @@ class SeedResult(msgspec.Struct, frozen=True, kw_only=True):
     signatures:  what was found: equal findings of different seeds are one.
     guards:      how often which guard of the nodes' code was reached, where they are counted.
     cpu_ms:      of its process, judging included.
+    crossed:     which of its faults held a message over an event in somebody's life, by their index.
     entered:     whether code of the known bug that was switched on was called at all; True without one.
     """
 
@@ -66,6 +67,7 @@ class SeedResult(msgspec.Struct, frozen=True, kw_only=True):
     probes: dict[str, int] = {}
     guards: dict[str, int] = {}
     figures: dict[str, int] = {}
+    crossed: list[int] = []
     entered: bool = True
     run_dir: str = ""
 
@@ -357,6 +359,7 @@ def run_seed(plan: Plan, run_dir: Path, *, notes_states: bool = False) -> SeedRe
         simulated_ms=known.simulated_ns // 1_000_000,
         probes=known.probes,
         figures={name: getattr(known, name) for name in FIGURES},
+        crossed=known.crossed,
         entered=known.entered,
         run_dir=str(run_dir) if found else "",
     )

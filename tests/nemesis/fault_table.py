@@ -26,6 +26,7 @@ ONCE = [
     ("drop-messages", 3, 0.5, {"api": "broker-heartbeat", "limit": 2}),
     ("duplicate-messages", 2, 0.5, {"api": "broker-heartbeat"}),
     ("hold-messages", 1, 0.5, {"api": "fetch"}),
+    ("hold-over", 2, 0.3, {"api": "broker-heartbeat"}),
     ("power-loss", 2, 0.3, {}),
     ("torn-tail", 3, 0.3, {}),
     ("truncate-segment", 1, 0.3, {}),

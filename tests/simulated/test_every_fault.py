@@ -98,3 +98,28 @@ def test_a_bounce_knows_whether_a_message_of_the_former_process_arrived(late, ar
     assert effects[0].proof.holds is arrives
     assert effects[0].heal.holds
     assert trial.lost() == []
+
+
+@pytest.mark.parametrize(
+    ("api", "over", "is_crossed"),
+    [
+        ("broker-heartbeat", "stop", True),
+        ("broker-heartbeat", "isolate", True),
+        ("fetch", "power-loss", True),
+        ("vote", "stop", False),
+    ],
+)
+def test_a_message_waits_over_an_event_in_its_sender_s_life_or_the_proof_says_that_none_did(api, over, is_crossed):
+    """Brokers do not vote: nothing is held, and the proof says so."""
+    fault, effects = POSSIBLE["hold-over"], []
+
+    async def scenario(cluster):
+        async with fault.aimed(leader(cluster), fault.options(api=api, over=over))(cluster) as effect:
+            effects.append(effect)
+
+    trial = Trial(f"fault/over/{api}/{over}").run(scenario)
+
+    assert effects[0].crossed is effects[0].proof.holds is is_crossed
+    assert effects[0].proof.facts["crossing"]["waiting"] == effects[0].proof.facts["crossing"]["released"] == is_crossed
+    assert effects[0].heal.holds
+    assert trial.lost() == []
