@@ -41,6 +41,7 @@ class Index(msgspec.Struct, frozen=True, kw_only=True):
 
     runs:      how many there were; last_new: the number of the last one that reached something new.
     chosen:    how often each entry was varied, by its number.
+    tried:     how often each pair of the crossings' table was tried; crossed: those that came about.
     """
 
     corpus_version: int = VERSION
@@ -48,6 +49,8 @@ class Index(msgspec.Struct, frozen=True, kw_only=True):
     runs: int = 0
     last_new: int = -1
     chosen: dict[int, int] = {}
+    tried: dict[str, int] = {}
+    crossed: list[str] = []
 
 
 class Corpus:
@@ -65,6 +68,8 @@ class Corpus:
         self.runs = index.runs
         self.last_new = index.last_new
         self.chosen = dict(index.chosen)
+        self.tried = dict(index.tried)
+        self.crossed = dict.fromkeys(index.crossed)
         entries = [_entry(path) for path in folder.glob("[0-9]*.json")]
         self.entries = sorted(entries, key=lambda entry: entry.number)  # names of more than 5 digits sort otherwise
         self.known = {state: None for entry in self.entries for state in entry.new}
@@ -80,7 +85,9 @@ class Corpus:
     def save(self) -> None:
         """Write how far it is."""
         self._folder.mkdir(parents=True, exist_ok=True)
-        index = Index(runs=self.runs, last_new=self.last_new, chosen=self.chosen)
+        index = Index(
+            runs=self.runs, last_new=self.last_new, chosen=self.chosen, tried=self.tried, crossed=list(self.crossed)
+        )
         _write(self._folder / INDEX, msgspec.json.format(msgspec.json.encode(index), indent=1))
 
 

@@ -16,6 +16,7 @@ import msgspec
 
 from tribunal.clusters.simulated.reached import Reached
 from tribunal.harness.campaign.corpus import Corpus, Entry
+from tribunal.harness.campaign.crossings import Row, Table, crossed_rows, is_crossable, planned
 from tribunal.harness.campaign.runners import Runner
 from tribunal.harness.campaign.sweep import SeedResult, Sweep, run_name, states_file
 from tribunal.harness.campaign.variations import Chosen, fresh, varied
@@ -24,6 +25,8 @@ from tribunal.harness.scenario import Scenario
 
 ROUND: Final = 4
 FIRST_RUNS: Final = 4  # from the scenarios alone, before anything is varied
+CROSSED_FROM: Final = 16  # runs before are chosen as ever: what they find they find soon
+CROSSING_SHARE: Final = 0.75  # of those behind, as long as pairs are left
 FRESH_SHARE: Final = 0.3
 COMPOSED_SHARE: Final = 0.7  # of the plans made from scenarios
 NEWEST: Final = 24  # entries that are varied: older ones have had their turns
@@ -45,6 +48,7 @@ class Searched(msgspec.Struct, kw_only=True):
     """What a search has come to.
 
     runs, new, states:  of this search, and all states that the corpus knows.
+    crossed, pairs:     of the crossings' table: how many pairs came about, of how many; none where no scenario leaves its cluster to chance.
     cpu_s:              of the runs, judging included.
     idle_runs:          how many runs ago the last new state was reached.
     """
@@ -52,6 +56,8 @@ class Searched(msgspec.Struct, kw_only=True):
     runs: int = 0
     new: int = 0
     states: int = 0
+    crossed: int = 0
+    pairs: int = 0
     seconds: float = 0.0
     cpu_s: float = 0.0
     idle_runs: int = 0
@@ -83,7 +89,6 @@ class Search:
     ) -> None:
         self.corpus = corpus
         self.account = Sweep()
-        self.searched = Searched(states=len(corpus.known))
         self._scenarios = scenarios
         self._seed = seed
         self._runner = runner
@@ -91,6 +96,12 @@ class Search:
         self._scratch = scratch
         self._mutants = mutants
         self._notify = notify
+        self._crossable = [one for one in scenarios if is_crossable(one)]
+        self.table = Table((self._crossable or scenarios)[0].spec.mode, corpus.tried, corpus.crossed)
+        self._rows: dict[int, list[Row]] = {}  # of the runs under way, by their numbers
+        self.searched = Searched(
+            states=len(corpus.known), crossed=len(corpus.crossed), pairs=len(self.table.pairs) if self._crossable else 0
+        )
         self._unasked: list[Ran] = []  # of the last round: whether they are found was not asked yet
 
     def run(
@@ -142,11 +153,15 @@ class Search:
         self.searched.idle_runs = self.corpus.runs - 1 - self.corpus.last_new
         self.searched.is_exhausted = self.searched.idle_runs >= IDLE_RUNS
         self.searched.states = len(self.corpus.known)
+        self.searched.crossed = len(self.corpus.crossed)
         return ended
 
     def _choice(self, number: int) -> tuple[int | None, Chosen]:
         """Choose a run: from a scenario, or near an entry of the corpus, the newer the more often."""
         random = Random(f"{self._seed}/search/{number}")
+        if number >= CROSSED_FROM and self._crossable and random.random() < CROSSING_SHARE and self.table.is_left():
+            rows = self._rows[number] = self.table.rows(random)
+            return None, planned(self._crossable[0], rows, self.table, random, self._mutants)
         entries = self.corpus.entries[-NEWEST:]
         if number < FIRST_RUNS or not entries or random.random() < FRESH_SHARE:
             scenario = self._scenario(number)
@@ -174,6 +189,8 @@ class Search:
         return worth if entry.entered else worth * NOT_ENTERED
 
     def _account_for(self, number: int, parent: int | None, chosen: Chosen, result: SeedResult, plan: Plan) -> Ran:
+        for row in crossed_rows(plan, self._rows.pop(number, []), result.crossed):
+            self.table.took(row)
         reached = _taken(states_file(self._scratch / run_name(plan)))
         new = [state for state in reached.states if state not in self.corpus.known]
         if new:

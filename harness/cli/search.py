@@ -122,9 +122,10 @@ class Screen:
 
 def headline(searched: Searched) -> str:
     """Say in a line how far a search is."""
+    crossed = f", {searched.crossed} of {searched.pairs} pairs crossed" if searched.crossed else ""
     return (
         f"{searched.runs} runs, {searched.new} new states ({searched.new_per_minute:.0f} a minute), "
-        f"{searched.states} in the corpus, the last {searched.idle_runs} runs ago, {searched.cpu_s:.0f} s of CPU"
+        f"{searched.states} in the corpus, the last {searched.idle_runs} runs ago, {searched.cpu_s:.0f} s of CPU{crossed}"
     )
 
 

@@ -109,7 +109,7 @@ def test_a_bounce_knows_whether_a_message_of_the_former_process_arrived(late, ar
         ("vote", "stop", False),
     ],
 )
-def test_a_message_waits_over_an_event_in_its_sender_s_life_or_the_proof_says_that_none_did(api, over, is_crossed):
+def test_a_message_waits_over_an_event_or_the_proof_does_not_hold(api, over, is_crossed):
     """Brokers do not vote: nothing is held, and the proof says so."""
     fault, effects = POSSIBLE["hold-over"], []
 

@@ -1,0 +1,356 @@
+"""Crossings: messages of each API over events in the lives of those whom they concern, all pairs of a table, one after the other.
+
+What a careful reader tries on a protocol is systematic: hold this message, let its sender, its receiver or its subject end and come
+back, let it arrive at this moment of what follows, then hurt who leads. A row of the table is one value of each factor; rows are
+chosen so that each has as many pairs of values as can be that were not crossed before (pairwise covering). A pair counts only when the run's own
+events say that the message waited over the event (`hold-over`); pairs that did not come about are tried again in other company.
+No row is written down: the table is the crossing of its factors.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import combinations
+from random import Random
+from typing import Final, NamedTuple
+
+import msgspec
+
+from tribunal.clusters.spec import RACK_AWARE, SELECTOR, ClusterSpec, SettingValue
+from tribunal.harness.campaign.variations import BESIDE, OF_BESIDE, SEEDS, Chosen
+from tribunal.harness.catalog import SIMULATED
+from tribunal.harness.plan import Plan, PlannedFault, made, planned_beside
+from tribunal.harness.scenario import Scenario
+from tribunal.nemesis.messages import not_sent_in
+from tribunal.nemesis.targets import draw
+from tribunal.nemesis.triggers import Trigger, parse_trigger
+
+Row = Mapping[str, str]  # one value of each factor
+HOLD_OVER: Final = "hold-over"
+ROWS: Final = 3  # in one run: its start is paid once
+REPLICAS_LEAST: Final = 3
+ROW_MS: Final = 9_000
+TRIES: Final = 3  # of a pair that did not come about
+ELR: Final = "eligible.leader.replicas.enable"
+CANDIDATES: Final = 24  # among which the next row is chosen
+THIN: Final = {
+    "partitions": 1,
+    "rate": 60,
+}  # the load, where the workload has such options: what it costs is not what finds anything
+AFTERMATH_MS: Final = (0, 100, 400)
+WAIT_MS: Final = 2_500
+
+AT_BROKERS: Final = ("leader(p*)", "follower(p*)")
+PLAIN: Final = ""
+TRANSACTIONS: Final = "transactions"
+GROUP: Final = "consumer-group"
+
+
+class Said(NamedTuple):
+    """Messages of an API: who sends or gets them, what makes them come, which load does."""
+
+    api: str
+    holders: Sequence[str]
+    provoked: Sequence[str]
+    load: str = PLAIN
+    between_nodes: bool = True
+
+
+# Provocations: what lets the messages be sent, as kinds of fault with their targets; and from which state on they are held.
+class Step(NamedTuple):
+    """A fault before the messages are held."""
+
+    kind: str
+    target: str
+    options: Mapping[str, object]
+    lasts_ms: int
+    when: str = ""
+    until: str = ""
+
+
+NODES: Final = {"from": "nodes"}
+BROKERS: Final = {"from": "brokers"}
+SHRUNK: Final = "|isr(p*)| < {replicas}"
+PROVOCATIONS: Final[Mapping[str, tuple[Sequence[Step], str]]] = {
+    "nothing": ((), ""),
+    "follower away": ((Step("isolate", "follower(p*)", NODES, 4_000),), ""),
+    "follower back": ((Step("isolate", "follower(p*)", NODES, 6_000, until=SHRUNK),), SHRUNK),
+    "leader killed": ((Step("kill", "leader(p*)", {}, 2_500),), ""),
+    "leader back": ((Step("stop", "leader(p*)", {}, 400),), ""),
+    "controller killed": ((Step("kill", "active controller", {}, 2_000),), ""),
+    "itself killed": ((Step("kill", "{holder}", {}, 200),), ""),
+    "unclean": (
+        (
+            Step("isolate", "follower(p*)", BROKERS, 5_000),
+            Step("isolate", "follower(p*)", BROKERS, 5_000),
+            Step("kill", "leader(p*)", {}, 4_000, when="|isr(p*)| = 1"),
+        ),
+        "recovering(p*)",
+    ),
+}
+ELECTED: Final = ("leader killed", "leader back", "unclean")
+SAID: Final = (
+    Said("alter-partition", ("leader(p*)",), ("follower away", "follower back", "unclean")),
+    Said("fetch", (*AT_BROKERS, "random controller"), ("nothing", "leader back", "controller killed")),
+    Said("broker-heartbeat", AT_BROKERS, ("nothing", "controller killed")),
+    Said("broker-registration", ("random broker",), ("itself killed",)),
+    Said("vote", ("random controller",), ("controller killed",)),
+    Said("begin-quorum-epoch", ("random controller",), ("controller killed",)),
+    Said("offset-for-leader-epoch", ("follower(p*)",), ELECTED),
+    Said("leader-and-isr", AT_BROKERS, ("follower away", "leader killed", "leader back", "itself killed")),
+    Said("update-metadata", AT_BROKERS, ("follower away", "leader killed")),
+    Said("stop-replica", AT_BROKERS, ("nothing", "leader back")),
+    Said("controlled-shutdown", AT_BROKERS, ("nothing",)),
+    Said("produce", ("leader(p*)",), ("nothing", "follower away"), between_nodes=False),
+    Said("init-producer-id", ("random broker",), ("nothing",), TRANSACTIONS, between_nodes=False),
+    Said("add-partitions-to-txn", ("random broker",), ("nothing",), TRANSACTIONS),
+    Said("end-txn", ("random broker",), ("nothing",), TRANSACTIONS, between_nodes=False),
+    Said("write-txn-markers", ("random broker",), ("nothing", "unclean"), TRANSACTIONS),
+    Said("offset-commit", ("random broker",), ("nothing",), GROUP, between_nodes=False),
+    Said("join-group", ("random broker",), ("leader killed",), GROUP, between_nodes=False),
+    Said("heartbeat", ("random broker",), ("nothing",), GROUP, between_nodes=False),
+)
+# Requests and answers, of who sends the request and of who gets it.
+WAYS: Final[Mapping[str, Mapping[str, object]]] = {
+    "its request": {"direction": "request", "sent_by": "node"},
+    "request to it": {"direction": "request", "sent_by": "others"},
+    "its answer": {"direction": "response", "sent_by": "node"},
+    "answer to it": {"direction": "response", "sent_by": "others"},
+}
+TO_BROKERS: Final = ("leader-and-isr", "update-metadata", "stop-replica")
+ONE_REPLICA_LESS: Final[Mapping[str, object]] = {"replication_factor": 2, "min_insync_replicas": 1}
+SETTINGS: Final[Mapping[str, tuple[Mapping[str, object], Mapping[str, SettingValue]]]] = {
+    "as it is": ({}, {}),
+    "no elr": ({}, {ELR: False}),
+    "unclean": ({}, {"unclean.leader.election.enable": True, ELR: False}),
+    "unclean, racks": (
+        {},
+        {
+            "unclean.leader.election.enable": True,
+            ELR: False,
+            SELECTOR: RACK_AWARE,
+        },
+    ),
+    "min isr 1": ({"min_insync_replicas": 1}, {}),
+    "two replicas": (ONE_REPLICA_LESS, {}),
+    "min isr above replicas": ({"replication_factor": 2, "min_insync_replicas": 3}, {}),
+    "four brokers": ({"brokers": 4}, {}),
+    "flushed": ({}, {"log.flush.interval.messages": 1}),
+}
+OF_KRAFT: Final = ("no elr", "unclean, racks")
+AFTERMATH: Final[Mapping[str, Step | None]] = {
+    "nothing": None,
+    "leader killed": Step("kill", "leader(p*)", {}, 2_500),
+    "leader without power": Step("power-loss", "leader(p*)", {}, 2_500),
+    "leader stopped": Step("stop", "leader(p*)", {}, 600),
+    "leader cut off": Step("isolate", "leader(p*)", NODES, 2_500),
+    "controller killed": Step("kill", "active controller", {}, 1_500),
+}
+
+
+class Table:
+    """The factors that there are in a mode, which of their values go together, and which pairs have been crossed.
+
+    tries:    how often each pair of values was tried, by its words; crossed: those that came about.
+    """
+
+    def __init__(self, mode: str, tries: dict[str, int], crossed: dict[str, None]) -> None:
+        self.said = {
+            f"{way} {one.api}, {provoked}, {holder}": (one, way, provoked, holder)
+            for one in SAID
+            if not not_sent_in(mode, one.api)
+            for way in WAYS
+            if _is_sent(one, way)
+            for provoked in one.provoked
+            for holder in one.holders
+            if mode == KRAFT_MODE or "controller" not in f"{holder}{provoked}"
+        }
+        self.tries, self.crossed = tries, crossed
+        settings = [name for name in SETTINGS if mode == KRAFT_MODE or name not in OF_KRAFT]
+        self._factors: dict[str, Sequence[str]] = {
+            "said": list(self.said),
+            "over": ["kill", "stop", "power-loss", "wipe", "pause", "isolate"],
+            "of": ["node", "leader", "follower", "controller"],
+            "until": ["ended", "started", "registered", "in-sync"],
+            "unfetched": ["fetches", "fetches nothing"],
+            "after": list(AFTERMATH),
+            "setting": settings,
+        }
+        self._of_pair = dict(self._all_pairs())
+        self.pairs = list(self._of_pair)
+
+    def is_left(self) -> bool:
+        """Return whether a pair is worth another try."""
+        return any(one not in self.crossed and self.tries.get(one, 0) < TRIES for one in self.pairs)
+
+    def rows(self, random: Random) -> list[Row]:
+        """Choose the rows of a run; they share the cluster's settings."""
+        first = self._row(random, {})
+        chosen = [first]
+        self._try(first)
+        load = self.said[first["said"]][0].load
+        while len(chosen) < ROWS:
+            row = self._row(random, {"setting": first["setting"]}, load)
+            self._try(row)
+            chosen.append(row)
+        return chosen
+
+    def took(self, row: Row) -> None:
+        """Take note that a row came about."""
+        self.crossed.update(dict.fromkeys(_pairs(row)))
+
+    def _try(self, row: Row) -> None:
+        for pair in _pairs(row):
+            self.tries[pair] = self.tries.get(pair, 0) + 1
+
+    def _row(self, random: Random, given: Row, load: str | None = None) -> Row:
+        """Return the best of some drawn rows, each with a pair that is left: with the most such pairs, those tried before counting less."""
+        left = [pair for pair in self.pairs if pair not in self.crossed and self.tries.get(pair, 0) < TRIES]
+        drawn = [
+            row
+            for pair in random.choices(left or self.pairs, k=CANDIDATES)
+            if self._fits(row := self._drawn(random, {**self._of_pair[pair], **given}), load)
+        ]
+        while not drawn:  # none of these pairs goes with what is given
+            row = self._drawn(random, given)
+            drawn = [row] if self._fits(row, load) else []
+        return max(drawn, key=self._worth)
+
+    def _drawn(self, random: Random, given: Row) -> Row:
+        return {name: given.get(name) or random.choice(values) for name, values in self._factors.items()}
+
+    def _worth(self, row: Row) -> float:
+        return sum(1 / (1 + self.tries.get(pair, 0)) ** 2 for pair in _pairs(row) if pair not in self.crossed)
+
+    def _fits(self, row: Row, load: str | None) -> bool:
+        said, _, provoked, _ = self.said[row["said"]]
+        return (
+            (load is None or said.load == load)
+            and all(not _is_apart(one, self.said) for one in combinations(row.items(), 2))
+            and (provoked != "unclean" or row["setting"].startswith("unclean"))
+        )
+
+    def _all_pairs(self) -> Iterator[tuple[str, Row]]:
+        for (one, values), (other, others) in combinations(self._factors.items(), 2):
+            for value in values:
+                for second in others:
+                    if not _is_apart(((one, value), (other, second)), self.said):
+                        yield _pair((one, value), (other, second)), {one: value, other: second}
+
+
+KRAFT_MODE: Final = "kraft"
+
+
+def _is_sent(said: Said, way: str) -> bool:
+    """Return whether a broker or controller is at this end of it."""
+    if said.api in TO_BROKERS:
+        return way in {"request to it", "its answer"}
+    if not said.between_nodes or said.load:
+        return way in {"request to it", "its answer"}
+    return way in {"its request", "answer to it"}
+
+
+def _is_apart(pair: tuple[tuple[str, str], tuple[str, str]], said: Mapping[str, tuple[Said, str, str, str]]) -> bool:
+    """Return whether two values cannot go together: a message is let go on at its sender's end only where somebody ends, ..."""
+    values = dict(pair)
+    if values.get("over") == "wipe" and values.get("of") == "controller":
+        return True  # a majority of disks is what a quorum is
+    if values.get("over") in {"pause", "isolate"} and values.get("until") == "started":
+        return True  # it is the same as ended
+    if "said" in values and "over" in values:
+        one, _, _, holder = said[values["said"]]
+        if holder == "random controller" and values["over"] == "wipe":
+            return True
+        if one.api == "controlled-shutdown" and values["over"] != "stop":
+            return True
+    if "said" in values and "of" in values and said[values["said"]][0].api == "controlled-shutdown":
+        return values["of"] != "node"  # who stops sends it
+    if "said" in values and "setting" in values and said[values["said"]][2] == "unclean":
+        return not values["setting"].startswith("unclean")
+    return False
+
+
+def _pairs(row: Row) -> list[str]:
+    return [_pair(one, other) for one, other in combinations(row.items(), 2)]
+
+
+def _pair(one: tuple[str, str], other: tuple[str, str]) -> str:
+    return f"{one[0]}={one[1]} | {other[0]}={other[1]}"
+
+
+def is_crossable(scenario: Scenario) -> bool:
+    """Return whether a scenario leaves its cluster to chance, and that is one in which others take over."""
+    return scenario.swarm and min(scenario.spec.brokers, scenario.spec.replication_factor) >= REPLICAS_LEAST
+
+
+def planned(scenario: Scenario, rows: Sequence[Row], table: Table, random: Random, mutants: tuple[str, ...]) -> Chosen:
+    """Return a plan of a scenario's cluster and load in which these rows come one after the other."""
+    thin = {name: THIN.get(name, value) for name, value in scenario.workload_options.items()}
+    bare = msgspec.structs.replace(scenario, steps=(), beside=(), swarm=False, workload_options=thin)
+    plan = made(bare, seed=random.randrange(SEEDS), cluster=SIMULATED, time_ms=None, mutants=mutants)
+    shape, settings = SETTINGS[rows[0]["setting"]]
+    nodes = {**plan.spec.settings, **settings}
+    if plan.spec.is_zookeeper_mode:
+        nodes.pop(ELR, None)
+    load = table.said[rows[0]["said"]][0].load
+    if load and load != plan.workload:
+        nodes |= OF_BESIDE
+    spec = msgspec.structs.replace(plan.spec, settings=nodes, **shape)
+    plan = msgspec.structs.replace(plan, spec=spec, time_ms=ROW_MS * len(rows))
+    if load and load != plan.workload:
+        beside = planned_beside(load, BESIDE[load], plan.seed, spec, SIMULATED)
+        plan = msgspec.structs.replace(plan, beside=(beside,))
+    faults: list[PlannedFault] = []
+    for row in rows:
+        faults += _faults(row, table, plan, random)
+    numbered = tuple(msgspec.structs.replace(one, index=index) for index, one in enumerate(faults))
+    return Chosen(msgspec.structs.replace(plan, faults=numbered), "; ".join(map(_words, rows)))
+
+
+def _words(row: Row) -> str:
+    return f"{row['said']} over {row['over']} of {row['of']} until {row['until']}, {row['after']}"
+
+
+def _faults(row: Row, table: Table, plan: Plan, random: Random) -> list[PlannedFault]:
+    said, way, provoked, holder = table.said[row["said"]]
+    if holder in {"random broker", "random controller"}:
+        ids = plan.spec.broker_ids if holder == "random broker" else plan.spec.controller_ids
+        holder = f"{holder.removeprefix('random ')} {random.choice(ids)}"
+    steps, when = PROVOCATIONS[provoked]
+    planned = [_fault(one, plan, random, holder) for one in steps]
+    options = {
+        "api": said.api,
+        **WAYS[way],
+        "limit": random.choice((1, 1, 3)),
+        "must_meet": False,
+        "over": row["over"],
+        "of": row["of"],
+        "until": row["until"],
+        "unfetched": row["unfetched"] == "fetches nothing",
+        "wait_ms": WAIT_MS,
+    }
+    planned.append(_fault(Step(HOLD_OVER, holder, options, 700, when=when), plan, random, holder))
+    if (after := AFTERMATH[row["after"]]) is not None:
+        planned.append(_fault(after, plan, random, holder, after_ms=random.choice(AFTERMATH_MS)))
+    return [msgspec.structs.replace(one, meanwhile=place > 0) for place, one in enumerate(planned)]
+
+
+def _fault(step: Step, plan: Plan, random: Random, holder: str, after_ms: int = 0) -> PlannedFault:
+    target = draw(step.target.replace("{holder}", holder), 1, 0.0, random.random())
+    when, until = (_trigger(text, plan.spec) for text in (step.when, step.until))
+    return PlannedFault(
+        index=0, kind=step.kind, target=target, options=step.options, lasts_ms=step.lasts_ms, after_ms=after_ms,
+        when=when, until=until, wait_ms=WAIT_MS, must=False,
+    )  # fmt: skip
+
+
+def _trigger(text: str, spec: ClusterSpec) -> Trigger | None:
+    if not text:
+        return None
+    return parse_trigger(text.replace("{replicas}", str(spec.replication_factor)), spec, 1).bound(0)
+
+
+def crossed_rows(chosen: Plan, rows: Sequence[Row], indexes: Sequence[int]) -> list[Row]:
+    """Return the rows of a plan that came about, by the indexes of the faults that did."""
+    if not rows:  # a plan of another kind, varied from one of this
+        return []
+    holds = [fault.index for fault in chosen.faults if fault.kind == HOLD_OVER]
+    return [row for row, index in zip(rows, holds, strict=True) if index in indexes]
