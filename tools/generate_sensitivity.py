@@ -32,10 +32,8 @@ python tools/generate_sensitivity.py COMMIT *.json
 
 This page is made by `python tools/generate_sensitivity.py` from the figures that the command keeps. The nightly run measures its own recordings and fails when it sees less than the night
 before ([nightly](nightly.md)).
-
-| scenario | recordings | put in | seen |
-|---|---|---|---|
 """
+INLINE = "inline"
 HURT = ("unclean-recovery", "power-loss-all", "consumer-group", "exactly-once", "transactions", "rotating-swarm")
 
 
@@ -43,6 +41,7 @@ class Measured(msgspec.Struct, frozen=True):
     """What a file of figures holds, as far as the page says it; `drawn`: the seed of the anomalies."""
 
     runs: list[str]
+    engine: str
     figures: dict[str, Figure]
     drawn: int = msgspec.field(name="seed")
 
@@ -62,7 +61,8 @@ def page(measured: Sequence[Measured], commit: str) -> str:
     return "\n".join(_lines(measured, commit)) + "\n"
 
 
-def _lines(measured: Sequence[Measured], commit: str) -> Iterator[str]:
+def _lines(every: Sequence[Measured], commit: str) -> Iterator[str]:
+    measured = [one for one in every if one.engine == INLINE]
     figures = added(one.figures for one in measured)
     whole = total(figures.values())
     faults = total(figure for one in measured if one.scenario in HURT for figure in one.figures.values())
@@ -71,6 +71,8 @@ def _lines(measured: Sequence[Measured], commit: str) -> Iterator[str]:
         seen=whole.seen, injected=whole.injected, faults=faults.injected, commit=commit,
         seeds=", ".join(map(str, seeds)), drawn=", ".join(map(str, sorted({one.drawn for one in measured}))),
     ).rstrip()  # fmt: skip
+    yield from _of_others([one for one in every if one.engine != INLINE])
+    yield "\n| scenario | recordings | put in | seen |\n|---|---|---|---|"
     for scenario in sorted({one.scenario for one in measured}):
         own = [one for one in measured if one.scenario == scenario]
         recordings = len({one.runs[0] for one in own})
@@ -82,10 +84,24 @@ def _lines(measured: Sequence[Measured], commit: str) -> Iterator[str]:
         yield f"| `{name}` | {one.changes} | {figure.injected} | {figure.seen} |"
 
 
+def _of_others(others: Sequence[Measured]) -> Iterator[str]:
+    """Say what the other engines saw of anomalies that they judged as well."""
+    for engine in sorted({one.engine for one in others}):
+        own = [one for one in others if one.engine == engine]
+        figures = added(one.figures for one in own)
+        figure, kinds = total(figures.values()), sum(1 for one in figures.values() if one.injected)
+        runs = len({one.runs[0] for one in own})
+        yield (
+            f"\nThe engine `{engine}` judged {figure.injected:,} anomalies of {kinds} classes in {runs} of these recordings, and saw {figure.seen:,} "
+            f"(`tribunal calibrate RUN --engine {engine} --out FILE`; such files are given to the tool beside the others)."
+        )
+
+
 if __name__ == "__main__":
     files = [msgspec.json.decode(Path(name).read_bytes(), type=Measured) for name in sys.argv[2:]]
     TARGET.write_text(page(files, sys.argv[1]), encoding="utf-8")
+    own = [one for one in files if one.engine == INLINE]
     summary = Measurement(
-        commit=sys.argv[1], recordings=len({one.runs[0] for one in files}), figures=added(one.figures for one in files)
+        commit=sys.argv[1], recordings=len({one.runs[0] for one in own}), figures=added(one.figures for one in own)
     )
     Path(ROOT, "results", MEASURED).write_bytes(msgspec.json.format(msgspec.json.encode(summary), indent=1) + b"\n")
