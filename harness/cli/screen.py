@@ -67,7 +67,8 @@ def _coverage(verdict: RunVerdict) -> list[str]:
     judged = ", ".join(how_much(verdict.judged))
     lines = [f"coverage  faults {effective}/{len(faults)} effective, heals {healed}/{len(faults)}"] if faults else []
     if verdict.coverage.cells:
-        judged += f", in {verdict.coverage.judged:,} of {verdict.coverage.cells:,} cells (a property in a partition)"
+        cells = f"in {verdict.coverage.judged:,} of {verdict.coverage.cells:,} cells (a property in a partition)"
+        judged = f"{judged}, {cells}" if judged else cells  # SQL counts nothing
     return [*lines, f"judged    {judged}"] if judged else lines
 
 

@@ -14,7 +14,7 @@ from tribunal.harness.cli.main import exit_code
 from tribunal.harness.cli.screen import again, one_screen
 from tribunal.harness.plan import ExecutedFault, encoded, made
 from tribunal.harness.scenario import load
-from tribunal.results.verdict import Finding, RunVerdict, Verdict
+from tribunal.results.verdict import Coverage, Finding, RunVerdict, Verdict
 
 
 @pytest.mark.parametrize(
@@ -178,6 +178,15 @@ def test_a_verdict_fits_one_screen(tmp_path):
     assert lines[:2] == [said, "  9 x lost (acks=all)"]
     assert "t-0@803 value 41 acks=all acked 34.118 s" in lines[2]
     assert len(lines) <= 10
+
+
+def test_what_was_judged_is_said_also_where_nothing_was_counted(tmp_path):
+    """SQL counts nothing beside the cells."""
+    verdict = RunVerdict(run_id="r", verdict=Verdict.PASS, claim="", coverage=Coverage(cells=8, judged=8))
+
+    lines = one_screen(verdict, tmp_path, None).splitlines()
+
+    assert "judged    in 8 of 8 cells (a property in a partition)" in lines
 
 
 def test_a_replay_that_is_traced_prints_one_json_document(capsys):
