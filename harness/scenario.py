@@ -45,6 +45,7 @@ from tribunal.results.unreadable import UNREADABLE
 from tribunal.workloads.api import LoadOptions
 
 LINES_MAX: Final = 25
+DEPTH_MAX: Final = 100  # of brackets
 TIMEOUTS: Final[Mapping[str, str]] = {
     "session": "broker.session.timeout.ms",
     "lag": "replica.lag.time.max.ms",
@@ -193,10 +194,25 @@ def read_yaml(path: Path, lines_max: int = LINES_MAX) -> Plain:
 
 def parsed(text: str, where: str) -> Plain:
     """Return what YAML text means; `BadScenario` when it means nothing, also for a date that no calendar has."""
+    if _is_too_deep(text):
+        raise BadScenario(f"{where}: not YAML: brackets nested deeper than {DEPTH_MAX}")
     try:
         return _plain(yaml.safe_load(text), {})
     except (yaml.YAMLError, ValueError, RecursionError) as problem:
         raise BadScenario(f"{where}: not YAML: {' '.join(str(problem).split())}") from None
+
+
+def _is_too_deep(text: str) -> bool:
+    """Return whether more brackets are open than any file needs: the parser looks at all of them for each word, a second for 2,000."""
+    depth = 0
+    for letter in text:
+        if letter in "[{":
+            depth += 1
+            if depth > DEPTH_MAX:
+                return True
+        elif letter in "]}" and depth:
+            depth -= 1
+    return False
 
 
 def _plain(given: Parsed, done: dict[int, Plain]) -> Plain:

@@ -93,7 +93,7 @@ def test_a_reader_that_goes_away_is_no_verdict(monkeypatch):
     [
         pytest.param(b"scenario: \xff\xfe", "not text", id="bytes"),
         pytest.param(b"about: 2026-02-30", "day is out of range", id="no such day"),
-        pytest.param(b"[" * 5000, "not YAML", id="too deep"),
+        pytest.param(b"[" * 5000, "brackets nested deeper than 100", id="too deep"),
     ],
 )
 @pytest.mark.parametrize("command", ["run", "sweep", "nightly"])
