@@ -25,6 +25,7 @@ from replog.wire.messages import create_topics as ct
 from replog.wire.messages import get_replica_log_info as m
 from replog.wire.messages import incremental_alter_configs as iac
 from replog.wire.messages import update_features as uf
+from replog.wire.messages.list_partition_reassignments import ListPartitionReassignmentsRequest
 from tests.cases.controllers import Box, incarnation, registration
 from tests.cases.partitions import KEY, TOPIC, TOPIC_ID, partition
 
@@ -642,3 +643,30 @@ def test_partitions_under_min_isr_are_counted() -> None:
 
     assert box.controller.policy.global_under_min_isr_partition_count() == 1
     assert box.partition(1).electable_leaders == 2
+
+
+def test_a_question_about_something_else_ends_no_recovery() -> None:
+    """What fails while a question is answered costs its sender only: nothing may be written beside the answer."""
+    box = cluster(unclean_recovery_manager=True, unclean_recovery_timeout_ms=30_000)
+    box.cluster_config("unclean.recovery.strategy", "Aggressive")
+    box.topic(partition({"replicas": [1, 2, 3], "isr": [], "last_known": [1, 2], "leader": -1})).activate()
+    asked = next(effect for effect in box.effects if isinstance(effect, AskLogInfo) and effect.broker_id == 2)
+    info = m.PartitionLogInfo(
+        partition=0,
+        current_leader_epoch=box.partition().leader_epoch,
+        last_written_leader_epoch=0,
+        log_end_offset=10,
+    )
+    response = m.GetReplicaLogInfoResponse(
+        broker_epoch=102,
+        topic_partition_log_info_list=[m.TopicPartitionLogInfo(topic_id=TOPIC_ID, partition_log_info=[info])],
+    )
+    box.log_info(LogInfoAnswered(broker_id=NodeId(2), request=asked.request, response=response))
+    box.now_ms += 60_000
+
+    box.send(ListPartitionReassignmentsRequest())
+    beside_the_answer = list(box.records)
+    box.tick()
+
+    assert beside_the_answer == []
+    assert box.partition().leader == 2

@@ -37,7 +37,6 @@ from replog.wire.messages import elect_designated_leaders as edl
 from replog.wire.messages import get_replica_log_info as gl
 from replog.wire.messages import metadata as md
 from replog.wire.messages import update_features as uf
-from replog.wire.messages.list_partition_reassignments import ListPartitionReassignmentsRequest
 from replog.wire.records.metadata import decode_metadata_record, encode_metadata_record
 from tests.cases.controllers import Box
 from tests.cases.partitions import KEY, TOPIC, TOPIC_ID, nodes, partition
@@ -650,21 +649,6 @@ class TestUncleanRecovery:
         assert (early, nobody) == (NO_NODE, NO_NODE)
         assert in_time.winner(lambda _: True, 30_000) == 3
         assert too_late.winner(lambda _: True, 30_001) == 2
-
-    def test_a_question_about_something_else_ends_no_recovery(self) -> None:
-        """What fails while a question is answered costs its sender only: nothing may be written beside the answer."""
-        lost = {"replicas": [1, 2, 3], "isr": [], "last_known": [1, 2], "leader": -1}
-        box = a_cluster(lost, unclean_recovery_manager=True, unclean_recovery_timeout_ms=30_000)
-        set_topic(box, "unclean.recovery.strategy", "Aggressive")
-        reply(box, 2, epoch=102)
-        box.now_ms += 60_000
-
-        box.send(ListPartitionReassignmentsRequest())
-        beside_the_answer = list(box.records)
-        box.tick()
-
-        assert beside_the_answer == []
-        assert box.partition().leader == 2
 
     def test_a_new_registration_voids_the_answer(self) -> None:
         """ "If the controller receives the new broker registration, the controller can reject the response because the
