@@ -202,6 +202,9 @@ class ReplicaLogs:
                 or not log.follows(base, gaps_allowed=gaps_allowed)
             ):
                 return False
+            if not log.is_compacted and log.batches and base > log.end_offset:
+                # A follower notes, before it copies the first gap, that its leader's log was compacted.
+                log.is_compacted = self._disk.exists(f"{path.rpartition('/')[0]}/{CLEANER_FILE}")
             is_control = bool(attributes & CONTROL)
             log.batches.append(
                 BatchMark(base, base + last_delta, epoch, crc, producer_id, producer_epoch, sequence, is_control)

@@ -405,6 +405,21 @@ def test_a_segment_that_does_not_follow_is_no_part_of_the_log(followed, first_ho
     assert held(logs) == found
 
 
+@pytest.mark.parametrize("noted", [True, False], ids=["its leader's log was compacted", "it lost what was between"])
+def test_a_gap_that_a_follower_copies_is_its_leaders_where_it_noted_so_before(followed, noted):
+    """What it copied before had no gap (wide-swarm-exactly-once in ZooKeeper mode, seed 171000)."""
+    disk, logs = followed
+    file = disk.open("/data/t-0/00000000000000000000.log", create=True)
+    file.append(records(b"a", offset=0, epoch=1))
+    before = held(logs)
+    if noted:
+        disk.replace_file("/data/t-0/cleaner-offset-checkpoint", b"")
+    file.append(records(b"f", offset=5, epoch=1))
+
+    assert (before, held(logs)) == ([(0, 0, 1)], [(0, 0, 1), (5, 5, 1)])
+    assert logs.logs[P].is_compacted is noted
+
+
 def test_a_metadata_log_that_begins_with_a_snapshot_is_compared_from_there():
     committed = CommittedMetadata({}, now_ns=lambda: 0, wall_start_ms=0)
     committed._marks = [mark(0, 4, 1), mark(5, 9, 1), mark(10, 12, 2)]
