@@ -280,6 +280,7 @@ class SystemCluster:
         facts = {
             "all_closed": closed,
             "bytes_lost": lost.bytes,
+            "lengths_changed": lost.lengths,
             "files_rolled_back": lost.files,
             "names_rolled_back": lost.names,
         }

@@ -24,12 +24,19 @@ ANSWER_MS: Final = 30_000  # a busy machine takes its time
 
 
 class Forgotten(msgspec.Struct, frozen=True):
-    """What a disk no longer has: bytes and names, and of how many files bytes are gone; and how many files are open."""
+    """What a disk no longer has, or how it is.
+
+    bytes:    written and not synced, of files that had a name; lengths: of how many of them the length is another one now.
+    files:    how many of them are as they were before in any way; names: how many names mean something else now.
+    open:     how many files and folders are open; held: how many it has, with and without a name.
+    """
 
     bytes: int = 0
+    lengths: int = 0
     files: int = 0
     names: int = 0
     open: int = 0
+    held: int = 0
 
 
 def lacking() -> str:

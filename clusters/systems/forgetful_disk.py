@@ -12,9 +12,12 @@ a sync of a folder keeps the names alone. That is more than POSIX promises: who 
 
 Commands come on stdin, one word a line, each answered by one line of JSON on stdout:
 
-    forget    everything that was not synced is gone; {"bytes": N, "names": N, "files": N} of what that was
+    forget    everything that was not synced is gone; {"bytes": N, "lengths": N, "names": N, "files": N} of what that was
     wipe      everything is gone; {"bytes": N} of what there was
-    opened    nothing is changed; {"open": N} of how many files and folders are open
+    opened    nothing is changed; {"open": N, "held": N} of how many files and folders are open, and how many there are
+
+What a loss takes is counted of files that have a name when it comes: bytes that were written (or made zeros by a cut) and not synced, each
+once; apart from them how many files were longer or shorter than at their sync, for room that was made in advance holds nothing.
 
 It ends when stdin ends. RUN_DIR stands on the command line so that `tribunal heal` finds it.
 """
@@ -28,8 +31,8 @@ import stat
 import struct
 import sys
 import time
-from collections.abc import Callable
-from typing import Final
+from collections.abc import Callable, Iterable
+from typing import Final, NamedTuple
 
 PAGE: Final = 4096
 ZEROS: Final = bytes(PAGE)
@@ -38,7 +41,8 @@ WRITE_BYTES_MAX: Final = 1 << 17
 REQUEST_BYTES_MAX: Final = WRITE_BYTES_MAX + (1 << 16)
 HEAD: Final = struct.Struct("<IIQQIIII")  # length, opcode, unique, node, uid, gid, pid, extensions
 REPLY: Final = struct.Struct("<IiQ")
-NO_REPLY: Final = frozenset({2, 36, 42})  # FORGET, INTERRUPT, BATCH_FORGET
+LET_GO, LET_GO_MANY = 2, 42  # FORGET, BATCH_FORGET: the kernel no longer knows a node
+NO_REPLY: Final = frozenset({LET_GO, 36, LET_GO_MANY})  # and INTERRUPT
 OF_NO_NODE: Final = frozenset({17, 18, 26, 29, 38})  # STATFS, INIT, DESTROY; and closing what a wiped disk had
 BIG_WRITES: Final = 1 << 5
 MINOR: Final = 31
@@ -47,6 +51,14 @@ SET_MODE, SET_UID, SET_GID, SET_SIZE = 1, 2, 4, 8
 NO_REPLACE: Final = 1
 KEEP_SIZE: Final = 1  # of fallocate
 STATIC: Final = 6  # MS_NOSUID | MS_NODEV
+
+
+class Lost(NamedTuple):
+    """What a file no longer has: how many bytes, and whether its length is another one, or anything at all."""
+
+    bytes: int
+    has_other_length: bool
+    is_changed: bool
 
 
 class Inode:
@@ -61,11 +73,14 @@ class Inode:
         self.changed_ns = time.time_ns()
         self.size = 0
         self.pages: dict[int, bytes] = {}  # those that are missing are zeros
-        self.dirty: set[int] = set()
+        self.dirty: dict[int, int] = {}  # pages that changed since the last sync: which of their bytes, each a bit
         self.synced_size = 0
         self.synced_pages: dict[int, bytes] = {}
         self.names: dict[bytes, int] = {}
         self.synced_names: dict[bytes, int] = {}
+        self.links = 0  # names that it has, and those that it had at the last sync
+        self.synced_links = 0
+        self.lookups = 0  # how often the kernel was given it, and has not let go of it
 
     @property
     def is_folder(self) -> bool:
@@ -89,22 +104,27 @@ class Inode:
             piece = data[done : done + PAGE - begin]
             old = self.pages.get(page, ZEROS)
             self.pages[page] = old[:begin] + piece + old[begin + len(piece) :]
-            self.dirty.add(page)
+            self._mark(page, begin, begin + len(piece))
             done += len(piece)
         self.size = max(self.size, offset + len(data))
         self.changed_ns = time.time_ns()
 
     def resize(self, size: int) -> None:
         """Cut it, or make it longer by zeros."""
-        for page in [page for page in self.pages if page * PAGE >= size]:
-            del self.pages[page]
-            self.dirty.add(page)
-        last, left = divmod(size, PAGE)
-        if left and last in self.pages and size < self.size:
-            self.pages[last] = self.pages[last][:left] + bytes(PAGE - left)
-            self.dirty.add(last)
+        for page in [page for page in self.pages if (page + 1) * PAGE > size]:
+            first = page * PAGE
+            begin, end = max(0, size - first), min(PAGE, self.size - first)
+            if begin < end:
+                self._mark(page, begin, end)
+                if begin:
+                    self.pages[page] = self.pages[page][:begin] + bytes(PAGE - begin)
+                else:
+                    del self.pages[page]
         self.size = size
         self.changed_ns = time.time_ns()
+
+    def _mark(self, page: int, begin: int, end: int) -> None:
+        self.dirty[page] = self.dirty.get(page, 0) | ((1 << end) - (1 << begin))
 
     def sync(self) -> None:
         """Remember its bytes and its length."""
@@ -112,16 +132,19 @@ class Inode:
         self.dirty.clear()
         self.synced_size = self.size
 
-    def forget(self) -> int:
-        """Be as it was last synced; return how many bytes that concerns."""
-        lost = len(self.dirty) * PAGE if self.dirty else abs(self.size - self.synced_size)
+    def forget(self) -> Lost:
+        """Be as it was last synced; return what that takes."""
+        # What lies behind the end is gone already.
+        held = (bits & ((1 << max(0, min(PAGE, self.size - page * PAGE))) - 1) for page, bits in self.dirty.items())
+        has_other_length = self.size != self.synced_size
+        lost = Lost(sum(map(int.bit_count, held)), has_other_length, has_other_length or bool(self.dirty))
         _copy(self.dirty, self.synced_pages, self.pages)
         self.dirty.clear()
         self.size = self.synced_size
         return lost
 
 
-def _copy(which: set[int], source: dict[int, bytes], target: dict[int, bytes]) -> None:
+def _copy(which: Iterable[int], source: dict[int, bytes], target: dict[int, bytes]) -> None:
     for page in which:
         if page in source:
             target[page] = source[page]
@@ -173,18 +196,28 @@ class Disk:
 
     def forget(self) -> dict[str, int]:
         """Forget what was not synced."""
+        # Of a file without a name nobody misses anything, even where the loss gives it back its name.
+        files = [one for one in self.inodes.values() if not one.is_folder]
+        lost = [found for one in files for found in [one.forget()] if one.links]
         names = 0
         for number in self._unsynced:
             folder = self.inodes[number]
-            names += len(folder.names.items() ^ folder.synced_names.items())
+            names += len({name for name, _ in folder.names.items() ^ folder.synced_names.items()})
             folder.names = dict(folder.synced_names)
         self._unsynced.clear()
-        lost = [one.forget() for one in self.inodes.values() if not one.is_folder]
-        return {"bytes": sum(lost), "files": sum(map(bool, lost)), "names": names}
+        for one in list(self.inodes.values()):
+            one.links = one.synced_links
+            self._drop(one)
+        return {
+            "bytes": sum(one.bytes for one in lost),
+            "lengths": sum(one.has_other_length for one in lost),
+            "files": sum(one.is_changed for one in lost),
+            "names": names,
+        }
 
     def wipe(self) -> dict[str, int]:
         """Forget everything."""
-        held = sum(one.size for one in self.inodes.values())
+        held = sum(one.size for one in self.inodes.values() if one.links)
         root = self.inodes[ROOT]
         root.names, root.synced_names = {}, {}
         self.inodes = {ROOT: root}
@@ -192,8 +225,8 @@ class Disk:
         return {"bytes": held}
 
     def open_count(self) -> dict[str, int]:
-        """Say how many files and folders are open."""
-        return {"open": len(self._handles)}
+        """Say how many files and folders are open, and how many there are."""
+        return {"open": len(self._handles), "held": len(self.inodes)}
 
     # --- parts of answers ------------------------------------------------------------------
 
@@ -208,7 +241,16 @@ class Disk:
         times = (seconds, seconds, seconds, ns, ns, ns)
         return struct.pack(
             "<6Q10I",
-            *(inode.number, inode.size, blocks, *times, inode.mode, 2 if inode.is_folder else 1, inode.uid, inode.gid),
+            *(
+                inode.number,
+                inode.size,
+                blocks,
+                *times,
+                inode.mode,
+                2 if inode.is_folder else inode.links,
+                inode.uid,
+                inode.gid,
+            ),
             *(0, PAGE, 0),
         )
 
@@ -217,6 +259,7 @@ class Disk:
 
     def _entry(self, inode: Inode) -> bytes:
         # Valid for no time at all: after a loss the kernel has to ask again.
+        inode.lookups += 1
         return struct.pack("<QQQQII", inode.number, 0, 0, 0, 0, 0) + self._attr(inode)
 
     def _named(self, folder: int, name: bytes) -> Inode:
@@ -226,8 +269,29 @@ class Disk:
             raise OSError(errno.ENOENT, "no such name") from None
 
     def _name(self, folder: int, name: bytes, inode: Inode) -> None:
+        self._unname(folder, name)
         self.inodes[folder].names[name] = inode.number
+        inode.links += 1
         self._unsynced.add(folder)
+
+    def _unname(self, folder: int, name: bytes) -> None:
+        number = self.inodes[folder].names.pop(name, None)
+        if number is not None:
+            self.inodes[number].links -= 1
+            self._unsynced.add(folder)
+
+    def _drop(self, inode: Inode) -> None:
+        """Keep nothing of what has no name, now or after a loss, and what the kernel does not know any more."""
+        if inode.number != ROOT and not (inode.links or inode.synced_links or inode.lookups):
+            self.inodes.pop(inode.number, None)
+            self._unsynced.discard(inode.number)
+
+    def let_go(self, number: int, lookups: int) -> None:
+        """Take note that the kernel has let go of a node so many times."""
+        inode = self.inodes.get(number)
+        if inode is not None:  # else it was wiped
+            inode.lookups -= lookups
+            self._drop(inode)
 
     def _made(self, folder: int, name: bytes, mode: int, who: tuple[int, int]) -> Inode:
         if name in self.inodes[folder].names:
@@ -237,9 +301,17 @@ class Disk:
         return inode
 
     def _sync_names(self) -> None:
+        former: list[Inode] = []
         for number in self._unsynced:
-            self.inodes[number].synced_names = dict(self.inodes[number].names)
+            folder = self.inodes[number]
+            former += [self.inodes[one] for one in folder.synced_names.values()]
+            for one in folder.names.values():
+                self.inodes[one].synced_links += 1
+            folder.synced_names = dict(folder.names)
         self._unsynced.clear()
+        for inode in former:
+            inode.synced_links -= 1
+            self._drop(inode)
 
     # --- requests --------------------------------------------------------------------------
 
@@ -296,8 +368,7 @@ class Disk:
 
     def _unlink(self, node: int, body: bytes, _who: tuple[int, int]) -> bytes:
         self._named(node, body[:-1])
-        del self.inodes[node].names[body[:-1]]
-        self._unsynced.add(node)
+        self._unname(node, body[:-1])
         return b""
 
     def _rmdir(self, node: int, body: bytes, who: tuple[int, int]) -> bytes:
@@ -314,10 +385,9 @@ class Disk:
             raise OSError(errno.EEXIST, "it exists")
         if there is not None and self.inodes[there].names:
             raise OSError(errno.ENOTEMPTY, "it is not empty")
-        self._name(target, new, moved)
         if (node, old) != (target, new):
-            del self.inodes[node].names[old]
-            self._unsynced.add(node)
+            self._unname(node, old)
+            self._name(target, new, moved)
         return b""
 
     def _hard_link(self, node: int, body: bytes, _who: tuple[int, int]) -> bytes:
@@ -375,6 +445,12 @@ STATFS: Final = struct.pack("<5Q10I", *(1 << 24, 1 << 23, 1 << 23, 1 << 20, 1 <<
 def answer(disk: Disk, packet: bytes) -> bytes | None:
     """Return the reply to a request of the kernel, None where it wants none."""
     _, opcode, unique, node, uid, gid, _, _ = HEAD.unpack_from(packet)
+    if opcode == LET_GO:
+        disk.let_go(node, *struct.unpack_from("<Q", packet, HEAD.size))
+    if opcode == LET_GO_MANY:
+        (count,) = struct.unpack_from("<I", packet, HEAD.size)
+        for position in range(count):
+            disk.let_go(*struct.unpack_from("<QQ", packet, HEAD.size + 8 + 16 * position))
     if opcode in NO_REPLY:
         return None
     try:

@@ -1,7 +1,7 @@
 """A disk that forgets what was not synced: what it keeps is what a sync made last, and a system that syncs too late is convicted."""
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
 
@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from tests.systems.test_sample import ONE_KILL, planned
 from tribunal.clusters.namespaces.spaces import Namespaces, way_in
 from tribunal.clusters.systems.disks import ForgetfulDisk, Forgotten, lacking
-from tribunal.clusters.systems.forgetful_disk import PAGE, Inode
+from tribunal.clusters.systems.forgetful_disk import PAGE, Inode, Lost
 from tribunal.harness.scenario import BadScenario
 
 LACKING = str(way_in()) if isinstance(way_in(), str) else lacking()
@@ -25,28 +25,87 @@ ACTS = st.one_of(
     st.tuples(st.just("sync"), st.just(0), st.just(b"")),
     st.tuples(st.just("forget"), st.just(0), st.just(b"")),
 )
+NO_CUT = ACTS.filter(lambda act: act[0] != "resize")
 
 
 @given(st.lists(ACTS, max_size=30))
 def test_a_file_has_after_each_act_what_plain_bytes_would_have(acts: list[tuple[str, int, bytes]]) -> None:
     """Against a model that copies all of its bytes at each sync."""
     inode, live, synced = Inode(2, 0o100644, 0, 0), bytearray(), b""
+    written: set[int] = set()
     for act, place, data in acts:
         if act == "write":
             inode.write(place, data)
             live.extend(bytes(max(0, place - len(live))))
             live[place : place + len(data)] = data
+            written |= set(range(place, place + len(data)))
         elif act == "resize":
             inode.resize(place)
             live = live[:place] + bytes(max(0, place - len(live)))
         elif act == "sync":
             inode.sync()
             synced = bytes(live)
+            written.clear()
         else:
             lost = inode.forget()
-            assert lost > 0 or bytes(live) == synced
+            differing = sum(one != other for one, other in zip(live, synced, strict=False))
+            assert lost.has_other_length == (len(live) != len(synced))
+            assert lost.is_changed or bytes(live) == synced
+            assert len({one for one in written if one < len(live)}) <= lost.bytes <= len(live)
+            assert lost.bytes >= differing
             live = bytearray(synced)
+            written.clear()
         assert (inode.size, inode.read(0, 10 * PAGE)) == (len(live), bytes(live))
+
+
+@given(st.lists(NO_CUT, max_size=20))
+def test_each_byte_that_was_written_and_not_synced_is_counted_once(acts: list[tuple[str, int, bytes]]) -> None:
+    """Whatever pages it lies in, and however often it was written."""
+    inode, written = Inode(2, 0o100644, 0, 0), set[int]()
+    for act, place, data in acts:
+        if act == "write":
+            inode.write(place, data)
+            written |= set(range(place, place + len(data)))
+            continue
+        if act == "sync":
+            inode.sync()
+        else:
+            assert inode.forget().bytes == len(written)
+        written.clear()
+
+
+@pytest.mark.parametrize(
+    ("synced", "after", "lost"),
+    [
+        pytest.param(b"", lambda inode: inode.write(0, b"x"), Lost(1, True, True), id="one byte"),
+        pytest.param(b"abc", lambda inode: inode.write(1, b"x"), Lost(1, False, True), id="a byte within"),
+        pytest.param(b"", lambda inode: inode.resize(1 << 20), Lost(0, True, True), id="room made in advance"),
+        pytest.param(
+            b"",
+            lambda inode: (inode.resize(1 << 20), inode.write(5, b"xy")),
+            Lost(2, True, True),
+            id="two bytes in such room",
+        ),
+        pytest.param(b"abc", lambda inode: inode.resize(1), Lost(0, True, True), id="cut"),
+        pytest.param(
+            b"abc", lambda inode: (inode.resize(1), inode.resize(3)), Lost(2, False, True), id="cut and made zeros"
+        ),
+        pytest.param(
+            b"abc", lambda inode: (inode.write(3, b"xyz"), inode.resize(3)), Lost(0, False, True), id="written and cut"
+        ),
+        pytest.param(b"abc", lambda _: None, Lost(0, False, False), id="nothing"),
+    ],
+)
+def test_bytes_and_lengths_are_counted_apart(synced: bytes, after: Callable[[Inode], object], lost: Lost) -> None:
+    """A page is no byte, and a length is no data."""
+    inode = Inode(2, 0o100644, 0, 0)
+    inode.write(0, synced)
+    inode.sync()
+
+    after(inode)
+
+    assert inode.forget() == lost
+    assert inode.read(0, 10) == synced
 
 
 WRITING = """
@@ -88,6 +147,26 @@ with os.scandir("many") as listed:
     for one in listed:
         os.unlink(one.path)
 os.rmdir("many")
+"""
+COUNTED = """
+import os, sys
+os.chdir(sys.argv[1])
+def written(name, data):
+    made = open(name, "wb+", buffering=0)
+    made.write(data)
+    return made
+removed, kept = written("removed", b"r" * 500), written("kept", b"k" * 500)
+os.fsync(kept.fileno())
+removed.write(b"r" * 700)
+os.unlink("removed")
+kept.write(b"1")
+os.posix_fallocate(kept.fileno(), 0, 100_000)
+for number in range(30):
+    written(f"log-{number}", b"l" * 10_000).close()
+    os.unlink(f"log-{number}")
+os.link("kept", "second")
+print(os.fstat(kept.fileno()).st_nlink, os.fstat(removed.fileno()).st_nlink)
+os.pread(removed.fileno(), 2000, 0).decode().index("r" * 1200)
 """
 LINGERING = """
 import os, sys, time
@@ -140,10 +219,26 @@ def test_what_was_synced_is_there_after_a_loss_and_nothing_else(tmp_path: Path) 
             "./folder/inner at-once b'at once'",
             "10000",
         ]
-        assert (lost.files, lost.names) == (2, 1)
+        assert (lost.bytes, lost.lengths, lost.files, lost.names) == (10 + 8, 2, 2, 1)
         assert (left, listed) == (Forgotten(), "")
         assert wiped.bytes == 10_000 + 5 + 7
         assert list(data.iterdir()) == []  # outside the namespaces there never was anything
+
+    asyncio.run(tried())
+
+
+@mounting
+def test_a_loss_counts_bytes_of_files_that_have_a_name_and_keeps_no_others(tmp_path: Path) -> None:
+    """What was unlinked is missed by nobody; nor does it fill the memory of the disk."""
+
+    async def tried() -> None:
+        async with mounted(tmp_path) as (disk, spaces, data):
+            links = await spaces.run_aside(["python3", "-c", COUNTED, str(data)], name="1")
+            held = await disk.ask("opened")
+            lost = await disk.ask("forget")
+        assert links == "2 0\n"
+        assert held.held <= 3  # the root, and `kept` and `removed`, which was synced under its name
+        assert (lost.bytes, lost.lengths, lost.files) == (1, 1, 1)
 
     asyncio.run(tried())
 
