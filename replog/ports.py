@@ -133,6 +133,21 @@ class Disk(Protocol):
     def replace_file(self, path: str, content: bytes) -> None:
         """Write a small file durably and atomically: temp file, fsync, rename, fsync of the directory."""
 
+    def replace_in_background(
+        self,
+        files: Mapping[str, bytes],
+        *,
+        is_wanted: Callable[[str], bool],
+        done: Callable[[OSError | None], None],
+    ) -> None:
+        """Begin to write small files of one directory, by path, as `replace_file` does, without holding up the event loop.
+
+        To be called on the event loop, and for each path only when the call before is done.
+
+        is_wanted:  asked on the event loop when a content is durable and not yet in place; where it says no the file stays as it is.
+        done:       called on the event loop when all of it is durable, or with what failed; the simulator calls it before this returns.
+        """
+
     def write_together(self, folders: Sequence[NewFolder]) -> None:
         """Write files into directories that exist, each whole or not at all; all of it is durable when this returns.
 

@@ -15,7 +15,7 @@ the middle of the n-th operation; `PowerLost` then runs through whoever called).
 """
 
 import errno
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from random import Random
 from typing import Final, Protocol
 
@@ -334,6 +334,23 @@ class SimulatedDisk:
         file.close()
         self.rename(temporary, path)
         self.sync_directory(path.rpartition("/")[0])
+
+    def replace_in_background(
+        self,
+        files: Mapping[str, bytes],
+        *,
+        is_wanted: Callable[[str], bool],
+        done: Callable[[OSError | None], None],
+    ) -> None:
+        """Write small files at once: what may come in between on a real disk is tested where a disk is held up."""
+        try:
+            for path, content in files.items():
+                if is_wanted(path):
+                    self.replace_file(path, content)
+        except OSError as problem:
+            done(problem)
+        else:
+            done(None)
 
     def write_together(self, folders: Sequence[NewFolder]) -> None:
         """Write files into directories; one sync after the other."""

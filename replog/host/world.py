@@ -18,7 +18,7 @@ import sys
 import time
 import traceback
 import uuid
-from collections.abc import Callable, Coroutine, Sequence
+from collections.abc import Callable, Coroutine, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor, wait
 from datetime import UTC, datetime
 from functools import partial
@@ -40,6 +40,7 @@ BACKLOG: Final = 1024
 COPY_BYTES: Final = 1 << 20
 WAITING_MAX: Final = 4
 TEMPORARY_SUFFIX: Final = ".tmp"
+BACKGROUND_SUFFIX: Final = ".background.tmp"  # the event loop may write the same file meanwhile
 UNFORESEEN_KINDS_MAX: Final = 1000
 MOST_PARTS: Final = 512  # of one vectored write; the system's IOV_MAX is 1024
 
@@ -214,15 +215,69 @@ class RealDisk:
     def replace_file(self, path: str, content: bytes) -> None:
         """Write a small file durably and atomically."""
         temporary = path + TEMPORARY_SUFFIX
-        file = self.open(temporary, create=True)
+        self._write_durably(temporary, content)
+        self.rename(temporary, path)
+        self.sync_directory(str(Path(path).parent))
+
+    def replace_in_background(
+        self,
+        files: Mapping[str, bytes],
+        *,
+        is_wanted: Callable[[str], bool],
+        done: Callable[[OSError | None], None],
+    ) -> None:
+        """Write and sync on the syncing thread; put files in place on the event loop, so that its other writes come before or after."""
+        loop = asyncio.get_running_loop()
+        in_place: list[str] = []
+
+        def placed(written: "asyncio.Future[None]") -> None:
+            if written.cancelled():
+                return
+            try:
+                written.result()
+                for path in files:
+                    if is_wanted(path):
+                        self.rename(path + BACKGROUND_SUFFIX, path)
+                        in_place.append(path)
+                    else:
+                        self.remove(path + BACKGROUND_SUFFIX)
+            except OSError as problem:
+                done(problem)
+                return
+            if not in_place:
+                done(None)
+                return
+            directories = dict.fromkeys(str(Path(path).parent) for path in in_place)
+            loop.run_in_executor(self._syncing, self._sync_directories, list(directories)).add_done_callback(durable)
+
+        def durable(synced: "asyncio.Future[None]") -> None:
+            if synced.cancelled():
+                return
+            try:
+                synced.result()
+            except OSError as problem:
+                done(problem)
+            else:
+                done(None)
+
+        loop.run_in_executor(self._syncing, self._write_aside, dict(files)).add_done_callback(placed)
+
+    def _write_aside(self, files: Mapping[str, bytes]) -> None:
+        for path, content in files.items():
+            self._write_durably(path + BACKGROUND_SUFFIX, content)
+
+    def _sync_directories(self, paths: Sequence[str]) -> None:
+        for path in paths:
+            self.sync_directory(path)
+
+    def _write_durably(self, path: str, content: bytes) -> None:
+        file = self.open(path, create=True)
         try:
             file.truncate(0)
             file.append(content)
             file.sync()
         finally:
             file.close()
-        self.rename(temporary, path)
-        self.sync_directory(str(Path(path).parent))
 
     def write_together(self, folders: Sequence[NewFolder]) -> None:
         """Write files into directories; everything is written before anything is waited for."""

@@ -57,10 +57,9 @@ def _is_offset(text: str) -> bool:
     return NUMBER.fullmatch(text) is not None and -LONG_MAX <= int(text) <= LONG_MAX
 
 
-def write_offsets(disk: Disk, path: str, offsets: Mapping[TopicPartition, int]) -> None:
-    """Replace a directory's checkpoint of one offset a partition."""
-    content = rendered(f"{p.topic} {p.partition} {offset}" for p, offset in sorted(offsets.items()))
-    disk.replace_file(path, content)
+def rendered_offsets(offsets: Mapping[TopicPartition, int]) -> bytes:
+    """Return the content of a directory's checkpoint of one offset a partition."""
+    return rendered(f"{p.topic} {p.partition} {offset}" for p, offset in sorted(offsets.items()))
 
 
 def read_offsets(disk: Disk, path: str) -> dict[TopicPartition, int]:

@@ -13,7 +13,7 @@ from typing import Final
 import msgspec
 
 from replog.config.setting import LONG_MAX
-from replog.log.checkpoints import HIGH_WATERMARKS, LOG_STARTS, RECOVERY_POINTS, write_offsets
+from replog.log.checkpoints import HIGH_WATERMARKS, LOG_STARTS, RECOVERY_POINTS, rendered_offsets
 from replog.log.log import Log, close_logs
 from replog.ports import Disk
 from replog.types import NO_BROKER_EPOCH, BrokerEpoch, TopicPartition
@@ -86,12 +86,21 @@ def shutdown(disk: Disk, directories: Iterable[LogDirectory], epoch: BrokerEpoch
 
 def write_checkpoints(disk: Disk, directory: LogDirectory) -> None:
     """Write recovery points, log starts and high watermarks of all logs of a directory."""
+    for name, content in checkpoints_of(directory).items():
+        disk.replace_file(f"{directory.path}/{name}", content)
+
+
+def checkpoints_of(directory: LogDirectory) -> dict[str, bytes]:
+    """Return what a directory's checkpoints have to say now, by file name, in the order in which they are written."""
     assert directory.logs.keys() == directory.high_watermarks.keys()
+    return {**recovery_checkpoints_of(directory), HIGH_WATERMARKS: rendered_offsets(directory.high_watermarks)}
+
+
+def recovery_checkpoints_of(directory: LogDirectory) -> dict[str, bytes]:
+    """Return the checkpoints of how far logs are durable and where they begin."""
     recovery_points = {partition: log.flushed_offset for partition, log in directory.logs.items()}
     log_starts = {partition: log.log_start_offset for partition, log in directory.logs.items()}
-    write_offsets(disk, f"{directory.path}/{RECOVERY_POINTS}", recovery_points)
-    write_offsets(disk, f"{directory.path}/{LOG_STARTS}", log_starts)
-    write_offsets(disk, f"{directory.path}/{HIGH_WATERMARKS}", directory.high_watermarks)
+    return {RECOVERY_POINTS: rendered_offsets(recovery_points), LOG_STARTS: rendered_offsets(log_starts)}
 
 
 def broker_epoch(content: bytes) -> BrokerEpoch:

@@ -171,7 +171,7 @@ class DataPlane:
 
         def checkpoint() -> None:
             self.note_high_watermarks()
-            self.directories.write_high_watermarks()
+            self.directories.begin_high_watermarks()
             after_checkpoint()
 
         # SPEC 0.2: the ISR is looked at every half of the allowed lag.

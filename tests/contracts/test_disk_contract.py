@@ -1,5 +1,7 @@
 """What `replog.ports.Disk` and `File` promise, on every disk."""
 
+import asyncio
+
 import pytest
 
 from replog.ports import NewFolder, World
@@ -152,6 +154,34 @@ def test_a_small_file_is_replaced_whole(place):
         assert [name for name in world.disk.list_directory(place.directory) if name.startswith("checkpoint")] == [
             "checkpoint"
         ]
+
+    place.run(scenario)
+
+
+def test_small_files_are_replaced_in_the_background_where_they_are_wanted_still(place):
+    async def scenario(world: World) -> None:
+        disk, folder = world.disk, place.directory
+        disk.replace_file(f"{folder}/kept", b"kept")
+        outcomes: list[OSError | None] = []
+        is_done = asyncio.Event()
+
+        def done(problem: OSError | None) -> None:
+            outcomes.append(problem)
+            is_done.set()
+
+        def is_wanted(path: str) -> bool:
+            return not path.endswith("/kept")
+
+        files = {f"{folder}/kept": b"other", f"{folder}/new": b"new"}
+        disk.replace_in_background(files, is_wanted=is_wanted, done=done)
+        await is_done.wait()
+        is_done.clear()
+        disk.replace_in_background({f"{folder}/missing/f": b"x"}, is_wanted=is_wanted, done=done)
+        await is_done.wait()
+
+        assert (disk.read_file(f"{folder}/kept"), disk.read_file(f"{folder}/new")) == (b"kept", b"new")
+        assert [type(outcome) for outcome in outcomes] == [type(None), FileNotFoundError]
+        assert not [name for name in disk.list_directory(folder) if name.endswith("tmp")]
 
     place.run(scenario)
 

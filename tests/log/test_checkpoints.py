@@ -2,7 +2,7 @@
 
 import pytest
 
-from replog.log.checkpoints import CorruptCheckpoint, read_offsets, write_offsets
+from replog.log.checkpoints import CorruptCheckpoint, read_offsets, rendered_offsets
 from replog.log.epochs import EpochCache
 from replog.types import TopicPartition
 from tests.log.batches import a_disk
@@ -13,7 +13,7 @@ OFFSETS = {TopicPartition("b", 0): 7, TopicPartition("a", 10): 1, TopicPartition
 def test_offsets_come_back() -> None:
     disk = a_disk()
 
-    write_offsets(disk, "data/x", OFFSETS)
+    disk.replace_file("data/x", rendered_offsets(OFFSETS))
 
     assert disk.read_file("data/x") == b"0\n3\na 9 0\na 10 1\nb 0 7\n"
     assert read_offsets(disk, "data/x") == OFFSETS

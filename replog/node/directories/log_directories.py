@@ -22,13 +22,14 @@ from replog.log.checkpoints import (
     RECOVERY_POINTS,
     CorruptCheckpoint,
     read_offsets,
-    write_offsets,
+    rendered_offsets,
 )
-from replog.log.clean_shutdown import LogDirectory, shutdown, startup, write_checkpoints
+from replog.log.clean_shutdown import LogDirectory, checkpoints_of, recovery_checkpoints_of, shutdown, startup
 from replog.log.creation import files_of_new_log
 from replog.log.log import Log
 from replog.log.moving import CUT, DELETE_SUFFIX, FUTURE_SUFFIX, LogCopy, beside, goes_further, put_away
 from replog.log.settings import LogSettings
+from replog.node.directories.checkpoint_files import CheckpointFiles
 from replog.node.directories.meta_properties import FILE_NAME
 from replog.node.quorum.metadata_log import directory_id_of
 from replog.ports import NewFolder, World
@@ -83,7 +84,10 @@ class LogDirectories:
         self._written: dict[str, dict[TopicPartition, int]] = {}
         self._prepared: dict[TopicPartition, Prepared] = {}
         self._competing_logs: dict[TopicPartition, list[StoredLog]] = {}  # other topics' logs of the same name
-        self._gone: dict[str, dict[TopicPartition, None]] = {}  # by path: logs that its checkpoints may still name
+        # By path: logs that its checkpoints may still name, each with the number of its going.
+        self._gone: dict[str, dict[TopicPartition, int]] = {}
+        self._gone_count = 0
+        self._checkpoints = CheckpointFiles(world.disk, self.fail)
 
     def open(self, on_failure: OnFailure | None = None) -> None:
         """Open all logs there are; to be called once, before anything else (SPEC 3.11.1, 3.11.2).
@@ -133,6 +137,7 @@ class LogDirectories:
         if path in self.offline:
             return
         self.offline[path] = str(problem)
+        self._checkpoints.stop(path)
         self.world.journal.log("error", f"{path}: {problem}; it is offline now, with all its logs")
         self.world.journal.probe("log_directory_failed")
         lost = [name for name, stored in self.logs.items() if stored.directory == path]
@@ -318,7 +323,8 @@ class LogDirectories:
         stored.log.delete()
 
     def _note_gone(self, path: str, name: TopicPartition) -> None:
-        self._gone.setdefault(path, {})[name] = None
+        self._gone_count += 1
+        self._gone.setdefault(path, {})[name] = self._gone_count
 
     def _forget_former(self, path: str, names: Sequence[TopicPartition]) -> None:
         """Take former logs of these names out of a directory's checkpoints, before others of the same names begin there.
@@ -328,11 +334,19 @@ class LogDirectories:
         """
         if any(name in self._gone.get(path, {}) for name in names):
             self._written.pop(path, None)
-            self._write_checkpoints(next(directory for directory in self._directories() if directory.path == path))
+            directory = next(directory for directory in self._directories() if directory.path == path)
+            self._checkpoints.write(path, checkpoints_of(directory))
+            self._gone.pop(path, None)
 
-    def _write_checkpoints(self, directory: LogDirectory) -> None:
-        write_checkpoints(self.world.disk, directory)
-        self._gone.pop(directory.path, None)
+    def _begin_checkpoints(self, directory: LogDirectory) -> None:
+        """Write all checkpoints of a directory in the background; what is gone now they name no more when that is done."""
+        path, gone = directory.path, dict(self._gone.get(directory.path, {}))
+
+        def forget() -> None:
+            left = {name: number for name, number in self._gone.get(path, {}).items() if gone.get(name) != number}
+            self._gone[path] = left
+
+        self._checkpoints.begin(path, checkpoints_of(directory), forget)
 
     def begin_copy(self, name: TopicPartition, path: str) -> LogCopy:
         """Begin to copy a log into another directory. Raises that directory's `OSError`."""
@@ -358,7 +372,7 @@ class LogDirectories:
             return None
         self._written.clear()
         self.write_recovery_points()
-        self.write_high_watermarks()
+        self._write_high_watermarks()
         return left
 
     def put_aside(self, name: TopicPartition) -> None:
@@ -383,15 +397,21 @@ class LogDirectories:
         if stored is not None:
             stored.high_watermark = high_watermark
 
-    def write_high_watermarks(self) -> None:
-        """Checkpoint the high watermarks of all directories in which one moved (SPEC 3.5.7)."""
-        for directory in self._directories():
-            if self._written.get(directory.path) != directory.high_watermarks:
-                self._written[directory.path] = dict(directory.high_watermarks)
-                try:
-                    write_offsets(self.world.disk, f"{directory.path}/{HIGH_WATERMARKS}", directory.high_watermarks)
-                except OSError as problem:
-                    self.fail(directory.path, problem)
+    def begin_high_watermarks(self) -> None:
+        """Checkpoint, in the background, the high watermarks of all directories in which one moved (SPEC 3.5.7)."""
+        for directory in self._with_other_high_watermarks():
+            content = rendered_offsets(directory.high_watermarks)
+            self._checkpoints.begin(directory.path, {HIGH_WATERMARKS: content}, _nothing)
+
+    def _write_high_watermarks(self) -> None:
+        for directory in self._with_other_high_watermarks():
+            self._write_now(directory.path, {HIGH_WATERMARKS: rendered_offsets(directory.high_watermarks)})
+
+    def _with_other_high_watermarks(self) -> list[LogDirectory]:
+        """Return the directories in which a high watermark moved since it was asked last."""
+        moved = [one for one in self._directories() if self._written.get(one.path) != one.high_watermarks]
+        self._written.update({one.path: dict(one.high_watermarks) for one in moved})
+        return moved
 
     def write_recovery_points(self) -> None:
         """Checkpoint how far logs are durable: after a truncation at once, for what is written next may be new below it.
@@ -399,13 +419,13 @@ class LogDirectories:
         With where they begin: a log that was cut below its start begins there, and the next start would hide what comes then.
         """
         for directory in self._directories():
-            recovery_points = {name: log.flushed_offset for name, log in directory.logs.items()}
-            log_starts = {name: log.log_start_offset for name, log in directory.logs.items()}
-            try:
-                write_offsets(self.world.disk, f"{directory.path}/{RECOVERY_POINTS}", recovery_points)
-                write_offsets(self.world.disk, f"{directory.path}/{LOG_STARTS}", log_starts)
-            except OSError as problem:
-                self.fail(directory.path, problem)
+            self._write_now(directory.path, recovery_checkpoints_of(directory))
+
+    def _write_now(self, path: str, files: dict[str, bytes]) -> None:
+        try:
+            self._checkpoints.write(path, files)
+        except OSError as problem:
+            self.fail(path, problem)
 
     async def flush(self) -> None:
         """Make durable what is not yet, without holding up the event loop, and checkpoint how far that is."""
@@ -418,10 +438,7 @@ class LogDirectories:
                     # Never a second try: Linux forgets what it could not write, and the next fsync says yes.
                     self.fail(path, problem)
         for directory in self._directories():
-            try:
-                self._write_checkpoints(directory)
-            except OSError as problem:
-                self.fail(directory.path, problem)
+            self._begin_checkpoints(directory)
 
     async def _flush(self, name: TopicPartition, stored: StoredLog) -> None:
         log = stored.log
@@ -433,6 +450,8 @@ class LogDirectories:
 
     def close_in_order(self, broker_epoch: BrokerEpoch) -> None:
         """Close everything and say so for the next start; a directory that fails gets no such word."""
+        for path in self.paths:
+            self._checkpoints.stop(path)
         for path, problem in shutdown(self.world.disk, self._directories(), broker_epoch).items():
             self.world.journal.log("error", f"{path}: not closed in order: {problem}")
 
@@ -445,6 +464,10 @@ class LogDirectories:
             )
             for path in self.online
         ]
+
+
+def _nothing() -> None:
+    """Do nothing: nobody waits for it."""
 
 
 def _take_note(path: str, lost: list[TopicPartition]) -> None:
