@@ -38,6 +38,7 @@ class Capability(StrEnum):
     ADD_RULE = "add_rule"
     SET_CLOCK = "set_clock"
     TROUBLE_DISK = "trouble_disk"
+    FAIL_DISK = "fail_disk"
     TEAR_APPEND = "tear_append"
     MOUNT_DISK = "mount_disk"
     REASSIGN = "reassign"
@@ -54,10 +55,19 @@ SECURED: Final = frozenset(
 )  # of clusters with `spec.security` alone
 # Of released software alone.
 RELEASED: Final = frozenset({Capability.CHANGE_RELEASE, Capability.RAISE_METADATA_VERSION})
-OF_SIMULATOR: Final = frozenset(Capability) - SECURED - RELEASED
+# Of disks between a process and its files alone: what replog makes of a disk that fails is tried by refused and torn writes.
+FOREIGN: Final = frozenset({Capability.FAIL_DISK})
+OF_SIMULATOR: Final = frozenset(Capability) - SECURED - RELEASED - FOREIGN
 # What a node does about bytes that were altered or refused may need an operator, or never end (a log directory that is offline).
 OF_DISKS: Final = frozenset(
-    {Capability.DAMAGE, Capability.ROT, Capability.TROUBLE_DISK, Capability.TEAR_APPEND, Capability.MOUNT_DISK}
+    {
+        Capability.DAMAGE,
+        Capability.ROT,
+        Capability.TROUBLE_DISK,
+        Capability.FAIL_DISK,
+        Capability.TEAR_APPEND,
+        Capability.MOUNT_DISK,
+    }
 )
 RETRANSMISSION_MS: Final = 200  # Linux' least retransmission time-out: what losing a packet costs a TCP stream
 
@@ -151,6 +161,9 @@ class DiskTrouble(msgspec.Struct, frozen=True, kw_only=True):
 
     writes: Literal["fine", "full", "read-only"] = "fine"
     fsync_delay_ms: int = 0
+
+
+Failing = Literal["nothing", "writes", "reads", "syncs"]  # which requests a disk answers with EIO
 
 
 class FaultTarget(Protocol):
@@ -352,6 +365,13 @@ class CanTroubleDisk(FaultTarget, Protocol):
         """Make a running node's disk misbehave; proven by the node's having taken note."""
 
 
+class CanFailDisk(FaultTarget, Protocol):
+    """Lets disks fail under running nodes."""
+
+    async def fail_disk(self, node: int, failing: Failing) -> Proof:
+        """Let a running node's disk answer such requests with EIO, or none any more; proven by those of the node that it refused."""
+
+
 class CanTearAppends(FaultTarget, Protocol):
     """Lets an append fail in its midst."""
 
@@ -456,6 +476,7 @@ PROTOCOLS: Final[Mapping[Capability, type]] = {
     Capability.ADD_RULE: CanHinderMessages,
     Capability.SET_CLOCK: CanSetClock,
     Capability.TROUBLE_DISK: CanTroubleDisk,
+    Capability.FAIL_DISK: CanFailDisk,
     Capability.TEAR_APPEND: CanTearAppends,
     Capability.MOUNT_DISK: CanMountDisk,
     Capability.REASSIGN: CanReassign,

@@ -1,6 +1,7 @@
-"""What full and read-only disks share: a running node whose writes fail has to end by itself."""
+"""What disks that refuse requests share: a running node of ours whose writes fail has to end by itself; of others nobody knows."""
 
-from contextlib import asynccontextmanager
+from collections.abc import Awaitable, Callable
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from typing import Final, Protocol
 
 from tribunal.clusters.capabilities import CanTroubleDisk, DiskTrouble
@@ -11,23 +12,42 @@ NOTICE_TIMEOUT_MS: Final = 10_000
 
 
 class DiskTarget(KillTarget, CanTroubleDisk, Protocol):
-    """What these faults ask of a cluster."""
+    """What faults by which writes are refused ask of a cluster."""
+
+
+def refusing(cluster: DiskTarget, node: int, trouble: DiskTrouble) -> AbstractAsyncContextManager[Effect]:
+    """Inject: a write was refused and the node ended. Heal: writes are taken, a new incarnation is in its ISRs."""
+    return refused(
+        cluster,
+        node,
+        f"its disk is {trouble.writes}",
+        lambda: cluster.trouble_disk(node, trouble),
+        lambda: cluster.trouble_disk(node, DiskTrouble()),
+    )
 
 
 @asynccontextmanager
-async def refusing(cluster: DiskTarget, node: int, trouble: DiskTrouble) -> AsyncGenerator[Effect]:
-    """Inject: a write was refused and the node ended. Heal: writes are taken, a new incarnation is in its ISRs."""
+async def refused(
+    cluster: KillTarget,
+    node: int,
+    why: str,
+    harm: Callable[[], Awaitable[Proof]],
+    mend: Callable[[], Awaitable[Proof]],
+) -> AsyncGenerator[Effect]:
+    """Inject: requests were refused. Heal: none is any more, and the node serves in a new incarnation, also where it went on meanwhile."""
     former = incarnation(cluster, node)
-    cluster.excuse(node, f"its disk is {trouble.writes}")
-    effect = Effect(node, await cluster.trouble_disk(node, trouble))
-    ended = await came_true(
-        lambda: not cluster.alive(node), timeout_ms=NOTICE_TIMEOUT_MS, what="the node ended", cluster=cluster
-    )
-    effect.add_proof("ended", ended)
+    cluster.excuse(node, why)
+    effect = Effect(node, await harm())
+    if not cluster.spec.system:  # what one that we did not write makes of it is its own affair
+        ended = await came_true(
+            lambda: not cluster.alive(node), timeout_ms=NOTICE_TIMEOUT_MS, what="the node ended", cluster=cluster
+        )
+        effect.add_proof("ended", ended)
     yield effect
+    effect.proof.facts["alive_at_the_end"] = cluster.alive(node)
     if cluster.alive(node):
         await cluster.kill(node)
-    mended = await cluster.trouble_disk(node, DiskTrouble())
+    mended = await mend()
     await cluster.start(node)
     cluster.excuse(node, None)
     back = await back_in_service(cluster, node, former)

@@ -77,7 +77,10 @@ def _lacking(spec: ClusterSpec, system: System) -> dict[Capability, str]:
     if spec.isolation != NAMESPACES:
         found[Capability.CUT] = f"its nodes share this machine's network: cluster.isolation={NAMESPACES} parts them"
     if not system.nodes.may_forget:
-        found[Capability.POWER_FAIL] = f'nobody knows what was not synced: {system.name} has no disk = "forgetful"'
+        no_disk = f'{system.name} has no disk = "forgetful"'
+        found[Capability.POWER_FAIL] = f"nobody knows what was not synced: {no_disk}"
+        found[Capability.TROUBLE_DISK] = f"the machine's own disk refuses nothing: {no_disk}"
+        found[Capability.FAIL_DISK] = found[Capability.TROUBLE_DISK]
     if not system.has_data:
         found[Capability.WIPE] = f"no command of {system.name} names {{data}}"
     return found | dict.fromkeys(sorted(system.withheld), f"{system.name} withholds it")

@@ -26,7 +26,7 @@ from tribunal.clusters.api import (
     Unsupported,
     until,
 )
-from tribunal.clusters.capabilities import Capability, offered_by
+from tribunal.clusters.capabilities import Capability, DiskTrouble, Failing, offered_by
 from tribunal.clusters.nodes.node_events import seen_by_harness
 from tribunal.clusters.nodes.node_exits import NodeExits
 from tribunal.clusters.nodes.node_process import NodeProcess
@@ -270,13 +270,12 @@ class SystemCluster:
 
     async def power_fail(self, node: int) -> Proof:
         """Kill a node, and let its disk forget what was not synced; proven by the disk's having nothing left to forget."""
-        if node not in self._disks:
-            raise Unsupported(f'{self._system.name} has no disk = "forgetful"')
+        disk = self._own_disk(node)
         killed = await self.kill(node)
         # Children of the node may live on for a moment, and must not write to the disk that has lost power.
-        closed = await self._disks[node].is_closed(CHILDREN_MS)
-        lost = await self._disks[node].ask("forget")
-        left = await self._disks[node].ask("forget")
+        closed = await disk.is_closed(CHILDREN_MS)
+        lost = await disk.ask("forget")
+        left = await disk.ask("forget")
         facts = {
             "all_closed": closed,
             "bytes_lost": lost.bytes,
@@ -285,6 +284,19 @@ class SystemCluster:
             "names_rolled_back": lost.names,
         }
         return Proof(holds=killed.holds and closed and left == Forgotten(), facts={**killed.facts, **facts})
+
+    async def trouble_disk(self, node: int, trouble: DiskTrouble) -> Proof:
+        """Let a node's disk be full, read-only or slow; proven by requests of the node that met it."""
+        return await self._own_disk(node).trouble(trouble)
+
+    async def fail_disk(self, node: int, failing: Failing) -> Proof:
+        """Let a node's disk fail; proven by requests of the node that it refused."""
+        return await self._own_disk(node).fail(failing)
+
+    def _own_disk(self, node: int) -> ForgetfulDisk:
+        if node not in self._disks:
+            raise Unsupported(f'{self._system.name} has no disk = "forgetful"')
+        return self._disks[node]
 
     # --- links -----------------------------------------------------------------------------
 

@@ -14,13 +14,16 @@ from typing import Final, Literal
 
 import msgspec
 
-from tribunal.clusters.api import ClusterError
+from tribunal.clusters.api import ClusterError, Proof
+from tribunal.clusters.capabilities import DiskTrouble, Failing
 from tribunal.clusters.nodes.node_process import last_lines, put_to_end, start_to_speak
 
 PROGRAM: Final = Path(__file__).with_name("forgetful_disk.py")
 DEVICE: Final = Path("/dev/fuse")
 POLL_MS: Final = 10
 ANSWER_MS: Final = 30_000  # a busy machine takes its time
+MET_MS: Final = 10_000  # within which a node that works asks something of its disk
+IDLE: Final = "a request of the node that the disk refused or held up: an idle node proves nothing"
 
 
 class Forgotten(msgspec.Struct, frozen=True):
@@ -39,6 +42,24 @@ class Forgotten(msgspec.Struct, frozen=True):
     held: int = 0
 
 
+class Met(msgspec.Struct, frozen=True, rename={"read_only": "read-only"}):
+    """How many requests a disk has refused since it was mounted, each way, and how many it has held up to their end."""
+
+    full: int
+    read_only: int
+    failing: int
+    delayed: int
+
+    def of(self, trouble: DiskTrouble, failing: Failing) -> dict[str, int]:
+        """Return those that such a misbehaviour makes."""
+        made: dict[str, int] = {}
+        if trouble.writes != "fine":
+            made[trouble.writes] = self.full if trouble.writes == "full" else self.read_only
+        if failing != "nothing":
+            made["failing"] = self.failing
+        return made | ({"delayed": self.delayed} if trouble.fsync_delay_ms else {})
+
+
 def lacking() -> str:
     """Return why there can be none on this machine; empty: nothing is in the way."""
     return "" if os.access(DEVICE, os.R_OK | os.W_OK) else f"{DEVICE} is missing or forbidden here"
@@ -52,6 +73,9 @@ class ForgetfulDisk:
         self._log = log
         self._run_dir = run_dir
         self._process: asyncio.subprocess.Process | None = None
+        self._asking = asyncio.Lock()  # one question at a time: whoever else asks would read its answer
+        self._trouble = DiskTrouble()
+        self._failing: Failing = "nothing"
 
     async def mount(self, prefix: Sequence[str]) -> None:
         """Mount it on the data folder, where the prefix leads to. Raises ClusterError."""
@@ -61,12 +85,46 @@ class ForgetfulDisk:
 
     async def ask(self, command: Literal["forget", "wipe", "opened"]) -> Forgotten:
         """Let it forget what was not synced, or everything; return what that was. Raises ClusterError."""
-        assert self._process is not None
-        assert self._process.stdin is not None
-        with contextlib.suppress(OSError):  # then it does not answer either
-            self._process.stdin.write(f"{command}\n".encode())
-            await self._process.stdin.drain()
-        return msgspec.json.decode(await self._answer(), type=Forgotten)
+        return msgspec.json.decode(await self._asked(command), type=Forgotten)
+
+    async def trouble(self, trouble: DiskTrouble, *, within_ms: int = MET_MS) -> Proof:
+        """Let it be full, read-only or slow, or none of that; proven by requests that met it in time. Raises ClusterError."""
+        self._trouble = trouble
+        return await self._misbehaves(trouble, "nothing", within_ms)
+
+    async def fail(self, failing: Failing, *, within_ms: int = MET_MS) -> Proof:
+        """Let it fail, or work again; proven by requests that it refused in time. Raises ClusterError."""
+        self._failing = failing
+        return await self._misbehaves(DiskTrouble(), failing, within_ms)
+
+    async def _misbehaves(self, trouble: DiskTrouble, failing: Failing, within_ms: int) -> Proof:
+        given = {
+            "writes": self._trouble.writes,
+            "failing": self._failing,
+            "sync_delay_ms": self._trouble.fsync_delay_ms,
+        }
+        before = await self._met(f"trouble {msgspec.json.encode(given).decode()}")
+        was, deadline = before.of(trouble, failing), asyncio.get_running_loop().time() + within_ms / 1000
+        while True:
+            met = (await self._met("met")).of(trouble, failing)
+            made = {how: count - was[how] for how, count in met.items()}
+            if all(made.values()) or asyncio.get_running_loop().time() >= deadline:
+                break
+            await asyncio.sleep(POLL_MS / 1000)
+        facts: dict[str, object] = {**given, "requests": made}
+        return Proof(holds=all(made.values()), facts=facts if all(made.values()) else {**facts, "missing": IDLE})
+
+    async def _met(self, line: str) -> Met:
+        return msgspec.json.decode(await self._asked(line), type=Met)
+
+    async def _asked(self, line: str) -> bytes:
+        async with self._asking:
+            assert self._process is not None
+            assert self._process.stdin is not None
+            with contextlib.suppress(OSError):  # then it does not answer either
+                self._process.stdin.write(f"{line}\n".encode())
+                await self._process.stdin.drain()
+            return await self._answer()
 
     async def is_closed(self, within_ms: int) -> bool:
         """Wait until nobody has a file open there; return whether that came in time. Raises ClusterError."""

@@ -14,16 +14,24 @@ Commands come on stdin, one word a line, each answered by one line of JSON on st
 
     forget    everything that was not synced is gone; {"bytes": N, "lengths": N, "names": N, "files": N} of what that was
     wipe      everything is gone; {"bytes": N} of what there was
+    trouble   how it misbehaves from now on, as JSON behind the word: {"writes": W, "failing": F, "sync_delay_ms": N}; {} ends it
+    met       nothing is changed; {"full": N, "read-only": N, "failing": N, "delayed": N} of how many requests it has refused so, or held up to
+              their end
     opened    nothing is changed; {"open": N, "held": N} of how many files and folders are open, and how many there are
 
 What a loss takes is counted of files that have a name when it comes: bytes that were written (or made zeros by a cut) and not synced, each
 once; apart from them how many files were longer or shorter than at their sync, for room that was made in advance holds nothing.
+
+Misbehaving, it refuses with ENOSPC what needs room (`writes` "full": names, and bytes behind a file's end), with EROFS every change ("read-only"),
+with EIO every change, read or sync (`failing` "writes", "reads", "syncs"); a sync takes `sync_delay_ms` longer, and makes last what there is
+at its end. What a refused sync should have kept is not tried again by a later one, as on ext4: only a loss of power shows it.
 
 It ends when stdin ends. RUN_DIR stands on the command line so that `tribunal heal` finds it.
 """
 
 import ctypes
 import errno
+import heapq
 import json
 import os
 import selectors
@@ -46,6 +54,12 @@ NO_REPLY: Final = frozenset({LET_GO, 36, LET_GO_MANY})  # and INTERRUPT
 OF_NO_NODE: Final = frozenset({17, 18, 26, 29, 38})  # STATFS, INIT, DESTROY; and closing what a wiped disk had
 BIG_WRITES: Final = 1 << 5
 MINOR: Final = 31
+WRITE, FALLOCATE = 16, 43
+READS: Final = frozenset({15})
+CHANGES: Final = frozenset({4, 6, 8, 9, 10, 11, 12, 13, WRITE, 35, FALLOCATE, 45})
+NEW_NAMES: Final = frozenset({6, 8, 9, 13, 35})
+SYNCS: Final = frozenset({20, 30})
+NS_PER_MS: Final = 1_000_000
 WITH_SYNC: Final = os.O_DSYNC | os.O_SYNC
 SET_MODE, SET_UID, SET_GID, SET_SIZE = 1, 2, 4, 8
 NO_REPLACE: Final = 1
@@ -74,6 +88,7 @@ class Inode:
         self.size = 0
         self.pages: dict[int, bytes] = {}  # those that are missing are zeros
         self.dirty: dict[int, int] = {}  # pages that changed since the last sync: which of their bytes, each a bit
+        self.forsaken: dict[int, int] = {}  # those that a sync was refused for, which no later one tries again
         self.synced_size = 0
         self.synced_pages: dict[int, bytes] = {}
         self.names: dict[bytes, int] = {}
@@ -124,7 +139,7 @@ class Inode:
         self.changed_ns = time.time_ns()
 
     def _mark(self, page: int, begin: int, end: int) -> None:
-        self.dirty[page] = self.dirty.get(page, 0) | ((1 << end) - (1 << begin))
+        self.dirty[page] = self.dirty.get(page, self.forsaken.pop(page, 0)) | ((1 << end) - (1 << begin))
 
     def sync(self) -> None:
         """Remember its bytes and its length."""
@@ -132,8 +147,15 @@ class Inode:
         self.dirty.clear()
         self.synced_size = self.size
 
+    def forsake(self) -> None:
+        """Never sync what has changed until now, unless it changes again."""
+        self.forsaken |= self.dirty
+        self.dirty.clear()
+
     def forget(self) -> Lost:
         """Be as it was last synced; return what that takes."""
+        self.dirty |= self.forsaken
+        self.forsaken.clear()
         # What lies behind the end is gone already.
         held = (bits & ((1 << max(0, min(PAGE, self.size - page * PAGE))) - 1) for page, bits in self.dirty.items())
         has_other_length = self.size != self.synced_size
@@ -152,6 +174,14 @@ def _copy(which: Iterable[int], source: dict[int, bytes], target: dict[int, byte
             target.pop(page, None)
 
 
+class Trouble(NamedTuple):
+    """How a disk misbehaves (see above)."""
+
+    writes: str = "fine"
+    failing: str = "nothing"
+    sync_delay_ms: int = 0
+
+
 class Disk:
     """The file system: answers the kernel's requests, each a method that returns what follows the reply's head."""
 
@@ -161,6 +191,8 @@ class Disk:
         self._unsynced: set[int] = set()  # folders whose names changed
         self._handles: dict[int, list[tuple[bytes, int]]] = {}  # what is open; of a folder its names as they were then
         self._next_handle = 1
+        self.trouble = Trouble()
+        self.met = dict.fromkeys(("full", "read-only", "failing", "delayed"), 0)
         self._new(stat.S_IFDIR | 0o755, 0, 0)
         self.answers: dict[int, Callable[[int, bytes, tuple[int, int]], bytes]] = {
             1: self._lookup,
@@ -227,6 +259,46 @@ class Disk:
     def open_count(self) -> dict[str, int]:
         """Say how many files and folders are open, and how many there are."""
         return {"open": len(self._handles), "held": len(self.inodes)}
+
+    def misbehave(self, trouble: Trouble) -> dict[str, int]:
+        """Misbehave like this from now on; say how many requests have met it until now, by how."""
+        self.trouble = trouble
+        return self.met
+
+    # --- misbehaviour ----------------------------------------------------------------------
+
+    @staticmethod
+    def is_sync(opcode: int, body: bytes) -> bool:
+        """Whether a request makes something last."""
+        return opcode in SYNCS or (opcode == WRITE and bool(struct.unpack_from("<I", body, 32)[0] & WITH_SYNC))
+
+    def must_accept(self, opcode: int, node: int, body: bytes) -> None:
+        """Refuse what it misbehaves at. Raises OSError."""
+        writes, failing, _ = self.trouble
+        if failing == "syncs" and self.is_sync(opcode, body):
+            if opcode == WRITE:
+                self._put(node, body)
+            self.inodes[node].forsake()
+            self._refuse("failing", errno.EIO)
+        if opcode in {"reads": READS, "writes": CHANGES}.get(failing, ()):
+            self._refuse("failing", errno.EIO)
+        if writes == "read-only" and opcode in CHANGES:
+            self._refuse("read-only", errno.EROFS)
+        if writes == "full" and self._needs_room(opcode, node, body):
+            self._refuse("full", errno.ENOSPC)
+
+    def _refuse(self, how: str, number: int) -> None:
+        self.met[how] += 1
+        raise OSError(number, os.strerror(number))
+
+    def _needs_room(self, opcode: int, node: int, body: bytes) -> bool:
+        if opcode == WRITE:
+            _, offset, size = struct.unpack_from("<QQI", body)
+            return bool(offset + size > self.inodes[node].size)
+        if opcode == FALLOCATE:
+            _, offset, length = struct.unpack_from("<QQQ", body)
+            return bool(offset + length > self.inodes[node].size)
+        return opcode in NEW_NAMES
 
     # --- parts of answers ------------------------------------------------------------------
 
@@ -402,11 +474,15 @@ class Disk:
         return self.inodes[node].read(offset, size)
 
     def _write(self, node: int, body: bytes, _who: tuple[int, int]) -> bytes:
-        _, offset, size, _, _, flags, _ = struct.unpack_from("<QQIIQII", body)
-        self.inodes[node].write(offset, body[40 : 40 + size])
-        if flags & WITH_SYNC:
+        size = self._put(node, body)
+        if self.is_sync(WRITE, body):
             self._fsync(node, b"", (0, 0))
         return struct.pack("<II", size, 0)
+
+    def _put(self, node: int, body: bytes) -> int:
+        _, offset, size = struct.unpack_from("<QQI", body)
+        self.inodes[node].write(offset, body[40 : 40 + size])
+        return int(size)
 
     def _fsync(self, node: int, _body: bytes, _who: tuple[int, int]) -> bytes:
         self.inodes[node].sync()
@@ -458,6 +534,8 @@ def answer(disk: Disk, packet: bytes) -> bytes | None:
             raise OSError(errno.ENOSYS, "not offered")
         if node not in disk.inodes and opcode not in OF_NO_NODE:
             raise OSError(errno.ESTALE, "it is gone")
+        if node in disk.inodes:
+            disk.must_accept(opcode, node, packet[HEAD.size :])
         body = disk.answers[opcode](node, packet[HEAD.size :], (uid, gid))
     except OSError as problem:
         return REPLY.pack(REPLY.size, -(problem.errno or errno.EIO), unique)
@@ -474,30 +552,78 @@ def mounted(folder: str) -> int:
     return kernel
 
 
+class Desk:
+    """Takes requests from the kernel and commands from the harness; answers at once, or when a slow sync is over."""
+
+    def __init__(self, disk: Disk, kernel: int) -> None:
+        self._disk = disk
+        self._kernel = kernel
+        self._count = 0
+        self._put_off: list[tuple[int, int, bytes]] = []  # due in ns, number, request; a heap
+
+    def wait_s(self) -> float | None:
+        """Return how long nothing is due; None: nothing will be."""
+        return max(0, self._put_off[0][0] - time.monotonic_ns()) / 1e9 if self._put_off else None
+
+    def answer_due(self) -> None:
+        """Answer what has waited long enough, or waits for a disk that is slow no more. Raises OSError."""
+        while self._put_off and (self.wait_s() == 0 or not self._disk.trouble.sync_delay_ms):
+            self._disk.met["delayed"] += self.wait_s() == 0
+            _, _, packet = heapq.heappop(self._put_off)
+            self._reply(packet)
+
+    def take(self) -> None:
+        """Take a request of the kernel. Raises OSError."""
+        packet = os.read(self._kernel, REQUEST_BYTES_MAX)
+        delay_ms = self._disk.trouble.sync_delay_ms
+        if delay_ms and Disk.is_sync(HEAD.unpack_from(packet)[1], packet[HEAD.size :]):
+            self._count += 1
+            heapq.heappush(self._put_off, (time.monotonic_ns() + delay_ms * NS_PER_MS, self._count, packet))
+        else:
+            self._reply(packet)
+
+    def _reply(self, packet: bytes) -> None:
+        reply = answer(self._disk, packet)
+        if reply is not None:
+            os.write(self._kernel, reply)
+
+    def obey(self, line: str) -> dict[str, int]:
+        """Do what the harness says."""
+        word, _, given = line.partition(" ")
+        if word == "trouble":
+            return self._disk.misbehave(Trouble(**json.loads(given)))
+        commands = {
+            "forget": self._disk.forget,
+            "wipe": self._disk.wipe,
+            "met": lambda: self._disk.met,
+            "opened": self._disk.open_count,
+        }
+        return commands[word]()
+
+
 def serve(disk: Disk, kernel: int) -> None:
     """Answer the kernel and the harness until either ends."""
+    desk = Desk(disk, kernel)
     chosen = selectors.DefaultSelector()
     for descriptor in (kernel, 0):
         chosen.register(descriptor, selectors.EVENT_READ)
     while True:
-        for key, _ in chosen.select():
-            if key.fd == 0:
-                word = sys.stdin.readline().strip()
-                if not word:
+        try:
+            for key, _ in chosen.select(desk.wait_s()):
+                if key.fd == kernel:
+                    desk.take()
+                    continue
+                line = sys.stdin.readline().strip()
+                if not line:
                     return
-                said = {"forget": disk.forget, "wipe": disk.wipe, "opened": disk.open_count}[word]()
-                sys.stdout.write(json.dumps(said) + "\n")
+                sys.stdout.write(json.dumps(desk.obey(line)) + "\n")
                 sys.stdout.flush()
-            else:
-                try:
-                    reply = answer(disk, os.read(kernel, REQUEST_BYTES_MAX))
-                    if reply is not None:
-                        os.write(kernel, reply)
-                except OSError as problem:
-                    if problem.errno == errno.ENODEV:  # it was unmounted
-                        return
-                    if problem.errno not in (errno.ENOENT, errno.EINTR, errno.EAGAIN):  # who asked has given up
-                        raise
+            desk.answer_due()
+        except OSError as problem:
+            if problem.errno == errno.ENODEV:  # it was unmounted
+                return
+            if problem.errno not in (errno.ENOENT, errno.EINTR, errno.EAGAIN):  # who asked has given up
+                raise
 
 
 def main() -> None:

@@ -13,7 +13,7 @@ import tribunal.nemesis.faults
 import tribunal.workloads.kinds
 from tests.checkers.recorded import Run
 from tribunal.checkers.api import properties
-from tribunal.clusters.capabilities import PROTOCOLS, RELEASED, Capability, FaultTarget, offered_by
+from tribunal.clusters.capabilities import FOREIGN, PROTOCOLS, RELEASED, Capability, FaultTarget, offered_by
 from tribunal.clusters.clock import RunClock
 from tribunal.clusters.composed_cluster import ComposedCluster
 from tribunal.clusters.kafka import software as kafka_software
@@ -128,7 +128,7 @@ def test_a_cluster_offers_what_it_has_every_method_for():
     assert offered_by(AlsoResumes) == {Capability.KILL, Capability.PAUSE}
     # No real disk fails in the midst of an append when it is asked to; no harness knows which bytes a running node writes.
     simulated_only = {Capability.TEAR_APPEND, Capability.ROT}
-    assert offered_by(ComposedCluster) == set(Capability) - simulated_only
+    assert offered_by(ComposedCluster) == set(Capability) - simulated_only - FOREIGN
     assert processes.KIND.capabilities == offered_by(ComposedCluster) - RELEASED
 
 
