@@ -48,7 +48,8 @@ class Confirmation(msgspec.Struct, frozen=True, kw_only=True):
     """What came of it.
 
     sought:    what the simulated run showed, as `property/kind`; empty: nothing that a real run can show alike, any violation counts.
-    shown:     runs that showed it, of `runs`.
+    left_out:  what the simulated run showed besides and no real run can show alike (`signatures_of`), so nobody looked for it.
+    shown:     runs that showed what is sought, of `runs`.
     interval:  exact (Clopper and Pearson) 95 % interval of the share.
     """
 
@@ -60,6 +61,7 @@ class Confirmation(msgspec.Struct, frozen=True, kw_only=True):
     shown: int
     interval: tuple[float, float]
     attempts: list[Attempt]
+    left_out: list[str] = []
 
     @property
     def exit_code(self) -> int:
@@ -75,7 +77,10 @@ class Confirmation(msgspec.Struct, frozen=True, kw_only=True):
         """Say it in a line."""
         low, high = self.interval
         what = ", ".join(self.sought) or "any violation"
-        return f"{self.shown} of {self.runs} runs on {self.cluster} show {what}  (95 %: {low:.0%} to {high:.0%})"
+        besides = f"; not looked for: {', '.join(self.left_out)}" if self.left_out else ""
+        return (
+            f"{self.shown} of {self.runs} runs on {self.cluster} show {what}  (95 %: {low:.0%} to {high:.0%}){besides}"
+        )
 
 
 def confirmed(
@@ -92,7 +97,8 @@ def confirmed(
     Raises `BadScenario` when there is nothing to confirm or this kind cannot do what the plan asks for.
     """  # fmt: skip
     path = plan_of(run)
-    plan, sought = on_kind(read_plan(path), cluster), signatures_of(run)
+    plan, verdict = on_kind(read_plan(path), cluster), verdict_of(run)
+    sought = signatures_of(verdict)
     attempts: list[Attempt] = []
     for _ in range(count):
         ended = conduct(plan)
@@ -103,7 +109,7 @@ def confirmed(
     shown = sum(attempt.shows for attempt in attempts)
     return Confirmation(
         plan=str(path), cluster=cluster, mutants=list(plan.spec.mutants), sought=texts(sought), runs=count, shown=shown,
-        interval=interval(shown, count), attempts=attempts,
+        interval=interval(shown, count), attempts=attempts, left_out=texts(set_aside(verdict, sought)),
     )  # fmt: skip
 
 
@@ -141,16 +147,26 @@ def on_kind(plan: Plan, cluster: str) -> Plan:
     return msgspec.structs.replace(plan, cluster=cluster)
 
 
-def signatures_of(run: Path) -> list[Signature]:
-    """Return what real runs of a run's plan may show; empty: any violation. `BadScenario` when it found nothing at all."""
+def verdict_of(run: Path) -> RunVerdict:
+    """Return the verdict of a run, or of a plan's folder. `BadScenario` when it found nothing at all."""
     folder = run if run.is_dir() else run.parent
     if not (folder / "verdict.json").is_file():
         raise BadScenario(f"{folder}: no verdict.json: what is to be confirmed? (tribunal check {folder})")
     verdict = load(folder / "verdict.json")
     if not verdict.violations:
         raise BadScenario(f"{folder}: found nothing, so there is nothing to confirm")
+    return verdict
+
+
+def signatures_of(verdict: RunVerdict) -> list[Signature]:
+    """Return what real runs of a run's plan may show; empty: any violation."""
     found = found_by_checkers(verdict)
     return [one for one in found if one.property_name != COMPARES_LOGS] if _stopped_at_invariant(verdict) else found
+
+
+def set_aside(verdict: RunVerdict, sought: Sequence[Signature]) -> list[Signature]:
+    """Return what a run showed and nobody looks for in real runs of its plan."""
+    return [one for one in verdict.signatures if one not in sought]
 
 
 def _stopped_at_invariant(verdict: RunVerdict) -> bool:

@@ -11,7 +11,15 @@ import msgspec
 import pytest
 
 from tests.harness.this_machine import skip_unless_it_can
-from tribunal.harness.campaign.confirm import Confirmation, attempt_of, confirmed, on_kind, signatures_of
+from tribunal.harness.campaign.confirm import (
+    Confirmation,
+    attempt_of,
+    confirmed,
+    on_kind,
+    set_aside,
+    signatures_of,
+    verdict_of,
+)
 from tribunal.harness.catalog import all_workloads
 from tribunal.harness.plan import made, read_plan
 from tribunal.harness.scenario import BadScenario, load
@@ -73,7 +81,7 @@ def test_what_shows_a_finding(sought, found, shows):
 
 
 def test_what_is_sought_is_what_checkers_said(finding):
-    assert signatures_of(finding) == [LOST_WRITE]
+    assert signatures_of(verdict_of(finding)) == [LOST_WRITE]
 
 
 LACKS = ("replicas", "replica_lacks")
@@ -92,9 +100,36 @@ EARLY = [Failure(signature=Signature("run", "ClusterError"), words="the run ende
 )
 def test_what_final_logs_show_in_the_midst_of_faults_is_not_sought(finding, found, failures, sought):
     """A real run goes on until everybody has caught up, so it never shows it."""
-    save(msgspec.structs.replace(verdict(*found), failures=failures), finding / "verdict.json")
+    was = msgspec.structs.replace(verdict(*found), failures=failures)
 
-    assert signatures_of(finding) == sought
+    assert signatures_of(was) == sought
+    assert sorted([*sought, *set_aside(was, sought)]) == was.signatures
+
+
+@pytest.mark.parametrize(
+    ("found", "words"),
+    [
+        pytest.param(
+            [LOST, OF_THE_SIMULATOR],
+            "show lost_writes/lost  (95 %: 0% to 98%); not looked for: invariant/unknown/I4",
+            id="beside it",
+        ),
+        pytest.param(
+            [OF_THE_SIMULATOR],
+            "show any violation  (95 %: 0% to 98%); not looked for: invariant/unknown/I4",
+            id="alone",
+        ),
+        pytest.param([LOST], "show lost_writes/lost  (95 %: 0% to 98%)", id="nothing"),
+    ],
+)
+def test_what_is_not_looked_for_is_said(finding, found, words):
+    """A reader of the share must not take it for one of everything that the simulated run showed."""
+    save(verdict(*found), finding / "verdict.json")
+
+    counted = confirmed(finding, "processes", 1, lambda plan: (Path(plan.cluster), verdict()))
+
+    assert counted.line().endswith(words)
+    assert counted.left_out == (["invariant/unknown/I4"] if OF_THE_SIMULATOR in found else [])
 
 
 def test_runs_are_counted_and_reported(finding):
@@ -105,7 +140,10 @@ def test_runs_are_counted_and_reported(finding):
 
     assert (found.shown, found.runs, found.exit_code) == (1, 3, 1)
     assert [attempt.shows for attempt in reported] == [True, False, False]
-    assert found.line() == "1 of 3 runs on processes show lost_writes/lost  (95 %: 1% to 91%)"
+    assert (
+        found.line()
+        == "1 of 3 runs on processes show lost_writes/lost  (95 %: 1% to 91%); not looked for: invariant/unknown/I4"
+    )
 
 
 @pytest.mark.parametrize(
@@ -176,10 +214,10 @@ def test_what_a_kind_cannot_do_is_refused_before_anything_starts(finding):
 def test_there_must_be_something_to_confirm(finding):
     save(verdict(), finding / "verdict.json")
     with pytest.raises(BadScenario, match="found nothing"):
-        signatures_of(finding)
+        verdict_of(finding)
     (finding / "verdict.json").unlink()
     with pytest.raises(BadScenario, match=r"no verdict\.json"):
-        signatures_of(finding)
+        verdict_of(finding)
 
 
 def tribunal(*words):
