@@ -249,8 +249,22 @@ class SystemCluster:
         return Proof(holds=proof.facts["stopped"] is True, facts=proof.facts)
 
     async def resume(self, node: int) -> Proof:
-        """SIGCONT."""
-        return await self._node(node).resume()
+        """SIGCONT; prove that the process goes on, and that it is ready within the time that its start has: it may have to catch up first."""
+        resumed = await self._node(node).resume()
+        if resumed.holds or resumed.facts["running"] is not True:
+            return resumed
+        ready = await self._becomes_ready(node, self._system.nodes.ready.within_ms)
+        return Proof(holds=ready, facts={**resumed.facts, "answers": ready})
+
+    async def _becomes_ready(self, node: int, within_ms: int) -> bool:
+        program, endpoint = self._programs[node], self._addresses.endpoint(node)
+        loop = asyncio.get_running_loop()
+        deadline = loop.time() + within_ms / 1000
+        while loop.time() < deadline:
+            if await program.answers(endpoint, wait_ms=program.answer_wait_ms):
+                return True
+            await asyncio.sleep(WATCH_MS / 1000)
+        return False
 
     async def wipe(self, node: int) -> Proof:
         """Empty a dead node's data folder, and prepare it again."""
