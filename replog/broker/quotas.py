@@ -1,13 +1,17 @@
-"""How long who produced or fetched more than his quota has to wait: rates over samples of a second, as Kafka counts them (KIP-13, KIP-219)."""
+"""How long who used more than his quota has to wait: rates over samples of a second, as Kafka counts them (KIP-13, KIP-124, KIP-219)."""
 
 from collections import OrderedDict, deque
 from typing import Final
 
-from replog.metadata.client_quotas import Share
+from replog.metadata.client_quotas import REQUEST_PERCENTAGE, Share
 
 SAMPLE_MS: Final = 1000  # quota.window.size.seconds
 SAMPLES: Final = 11  # quota.window.num
 WINDOW_MS: Final = (SAMPLES - 1) * SAMPLE_MS  # what a rate is of at least: else the first request would count as many
+NS_OF_PERCENT: Final = 10_000_000  # of a second
+REQUEST_DELAY_MS_MAX: Final = (
+    SAMPLE_MS  # Kafka's: who took long answers to make is not kept away for as long as that asks
+)
 KEPT_MAX: Final = 10_000  # rates that are remembered; who names a client for each request must not fill memory
 
 Counted = tuple[str, str, str]  # key of the quota, user, client id
@@ -19,22 +23,22 @@ class Rate:
     __slots__ = ("_samples",)
 
     def __init__(self) -> None:
-        self._samples: deque[list[int]] = deque()  # when each began, and how many bytes it has
+        self._samples: deque[list[int]] = deque()  # when each began, and how much of it was used
 
-    def add(self, size_bytes: int, now_ms: int) -> None:
-        """Count what was used now."""
+    def add(self, amount: int, now_ms: int) -> None:
+        """Count what was used now: bytes, or ns."""
         while self._samples and self._samples[0][0] <= now_ms - SAMPLES * SAMPLE_MS:
             self._samples.popleft()
         if not self._samples or now_ms - self._samples[-1][0] >= SAMPLE_MS:
             self._samples.append([now_ms, 0])
-        self._samples[-1][1] += size_bytes
+        self._samples[-1][1] += amount
 
-    def delay_ms(self, bytes_per_second: float, now_ms: int) -> int:
+    def delay_ms(self, per_second: float, now_ms: int) -> int:
         """Return how long nothing more may come, so that the rate falls to this limit."""
         elapsed_ms = now_ms - self._samples[0][0]
         window_ms = elapsed_ms + max(0, SAMPLES - 1 - elapsed_ms // SAMPLE_MS) * SAMPLE_MS
-        rate = sum(size for _, size in self._samples) * 1000 / window_ms
-        return max(0, round((rate - bytes_per_second) / bytes_per_second * window_ms))
+        rate = sum(amount for _, amount in self._samples) * 1000 / window_ms
+        return max(0, round((rate - per_second) / per_second * window_ms))
 
 
 class Usage:
@@ -45,15 +49,23 @@ class Usage:
 
     def use(self, key: str, share: Share, size_bytes: int, now_ms: int) -> int:
         """Count bytes; return for how many ms who used them has to wait."""
+        return self._delay_ms(key, share, size_bytes, share.limit, now_ms)
+
+    def use_time(self, share: Share, duration_ns: int, now_ms: int) -> int:
+        """Count the time that a request took; return for how many ms who sent it has to wait."""
+        limit = share.limit * NS_OF_PERCENT
+        return min(REQUEST_DELAY_MS_MAX, self._delay_ms(REQUEST_PERCENTAGE, share, duration_ns, limit, now_ms))
+
+    def _delay_ms(self, key: str, share: Share, amount: int, per_second: float, now_ms: int) -> int:
         counted = (key, share.user, share.client_id)
         rate = self._rates.setdefault(counted, Rate())
         self._rates.move_to_end(counted)
         if len(self._rates) > KEPT_MAX:
             self._rates.popitem(last=False)
-        rate.add(size_bytes, now_ms)
-        return rate.delay_ms(share.bytes_per_second, now_ms)
+        rate.add(amount, now_ms)
+        return rate.delay_ms(per_second, now_ms)
 
 
 def bytes_at_once(share: Share) -> int:
     """Return how much an answer may have so that it fits the window: a larger one would be made up for too long."""
-    return max(1, min(2**31 - 1, int(share.bytes_per_second * WINDOW_MS / 1000)))
+    return max(1, min(2**31 - 1, int(share.limit * WINDOW_MS / 1000)))

@@ -13,6 +13,7 @@ from replog.controller.authorization import BY_NODES, Asker, Operation, of_clust
 from replog.controller.authorization import topic as topic_resource
 from replog.controller.controller_api import ControllerApi, Decided, Decider, by_image
 from replog.controller.election import Election
+from replog.controller.mutation_quotas import UNLIMITED, Account
 from replog.controller.policy import Strategy
 from replog.controller.recoveries import Recoveries
 from replog.controller.served_api import Parts, ServedApi, without_message
@@ -36,8 +37,15 @@ if TYPE_CHECKING:
     from random import Random
 
 
+QUOTA_EXCEEDED: Final = "The throttling quota has been exceeded."
+
+
 def on_create_topics(
-    turn: Turn, body: ct.CreateTopicsRequest, new_topic_id: Callable[[], UUID], random: "Random"
+    turn: Turn,
+    body: ct.CreateTopicsRequest,
+    new_topic_id: Callable[[], UUID],
+    random: "Random",
+    account: Account = UNLIMITED,
 ) -> ct.CreateTopicsResponse:
     """Create topics, each on its own: one that cannot be does not hold up the others."""
     names = Counter(topic.name for topic in body.topics)
@@ -50,10 +58,19 @@ def on_create_topics(
             outcome = topics.too_many()
         else:
             outcome = topics.create(turn.policy, wanted, new_topic_id, random)
+            outcome = _admitted(outcome, account, validate_only=body.validate_only)
         if not body.validate_only:
             turn.append(outcome.records)
         results.append(_created(wanted, outcome, validate_only=body.validate_only))
-    return ct.CreateTopicsResponse(topics=results)
+    return ct.CreateTopicsResponse(throttle_time_ms=account.throttle_ms, topics=results)
+
+
+def _admitted(outcome: topics.TopicOutcome, account: Account, *, validate_only: bool = False) -> topics.TopicOutcome:
+    """Return what becomes of a topic whose client may have a quota."""
+    created = sum(isinstance(record, r.PartitionRecord) for record in outcome.records)
+    if validate_only or not created or account.admits(created):
+        return outcome
+    return topics.refused(Error.THROTTLING_QUOTA_EXCEEDED, QUOTA_EXCEEDED)
 
 
 def _created(
@@ -70,7 +87,7 @@ def _created(
     )
 
 
-def on_delete_topics(turn: Turn, body: dt.DeleteTopicsRequest) -> dt.DeleteTopicsResponse:
+def on_delete_topics(turn: Turn, body: dt.DeleteTopicsRequest, account: Account) -> dt.DeleteTopicsResponse:
     """Delete topics by name or id, unless the controller's file forbids it."""
     if not turn.policy.settings.topic_deletion:
         return refused_deletions(body, Error.TOPIC_DELETION_DISABLED)
@@ -79,6 +96,8 @@ def on_delete_topics(turn: Turn, body: dt.DeleteTopicsRequest) -> dt.DeleteTopic
     for topic in wanted:
         known = turn.image.topics.get(topic.topic_id)
         outcome = topics.delete(turn.image, topic)
+        if outcome.error is Error.NONE and not account.admits(len(turn.image.topics[outcome.topic_id].partitions)):
+            outcome = topics.refused(Error.THROTTLING_QUOTA_EXCEEDED, QUOTA_EXCEEDED)
         turn.append(outcome.records)
         results.append(
             dt.DeletableTopicResult(
@@ -88,10 +107,12 @@ def on_delete_topics(turn: Turn, body: dt.DeleteTopicsRequest) -> dt.DeleteTopic
                 error_message=outcome.message,
             )
         )
-    return dt.DeleteTopicsResponse(responses=results)
+    return dt.DeleteTopicsResponse(throttle_time_ms=account.throttle_ms, responses=results)
 
 
-def on_create_partitions(turn: Turn, body: cp.CreatePartitionsRequest, random: "Random") -> cp.CreatePartitionsResponse:
+def on_create_partitions(
+    turn: Turn, body: cp.CreatePartitionsRequest, random: "Random", account: Account = UNLIMITED
+) -> cp.CreatePartitionsResponse:
     """Give topics more partitions."""
     results = []
     names = Counter(topic.name for topic in body.topics)
@@ -103,12 +124,13 @@ def on_create_partitions(turn: Turn, body: cp.CreatePartitionsRequest, random: "
             outcome = topics.too_many()
         else:
             outcome = topics.grow(turn.policy, wanted, random)
+            outcome = _admitted(outcome, account, validate_only=body.validate_only)
         if not body.validate_only:
             turn.append(outcome.records)
         results.append(
             cp.CreatePartitionsTopicResult(name=wanted.name, error_code=outcome.error, error_message=outcome.message)
         )
-    return cp.CreatePartitionsResponse(results=results)
+    return cp.CreatePartitionsResponse(throttle_time_ms=account.throttle_ms, results=results)
 
 
 def on_elect_leaders(turn: Turn, body: elm.ElectLeadersRequest) -> elm.ElectLeadersResponse:
@@ -317,7 +339,8 @@ def _create_topics(decider: Decider, turn: Turn, body: ct.CreateTopicsRequest) -
     if wait_ms:
         refused = _refused_topics(body, Error.THROTTLING_QUOTA_EXCEEDED)
         return msgspec.structs.replace(refused, throttle_time_ms=wait_ms)
-    answer = on_create_topics(turn, body, decider.new_topic_id, decider.random)
+    account = decider.mutations.account(turn, refuses_from=6)
+    answer = on_create_topics(turn, body, decider.new_topic_id, decider.random, account)
     decider.creations.spend(_created_count(turn))
     return answer
 
@@ -327,9 +350,13 @@ def _create_partitions(decider: Decider, turn: Turn, body: cp.CreatePartitionsRe
     if wait_ms:
         refused = _refused_partitions(body, Error.THROTTLING_QUOTA_EXCEEDED)
         return msgspec.structs.replace(refused, throttle_time_ms=wait_ms)
-    answer = on_create_partitions(turn, body, decider.random)
+    answer = on_create_partitions(turn, body, decider.random, decider.mutations.account(turn, refuses_from=3))
     decider.creations.spend(_created_count(turn))
     return answer
+
+
+def _delete_topics(decider: Decider, turn: Turn, body: dt.DeleteTopicsRequest) -> dt.DeleteTopicsResponse:
+    return on_delete_topics(turn, body, decider.mutations.account(turn, refuses_from=5))
 
 
 def _created_count(turn: Turn) -> int:
@@ -358,7 +385,7 @@ DELETE_TOPICS: Final = ControllerApi(
         parts=Parts(("topics", "topic_names"), "responses", Operation.DELETE),
         refuse=refused_deletions,
     ),
-    decide=by_image(on_delete_topics),
+    decide=_delete_topics,
 )
 CREATE_PARTITIONS: Final = ControllerApi(
     ServedApi(cp.EXCHANGE, parts=Parts(("topics",), "results", Operation.ALTER), refuse=_refused_partitions),

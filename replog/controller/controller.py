@@ -20,6 +20,7 @@ from replog.controller.creation_rate import CreationRate
 from replog.controller.election import Election, Wish
 from replog.controller.events import Append, BrokerRefuses, Effect, Event, LogInfoAnswered, Request, Tick
 from replog.controller.heartbeat import Sessions
+from replog.controller.mutation_quotas import MutationQuotas
 from replog.controller.policy import Policy, Settings
 from replog.controller.recoveries import Counts, Recoveries
 from replog.controller.turn import Turn
@@ -47,6 +48,7 @@ class Controller:
         self.sessions = Sessions(settings.session_timeout_ms)
         self.recoveries = Recoveries()
         self.creations = CreationRate(settings.partition_creation_rate)
+        self.mutations = MutationQuotas()
         self.is_active = False
         self.static_configs = static_configs
         self.new_topic_id = new_topic_id
@@ -130,6 +132,7 @@ class Controller:
         match event:
             case Request():
                 turn.received_ms = event.received_ms
+                turn.client = event.client
                 api = APIS[type(event.body)]
                 turn.reply(event.token, api.answer(self, turn, event.body))
                 if api.any_served.changes_nothing:

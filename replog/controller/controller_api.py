@@ -8,6 +8,7 @@ import msgspec
 
 from replog.controller.creation_rate import CreationRate
 from replog.controller.heartbeat import Sessions
+from replog.controller.mutation_quotas import MutationQuotas
 from replog.controller.recoveries import Recoveries
 from replog.controller.served_api import AnyServedApi, ServedApi
 from replog.controller.turn import Turn
@@ -23,6 +24,7 @@ class Decider(Protocol):
     sessions: Sessions
     recoveries: Recoveries
     creations: CreationRate
+    mutations: MutationQuotas
     static_configs: Mapping[str, str]
     random: "Random"
 

@@ -1,6 +1,7 @@
 """What comes into a controller and what has to be done about it."""
 
 from collections.abc import Mapping
+from typing import NamedTuple
 
 import msgspec
 
@@ -9,12 +10,21 @@ from replog.types import BrokerEpoch, NodeId
 from replog.wire.messages.get_replica_log_info import GetReplicaLogInfoRequest, GetReplicaLogInfoResponse
 
 
+class Client(NamedTuple):
+    """Who asked a broker for what that passed on, and in which version of the API."""
+
+    user: str
+    client_id: str
+    version: int
+
+
 class Request(msgspec.Struct, frozen=True, kw_only=True):
     """A request of a broker or of an admin client (forwarded by a broker): a body of `replog.wire.messages`."""
 
     token: int  # goes back with the reply
     body: msgspec.Struct
     received_ms: int  # contact counts from here, however long the request waited (SPEC 2.2.7)
+    client: Client | None = None  # as far as its sender says whose it is
 
 
 class LogInfoAnswered(msgspec.Struct, frozen=True, kw_only=True):

@@ -10,12 +10,23 @@ from replog.controller.served_api import ServedApi
 from replog.controller.turn import Turn
 from replog.errors import Error
 from replog.metadata import records as r
-from replog.metadata.client_quotas import CLIENT_ID, CONSUMER_RATE, PRODUCER_RATE, USER, Entity, entity_of, order
+from replog.metadata.client_quotas import (
+    CLIENT_ID,
+    CONSUMER_RATE,
+    MUTATION_RATE,
+    PRODUCER_RATE,
+    REQUEST_PERCENTAGE,
+    USER,
+    Entity,
+    entity_of,
+    order,
+)
 from replog.wire.messages import alter_client_quotas as alter
 from replog.wire.messages import describe_client_quotas as describe
 
 TYPES: Final = (USER, CLIENT_ID)
-KEYS: Final = (PRODUCER_RATE, CONSUMER_RATE)
+KEYS: Final = (PRODUCER_RATE, CONSUMER_RATE, REQUEST_PERCENTAGE, MUTATION_RATE)
+WHOLE: Final = (PRODUCER_RATE, CONSUMER_RATE)
 LIMIT_MAX: Final = float(2**63)
 EXACT: Final = 0  # kinds of matches that a filter asks for
 DEFAULT: Final = 1
@@ -57,7 +68,11 @@ def _refusal(one: alter.AlterClientQuotasRequestEntryData) -> str | None:
 def _refused_operation(op: alter.OpData) -> str | None:
     if op.key not in KEYS:
         return f"{op.key!r} limits nothing here; quotas are {', '.join(KEYS)}"
-    if not op.remove and not (0 < op.value < LIMIT_MAX and op.value == int(op.value)):
+    if op.remove:
+        return None
+    if not 0 < op.value < LIMIT_MAX:
+        return f"{op.key} is more than 0: {op.value}"
+    if op.key in WHOLE and op.value != int(op.value):
         return f"{op.key} is a whole number of bytes in a second, 1 or more: {op.value}"
     return None
 

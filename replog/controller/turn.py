@@ -5,7 +5,7 @@ What leaves is ordered: all records as one atomic group first, then replies, fac
 
 import msgspec
 
-from replog.controller.events import Append, AskLogInfo, Effect, Emit, Probe, Reply
+from replog.controller.events import Append, AskLogInfo, Client, Effect, Emit, Probe, Reply
 from replog.controller.policy import Policy
 from replog.metadata import records as r
 from replog.metadata.image import Image
@@ -22,6 +22,7 @@ class Turn:
         self.image: Image = policy.image
         self.now_ms = now_ms
         self.received_ms = now_ms  # of a request that waited: when it came
+        self.client: Client | None = None  # whose request it is, where that is known
         self.first_offset = next_offset
         self.records: list[r.MetadataRecord] = []
         self._after: list[Effect] = []

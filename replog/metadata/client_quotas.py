@@ -11,6 +11,8 @@ USER: Final = "user"
 CLIENT_ID: Final = "client-id"
 PRODUCER_RATE: Final = "producer_byte_rate"
 CONSUMER_RATE: Final = "consumer_byte_rate"
+REQUEST_PERCENTAGE: Final = "request_percentage"  # of one thread's time (KIP-124)
+MUTATION_RATE: Final = "controller_mutation_rate"  # partitions created and deleted in a second (KIP-599)
 
 Entity = tuple[tuple[str, str | None], ...]
 
@@ -20,7 +22,7 @@ class Share(NamedTuple):
 
     user: str
     client_id: str
-    bytes_per_second: float
+    limit: float  # in the unit of its key, a second
 
 
 def entity_of(parts: Mapping[str, str | None]) -> Entity:

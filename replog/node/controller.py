@@ -364,7 +364,9 @@ class ControllerNode:
             body = current_alter_partition(body, request.version, self._topic_id)
         self._next_token += 1
         self._unanswered[self._next_token] = request
-        self._take(Request(token=self._next_token, body=body, received_ms=self._now_ms))
+        self._take(
+            Request(token=self._next_token, body=body, received_ms=self._now_ms, client=envelopes.client_of(request))
+        )
 
     def _topic_id(self, name: str) -> UUID:
         topic = self.controller.image.topics_by_name.get(name)

@@ -237,7 +237,7 @@ class DataPlane:
         handlers.serve(groups.APIS, consumer_groups)
         handlers.serve(transactions.APIS, producers)
         handlers.serve(markers.APIS, end_markers)
-        Forwarding(self.world, self.link, self.tasks).answer(handlers)
+        Forwarding(self.world, self.link, self.tasks, lambda: self.metadata.image.client_quotas).answer(handlers)
         coordinators.links.answer_ourselves(markers.WRITE_TXN_MARKERS.served.exchange, end_markers.write)
         coordinators.links.answer_ourselves(
             transactions.ADD_PARTITIONS_TO_TXN.served.exchange, producers.add_partitions
@@ -252,8 +252,10 @@ class DataPlane:
             return
         try:
             if self.authorizer.is_open or self.authorizer.admits(request, handled.served):
-                self.metering.watch(request)
+                meter = self.metering.watch(request, handled.served)
                 handled.handle(request)
+                if meter is not None:
+                    meter.handled()
         except OSError as problem:
             # asyncio takes an OSError within a protocol for a lost connection and goes on; after one from the disk
             # no log can be trusted.

@@ -13,9 +13,10 @@ from replog.client.client import Client
 from replog.client.connection import Connection
 from replog.errors import Error
 from replog.log.batch import NewRecord, build
-from replog.metadata.client_quotas import CONSUMER_RATE, PRODUCER_RATE
+from replog.metadata.client_quotas import CONSUMER_RATE, MUTATION_RATE, PRODUCER_RATE, REQUEST_PERCENTAGE
 from replog.node.broker import Broker
 from replog.wire.messages import alter_client_quotas as alter
+from replog.wire.messages import create_topics as ct
 from replog.wire.messages import describe_cluster as dc
 from replog.wire.messages import fetch as f
 from replog.wire.messages import produce as p
@@ -167,5 +168,55 @@ def test_who_fetches_too_much_gets_it_and_waits_but_no_follower(tmp_path: Path, 
             if waits:
                 assert VALUE_BYTES < size < 2 * VALUE_BYTES  # no more than one batch beyond the window
                 assert await seconds_of_next(reader) >= answer.throttle_time_ms / 1000 - 0.1
+
+    asyncio.run(scenario())
+
+
+def test_who_takes_more_time_than_his_share_waits_whatever_he_asks_for(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        async with limited(tmp_path) as there:
+            await there.limit("busy", REQUEST_PERCENTAGE, 0.0001)  # 1 us in a second
+            busy, modest = await there.connect("busy"), await there.connect("modest")
+
+            answer = await busy.send(dc.EXCHANGE, dc.DescribeClusterRequest(), timeout_ms=WAIT_MS)
+            written = asyncio.ensure_future(produce(busy))
+            waited_s = await seconds_of_next(modest)
+            began = monotonic()
+            await written
+
+            assert 0 < answer.throttle_time_ms <= 1000
+            assert monotonic() - began >= answer.throttle_time_ms / 1000 - waited_s - 0.2
+            assert (await written).throttle_time_ms > 0
+            assert waited_s < 0.5
+
+    asyncio.run(scenario())
+
+
+def test_who_creates_too_many_partitions_is_refused_waits_and_others_are_served(tmp_path: Path) -> None:
+    def creation(name: str, count: int) -> ct.CreateTopicsRequest:
+        return ct.CreateTopicsRequest(
+            topics=[ct.CreatableTopic(name=name, num_partitions=count, replication_factor=1)], timeout_ms=5000
+        )
+
+    async def scenario() -> None:
+        async with limited(tmp_path) as there:
+            await there.limit("eager", MUTATION_RATE, 1)
+            eager, modest = await there.connect("eager"), await there.connect("modest")
+
+            first = await eager.send(ct.EXCHANGE, creation("a", 12), timeout_ms=WAIT_MS)
+            refused = await eager.send(ct.EXCHANGE, creation("b", 1), timeout_ms=WAIT_MS)
+            other = await modest.send(ct.EXCHANGE, creation("c", 1), timeout_ms=WAIT_MS)
+            waited_s = await seconds_of_next(eager)
+            later = await eager.send(ct.EXCHANGE, creation("b", 1), timeout_ms=WAIT_MS)
+
+            assert [one.topics[0].error_code for one in (first, refused, other, later)] == [
+                Error.NONE,
+                Error.THROTTLING_QUOTA_EXCEEDED,
+                Error.NONE,
+                Error.NONE,
+            ]
+            assert (first.throttle_time_ms, other.throttle_time_ms, later.throttle_time_ms) == (0, 0, 0)
+            assert 0 < refused.throttle_time_ms <= 1001
+            assert waited_s >= refused.throttle_time_ms / 1000 - 0.3
 
     asyncio.run(scenario())

@@ -7,7 +7,7 @@ from uuid import UUID
 import msgspec
 
 from replog.controller.controller import Controller
-from replog.controller.events import Append, Effect, LogInfoAnswered, Reply, Request, Tick
+from replog.controller.events import Append, Client, Effect, LogInfoAnswered, Reply, Request, Tick
 from replog.controller.policy import Settings
 from replog.metadata import records as r
 from replog.metadata.features import SUPPORTED
@@ -86,9 +86,10 @@ class Box:
         self._carry_out(self.controller.activate(self.now_ms, self.offset))
         return self
 
-    def send(self, body: msgspec.Struct, *, received_ms: int | None = None) -> Any:
+    def send(self, body: msgspec.Struct, *, received_ms: int | None = None, client: Client | None = None) -> Any:
         """Return the reply to a request; its records are in `records`."""
-        event = Request(token=1, body=body, received_ms=self.now_ms if received_ms is None else received_ms)
+        came_ms = self.now_ms if received_ms is None else received_ms
+        event = Request(token=1, body=body, received_ms=came_ms, client=client)
         self._carry_out(self.controller.handle(event, self.now_ms, self.offset))
         return next(effect.body for effect in self.effects if isinstance(effect, Reply))
 

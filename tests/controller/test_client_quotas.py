@@ -6,7 +6,15 @@ from replog.broker.quotas import SAMPLE_MS, SAMPLES, Rate, Usage, bytes_at_once
 from replog.controller.quota_requests import ANY, DEFAULT, EXACT
 from replog.errors import Error
 from replog.metadata import records as r
-from replog.metadata.client_quotas import CONSUMER_RATE, PRODUCER_RATE, ClientQuotas, Share, entity_of
+from replog.metadata.client_quotas import (
+    CONSUMER_RATE,
+    MUTATION_RATE,
+    PRODUCER_RATE,
+    REQUEST_PERCENTAGE,
+    ClientQuotas,
+    Share,
+    entity_of,
+)
 from replog.metadata.image import Image
 from replog.wire.messages import alter_client_quotas as alter
 from replog.wire.messages import describe_client_quotas as describe
@@ -75,7 +83,9 @@ def test_what_is_only_validated_is_not_set() -> None:
     pytest.param(change({"ip": "10.0.0.1"}, PRODUCER_RATE, 1), id="a type that nobody obeys"),
     pytest.param(change({"user": ""}, PRODUCER_RATE, 1), id="an empty name"),
     pytest.param(change([("user", "a"), ("user", "b")], PRODUCER_RATE, 1), id="two users"),
-    pytest.param(change(ALICE, "request_percentage", 1), id="a key that nobody obeys"),
+    pytest.param(change(ALICE, "connection_creation_rate", 1), id="a key that nobody obeys"),
+    pytest.param(change(ALICE, REQUEST_PERCENTAGE, 0.0), id="no time at all"),
+    pytest.param(change(ALICE, MUTATION_RATE, -0.5), id="a rate below nothing"),
     pytest.param(change(ALICE, PRODUCER_RATE, 0.0), id="nothing at all"),
     pytest.param(change(ALICE, PRODUCER_RATE, 1.5), id="half a byte"),
     pytest.param(change(ALICE, PRODUCER_RATE, float("nan")), id="no number"),
@@ -88,6 +98,23 @@ def test_what_cannot_be_obeyed_is_refused_and_its_neighbour_is_set(
 
     assert altered(asked, refused, change(APP, PRODUCER_RATE, 1)) == [Error.INVALID_REQUEST, Error.NONE]
     assert shown(asked) == [(APP, {PRODUCER_RATE: 1.0})]
+
+
+@pytest.mark.parametrize("key", [REQUEST_PERCENTAGE, MUTATION_RATE])
+def test_shares_of_time_and_rates_of_mutations_may_be_fractions(key: str) -> None:
+    asked = box()
+
+    assert altered(asked, change(ALICE, key, 0.5)) == [Error.NONE]
+    assert shown(asked) == [(ALICE, {key: 0.5})]
+
+
+def test_who_takes_more_time_than_his_share_waits_a_second_at_most() -> None:
+    usage, share = Usage(), Share("alice", "", 10.0)  # of a hundred, so 100 ms in a second
+
+    assert usage.use_time(share, 900_000_000, 0) == 0
+    assert usage.use_time(share, 150_000_000, 0) == 500  # 50 ms too much in a window of 10 s
+    assert usage.use_time(share, 5_000_000_000, 0) == 1000
+    assert usage.use_time(Share("bob", "", 10.0), 900_000_000, 0) == 0
 
 
 def test_an_entity_that_is_named_twice_is_not_altered() -> None:

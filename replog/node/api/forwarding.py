@@ -5,33 +5,53 @@ that was answered NOT_CONTROLLER, as Apache Kafka does: a controller that is dep
 not committed answers that, too (SPEC 2.14), its successor may commit them, and the repetition is then refused (a topic
 exists already, or is gone). One that was lost under way is sent again only if it changes nothing; the client is then
 answered REQUEST_TIMED_OUT: the outcome is unknown.
+
+Where `controller_mutation_rate` holds for a client its request is passed on in an envelope, so that the controller counts it as the client's. Whoever the
+controller lets wait (`throttle_time_ms`) is not read for that time (KIP-599).
 """
 
 import asyncio
-from typing import Final
+from collections.abc import Callable
+from typing import Final, NamedTuple
 
 from replog.controller import controller
+from replog.controller.authorization import Peer
 from replog.controller.served_api import AnyServedApi, ServedApi
 from replog.errors import Error
+from replog.metadata.client_quotas import MUTATION_RATE, ClientQuotas
 from replog.node.net.controller_link import ControllerLink, NoController
+from replog.node.net.envelopes import USER_PREFIX, enclosed
 from replog.node.net.handlers import Handlers, contained
 from replog.node.net.server import ServerRequest
 from replog.node.quorum import member
 from replog.node.tasks import Tasks
 from replog.ports import World
-from replog.wire.apis import BROKER_APIS, SECURITY_APIS
+from replog.wire.apis import BROKER_APIS, SECURITY_APIS, Api
+from replog.wire.codec import decode_response
 from replog.wire.error_codes import errors_in
 from replog.wire.exchange import Q, R
+from replog.wire.messages import envelope
 
 RETRY_AFTER_MS: Final = 100
 DEFAULT_TIMEOUT_MS: Final = 30_000  # where the request has no timeout of its own
+MUTATIONS: Final = (Api.CREATE_TOPICS, Api.CREATE_PARTITIONS, Api.DELETE_TOPICS)
+
+
+class Asker(NamedTuple):
+    """The client whose request it is."""
+
+    peer: Peer
+    client_id: str | None
 
 
 class Forwarding:
     """The way of admin requests through this broker."""
 
-    def __init__(self, world: World, link: ControllerLink, tasks: Tasks) -> None:
+    def __init__(
+        self, world: World, link: ControllerLink, tasks: Tasks, quotas: Callable[[], ClientQuotas] = ClientQuotas
+    ) -> None:
         self.world = world
+        self._quotas = quotas
         self.tasks = tasks
         self.link = link
 
@@ -54,9 +74,23 @@ class Forwarding:
     async def _forward(self, served: ServedApi[Q, R], request: ServerRequest[Q, R], body: Q) -> None:
         own_timeout_ms = max(1, getattr(body, "timeout_ms", DEFAULT_TIMEOUT_MS))
         deadline_ms = self.world.clock.now_ms() + own_timeout_ms
-        request.reply(await self._answer(served, body, request.version, deadline_ms))
+        asker = self._asker(served, request)
+        answer = await self._answer(served, body, request.version, deadline_ms, asker)
+        throttle_ms = getattr(answer, "throttle_time_ms", 0)
+        if throttle_ms:
+            request.mute(throttle_ms)
+        request.reply(answer)
 
-    async def _answer(self, served: ServedApi[Q, R], body: Q, version: int, deadline_ms: int) -> R:
+    def _asker(self, served: ServedApi[Q, R], request: ServerRequest[Q, R]) -> Asker | None:
+        """Return who asks, where the controller has to know."""
+        if served.api not in MUTATIONS:
+            return None
+        asker = Asker(request.peer, request.client_id)
+        user = asker.peer.principal.removeprefix(USER_PREFIX)
+        share = self._quotas().share_of(MUTATION_RATE, user, asker.client_id or "")
+        return None if share is None else asker
+
+    async def _answer(self, served: ServedApi[Q, R], body: Q, version: int, deadline_ms: int, asker: Asker | None) -> R:
         while True:
             left_ms = deadline_ms - self.world.clock.now_ms()
             if left_ms <= 0:
@@ -64,9 +98,11 @@ class Forwarding:
             try:
                 # A client's timeout is not the connection's: heartbeats and others' requests are under way on it.
                 async with asyncio.timeout(left_ms / 1000):
-                    answer = await self.link.send(
-                        served.exchange, body, version=version, timeout_ms=max(left_ms, DEFAULT_TIMEOUT_MS)
-                    )
+                    timeout_ms = max(left_ms, DEFAULT_TIMEOUT_MS)
+                    if asker is None:
+                        answer = await self.link.send(served.exchange, body, version=version, timeout_ms=timeout_ms)
+                    else:
+                        answer = await self._send_enclosed(served, body, version, timeout_ms, asker)
             except TimeoutError:
                 return served.refused(body, Error.REQUEST_TIMED_OUT)
             except NoController as problem:
@@ -77,3 +113,10 @@ class Forwarding:
                     return answer
                 self.link.drop()  # it is not active, or not any more
             await asyncio.sleep(RETRY_AFTER_MS / 1000)
+
+    async def _send_enclosed(self, served: ServedApi[Q, R], body: Q, version: int, timeout_ms: int, asker: Asker) -> R:
+        outer = enclosed(served.exchange, version, asker.client_id, asker.peer, body)
+        answer = await self.link.send(envelope.EXCHANGE, outer, timeout_ms=timeout_ms)
+        if answer.error_code is not Error.NONE or answer.response_data is None:
+            return served.refused(body, answer.error_code)
+        return decode_response(served.exchange, version, answer.response_data)[1]

@@ -1,7 +1,8 @@
 """Requests in envelopes: what a client asked a broker of Apache Kafka, as that passes it on to the active controller (KIP-590).
 
 The envelope's sender has to be a node of the cluster; what it holds is then decided as if the client itself had asked: by its
-principal, from its address. Our own brokers pass requests on as they are (`replog/node/api/forwarding.py`).
+principal, from its address. Our own brokers pass requests on as they are (`replog/node/api/forwarding.py`), unless a quota of the
+controller's holds for the client: who that is an envelope alone says.
 
 Errors in the words of Apache Kafka: UNSUPPORTED_VERSION where the client's request cannot be read, INVALID_REQUEST where the
 envelope is wrong itself, and NOT_CONTROLLER outside, so that the broker looks for the active controller.
@@ -14,17 +15,30 @@ from typing import Final
 import msgspec
 
 from replog.controller.authorization import BY_NODES, Peer
+from replog.controller.events import Client
 from replog.controller.served_api import ServedApi
 from replog.errors import Error
 from replog.node.net.server import AnyRequest, ServerRequest
 from replog.wire.apis import FORWARDABLE, Api
-from replog.wire.codec import APIS, LENGTH, MalformedMessage, decode_rest, decode_struct, encode_response, request_start
+from replog.wire.codec import (
+    APIS,
+    LENGTH,
+    MalformedMessage,
+    decode_rest,
+    decode_struct,
+    encode_request,
+    encode_response,
+    encode_struct,
+    request_start,
+)
 from replog.wire.error_codes import errors_in
+from replog.wire.exchange import Exchange, Q, R
 from replog.wire.layout import VersionRange
 from replog.wire.messages import envelope
 from replog.wire.messages.envelope import EnvelopeRequest, EnvelopeResponse
 from replog.wire.records.principal import DefaultPrincipalData
 
+USER_PREFIX: Final = "User:"
 SERVED: Final = ServedApi(envelope.EXCHANGE, questions=BY_NODES)
 DATA_VERSION: Final = Struct(">h")
 FAMILIES: Final = {4: socket.AF_INET, 16: socket.AF_INET6}  # by the bytes of an address
@@ -100,6 +114,36 @@ class EnclosedRequest(ServerRequest[msgspec.Struct, msgspec.Struct]):
     def close(self, reason: str) -> None:
         """Close the broker's connection instead of answering."""
         self._envelope.close(reason)
+
+
+def client_of(request: object) -> Client | None:
+    """Return whose request it is, where it came in an envelope: whoever sends one as it is says nothing of that."""
+    if not isinstance(request, EnclosedRequest):
+        return None
+    return Client(request.peer.principal.removeprefix(USER_PREFIX), request.client_id or "", request.version)
+
+
+def enclosed(exchange: Exchange[Q, R], version: int, client_id: str | None, peer: Peer, body: Q) -> EnvelopeRequest:
+    """Return a client's request in an envelope."""
+    kind, _, name = peer.principal.partition(":")
+    principal = DATA_VERSION.pack(0) + encode_struct(DefaultPrincipalData(type=kind, name=name), 0)
+    return EnvelopeRequest(
+        request_data=encode_request(exchange.api, version, 0, client_id, body)[LENGTH.size :],
+        request_principal=principal,
+        client_host_address=_packed(peer.host),
+    )
+
+
+def _packed(host: str) -> bytes:
+    """Return an address as envelopes have it; of a host whose address is none the one that says nothing."""
+    for size, family in FAMILIES.items():
+        try:
+            packed = socket.inet_pton(family, host)
+        except OSError:
+            continue
+        assert len(packed) == size
+        return packed
+    return bytes(4)
 
 
 def opened(outer: Envelope, offered: dict[Api, VersionRange]) -> AnyRequest | None:

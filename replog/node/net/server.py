@@ -172,7 +172,7 @@ class ServerRequest(Generic[Q, R]):
             body = self.amend(body)
         frame = encode_response(self.api, self.version, self.correlation_id, body)
         delay_ms = self._charged_ms(len(frame))
-        if delay_ms:
+        if delay_ms > getattr(body, "throttle_time_ms", delay_ms):  # a few answers cannot say it
             body = msgspec.structs.replace(body, throttle_time_ms=delay_ms)
             frame = encode_response(self.api, self.version, self.correlation_id, body)
         self._finish(frame)
@@ -194,8 +194,12 @@ class ServerRequest(Generic[Q, R]):
         """Count it where a quota holds; its connection is not read before who asked may go on (KIP-219)."""
         delay_ms = 0 if self.charge is None else min(self.charge(size_bytes), THROTTLE_MS_MAX)
         if delay_ms:
-            self._connection.mute(delay_ms)
+            self.mute(delay_ms)
         return delay_ms
+
+    def mute(self, delay_ms: int) -> None:
+        """Take nothing more from its connection for so long."""
+        self._connection.mute(delay_ms)
 
     def _finish(self, frame: bytes) -> None:
         if self._progress is Progress.WRITTEN:
