@@ -19,6 +19,7 @@ import pyarrow as pa
 from tribunal.checkers.graphs.findings import Contradiction
 from tribunal.checkers.guarantees import Excuse as Excuse
 from tribunal.checkers.judge.endings import Ending
+from tribunal.checkers.judge.led import Leaders
 from tribunal.checkers.judge.timeline import Entry, History, Judgement, NodeSettings, Timeline
 from tribunal.results import plugins
 from tribunal.results.recording import TABLES, WORDS
@@ -127,7 +128,7 @@ class Context(msgspec.Struct, frozen=True, kw_only=True):
     complete:   the run came to its end; otherwise sends in flight were never written down.
     can_lead:   replicas whose final logs decide when there is no complete final read.
     committed:  values of committed transactions; None when there are no transactions.
-    leaders:    (leader epoch, leader) as committed in the metadata log.
+    leaders:    who led which leader epoch, as committed in the metadata log, and when the topic was made anew.
     dumped:     nodes whose final log was read from the disk, and where it starts there: also one without records.
     begins:     where replicas' final logs begin, of which not all rows are here.
     ending:     how the partition's committed history ends; history: all of it.
@@ -140,7 +141,7 @@ class Context(msgspec.Struct, frozen=True, kw_only=True):
     complete: bool
     can_lead: tuple[int, ...] = ()
     committed: Array | None = None
-    leaders: tuple[tuple[int, int], ...] = ()
+    leaders: Leaders = Leaders()
     dumped: Mapping[int, int] = {}
     begins: Mapping[int, int] = {}
     ending: Ending = Ending()

@@ -22,7 +22,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from tribunal.checkers.api import FAIL, FINAL, OK, UNKNOWN, Array, Columns, PartitionRows, distinct, is_among
-from tribunal.checkers.properties.log_order import of_nobody
+from tribunal.checkers.judge.led import Leaders
 from tribunal.results.recording import TABLES
 from tribunal.results.store import Recording, readable
 
@@ -105,14 +105,14 @@ class Known(msgspec.Struct, frozen=True):
     readers:   processes whose final read is complete.
     can_lead:  members of the final ISR and ELR; dumped: those nodes whose log was read.
     spared:    (node, from, end) of what their own disks are to blame for.
-    leaders:   (leader epoch, leader) as committed, of every epoch in which somebody led; none where not each one was observed.
+    leaders:   of every leader epoch in which somebody led, as committed; none where not each one was observed.
     """
 
     readers: tuple[int, ...]
     can_lead: tuple[int, ...]
     dumped: tuple[int, ...]
     spared: tuple[tuple[int, int, int], ...] = ()
-    leaders: tuple[tuple[int, int], ...] = ()
+    leaders: Leaders = Leaders()
 
 
 class Group(msgspec.Struct, frozen=True, array_like=True):
@@ -287,7 +287,7 @@ def sieve(own: Range, rows: PartitionRows, known: Known) -> Sieved:
     summary.agreed = _replicas_agree(summary, rows.columns("logs"), known)
     summary.clean &= summary.agreed
     summary.clean &= _epochs_ascend(summary, reads)
-    summary.clean &= not bool(of_nobody(reads["leader_epoch"], known.leaders).any())
+    summary.clean &= not bool(known.leaders.of_nobody_in_any(reads["leader_epoch"]).any())
     _order(summary, sends, final, sent, offsets)
     _ends(summary, rows.columns("logs"), distinct(reads["log_offset"][chosen]) - own.first, can_lead)
     summary.figures["records in final logs"] = int(offsets.size)

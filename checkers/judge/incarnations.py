@@ -96,13 +96,17 @@ class Calm:
 
     def lasted(self, node: int, since_ns: int, until_ns: int, least_ns: int) -> bool:
         """Whether there was such a time of a node between two moments, of that length."""
-        return _lasts([*self._hurt, *self._fenced.get(node, ())], since_ns, until_ns, least_ns)
+        return self.lasted_ns(node, since_ns, least_ns) <= until_ns
+
+    def lasted_ns(self, node: int, since_ns: int, least_ns: int) -> int:
+        """Return when the first such time of a node, of that length, had lasted that long; NEVER where a fault is in effect to the end."""
+        return _lasted_ns([*self._hurt, *self._fenced.get(node, ())], since_ns, least_ns)
 
     def left_alone(self, node: int, since_ns: int, until_ns: int, least_ns: int) -> bool:
         """Whether there was a time between two moments, of that length, in which no fault hindered this node."""
         if node not in self._hindered:
             self._hindered[node] = [_in_effect(one) for one in self._faults if hinders(one, {node})]
-        return _lasts(self._hindered[node], since_ns, until_ns, least_ns)
+        return _lasted_ns(self._hindered[node], since_ns, least_ns) <= until_ns
 
 
 def _in_effect(fault: Fault) -> tuple[int, int]:
@@ -111,10 +115,10 @@ def _in_effect(fault: Fault) -> tuple[int, int]:
     return fault.injected_ns, NEVER if fault.healed_ns is None or not fault.healed else fault.healed_ns
 
 
-def _lasts(spans: Iterable[tuple[int, int]], since_ns: int, until_ns: int, least_ns: int) -> bool:
-    """Whether these spans leave a time of that length free between two moments."""
+def _lasted_ns(spans: Iterable[tuple[int, int]], since_ns: int, least_ns: int) -> int:
+    """Return when these spans had first left a time of that length free from a moment on; NEVER or later: they leave none."""
     for begin_ns, end_ns in sorted(spans):
-        if min(begin_ns, until_ns) - since_ns >= least_ns:
-            return True
+        if begin_ns - since_ns >= least_ns:
+            break
         since_ns = max(since_ns, end_ns)
-    return until_ns - since_ns >= least_ns
+    return since_ns + least_ns

@@ -13,6 +13,7 @@ from tribunal.checkers.judge import hot_partitions as ranges
 from tribunal.checkers.judge.dumps import dumped
 from tribunal.checkers.judge.endings import ending
 from tribunal.checkers.judge.files import Window, dealt
+from tribunal.checkers.judge.led import Leaders
 from tribunal.checkers.judge.partition import history_of, settings_of
 from tribunal.checkers.properties.lost_writes import complete_readers
 from tribunal.results.history import is_history
@@ -156,7 +157,7 @@ def _known(recording: Recording, name: str) -> ranges.Known:
         can_lead=tuple(timeline.can_lead),
         dumped=tuple(dumped(recording.table, *partition_order(name))),
         spared=(*ended.hurt, *ended.damaged),
-        leaders=timeline.leaders if settings_of(recording).get("mode") == KRAFT else (),
+        leaders=timeline.leaders if settings_of(recording).get("mode") == KRAFT else Leaders(),
     )
 
 

@@ -39,6 +39,7 @@ from tribunal.checkers.guarantees import (
     WasRead,
 )
 from tribunal.checkers.judge.incarnations import DOWN, NEVER, Calm, Incarnations
+from tribunal.checkers.judge.led import Leaders, Led
 from tribunal.checkers.judge.orders import (
     APPLIED_NS,
     OBSERVED_NS,
@@ -261,13 +262,39 @@ class Timeline:
         """Replicas that may lead in the end: the final ISR and ELR."""
         return self.entries[-1].state.members if self.entries else ()
 
-    @property
-    def leaders(self) -> tuple[tuple[int, int], ...]:
-        """(leader epoch, leader) of every epoch in which somebody led, as committed."""
-        led = {
-            entry.state.leader_epoch: entry.state.leader for entry in self.entries if entry.state.leader != NO_LEADER
-        }
-        return tuple(sorted(led.items()))
+    @cached_property
+    def leaders(self) -> Leaders:
+        """Every leader epoch in which somebody led, as committed, of each topic that the name had."""
+        led: dict[tuple[int, int], int] = {}
+        ends: list[int] = []
+        anew_ns: list[int] = []
+        for before, entry in pairwise((*self.entries[:1], *self.entries)):
+            # One whose leader epochs go on is no other topic: it was only written down again.
+            goes_on = not before.removed and entry.state.leader_epoch > before.state.leader_epoch
+            if entry.made_anew != before.made_anew and not goes_on:
+                ends.append(self._removed_ns(before, entry))
+                anew_ns.append(entry.at_ns)
+            if entry.state.leader != NO_LEADER:
+                led[len(ends), entry.state.leader_epoch] = entry.state.leader
+        return Leaders(
+            tuple(
+                Led(topic, epoch, node, self._led_until_ns(node, ends[topic]) if topic < len(ends) else NEVER)
+                for (topic, epoch), node in sorted(led.items())
+            ),
+            tuple(anew_ns),
+        )
+
+    def _removed_ns(self, last: Entry, anew: Entry) -> int:
+        """Return when the deletion of a topic was observed at the latest."""
+        if not last.removed:
+            return anew.at_ns
+        return next(entry.at_ns for entry in self.entries if entry.removed and entry.made_anew == last.made_anew)
+
+    def _led_until_ns(self, node: int, removed_ns: int) -> int:
+        """Return until when a process may lead a topic on that was deleted: it ended, or no fault can have kept that from it any more."""
+        known_ns = self._calm.lasted_ns(node, removed_ns - APPLIED_NS, APPLIED_NS + OBSERVATION_LAG_NS)
+        ended_ns = self._incarnations.ended_ns(node, removed_ns) + OBSERVATION_LAG_NS
+        return min(known_ns, ended_ns, NEVER)
 
     def leader_epoch_at(self, at_ns: int) -> int | None:
         """Return the leader epoch committed at that time, as far as it was observed."""
@@ -777,7 +804,7 @@ class History:
         """Return what was ordered that takes records of a partition away."""
         settings = settings_of_topic(self._given or {}, self._configured.get(topic, ()), self._admin, topic)
         clocks = [_clock(skew) for skew in skews(self._faults)]
-        leaders = dict.fromkeys(leader for _, leader in self.timeline(topic, partition).leaders)
+        leaders = dict.fromkeys(one.leader for one in self.timeline(topic, partition).leaders.led)
         return TopicOrders(
             (topic, partition),
             self.orders,

@@ -36,7 +36,7 @@ from tribunal.checkers.api import (
 )
 from tribunal.checkers.judge.timeline import OBSERVATION_LAG_NS
 from tribunal.checkers.properties.lost_writes import READERS, final_reads, uncommitted_sends
-from tribunal.checkers.properties.watermarks import LIST_OFFSETS, NODE, is_said_by_leader
+from tribunal.checkers.properties.watermarks import LIST_OFFSETS, NODE, SAID_BY_LEADERS, is_said_by_leader
 from tribunal.results.recording import WORDS
 
 READ_COMMITTED: Final = WORDS["polls", "isolation"].index("read_committed")
@@ -130,7 +130,7 @@ def _is_as_in_the_end(rows: PartitionRows, chosen: Array, context: Context) -> A
         reads["value"][there] == reads["value"][chosen]
     )
     epochs = reads["leader_epoch"]
-    if len(context.leaders) > 1:
+    if len(context.leaders.led) > 1:
         same &= (epochs[there] == epochs[chosen]) & (epochs[chosen] != UNKNOWN)
     return np.asarray(same)
 
@@ -232,16 +232,17 @@ def _shown_later(rows: PartitionRows, context: Context, column: str, epochs: Arr
 
     A node's own journal has its node's clock.
     """
-    seen = rows.columns("watermarks")
+    seen, leaders = rows.columns("watermarks"), context.leaders
     asked_ns = np.where(seen["source"] == NODE, seen["at_ns"] - OBSERVATION_LAG_NS, seen["asked_ns"])
     known = is_said_by_leader(rows, context) & (seen[column] != UNKNOWN) & (asked_ns != UNKNOWN)
     known &= seen["source"] != LIST_OFFSETS
     found = np.full(epochs.size, UNKNOWN, np.int64)
-    for epoch in distinct(epochs).tolist():
-        own = np.flatnonzero(known & (seen["leader_epoch"] == epoch))
+    topics, topics_done = leaders.topics(seen["at_ns"]), leaders.topics(done_ns)
+    for topic, epoch in sorted({*zip(topics_done.tolist(), epochs.tolist(), strict=True)}):
+        own = np.flatnonzero(known & (topics == topic) & (seen["leader_epoch"] == epoch))
         own = own[np.argsort(asked_ns[own], kind="stable")]
         least = np.append(np.minimum.accumulate(seen[column][own][::-1])[::-1], UNKNOWN)
-        asked = epochs == epoch
+        asked = (epochs == epoch) & (topics_done == topic)
         found[asked] = least[np.searchsorted(asked_ns[own], done_ns[asked], side="left")]
     return found
 
@@ -317,26 +318,24 @@ CONSUMED: Final = "".join((READERS, """, final_log AS (
   WHERE s.is_proven = 1
 )
 """))  # fmt: skip
-SQL: Final = "".join((CONSUMED, """, ends AS (
+SQL: Final = "".join((CONSUMED, ", ", SAID_BY_LEADERS, """, ends AS (
   SELECT *, 'unexposed' AS kind, high_watermark AS end_offset, 1 AS is_judged FROM polls
   UNION ALL
   SELECT *, 'unstable', last_stable_offset, CASE WHEN isolation = 'read_committed' THEN 1 ELSE 0 END FROM polls
 ), beyond AS (
-  SELECT r.run_id, r.topic, r.partition, e.kind, r.log_offset, r.value, r.leader_epoch, r.process, e.invoke_ns, e.complete_ns
+  SELECT r.run_id, r.topic, r.partition, e.kind, r.log_offset, r.value, r.leader_epoch, r.process, e.invoke_ns, e.complete_ns, t.made_anew
   FROM reads r
   JOIN ends e ON r.run_id = e.run_id AND r.topic = e.topic AND r.partition = e.partition AND r.process = e.process
              AND r.poll_index = e.poll_index AND r.leader_epoch = e.leader_epoch
+  JOIN topic_times t ON r.run_id = t.run_id AND r.topic = t.topic AND r.partition = t.partition
+                    AND e.complete_ns >= t.since_ns AND e.complete_ns < t.until_ns
   WHERE r.phase = 'tail' AND e.phase = 'tail' AND e.is_judged = 1 AND e.complete_ns IS NOT NULL AND r.log_offset >= e.end_offset
 ), said AS (
-  SELECT w.*, CASE WHEN w.source = 'node' THEN w.at_ns - 500000000 ELSE w.asked_ns END AS since_ns
-  FROM watermarks w JOIN leaders l
-    ON w.run_id = l.run_id AND w.topic = l.topic AND w.partition = l.partition AND w.leader_epoch = l.leader_epoch
-   AND ((w.source = 'node' AND w.observer = CONCAT('node-', CAST(l.node AS STRING)))
-     OR (w.source = 'fetch' AND w.answered_by = l.node))
+  SELECT *, CASE WHEN source = 'node' THEN at_ns - 500000000 ELSE asked_ns END AS since_ns FROM led WHERE source IN ('node', 'fetch')
 ), shown AS (
-  SELECT run_id, topic, partition, leader_epoch, 'unexposed' AS kind, high_watermark AS end_offset, since_ns FROM said
+  SELECT run_id, topic, partition, made_anew, leader_epoch, 'unexposed' AS kind, high_watermark AS end_offset, since_ns FROM said
   UNION ALL
-  SELECT run_id, topic, partition, leader_epoch, 'unstable', last_stable_offset, since_ns FROM said
+  SELECT run_id, topic, partition, made_anew, leader_epoch, 'unstable', last_stable_offset, since_ns FROM said
 ), found AS (
   SELECT run_id, topic, partition, 'skipped' AS kind, log_offset, value, invoke_ns AS at_ns, process FROM gaps WHERE place = 1
   UNION ALL
@@ -346,7 +345,7 @@ SQL: Final = "".join((CONSUMED, """, ends AS (
   SELECT b.run_id, b.topic, b.partition, b.kind, b.log_offset, b.value, b.invoke_ns, b.process
   FROM beyond b SEMI JOIN shown s
     ON b.run_id = s.run_id AND b.topic = s.topic AND b.partition = s.partition AND b.leader_epoch = s.leader_epoch
-   AND b.kind = s.kind AND s.end_offset <= b.log_offset AND s.since_ns >= b.complete_ns
+   AND b.made_anew = s.made_anew AND b.kind = s.kind AND s.end_offset <= b.log_offset AND s.since_ns >= b.complete_ns
 )
 SELECT *, CAST(NULL AS INT) AS acks, CAST(NULL AS BIGINT) AS invoke_ns, CAST(NULL AS INT) AS leader_epoch,
        CAST(NULL AS BIGINT) AS other_offset

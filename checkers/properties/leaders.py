@@ -2,7 +2,8 @@
 
 A node writes down a partition's high watermark only while it leads it (as a follower it records its log end alone), so two
 nodes with such rows of one leader epoch both took themselves for its leader, and a node with one of an epoch that the
-metadata log gave to another was never elected.
+metadata log gave to another was never elected. Of a topic that was deleted and made anew under the same name each has leader epochs of its own; who is not
+known to have learned of the deletion leads the deleted one on.
 """
 
 from typing import Final
@@ -23,6 +24,7 @@ from tribunal.checkers.api import (
     anomalies,
     nothing,
 )
+from tribunal.checkers.judge.led import NOBODY, UNKNOWN_TOPIC, Leaders
 from tribunal.results.recording import WORDS
 
 NODE: Final = WORDS["watermarks", "source"].index("node")
@@ -51,12 +53,15 @@ def kernel(rows: PartitionRows, context: Context) -> Found:
     names = rows.words("watermarks", "observer")
     nodes = np.array([_number(name) for name in names], np.int64)[seen["observer"][own]]
     epochs, times = seen["leader_epoch"][own], seen["at_ns"][own]
-    order = np.lexsort((times, nodes, epochs))
-    epochs, nodes, times = epochs[order], nodes[order], times[order]
-    first = np.append(True, (epochs[1:] != epochs[:-1]) | (nodes[1:] != nodes[:-1]))
-    epochs, nodes, times = epochs[first], nodes[first], times[first]
-    found = [_doubled(epochs, nodes, times), _conflicting(epochs, nodes, times, context)]
-    return Found(pa.concat_tables(found), {"leader epochs seen at nodes": int(np.unique(epochs).size)})
+    figures = {"leader epochs seen at nodes": int(np.unique(epochs).size)}
+    topics = context.leaders.topics(times)
+    sure = (topics != UNKNOWN_TOPIC) & ~context.leaders.may_be_of_former(topics, epochs, nodes, times)
+    led = np.stack([topics, epochs, nodes, times])[:, sure]
+    led = led[:, np.lexsort(led[::-1])]
+    first = np.append(True, (led[:3, 1:] != led[:3, :-1]).any(axis=0))[: led.shape[1]]
+    topics, epochs, nodes, times = led[:, first]
+    found = [_doubled(topics, epochs, nodes, times), _conflicting(topics, epochs, nodes, times, context.leaders)]
+    return Found(pa.concat_tables(found), figures)
 
 
 def _number(observer: str) -> int:
@@ -64,16 +69,16 @@ def _number(observer: str) -> int:
     return int(number) if number.isdigit() else UNKNOWN
 
 
-def _doubled(epochs: Array, nodes: Array, times: Array) -> pa.Table:
-    order = np.lexsort((nodes, times, epochs))
-    again = order[1:][epochs[order][1:] == epochs[order][:-1]]
+def _doubled(topics: Array, epochs: Array, nodes: Array, times: Array) -> pa.Table:
+    order = np.lexsort((nodes, times, epochs, topics))
+    same = (topics[order][1:] == topics[order][:-1]) & (epochs[order][1:] == epochs[order][:-1])
+    again = order[1:][same]
     return anomalies("two_leaders", leader_epoch=epochs[again], node=nodes[again], at_ns=times[again])
 
 
-def _conflicting(epochs: Array, nodes: Array, times: Array, context: Context) -> pa.Table:
-    elected = dict(context.leaders)
-    leaders = np.array([elected.get(epoch, UNKNOWN) for epoch in epochs.tolist()], np.int64)
-    wrong = (leaders != UNKNOWN) & (leaders != nodes)
+def _conflicting(topics: Array, epochs: Array, nodes: Array, times: Array, leaders: Leaders) -> pa.Table:
+    elected = leaders.leaders(topics, epochs)
+    wrong = (elected != NOBODY) & (elected != nodes)
     return anomalies("leader_not_elected", leader_epoch=epochs[wrong], node=nodes[wrong], at_ns=times[wrong])
 
 
@@ -83,18 +88,27 @@ def detail(anomaly: Anomaly) -> str:
 
 
 SQL: Final = """
-WITH led AS (
-  SELECT run_id, topic, partition, leader_epoch, CAST(SUBSTR(observer, 6) AS INT) AS node, MIN(at_ns) AS at_ns
-  FROM watermarks WHERE source = 'node' AND leader_epoch IS NOT NULL AND high_watermark IS NOT NULL
-  GROUP BY run_id, topic, partition, leader_epoch, observer
+WITH placed AS (
+  SELECT w.run_id, w.topic, w.partition, t.made_anew, w.leader_epoch, CAST(SUBSTR(w.observer, 6) AS INT) AS node, w.at_ns
+  FROM watermarks w JOIN topic_times t ON w.run_id = t.run_id AND w.topic = t.topic AND w.partition = t.partition
+                                      AND w.at_ns >= t.since_ns AND w.at_ns < t.until_ns
+  WHERE w.source = 'node' AND w.leader_epoch IS NOT NULL AND w.high_watermark IS NOT NULL
+), led AS (
+  SELECT p.run_id, p.topic, p.partition, p.made_anew, p.leader_epoch, p.node, MIN(p.at_ns) AS at_ns
+  FROM placed p ANTI JOIN leaders f
+    ON p.run_id = f.run_id AND p.topic = f.topic AND p.partition = f.partition AND p.leader_epoch = f.leader_epoch
+   AND p.node = f.node AND f.made_anew < p.made_anew AND p.at_ns < f.until_ns
+  GROUP BY p.run_id, p.topic, p.partition, p.made_anew, p.leader_epoch, p.node
 ), ranked AS (
-  SELECT *, ROW_NUMBER() OVER (PARTITION BY run_id, topic, partition, leader_epoch ORDER BY at_ns, node) AS place FROM led
+  SELECT *, ROW_NUMBER() OVER (PARTITION BY run_id, topic, partition, made_anew, leader_epoch ORDER BY at_ns, node) AS place
+  FROM led
 ), found AS (
   SELECT run_id, topic, partition, 'two_leaders' AS kind, leader_epoch, node, at_ns FROM ranked WHERE place > 1
   UNION ALL
   SELECT l.run_id, l.topic, l.partition, 'leader_not_elected', l.leader_epoch, l.node, l.at_ns
   FROM led l JOIN leaders e
-    ON l.run_id = e.run_id AND l.topic = e.topic AND l.partition = e.partition AND l.leader_epoch = e.leader_epoch
+    ON l.run_id = e.run_id AND l.topic = e.topic AND l.partition = e.partition AND l.made_anew = e.made_anew
+   AND l.leader_epoch = e.leader_epoch
   WHERE l.node <> e.node
 )
 SELECT *, CAST(NULL AS BIGINT) AS log_offset, CAST(NULL AS BIGINT) AS value, CAST(NULL AS INT) AS acks,

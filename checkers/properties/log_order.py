@@ -5,7 +5,6 @@ exists iff some record was invoked after a later-offset record had completed, th
 completion behind i. Only the culprits are reported: one record far out of place makes thousands of victims.
 """
 
-from collections.abc import Sequence
 from typing import Final
 
 import numpy as np
@@ -31,6 +30,7 @@ from tribunal.checkers.api import (
     nothing,
     sends_of_reads,
 )
+from tribunal.checkers.judge.led import UNKNOWN_TOPIC
 from tribunal.checkers.properties.lost_writes import READERS, final_reads
 from tribunal.results.manifest import KRAFT
 
@@ -108,7 +108,7 @@ def kernel(rows: PartitionRows, context: Context) -> Found:
         _real_time_order(sends, log),
         _gaps(rows.columns("logs"), log, context),
         _epochs_back(rows.columns("reads"), context),
-        _epochs_of_nobody(rows.columns("reads"), context),
+        _epochs_of_nobody(rows, context),
     ]
     return Found(pa.concat_tables(found), {"records in final logs": int(log.offsets.size)})
 
@@ -243,30 +243,33 @@ def _epochs_back(reads: Columns, context: Context) -> pa.Table:
     return anomalies("read_epoch_back", log_offset=found[:, 0], other_offset=found[:, 1], leader_epoch=found[:, 2])
 
 
-def of_nobody(epochs: Array, leaders: Sequence[tuple[int, int]]) -> Array:
-    """Tell which leader epochs lie between two in which somebody led (`leaders`: epoch, leader), and had no leader themselves.
-
-    Only between them: an older or a newer one may have been before or behind what was observed.
-    """
-    led = np.array([epoch for epoch, _ in leaders], np.int64)
-    if led.size == 0:
-        return np.zeros(epochs.size, bool)
-    return np.asarray((epochs > led.min()) & (epochs < led.max()) & ~is_among(epochs, led))
-
-
-def _epochs_of_nobody(reads: Columns, context: Context) -> pa.Table:
+def _epochs_of_nobody(rows: PartitionRows, context: Context) -> pa.Table:
     """Return what was handed out with a leader epoch in which nobody led; what a fault damaged may bear any."""
     if context.settings.get("mode") != KRAFT:
         return nothing()  # in ZooKeeper mode not each state is observed
+    reads = rows.columns("reads")
     epochs, offsets = reads["leader_epoch"], reads["log_offset"]
-    wrong = of_nobody(epochs, context.leaders)
+    wrong = context.leaders.of_nobody_in_any(epochs)
     wrong &= (reads["phase"] == TAIL) | (reads["phase"] == FINAL)
     for _, first, end in context.ending.damaged:
         wrong &= (offsets < first) | (offsets >= end)
     if not wrong.any():
         return nothing()
+    if context.leaders.anew_ns:
+        wrong &= context.leaders.of_nobody(_topics_of_reads(rows, context), epochs)
     found = np.unique(np.stack([offsets[wrong], epochs[wrong]], axis=1), axis=0)
     return anomalies("read_epoch_of_nobody", log_offset=found[:, 0], leader_epoch=found[:, 1])
+
+
+def _topics_of_reads(rows: PartitionRows, context: Context) -> Array:
+    """Return of which topic of the name what was received is, by when its answer had come."""
+    polls, reads = rows.columns("polls"), rows.columns("reads")
+    times = np.where(polls["complete_ns"] == UNKNOWN, polls["invoke_ns"], polls["complete_ns"])
+    topics = context.leaders.topics(times)
+    calls = zip(polls["process"].tolist(), polls["poll_index"].tolist(), strict=True)
+    known = dict(zip(calls, topics.tolist(), strict=True))
+    asked = zip(reads["process"].tolist(), reads["poll_index"].tolist(), strict=True)
+    return np.array([known.get(call, UNKNOWN_TOPIC) for call in asked], np.int64)
 
 
 SQL: Final = "".join((READERS, """, final_log AS (
@@ -311,6 +314,28 @@ SQL: Final = "".join((READERS, """, final_log AS (
          LAG(log_offset) OVER one AS offset_before
   FROM reads WHERE phase IN ('tail', 'final') AND leader_epoch IS NOT NULL
   WINDOW one AS (PARTITION BY run_id, topic, partition, process, poll_index ORDER BY log_offset)
+), led_between AS (
+  SELECT run_id, topic, partition, made_anew, last_epoch,
+         MAX(first_epoch) OVER (PARTITION BY run_id, topic, partition ORDER BY made_anew
+                                ROWS BETWEEN UNBOUNDED PRECEDING AND CURRENT ROW) AS first_epoch
+  FROM (SELECT run_id, topic, partition, made_anew, MIN(leader_epoch) AS first_epoch, MAX(leader_epoch) AS last_epoch FROM leaders
+        GROUP BY run_id, topic, partition, made_anew) led
+), of_nobody AS (
+  SELECT r.run_id, r.topic, r.partition, r.log_offset, r.leader_epoch
+  FROM reads r
+  JOIN led_between b ON r.run_id = b.run_id AND r.topic = b.topic AND r.partition = b.partition
+                    AND r.leader_epoch > b.first_epoch AND r.leader_epoch < b.last_epoch
+  JOIN topic_times t ON b.run_id = t.run_id AND b.topic = t.topic AND b.partition = t.partition AND b.made_anew = t.made_anew
+  LEFT JOIN polls p ON r.run_id = p.run_id AND r.topic = p.topic AND r.partition = p.partition AND r.process = p.process
+                   AND r.poll_index = p.poll_index AND t.is_only = 0
+  SEMI JOIN kraft_runs k ON r.run_id = k.run_id
+  ANTI JOIN leaders l ON r.run_id = l.run_id AND r.topic = l.topic AND r.partition = l.partition
+                     AND r.leader_epoch = l.leader_epoch AND l.made_anew <= b.made_anew
+  ANTI JOIN damaged_batches d
+    ON r.run_id = d.run_id AND r.topic = d.topic AND r.partition = d.partition
+   AND r.log_offset >= d.from_offset AND r.log_offset < d.end_offset
+  WHERE r.phase IN ('tail', 'final')
+    AND (t.is_only = 1 OR (COALESCE(p.complete_ns, p.invoke_ns) >= t.since_ns AND COALESCE(p.complete_ns, p.invoke_ns) < t.until_ns))
 ), found AS (
   SELECT DISTINCT r.run_id, r.topic, r.partition, 'offset_conflict' AS kind, r.log_offset, r.value,
          CAST(NULL AS INT) AS acks, CAST(NULL AS BIGINT) AS invoke_ns, CAST(NULL AS BIGINT) AS at_ns,
@@ -356,20 +381,9 @@ SQL: Final = "".join((READERS, """, final_log AS (
      OR (a.offset_before >= d.from_offset AND a.offset_before < d.end_offset))
   WHERE a.leader_epoch < a.epoch_before
   UNION ALL
-  SELECT DISTINCT r.run_id, r.topic, r.partition, 'read_epoch_of_nobody', r.log_offset, CAST(NULL AS BIGINT), CAST(NULL AS INT),
-         CAST(NULL AS BIGINT), CAST(NULL AS BIGINT), CAST(NULL AS BIGINT), CAST(NULL AS INT), r.leader_epoch
-  FROM reads r
-  JOIN (SELECT run_id, topic, partition, MIN(leader_epoch) AS first_epoch, MAX(leader_epoch) AS last_epoch FROM leaders
-        GROUP BY run_id, topic, partition) b
-    ON r.run_id = b.run_id AND r.topic = b.topic AND r.partition = b.partition
-   AND r.leader_epoch > b.first_epoch AND r.leader_epoch < b.last_epoch
-  SEMI JOIN kraft_runs k ON r.run_id = k.run_id
-  ANTI JOIN leaders l
-    ON r.run_id = l.run_id AND r.topic = l.topic AND r.partition = l.partition AND r.leader_epoch = l.leader_epoch
-  ANTI JOIN damaged_batches d
-    ON r.run_id = d.run_id AND r.topic = d.topic AND r.partition = d.partition
-   AND r.log_offset >= d.from_offset AND r.log_offset < d.end_offset
-  WHERE r.phase IN ('tail', 'final')
+  SELECT DISTINCT run_id, topic, partition, 'read_epoch_of_nobody', log_offset, CAST(NULL AS BIGINT), CAST(NULL AS INT),
+         CAST(NULL AS BIGINT), CAST(NULL AS BIGINT), CAST(NULL AS BIGINT), CAST(NULL AS INT), leader_epoch
+  FROM of_nobody
 )
 SELECT * FROM found
 """))  # fmt: skip

@@ -16,6 +16,7 @@ stays in the ISR, and its leader shows less until it has fetched again what it l
 A step back is judged by what had to survive of the offsets in between.
 """
 
+from bisect import bisect_right
 from collections.abc import Iterator, Sequence
 from typing import Final
 
@@ -36,9 +37,9 @@ from tribunal.checkers.api import (
     Property,
     Rule,
     anomalies,
-    distinct,
 )
 from tribunal.checkers.guarantees import RULES, CutLive, JoinedIsr, ProvenLoss
+from tribunal.checkers.judge.led import UNKNOWN_TOPIC
 from tribunal.checkers.judge.timeline import OBSERVATION_LAG_NS, Entry
 from tribunal.results.recording import WORDS
 
@@ -48,8 +49,11 @@ R3: Final = "R3"
 def _held_back(grounds: Grounds, anomaly: Anomaly) -> Entry | None:
     """Return the loss of a disk behind which a leader without ELR shows less: its member stays in the ISR and fetches again what it lost."""
     assert anomaly.log_offset is not None and anomaly.other_offset is not None and anomaly.at_ns is not None  # noqa: PT018
-    seen, entries = grounds.rows.columns("watermarks"), grounds.timeline.entries
-    shown = seen["at_ns"][(seen["leader_epoch"] < anomaly.leader_epoch) & (seen["high_watermark"] > anomaly.log_offset)]
+    leaders, seen = grounds.context.leaders, grounds.rows.columns("watermarks")
+    topic = int(leaders.topics(np.array([anomaly.at_ns]))[0])
+    entries = [one for one in grounds.timeline.entries if bisect_right(leaders.anew_ns, one.at_ns) == topic]
+    is_former = (seen["leader_epoch"] < anomaly.leader_epoch) & (leaders.topics(seen["at_ns"]) == topic)
+    shown = seen["at_ns"][is_former & (seen["high_watermark"] > anomaly.log_offset)]
     since_ns, until_ns = int(shown.min()) - OBSERVATION_LAG_NS, anomaly.at_ns + OBSERVATION_LAG_NS
     for position, entry in enumerate(entries):
         lost = [fact.node for fact in entry.facts if isinstance(fact, ProvenLoss | CutLive)]
@@ -107,12 +111,17 @@ def kernel(rows: PartitionRows, context: Context) -> Found:
         _steps_back("last_stable_offset_back", seen, answered, "last_stable_offset", within_epoch=True),
         _steps_back("latest_offset_back", seen, asked, "log_end_offset", within_epoch=False),
         _steps_back(
-            "log_start_back", seen, answered & is_said_by_leader(rows, context), "log_start_offset", within_epoch=True
+            "log_start_back",
+            seen,
+            answered & is_said_by_leader(rows, context),
+            "log_start_offset",
+            within_epoch=True,
+            topics=context.leaders.topics(seen["at_ns"]),
         ),
         _start_beyond(seen),
-        _stable_beyond(seen),
+        _stable_beyond(seen, context),
         *_less_than_to_others(rows, context),
-        *_below_former(seen, context),
+        *_below_former(rows, context),
     ]
     bounded = (seen["log_start_offset"] != UNKNOWN) & (seen["high_watermark"] != UNKNOWN)
     shown = (seen["high_watermark"] != UNKNOWN) | (seen["last_stable_offset"] != UNKNOWN)
@@ -121,15 +130,19 @@ def kernel(rows: PartitionRows, context: Context) -> Found:
     return Found(pa.concat_tables(found), counts)
 
 
-def _steps_back(kind: str, seen: Columns, chosen: Array, column: str, *, within_epoch: bool) -> pa.Table:
+def _steps_back(
+    kind: str, seen: Columns, chosen: Array, column: str, *, within_epoch: bool, topics: Array | None = None
+) -> pa.Table:
+    """Return steps back of an observer; `topics`: of which topic each row is, where those of two of one name are not compared."""
     chosen = np.flatnonzero(chosen & (seen[column] != UNKNOWN))
     if not within_epoch:
         chosen = chosen[~_is_of_former(seen, chosen)]
     none = np.zeros(chosen.size, np.int64)
     epochs, replicas = (seen[name][chosen] if within_epoch else none for name in ("leader_epoch", "answered_by"))
+    own = none if topics is None else topics[chosen]
     # Observations of one instant are not ordered: the lower one first, so that no step back is made up.
     order = chosen[
-        np.lexsort((seen[column][chosen], seen["at_ns"][chosen], replicas, epochs, seen["observer"][chosen]))
+        np.lexsort((seen[column][chosen], seen["at_ns"][chosen], replicas, epochs, own, seen["observer"][chosen]))
     ]
     if order.size == 0:
         return anomalies(kind, log_offset=np.zeros(0, np.int64))
@@ -138,6 +151,8 @@ def _steps_back(kind: str, seen: Columns, chosen: Array, column: str, *, within_
     if within_epoch:
         for name in ("leader_epoch", "answered_by"):
             changes |= seen[name][order][1:] != seen[name][order][:-1]
+    if topics is not None:
+        changes |= topics[order][1:] != topics[order][:-1]
     back = 1 + np.flatnonzero((offsets[1:] < offsets[:-1]) & ~changes)
     return anomalies(
         kind,
@@ -166,8 +181,10 @@ def _less_than_to_others(rows: PartitionRows, context: Context) -> Iterator[pa.T
     asked = (seen["asked_ns"] != UNKNOWN) & (seen["source"] != NODE)
     if not asked[own].any():
         return
-    own = own[np.argsort(seen["leader_epoch"][own], kind="stable")]
-    borders = np.flatnonzero(np.diff(seen["leader_epoch"][own])) + 1
+    topics, epochs = context.leaders.topics(seen["at_ns"][own]), seen["leader_epoch"][own]
+    order = np.lexsort((epochs, topics))
+    own = own[order]
+    borders = np.flatnonzero((np.diff(epochs[order]) != 0) | (np.diff(topics[order]) != 0)) + 1
     is_shown = seen["source"] != LIST_OFFSETS
     latest = asked & ~is_shown & (seen["log_end_offset"] != UNKNOWN)
     for said in np.split(own, borders):
@@ -180,13 +197,18 @@ def _less_than_to_others(rows: PartitionRows, context: Context) -> Iterator[pa.T
 
 def is_said_by_leader(rows: PartitionRows, context: Context) -> Array:
     """Tell which observations are answers of the leader of their leader epoch, or of its own journal."""
-    seen, leaders = rows.columns("watermarks"), dict(context.leaders)
-    epochs = seen["leader_epoch"]
-    led_by = np.array([leaders.get(epoch, UNKNOWN) for epoch in range(int(epochs.max(initial=-1)) + 1)] + [UNKNOWN])
+    seen, leaders, by = rows.columns("watermarks"), context.leaders, _said_by(rows)
+    topics = leaders.topics(seen["at_ns"])
+    own = (by != UNKNOWN) & (by == leaders.leaders(topics, seen["leader_epoch"]))
+    return np.asarray(own & ~leaders.may_be_of_former(topics, seen["leader_epoch"], by, seen["at_ns"]))
+
+
+def _said_by(rows: PartitionRows) -> Array:
+    """Return the node that each observation is of; UNKNOWN where nobody recorded it."""
+    seen = rows.columns("watermarks")
     names = [name.removeprefix("node-") for name in rows.words("watermarks", "observer")]
     numbers = np.array([int(name) if name.isdigit() else UNKNOWN for name in names] + [UNKNOWN], np.int64)
-    by = np.where(seen["source"] == NODE, numbers[seen["observer"]], seen["answered_by"])
-    return np.asarray((by != UNKNOWN) & (by == led_by[epochs]))
+    return np.where(seen["source"] == NODE, numbers[seen["observer"]], seen["answered_by"])
 
 
 def _behind(kind: str, seen: Columns, column: str, said: Array, judged: Array) -> pa.Table:
@@ -223,34 +245,39 @@ def _last_shown(seen: Columns, said: Array, column: str, offset: int) -> int:
     return int(seen["at_ns"][said[seen[column][said] == offset]].max())
 
 
-def _below_former(seen: Columns, context: Context) -> Iterator[pa.Table]:
-    """Yield, of each leader epoch, the highest that its leader's high watermark moved to below what former epochs had shown.
+def _below_former(rows: PartitionRows, context: Context) -> Iterator[pa.Table]:
+    """Yield, of each leader epoch, the highest that its leader's high watermark moved to below what former epochs of its topic had shown.
 
     A stretch of offsets each, judged by the last epoch that had shown it.
     """
+    seen, leaders = rows.columns("watermarks"), context.leaders
     shown = (seen["source"] != LIST_OFFSETS) & (seen["leader_epoch"] != UNKNOWN) & (seen["high_watermark"] != UNKNOWN)
+    topics = leaders.topics(seen["at_ns"])
+    shown &= topics != UNKNOWN_TOPIC
+    if leaders.anew_ns:
+        shown &= ~leaders.may_be_of_former(topics, seen["leader_epoch"], _said_by(rows), seen["at_ns"])
     epochs, marks, times = (seen[name][shown] for name in ("leader_epoch", "high_watermark", "at_ns"))
     if epochs.size == 0:
         return
-    leaders = dict(context.leaders)
-    led_by = np.array([leaders.get(epoch, UNKNOWN) for epoch in range(int(epochs.max()) + 1)], np.int64)
-    answered_by = seen["answered_by"][shown]
-    by_leader = (seen["source"][shown] == NODE) | ((answered_by != UNKNOWN) & (answered_by == led_by[epochs]))
-    for epoch in distinct(epochs[by_leader]).tolist():
-        own, former = by_leader & (epochs == epoch), epochs < epoch
+    topics, answered_by = topics[shown], seen["answered_by"][shown]
+    led_by = leaders.leaders(topics, epochs)
+    by_leader = (seen["source"][shown] == NODE) | ((answered_by != UNKNOWN) & (answered_by == led_by))
+    for topic, epoch in sorted({*zip(topics[by_leader].tolist(), epochs[by_leader].tolist(), strict=True)}):
+        of_topic = topics == topic
+        own, former = by_leader & of_topic & (epochs == epoch), of_topic & (epochs < epoch)
         most = int(marks[former].max(initial=UNKNOWN))
         moved = np.flatnonzero(own & (marks > marks[own].min()) & (marks < most))
         if moved.size == 0:
             continue
         last = moved[np.lexsort((times[moved], -marks[moved]))[0]]
-        rows, so_far = stretches(np.flatnonzero(former), int(marks[last]), epochs, times, marks)
+        places, so_far = stretches(np.flatnonzero(former), int(marks[last]), epochs, times, marks)
         yield anomalies(
             "high_watermark_below_former",
             log_offset=so_far,
-            other_offset=marks[rows],
-            invoke_ns=times[rows],
-            at_ns=np.full(rows.size, times[last]),
-            leader_epoch=np.full(rows.size, epoch),
+            other_offset=marks[places],
+            invoke_ns=times[places],
+            at_ns=np.full(places.size, times[last]),
+            leader_epoch=np.full(places.size, epoch),
         )
 
 
@@ -275,15 +302,17 @@ def _start_beyond(seen: Columns) -> pa.Table:
     )
 
 
-def _stable_beyond(seen: Columns) -> pa.Table:
+def _stable_beyond(seen: Columns, context: Context) -> pa.Table:
     """Return the answers whose last stable offset lies beyond the high watermark, but for what may have moved between the reading of the two.
 
     Apache Kafka's brokers read the high watermark first, and the last stable offset then: the one that bounded it has been shown by somebody soon.
     """
     known = (seen["source"] != LIST_OFFSETS) & (seen["leader_epoch"] != UNKNOWN) & (seen["high_watermark"] != UNKNOWN)
     beyond = np.flatnonzero(known & (seen["last_stable_offset"] > seen["high_watermark"]))
-    shown = [seen[name][known] for name in ("leader_epoch", "high_watermark", "at_ns")] if beyond.size else []
-    beyond = beyond[[not _is_bounded(seen, row, *shown) for row in beyond.tolist()]] if beyond.size else beyond
+    if beyond.size:
+        topics = context.leaders.topics(seen["at_ns"])
+        shown = [one[known] for one in (topics, *(seen[name] for name in ("leader_epoch", "high_watermark", "at_ns")))]
+        beyond = beyond[[not _is_bounded(seen, row, int(topics[row]), *shown) for row in beyond.tolist()]]
     return anomalies(
         "last_stable_offset_beyond_high_watermark",
         log_offset=seen["high_watermark"][beyond],
@@ -293,13 +322,31 @@ def _stable_beyond(seen: Columns) -> pa.Table:
     )
 
 
-def _is_bounded(seen: Columns, row: int, epochs: Array, marks: Array, times: Array) -> bool:
+def _is_bounded(seen: Columns, row: int, topic: int, topics: Array, epochs: Array, marks: Array, times: Array) -> bool:
     own = (epochs == seen["leader_epoch"][row]) & (times <= seen["at_ns"][row] + OBSERVATION_LAG_NS)
+    own &= (topics == topic) | (topics == UNKNOWN_TOPIC) | (topic == UNKNOWN_TOPIC)
     return bool((marks[own] >= seen["last_stable_offset"][row]).any())
 
 
-SQL: Final = """
-WITH marked AS (
+SAID_BY_LEADERS: Final = """placed AS (
+  SELECT w.*, t.made_anew
+  FROM watermarks w LEFT JOIN topic_times t ON w.run_id = t.run_id AND w.topic = t.topic AND w.partition = t.partition
+                                           AND w.at_ns >= t.since_ns AND w.at_ns < t.until_ns
+), sure AS (
+  SELECT p.* FROM placed p ANTI JOIN leaders f
+    ON p.run_id = f.run_id AND p.topic = f.topic AND p.partition = f.partition AND p.leader_epoch = f.leader_epoch
+   AND f.made_anew < p.made_anew AND p.at_ns < f.until_ns
+   AND f.node = CASE WHEN p.source <> 'node' THEN p.answered_by
+                     WHEN p.observer = CONCAT('node-', CAST(f.node AS STRING)) THEN f.node END
+  WHERE p.made_anew IS NOT NULL
+), led AS (
+  SELECT p.* FROM sure p JOIN leaders l
+    ON p.run_id = l.run_id AND p.topic = l.topic AND p.partition = l.partition AND p.leader_epoch = l.leader_epoch
+   AND p.made_anew = l.made_anew
+  WHERE (p.source <> 'node' AND p.answered_by = l.node)
+     OR (p.source = 'node' AND p.observer = CONCAT('node-', CAST(l.node AS STRING)))
+)"""
+SQL: Final = "".join(("WITH ", SAID_BY_LEADERS, """, marked AS (
   SELECT *,
     CASE WHEN source <> 'list_offsets' AND leader_epoch IS NOT NULL AND high_watermark IS NOT NULL THEN 1
          ELSE 0 END AS has_high_watermark,
@@ -311,14 +358,10 @@ WITH marked AS (
              ROWS BETWEEN UNBOUNDED PRECEDING AND CURRENT ROW), -1) THEN 1 ELSE 0 END AS has_latest
   FROM watermarks
 ), said AS (
-  SELECT w.run_id, w.topic, w.partition, w.leader_epoch, w.observer, w.source, w.asked_ns, w.at_ns, w.log_end_offset,
-    w.log_start_offset, w.answered_by,
-    w.high_watermark, CASE WHEN w.source <> 'list_offsets' THEN w.last_stable_offset END AS last_stable_offset,
-    CASE WHEN w.source = 'node' THEN w.at_ns + 500000000 ELSE w.at_ns END AS known_ns
-  FROM watermarks w JOIN leaders l ON w.run_id = l.run_id AND w.topic = l.topic AND w.partition = l.partition
-                                  AND w.leader_epoch = l.leader_epoch
-  WHERE (w.source <> 'node' AND w.answered_by = l.node)
-     OR (w.source = 'node' AND w.observer = CONCAT('node-', CAST(l.node AS STRING)))
+  SELECT run_id, topic, partition, made_anew, leader_epoch, observer, source, asked_ns, at_ns, log_end_offset, log_start_offset,
+    answered_by, high_watermark, CASE WHEN source <> 'list_offsets' THEN last_stable_offset END AS last_stable_offset,
+    CASE WHEN source = 'node' THEN at_ns + 500000000 ELSE at_ns END AS known_ns
+  FROM led
 ), steps AS (
   SELECT run_id, topic, partition, 'high_watermark_back' AS kind, has_high_watermark AS is_known,
     high_watermark AS log_offset, leader_epoch, at_ns,
@@ -342,39 +385,41 @@ WITH marked AS (
   SELECT run_id, topic, partition, 'log_start_back', 1, log_start_offset, leader_epoch, at_ns,
     LAG(log_start_offset) OVER start, LAG(at_ns) OVER start
   FROM said WHERE source <> 'list_offsets' AND log_start_offset IS NOT NULL
-  WINDOW start AS (PARTITION BY run_id, topic, partition, observer, leader_epoch, answered_by ORDER BY at_ns, log_start_offset)
+  WINDOW start AS (PARTITION BY run_id, topic, partition, observer, made_anew, leader_epoch, answered_by ORDER BY at_ns, log_start_offset)
 ), shown AS (
-  SELECT w.*, CASE WHEN w.source = 'node' OR w.answered_by = l.node THEN 1 ELSE 0 END AS by_leader
-  FROM watermarks w LEFT JOIN leaders l ON w.run_id = l.run_id AND w.topic = l.topic AND w.partition = l.partition
-                                       AND w.leader_epoch = l.leader_epoch
-  WHERE w.source <> 'list_offsets' AND w.leader_epoch IS NOT NULL AND w.high_watermark IS NOT NULL
+  SELECT * FROM placed WHERE source <> 'list_offsets' AND leader_epoch IS NOT NULL AND high_watermark IS NOT NULL
+), of_topics AS (
+  SELECT s.*, CASE WHEN s.source = 'node' OR s.answered_by = l.node THEN 1 ELSE 0 END AS by_leader
+  FROM sure s LEFT JOIN leaders l ON s.run_id = l.run_id AND s.topic = l.topic AND s.partition = l.partition
+                                 AND s.made_anew = l.made_anew AND s.leader_epoch = l.leader_epoch
+  WHERE s.source <> 'list_offsets' AND s.leader_epoch IS NOT NULL AND s.high_watermark IS NOT NULL
 ), epochs AS (
-  SELECT run_id, topic, partition, leader_epoch, MAX(high_watermark) AS most,
+  SELECT run_id, topic, partition, made_anew, leader_epoch, MAX(high_watermark) AS most,
     MIN(CASE WHEN by_leader = 1 THEN high_watermark END) AS least
-  FROM shown GROUP BY run_id, topic, partition, leader_epoch
+  FROM of_topics GROUP BY run_id, topic, partition, made_anew, leader_epoch
 ), formers AS (
-  SELECT *, MAX(most) OVER (PARTITION BY run_id, topic, partition ORDER BY leader_epoch
+  SELECT *, MAX(most) OVER (PARTITION BY run_id, topic, partition, made_anew ORDER BY leader_epoch
                             ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING) AS shown_before
   FROM epochs
 ), moved AS (
-  SELECT s.run_id, s.topic, s.partition, s.leader_epoch, s.at_ns, s.high_watermark,
-    ROW_NUMBER() OVER (PARTITION BY s.run_id, s.topic, s.partition, s.leader_epoch
+  SELECT s.run_id, s.topic, s.partition, s.made_anew, s.leader_epoch, s.at_ns, s.high_watermark,
+    ROW_NUMBER() OVER (PARTITION BY s.run_id, s.topic, s.partition, s.made_anew, s.leader_epoch
                        ORDER BY s.high_watermark DESC, s.at_ns) AS place
-  FROM shown s JOIN formers f ON s.run_id = f.run_id AND s.topic = f.topic AND s.partition = f.partition
-                             AND s.leader_epoch = f.leader_epoch
+  FROM of_topics s JOIN formers f ON s.run_id = f.run_id AND s.topic = f.topic AND s.partition = f.partition
+                                 AND s.made_anew = f.made_anew AND s.leader_epoch = f.leader_epoch
   WHERE s.by_leader = 1 AND s.high_watermark > f.least AND s.high_watermark < f.shown_before
 ), ends AS (
-  SELECT run_id, topic, partition, leader_epoch, observer, source, asked_ns, at_ns, known_ns,
+  SELECT run_id, topic, partition, made_anew, leader_epoch, observer, source, asked_ns, at_ns, known_ns,
     'high_watermark' AS what, high_watermark AS log_offset,
     CASE WHEN source = 'fetch' THEN 'high_watermark_back'
          WHEN source = 'list_offsets' AND log_end_offset IS NOT NULL THEN 'latest_offset_back' END AS kind
   FROM said WHERE high_watermark IS NOT NULL
   UNION ALL
-  SELECT run_id, topic, partition, leader_epoch, observer, source, asked_ns, at_ns, known_ns,
+  SELECT run_id, topic, partition, made_anew, leader_epoch, observer, source, asked_ns, at_ns, known_ns,
     'last_stable_offset', last_stable_offset, CASE WHEN source = 'fetch' THEN 'last_stable_offset_back' END
   FROM said WHERE last_stable_offset IS NOT NULL
   UNION ALL
-  SELECT run_id, topic, partition, leader_epoch, observer, source, asked_ns, at_ns, known_ns,
+  SELECT run_id, topic, partition, made_anew, leader_epoch, observer, source, asked_ns, at_ns, known_ns,
     'log_start', log_start_offset, CASE WHEN source <> 'node' THEN 'log_start_back' END
   FROM said WHERE log_start_offset IS NOT NULL
 ), moments AS (
@@ -383,28 +428,28 @@ WITH marked AS (
   SELECT *, asked_ns, 0 FROM ends WHERE asked_ns IS NOT NULL AND kind IS NOT NULL
 ), bounded AS (
   SELECT *, MAX(CASE WHEN is_known = 1 THEN log_offset END) OVER (
-              PARTITION BY run_id, topic, partition, leader_epoch, what ORDER BY moment_ns, is_known
+              PARTITION BY run_id, topic, partition, made_anew, leader_epoch, what ORDER BY moment_ns, is_known
               ROWS BETWEEN UNBOUNDED PRECEDING AND CURRENT ROW) AS most
   FROM moments
 ), compared AS (
   SELECT *, CASE WHEN log_offset < most THEN 1 ELSE 0 END AS is_less FROM bounded WHERE is_known = 0
 ), answers AS (
-  SELECT *, LAG(is_less) OVER (PARTITION BY run_id, topic, partition, leader_epoch, what, kind, observer
+  SELECT *, LAG(is_less) OVER (PARTITION BY run_id, topic, partition, made_anew, leader_epoch, what, kind, observer
                                ORDER BY at_ns, log_offset, asked_ns) AS was_less
   FROM compared
 ), behind AS (
   SELECT a.run_id, a.topic, a.partition, a.kind, a.log_offset, MAX(e.at_ns) AS invoke_ns, a.at_ns, a.leader_epoch, a.most
   FROM answers a JOIN ends e ON a.run_id = e.run_id AND a.topic = e.topic AND a.partition = e.partition
-                            AND a.leader_epoch = e.leader_epoch AND a.what = e.what
+                            AND a.made_anew = e.made_anew AND a.leader_epoch = e.leader_epoch AND a.what = e.what
                             AND e.log_offset = a.most AND e.known_ns < a.asked_ns
   WHERE a.is_less = 1 AND COALESCE(a.was_less, 0) = 0
-  GROUP BY a.run_id, a.topic, a.partition, a.kind, a.log_offset, a.at_ns, a.leader_epoch, a.most, a.observer, a.asked_ns
+  GROUP BY a.run_id, a.topic, a.partition, a.made_anew, a.kind, a.log_offset, a.at_ns, a.leader_epoch, a.most, a.observer, a.asked_ns
 ), stretches AS (
   SELECT m.run_id, m.topic, m.partition, m.leader_epoch, m.at_ns, t.at_ns AS invoke_ns, t.high_watermark,
-    COALESCE(MAX(t.high_watermark) OVER (PARTITION BY m.run_id, m.topic, m.partition, m.leader_epoch
+    COALESCE(MAX(t.high_watermark) OVER (PARTITION BY m.run_id, m.topic, m.partition, m.made_anew, m.leader_epoch
                                          ORDER BY t.leader_epoch DESC, t.at_ns DESC, t.high_watermark DESC
                                          ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING), m.high_watermark) AS so_far
-  FROM moved m JOIN shown t ON m.run_id = t.run_id AND m.topic = t.topic AND m.partition = t.partition
+  FROM moved m JOIN of_topics t ON m.run_id = t.run_id AND m.topic = t.topic AND m.partition = t.partition AND m.made_anew = t.made_anew
                            AND t.leader_epoch < m.leader_epoch AND t.high_watermark > m.high_watermark
   WHERE m.place = 1
 )
@@ -426,12 +471,12 @@ FROM watermarks WHERE log_start_offset > high_watermark
 UNION ALL
 SELECT w.run_id, w.topic, w.partition, 'last_stable_offset_beyond_high_watermark', w.high_watermark,
        CAST(NULL AS BIGINT), CAST(NULL AS INT), CAST(NULL AS BIGINT), w.at_ns, w.leader_epoch, w.last_stable_offset
-FROM watermarks w
+FROM placed w
 ANTI JOIN shown s ON w.run_id = s.run_id AND w.topic = s.topic AND w.partition = s.partition
                  AND w.leader_epoch = s.leader_epoch AND s.high_watermark >= w.last_stable_offset
-                 AND s.at_ns <= w.at_ns + 500000000
+                 AND s.at_ns <= w.at_ns + 500000000 AND COALESCE(s.made_anew = w.made_anew, TRUE)
 WHERE w.source <> 'list_offsets' AND w.leader_epoch IS NOT NULL AND w.last_stable_offset > w.high_watermark
-"""
+"""))  # fmt: skip
 
 
 PROPERTY: Final = Property(

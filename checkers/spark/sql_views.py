@@ -5,7 +5,8 @@ concluded from them, and tests of that code check what they hold.
 
     can_lead            topic, partition, node                    final ISR and ELR
     dumped              topic, partition, node, log_start_offset  whose final logs were read from their disks
-    leaders             topic, partition, leader_epoch, node      as committed
+    leaders             topic, partition, made_anew, leader_epoch, node, until_ns  as committed, of each topic of the name; until when it may lead it on
+    topic_times         topic, partition, made_anew, since_ns, until_ns, is_only  when what was observed is surely of a topic, by how often it was made anew
     endings             topic, partition, leader, since_epoch, since_ns, anew_ns  how a partition's committed history ends
     hurt_disks          topic, partition, node, from_offset, end_offset  what members provably lost that are not whole again
     damaged_batches     topic, partition, node, from_offset, end_offset  batches that were damaged where no checksum sees it
@@ -52,7 +53,24 @@ PLACE: Final = [("run_id", pa.string()), ("topic", pa.string()), ("partition", p
 RUN: Final = PLACE[:1]
 SCHEMAS: Final = {
     "can_lead": pa.schema([*PLACE, ("node", pa.int32())]),
-    "leaders": pa.schema([*PLACE, ("leader_epoch", pa.int32()), ("node", pa.int32())]),
+    "leaders": pa.schema(
+        [
+            *PLACE,
+            ("made_anew", pa.int32()),
+            ("leader_epoch", pa.int32()),
+            ("node", pa.int32()),
+            ("until_ns", pa.int64()),
+        ]
+    ),
+    "topic_times": pa.schema(
+        [
+            *PLACE,
+            ("made_anew", pa.int32()),
+            ("since_ns", pa.int64()),
+            ("until_ns", pa.int64()),
+            ("is_only", pa.int32()),
+        ]
+    ),
     "endings": pa.schema(
         [*PLACE, ("leader", pa.int32()), ("since_epoch", pa.int32()), ("since_ns", pa.int64()), ("anew_ns", pa.int64())]
     ),
@@ -188,13 +206,18 @@ def _registrations(metadata: pa.Table) -> Iterator[Row]:
 
 def _of_timeline(timeline: Timeline) -> Iterator[tuple[str, Row]]:
     yield from (("can_lead", {"node": node}) for node in timeline.can_lead)
-    yield from (("leaders", {"leader_epoch": epoch, "node": node}) for epoch, node in timeline.leaders)
-    own = ending(timeline.entries)
+    for one in timeline.leaders.led:
+        own = {"leader_epoch": one.leader_epoch, "node": one.leader, "until_ns": one.until_ns}
+        yield "leaders", {"made_anew": one.topic, **own}
+    for topic, (since_ns, until_ns) in enumerate(timeline.leaders.spans):
+        is_only = int(not timeline.leaders.anew_ns)
+        yield "topic_times", {"made_anew": topic, "since_ns": since_ns, "until_ns": until_ns, "is_only": is_only}
+    last = ending(timeline.entries)
     yield (
         "endings",
-        {"leader": own.leader, "since_epoch": own.since_epoch, "since_ns": own.since_ns, "anew_ns": own.anew_ns},
+        {"leader": last.leader, "since_epoch": last.since_epoch, "since_ns": last.since_ns, "anew_ns": last.anew_ns},
     )
-    for view, ranges in (("hurt_disks", own.hurt), ("damaged_batches", own.damaged)):
+    for view, ranges in (("hurt_disks", last.hurt), ("damaged_batches", last.damaged)):
         yield from ((view, {"node": node, "from_offset": first, "end_offset": end}) for node, first, end in ranges)
     for position, entry in enumerate(timeline.entries):
         yield "entries", {"position": position, **_entry(entry)}

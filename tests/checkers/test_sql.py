@@ -20,7 +20,7 @@ from tribunal.results.recording import NO_PARTITION
 from tribunal.results.store import Recording
 
 
-def by_duckdb(run_dir: Path) -> list[FoundIn]:
+def by_duckdb(run_dir: Path, names: frozenset[str] | None = None) -> list[FoundIn]:
     recording = Recording.open(run_dir)
     connection = duckdb.connect(config={"threads": 1})
     for table in VIEWS:
@@ -28,7 +28,7 @@ def by_duckdb(run_dir: Path) -> list[FoundIn]:
     for view, rows in small_views(run_dir).items():
         connection.register(view, rows)
     tables = Tables()
-    for name in sorted(defined()):
+    for name in sorted(defined() if names is None else names):
         answer = connection.sql(properties()[name].sql).to_arrow_table()
         pairs = zip(answer["topic"].to_pylist(), answer["partition"].to_pylist(), strict=True)
         parts: dict[str, list[int]] = {}
@@ -46,9 +46,10 @@ def by_kernels(run_dir: Path) -> list[FoundIn]:
     return [row for row in tables.findings if row.finding.property_name != "transactions"]
 
 
-def agree(run_dir: Path) -> Counter[str]:
-    found = by_kernels(run_dir)
-    assert by_duckdb(run_dir) == found
+def agree(run_dir: Path, *names: str) -> Counter[str]:
+    """Return what both find, by kinds; `names`: the properties to ask, none: all."""
+    found = [row for row in by_kernels(run_dir) if not names or row.finding.property_name in names]
+    assert by_duckdb(run_dir, frozenset(names) or None) == found
     return Counter(row.finding.kind for row in found)
 
 
