@@ -39,6 +39,7 @@ class Capability(StrEnum):
     SET_CLOCK = "set_clock"
     TROUBLE_DISK = "trouble_disk"
     FAIL_DISK = "fail_disk"
+    LOSE_PART = "lose_part"
     TEAR_APPEND = "tear_append"
     MOUNT_DISK = "mount_disk"
     REASSIGN = "reassign"
@@ -55,8 +56,8 @@ SECURED: Final = frozenset(
 )  # of clusters with `spec.security` alone
 # Of released software alone.
 RELEASED: Final = frozenset({Capability.CHANGE_RELEASE, Capability.RAISE_METADATA_VERSION})
-# Of disks between a process and its files alone: what replog makes of a disk that fails is tried by refused and torn writes.
-FOREIGN: Final = frozenset({Capability.FAIL_DISK})
+# Of disks between a process and its files alone: what replog makes of such disks is tried by refused and torn writes, and torn tails.
+FOREIGN: Final = frozenset({Capability.FAIL_DISK, Capability.LOSE_PART})
 OF_SIMULATOR: Final = frozenset(Capability) - SECURED - RELEASED - FOREIGN
 # What a node does about bytes that were altered or refused may need an operator, or never end (a log directory that is offline).
 OF_DISKS: Final = frozenset(
@@ -164,6 +165,7 @@ class DiskTrouble(msgspec.Struct, frozen=True, kw_only=True):
 
 
 Failing = Literal["nothing", "writes", "reads", "syncs"]  # which requests a disk answers with EIO
+PartKept = Literal["torn", "reordered"]  # of what was not synced: each file's first bytes, or some pages
 
 
 class FaultTarget(Protocol):
@@ -246,6 +248,13 @@ class CanPowerFail(FaultTarget, Protocol):
 
     async def power_fail(self, node: int) -> Proof:
         """Kill a node and take from its disk what was not synced; `log_end_offsets_before` and `_after`."""
+
+
+class CanLosePart(FaultTarget, Protocol):
+    """Takes the power from nodes while they write."""
+
+    async def lose_part(self, node: int, how: PartKept, seed: int) -> Proof:
+        """Kill a node and take from its disk what was not synced but for a part that the seed decides; facts as of `power_fail`."""
 
 
 class CanDamageLogs(FaultTarget, Protocol):
@@ -477,6 +486,7 @@ PROTOCOLS: Final[Mapping[Capability, type]] = {
     Capability.SET_CLOCK: CanSetClock,
     Capability.TROUBLE_DISK: CanTroubleDisk,
     Capability.FAIL_DISK: CanFailDisk,
+    Capability.LOSE_PART: CanLosePart,
     Capability.TEAR_APPEND: CanTearAppends,
     Capability.MOUNT_DISK: CanMountDisk,
     Capability.REASSIGN: CanReassign,

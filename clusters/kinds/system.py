@@ -79,6 +79,7 @@ def _lacking(spec: ClusterSpec, system: System) -> dict[Capability, str]:
     if not system.nodes.may_forget:
         no_disk = f'{system.name} has no disk = "forgetful"'
         found[Capability.POWER_FAIL] = f"nobody knows what was not synced: {no_disk}"
+        found[Capability.LOSE_PART] = found[Capability.POWER_FAIL]
         found[Capability.TROUBLE_DISK] = f"the machine's own disk refuses nothing: {no_disk}"
         found[Capability.FAIL_DISK] = found[Capability.TROUBLE_DISK]
     if not system.has_data:

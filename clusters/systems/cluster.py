@@ -6,7 +6,7 @@ of records. In full service means that every node is ready; a node that is not c
 
 import asyncio
 import shutil
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Final, Literal
@@ -26,7 +26,7 @@ from tribunal.clusters.api import (
     Unsupported,
     until,
 )
-from tribunal.clusters.capabilities import Capability, DiskTrouble, Failing, offered_by
+from tribunal.clusters.capabilities import Capability, DiskTrouble, Failing, PartKept, offered_by
 from tribunal.clusters.nodes.node_events import seen_by_harness
 from tribunal.clusters.nodes.node_exits import NodeExits
 from tribunal.clusters.nodes.node_process import NodeProcess
@@ -284,15 +284,23 @@ class SystemCluster:
 
     async def power_fail(self, node: int) -> Proof:
         """Kill a node, and let its disk forget what was not synced; proven by the disk's having nothing left to forget."""
+        return await self._powerless(node, lambda disk: disk.ask("forget"))
+
+    async def lose_part(self, node: int, how: PartKept, seed: int) -> Proof:
+        """The same, but a part of what was not synced had reached the disk; the facts say how many bytes (`bytes_kept`)."""
+        return await self._powerless(node, lambda disk: disk.forget_part(how, seed))
+
+    async def _powerless(self, node: int, forget: Callable[[ForgetfulDisk], Awaitable[Forgotten]]) -> Proof:
         disk = self._own_disk(node)
         killed = await self.kill(node)
         # Children of the node may live on for a moment, and must not write to the disk that has lost power.
         closed = await disk.is_closed(CHILDREN_MS)
-        lost = await disk.ask("forget")
+        lost = await forget(disk)
         left = await disk.ask("forget")
         facts = {
             "all_closed": closed,
             "bytes_lost": lost.bytes,
+            "bytes_kept": lost.kept,
             "lengths_changed": lost.lengths,
             "files_rolled_back": lost.files,
             "names_rolled_back": lost.names,

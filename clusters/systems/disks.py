@@ -15,7 +15,7 @@ from typing import Final, Literal
 import msgspec
 
 from tribunal.clusters.api import ClusterError, Proof
-from tribunal.clusters.capabilities import DiskTrouble, Failing
+from tribunal.clusters.capabilities import DiskTrouble, Failing, PartKept
 from tribunal.clusters.nodes.node_process import last_lines, put_to_end, start_to_speak
 
 PROGRAM: Final = Path(__file__).with_name("forgetful_disk.py")
@@ -31,6 +31,7 @@ class Forgotten(msgspec.Struct, frozen=True):
 
     bytes:    written and not synced, of files that had a name; lengths: of how many of them the length is another one now.
     files:    how many of them are as they were before in any way; names: how many names mean something else now.
+    kept:     bytes that were not synced and had reached the disk all the same.
     open:     how many files and folders are open; held: how many it has, with and without a name.
     """
 
@@ -38,6 +39,7 @@ class Forgotten(msgspec.Struct, frozen=True):
     lengths: int = 0
     files: int = 0
     names: int = 0
+    kept: int = 0
     open: int = 0
     held: int = 0
 
@@ -86,6 +88,10 @@ class ForgetfulDisk:
     async def ask(self, command: Literal["forget", "wipe", "opened"]) -> Forgotten:
         """Let it forget what was not synced, or everything; return what that was. Raises ClusterError."""
         return msgspec.json.decode(await self._asked(command), type=Forgotten)
+
+    async def forget_part(self, how: PartKept, seed: int) -> Forgotten:
+        """Let it forget what was not synced but for a part that chance decides; return what that was. Raises ClusterError."""
+        return msgspec.json.decode(await self._asked(f"forget {how} {seed}"), type=Forgotten)
 
     async def trouble(self, trouble: DiskTrouble, *, within_ms: int = MET_MS) -> Proof:
         """Let it be full, read-only or slow, or none of that; proven by requests that met it in time. Raises ClusterError."""

@@ -12,7 +12,9 @@ a sync of a folder keeps the names alone. That is more than POSIX promises: who 
 
 Commands come on stdin, one word a line, each answered by one line of JSON on stdout:
 
-    forget    everything that was not synced is gone; {"bytes": N, "lengths": N, "names": N, "files": N} of what that was
+    forget    everything that was not synced is gone; {"bytes": N, "lengths": N, "names": N, "files": N, "kept": N} of what that was. With
+              a word and a seed behind it a part of each file's bytes (N kept) had reached the disk: `torn`, the first of them in their
+              order; `reordered`, some pages
     wipe      everything is gone; {"bytes": N} of what there was
     trouble   how it misbehaves from now on, as JSON behind the word: {"writes": W, "failing": F, "sync_delay_ms": N}; {} ends it
     met       nothing is changed; {"full": N, "read-only": N, "failing": N, "delayed": N} of how many requests it has refused so, or held up to
@@ -40,6 +42,7 @@ import struct
 import sys
 import time
 from collections.abc import Callable, Iterable
+from random import Random
 from typing import Final, NamedTuple
 
 PAGE: Final = 4096
@@ -59,6 +62,7 @@ READS: Final = frozenset({15})
 CHANGES: Final = frozenset({4, 6, 8, 9, 10, 11, 12, 13, WRITE, 35, FALLOCATE, 45})
 NEW_NAMES: Final = frozenset({6, 8, 9, 13, 35})
 SYNCS: Final = frozenset({20, 30})
+HALF: Final = 0.5
 NS_PER_MS: Final = 1_000_000
 WITH_SYNC: Final = os.O_DSYNC | os.O_SYNC
 SET_MODE, SET_UID, SET_GID, SET_SIZE = 1, 2, 4, 8
@@ -141,6 +145,10 @@ class Inode:
     def _mark(self, page: int, begin: int, end: int) -> None:
         self.dirty[page] = self.dirty.get(page, self.forsaken.pop(page, 0)) | ((1 << end) - (1 << begin))
 
+    def _held(self, page: int) -> int:
+        """Return which bytes of a page have changed; what lies behind the end is gone already."""
+        return self.dirty[page] & ((1 << max(0, min(PAGE, self.size - page * PAGE))) - 1)
+
     def sync(self) -> None:
         """Remember its bytes and its length."""
         _copy(self.dirty, self.pages, self.synced_pages)
@@ -152,14 +160,44 @@ class Inode:
         self.forsaken |= self.dirty
         self.dirty.clear()
 
+    def keep_part(self, how: str, random: Random) -> int:
+        """Let a part of what was not synced reach the disk; return how many bytes.
+
+        A cut that was not synced takes effect as a whole or not at all; here not at all.
+        """
+        changed = [page for page in sorted(self.dirty) if page in self.pages and self._held(page)]
+        if not changed or self.size < self.synced_size:
+            return 0
+        if how == "torn":
+            count = random.randrange(len(changed))
+            whole, torn = changed[:count], changed[count : count + 1]
+        else:
+            whole, torn = [page for page in changed if random.random() < HALF], []
+        kept = sum(self._held(page).bit_count() for page in whole)
+        for page in whole:
+            del self.dirty[page]
+        _copy(whole, self.pages, self.synced_pages)
+        reached = (whole[-1] + 1) * PAGE if whole else 0
+        for page in torn:
+            bits = self._held(page)
+            end = random.randrange((bits & -bits).bit_length() - 1, bits.bit_length())
+            self.synced_pages[page] = self.pages[page][:end] + self.synced_pages.get(page, ZEROS)[end:]
+            before = bits & ((1 << end) - 1)
+            self.dirty[page], kept, reached = bits ^ before, kept + before.bit_count(), page * PAGE + end
+        # A byte that reached the disk behind the old end took the length with it.
+        self.synced_size = max(self.synced_size, min(self.size, reached))
+        return kept
+
     def forget(self) -> Lost:
         """Be as it was last synced; return what that takes."""
         self.dirty |= self.forsaken
         self.forsaken.clear()
-        # What lies behind the end is gone already.
-        held = (bits & ((1 << max(0, min(PAGE, self.size - page * PAGE))) - 1) for page, bits in self.dirty.items())
         has_other_length = self.size != self.synced_size
-        lost = Lost(sum(map(int.bit_count, held)), has_other_length, has_other_length or bool(self.dirty))
+        lost = Lost(
+            sum(self._held(page).bit_count() for page in self.dirty),
+            has_other_length,
+            has_other_length or bool(self.dirty),
+        )
         _copy(self.dirty, self.synced_pages, self.pages)
         self.dirty.clear()
         self.size = self.synced_size
@@ -226,8 +264,11 @@ class Disk:
 
     # --- commands --------------------------------------------------------------------------
 
-    def forget(self) -> dict[str, int]:
-        """Forget what was not synced."""
+    def forget(self, how: str = "whole", seed: str = "") -> dict[str, int]:
+        """Forget what was not synced, or a part of it."""
+        random = Random(f"{seed}/{how}")
+        named = [one for one in self.inodes.values() if one.links and one.synced_links and not one.is_folder]
+        kept = 0 if how == "whole" else sum(one.keep_part(how, random) for one in named)
         # Of a file without a name nobody misses anything, even where the loss gives it back its name.
         files = [one for one in self.inodes.values() if not one.is_folder]
         lost = [found for one in files for found in [one.forget()] if one.links]
@@ -245,6 +286,7 @@ class Disk:
             "lengths": sum(one.has_other_length for one in lost),
             "files": sum(one.is_changed for one in lost),
             "names": names,
+            "kept": kept,
         }
 
     def wipe(self) -> dict[str, int]:
@@ -593,7 +635,7 @@ class Desk:
         if word == "trouble":
             return self._disk.misbehave(Trouble(**json.loads(given)))
         commands = {
-            "forget": self._disk.forget,
+            "forget": lambda: self._disk.forget(*given.split()),
             "wipe": self._disk.wipe,
             "met": lambda: self._disk.met,
             "opened": self._disk.open_count,

@@ -195,6 +195,7 @@ def test_what_is_written_again_after_a_refused_sync_is_kept() -> None:
         pytest.param("full-disk", "trouble_disk", id="full"),
         pytest.param("read-only-disk", "trouble_disk", id="read-only"),
         pytest.param("failing-disk", "fail_disk", id="failing"),
+        pytest.param("torn-loss", "lose_part", id="a part lost"),
     ],
 )
 def test_only_a_disk_between_the_node_and_its_files_misbehaves(fault: str, capability: str, tmp_path: Path) -> None:
@@ -212,6 +213,8 @@ def test_only_a_disk_between_the_node_and_its_files_misbehaves(fault: str, capab
     [
         pytest.param("slow-fsync: node 1, delay_ms: 100", id="slow"),
         pytest.param("full-disk: node 1", id="full"),
+        pytest.param("torn-loss: node 1", id="torn"),
+        pytest.param("torn-loss: node 1, kept: reordered", id="reordered", marks=pytest.mark.nightly),
         pytest.param("failing-disk: node 1, requests: syncs", id="failing", marks=pytest.mark.nightly),
         pytest.param("read-only-disk: node 1", id="read-only", marks=pytest.mark.nightly),
     ],

@@ -4,6 +4,7 @@ import asyncio
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
+from random import Random
 
 import pytest
 from hypothesis import given
@@ -106,6 +107,72 @@ def test_bytes_and_lengths_are_counted_apart(synced: bytes, after: Callable[[Ino
 
     assert inode.forget() == lost
     assert inode.read(0, 10) == synced
+
+
+@given(synced=st.lists(ACTS, max_size=6), after=st.lists(NO_CUT, max_size=12), seed=st.integers(0, 99))
+def test_a_torn_loss_leaves_the_first_bytes_of_what_was_not_synced(
+    synced: list[tuple[str, int, bytes]], after: list[tuple[str, int, bytes]], seed: int
+) -> None:
+    """In the file's order all that changed before some place is there, and nothing of it behind that; what was synced is whole."""
+    inode = Inode(2, 0o100644, 0, 0)
+    done(inode, synced)
+    inode.sync()
+    old = inode.read(0, 1 << 20)
+    done(inode, [one for one in after if one[0] == "write"])
+    live = inode.read(0, 1 << 20)
+
+    kept = inode.keep_part("torn", Random(seed))
+    lost = inode.forget()
+
+    found = inode.read(0, 1 << 20)
+    padded = old.ljust(len(live), b"\0")
+    assert len(old) <= len(found) <= len(live)
+    assert any(found == (live[:place] + padded[place:])[: len(found)] for place in range(len(live) + 1))
+    assert (kept + lost.bytes > 0) == any(one[0] == "write" for one in after)
+    assert inode.forget() == Lost(0, False, False)
+
+
+def test_of_what_was_cut_again_nothing_reaches_the_disk() -> None:
+    """A page of which no byte is left that changed has no place where it could be torn."""
+    inode = Inode(2, 0o100644, 0, 0)
+    done(inode, [("write", 0, b"first"), ("sync", 0, b""), ("write", 5, b"and more"), ("resize", 5, b"")])
+
+    assert inode.keep_part("torn", Random(1)) == 0
+    assert inode.forget() == Lost(0, False, True)
+    assert inode.read(0, 20) == b"first"
+
+
+@given(synced=st.lists(ACTS, max_size=6), after=st.lists(ACTS, max_size=12), seed=st.integers(0, 99))
+def test_a_reordered_loss_leaves_each_page_as_it_was_or_as_it_is(
+    synced: list[tuple[str, int, bytes]], after: list[tuple[str, int, bytes]], seed: int
+) -> None:
+    """Whatever was done; the length is one that the file had at its sync, or has, or that a page on the disk takes."""
+    inode = Inode(2, 0o100644, 0, 0)
+    done(inode, synced)
+    inode.sync()
+    old = inode.read(0, 1 << 20)
+    done(inode, [one for one in after if one[0] in ("write", "resize")])
+    live = inode.read(0, 1 << 20)
+
+    inode.keep_part("reordered", Random(seed))
+    inode.forget()
+
+    found = inode.read(0, 1 << 20)
+    assert len(old) <= len(found) <= max(len(old), len(live))
+    for begin in range(0, len(found), PAGE):
+        wanted = [one.ljust(len(found), b"\0")[begin : min(begin + PAGE, len(found))] for one in (old, live)]
+        assert found[begin : begin + PAGE] in wanted
+
+
+def done(inode: Inode, acts: list[tuple[str, int, bytes]]) -> None:
+    """Do some acts."""
+    for act, place, data in acts:
+        if act == "write":
+            inode.write(place, data)
+        elif act == "resize":
+            inode.resize(place)
+        elif act == "sync":
+            inode.sync()
 
 
 WRITING = """
@@ -239,6 +306,29 @@ def test_a_loss_counts_bytes_of_files_that_have_a_name_and_keeps_no_others(tmp_p
         assert links == "2 0\n"
         assert held.held <= 3  # the root, and `kept` and `removed`, which was synced under its name
         assert (lost.bytes, lost.lengths, lost.files) == (1, 1, 1)
+
+    asyncio.run(tried())
+
+
+@mounting
+def test_a_part_of_what_was_not_synced_may_have_reached_the_disk(tmp_path: Path) -> None:
+    """Of files whose name is on the disk; the loss that follows has nothing left to take."""
+    writing = (
+        "import os, sys; os.chdir(sys.argv[1]); held = open('held', 'wb', 0); held.write(b's' * 5000); os.fsync(held.fileno());"
+        "held.write(b'u' * 50_000); open('nameless', 'wb', 0).write(b'n' * 9000)"
+    )
+    reading = "import os, sys; os.chdir(sys.argv[1]); print(os.listdir('.'), open('held', 'rb').read().decode())"
+
+    async def tried() -> None:
+        async with mounted(tmp_path) as (disk, spaces, data):
+            await spaces.run_aside(["python3", "-c", writing, str(data)], name="1")
+            lost = await disk.forget_part("torn", 5)
+            names, content = (await spaces.run_aside(["python3", "-c", reading, str(data)], name="1")).split()
+            left = await disk.ask("forget")
+        assert (names, content) == ("['held']", "s" * 5000 + "u" * lost.kept)
+        assert 0 < lost.kept < 50_000
+        assert lost.bytes == 50_000 - lost.kept + 9000
+        assert left == Forgotten()
 
     asyncio.run(tried())
 
