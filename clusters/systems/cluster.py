@@ -168,9 +168,13 @@ class SystemCluster:
     async def _prepare(self, node: int) -> None:
         if self._system.nodes.prepare is not None:
             command = self._command(self._system.nodes.prepare, node)
-            async with asyncio.timeout(PREPARE_MS / 1000):
-                if not await ended_well(command):
-                    raise ClusterError(f"node {node}: {' '.join(command)} failed")
+            try:
+                async with asyncio.timeout(PREPARE_MS / 1000):
+                    is_prepared = await ended_well(command)
+            except TimeoutError:
+                raise ClusterError(f"node {node}: {' '.join(command)} does not end within {PREPARE_MS} ms") from None
+            if not is_prepared:
+                raise ClusterError(f"node {node}: {' '.join(command)} failed")
 
     def _command(self, words: tuple[str, ...], node: int) -> list[str]:
         return [*self._place.prefix(node), *self._addresses.command(words, node)]
@@ -270,7 +274,10 @@ class SystemCluster:
         """Empty a dead node's data folder, and prepare it again."""
         if self._node(node).alive:
             raise ClusterError(f"node {node} runs: kill it before its disk is touched")
+        closed = True
         if node in self._disks:
+            # Children of the node that live on for a moment must not write to its next disk.
+            closed = await self._disks[node].is_closed(CHILDREN_MS)
             before = (await self._disks[node].ask("wipe")).bytes
             gone = (await self._disks[node].ask("wipe")).bytes == 0
         else:
@@ -280,7 +287,7 @@ class SystemCluster:
             gone = not data.exists()
             data.mkdir()
         await self._prepare(node)
-        return Proof(holds=gone, facts={"bytes_before": before})
+        return Proof(holds=gone and closed, facts={"bytes_before": before, "all_closed": closed})
 
     async def power_fail(self, node: int) -> Proof:
         """Kill a node, and let its disk forget what was not synced; proven by the disk's having nothing left to forget."""

@@ -45,8 +45,8 @@ class SystemProgram:
                     return ready.http is None or await _answers_http(reader, writer, endpoint[0], ready.http)
                 finally:
                     writer.transport.abort()
-        except (OSError, TimeoutError, asyncio.IncompleteReadError):
-            return False
+        except (OSError, TimeoutError, asyncio.IncompleteReadError, asyncio.LimitOverrunError):
+            return False  # also who answers something else without end
 
 
 async def ended_well(command: list[str]) -> bool:

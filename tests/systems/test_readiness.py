@@ -3,12 +3,22 @@
 import asyncio
 from pathlib import Path
 
+import pytest
+
+from tribunal.clusters.api import ClusterError
 from tribunal.clusters.clock import RunClock
 from tribunal.clusters.kinds import system as kind
+from tribunal.clusters.namespaces.spaces import way_in
 from tribunal.clusters.spec import ClusterSpec
+from tribunal.clusters.systems import cluster as cluster_module
+from tribunal.clusters.systems.description import Addresses, Nodes, Ready
+from tribunal.clusters.systems.disks import lacking
+from tribunal.clusters.systems.places import OnLoopback
+from tribunal.clusters.systems.program import SystemProgram
 from tribunal.harness.new import made_system
 
 CATCHING_UP_S = 0.4
+LACKING = str(way_in()) if isinstance(way_in(), str) else lacking()
 
 
 def test_a_node_that_goes_on_may_have_to_catch_up_before_it_is_ready(tmp_path: Path) -> None:
@@ -37,3 +47,59 @@ def test_a_node_that_goes_on_may_have_to_catch_up_before_it_is_ready(tmp_path: P
         return caught_up.holds, never.holds
 
     assert asyncio.run(tried()) == (True, False)
+
+
+def test_a_page_without_an_end_is_no_answer(tmp_path: Path) -> None:
+    """Whoever is asked may be something else; looking at it must not end the watch over all nodes."""
+
+    async def flood(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.readline()
+        writer.write(b"x" * 200_000)
+        await writer.drain()
+        writer.close()
+
+    async def tried() -> bool:
+        async with await asyncio.start_server(flood, "127.0.0.1", 0) as server:
+            endpoint = server.sockets[0].getsockname()
+            nodes = Nodes(count=1, start=("keeper",), ready=Ready(http="/health"))
+            addresses = Addresses(folder=tmp_path, hosts={}, ports={}, data={})
+            return await SystemProgram("one", nodes, 1, addresses, OnLoopback()).answers(endpoint, wait_ms=2_000)
+
+    assert asyncio.run(tried()) is False
+
+
+@pytest.mark.skipif(bool(LACKING), reason=LACKING or "there are such disks")
+def test_a_disk_is_wiped_when_the_node_s_children_have_ended_too(tmp_path: Path) -> None:
+    """A child that outlives the kill would write to the next disk."""
+    made_system("keeper", tmp_path)
+    (tmp_path / "run").mkdir()
+    file = tmp_path / "keeper" / "system.toml"
+    child = """start = ["sh", "-c", '(exec 9>"$0/held"; exec sleep 3) & exec "$@"', "{data}", "{python}","""
+    file.write_text(file.read_text().replace('start = ["{python}",', f'disk = "forgetful"\n{child}'))
+    assert child in file.read_text()
+
+    async def tried() -> tuple[bool, object]:
+        spec = ClusterSpec(brokers=1, controllers=0, system=str(file), isolation="namespaces")
+        cluster = await kind.launch(spec, tmp_path / "run", RunClock(), "tribunalSystemsQQQQQQQ")
+        try:
+            await cluster.kill(1)
+            wiped = await cluster.wipe(1)
+            await cluster.start(1)
+        finally:
+            await cluster.close()
+        return wiped.holds, wiped.facts["all_closed"]
+
+    assert asyncio.run(tried()) == (True, True)
+
+
+def test_a_preparation_that_does_not_end_is_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """With the node and the command; nothing of it stays running."""
+    made_system("keeper", tmp_path)
+    (tmp_path / "run").mkdir()
+    file = tmp_path / "keeper" / "system.toml"
+    file.write_text(file.read_text().replace("[nodes]", '[nodes]\nprepare = ["sleep", "600"]', 1))
+    monkeypatch.setattr(cluster_module, "PREPARE_MS", 100)
+    spec = ClusterSpec(brokers=1, controllers=0, system=str(file))
+
+    with pytest.raises(ClusterError, match=r"node 1: .*sleep 600 does not end within 100 ms"):
+        asyncio.run(kind.launch(spec, tmp_path / "run", RunClock(), "tribunalSystemsQQQQQQQ"))
