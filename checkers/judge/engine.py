@@ -79,13 +79,12 @@ def judge_with_spark(spark: "SparkSession", engine: str, items: Sequence[WorkIte
     if engine == "spark-sql":
         from tribunal.checkers.spark.sql import findings_by_sql
 
-        spark.conf.set("spark.sql.adaptive.enabled", "true")
         imported = [item for item in items if isinstance(item, ImportedHistory)]  # no SQL is about these
         recorded = dict.fromkeys(item.run_dir for item in items if not isinstance(item, ImportedHistory))
         if imported:
             tables.add(collected(dataframe(spark, imported)))
         if recorded:
-            tables.add(collected(findings_by_sql(spark, list(recorded))))
+            tables.add(findings_by_sql(spark, list(recorded)))
         tables.sort()
         return tables
     spark.conf.set("spark.sql.adaptive.enabled", "false")

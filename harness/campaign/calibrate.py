@@ -174,9 +174,7 @@ def _outcomes(
 
 
 def _judged(folders: Sequence[Path], engine: str, prepared: "Prepared | None") -> list[RunVerdict]:
-    # Copies of one run have its run_id, by which SQL distinguishes runs: it can judge one of them at a time.
-    jobs = [[folder] for folder in folders] if engine == "spark-sql" else [list(folders)] if folders else []
-    verdicts = [verdict for job in jobs for verdict in check(job, engine, prepared=prepared)]
+    verdicts = check(list(folders), engine, prepared=prepared) if folders else []
     for folder in folders:
         shutil.rmtree(folder, ignore_errors=True)
     return verdicts

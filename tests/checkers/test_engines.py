@@ -15,6 +15,7 @@ from tribunal.checkers.graphs.sql_edges import LISTS, MESSAGES
 from tribunal.checkers.judge import engine
 from tribunal.checkers.judge.items import work_items
 from tribunal.checkers.judge.tables import FoundIn, Tables
+from tribunal.checkers.spark import sql
 from tribunal.checkers.spark.session import session
 from tribunal.checkers.spark.sql import defined, findings_by_sql
 from tribunal.checkers.spark.sql_views import txn_steps
@@ -60,10 +61,8 @@ def test_one_spark_job_judges_many_runs_like_the_inline_engine(spark: Any, runs:
 
 
 def by_spark_sql(spark: Any, runs: list[Path], names: frozenset[str]) -> list[FoundIn]:
-    # Generating and compiling code takes longer than these few rows.
-    spark.conf.set("spark.sql.adaptive.enabled", "false")
     tables = Tables()
-    tables.add(engine.collected(findings_by_sql(spark, [str(run) for run in runs], names)))
+    tables.add(findings_by_sql(spark, [str(run) for run in runs], names))
     tables.sort()
     return of_properties(tables, names)
 
@@ -81,6 +80,22 @@ def test_sql_definitions_in_spark_find_the_same(spark: Any, runs: list[Path]) ->
     names = frozenset({"exactly_once", "watermarks", "stale_epochs"})
 
     assert by_spark_sql(spark, runs, names) == inline(runs, names) != []
+
+
+@pytest.mark.parametrize("rows", [pytest.param(10**9, id="in one task"), pytest.param(0, id="spread")])
+def test_spark_sql_judges_copies_of_one_run_together(
+    spark: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, rows: int
+) -> None:
+    """They have one run_id: a finding of one must not become another's. All properties see what their text sees."""
+    monkeypatch.setattr(sql, "WORTH_SPREADING_ROWS", rows)
+    names = frozenset({"stale_epochs", "watermarks"})
+    copies = [random_run(tmp_path / str(place) / "run", seed) for place, seed in enumerate((5, 3, 6, 5))]
+
+    found = by_spark_sql(spark, copies, names)
+
+    assert found == inline(copies, names)
+    assert {row.run_dir for row in found} == {str(copy) for copy in copies}
+    assert spark.catalog.listTables() == []
 
 
 @pytest.mark.nightly
@@ -115,8 +130,8 @@ def test_an_imported_history_which_no_sql_is_about_is_judged_as_ever(spark: Any,
 
 @pytest.mark.nightly
 @pytest.mark.timeout(900)
-@pytest.mark.parametrize("sql", [pytest.param(LISTS, id="lists"), pytest.param(MESSAGES, id="messages")])
-def test_spark_and_duckdb_draw_the_same_edges(spark: Any, sql: str) -> None:
+@pytest.mark.parametrize("text", [pytest.param(LISTS, id="lists"), pytest.param(MESSAGES, id="messages")])
+def test_spark_and_duckdb_draw_the_same_edges(spark: Any, text: str) -> None:
     table = txns(
         ("committed", [("append", 0, None, 1), ("send", 0, 0, 10)]),
         ("info", [("append", 0, None, 2), ("send", 0, 1, 11)]),
@@ -126,7 +141,7 @@ def test_spark_and_duckdb_draw_the_same_edges(spark: Any, sql: str) -> None:
     steps = txn_steps(table).to_pylist()
     spark.createDataFrame([step | {"run_id": "r"} for step in steps]).createOrReplaceTempView("txn_steps")
 
-    assert {(row.source, row.target, row.kind) for row in spark.sql(sql).collect()} == by_sql(sql, table) != set()
+    assert {(row.source, row.target, row.kind) for row in spark.sql(text).collect()} == by_sql(text, table) != set()
 
 
 @pytest.mark.nightly
