@@ -8,6 +8,8 @@ groups, and processes with transactions, have rules of their own. A read_committ
 Nobody, in a group or not, receives what lies at or beyond the high watermark, or the last stable offset. The answer that it came with shows both,
 but Apache Kafka's brokers read them before the records, and they may move meanwhile: that they had not is proven by what the leader of that
 epoch showed to somebody who asked later, for within a leader epoch neither goes back.
+
+Nor does anybody receive what is sent later: sends and polls have the times of one clock, the harness's.
 """
 
 from typing import Final
@@ -52,6 +54,7 @@ KINDS: Final = {
         Meaning.VIOLATION,
         "a read_committed consumer received a record beyond the last stable offset (docs/invariants.md#i18)",
     ),
+    "read_before_sent": Kind(Meaning.VIOLATION, "a consumer had received a record before anybody began to send it"),
 }
 
 
@@ -160,7 +163,7 @@ def skipped_records(rows: PartitionRows, context: Context, passed: Passed) -> tu
 def kernel(rows: PartitionRows, context: Context) -> Found:
     """Look at what each assigned consumer received, one after the other.
 
-    returns:  skipped: one row per gap, of the first record in it; rewound: the record received again; unexposed, unstable: each record of
+    returns:  skipped: one row per gap, of the first record in it; rewound: the record received again; the others: each record of
               each consumer; at_ns when the consumer asked.
     source:   SPEC 3.9; jepsen.tests.kafka `poll-skip` and `nonmonotonic-poll`; I14 (docs/invariants.md).
     """
@@ -182,7 +185,7 @@ def kernel(rows: PartitionRows, context: Context) -> Found:
         )
         for kind, chosen, records in (("skipped", places, first), ("rewound", back, passed.rows[back]))
     ]
-    tables += _beyond(rows, context)
+    tables += [*_beyond(rows, context), _too_early(rows)]
     return Found(pa.concat_tables(tables), {"records received by assigned consumers": int(passed.rows.size)})
 
 
@@ -225,6 +228,29 @@ def _beyond(rows: PartitionRows, context: Context) -> list[pa.Table]:
             )
         )
     return tables
+
+
+def _too_early(rows: PartitionRows) -> pa.Table:
+    """Return what consumers had received when nobody had begun to send it; an answer whose time is unknown says nothing."""
+    polls, reads = rows.columns("polls"), rows.columns("reads")
+    send = rows.derived(sends_of_reads)
+    own = np.flatnonzero((reads["phase"] == TAIL) & (send != UNKNOWN))
+    answered = np.flatnonzero((polls["phase"] == TAIL) & (polls["complete_ns"] != UNKNOWN))
+    keys = _calls(polls["process"][answered], polls["poll_index"][answered])
+    order = np.argsort(keys, kind="stable")
+    calls = _calls(reads["process"][own], reads["poll_index"][own])
+    done_ns = _asked_ns(polls["complete_ns"][answered[order]], keys[order], calls)
+    own = own[(done_ns != UNKNOWN) & (done_ns < rows.columns("sends")["invoke_ns"][send[own]])]
+    asked_ns = _asked_ns(
+        polls["invoke_ns"][answered[order]], keys[order], _calls(reads["process"][own], reads["poll_index"][own])
+    )
+    return anomalies(
+        "read_before_sent",
+        log_offset=reads["log_offset"][own],
+        value=reads["value"][own],
+        at_ns=asked_ns,
+        process=reads["process"][own],
+    )
 
 
 def _shown_later(rows: PartitionRows, context: Context, column: str, epochs: Array, done_ns: Array) -> Array:
@@ -346,6 +372,13 @@ SQL: Final = "".join((CONSUMED, ", ", SAID_BY_LEADERS, """, ends AS (
   FROM beyond b SEMI JOIN shown s
     ON b.run_id = s.run_id AND b.topic = s.topic AND b.partition = s.partition AND b.leader_epoch = s.leader_epoch
    AND b.made_anew = s.made_anew AND b.kind = s.kind AND s.end_offset <= b.log_offset AND s.since_ns >= b.complete_ns
+  UNION ALL
+  SELECT r.run_id, r.topic, r.partition, 'read_before_sent', r.log_offset, r.value, p.invoke_ns, r.process
+  FROM reads r
+  JOIN polls p ON r.run_id = p.run_id AND r.topic = p.topic AND r.partition = p.partition AND r.process = p.process
+              AND r.poll_index = p.poll_index
+  JOIN sends s ON r.run_id = s.run_id AND r.topic = s.topic AND r.partition = s.partition AND r.value = s.value
+  WHERE r.phase = 'tail' AND p.phase = 'tail' AND p.complete_ns < s.invoke_ns
 )
 SELECT *, CAST(NULL AS INT) AS acks, CAST(NULL AS BIGINT) AS invoke_ns, CAST(NULL AS INT) AS leader_epoch,
        CAST(NULL AS BIGINT) AS other_offset

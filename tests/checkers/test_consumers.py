@@ -105,3 +105,33 @@ def test_nobody_receives_what_lies_beyond_the_end_that_is_shown(
 
     assert facts(run.finish()) == [(kind, "violation", offset) for offset in beyond]
     assert agree(run.run_dir)[kind] == len(beyond)
+
+
+@pytest.mark.parametrize(("at", "lasts", "expected"), [
+    pytest.param(400, 0, 1, id="the answer had come before anybody sent it"),
+    pytest.param(400, 99, 1, id="just before"),
+    pytest.param(400, 100, 0, id="at that very moment"),
+    pytest.param(400, 200, 0, id="it was sent while the consumer waited"),
+    pytest.param(600, 0, 0, id="later"),
+])  # fmt: skip
+@pytest.mark.parametrize("outcome", ["ok", "info"])
+def test_nobody_receives_what_is_not_sent_yet(tmp_path: Path, at: int, lasts: int, expected: int, outcome: str) -> None:
+    run = Run(tmp_path / "run")
+    value = run.send(0, 500, outcome=outcome, log_offset=0 if outcome == "ok" else None)
+    run.read({0: value}, at, lasts=lasts)
+    run.final_read({0: value})
+
+    assert facts(run.finish()) == [("read_before_sent", "violation", 0)] * expected
+    assert agree(run.run_dir, "consumers")["read_before_sent"] == expected
+
+
+def test_when_an_answer_came_that_nobody_timed_is_not_known(tmp_path: Path) -> None:
+    run = Run(tmp_path / "run")
+    value = run.send(0, 500)
+    place = {"process": 90, "poll_index": 0, "topic": "t", "partition": 0}
+    asked = {"isolation": "read_uncommitted", "phase": "tail", "position": 0, "record_count": 1}
+    run.recorder.row("polls", **place, **asked, invoke_ns=400 * MS, complete_ns=None, outcome="info", high_watermark=1)
+    run.recorder.row("reads", **place, log_offset=0, value=value, phase="tail")
+
+    assert facts(run.finish()) == []
+    assert agree(run.run_dir, "consumers") == {}
