@@ -7,14 +7,14 @@ events say that the message waited over the event (`hold-over`); pairs that did 
 No row is written down: the table is the crossing of its factors.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
-from itertools import combinations
+from collections.abc import Mapping, Sequence
 from random import Random
 from typing import Final, NamedTuple
 
 import msgspec
 
 from tribunal.clusters.spec import RACK_AWARE, SELECTOR, ClusterSpec, SettingValue
+from tribunal.harness.campaign.pairs import Pairs, Row, Value
 from tribunal.harness.campaign.variations import BESIDE, OF_BESIDE, SEEDS, Chosen
 from tribunal.harness.catalog import SIMULATED
 from tribunal.harness.plan import Plan, PlannedFault, made, planned_beside
@@ -23,22 +23,21 @@ from tribunal.nemesis.messages import not_sent_in
 from tribunal.nemesis.targets import draw
 from tribunal.nemesis.triggers import Trigger, parse_trigger
 
-Row = Mapping[str, str]  # one value of each factor
 HOLD_OVER: Final = "hold-over"
 ROWS: Final = 3  # in one run: its start is paid once
 REPLICAS_LEAST: Final = 3
 ROW_MS: Final = 9_000
-TRIES: Final = 3  # of a pair that did not come about
 ELR: Final = "eligible.leader.replicas.enable"
-CANDIDATES: Final = 24  # among which the next row is chosen
 THIN: Final = {
     "partitions": 1,
     "rate": 60,
 }  # the load, where the workload has such options: what it costs is not what finds anything
 AFTERMATH_MS: Final = (0, 100, 400)
-WAIT_MS: Final = 2_500
+WAIT_MS: Final = 2_500  # for a message
+STATE_WAIT_MS: Final = 4_000  # a follower is missed after 2.5 s
 
 AT_BROKERS: Final = ("leader(p*)", "follower(p*)")
+NOTHING: Final = "nothing"
 PLAIN: Final = ""
 TRANSACTIONS: Final = "transactions"
 GROUP: Final = "consumer-group"
@@ -64,6 +63,7 @@ class Step(NamedTuple):
     lasts_ms: int
     when: str = ""
     until: str = ""
+    pick: float | None = None  # which of several that fit, None: drawn
 
 
 NODES: Final = {"from": "nodes"}
@@ -79,8 +79,8 @@ PROVOCATIONS: Final[Mapping[str, tuple[Sequence[Step], str]]] = {
     "itself killed": ((Step("kill", "{holder}", {}, 200),), ""),
     "unclean": (
         (
-            Step("isolate", "follower(p*)", BROKERS, 5_000),
-            Step("isolate", "follower(p*)", BROKERS, 5_000),
+            Step("isolate", "follower(p*)", BROKERS, 5_000, pick=0.0),
+            Step("isolate", "follower(p*)", BROKERS, 5_000, pick=0.99),
             Step("kill", "leader(p*)", {}, 4_000, when="|isr(p*)| = 1"),
         ),
         "recovering(p*)",
@@ -116,28 +116,24 @@ WAYS: Final[Mapping[str, Mapping[str, object]]] = {
     "answer to it": {"direction": "response", "sent_by": "others"},
 }
 TO_BROKERS: Final = ("leader-and-isr", "update-metadata", "stop-replica")
+UNCLEAN: Final[Mapping[str, SettingValue]] = {"unclean.leader.election.enable": True, ELR: False}
 ONE_REPLICA_LESS: Final[Mapping[str, object]] = {"replication_factor": 2, "min_insync_replicas": 1}
 SETTINGS: Final[Mapping[str, tuple[Mapping[str, object], Mapping[str, SettingValue]]]] = {
     "as it is": ({}, {}),
     "no elr": ({}, {ELR: False}),
-    "unclean": ({}, {"unclean.leader.election.enable": True, ELR: False}),
-    "unclean, racks": (
-        {},
-        {
-            "unclean.leader.election.enable": True,
-            ELR: False,
-            SELECTOR: RACK_AWARE,
-        },
-    ),
+    "unclean": ({}, UNCLEAN),
+    "unclean, two replicas": (ONE_REPLICA_LESS, UNCLEAN),
+    "unclean, racks": ({}, {**UNCLEAN, SELECTOR: RACK_AWARE}),
     "min isr 1": ({"min_insync_replicas": 1}, {}),
     "two replicas": (ONE_REPLICA_LESS, {}),
+    "two replicas, both needed": ({"replication_factor": 2, "min_insync_replicas": 2}, {}),
     "min isr above replicas": ({"replication_factor": 2, "min_insync_replicas": 3}, {}),
     "four brokers": ({"brokers": 4}, {}),
     "flushed": ({}, {"log.flush.interval.messages": 1}),
 }
 OF_KRAFT: Final = ("no elr", "unclean, racks")
 AFTERMATH: Final[Mapping[str, Step | None]] = {
-    "nothing": None,
+    NOTHING: None,
     "leader killed": Step("kill", "leader(p*)", {}, 2_500),
     "leader without power": Step("power-loss", "leader(p*)", {}, 2_500),
     "leader stopped": Step("stop", "leader(p*)", {}, 600),
@@ -146,8 +142,8 @@ AFTERMATH: Final[Mapping[str, Step | None]] = {
 }
 
 
-class Table:
-    """The factors that there are in a mode, which of their values go together, and which pairs have been crossed.
+class Table(Pairs):
+    """The factors that there are in a mode.
 
     tries:    how often each pair of values was tried, by its words; crossed: those that came about.
     """
@@ -163,77 +159,39 @@ class Table:
             for holder in one.holders
             if mode == KRAFT_MODE or "controller" not in f"{holder}{provoked}"
         }
-        self.tries, self.crossed = tries, crossed
-        settings = [name for name in SETTINGS if mode == KRAFT_MODE or name not in OF_KRAFT]
-        self._factors: dict[str, Sequence[str]] = {
+        self._load: str | None = None  # of the run whose rows are chosen
+        factors: dict[str, Sequence[str]] = {
             "said": list(self.said),
             "over": ["kill", "stop", "power-loss", "wipe", "pause", "isolate"],
             "of": ["node", "leader", "follower", "controller"],
             "until": ["ended", "started", "registered", "in-sync"],
             "unfetched": ["fetches", "fetches nothing"],
             "after": list(AFTERMATH),
-            "setting": settings,
+            "setting": [name for name in SETTINGS if mode == KRAFT_MODE or name not in OF_KRAFT],
         }
-        self._of_pair = dict(self._all_pairs())
-        self.pairs = list(self._of_pair)
-
-    def is_left(self) -> bool:
-        """Return whether a pair is worth another try."""
-        return any(one not in self.crossed and self.tries.get(one, 0) < TRIES for one in self.pairs)
+        super().__init__(factors, tries, crossed)
 
     def rows(self, random: Random) -> list[Row]:
-        """Choose the rows of a run; they share the cluster's settings."""
-        first = self._row(random, {})
-        chosen = [first]
-        self._try(first)
-        load = self.said[first["said"]][0].load
+        """Choose the rows of a run; they share the cluster's settings and its load. The last one is left as it came about: what it broke shows at the end."""
+        self._load = None
+        chosen = [self.row(random, {})]
+        self._load = self.said[chosen[0]["said"]][0].load
         while len(chosen) < ROWS:
-            row = self._row(random, {"setting": first["setting"]}, load)
-            self._try(row)
-            chosen.append(row)
+            last = {"after": NOTHING} if len(chosen) == ROWS - 1 else {}
+            chosen.append(self.row(random, {"setting": chosen[0]["setting"], **last}))
         return chosen
 
-    def took(self, row: Row) -> None:
-        """Take note that a row came about."""
-        self.crossed.update(dict.fromkeys(_pairs(row)))
+    def is_apart(self, one: Value, other: Value) -> bool:
+        """Return whether two values cannot go together."""
+        return _is_apart((one, other), self.said)
 
-    def _try(self, row: Row) -> None:
-        for pair in _pairs(row):
-            self.tries[pair] = self.tries.get(pair, 0) + 1
-
-    def _row(self, random: Random, given: Row, load: str | None = None) -> Row:
-        """Return the best of some drawn rows, each with a pair that is left: with the most such pairs, those tried before counting less."""
-        left = [pair for pair in self.pairs if pair not in self.crossed and self.tries.get(pair, 0) < TRIES]
-        drawn = [
-            row
-            for pair in random.choices(left or self.pairs, k=CANDIDATES)
-            if self._fits(row := self._drawn(random, {**self._of_pair[pair], **given}), load)
-        ]
-        while not drawn:  # none of these pairs goes with what is given
-            row = self._drawn(random, given)
-            drawn = [row] if self._fits(row, load) else []
-        return max(drawn, key=self._worth)
-
-    def _drawn(self, random: Random, given: Row) -> Row:
-        return {name: given.get(name) or random.choice(values) for name, values in self._factors.items()}
-
-    def _worth(self, row: Row) -> float:
-        return sum(1 / (1 + self.tries.get(pair, 0)) ** 2 for pair in _pairs(row) if pair not in self.crossed)
-
-    def _fits(self, row: Row, load: str | None) -> bool:
+    def _fits(self, row: Row) -> bool:
         said, _, provoked, _ = self.said[row["said"]]
         return (
-            (load is None or said.load == load)
-            and all(not _is_apart(one, self.said) for one in combinations(row.items(), 2))
+            (self._load is None or said.load == self._load)
+            and super()._fits(row)
             and (provoked != "unclean" or row["setting"].startswith("unclean"))
         )
-
-    def _all_pairs(self) -> Iterator[tuple[str, Row]]:
-        for (one, values), (other, others) in combinations(self._factors.items(), 2):
-            for value in values:
-                for second in others:
-                    if not _is_apart(((one, value), (other, second)), self.said):
-                        yield _pair((one, value), (other, second)), {one: value, other: second}
 
 
 KRAFT_MODE: Final = "kraft"
@@ -266,14 +224,6 @@ def _is_apart(pair: tuple[tuple[str, str], tuple[str, str]], said: Mapping[str, 
     if "said" in values and "setting" in values and said[values["said"]][2] == "unclean":
         return not values["setting"].startswith("unclean")
     return False
-
-
-def _pairs(row: Row) -> list[str]:
-    return [_pair(one, other) for one, other in combinations(row.items(), 2)]
-
-
-def _pair(one: tuple[str, str], other: tuple[str, str]) -> str:
-    return f"{one[0]}={one[1]} | {other[0]}={other[1]}"
 
 
 def is_crossable(scenario: Scenario) -> bool:
@@ -334,11 +284,11 @@ def _faults(row: Row, table: Table, plan: Plan, random: Random) -> list[PlannedF
 
 
 def _fault(step: Step, plan: Plan, random: Random, holder: str, after_ms: int = 0) -> PlannedFault:
-    target = draw(step.target.replace("{holder}", holder), 1, 0.0, random.random())
+    target = draw(step.target.replace("{holder}", holder), 1, 0.0, random.random() if step.pick is None else step.pick)
     when, until = (_trigger(text, plan.spec) for text in (step.when, step.until))
     return PlannedFault(
         index=0, kind=step.kind, target=target, options=step.options, lasts_ms=step.lasts_ms, after_ms=after_ms,
-        when=when, until=until, wait_ms=WAIT_MS, must=False,
+        when=when, until=until, wait_ms=STATE_WAIT_MS, must=False,
     )  # fmt: skip
 
 

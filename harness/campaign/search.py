@@ -15,8 +15,10 @@ from typing import Final, NamedTuple
 import msgspec
 
 from tribunal.clusters.simulated.reached import Reached
+from tribunal.harness.campaign import successions
 from tribunal.harness.campaign.corpus import Corpus, Entry
-from tribunal.harness.campaign.crossings import Row, Table, crossed_rows, is_crossable, planned
+from tribunal.harness.campaign.crossings import Table, crossed_rows, is_crossable, planned
+from tribunal.harness.campaign.pairs import Row
 from tribunal.harness.campaign.runners import Runner
 from tribunal.harness.campaign.sweep import SeedResult, Sweep, run_name, states_file
 from tribunal.harness.campaign.variations import Chosen, fresh, varied
@@ -27,6 +29,7 @@ ROUND: Final = 4
 FIRST_RUNS: Final = 4  # from the scenarios alone, before anything is varied
 CROSSED_FROM: Final = 16  # runs before are chosen as ever: what they find they find soon
 CROSSING_SHARE: Final = 0.75  # of those behind, as long as pairs are left
+SUCCESSION_WEIGHTS: Final = {"brokers": 1.5, "voters": 0.5}  # of their tables, where that of crossings has 1
 FRESH_SHARE: Final = 0.3
 COMPOSED_SHARE: Final = 0.7  # of the plans made from scenarios
 NEWEST: Final = 24  # entries that are varied: older ones have had their turns
@@ -48,7 +51,7 @@ class Searched(msgspec.Struct, kw_only=True):
     """What a search has come to.
 
     runs, new, states:  of this search, and all states that the corpus knows.
-    crossed, pairs:     of the crossings' table: how many pairs came about, of how many; none where no scenario leaves its cluster to chance.
+    crossed, pairs:     of the tables of crossings and successions: how many pairs came about, of how many; none where no scenario leaves its cluster to chance.
     cpu_s:              of the runs, judging included.
     idle_runs:          how many runs ago the last new state was reached.
     """
@@ -97,10 +100,14 @@ class Search:
         self._mutants = mutants
         self._notify = notify
         self._crossable = [one for one in scenarios if is_crossable(one)]
-        self.table = Table((self._crossable or scenarios)[0].spec.mode, corpus.tried, corpus.crossed)
+        mode = (self._crossable or scenarios)[0].spec.mode
+        self.table = Table(mode, corpus.tried, corpus.crossed)
+        self._successions = successions.tables(mode, corpus.tried, corpus.crossed)
         self._rows: dict[int, list[Row]] = {}  # of the runs under way, by their numbers
         self.searched = Searched(
-            states=len(corpus.known), crossed=len(corpus.crossed), pairs=len(self.table.pairs) if self._crossable else 0
+            states=len(corpus.known),
+            crossed=len(corpus.crossed),
+            pairs=sum(len(one.pairs) for one in (self.table, *self._successions)) if self._crossable else 0,
         )
         self._unasked: list[Ran] = []  # of the last round: whether they are found was not asked yet
 
@@ -159,9 +166,9 @@ class Search:
     def _choice(self, number: int) -> tuple[int | None, Chosen]:
         """Choose a run: from a scenario, or near an entry of the corpus, the newer the more often."""
         random = Random(f"{self._seed}/search/{number}")
-        if number >= CROSSED_FROM and self._crossable and random.random() < CROSSING_SHARE and self.table.is_left():
-            rows = self._rows[number] = self.table.rows(random)
-            return None, planned(self._crossable[0], rows, self.table, random, self._mutants)
+        is_crossed = number >= CROSSED_FROM and self._crossable and random.random() < CROSSING_SHARE
+        if is_crossed and (crossed := self._from_a_table(number, random)) is not None:
+            return None, crossed
         entries = self.corpus.entries[-NEWEST:]
         if number < FIRST_RUNS or not entries or random.random() < FRESH_SHARE:
             scenario = self._scenario(number)
@@ -174,6 +181,19 @@ class Search:
             parent.plan, spec=msgspec.structs.replace(parent.plan.spec, mutants=self._mutants)
         )
         return parent.number, varied(plan, random, parent.requests)
+
+    def _from_a_table(self, number: int, random: Random) -> Chosen | None:
+        """Return a plan of rows of one of the tables that have pairs left, None where none has."""
+        left = [one for one in self._successions if one.is_left()]
+        weights = [SUCCESSION_WEIGHTS[one.name] for one in left]
+        chosen = random.choices((None, *left), (float(self.table.is_left()), *weights))[0] if left else None
+        if chosen is not None:
+            rows = chosen.rows(random)
+            return successions.planned(self._crossable[0], rows, chosen, random, self._mutants)
+        if not self.table.is_left():
+            return None
+        rows = self._rows[number] = self.table.rows(random)
+        return planned(self._crossable[0], rows, self.table, random, self._mutants)
 
     def _scenario(self, number: int) -> Scenario:
         """Return the scenarios by turns; once each had its turn, only those in which the code of the bug that is sought was called."""

@@ -459,12 +459,12 @@ def _changed(plan: Plan, random: Random, change: Callable[[PlannedFault], Planne
 def _with(plan: Plan, wanted: Sequence[PlannedFault]) -> Plan:
     numbered = tuple(
         msgspec.structs.replace(fault, index=index, meanwhile=fault.meanwhile and index > 0)
-        for index, fault in enumerate(_outlived(plan, wanted))
+        for index, fault in enumerate(outlived(plan, wanted))
     )
     return msgspec.structs.replace(plan, faults=numbered)
 
 
-def _outlived(plan: Plan, wanted: Sequence[PlannedFault]) -> list[PlannedFault]:
+def outlived(plan: Plan, wanted: Sequence[PlannedFault]) -> list[PlannedFault]:
     """Return the faults without those that take the disk of a second controller, or of one of too few: a majority of disks is what a quorum is."""
     is_outlived = plan.spec.controllers >= QUORUM_LEAST and _mode(plan) == KRAFT
     kept: list[PlannedFault] = []

@@ -8,13 +8,18 @@ import msgspec
 
 from tribunal.clusters.api import Declined, TopicPartition
 from tribunal.clusters.capabilities import CanElectPreferred
-from tribunal.nemesis.api import AsyncGenerator, Effect, Fault, all_back, came_true
+from tribunal.nemesis.api import AsyncGenerator, Effect, Fault, Proof, all_back, came_true
 
 ELECTION_TIMEOUT_MS: Final = 10_000
 
 
 class Options(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """Nothing to choose."""
+    """What is waited for.
+
+    under_way:  what comes next comes as soon as the order is answered, whoever leads then.
+    """
+
+    under_way: bool = False
 
 
 @asynccontextmanager
@@ -30,12 +35,15 @@ async def inject(cluster: CanElectPreferred, node: int, options: Options) -> Asy
         await cluster.elect_preferred(partitions)
     except Declined as problem:
         refused = str(problem)
-    proof = await came_true(
-        lambda: _led_as_preferred(cluster, partitions),
-        timeout_ms=ELECTION_TIMEOUT_MS,
-        what="led by preferred replicas",
-        cluster=cluster,
-    )
+    if options.under_way:
+        proof = Proof(holds=not refused, facts={"ordered": [str(name) for name in partitions]})
+    else:
+        proof = await came_true(
+            lambda: _led_as_preferred(cluster, partitions),
+            timeout_ms=ELECTION_TIMEOUT_MS,
+            what="led by preferred replicas",
+            cluster=cluster,
+        )
     proof.facts["moved"] = [str(name) for name in moved]
     if refused:
         proof.facts["refused"] = refused

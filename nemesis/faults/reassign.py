@@ -17,14 +17,16 @@ class Options(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """What takes its place.
 
     elsewhere:  a broker without a replica of the partition, where there is one that runs: it has to copy everything first.
+    under_way:  what comes next comes while the cluster still moves it: that it is ordered is all that is waited for.
     """
 
     elsewhere: bool = False
+    under_way: bool = False
 
 
 @asynccontextmanager
 async def inject(cluster: CanReassign, node: int, options: Options) -> AsyncGenerator[Effect]:
-    """Inject: the committed replicas are without the node, with another in its place if asked to. Heal: they are as before, and in the ISR."""
+    """Inject: the committed replicas are without the node, with another in its place if asked to; or that is ordered. Heal: they are as before, and in the ISR."""
     chosen = _partition_on(cluster, node)
     if chosen is None:
         yield Effect(node, Proof(holds=False, facts={"missing": "a partition with other replicas too"}))
@@ -35,7 +37,8 @@ async def inject(cluster: CanReassign, node: int, options: Options) -> AsyncGene
         spare = [broker for broker in cluster.spec.broker_ids if broker not in before and cluster.alive(broker)]
         others += spare[:1]
     topic_id = cluster.state.topic_ids.get(chosen.topic)
-    effect = Effect(node, await _reassigned(cluster, chosen, topic_id, others))
+    order = _ordered if options.under_way else _reassigned
+    effect = Effect(node, await order(cluster, chosen, topic_id, others))
     yield effect
     restored = await _given_back(cluster, chosen, topic_id, before)
     effect.heal = joined(restored, "service", await all_back(cluster))
@@ -66,11 +69,10 @@ async def _given_back(
 async def _reassigned(
     cluster: CanReassign, partition: TopicPartition, topic_id: str | None, wanted: Sequence[int]
 ) -> Proof:
-    """Reassign; the proof does not hold where the cluster refuses it, as one in ZooKeeper mode does while a replica is not alive."""
-    try:
-        await cluster.reassign(partition, wanted)
-    except ClusterError as problem:
-        return Proof(holds=False, facts={"partition": str(partition), "refused": str(problem)})
+    """Reassign, and wait until it is done."""
+    ordered = await _ordered(cluster, partition, topic_id, wanted)
+    if not ordered.holds:
+        return ordered
     proof = await came_true(
         lambda: (
             not is_there(cluster, partition, topic_id)
@@ -83,6 +85,18 @@ async def _reassigned(
     if not is_there(cluster, partition, topic_id):
         return Proof(holds=False, facts={"deleted": str(partition)})
     return Proof(holds=proof.holds, facts={**proof.facts, "partition": str(partition)})
+
+
+async def _ordered(
+    cluster: CanReassign, partition: TopicPartition, topic_id: str | None, wanted: Sequence[int]
+) -> Proof:
+    """Order it; the proof does not hold where the cluster refuses it, as one in ZooKeeper mode does while a replica is not alive."""
+    facts: dict[str, object] = {"partition": str(partition), "topic_id": topic_id, "ordered": sorted(wanted)}
+    try:
+        await cluster.reassign(partition, wanted)
+    except ClusterError as problem:
+        return Proof(holds=False, facts={"partition": str(partition), "refused": str(problem)})
+    return Proof(holds=True, facts=facts)
 
 
 FAULT: Final = Fault(options=Options, inject=inject)

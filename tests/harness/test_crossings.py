@@ -5,7 +5,8 @@ from random import Random
 import msgspec
 import pytest
 
-from tribunal.harness.campaign.crossings import HOLD_OVER, ROWS, TRIES, Table, crossed_rows, planned
+from tribunal.harness.campaign.crossings import HOLD_OVER, NOTHING, ROWS, Table, crossed_rows, planned
+from tribunal.harness.campaign.pairs import TRIES
 from tribunal.harness.catalog import faults, scenario_file
 from tribunal.harness.plan import Plan, must_be_possible
 from tribunal.harness.scenario import load
@@ -59,4 +60,5 @@ def test_the_rows_of_a_run_have_one_cluster_and_one_load():
         rows = table.rows(random)
         assert len(rows) == ROWS
         assert len({row["setting"] for row in rows}) == 1
+        assert rows[-1]["after"] == NOTHING  # what it broke is there at the end
         assert len({table.said[row["said"]][0].load for row in rows}) == 1

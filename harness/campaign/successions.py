@@ -1,0 +1,398 @@
+"""Successions: what happens one after the other while records, metadata or votes do not travel as ever, all pairs of a table.
+
+A row says how things stand (whose answers are late, who is behind, who receives no metadata, how disks sync), then up to three acts, each at a moment
+of what the one before led to: who leads is lost in some way, a follower is, all are at once, an operator orders something that is still under way when
+the next act comes. One table is of brokers and their partitions, one of the controllers' quorum. No row is written down: each table is the crossing of its factors.
+"""
+
+from collections.abc import Mapping, Sequence
+from random import Random
+from typing import Final, NamedTuple
+
+import msgspec
+
+from tribunal.clusters.spec import ZOOKEEPER, ClusterSpec, SettingValue
+from tribunal.harness.campaign.crossings import ELR, ONE_REPLICA_LESS, THIN, UNCLEAN
+from tribunal.harness.campaign.pairs import Pairs, Row, Value
+from tribunal.harness.campaign.variations import BESIDE, OF_BESIDE, SEEDS, Chosen, outlived
+from tribunal.harness.catalog import SIMULATED
+from tribunal.harness.plan import PlannedFault, made, planned_beside
+from tribunal.harness.scenario import Scenario
+from tribunal.nemesis.targets import draw
+from tribunal.nemesis.triggers import Trigger, parse_trigger
+
+NONE: Final = "none"
+AS_EVER: Final = "as ever"
+TRANSACTIONS: Final = "transactions"
+PLAIN: Final = "produce-consume"
+OPERATOR: Final = "operator"
+FORGOTTEN: Final = "producers forgotten"
+WAIT_MS: Final = 4_500  # for a moment or a target: a follower is missed after 2.5 to 3.8 s
+ROWS: Final = 2  # in one run
+ROW_MS: Final = 11_000
+BROKERS: Final = "all brokers"
+CONTROLLERS: Final = "all controllers"
+LEADER: Final = "leader(p*)"
+FOLLOWER: Final = "follower(p*)"
+ACTIVE: Final = "active controller"
+FIRST: Final = "first"
+ACTS: Final = (FIRST, "second", "third")
+
+
+class Step(NamedTuple):
+    """A fault, aimed at one node or at all of a kind.
+
+    lasts_ms:  one of these; nodes that are hurt together come back in an order of their own.
+    options:   each may be a value or a choice among several.
+    pick:      which of several that fit, None: drawn.
+    when:      what it waits for, besides the act's moment.
+    """
+
+    kind: str
+    target: str
+    lasts_ms: Sequence[int]
+    options: Mapping[str, object] = {}
+    pick: float | None = None
+    when: str = ""
+
+
+class Moment(NamedTuple):
+    """When an act comes after the one before: at a state or message, where there is one; then after one of these pauses."""
+
+    after_ms: Sequence[int]
+    when: str = ""
+
+
+class Standing(NamedTuple):
+    """How things stand before anything happens: what makes them so, and the state by which one knows that they are."""
+
+    steps: Sequence[Step] = ()
+    when: str = ""
+
+
+class Realm(NamedTuple):
+    """What a table is made of.
+
+    standing:  how things stand, by factors; acts: what happens then, each in one of several ways; often: those that come more often.
+    moments:   of acts; of the first one those without a state.
+    settings:  shapes and settings of the cluster; loads: of workloads.
+    """
+
+    standing: Mapping[str, Mapping[str, Standing]]
+    acts: Mapping[str, Sequence[Step]]
+    often: Sequence[str]
+    moments: Mapping[str, Moment]
+    settings: Mapping[str, tuple[Mapping[str, object], Mapping[str, SettingValue]]]
+    loads: Sequence[str]
+
+
+LONG: Final = (4_000, 7_000)
+SHORT: Final = (400, 1_500, 3_000, 6_000)
+MESSAGES: Final[Mapping[str, object]] = {"must_meet": False}
+LATE_ANSWERS: Final = {**MESSAGES, "api": "fetch", "direction": "response", "delay_ms": (100, 250)}
+LATE_REQUESTS: Final = {**MESSAGES, "api": "fetch", "delay_ms": (70, 300, 600)}
+NO_FETCHES: Final = {**MESSAGES, "api": "fetch"}
+NO_HEARTBEATS: Final = {**MESSAGES, "api": "broker-heartbeat"}
+FROM: Final = {"from": ("nodes", "brokers")}
+
+BOUNCED: Final = {"how": ("stop", "kill"), "times": (1, 2)}
+# Ways to be lost; an act is one of them.
+OF_LEADERS: Final[Mapping[str, Sequence[Step]]] = {
+    NONE: (),
+    "leader lost": (
+        Step("kill", LEADER, SHORT),
+        Step("kill", LEADER, SHORT),
+        Step("stop", LEADER, SHORT),
+        Step("power-loss", LEADER, SHORT),
+        Step("isolate", LEADER, SHORT, FROM),
+        Step("fast-bounce", LEADER, (100,), BOUNCED),
+    ),
+    "follower lost": (
+        Step("kill", FOLLOWER, SHORT),
+        Step("power-loss", FOLLOWER, SHORT),
+        Step("isolate", FOLLOWER, SHORT, FROM),
+        Step("fast-bounce", FOLLOWER, (100,), BOUNCED),
+    ),
+    "another leads": (Step("elect-leaders", FOLLOWER, (100,), {"under_way": True}),),
+    "leader moved": (Step("reassign", LEADER, (3_000, 5_000), {"under_way": True, "elsewhere": (True, False)}),),
+    "all lost": (
+        Step("stop", BROKERS, SHORT),
+        Step("power-loss", BROKERS, (300, 900, 2_500)),
+        Step("kill", BROKERS, SHORT),
+    ),
+    "controller lost": (Step("kill", ACTIVE, (400, 2_000)), Step("power-loss", ACTIVE, (400, 2_000))),
+}
+OF_KRAFT: Final[Mapping[str, Sequence[Step]]] = {
+    "min isr raised": (Step("change-min-isr", ACTIVE, LONG, {"to": "{replicas}"}),),
+    "min isr lowered": (Step("change-min-isr", ACTIVE, LONG, {"to": 1}),),
+}
+OFTEN: Final = ("leader lost", "leader lost")
+TRAVELLING: Final[Mapping[str, Standing]] = {
+    AS_EVER: Standing(),
+    "answers late": Standing((Step("delay-messages", BROKERS, (7_000,), LATE_ANSWERS),)),
+    "one's requests late": Standing((Step("delay-messages", FOLLOWER, LONG, LATE_REQUESTS),)),
+    "leader alone": Standing((Step("isolate", LEADER, LONG, {"from": "brokers"}),)),
+}
+SHRUNK: Final = "|isr(p*)| < {replicas}"
+ALONE: Final = "|isr(p*)| = 1"
+UNCLEANLY: Final = "elected uncleanly"
+BEHIND: Final[Mapping[str, Standing]] = {
+    "nobody": Standing(),
+    "follower going": Standing((Step("isolate", FOLLOWER, LONG, FROM),)),
+    "follower gone": Standing((Step("isolate", FOLLOWER, LONG, FROM),), SHRUNK),
+    "followers gone": Standing(
+        (Step("isolate", FOLLOWER, LONG, FROM, 0.0), Step("isolate", FOLLOWER, LONG, FROM, 0.99)), ALONE
+    ),
+}
+FENCED: Final = {"follower fenced": Standing((Step("hold-messages", FOLLOWER, (2_500, 4_000), NO_HEARTBEATS),), SHRUNK)}
+# Those who may lead then are alive, or come back before the leader does, and are short of records.
+UNCLEAN_ELECTION: Final = {
+    UNCLEANLY: Standing(
+        (
+            Step("isolate", FOLLOWER, (4_000, 8_000), FROM, 0.0),
+            Step("isolate", FOLLOWER, (4_000, 8_000), FROM, 0.99),
+            Step("kill", LEADER, (5_000, 7_000), when=ALONE),
+        ),
+        "recovering(p*)",
+    )
+}
+METADATA: Final[Mapping[str, Standing]] = {
+    AS_EVER: Standing(),
+    "leader receives none": Standing((Step("hold-messages", LEADER, LONG, NO_FETCHES),)),
+}
+LATE_WATCHES: Final[Mapping[str, Standing]] = {
+    AS_EVER: Standing(),
+    "controller notified late": Standing((Step("slow-zookeeper", ACTIVE, (7_000,)),)),
+}
+MOMENTS: Final[Mapping[str, Moment]] = {
+    "at once": Moment((0, 5, 30)),
+    "soon": Moment((100, 250, 500)),
+    "later": Moment((900, 1_500)),
+    "missed": Moment((2_100, 2_700, 3_200)),
+    "shrunk": Moment((0, 50, 400), "|isr(p*)| < {replicas}"),
+    "alone": Moment((0, 50, 400), "|isr(p*)| = 1"),
+    "leaderless": Moment((0, 50, 300), "leader(p*) = none"),
+    "recovering": Moment((0, 1, 20), "recovering(p*)"),
+}
+SETTINGS: Final[Mapping[str, tuple[Mapping[str, object], Mapping[str, SettingValue]]]] = {
+    "as it is": ({}, {}),
+    "no elr": ({}, {ELR: False}),
+    "unclean": ({}, UNCLEAN),
+    "unclean, two replicas": (ONE_REPLICA_LESS, UNCLEAN),
+    "two replicas": (ONE_REPLICA_LESS, {}),
+    "min isr 1": ({"min_insync_replicas": 1}, {}),
+    # For transactions alone: who only repeats a batch may be forgotten between its tries.
+    FORGOTTEN: ({}, {"producer.id.expiration.ms": 1_000, "producer.id.expiration.check.interval.ms": 200}),
+}
+OF_BROKERS: Final = Realm(
+    standing={"travelling": TRAVELLING, "behind": {**BEHIND, **FENCED, **UNCLEAN_ELECTION}, "metadata": METADATA},
+    acts={**OF_LEADERS, **OF_KRAFT},
+    often=OFTEN,
+    moments=MOMENTS,
+    settings=SETTINGS,
+    loads=(PLAIN, TRANSACTIONS),
+)
+IN_ZOOKEEPER_MODE: Final = Realm(
+    standing={"travelling": TRAVELLING, "behind": {**BEHIND, **UNCLEAN_ELECTION}, "metadata": LATE_WATCHES},
+    acts=OF_LEADERS,
+    often=(*OFTEN, "follower lost"),
+    moments=MOMENTS,
+    settings={name: SETTINGS[name] for name in ("as it is", "unclean", "two replicas", "min isr 1")},
+    loads=(PLAIN,),
+)
+SLOW_VOTES: Final = {**MESSAGES, "api": "vote", "delay_ms": (100, 250)}
+ENDS: Final = (50, 400, 900, 2_500, 4_000)
+LATE_VOTES: Final = Step("delay-messages", CONTROLLERS, (6_000,), SLOW_VOTES)
+CUT_LINK: Final = Step("single-link", "{one}", (6_000,), {"to": "{another}"})
+OF_VOTERS: Final = Realm(
+    standing={
+        "syncing": {
+            AS_EVER: Standing(),
+            "slowly": Standing((Step("slow-fsync", CONTROLLERS, (6_000,), {"delay_ms": 200}),)),
+        },
+        "votes": {
+            AS_EVER: Standing(),
+            "late": Standing((LATE_VOTES,)),
+            "a link cut": Standing((CUT_LINK,)),
+            "late, a link cut": Standing((LATE_VOTES, CUT_LINK)),
+        },
+        "behind": {
+            "nobody": Standing(),
+            "one": Standing((Step("isolate", "{third}", (800, 1_500, 3_000), {"from": "controllers"}),)),
+            "one, of the leader": Standing((Step("single-link", ACTIVE, (2_000, 4_000)),)),
+        },
+    },
+    acts={
+        NONE: (),
+        "leader lost": (
+            Step("kill", ACTIVE, ENDS),
+            Step("kill", ACTIVE, ENDS),
+            Step("stop", ACTIVE, ENDS),
+            Step("power-loss", ACTIVE, ENDS),
+            Step("isolate", ACTIVE, ENDS, {"from": "controllers", "direction": ("both", "in", "out")}),
+            Step("pause", ACTIVE, ENDS),
+        ),
+        "voter bounced": (Step("fast-bounce", "{third}", (50,), {"how": "kill", "times": (1, 2)}),),
+        "voter wiped": (Step("wipe", "{one}", ENDS),),
+        "all lost": (Step("kill", CONTROLLERS, ENDS), Step("power-loss", CONTROLLERS, (300, 800))),
+    },
+    often=("leader lost",),
+    moments={
+        "at once": Moment((0, 5, 30)),
+        "soon": Moment((100, 250)),
+        "an election": Moment((400, 700, 1_000)),
+        "later": Moment((1_500, 2_000)),
+        "asked": Moment((0, 2, 20), "vote request"),
+        "answered": Moment((0, 2, 20), "vote answer"),
+        "begun": Moment((0, 2, 50), "begin-quorum-epoch request"),
+    },
+    settings={"three": ({}, {}), "five": ({"controllers": 5}, {})},
+    loads=(OPERATOR,),
+)
+# Few clients, of which none is idle for long: what they cost is not what finds anything.
+OF_LOAD: Final[Mapping[str, Mapping[str, object]]] = {
+    TRANSACTIONS: {"partitions": 1, "processes": 4, "rest_ms": 40, "aborted_percent": 40},
+    OPERATOR: {"partitions": 1, "rate": 20, "readers": 1},
+}
+
+
+class Table(Pairs):
+    """The factors of a realm, and which of their values go together."""
+
+    def __init__(self, name: str, realm: Realm, tries: dict[str, int], crossed: dict[str, None]) -> None:
+        self.realm, self.name = realm, name
+        factors: dict[str, Sequence[str]] = {f"{name} setting": list(realm.settings), f"{name} load": realm.loads}
+        for factor, values in realm.standing.items():
+            factors[f"{name} {factor}"] = list(values)
+        for act in ACTS:
+            acts, is_first = (*realm.acts, *realm.often), act == FIRST
+            factors[f"{name} {act}"] = [one for one in acts if one != NONE or not is_first]
+            moments = realm.moments.items()
+            factors[f"{name} {act} comes"] = [one for one, moment in moments if not (is_first and moment.when)]
+        super().__init__(factors, tries, crossed)
+
+    def value(self, row: Row, factor: str) -> str:
+        """Return a row's value of a factor."""
+        return row[f"{self.name} {factor}"]
+
+    def rows(self, random: Random) -> list[Row]:
+        """Choose the rows of a run; they share the cluster's settings and its load."""
+        chosen = [self.row(random, {})]
+        shared = {f"{self.name} {one}": self.value(chosen[0], one) for one in ("setting", "load")}
+        while len(chosen) < ROWS:
+            chosen.append(self.row(random, shared))
+        for row in chosen:  # whether an act met what it waits for is not asked
+            self.took(row)
+        return chosen
+
+    def is_apart(self, one: Value, other: Value) -> bool:
+        """Return whether two values cannot go together."""
+        values = {name.removeprefix(f"{self.name} "): value for name, value in (one, other)}
+        setting, behind = values.get("setting"), values.get("behind")
+        is_unclean = setting is not None and setting.startswith("unclean")
+        acts = [value for name, value in values.items() if name in ACTS]
+        return (
+            (setting is not None and behind is not None and is_unclean != (behind == UNCLEANLY))
+            or (
+                "recovering" in values.values()
+                and (setting or behind) is not None
+                and not (is_unclean or behind == UNCLEANLY)
+            )
+            or (behind == UNCLEANLY and FORGOTTEN in values.values())
+            or (setting == FORGOTTEN and values.get("load", TRANSACTIONS) != TRANSACTIONS)
+            or acts.count("voter wiped") > 1  # a majority of disks is what a quorum is
+        )
+
+
+def tables(mode: str, tries: dict[str, int], crossed: dict[str, None]) -> list[Table]:
+    """Return the tables that there are in a mode."""
+    if mode == ZOOKEEPER:
+        return [Table("brokers", IN_ZOOKEEPER_MODE, tries, crossed)]
+    return [Table("brokers", OF_BROKERS, tries, crossed), Table("voters", OF_VOTERS, tries, crossed)]
+
+
+def planned(scenario: Scenario, rows: Sequence[Row], table: Table, random: Random, mutants: tuple[str, ...]) -> Chosen:
+    """Return a plan of a scenario's cluster, in which these rows come one after the other."""
+    shape, settings = table.realm.settings[table.value(rows[0], "setting")]
+    load = table.value(rows[0], "load")
+    workload = load if load == TRANSACTIONS else PLAIN
+    options = OF_LOAD.get(load) or {**THIN, "readers": 1}
+    shape = {"brokers": random.choice((3, 4, 4)), **shape}
+    if scenario.spec.mode == ZOOKEEPER:
+        options = {**options, "partitions": 3}  # a control request may name one partition of several
+    spec = msgspec.structs.replace(scenario.spec, settings={**scenario.spec.settings, **OF_BESIDE, **settings}, **shape)
+    if spec.is_zookeeper_mode:
+        spec.settings.pop(ELR, None)
+    bare = msgspec.structs.replace(
+        scenario, spec=spec, steps=(), beside=(), swarm=False, workload=workload, workload_options=options
+    )
+    plan = made(bare, seed=random.randrange(SEEDS), cluster=SIMULATED, time_ms=None, mutants=mutants)
+    plan = msgspec.structs.replace(plan, time_ms=ROW_MS * len(rows))
+    if load == OPERATOR:
+        beside = planned_beside(OPERATOR, {**BESIDE[OPERATOR], "pause_ms": 150}, plan.seed, plan.spec, SIMULATED)
+        plan = msgspec.structs.replace(plan, beside=(beside,))
+    faults = outlived(plan, [fault for row in rows for fault in _faults(row, table, plan.spec, random)])
+    numbered = tuple(msgspec.structs.replace(one, index=index) for index, one in enumerate(faults))
+    return Chosen(msgspec.structs.replace(plan, faults=numbered), "; ".join(_words(row, table) for row in rows))
+
+
+def _words(row: Row, table: Table) -> str:
+    standing = (f"{factor} {table.value(row, factor)}" for factor in ("setting", "load", *table.realm.standing))
+    acts = ((table.value(row, act), table.value(row, f"{act} comes")) for act in ACTS)
+    return ", ".join((*standing, *(f"{act} {comes}" for act, comes in acts if act != NONE)))
+
+
+def _faults(row: Row, table: Table, spec: ClusterSpec, random: Random) -> list[PlannedFault]:
+    ids = random.sample(spec.controller_ids, min(3, len(spec.controller_ids)))
+    names = {name: f"controller {node}" for name, node in zip(("{one}", "{another}", "{third}"), ids, strict=False)}
+    found: list[PlannedFault] = []
+    stands = ""
+    for factor, values in table.realm.standing.items():
+        standing = values[table.value(row, factor)]
+        stands = standing.when or stands
+        for step in standing.steps:
+            found += _spread(step, Moment((0,), step.when), spec, names, random)
+    for act in ACTS:
+        moment = table.realm.moments[table.value(row, f"{act} comes")]
+        if act == FIRST:
+            moment = moment._replace(when=stands)
+        ways = table.realm.acts[table.value(row, act)]
+        if ways:
+            found += _spread(random.choice(ways), moment, spec, names, random)
+    return [msgspec.structs.replace(one, meanwhile=place > 0) for place, one in enumerate(found)]
+
+
+def _spread(
+    step: Step, moment: Moment, spec: ClusterSpec, names: Mapping[str, str], random: Random
+) -> list[PlannedFault]:
+    """Return the fault of a step, one for each node that it is aimed at; the first one waits for its moment."""
+    targets = [names.get(step.target, step.target)]
+    if step.target in {BROKERS, CONTROLLERS}:
+        kind, ids = ("broker", spec.broker_ids) if step.target == BROKERS else ("controller", spec.controller_ids)
+        targets = [f"{kind} {node}" for node in ids]
+    options = {name: _option(value, spec, names, random) for name, value in step.options.items()}
+    pick = random.random() if step.pick is None else step.pick
+    return [
+        PlannedFault(
+            index=0, kind=step.kind, target=draw(target, 1, 0.0, pick), options=options,
+            lasts_ms=random.choice(step.lasts_ms), after_ms=0 if place else random.choice(moment.after_ms),
+            when=None if place else _trigger(moment.when, spec), wait_ms=WAIT_MS, must=False,
+        )
+        for place, target in enumerate(targets)
+    ]  # fmt: skip
+
+
+def _option(value: object, spec: ClusterSpec, names: Mapping[str, str], random: Random) -> object:
+    if isinstance(value, tuple):
+        return random.choice(value)
+    if value == "{replicas}":
+        return spec.replication_factor
+    if isinstance(value, str) and value in names:
+        return int(names[value].split()[1])
+    return value
+
+
+def _trigger(text: str, spec: ClusterSpec) -> Trigger | None:
+    if not text:
+        return None
+    return parse_trigger(text.replace("{replicas}", str(spec.replication_factor)), spec, 1).bound(0)

@@ -1,0 +1,90 @@
+"""Successions: all pairs of each table come, each row as a plan that can be run, and things stand before anything happens."""
+
+from random import Random
+
+import msgspec
+import pytest
+
+from tribunal.harness.campaign.pairs import Pairs
+from tribunal.harness.campaign.successions import ALONE, ROWS, UNCLEANLY, planned, tables
+from tribunal.harness.catalog import faults, scenario_file
+from tribunal.harness.plan import Plan, must_be_possible
+from tribunal.harness.scenario import load
+from tribunal.nemesis.targets import parse
+from tribunal.nemesis.triggers import parse_trigger
+
+CASES = [("kraft", "brokers"), ("kraft", "voters"), ("zookeeper", "brokers")]
+
+
+def wanted(mode):
+    return load(scenario_file("rotating-swarm"), {"cluster.mode": mode})
+
+
+def table_of(mode, name):
+    return next(one for one in tables(mode, {}, {}) if one.name == name)
+
+
+@pytest.mark.parametrize(("mode", "name"), CASES)
+def test_every_pair_comes_and_every_row_is_a_plan_that_can_be_run(mode, name):
+    table, random, runs = table_of(mode, name), Random(name), 0
+    while table.is_left():
+        rows = table.rows(random)
+        runs += 1
+        assert runs < 2_000, [one for one in table.pairs if one not in table.crossed][:3]  # a pair of no possible row
+        if runs > 20:
+            continue
+        plan = planned(wanted(mode), rows, table, random, ()).plan
+        encoded = msgspec.json.encode(plan)
+        assert msgspec.json.encode(msgspec.json.decode(encoded, type=Plan)) == encoded
+        must_be_possible((fault.kind for fault in plan.faults), plan.spec, "simulated")
+        assert [fault.index for fault in plan.faults] == list(range(len(plan.faults)))
+        assert [fault.meanwhile for fault in plan.faults].count(False) == ROWS
+        assert sum(fault.kind == "wipe" and "controller" in fault.target.text for fault in plan.faults) <= 1
+        for fault in plan.faults:
+            assert not faults()[fault.kind].refused_by(plan.spec, fault.options)
+            parse(fault.target.text, plan.spec, 99)
+            for trigger in (fault.when, fault.until):
+                assert trigger is None or parse_trigger(trigger.text, plan.spec, 99) == trigger
+
+    assert set(table.crossed) >= set(table.pairs)
+    assert ROWS * runs < len(table.pairs) / 3
+
+
+def test_what_happens_first_waits_until_things_stand_as_the_row_says():
+    table, random = table_of("kraft", "brokers"), Random(5)
+    given = {"brokers behind": "followers gone", "brokers setting": "as it is", "brokers first": "leader lost"}
+    plan = planned(wanted("kraft"), [table.row(random, given)], table, random, ()).plan
+
+    first = next(fault for fault in plan.faults if fault.when is not None)
+    assert first.when.text == ALONE.replace("p*", "p0")
+    away = [fault for fault in plan.faults[: first.index] if fault.kind == "isolate" and fault.target.pick in (0, 0.99)]
+    assert len(away) == 2  # another one each: not the same follower twice
+
+
+def test_only_unclean_settings_have_unclean_elections_and_these_always():
+    table, random = table_of("kraft", "brokers"), Random(6)
+    rows = [row for _ in range(40) for row in table.rows(random)]
+
+    assert {UNCLEANLY} == {table.value(row, "behind") for row in rows if "unclean" in table.value(row, "setting")}
+    assert not {row["brokers setting"] for row in rows if table.value(row, "behind") == UNCLEANLY} & {
+        "as it is",
+        "no elr",
+    }
+
+
+def test_who_is_hurt_together_comes_back_in_an_order_that_is_drawn():
+    table, random = table_of("kraft", "brokers"), Random(7)
+    given = {"brokers first": "all lost", "brokers setting": "as it is", "brokers behind": "nobody"}
+    plans = [planned(wanted("kraft"), [table.row(random, given)], table, random, ()).plan for _ in range(6)]
+
+    lasts = [[one.lasts_ms for one in plan.faults if one.target.text.startswith("broker ")] for plan in plans]
+    assert any(len(set(one)) > 1 for one in lasts)
+
+
+def test_a_value_that_is_named_twice_comes_more_often_where_nothing_else_decides():
+    table, random = Pairs({"one": ("a", "a", "a", "b"), "two": ("c",)}, {}, {}), Random(1)
+    table.crossed.update(dict.fromkeys(table.pairs))
+
+    drawn = [table._drawn(random, {})["one"] for _ in range(200)]
+    assert drawn.count("a") > 120
+    assert len(table.pairs) == 2
