@@ -15,6 +15,7 @@ def test_a_reassignment_that_is_refused_is_no_error_of_the_harness(tmp_path: Pat
     content = yaml.safe_load(scenario_file("removed-leader").read_text())
     del content["modes"]  # in this mode it has no effect, which is what is looked at
     content["cluster"]["mode"] = "zookeeper"
+    content["steps"][0] |= {"from": "nodes", "for": "6s"}  # its session ends
 
     result = run_seed(made(scenario(content), seed=7000, cluster=SIMULATED, time_ms=None, mutants=()), tmp_path / "run")
 
