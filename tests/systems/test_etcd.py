@@ -52,6 +52,12 @@ def judged(scenario: str, overrides: dict[str, str], out: Path, *, seed: int = 1
             id="all without power",
             marks=pytest.mark.skipif(bool(NO_DISKS), reason=NO_DISKS or "there are such disks"),
         ),
+        pytest.param(
+            "disks.yaml",
+            {},
+            id="bad disks",
+            marks=pytest.mark.skipif(bool(NO_DISKS), reason=NO_DISKS or "there are such disks"),
+        ),
     ],
 )
 def test_reads_that_ask_the_leader_are_not_accused(scenario: str, overrides: dict[str, str], tmp_path: Path) -> None:
