@@ -18,6 +18,8 @@ LED: Final = "led"
 LEADERLESS: Final = "leaderless"
 ABORTED_READS: Final = "aborted_reads"
 ABORTED_READ: Final = "aborted_read"
+HANGING_TRANSACTIONS: Final = "hanging_transactions"
+HANGING: Final = "hanging"
 KILL: Final = "kill"
 SEEN_LATE_NS: Final = 500_000_000  # what was committed before a kill may be observed this much later
 
@@ -78,9 +80,7 @@ class Leaderless(msgspec.Struct, frozen=True, tag=True):
 
     def seen(self, run_dir: Path, verdict: RunVerdict) -> tuple[bool, str]:
         """Return whether a run shows it, and what was measured."""
-        left = sum(
-            found.count for found in verdict.violations if (found.property_name, found.kind) == (LED, LEADERLESS)
-        )
+        left = _count(verdict, LED, LEADERLESS)
         return bool(left), f"{left} partitions left without leader"
 
 
@@ -114,15 +114,29 @@ class AbortedReads(msgspec.Struct, frozen=True, tag=True):
 
     def seen(self, run_dir: Path, verdict: RunVerdict) -> tuple[bool, str]:
         """Return whether a run shows it, and what was measured."""
-        seen = sum(
-            found.count
-            for found in verdict.violations
-            if (found.property_name, found.kind) == (ABORTED_READS, ABORTED_READ)
-        )
+        seen = _count(verdict, ABORTED_READS, ABORTED_READ)
         return bool(seen), f"{seen} records of aborted transactions read as committed"
 
 
-Sign: TypeAlias = LostWrites | QuorumEpochs | NoFullIsr | Leaderless | QuorumWaits | AbortedReads
+class TornTransactions(msgspec.Struct, frozen=True, tag=True):
+    """A record that belongs to no transaction any more: one that stays open for ever, or is read as committed."""
+
+    words = "a last stable offset stays behind for ever, or read_committed consumers receive what was aborted"
+
+    def seen(self, run_dir: Path, verdict: RunVerdict) -> tuple[bool, str]:
+        """Return whether a run shows it, and what was measured."""
+        hanging = _count(verdict, HANGING_TRANSACTIONS, HANGING)
+        is_read, aborted = AbortedReads().seen(run_dir, verdict)
+        return bool(hanging) or is_read, f"{hanging} partitions whose last stable offset stays behind, {aborted}"
+
+
+def _count(verdict: RunVerdict, property_name: str, kind: str) -> int:
+    return sum(
+        found.count for found in verdict.violations if (found.property_name, found.kind) == (property_name, kind)
+    )
+
+
+Sign: TypeAlias = LostWrites | QuorumEpochs | NoFullIsr | Leaderless | QuorumWaits | AbortedReads | TornTransactions
 
 
 class Entry(msgspec.Struct, frozen=True, kw_only=True):
@@ -281,6 +295,23 @@ ENTRIES: Final = (
             "A request to commit is late. Its producer repeats it, is answered, and begins its next transaction; when that one is about to be aborted, the late request arrives. Producer id and epoch"
             " are still the same, so the coordinator commits a transaction that its application aborts. With transaction version 2 every transaction has an epoch of its own; librdkafka,"
             " which these runs use, speaks version 1 to newer releases, too."
+        ),
+    ),
+    Entry(
+        name="KAFKA-12671",
+        fault="a late produce opens a transaction that nobody ends",
+        proposal="KIP-890 part 1",
+        scenario="late-produce",
+        sign=TornTransactions(),
+        has="3.5.2",
+        has_not="3.6.2",
+        expected=(Verdict.VIOLATION,),
+        mutant="M77",
+        story=(
+            "A produce is late. Its producer gives the transaction up, aborts it and is answered; then the produce arrives. The leader remembers no open transaction of this"
+            " producer, and takes the record for the first of a new one. The coordinator has ended its transaction and writes no marker for another: the last stable offset"
+            " stays where it is, and read_committed consumers get nothing beyond. If the producer comes back to that partition, the record is committed with a"
+            " transaction that it never belonged to. Since KIP-890 the leader asks the coordinator before the first record of a transaction."
         ),
     ),
 )

@@ -17,6 +17,7 @@ from tribunal.harness.campaign.museum_entries import (
     NoFullIsr,
     QuorumEpochs,
     QuorumWaits,
+    TornTransactions,
 )
 from tribunal.harness.catalog import Unknown, scenario_file
 from tribunal.harness.cli.session import conduct
@@ -108,6 +109,24 @@ def test_a_late_end_of_a_transaction_shows_by_what_was_aborted_and_read(severity
 
     measured = f"{count} records of aborted transactions read as committed"
     assert AbortedReads().seen(Path(), judged(*read, other)) == (bool(count), measured)
+
+
+@pytest.mark.parametrize(
+    ("property_name", "kind", "severity", "measured"),
+    [
+        pytest.param("hanging_transactions", "hanging", "violation", (2, 0), id="open for ever"),
+        pytest.param("aborted_reads", "aborted_read", "violation", (0, 2), id="committed with another transaction"),
+        pytest.param("hanging_transactions", "hanging", "permitted", (0, 0), id="excused"),
+        pytest.param("hanging_transactions", "other", "violation", (0, 0), id="something else"),
+    ],
+)
+def test_a_late_produce_shows_by_a_transaction_without_end_or_by_what_was_aborted_and_read(
+    property_name: str, kind: str, severity: str, measured: tuple[int, int]
+) -> None:
+    found = Finding(property_name=property_name, kind=kind, severity=severity, explanation="", count=2)
+
+    words = "{} partitions whose last stable offset stays behind, {} records of aborted transactions read as committed"
+    assert TornTransactions().seen(Path(), judged(found)) == (any(measured), words.format(*measured))
 
 
 @pytest.mark.parametrize(
@@ -283,7 +302,7 @@ def conducted(plan: Plan, folder: Path) -> tuple[Path, RunVerdict] | None:
 @pytest.mark.parametrize("entry", ENTRIES, ids=lambda entry: entry.name)
 def test_our_own_log_does_not_show_a_fault_and_its_known_bug_does(entry: Entry, tmp_path: Path) -> None:
     said: list[str] = []
-    tour = Tour([entry], budget_s=600, runs=1, first_seed=1, out=tmp_path, conduct=conducted, notify=said.append)
+    tour = Tour([entry], budget_s=600, runs=3, first_seed=1, out=tmp_path, conduct=conducted, notify=said.append)
     tour.sides = [side for side in tour.sides if side.exhibit.side in (Side.OURS, Side.MUTANT)]
 
     exhibits = {one.side: one for one in tour.show().shown[0].exhibits}
@@ -298,7 +317,11 @@ def test_our_own_log_does_not_show_a_fault_and_its_known_bug_does(entry: Entry, 
 @pytest.mark.timeout(1800)
 @pytest.mark.parametrize(
     ("name", "fault"),
-    [pytest.param("raised-min-isr", "hold-messages", id="4.3.1"), pytest.param("KIP-380", "missed-bounce", id="2.1.1")],
+    [
+        pytest.param("raised-min-isr", "hold-messages", id="4.3.1"),
+        pytest.param("KIP-380", "missed-bounce", id="2.1.1"),
+        pytest.param("KAFKA-12671", "hold-messages", id="3.5.2"),
+    ],
 )
 def test_a_released_kafka_shows_the_fault_that_it_has(tmp_path: Path, name: str, fault: str) -> None:
     skip_unless_it_can("apache-kafka", [fault])
