@@ -53,12 +53,14 @@ LOCK: Final = "requirements.lock"
 COMMIT: Final = "SHIPPED_COMMIT"  # a file beside the code that was sent to another machine
 RUN_NAME: Final = re.compile(r"\d{8}T\d{6}Z-.+-.+-\d+(-\d+)?", re.DOTALL)
 TIMESTAMP_TYPE: Final = "log.message.timestamp.type"
+LEADER_RECOVERY: Final = "leader.recovery"
 # What the judge has to know of the nodes' settings besides those that the run set.
 JUDGED_SETTINGS: Final = (
     "eligible.leader.replicas.enable",
     "unclean.leader.election.enable",
     "unclean.recovery.strategy",
     "unclean.recovery.manager.enabled",
+    LEADER_RECOVERY,
 )
 
 
@@ -544,7 +546,9 @@ def settings(plan: Plan) -> dict[str, Setting]:
     """Return the nodes' settings that say what a run promises."""
     if plan.spec.system:
         return {f"{PROMISED}{name}": value for name, value in plan.spec.promises.items()}
-    return {**{name: DEFINITIONS[name].default for name in JUDGED_SETTINGS}, **plan.spec.node_settings()}
+    given = {**{name: DEFINITIONS[name].default for name in JUDGED_SETTINGS}, **plan.spec.node_settings()}
+    # Released leaders serve at once, and end no transaction of their predecessors (D3, docs/spec.md).
+    return {**given, LEADER_RECOVERY: "off"} if all_clusters()[plan.cluster].has_releases else given
 
 
 @cache

@@ -327,6 +327,15 @@ class Timeline:
                     )
         return None
 
+    def recovered_ns(self, at_ns: int) -> int | None:
+        """Return when a leader had recovered here for the last time before a moment (KIP-704); None: nobody has."""
+        for place in range(bisect_right(self._times, at_ns) - 1, 0, -1):
+            before, entry = self.entries[place - 1], self.entries[place]
+            is_its_own = _whole_epoch(before) == _whole_epoch(entry)
+            if is_its_own and before.state.recovery == RECOVERING and entry.state.recovery != RECOVERING:
+                return entry.at_ns
+        return None
+
     def _may_recover(self, entry: Entry, election: Elected, since_ns: int) -> bool:
         """Whether a leader was elected that has to recover (KIP-704), and was allowed to be.
 

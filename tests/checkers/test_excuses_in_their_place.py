@@ -967,3 +967,35 @@ def test_records_whose_abort_marker_was_permitted_to_be_lost_are_open_again(
     run.final_read({0: value}, at=9000, isolation="read_committed", epoch=0)
 
     assert judged(run, "aborted_read") == [expected]
+
+
+# Leaders that recover (KIP-704): who was elected uncleanly aborts what its log leaves open, so nothing hangs by that election.
+
+
+@pytest.mark.parametrize(("recovers", "ended", "then", "expected"), [
+    pytest.param("on", 1000, {}, LOST, id="it must have been aborted"),
+    pytest.param("off", 1000, {}, BY_R9, id="nobody aborts it in this cluster"),
+    pytest.param(None, 1000, {}, BY_R9, id="nobody knows whether anybody would"),
+    pytest.param("on", 3800, {}, BY_R9, id="it ended when the leader had recovered, or just before"),
+    pytest.param("on", None, {}, BY_R9, id="nobody answered its end: it may have sent later"),
+    pytest.param("on", 1000, {"stays": True}, BY_R9, id="the leader has not recovered yet"),
+    pytest.param("on", 1000, {"again": True}, BY_R9, id="the abort was permitted to be lost"),
+])  # fmt: skip
+def test_a_leader_that_has_recovered_has_aborted_what_was_open(
+    tmp_path: Path, recovers: str | None, ended: int | None, then: dict[str, bool], expected: tuple[str, str]
+) -> None:
+    run = Run(tmp_path / "run", **UNCLEAN, **({} if recovers is None else {"leader.recovery": recovers}))
+    run.metadata("PartitionRecord", 0, topic="__transaction_state", **CREATED)
+    run.change(50, isr=[1, 2])
+    value = run.send(0, 100, txn_id="x")
+    step = {"kind": "send", "topic": "t", "partition": 0, "log_offset": 0, "value": value}
+    end = {"end_ns": None if ended is None else ended * MS, "outcome": "info" if ended is None else "committed"}
+    run.recorder.row("txns", process=7, txn_id="x", begin_ns=99 * MS, timeout_ms=5000, operations=[step], **end)
+    run.change(3000, **TO_NODE_3)
+    if not then.get("stays"):
+        run.change(4000, leader_recovery_state=0)
+    if then.get("again"):
+        run.change(5000, isr=[2], leader=2)
+    run.watermark(1, 60_000, epoch=1 + bool(then.get("again")), last_stable_offset=0, observer="node-3")
+
+    assert judged(run, "hanging") == [expected]
