@@ -21,7 +21,7 @@ import msgspec
 
 from replog.types import TopicPartition
 from tribunal.clusters.capabilities import Capability, FaultTarget
-from tribunal.clusters.clock import RunClock
+from tribunal.clusters.clock import RunClock, ago_ns
 from tribunal.clusters.objects import ObjectClient, ObjectOperation
 from tribunal.clusters.obstacles import Obstacle
 from tribunal.clusters.orders import Order, OrderSeen
@@ -201,7 +201,7 @@ class PartitionPoll(msgspec.Struct, kw_only=True):
 
     leader_epoch:  the partition's, as the one who answered had it, or as the client knew it when it asked.
     topic_id:      of the topic that was read, where the answer says so: there may be another one of that name.
-    asked_s:       when the question of that answer was sent, or before, by the event loop's clock; None where that is not known.
+    asked_s:       when the question of that answer was sent, or before, by the clock of `moment_s`; None where that is not known.
     """
 
     partition: TopicPartition
@@ -218,15 +218,10 @@ class PartitionPoll(msgspec.Struct, kw_only=True):
     asked_s: float | None = None
 
 
-def ago_ns(moment_s: float) -> int:
-    """Return how long ago a moment of the event loop's clock is."""
-    return round((asyncio.get_running_loop().time() - moment_s) * 1e9)
-
-
 class Offsets(NamedTuple):
     """Answer of ListOffsets for one partition: earliest and latest, or why not.
 
-    answered_s:  when it came, by the event loop's clock: another leader that is asked at once may keep all waiting.
+    answered_s:  when it came, by the clock of `moment_s`: another leader that is asked at once may keep all waiting.
     asked_s:     when it was asked for, or before, by the same clock.
     """
 

@@ -4,7 +4,6 @@ A kind of cluster says where its nodes live (`HostEnvironment`) and what runs th
 first, because every other part needs to know the addresses.
 """
 
-import asyncio
 from collections.abc import Callable
 from functools import partial
 from typing import Final
@@ -17,6 +16,7 @@ from tribunal.clusters.clients.administration import Administration
 from tribunal.clusters.clients.confluent import ConfluentClients
 from tribunal.clusters.clients.list_offsets import Leader, Leaders
 from tribunal.clusters.clients.membership import Membership
+from tribunal.clusters.clock import moment_s
 from tribunal.clusters.committed_records import CommittedRecords
 from tribunal.clusters.composed_cluster import ComposedCluster, MetadataSource, Observer, Parts, Releases
 from tribunal.clusters.endings import brought_up, to_its_end
@@ -117,7 +117,7 @@ def composed(
     """Compose a cluster of a system's nodes in this environment."""
     spec, state = run.spec, system.observation.state
     exits = NodeExits(system.events)
-    answers = ClientAnswers(lambda: state.topic_ids, lambda: asyncio.get_running_loop().time())
+    answers = ClientAnswers(lambda: state.topic_ids, moment_s)
     links.listener = answers.listener
     nodes = {
         node: environment.node(

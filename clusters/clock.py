@@ -1,6 +1,31 @@
 """The run's clock: monotonic ns since the run began, and where that stands on the other clocks."""
 
+import asyncio
 import time
+from functools import cache
+
+
+def moment_s() -> float:
+    """Return now, in s, by the clock of the event loop that runs: of the simulator's loop its own, elsewhere the machine's monotonic one.
+
+    uvloop's stands still while callbacks run, and counts whole ms: what was asked later would seem to have been asked before.
+    """
+    loop = asyncio.get_running_loop()
+    return time.monotonic() if isinstance(loop, _loops_with_coarse_clocks()) else loop.time()
+
+
+def ago_ns(moment: float) -> int:
+    """Return how long ago a moment of that clock is."""
+    return round((moment_s() - moment) * 1e9)
+
+
+@cache
+def _loops_with_coarse_clocks() -> tuple[type[asyncio.AbstractEventLoop], ...]:
+    try:
+        import uvloop
+    except ImportError:
+        return ()
+    return (uvloop.Loop,)
 
 
 class RunClock:

@@ -29,8 +29,8 @@ from tribunal.clusters.api import (
     Producer,
     ProducerSettings,
     TopicPartition,
-    ago_ns,
 )
+from tribunal.clusters.clock import ago_ns
 from tribunal.clusters.objects import ObjectOperation
 from tribunal.clusters.orders import Orders, admin_row
 from tribunal.clusters.spec import Settings

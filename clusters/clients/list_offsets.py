@@ -22,6 +22,7 @@ from replog.wire.messages.list_offsets import (
 )
 from tribunal.clusters.api import Offsets, TopicPartition
 from tribunal.clusters.clients.asking import FAILURES, Asking
+from tribunal.clusters.clock import moment_s
 from tribunal.clusters.secured.door import OPEN, Door
 
 CLIENT_ID: Final = "tribunal-offsets"
@@ -101,7 +102,7 @@ def combined(
     asked_s: float,
 ) -> list[Offsets]:
     """Return what two answers of one leader, of which the second came now, say for the partitions that both name."""
-    answered_s = asyncio.get_running_loop().time()
+    answered_s = moment_s()
     first, last = _by_partition(earliest), _by_partition(latest)
     return [
         Offsets(
@@ -140,7 +141,7 @@ async def _ask(
     door: Door,
 ) -> list[Offsets]:
     epochs = {partition: leaders[partition].leader_epoch for partition in asked}
-    asked_s = asyncio.get_running_loop().time()
+    asked_s = moment_s()
     try:
         asking = await Asking.open(leaders[asked[0]].endpoint, CLIENT_ID, timeout_ms, door)
     except FAILURES as problem:

@@ -40,6 +40,7 @@ from tribunal.clusters.clients.asking import FAILURES, Asking
 from tribunal.clusters.clients.blocking import blocking
 from tribunal.clusters.clients.confluent import QUIET
 from tribunal.clusters.clients.list_offsets import Leader
+from tribunal.clusters.clock import moment_s
 from tribunal.clusters.existing.access import BadAccess, ExistingAccess
 from tribunal.clusters.existing.acts import Act, Acts
 from tribunal.clusters.existing.clients import ExistingClients
@@ -114,7 +115,7 @@ class ExistingCluster:
         self.clients = ExistingClients(
             list(brokers.values()),
             self._leader,
-            ClientAnswers(lambda: self.state.topic_ids, lambda: asyncio.get_running_loop().time()),
+            ClientAnswers(lambda: self.state.topic_ids, moment_s),
             self._administration,
             list_offsets_version=release(run.spec.version).list_offsets_version,
             security=access,

@@ -73,7 +73,7 @@ class Fetched(NamedTuple):
     last_stable_offset: int | None
     log_start_offset: int | None
     topic_id: str | None = None  # of the topic, where the answer names that
-    asked_s: float | None = None  # when the question passed, by the event loop's clock
+    asked_s: float | None = None  # when the question passed, by the clock of `moment_s`
 
 
 class Asked(NamedTuple):
@@ -107,7 +107,7 @@ class ClientAnswers:
     """Takes note of what clients were answered.
 
     topic_ids:  of the topics that there are: newer versions of the protocol name them by these.
-    now_s:      reads the event loop's clock.
+    now_s:      reads the clock of `moment_s`.
     """
 
     def __init__(self, topic_ids: Callable[[], Mapping[str, str]], now_s: Callable[[], float]) -> None:

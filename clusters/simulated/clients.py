@@ -23,6 +23,7 @@ from tribunal.clusters.api import (
 )
 from tribunal.clusters.clients.list_offsets import combined, failed, in_order, request_at
 from tribunal.clusters.clients.operating import Operating
+from tribunal.clusters.clock import moment_s
 from tribunal.clusters.simulated.consumers import SimulatedConsumer, SimulatedMember
 from tribunal.clusters.simulated.operator import SimulatedAsker, SimulatedOperator
 from tribunal.clusters.simulated.producers import SimulatedProducer, SimulatedTransactions
@@ -157,7 +158,7 @@ class SimulatedAdmin:
         self, leader: NodeId, asked: list[TopicPartition], timeout_ms: int, *, stable: bool
     ) -> list[Offsets]:
         epochs = {partition: self._state.partitions[partition].leader_epoch for partition in asked}
-        asked_s = asyncio.get_running_loop().time()
+        asked_s = moment_s()
         try:
             async with asyncio.timeout(timeout_ms / 1000):
                 # Earliest first: between the two answers an offset may only grow.
