@@ -50,6 +50,7 @@ from tribunal.clusters.secured.run_security import LOAD, ClientSecurity, Login
 
 POLL_MS: Final = 3
 STATEMENT_MS: Final = 200
+AGAIN_MS: Final = 200
 CONSUME_MS: Final = 12  # few polls with many records rather than many with few
 SERVED_RECORDS: Final = 10
 PURGE_POLLS: Final = 50
@@ -478,7 +479,20 @@ class ConfluentAdmin:
         self._client = AdminClient(config, logger=QUIET, error_cb=lambda _: None)
 
     async def create_topic(self, topic: str, partitions: int, replication_factor: int, timeout_ms: int) -> None:
-        """Create a topic; an existing one of this name is fine."""
+        """Create a topic; an existing one of this name is fine.
+
+        Brokers that are registered need not be known yet to who carries it out: in ZooKeeper mode it is notified of them later.
+        """
+        deadline = asyncio.get_running_loop().time() + timeout_ms / 1000
+        while (error := await self._refusal(topic, partitions, replication_factor, timeout_ms)) is not None:
+            if error.code() != KafkaError.INVALID_REPLICATION_FACTOR or asyncio.get_running_loop().time() >= deadline:
+                raise ClusterError(f"topic {topic} cannot be created: {error.name()}: {error.str()}")
+            await asyncio.sleep(AGAIN_MS / 1000)
+
+    async def _refusal(
+        self, topic: str, partitions: int, replication_factor: int, timeout_ms: int
+    ) -> KafkaError | None:
+        """Ask for a topic once; return why there is none."""
         wanted = NewTopic(
             topic, num_partitions=partitions, replication_factor=replication_factor, config=self._topic_settings
         )
@@ -488,9 +502,9 @@ class ConfluentAdmin:
         try:
             await asyncio.wrap_future(futures[topic])
         except KafkaException as problem:
-            error = problem.args[0]
-            if error.code() != KafkaError.TOPIC_ALREADY_EXISTS:
-                raise ClusterError(f"topic {topic} cannot be created: {error.name()}: {error.str()}") from None
+            error: KafkaError = problem.args[0]
+            return None if error.code() == KafkaError.TOPIC_ALREADY_EXISTS else error
+        return None
 
     async def offsets(
         self, partitions: Sequence[TopicPartition], timeout_ms: int, *, stable: bool = False
