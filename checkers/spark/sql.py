@@ -33,7 +33,7 @@ ANSWER: Final = ("kind", "log_offset", "value", "acks", "invoke_ns", "at_ns", "l
 VIEW_PARTS: Final = 4
 MAY_ANSWER: Final = ("node", "process", "detail")
 # Below so many rows one task a query is cheapest: nothing is dealt out, joins shuffle nothing, and no step is a job of its own.
-WORTH_SPREADING_ROWS: Final = 400_000
+WORTH_SPREADING_ROWS: Final = 200_000
 # Below so many rows Spark takes longer to compile its plans to Java, and that Java to machine code, than to interpret them:
 # one simulated run of 20,000 rows took 145 s of the JVM's CPU compiled and 86 s interpreted.
 WORTH_COMPILING_ROWS: Final = 2_000_000
@@ -122,10 +122,10 @@ def _views(spark: "SparkSession", recordings: Mapping[str, Recording], kept: Kee
         {name: _called(rows, run_id) for name, rows in small_views(recording.run_dir).items()}
         for run_id, recording in recordings.items()
     ]
-    views = {name: kept(_frame(spark, [one[name] for one in small])) for name in small[0]}
+    views = {name: _frame(spark, [one[name] for one in small]) for name in small[0]}
     for name in VIEWS:
         if kept is _in_one_task:
-            views[name] = kept(_frame(spark, _tables(recordings, name)))
+            views[name] = _frame(spark, _tables(recordings, name))
         else:
             views[name] = _files(spark, recordings, name).coalesce(VIEW_PARTS).cache()
     return views
@@ -133,7 +133,9 @@ def _views(spark: "SparkSession", recordings: Mapping[str, Recording], kept: Kee
 
 def _frame(spark: "SparkSession", tables: Sequence[pa.Table]) -> "DataFrame":
     # PySpark 4.3 takes an empty batch for the end: what a recording without rows is followed by would be lost.
-    return spark.createDataFrame(pa.concat_tables(tables).combine_chunks())
+    frame = spark.createDataFrame(pa.concat_tables(tables).combine_chunks())
+    # Computed at once: what is not would travel with the tasks of all that is made of it, more than Java's heap holds.
+    return frame.coalesce(1).localCheckpoint()
 
 
 def _tables(recordings: Mapping[str, Recording], name: str) -> list[pa.Table]:

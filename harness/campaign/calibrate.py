@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from tribunal.checkers.spark.session import Prepared
 
 TOGETHER: Final = 12  # copies that are judged in one job
+SQL_TOGETHER: Final = 4  # by SQL: their rows are in Java's memory at once
 SAID: Final = 4  # findings that explain a miss
 
 
@@ -174,7 +175,9 @@ def _outcomes(
 
 
 def _judged(folders: Sequence[Path], engine: str, prepared: "Prepared | None") -> list[RunVerdict]:
-    verdicts = check(list(folders), engine, prepared=prepared) if folders else []
+    size = SQL_TOGETHER if engine == "spark-sql" else TOGETHER
+    jobs = (folders[first : first + size] for first in range(0, len(folders), size))
+    verdicts = [verdict for job in jobs for verdict in check(job, engine, prepared=prepared)]
     for folder in folders:
         shutil.rmtree(folder, ignore_errors=True)
     return verdicts
