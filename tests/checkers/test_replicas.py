@@ -6,6 +6,7 @@ import pytest
 
 from tests.checkers.recorded import Run
 from tests.checkers.test_lost_writes import found
+from tests.checkers.test_sql import agree
 
 
 @pytest.fixture
@@ -247,3 +248,49 @@ def test_epochs_that_go_back_along_every_log(run: Run) -> None:
         run.log(node, {offset: value for offset, value in log().items() if offset})
 
     assert kinds(run) == [("epoch_back", "violation")] * 3
+
+
+def log_null(run: Run, node: int, offset: int, *, is_control: bool = False) -> None:
+    """Record of a replica's final log that something stands at an offset whose value is none of ours."""
+    place = {"topic": "t", "partition": 0, "log_offset": offset, "leader_epoch": 0}
+    run.recorder.row("logs", node=node, **place, value=None, is_control=is_control)
+
+
+@pytest.mark.parametrize("is_read", [True, False])
+@pytest.mark.parametrize("of_node", [1, 3])
+def test_a_value_that_is_none_of_ours_in_one_log_alone_differs(tmp_path: Path, of_node: int, is_read: bool) -> None:
+    """Of the leader or of a follower, whether readers have the record or only the high watermark is known."""
+    run = Run(tmp_path / "run")
+    records = {offset: run.send(offset, 100 + offset) for offset in range(4)}
+    run.watermark(4, 900, epoch=0)
+    for node in (1, 2, 3):
+        run.log(node, log(without=(2,) if node == of_node else ()))
+    log_null(run, of_node, 2)
+    if is_read:
+        run.final_read(dict(records))
+
+    facts = [one[:2] + one[3:] for one in found(run.finish())]
+    assert {("replica_differs", "violation", 2)} <= {*facts} <= {
+        ("replica_differs", "violation", 2), ("diverged", "violation", 2)
+    }  # fmt: skip
+    assert (("diverged", "violation", 2) in facts) is is_read
+    assert agree(run.run_dir, "replicas", "log_order").total() == len(facts)
+
+
+def test_beyond_the_high_watermark_one_log_alone_may_hold_it(run: Run) -> None:
+    for node in (1, 2, 3):
+        run.log(node, log())
+    log_null(run, 3, 4)
+
+    assert found(run.finish()) == []
+    assert agree(run.run_dir) == {}
+
+
+def test_who_left_the_isr_may_hold_it(run: Run) -> None:
+    run.change(950, isr=[1, 2])
+    for node in (1, 2, 3):
+        run.log(node, log(without=(2,) if node == 3 else ()))
+    log_null(run, 3, 2)
+
+    assert found(run.finish()) == []
+    assert agree(run.run_dir) == {}
