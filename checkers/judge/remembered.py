@@ -179,12 +179,13 @@ class Remembered:
     def _abort_marker_lost(self, row: Transaction, place: Place, seen_ns: int) -> Judgement | None:
         """Return what may have taken an abort's marker, and left the records before it where they were.
 
-        Who is elected uncleanly aborts what its log leaves open (KIP-704), so nobody commits it any more.
+        Who recovers when it is elected uncleanly aborts what its log leaves open (KIP-704), so nobody commits it any more.
         """
         known = [offset for offset in _offsets(row, place) if offset is not None]
         lost = self.marker(place, Sent(since_ns=row.begin_ns, log_offset=max(known)), seen_ns) if known else None
-        is_clean = lost is not None and lost.election is not None and lost.election.how is How.CLEAN
-        return lost if is_clean else None
+        if lost is None or lost.election is None or self._history.timeline(*place).recovers(lost):
+            return None
+        return lost
 
     def _passed_since(self, lost: Judgement | None, row: Transaction, place: Place) -> int | None:
         """Return when the last stable offset had passed what a transaction sent to a partition, after that loss: its marker was there after all."""

@@ -336,6 +336,15 @@ class Timeline:
                 return entry.at_ns
         return None
 
+    def recovers(self, judgement: Judgement) -> bool:
+        """Whether the leader of that election had to recover (KIP-704), as committed: releases before it elect uncleanly without."""
+        first = bisect_left(self._times, judgement.at_ns or 0)
+        return any(
+            entry.state.recovery == RECOVERING
+            for entry in self.entries[first:]
+            if entry.at_ns == judgement.at_ns and entry.state.leader_epoch == judgement.leader_epoch
+        )
+
     def _may_recover(self, entry: Entry, election: Elected, since_ns: int) -> bool:
         """Whether a leader was elected that has to recover (KIP-704), and was allowed to be.
 

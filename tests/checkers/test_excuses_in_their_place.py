@@ -505,6 +505,29 @@ def test_an_abort_that_was_permitted_to_be_lost_is_forgotten(
     assert judged(run, "aborted_read") == [expected]
 
 
+@pytest.mark.parametrize(("recovery", "sends_there", "expected"), [
+    pytest.param(0, True, BY_R9, id="nobody aborted it anew, and the next one committed it"),
+    pytest.param(1, True, LOST, id="who was elected aborted it anew"),
+    pytest.param(0, False, LOST, id="the next one sent nothing there"),
+])  # fmt: skip
+def test_the_marker_of_an_abort_may_be_lost_to_a_leader_that_does_not_recover(
+    tmp_path: Path, recovery: int, sends_there: bool, expected: tuple[str, str]
+) -> None:
+    """Before KIP-704, as in ZooKeeper mode with inter.broker.protocol.version 2.6, leaders are elected uncleanly and abort nothing."""
+    run = Run(tmp_path / "run", **UNCLEAN)
+    run.metadata("PartitionRecord", 0, topic="__transaction_state", **CREATED)
+    run.change(50, isr=[1, 2])
+    value = in_transaction(run, {"t": 0}, "aborted", producer_id=7, producer_epoch=3)["t"]
+    run.change(3000, **TO_NODE_3 | {"leader_recovery_state": recovery})
+    step = {"kind": "send", "topic": "t" if sends_there else "u", "partition": 0, "log_offset": 5, "value": None}
+    row = {"process": 7, "txn_id": "x", "producer_id": 7, "producer_epoch": 3, "outcome": "committed"}
+    run.recorder.row("txns", **row, operations=[step], begin_ns=5000 * MS, end_ns=6000 * MS)
+    run.read({0: value}, 8000, process=80, isolation="read_committed", epoch=1)
+    run.final_read({0: value}, at=9000, isolation="read_committed", epoch=1)
+
+    assert judged(run, "aborted_read") == [expected]
+
+
 # Clocks of coordinators: what nobody ends is ended by the clock of who leads the transaction's partition.
 
 
