@@ -16,7 +16,7 @@ import numpy as np
 from msgspec.structs import replace
 
 from tribunal.checkers.api import FAIL, FINAL, OK, UNKNOWN, Array, Columns, Excuse, PartitionRows, distinct
-from tribunal.checkers.guarantees import How, Promise
+from tribunal.checkers.guarantees import Promise
 from tribunal.checkers.judge.clocks import leading, set_back
 from tribunal.checkers.judge.evidence import Sent
 from tribunal.checkers.judge.incarnations import Calm, hinders

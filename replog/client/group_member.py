@@ -119,6 +119,7 @@ class GroupMember:
                     offset_fetch.EXCHANGE, OffsetFetchRequest(groups=[group], require_stable=True)
                 )
         except (*NO_ANSWER, TimeoutError) as problem:
+            self._link.forget()  # it may be cut off, and another one coordinates by now
             return CommittedOffsets({}, type(problem).__name__)
         (committed,) = answer.groups
         found = [part for topic in committed.topics for part in topic.partitions]
@@ -151,6 +152,7 @@ class GroupMember:
         except Unreachable as problem:
             return CommitEnd(Outcome.WITHOUT_EFFECT, type(problem).__name__)
         except (*NO_ANSWER, TimeoutError) as problem:
+            self._link.forget()
             return CommitEnd(Outcome.UNKNOWN, type(problem).__name__)
         errors = [part.error_code for one in answer.topics for part in one.partitions]
         wrong = next((error for error in errors if error is not Error.NONE), None)
