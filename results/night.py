@@ -21,6 +21,7 @@ CONFIDENCE: Final = 0.95
 SIMULATED: Final = "simulated"
 
 FoundState = Literal["new", "known", "regressed", "expired"]
+GRAVITY: Final[tuple[FoundState, ...]] = ("regressed", "new", "expired", "known")
 
 
 class NightState(StrEnum):

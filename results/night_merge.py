@@ -6,11 +6,10 @@ from typing import Final
 
 from msgspec.structs import replace
 
-from tribunal.results.night import FoundState, FoundTonight, Night, NightState, Swept, least_runs, upper_bound
+from tribunal.results.night import GRAVITY, FoundTonight, Night, NightState, Swept, least_runs, upper_bound
 from tribunal.results.sensitivity import Sensitivity, added
 from tribunal.results.verdict import answered
 
-GRAVITY: Final[tuple[FoundState, ...]] = ("regressed", "new", "expired", "known")
 EARLIEST: Final = (NightState.FAILED, NightState.INTERRUPTED, NightState.RUNNING, NightState.ENDED)
 MOST_SEEDS: Final = 5
 

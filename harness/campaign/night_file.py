@@ -24,7 +24,7 @@ from typing import Final
 import msgspec
 
 from tribunal.checkers.calibration.api import classes
-from tribunal.clusters.spec import Mode
+from tribunal.clusters.spec import MODES, Mode
 from tribunal.harness.catalog import all_clusters, mutant_named, one_of, scenario_file, scenarios
 from tribunal.harness.scenario import BadScenario, read_yaml
 from tribunal.results.night import Quarantine
@@ -92,13 +92,22 @@ class Config(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
 
 
 class KnownIssue(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """A signature that somebody has in hand until a day (`expires`, in UTC, the last one)."""
+    """A signature that somebody has in hand until a day (`expires`, in UTC, the last one).
+
+    scenario, mode:  where it is known; without them in every scenario, and in every mode.
+    """
 
     signature: str
     owner: str
     expires: str
     link: str = ""
     about: str = ""
+    scenario: str = ""
+    mode: str = ""
+
+    def covers(self, signature: str, scenario: str, mode: str) -> bool:
+        """Return whether a run of this scenario in this mode that showed a signature showed what is in hand."""
+        return signature == self.signature and self.scenario in ("", scenario) and self.mode in ("", mode)
 
 
 class KnownIssues(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -132,6 +141,10 @@ def read_known(path: Path) -> KnownIssues:
             read_signature(issue.signature)
         except ValueError as problem:
             raise BadScenario(f"{path}: {problem}") from None
+        if issue.scenario:
+            one_of("scenario", issue.scenario, scenarios())
+        if issue.mode:
+            one_of("mode", issue.mode, dict.fromkeys(MODES))
     for held in found.quarantine:
         _check_day(path, held.expires)
         one_of("cluster", held.cluster, all_clusters())

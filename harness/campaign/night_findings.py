@@ -15,7 +15,7 @@ import msgspec
 
 from tribunal.harness.campaign.findings import KnownFinding
 from tribunal.harness.campaign.night_file import KnownIssue
-from tribunal.results.night import FoundState, FoundTonight, Night
+from tribunal.results.night import GRAVITY, FoundState, FoundTonight, Night
 
 ADDRESSES: Final = ("http://", "https://")
 PROGRAM_S: Final = 60
@@ -79,9 +79,14 @@ def _call(program: str, content: bytes) -> None:
 
 
 class Seen(msgspec.Struct, frozen=True, kw_only=True):
-    """One run that showed a signature."""
+    """One run that showed a signature.
+
+    scenario, mode:  as a known issue names them; where:  the scenario as people read it, if they need to know more.
+    """
 
     scenario: str
+    mode: str = ""
+    where: str = ""
     seed: int
     claim: str
     again: str
@@ -110,10 +115,11 @@ class FindingsOfNight:
         own = [finding for finding in kept if not finding.plan.spec.mutants]
         in_order = sorted(own, key=lambda finding: finding.state == "fixed")
         self._kept = {str(finding.shows): finding for finding in in_order}
-        self._issues = {issue.signature: issue for issue in issues}
+        self._issues = list(issues)
         self._today = today
         self._since = {} if former is None else {one.signature: one.since or former.began for one in former.found}
-        self._announced = {*announced, *self._since}
+        said = () if former is None else (one.signature for one in former.found if one.state != "known")
+        self._announced = {*announced, *said}
         self._news = news
         self._seen: dict[str, list[Seen]] = {}
 
@@ -124,19 +130,24 @@ class FindingsOfNight:
 
     def announce_once(self, signature: str, seen: Seen) -> None:
         """Announce a signature, if nobody knows of it and nobody has said it yet."""
-        state = self.state(signature)
+        state = self.state(signature, seen.scenario, seen.mode)
         if state != "known" and signature not in self._announced:
             self._announced.add(signature)
             self._news(signature, state, seen)
 
-    def state(self, signature: str) -> FoundState:
-        """Return what is known of a signature today."""
-        kept, issue = self._kept.get(signature), self._issues.get(signature)
+    def state(self, signature: str, scenario: str, mode: str) -> FoundState:
+        """Return what is known today of a signature that a run of this scenario in this mode showed."""
+        kept, issue = self._kept.get(signature), self._issue(signature, scenario, mode)
         if kept is not None and kept.state == "fixed":
             return "regressed"
         if issue is not None:
             return "known" if self._today <= issue.expires else "expired"
         return "new" if kept is None else "known"
+
+    def _issue(self, signature: str, scenario: str, mode: str) -> KnownIssue | None:
+        """Return the known issue that a run showed; of several the one that holds longest."""
+        covering = [issue for issue in self._issues if issue.covers(signature, scenario, mode)]
+        return max(covering, key=lambda issue: issue.expires, default=None)
 
     def found(self, began: str, run_dirs: Mapping[str, Sequence[str]]) -> list[FoundTonight]:
         """Return all of them, the most frequent first.
@@ -148,17 +159,22 @@ class FindingsOfNight:
         return [self._row(signature, seen, began, run_dirs.get(signature, ())) for signature, seen in in_order]
 
     def _row(self, signature: str, seen: Sequence[Seen], began: str, run_dirs: Sequence[str]) -> FoundTonight:
-        kept, issue = self._kept.get(signature), self._issues.get(signature)
+        """Return what is said of a signature: what nobody has in hand, where some runs showed that and others a known issue."""
+        kept = self._kept.get(signature)
+        states = [self.state(signature, one.scenario, one.mode) for one in seen]
+        worst = min(states, key=GRAVITY.index)
+        telling = [one for one, state in zip(seen, states, strict=True) if state == worst]
+        issue = self._issue(signature, telling[0].scenario, telling[0].mode)
         return FoundTonight(
             signature=signature,
-            state=self.state(signature),
+            state=worst,
             known_as="" if kept is None else kept.name,
             count=len(seen),
-            scenarios=sorted({one.scenario for one in seen}),
-            seeds=[one.seed for one in seen[:MOST_SEEDS]],
-            claim=seen[0].claim,
+            scenarios=sorted({one.where or one.scenario for one in telling}),
+            seeds=[one.seed for one in telling[:MOST_SEEDS]],
+            claim=telling[0].claim,
             run_dirs=list(run_dirs),
-            again=seen[0].again,
+            again=telling[0].again,
             owner="" if issue is None else issue.owner,
             link="" if issue is None else issue.link,
             expires="" if issue is None else issue.expires,

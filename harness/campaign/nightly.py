@@ -248,7 +248,7 @@ class Nightly:
     def _announce(self, signature: str, state: FoundState, seen: Seen) -> None:
         news = Announcement(
             night=self.night.name, began=self.night.began, shard=self.night.shard, commit=self.night.commit,
-            signature=signature, state=state, scenario=seen.scenario, seed=seen.seed, claim=seen.claim, again=seen.again,
+            signature=signature, state=state, scenario=seen.where or seen.scenario, seed=seen.seed, claim=seen.claim, again=seen.again,
             run_dir=seen.run_dir,
         )  # fmt: skip
         try:
@@ -262,7 +262,7 @@ class Nightly:
         """Return what this night announced before it was killed; its file may be ten seconds older than the last of it."""
         if self._killed is None:
             return []
-        return [*(one.signature for one in self._killed.found), *announced(self._out)]
+        return [*(one.signature for one in self._killed.found if not one.is_known), *announced(self._out)]
 
     def _left_s(self) -> float:
         return self.night.budget_s - (time.monotonic() - self._began)
@@ -276,16 +276,19 @@ class Nightly:
         results = rerun(
             own, jobs=self._jobs, scratch=self._scratch / "findings", notify=lambda one: self._notify(one.line())
         )
-        self.night.past = [self._rerun(result) for result in results]
+        self.night.past = [self._rerun(result, finding.plan) for result, finding in zip(results, own, strict=True)]
         for result, finding in zip(results, own, strict=True):
             for signature in (*result.others, *([result.signature] if result.outcome == "regressed" else [])):
                 again = f"tribunal findings run {result.name}"
-                seen = Seen(scenario=finding.plan.scenario, seed=finding.plan.seed, claim=result.about, again=again)
+                seen = Seen(
+                    scenario=finding.plan.scenario, mode=finding.plan.mode, seed=finding.plan.seed, claim=result.about,
+                    again=again,
+                )  # fmt: skip
                 self._found.announce_once(signature, seen)
 
-    def _rerun(self, result: Rerun) -> Past:
+    def _rerun(self, result: Rerun, plan: Plan) -> Past:
         """Return what a kept finding came to; what it found besides is no news where somebody has that in hand."""
-        is_news = any(self._found.state(signature) != "known" for signature in result.others)
+        is_news = any(self._found.state(one, plan.scenario, plan.mode) != "known" for one in result.others)
         return Past(
             name=result.name, signature=result.signature, outcome=result.outcome, runs=result.runs,
             max_runs=result.max_runs, seconds=result.seconds, others=result.others,
@@ -400,7 +403,7 @@ class Nightly:
             self._run_dirs[str(name)] = list(dict.fromkeys([*self._run_dirs.get(str(name), []), *places]))
         again = f"tribunal run {result.scenario} --cluster simulated --seed {result.seed}{options}"
         seen = Seen(
-            scenario=result.scenario, seed=result.seed, claim=result.claim, again=again,
+            scenario=result.scenario, mode=result.mode, seed=result.seed, claim=result.claim, again=again,
             run_dir="" if place is None else str(place),
         )  # fmt: skip
         for signature in result.signatures:
@@ -511,7 +514,9 @@ class Nightly:
             self._run_dirs.setdefault(signature, []).append(str(folder))
             again = f"tribunal run {run.scenario} --cluster {run.cluster} --seed {seed}"
             seen = Seen(
-                scenario=f"{run.scenario} on {run.cluster}",
+                scenario=run.scenario,
+                mode=plan.mode,
+                where=f"{run.scenario} on {run.cluster}",
                 seed=seed,
                 claim=verdict.claim,
                 again=again,

@@ -47,6 +47,7 @@ class SeedResult(msgspec.Struct, frozen=True, kw_only=True):
 
     signatures:  what was found: equal findings of different seeds are one.
     guards:      how often which guard of the nodes' code was reached, where they are counted.
+    mode:        of the cluster, "kraft" or "zookeeper"; empty where nobody has said.
     cpu_ms:      of its process, judging included.
     crossed:     which of its faults held a message over an event in somebody's life, by their index.
     entered:     whether code of the known bug that was switched on was called at all; True without one.
@@ -70,6 +71,7 @@ class SeedResult(msgspec.Struct, frozen=True, kw_only=True):
     crossed: list[int] = []
     entered: bool = True
     run_dir: str = ""
+    mode: str = ""
 
     @property
     def name(self) -> str:
@@ -249,8 +251,9 @@ class Child:
                 wall_ms=wall_ms,
                 cpu_ms=cpu_ms,
                 run_dir=str(self.run_dir),
+                mode=self.plan.mode,
             )
-        return msgspec.structs.replace(said, wall_ms=wall_ms, cpu_ms=cpu_ms)
+        return msgspec.structs.replace(said, wall_ms=wall_ms, cpu_ms=cpu_ms, mode=self.plan.mode)
 
     def end_if_overdue(self) -> None:
         """Kill it if it has run too long."""

@@ -11,10 +11,11 @@ import msgspec
 import pytest
 
 from tribunal.harness.campaign.findings import Rerun
-from tribunal.harness.campaign.night_file import RealRun, read_config
-from tribunal.harness.campaign.night_findings import Announcement, FindingsOfNight, NotAnnounced, announce
+from tribunal.harness.campaign.night_file import KnownIssue, RealRun, read_config, read_known
+from tribunal.harness.campaign.night_findings import Announcement, FindingsOfNight, NotAnnounced, Seen, announce
 from tribunal.harness.campaign.nightly import Earlier, Folders, Nightly, Outside, Shard, Terms, first_seed_of
 from tribunal.harness.campaign.sweep import SeedResult, Sweep
+from tribunal.harness.catalog import Unknown
 from tribunal.harness.cli.main import exit_code
 from tribunal.harness.scenario import BadScenario
 from tribunal.results.night import FoundTonight, NightState, Past
@@ -321,7 +322,7 @@ def test_a_known_issue_is_known_until_its_day(tmp_path, expires, state, code):
 
 
 def finding_kept(name, state, *mutants):
-    plan = SimpleNamespace(scenario="s", seed=1, spec=SimpleNamespace(mutants=mutants))
+    plan = SimpleNamespace(scenario="s", mode="kraft", seed=1, spec=SimpleNamespace(mutants=mutants))
     return SimpleNamespace(name=name, shows="lost_writes/lost", state=state, plan=plan)
 
 
@@ -339,14 +340,64 @@ def test_only_a_kept_finding_of_the_code_as_it_is_makes_a_signature_known(kept, 
         kept=kept, issues=[], today="2026-01-01", former=None, announced=[], news=lambda signature, state, seen: None
     )
 
-    assert night.state("lost_writes/lost") == state
+    assert night.state("lost_writes/lost", "s", "kraft") == state
+
+
+def known_in(scenario="", mode="", expires="2099-01-01"):
+    return KnownIssue(signature="lost_writes/lost", owner="ann", expires=expires, scenario=scenario, mode=mode)
+
+
+def seen_in(scenario, mode, seed):
+    return Seen(scenario=scenario, mode=mode, seed=seed, claim=f"of {scenario}", again=f"{scenario} {seed}")
+
+
+@pytest.mark.parametrize(
+    ("issues", "state", "announced", "named"),
+    [
+        pytest.param([known_in()], "known", [], ["bank", "swizzle"], id="everywhere"),
+        pytest.param([known_in("bank")], "new", [("new", 2)], ["swizzle"], id="in one scenario"),
+        pytest.param([known_in("bank", "zookeeper")], "new", [("new", 1)], ["bank", "swizzle"], id="in another mode"),
+        pytest.param([known_in(mode="kraft")], "known", [], ["bank", "swizzle"], id="in one mode"),
+        pytest.param([known_in("bank"), known_in("swizzle")], "known", [], ["bank", "swizzle"], id="in both"),
+        pytest.param(
+            [known_in("bank"), known_in("swizzle", expires="2020-01-01")], "expired", [("expired", 2)], ["swizzle"],
+            id="no more in one of both",
+        ),
+        pytest.param(
+            [known_in("bank"), known_in("swizzle"), known_in(expires="2020-01-01")], "known", [], ["bank", "swizzle"],
+            id="the one that holds longest",
+        ),
+    ],
+)  # fmt: skip
+def test_an_issue_that_is_known_in_one_place_is_news_in_others(issues, state, announced, named):
+    received = []
+    night = FindingsOfNight(
+        kept=[], issues=issues, today="2026-01-01", former=None, announced=[],
+        news=lambda signature, of, seen: received.append((of, seen.seed)),
+    )  # fmt: skip
+
+    night.saw("lost_writes/lost", seen_in("bank", "kraft", 1))
+    night.saw("lost_writes/lost", seen_in("swizzle", "kraft", 2))
+
+    (found,) = night.found("2026-01-01", {})
+    assert (found.state, found.count, found.scenarios, received) == (state, 2, named, announced)
+    assert found.again == f"{named[0]} {1 if named[0] == 'bank' else 2}"
+
+
+@pytest.mark.parametrize("place", ["scenario: no-such-scenario", "mode: krafty"])
+def test_a_known_issue_in_a_place_that_there_is_not_is_refused(tmp_path, place):
+    text = f"issues: [{{signature: lost_writes/lost, owner: ann, expires: 2099-01-01, {place}}}]\n"
+    (tmp_path / "known.yaml").write_text(text)
+
+    with pytest.raises(Unknown, match=place.rpartition(" ")[2]):
+        read_known(tmp_path / "known.yaml")
 
 
 @pytest.mark.parametrize(
     ("expires", "code"), [pytest.param("2099-01-01", 0, id="in hand"), pytest.param("2020-01-01", 1, id="expired")]
 )
 def test_what_a_kept_finding_shows_besides_is_known_until_its_day(tmp_path, monkeypatch, expires, code):
-    plan = SimpleNamespace(scenario="s", seed=1, spec=SimpleNamespace(mutants=()))
+    plan = SimpleNamespace(scenario="s", mode="kraft", seed=1, spec=SimpleNamespace(mutants=()))
     kept = SimpleNamespace(name="f", shows="a/b", state="known", plan=plan)
     again = Rerun(
         name="f", about="", signature="a/b", outcome="reproduced", runs=1, max_runs=1, seconds=0.1, others=["lost_writes/lost"]
