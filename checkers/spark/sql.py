@@ -32,7 +32,7 @@ Keeps = Callable[["DataFrame"], "DataFrame"]
 ANSWER: Final = ("kind", "log_offset", "value", "acks", "invoke_ns", "at_ns", "leader_epoch", "other_offset")
 VIEW_PARTS: Final = 4
 MAY_ANSWER: Final = ("node", "process", "detail")
-# Below so many rows one task a query is cheapest: nothing is dealt out, joins shuffle nothing, and no step is a job of its own.
+# Below so many rows one task a query is cheapest: nothing is dealt out, and joins shuffle nothing.
 WORTH_SPREADING_ROWS: Final = 200_000
 # Below so many rows Spark takes longer to compile its plans to Java, and that Java to machine code, than to interpret them:
 # one simulated run of 20,000 rows took 145 s of the JVM's CPU compiled and 86 s interpreted.
@@ -108,8 +108,9 @@ def _set(spark: "SparkSession", settings: Mapping[str, str]) -> Iterator[None]:
 
 
 def _in_one_task(frame: "DataFrame") -> "DataFrame":
-    # Rows of one partition stand where every join and window wants them.
-    return frame.coalesce(1).localCheckpoint(eager=False)
+    # Rows of one partition stand where every join and window wants them. Computed at once: what is not travels with the tasks of all
+    # that is made of it, more than Java's heap holds after some recordings.
+    return frame.coalesce(1).localCheckpoint()
 
 
 def _spread(frame: "DataFrame") -> "DataFrame":
@@ -133,9 +134,7 @@ def _views(spark: "SparkSession", recordings: Mapping[str, Recording], kept: Kee
 
 def _frame(spark: "SparkSession", tables: Sequence[pa.Table]) -> "DataFrame":
     # PySpark 4.3 takes an empty batch for the end: what a recording without rows is followed by would be lost.
-    frame = spark.createDataFrame(pa.concat_tables(tables).combine_chunks())
-    # Computed at once: what is not would travel with the tasks of all that is made of it, more than Java's heap holds.
-    return frame.coalesce(1).localCheckpoint()
+    return _in_one_task(spark.createDataFrame(pa.concat_tables(tables).combine_chunks()))
 
 
 def _tables(recordings: Mapping[str, Recording], name: str) -> list[pa.Table]:
