@@ -192,3 +192,33 @@ def test_a_replica_does_not_go_on_moving_to_a_directory_that_failed_meanwhile():
     trial = Trial(7, SPEC).run(scenario)
 
     assert trial.lost() == []
+
+
+def test_a_copy_that_cannot_be_removed_costs_its_directory_and_moves_go_on():
+    """What was given up for a damaged batch is removed; where that fails it is the copy's directory that fails, not the broker."""
+
+    async def scenario(cluster):
+        await asyncio.sleep(2)
+        plane, disk = cluster.nodes[1].shell.plane, cluster.machine(1).disk
+        (name, stored), *_ = [one for one in plane.directories.logs.items() if one[0].topic == TOPIC]
+        before = stored.directory
+        target, other = [path for path in PATHS if path != before]
+        assert plane.moves.move(name, target) == Error.NONE
+        await asyncio.sleep(0)
+        assert name in plane.moves.copies
+        disk.break_below(target, 5)
+
+        plane.moves._give_up(name, "a damaged batch")
+
+        assert list(plane.directories.offline) == [target]
+        await asyncio.sleep(1)
+        assert plane.moves.move(name, other) == Error.NONE
+        await asyncio.sleep(5)
+        assert plane.directories.logs[name].directory == other
+        disk.mend(target)
+        await cluster.kill(1)
+        await cluster.start(1)
+
+    trial = Trial(7, SPEC).run(scenario)
+
+    assert trial.lost() == []

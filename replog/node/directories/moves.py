@@ -157,5 +157,10 @@ class DirectoryMoves:
 
     def _drop(self, name: TopicPartition) -> None:
         copy = self.copies.pop(name, None)
-        if copy is not None and copy.directory.rpartition("/")[0] not in self.directories.offline:
+        path = "" if copy is None else copy.directory.rpartition("/")[0]  # of an earlier move, perhaps: not where it goes now
+        if copy is None or path in self.directories.offline:
+            return
+        try:
             copy.drop()
+        except OSError as problem:
+            self.directories.fail(path, problem)
