@@ -157,8 +157,10 @@ class DirectoryMoves:
 
     def _drop(self, name: TopicPartition) -> None:
         copy = self.copies.pop(name, None)
-        path = "" if copy is None else copy.directory.rpartition("/")[0]  # of an earlier move, perhaps: not where it goes now
-        if copy is None or path in self.directories.offline:
+        if copy is None:
+            return
+        path = copy.directory.rpartition("/")[0]  # of an earlier move, perhaps: not where it goes now
+        if path in self.directories.offline:
             return
         try:
             copy.drop()
