@@ -25,6 +25,7 @@ from tribunal import ROOT
 from tribunal.clusters.api import Cluster, ClusterError, Unsettled, until
 from tribunal.clusters.clock import RunClock
 from tribunal.clusters.endings import to_its_end
+from tribunal.clusters.kafka.releases import release
 from tribunal.harness import heal
 from tribunal.harness.catalog import all_clusters, all_workloads, faults, one_of
 from tribunal.harness.collect import Collector, record_final_logs
@@ -35,7 +36,7 @@ from tribunal.nemesis.api import Effect, Loss, Proof
 from tribunal.nemesis.targets import NoTarget, resolve
 from tribunal.nemesis.triggers import Trigger, Waiting
 from tribunal.results.heal import Unhealed
-from tribunal.results.manifest import PROMISED, Made, Setting
+from tribunal.results.manifest import MEMBERS_UNCHECKED, PROMISED, Made, Setting
 from tribunal.results.rows import cut_off
 from tribunal.results.store import Recorder
 from tribunal.results.topic_names import TopicNames
@@ -546,9 +547,17 @@ def settings(plan: Plan) -> dict[str, Setting]:
     """Return the nodes' settings that say what a run promises."""
     if plan.spec.system:
         return {f"{PROMISED}{name}": value for name, value in plan.spec.promises.items()}
-    given = {**{name: DEFINITIONS[name].default for name in JUDGED_SETTINGS}, **plan.spec.node_settings()}
+    given: dict[str, Setting] = {
+        **{name: DEFINITIONS[name].default for name in JUDGED_SETTINGS},
+        **plan.spec.node_settings(),
+    }
+    if not all_clusters()[plan.cluster].has_releases:
+        return given
     # Released leaders serve at once, and end no transaction of their predecessors (D3, docs/spec.md).
-    return {**given, LEADER_RECOVERY: "off"} if all_clusters()[plan.cluster].has_releases else given
+    given[LEADER_RECOVERY] = "off"
+    if plan.spec.is_zookeeper_mode and not release(plan.spec.version).checks_members:
+        given[MEMBERS_UNCHECKED] = True
+    return given
 
 
 @cache

@@ -8,6 +8,9 @@ import msgspec
 from tribunal.results.heal import Unhealed
 
 KRAFT: Final = "kraft"
+MEMBERS_UNCHECKED: Final = (
+    "isr.members.unchecked"  # leaders write the ISR without asking whether who joins is registered
+)
 PROMISED: Final = "promises."  # what a described system promises, among the settings: `promises.consistency`
 Setting = bool | int | float | str | Sequence[str] | None
 LOST_MS: Final = f"{PROMISED}lost_ms."  # what may be lost, by the fault that takes it: `promises.lost_ms.kill`

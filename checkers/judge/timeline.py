@@ -52,7 +52,7 @@ from tribunal.checkers.judge.orders import (
 from tribunal.checkers.judge.removals import Directories, Removals, said
 from tribunal.checkers.judge.skews import Skew, skews
 from tribunal.results.admin_apis import AdminApi
-from tribunal.results.manifest import Setting, integer
+from tribunal.results.manifest import MEMBERS_UNCHECKED, Setting, integer
 from tribunal.results.metadata import (
     CONFIG_OF_BROKER,
     CONFIG_OF_TOPIC,
@@ -1161,7 +1161,7 @@ class _Builder:
         self._entries.append(entry)
 
     def _fence(self, node: int, *, fenced: bool) -> None:
-        if fenced:
+        if fenced and not _true((self._given or {}).get(MEMBERS_UNCHECKED, False)):
             self._fenced[node] = None
         else:
             self._fenced.pop(node, None)

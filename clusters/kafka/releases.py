@@ -24,6 +24,11 @@ VERSION: Final = re.compile(r"(\d{1,3})\.(\d{1,3})\.(\d{1,3})")
 KRAFT_SINCE: Final = (3, 3, 0)  # where KIP-833 calls KRaft fit for production
 NO_ZOOKEEPER_SINCE: Final = (4, 0, 0)  # KIP-500
 ZOOKEEPER_MODE_LAST: Final = "3.9"
+CHECKED_MEMBERS_SINCE: Final = (
+    3,
+    3,
+    0,
+)  # KIP-841: before, in ZooKeeper mode, nobody asks whether who joins an ISR is registered
 ELR_SINCE: Final = (4, 0, 0)  # KIP-966 part 1
 LOG4J_2_SINCE: Final = (4, 0, 0)  # KIP-653
 TOOLS_APART_SINCE: Final = (4, 0, 0)
@@ -81,6 +86,11 @@ class Release(msgspec.Struct, frozen=True):
     def has_elr(self) -> bool:
         """Whether it has eligible leader replicas; before, the last member stays in the ISR."""
         return self.numbers >= ELR_SINCE
+
+    @property
+    def checks_members(self) -> bool:
+        """Whether a broker that is not registered may not join an ISR."""
+        return self.numbers >= CHECKED_MEMBERS_SINCE
 
     @property
     def logs_by_log4j_2(self) -> bool:

@@ -151,6 +151,20 @@ def test_only_an_unfenced_broker_joins_the_isr(run: Run, unfenced: bool, expecte
     assert kinds(run) == expected
 
 
+@pytest.mark.parametrize(("unchecked", "expected"), [(True, []), (False, ["fenced_replica_joined"])])
+def test_before_kip_841_a_leader_in_zookeeper_mode_asks_nobody_who_is_registered(
+    tmp_path: Path, unchecked: bool, expected: list[str]
+) -> None:
+    """Apache Kafka 2.1.1 and 2.2.2: a broker in controlled shutdown still fetched, and was in the ISR again when its session had ended."""
+    run = Run(tmp_path / "run", **{"isr.members.unchecked": unchecked})
+    run.change(100, isr=[1, 2])
+    run.registered(3, at=150, previous=-1)
+    run.change(200, isr=[1, 2, 3])
+
+    assert kinds(run) == expected
+    assert agree(run.run_dir)["fenced_replica_joined"] == len(expected)
+
+
 @pytest.mark.parametrize(("first", "expected"), [(-1, []), (None, ["elr_lost_member", "elr_member_forgotten"])])
 def test_isr_and_elr_are_empty_only_after_min_isr_unclean_shutdowns(
     run: Run, first: int | None, expected: list[str]

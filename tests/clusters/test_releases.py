@@ -30,9 +30,10 @@ from tribunal.clusters.loopback import Loopback
 from tribunal.clusters.maven_jars import Artifact, NoJars, Program, fetch
 from tribunal.clusters.run_context import RunContext
 from tribunal.clusters.spec import ClusterSpec, SettingValue
-from tribunal.harness.catalog import listing
+from tribunal.harness.catalog import listing, scenario_file
 from tribunal.harness.plan import Plan, made, must_be_possible
-from tribunal.harness.scenario import BadScenario, scenario
+from tribunal.harness.run import settings
+from tribunal.harness.scenario import BadScenario, load, scenario
 
 ELR = "eligible.leader.replicas.enable"
 STEPS = {"scenario": "x", "workload": "produce-consume", "steps": []}
@@ -69,6 +70,32 @@ def test_a_release_without_elr_is_judged_without_it_whatever_a_scenario_says() -
 
     assert ClusterSpec(version="3.9.1", settings=asked).node_settings()[ELR] is False
     assert ClusterSpec(version="4.0.0", settings=asked).node_settings()[ELR] is True
+
+
+@pytest.mark.parametrize(
+    ("cluster", "overrides", "recovery", "unchecked"),
+    [
+        pytest.param("simulated", {}, "on", None, id="ours"),
+        pytest.param("simulated", {"cluster.mode": "zookeeper"}, "on", None, id="ours, ZooKeeper mode"),
+        pytest.param("apache-kafka", {"cluster.version": "4.3.1"}, "off", None, id="a release"),
+        pytest.param(
+            "apache-kafka", {"cluster.version": "2.1.1", "cluster.mode": "zookeeper"}, "off", True, id="before KIP-841"
+        ),
+        pytest.param(
+            "apache-kafka", {"cluster.version": "3.4.1", "cluster.mode": "zookeeper"}, "off", None, id="behind KIP-841"
+        ),
+    ],
+)
+def test_a_run_records_what_its_software_does_not_promise(
+    cluster: str, overrides: dict[str, str], recovery: str, unchecked: bool | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("tribunal.clusters.kinds.apache_kafka.java_release", lambda: 17)
+    monkeypatch.setattr("tribunal.clusters.kinds.apache_kafka.way_in", lambda: ())
+    asked = load(scenario_file("produce-consume"), overrides)
+    recorded = settings(made(asked, seed=1, cluster=cluster, time_ms=None, mutants=()))
+
+    assert recorded["leader.recovery"] == recovery
+    assert recorded.get("isr.members.unchecked") is unchecked
 
 
 @pytest.mark.parametrize(
