@@ -59,10 +59,11 @@ def kernel(rows: PartitionRows, context: Context) -> Found:
             ("leader_epoch", "leader_epoch"),
             ("at_ns", "invoke_ns"),
             ("high_watermark", "high_watermark"),
+            ("at_ns", "complete_ns"),  # what a poll was shown was shown by its end
         )
     ]
-    unknown = np.full(int(asked.sum()), UNKNOWN, np.int64)
-    both = [columns, [unknown, seen["at_ns"][asked], seen["high_watermark"][asked]]]
+    unknown, at_ns = np.full(int(asked.sum()), UNKNOWN, np.int64), seen["at_ns"][asked]
+    both = [columns, [unknown, at_ns, seen["high_watermark"][asked], at_ns]]
     found = [_gone(end, *shown) for end, shown in _compared(read, logged, both)]
     return Found(pa.concat_tables(found), {"ends compared with what was shown": 1})
 
@@ -71,11 +72,12 @@ def _compared(
     read: "ReadEnd | None", logged: int | None, observed: Sequence[Sequence[Array]]
 ) -> Iterator[tuple[int, Sequence[Array]]]:
     """Yield ends, and the observations that each is compared with: what came behind a final read was not there to be read."""
-    for shown in observed:
+    for epochs, at_ns, high_watermarks, done_ns in observed:
+        shown = [epochs, at_ns, high_watermarks]
         if read is None:
             yield logged or 0, shown
             continue
-        was_before = shown[1] <= read.until_ns
+        was_before = np.where(done_ns == UNKNOWN, at_ns, done_ns) <= read.until_ns
         yield read.end, [column[was_before] for column in shown]
         if logged is not None:
             yield max(logged, read.end), [column[~was_before] for column in shown]
@@ -150,19 +152,19 @@ SQL: Final = "".join((READERS, """, read_ends AS (
   FROM logged l
   LEFT JOIN read_ends r ON l.run_id = r.run_id AND l.topic = r.topic AND l.partition = r.partition
 ), shown AS (
-  SELECT run_id, topic, partition, leader_epoch, at_ns, high_watermark, 'answer' AS sort FROM watermarks
+  SELECT run_id, topic, partition, leader_epoch, at_ns, high_watermark, 'answer' AS sort, at_ns AS done_ns FROM watermarks
   WHERE source <> 'list_offsets' AND leader_epoch IS NOT NULL
   UNION ALL
-  SELECT run_id, topic, partition, leader_epoch, invoke_ns, high_watermark, 'answer' FROM polls
+  SELECT run_id, topic, partition, leader_epoch, invoke_ns, high_watermark, 'answer', COALESCE(complete_ns, invoke_ns) FROM polls
   WHERE leader_epoch IS NOT NULL
   UNION ALL
-  SELECT run_id, topic, partition, CAST(NULL AS INT), at_ns, high_watermark, 'asked' FROM watermarks
+  SELECT run_id, topic, partition, CAST(NULL AS INT), at_ns, high_watermark, 'asked', at_ns FROM watermarks
   WHERE source = 'list_offsets'
 ), behind AS (
   SELECT DISTINCT t.run_id, t.topic, t.partition, t.leader_epoch, t.at_ns, t.high_watermark, t.sort, e.log_end,
     e.after_ns
   FROM shown t JOIN ends e ON t.run_id = e.run_id AND t.topic = e.topic AND t.partition = e.partition
-  WHERE t.high_watermark > e.log_end AND t.at_ns > e.after_ns AND t.at_ns <= e.until_ns
+  WHERE t.high_watermark > e.log_end AND t.done_ns > e.after_ns AND t.done_ns <= e.until_ns
 ), stretches AS (
   SELECT *, COALESCE(MAX(high_watermark) OVER (PARTITION BY run_id, topic, partition, sort, after_ns
                                                ORDER BY COALESCE(leader_epoch, -1) DESC, at_ns DESC, high_watermark DESC

@@ -1147,6 +1147,27 @@ def test_what_a_last_poll_brings_is_looked_for_in_the_logs(
     assert judged(run, "shown_end_lost") == expected
 
 
+@pytest.mark.parametrize(("lasts", "in_logs", "expected"), [
+    pytest.param(100, True, [], id="behind what was there when it asked, and the logs hold it"),
+    pytest.param(100, False, [LOST], id="behind what was there when it asked, and no log holds it"),
+    pytest.param(0, True, [LOST], id="when it asked: then it must have been read"),
+])  # fmt: skip
+def test_what_the_last_poll_itself_was_shown_came_while_it_waited(
+    run: Run, lasts: int, in_logs: bool, expected: list[tuple[str, str]]
+) -> None:
+    """A transaction was aborted behind a final read of committed records, and its marker is no record (wide-swarm-exactly-once, seed 182006)."""
+    values = {offset: run.send(offset, 100 + offset) for offset in range(2)}
+    run.final_read(values, at=900)
+    run.poll(99, "final", 2, 0, 902, high_watermark=2)
+    run.poll(99, "final", 2, 0, 1000, high_watermark=3, leader_epoch=0, lasts=lasts)
+    late = {2: run.send(2, 120, acks=0)}
+    for node in (1, 2, 3):
+        run.log(node, values | (late if in_logs else {}))
+
+    assert judged(run, "shown_end_lost") == expected
+    assert agree(run.run_dir).get("shown_end_lost", 0) == len(expected)
+
+
 @pytest.mark.parametrize(("at", "in_logs", "expected"), [
     pytest.param(950, True, [], id="while it waited, and the logs hold it"),
     pytest.param(950, False, [LOST], id="while it waited, and no log holds it"),
