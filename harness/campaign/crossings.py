@@ -15,7 +15,7 @@ import msgspec
 
 from tribunal.clusters.spec import RACK_AWARE, SELECTOR, ClusterSpec, SettingValue
 from tribunal.harness.campaign.pairs import Pairs, Row, Value
-from tribunal.harness.campaign.variations import BESIDE, OF_BESIDE, SEEDS, Chosen
+from tribunal.harness.campaign.variations import BESIDE, OF_BESIDE, SEEDS, Chosen, with_faults
 from tribunal.harness.catalog import SIMULATED
 from tribunal.harness.plan import Plan, PlannedFault, made, planned_beside
 from tribunal.harness.scenario import Scenario
@@ -248,11 +248,8 @@ def planned(scenario: Scenario, rows: Sequence[Row], table: Table, random: Rando
     if load and load != plan.workload:
         beside = planned_beside(load, BESIDE[load], plan.seed, spec, SIMULATED)
         plan = msgspec.structs.replace(plan, beside=(beside,))
-    faults: list[PlannedFault] = []
-    for row in rows:
-        faults += _faults(row, table, plan, random)
-    numbered = tuple(msgspec.structs.replace(one, index=index) for index, one in enumerate(faults))
-    return Chosen(msgspec.structs.replace(plan, faults=numbered), "; ".join(map(_words, rows)))
+    faults = [fault for row in rows for fault in _faults(row, table, plan, random)]
+    return Chosen(with_faults(plan, faults), "; ".join(map(_words, rows)))
 
 
 def _words(row: Row) -> str:
@@ -285,14 +282,15 @@ def _faults(row: Row, table: Table, plan: Plan, random: Random) -> list[PlannedF
 
 def _fault(step: Step, plan: Plan, random: Random, holder: str, after_ms: int = 0) -> PlannedFault:
     target = draw(step.target.replace("{holder}", holder), 1, 0.0, random.random() if step.pick is None else step.pick)
-    when, until = (_trigger(text, plan.spec) for text in (step.when, step.until))
+    when, until = (trigger(text, plan.spec) for text in (step.when, step.until))
     return PlannedFault(
         index=0, kind=step.kind, target=target, options=step.options, lasts_ms=step.lasts_ms, after_ms=after_ms,
         when=when, until=until, wait_ms=STATE_WAIT_MS, must=False,
     )  # fmt: skip
 
 
-def _trigger(text: str, spec: ClusterSpec) -> Trigger | None:
+def trigger(text: str, spec: ClusterSpec) -> Trigger | None:
+    """Return what a step waits for; none for no words."""
     if not text:
         return None
     return parse_trigger(text.replace("{replicas}", str(spec.replication_factor)), spec, 1).bound(0)

@@ -12,18 +12,16 @@ from typing import Final, NamedTuple
 import msgspec
 
 from tribunal.clusters.spec import ZOOKEEPER, ClusterSpec, SettingValue
-from tribunal.harness.campaign.crossings import ELR, ONE_REPLICA_LESS, THIN, UNCLEAN
+from tribunal.harness.campaign.crossings import ELR, ONE_REPLICA_LESS, THIN, TRANSACTIONS, UNCLEAN, trigger
 from tribunal.harness.campaign.pairs import Pairs, Row, Value
-from tribunal.harness.campaign.variations import BESIDE, OF_BESIDE, SEEDS, Chosen, outlived
+from tribunal.harness.campaign.variations import BESIDE, OF_BESIDE, SEEDS, Chosen, with_faults
 from tribunal.harness.catalog import SIMULATED
 from tribunal.harness.plan import PlannedFault, made, planned_beside
 from tribunal.harness.scenario import Scenario
 from tribunal.nemesis.targets import draw
-from tribunal.nemesis.triggers import Trigger, parse_trigger
 
 NONE: Final = "none"
 AS_EVER: Final = "as ever"
-TRANSACTIONS: Final = "transactions"
 PLAIN: Final = "produce-consume"
 OPERATOR: Final = "operator"
 FORGOTTEN: Final = "producers forgotten"
@@ -169,8 +167,8 @@ MOMENTS: Final[Mapping[str, Moment]] = {
     "soon": Moment((100, 250, 500)),
     "later": Moment((900, 1_500)),
     "missed": Moment((2_100, 2_700, 3_200)),
-    "shrunk": Moment((0, 50, 400), "|isr(p*)| < {replicas}"),
-    "alone": Moment((0, 50, 400), "|isr(p*)| = 1"),
+    "shrunk": Moment((0, 50, 400), SHRUNK),
+    "alone": Moment((0, 50, 400), ALONE),
     "leaderless": Moment((0, 50, 300), "leader(p*) = none"),
     "recovering": Moment((0, 1, 20), "recovering(p*)"),
 }
@@ -331,9 +329,8 @@ def planned(scenario: Scenario, rows: Sequence[Row], table: Table, random: Rando
     if load == OPERATOR:
         beside = planned_beside(OPERATOR, {**BESIDE[OPERATOR], "pause_ms": 150}, plan.seed, plan.spec, SIMULATED)
         plan = msgspec.structs.replace(plan, beside=(beside,))
-    faults = outlived(plan, [fault for row in rows for fault in _faults(row, table, plan.spec, random)])
-    numbered = tuple(msgspec.structs.replace(one, index=index) for index, one in enumerate(faults))
-    return Chosen(msgspec.structs.replace(plan, faults=numbered), "; ".join(_words(row, table) for row in rows))
+    faults = [fault for row in rows for fault in _faults(row, table, plan.spec, random)]
+    return Chosen(with_faults(plan, faults), "; ".join(_words(row, table) for row in rows))
 
 
 def _words(row: Row, table: Table) -> str:
@@ -376,7 +373,7 @@ def _spread(
         PlannedFault(
             index=0, kind=step.kind, target=draw(target, 1, 0.0, pick), options=options,
             lasts_ms=random.choice(step.lasts_ms), after_ms=0 if place else random.choice(moment.after_ms),
-            when=None if place else _trigger(moment.when, spec), wait_ms=WAIT_MS, must=False,
+            when=None if place else trigger(moment.when, spec), wait_ms=WAIT_MS, must=False,
         )
         for place, target in enumerate(targets)
     ]  # fmt: skip
@@ -390,9 +387,3 @@ def _option(value: object, spec: ClusterSpec, names: Mapping[str, str], random: 
     if isinstance(value, str) and value in names:
         return int(names[value].split()[1])
     return value
-
-
-def _trigger(text: str, spec: ClusterSpec) -> Trigger | None:
-    if not text:
-        return None
-    return parse_trigger(text.replace("{replicas}", str(spec.replication_factor)), spec, 1).bound(0)

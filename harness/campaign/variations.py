@@ -259,12 +259,12 @@ def _added(plan: Plan, random: Random, sent: Mapping[str, int]) -> Plan:
         return _removed(plan, random, sent)
     fault = _drawn(plan, random, sent)
     at = random.randint(0, len(plan.faults))
-    return _with(plan, [*plan.faults[:at], fault, *plan.faults[at:]])
+    return with_faults(plan, [*plan.faults[:at], fault, *plan.faults[at:]])
 
 
 def _removed(plan: Plan, random: Random, sent: Mapping[str, int]) -> Plan:
     at = random.randrange(len(plan.faults))
-    return _with(plan, [*plan.faults[:at], *plan.faults[at + 1 :]]) if len(plan.faults) > 1 else plan
+    return with_faults(plan, [*plan.faults[:at], *plan.faults[at + 1 :]]) if len(plan.faults) > 1 else plan
 
 
 def _moved(plan: Plan, random: Random, sent: Mapping[str, int]) -> Plan:
@@ -314,7 +314,7 @@ def _spread(plan: Plan, random: Random, sent: Mapping[str, int]) -> Plan:
     )
     # The first one waits for its event; the others come in the same moment.
     at_once = [msgspec.structs.replace(one, when=None, after_ms=0, meanwhile=True) for one in others]
-    return _with(plan, [*plan.faults[:at], first, *at_once, *plan.faults[at + 1 :]])
+    return with_faults(plan, [*plan.faults[:at], first, *at_once, *plan.faults[at + 1 :]])
 
 
 def _swapped(plan: Plan, random: Random, sent: Mapping[str, int]) -> Plan:
@@ -322,7 +322,7 @@ def _swapped(plan: Plan, random: Random, sent: Mapping[str, int]) -> Plan:
     one, other = random.randrange(len(plan.faults)), random.randrange(len(plan.faults))
     order = list(plan.faults)
     order[one], order[other] = order[other], order[one]
-    return _with(plan, order)
+    return with_faults(plan, order)
 
 
 def _reseeded(plan: Plan, random: Random, sent: Mapping[str, int]) -> Plan:
@@ -453,10 +453,11 @@ def _partitions(plan: Plan) -> int:
 
 def _changed(plan: Plan, random: Random, change: Callable[[PlannedFault], PlannedFault]) -> Plan:
     at = random.randrange(len(plan.faults))
-    return _with(plan, [*plan.faults[:at], change(plan.faults[at]), *plan.faults[at + 1 :]])
+    return with_faults(plan, [*plan.faults[:at], change(plan.faults[at]), *plan.faults[at + 1 :]])
 
 
-def _with(plan: Plan, wanted: Sequence[PlannedFault]) -> Plan:
+def with_faults(plan: Plan, wanted: Sequence[PlannedFault]) -> Plan:
+    """Return the plan with these faults instead of its own, numbered, but for those that it would not outlive."""
     numbered = tuple(
         msgspec.structs.replace(fault, index=index, meanwhile=fault.meanwhile and index > 0)
         for index, fault in enumerate(outlived(plan, wanted))
