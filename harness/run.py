@@ -36,7 +36,7 @@ from tribunal.nemesis.api import Effect, Loss, Proof
 from tribunal.nemesis.targets import NoTarget, resolve
 from tribunal.nemesis.triggers import Trigger, Waiting
 from tribunal.results.heal import Unhealed
-from tribunal.results.manifest import MEMBERS_UNCHECKED, PROMISED, Made, Setting
+from tribunal.results.manifest import LEADER_RECOVERY, MEMBERS_UNCHECKED, PROMISED, Made, Setting
 from tribunal.results.rows import cut_off
 from tribunal.results.store import Recorder
 from tribunal.results.topic_names import TopicNames
@@ -54,7 +54,6 @@ LOCK: Final = "requirements.lock"
 COMMIT: Final = "SHIPPED_COMMIT"  # a file beside the code that was sent to another machine
 RUN_NAME: Final = re.compile(r"\d{8}T\d{6}Z-.+-.+-\d+(-\d+)?", re.DOTALL)
 TIMESTAMP_TYPE: Final = "log.message.timestamp.type"
-LEADER_RECOVERY: Final = "leader.recovery"
 # What the judge has to know of the nodes' settings besides those that the run set.
 JUDGED_SETTINGS: Final = (
     "eligible.leader.replicas.enable",

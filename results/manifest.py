@@ -8,6 +8,9 @@ import msgspec
 from tribunal.results.heal import Unhealed
 
 KRAFT: Final = "kraft"
+LEADER_RECOVERY: Final = (
+    "leader.recovery"  # whether a leader that was elected uncleanly ends what its log leaves open (KIP-704)
+)
 MEMBERS_UNCHECKED: Final = (
     "isr.members.unchecked"  # leaders write the ISR without asking whether who joins is registered
 )

@@ -242,13 +242,13 @@ class PartitionJudge:
     def _of_open(self, send: Part, anomaly: Anomaly) -> Judgement | None:
         """Look at one transaction that may be the one that holds the last stable offset back."""
         row, at_ns = send.transaction, anomaly.at_ns
-        hindered = self._remembered.end_hindered(row, self._name, at_ns)
-        aborted_ns = None if at_ns is None else self._remembered.aborted_ns(row, self._name, at_ns)
-        if at_ns is not None and aborted_ns is not None:
-            # Whatever became of its own end before: nothing but the loss of that abort brings it back.
-            return self._remembered.abort_taken(self._name, aborted_ns, at_ns) or hindered
-        lost = self._remembered.end_lost(row, {self._name: send.sent}, at_ns)
-        return lost or self._remembered.ended_late(row, at_ns) or hindered
+        aborted_ns = self._remembered.aborted_ns(row, self._name, at_ns)
+        if aborted_ns is None:
+            found = self._remembered.end_lost(row, {self._name: send.sent}, at_ns)
+            found = found or self._remembered.ended_late(row, at_ns)
+        else:  # whatever became of its own end before: nothing but the loss of that abort brings it back
+            found = self._remembered.abort_taken(self._name, aborted_ns, at_ns)
+        return found or self._remembered.end_hindered(row, self._name, at_ns)
 
     def _positions_at(self, log_offset: int) -> list[Part]:
         """Return the transactions whose position may stand at an offset at which the last stable offset stands."""

@@ -33,7 +33,7 @@ from tribunal.checkers.judge.timeline import (
     Record,
 )
 from tribunal.checkers.properties.hanging_transactions import DEFAULT_TIMEOUT_MS, GRACE_NS, TIMEOUT
-from tribunal.results.manifest import integer
+from tribunal.results.manifest import LEADER_RECOVERY, integer
 from tribunal.results.rows import Commit, Step, Transaction, typed
 from tribunal.results.store import Recording
 from tribunal.results.topic_names import MARK
@@ -46,7 +46,6 @@ COMMIT_KIND: Final = "commit"
 OPEN: Final = "info"
 DEPOSED: Final = "deposed"
 HINDERED: Final = "hindered"
-LEADER_RECOVERY: Final = "leader.recovery"
 OF_MARKERS: Final = ("polls", "reads", "watermarks")
 Place = tuple[str, int]
 
@@ -205,19 +204,21 @@ class Remembered:
             return decided
         return _first([*found, decided], Excuse.END_LOST)
 
-    def aborted_ns(self, row: Transaction, place: Place, at_ns: int) -> int | None:
+    def aborted_ns(self, row: Transaction, place: Place, at_ns: int | None) -> int | None:
         """Return when a leader that had been elected uncleanly had aborted all that a transaction had left open in a partition.
 
         None: it has left nothing there that such a leader had to find, as far as is known, or leaders of this cluster do not recover (D3).
         """
-        if self._history.settings.get(LEADER_RECOVERY) != "on" or row.outcome == OPEN or row.end_ns is None:
+        if at_ns is None or self._history.settings.get(LEADER_RECOVERY) != "on":
+            return None
+        if row.outcome == OPEN or row.end_ns is None:
             return None
         recovered_ns = self._history.timeline(*place).recovered_ns(at_ns)
         # While it recovers it takes no record; that it has recovered is observed later than it was.
         is_found = recovered_ns is not None and row.end_ns < recovered_ns - OBSERVATION_LAG_NS
         return recovered_ns if is_found else None
 
-    def abort_taken(self, place: Place, aborted_ns: int, at_ns: int) -> Judgement | None:
+    def abort_taken(self, place: Place, aborted_ns: int, at_ns: int | None) -> Judgement | None:
         """Return what may have taken the markers that a leader wrote when it recovered (R9)."""
         found = self._history.timeline(*place).permitting(aborted_ns, at_ns, done_ns=aborted_ns)
         return _first([found], Excuse.END_LOST)

@@ -338,11 +338,12 @@ class Timeline:
 
     def recovers(self, judgement: Judgement) -> bool:
         """Whether the leader of that election had to recover (KIP-704), as committed: releases before it elect uncleanly without."""
-        first = bisect_left(self._times, judgement.at_ns or 0)
+        if judgement.at_ns is None:
+            return False
+        then = slice(bisect_left(self._times, judgement.at_ns), bisect_right(self._times, judgement.at_ns))
         return any(
-            entry.state.recovery == RECOVERING
-            for entry in self.entries[first:]
-            if entry.at_ns == judgement.at_ns and entry.state.leader_epoch == judgement.leader_epoch
+            entry.state.recovery == RECOVERING and entry.state.leader_epoch == judgement.leader_epoch
+            for entry in self.entries[then]
         )
 
     def _may_recover(self, entry: Entry, election: Elected, since_ns: int) -> bool:

@@ -24,6 +24,7 @@ from tribunal.checkers.api import (
     UNKNOWN,
     Anomaly,
     Array,
+    Columns,
     Context,
     Found,
     Kind,
@@ -90,7 +91,7 @@ class Passed:
             first = int(np.searchsorted(begun, since))
             known = first < begun.size and int(begun[first]) <= int(calls[place])
             self.expected[place] = began[first] if known else offsets[place]
-        self.asked_ns = _asked_ns(polls["invoke_ns"][asked], keys, calls)
+        self.asked_ns = _of_calls(polls["invoke_ns"][asked], keys, calls)
         self.proven = _is_as_in_the_end(rows, self.rows, context)
         committed = polls["process"][asked][polls["isolation"][asked] == READ_COMMITTED]
         self.is_committed = is_among(processes, distinct(committed))
@@ -115,11 +116,18 @@ def _codes(rows: PartitionRows, errors: tuple[str, ...]) -> Array:
     return np.array([code for code, word in enumerate(words) if word in errors], np.int64)
 
 
-def _asked_ns(times: Array, keys: Array, calls: Array) -> Array:
+def _of_calls(values: Array, keys: Array, calls: Array) -> Array:
     if keys.size == 0:
         return np.full(calls.size, UNKNOWN, np.int64)
     place = np.minimum(np.searchsorted(keys, calls), keys.size - 1)
-    return np.where(keys[place] == calls, times[place], UNKNOWN)
+    return np.where(keys[place] == calls, values[place], UNKNOWN)
+
+
+def polls_of(polls: Columns, answered: Array, reads: Columns, own: Array) -> Array:
+    """Return, of some rows of `reads`, the rows of `polls` that they came with, among those given; UNKNOWN where it is none of them."""
+    keys = _calls(polls["process"][answered], polls["poll_index"][answered])
+    order = np.argsort(keys, kind="stable")
+    return _of_calls(answered[order], keys[order], _calls(reads["process"][own], reads["poll_index"][own]))
 
 
 def _is_as_in_the_end(rows: PartitionRows, chosen: Array, context: Context) -> Array:
@@ -197,13 +205,9 @@ def _beyond(rows: PartitionRows, context: Context) -> list[pa.Table]:
     answered = answered[polls["complete_ns"][answered] != UNKNOWN]
     if own.size == 0 or answered.size == 0:
         return []
-    keys = _calls(polls["process"][answered], polls["poll_index"][answered])
-    order = np.argsort(keys, kind="stable")
-    keys, answered = keys[order], answered[order]
-    calls = _calls(reads["process"][own], reads["poll_index"][own])
-    place = np.minimum(np.searchsorted(keys, calls), keys.size - 1)
-    known = (keys[place] == calls) & (polls["leader_epoch"][answered[place]] == reads["leader_epoch"][own])
-    own, poll = own[known], answered[place[known]]
+    poll = polls_of(polls, answered, reads, own)
+    known = (poll != UNKNOWN) & (polls["leader_epoch"][poll] == reads["leader_epoch"][own])
+    own, poll = own[known], poll[known]
     of_committed = polls["isolation"][poll] == READ_COMMITTED
     tables = []
     for kind, column, judged in (
@@ -236,19 +240,15 @@ def _too_early(rows: PartitionRows) -> pa.Table:
     send = rows.derived(sends_of_reads)
     own = np.flatnonzero((reads["phase"] == TAIL) & (send != UNKNOWN))
     answered = np.flatnonzero((polls["phase"] == TAIL) & (polls["complete_ns"] != UNKNOWN))
-    keys = _calls(polls["process"][answered], polls["poll_index"][answered])
-    order = np.argsort(keys, kind="stable")
-    calls = _calls(reads["process"][own], reads["poll_index"][own])
-    done_ns = _asked_ns(polls["complete_ns"][answered[order]], keys[order], calls)
-    own = own[(done_ns != UNKNOWN) & (done_ns < rows.columns("sends")["invoke_ns"][send[own]])]
-    asked_ns = _asked_ns(
-        polls["invoke_ns"][answered[order]], keys[order], _calls(reads["process"][own], reads["poll_index"][own])
-    )
+    poll = polls_of(polls, answered, reads, own)
+    own, poll = own[poll != UNKNOWN], poll[poll != UNKNOWN]
+    early = polls["complete_ns"][poll] < rows.columns("sends")["invoke_ns"][send[own]]
+    own, poll = own[early], poll[early]
     return anomalies(
         "read_before_sent",
         log_offset=reads["log_offset"][own],
         value=reads["value"][own],
-        at_ns=asked_ns,
+        at_ns=polls["invoke_ns"][poll],
         process=reads["process"][own],
     )
 

@@ -31,6 +31,7 @@ from tribunal.checkers.api import (
     sends_of_reads,
 )
 from tribunal.checkers.judge.led import UNKNOWN_TOPIC
+from tribunal.checkers.properties.consumers import polls_of
 from tribunal.checkers.properties.lost_writes import READERS, final_reads
 from tribunal.results.manifest import KRAFT
 
@@ -266,10 +267,8 @@ def _topics_of_reads(rows: PartitionRows, context: Context) -> Array:
     polls, reads = rows.columns("polls"), rows.columns("reads")
     times = np.where(polls["complete_ns"] == UNKNOWN, polls["invoke_ns"], polls["complete_ns"])
     topics = context.leaders.topics(times)
-    calls = zip(polls["process"].tolist(), polls["poll_index"].tolist(), strict=True)
-    known = dict(zip(calls, topics.tolist(), strict=True))
-    asked = zip(reads["process"].tolist(), reads["poll_index"].tolist(), strict=True)
-    return np.array([known.get(call, UNKNOWN_TOPIC) for call in asked], np.int64)
+    poll = polls_of(polls, np.arange(times.size), reads, np.arange(reads["process"].size))
+    return np.append(topics, UNKNOWN_TOPIC)[poll]
 
 
 SQL: Final = "".join((READERS, """, final_log AS (
