@@ -4,22 +4,21 @@ A bucket of one second's worth, as Kafka's controller mutation quota (KIP-599): 
 who comes after him waits until it is made up for. So a request for more than a second's worth is served, too.
 """
 
+from replog.controller.token_bucket import TokenBucket
+
 
 class CreationRate:
     """The active controller's account."""
 
     def __init__(self, per_second: int) -> None:
         self._per_second = per_second
-        self._left = float(per_second)
-        self._counted_ms = 0  # until when `_left` was filled up
+        self._bucket = TokenBucket(float(per_second), 0)
 
     def wait_ms(self, now_ms: int) -> int:
         """Return how long who wants to create partitions has to wait; 0: not at all."""
-        since_ms = max(0, now_ms - self._counted_ms)
-        self._left = min(float(self._per_second), self._left + since_ms * self._per_second / 1000)
-        self._counted_ms = now_ms
-        return 0 if self._left > 0 else 1 + int(-self._left * 1000 / self._per_second)
+        left = self._bucket.fill(self._per_second, float(self._per_second), now_ms)
+        return 0 if left > 0 else self._bucket.made_up_ms(self._per_second)
 
     def spend(self, count: int) -> None:
         """Note what was created."""
-        self._left -= count
+        self._bucket.take(count)

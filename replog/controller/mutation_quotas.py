@@ -10,6 +10,7 @@ The active controller counts, for all brokers. A successor begins with full buck
 from collections import OrderedDict
 from typing import Final
 
+from replog.controller.token_bucket import TokenBucket
 from replog.controller.turn import Turn
 from replog.metadata.client_quotas import MUTATION_RATE
 
@@ -17,31 +18,15 @@ WINDOW_S: Final = 11  # controller.quota.window.num times controller.quota.windo
 KEPT_MAX: Final = 10_000  # buckets that are remembered
 
 
-class Bucket:
-    """The tokens that somebody has left."""
-
-    __slots__ = ("_counted_ms", "_left")
-
-    def __init__(self, rate: float, now_ms: int) -> None:
-        self._left = rate * WINDOW_S
-        self._counted_ms = now_ms
-
-    def wait_ms(self, rate: float, now_ms: int) -> int:
-        """Fill up; return how long until nothing is owed."""
-        since_ms = max(0, now_ms - self._counted_ms)
-        self._left = min(rate * WINDOW_S, self._left + since_ms * rate / 1000)
-        self._counted_ms = now_ms
-        return 0 if self._left >= 0 else 1 + int(-self._left * 1000 / rate)
-
-    def take(self, count: int) -> None:
-        """Note what was created or deleted."""
-        self._left -= count
+def _wait_ms(bucket: TokenBucket, rate: float, now_ms: int) -> int:
+    """Fill up; return how long until nothing is owed."""
+    return 0 if bucket.fill(rate, rate * WINDOW_S, now_ms) >= 0 else bucket.made_up_ms(rate)
 
 
 class Account:
     """What one request may change; without a quota it may change anything."""
 
-    def __init__(self, bucket: Bucket | None, rate: float, now_ms: int, *, refuses: bool) -> None:
+    def __init__(self, bucket: TokenBucket | None, rate: float, now_ms: int, *, refuses: bool) -> None:
         self._bucket = bucket
         self._rate = rate
         self._now_ms = now_ms
@@ -52,12 +37,12 @@ class Account:
         """Take so many partitions; False where they are refused."""
         if self._bucket is None:
             return True
-        if self._refuses and (wait_ms := self._bucket.wait_ms(self._rate, self._now_ms)):
+        if self._refuses and (wait_ms := _wait_ms(self._bucket, self._rate, self._now_ms)):
             self.throttle_ms = wait_ms
             return False
         self._bucket.take(partition_count)
         if not self._refuses:
-            self.throttle_ms = self._bucket.wait_ms(self._rate, self._now_ms)
+            self.throttle_ms = _wait_ms(self._bucket, self._rate, self._now_ms)
         return True
 
 
@@ -68,7 +53,7 @@ class MutationQuotas:
     """The active controller's account of all clients."""
 
     def __init__(self) -> None:
-        self._buckets: OrderedDict[tuple[str, str], Bucket] = OrderedDict()  # who was asked about last is last
+        self._buckets: OrderedDict[tuple[str, str], TokenBucket] = OrderedDict()  # who was asked about last is last
 
     def account(self, turn: Turn, refuses_from: int) -> Account:
         """Return what the request of a turn may change.
@@ -84,9 +69,9 @@ class MutationQuotas:
         key = share.user, share.client_id
         bucket = self._buckets.get(key)
         if bucket is None:
-            bucket = self._buckets[key] = Bucket(share.limit, turn.now_ms)
+            bucket = self._buckets[key] = TokenBucket(share.limit * WINDOW_S, turn.now_ms)
         self._buckets.move_to_end(key)
         if len(self._buckets) > KEPT_MAX:
             self._buckets.popitem(last=False)
-        bucket.wait_ms(share.limit, turn.now_ms)
+        bucket.fill(share.limit, share.limit * WINDOW_S, turn.now_ms)
         return Account(bucket, share.limit, turn.now_ms, refuses=client.version >= refuses_from)
