@@ -24,6 +24,7 @@ from tribunal.clusters.api import (
     Admin,
     ClientFactory,
     Delivery,
+    Offsets,
     Order,
     PartitionPoll,
     Producer,
@@ -132,6 +133,11 @@ class Stage:
     def asked_ns(self, moment_s: float | None) -> int | None:
         """Return, by the run's clock, when something was asked for that the event loop's clock has a time of."""
         return None if moment_s is None else self.now_ns() - ago_ns(moment_s)
+
+    def answered_ns(self, offsets: Offsets) -> int:
+        """Return, by the run's clock, when an answer had come."""
+        age_ns = offsets.age_ns()  # before the clock is read: it must never seem to have come earlier than it did
+        return self.now_ns() - age_ns
 
     def is_of_another(self, topic: str, topic_id: str | None) -> bool:
         """Whether who answered did so for another topic than the one of this name that its users mean; None: nobody knows."""

@@ -76,9 +76,6 @@ async def _close(
             continue
         # Both were answered in one leader epoch, or they are of none.
         leader_epoch = offsets.leader_epoch if offsets.leader_epoch == stable_offsets.leader_epoch else None
-        age_ns = (
-            offsets.age_ns()
-        )  # before the clock is read: an answer must never seem to have come earlier than it did
         stage.sink.row(
             "watermarks",
             observer="final-read-offsets",
@@ -90,7 +87,7 @@ async def _close(
             high_watermark=offsets.latest_offset,
             last_stable_offset=last_stable_offset,
             log_start_offset=offsets.log_start_offset,
-            at_ns=stage.now_ns() - age_ns,
+            at_ns=stage.answered_ns(offsets),
             asked_ns=stage.asked_ns(stable_offsets.asked_s),
         )
         if positions[offsets.partition] >= offsets.latest_offset:

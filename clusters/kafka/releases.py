@@ -24,11 +24,8 @@ VERSION: Final = re.compile(r"(\d{1,3})\.(\d{1,3})\.(\d{1,3})")
 KRAFT_SINCE: Final = (3, 3, 0)  # where KIP-833 calls KRaft fit for production
 NO_ZOOKEEPER_SINCE: Final = (4, 0, 0)  # KIP-500
 ZOOKEEPER_MODE_LAST: Final = "3.9"
-CHECKED_MEMBERS_SINCE: Final = (
-    3,
-    3,
-    0,
-)  # KIP-841: before, in ZooKeeper mode, nobody asks whether who joins an ISR is registered
+# KIP-841: before, in ZooKeeper mode, nobody asks whether who joins an ISR is registered.
+CHECKED_MEMBERS_SINCE: Final = (3, 3, 0)
 ELR_SINCE: Final = (4, 0, 0)  # KIP-966 part 1
 LOG4J_2_SINCE: Final = (4, 0, 0)  # KIP-653
 TOOLS_APART_SINCE: Final = (4, 0, 0)

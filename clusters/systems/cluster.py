@@ -257,18 +257,12 @@ class SystemCluster:
         resumed = await self._node(node).resume()
         if resumed.holds or resumed.facts["running"] is not True:
             return resumed
-        ready = await self._becomes_ready(node, self._system.nodes.ready.within_ms)
+        try:
+            await self._node(node).serving()
+            ready = True
+        except ClusterError:
+            ready = False
         return Proof(holds=ready, facts={**resumed.facts, "answers": ready})
-
-    async def _becomes_ready(self, node: int, within_ms: int) -> bool:
-        program, endpoint = self._programs[node], self._addresses.endpoint(node)
-        loop = asyncio.get_running_loop()
-        deadline = loop.time() + within_ms / 1000
-        while loop.time() < deadline:
-            if await program.answers(endpoint, wait_ms=program.answer_wait_ms):
-                return True
-            await asyncio.sleep(WATCH_MS / 1000)
-        return False
 
     async def wipe(self, node: int) -> Proof:
         """Empty a dead node's data folder, and prepare it again."""

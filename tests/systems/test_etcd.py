@@ -1,19 +1,13 @@
 """etcd on trial, as `systems/etcd` describes it: linearizable reads are not accused, serializable ones are convicted."""
 
-import asyncio
 import shutil
 from pathlib import Path
 
 import pytest
 
-from tribunal.checkers.judge.verdict import check
-from tribunal.clusters.kinds import system as kind
+from tests.systems.judged import judged_in
 from tribunal.clusters.namespaces.spaces import way_in
 from tribunal.clusters.systems.disks import lacking as no_disks
-from tribunal.harness.plan import made
-from tribunal.harness.progress import Silent
-from tribunal.harness.run import Run, new_run_dir
-from tribunal.harness.scenario import load
 from tribunal.results.verdict import RunVerdict, Verdict
 
 ETCD = Path(__file__).resolve().parents[2] / "systems" / "etcd"
@@ -23,13 +17,7 @@ pytestmark = pytest.mark.skipif(shutil.which("etcd") is None, reason="not instal
 
 def judged(scenario: str, overrides: dict[str, str], out: Path, *, seed: int = 1) -> RunVerdict:
     """Run a scenario of etcd and judge it; nothing of it stays running."""
-    plan = made(load(ETCD / scenario, overrides), seed=seed, cluster="system", time_ms=None, mutants=())
-    run_dir = new_run_dir(plan, out)
-    ending = asyncio.run(Run(plan, run_dir, Silent()).execute())
-    assert ending.failure is None
-    assert kind.leftovers(run_dir) == []
-    (verdict,) = check([run_dir], "inline")
-    return verdict
+    return judged_in(ETCD, scenario, overrides, out, seed=seed)
 
 
 @pytest.mark.nightly

@@ -109,15 +109,20 @@ def test_bytes_and_lengths_are_counted_apart(synced: bytes, after: Callable[[Ino
     assert inode.read(0, 10) == synced
 
 
+def synced_after(acts: list[tuple[str, int, bytes]]) -> tuple[Inode, bytes]:
+    """Return a file that was synced after some acts, and what it held then."""
+    inode = Inode(2, 0o100644, 0, 0)
+    done(inode, acts)
+    inode.sync()
+    return inode, inode.read(0, 1 << 20)
+
+
 @given(synced=st.lists(ACTS, max_size=6), after=st.lists(NO_CUT, max_size=12), seed=st.integers(0, 99))
 def test_a_torn_loss_leaves_the_first_bytes_of_what_was_not_synced(
     synced: list[tuple[str, int, bytes]], after: list[tuple[str, int, bytes]], seed: int
 ) -> None:
     """In the file's order all that changed before some place is there, and nothing of it behind that; what was synced is whole."""
-    inode = Inode(2, 0o100644, 0, 0)
-    done(inode, synced)
-    inode.sync()
-    old = inode.read(0, 1 << 20)
+    inode, old = synced_after(synced)
     done(inode, [one for one in after if one[0] == "write"])
     live = inode.read(0, 1 << 20)
 
@@ -147,10 +152,7 @@ def test_a_reordered_loss_leaves_each_page_as_it_was_or_as_it_is(
     synced: list[tuple[str, int, bytes]], after: list[tuple[str, int, bytes]], seed: int
 ) -> None:
     """Whatever was done; the length is one that the file had at its sync, or has, or that a page on the disk takes."""
-    inode = Inode(2, 0o100644, 0, 0)
-    done(inode, synced)
-    inode.sync()
-    old = inode.read(0, 1 << 20)
+    inode, old = synced_after(synced)
     done(inode, [one for one in after if one[0] in ("write", "resize")])
     live = inode.read(0, 1 << 20)
 

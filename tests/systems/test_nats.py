@@ -1,6 +1,5 @@
 """NATS JetStream on trial, as `systems/nats` describes it: what its defaults lose with the power is found, and what is synced is not missed."""
 
-import asyncio
 import re
 import shutil
 import subprocess
@@ -8,14 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from tribunal.checkers.judge.verdict import check
-from tribunal.clusters.kinds import system as kind
+from tests.systems.judged import judged_in
 from tribunal.clusters.namespaces.spaces import way_in
 from tribunal.clusters.systems.disks import lacking as no_disks
-from tribunal.harness.plan import made
-from tribunal.harness.progress import Silent
-from tribunal.harness.run import Run, new_run_dir
-from tribunal.harness.scenario import load
 from tribunal.results.verdict import RunVerdict, Verdict
 
 NATS = Path(__file__).resolve().parents[2] / "systems" / "nats"
@@ -34,14 +28,7 @@ def version() -> tuple[int, ...]:
 
 def judged(scenario: str, system: str, out: Path, *, seed: int = 1, **overrides: str) -> RunVerdict:
     """Run a scenario of NATS and judge it; nothing of it stays running."""
-    scenario_of = load(NATS / scenario, {"cluster.system": str(NATS / system), **overrides})
-    plan = made(scenario_of, seed=seed, cluster="system", time_ms=None, mutants=())
-    run_dir = new_run_dir(plan, out)
-    ending = asyncio.run(Run(plan, run_dir, Silent()).execute())
-    assert ending.failure is None
-    assert kind.leftovers(run_dir) == []
-    (verdict,) = check([run_dir], "inline")
-    return verdict
+    return judged_in(NATS, scenario, {"cluster.system": str(NATS / system), **overrides}, out, seed=seed)
 
 
 @pytest.mark.skipif(bool(NO_DISKS), reason=NO_DISKS or "there are such disks")

@@ -1,17 +1,11 @@
 """PostgreSQL on trial, as `systems/postgresql` describes it: each isolation level is judged by what is promised of it."""
 
-import asyncio
 import shutil
 from pathlib import Path
 
 import pytest
 
-from tribunal.checkers.judge.verdict import check
-from tribunal.clusters.kinds import system as kind
-from tribunal.harness.plan import made
-from tribunal.harness.progress import Silent
-from tribunal.harness.run import Run, new_run_dir
-from tribunal.harness.scenario import load
+from tests.systems.judged import judged_in
 from tribunal.results.verdict import RunVerdict, Verdict
 
 POSTGRESQL = Path(__file__).resolve().parents[2] / "systems" / "postgresql"
@@ -25,14 +19,7 @@ pytestmark = pytest.mark.skipif(bool(LACKING), reason=f"not installed: {', '.joi
 
 def judged(scenario: str, system: str, out: Path, *, seed: int = 1, **overrides: str) -> RunVerdict:
     """Run a scenario of PostgreSQL and judge it; nothing of it stays running."""
-    scenario_of = load(POSTGRESQL / scenario, {"cluster.system": str(POSTGRESQL / system), **overrides})
-    plan = made(scenario_of, seed=seed, cluster="system", time_ms=None, mutants=())
-    run_dir = new_run_dir(plan, out)
-    ending = asyncio.run(Run(plan, run_dir, Silent()).execute())
-    assert ending.failure is None
-    assert kind.leftovers(run_dir) == []
-    (verdict,) = check([run_dir], "inline")
-    return verdict
+    return judged_in(POSTGRESQL, scenario, {"cluster.system": str(POSTGRESQL / system), **overrides}, out, seed=seed)
 
 
 CROWDED = "{name: append, keys: 2, processes: 10, rate: 400, reads: 60}"  # in a second some transactions have to meet

@@ -1,19 +1,13 @@
 """Redis on trial, as `systems/redis` describes it: what it loses is found, and what it keeps is not accused."""
 
-import asyncio
 import shutil
 from pathlib import Path
 
 import pytest
 
-from tribunal.checkers.judge.verdict import check
-from tribunal.clusters.kinds import system as kind
+from tests.systems.judged import judged_in
 from tribunal.clusters.namespaces.spaces import way_in
 from tribunal.clusters.systems.disks import lacking as no_disks
-from tribunal.harness.plan import made
-from tribunal.harness.progress import Silent
-from tribunal.harness.run import Run, new_run_dir
-from tribunal.harness.scenario import load
 from tribunal.results.verdict import RunVerdict, Verdict
 
 REDIS = Path(__file__).resolve().parents[2] / "systems" / "redis"
@@ -24,13 +18,7 @@ pytestmark = pytest.mark.skipif(bool(LACKING), reason=f"not installed: {', '.joi
 
 def judged(scenario: str, overrides: dict[str, str], out: Path, *, seed: int = 1) -> RunVerdict:
     """Run a scenario of Redis and judge it; nothing of it stays running."""
-    plan = made(load(REDIS / scenario, overrides), seed=seed, cluster="system", time_ms=None, mutants=())
-    run_dir = new_run_dir(plan, out)
-    ending = asyncio.run(Run(plan, run_dir, Silent()).execute())
-    assert ending.failure is None
-    assert kind.leftovers(run_dir) == []
-    (verdict,) = check([run_dir], "inline")
-    return verdict
+    return judged_in(REDIS, scenario, overrides, out, seed=seed)
 
 
 def test_a_primary_without_persistence_loses_what_a_replica_acknowledged(tmp_path: Path) -> None:

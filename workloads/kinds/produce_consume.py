@@ -196,9 +196,6 @@ async def record_offsets(
     for offsets in await admin.offsets(wanted, timeout_ms):
         if offsets.latest_offset is None or offsets.log_start_offset is None:
             continue
-        age_ns = (
-            offsets.age_ns()
-        )  # before the clock is read: an answer must never seem to have come earlier than it did
         known[offsets.partition] = Ends(
             offsets.log_start_offset, offsets.latest_offset, offsets.answered_by, offsets.leader_epoch
         )
@@ -213,7 +210,7 @@ async def record_offsets(
             high_watermark=offsets.latest_offset,
             log_end_offset=offsets.latest_offset,
             log_start_offset=offsets.log_start_offset,
-            at_ns=stage.now_ns() - age_ns,
+            at_ns=stage.answered_ns(offsets),
             asked_ns=stage.asked_ns(offsets.asked_s),
         )
     return known
