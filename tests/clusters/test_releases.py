@@ -7,7 +7,9 @@ import shutil
 import subprocess
 import sys
 import zipfile
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from threading import Barrier
 from uuid import UUID
 
 import pytest
@@ -343,6 +345,62 @@ def test_a_fetch_that_fails_leaves_nothing(
         fetch(tmp_path / "cache" / "9.9.9", wanted)
 
     assert list((tmp_path / "cache").iterdir()) == []
+
+
+MAVEN_THAT_FETCHES = """#!/bin/sh
+for word; do case "$word" in -DoutputDirectory=*) jars="${{word#*=}}";; esac; done
+mkdir -p "$jars"; touch "$jars/a.jar"
+{meanwhile}
+"""
+
+
+def fetching(folder: Path, meanwhile: str, monkeypatch: pytest.MonkeyPatch) -> Program:
+    """Put a `mvn` on the path that fetches one jar, and does something else before it ends; return what to ask of it."""
+    maven = folder / "bin" / "mvn"
+    maven.parent.mkdir()
+    maven.write_text(MAVEN_THAT_FETCHES.format(meanwhile=meanwhile))
+    maven.chmod(0o755)
+    monkeypatch.setenv("PATH", str(maven.parent), prepend=":")
+    artifact = Artifact("org.apache.kafka", "kafka_2.13", "9.9.9")
+    return Program(name="Apache Kafka 9.9.9", version="9.9.9", artifacts=(artifact,), logging=("x", ""), remedy="")
+
+
+def test_of_two_runs_that_fetch_at_once_both_have_the_jars(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    wanted, runs = fetching(tmp_path, "", monkeypatch), 12
+    together = Barrier(runs)
+
+    def one(folder: Path) -> None:
+        together.wait()
+        fetch(folder, wanted)
+
+    with ThreadPoolExecutor(runs) as pool:
+        for turn in range(3):
+            list(pool.map(one, [tmp_path / str(turn) / "9.9.9"] * runs))
+
+            assert sorted(path.name for path in (tmp_path / str(turn)).iterdir()) == ["9.9.9"]
+            assert (tmp_path / str(turn) / "9.9.9" / "VERSION").exists()
+
+
+def test_another_run_may_have_fetched_the_jars_meanwhile(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    there = tmp_path / "cache" / "9.9.9"
+    wanted = fetching(tmp_path, f"mkdir -p {there}; echo theirs > {there}/VERSION", monkeypatch)
+
+    fetch(there, wanted)
+
+    assert (there / "VERSION").read_text() == "theirs\n"
+    assert list((tmp_path / "cache").iterdir()) == [there]
+
+
+def test_a_folder_that_is_not_whole_is_named_and_left_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    there = tmp_path / "cache" / "9.9.9"
+    there.mkdir(parents=True)
+    (there / "half.jar").touch()
+    wanted = fetching(tmp_path, "", monkeypatch)
+
+    with pytest.raises(NoJars, match=rf"^{there} is there and not whole \([^\n]*\): remove it$"):
+        fetch(there, wanted)
+
+    assert list((tmp_path / "cache").iterdir()) == [there]
 
 
 @pytest.mark.parametrize(("name", "version"), [("kafka_2.13-4.3.1.jar", "9.9.9"), ("never-seen.jar", "4.3.1")])
