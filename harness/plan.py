@@ -32,6 +32,7 @@ from tribunal.harness.catalog import (
     nearest,
     one_of,
 )
+from tribunal.harness.level_steps import level_problem
 from tribunal.harness.scenario import BadScenario, GivenWorkload, Scenario, Step, must_be_sound, usable
 from tribunal.harness.swarm import drawn_cluster, drawn_load, with_points, with_racks
 from tribunal.nemesis.api import AnyFault
@@ -138,6 +139,10 @@ def made(scenario: Scenario, *, seed: int, cluster: str, time_ms: int | None, mu
             raise BadScenario(
                 f"fault {ISOLATE}: cluster {cluster} cuts a node off from all, both ways: leave out from and direction"
             )
+    if not scenario.shuffled and (
+        problem := level_problem([(step.kind, step.options) for step in scenario.steps], scenario.spec.version)
+    ):
+        raise BadScenario(problem)
     workload = one_of("workload", scenario.workload, all_workloads())
     spec, load = scenario.spec, scenario.workload_options
     if scenario.swarm:

@@ -97,20 +97,24 @@ async def launch(spec: ClusterSpec, directory: Path, clock: RunClock, cluster_id
     reason = refused(spec)
     if reason:
         raise ClusterError(reason)
-    try:
-        runtime = await asyncio.to_thread(fetched, spec)
-    except NoJars as problem:
-        raise ClusterError(str(problem)) from None
+    runtime = await asyncio.to_thread(fetched, spec)
     run, environment = RunContext(spec, directory, clock, cluster_id), host_environment_for(spec)
     return await launched(run, environment, lambda links: kafka_cluster(run, environment, links, runtime))
 
 
 def fetched(spec: ClusterSpec) -> Runtime:
-    """Return what the spec's release runs by, after fetching what is not here; `NoJars` when that is impossible."""
-    chosen = release(spec.version)
-    if spec.is_zookeeper_mode:
-        class_path()
-    return runtime_of(chosen)
+    """Return what the spec's release runs by, after fetching what is not here; `ClusterError` when that is impossible."""
+    try:
+        if spec.is_zookeeper_mode:
+            class_path()
+        return runtime_of(release(spec.version))
+    except NoJars as problem:
+        raise ClusterError(str(problem)) from None
+
+
+def prepare(spec: ClusterSpec) -> None:
+    """Have the release here before a run begins."""
+    fetched(spec)
 
 
 def refused(spec: ClusterSpec) -> str:
@@ -188,6 +192,7 @@ KIND: Final = Kind(
     missing=missing,
     has_releases=True,
     refused=refused,
+    prepare=prepare,
     leftovers=leftovers,
     sweep=sweep,
 )

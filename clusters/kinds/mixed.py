@@ -27,7 +27,6 @@ from tribunal.clusters.kinds import apache_kafka
 from tribunal.clusters.kinds.processes import leftovers, sweep
 from tribunal.clusters.links.relays import Links
 from tribunal.clusters.loopback import Loopback
-from tribunal.clusters.maven_jars import NoJars
 from tribunal.clusters.namespaces.network import InNamespaces
 from tribunal.clusters.namespaces.spaces import way_in
 from tribunal.clusters.nodes.node_events import EventFile, FileEvents
@@ -76,10 +75,7 @@ async def launch(spec: ClusterSpec, directory: Path, clock: RunClock, cluster_id
     reason = refused(spec) or ("" if spec.kafka else "none of its brokers is Apache Kafka (cluster.kafka)")
     if reason:
         raise ClusterError(reason)
-    try:
-        runtime = await asyncio.to_thread(apache_kafka.fetched, spec)
-    except NoJars as problem:
-        raise ClusterError(str(problem)) from None
+    runtime = await asyncio.to_thread(apache_kafka.fetched, spec)
     run, environment = RunContext(spec, directory, clock, cluster_id), host_environment_for(spec)
     return await launched(run, environment, lambda links: mixed_cluster(run, environment, links, runtime))
 
@@ -115,6 +111,7 @@ KIND: Final = Kind(
     has_releases=True,
     is_mixed=True,
     refused=refused,
+    prepare=apache_kafka.prepare,
     leftovers=leftovers,
     sweep=sweep,
 )

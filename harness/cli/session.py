@@ -18,7 +18,7 @@ import msgspec
 from tribunal.checkers.spark.session import Prepared
 from tribunal.clusters.api import ClusterError
 from tribunal.clusters.spec import ClusterSpec
-from tribunal.harness.catalog import is_simulated
+from tribunal.harness.catalog import all_clusters, is_simulated
 from tribunal.harness.cli.meanwhile import StartsSpark
 from tribunal.harness.event_loop import run_and_leave
 from tribunal.harness.fault_journal import FaultJournal, refuse_unless_healed
@@ -58,6 +58,7 @@ def conduct(
     is_one_of_many:  nothing is shown meanwhile, and nobody reads a report of it.
     """
     refuse_unless_healed(out)
+    all_clusters()[plan.cluster].prepare(plan.spec)
     run_dir = new_run_dir(plan, out)
     title = f"{plan.scenario}  {plan.cluster}  seed {plan.seed}  {size(plan.spec)}"
     if plan.spec.mutants:

@@ -2,6 +2,7 @@
 
 import asyncio
 import hashlib
+import os
 import re
 import shutil
 import subprocess
@@ -347,6 +348,29 @@ def test_a_fetch_that_fails_leaves_nothing(
     assert list((tmp_path / "cache").iterdir()) == []
 
 
+def test_a_run_whose_release_cannot_be_had_is_one_line_and_has_no_folder(tmp_path: Path) -> None:
+    """Whether Maven knows the version is known when it was asked: before the run has a folder, a recording, a report."""
+    if shutil.which("java") is None:
+        pytest.skip("no `java` on the path")
+    (tmp_path / "bin").mkdir()
+    (tmp_path / "bin" / "mvn").write_text("#!/bin/sh\necho '[ERROR] could not resolve'; exit 1\n")
+    (tmp_path / "bin" / "mvn").chmod(0o755)
+    path, cache = f"{tmp_path / 'bin'}:{os.environ['PATH']}", tmp_path / "cache"
+    words = ["run", "x.yaml", "--cluster", "apache-kafka", "--set", "cluster.version=9.9.9", "--out", "runs"]
+    (tmp_path / "x.yaml").write_text("{scenario: x, workload: produce-consume, time: 1s, steps: []}")
+
+    done = subprocess.run(
+        [sys.executable, "-m", "tribunal", *words], cwd=tmp_path, env={**os.environ, "PATH": path, "TRIBUNAL_KAFKA": str(cache)},
+        capture_output=True, text=True, check=False,
+    )  # fmt: skip
+
+    (said,) = (done.stdout + done.stderr).splitlines()
+    assert said == "tribunal: Maven cannot fetch Apache Kafka 9.9.9: [ERROR] could not resolve"
+    assert done.returncode == 3
+    assert list((tmp_path / "runs").glob("2*")) == []
+    assert list(cache.iterdir()) == []
+
+
 MAVEN_THAT_FETCHES = """#!/bin/sh
 for word; do case "$word" in -DoutputDirectory=*) jars="${{word#*=}}";; esac; done
 mkdir -p "$jars"; touch "$jars/a.jar"
@@ -504,6 +528,38 @@ def test_a_change_of_release_that_cannot_be_is_refused_with_the_plan(
             plan()
     else:
         assert plan().faults[0].kind == "change-release"
+
+
+UP = {"change-release": "random broker", "to": "4.1.1"}
+RAISED = {"raise-metadata-version": "active controller", "to": "4.1.1"}
+
+
+@pytest.mark.parametrize(
+    ("steps", "reason"),
+    [
+        pytest.param([UP, RAISED], "", id="a node knows it"),
+        pytest.param([RAISED, UP], r"step 1 \(raise-metadata-version\): no node knows metadata\.version 27 of 4\.1\.1 by then", id="nobody knows it"),
+        pytest.param([RAISED | {"expect": "refused"}, UP, RAISED], "", id="nobody knows it, as said"),
+        pytest.param([UP, RAISED | {"to": "4.3.1"}], "no node knows metadata.version 30 of 4.3.1", id="of a newer one"),
+        pytest.param([UP, UP | {"to": "4.0.0"}], "", id="there and back"),
+        pytest.param([UP, RAISED, UP | {"to": "4.0.0"}], r"step 3 \(change-release\): Apache Kafka 4\.0\.0 does not know metadata\.version 27, which step 2 finalizes", id="no way back"),
+        pytest.param([UP, RAISED, {"kill": "random broker"}, UP | {"to": "4.2.0"}], "", id="on and on"),
+    ],
+)  # fmt: skip
+def test_a_level_that_cannot_come_about_or_be_left_is_refused_with_the_plan(
+    steps: list[dict[str, str]], reason: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(java, "java_release", lambda: 17)
+    wanted = scenario(STEPS | {"kafka": "4.0.0", "steps": [step | {"for": "1s"} for step in steps]})
+
+    def plan() -> Plan:
+        return made(wanted, seed=1, cluster="apache-kafka", time_ms=None, mutants=())
+
+    if reason:
+        with pytest.raises(BadScenario, match=reason):
+            plan()
+    else:
+        assert len(plan().faults) >= len(steps)
 
 
 @pytest.mark.parametrize("cluster", ["simulated", "processes", "mixed"])
