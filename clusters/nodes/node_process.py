@@ -24,6 +24,7 @@ from tribunal.clusters.spec import Settings, SettingValue
 
 PARENT_DEATH: Final = Path(__file__).with_name("parent_death.py")
 EXIT_TIMEOUT_MS: Final = 10_000
+PIPE_TIMEOUT_MS: Final = 2_000
 POLL_MS: Final = 15
 LOG_LINES: Final = 12
 SIGNAL_WAIT_MS: Final = 2_000
@@ -218,11 +219,29 @@ async def start_to_speak(
 
 
 async def put_to_end(process: asyncio.subprocess.Process) -> None:
-    """Kill a process, unless it has ended, and wait for its end."""
+    """Kill a process with the children of its session, unless it has ended, and wait for its end.
+
+    asyncio calls a process ended when its pipes are closed too. What it wrote last may be more than the stream takes, and then nobody
+    looks at the pipe again; a child may hold it open. So it is read to its end, and what a child of another session holds is left.
+    """
     if process.returncode is None:
         with contextlib.suppress(ProcessLookupError):
-            process.kill()
-    await process.wait()
+            if os.getpgid(process.pid) == process.pid:
+                os.killpg(process.pid, signal.SIGKILL)
+            else:
+                process.kill()
+    with contextlib.suppress(TimeoutError):
+        async with asyncio.timeout(PIPE_TIMEOUT_MS / 1000):
+            await _read_to_end(process)
+            await process.wait()
+    if process.returncode is None:
+        await process.wait()
+
+
+async def _read_to_end(process: asyncio.subprocess.Process) -> None:
+    with contextlib.suppress(RuntimeError):  # somebody else reads it
+        while process.stdout is not None and await process.stdout.read(LINE_BYTES):
+            pass
 
 
 def node_environment() -> dict[str, str]:

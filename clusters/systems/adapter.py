@@ -6,7 +6,7 @@
     <- {"type": "ok", "id": 1}            or "fail" (surely without effect), "info" (nobody knows), with an "error"
 
 It is ended when it does not answer in time, and begun anew for the next call: what it was doing counts as `info`. So a hung
-client never holds up the end of a run. What it writes to stderr goes to the run's logs.
+client never holds up the end of a run. So is one whose line is longer than the harness reads. What it writes to stderr goes to the run's logs.
 """
 
 import asyncio
@@ -29,6 +29,7 @@ CLOSE_MS: Final = 500
 LINE_BYTES: Final = 1 << 24  # a set that is read whole
 HUNG: Final = "the client did not answer in time and was ended"
 GONE: Final = "the client ended"
+TOO_LONG: Final = f"answered with a line above {LINE_BYTES >> 20} MiB and was ended"
 
 
 class NodeAddress(msgspec.Struct, frozen=True):
@@ -63,6 +64,10 @@ class Reply(msgspec.Struct, frozen=True, kw_only=True):
     id: int | None = None
     value: msgspec.Raw = msgspec.Raw(b"null")
     error: str | None = None
+
+
+class LineTooLong(Exception):
+    """A client's line is longer than the harness reads."""
 
 
 class Adapter:
@@ -100,6 +105,9 @@ class Adapter:
         except (OSError, EOFError):
             await self._end()
             return ObjectAnswer(outcome="info", error=GONE)
+        except LineTooLong:
+            await self._end()
+            return ObjectAnswer(outcome="info", error=f"client {self._init.client} {TOO_LONG}")
         if reply.type == "init_ok" or reply.id != self._count:
             raise self._wrong(f"answered {reply.type} of id {reply.id} to id {self._count}")
         try:
@@ -117,6 +125,9 @@ class Adapter:
         except (TimeoutError, OSError, EOFError) as problem:
             await self._end()
             raise self._wrong(f"did not say init_ok ({type(problem).__name__})") from None
+        except LineTooLong:
+            await self._end()
+            raise self._wrong(TOO_LONG) from None
         if reply.type != "init_ok":
             raise self._wrong(f"answered {reply.type} to init")
 
@@ -127,7 +138,10 @@ class Adapter:
         async with asyncio.timeout(timeout_ms / 1000):
             self._process.stdin.write(line + b"\n")
             await self._process.stdin.drain()
-            answer = await self._process.stdout.readline()
+            try:
+                answer = await self._process.stdout.readline()
+            except ValueError:
+                raise LineTooLong from None
         if not answer.endswith(b"\n"):
             raise EOFError
         try:

@@ -29,7 +29,7 @@ from tribunal.clusters.api import (
 from tribunal.clusters.capabilities import Capability, DiskTrouble, Failing, PartKept, offered_by
 from tribunal.clusters.nodes.node_events import seen_by_harness
 from tribunal.clusters.nodes.node_exits import NodeExits
-from tribunal.clusters.nodes.node_process import NodeProcess
+from tribunal.clusters.nodes.node_process import NodeProcess, last_lines
 from tribunal.clusters.nodes.serving import refuses
 from tribunal.clusters.orders import OrderSeen
 from tribunal.clusters.run_context import RunContext
@@ -37,7 +37,7 @@ from tribunal.clusters.systems.clients import SystemClients
 from tribunal.clusters.systems.description import Addresses, System
 from tribunal.clusters.systems.disks import ForgetfulDisk, Forgotten
 from tribunal.clusters.systems.places import Place
-from tribunal.clusters.systems.program import SystemProgram, ended_well
+from tribunal.clusters.systems.program import SystemProgram, carried_out
 
 LOOK_MS: Final = 5
 WATCH_MS: Final = 100
@@ -141,8 +141,7 @@ class SystemCluster:
         )
 
     def _disk(self, node: int) -> ForgetfulDisk:
-        log = self._run.log_file(node).with_name(f"disk-{node}.log")
-        return ForgetfulDisk(self._addresses.data[node], log, self._run.directory)
+        return ForgetfulDisk(self._addresses.data[node], self._log("disk", node), self._run.directory)
 
     # --- begin and end ---------------------------------------------------------------------
 
@@ -167,17 +166,23 @@ class SystemCluster:
 
     async def _prepare(self, node: int) -> None:
         if self._system.nodes.prepare is not None:
-            command = self._command(self._system.nodes.prepare, node)
+            said = f"node {node}: {' '.join(self._addresses.command(self._system.nodes.prepare, node))}"
+            log = self._log("prepare", node)
             try:
                 async with asyncio.timeout(PREPARE_MS / 1000):
-                    is_prepared = await ended_well(command)
+                    is_prepared = await self._carried_out(self._system.nodes.prepare, node, log)
             except TimeoutError:
-                raise ClusterError(f"node {node}: {' '.join(command)} does not end within {PREPARE_MS} ms") from None
+                problem = f"{said} does not end within {PREPARE_MS} ms"
+                raise ClusterError(f"{problem}; its log {log} ends:\n{last_lines(log)}") from None
             if not is_prepared:
-                raise ClusterError(f"node {node}: {' '.join(command)} failed")
+                raise ClusterError(f"{said} failed; its log {log} ends:\n{last_lines(log)}")
 
-    def _command(self, words: tuple[str, ...], node: int) -> list[str]:
-        return [*self._place.prefix(node), *self._addresses.command(words, node)]
+    async def _carried_out(self, words: tuple[str, ...], node: int, log: Path) -> bool:
+        command = self._addresses.command(words, node)
+        return await carried_out(self._place.prefix(node), command, log, self._run.directory)
+
+    def _log(self, name: str, node: int) -> Path:
+        return self._run.log_file(node).with_name(f"{name}-{node}.log")
 
     async def _spawn(self, node: int) -> None:
         self._events.starting(node)
@@ -232,7 +237,8 @@ class SystemCluster:
         if nodes.stop is None:
             ended = await process.terminate(nodes.stop_within_ms)
         else:
-            ended = await process.ends_by(ended_well(self._command(nodes.stop, node)), nodes.stop_within_ms)
+            asking = self._carried_out(nodes.stop, node, self._log("stop", node))
+            ended = await process.ends_by(asking, nodes.stop_within_ms)
         if not ended:
             raise ClusterError(f"node {node} does not end within {nodes.stop_within_ms} ms of being asked to")
         self._events.stopped(node)

@@ -9,19 +9,20 @@ from tribunal.clusters.api import ClusterError
 from tribunal.clusters.nodes.leftovers import own_processes
 from tribunal.clusters.objects import ObjectAnswer, ObjectOperation
 from tribunal.clusters.systems import adapter
-from tribunal.clusters.systems.adapter import GONE, HUNG, Adapter
+from tribunal.clusters.systems.adapter import GONE, HUNG, TOO_LONG, Adapter
 from tribunal.clusters.systems.description import Addresses, Client
 from tribunal.results.object_transactions import Step, StepKind
 
 BEGIN = """
-import json, sys, time
+import json, subprocess, sys, time
 init = json.loads(sys.stdin.readline())
 print('{"type": "init_ok"}', flush=True)
 for line in sys.stdin:
     asked = json.loads(line)
 """
 ANSWER = '    print(json.dumps({"id": asked["id"], "type": "ok", "value": init["nodes"][0]["port"]}), flush=True)\n'
-
+ENDLESS = "    while True: sys.stdout.write('x' * 4096)\n"
+CHILD = "    subprocess.Popen(['sleep', '600'])\n"
 
 ECHO = '    print(json.dumps({"id": asked["id"], "type": "ok", "value": json.loads(VALUE)}), flush=True)\n'  # VALUE: as each test has it
 STEPS = (Step(StepKind.APPEND, "l0", 5), Step(StepKind.READ, "l0", None))
@@ -58,6 +59,9 @@ async def two_reads(called: Adapter) -> list[ObjectAnswer]:
         pytest.param("    time.sleep(600)\n", [("info", None, HUNG)] * 2, id="hangs"),
         pytest.param("    sys.exit(1)\n", [("info", None, GONE)] * 2, id="ends"),
         pytest.param("    break\ntime.sleep(600)\n", [("info", None, HUNG)] * 2, id="reads no more"),
+        pytest.param("    print('x' * 400, flush=True)\n", [("info", None, f"client 1 {TOO_LONG}")] * 2, id="too long"),
+        pytest.param(ENDLESS, [("info", None, f"client 1 {TOO_LONG}")] * 2, id="a line without an end"),
+        pytest.param(CHILD + "    time.sleep(600)\n", [("info", None, HUNG)] * 2, id="a child holds its output"),
     ],
 )
 def test_every_call_comes_to_an_end(
@@ -65,6 +69,7 @@ def test_every_call_comes_to_an_end(
 ) -> None:
     """A client that hangs is ended, the next call begins it anew; nothing of it stays running."""
     monkeypatch.setattr(adapter, "CALL_GRACE_MS", 50)
+    monkeypatch.setattr(adapter, "LINE_BYTES", 200)
 
     said = asyncio.run(two_reads(client(tmp_path, BEGIN + behaviour)))
 

@@ -103,3 +103,24 @@ def test_a_preparation_that_does_not_end_is_said(tmp_path: Path, monkeypatch: py
 
     with pytest.raises(ClusterError, match=r"node 1: .*sleep 600 does not end within 100 ms"):
         asyncio.run(kind.launch(spec, tmp_path / "run", RunClock(), "tribunalSystemsQQQQQQQ"))
+
+
+@pytest.mark.parametrize(
+    ("prepare", "words"),
+    [
+        pytest.param('["sh", "-c", "echo no room here >&2; exit 3"]', "failed(.|\n)*no room here", id="fails"),
+        pytest.param('["no-such-program"]', "there is no program no-such-program", id="missing"),
+    ],
+)
+def test_a_preparation_that_fails_is_said_with_its_last_lines(tmp_path: Path, prepare: str, words: str) -> None:
+    """Its output is kept in the run's logs, for it is the only one who knows what went wrong."""
+    made_system("keeper", tmp_path)
+    (tmp_path / "run").mkdir()
+    file = tmp_path / "keeper" / "system.toml"
+    file.write_text(file.read_text().replace("[nodes]", f"[nodes]\nprepare = {prepare}", 1))
+    spec = ClusterSpec(brokers=1, controllers=0, system=str(file))
+
+    with pytest.raises(ClusterError, match=words):
+        asyncio.run(kind.launch(spec, tmp_path / "run", RunClock(), "tribunalSystemsQQQQQQQ"))
+
+    assert kind.leftovers(tmp_path / "run") == []
