@@ -235,9 +235,13 @@ def is_there(cluster: FaultTarget, partition: TopicPartition, topic_id: str | No
 
 
 async def back_in_service(cluster: FaultTarget, node: int, former_incarnation: str | None) -> Proof:
-    """Wait until a broker is unfenced and in all its ISRs; as a new incarnation, where a former one is given."""
+    """Wait until a broker is unfenced and in all its ISRs; as a new incarnation, where a former one is given. A controller has to be alive."""
     if node in cluster.spec.controller_ids:
-        return Proof(holds=cluster.alive(node), facts={"serves": cluster.alive(node)})
+        # Another fault that ended it may not have started it again yet.
+        alive = await came_true(
+            lambda: cluster.alive(node), timeout_ms=cluster.spec.recovery_timeout_ms, what="alive", cluster=cluster
+        )
+        return Proof(holds=alive.holds, facts={"serves": alive.holds})
 
     def anew() -> bool:
         broker = cluster.state.brokers.get(node)

@@ -15,7 +15,7 @@ import msgspec
 
 from tribunal.clusters.spec import RACK_AWARE, SELECTOR, ClusterSpec, SettingValue
 from tribunal.harness.campaign.pairs import Pairs, Row, Value
-from tribunal.harness.campaign.variations import BESIDE, OF_BESIDE, SEEDS, Chosen, with_faults
+from tribunal.harness.campaign.variations import BESIDE, OF_BESIDE, SEEDS, UNNOTICED, Chosen, with_faults
 from tribunal.harness.catalog import SIMULATED
 from tribunal.harness.plan import Plan, PlannedFault, made, planned_beside
 from tribunal.harness.scenario import Scenario
@@ -66,8 +66,8 @@ class Step(NamedTuple):
     pick: float | None = None  # which of several that fit, None: drawn
 
 
-NODES: Final = {"from": "nodes"}
-BROKERS: Final = {"from": "brokers"}
+NODES: Final = {**UNNOTICED, "from": "nodes"}
+BROKERS: Final = {**UNNOTICED, "from": "brokers"}
 SHRUNK: Final = "|isr(p*)| < {replicas}"
 PROVOCATIONS: Final[Mapping[str, tuple[Sequence[Step], str]]] = {
     "nothing": ((), ""),

@@ -14,7 +14,7 @@ import msgspec
 from tribunal.clusters.spec import ZOOKEEPER, ClusterSpec, SettingValue
 from tribunal.harness.campaign.crossings import ELR, ONE_REPLICA_LESS, THIN, TRANSACTIONS, UNCLEAN, trigger
 from tribunal.harness.campaign.pairs import Pairs, Row, Value
-from tribunal.harness.campaign.variations import BESIDE, OF_BESIDE, SEEDS, Chosen, with_faults
+from tribunal.harness.campaign.variations import BESIDE, OF_BESIDE, SEEDS, UNNOTICED, Chosen, with_faults
 from tribunal.harness.catalog import SIMULATED
 from tribunal.harness.plan import PlannedFault, made, planned_beside
 from tribunal.harness.scenario import Scenario
@@ -91,7 +91,8 @@ LATE_ANSWERS: Final = {**MESSAGES, "api": "fetch", "direction": "response", "del
 LATE_REQUESTS: Final = {**MESSAGES, "api": "fetch", "delay_ms": (70, 300, 600)}
 NO_FETCHES: Final = {**MESSAGES, "api": "fetch"}
 NO_HEARTBEATS: Final = {**MESSAGES, "api": "broker-heartbeat"}
-FROM: Final = {"from": ("nodes", "brokers")}
+FROM: Final = {**UNNOTICED, "from": ("nodes", "brokers")}
+ORDERED: Final[Mapping[str, object]] = {"under_way": True, "must_be_granted": False}
 
 BOUNCED: Final = {"how": ("stop", "kill"), "times": (1, 2)}
 # Ways to be lost; an act is one of them.
@@ -111,8 +112,8 @@ OF_LEADERS: Final[Mapping[str, Sequence[Step]]] = {
         Step("isolate", FOLLOWER, SHORT, FROM),
         Step("fast-bounce", FOLLOWER, (100,), BOUNCED),
     ),
-    "another leads": (Step("elect-leaders", FOLLOWER, (100,), {"under_way": True}),),
-    "leader moved": (Step("reassign", LEADER, (3_000, 5_000), {"under_way": True, "elsewhere": (True, False)}),),
+    "another leads": (Step("elect-leaders", FOLLOWER, (100,), ORDERED),),
+    "leader moved": (Step("reassign", LEADER, (3_000, 5_000), {**ORDERED, "elsewhere": (True, False)}),),
     "all lost": (
         Step("stop", BROKERS, SHORT),
         Step("power-loss", BROKERS, (300, 900, 2_500)),
@@ -129,7 +130,7 @@ TRAVELLING: Final[Mapping[str, Standing]] = {
     AS_EVER: Standing(),
     "answers late": Standing((Step("delay-messages", BROKERS, (7_000,), LATE_ANSWERS),)),
     "one's requests late": Standing((Step("delay-messages", FOLLOWER, LONG, LATE_REQUESTS),)),
-    "leader alone": Standing((Step("isolate", LEADER, LONG, {"from": "brokers"}),)),
+    "leader alone": Standing((Step("isolate", LEADER, LONG, {**UNNOTICED, "from": "brokers"}),)),
 }
 SHRUNK: Final = "|isr(p*)| < {replicas}"
 ALONE: Final = "|isr(p*)| = 1"
@@ -298,6 +299,7 @@ class Table(Pairs):
             )
             or (behind == UNCLEANLY and FORGOTTEN in values.values())
             or (setting == FORGOTTEN and values.get("load", TRANSACTIONS) != TRANSACTIONS)
+            or acts.count("leader moved") > 1  # both would be given back: to different replicas
             or acts.count("voter wiped") > 1  # a majority of disks is what a quorum is
         )
 

@@ -83,8 +83,16 @@ def _none(random: Random, plan: Plan, sent: Mapping[str, int]) -> Options:
     return {}
 
 
+# Whoever would take notice may be away as well, or already have lost the node: no doubt of a run whose faults are drawn.
+UNNOTICED: Final[Options] = {"must_be_noticed": False}
+
+
 def _links(random: Random, plan: Plan, sent: Mapping[str, int]) -> Options:
     return {"from": random.choice(("nodes", "nodes", "brokers", "controllers", "all"))}
+
+
+def _cut(random: Random, plan: Plan, sent: Mapping[str, int]) -> Options:
+    return {**_links(random, plan, sent), **UNNOTICED}
 
 
 def _slow(random: Random, plan: Plan, sent: Mapping[str, int]) -> Options:
@@ -147,7 +155,7 @@ KINDS: Final[Mapping[str, Kind]] = {
     "stop": Kind(8, TARGETS, _none),
     "power-loss": Kind(12, TARGETS, _none),
     "pause": Kind(6, TARGETS, _none),
-    "isolate": Kind(14, TARGETS, _links),
+    "isolate": Kind(14, TARGETS, _cut),
     "single-link": Kind(6, TARGETS, _one_link),
     "hold-messages": Kind(16, TARGETS, _messages),
     "delay-messages": Kind(5, TARGETS, _delayed),

@@ -24,11 +24,16 @@ GRACE_MS: Final = 3_000
 
 
 class Options(msgspec.Struct, frozen=True, forbid_unknown_fields=True, rename={"others": "from"}):
-    """From whom, in which directions, and what becomes of the bytes."""
+    """From whom, in which directions, and what becomes of the bytes.
+
+    must_be_noticed:  the fault had no effect where the cluster takes no notice of it in time; else that its links are cut is all that is proven,
+                      and the proof says that nobody noticed.
+    """
 
     others: Others = "all"
     direction: Direction = "both"
     mode: CutMode = CutMode.HOLD
+    must_be_noticed: bool = True
 
 
 @asynccontextmanager
@@ -45,6 +50,8 @@ async def inject(cluster: CanCutLinks, node: int, options: Options) -> AsyncGene
         if was_controller and options.others == "brokers" and not consequence.holds:
             # Who would change an ISR is cut off itself, and keeps its session with ZooKeeper.
             consequence = Proof(holds=True, facts={**consequence.facts, "active_controller": True})
+        if not options.must_be_noticed:  # other faults may have taken away who would notice
+            consequence = Proof(holds=True, facts={**consequence.facts, "noticed": consequence.holds})
         effect.add_proof("consequence", consequence)
     mended = await cluster.heal(links)
     effect.heal = joined(mended, "service", await back_in_service(cluster, node, None))
