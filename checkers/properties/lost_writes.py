@@ -380,7 +380,9 @@ def _twice(rows: PartitionRows, log: FinalLog, context: Context) -> pa.Table:
     elif log.all_logged:
         # Replicas may hold different tails: one of those that can lead stands for the log.
         leader = logs["node"] == min(context.can_lead)
-        source, chosen = logs, np.flatnonzero(leader & (logs["value"] != UNKNOWN))
+        # What stands before the log start is in no reader's log; each replica deletes it when it comes to it.
+        own = leader & (logs["log_offset"] >= log_start(rows))
+        source, chosen = logs, np.flatnonzero(own & (logs["value"] != UNKNOWN))
     else:
         return nothing()
     ordered = np.sort(source["value"][chosen])
@@ -410,6 +412,12 @@ def _twice(rows: PartitionRows, log: FinalLog, context: Context) -> pa.Table:
             )
         )
     return pa.concat_tables(tables)
+
+
+def log_start(rows: PartitionRows) -> int:
+    """Return the greatest log start that was shown: no replica has to hold what stands before it."""
+    shown = [rows.columns(name)["log_start_offset"] for name in ("polls", "watermarks")]
+    return max(int(column.max(initial=0)) for column in shown)
 
 
 def _idempotent(rows: PartitionRows) -> Array:
@@ -519,7 +527,12 @@ SQL: Final = "".join((READERS, """, earlier AS (
     ON l.run_id = c.run_id AND l.topic = c.topic AND l.partition = c.partition AND l.node = c.node
   JOIN logged_partitions p ON l.run_id = p.run_id AND l.topic = p.topic AND l.partition = p.partition
   ANTI JOIN read_partitions q ON l.run_id = q.run_id AND l.topic = q.topic AND l.partition = q.partition
-  WHERE l.value IS NOT NULL
+  LEFT JOIN (SELECT run_id, topic, partition, MAX(log_start_offset) AS log_start FROM (
+               SELECT run_id, topic, partition, log_start_offset FROM polls
+               UNION ALL SELECT run_id, topic, partition, log_start_offset FROM watermarks
+             ) shown GROUP BY run_id, topic, partition) b
+    ON l.run_id = b.run_id AND l.topic = b.topic AND l.partition = b.partition
+  WHERE l.value IS NOT NULL AND l.log_offset >= COALESCE(b.log_start, 0)
 ), tail AS (
   SELECT run_id, topic, partition, value, MIN(log_offset) AS log_offset
   FROM seen WHERE value IS NOT NULL GROUP BY run_id, topic, partition, value

@@ -32,6 +32,7 @@ from tribunal.checkers.api import (
 )
 from tribunal.checkers.judge.endings import Ending
 from tribunal.checkers.judge.timeline import OBSERVATION_LAG_NS
+from tribunal.checkers.properties.lost_writes import log_start
 from tribunal.results.recording import WORDS
 
 DENSE: Final = 8  # so many offsets to a row at most are laid out one beside the other
@@ -75,12 +76,6 @@ def kernel(rows: PartitionRows, context: Context) -> Found:
     held = _Held(logs, own, ending.leader)
     found = [_differ(logs, held), *_lack(logs, held, context), _epochs_back(logs, whole)]
     return Found(pa.concat_tables(found), {"records in replicas compared": int(own.size)})
-
-
-def log_start(rows: PartitionRows) -> int:
-    """Return the greatest log start that was shown: no replica has to hold what stands before it."""
-    shown = [rows.columns(name)["log_start_offset"] for name in ("polls", "watermarks")]
-    return max(int(column.max(initial=0)) for column in shown)
 
 
 def shown_high_watermark(rows: PartitionRows, ending: Ending) -> int:

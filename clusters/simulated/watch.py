@@ -25,6 +25,7 @@ is seen by I9. I6, I19 and the readers' half of I18 are claims about clients; th
 """
 
 from collections.abc import Callable, Mapping
+from functools import partial
 from typing import Final
 
 import msgspec
@@ -267,13 +268,24 @@ class Watch:
         if partition != METADATA:
             if is_as_written:
                 sequences = self._sequences.setdefault((node, partition), Sequences(partition, node))
-                sequences.see(log, first)
+                sequences.see(log, first, partial(self._never_held, partition))
             prefix = self._prefix(partition)
             prefix.changed_from(node, log.batches[first].base_offset if first < len(log.batches) else log.end_offset)
             if log.end_offset < prefix.end_offset:
                 self._behind[partition] = None
             if self.committed.is_recovering(partition):
                 self._taken.append((node, partition, log.batches[first:]))
+
+    def _never_held(self, partition: TopicPartition, mark: BatchMark, offset: int) -> bool:
+        """Return whether the leader that wrote a batch began its log behind an offset when it became a replica."""
+        leader = self._leaders.get((partition, mark.epoch))
+        state = self.committed.state.partitions.get(partition)
+        if leader is None and state is not None and state.leader_epoch == mark.epoch:
+            leader = state.leader
+        if leader is None or leader in self._damaged:
+            return False
+        written = self._sequences.get((leader, partition))
+        return written is not None and written.lowest is not None and written.lowest > offset
 
     def _serve_by_right(self) -> None:
         """I12: a leader that recovers takes nothing from clients (KIP-704)."""
@@ -538,32 +550,51 @@ class CommittedPrefix:
         return found == mark
 
 
+def _always_held(_mark: BatchMark, _offset: int) -> bool:
+    return False
+
+
 class Sequences:
-    """I17: the sequences of an idempotent producer are gapless and unique in a replica's log."""
+    """I17: the sequences of an idempotent producer are gapless and unique in a replica's log.
+
+    A leader that became a replica behind a producer's last batch, which retention or DeleteRecords had taken from the log that it copied,
+    does not know that producer: what it takes from it first has any sequence. Replicas that still hold the batch have both
+    (docs/decisions/0011-a-follower-whose-history-the-leader-deleted.md).
+    """
 
     def __init__(self, partition: TopicPartition, node: int) -> None:
         self._partition = partition
         self._node = node
         self._seen = 0  # batches of the log that are accounted for
-        self._next: dict[int, tuple[int, int]] = {}  # producer id -> epoch, next sequence
+        self._next: dict[
+            int, tuple[int, int, int]
+        ] = {}  # producer id -> epoch, next sequence, offset of its last batch
+        self.lowest: int | None = None  # the first offset that this replica has ever held
 
-    def see(self, log: ReplicaLog, first: int) -> None:
-        """Take new batches; after a cut, count again."""
+    def see(self, log: ReplicaLog, first: int, never_held: Callable[[BatchMark, int], bool] = _always_held) -> None:
+        """Take new batches; after a cut, count again.
+
+        never_held:  whether who wrote a batch, as leader of its epoch, has never held what stood at an offset.
+        """
+        if log.batches:
+            begins = log.batches[0].base_offset
+            self.lowest = begins if self.lowest is None else min(self.lowest, begins)
         if first < self._seen:
             self._seen, self._next = 0, {}
         for mark in log.batches[self._seen :]:
             # Offsets that a transaction commits have a producer and no sequences (SPEC 4.2).
             if mark.producer_id >= 0 and mark.first_sequence >= 0 and not mark.is_control:
-                self._take(mark)
+                self._take(mark, never_held)
         self._seen = len(log.batches)
 
-    def _take(self, mark: BatchMark) -> None:
+    def _take(self, mark: BatchMark, never_held: Callable[[BatchMark, int], bool]) -> None:
         known = self._next.get(mark.producer_id)
         if known is not None:
-            epoch, expected = known
+            epoch, expected, last_offset = known
             if mark.producer_epoch > epoch:
                 expected = 0
-            if mark.producer_epoch < epoch or mark.first_sequence != expected:
+            follows = mark.producer_epoch >= epoch and mark.first_sequence == expected
+            if not follows and not never_held(mark, last_offset):
                 raise Violated(
                     Invariant.I17,
                     OutOfSequence(
@@ -580,7 +611,7 @@ class Sequences:
                 )
         count = mark.last_offset - mark.base_offset + 1
         following = (mark.first_sequence + count) % SEQUENCE_MODULUS
-        self._next[mark.producer_id] = (mark.producer_epoch, following)
+        self._next[mark.producer_id] = (mark.producer_epoch, following, mark.last_offset)
 
 
 def _is_left_of(found: BatchMark, mark: BatchMark) -> bool:

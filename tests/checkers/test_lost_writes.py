@@ -328,6 +328,19 @@ def test_a_record_that_stands_twice(run: Run, worker_class: str, kind: str, seve
     assert found(run.finish()) == [(kind, severity, "", 1)]
 
 
+@pytest.mark.parametrize(("start", "judged"), [(0, [("duplicate", "violation", "", 1)]), (1, [])])
+def test_of_two_in_the_logs_the_one_before_the_log_start_is_in_no_readers_log(
+    run: Run, start: int, judged: list[tuple[object, object, object, object]]
+) -> None:
+    """A leader that began behind a producer's last batch does not know it, and others still hold that batch."""
+    value = run.send(0, 100, worker_class="idempotent")
+    run.watermark(2, 800, epoch=0, log_start_offset=start)
+    for node in (1, 2, 3):
+        run.log(node, {0: value, 1: value})
+
+    assert [one for one in found(run.finish()) if one[0] == "duplicate"] == judged
+
+
 @pytest.mark.parametrize(
     ("changes", "severity", "rule"),
     [

@@ -211,6 +211,25 @@ def test_sequences_wrap_and_begin_again_with_an_epoch():
     )
 
 
+def test_a_leader_that_never_held_a_producers_last_batch_takes_any_sequence():
+    both = log(mark(0, 4, 1, producer=9, sequence=0), mark(5, 5, 2, producer=9, sequence=4))
+    asked = []
+
+    Sequences(P, 1).see(both, 0, lambda written, offset: asked.append((written, offset)) or True)
+
+    assert asked == [(both.batches[1], 4)]
+    with violates("I17"):  # who wrote it had the producer's batch
+        Sequences(P, 1).see(both, 0, lambda _written, _offset: False)
+
+
+def test_the_first_offset_that_a_replica_has_ever_held_stays_though_retention_takes_it():
+    sequences = Sequences(P, 1)
+    sequences.see(log(mark(3, 4, 1), mark(5, 6, 1)), 0)
+    sequences.see(log(mark(5, 6, 1)), 0)
+
+    assert sequences.lowest == 3
+
+
 def test_after_a_cut_sequences_are_counted_again():
     sequences = Sequences(P, 1)
     one = log(mark(0, 4, 1, producer=9, sequence=0), mark(5, 6, 1, producer=9, sequence=5))
