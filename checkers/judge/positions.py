@@ -38,6 +38,8 @@ class Positions:
         match anomaly.kind:
             case "offset_forgotten" | "offset_stale" | "offset_invented":
                 return self._fetched_by_order(anomaly)
+            case "offset_beyond_end":
+                return self._set_beyond(anomaly)
             case "stale_generation":
                 return self._counted_anew(anomaly)
             case _:
@@ -58,6 +60,22 @@ class Positions:
             offsets = (value,) if anomaly.kind == INVENTED else (None, value)
             fits = order.log_offset in offsets if sets else value is None
             if fits and order.group in (None, group) and order.may_be_done(since_ns, anomaly.at_ns):
+                return by_order(order)
+        return None
+
+    def _set_beyond(self, anomaly: Anomaly) -> Judgement | None:
+        """Look for an order that set the group's position to this very offset, and may have been carried out since its process committed another one."""
+        commit = self._found(anomaly, is_commit=True)
+        if commit is None:
+            return None
+        commits, group = self._commits, self._groups[int(self._commits["group"][commit])]
+        own = (commits["group"] == commits["group"][commit]) & (commits["process"] == anomaly.process)
+        own &= (commits["kind"] == COMMIT) & (commits["outcome"] == OK) & (commits["invoke_ns"] < anomaly.invoke_ns)
+        own &= commits["committed_offset"] != anomaly.log_offset
+        since_ns = int(commits["invoke_ns"][own].max(initial=0))
+        for order in self._orders:
+            sets = order.api == AdminApi.ALTER_OFFSET and order.log_offset == anomaly.log_offset
+            if sets and order.group in (None, group) and order.may_be_done(since_ns, anomaly.at_ns):
                 return by_order(order)
         return None
 

@@ -10,7 +10,7 @@ from tribunal.checkers.calibration.api import AnomalyClass, Injected, Injection,
 from tribunal.checkers.calibration.case import GROUP_LOG, Case, Place
 from tribunal.checkers.calibration.draft import Draft
 from tribunal.checkers.calibration.families.transactions import is_kept
-from tribunal.results.rows import Commit, Step, Transaction
+from tribunal.results.rows import Admin, Commit, LogRecord, Poll, Send, Step, Transaction, Watermark
 
 
 def fetches(case: Case, place: Place) -> list[tuple[Commit, list[Commit]]]:
@@ -121,6 +121,46 @@ def _unconsumed(case: Case, random: Random) -> Iterator[Injected]:
             yield Injected(injection=injection, changed=draft.changed())
 
 
+def _beyond_end(case: Case, random: Random) -> Iterator[Injected]:
+    """Let a group's last position lie far beyond all that anything shows, where no operator set positions and no fetch followed."""
+    if any(row.api == "alter_offset" for row in case.of_run(Admin)):
+        return
+    for place in shuffled(case.places, random):
+        own = case.commits(place)
+        last = {one.group: one for one in own if one.kind == "commit"}  # the last one by time
+        for commit in shuffled(last.values(), random)[:2]:
+            fetched = any(
+                one.group == commit.group and one.kind == "fetch" and (one.complete_ns or commit.invoke_ns) >= commit.invoke_ns
+                for one in own
+            )  # fmt: skip
+            is_read = bool(case.log(place).readers)
+            if fetched or commit.outcome != "ok" or commit.committed_offset is None or not is_read:
+                continue
+            if any(_spans(transaction, commit) for transaction in case.of_run(Transaction)):
+                continue
+            shown = [seen.log_end_offset or seen.high_watermark or 0 for seen in case.rows(Watermark, place)]
+            shown += [max(poll.high_watermark or 0, poll.position or 0) for poll in case.rows(Poll, place)]
+            shown += [send.log_offset or 0 for send in case.rows(Send, place)]
+            shown += [record.log_offset for record in case.rows(LogRecord, place)]
+            end = max([case.log(place).end, commit.committed_offset, *shown])
+            beyond = end + random.randrange(2, 50)
+            draft = Draft(case)
+            draft.replace_row(place, commit, replace(commit, committed_offset=beyond))
+            injection = Injection(
+                change=f"process {commit.process} commits {beyond} for {commit.group}, the log never went beyond {end}",
+                place=place, log_offset=beyond, since_ns=commit.invoke_ns, until_ns=commit.complete_ns,
+            )  # fmt: skip
+            yield Injected(injection=injection, changed=draft.changed())
+
+
+def _spans(transaction: Transaction, commit: Commit) -> bool:
+    """Whether a commit is part of a transaction that did not end as committed."""
+    within = transaction.begin_ns <= commit.invoke_ns and (
+        transaction.end_ns is None or commit.invoke_ns <= transaction.end_ns
+    )
+    return within and transaction.process == commit.process and transaction.outcome != "committed"
+
+
 def _inputs(case: Case, random: Random) -> Iterator[tuple[Transaction, Step, Place]]:
     """Yield what committed transactions of groups consumed, where nothing of it could be lost."""
     for transaction in shuffled(case.of_run(Transaction), random):
@@ -196,6 +236,12 @@ CLASSES: Final = (
         changes="a group's fetch finds a position that had been overwritten",
         seen_by=("group_offsets",),
         inject=_stale,
+    ),
+    AnomalyClass(
+        name="offset-beyond-end",
+        changes="a group commits a position beyond all that its partition's log ever came to",
+        seen_by=("group_ends",),
+        inject=_beyond_end,
     ),
     AnomalyClass(
         name="stale-generation",
