@@ -192,25 +192,37 @@ class ExistingCluster:
         """Compare what the run counts on with what the brokers say of themselves; `ClusterError` names what differs."""
         assert self._admin is not None
         wanted = {**{name: DEFINITIONS[name].default for name in COUNTED_ON}, **self.spec.node_settings()}
-        broker = self.spec.broker_ids[0]
+        counted_on = {*COUNTED_ON, *self.spec.settings}
+        said = {broker: await self._settings_of(broker) for broker in self.spec.broker_ids}
+        first, *others = self.spec.broker_ids
+        for name in sorted(counted_on & said[first].keys()):
+            if other := next((one for one in others if said[one].get(name) != said[first][name]), None):
+                raise ClusterError(
+                    f"{self._given.name}: {name} is {said[first][name]!r} of broker {first} and {said[other].get(name)!r} of broker {other}:"
+                    " a run is judged by one value for all"
+                )
+        differing = [
+            f'"{name}" = {_toml(value)}'
+            for name, value in sorted(said[first].items())
+            if name in counted_on and not _same(wanted[name], value)
+        ]
+        differing += await self._elr_differs(first, wanted_on=wanted.get(ELR_SETTING, True) is True)
+        if differing:
+            raise ClusterError(
+                f"{self._given.name} is not as its cluster.toml and the scenario say; under [settings] belongs what it has: "
+                + "; ".join(differing)
+            )
+
+    async def _settings_of(self, broker: int) -> dict[str, str]:
+        """Return what a broker says that its settings are, by name; those without a value are left out."""
+        assert self._admin is not None
         resource = ConfigResource(ResourceType.BROKER, str(broker))
         try:
             futures = self._admin.describe_configs([resource], request_timeout=ASK_S)
             found = await blocking(partial(futures[resource].result, ASK_S), ASK_S)
         except (KafkaException, TimeoutError) as problem:
             raise ClusterError(f"{self._given.name}: broker {broker} does not say its settings: {problem}") from None
-        differing = [
-            f'"{name}" = {_toml(entry.value)}'
-            for name, entry in sorted(found.items())
-            if name in {*COUNTED_ON, *self.spec.settings} and entry.value is not None
-            if not _same(wanted[name], entry.value)
-        ]
-        differing += await self._elr_differs(broker, wanted_on=wanted.get(ELR_SETTING, True) is True)
-        if differing:
-            raise ClusterError(
-                f"{self._given.name} is not as its cluster.toml and the scenario say; under [settings] belongs what it has: "
-                + "; ".join(differing)
-            )
+        return {name: entry.value for name, entry in found.items() if entry.value is not None}
 
     async def _elr_differs(self, broker: int, *, wanted_on: bool) -> list[str]:
         try:

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import msgspec
 import pytest
-from confluent_kafka.admin import AdminClient, NewTopic
+from confluent_kafka.admin import AdminClient, AlterConfigOpType, ConfigEntry, ConfigResource, NewTopic
 
 from tests.clusters.existing_nodes import cluster_toml, standing
 from tribunal.clusters.api import ClusterError
@@ -327,6 +327,31 @@ def test_a_file_that_does_not_say_how_the_cluster_is_set_is_refused_with_what_be
 
     assert code == 3
     assert '"broker.session.timeout.ms" = 1800' in said
+
+
+@pytest.mark.e2e
+def test_brokers_that_are_not_set_alike_are_refused_by_the_name_of_the_setting(
+    nodes: SideBySide, tmp_path: Path
+) -> None:
+    """What one broker of several was given would be judged as if nobody had it."""
+    folder, name = folder_of(nodes), "unclean.leader.election.enable"
+    cluster_toml(nodes, folder, {name: CI[name] for name in STATED})
+    (folder / "mine.yaml").write_text(SCENARIO)
+    admin = AdminClient({"bootstrap.servers": nodes.bootstrap})
+
+    def given(kind: AlterConfigOpType) -> None:
+        entry = ConfigEntry(name, "true", incremental_operation=kind)
+        resource = ConfigResource(ConfigResource.Type.BROKER, "2", incremental_configs=[entry])
+        admin.incremental_alter_configs([resource])[resource].result(10)
+
+    given(AlterConfigOpType.SET)
+    try:
+        code, said = ran(folder, tmp_path)
+    finally:
+        given(AlterConfigOpType.DELETE)
+
+    assert code == 3
+    assert f"{name} is 'false' of broker 1 and 'true' of broker 2" in said
 
 
 @pytest.mark.e2e
