@@ -386,6 +386,9 @@ class Admin(Protocol):
     async def create_topic(self, topic: str, partitions: int, replication_factor: int, timeout_ms: int) -> None:
         """Create a topic; an existing one of this name is fine. `ClusterError` when it cannot be had."""
 
+    async def delete_topic(self, topic: str, timeout_ms: int) -> None:
+        """Ask for a topic to be deleted; replicas may be there yet when it returns. `ClusterError` when nobody takes it on."""
+
     async def offsets(
         self, partitions: Sequence[TopicPartition], timeout_ms: int, *, stable: bool = False
     ) -> list[Offsets]:

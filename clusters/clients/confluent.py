@@ -506,6 +506,16 @@ class ConfluentAdmin:
             return None if error.code() == KafkaError.TOPIC_ALREADY_EXISTS else error
         return None
 
+    async def delete_topic(self, topic: str, timeout_ms: int) -> None:
+        """Ask for a topic to be deleted; a broker that gives up waiting for the last replica has written the order down."""
+        futures = self._client.delete_topics([topic], operation_timeout=0, request_timeout=timeout_ms / 1000)
+        try:
+            await asyncio.wrap_future(futures[topic])
+        except KafkaException as problem:
+            error: KafkaError = problem.args[0]
+            if error.code() not in (KafkaError.REQUEST_TIMED_OUT, KafkaError.UNKNOWN_TOPIC_OR_PART):
+                raise ClusterError(f"topic {topic} cannot be deleted: {error.name()}: {error.str()}") from None
+
     async def offsets(
         self, partitions: Sequence[TopicPartition], timeout_ms: int, *, stable: bool = False
     ) -> list[Offsets]:

@@ -136,6 +136,10 @@ class SimulatedAdmin:
             await asyncio.sleep(RETRY_MS / 1000)
         raise ClusterError(f"topic {topic} cannot be created: {reason}")
 
+    async def delete_topic(self, topic: str, timeout_ms: int) -> None:
+        """Ask for a topic to be deleted."""
+        await Operating(SimulatedAsker(self._client)).delete_topic(topic)
+
     async def offsets(
         self, partitions: Sequence[TopicPartition], timeout_ms: int, *, stable: bool = False
     ) -> list[Offsets]:

@@ -138,9 +138,8 @@ def in_their_lanes(cases):
     ]
 
 
-@NEEDS_KAFKA
-@pytest.mark.parametrize(("name", "node", "lasts_s", "options"), in_their_lanes(CLAIMED))
-def test_a_fault_bites_and_heals(living, name, node, lasts_s, options):
+def hurt_and_written_down(living, name, node, lasts_s, **options):
+    """Hurt a node, and add a row to the table of faults; return the effect, and whether it healed."""
     began = time.monotonic()
     try:
         effect = living.run(lambda cluster: hurt(cluster, faults()[name], node, lasts_s, **options))
@@ -150,6 +149,13 @@ def test_a_fault_bites_and_heals(living, name, node, lasts_s, options):
         raise
     healed = effect.heal is not None and effect.heal.holds
     write_row("apache-kafka", name, took_effect=effect.proof.holds, healed=healed, took_s=time.monotonic() - began)
+    return effect, healed
+
+
+@NEEDS_KAFKA
+@pytest.mark.parametrize(("name", "node", "lasts_s", "options"), in_their_lanes(CLAIMED))
+def test_a_fault_bites_and_heals(living, name, node, lasts_s, options):
+    effect, healed = hurt_and_written_down(living, name, node, lasts_s, **options)
 
     assert effect.proof.holds, broken(effect.proof.facts)
     assert healed, effect.heal and broken(effect.heal.facts)
@@ -265,11 +271,7 @@ def test_nodes_go_up_to_another_release_and_back(tmp_path):
     living = LivingCluster.launched(apache_kafka, tmp_path, spec)
     try:
         effects = [
-            living.run(
-                lambda cluster, node=node, to=to: hurt(
-                    cluster, faults()["change-release"], node, 0.2, to=to, alone=True
-                )
-            )
+            hurt_and_written_down(living, "change-release", node, 0.2, to=to, alone=True)[0]
             for node, to in ((101, "4.3.1"), (2, "4.3.1"), (2, "3.9.1"), (101, "3.9.1"))
         ]
     finally:
@@ -300,10 +302,7 @@ def test_metadata_version_is_raised_once_the_last_node_knows_it(tmp_path):
         ("raise-metadata-version", 101, {"to": "4.3.1", "expect": "refused"}),
     ]
     try:
-        effects = [
-            living.run(lambda cluster, step=step: hurt(cluster, faults()[step[0]], step[1], 0.2, **step[2]))
-            for step in steps
-        ]
+        effects = [hurt_and_written_down(living, name, node, 0.2, **options)[0] for name, node, options in steps]
     finally:
         living.close()
 
@@ -318,7 +317,7 @@ def test_metadata_version_is_raised_once_the_last_node_knows_it(tmp_path):
 @NEEDS_KAFKA
 @pytest.mark.nightly
 @pytest.mark.timeout(900)
-@pytest.mark.parametrize("name", ["upgrade-3.9", "finalize-4.1", "everybody-stops"])
+@pytest.mark.parametrize("name", ["upgrade-3.9", "finalize-4.1", "everybody-stops", "operated-swarm"])
 def test_a_scenario_of_releases_accuses_nobody(tmp_path, name):
     verdict = run(tmp_path, f"released/{name}", 1)
 
