@@ -5,7 +5,7 @@ Only for anomalies that a rule may excuse; there are few of them, so looking thi
 
 from collections.abc import Iterator, Mapping, Sequence
 from functools import cached_property
-from typing import Final, Literal
+from typing import Final, Literal, NamedTuple
 
 import msgspec
 import numpy as np
@@ -24,9 +24,11 @@ from tribunal.checkers.api import (
     sends_by_value,
 )
 from tribunal.checkers.judge.all_rows import AllRows
+from tribunal.checkers.judge.led import NOBODY, UNKNOWN_TOPIC, Leaders
 from tribunal.checkers.judge.orders import APPLIED_NS, MOST_BYTES, TopicOrders
 from tribunal.checkers.judge.timeline import OBSERVATION_LAG_NS, Record, Timeline
 from tribunal.checkers.properties.lost_writes import complete_readers, earlier_readers, final_reads
+from tribunal.checkers.properties.watermarks import said_by
 from tribunal.results.recording import WORDS
 
 _ABSENT: Final = frozenset(
@@ -65,13 +67,15 @@ class Evidence:
         dumped: Mapping[int, int],
         begins: Mapping[int, int],
         all_rows: AllRows,
+        leaders: Leaders,
     ) -> None:
         self._reads = rows.columns("reads")
         self._by_value = np.argsort(self._reads["value"], kind="stable")
         self._polled_ns = _poll_times(rows)
         self._rows = rows
         self._fetched_since: dict[tuple[int, int], int] | None = None
-        self._exposures = _exposures(rows)
+        self._leaders = leaders
+        self._exposures = _exposures(rows, leaders)
         self._first_polls = first_polls(rows)
         self._earlier_polls = _earlier_polls(rows)
         self._answers = _answers(rows)
@@ -200,7 +204,7 @@ class Evidence:
                 ),  # it may have been said a little before it was heard
                 absent_ns=anomaly.at_ns,
                 exposed_ns=shown_ns,
-                since_ns=next((at_ns for at_ns, _ in self._exposed(offset, 0)), None),
+                since_ns=next((at_ns for at_ns, _ in self._exposed(offset, 0, shown_ns)), None),
                 replaced_epoch=replaced_by,
             )
             for offset in offsets
@@ -275,8 +279,8 @@ class Evidence:
         """
         if offset == UNKNOWN or self._orders.is_compacted or not self._shows_all:
             return None
-        at_ns, high_watermark, epochs = self._exposures
-        chosen = (high_watermark > offset) & (at_ns >= since_ns) & (epochs != UNKNOWN)
+        epochs = self._exposures.epochs
+        chosen = self._exposures.beyond(offset, since_ns, self._topic(since_ns)) & (epochs != UNKNOWN)
         offsets, standing = self._standing
         place = int(np.searchsorted(offsets, offset))
         if place < offsets.size and offsets[place] == offset:
@@ -285,29 +289,44 @@ class Evidence:
             return None  # what stood there may be gone by an order
         written = self._written_in(value, offset)
         shown = np.unique(epochs[chosen])[::-1].tolist()
-        return next((epoch for epoch in shown if not self._lacked_in(epoch, offset, written, complete_ns)), None)
+        topic = self._topic(since_ns)
+        return next((epoch for epoch in shown if not self._lacked_in(topic, epoch, offset, written, complete_ns)), None)
 
-    def _lacked_in(self, epoch: int, offset: int, written: int | None, complete_ns: int | None) -> bool:
+    def _topic(self, since_ns: int) -> int | None:
+        """Return of which topic what was sent at a moment is, UNKNOWN_TOPIC: of one of two; None: nobody knows when it was sent, or there was only one."""
+        if since_ns == 0 or not self._leaders.anew_ns:
+            return None
+        return int(self._leaders.topics(np.array([since_ns]))[0])
+
+    def _lacked_in(
+        self, topic: int | None, epoch: int, offset: int, written: int | None, complete_ns: int | None
+    ) -> bool:
         """Whether a leader had stated, in its leader epoch, that its log ended at or before the offset of an older record.
 
         What it showed there later it had written itself. The record is older where a reader or a log has it of an older leader epoch, or it
         had been acknowledged before that was stated (a node's journal has its own clock).
         """
-        at_ns, ends = self._led_ends.get(epoch, (np.zeros(0, np.int64),) * 2)
+        at_ns, ends, nodes = self._led_ends.get(epoch, (np.zeros(0, np.int64),) * 3)
+        if topic is not None and topic != UNKNOWN_TOPIC:
+            leader = int(self._leaders.leaders(np.array([topic]), np.array([epoch]))[0])
+            own = is_among(self._leaders.topics(at_ns), np.array([UNKNOWN_TOPIC, topic]))
+            own &= (nodes == leader) | (leader == NOBODY)
+            at_ns, ends = at_ns[own], ends[own]
         short = ends <= offset
         if written is not None:
             return written < epoch and bool(short.any())
         return complete_ns is not None and bool((short & (at_ns > complete_ns + OBSERVATION_LAG_NS)).any())
 
     @cached_property
-    def _led_ends(self) -> dict[int, tuple[Array, Array]]:
-        """For each leader epoch when its leader stated where its log ended, and where: who follows shows no high watermark of its own."""
+    def _led_ends(self) -> dict[int, tuple[Array, Array, Array]]:
+        """For each leader epoch when its leader stated where its log ended, where, and who that was: who follows shows no high watermark of its own."""
         seen = self._rows.columns("watermarks")
         own = (seen["source"] == NODE) & (seen["leader_epoch"] != UNKNOWN)
         own &= (seen["high_watermark"] != UNKNOWN) & (seen["log_end_offset"] != UNKNOWN)
         epochs = np.unique(seen["leader_epoch"][own]).tolist()
         rows = {epoch: np.flatnonzero(own & (seen["leader_epoch"] == epoch)) for epoch in epochs}
-        return {epoch: (seen["at_ns"][some], seen["log_end_offset"][some]) for epoch, some in rows.items()}
+        nodes = said_by(self._rows)
+        return {epoch: (seen["at_ns"][some], seen["log_end_offset"][some], nodes[some]) for epoch, some in rows.items()}
 
     @cached_property
     def _standing(self) -> tuple[Array, Array]:
@@ -505,12 +524,16 @@ class Evidence:
         polls = self._polls_of(value, offset) if self._earlier_polls else ()
         return max((self._earlier_polls[poll] for poll in polls if poll in self._earlier_polls), default=None)
 
-    def _exposed(self, offset: int, since_ns: int) -> list[tuple[int, int | None]]:
-        """Return when a high watermark beyond an offset was observed for the first time in each leader epoch, and in an unknown one, by time."""
-        at_ns, high_watermark, epochs = self._exposures
+    def _exposed(self, offset: int, since_ns: int, of_ns: int | None = None) -> list[tuple[int, int | None]]:
+        """Return when a high watermark beyond an offset was observed for the first time in each leader epoch, and in an unknown one, by time.
+
+        of_ns:  when its topic was there; None: since_ns.
+        """
+        at_ns, epochs = self._exposures.at_ns, self._exposures.epochs
         if offset == UNKNOWN:
             return []
-        beyond = np.flatnonzero((high_watermark > offset) & (at_ns >= since_ns))
+        topic = self._topic(since_ns if of_ns is None else of_ns)
+        beyond = np.flatnonzero(self._exposures.beyond(offset, since_ns, topic))
         _, first = np.unique(epochs[beyond], return_index=True)
         rows = beyond[np.sort(first)].tolist()
         return [(int(at_ns[row]), None if epochs[row] == UNKNOWN else int(epochs[row])) for row in rows]
@@ -621,12 +644,28 @@ def _absent_ns(rows: PartitionRows) -> int | None:
     return min((end for end in ends if end != UNKNOWN), default=None)
 
 
-def _exposures(rows: PartitionRows) -> tuple[Array, Array, Array]:
-    """Return time, high watermark and leader epoch of every observation, by time."""
+class _Exposures(NamedTuple):
+    """Observations of high watermarks, by time: when, what, in which leader epoch and surely of which topic."""
+
+    at_ns: Array
+    high_watermarks: Array
+    epochs: Array
+    topics: Array
+
+    def beyond(self, offset: int, since_ns: int, topic: int | None) -> Array:
+        """Tell which of them passed an offset of a topic since a moment; None: there is only one, or nobody knows which."""
+        found = (self.high_watermarks > offset) & (self.at_ns >= since_ns)
+        return found if topic is None else found & (self.topics == topic) & (topic != UNKNOWN_TOPIC)
+
+
+def _exposures(rows: PartitionRows, leaders: Leaders) -> _Exposures:
     seen = rows.columns("watermarks")
     known = np.flatnonzero(seen["high_watermark"] != UNKNOWN)
     order = known[np.argsort(seen["at_ns"][known], kind="stable")]
-    return seen["at_ns"][order], seen["high_watermark"][order], seen["leader_epoch"][order]
+    at_ns, epochs = seen["at_ns"][order], seen["leader_epoch"][order]
+    return _Exposures(
+        at_ns, seen["high_watermark"][order], epochs, leaders.surely_of(epochs, said_by(rows)[order], at_ns)
+    )
 
 
 def _final_epochs(source: Columns, chosen: Array) -> tuple[Array, Array, Array]:

@@ -72,6 +72,18 @@ class Leaders(msgspec.Struct, frozen=True, dict=True):
             found |= own & (at_ns < one.until_ns)
         return found
 
+    def surely_of(self, epochs: Integers, nodes: Integers, at_ns: Integers) -> Integers:
+        """Return of which topic what some nodes said surely is: UNKNOWN_TOPIC also where one that leads a former one on may have said it.
+
+        epochs, nodes:  NOBODY where that is not known: then it may be any of them.
+        """
+        found = topics = self.topics(at_ns)
+        for one in self.led if self.anew_ns else ():
+            former = (topics > one.topic) & (at_ns < one.until_ns)
+            former &= (epochs == one.leader_epoch) | (epochs == NOBODY)
+            found = np.where(former & ((nodes == one.leader) | (nodes == NOBODY)), UNKNOWN_TOPIC, found)
+        return found
+
     def of_nobody(self, topics: Integers, epochs: Integers) -> Booleans:
         """Tell which leader epochs lie between two of their topic in which somebody led, and had no leader themselves, nor in an earlier topic.
 

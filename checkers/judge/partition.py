@@ -376,6 +376,7 @@ class PartitionJudge:
                 dumped=self.context.dumped,
                 begins=self.context.begins,
                 all_rows=self._all_rows,
+                leaders=self.timeline.leaders,
             )
         return self._evidence
 

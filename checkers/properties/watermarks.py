@@ -197,13 +197,13 @@ def _less_than_to_others(rows: PartitionRows, context: Context) -> Iterator[pa.T
 
 def is_said_by_leader(rows: PartitionRows, context: Context) -> Array:
     """Tell which observations are answers of the leader of their leader epoch, or of its own journal."""
-    seen, leaders, by = rows.columns("watermarks"), context.leaders, _said_by(rows)
+    seen, leaders, by = rows.columns("watermarks"), context.leaders, said_by(rows)
     topics = leaders.topics(seen["at_ns"])
     own = (by != UNKNOWN) & (by == leaders.leaders(topics, seen["leader_epoch"]))
     return np.asarray(own & ~leaders.may_be_of_former(topics, seen["leader_epoch"], by, seen["at_ns"]))
 
 
-def _said_by(rows: PartitionRows) -> Array:
+def said_by(rows: PartitionRows) -> Array:
     """Return the node that each observation is of; UNKNOWN where nobody recorded it."""
     seen = rows.columns("watermarks")
     names = [name.removeprefix("node-") for name in rows.words("watermarks", "observer")]
@@ -255,7 +255,7 @@ def _below_former(rows: PartitionRows, context: Context) -> Iterator[pa.Table]:
     topics = leaders.topics(seen["at_ns"])
     shown &= topics != UNKNOWN_TOPIC
     if leaders.anew_ns:
-        shown &= ~leaders.may_be_of_former(topics, seen["leader_epoch"], _said_by(rows), seen["at_ns"])
+        shown &= ~leaders.may_be_of_former(topics, seen["leader_epoch"], said_by(rows), seen["at_ns"])
     epochs, marks, times = (seen[name][shown] for name in ("leader_epoch", "high_watermark", "at_ns"))
     if epochs.size == 0:
         return
