@@ -5,7 +5,7 @@ rounds go on until every side has as many runs as were asked for, or the time is
 """
 
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Final
 
@@ -155,9 +155,9 @@ def sides(entry: Entry) -> Iterator[Guided]:
     mutant = mutant_named(entry.mutant)
     yield _simulated(entry, Side.OURS, "replog", NO_BREACH, ())
     yield _simulated(entry, Side.MUTANT, f"replog with {entry.mutant}", _of_mutant(entry), (mutant,))
-    yield _released(entry, Side.HAS, entry.has, entry.expected)
+    yield _released(entry, Side.HAS, entry.has, entry.expected, entry.has_settings)
     if entry.has_not is not None:
-        yield _released(entry, Side.HAS_NOT, entry.has_not, NO_BREACH)
+        yield _released(entry, Side.HAS_NOT, entry.has_not, NO_BREACH, {})
 
 
 def _of_mutant(entry: Entry) -> tuple[Verdict, ...]:
@@ -172,10 +172,13 @@ def _simulated(
     return _guided(entry, Exhibit(side=side, system=system, expected=expected, again=""), SIMULATED, {}, mutants, words)
 
 
-def _released(entry: Entry, side: Side, version: str, expected: tuple[Verdict, ...]) -> Guided:
-    overrides = {**entry.released, "cluster.profile": PROFILE, "cluster.version": version}
+def _released(
+    entry: Entry, side: Side, version: str, expected: tuple[Verdict, ...], settings: Mapping[str, str]
+) -> Guided:
+    overrides = {**entry.released, **settings, "cluster.profile": PROFILE, "cluster.version": version}
     words = [f"--set {name}={value}" for name, value in overrides.items()]
-    exhibit = Exhibit(side=side, system=f"Apache Kafka {version}", expected=expected, again="")
+    system = f"Apache Kafka {version}" + (f" as {', '.join(settings.values())}" if settings else "")
+    exhibit = Exhibit(side=side, system=system, expected=expected, again="")
     return _guided(entry, exhibit, RELEASED, overrides, (), words)
 
 

@@ -101,6 +101,8 @@ class QuorumWaits(msgspec.Struct, frozen=True, tag=True):
         if not killed:
             return False, "no controller was killed and came back"
         begin_ns, end_ns = max(killed, key=lambda span: span[1] - span[0])
+        if not any(one <= begin_ns for one in committed_ns):
+            return False, "nothing was seen to be committed before"  # what nobody could see proves nothing
         meanwhile = [one for one in committed_ns if begin_ns + (end_ns - begin_ns) // 2 <= one <= end_ns]
         first_ns = min([end_ns, *(one for one in committed_ns if one > begin_ns + SEEN_LATE_NS)])
         measured = f"nothing committed for {(first_ns - begin_ns) / 1e9:.1f} s of {(end_ns - begin_ns) / 1e9:.1f} s"
@@ -161,6 +163,7 @@ class Entry(msgspec.Struct, frozen=True, kw_only=True):
     mutant: str
     story: str
     released: Mapping[str, str] = {}
+    has_settings: Mapping[str, str] = {}
     ours: str | None = None
 
 
@@ -179,6 +182,24 @@ ENTRIES: Final = (
             "Both followers leave the ISR one after the other; the leader stays in it alone, below min ISR, and loses power. It comes back without what it had"
             " not flushed and is elected cleanly, because it is the only member of the ISR: the followers, who have the records, truncate. With eligible leader"
             " replicas one of them would have led. The contract before KIP-966 permits this (R3), so the verdict on 3.9.1 is PERMITTED."
+        ),
+    ),
+    Entry(
+        name="KIP-101",
+        fault="a follower truncates to its high watermark",
+        proposal="KIP-101",
+        scenario="museum/fast-failover",
+        ours="fast-failovers",
+        sign=LostWrites(),
+        has="2.1.1",
+        has_not="2.2.2",
+        has_settings={"cluster.settings.inter.broker.protocol.version": "0.11.0-IV1"},
+        expected=(Verdict.VIOLATION,),
+        mutant="M28",
+        story=(
+            "Followers learn of the high watermark with the next fetch, and all fetches are late. The leader leaves in good order; who follows the next leader first truncates to a high watermark that"
+            " lags, and before it has fetched anything the next leader dies. The truncated follower is in the ISR yet, and is elected cleanly: what was acknowledged above its high watermark is gone."
+            " Since KIP-101 it asks the leader where their histories part. Releases before it run on no Java of today; 2.1.1 speaks as they did when `inter.broker.protocol.version` says so. Beside it stands 2.2.2: with its own protocol 2.1.1 loses nothing either, but its ListOffsets goes back when the leader changes (KIP-207 came with 2.2)."
         ),
     ),
     Entry(
@@ -213,6 +234,23 @@ ENTRIES: Final = (
             "What ZooKeeper says reaches the controller late. A broker ends in good order and registers again before the controller has read that it was gone; when"
             " it looks, the same broker ids are there, and without the broker epochs of KIP-380 it sees no change. The broker runs, answers and is registered,"
             " but nobody sends it the partitions that it hosts: it fetches nothing and leaves the ISR for good, and nobody but an operator ends that."
+        ),
+    ),
+    Entry(
+        name="KIP-380-late",
+        fault="a StopReplica to an earlier registration is obeyed",
+        proposal="KIP-380, KAFKA-7235",
+        scenario="museum/late-deletion",
+        ours="zookeeper-late-deletion",
+        sign=NoFullIsr(),
+        has="2.1.1",
+        has_not="2.2.2",
+        expected=(Verdict.VIOLATION,),
+        mutant="M51",
+        story=(
+            "A topic is deleted, and the controller's StopReplica to one broker is late. That broker loses its session with ZooKeeper, without ending, and registers anew; the controller opens another"
+            " connection to it, the deletion is repeated and done, and the topic is created again. Now the late request arrives on the old connection. Without the broker epochs of KIP-380 the"
+            " broker cannot know for which registration it was meant, and stops to fetch what it has just been given. The controller has sent everything that it had to send, and sends nothing more."
         ),
     ),
     Entry(

@@ -150,6 +150,14 @@ def test_a_quorum_waits_where_nothing_is_committed_while_a_majority_is_up(
     assert QuorumWaits().seen(run.finish(), judged()) == (shows, measured)
 
 
+def test_a_quorum_of_which_nothing_was_seen_before_does_not_wait(tmp_path: Path) -> None:
+    """Where nobody looked, nothing is committed."""
+    run = Run(tmp_path / "run")
+    run.fault("kill", -60_000, node=101, lasts=30_000)
+
+    assert QuorumWaits().seen(run.finish(), judged()) == (False, "nothing was seen to be committed before")
+
+
 def test_a_quorum_that_lost_nobody_does_not_wait(tmp_path: Path) -> None:
     assert not QuorumWaits().seen(Run(tmp_path / "run").finish(), judged())[0]
 
@@ -335,6 +343,20 @@ def test_a_released_kafka_shows_the_fault_that_it_has(tmp_path: Path, name: str,
     exhibits = {one.side: one for one in tour.show().shown[0].exhibits}
 
     assert exhibits[Side.HAS].is_as_expected, said
+
+
+def test_a_release_that_speaks_as_an_older_one_stands_beside_itself() -> None:
+    (entry,) = chosen(ENTRIES, "KIP-101")
+
+    shown = {side.exhibit.side: side for side in sides(entry)}
+
+    has, has_not = shown[Side.HAS], shown[Side.HAS_NOT]
+    assert (has.exhibit.system, has_not.exhibit.system) == ("Apache Kafka 2.1.1 as 0.11.0-IV1", "Apache Kafka 2.2.2")
+    assert set(has.overrides) - set(has_not.overrides) == {"cluster.settings.inter.broker.protocol.version"}
+    assert "--set cluster.settings.inter.broker.protocol.version=0.11.0-IV1" in has.exhibit.again
+    assert (
+        load(scenario_file(has.scenario), has.overrides).spec.settings["inter.broker.protocol.version"] == "0.11.0-IV1"
+    )
 
 
 def test_the_page_and_the_summary_have_every_side(tmp_path: Path) -> None:
