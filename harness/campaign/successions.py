@@ -35,6 +35,7 @@ FOLLOWER: Final = "follower(p*)"
 ACTIVE: Final = "active controller"
 FIRST: Final = "first"
 ACTS: Final = (FIRST, "second", "third")
+LEADER_LOST: Final = "leader lost"
 
 
 class Step(NamedTuple):
@@ -98,7 +99,7 @@ BOUNCED: Final = {"how": ("stop", "kill"), "times": (1, 2)}
 # Ways to be lost; an act is one of them.
 OF_LEADERS: Final[Mapping[str, Sequence[Step]]] = {
     NONE: (),
-    "leader lost": (
+    LEADER_LOST: (
         Step("kill", LEADER, SHORT),
         Step("kill", LEADER, SHORT),
         Step("stop", LEADER, SHORT),
@@ -125,7 +126,9 @@ OF_KRAFT: Final[Mapping[str, Sequence[Step]]] = {
     "min isr raised": (Step("change-min-isr", ACTIVE, LONG, {"to": "{replicas}"}),),
     "min isr lowered": (Step("change-min-isr", ACTIVE, LONG, {"to": 1}),),
 }
-OFTEN: Final = ("leader lost", "leader lost")
+OFTEN: Final = (LEADER_LOST, LEADER_LOST)
+# What a state and the acts before have broken shows once another has to lead: such a row is chosen before one with a few more pairs.
+ENDS_WITHOUT_LEADER: Final = 1.6
 TRAVELLING: Final[Mapping[str, Standing]] = {
     AS_EVER: Standing(),
     "answers late": Standing((Step("delay-messages", BROKERS, (7_000,), LATE_ANSWERS),)),
@@ -223,7 +226,7 @@ OF_VOTERS: Final = Realm(
     },
     acts={
         NONE: (),
-        "leader lost": (
+        LEADER_LOST: (
             Step("kill", ACTIVE, ENDS),
             Step("kill", ACTIVE, ENDS),
             Step("stop", ACTIVE, ENDS),
@@ -235,7 +238,7 @@ OF_VOTERS: Final = Realm(
         "voter wiped": (Step("wipe", "{one}", ENDS),),
         "all lost": (Step("kill", CONTROLLERS, ENDS), Step("power-loss", CONTROLLERS, (300, 800))),
     },
-    often=("leader lost",),
+    often=(LEADER_LOST,),
     moments={
         "at once": Moment((0, 5, 30)),
         "soon": Moment((100, 250)),
@@ -283,6 +286,10 @@ class Table(Pairs):
         for row in chosen:  # whether an act met what it waits for is not asked
             self.took(row)
         return chosen
+
+    def _worth(self, row: Row) -> float:
+        acts = [act for act in (self.value(row, name) for name in ACTS) if act != NONE]
+        return super()._worth(row) * (ENDS_WITHOUT_LEADER if acts[-1] == LEADER_LOST else 1)
 
     def is_apart(self, one: Value, other: Value) -> bool:
         """Return whether two values cannot go together."""

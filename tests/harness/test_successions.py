@@ -6,7 +6,7 @@ import msgspec
 import pytest
 
 from tribunal.harness.campaign.pairs import Pairs
-from tribunal.harness.campaign.successions import ALONE, ROWS, UNCLEANLY, planned, tables
+from tribunal.harness.campaign.successions import ACTS, ALONE, LEADER_LOST, NONE, ROWS, UNCLEANLY, planned, tables
 from tribunal.harness.catalog import faults, scenario_file
 from tribunal.harness.plan import Plan, must_be_possible
 from tribunal.harness.scenario import load
@@ -88,3 +88,12 @@ def test_a_value_that_is_named_twice_comes_more_often_where_nothing_else_decides
     drawn = [table._drawn(random, {})["one"] for _ in range(200)]
     assert drawn.count("a") > 120
     assert len(table.pairs) == 2
+
+
+@pytest.mark.parametrize("name", ["brokers", "voters"])
+def test_most_rows_end_with_the_loss_of_who_leads(name):
+    table, random = table_of("kraft", name), Random(8)
+    rows = [row for _ in range(20) for row in table.rows(random)]
+    last = [[act for act in (table.value(row, one) for one in ACTS) if act != NONE][-1] for row in rows]
+
+    assert 0.4 < last.count(LEADER_LOST) / len(rows) < 0.9  # the others come as well
