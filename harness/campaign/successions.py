@@ -158,9 +158,19 @@ UNCLEAN_ELECTION: Final = {
         "recovering(p*)",
     )
 }
+WHOLE: Final = "|isr(p*)| = {replicas}"
+TO_LEADER: Final = {**MESSAGES, "direction": "response", "sent_by": "others"}
 METADATA: Final[Mapping[str, Standing]] = {
     AS_EVER: Standing(),
     "leader receives none": Standing((Step("hold-messages", LEADER, LONG, NO_FETCHES),)),
+    # What it asks for is granted, and it never learns so: who has been away is back in the ISR by then.
+    "leader is answered nothing": Standing(
+        (
+            Step("hold-messages", LEADER, LONG, {**TO_LEADER, "api": "alter-partition"}, when=SHRUNK),
+            Step("hold-messages", LEADER, LONG, {**TO_LEADER, "api": "fetch"}),
+        ),
+        WHOLE,
+    ),
 }
 LATE_WATCHES: Final[Mapping[str, Standing]] = {
     AS_EVER: Standing(),

@@ -13,6 +13,7 @@ from tribunal.harness.scenario import load
 from tribunal.nemesis.targets import parse
 from tribunal.nemesis.triggers import parse_trigger
 
+SHRUNK_ONCE = "|isr(p0)| < 3"
 CASES = [("kraft", "brokers"), ("kraft", "voters"), ("zookeeper", "brokers")]
 
 
@@ -52,7 +53,12 @@ def test_every_pair_comes_and_every_row_is_a_plan_that_can_be_run(mode, name):
 
 def test_what_happens_first_waits_until_things_stand_as_the_row_says():
     table, random = table_of("kraft", "brokers"), Random(5)
-    given = {"brokers behind": "followers gone", "brokers setting": "as it is", "brokers first": "leader lost"}
+    given = {
+        "brokers behind": "followers gone",
+        "brokers metadata": "as ever",
+        "brokers setting": "as it is",
+        "brokers first": "leader lost",
+    }
     plan = planned(wanted("kraft"), [table.row(random, given)], table, random, ()).plan
 
     first = next(fault for fault in plan.faults if fault.when is not None)
@@ -97,3 +103,18 @@ def test_most_rows_end_with_the_loss_of_who_leads(name):
     last = [[act for act in (table.value(row, one) for one in ACTS) if act != NONE][-1] for row in rows]
 
     assert 0.4 < last.count(LEADER_LOST) / len(rows) < 0.9  # the others come as well
+
+
+def test_who_is_granted_nothing_that_it_learns_of_is_hurt_when_the_follower_is_back():
+    table, random = table_of("kraft", "brokers"), Random(9)
+    given = {
+        "brokers behind": "follower gone",
+        "brokers metadata": "leader is answered nothing",
+        "brokers setting": "as it is",
+    }
+    plan = planned(wanted("kraft"), [table.row(random, given)], table, random, ()).plan
+
+    held = [fault for fault in plan.faults if fault.options.get("direction") == "response" and fault.when is not None]
+    assert [(one.options["api"], one.when.text) for one in held] == [("alter-partition", SHRUNK_ONCE)]
+    first = next(fault for fault in plan.faults[held[0].index + 1 :] if fault.when is not None)
+    assert first.when.text == f"|isr(p0)| = {plan.spec.replication_factor}"
