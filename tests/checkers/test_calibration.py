@@ -87,6 +87,22 @@ def answered_on(folder: Path) -> Path:
     return run.finish()
 
 
+def led_again(folder: Path) -> Path:
+    """A partition that nobody leads for a moment, and a quorum that is left in peace for long."""
+    run = Run(folder)
+    for node in (101, 102, 103):
+        run.recorder.row("nodes", node=node, role="controller", event="start", at_ns=1)
+    run.change(50, leader=-1)
+    run.change(80, leader=2)
+    values = [run.send(0, 85)]
+    run.read({0: values[0]}, 95, epoch=2, leader_epoch=2)
+    for at in range(100, 40_000, 500):
+        run.metadata("NoOpRecord", at)
+    run.final_read(dict(enumerate(values)), 41_000, epoch=2)
+    run.phase("final-read", 40_900, 41_100)
+    return run.finish()
+
+
 @pytest.fixture(scope="module")
 def cases(tmp_path_factory):
     """A few short runs, quiet and hurt; every class has a place in one of them."""
@@ -98,6 +114,7 @@ def cases(tmp_path_factory):
         folders.append(simulated(base / name, str(path)))
     folders.append(simulated(base / "power", "power-loss-all"))
     folders.append(answered_on(base / "answered-on"))
+    folders.append(led_again(base / "led-again"))
     return [Case(Recording.open(folder)) for folder in folders]
 
 
