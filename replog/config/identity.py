@@ -1,10 +1,13 @@
 """Who a node is, what it does, and where its data lies."""
 
-from typing import Annotated
+from typing import Annotated, Final
 
 import msgspec
 
 from replog.config.setting import kafka, ours
+
+CORDONED_LOG_DIRS: Final = "cordoned.log.dirs"
+EVERY_DIRECTORY: Final = "*"
 
 
 class IdentityConfig(msgspec.Struct, frozen=True, kw_only=True):
@@ -32,6 +35,14 @@ class IdentityConfig(msgspec.Struct, frozen=True, kw_only=True):
         tuple[str, ...],
         kafka("log.dirs", "The directories of the partitions' logs; a broker survives the loss of one."),
     ]
+    cordoned_log_dirs: Annotated[
+        tuple[str, ...],
+        kafka(
+            CORDONED_LOG_DIRS,
+            "Directories of `log.dirs` that take no new replicas, `*` for all of them; what they hold stays there and is served. "
+            "From metadata version 30 (4.3-IV0) on, and changed while the broker runs by `kafka-configs`.",
+        ),
+    ] = ()
     metadata_log_dir: Annotated[
         str, kafka("metadata.log.dir", "The directory of the metadata log; the first of `log.dirs` when empty.")
     ] = ""

@@ -5,7 +5,7 @@ the nearest known one, because a mistyped durability setting that is silently ig
 """
 
 import tomllib
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Final, TypeVar
 from uuid import UUID
 
@@ -17,7 +17,7 @@ from replog.config.controller import ControllerConfig
 from replog.config.endpoints import ConfigError, Voter, voter
 from replog.config.groups import GroupsConfig
 from replog.config.hooks import HooksConfig
-from replog.config.identity import IdentityConfig
+from replog.config.identity import CORDONED_LOG_DIRS, EVERY_DIRECTORY, IdentityConfig
 from replog.config.jaas import PLAIN_MODULE, SCRAM_MODULE, secrets_of
 from replog.config.listeners import Listeners, SecurityProtocol
 from replog.config.log import LogConfig
@@ -78,6 +78,7 @@ class NodeConfig:
         self.secrets = secrets_of(self.security.jaas_config)
         first = (*self.listeners.brokers, *self.listeners.controllers)[0]
         self.listener, self.advertised = first.endpoint, first.advertised
+        cordoned(self.identity.cordoned_log_dirs, self.log_dirs)
         _check_security(self)
 
     @property
@@ -112,6 +113,20 @@ class NodeConfig:
     def bind_host(self) -> str | None:
         """Source address of outgoing connections, or None for the system's choice."""
         return self.hooks.bind_host or None
+
+
+def cordoned(named: Sequence[str], log_dirs: Sequence[str]) -> list[str]:
+    """Return which log directories take no new replicas (KIP-1066).
+
+    named:  paths of `log_dirs`, or `*` alone for all of them.
+    Raises `ConfigError` for anything else.
+    """
+    if list(named) == [EVERY_DIRECTORY]:
+        return list(log_dirs)
+    for path in named:
+        if path not in log_dirs:
+            raise ConfigError(f"{CORDONED_LOG_DIRS}: {path!r} is not one of log.dirs; name these, or * alone for all")
+    return [path for path in log_dirs if path in named]
 
 
 def load(content: bytes, origin: str) -> NodeConfig:

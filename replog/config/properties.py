@@ -57,7 +57,6 @@ REFUSED: Final[Mapping[str, Refused]] = {
     "config.providers": _but("values are taken as they stand"),
     "controlled.shutdown.enable": _but("a broker always hands over its partitions when it stops", "true"),
     "controller.quorum.auto.join.enable": _but("a controller is added by add-voter", "false"),
-    "cordoned.log.dirs": _but("new replicas may be put into every directory"),
     "create.topic.policy.class.name": _NO_CODE,
     "delegation.token.secret.key": _but("there are no delegation tokens"),
     "group.coordinator.rebalance.protocols": _but(

@@ -18,7 +18,7 @@ from replog.controller.turn import Turn
 from replog.errors import Error
 from replog.metadata import records as r
 from replog.metadata.image import Image
-from replog.metadata.state import CONTROLLERS_LEVEL, DIRECTORIES_LEVEL, Broker
+from replog.metadata.state import CONTROLLERS_LEVEL, CORDONED_LEVEL, DIRECTORIES_LEVEL, Broker
 from replog.types import BrokerEpoch, NodeId, TopicIdPartition
 from replog.wire.messages import (
     allocate_producer_ids,
@@ -138,6 +138,8 @@ def on_heartbeat(
     if body.offline_log_dirs:
         _lose_directories(turn, broker, body)
         broker = turn.image.brokers[broker.broker_id]
+    if _cordon(turn, broker, body):
+        broker = turn.image.brokers[broker.broker_id]
     state = next_state(broker_state(broker), beat)
     _enter(turn, session, broker, state)
     if state is BrokerState.SHUTDOWN_NOW:
@@ -147,6 +149,20 @@ def on_heartbeat(
         is_fenced=not turn.image.is_alive(broker.broker_id),
         should_shut_down=state is BrokerState.SHUTDOWN_NOW,
     )
+
+
+def _cordon(turn: Turn, broker: Broker, body: BrokerHeartbeatRequest) -> bool:
+    """Note which directories take no new replicas, where that has changed (KIP-1066); a broker that does not know of them says nothing."""
+    if body.cordoned_log_dirs is None or turn.image.metadata_version < CORDONED_LEVEL:
+        return False
+    cordoned = [directory for directory in broker.log_dirs if directory in set(body.cordoned_log_dirs)]
+    if set(cordoned) == set(broker.cordoned_log_dirs):
+        return False
+    change = r.BrokerRegistrationChangeRecord(
+        broker_id=broker.broker_id, broker_epoch=broker.epoch, cordoned_log_dirs=cordoned
+    )
+    turn.append([change])
+    return True
 
 
 def _lose_directories(turn: Turn, broker: Broker, body: BrokerHeartbeatRequest) -> None:

@@ -4,6 +4,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping
 from typing import Final, TypeVar
 
+from replog.config.identity import CORDONED_LOG_DIRS
 from replog.controller import raised_min_isr
 from replog.controller.authorization import Operation as Acl
 from replog.controller.configs import (
@@ -24,7 +25,7 @@ from replog.controller.turn import Turn
 from replog.errors import Error
 from replog.metadata import records as r
 from replog.metadata.image import in_order
-from replog.metadata.state import BROKER_RESOURCE, CLUSTER_DEFAULT, GROUP_RESOURCE, TOPIC_RESOURCE
+from replog.metadata.state import BROKER_RESOURCE, CLUSTER_DEFAULT, CORDONED_LEVEL, GROUP_RESOURCE, TOPIC_RESOURCE
 from replog.types import TopicIdPartition
 from replog.wire.messages import alter_configs as ac
 from replog.wire.messages import describe_configs as dc
@@ -132,6 +133,13 @@ def _edited(turn: Turn, resource: _Resource, edit: _Edit) -> r.ConfigRecord | Re
         if value is None:
             return Refused(
                 Error.INVALID_CONFIG, "Cluster-level min.insync.replicas cannot be removed while ELR is enabled."
+            )
+    if name == CORDONED_LOG_DIRS:
+        if resource[1] == CLUSTER_DEFAULT:
+            return Refused(Error.INVALID_REQUEST, f"{name} is of one broker: name it, instead of the default of all.")
+        if turn.image.metadata_version < CORDONED_LEVEL:
+            return Refused(
+                Error.INVALID_CONFIG, f"{name} needs metadata.version {CORDONED_LEVEL} (4.3-IV0); raise it first."
             )
     if value == current:
         return None

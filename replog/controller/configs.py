@@ -11,6 +11,7 @@ from typing import Final, NamedTuple
 
 from replog.config import DEFINITIONS
 from replog.config.groups import OWN_HEARTBEAT_INTERVAL_MS, OWN_SESSION_TIMEOUT_MS, GroupsConfig
+from replog.config.identity import CORDONED_LOG_DIRS
 from replog.config.setting import LONG_MAX, ConfigType, as_text
 from replog.config.setting import Definition as SettingDefinition
 from replog.errors import Error
@@ -81,10 +82,19 @@ THROTTLES: Final[dict[str, Definition]] = {
     )
 }
 
-# Broker-wide names that may be changed while running: the synonyms above, and throttles.
-BROKER_CONFIGS: Final[dict[str, Definition]] = {
-    definition.synonym: definition for definition in TOPIC_CONFIGS.values() if definition.synonym
-} | THROTTLES
+# What each broker has of its own alone, never all together.
+CORDONS: Final[dict[str, Definition]] = {
+    CORDONED_LOG_DIRS: Definition(
+        ConfigType.LIST, CORDONED_LOG_DIRS, "", documentation=DEFINITIONS[CORDONED_LOG_DIRS].setting.description
+    )
+}
+
+# Broker-wide names that may be changed while running: the synonyms above, throttles, and cordons.
+BROKER_CONFIGS: Final[dict[str, Definition]] = (
+    {definition.synonym: definition for definition in TOPIC_CONFIGS.values() if definition.synonym}
+    | THROTTLES
+    | CORDONS
+)
 
 # What only a restart changes, in Kafka's names: a node says it of itself, as Kafka's brokers do.
 STATIC_CONFIGS: Final = {

@@ -4,7 +4,7 @@ Brokers stand in a ring in which racks alternate. Each partition's leader is the
 ring; its followers come behind it at a distance that grows with every round, so that a broker's
 load, should it die, is spread over all others. A rack gets a second replica of a partition only when each rack has
 one that can, and so on: a rack that burns takes as few replicas as can be. Fenced brokers (never shutting-down ones) fill up
-when there are fewer active ones than replicas.
+when there are fewer active ones than replicas. A broker all of whose log directories are cordoned gets none (KIP-1066).
 """
 
 from collections import Counter
@@ -27,8 +27,9 @@ def placements(
 
     first_index: of the first new partition: a topic that grows goes on along the ring.
     """
-    active = ring([broker for broker in image.brokers.values() if broker.is_active])
-    fenced = ring([broker for broker in image.brokers.values() if broker.fenced and not broker.in_controlled_shutdown])
+    fit = [broker for broker in image.brokers.values() if broker.takes_new_replicas]
+    active = ring([broker for broker in fit if broker.is_active])
+    fenced = ring([broker for broker in fit if broker.fenced and not broker.in_controlled_shutdown])
     if not active or len(active) + len(fenced) < replication_factor:
         return None
     start = random.randrange(len(active))

@@ -8,6 +8,8 @@ from enum import Enum
 from typing import Final, NamedTuple
 from uuid import UUID
 
+from msgspec.structs import replace
+
 from replog.config.endpoints import Endpoint
 from replog.controller.fencing import leaving
 from replog.controller.policy import Policy
@@ -51,6 +53,7 @@ def register(
         return Registration(error, [], BrokerEpoch(-1), None)
     if existing and existing.incarnation_id == request.incarnation_id:
         amended = _broker(request, existing.epoch, fenced=existing.fenced, stopping=existing.in_controlled_shutdown)
+        amended = _still_cordoned(amended, existing)
         return Registration(Error.NONE, [r.registration_record(amended)], existing.epoch, None)
     shutdown = how_it_ended(policy, existing, request.previous_broker_epoch)
     records: list[r.MetadataRecord] = []
@@ -64,8 +67,16 @@ def register(
         metadata_version=policy.image.metadata_version,
     )
     epoch = BrokerEpoch(offset)
-    records.append(r.registration_record(_broker(request, epoch, fenced=True, stopping=False)))
+    registered = _broker(request, epoch, fenced=True, stopping=False)
+    records.append(r.registration_record(_still_cordoned(registered, existing)))
     return Registration(Error.NONE, records, epoch, shutdown)
+
+
+def _still_cordoned(broker: Broker, existing: Broker | None) -> Broker:
+    """Return a registration with the directories that were cordoned before; its heartbeats say it anew (KIP-1066)."""
+    before = () if existing is None else existing.cordoned_log_dirs
+    cordoned = tuple(directory for directory in broker.log_dirs if directory in before)
+    return replace(broker, cordoned_log_dirs=cordoned) if cordoned else broker
 
 
 def how_it_ended(policy: Policy, existing: Broker | None, previous_broker_epoch: int) -> Shutdown:

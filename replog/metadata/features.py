@@ -9,7 +9,14 @@ from replog.errors import Error
 from replog.metadata import records as r
 from replog.metadata.image import Image
 from replog.metadata.record_versions import HIGHEST, METADATA_VERSION, NEWEST
-from replog.metadata.state import BROKER_RESOURCE, CLUSTER_DEFAULT, DIRECTORIES_LEVEL, UNASSIGNED, FeatureRange
+from replog.metadata.state import (
+    BROKER_RESOURCE,
+    CLUSTER_DEFAULT,
+    CORDONED_LEVEL,
+    DIRECTORIES_LEVEL,
+    UNASSIGNED,
+    FeatureRange,
+)
 
 KRAFT_VERSION: Final = "kraft.version"
 TRANSACTION_VERSION: Final = "transaction.version"  # 2: KIP-890, an epoch for every transaction
@@ -27,7 +34,7 @@ SUPPORTED: Final[dict[str, FeatureRange]] = {
 }
 
 # Metadata versions that brought records, or fields of records, which older ones cannot read (the released software's table).
-METADATA_CHANGED_AT: Final = frozenset({7, 8, 11, 13, 14, 15, 17, 20, 23})
+METADATA_CHANGED_AT: Final = frozenset({7, 8, 11, 13, 14, 15, 17, 20, 23, CORDONED_LEVEL})
 
 Outcome = tuple[Error, str | None, list[r.MetadataRecord]]
 
@@ -69,6 +76,8 @@ def update(
         records += _without_lists(image)
     if name == METADATA_VERSION and level < DIRECTORIES_LEVEL:
         records += _without_directories(image)
+    if name == METADATA_VERSION and level < CORDONED_LEVEL:
+        records += _without_cordons(image)
     records.append(r.FeatureLevelRecord(name=name, feature_level=level))
     if name == ELR_FEATURE and level >= 1:
         records += _one_min_isr_for_all(image, settings)
@@ -136,6 +145,15 @@ def _without_lists(image: Image) -> list[r.MetadataRecord]:
             )
             records.append(record)
     return records
+
+
+def _without_cordons(image: Image) -> list[r.MetadataRecord]:
+    """Write down, while it can be written, that no directory is cordoned: a snapshot of older records will not know of it."""
+    return [
+        r.BrokerRegistrationChangeRecord(broker_id=broker_id, broker_epoch=broker.epoch, cordoned_log_dirs=[])
+        for broker_id, broker in sorted(image.brokers.items())
+        if broker.cordoned_log_dirs
+    ]
 
 
 def _without_directories(image: Image) -> list[r.MetadataRecord]:

@@ -320,6 +320,7 @@ class Image:
             fenced=record.fenced,
             in_controlled_shutdown=record.in_controlled_shutdown,
             log_dirs=tuple(record.log_dirs),
+            cordoned_log_dirs=tuple(record.cordoned_log_dirs or ()),
         )
         self._put_broker(broker.broker_id, broker)
 
@@ -338,6 +339,8 @@ class Image:
         if record.log_dirs:
             # A broker is never without directories: an empty list says nothing of them.
             changes["log_dirs"] = tuple(record.log_dirs)
+        if record.cordoned_log_dirs is not None:
+            changes["cordoned_log_dirs"] = tuple(record.cordoned_log_dirs)
         self._put_broker(broker.broker_id, msgspec.structs.replace(broker, **changes))
 
     def _apply_register_controller(self, record: r.RegisterControllerRecord) -> None:

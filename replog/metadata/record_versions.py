@@ -13,9 +13,9 @@ from replog.wire.layout import layout_of
 from replog.wire.records.metadata import decode_metadata_record, encode_metadata_record
 
 METADATA_VERSION: Final = "metadata.version"
-NEWEST: Final = 25  # 4.0-IV3: all that this software writes, and what new clusters begin with
-# 4.2-IV1: from 26 on levels say what new clusters begin with and which requests brokers send; 30 (4.3-IV0) brings records again.
-HIGHEST: Final = 29
+NEWEST: Final = 25  # 4.0-IV3: all that is written without being asked for, and what new clusters begin with
+# 4.3-IV0: from 26 to 29 levels say what new clusters begin with and which requests brokers send; 30 brings cordoned directories.
+HIGHEST: Final = 30
 
 
 def record_version(record: r.MetadataRecord, metadata_version: int) -> int:

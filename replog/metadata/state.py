@@ -18,6 +18,7 @@ CLUSTER_DEFAULT: Final = ""  # a broker resource without name holds for the whol
 
 CONTROLLERS_LEVEL: Final = 15  # metadata version 3.7-IV0: controllers register
 SCRAM_LEVEL: Final = 11  # metadata version 3.5-IV2: credentials of users
+CORDONED_LEVEL: Final = 30  # metadata version 4.3-IV0: log directories that take no new replicas (KIP-1066)
 DIRECTORIES_LEVEL: Final = 17  # metadata version 3.7-IV2: records carry log directories
 
 # Directory ids that name no directory (KIP-858); those up to 99 are reserved.
@@ -91,6 +92,12 @@ class Broker(msgspec.Struct, frozen=True, kw_only=True):
     fenced: bool = True
     in_controlled_shutdown: bool = False
     log_dirs: tuple[UUID, ...] = ()
+    cordoned_log_dirs: tuple[UUID, ...] = ()  # nothing new is put there (KIP-1066)
+
+    @property
+    def takes_new_replicas(self) -> bool:
+        """Return whether it has a log directory that is not cordoned."""
+        return not self.log_dirs or not set(self.log_dirs) <= set(self.cordoned_log_dirs)
 
     @property
     def is_active(self) -> bool:

@@ -210,6 +210,7 @@ class Broker:
             want_fence=effect.want_fence,
             want_shut_down=effect.want_shutdown,
             offline_log_dirs=list(effect.offline_directories),
+            cordoned_log_dirs=self.plane.cordoned_ids,
         )
         answer = await self._ask(hb.EXCHANGE, body)
         if answer is None:
@@ -272,6 +273,7 @@ class Broker:
         self._lifecycle_changed.set()
 
     def _applied(self) -> None:
+        self.plane.look_at_cordons()
         self.hosting.update()
         self._acted()
 

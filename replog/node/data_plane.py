@@ -15,9 +15,13 @@ import msgspec
 
 from replog.broker.identity import BrokerIdentity
 from replog.broker.metadata import BrokerMetadata
-from replog.config import Endpoint, NodeConfig
+from replog.config import ConfigError, Endpoint, NodeConfig
+from replog.config.identity import CORDONED_LOG_DIRS
+from replog.config.node_config import cordoned
+from replog.config.setting import words
 from replog.controller.authorization import May
 from replog.log.settings import LogSettings
+from replog.metadata.state import CORDONED_LEVEL
 from replog.node.api import cluster, fetch, groups, log_directories, offsets, produce, transactions
 from replog.node.api.cluster import ClusterApi
 from replog.node.api.fetch import FetchApi
@@ -135,6 +139,7 @@ class DataPlane:
         )
         self.periodic = PeriodicWork()
         self._checkpoint_is_due = False
+        self._cordons_said: tuple[str | None, bool] = (None, False)
 
     def _replica_ports(self, replicas: Replicas) -> ReplicaPorts:
         """Make those who act on what becomes of replicas, and act on them in turn."""
@@ -194,6 +199,29 @@ class DataPlane:
                 self.world, listener, self.config, lambda *user: self.metadata.image.scram_credential(*user)
             )
             await self.server.start(listener.endpoint, entrance)
+
+    def look_at_cordons(self) -> None:
+        """Take from the metadata which log directories take no new replicas (KIP-1066): what this broker has of its own, or its file.
+
+        What nobody could obey changes nothing, and is said once, as in Kafka.
+        """
+        image = self.metadata.image
+        own = image.broker_config(self.config.node_id, CORDONED_LOG_DIRS)
+        said = (own, image.metadata_version >= CORDONED_LEVEL)
+        if said == self._cordons_said:
+            return
+        self._cordons_said = said
+        named = self.config.identity.cordoned_log_dirs if own is None else words(own)
+        try:
+            self.directories.cordoned = cordoned(named, self.config.log_dirs) if said[1] else []
+        except ConfigError as problem:
+            self.world.journal.log("warning", f"{problem}; what was cordoned before still is")
+
+    @property
+    def cordoned_ids(self) -> list[UUID] | None:
+        """Return the ids of the directories that take no new replicas; None where the metadata version has no room for them."""
+        is_known = self.metadata.image.metadata_version >= CORDONED_LEVEL
+        return self.directories.cordoned_ids if is_known else None
 
     def registered(self) -> None:
         """Act under the identity's new broker epoch."""

@@ -10,7 +10,7 @@ import pytest
 from replog.config import DEFINITIONS, ConfigError, NodeConfig, definition_of, load
 from replog.config.areas import AREAS
 from replog.config.setting import ConfigType, definitions_of
-from replog.controller.configs import BROKER_CONFIGS, THROTTLES, TOPIC_CONFIGS
+from replog.controller.configs import BROKER_CONFIGS, CORDONS, THROTTLES, TOPIC_CONFIGS
 from replog.controller.policy import Strategy
 from replog.coordinators.consumer_group_assignors import ASSIGNORS
 
@@ -90,6 +90,8 @@ def test_a_file_may_nest_names_or_quote_them() -> None:
         pytest.param({"process.roles": "broker,boss"}, "'process.roles' is 'broker,boss'; use broker", id="role"),
         pytest.param({"process.roles": ""}, "'process.roles' is ''; use broker", id="no role"),
         pytest.param({"cluster.id": ""}, "'cluster.id' must have 1 to 64 characters", id="cluster id"),
+        pytest.param({"cordoned.log.dirs": "/x"}, "cordoned.log.dirs: '/x' is not one of log.dirs", id="cordon"),
+        pytest.param({"cordoned.log.dirs": "*,/x"}, "cordoned.log.dirs: '*' is not one of", id="all and one"),
         pytest.param({"log.dirs": " ,"}, "'log.dirs' names no directory", id="no directory"),
         pytest.param(
             {"group.consumer.assignors": []}, "'group.consumer.assignors' names no assignor", id="no assignor"
@@ -157,7 +159,8 @@ def test_topic_configs_are_the_topics_side_of_the_same_settings() -> None:
         "1073741824",
         14,
     )
-    assert set(BROKER_CONFIGS) == {name for name, each in DEFINITIONS.items() if each.setting.topic} | set(THROTTLES)
+    of_topics = {name for name, each in DEFINITIONS.items() if each.setting.topic}
+    assert set(BROKER_CONFIGS) == of_topics | set(THROTTLES) | set(CORDONS)
 
 
 def test_choices_are_those_that_the_code_knows() -> None:

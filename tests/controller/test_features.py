@@ -75,7 +75,7 @@ def test_what_an_older_level_loses_is_named_from_the_newest_level_too(level: int
 
 def test_a_new_cluster_begins_where_software_of_release_4_0_can_join() -> None:
     assert fresh().image.metadata_version == 25
-    assert SUPPORTED[METADATA] == FeatureRange(7, 29)
+    assert SUPPORTED[METADATA] == FeatureRange(7, 30)
 
 
 def test_a_broker_of_release_4_0_holds_up_the_levels_of_newer_ones() -> None:
@@ -103,14 +103,14 @@ def test_levels_of_one_request_are_measured_against_each_other() -> None:
 @pytest.mark.parametrize(
     ("levels", "kind", "words"),
     [
-        pytest.param({METADATA: 30}, UPGRADE, "not supported by the controllers", id="beyond what is supported"),
+        pytest.param({METADATA: 31}, UPGRADE, "not supported by the controllers", id="beyond what is supported"),
         pytest.param({METADATA: 0}, UNSAFE_DOWNGRADE, "not supported", id="no metadata version"),
         pytest.param({"share.version": 1}, UPGRADE, "not supported by the controllers", id="unknown feature"),
         pytest.param({METADATA: 22}, SAFE_DOWNGRADE, "loses what level 23 brought", id="safe, but loses metadata"),
         pytest.param({METADATA: 24}, UPGRADE, "with an upgrade request", id="down by an upgrade"),
         pytest.param({KRAFT: 0}, UNSAFE_DOWNGRADE, "cannot go back", id="the voters are in the log"),
         pytest.param({TRANSACTION: 1}, 7, "Upgrade type 7 is unknown", id="unknown kind"),
-        pytest.param({TRANSACTION: 1, METADATA: 30}, SAFE_DOWNGRADE, "not supported", id="all or nothing"),
+        pytest.param({TRANSACTION: 1, METADATA: 31}, SAFE_DOWNGRADE, "not supported", id="all or nothing"),
     ],
 )
 def test_what_is_refused_changes_nothing(levels: dict[str, int], kind: int, words: str) -> None:

@@ -37,10 +37,10 @@ def with_releases(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.parametrize(
     ("to", "expect", "holds", "shown"),
     [
-        pytest.param("4.2.0", "done", True, HIGHEST, id="all know it"),
-        pytest.param("4.3.1", "refused", True, BEFORE, id="the controllers do not know it"),
-        pytest.param("4.2.0", "refused", False, HIGHEST, id="no refusal where one is due"),
-        pytest.param("4.3.1", "done", False, BEFORE, id="a refusal where none is due"),
+        pytest.param("4.3.1", "done", True, HIGHEST, id="all know it"),
+        pytest.param("3.9.1", "refused", True, BEFORE, id="there is no way back"),
+        pytest.param("4.3.1", "refused", False, HIGHEST, id="no refusal where one is due"),
+        pytest.param("3.9.1", "done", False, BEFORE, id="a refusal where none is due"),
     ],
 )
 def test_the_proof_says_what_the_cluster_shows(to: str, expect: str, holds: bool, shown: int) -> None:
@@ -57,7 +57,7 @@ def test_the_proof_says_what_the_cluster_shows(to: str, expect: str, holds: bool
 
     proof, heal = effects[0].proof, effects[0].heal
     assert (proof.holds, proof.facts["shown"], proof.facts["former"]) == (holds, shown, BEFORE)
-    assert ("INVALID_UPDATE_VERSION" in str(proof.facts["refused"])) is (to == "4.3.1")
+    assert ("INVALID_UPDATE_VERSION" in str(proof.facts["refused"])) is (to == "3.9.1")
     assert heal is not None
     assert heal.holds
 
@@ -87,7 +87,10 @@ def test_nobody_goes_back_behind_what_is_finalized() -> None:
 )
 def test_what_raises_nothing_is_refused_with_the_plan(kafka: str, to: str, reason: str) -> None:
     step = {"raise-metadata-version": "active controller", "to": to, "for": "1s"}
-    given = {"scenario": "x", "workload": "produce-consume", "kafka": kafka, "steps": [step]}
+    replaced = (
+        [] if reason else [{"change-release": "active controller", "to": to, "for": "1s"}]
+    )  # who knows the new level
+    given = {"scenario": "x", "workload": "produce-consume", "kafka": kafka, "steps": [*replaced, step]}
 
     def plan() -> Plan:
         return made(scenario(given), seed=1, cluster="apache-kafka", time_ms=None, mutants=())
@@ -96,4 +99,4 @@ def test_what_raises_nothing_is_refused_with_the_plan(kafka: str, to: str, reaso
         with pytest.raises(BadScenario, match=f"fault raise-metadata-version: .*{reason}"):
             plan()
     else:
-        assert plan().faults[0].kind == "raise-metadata-version"
+        assert plan().faults[-1].kind == "raise-metadata-version"

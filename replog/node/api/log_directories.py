@@ -72,6 +72,7 @@ class DirectoryApi:
             topics=[dl.DescribeLogDirsTopic(name=topic, partitions=partitions) for topic, partitions in topics.items()],
             total_bytes=space.total_bytes,
             usable_bytes=space.usable_bytes,
+            is_cordoned=path in self.directories.cordoned,
         )
 
     def _stored(self, name: TopicPartition, stored: StoredLog) -> dl.DescribeLogDirsPartition:

@@ -77,6 +77,7 @@ class LogDirectories:
         self.logs: dict[TopicPartition, StoredLog] = {}
         self.ids: dict[str, UUID] = {}  # by path, as far as they could be read
         self.offline: dict[str, str] = {}  # by path, why; in the order they failed
+        self.cordoned: list[str] = []  # take no new logs, as long as there are others (KIP-1066)
         self.preferred: dict[TopicPartition, str] = {}  # where a log is to be created, if somebody has said so
         self.unfinished: dict[TopicPartition, str] = {}  # logs that were on their way to this directory
         self._on_failure: OnFailure = _take_note
@@ -126,6 +127,11 @@ class LogDirectories:
     def online(self) -> list[str]:
         """Return the directories that work."""
         return [path for path in self.paths if path not in self.offline]
+
+    @property
+    def cordoned_ids(self) -> list[UUID]:
+        """Return the ids of the directories that take no new logs."""
+        return [self.ids[path] for path in self.cordoned if path in self.ids]
 
     @property
     def online_ids(self) -> list[UUID]:
@@ -287,7 +293,11 @@ class LogDirectories:
     def _home(self, name: TopicPartition, counts: dict[str, int]) -> str:
         """Return the directory for a new log: the one that was asked for, or the one with the fewest."""
         preferred = self.preferred.pop(name, None)
-        return preferred if preferred in counts else min(counts, key=counts.__getitem__)
+        if preferred in counts:
+            return preferred
+        # The controller may have learned of a cordon after it had chosen this broker: a log needs a place all the same.
+        open_to_new = [path for path in counts if path not in self.cordoned] or list(counts)
+        return min(open_to_new, key=counts.__getitem__)
 
     def create(self, name: TopicPartition, settings: LogSettings) -> StoredLog:
         """Create an empty log where it was prepared, or in the directory with the fewest; the next one if that fails.

@@ -47,6 +47,12 @@ class DirectoryMoves:
         if path in self.directories.offline:
             return Error.KAFKA_STORAGE_ERROR
         stored = self.directories.find(name)
+        if path in self.directories.cordoned and (stored is None or stored.directory != path):
+            return Error.INVALID_REPLICA_ASSIGNMENT
+        return self._accept(name, path)
+
+    def _accept(self, name: TopicPartition, path: str) -> Error:
+        stored = self.directories.find(name)
         if self.replicas.find(name) is None or stored is None:
             return self._prefer(name, path)
         self._wanted.pop(name, None)
@@ -67,7 +73,8 @@ class DirectoryMoves:
         for name, path in list(self.directories.unfinished.items()):
             if self.replicas.find(name) is not None:
                 del self.directories.unfinished[name]
-                self.move(name, path)
+                if path in self.directories.online:
+                    self._accept(name, path)  # it had begun: a cordon does not call it off
 
     def _begin(self) -> None:
         if not self._is_moving:

@@ -33,7 +33,9 @@ class BrokerFeature(msgspec.Struct, frozen=True, kw_only=True, gc=False):
 
 
 class RegisterBrokerRecord(msgspec.Struct, frozen=True, kw_only=True, gc=False):
-    LAYOUT: ClassVar = Layout(key=0, kind="metadata", versions="0-4", flexible="0+", levels=((17, 3), (8, 2), (7, 1)))
+    LAYOUT: ClassVar = Layout(
+        key=0, kind="metadata", versions="0-4", flexible="0+", levels=((30, 4), (17, 3), (8, 2), (7, 1))
+    )
     broker_id: Annotated[int, Wire("int32", "0+")] = 0
     is_migrating_zk_broker: Annotated[bool, Wire("bool", "2+")] = False
     incarnation_id: Annotated[UUID, Wire("uuid", "0+")] = ZERO_UUID
@@ -168,7 +170,7 @@ class ProducerIdsRecord(msgspec.Struct, frozen=True, kw_only=True, gc=False):
 
 
 class BrokerRegistrationChangeRecord(msgspec.Struct, frozen=True, kw_only=True, gc=False):
-    LAYOUT: ClassVar = Layout(key=17, kind="metadata", versions="0-3", flexible="0+", levels=((17, 2), (7, 1)))
+    LAYOUT: ClassVar = Layout(key=17, kind="metadata", versions="0-3", flexible="0+", levels=((30, 3), (17, 2), (7, 1)))
     broker_id: Annotated[int, Wire("int32", "0+")] = 0
     broker_epoch: Annotated[int, Wire("int64", "0+")] = 0
     fenced: Annotated[int, Wire("int8", "0+", tag=0, tagged="0+")] = 0
