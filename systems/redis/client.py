@@ -1,11 +1,13 @@
 """Calls a Redis primary (node 1) for the harness: a line of JSON in for each call, a line out for how it ended.
 
-With `--wait N` a change is acknowledged when N replicas have it; with fewer of them nobody knows.
+With `--wait N` a change is acknowledged when N replicas have it; with fewer of them nobody knows. With `--sentinels N` the nodes from N on
+are sentinels, which know the primary: they are asked for each connection.
 """
 
 import json
 import socket
 import sys
+from itertools import pairwise
 
 CAS = "if redis.call('GET', KEYS[1]) == ARGV[1] then redis.call('SET', KEYS[1], ARGV[2]) return 1 else return 0 end"
 BACK = "while redis.call('LMOVE', KEYS[2], KEYS[1], 'RIGHT', 'LEFT') do end return 1"
@@ -103,16 +105,31 @@ def answer(redis: Redis, function: str, command: list[str], replicas: int) -> di
     return {"type": "ok", "value": found} if function == "acquire" else {"type": "ok"}
 
 
-def main(replicas: int) -> None:
+def primary_of(nodes: list[dict[str, str | int]], sentinels: int, timeout_s: float) -> tuple[str, int]:
+    """Return where the primary is: node 1, unless sentinels say it. Raises OSError when none says it."""
+    for node in nodes[sentinels - 1 :] if sentinels else nodes[:1]:
+        host, port = str(node["host"]), int(node["port"])
+        if not sentinels:
+            return host, port
+        try:
+            found = Redis(host, port, timeout_s / 4).ask("SENTINEL", "GET-MASTER-ADDR-BY-NAME", "tribunal")
+        except (OSError, EOFError, Refused):
+            continue
+        if isinstance(found, list):
+            return str(found[0]), int(str(found[1]))
+    raise OSError("no sentinel knows the primary")
+
+
+def main(replicas: int, sentinels: int) -> None:
     """Answer calls until the input ends."""
     init = json.loads(sys.stdin.readline())
-    primary, timeout_s = init["nodes"][0], init["timeout_ms"] / 1000
+    nodes, timeout_s = init["nodes"], init["timeout_ms"] / 1000
     redis: Redis | None = None
     say({"type": "init_ok"})
     for line in sys.stdin:
         asked = json.loads(line)
         try:
-            redis = redis or Redis(primary["host"], primary["port"], timeout_s)
+            redis = redis or Redis(*primary_of(nodes, sentinels, timeout_s), timeout_s)
         except OSError as problem:  # nothing was sent
             say({"id": asked["id"], "type": "fail", "error": type(problem).__name__})
             continue
@@ -120,6 +137,7 @@ def main(replicas: int) -> None:
             ended = answer(redis, asked["f"], command_of(asked["f"], asked["key"], asked.get("value")), replicas)
         except Refused as problem:
             ended = {"type": "fail" if str(problem).startswith(REFUSED) else "info", "error": str(problem)}
+            redis = None if sentinels else redis  # another one may be the primary by now
         except (OSError, EOFError) as problem:
             redis = None
             ended = {"type": "info", "error": type(problem).__name__}
@@ -133,4 +151,5 @@ def say(line: dict[str, object]) -> None:
 
 
 if __name__ == "__main__":
-    main(int(sys.argv[sys.argv.index("--wait") + 1]))
+    options = dict(pairwise([*sys.argv, "0"]))
+    main(int(options["--wait"]), int(options.get("--sentinels", "0")))

@@ -109,6 +109,16 @@ def test_counters_and_locks_of_a_server_that_is_killed(
     assert {finding.kind for finding in found.findings} <= kinds
 
 
+@pytest.mark.nightly
+@pytest.mark.skipif(isinstance(way_in(), str), reason=str(way_in()))
+def test_a_failover_by_sentinel_loses_what_the_old_primary_acknowledged(tmp_path: Path) -> None:
+    """It is cut off from replicas and sentinels, clients still reach it, and it comes back as a replica of another one."""
+    verdict = judged("sentinel.yaml", {}, tmp_path)
+
+    assert verdict.verdict is Verdict.VIOLATION
+    assert {finding.kind for finding in verdict.findings} == {"element_lost"}
+
+
 @pytest.mark.skipif(bool(NO_DISKS), reason=NO_DISKS or "there are such disks")
 def test_a_loss_of_power_takes_what_is_synced_every_second(tmp_path: Path) -> None:
     """What the kernel had and the disk had not is gone. It may come right after a sync: of some seeds one has to be convicted."""
