@@ -8,7 +8,7 @@ export HOME="$data" RABBITMQ_MNESIA_BASE="$data/mnesia" RABBITMQ_LOG_BASE="$data
 export RABBITMQ_NODENAME="rabbit@$host" RABBITMQ_USE_LONGNAME=true RABBITMQ_NODE_IP_ADDRESS="$host" RABBITMQ_NODE_PORT="$port"
 export RABBITMQ_CONF_ENV_FILE="$data/none" RABBITMQ_ENABLED_PLUGINS_FILE="$data/plugins" RABBITMQ_CONFIG_FILE="$data/rabbitmq.conf"
 export RABBITMQ_ADVANCED_CONFIG_FILE="$data/none.config" RABBITMQ_FEATURE_FLAGS_FILE="$data/flags" RABBITMQ_PID_FILE="$data/pid"
-export NOTIFY_SOCKET="$data/none"  # it stays in the foreground, without a shell around it
+export ERL_CRASH_DUMP="$data/erl_crash.dump" NOTIFY_SOCKET="$data/none"  # it stays in the foreground, without a shell around it
 : > "$data/plugins"
 {
   echo "loopback_users = none"
