@@ -42,10 +42,23 @@ def note_started(run_dir: Path, pid: int) -> None:
 
 
 def own_processes(run_dir: Path) -> list[int]:
-    """Return the living processes that the run of this folder provably started, ascending."""
+    """Return the living processes that the run of this folder provably started, ascending; on Linux with those of their sessions.
+
+    A command may be a shell around the program that serves. The number of a session is given to nobody else while somebody is in it.
+    """
     living = {pid for pid, _ in command_lines()} - {os.getpid()}
-    own = {one.pid for one in _noted(run_dir) if one.pid in living and one.started == started_at(one.pid)}
+    noted = _noted(run_dir)
+    own = {one.pid for one in noted if one.pid in living and one.started == started_at(one.pid)}
+    sessions = {one.pid for one in noted}
+    own |= {pid for pid in living if _session(pid) in sessions}
     return sorted(pid for pid in own if _is_marked(pid, run_dir))
+
+
+def _session(pid: int) -> int | None:
+    try:
+        return os.getsid(pid)
+    except OSError:
+        return None
 
 
 def _noted(run_dir: Path) -> list[Started]:

@@ -27,6 +27,7 @@ from tribunal.clusters.api import (
     until,
 )
 from tribunal.clusters.capabilities import Capability, DiskTrouble, Failing, PartKept, offered_by
+from tribunal.clusters.nodes.leftovers import end_processes, own_processes
 from tribunal.clusters.nodes.node_events import seen_by_harness
 from tribunal.clusters.nodes.node_exits import NodeExits
 from tribunal.clusters.nodes.node_process import NodeProcess, last_lines
@@ -214,6 +215,9 @@ class SystemCluster:
         """Leave nothing behind but files."""
         try:
             await self.shut_down()
+            # Where a node's command is a shell, the program that it runs outlives it.
+            left = await asyncio.to_thread(own_processes, self._run.directory)
+            await asyncio.to_thread(end_processes, left)
         finally:
             await self._place.close()
 

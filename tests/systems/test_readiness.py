@@ -124,3 +124,24 @@ def test_a_preparation_that_fails_is_said_with_its_last_lines(tmp_path: Path, pr
         asyncio.run(kind.launch(spec, tmp_path / "run", RunClock(), "tribunalSystemsQQQQQQQ"))
 
     assert kind.leftovers(tmp_path / "run") == []
+
+
+def test_a_server_behind_a_shell_ends_with_the_run(tmp_path: Path) -> None:
+    """The shell is the node that is killed; the server is its child and would hold the ports of the next run."""
+    made_system("keeper", tmp_path)
+    (tmp_path / "run").mkdir()
+    file = tmp_path / "keeper" / "system.toml"
+    shell = """start = ["sh", "-c", '"$@" & wait', "sh", "{python}","""
+    file.write_text(file.read_text().replace('start = ["{python}",', shell))
+    assert shell in file.read_text()
+
+    async def tried() -> int:
+        spec = ClusterSpec(brokers=1, controllers=0, system=str(file))
+        cluster = await kind.launch(spec, tmp_path / "run", RunClock(), "tribunalSystemsQQQQQQQ")
+        try:
+            return len(kind.leftovers(tmp_path / "run"))
+        finally:
+            await cluster.close()
+
+    assert asyncio.run(tried()) == 2
+    assert kind.leftovers(tmp_path / "run") == []
