@@ -1,4 +1,4 @@
-"""How long who used more than his quota has to wait: rates over samples of a second, as Kafka counts them (KIP-13, KIP-124, KIP-219)."""
+"""How long who used more than his quota has to wait: rates over samples of a second, as Kafka counts them (KIP-13, KIP-124, KIP-219, KIP-612)."""
 
 from collections import OrderedDict, deque
 from typing import Final
@@ -35,10 +35,18 @@ class Rate:
 
     def delay_ms(self, per_second: float, now_ms: int) -> int:
         """Return how long nothing more may come, so that the rate falls to this limit."""
+        rate, window_ms = self._measured(now_ms)
+        return max(0, round((rate - per_second) / per_second * window_ms))
+
+    def exceeds(self, per_second: float, now_ms: int) -> bool:
+        """Return whether more than the limit was used."""
+        return self._measured(now_ms)[0] > per_second
+
+    def _measured(self, now_ms: int) -> tuple[float, int]:
+        """Return the rate in a second, and the ms that it is of."""
         elapsed_ms = now_ms - self._samples[0][0]
         window_ms = elapsed_ms + max(0, SAMPLES - 1 - elapsed_ms // SAMPLE_MS) * SAMPLE_MS
-        rate = sum(amount for _, amount in self._samples) * 1000 / window_ms
-        return max(0, round((rate - per_second) / per_second * window_ms))
+        return sum(amount for _, amount in self._samples) * 1000 / window_ms, window_ms
 
 
 class Usage:
@@ -64,6 +72,25 @@ class Usage:
             self._rates.popitem(last=False)
         rate.add(amount, now_ms)
         return rate.delay_ms(per_second, now_ms)
+
+
+class Arrivals:
+    """The connections that came from each address that has a limit (KIP-612), at all listeners of a broker together."""
+
+    def __init__(self) -> None:
+        self._rates: OrderedDict[str, Rate] = OrderedDict()  # who came last is last
+
+    def admit(self, host: str, per_second: float, now_ms: int) -> bool:
+        """Count a new connection, if one more does not exceed the limit: who is refused does not use it up."""
+        rate = self._rates.setdefault(host, Rate())
+        self._rates.move_to_end(host)
+        if len(self._rates) > KEPT_MAX:
+            self._rates.popitem(last=False)
+        rate.add(1, now_ms)
+        if not rate.exceeds(per_second, now_ms):
+            return True
+        rate.add(-1, now_ms)
+        return False
 
 
 def bytes_at_once(share: Share) -> int:

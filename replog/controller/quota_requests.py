@@ -1,7 +1,8 @@
-"""Quotas of users and clients: changed and shown (KIP-546)."""
+"""Quotas of users, clients and addresses: changed and shown (KIP-546, KIP-612)."""
 
 from collections import Counter
 from collections.abc import Sequence
+from ipaddress import ip_address
 from typing import Final
 
 from replog.controller.authorization import Operation, of_cluster
@@ -12,7 +13,9 @@ from replog.errors import Error
 from replog.metadata import records as r
 from replog.metadata.client_quotas import (
     CLIENT_ID,
+    CONNECTION_RATE,
     CONSUMER_RATE,
+    IP,
     MUTATION_RATE,
     PRODUCER_RATE,
     REQUEST_PERCENTAGE,
@@ -24,10 +27,12 @@ from replog.metadata.client_quotas import (
 from replog.wire.messages import alter_client_quotas as alter
 from replog.wire.messages import describe_client_quotas as describe
 
-TYPES: Final = (USER, CLIENT_ID)
+TYPES: Final = (USER, CLIENT_ID, IP)
 KEYS: Final = (PRODUCER_RATE, CONSUMER_RATE, REQUEST_PERCENTAGE, MUTATION_RATE)
+KEYS_OF_ADDRESSES: Final = (CONNECTION_RATE,)
 WHOLE: Final = (PRODUCER_RATE, CONSUMER_RATE)
 LIMIT_MAX: Final = float(2**63)
+CONNECTION_RATE_MAX: Final = 2**31 - 1  # Kafka's is an int
 EXACT: Final = 0  # kinds of matches that a filter asks for
 DEFAULT: Final = 1
 ANY: Final = 2
@@ -49,7 +54,17 @@ def on_alter_quotas(turn: Turn, body: alter.AlterClientQuotasRequest) -> alter.A
 
 
 def _entity(parts: Parts) -> Entity:
-    return entity_of({part.entity_type: part.entity_name for part in parts})
+    return entity_of({part.entity_type: _name(part.entity_type, part.entity_name) for part in parts})
+
+
+def _name(kind: str, name: str | None) -> str | None:
+    """Return the name; of an address the one way to write it that sockets have."""
+    if kind != IP or name is None:
+        return name
+    try:
+        return str(ip_address(name))
+    except ValueError:
+        return name
 
 
 def _refusal(one: alter.AlterClientQuotasRequestEntryData) -> str | None:
@@ -62,14 +77,29 @@ def _refusal(one: alter.AlterClientQuotasRequestEntryData) -> str | None:
         return "An entity has one part of each type"
     if any(part.entity_name == "" for part in one.entity):
         return "Empty entity names are not supported: the default of a type has none"
-    return next((words for op in one.ops for words in [_refused_operation(op)] if words is not None), None)
+    if IP in types and len(types) > 1:
+        return "An address is an entity of its own: its connections come before anybody has said who he is"
+    names = [part.entity_name for part in one.entity if part.entity_type == IP and part.entity_name is not None]
+    if names and not _is_address(names[0]):
+        return f"{names[0]!r} is no address; names of hosts are not looked up"
+    keys = KEYS_OF_ADDRESSES if IP in types else KEYS
+    return next((words for op in one.ops for words in [_refused_operation(op, keys)] if words is not None), None)
 
 
-def _refused_operation(op: alter.OpData) -> str | None:
-    if op.key not in KEYS:
-        return f"{op.key!r} limits nothing here; quotas are {', '.join(KEYS)}"
+def _is_address(name: str) -> bool:
+    try:
+        return "%" not in str(ip_address(name))
+    except ValueError:
+        return False
+
+
+def _refused_operation(op: alter.OpData, keys: Sequence[str]) -> str | None:
+    if op.key not in keys:
+        return f"{op.key!r} limits nothing here; quotas of such an entity are {', '.join(keys)}"
     if op.remove:
         return None
+    if op.key == CONNECTION_RATE and not (1 <= op.value <= CONNECTION_RATE_MAX and op.value == int(op.value)):
+        return f"{op.key} is a whole number of connections in a second, 1 to {CONNECTION_RATE_MAX}: {op.value}"
     if not 0 < op.value < LIMIT_MAX:
         return f"{op.key} is more than 0: {op.value}"
     if op.key in WHOLE and op.value != int(op.value):
@@ -114,7 +144,8 @@ def _fits(body: describe.DescribeClientQuotasRequest, parts: dict[str, str | Non
     if body.strict and len(parts) != len(body.components):
         return False
     return all(
-        one.entity_type in parts and (one.match_type == ANY or parts[one.entity_type] == one.match)
+        one.entity_type in parts
+        and (one.match_type == ANY or parts[one.entity_type] == _name(one.entity_type, one.match))
         for one in body.components
     )
 

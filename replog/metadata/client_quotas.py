@@ -1,4 +1,4 @@
-"""Quotas of users and clients, as the metadata log has them (KIP-546), and which of them holds for whom.
+"""Quotas of users, clients and addresses, as the metadata log has them (KIP-546, KIP-612), and which of them holds for whom.
 
 An entity is a set of parts, sorted: `("client-id", "app"), ("user", "alice")`. A part without a name (None) is the default of its type: it
 holds for whoever has none of his own.
@@ -9,10 +9,12 @@ from typing import Final, NamedTuple
 
 USER: Final = "user"
 CLIENT_ID: Final = "client-id"
+IP: Final = "ip"
 PRODUCER_RATE: Final = "producer_byte_rate"
 CONSUMER_RATE: Final = "consumer_byte_rate"
 REQUEST_PERCENTAGE: Final = "request_percentage"  # of one thread's time (KIP-124)
 MUTATION_RATE: Final = "controller_mutation_rate"  # partitions created and deleted in a second (KIP-599)
+CONNECTION_RATE: Final = "connection_creation_rate"  # new connections from an address in a second (KIP-612)
 
 Entity = tuple[tuple[str, str | None], ...]
 
@@ -70,6 +72,13 @@ class ClientQuotas:
             if limit is not None:
                 return Share(counted_user, counted_client, limit)
         return None
+
+    def connection_rate(self, host: str) -> float | None:
+        """Return how many connections in a second may come from an address: its own limit before the default."""
+        if not self.by_entity:
+            return None
+        own = self.value(((IP, host),), CONNECTION_RATE)
+        return self.value(((IP, None),), CONNECTION_RATE) if own is None else own
 
 
 def _nearest_first(user: str, client_id: str) -> Iterator[tuple[dict[str, str | None], str, str]]:

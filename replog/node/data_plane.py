@@ -135,7 +135,12 @@ class DataPlane:
         self.handlers = self._handlers()
         offered = {**mode.apis, **SECURITY_APIS} if config.is_secured else mode.apis
         self.server = Server(
-            world, offered, handler or self.handle, ServerLimits.of(config.network), features=self.cluster.features
+            world,
+            offered,
+            handler or self.handle,
+            ServerLimits.of(config.network),
+            features=self.cluster.features,
+            may_come=self.metering.may_come,
         )
         self.periodic = PeriodicWork()
         self._checkpoint_is_due = False

@@ -13,7 +13,14 @@ from replog.client.client import Client
 from replog.client.connection import Connection
 from replog.errors import Error
 from replog.log.batch import NewRecord, build
-from replog.metadata.client_quotas import CONSUMER_RATE, MUTATION_RATE, PRODUCER_RATE, REQUEST_PERCENTAGE
+from replog.metadata.client_quotas import (
+    CONNECTION_RATE,
+    CONSUMER_RATE,
+    IP,
+    MUTATION_RATE,
+    PRODUCER_RATE,
+    REQUEST_PERCENTAGE,
+)
 from replog.node.broker import Broker
 from replog.wire.messages import alter_client_quotas as alter
 from replog.wire.messages import create_topics as ct
@@ -26,6 +33,7 @@ from tests.broker.test_fetching_live import endpoint_of
 VERSION_WITH_NAMES = 12
 VALUE_BYTES = 30_000
 WAIT_MS = 20_000
+API_VERSIONS_V0 = bytes.fromhex("0000000a 0012 0000 00000001 ffff")
 
 
 class Limited:
@@ -218,5 +226,46 @@ def test_who_creates_too_many_partitions_is_refused_waits_and_others_are_served(
             assert (first.throttle_time_ms, other.throttle_time_ms, later.throttle_time_ms) == (0, 0, 0)
             assert 0 < refused.throttle_time_ms <= 1001
             assert waited_s >= refused.throttle_time_ms / 1000 - 0.3
+
+    asyncio.run(scenario())
+
+
+async def set_address(there: Limited, rate: float | None) -> None:
+    """Limit the connections from here, or take the limit away, and wait until the broker knows it."""
+    entity = [alter.AlterClientQuotasRequestEntityData(entity_type=IP, entity_name="127.0.0.1")]
+    op = alter.OpData(key=CONNECTION_RATE, value=rate or 0.0, remove=rate is None)
+    entry = alter.AlterClientQuotasRequestEntryData(entity=entity, ops=[op])
+    answer = await there.client.ask(alter.EXCHANGE, alter.AlterClientQuotasRequest(entries=[entry]))
+    assert [one.error_code for one in answer.entries] == [Error.NONE]
+    async with asyncio.timeout(10):
+        while there.broker.plane.metadata.image.client_quotas.connection_rate("127.0.0.1") != rate:  # noqa: ASYNC110
+            await asyncio.sleep(0.02)
+
+
+async def served_of(there: Limited, count: int) -> int:
+    """Connect one after the other; return how many were answered."""
+    served = 0
+    for _ in range(count):
+        reader, writer = await asyncio.open_connection("127.0.0.1", endpoint_of(there.cluster).port)
+        try:
+            writer.write(API_VERSIONS_V0)
+            served += bool(await reader.read(1))
+        except ConnectionError:
+            pass
+        finally:
+            writer.close()
+    return served
+
+
+def test_an_address_that_connects_too_often_is_closed_until_its_limit_is_taken_away(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        async with limited(tmp_path) as there:
+            before = await served_of(there, 15)
+            await set_address(there, 1)
+            limited_now = await served_of(there, 15)
+            await set_address(there, None)
+            after = await served_of(there, 15)
+        assert before == after == 15
+        assert 1 <= limited_now <= 11  # a connection a second, over a window of ten
 
     asyncio.run(scenario())

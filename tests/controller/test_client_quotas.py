@@ -2,11 +2,12 @@
 
 import pytest
 
-from replog.broker.quotas import SAMPLE_MS, SAMPLES, Rate, Usage, bytes_at_once
+from replog.broker.quotas import KEPT_MAX, SAMPLE_MS, SAMPLES, Arrivals, Rate, Usage, bytes_at_once
 from replog.controller.quota_requests import ANY, DEFAULT, EXACT
 from replog.errors import Error
 from replog.metadata import records as r
 from replog.metadata.client_quotas import (
+    CONNECTION_RATE,
     CONSUMER_RATE,
     MUTATION_RATE,
     PRODUCER_RATE,
@@ -24,6 +25,8 @@ Parts = dict[str, str | None]
 ALICE: Parts = {"user": "alice"}
 APP: Parts = {"client-id": "app"}
 DEFAULT_CLIENT: Parts = {"client-id": None}
+ADDRESS: Parts = {"ip": "10.0.0.1"}
+ANY_ADDRESS: Parts = {"ip": None}
 
 
 def box() -> Box:
@@ -80,10 +83,18 @@ def test_what_is_only_validated_is_not_set() -> None:
 
 @pytest.mark.parametrize("refused", [
     pytest.param(change({}, PRODUCER_RATE, 1), id="no entity"),
-    pytest.param(change({"ip": "10.0.0.1"}, PRODUCER_RATE, 1), id="a type that nobody obeys"),
+    pytest.param(change({"group": "g"}, PRODUCER_RATE, 1), id="a type that nobody obeys"),
+    pytest.param(change(ADDRESS, PRODUCER_RATE, 1), id="bytes of an address"),
+    pytest.param(change(ADDRESS | ALICE, CONNECTION_RATE, 1), id="an address of a user"),
+    pytest.param(change({"ip": "localhost"}, CONNECTION_RATE, 1), id="a host's name"),
+    pytest.param(change({"ip": "10.0.0.256"}, CONNECTION_RATE, 1), id="no address"),
+    pytest.param(change({"ip": "fe80::1%eth0"}, CONNECTION_RATE, 1), id="an address on one interface"),
+    pytest.param(change(ADDRESS, CONNECTION_RATE, 0.5), id="half a connection"),
+    pytest.param(change(ADDRESS, CONNECTION_RATE, 2.0**31), id="more connections than an int counts"),
+    pytest.param(change(ADDRESS, CONNECTION_RATE, float("nan")), id="no number of connections"),
     pytest.param(change({"user": ""}, PRODUCER_RATE, 1), id="an empty name"),
     pytest.param(change([("user", "a"), ("user", "b")], PRODUCER_RATE, 1), id="two users"),
-    pytest.param(change(ALICE, "connection_creation_rate", 1), id="a key that nobody obeys"),
+    pytest.param(change(ALICE, CONNECTION_RATE, 1), id="connections of a user"),
     pytest.param(change(ALICE, REQUEST_PERCENTAGE, 0.0), id="no time at all"),
     pytest.param(change(ALICE, MUTATION_RATE, -0.5), id="a rate below nothing"),
     pytest.param(change(ALICE, PRODUCER_RATE, 0.0), id="nothing at all"),
@@ -106,6 +117,51 @@ def test_shares_of_time_and_rates_of_mutations_may_be_fractions(key: str) -> Non
 
     assert altered(asked, change(ALICE, key, 0.5)) == [Error.NONE]
     assert shown(asked) == [(ALICE, {key: 0.5})]
+
+
+def test_limits_of_addresses_are_set_and_shown_however_the_address_is_written() -> None:
+    asked = box()
+
+    set_now = altered(asked, change(ANY_ADDRESS, CONNECTION_RATE, 10), change({"ip": "0:0::0001"}, CONNECTION_RATE, 3))
+
+    assert set_now == [Error.NONE, Error.NONE]
+    assert shown(asked, ("ip", ANY, None)) == [
+        ({"ip": "::1"}, {CONNECTION_RATE: 3.0}),
+        (ANY_ADDRESS, {CONNECTION_RATE: 10.0}),
+    ]
+    assert shown(asked, ("ip", EXACT, "0::1")) == [({"ip": "::1"}, {CONNECTION_RATE: 3.0})]
+    assert altered(asked, change({"ip": "::0:1"}, CONNECTION_RATE, None)) == [Error.NONE]
+    assert shown(asked) == [(ANY_ADDRESS, {CONNECTION_RATE: 10.0})]
+
+
+def test_an_address_has_its_own_limit_before_the_default() -> None:
+    quotas = ClientQuotas()
+    assert quotas.connection_rate("10.0.0.1") is None
+
+    quotas.put(entity_of(ANY_ADDRESS), CONNECTION_RATE, 10.0)
+    quotas.put(entity_of(ADDRESS), CONNECTION_RATE, 3.0)
+
+    assert [quotas.connection_rate(host) for host in ("10.0.0.1", "10.0.0.2")] == [3.0, 10.0]
+
+
+def test_an_address_may_connect_at_its_rate_and_who_is_refused_uses_nothing_up() -> None:
+    arrivals, limit = Arrivals(), 2.0
+
+    at_once = [arrivals.admit("10.0.0.1", limit, 0) for _ in range(100)]
+    later = [arrivals.admit("10.0.0.1", limit, SAMPLES * SAMPLE_MS + at) for at in range(100)]
+
+    assert at_once == [True] * 20 + [False] * 80  # of a window of 10 s
+    assert later == [True] * 20 + [False] * 80
+    assert arrivals.admit("10.0.0.2", limit, 0)
+
+
+def test_addresses_that_are_remembered_are_bounded() -> None:
+    arrivals = Arrivals()
+
+    for number in range(KEPT_MAX + 5):
+        assert arrivals.admit(str(number), 1.0, 0)
+
+    assert len(arrivals._rates) == KEPT_MAX
 
 
 def test_who_takes_more_time_than_his_share_waits_a_second_at_most() -> None:

@@ -8,7 +8,7 @@ from collections.abc import Callable
 
 from msgspec.structs import replace
 
-from replog.broker.quotas import Usage, bytes_at_once
+from replog.broker.quotas import Arrivals, Usage, bytes_at_once
 from replog.controller.authorization import BY_NODES
 from replog.controller.served_api import AnyServedApi
 from replog.metadata.client_quotas import CONSUMER_RATE, PRODUCER_RATE, REQUEST_PERCENTAGE, ClientQuotas, Share
@@ -63,6 +63,12 @@ class Metering:
         self._clock = clock
         self._quotas = quotas
         self._usage = Usage()
+        self._arrivals = Arrivals()
+
+    def may_come(self, host: str) -> bool:
+        """Count one more connection from an address; False where that is more than its limit (KIP-612)."""
+        limit = self._quotas().connection_rate(host)
+        return limit is None or self._arrivals.admit(host, limit, self._clock.now_ms())
 
     def watch(self, request: AnyRequest, served: AnyServedApi) -> Meter | None:
         """Let a request be counted when it is answered, if a quota holds for it."""

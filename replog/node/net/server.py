@@ -238,12 +238,14 @@ class Server:
         limits: ServerLimits,
         *,
         features: Callable[[], ApiVersionsResponse] = ApiVersionsResponse,
+        may_come: Callable[[str], bool] = lambda _: True,
     ) -> None:
         self.world = world
         self.apis = apis
         self.handler = handler
         self.limits = limits
         self.features = features  # the feature fields of the ApiVersions answer, as they are now
+        self.may_come = may_come  # counts one more connection from an address, or says that it is too soon
         self.connections: dict[int, ServerConnection] = {}
         self.held_bytes = 0  # of requests that are unfinished or unanswered
         self.unanswered_bytes = 0
@@ -291,6 +293,8 @@ class Server:
             return f"there are {len(self.connections)}"
         if self._by_host.get(host, 0) >= limits.connections_per_host_max:
             return f"there are {limits.connections_per_host_max} from there"
+        if not self.may_come(host):
+            return "more from there in a second than connection_creation_rate permits"
         self._accepted_count += 1
         self._by_host[host] = self._by_host.get(host, 0) + 1
         self.connections[connection.connection_id] = connection
