@@ -11,6 +11,7 @@ their instance id: who comes with it takes over, and the earlier member is fence
 """
 
 from collections.abc import Callable, Iterable
+from copy import copy
 from enum import StrEnum
 from typing import Final
 
@@ -87,10 +88,11 @@ class AssignmentStored(msgspec.Struct, frozen=True):
 
 
 class MemberReplaced(msgspec.Struct, frozen=True):
-    """Ticket: a static member under a new member id, in an unchanged generation."""
+    """Ticket: a static member under a new member id, in an unchanged generation; and as what the log still knows it."""
 
     group_id: str
     member_id: str
+    former: Member
     token: Token
     answer: JoinGroupResponse
 
@@ -203,6 +205,7 @@ class ClassicGroup:
         if former_id is None:
             self._add(Member.joining_with(member_id, request), request.token, now)
             return
+        former = copy(self.members[former_id])
         member = self._replace(former_id, member_id)
         selected_before = self.protocol
         if self.state is not GroupState.STABLE:
@@ -219,8 +222,20 @@ class ClassicGroup:
             # It would compute an assignment that nobody asked for: let it take its earlier member id for the leader.
             answer = msgspec.structs.replace(answer, leader=former_id, members=[])
         self._arm_session(member, now)
-        ticket = MemberReplaced(self.group_id, member_id, request.token, answer)
+        ticket = MemberReplaced(self.group_id, member_id, former, request.token, answer)
         self._effects.append(Write(entries=[group_entry(self, self.assignments())], ticket=ticket))
+
+    def on_replacement_refused(self, ticket: MemberReplaced, error: Error, now: Now) -> None:
+        """Give the place back to who has it in the log: else it is fenced by somebody of whom no other coordinator knows."""
+        self._refuse_join(ticket.token, ticket.member_id, error)
+        member, former = self.members.get(ticket.member_id), ticket.former
+        if self.state is GroupState.DEAD or member is None or member.joining is not None or member.syncing is not None:
+            return
+        self._replace(ticket.member_id, former.member_id)
+        member.client_id, member.client_host = former.client_id, former.client_host
+        member.session_timeout_ms, member.rebalance_timeout_ms = former.session_timeout_ms, former.rebalance_timeout_ms
+        member.protocols = former.protocols
+        self._arm_session(member, now)
 
     def _replace(self, former_id: str, member_id: str) -> Member:
         """Let a static member's place be held under a new member id; fence the earlier member id."""

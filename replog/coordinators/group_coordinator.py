@@ -294,7 +294,7 @@ class GroupCoordinator:
             case AssignmentStored():
                 return self._in_group(ticket.group_id, lambda group: group.on_assignment_refused(ticket, error, now))
             case MemberReplaced():
-                return [Reply(ticket.token, refused_join(ticket.member_id, error))]
+                return self._replacement_refused(ticket, error, now)
             case EmptyStored():
                 return []  # the log still has the members of the generation before: their sessions will end
             case OffsetsStored():
@@ -315,6 +315,11 @@ class GroupCoordinator:
                 return self._way_refused(ticket, error)
             case _:
                 assert_never(ticket)
+
+    def _replacement_refused(self, ticket: MemberReplaced, error: Error, now: Now) -> list[Effect]:
+        if ticket.group_id not in self.groups:
+            return [Reply(ticket.token, refused_join(ticket.member_id, error))]
+        return self._in_group(ticket.group_id, lambda group: group.on_replacement_refused(ticket, error, now))
 
     def _in_group(self, group_id: str, act: Callable[[ClassicGroup], None]) -> list[Effect]:
         group = self.groups.get(group_id)

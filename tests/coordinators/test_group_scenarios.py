@@ -2,6 +2,8 @@
 
 from typing import Any
 
+import msgspec
+
 from replog.coordinators.classic_group import GroupSettings, GroupState
 from replog.coordinators.events import Entry, NotWritten
 from replog.coordinators.group_coordinator import GroupCoordinator
@@ -114,6 +116,42 @@ def test_a_static_member_that_returns_keeps_its_place_and_fences_its_earlier_mem
         group_id="g", member_id=before.member_id, generation_id=before.generation_id, group_instance_id="i"
     )
     assert driver.ask(stale).error_code is Error.FENCED_INSTANCE_ID
+
+
+def test_a_static_member_keeps_its_place_where_the_log_does_not_take_another_in_its_stead() -> None:
+    """The log, and so the next coordinator, knows the earlier member id."""
+    driver = a_coordinator()
+    before = driver.ask(join(group_instance_id="i"))
+    driver.send(sync(before.member_id, before.generation_id, {before.member_id: b"mine"}))
+    driver.hold()
+
+    waiting = driver.send(join(group_instance_id="i"))
+    driver.refuse()
+
+    assert driver.replies[waiting].error_code is Error.COORDINATOR_NOT_AVAILABLE
+    as_before = HeartbeatRequest(
+        group_id="g", member_id=before.member_id, generation_id=before.generation_id, group_instance_id="i"
+    )
+    assert driver.ask(as_before).error_code is Error.NONE
+    group = driver.core.groups["g"]
+    assert (group.leader, group.assignments()) == (before.member_id, {before.member_id: b"mine"})
+    replaced = msgspec.structs.replace(as_before, member_id=driver.replies[waiting].member_id)
+    assert driver.ask(replaced).error_code is Error.FENCED_INSTANCE_ID
+
+
+def test_a_static_member_whose_place_was_given_back_leaves_with_its_session() -> None:
+    driver = a_coordinator()
+    before = driver.ask(join(group_instance_id="i"))
+    driver.send(sync(before.member_id, before.generation_id, {before.member_id: b"mine"}))
+    driver.hold()
+    driver.send(join(group_instance_id="i"))
+    driver.refuse()
+
+    driver.pass_time(9_000)
+    assert list(driver.core.groups["g"].members) == [before.member_id]
+    driver.pass_time(2_000)
+
+    assert list(driver.core.groups["g"].members) == []
 
 
 def test_a_member_that_does_not_come_back_in_time_is_left_behind() -> None:
