@@ -64,7 +64,9 @@ def refuse_foreign_directories(config: NodeConfig, directory: str, properties: d
     for name, ours in (("cluster.id", config.cluster_id), ("node.id", str(config.node_id))):
         theirs = properties.get(name)
         if theirs != ours:
-            raise ForeignDirectory(f"{directory} belongs to {name} {theirs}, this node has {ours}")
+            if theirs is None:
+                raise ForeignDirectory(f"{directory}/{FILE_NAME} has no {name}, this node has {ours}")
+            raise ForeignDirectory(f"{directory} belongs to {name} {theirs} by its {FILE_NAME}, this node has {ours}")
 
 
 def format_directories(
