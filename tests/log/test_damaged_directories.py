@@ -14,7 +14,7 @@ from uuid import UUID
 import pytest
 
 from replog.log.batch import CorruptBatch, batches
-from replog.log.checkpoints import HIGH_WATERMARKS, LOG_STARTS, RECOVERY_POINTS, rendered
+from replog.log.checkpoints import HIGH_WATERMARKS, LOG_STARTS, RECOVERY_POINTS, rendered, rendered_offsets
 from replog.log.clean_shutdown import CLEAN_SHUTDOWN_FILE
 from replog.log.creation import PARTITION_METADATA_FILE
 from replog.log.log import Log
@@ -40,8 +40,9 @@ def settings(number: int) -> LogSettings:
     )
 
 
-def directories(disk: SimulatedDisk, number: int) -> LogDirectories:
-    journal = SimpleNamespace(log=lambda level, text: None, probe=lambda name: None)
+def directories(disk: SimulatedDisk, number: int, said: list[str] | None = None) -> LogDirectories:
+    lines = [] if said is None else said
+    journal = SimpleNamespace(log=lambda level, text: lines.append(f"{level} {text}"), probe=lambda name: None)
     world: Any = SimpleNamespace(disk=disk, journal=journal, clock=SimpleNamespace(wall_ms=lambda: 1))
     return LogDirectories(world, [PATH], settings(number))
 
@@ -292,3 +293,24 @@ def test_a_directory_that_nobody_damaged_is_served_whole() -> None:
         assert log.log_start_offset == starts[name]
         assert dict(contents(log)).items() <= whole[name].items()
         assert log.log_end_offset > starts[name]
+
+
+@pytest.mark.parametrize("committed", [0, 1])
+def test_a_log_that_ends_below_what_was_committed_is_reported_by_name(committed: int) -> None:
+    """Cut where a batch begins it looks whole: only the checkpoint of the high watermark knows more."""
+    disk, name = a_disk(1), NAMES[0]
+    disk.replace_file(f"{PATH}/meta.properties", f"version=1\ndirectory.id={UUID(int=5)}\n".encode())
+    before = directories(disk, 1)
+    before.open()
+    log = before.create(name, settings(1)).log
+    log.assign_topic_id(UUID(int=1))
+    append(log, b"value")
+    log.flush()
+    end = log.log_end_offset
+    disk.replace_file(f"{PATH}/{HIGH_WATERMARKS}", rendered_offsets({name: end + committed}))
+
+    said: list[str] = []
+    directories(disk, 1, said).open()
+
+    what = f"warning t-0: ends at {end}, and records below {end + 1} were committed"
+    assert [line.partition(";")[0] for line in said] == [what] * committed

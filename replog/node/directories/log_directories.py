@@ -193,6 +193,11 @@ class LogDirectories:
                 self.previous_broker_epoch = NO_BROKER_EPOCH
             # SPEC 3.5.7: a missing entry means that nothing above the log start is known to be committed.
             high_watermark = high_watermarks.get(name, log.log_start_offset)
+            if high_watermark > log.log_end_offset:
+                what = f"ends at {log.log_end_offset}, and records below {high_watermark} were committed"
+                self.world.journal.log(
+                    "warning", f"{name}: {what}; they are fetched again where another replica has them"
+                )
             self._keep(name, StoredLog(directory=path, log=log, high_watermark=high_watermark))
         for name in {**recovery_points, **log_starts, **high_watermarks}:
             if name not in self.logs or self.logs[name].directory != path:
