@@ -3,13 +3,16 @@
 Not a test module.
 """
 
+import argparse
 import asyncio
 import gc
 import os
+import sys
 import time
-from collections.abc import AsyncGenerator, Callable
+from collections.abc import AsyncGenerator, Callable, Mapping
 from contextlib import asynccontextmanager
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any, Final
 
 import msgspec
@@ -31,6 +34,8 @@ from tribunal.clusters.simulated.zookeeper import SimulatedZooKeeper, ZooKeeperS
 from tribunal.clusters.simulated.zookeeper_model import Model
 
 BROKER: Final = 1
+NIGHT_MINUTES: Final = 30  # of each fuzzer
+Run = Callable[[Path, float, str], int]  # folder, minutes, seed; how often it went through
 # Attackers reach the listener USERS alone; `alice` may use what she has, and nobody but nodes and the orderly client anything else.
 SECURED: Final = {
     "listener.security.protocol.map": "CONTROLLER:PLAINTEXT,PLAINTEXT:PLAINTEXT,USERS:SASL_PLAINTEXT",
@@ -215,3 +220,16 @@ def repeated_for(minutes: float, once: Callable[[str], None], seed: str) -> int:
         once(f"{seed}-{number}")
         number += 1
     return number
+
+
+def by_hand(description: str | None, run: Run | Mapping[str, Run]) -> None:
+    """Be a fuzzer's command line: `--minutes`, `--seed` and a kind where there are several; print how often it went through."""
+    parser = argparse.ArgumentParser(description=description)
+    if isinstance(run, Mapping):
+        parser.add_argument("kind", choices=[*run])
+    parser.add_argument("--minutes", type=float, default=NIGHT_MINUTES)
+    parser.add_argument("--seed", default="hand")
+    order = parser.parse_args()
+    chosen = run[order.kind] if isinstance(run, Mapping) else run
+    with TemporaryDirectory() as place:
+        sys.stdout.write(f"{chosen(Path(place), order.minutes, order.seed)}\n")

@@ -3,11 +3,10 @@
 The gate holds some hundred; the night goes on with other seeds. `python -m tests.fuzz.test_conversations plain --minutes 30 --seed x` does so by hand.
 """
 
-import argparse
 import asyncio
-import tempfile
 import time
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from random import Random
 from typing import Any, Final
@@ -25,21 +24,23 @@ from tests.broker.loopback import Loopback, started
 from tests.fuzz.conversations import Exchanged, Speaker, Wrong
 from tests.fuzz.targets import (
     BROKER,
+    NIGHT_MINUTES,
     ORDERLY,
     SecuredLoopback,
     Target,
     ZooKeeperLoopback,
     attacked,
+    by_hand,
     known_of,
     repeated_for,
 )
 
 CONTROLLER: Final = 101
 TALKS_BETWEEN_LOOKS: Final = 50
+TALKS: Final = 5000  # to one cluster
 # Orders that anybody may give where no authorizer is set, after which there may be no quorum: drawn in tests/broker/test_fuzz.py.
 VOTERS: Final = (Api.ADD_RAFT_VOTER, Api.REMOVE_RAFT_VOTER, Api.UPDATE_RAFT_VOTER)
 CONTROL_REQUESTS: Final = (Api.LEADER_AND_ISR, Api.STOP_REPLICA, Api.UPDATE_METADATA, Api.ALTER_PARTITION)
-NIGHT_MINUTES: Final = 30
 ONE_OF_EACH: Final[dict[str, Any]] = {
     "offsets.topic.num.partitions": 1,
     "offsets.topic.replication.factor": 1,
@@ -148,22 +149,15 @@ def test_nobody_dies_of_it_in_half_an_hour(kind: str, tmp_path: Path) -> None:
     assert repeated(kind, tmp_path, NIGHT_MINUTES, "night")
 
 
-def repeated(kind: str, folder: Path, minutes: float, seed: str, talks: int = 5000) -> int:
+def repeated(kind: str, folder: Path, minutes: float, seed: str) -> int:
     """Attack with one seed after the other, a new cluster each; return how many."""
     until_s = time.monotonic() + minutes * 60
 
     def once(number: str) -> None:
-        print(number, attack(KINDS[kind](folder / number), number, talks=talks, until_s=until_s), flush=True)
+        print(number, attack(KINDS[kind](folder / number), number, talks=TALKS, until_s=until_s), flush=True)
 
     return repeated_for(minutes, once, f"{seed}-{kind}")
 
 
 if __name__ == "__main__":
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("kind", choices=[*KINDS])
-    parser.add_argument("--minutes", type=float, default=NIGHT_MINUTES)
-    parser.add_argument("--seed", default="hand")
-    parser.add_argument("--talks", type=int, default=5000)
-    order = parser.parse_args()
-    with tempfile.TemporaryDirectory() as place:
-        print(repeated(order.kind, Path(place), order.minutes, order.seed, order.talks))
+    by_hand(__doc__, {kind: partial(repeated, kind) for kind in KINDS})

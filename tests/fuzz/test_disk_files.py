@@ -3,13 +3,10 @@
 The gate draws the same changes every time; the night goes on with other seeds. By hand: `python -m tests.fuzz.test_disk_files --minutes 30 --seed x`.
 """
 
-import argparse
 import json
-import sys
 from collections.abc import Callable
 from pathlib import Path
 from random import Random
-from tempfile import TemporaryDirectory
 from typing import Final
 from uuid import UUID
 
@@ -43,9 +40,8 @@ from replog.quorum.voters import ReplicaKey
 from replog.types import NodeId, QuorumEpoch
 from tests.broker.test_hostile_live import resealed
 from tests.fuzz.mutations import as_json, changed_bytes, changed_text, changed_tree
-from tests.fuzz.targets import repeated_for
+from tests.fuzz.targets import NIGHT_MINUTES, by_hand, repeated_for
 
-NIGHT_MINUTES: Final = 30
 CHANGES: Final = 300  # of each file, in the gate
 INT32: Final = range(-(2**31), 2**31)
 INT64: Final = range(-(2**63), 2**63)
@@ -387,9 +383,4 @@ def test_files_of_a_disk_for_half_an_hour(tmp_path: Path) -> None:
 
 
 if __name__ == "__main__":
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--minutes", type=float, default=NIGHT_MINUTES)
-    parser.add_argument("--seed", default="hand")
-    order = parser.parse_args()
-    with TemporaryDirectory() as place:
-        sys.stdout.write(f"{repeated(Path(place), order.minutes, order.seed)}\n")
+    by_hand(__doc__, repeated)

@@ -3,14 +3,11 @@
 The gate draws the same changes every time; the night goes on with other seeds. By hand: `python -m tests.fuzz.test_given_files --minutes 30 --seed x`.
 """
 
-import argparse
 import contextlib
 import io
 import json
 import re
 import shutil
-import sys
-import tempfile
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -24,7 +21,7 @@ import pytest
 import yaml
 
 from tests.fuzz.mutations import as_json, as_yaml, changed_bytes, changed_rows, changed_text, changed_tree
-from tests.fuzz.targets import repeated_for
+from tests.fuzz.targets import NIGHT_MINUTES, by_hand, repeated_for
 from tribunal.clusters.existing.description import BadCluster, read_cluster
 from tribunal.clusters.systems.description import BadSystem, read_system
 from tribunal.harness.campaign.findings import read as read_finding
@@ -37,7 +34,6 @@ from tribunal.results import history
 
 ROOT: Final = Path(__file__).parents[2]
 CPU_S_MAX: Final = 1.0  # to read one file
-NIGHT_MINUTES: Final = 30
 CHANGES: Final = 40  # of each kind, in the gate
 RUNS: Final = 6  # of each command, in the gate
 REFUSALS: Final = (BadScenario, Unknown, BadSystem, BadCluster, history.DamagedRecording)
@@ -275,9 +271,4 @@ def test_changed_files_for_half_an_hour(run: Path, tmp_path: Path) -> None:
 
 
 if __name__ == "__main__":
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--minutes", type=float, default=NIGHT_MINUTES)
-    parser.add_argument("--seed", default="hand")
-    order_ = parser.parse_args()
-    with tempfile.TemporaryDirectory() as place_:
-        sys.stdout.write(f"{repeated(Path(place_), simulated(Path(place_)), order_.minutes, order_.seed)}\n")
+    by_hand(__doc__, lambda folder, minutes, seed: repeated(folder, simulated(folder), minutes, seed))

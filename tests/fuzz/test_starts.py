@@ -4,7 +4,6 @@ Each case is a whole process over a whole disk: any file that it reads when it s
 kill -9. The gate takes a case of each file; the night goes on with other seeds. By hand: `python -m tests.fuzz.test_starts --minutes 30 --seed x`.
 """
 
-import argparse
 import asyncio
 import json
 import re
@@ -17,7 +16,6 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from random import Random
-from tempfile import TemporaryDirectory
 from typing import Final, NamedTuple
 
 import pytest
@@ -33,9 +31,8 @@ from replog.wire.messages import list_offsets as lo
 from replog.wire.messages import produce as p
 from tests.broker.loopback import free_ports
 from tests.fuzz.mutations import changed_bytes
-from tests.fuzz.targets import repeated_for
+from tests.fuzz.targets import NIGHT_MINUTES, by_hand, repeated_for
 
-NIGHT_MINUTES: Final = 30
 TOPICS: Final = ("t", "u")
 COUNT: Final = 40  # records of each topic, one a batch
 FETCH_VERSION: Final = 12
@@ -354,9 +351,4 @@ def repeated(folder: Path, minutes: float, seed: str) -> int:
 
 
 if __name__ == "__main__":
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--minutes", type=float, default=NIGHT_MINUTES)
-    parser.add_argument("--seed", default="hand")
-    order = parser.parse_args()
-    with TemporaryDirectory() as place:
-        sys.stdout.write(f"{repeated(Path(place), order.minutes, order.seed)}\n")
+    by_hand(__doc__, repeated)
