@@ -335,8 +335,8 @@ class Segment:
         self.aborted = [AbortedTransaction(*entry[1:]) for entry in _TRANSACTION_ENTRY.iter_unpack(content)]
         if not (_ascends(self._offsets) and _ascends(self._positions) and _ascends(self._timestamps)):
             raise CorruptIndex(self.path(INDEX_SUFFIX))
-        if self._positions and self._positions[-1] >= self.size:
-            raise CorruptIndex(self.path(INDEX_SUFFIX))
+        if self._positions and not 0 <= self._positions[0] <= self._positions[-1] < self.size:
+            raise CorruptIndex(self.path(INDEX_SUFFIX))  # a negative one no disk can read, which would take it offline
         self._load_end()
         self.has_durable_indexes = True
 

@@ -5,6 +5,7 @@ from random import Random
 from replog.log.batch import NewRecord, batches, build
 from replog.log.log import Appended, Log
 from replog.log.settings import LogSettings
+from replog.ports import Disk
 from tribunal.clusters.simulated.disk import SimulatedDisk
 
 DIRECTORY = "data/t-0"
@@ -19,7 +20,7 @@ def a_disk(seed: int = 0) -> SimulatedDisk:
 
 
 def opened(
-    disk: SimulatedDisk,
+    disk: Disk,
     settings: LogSettings = SMALL,
     *,
     recover: bool = False,

@@ -1,9 +1,12 @@
 """Segments that are gone, or another log's: what is left of a log is not what it was, and nobody may take it for that."""
 
+import struct
 from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 
+from replog.host.world import RealDisk
 from replog.log.batch import CorruptBatch, batches
 from replog.log.log import Log
 from replog.log.settings import LogSettings
@@ -153,3 +156,21 @@ def test_a_sealed_segment_that_went_bad_is_not_served() -> None:
     behind = log.read(bases[2], max_bytes=1 << 20, end_offset=40, at_least_one=True)
     assert [header.base_offset for header in batches(first)] == list(range(bases[1]))
     assert [header.base_offset for header in batches(behind)] == list(range(bases[2], bases[3]))
+
+
+@pytest.mark.parametrize("which", [0, 2, -1], ids=["first", "middle", "last"])
+def test_an_index_that_points_before_its_file_is_made_anew(which: int, tmp_path: Path) -> None:
+    """A disk refuses to read there, which looked as if the disk had failed: one bad index took all logs of its directory offline."""
+    disk, folder = RealDisk(), str(tmp_path / "t-0")
+    log = opened(disk, directory=folder)
+    for number in range(40):
+        append(log, b"%04d" % number * 20)
+    before = content(log)
+    log.close()
+    path = tmp_path / "t-0" / f"{log.segments[which].base_offset:020d}.index"
+    path.write_bytes(struct.pack(">ii", -5, -1000))
+
+    again = opened(disk, directory=folder)
+
+    assert content(again) == before
+    again.close()
