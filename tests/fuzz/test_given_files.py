@@ -101,7 +101,9 @@ KINDS: Final = {
     "scenario": Kind("yaml", scenario, scenarios, as_yaml),
     "plan": Kind("json", plan, plans, as_json),
     "system.toml": Kind(
-        "toml", read_system, lambda: [p.read_text() for p in sorted((ROOT / "systems").rglob("*.toml"))]
+        "toml",
+        read_system,
+        lambda: [p.read_text() for p in sorted((ROOT / "systems").rglob("*.toml")) if p.name != "page.toml"],
     ),
     "cluster.toml": Kind("toml", read_cluster, cluster_files),
     "nightly.yaml": Kind("yaml", read_config, lambda: [yaml.safe_load((ROOT / "nightly.yaml").read_bytes())], as_yaml),
