@@ -77,13 +77,14 @@ class Prepared:
         self._thread: threading.Thread | None = None
         self._session: SparkSession | None = None
         self._problem: Exception | None = None
+        self._has_begun = False
 
     def __enter__(self) -> "Prepared":
         self._scratch = Scratch("spark")
         return self
 
     def __exit__(self, *_: object) -> None:
-        if self._session is None:
+        if self._has_begun and self._session is None:
             self._end_start()
         if self._session is not None:
             self._session.stop()
@@ -92,6 +93,7 @@ class Prepared:
     def start(self) -> None:
         """Begin to start the session and its Python workers; returns at once."""
         if self._thread is None:
+            self._has_begun = True
             self._thread = threading.Thread(target=self._start_and_warm, name="spark", daemon=True)
             self._thread.start()
 
@@ -100,6 +102,7 @@ class Prepared:
         if self._thread is not None:
             self._thread.join()
         elif self._session is None:
+            self._has_begun = True
             self._session = _start(self._master, self._scratch.path, self._code)
         if self._problem is not None:
             raise self._problem
@@ -108,12 +111,21 @@ class Prepared:
 
     def _end_start(self) -> None:
         """End a start that nobody waits for any more, or that was interrupted."""
-        end_java(self._scratch.path)
         deadline = time.monotonic() + END_SECONDS
-        while self._thread is not None and self._thread.is_alive() and time.monotonic() < deadline:
-            self._thread.join(LOOK_SECONDS)
-            if self._session is None:
-                end_java(self._scratch.path)  # it may have come only now
+        # One that becomes another program has no command line for a moment, and one that was killed is there for a moment.
+        none_seen = 0 if end_java(self._scratch.path) else 1
+        while time.monotonic() < deadline:
+            is_starting = self._thread is not None and self._thread.is_alive()
+            if none_seen > 1 and not is_starting:
+                break
+            if is_starting:
+                assert self._thread is not None
+                self._thread.join(LOOK_SECONDS)
+            else:
+                threading.Event().wait(LOOK_SECONDS)
+            if self._session is not None:
+                break  # it has come, and is stopped as any
+            none_seen = 0 if end_java(self._scratch.path) else none_seen + 1
 
     def _start_and_warm(self) -> None:
         try:
