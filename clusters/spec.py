@@ -12,6 +12,7 @@ from typing import Final, Literal
 
 import msgspec
 
+from replog.metadata.record_versions import NEWEST as REPLOG_LEVEL
 from tribunal.clusters.kafka.releases import release
 
 # What a setting may be, by Kafka's name of it; `replog.config` knows which type each one has.
@@ -109,6 +110,14 @@ class ClusterSpec(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
     def controller_ids(self) -> tuple[int, ...]:
         """Ids of the controllers, ascending."""
         return self.own_controller_ids or tuple(range(101, 101 + self.controllers))
+
+    @property
+    def formatted_level(self) -> int:
+        """The metadata.version that a cluster of releases begins with, or one of both systems: that of its release, or of replog's controllers.
+
+        `ValueError` in one line when `version` is no number of a release.
+        """
+        return REPLOG_LEVEL if self.kafka else release(self.version).metadata_version
 
     @property
     def is_zookeeper_mode(self) -> bool:

@@ -6,22 +6,24 @@ What is finalized stays so: a release that does not know it cannot come back. Wh
 from collections.abc import Mapping, Sequence
 from typing import Final
 
+from replog.metadata.record_versions import HIGHEST
 from tribunal.clusters.kafka.releases import release
+from tribunal.clusters.spec import ClusterSpec
 
 CHANGE: Final = "change-release"
 RAISE: Final = "raise-metadata-version"
 LEVELS: Final = frozenset({CHANGE, RAISE})
 
 
-def level_problem(steps: Sequence[tuple[str, Mapping[str, object]]], first: str) -> str:
+def level_problem(steps: Sequence[tuple[str, Mapping[str, object]]], spec: ClusterSpec) -> str:
     """Say which of these steps, in their order, cannot come about; empty: all can.
 
     steps:  kinds of faults with their options.
-    first:  the release that the cluster is formatted with; empty: the newest.
     """
-    formatted = release(first)
-    finalized, by = formatted.metadata_version, 0
-    known = formatted.metadata_version  # by some node, at most
+    finalized, by = spec.formatted_level, 0
+    known = release(spec.version).metadata_version  # by some node, at most
+    if spec.kafka:
+        known = min(known, HIGHEST)  # replog's controllers have to know it, too
     for number, (kind, options) in enumerate(steps, start=1):
         if kind not in LEVELS:
             continue

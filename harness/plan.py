@@ -140,7 +140,7 @@ def made(scenario: Scenario, *, seed: int, cluster: str, time_ms: int | None, mu
                 f"fault {ISOLATE}: cluster {cluster} cuts a node off from all, both ways: leave out from and direction"
             )
     if not scenario.shuffled and (
-        problem := level_problem([(step.kind, step.options) for step in scenario.steps], scenario.spec.version)
+        problem := level_problem([(step.kind, step.options) for step in scenario.steps], scenario.spec)
     ):
         raise BadScenario(problem)
     workload = one_of("workload", scenario.workload, all_workloads())

@@ -15,7 +15,7 @@ import msgspec
 
 from tribunal.clusters.api import ClusterError, ClusterSpec, Kind, Proof
 from tribunal.clusters.assembly import System, composed, launched, observed
-from tribunal.clusters.capabilities import RELEASED, Capability
+from tribunal.clusters.capabilities import Capability
 from tribunal.clusters.clock import RunClock
 from tribunal.clusters.composed_cluster import ComposedCluster
 from tribunal.clusters.host_environment import HostEnvironment
@@ -36,7 +36,7 @@ from tribunal.clusters.nodes.on_host import power_fail as replog_power_fail
 from tribunal.clusters.run_context import RunContext
 
 # Of what was tried with both; replog's processes can do all of it.
-CAPABILITIES: Final = apache_kafka.CAPABILITIES - RELEASED - {Capability.REMOVE_VOTER}
+CAPABILITIES: Final = apache_kafka.CAPABILITIES - {Capability.CHANGE_RELEASE, Capability.REMOVE_VOTER}
 SINCE: Final = (4, 0, 0)  # the first whose brokers know the metadata.version that replog's controllers finalize
 RECOVERY_MANAGER: Final = "unclean.recovery.manager.enabled"
 

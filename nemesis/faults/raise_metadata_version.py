@@ -59,12 +59,13 @@ async def _shown(cluster: CanRaiseMetadataVersion, wanted: int) -> int:
 
 def _refused(options: Options, spec: ClusterSpec) -> str:
     try:
-        wanted, first = release(options.to), release(spec.version)
+        wanted, first = release(options.to), spec.formatted_level
     except ValueError as problem:
         return str(problem)
-    if wanted.metadata_version <= first.metadata_version:
+    if wanted.metadata_version <= first:
+        by = "replog's controllers" if spec.kafka else release(spec.version).name
         return (
-            f"the cluster is formatted by {first.name}, with metadata.version {first.metadata_version}:"
+            f"the cluster is formatted by {by}, with metadata.version {first}:"
             f" that of {wanted.name}, {wanted.metadata_version}, raises nothing"
         )
     return ""

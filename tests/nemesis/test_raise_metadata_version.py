@@ -100,3 +100,29 @@ def test_what_raises_nothing_is_refused_with_the_plan(kafka: str, to: str, reaso
             plan()
     else:
         assert plan().faults[-1].kind == "raise-metadata-version"
+
+
+@pytest.mark.parametrize(
+    ("kafka", "to", "reason"),
+    [
+        pytest.param("4.3.1", "4.3.1", "", id="both know it"),
+        pytest.param("4.1.1", "4.3.1", "no node knows metadata.version 30", id="Kafka's brokers do not"),
+        pytest.param("4.3.1", "4.0.0", "formatted by replog's controllers, with metadata.version 25", id="the first"),
+    ],
+)
+def test_a_mixed_cluster_begins_with_the_level_of_replogs_controllers(
+    kafka: str, to: str, reason: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("tribunal.clusters.kinds.mixed.way_in", lambda: ())
+    step = {"raise-metadata-version": "active controller", "to": to, "for": "1s"}
+    cluster = {"kafka": [2, 3], "version": kafka}
+    given = {"scenario": "x", "workload": "produce-consume", "cluster": cluster, "steps": [step]}
+
+    def plan() -> Plan:
+        return made(scenario(given), seed=1, cluster="mixed", time_ms=None, mutants=())
+
+    if reason:
+        with pytest.raises(BadScenario, match=reason):
+            plan()
+    else:
+        assert plan().faults[-1].kind == "raise-metadata-version"
