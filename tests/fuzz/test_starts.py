@@ -13,7 +13,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from random import Random
 from typing import Final, NamedTuple
@@ -26,6 +26,7 @@ from replog.client.connection import Connection, ConnectionLost, UnsupportedVers
 from replog.config import Endpoint
 from replog.errors import Error
 from replog.log.batch import NewRecord, batches, build, records
+from replog.log.checkpoints import HIGH_WATERMARKS
 from replog.wire.messages import fetch as f
 from replog.wire.messages import list_offsets as lo
 from replog.wire.messages import produce as p
@@ -222,7 +223,7 @@ def judge(outcome: Outcome, damaged: Sequence[Path]) -> None:
         assert any(names(last, path) for path in damaged), f"{last} names none of {[str(path) for path in damaged]}"
     else:
         for topic, found in outcome.served.items():
-            assert len(found) == COUNT or topic in outcome.refused or warns_of(said, topic), (
+            assert len(found) == COUNT or topic in outcome.refused or warns_of(said, topic, damaged), (
                 f"of {topic} something is missing, and nothing was said of it: {said}"
             )
 
@@ -232,10 +233,16 @@ def names(line: str, path: Path) -> bool:
     return path.name in line or (not path.exists() and path.parent.name in line)
 
 
-def warns_of(said: str, topic: str) -> bool:
-    """Return whether a node warned of the topic's partition."""
+def warns_of(said: str, topic: str, damaged: Sequence[Path]) -> bool:
+    """Return whether a node warned of the topic's partition, or that it does not know any more what of it was committed.
+
+    A log that was cut where a batch begins contradicts nothing but the checkpoint of high watermarks (docs/security.md). Where that
+    was damaged as well, a warning of the checkpoint is all that can be had.
+    """
     named = re.compile(rf"(?<![\w.-]){re.escape(topic)}-0(?![\w.-])")
-    return any((" WARNING " in line or " ERROR " in line) and named.search(line) for line in said.splitlines())
+    warnings = [line for line in said.splitlines() if " WARNING " in line or " ERROR " in line]
+    has_no_watermarks = any(path.name == HIGH_WATERMARKS for path in damaged)
+    return any(named.search(line) or (has_no_watermarks and HIGH_WATERMARKS in line) for line in warnings)
 
 
 def change(path: Path, random: Random, others: list[Path]) -> str:
@@ -314,6 +321,27 @@ def start_over_damage(disks: dict[str, Disk], folder: Path, seed: str) -> Outcom
         problem.add_note(f"seed {seed}: {', '.join(done)}")
         raise
     return outcome
+
+
+@pytest.mark.parametrize(
+    ("warning", "damaged", "is_enough"),
+    [
+        pytest.param("t-0: cut at 37 in recovery: torn", "data/t-0/37.log", True, id="of the partition"),
+        pytest.param("t-01: cut at 37 in recovery: torn", "data/t-0/37.log", False, id="of another partition"),
+        pytest.param("registration: DUPLICATE_BROKER_REGISTRATION", "data/t-0/37.log", False, id="of anything else"),
+        pytest.param(
+            f"data/{HIGH_WATERMARKS}: 3 lines", f"data/{HIGH_WATERMARKS}", True, id="nothing says what it had"
+        ),
+        pytest.param(f"data/{HIGH_WATERMARKS}: 3 lines", "data/t-0/37.log", False, id="a checkpoint nobody damaged"),
+    ],
+)
+def test_only_a_warning_of_the_partition_explains_what_is_missing(warning: str, damaged: str, is_enough: bool) -> None:
+    whole = {offset: value_of("t", offset) for offset in range(COUNT)}
+    served = {"t": dict(list(whole.items())[:37]), "u": {offset: value_of("u", offset) for offset in range(COUNT)}}
+    outcome = Outcome(None, served, {}, f"05:18:30.777 WARNING node 1: {warning}")
+
+    with nullcontext() if is_enough else pytest.raises(AssertionError, match="nothing was said"):
+        judge(outcome, [Path(damaged)])
 
 
 @pytest.mark.parametrize("ending", ["stopped", "killed"])
