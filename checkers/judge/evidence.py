@@ -279,8 +279,8 @@ class Evidence:
         """
         if offset == UNKNOWN or self._orders.is_compacted or not self._shows_all:
             return None
-        epochs = self._exposures.epochs
-        chosen = self._exposures.beyond(offset, since_ns, self._topic(since_ns)) & (epochs != UNKNOWN)
+        epochs, topic = self._exposures.epochs, self._topic(since_ns)
+        chosen = self._exposures.beyond(offset, since_ns, topic) & (epochs != UNKNOWN)
         offsets, standing = self._standing
         place = int(np.searchsorted(offsets, offset))
         if place < offsets.size and offsets[place] == offset:
@@ -289,7 +289,6 @@ class Evidence:
             return None  # what stood there may be gone by an order
         written = self._written_in(value, offset)
         shown = np.unique(epochs[chosen])[::-1].tolist()
-        topic = self._topic(since_ns)
         return next((epoch for epoch in shown if not self._lacked_in(topic, epoch, offset, written, complete_ns)), None)
 
     def _topic(self, since_ns: int) -> int | None:

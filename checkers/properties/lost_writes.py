@@ -454,6 +454,11 @@ WITH final_spans AS (
     ))  # fmt: skip
 
 
+# The SQL of `log_start`.
+LOG_STARTS: Final = """SELECT run_id, topic, partition, MAX(log_start_offset) AS log_start FROM (
+    SELECT run_id, topic, partition, log_start_offset FROM polls
+    UNION ALL SELECT run_id, topic, partition, log_start_offset FROM watermarks
+  ) shown GROUP BY run_id, topic, partition"""
 READERS: Final = _readers("")
 COMMITTED_READERS: Final = _readers(" AND is_committed = 1")
 SQL: Final = "".join((READERS, """, earlier AS (
@@ -527,10 +532,7 @@ SQL: Final = "".join((READERS, """, earlier AS (
     ON l.run_id = c.run_id AND l.topic = c.topic AND l.partition = c.partition AND l.node = c.node
   JOIN logged_partitions p ON l.run_id = p.run_id AND l.topic = p.topic AND l.partition = p.partition
   ANTI JOIN read_partitions q ON l.run_id = q.run_id AND l.topic = q.topic AND l.partition = q.partition
-  LEFT JOIN (SELECT run_id, topic, partition, MAX(log_start_offset) AS log_start FROM (
-               SELECT run_id, topic, partition, log_start_offset FROM polls
-               UNION ALL SELECT run_id, topic, partition, log_start_offset FROM watermarks
-             ) shown GROUP BY run_id, topic, partition) b
+  LEFT JOIN (""", LOG_STARTS, """) b
     ON l.run_id = b.run_id AND l.topic = b.topic AND l.partition = b.partition
   WHERE l.value IS NOT NULL AND l.log_offset >= COALESCE(b.log_start, 0)
 ), tail AS (

@@ -32,7 +32,7 @@ from tribunal.checkers.api import (
 )
 from tribunal.checkers.judge.endings import Ending
 from tribunal.checkers.judge.timeline import OBSERVATION_LAG_NS
-from tribunal.checkers.properties.lost_writes import log_start
+from tribunal.checkers.properties.lost_writes import LOG_STARTS, log_start
 from tribunal.results.recording import WORDS
 
 DENSE: Final = 8  # so many offsets to a row at most are laid out one beside the other
@@ -188,13 +188,7 @@ def _epochs_back(logs: Columns, whole: Array) -> pa.Table:
     )
 
 
-SQL: Final = """
-WITH starts AS (
-  SELECT run_id, topic, partition, MAX(log_start_offset) AS log_start FROM (
-    SELECT run_id, topic, partition, log_start_offset FROM polls
-    UNION ALL SELECT run_id, topic, partition, log_start_offset FROM watermarks
-  ) shown GROUP BY run_id, topic, partition
-), shown AS (
+SQL: Final = "".join(("WITH starts AS (", LOG_STARTS, """), shown AS (
   SELECT w.run_id, w.topic, w.partition, w.high_watermark FROM watermarks w
   JOIN endings e ON w.run_id = e.run_id AND w.topic = e.topic AND w.partition = e.partition
   WHERE w.source = 'node' AND w.leader_epoch >= e.since_epoch AND w.at_ns > e.anew_ns
@@ -276,7 +270,7 @@ WITH starts AS (
   FROM along WHERE own_epoch < epoch_before
 )
 SELECT *, CAST(NULL AS INT) AS acks, CAST(NULL AS BIGINT) AS invoke_ns, CAST(NULL AS BIGINT) AS at_ns FROM found
-"""
+"""))  # fmt: skip
 
 
 PROPERTY: Final = Property(
