@@ -8,8 +8,6 @@ from enum import Enum
 from typing import Final, NamedTuple
 from uuid import UUID
 
-from msgspec.structs import replace
-
 from replog.config.endpoints import Endpoint
 from replog.controller.fencing import leaving
 from replog.controller.policy import Policy
@@ -52,8 +50,9 @@ def register(
     if error is not Error.NONE:
         return Registration(error, [], BrokerEpoch(-1), None)
     if existing and existing.incarnation_id == request.incarnation_id:
-        amended = _broker(request, existing.epoch, fenced=existing.fenced, stopping=existing.in_controlled_shutdown)
-        amended = _still_cordoned(amended, existing)
+        amended = _broker(
+            request, existing, existing.epoch, fenced=existing.fenced, stopping=existing.in_controlled_shutdown
+        )
         return Registration(Error.NONE, [r.registration_record(amended)], existing.epoch, None)
     shutdown = how_it_ended(policy, existing, request.previous_broker_epoch)
     records: list[r.MetadataRecord] = []
@@ -67,16 +66,8 @@ def register(
         metadata_version=policy.image.metadata_version,
     )
     epoch = BrokerEpoch(offset)
-    registered = _broker(request, epoch, fenced=True, stopping=False)
-    records.append(r.registration_record(_still_cordoned(registered, existing)))
+    records.append(r.registration_record(_broker(request, existing, epoch, fenced=True, stopping=False)))
     return Registration(Error.NONE, records, epoch, shutdown)
-
-
-def _still_cordoned(broker: Broker, existing: Broker | None) -> Broker:
-    """Return a registration with the directories that were cordoned before; its heartbeats say it anew (KIP-1066)."""
-    before = () if existing is None else existing.cordoned_log_dirs
-    cordoned = tuple(directory for directory in broker.log_dirs if directory in before)
-    return replace(broker, cordoned_log_dirs=cordoned) if cordoned else broker
 
 
 def how_it_ended(policy: Policy, existing: Broker | None, previous_broker_epoch: int) -> Shutdown:
@@ -128,7 +119,11 @@ def _features_refusal(policy: Policy, request: BrokerRegistrationRequest) -> Err
     return Error.NONE if METADATA_VERSION in supported else Error.INVALID_REGISTRATION
 
 
-def _broker(request: BrokerRegistrationRequest, epoch: BrokerEpoch, *, fenced: bool, stopping: bool) -> Broker:
+def _broker(
+    request: BrokerRegistrationRequest, existing: Broker | None, epoch: BrokerEpoch, *, fenced: bool, stopping: bool
+) -> Broker:
+    # What was cordoned stays so until its heartbeats say otherwise: the request has no room for it (KIP-1066).
+    cordoned = () if existing is None else existing.cordoned_log_dirs
     return Broker(
         broker_id=NodeId(request.broker_id),
         epoch=epoch,
@@ -142,4 +137,5 @@ def _broker(request: BrokerRegistrationRequest, epoch: BrokerEpoch, *, fenced: b
         fenced=fenced,
         in_controlled_shutdown=stopping,
         log_dirs=tuple(request.log_dirs),
+        cordoned_log_dirs=tuple(directory for directory in request.log_dirs if directory in cordoned),
     )
