@@ -114,18 +114,15 @@ class Prepared:
         deadline = time.monotonic() + END_SECONDS
         # One that becomes another program has no command line for a moment, and one that was killed is there for a moment.
         none_seen = 0 if end_java(self._scratch.path) else 1
-        while time.monotonic() < deadline:
-            is_starting = self._thread is not None and self._thread.is_alive()
-            if none_seen > 1 and not is_starting:
-                break
-            if is_starting:
-                assert self._thread is not None
-                self._thread.join(LOOK_SECONDS)
-            else:
-                threading.Event().wait(LOOK_SECONDS)
+        while (none_seen < 2 or self._is_starting) and time.monotonic() < deadline:
+            threading.Event().wait(LOOK_SECONDS)
             if self._session is not None:
                 break  # it has come, and is stopped as any
             none_seen = 0 if end_java(self._scratch.path) else none_seen + 1
+
+    @property
+    def _is_starting(self) -> bool:
+        return self._thread is not None and self._thread.is_alive()
 
     def _start_and_warm(self) -> None:
         try:
