@@ -1,7 +1,8 @@
 """How long who used more than his quota has to wait: rates over samples of a second, as Kafka counts them (KIP-13, KIP-124, KIP-219, KIP-612)."""
 
 from collections import OrderedDict, deque
-from typing import Final
+from collections.abc import Hashable
+from typing import Final, Generic, TypeVar
 
 from replog.metadata.client_quotas import REQUEST_PERCENTAGE, Share
 
@@ -15,6 +16,7 @@ REQUEST_DELAY_MS_MAX: Final = (
 KEPT_MAX: Final = 10_000  # rates that are remembered; who names a client for each request must not fill memory
 
 Counted = tuple[str, str, str]  # key of the quota, user, client id
+K = TypeVar("K", bound=Hashable)
 
 
 class Rate:
@@ -49,11 +51,30 @@ class Rate:
         return sum(amount for _, amount in self._samples) * 1000 / window_ms, window_ms
 
 
+class Rates(Generic[K]):
+    """Rates by whom they are of; who used nothing for longest is forgotten where there are too many."""
+
+    def __init__(self) -> None:
+        self._rates: OrderedDict[K, Rate] = OrderedDict()  # who used something last is last
+
+    def __len__(self) -> int:
+        """Return how many are remembered."""
+        return len(self._rates)
+
+    def of(self, key: K) -> Rate:
+        """Return the rate of somebody who is about to use something."""
+        rate = self._rates.setdefault(key, Rate())
+        self._rates.move_to_end(key)
+        if len(self._rates) > KEPT_MAX:
+            self._rates.popitem(last=False)
+        return rate
+
+
 class Usage:
     """The rates of everybody who has a quota at this broker."""
 
     def __init__(self) -> None:
-        self._rates: OrderedDict[Counted, Rate] = OrderedDict()  # who used something last is last
+        self._rates: Rates[Counted] = Rates()
 
     def use(self, key: str, share: Share, size_bytes: int, now_ms: int) -> int:
         """Count bytes; return for how many ms who used them has to wait."""
@@ -65,11 +86,7 @@ class Usage:
         return min(REQUEST_DELAY_MS_MAX, self._delay_ms(REQUEST_PERCENTAGE, share, duration_ns, limit, now_ms))
 
     def _delay_ms(self, key: str, share: Share, amount: int, per_second: float, now_ms: int) -> int:
-        counted = (key, share.user, share.client_id)
-        rate = self._rates.setdefault(counted, Rate())
-        self._rates.move_to_end(counted)
-        if len(self._rates) > KEPT_MAX:
-            self._rates.popitem(last=False)
+        rate = self._rates.of((key, share.user, share.client_id))
         rate.add(amount, now_ms)
         return rate.delay_ms(per_second, now_ms)
 
@@ -78,14 +95,11 @@ class Arrivals:
     """The connections that came from each address that has a limit (KIP-612), at all listeners of a broker together."""
 
     def __init__(self) -> None:
-        self._rates: OrderedDict[str, Rate] = OrderedDict()  # who came last is last
+        self._rates: Rates[str] = Rates()
 
     def admit(self, host: str, per_second: float, now_ms: int) -> bool:
         """Count a new connection, if one more does not exceed the limit: who is refused does not use it up."""
-        rate = self._rates.setdefault(host, Rate())
-        self._rates.move_to_end(host)
-        if len(self._rates) > KEPT_MAX:
-            self._rates.popitem(last=False)
+        rate = self._rates.of(host)
         rate.add(1, now_ms)
         if not rate.exceeds(per_second, now_ms):
             return True
