@@ -566,9 +566,8 @@ class Sequences:
         self._partition = partition
         self._node = node
         self._seen = 0  # batches of the log that are accounted for
-        self._next: dict[
-            int, tuple[int, int, int]
-        ] = {}  # producer id -> epoch, next sequence, offset of its last batch
+        # producer id -> epoch, next sequence, offset of its last batch
+        self._next: dict[int, tuple[int, int, int]] = {}
         self.lowest: int | None = None  # the first offset that this replica has ever held
 
     def see(self, log: ReplicaLog, first: int, never_held: Callable[[BatchMark, int], bool] = _always_held) -> None:
