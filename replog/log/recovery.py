@@ -77,6 +77,8 @@ class Recovery:
         self.now_ms = now_ms
         self.cut: Cut | None = None
         self.gaps_allowed = settings.compacts
+        self._checkpointed: EpochCache = EpochCache()  # as the checkpoint says; empty without one
+        self._misstamped: Cut | None = None  # before the first batch whose leader epoch is damaged
 
     def run(
         self, *, recover: bool, recovery_point: int, log_start_offset: int, high_watermark: int | None = None
@@ -100,7 +102,16 @@ class Recovery:
         if first_scanned < len(segments):
             checkpointed = dict(epochs)
             epochs.truncate_from_end(scan_from)
-            segments = self._scan(segments, first_scanned, epochs, producers)
+            try:
+                segments = self._scan(segments, first_scanned, epochs, producers)
+            except _Misstamped as problem:
+                self._misstamped = problem.cut
+                return self.run(
+                    recover=recover,
+                    recovery_point=recovery_point,
+                    log_start_offset=log_start_offset,
+                    high_watermark=high_watermark,
+                )
             self._distrust_cache(segments[first_scanned:], recovery_point)
             if self.gaps_allowed:
                 epochs = with_known_starts(epochs, checkpointed)
@@ -189,7 +200,9 @@ class Recovery:
         path = f"{self.directory}/{EPOCHS_FILE}"
         if self.disk.exists(path):
             try:
-                return EpochCache.from_checkpoint(self.disk.read_file(path))
+                content = self.disk.read_file(path)
+                self._checkpointed = EpochCache.from_checkpoint(content)
+                return EpochCache.from_checkpoint(content)
             except (CorruptCheckpoint, AssertionError):
                 self.disk.remove(path)
         epochs = EpochCache()
@@ -203,6 +216,7 @@ class Recovery:
     ) -> list[Segment]:
         """Rebuild what is known of the segments from `first` on; drop everything behind the first bad batch."""
         next_offset = segments[first].base_offset
+        stamps = _Stamps(self._checkpointed)
         cleaned_to = max((cleaning.end_offset for cleaning in cleanings(self.disk, self.directory)), default=-1)
         for index in range(first, len(segments)):
             segment = segments[index]
@@ -211,17 +225,21 @@ class Recovery:
                 # touches durable segments only, may have taken the end.
                 self.cut = Cut(next_offset, f"segment {segment.base_offset} comes after {next_offset}")
                 return self._without(segments, index)
-            self._scan_segment(segment, epochs, producers)
+            self._scan_segment(segment, epochs, producers, stamps)
             next_offset = segment.next_offset
             if self.cut:
                 return self._without(segments, index + 1)
         return segments
 
-    def _scan_segment(self, segment: Segment, epochs: EpochCache, producers: ProducerStates) -> None:
+    def _scan_segment(self, segment: Segment, epochs: EpochCache, producers: ProducerStates, stamps: "_Stamps") -> None:
         segment.reset()
         end = 0
+        damaged = self._misstamped
         try:
             for header, view in verified(segment, gaps_allowed=self.gaps_allowed):
+                if damaged is not None and header.base_offset >= damaged.offset:
+                    raise CorruptBatch(segment.file.path, end, damaged.reason)
+                stamps.follow(header)
                 marker = end_transaction(view, header) if header.is_control else None
                 position = end
                 end += header.size
@@ -238,6 +256,40 @@ class Recovery:
         for segment in reversed(segments[index:]):
             segment.remove()
         return segments[:index]
+
+
+class _Misstamped(Exception):
+    """A batch was scanned, or the one behind it, whose leader epoch is damaged; the log ends before it."""
+
+    def __init__(self, cut: Cut) -> None:
+        super().__init__(cut.reason)
+        self.cut = cut
+
+
+class _Stamps:
+    """The leader epochs of batches that follow each other: none is below the one before.
+
+    checkpointed:  epochs that are known to have begun.
+    """
+
+    def __init__(self, checkpointed: EpochCache) -> None:
+        self._known = {epoch for epoch, _ in checkpointed}
+        self._before = (-1, -1)  # epoch and offset of the last batch
+        self._epoch_before_that = -1
+
+    def follow(self, header: BatchHeader) -> None:
+        """Take the next batch; `_Misstamped` says which of two is damaged where the epoch falls.
+
+        The next one is where the one before it is of an epoch that is known, or is above one that already was; else the one before, whose
+        epoch nobody else has.
+        """
+        epoch, offset = self._before
+        if header.leader_epoch < epoch:
+            is_known = epoch in self._known or header.leader_epoch < self._epoch_before_that
+            raise _Misstamped(
+                Cut(header.base_offset if is_known else offset, f"epoch {epoch} before epoch {header.leader_epoch}")
+            )
+        self._epoch_before_that, self._before = epoch, (header.leader_epoch, header.base_offset)
 
 
 def make_durable_directory(disk: Disk, path: str) -> None:
