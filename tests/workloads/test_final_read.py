@@ -30,17 +30,18 @@ class Sink:
             self.values[table].append(columns["value"])
 
 
-def final_read(gone_offsets):
+def final_read(gone_offsets, partitions=1):
     """Read to the end while followers lag; return who was not reached, the rows and for how long it was read.
 
     gone_offsets:  how far behind the last acknowledged offset something is said to have been, that is gone.
+    partitions:    that are to be read; there is one.
     """
 
     async def main(simulation):
         cluster = await launch(ClusterSpec(brokers=2, controllers=1), Path("/nonexistent"), RunClock(), "final-read")
         sink = Sink()
         stage = Stage(clients=cluster.clients, sink=sink, now_ns=cluster.now_ns)
-        chosen = plan(Options(partitions=1, readers=0), simulation.loop.random("load"))
+        chosen = plan(Options(partitions=partitions, readers=0), simulation.loop.random("load"))
         partition = TopicPartition(chosen.topic, 0)
         admin = cluster.clients.admin("setup")
         await admin.create_topic(chosen.topic, 1, 2, 10_000)
@@ -78,6 +79,15 @@ def test_what_never_comes_is_not_waited_for_longer_than_half_of_the_time():
     assert unread == []
     assert values["reads"] == values["sends"]
     assert read_ms == pytest.approx(10_000, abs=1_000)
+
+
+def test_a_partition_that_nobody_leads_keeps_no_other_from_being_read():
+    """Its topic has one partition less than its users think, as one has none at all that an operator deleted late."""
+    unread, values, read_ms = final_read(gone_offsets=0, partitions=2)
+
+    assert [one.partition for one in unread] == [1]
+    assert values["reads"] == values["sends"]
+    assert read_ms == pytest.approx(20_000, abs=1_000)
 
 
 class Acknowledged:

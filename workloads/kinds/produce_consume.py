@@ -242,32 +242,44 @@ async def read_whole(stage: Stage, wanted: Sequence[TopicPartition], timeout_ms:
     behind that end, as a record of acks=0 that its followers get only now, moves the end: it is asked for and read again. Where
     retention moved the log start past what was to be read next, reading goes on from there.
     """
-    loop = asyncio.get_running_loop()
-    deadline = loop.time() + timeout_ms / 1000
+    deadline = asyncio.get_running_loop().time() + timeout_ms / 1000
     admin = stage.clients.admin("final-read-offsets")
     reader = Reader(stage, FINAL_READER, "final")
+    unread: list[TopicPartition] = []
+    missing = list(wanted)
     try:
-        ends = await _known_ends(stage, admin, wanted, deadline)
-        positions = {partition: known.start for partition, known in ends.items()}
-        if positions:
-            reader.assign(positions)
-        open_ = list(ends)
-        while True:
-            while loop.time() < deadline and any(positions[p] < ends[p].end for p in open_):
-                await _poll(stage, admin, reader, positions, ends)
-            open_ = await _close_final_read(stage, admin, reader, positions, {p: ends[p] for p in open_})
-            if not open_ or loop.time() >= deadline:
-                return open_ + [p for p in wanted if p not in ends]
-            ends |= await record_offsets(stage, admin, open_)
+        # A topic that was deleted for good answers nothing: those that are there must not wait for it until no time is left.
+        while missing and (ends := await _known_ends(stage, admin, missing, deadline)):
+            unread += await _read_known(stage, admin, reader, ends, deadline)
+            missing = [partition for partition in missing if partition not in ends]
     finally:
         await reader.close()
         await admin.close()
+    return unread + missing
+
+
+async def _read_known(
+    stage: Stage, admin: Admin, reader: Reader, ends: dict[TopicPartition, Ends], deadline: float
+) -> list[TopicPartition]:
+    """Read partitions to their ends, as long as there is time; return those not reached."""
+    loop = asyncio.get_running_loop()
+    positions = {partition: known.start for partition, known in ends.items()}
+    reader.assign(positions)
+    ends = dict(ends)
+    open_ = list(ends)
+    while True:
+        while loop.time() < deadline and any(positions[p] < ends[p].end for p in open_):
+            await _poll(stage, admin, reader, positions, ends)
+        open_ = await _close_final_read(stage, admin, reader, positions, {p: ends[p] for p in open_})
+        if not open_ or loop.time() >= deadline:
+            return open_
+        ends |= await record_offsets(stage, admin, open_)
 
 
 async def _known_ends(
     stage: Stage, admin: Admin, wanted: Sequence[TopicPartition], deadline: float
 ) -> dict[TopicPartition, Ends]:
-    """Return the ends of the partitions whose leaders answer, and once the latest is behind what was acknowledged.
+    """Return the ends of the partitions whose leaders answer, and once the latest is behind what was acknowledged; in half of the time, where any does.
 
     With acks=1 a leader answers before its followers have the records, and a member of the ISR may have fetched nothing
     for seconds: read at once, the last ones would be missing. What a fault took never comes: it is waited for at most half
@@ -281,7 +293,7 @@ async def _known_ends(
         ends |= await record_offsets(stage, admin, missing)
         is_early = loop.time() < early_until
         missing = [p for p in wanted if p not in ends or (is_early and ends[p].end <= stage.acknowledged.get(p, -1))]
-        if not missing or loop.time() >= deadline:
+        if not missing or loop.time() >= deadline or (ends and not is_early):
             return ends
         await asyncio.sleep(POLL_MS / 1000)
 
