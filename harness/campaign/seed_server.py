@@ -71,6 +71,8 @@ def _send(results: BinaryIO, content: bytes) -> None:
 def _end_with(descriptor: int) -> None:
     """Fork a watcher that ends this whole group of processes when nobody holds the pipe's other end any more."""
     if os.fork() == 0:
+        for own in (0, 1):  # held here, they would keep who reads from a server that was killed waiting for ever
+            os.close(own)
         os.read(descriptor, 1)
         os.killpg(os.getpgrp(), signal.SIGKILL)
     os.close(descriptor)

@@ -96,6 +96,11 @@ class SeedServer:
         self._read()  # it says that it is there
 
     @property
+    def pid(self) -> int:
+        """Return its process id."""
+        return self._process.pid
+
+    @property
     def has_ended(self) -> bool:
         """Return whether nobody is there any more."""
         return self._process.poll() is not None

@@ -2,6 +2,7 @@
 
 import json
 import os
+import signal
 import subprocess
 import sys
 import threading
@@ -91,6 +92,17 @@ def test_a_worker_whose_python_lacks_what_is_needed_says_what_and_where(tmp_path
         CannotRun, match=rf"{os.uname().nodename}: seeds do not run: .*No module named 'tribunal.harness'"
     ):
         SeedServer(sys.executable, bare.parent)
+
+
+def test_a_server_that_was_killed_fails_its_task_and_the_next_one_gets_a_new_server(tmp_path: Path) -> None:
+    plan = a_plan(tmp_path).read_bytes()
+    server = SeedServer(sys.executable, ROOT)
+
+    os.kill(server.pid, signal.SIGKILL)  # as by a machine that has no memory left
+
+    with pytest.raises(CannotRun, match="seeds do not run: it ended with status -9"):
+        server.run(plan, notes_states=False)
+    assert server.has_ended
 
 
 def test_a_worker_without_the_python_that_was_named_says_so(tmp_path: Path) -> None:
