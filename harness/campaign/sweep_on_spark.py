@@ -12,7 +12,7 @@ import time
 from collections.abc import Callable, Iterable
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, TypeVar
 
 import msgspec
 
@@ -28,6 +28,7 @@ POLL_S: Final = 0.1
 THREADS: Final = 1000
 UNKNOWN_SLOTS: Final = 8  # where the cluster does not say how many tasks it runs at once
 SPARE: Final = 1  # a seed that waits in Spark costs a slot no pause
+Ended = TypeVar("Ended")
 
 
 class SparkRunner:
@@ -79,7 +80,7 @@ class SparkRunner:
                         exhausted = True
                     else:
                         running[pool.submit(self._run, plan, notes_states)] = plan
-                for ended in wait(running, POLL_S, FIRST_COMPLETED).done:
+                for ended in failures_last(wait(running, POLL_S, FIRST_COMPLETED).done):
                     result = _received(ended, running.pop(ended), scratch)
                     self.cpu_s += result.cpu_ms / 1000
                     sweep.add(result)
@@ -96,6 +97,11 @@ class SparkRunner:
         frame = self._spark.createDataFrame(rows, "plan binary, python string, notes_states boolean")
         (row,) = frame.mapInArrow(run_tasks, RESULTS).collect()
         return row
+
+
+def failures_last(ended: "Iterable[Future[Ended]]") -> "list[Future[Ended]]":
+    """Return seeds that have ended, those without a result last: the first of these ends the sweep, and no finding is lost by it."""
+    return sorted(ended, key=lambda one: one.exception() is not None)
 
 
 def _received(ended: "Future[Row]", plan: Plan, scratch: Path) -> SeedResult:

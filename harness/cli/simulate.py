@@ -17,6 +17,7 @@ from rich.console import Console, Group
 from rich.live import Live
 from rich.text import Text
 
+from tribunal.checkers.spark.session import NoSpark
 from tribunal.clusters.simulated.guards import Guards
 from tribunal.clusters.simulated.guards import counted as counted_guards
 from tribunal.clusters.spec import ClusterSpec
@@ -91,7 +92,7 @@ def sweep(  # noqa: PLR0917 - options
     plans = _plans(wanted, _seeds(seeds), time_, tuple(mutant_named(name) for name in mutant or []))
     budget_s = None if budget is None else duration(budget, wanted[0].spec).most_ms / 1000
     where = place(master, remote, python, with_packages=with_packages)
-    interrupted = False
+    interrupted, gone = False, None
     with out_at(out, otherwise=KEPT) as kept_in:
         board, keeper, account = Board(_title(scenarios)), Keeper(kept_in.folder), Sweep()
 
@@ -110,8 +111,14 @@ def sweep(  # noqa: PLR0917 - options
                     runner.swept(plans, budget_s=budget_s, scratch=scratch, notify=notify, account=account)
             except KeyboardInterrupt:
                 interrupted = True
+            except NoSpark as problem:
+                if not account.results:
+                    raise
+                interrupted, gone = True, problem
         table = kept_in.put_file(write_guards(account, guards, kept_in.folder))
     _report(account, keeper.folders, guards, table, json=json, interrupted=interrupted)
+    if gone is not None:
+        raise gone
     if interrupted:
         raise typer.Exit(EXIT_INTERRUPTED)
     raise typer.Exit(worst(result.verdict for result in account.results).exit_code(strict=False))

@@ -5,7 +5,9 @@ import os
 import subprocess
 import sys
 import threading
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from contextlib import nullcontext
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -13,14 +15,17 @@ import msgspec
 import pytest
 
 from tests.checkers.spark_clusters import standalone
+from tribunal.checkers.spark.session import NoSpark
 from tribunal.harness.campaign.corpus import Corpus
 from tribunal.harness.campaign.mutation_score import plan_of, power
 from tribunal.harness.campaign.runners import LocalRunner, Runner
 from tribunal.harness.campaign.search import Search
 from tribunal.harness.campaign.shrink import Shrinker
+from tribunal.harness.campaign.sweep import Sweep
+from tribunal.harness.cli import simulate
 from tribunal.harness.cli.cluster import place, runner_at
 from tribunal.harness.cli.main import exit_code
-from tribunal.harness.plan import encoded
+from tribunal.harness.plan import Plan, encoded
 from tribunal.harness.scenario import scenario
 from tribunal.results.verdict import EXIT_ERROR
 
@@ -103,6 +108,30 @@ def test_a_runner_for_a_cluster_that_is_not_there_is_refused_in_one_line(
         assert exit_code([*command, *nowhere]) == EXIT_ERROR
         said = capsys.readouterr()
         assert "no Spark answers at spark://127.0.0.1:9" in said.out + said.err
+
+
+class FirstAlone(LocalRunner):
+    """A cluster that goes away when its first plan has ended."""
+
+    def swept(self, plans: Iterable[Plan], **options: Any) -> Sweep:
+        super().swept(islice(plans, 1), **options)
+        raise NoSpark("the cluster ran no seeds: it is gone")
+
+
+def test_a_sweep_whose_cluster_goes_away_says_what_had_ended(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(simulate, "runner_at", lambda *_: nullcontext(FirstAlone(1)))
+    words = ["sweep", str(small_file(tmp_path)), "--mutant", "M44", "--seeds", "1:4", "--out", str(tmp_path / "out")]
+
+    assert exit_code([*words, "--json"]) == EXIT_ERROR
+
+    said = capsys.readouterr()
+    account = json.loads(said.out)
+    assert (account["seeds"], account["interrupted"]) == (1, True)
+    assert list(account["recordings"]) == ["small:1"]
+    assert said.err.splitlines()[-1] == "tribunal: the cluster ran no seeds: it is gone"
+    assert (tmp_path / "out" / "guards.csv").exists()
 
 
 def command(folder: Path, *words: str, code: int) -> dict[str, Any]:

@@ -6,6 +6,7 @@ import msgspec
 import pytest
 
 from replog.config import DEFINITIONS
+from tribunal.checkers.spark.session import NoSpark
 from tribunal.harness.campaign import mutation_score
 from tribunal.harness.campaign.corpus import Corpus, Entry
 from tribunal.harness.campaign.mutation_score import Innocents, own_seeds, power, searched
@@ -26,7 +27,7 @@ from tribunal.nemesis.triggers import parse_trigger
 from tribunal.results.power import By, Power, brought_up_to_date, not_measured
 from tribunal.results.scratch import Scratch
 from tribunal.results.signature import Signature
-from tribunal.results.verdict import EXIT_INTERRUPTED, EXIT_USAGE, Verdict
+from tribunal.results.verdict import EXIT_ERROR, EXIT_INTERRUPTED, EXIT_USAGE, Verdict
 
 SENT = {"alter-partition": 7, "vote": 3, "end-txn": 2, "create-topics": 1}
 SMALL = {
@@ -396,7 +397,8 @@ def test_scenarios_with_a_fault_of_the_other_mode_are_left_out(monkeypatch):
     assert mutation_score.scenarios_of("m44_acks_local", By.SWARM, None) == ("rotating-swarm",)
 
 
-def test_an_interrupted_search_keeps_what_its_last_round_had_found(tmp_path, monkeypatch):
+@pytest.mark.parametrize(("end", "code"), [(KeyboardInterrupt(), EXIT_INTERRUPTED), (NoSpark("gone"), EXIT_ERROR)])
+def test_a_search_that_ends_early_keeps_what_its_last_round_had_found(tmp_path, monkeypatch, end, code):
     def interrupted(search, **_):
         folder = search._scratch / "small.0-1"
         folder.mkdir()
@@ -406,12 +408,12 @@ def test_an_interrupted_search_keeps_what_its_last_round_had_found(tmp_path, mon
                 scenario="small.0", seed=1, verdict=Verdict.VIOLATION, claim="1 x lost", signatures=signatures, run_dir=str(folder)
             )
         )  # fmt: skip
-        raise KeyboardInterrupt
+        raise end
 
     monkeypatch.setattr(Search, "run", interrupted)
     order = ["search", "rotating-swarm", "--corpus", str(tmp_path / "corpus"), "--out", str(tmp_path / "out")]
 
-    assert exit_code(order) == EXIT_INTERRUPTED
+    assert exit_code(order) == code
     assert [path.name for path in (tmp_path / "out").iterdir()] == ["small.0-1"]
 
 

@@ -7,6 +7,7 @@ import subprocess
 import sys
 import threading
 import zipfile
+from concurrent.futures import Future
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +16,7 @@ import pytest
 from tests.checkers.spark_clusters import connect_server, open_ports, standalone
 from tribunal.harness.campaign.seed_task import CannotRun, SeedServer
 from tribunal.harness.campaign.shipped import archive
+from tribunal.harness.campaign.sweep_on_spark import failures_last
 from tribunal.harness.run import commit
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -108,6 +110,16 @@ def test_a_server_that_was_killed_fails_its_task_and_the_next_one_gets_a_new_ser
 def test_a_worker_without_the_python_that_was_named_says_so(tmp_path: Path) -> None:
     with pytest.raises(CannotRun, match="/no/python does not start: No such file"):
         SeedServer("/no/python", tmp_path)
+
+
+def test_what_ended_together_with_a_failure_is_received_before_it() -> None:
+    failed: Future[str] = Future()
+    failed.set_exception(CannotRun("no numpy"))
+    found: Future[str] = Future()
+    found.set_result("a finding")
+
+    assert failures_last([failed, found]) == [found, failed]
+    assert failures_last([found, failed]) == [found, failed]
 
 
 @pytest.mark.parametrize(
