@@ -7,6 +7,7 @@ docstring's first line says what it is. It is found
 - by an entry point of an installed distribution: `[project.entry-points."tribunal.faults"] jam = "my_chaos.jam"`,
 - in `tribunal_plugins/`: `tribunal_plugins/nemesis/jam.py` (or a package `jam`) is the fault `jam`. It is imported as
   `tribunal_plugins.nemesis.jam`, so what plugins share lies beside them, in a module whose name begins with an underscore.
+  To the workers of a Spark cluster the folder travels with our code.
 
 What cannot be loaded, or has the name of something else, is refused in one line that names the file and the reason: a plan
 never means another fault than its author's because a file was passed over.
@@ -26,6 +27,7 @@ from typing import Final, Generic, TypeVar
 import msgspec
 
 from tribunal import PACKAGE
+from tribunal.results.shipped_code import files_below, is_shipped, unpacked
 
 FOLDER: Final = Path("tribunal_plugins")
 SHIPPED: Final = "tribunal itself"
@@ -95,7 +97,22 @@ def of_type(seam: Seam, wanted: type[Value]) -> dict[str, Plugin[Value]]:
 
 def found(seam: Seam) -> tuple[Found, ...]:
     """Return all plugins of a sort: what ships, what is installed, what is the user's own; `BadPlugin` for one that cannot be used."""
-    return _found(seam, FOLDER.resolve())
+    return _found(seam, _own_folder())
+
+
+def own_files() -> list[tuple[Path, str]]:
+    """Return the files of a user's own plugins, with their names in an archive of our code that travels."""
+    return files_below(FOLDER, str(FOLDER)) if FOLDER.is_dir() else []
+
+
+@cache
+def _came_with_us() -> Path:
+    """Return the folder of a user's own plugins on a Spark worker, whose working directory is none of the user's."""
+    return unpacked() / FOLDER
+
+
+def _own_folder() -> Path:
+    return _came_with_us() if is_shipped() else FOLDER.resolve()
 
 
 @cache

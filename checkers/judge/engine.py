@@ -6,6 +6,7 @@ one pass of 11 CPU seconds, against more than 137 as Spark SQL). One job judges 
 the kernels and must agree.
 """
 
+import socket
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from pathlib import Path
@@ -20,6 +21,7 @@ from tribunal.checkers.judge.items import ImportedHistory, WorkItem, item_bytes,
 from tribunal.checkers.judge.judge import Histories, fold, judge_item, second_look
 from tribunal.checkers.judge.stored import reason, through_mirrors
 from tribunal.checkers.judge.tables import SCHEMA, TableRow, Tables, arrow_batch, read_row
+from tribunal.results.plugins import BadPlugin
 from tribunal.results.storage import NoStorage
 
 if TYPE_CHECKING:
@@ -104,14 +106,15 @@ def _finished(tables: Tables) -> Tables:
 
 
 def collected(answers: "DataFrame") -> Iterator[TableRow]:
-    """Compute a DataFrame of answers. Raises NoStorage when a task could not read from storage."""
+    """Compute a DataFrame of answers. Raises NoStorage when a task could not read from storage, BadPlugin when it lacks a property."""
     try:
         rows = answers.collect()
     except Exception as problem:
-        said = reason(problem)
-        if said is None:
-            raise
-        raise NoStorage(said) from None
+        for kind in (NoStorage, BadPlugin):
+            said = reason(problem, kind)
+            if said is not None:
+                raise kind(said) from None
+        raise
     return (read_row(row.asDict(recursive=True)) for row in rows)
 
 
@@ -127,7 +130,7 @@ def dataframe(
     dealt_out = tasks_of(items)
     # The items travel with the code: one stage, no shuffle, one task a partition of this range.
     return spark.range(0, len(dealt_out), 1, len(dealt_out)).mapInArrow(
-        partial(judge_batches, dealt_out, without, dict(stored)), schema
+        partial(judge_batches, dealt_out, without, dict(stored), wanted=tuple(properties())), schema
     )
 
 
@@ -148,9 +151,22 @@ def _dealt(items: Sequence[WorkItem]) -> list[list[WorkItem]]:
 
 
 def judge_batches(
-    tasks: list[bytes], without: frozenset[str], stored: dict[str, str], batches: Iterable[pa.RecordBatch]
+    tasks: list[bytes],
+    without: frozenset[str],
+    stored: dict[str, str],
+    batches: Iterable[pa.RecordBatch],
+    *,
+    wanted: Iterable[str] = (),
 ) -> Iterator[pa.RecordBatch]:
-    """Judge the tasks that these batches number: what Spark's workers do."""
+    """Judge the tasks that these batches number: what Spark's workers do.
+
+    wanted:  properties that are known where the judging was asked for. Raises BadPlugin where one is not known here: nobody would
+             judge it, and the run would pass.
+    """
+    if lacking := sorted(set(wanted) - set(properties())):
+        raise BadPlugin(
+            f"{socket.gethostname()}: there is no property {lacking[0]!r}: install the package that brings it there"
+        )
     decoder, histories = msgspec.msgpack.Decoder(list[WorkItem]), Histories()
     for batch in batches:
         for task in batch.column(0).to_pylist():

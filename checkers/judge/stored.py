@@ -74,7 +74,7 @@ def _replaced(plain: Plain, former: str, today: str) -> Plain:
     return plain
 
 
-def reason(problem: Exception) -> str | None:
-    """Return what a task said of storage, in what Spark says of the task; None: it failed of something else."""
-    mark = f"{NoStorage.__name__}: "
+def reason(problem: Exception, kind: type[Exception]) -> str | None:
+    """Return what a task that failed of such an exception said, in what Spark says of the task; None: it failed of something else."""
+    mark = f"{kind.__name__}: "
     return next((line.partition(mark)[2] for line in str(problem).splitlines() if mark in line), None)

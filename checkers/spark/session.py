@@ -21,6 +21,7 @@ from urllib.parse import urlsplit
 from tribunal import PACKAGE, ROOT
 from tribunal.checkers.spark.java import java_home
 from tribunal.checkers.spark.starting import end_java
+from tribunal.results.plugins import own_files
 from tribunal.results.scratch import Scratch
 
 if TYPE_CHECKING:
@@ -286,13 +287,15 @@ def _must_answer(master: str) -> None:
 
 
 def _code(folder: Path) -> Path:
-    """Zip what judging needs on workers: `checkers` and `results`, as parts of `tribunal`."""
+    """Zip what judging needs on workers: `checkers` and `results`, as parts of `tribunal`, and a user's own plugins."""
     path = folder / "tribunal_code.zip"
     with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive:
         archive.write(PACKAGE / "__init__.py", "tribunal/__init__.py")
         for package in ("checkers", "results"):
             for source in sorted((PACKAGE / package).rglob("*.py")):
                 archive.write(source, source.relative_to(ROOT))
+        for source, name in own_files():
+            archive.write(source, name)
     return path
 
 

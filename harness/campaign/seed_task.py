@@ -5,21 +5,18 @@ It has to be light: it is imported before anything of ours is unpacked.
 """
 
 import contextlib
-import fcntl
 import os
-import shutil
 import struct
 import subprocess
 import sys
 import tempfile
-import zipfile
 from collections.abc import Iterator
 from pathlib import Path
 from typing import IO, Final, NoReturn
 
 import pyarrow as pa
 
-import tribunal
+from tribunal.results.shipped_code import is_shipped, unpacked
 
 SERVER: Final = "tribunal.harness.campaign.seed_server"
 PACKAGES: Final = "site-packages"
@@ -56,36 +53,24 @@ def server(python: str) -> "SeedServer":
     return found
 
 
-def unpacked() -> Path:
-    """Return the folder that `tribunal` and `replog` are in as files; unpack the archive that this module came in, once."""
-    package = Path(tribunal.__file__)
-    if package.is_file():
-        return package.parent.parent
-    archive = next(folder for folder in package.parents if folder.is_file())
-    target = archive.with_name(f"{archive.stem}.unpacked")
-    with archive.with_name(f"{archive.stem}.lock").open("wb") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
-        if not target.exists():
-            half = target.with_name(f"{target.name}.half")
-            shutil.rmtree(half, ignore_errors=True)
-            with zipfile.ZipFile(archive) as file:
-                file.extractall(half)
-            half.rename(target)
-    return target
-
-
 class SeedServer:
-    """A process that runs plans; it ends with this one, however that ends, and so do the seeds that it runs."""
+    """A process that runs plans; it ends with this one, however that ends, and so do the seeds that it runs.
+
+    It runs where a user's own plugins are: in what was shipped, else where Spark's worker runs.
+    """
 
     def __init__(self, python: str, code: Path) -> None:
         self._said: IO[bytes] = tempfile.TemporaryFile()  # noqa: SIM115 - as long as the process
         reading, self._pipe = os.pipe()
-        environment = os.environ | {"PYTHONPATH": os.pathsep.join((str(code), str(code / PACKAGES)))}
+        environment = os.environ | {
+            "PYTHONPATH": os.pathsep.join((str(code), str(code / PACKAGES))),
+            "PYTHONSAFEPATH": "1",
+        }
         try:
             self._process = subprocess.Popen(  # noqa: S603 - our own module
                 [python, "-m", SERVER, str(reading)],
                 stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=self._said,
-                env=environment, cwd=code, pass_fds=(reading,), start_new_session=True,
+                env=environment, cwd=code if is_shipped() else None, pass_fds=(reading,), start_new_session=True,
             )  # fmt: skip
         except OSError as problem:
             os.close(self._pipe)

