@@ -174,8 +174,14 @@ class Storage:
             return _copied(iter(lambda: source.read(PIECE_BYTES), b""), target)
 
     def _put_list(self, name: str, stored: Stored) -> None:
-        with self._system.open_output_stream(self._path(f"{name}/{LIST}")) as target:
+        """Write the list whole or not at all: an object is there when it is, a file is from its first byte on."""
+        path = self._path(f"{name}/{LIST}")
+        is_file = not isinstance(self._system, arrow_fs.S3FileSystem)
+        beside = f"{path}.new" if is_file else path
+        with self._system.open_output_stream(beside) as target:
             target.write(msgspec.json.encode(stored))
+        if is_file:
+            self._system.move(beside, path)
 
     def _listed(self, name: str) -> Stored:
         if not self._has(f"{name}/{LIST}"):

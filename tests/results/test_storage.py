@@ -1,6 +1,7 @@
 """Folders in storage by URL: what is fetched is what was put there, and half of it is never taken for the whole."""
 
 import json
+import resource
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -63,6 +64,27 @@ def test_a_folder_whose_upload_was_interrupted_is_not_taken_for_the_whole(
     assert names[-1] == "run/manifest.json"
     with pytest.raises(NoStorage, match=f"no folder stands there as a whole: it has no {LIST}"):
         Storage(f"{url}/run").fetch(tmp_path / "copy")
+
+
+def test_a_folder_whose_list_found_no_room_is_not_taken_for_the_whole(tmp_path: Path) -> None:
+    folder = tmp_path / "0000000008"
+    folder.mkdir()
+    for number in range(100):
+        (folder / f"{number}.json").touch()
+    storage = Storage((tmp_path / "storage").as_uri())
+    most = resource.getrlimit(resource.RLIMIT_FSIZE)
+
+    resource.setrlimit(resource.RLIMIT_FSIZE, (4096, most[1]))  # a disk that is full; the list is the largest file
+    try:
+        with pytest.raises(NoStorage):
+            storage.put(folder, folder.name)
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, most)
+
+    assert storage.folders() == []
+    storage.put(folder, folder.name)
+    assert storage.folders() == [folder.name]
+    assert max(path.name for path in (tmp_path / "storage" / folder.name).iterdir()) == LIST
 
 
 @pytest.mark.parametrize("content", [b"PAR", b"PAR1" * 999 + b"PAR2"], ids=["shorter", "other bytes"])
