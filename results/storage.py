@@ -160,6 +160,16 @@ class Storage:
         if fetched != listed:
             raise NoStorage(f"{self._url(name)}: {relative} is not as it was put there: put the folder there again")
 
+    def end_of_file(self, relative: str, listed: StoredFile, wanted: int) -> bytes:
+        """Return the last bytes of a file, all of one that is smaller. NoStorage: it has not the size that the list says."""
+        with _said(self.url), self._system.open_input_file(self._path(relative)) as source:
+            size = int(source.size())
+            first = max(0, size - wanted)
+            end = bytes(source.read_at(size - first, first))
+        if size != listed.size_bytes:
+            raise NoStorage(f"{self.url}: {relative} is not as it was put there: put the folder there again")
+        return end
+
     def _put(self, file: Path, name: str) -> StoredFile:
         path = self._path(name)
         if not isinstance(self._system, arrow_fs.S3FileSystem):  # which has no folders

@@ -25,7 +25,7 @@ import pyarrow.parquet as pq
 
 from tribunal.results import canonical
 from tribunal.results.manifest import FileFacts, Made, Manifest, Setting, TableFacts, Version
-from tribunal.results.mirror import here
+from tribunal.results.mirror import footers_here, here
 from tribunal.results.recording import NO_PARTITION, SCHEMA_VERSION, TABLES, DamagedRecording, TableSchema
 from tribunal.results.unreadable import UNREADABLE
 from tribunal.results.validation import contradiction, value_sent_twice, wrong_schema
@@ -276,8 +276,10 @@ def read_files(name: str, paths: Iterable[Path | str], columns: Sequence[str] | 
 def row_count(name: str, paths: Iterable[Path]) -> int:
     """Return how many rows some segments of one table have, by their footers."""
     count = 0
-    for path in paths:
-        with readable(name, path) as (file, _):
+    own = list(paths)
+    footers_here(*own)
+    for path in own:
+        with readable(name, path, only_footer=True) as (file, _):
             count += file.metadata.num_rows
     return count
 
@@ -358,9 +360,12 @@ _unset = pa.py_buffer(b"")
 
 
 @contextmanager
-def readable(name: str, path: Path) -> Iterator[tuple[pq.ParquetFile, StoredTable]]:
-    """Open a segment of a table, and say how it is stored; whatever is wrong with it, also while it is read, is a DamagedRecording."""
-    here(path)
+def readable(name: str, path: Path, *, only_footer: bool = False) -> Iterator[tuple[pq.ParquetFile, StoredTable]]:
+    """Open a segment of a table, and say how it is stored; whatever is wrong with it, also while it is read, is a DamagedRecording.
+
+    only_footer:  nobody reads rows of it, which are not there where only the footer was fetched.
+    """
+    (footers_here if only_footer else here)(path)
     try:
         with pq.ParquetFile(path) as file:
             yield file, checked_footer(name, path, file)
@@ -420,7 +425,7 @@ def _version_of(manifest: Manifest | None, files: Mapping[str, Mapping[str, list
 
 def _version_in(name: str, path: Path) -> int:
     """Return the version of a file; of one that cannot be read who reads it will say so."""
-    here(path)
+    footers_here(path)
     try:
         with pq.ParquetFile(path) as file:
             return _version(name, path, file, file.schema_arrow)

@@ -23,6 +23,7 @@ import pyarrow.compute as pc
 
 from tribunal.checkers.api import FAIL, FINAL, OK, UNKNOWN, Array, Columns, PartitionRows, distinct, is_among
 from tribunal.checkers.judge.led import Leaders
+from tribunal.results.mirror import footers_here
 from tribunal.results.recording import TABLES
 from tribunal.results.store import Recording, readable
 
@@ -165,9 +166,10 @@ def _beside(found: Sequence[Group], cut_into: Sequence[Range]) -> list[list[Grou
 
 
 def groups(name: str, paths: Sequence[Path]) -> Iterator[Group]:
-    """Yield the row groups of some files of a table."""
+    """Yield the row groups of some files of a table, as their footers say."""
+    footers_here(*paths)
     for path in paths:
-        with readable(name, path) as (file, stored):
+        with readable(name, path, only_footer=True) as (file, stored):
             column = file.schema_arrow.names.index(stored.names["log_offset"])
             for number in range(file.metadata.num_row_groups):
                 own = file.metadata.row_group(number)
@@ -180,12 +182,14 @@ def groups(name: str, paths: Sequence[Path]) -> Iterator[Group]:
                 else:
                     span = (0, -1, own.num_rows) if statistics.null_count == own.num_rows else None
                 # A file of somebody else's does not say it: its rows do.
-                span = span or _looked_up(file.read_row_group(number, columns=[stored.names["log_offset"]]).column(0))
+                span = span or _looked_up(name, path, number)
                 yield Group(str(path), number, *span, own.num_rows)
 
 
-def _looked_up(offsets: pa.ChunkedArray) -> tuple[int, int, int]:
-    """Return the first and the last of some offsets, and how many are unknown."""
+def _looked_up(name: str, path: Path, number: int) -> tuple[int, int, int]:
+    """Return the first and the last offset of a row group, and how many are unknown, by its rows."""
+    with readable(name, path) as (file, stored):
+        offsets = file.read_row_group(number, columns=[stored.names["log_offset"]]).column(0)
     ends = pc.min_max(offsets).as_py()
     return (0, -1, len(offsets)) if ends["min"] is None else (ends["min"], ends["max"], offsets.null_count)
 
@@ -525,7 +529,7 @@ def _only_node(group: Group) -> int | None:
     """Return whose log a row group is of, by its statistics; None: of several, or nobody says it."""
     if group.last == -1:
         return None
-    with readable("logs", Path(group.path)) as (file, stored):
+    with readable("logs", Path(group.path), only_footer=True) as (file, stored):
         column = file.schema_arrow.names.index(stored.names["node"])
         statistics = file.metadata.row_group(group.number).column(column).statistics
     known = statistics is not None and statistics.has_min_max and statistics.min == statistics.max

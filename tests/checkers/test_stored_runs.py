@@ -9,6 +9,7 @@ from random import Random
 
 import msgspec
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 from tests.checkers.random_runs import random_run
@@ -17,11 +18,11 @@ from tests.checkers.spark_clusters import connect_server, standalone
 from tests.checkers.test_ranges import cut_everything
 from tests.results.s3_server import s3_server
 from tribunal.checkers.judge import engine
-from tribunal.checkers.judge.items import WholePartition, WholeRun, work_items
+from tribunal.checkers.judge.items import SieveRange, WholePartition, WholeRun, work_items
 from tribunal.checkers.judge.judge import judge_item, second_look
 from tribunal.checkers.judge.stored import through_mirrors
 from tribunal.checkers.judge.tables import Tables, read_row
-from tribunal.results.mirror import Mirror, mirrored
+from tribunal.results.mirror import Mirror, footers_here, here, mirrored
 from tribunal.results.storage import LIST, NoStorage, Storage
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -84,6 +85,59 @@ def test_a_task_fetches_what_it_looks_at_and_no_more(tmp_path: Path) -> None:
 
     assert "recording/sends/tp=t-1/part-00001.parquet" in brought(mirror)
     assert not [path for path in brought(mirror) if "tp=t-0" in path or "tp=t-2" in path]
+
+
+def test_who_deals_a_hot_partition_out_fetches_footers_and_no_rows(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    cut_everything(monkeypatch, 3)
+    run = Run(tmp_path / "run")
+    values = [run.send(0, 100 + at, offset=at) for at in range(10)]
+    run.final_read(dict(enumerate(values)))
+    url = Storage(f"file://{tmp_path}/there").put(run.finish())
+    mirror = Mirror(url, tmp_path / "mirror")
+
+    with mirrored([mirror]):
+        items = work_items(mirror.folder)
+        hot = {
+            path for path in brought(mirror) if "tp=t-0" in path and path.split("/")[1] in {"sends", "reads", "logs"}
+        }
+
+        assert len([item for item in items if isinstance(item, SieveRange)]) == 4
+        assert hot == set()
+        judge_item(next(item for item in items if isinstance(item, SieveRange)))
+        assert "recording/sends/tp=t-0/part-00001.parquet" in brought(mirror)
+
+
+@pytest.mark.parametrize(
+    ("columns", "rows"), [(2, 40_000), (4000, 100)], ids=["a short footer", "one longer than what is fetched at first"]
+)
+def test_a_footer_is_that_of_the_whole_file(tmp_path: Path, columns: int, rows: int) -> None:
+    path = tmp_path / "run" / "part-00001.parquet"
+    path.parent.mkdir()
+    pq.write_table(pa.table({f"column {at}": list(range(rows)) for at in range(columns)}), path)
+    mirror = Mirror(Storage(f"file://{tmp_path}/there").put(path.parent), tmp_path / "mirror")
+
+    with mirrored([mirror]):
+        footers_here(mirror.folder / path.name)
+        footer = pq.read_metadata(mirror.folder / path.name)
+
+        assert footer.equals(pq.read_metadata(path))
+        assert (mirror.folder / path.name).read_bytes() != path.read_bytes()
+        here(mirror.folder / path.name)
+
+    assert (mirror.folder / path.name).read_bytes() == path.read_bytes()
+
+
+def test_a_segment_of_another_size_has_no_footer(tmp_path: Path) -> None:
+    run = Run(tmp_path / "run")
+    run.send(0, 100)
+    mirror = Mirror(Storage(f"file://{tmp_path}/there").put(run.finish()), tmp_path / "mirror")
+    (sends,) = (tmp_path / "there").glob("recording/sends/tp=t-0/*.parquet")
+    sends.write_bytes(sends.read_bytes() + b"PAR1")
+
+    with mirrored([mirror]), pytest.raises(NoStorage, match=r"part-00001.parquet is not as it was put there"):
+        footers_here(mirror.folder / sends.relative_to(tmp_path / "there"))
 
 
 def brought(mirror: Mirror) -> set[str]:
