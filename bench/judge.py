@@ -1,7 +1,9 @@
 """How fast a recording is judged: produces, as many reads, three final logs, spread over partitions.
 
 `python bench/judge.py --sizes 100000,1000000 --json` prints one row per size: produces, seconds (median),
-cpu_seconds and peak_mib of the whole process tree.
+cpu_seconds and peak_mib of the whole process tree, worker_mib of the largest of Spark's Python workers. With `--executors 1,2` a
+standalone cluster of so many executors of one core judges, once for each number. `--parts` judges here, and prints for each kind of
+work item how many there are, their CPU seconds, and the seconds of the longest. `--recordings FOLDER` keeps recordings, and takes those that are there.
 """
 
 import argparse
@@ -14,6 +16,9 @@ import sys
 import tempfile
 import threading
 import time
+from collections import defaultdict
+from collections.abc import Callable
+from contextlib import ExitStack
 from pathlib import Path
 
 import numpy as np
@@ -21,8 +26,11 @@ import pyarrow as pa
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
+from tests.checkers.spark_clusters import standalone
 from tribunal.checkers.judge import engine
-from tribunal.checkers.judge.items import work_items
+from tribunal.checkers.judge.items import WorkItem, work_items
+from tribunal.checkers.judge.judge import Histories, judge_item, second_look
+from tribunal.checkers.judge.tables import Tables
 from tribunal.checkers.spark.session import session
 from tribunal.results.recording import TABLES
 from tribunal.results.store import Recorder
@@ -31,6 +39,7 @@ from tribunal.results.values import SEQUENCE_BITS
 PROCESSES = 16
 STEP_NS = 20_000
 PIECE = 4_000_000
+Row = dict[str, float | str]
 
 
 def table(name: str, count: int, **columns: object) -> pa.Table:
@@ -100,9 +109,9 @@ def write_piece(recorder: Recorder, place: dict[str, object], offsets: np.ndarra
         recorder.write("logs", table("logs", offsets.size, **known, **log))
 
 
-def tree() -> tuple[float, float]:
-    """Return CPU seconds and resident MiB of this process and all its descendants."""
-    seconds = mebibytes = 0.0
+def tree() -> tuple[float, float, float]:
+    """Return CPU seconds and resident MiB of this process and all its descendants, and MiB of the largest Python worker of Spark's."""
+    seconds = mebibytes = worker = 0.0
     children: dict[int, list[tuple[int, list[str]]]] = {}
     for entry in Path("/proc").iterdir():
         if entry.name.isdigit():
@@ -116,23 +125,33 @@ def tree() -> tuple[float, float]:
     while stack:
         process, fields = stack.pop()
         seconds += sum(map(int, fields[11:15])) / os.sysconf("SC_CLK_TCK")
-        mebibytes += int(fields[21]) * os.sysconf("SC_PAGE_SIZE") / (1 << 20)
+        own_mib = int(fields[21]) * os.sysconf("SC_PAGE_SIZE") / (1 << 20)
+        mebibytes += own_mib
+        worker = max(worker, own_mib) if is_worker(process) else worker
         stack += children.get(process, [])
-    return seconds, mebibytes
+    return seconds, mebibytes, worker
+
+
+def is_worker(process: int) -> bool:
+    try:
+        return b"daemon" in (Path("/proc") / str(process) / "cmdline").read_bytes()
+    except OSError:  # it has ended meanwhile
+        return False
 
 
 class Peak:
     """Watches the tree's memory while something runs."""
 
     def __enter__(self) -> "Peak":
-        self.mebibytes, self._over = 0.0, threading.Event()
+        self.mebibytes, self.worker, self._over = 0.0, 0.0, threading.Event()
         self._thread = threading.Thread(target=self._watch)
         self._thread.start()
         return self
 
     def _watch(self) -> None:
         while not self._over.wait(0.1):
-            self.mebibytes = max(self.mebibytes, tree()[1])
+            _, mebibytes, worker = tree()
+            self.mebibytes, self.worker = max(self.mebibytes, mebibytes), max(self.worker, worker)
 
     def __exit__(self, *_: object) -> None:
         self._over.set()
@@ -145,41 +164,76 @@ def main() -> None:
     parser.add_argument("--partitions", type=int, default=64)
     parser.add_argument("--repeats", type=int, default=3)
     parser.add_argument("--engine", choices=("spark", "inline"), default="spark")
+    parser.add_argument("--executors", default="")
+    parser.add_argument("--parts", action="store_true")
+    parser.add_argument("--recordings", type=Path)
     parser.add_argument("--json", action="store_true")
     chosen = parser.parse_args()
-    folder = Path(tempfile.mkdtemp(prefix="tribunal-bench-"))
+    scratch = Path(tempfile.mkdtemp(prefix="tribunal-bench-"))
+    folder = chosen.recordings or scratch
     try:
-        sizes = [int(size) for size in chosen.sizes.split(",")]
-        for size in sizes:
+        runs = {int(size): folder / f"{size}-{chosen.partitions}" for size in chosen.sizes.split(",")}
+        for size, run_dir in runs.items():
+            if run_dir.exists():
+                continue
             # In a process of its own: what making it takes is not to be counted.
-            maker = multiprocessing.get_context("spawn").Process(
-                target=make, args=(folder / str(size), size, chosen.partitions)
-            )
+            maker = multiprocessing.get_context("spawn").Process(target=make, args=(run_dir, size, chosen.partitions))
             maker.start()
             maker.join()
             assert maker.exitcode == 0
-        if chosen.engine == "inline":
-            rows = [
-                measured(size, chosen.repeats, lambda d=folder / str(size): engine.judge_runs([d], "inline"))
-                for size in sizes
-            ]
-        else:
-            with session("local[2]") as spark:
-                rows = [
-                    measured(
-                        size,
-                        chosen.repeats,
-                        lambda d=folder / str(size): engine.judge_with_spark(spark, "spark", work_items(d)),
-                    )
-                    for size in sizes
-                ]
+        for row in rows_of(chosen, runs, scratch):
+            print(json.dumps(row) if chosen.json else "  ".join(f"{name} {value}" for name, value in row.items()))
     finally:
-        shutil.rmtree(folder)
-    for row in rows:
-        print(json.dumps(row) if chosen.json else "  ".join(f"{name} {value}" for name, value in row.items()))
+        shutil.rmtree(scratch)
 
 
-def measured(size: int, repeats: int, judge) -> dict[str, float]:
+def rows_of(chosen: argparse.Namespace, runs: dict[int, Path], scratch: Path) -> list[Row]:
+    """Judge each recording in the ways that were asked for."""
+    if chosen.parts:
+        return [row for size, run_dir in runs.items() for row in parts(size, run_dir)]
+    if chosen.engine == "inline":
+        return [
+            measured(size, chosen.repeats, lambda d=run_dir: engine.judge_runs([d], "inline"))
+            for size, run_dir in runs.items()
+        ]
+    rows = []
+    for executors in [int(count) for count in chosen.executors.split(",") if count] or [None]:
+        with ExitStack() as stack:
+            master = "local[2]"
+            if executors is not None:
+                cluster = scratch / f"cluster-{executors}"
+                cluster.mkdir()
+                master = stack.enter_context(standalone(cluster, workers=executors)).url
+            spark = stack.enter_context(session(master))
+            for size, run_dir in runs.items():
+                row = measured(
+                    size, chosen.repeats, lambda d=run_dir, s=spark: engine.judge_with_spark(s, "spark", work_items(d))
+                )
+                rows.append({"executors": executors, **row} if executors else row)
+    return rows
+
+
+def parts(size: int, run_dir: Path) -> list[Row]:
+    """Judge a recording here, one work item after the other, and say what each kind of them takes."""
+    took: dict[str, list[float]] = defaultdict(list)
+
+    def timed(name: str, work: Callable[[], list[WorkItem]]) -> list[WorkItem]:
+        before = time.process_time()
+        done = work()
+        took[name].append(time.process_time() - before)
+        return done
+
+    tables, histories = Tables(), Histories()
+    for which, look in (("items", lambda: work_items(run_dir)), ("items again", lambda: second_look(tables))):
+        for item in timed(which, look):
+            timed(type(item).__name__, lambda i=item: tables.add(judge_item(i, histories=histories)) or [])
+    return [
+        {"produces": size, "part": name, "count": len(own), "cpu_seconds": round(sum(own), 2), "longest": round(max(own), 2)}
+        for name, own in took.items()
+    ]  # fmt: skip
+
+
+def measured(size: int, repeats: int, judge: Callable[[], Tables]) -> Row:
     """Judge so many times; the first job of a session is reported as `first_seconds`."""
     seconds, cpu = [], []
     with Peak() as peak:
@@ -196,7 +250,9 @@ def measured(size: int, repeats: int, judge) -> dict[str, float]:
         "seconds": round(statistics.median(seconds), 2),
         "first_seconds": round(seconds[0], 2),
         "cpu_seconds": round(statistics.median(cpu), 2),
+        "cpu_seconds_per_million": round(statistics.median(cpu) / size * 1e6, 3),
         "peak_mib": round(peak.mebibytes),
+        "worker_mib": round(peak.worker),
     }
 
 
