@@ -12,7 +12,8 @@ from typing import Final
 
 import msgspec
 
-from tribunal.harness.campaign.sweep import SeedResult, Sweep, swept
+from tribunal.harness.campaign.runners import LocalRunner, Runner
+from tribunal.harness.campaign.sweep import SeedResult
 from tribunal.harness.plan import DrawnAnew, Plan
 from tribunal.results.likelihood import Likelihood, Moment
 from tribunal.results.signature import Signature, gravity, texts
@@ -39,13 +40,13 @@ class Measured:
         *,
         signature: Signature | None = None,
         each: int = 10,
-        jobs: int = 1,
+        runner: Runner | None = None,
         notify: Callable[[Moment, int], None] = lambda moment, number: None,
     ) -> None:
         self._plan = plan
         self._scratch = scratch
         self._each = each
-        self._jobs = jobs
+        self._runner = runner or LocalRunner(1)
         self._notify = notify
         self._signature = signature
         self._known: dict[int, Moment] = {}
@@ -83,8 +84,7 @@ class Measured:
         named = [
             msgspec.structs.replace(plan, scenario=f"{plan.scenario}.{number}") for number, plan in enumerate(plans)
         ]
-        account = Sweep()
-        return swept(named, jobs=self._jobs, budget_s=None, scratch=self._scratch, account=account).results
+        return self._runner.swept(named, budget_s=None, scratch=self._scratch).results
 
 
 def halved(known: Sequence[Moment]) -> int | None:

@@ -363,12 +363,16 @@ def shrink(  # noqa: PLR0917 - options
     raise typer.Exit(code)
 
 
-def likelihood(
+def likelihood(  # noqa: PLR0917 - options
     run: Annotated[Path, typer.Argument(help="Folder of a simulated run that found something.")],
     moments: Annotated[int, typer.Option(min=2, help="From how many moments of the run.")] = 12,
     each: Annotated[int, typer.Option(min=1, help="How many runs go on from each moment.")] = 10,
-    jobs: Annotated[int, typer.Option(min=1, help="Processes at once.")] = os.cpu_count() or 1,
+    jobs: Jobs = None,
     signature: Annotated[str | None, typer.Option(help="What has to be shown; default: the first finding.")] = None,
+    master: Master = None,
+    remote: Remote = None,
+    python: PythonThere = "",
+    with_packages: WithPackages = False,
     json: Annotated[bool, typer.Option("--json", help="Print the result as JSON on stdout.")] = False,
 ) -> None:
     """Say how likely a finding was from each moment of its run on, and when it was sealed; the report draws it."""
@@ -389,10 +393,11 @@ def likelihood(
             f"  ({100 * low:.0f} to {100 * high:.0f} %)"
         )
 
-    with Scratch("likelihood", in_memory=True) as scratch:
+    where = place(master, remote, python, with_packages=with_packages)
+    with Scratch("likelihood", in_memory=True) as scratch, runner_at(where, jobs) as runner:
         measured = Measured(
-            plan, scratch, signature=None if signature is None else signature_named(signature), each=each, jobs=jobs,
-            notify=said,
+            plan, scratch, signature=None if signature is None else signature_named(signature), each=each,
+            runner=runner, notify=said,
         )  # fmt: skip
         try:
             found = measured.likelihood(moments, end_ns)

@@ -1,4 +1,4 @@
-"""Sweeps, searches, power and shrinking on Spark come to what they come to on this machine."""
+"""Sweeps, searches, power, shrinking and likelihood on Spark come to what they come to on this machine."""
 
 import json
 import os
@@ -17,6 +17,7 @@ import pytest
 from tests.checkers.spark_clusters import standalone
 from tribunal.checkers.spark.session import NoSpark
 from tribunal.harness.campaign.corpus import Corpus
+from tribunal.harness.campaign.likelihood import Measured
 from tribunal.harness.campaign.mutation_score import plan_of, power
 from tribunal.harness.campaign.runners import LocalRunner, Runner
 from tribunal.harness.campaign.search import Search
@@ -55,7 +56,7 @@ def files(folder: Path) -> dict[str, bytes]:
 
 
 def campaigns(runner: Runner, folder: Path, small: Path) -> dict[str, object]:
-    """Return what a search, a measurement of power and a shrinking come to."""
+    """Return what a search, measurements of power and of likelihood and a shrinking come to."""
     search = Search([scenario(SMALL)], Corpus(folder / "corpus"), seed=3, runner=runner, scratch=folder, round_size=2)
     search.run(runs=2)
     (powered,) = power(
@@ -70,6 +71,7 @@ def campaigns(runner: Runner, folder: Path, small: Path) -> dict[str, object]:
         "power": (powered.found, powered.verdicts, powered.seen_by, powered.seed),
         "shrink": results([shrunk.result]),
         "signature": shrinker.signature,
+        "likelihood": Measured(shrunk.plan, folder / "likelihood", runner=runner, each=1).likelihood(2, 3_000_000_000),
     }
 
 

@@ -9,6 +9,7 @@ import pytest
 from tests.seeds.test_replay_and_shrink import plan
 from tribunal.clusters.simulated.loop import SimulatedLoop
 from tribunal.harness.campaign.likelihood import Measured, NotFound, halved
+from tribunal.harness.campaign.runners import LocalRunner
 from tribunal.harness.plan import DrawnAnew
 from tribunal.harness.progress import Silent
 from tribunal.harness.simulated import conduct_simulated
@@ -59,7 +60,7 @@ def test_a_run_that_is_continued_with_other_chance_is_the_run_itself_before_that
 
 
 def test_at_its_end_a_run_can_no_longer_avoid_what_it_shows(tmp_path: Path):
-    measured = Measured(plan(mutants=("m44_acks_local",)), tmp_path, each=1, jobs=2)
+    measured = Measured(plan(mutants=("m44_acks_local",)), tmp_path, each=1, runner=LocalRunner(2))
 
     found = measured.likelihood(2, 60 * S)
 
