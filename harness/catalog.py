@@ -24,6 +24,7 @@ from tribunal.workloads.api import AnyWorkload, Workload
 
 SIMULATED: Final = "simulated"  # the kind that many seeds are run on
 SCENARIOS: Final = PACKAGE / "scenarios"
+MOST_NAMED: Final = 20  # names in a line
 KINDS: Final = ("scenarios", "faults", "workloads", "checkers", "mutants", "clusters", "versions")
 
 FAULTS: Final = Seam(
@@ -52,10 +53,15 @@ class Unknown(ValueError):
 
 
 def nearest(what: str, name: str, known: Iterable[str]) -> Unknown:
-    """Say that a name is unknown and which ones are near."""
+    """Say that a name is unknown and which ones are near; of more than a line takes, where all are listed."""
     names = sorted(known)
     near = difflib.get_close_matches(name, names, n=3, cutoff=0.5)
-    hint = f"did you mean {' or '.join(near)}?" if near else f"known: {', '.join(names) or 'none'}"
+    if near:
+        hint = f"did you mean {' or '.join(near)}?"
+    elif len(names) > MOST_NAMED and f"{what}s" in KINDS:
+        hint = f"`tribunal list {what}s` names all of them"
+    else:
+        hint = f"known: {', '.join(names) or 'none'}"
     return Unknown(f"unknown {what} {name!r}; {hint}")
 
 

@@ -26,7 +26,7 @@ import msgspec
 from tribunal.checkers.calibration.api import classes
 from tribunal.clusters.spec import MODES, Mode
 from tribunal.harness.catalog import all_clusters, mutant_named, one_of, scenario_file, scenarios
-from tribunal.harness.scenario import BadScenario, read_yaml
+from tribunal.harness.scenario import BadScenario, load, read_yaml
 from tribunal.results.night import Quarantine
 from tribunal.results.signature import read as read_signature
 from tribunal.results.unreadable import UNREADABLE
@@ -125,8 +125,15 @@ def read_config(path: Path) -> Config:
         raise BadScenario(f"{path}: {' '.join(str(problem).split())}") from None
     _check(config, path)
     if config.known is not None:
-        read_known(path.parent / config.known)
+        for held in read_known(path.parent / config.known).quarantine:
+            one_of("scenario", held.scenario, dict.fromkeys((*scenarios(), *_names(config))))
     return config
+
+
+def _names(config: Config) -> list[str]:
+    """Return what the scenarios call themselves that the night runs from files of its own."""
+    files = (*config.sweeps, *(run.scenario for run in config.confirm.runs))
+    return [load(scenario_file(name), {}).name for name in files]
 
 
 def read_known(path: Path) -> KnownIssues:

@@ -5,6 +5,7 @@ to an address. What the last night has found already was announced then.
 """
 
 import shlex
+import shutil
 import subprocess  # the program that the user named
 import urllib.request
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -15,6 +16,7 @@ import msgspec
 
 from tribunal.harness.campaign.findings import KnownFinding
 from tribunal.harness.campaign.night_file import KnownIssue
+from tribunal.harness.scenario import BadScenario
 from tribunal.results.night import GRAVITY, FoundState, FoundTonight, Night
 
 ADDRESSES: Final = ("http://", "https://")
@@ -50,6 +52,16 @@ def announce(target: str, news: Announcement) -> None:
         _post(target, content)
     else:
         _call(target, content)
+
+
+def must_be_program(program: str) -> None:
+    """Raise `BadScenario` where nobody could be called: a night must not find that out at its first finding."""
+    try:
+        words = shlex.split(program)
+    except ValueError as problem:
+        raise BadScenario(f"--notify {program!r}: {problem}") from None
+    if not words or shutil.which(words[0]) is None:
+        raise BadScenario(f"--notify {program!r}: no such program, or it may not be run")
 
 
 def _post(address: str, content: bytes) -> None:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Final
 import msgspec
 import typer
 
+from tribunal.harness.cli.usage import known_engine
 from tribunal.harness.scenario import BadScenario
 from tribunal.results.scratch import Scratch
 from tribunal.results.unreadable import UNREADABLE
@@ -16,7 +17,6 @@ from tribunal.results.unreadable import UNREADABLE
 if TYPE_CHECKING:
     from tribunal.harness.campaign.calibrate import Measure
 
-ENGINES: Final = ("spark", "inline", "spark-sql")
 EVERY_S: Final = 5.0
 
 
@@ -36,8 +36,7 @@ def calibrate(
     from tribunal.harness.campaign.calibrate import Options, Outcome, measure
     from tribunal.results.sensitivity import fallen
 
-    if engine not in ENGINES:
-        raise BadScenario(f"unknown engine {engine!r}; known: {', '.join(ENGINES)}")
+    known_engine(engine)
     chosen = tuple(name.strip() for name in classes.split(",")) if classes else ()
     if unknown := [name for name in chosen if name not in all_classes()]:
         raise BadScenario(f"unknown class {unknown[0]!r}; known: {', '.join(all_classes())}")

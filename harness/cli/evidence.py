@@ -12,7 +12,7 @@ from tribunal.harness.cli.cluster import Place
 from tribunal.harness.cli.findings import first_signature, signature_named
 from tribunal.harness.cli.repeated import Confidence, Share, repeated_at
 from tribunal.harness.cli.stored import storage_at
-from tribunal.harness.cli.usage import UsageError
+from tribunal.harness.cli.usage import UsageError, known_engine, must_hold_run
 from tribunal.harness.plan import read_plan
 from tribunal.results.scratch import Scratch
 from tribunal.results.storage import NoStorage, is_url
@@ -40,6 +40,7 @@ def bundle(
     from tribunal.harness.evidence.bundle import bundle as bundled
     from tribunal.harness.evidence.bundle import sha256_of
 
+    must_hold_run(run)
     target = out or run.with_name(f"{run.name}.zip")
     content = bundled(run, target)
     summary = {
@@ -78,6 +79,8 @@ def verify(
     """Judge an evidence archive again, without a cluster, and compare everything that it states. Refuses one that was changed."""
     from tribunal.harness.evidence.verify import verified
 
+    if engine is not None:
+        known_engine(engine)
     result = verified(archive, engine, is_replayed=replay, signers=signers)
     if json:
         typer.echo(msgspec.json.encode(result).decode())

@@ -6,6 +6,7 @@ from typing import Annotated, Final
 import msgspec
 import typer
 
+from tribunal.harness.cli.usage import must_hold_run
 from tribunal.results.verdict import PERMITTED_TABLE
 
 STORIES: Final = 5
@@ -20,6 +21,7 @@ def explain(
     """Show each lost or rewound record's story: who took it, had it, acknowledged it, who led, who cut it away by whose order."""
     from tribunal.harness.evidence import explain as explaining
 
+    must_hold_run(run)
     found = list(explaining.explained(run, at_offset=offset))
     if json:
         typer.echo(msgspec.json.encode(found[:stories]).decode())

@@ -52,6 +52,8 @@ def run_(
 ) -> None:
     """Run findings again: what was fixed must stay fixed, what is known must still show."""
     wanted = known.chosen(names or [], folder)
+    if not wanted:  # nothing was run again, and that must not look as if nothing had come back
+        raise BadScenario(f"no findings in {folder}; `tribunal findings add` puts some there")
 
     def notify(result: known.Rerun) -> None:
         if not json:

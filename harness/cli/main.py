@@ -40,7 +40,7 @@ from tribunal.harness.cli.simulate import demo, likelihood, power, replay, shrin
 from tribunal.harness.cli.stored import at_hand
 from tribunal.harness.cli.trends import trends
 from tribunal.harness.cli.up import up
-from tribunal.harness.cli.usage import UsageError, spark_at
+from tribunal.harness.cli.usage import UsageError, known_engine, must_be_folder, must_not_be_file, spark_at
 from tribunal.harness.event_loop import leave
 from tribunal.harness.plan import Plan, made, must_be_possible, read_plan, read_schedule
 from tribunal.harness.scenario import BadScenario, duration, load
@@ -51,7 +51,6 @@ from tribunal.results.verdict import EXIT_ERROR, EXIT_INTERRUPTED, EXIT_USAGE, N
 
 DISTRIBUTION: Final = "replog"
 RUNS: Final = Path("runs")
-ENGINES: Final = ("spark", "inline", "spark-sql")
 
 app = typer.Typer(
     no_args_is_help=True,
@@ -110,11 +109,13 @@ def run(  # noqa: PLR0917 - options
     json: Json = False,
 ) -> None:
     """Run a scenario against a cluster, judge what was recorded, and report it."""
-    _known_engine(engine)
+    known_engine(engine)
     chosen = _plan(scenario, cluster, seed, time, mutant or [], in_mode(set_ or [], mode), plan, schedule)
     storage = Storage(out) if is_url(out) else None
     if storage is not None:
         storage.must_answer()
+    else:
+        must_not_be_file("--out", Path(out))
     judged = conduct(chosen, Path(out) if storage is None else RUNS, engine, quiet=quiet, keep_nodes=keep_nodes)
     if judged is None:
         raise typer.Exit(EXIT_INTERRUPTED)
@@ -147,13 +148,15 @@ def check(
     """Judge recordings again, all in one job; writes each run's verdict.json, but leaves what a URL names as it is."""
     from tribunal.checkers.judge.verdict import check as judge
 
-    _known_engine(engine)
+    known_engine(engine)
     cluster = _spark_at(engine, master, remote)
     urls = [run for run in runs if is_url(run)]
     afar = bool(urls) and cluster is not None and not cluster.startswith("local")
     if afar and engine == "spark-sql":
         raise UsageError(f"{urls[0]}: with spark-sql {cluster} itself would have to read it: take --engine spark")
-    _existing([Path(run) for run in runs if not is_url(run)])
+    for run in runs:
+        if not is_url(run):
+            must_be_folder(Path(run))
     with at_hand(runs, afar=afar) as (folders, stored):
         verdicts = judge(folders, engine, cluster, unwritten=_unwritten, stored=stored)
         _show(verdicts, json=json, run_dirs=folders, names=runs)
@@ -256,22 +259,11 @@ def _overrides(settings: Sequence[str]) -> dict[str, str]:
     return found
 
 
-def _known_engine(engine: str) -> None:
-    if engine not in ENGINES:
-        raise UsageError(f"unknown engine {engine!r}; known: {', '.join(ENGINES)}")
-
-
 def _spark_at(engine: str, master: str | None, remote: str | None) -> str | None:
     found = spark_at(master, remote)
     if found is not None and engine == "inline":
         raise UsageError("--engine inline needs no Spark: leave --master and --remote away")
     return found
-
-
-def _existing(runs: Sequence[Path]) -> None:
-    for folder in runs:
-        if not folder.is_dir():
-            raise UsageError(f"no run in {str(folder)!r}: no such folder")
 
 
 def _show(

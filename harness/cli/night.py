@@ -15,11 +15,12 @@ import typer
 
 from tribunal.clusters.spec import ClusterSpec
 from tribunal.harness.campaign.night_file import Config, read_config
-from tribunal.harness.campaign.night_findings import ADDRESSES, Announcement, announce
+from tribunal.harness.campaign.night_findings import ADDRESSES, Announcement, announce, must_be_program
 from tribunal.harness.campaign.nightly import Earlier, Folders, Nightly, Outside, Shard, Terms, first_seed_of
 from tribunal.harness.cli.session import conduct
 from tribunal.harness.cli.stored import fetched, storage_at
 from tribunal.harness.cli.trends import can_keep, keep
+from tribunal.harness.cli.usage import known_engine, must_not_be_file
 from tribunal.harness.scenario import BadScenario, duration
 from tribunal.results.night import Night, compared
 from tribunal.results.night_files import (
@@ -40,7 +41,7 @@ from tribunal.results.power import Power
 from tribunal.results.power import read as read_power
 from tribunal.results.report.index import write as write_index
 from tribunal.results.scratch import Scratch
-from tribunal.results.storage import NoStorage
+from tribunal.results.storage import NoStorage, is_url
 from tribunal.results.unreadable import UNREADABLE
 
 RUNS: Final = "runs"
@@ -75,7 +76,13 @@ def nightly(  # noqa: PLR0917 - options
     config = read_config(file)
     if notify is not None and (not notify.strip() or ("://" in notify and not notify.startswith(ADDRESSES))):
         raise BadScenario(f"--notify {notify!r}: a program, or an address that begins with http:// or https://")
+    if notify is not None and not notify.startswith(ADDRESSES):
+        must_be_program(notify)
+    known_engine(engine)
+    must_not_be_file("--out", out)
     if nights is not None:
+        if not is_url(nights):
+            must_not_be_file("--nights", Path(nights))
         can_keep()
     storage = None if copy_to is None else storage_at("--copy-to", copy_to)
     before = _killed(config, out, resume=resume)
@@ -142,8 +149,15 @@ def merge(
     """Make one night of its shards: one verdict, one JUnit file, one index page; a shard that is missing is said."""
     if out.exists():
         raise BadScenario(f"{out}: there already; give a folder that does not exist")
+    known_engine(engine)
     former = None if last is None else _former(last)
-    with fetched(shards) as folders:
+    with fetched(shards) as given:
+        folders = [folder for folder in given if (folder / NIGHT).is_file()]
+        empty = [name for name, folder in zip(shards, given, strict=True) if folder not in folders]
+        if not folders:
+            raise BadScenario(
+                f"no night was written to {', '.join(empty)}: name the folders of `tribunal nightly --out`"
+            )
         try:
             whole = of_shards([_former(folder / NIGHT) for folder in folders])
         except ValueError as problem:
@@ -154,6 +168,7 @@ def merge(
             for run in sorted((folder / RUNS).glob("*"))
             if run.is_dir()
         }
+    whole.errors = [*(f"{name}: no night was written there" for name in empty), *whole.errors]
     whole.found = [msgspec.structs.replace(one, run_dirs=_places(one.run_dirs, moved)) for one in whole.found]
     if former is not None:
         compared(whole, former)

@@ -15,6 +15,7 @@ import typer
 
 from tribunal.clusters.api import ClusterError
 from tribunal.harness.campaign.findings import FOLDER
+from tribunal.harness.cli.usage import must_hold_run
 from tribunal.results.recording import DamagedRecording
 from tribunal.results.unreadable import UNREADABLE
 
@@ -174,8 +175,7 @@ def _one(run: Path, window: str = "") -> Path:
     from tribunal.harness.cli.session import write_report
     from tribunal.results.report.window import BadWindow, parsed
 
-    if not run.is_dir():
-        raise typer.BadParameter(f"no run in {str(run)!r}: no such folder")
+    must_hold_run(run)
     try:
         return write_report(run, parsed(window) if window else None)
     except BadWindow as problem:

@@ -7,7 +7,9 @@ from typing import Annotated, Final
 import msgspec
 import typer
 
+from tribunal.harness.catalog import all_clusters, known_name
 from tribunal.harness.cli.stored import storage_at
+from tribunal.harness.cli.usage import must_not_be_file
 from tribunal.harness.doctor import FaultHealth, Health, examined
 from tribunal.harness.fault_journal import heal as heal_runs
 from tribunal.harness.fault_journal import refuse_unless_healed, running
@@ -29,13 +31,14 @@ def doctor(
     json: Json = False,
 ) -> None:
     """Say which clusters and which faults work on this machine, and what helps where one does not."""
+    if cluster is not None:
+        cluster = known_name("cluster", cluster, all_clusters())
     health = examined(fault)
     if json:
         typer.echo(msgspec.json.encode(health).decode())
     else:
         typer.echo("\n".join(_lines(health)))
-    wanted = [kind for kind in health.clusters if cluster in (None, kind.kind)]
-    if cluster is not None and not (wanted and wanted[0].works):
+    if cluster is not None and not any(kind.works for kind in health.clusters if kind.kind == cluster):
         raise typer.Exit(EXIT_ERROR)
     if fault is not None and not health.faults[0].works_on:
         raise typer.Exit(EXIT_ERROR)
@@ -71,6 +74,7 @@ def heal(
     json: Json = False,
 ) -> None:
     """Undo what runs left behind whose harness was killed; prove that nothing remains."""
+    must_not_be_file("--out", out)
     done = heal_runs(out, cluster_file or ())
     done += [f"{folder}: removed; the process that used it was killed" for folder in remove_abandoned()]
     typer.echo(msgspec.json.encode(done).decode() if json else "\n".join(done or ["nothing to heal"]))

@@ -215,7 +215,7 @@ def power_line(result: "Power") -> str:
 def replay(
     run: Annotated[str, typer.Argument(metavar="RUN|SEED", help="Folder of a simulated run, or SCENARIO:SEED.")],
     until: Annotated[
-        int | None, typer.Option(help="Stop before the event of this number, and show the state of all nodes.")
+        int | None, typer.Option(min=0, help="Stop before the event of this number, and show the state of all nodes.")
     ] = None,
     trace: Annotated[
         list[str] | None,

@@ -8,7 +8,7 @@ from typing import Final
 
 import typer
 
-from tribunal.harness.cli.usage import UsageError
+from tribunal.harness.cli.usage import UsageError, must_not_be_file
 from tribunal.results.mirror import Mirror, mirrored
 from tribunal.results.scratch import Scratch
 from tribunal.results.storage import NoStorage, Storage, is_url, put_or_kept
@@ -54,6 +54,7 @@ def out_at(out: str, otherwise: Path) -> Iterator[Out]:
     raises:     NoStorage when nobody answers at a URL.
     """
     if not is_url(out):
+        must_not_be_file("--out", Path(out))
         yield Out(Path(out), None, otherwise)
         return
     storage = Storage(out)

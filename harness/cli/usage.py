@@ -1,11 +1,41 @@
 """What several commands take alike, and how what cannot be taken is said."""
 
-from typing import cast
+from pathlib import Path
+from typing import Final, cast
 
 import typer
 
+from tribunal.results.history import is_history
+
 # (typer brings its own click: its usage errors are reached through what it exports.)
 UsageError = cast("type[typer.BadParameter]", typer.BadParameter.__mro__[1])
+
+ENGINES: Final = ("spark", "inline", "spark-sql")
+
+
+def known_engine(engine: str) -> None:
+    """Raise `UsageError` for an engine that there is not."""
+    if engine not in ENGINES:
+        raise UsageError(f"unknown engine {engine!r}; known: {', '.join(ENGINES)}")
+
+
+def must_be_folder(run: Path) -> None:
+    """Raise `UsageError` where a run is named and no folder is there."""
+    if not run.is_dir():
+        raise UsageError(f"no run in {str(run)!r}: {'a file' if run.exists() else 'no such folder'}")
+
+
+def must_hold_run(run: Path) -> None:
+    """Raise `UsageError` where a folder is none, or has nothing that a run leaves."""
+    must_be_folder(run)
+    if not ((run / "recording").is_dir() or (run / "verdict.json").is_file() or is_history(run)):
+        raise UsageError(f"no run in {str(run)!r}: neither a recording nor a verdict is there")
+
+
+def must_not_be_file(option: str, folder: Path) -> None:
+    """Raise `UsageError` where a folder is to be written to or read from, and a file has its name."""
+    if folder.exists() and not folder.is_dir():
+        raise UsageError(f"{option} {str(folder)!r}: a file, and a folder is needed")
 
 
 def spark_at(master: str | None, remote: str | None) -> str | None:
