@@ -17,7 +17,7 @@ import markupsafe
 import msgspec
 
 from tribunal.results.likelihood import read as read_likelihood
-from tribunal.results.manifest import Manifest
+from tribunal.results.manifest import Manifest, Setting
 from tribunal.results.report import matrix as matrix_of
 from tribunal.results.report.figures_of import figure_tables
 from tribunal.results.report.first_screen import first_screen, judged
@@ -35,6 +35,9 @@ from tribunal.results.verdict import Finding, RunVerdict
 
 MOST_TEXT = 400
 AVAILABILITY = "availability"  # has a section of its own
+BESIDE = (
+    "manifest.json", "plan.json", "schedule.jsonl", "simulation.json", "trace.msgpack", "history.jsonl", "import.json", "verdict.json",
+)  # fmt: skip
 TEMPLATES = {"story": "sequence.svg.j2", "circle": "cycle.svg.j2"}
 
 
@@ -100,6 +103,9 @@ def _context(content: Page) -> dict[str, object]:
         "lanes": None if content.minimal is None or content.minimal.story is None else sequence(content.minimal.story),
         "groups": {severity: _shown(groups, severity) for severity in ("violation", "permitted", "note")},
         "facts": _facts(content),
+        "settings": _settings(content.manifest),
+        "folder": shlex.quote(str(content.run_dir)),
+        "beside": [*_beside(content.run_dir)],
         "again": again(content.run_dir, content.manifest),
         "geometry": {
             "left": LEFT,
@@ -181,6 +187,25 @@ def _facts(content: Page) -> list[tuple[str, str]]:
         facts.append(("simulated", f"{content.simulation.simulated_ns / 1e9:.3f} s"))
         facts.append(("trace hash", content.simulation.trace_hash))
     return facts
+
+
+def _settings(manifest: Manifest | None) -> list[tuple[str, str]]:
+    """Return what nodes were set to, as their files have it."""
+    known = {} if manifest is None else manifest.settings or {}
+    return [(name, _setting(value)) for name, value in sorted(known.items()) if value is not None]
+
+
+def _setting(value: Setting) -> str:
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    return str(value) if isinstance(value, str | int | float) else ", ".join(value or ())
+
+
+def _beside(run_dir: Path) -> Iterable[str]:
+    """Yield what lies beside the report, of that which an archive of the run has as well."""
+    yield from (name for name in BESIDE if (run_dir / name).is_file())
+    if any((run_dir / "logs").glob("*.log")):
+        yield "logs/"
 
 
 def _made_with(manifest: Manifest) -> list[tuple[str, str]]:

@@ -123,8 +123,11 @@ class Browser:
         self.send("Input.dispatchKeyEvent", type="keyDown", key=key, text=key if len(key) == 1 else "")
         self.send("Input.dispatchKeyEvent", type="keyUp", key=key)
 
-    def mouse(self, kind: str, x: float, y: float) -> None:
-        self.send("Input.dispatchMouseEvent", type=kind, x=x, y=y, button="left", buttons=1, clickCount=1)
+    def mouse(self, kind: str, x: float, y: float, *, shift: bool = False) -> None:
+        held = 8 if shift else 0
+        self.send(
+            "Input.dispatchMouseEvent", type=kind, x=x, y=y, button="left", buttons=1, clickCount=1, modifiers=held
+        )
 
     def picture(self, path: Path, *, whole: bool = False, clip: dict[str, float] | None = None) -> bytes:
         more: dict[str, Any] = {} if clip is None else {"clip": {"scale": 1, **clip}}

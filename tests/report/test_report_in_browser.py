@@ -222,6 +222,48 @@ def test_events_are_stepped_through_by_keys_and_said(opened):
     assert first <= float(said.partition(" ")[0]) <= last
 
 
+def test_who_pressed_a_button_goes_on_with_keys(opened):
+    """The keys worked in the drawing alone, and whoever had pressed "Next event" pressed n in vain."""
+    click(opened, button("Next event"))
+    opened.key("n")
+
+    assert re.search(r"\(2 of \d+\)$", opened.ask("document.querySelector('#spoken').textContent"))
+
+
+def test_the_read_out_stays_in_view_where_the_pointer_is_far_below(opened):
+    press(opened, "n")
+    opened.ask(
+        "[...document.querySelectorAll('#drawing g.chart')].at(-1).scrollIntoView({block: 'end', behavior: 'instant'})"
+    )
+
+    top, bottom = opened.ask("(b => [b.top, b.bottom])(document.querySelector('#readout').getBoundingClientRect())")
+    assert 0 <= top < bottom <= opened.ask("window.innerHeight")
+
+
+def test_with_shift_the_drawing_is_moved(opened):
+    press(opened, "v")
+    first, last = seconds(opened)
+    opened.ask("document.querySelector('#drawing').scrollIntoView({block: 'start', behavior: 'instant'})")
+    x, y, width = opened.ask("(b => [b.x, b.y, b.width])(document.querySelector('#drawing').getBoundingClientRect())")
+
+    for event, share in (("mousePressed", 0.5), ("mouseMoved", 0.4), ("mouseReleased", 0.4)):
+        opened.mouse(event, x + share * width, y + 60, shift=True)
+
+    assert seconds(opened)[0] == pytest.approx(first + 0.1 * 1240 / 1014 * (last - first), rel=0.05)
+    assert seconds(opened)[1] - seconds(opened)[0] == pytest.approx(last - first, abs=0.01)
+
+
+def test_the_moments_of_the_finding_are_named_below_the_drawing(opened):
+    moment = "document.querySelector('.moments a.when')"
+    at = opened.ask(f"+{moment}.dataset.at")
+
+    click(opened, moment)
+
+    first, last = seconds(opened)
+    assert first <= at <= last
+    assert len(opened.ask(f"{moment}.parentElement.innerText").split()) > 2
+
+
 def test_the_read_out_has_the_recorded_values_at_that_moment(opened):
     press(opened, "p")
     moment = float(opened.ask("document.querySelector('#readout').textContent").partition(" ")[0])

@@ -205,6 +205,59 @@ def test_a_list_of_runs_names_the_mutants_of_a_run_without_a_scenario(tmp_path: 
     assert (row.scenario, row.cluster, row.seed, row.mutants) == ("unknown", "elsewhere", 4, ["m44_acks_all_lies"])
 
 
+def test_what_lies_beside_the_report_is_what_is_there(run: Path) -> None:
+    """It named logs/ of a simulated run, which has none."""
+    save(a_verdict(Verdict.PASS), run / "verdict.json")
+    (run / "plan.json").write_text("{}")
+
+    before = report.write(run).read_text()
+    (run / "logs").mkdir()
+    (run / "logs" / "node-1.log").write_text("started")
+    after = report.write(run).read_text()
+
+    assert "Beside this file: manifest.json, plan.json, verdict.json. Judge" in before
+    assert "Beside this file: manifest.json, plan.json, verdict.json, logs/. Judge" in after
+
+
+def test_a_violation_says_what_to_do_next_and_a_pass_does_not(run: Path) -> None:
+    lost = Finding(
+        property_name="lost_writes", kind="lost", severity="violation", explanation="gone", topic="t<0>", partition=0,
+        log_offset=7, value=value_of(1, 7), acks=-1, acknowledged_ns=7 * S,
+    )  # fmt: skip
+    save(a_verdict(Verdict.VIOLATION, lost), run / "verdict.json")
+    found = report.write(run).read_text()
+    (run / "simulation.json").write_text('{"trace_hash": "ab"}')
+    simulated = report.write(run).read_text()
+    save(a_verdict(Verdict.PASS), run / "verdict.json")
+    passed = report.write(run).read_text()
+
+    assert f"tribunal explain {run}" in found
+    assert "tribunal shrink" not in found  # of a run on real nodes the simulator may know nothing
+    assert f"tribunal shrink {run}" in simulated
+    assert "tribunal explain" not in passed
+
+
+def test_what_the_nodes_were_set_to_is_there(tmp_path: Path) -> None:
+    recorder = Recorder(tmp_path, "r")
+    recorder.finish(
+        Made(
+            settings={
+                "min.insync.replicas": 2,
+                "unclean.leader.election.enable": False,
+                "unset": None,
+                "roots": ["a", "b"],
+            }
+        )
+    )
+    save(a_verdict(Verdict.PASS), tmp_path / "verdict.json")
+
+    html = report.write(tmp_path).read_text()
+
+    assert "<dt>unclean.leader.election.enable</dt><dd>false</dd>" in html
+    assert "<dt>roots</dt><dd>a, b</dd>" in html
+    assert "<dt>unset</dt>" not in html
+
+
 def test_a_run_that_was_shrunk_shows_its_minimal_run(run: Path) -> None:
     fault = '{"kind": "kill", "target": {"text": "leader(p0)"}, "lasts_ms": 900, "after_ms": 50}'
     for name, faults in (("plan.json", f"{fault},{fault}"), ("plan.min.json", fault)):

@@ -147,7 +147,8 @@
     if (button) deeds[button.dataset.do](button);
   });
   const keys = { ArrowLeft: "left", ArrowRight: "right", "+": "in", "=": "in", "-": "out", 0: "all", n: "next", p: "previous", v: "violation", Home: "first", End: "last" };
-  drawing.parentElement.addEventListener("keydown", event => {
+  // Also at a button: who has pressed "Next event" goes on with n.
+  for (const place of [drawing.parentElement, byId("tools")]) place.addEventListener("keydown", event => {
     if (event.ctrlKey || event.metaKey || event.altKey || !(event.key in keys)) return;
     event.preventDefault();
     deeds[keys[event.key]]();
@@ -204,7 +205,7 @@
     byId("to-range").addEventListener("input", event => zoom(from, Math.max(END * event.target.value / 1000, from + LEAST)));
   }
   const chosen = byId("chosen");
-  let began = null;
+  let began = null, moved = null; // where a stretch begins; what was shown where a hand took hold of the drawing
   const mark = end => {
     const x = at => LEFT + PLOT * (at - from) / (to - from);
     chosen.setAttribute("x", x(Math.min(began, end)));
@@ -212,12 +213,19 @@
   };
   drawing.addEventListener("pointerdown", event => {
     if (event.button !== 0 || event.pointerType === "touch") return;
-    began = second(event);
+    if (event.shiftKey) { event.preventDefault(); drawing.parentElement.focus({ preventScroll: true }); moved = { x: event.clientX, from, to }; }
+    else began = second(event);
     drawing.setPointerCapture(event.pointerId);
   });
-  drawing.addEventListener("pointermove", event => { if (began !== null) mark(second(event)); });
-  drawing.addEventListener("pointercancel", () => { began = null; chosen.setAttribute("width", 0); });
+  drawing.addEventListener("pointermove", event => {
+    if (began !== null) mark(second(event));
+    if (moved === null) return;
+    const by = (moved.to - moved.from) * (moved.x - event.clientX) * drawing.viewBox.baseVal.width / drawing.getBoundingClientRect().width / PLOT;
+    zoom(moved.from + by, moved.to + by);
+  });
+  drawing.addEventListener("pointercancel", () => { began = moved = null; chosen.setAttribute("width", 0); });
   drawing.addEventListener("pointerup", event => {
+    moved = null;
     if (began === null) return;
     const start = began, end = second(event);
     began = null;
