@@ -36,6 +36,8 @@ def one_screen(verdict: RunVerdict, run_dir: Path, plan: Plan | None) -> str:
     report = run_dir / "report.html"
     if report.exists():
         lines.append(f"report    {report}")
+    if plan is not None and verdict.verdict is Verdict.VIOLATION:
+        lines.append(f"explain   tribunal explain {quote(str(run_dir))}")
     if plan is not None:
         lines.append(f"again     {again(plan, run_dir)}")
     return "\n".join(lines)

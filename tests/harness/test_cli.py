@@ -180,6 +180,15 @@ def test_a_verdict_fits_one_screen(tmp_path):
     assert len(lines) <= 10
 
 
+@pytest.mark.parametrize(("verdict", "said"), [(Verdict.VIOLATION, True), (Verdict.PASS, False)])
+def test_after_a_violation_the_command_that_explains_it_is_there_to_paste(verdict, said, tmp_path):
+    plan = made(load(scenario_file("produce-consume"), {}), seed=1, cluster="simulated", time_ms=None, mutants=())
+
+    lines = one_screen(RunVerdict(run_id="r", verdict=verdict, claim=""), tmp_path / "my run", plan).splitlines()
+
+    assert (f"explain   tribunal explain {shlex.quote(str(tmp_path / 'my run'))}" in lines) is said
+
+
 def test_what_was_judged_is_said_also_where_nothing_was_counted(tmp_path):
     """SQL counts nothing beside the cells."""
     verdict = RunVerdict(run_id="r", verdict=Verdict.PASS, claim="", coverage=Coverage(cells=8, judged=8))

@@ -19,3 +19,12 @@ def test_a_reader_that_goes_away_does_not_end_the_run(monkeypatch):
         nowhere = os.open(os.devnull, os.O_WRONLY)
         os.dup2(nowhere, writer)  # what the pipe still holds
         os.close(nowhere)
+
+
+def test_time_does_not_go_back_when_the_judge_begins(capsys):
+    """The last line said `0.0 s  check`, below `41.6 s  collect`."""
+    with Plain("a run") as progress:
+        progress.phase("collect", 41_600)
+        progress.phase("check", 0)
+
+    assert capsys.readouterr().err.splitlines()[1:] == ["  41.6 s  collect", "  41.6 s  check"]
