@@ -64,7 +64,8 @@ class Plain:
 
     def phase(self, name: str, elapsed_ms: int) -> None:
         """Begin a phase."""
-        self._elapsed_ms = max(self._elapsed_ms, elapsed_ms)  # the judge has no clock of the run's: time does not go back
+        # The judge has no clock of the run's; time does not go back for that.
+        self._elapsed_ms = max(self._elapsed_ms, elapsed_ms)
         self.say(f"{self._elapsed_ms / 1000:6.1f} s  {name}")
 
     def say(self, line: str) -> None:
