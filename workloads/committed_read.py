@@ -48,6 +48,26 @@ async def read_committed(stage: Stage, partitions: Sequence[TopicPartition], tim
         await admin.close()
 
 
+async def held_back(stage: Stage, partitions: Sequence[TopicPartition]) -> list[TopicPartition]:
+    """Return those whose last stable offset is below their end: nobody who reads what is committed gets there."""
+    if not partitions:
+        return []
+    admin = stage.clients.admin("final-read-offsets")
+    try:
+        stable = {
+            offsets.partition: offsets.latest_offset
+            for offsets in await admin.offsets(partitions, OFFSETS_MS, stable=True)
+        }
+        ends = {offsets.partition: offsets.latest_offset for offsets in await admin.offsets(partitions, OFFSETS_MS)}
+    finally:
+        await admin.close()
+    return [one for one in partitions if _is_below(stable.get(one), ends.get(one))]
+
+
+def _is_below(stable: int | None, end: int | None) -> bool:
+    return stable is not None and end is not None and stable < end
+
+
 async def _begin_at_log_start(
     admin: Admin, reader: Reader, positions: dict[TopicPartition, int], partition: TopicPartition
 ) -> None:

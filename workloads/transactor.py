@@ -13,6 +13,7 @@ from tribunal.clusters.api import (
     GroupSettings,
     PartitionPoll,
     TopicPartition,
+    TransactionalProducer,
 )
 from tribunal.results.values import VALUE_BYTES, value_in, value_of
 from tribunal.workloads.api import PollLog, Stage, answer_of
@@ -53,15 +54,24 @@ class Transactor:
         self.transactional_id = transactional_id
         self.worker_class = worker_class
         self._timeout_ms = transaction_timeout_ms
-        self.producer = stage.clients.transactional_producer(
-            transactional_id, transaction_timeout_ms, f"worker-{self.process}"
-        )
+        self.producer = self._producer()
         self._sequence = 0
         self._begin_ns = 0
         self._operations: list[Step] = []
         self._open: dict[int, OpenSend] = {}  # sends without a known fate, by value
         self._in_transaction = False
         self._identities: dict[tuple[int, int], None] = {}  # that its records were acknowledged under
+
+    async def become(self, transactional_id: str) -> None:
+        """Go on between two transactions as another producer under another id; the former one is given up."""
+        await self.close()
+        self.transactional_id = transactional_id
+        self.producer = self._producer()
+
+    def _producer(self) -> TransactionalProducer:
+        return self.stage.clients.transactional_producer(
+            self.transactional_id, self._timeout_ms, f"worker-{self.process}"
+        )
 
     async def begin(self) -> bool:
         """Begin a transaction; False when it cannot be done now."""

@@ -15,11 +15,11 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from tribunal.checkers.api import Array, Excuse, Meaning, PartitionRows, Property, is_among, properties
+from tribunal.checkers.api import FINAL, Array, Columns, Excuse, Meaning, PartitionRows, Property, is_among, properties
 from tribunal.checkers.judge.dumps import dumped
 from tribunal.checkers.judge.partition import history_of
 from tribunal.checkers.judge.steps import WRITES, flat
-from tribunal.checkers.properties.lost_writes import complete_readers
+from tribunal.checkers.properties.lost_writes import READ_COMMITTED, complete_readers
 from tribunal.results.metadata import NO_LEADER
 from tribunal.results.recording import TABLES, WORDS
 from tribunal.results.rows import Phase, typed
@@ -31,8 +31,14 @@ LOADED_PHASES: Final = ("faults",)
 ALL_OR_NOTHING: Final = -1  # a call on an object is acknowledged, or it is not
 FINAL_READ: Final = "final read"
 COMPARED: Final = "replicas"  # the property that looks at the log of each member of the final ISR and ELR
+COMMITTED_READ: Final = "final read of what is committed"
+WHOLE: Final = (
+    "atomicity",
+)  # looks at what a final read with isolation read_committed returned, and is silent without one
 OUTCOMES: Final = WORDS["sends", "outcome"]
-POLLS: Final = ("process", "phase", "position", "log_start_offset", "outcome", "record_count", "high_watermark")
+POLLS: Final = (
+    *("process", "phase", "isolation", "position", "log_start_offset", "outcome", "record_count", "high_watermark"),
+)
 Place = tuple[str, int]
 
 
@@ -58,13 +64,16 @@ def passing(recording: Recording) -> list[Place]:
     ]
 
 
-def coverage(recording: Recording) -> Coverage:
-    """Return how many cells a run has, and which inputs some of them lack."""
+def coverage(recording: Recording, hanging: Collection[Place] = ()) -> Coverage:
+    """Return how many cells a run has, and which inputs some of them lack.
+
+    hanging:  partitions of which it was found that a transaction holds readers of what is committed back for ever: none of them gets to the end.
+    """
     places = [partition_order(name) for name in recording.partitions("sends", "reads", "polls")]
     places = [place for place in places if not place[0].startswith("__")]
     places = sorted({*places, *_unseen(recording, {topic for topic, _ in places})})
     chosen = list(properties().values())
-    missing = list(_missing(recording, places, chosen))
+    missing = list(_missing(recording, places, chosen, hanging))
     everywhere = {name for one in missing if one.topic is None for name in one.properties}
     lacking = {(name, one.topic, one.partition) for one in missing if one.topic is not None for name in one.properties}
     lacking |= {(name, topic, partition) for name in everywhere for topic, partition in places}
@@ -78,7 +87,9 @@ def _unseen(recording: Recording, topics: Collection[str]) -> set[Place]:
     return {place for place in created(recording) if place[0] in topics} - {*passing(recording)}
 
 
-def _missing(recording: Recording, places: Sequence[Place], chosen: Sequence[Property]) -> Iterator[MissingInput]:
+def _missing(
+    recording: Recording, places: Sequence[Place], chosen: Sequence[Property], hanging: Collection[Place]
+) -> Iterator[MissingInput]:
     promised = is_promised(recording)
     history = history_of(recording)
     known = {*history.partitions()}
@@ -99,8 +110,11 @@ def _missing(recording: Recording, places: Sequence[Place], chosen: Sequence[Pro
             if node not in read:  # the other members' logs say nothing about this one
                 yield _lacks("logs", topic, partition, [COMPARED], node)
         is_led = not changes or changes[-1].leader != NO_LEADER
-        if is_led and not _is_read(recording, name):
+        polls = PartitionRows({"polls": recording.table("polls", name, POLLS)}).columns("polls")
+        if is_led and not complete_readers(polls).size:
             yield _lacks(FINAL_READ, topic, partition, _of_table(chosen, "reads"))
+        elif _gave_up(polls) and (topic, partition) not in hanging:
+            yield _lacks(COMMITTED_READ, topic, partition, WHOLE)
     if promised:
         yield from _of_groups(recording, chosen, places)
         yield from _of_transactions(recording, chosen, places)
@@ -172,9 +186,10 @@ def _needs_metadata(one: Property) -> bool:
     return excused or one.timeline_kernel is not None or bool({"metadata", "logs", "watermarks"} & {*one.tables})
 
 
-def _is_read(recording: Recording, name: str) -> bool:
-    polls = recording.table("polls", name, POLLS)
-    return complete_readers(PartitionRows({"polls": polls}).columns("polls")).size > 0
+def _gave_up(polls: Columns) -> bool:
+    """Whether somebody began to read all that is committed, and only readers of everything came to the end."""
+    wanted = (polls["phase"] == FINAL) & (polls["isolation"] == READ_COMMITTED)
+    return bool(wanted.any()) and complete_readers(polls).size > 0 and not complete_readers(polls, committed=True).size
 
 
 def reasons(found: Coverage) -> Iterator[str]:
@@ -186,7 +201,7 @@ def reasons(found: Coverage) -> Iterator[str]:
         places = [_place(one) for one in own if one.topic is not None]
         where = f" of {_few(places)}" if places else ""
         needed = [*dict.fromkeys(name for one in own for name in one.properties)]
-        what = "there is no complete final read" if name == FINAL_READ else f"no {name} were recorded"
+        what = f"there is no complete {name}" if name in (FINAL_READ, COMMITTED_READ) else f"no {name} were recorded"
         yield f"{what}{where}: not judged there: {_few(needed) or 'the load'}"
 
 

@@ -42,6 +42,7 @@ from tribunal.results.words import of_violation
 
 LEAST_LOAD: Final = 1  # unless the manifest's `least_load` asks for more
 UNJUDGED: Final = "unjudged"
+HANGING: Final = ("hanging_transactions", "hanging")
 
 
 def _raised(path: Path, problem: OSError) -> None:
@@ -114,7 +115,7 @@ def _judged(run_dir: Path, engine_name: str, tables: Tables) -> RunVerdict:
     if not errors and not is_history(Path(run_dir)):
         recording = Recording.open(run_dir, compare=False)
         test, doubts = was_it_a_real_test(recording)
-        covered = coverage.coverage(recording)
+        covered = coverage.coverage(recording, _hanging(findings))
         doubts = [*coverage.reasons(covered), *doubts]
         findings += violated_invariant(Path(run_dir))
         findings += heal_without_end(recording.manifest)
@@ -136,6 +137,15 @@ def _judged(run_dir: Path, engine_name: str, tables: Tables) -> RunVerdict:
         engine=engine_name,
         schema_version=SCHEMA_VERSION,
     )
+
+
+def _hanging(findings: Sequence[Finding]) -> set[coverage.Place]:
+    """Return the partitions in which a transaction was found, permitted or not, that holds readers back for ever."""
+    return {
+        (one.topic, one.partition)
+        for one in findings
+        if (one.property_name, one.kind) == HANGING and one.topic is not None and one.partition is not None
+    }
 
 
 def _is_damaged(tables: Tables) -> bool:

@@ -120,6 +120,21 @@ class AbortedReads(msgspec.Struct, frozen=True, tag=True):
         return bool(seen), f"{seen} records of aborted transactions read as committed"
 
 
+class UnendedTransactions(msgspec.Struct, frozen=True, tag=True):
+    """A transaction stays open that its coordinator has ended, permitted or not: nobody who reads what is committed gets beyond it."""
+
+    words = "a last stable offset stays behind for ever"
+
+    def seen(self, run_dir: Path, verdict: RunVerdict) -> tuple[bool, str]:
+        """Return whether a run shows it, and what was measured."""
+        held = sum(
+            found.count
+            for found in verdict.findings
+            if (found.property_name, found.kind) == (HANGING_TRANSACTIONS, HANGING)
+        )
+        return bool(held), f"{held} partitions whose last stable offset stays behind"
+
+
 class TornTransactions(msgspec.Struct, frozen=True, tag=True):
     """A record that belongs to no transaction any more: one that stays open for ever, or is read as committed."""
 
@@ -138,7 +153,16 @@ def _count(verdict: RunVerdict, property_name: str, kind: str) -> int:
     )
 
 
-Sign: TypeAlias = LostWrites | QuorumEpochs | NoFullIsr | Leaderless | QuorumWaits | AbortedReads | TornTransactions
+Sign: TypeAlias = (
+    LostWrites
+    | QuorumEpochs
+    | NoFullIsr
+    | Leaderless
+    | QuorumWaits
+    | AbortedReads
+    | UnendedTransactions
+    | TornTransactions
+)
 
 
 class Entry(msgspec.Struct, frozen=True, kw_only=True):
@@ -251,6 +275,25 @@ ENTRIES: Final = (
             "A topic is deleted, and the controller's StopReplica to one broker is late. That broker loses its session with ZooKeeper, without ending, and registers anew; the controller opens another"
             " connection to it, the deletion is repeated and done, and the topic is created again. Now the late request arrives on the old connection. Without the broker epochs of KIP-380 the"
             " broker cannot know for which registration it was meant, and stops to fetch what it has just been given. The controller has sent everything that it had to send, and sends nothing more."
+        ),
+    ),
+    Entry(
+        name="KIP-704",
+        fault="a leader that was elected uncleanly serves without having ended what its log leaves open",
+        proposal="KIP-704, KAFKA-7408",
+        scenario="museum/unended-transactions",
+        sign=UnendedTransactions(),
+        has="3.1.2",
+        has_not=None,
+        released={"cluster.mode": "zookeeper"},
+        expected=(Verdict.PERMITTED,),
+        mutant="M50",
+        story=(
+            "The end markers of transactions are late at a leader, and its follower is cut off before they arrive: the follower has the records and not their ends. The leader dies, the"
+            " follower is elected uncleanly, which the settings allow, and serves at once. The coordinators keep that those transactions are over, and their producers are gone: nobody writes"
+            " the markers again, and who reads what is committed gets nothing beyond them. The contract permits it of a leader that need not recover (R9), so the verdict on 3.1.2 is PERMITTED."
+            " KIP-704 has the leader recover before it serves. Releases since 3.2 commit that it is RECOVERING, and it declares itself RECOVERED at once, without ending anything: none has it not."
+            " replog aborts what is open first."
         ),
     ),
     Entry(

@@ -244,3 +244,43 @@ def test_a_workload_without_a_group_promises_no_commits(tmp_path: Path) -> None:
     run.metadata("PartitionRecord", 0, topic="__consumer_offsets", **created)
 
     assert promised(run, {0: run.send(0, 100)}).verdict is Verdict.PASS
+
+
+@pytest.mark.parametrize(("ended_at", "complete", "committed", "lacking"), [
+    pytest.param(100, True, True, [], id="a transaction that hangs holds them back, and that was found"),
+    pytest.param(14_000, True, True, ["final read of what is committed"], id="its marker may be under way still"),
+    pytest.param(None, True, True, ["final read of what is committed"], id="it is open still"),
+    pytest.param(14_000, True, False, [], id="nobody wanted to read what is committed"),
+    pytest.param(100, False, True, ["final read"], id="nobody came to the end"),
+])  # fmt: skip
+def test_who_reads_what_is_committed_comes_to_the_end_or_a_hanging_transaction_says_why_not(
+    tmp_path: Path, ended_at: int | None, complete: bool, committed: bool, lacking: list[str]
+) -> None:
+    run = Run(tmp_path / "run")
+    run.phase("faults", 0, 500)
+    values = {number: run.send(number, 100 + number, txn_id=f"x{number}") for number in range(3)}
+    for number, value in values.items():
+        step = {"kind": "send", "topic": "t", "partition": 0, "log_offset": number, "value": value}
+        end = 120 if number != 1 else ended_at
+        run.recorder.row(
+            "txns", process=7, txn_id=f"x{number}", operations=[step], begin_ns=90 * MS, timeout_ms=60_000,
+            end_ns=None if end is None else end * MS, outcome="info" if end is None else "committed",
+        )  # fmt: skip
+    for node in (1, 2, 3):
+        run.log(node, values)
+    if committed:
+        run.read({0: values[0]}, 900, phase="final", process=99, isolation="read_committed")
+        run.poll(99, "final", 1, 0, 14_900, high_watermark=6, last_stable_offset=1, isolation="read_committed")
+    run.watermark(6, 15_000, epoch=0, observer="x", source="list_offsets", last_stable_offset=1)
+    if complete:
+        run.read(values, 15_100, phase="final", process=98)
+        run.poll(98, "final", 6, 0, 15_200, high_watermark=6)
+
+    verdict = judged(run.finish(cluster="simulated"))
+
+    assert [one.input for one in verdict.coverage.missing] == lacking
+    hangs = [finding for finding in verdict.findings if finding.kind == "hanging"]
+    assert bool(hangs) is (ended_at == 100)
+    assert verdict.verdict is (Verdict.VIOLATION if hangs else Verdict.INCONCLUSIVE if lacking else Verdict.PASS)
+    if lacking == ["final read of what is committed"]:
+        assert verdict.coverage.missing[0].properties == ("atomicity",)

@@ -18,6 +18,7 @@ from tribunal.harness.campaign.museum_entries import (
     QuorumEpochs,
     QuorumWaits,
     TornTransactions,
+    UnendedTransactions,
 )
 from tribunal.harness.catalog import Unknown, scenario_file
 from tribunal.harness.cli.session import conduct
@@ -127,6 +128,24 @@ def test_a_late_produce_shows_by_a_transaction_without_end_or_by_what_was_aborte
 
     words = "{} partitions whose last stable offset stays behind, {} records of aborted transactions read as committed"
     assert TornTransactions().seen(Path(), judged(found)) == (any(measured), words.format(*measured))
+
+
+@pytest.mark.parametrize(
+    ("property_name", "kind", "severity", "count"),
+    [
+        pytest.param("hanging_transactions", "hanging", "violation", 2, id="accused"),
+        pytest.param("hanging_transactions", "hanging", "permitted", 2, id="permitted by the contract of its release"),
+        pytest.param("hanging_transactions", "open", "note", 0, id="open with right"),
+        pytest.param("aborted_reads", "aborted_read", "permitted", 0, id="something else"),
+    ],
+)
+def test_a_leader_that_did_not_recover_shows_by_a_transaction_without_end_permitted_or_not(
+    property_name: str, kind: str, severity: str, count: int
+) -> None:
+    found = Finding(property_name=property_name, kind=kind, severity=severity, explanation="", count=2)
+
+    measured = f"{count} partitions whose last stable offset stays behind"
+    assert UnendedTransactions().seen(Path(), judged(found)) == (bool(count), measured)
 
 
 @pytest.mark.parametrize(

@@ -235,7 +235,9 @@ async def read_to_end(stage: Stage, chosen: Plan, timeout_ms: int) -> list[Topic
     return await read_whole(stage, partitions(chosen), timeout_ms)
 
 
-async def read_whole(stage: Stage, wanted: Sequence[TopicPartition], timeout_ms: int) -> list[TopicPartition]:
+async def read_whole(
+    stage: Stage, wanted: Sequence[TopicPartition], timeout_ms: int, process: int = FINAL_READER
+) -> list[TopicPartition]:
     """Read every partition from its start to its end, after everything is quiet; return those not reached.
 
     A partition's final read is closed by a poll that brought nothing, at its end as its leader states it. What arrives
@@ -244,7 +246,7 @@ async def read_whole(stage: Stage, wanted: Sequence[TopicPartition], timeout_ms:
     """
     deadline = asyncio.get_running_loop().time() + timeout_ms / 1000
     admin = stage.clients.admin("final-read-offsets")
-    reader = Reader(stage, FINAL_READER, "final")
+    reader = Reader(stage, process, "final")
     unread: list[TopicPartition] = []
     missing = list(wanted)
     try:
@@ -302,10 +304,15 @@ async def _poll(
     stage: Stage, admin: Admin, reader: Reader, positions: dict[TopicPartition, int], ends: dict[TopicPartition, Ends]
 ) -> set[TopicPartition]:
     """Read on; return the partitions that brought records or an error."""
-    polls = [poll for poll in await reader.poll(POLL_RECORDS, POLL_MS) if poll.records or poll.error]
-    for poll in polls:
+    answered = await reader.poll(POLL_RECORDS, POLL_MS)
+    polls = [poll for poll in answered if poll.records or poll.error]
+    for poll in answered:
         if poll.records:
             positions[poll.partition] = poll.records[-1].log_offset + 1
+        if (
+            not poll.error and poll.next_position is not None
+        ):  # behind the markers of transactions, which nobody receives
+            positions[poll.partition] = max(positions[poll.partition], poll.next_position)
     out_of_range = [poll.partition for poll in polls if poll.error in OUT_OF_RANGE and not poll.records]
     if out_of_range:
         ends |= await record_offsets(stage, admin, out_of_range)

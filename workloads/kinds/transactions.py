@@ -1,7 +1,8 @@
 """Transactions that send and poll: each process sends to some partitions and reads what others have committed.
 
 Reading is read_committed with positions of its own; one in five transactions is aborted. The first two processes share a
-transactional id: whoever begins fences the other one.
+transactional id: whoever begins fences the other one. With `id_transactions` a process leaves its id behind after so many transactions, as
+applications do that come and go: whatever stays open of that id then is ended by no later transaction of it.
 """
 
 import asyncio
@@ -12,7 +13,8 @@ import msgspec
 
 from tribunal.clusters.api import PartitionPoll, TopicPartition
 from tribunal.workloads.api import Count, Number, Percent, Reader, Several, Stage, Workload, drawn_seed
-from tribunal.workloads.committed_read import create, read_committed
+from tribunal.workloads.committed_read import create, held_back, read_committed
+from tribunal.workloads.kinds.produce_consume import read_whole
 from tribunal.workloads.transactor import Transactor
 
 TOPIC: Final = "transactions"
@@ -21,10 +23,14 @@ RIVALS: Final = 2
 POLL_RECORDS: Final = 50
 POLL_MS: Final = 50
 SENDS_MAX: Final = 3
+BEHIND_READER: Final = 998  # reads what is out of sight of who reads what is committed
 
 
 class Options(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """What a scenario may say: partitions, processes, how many are aborted, what a process rests between two."""
+    """What a scenario may say: partitions, processes, how many are aborted, what a process rests between two.
+
+    id_transactions:  how many a process begins under one transactional id; 0: all of them.
+    """
 
     partitions: Several = 3
     processes: Several = 4
@@ -32,6 +38,7 @@ class Options(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     rest_ms: Number = 100
     rival_rest_ms: Number = 2_000
     transaction_timeout_ms: Count = 5_000
+    id_transactions: Number = 0
 
 
 class Plan(msgspec.Struct, frozen=True, kw_only=True):
@@ -63,9 +70,14 @@ async def _work(stage: Stage, chosen: Plan, process: int) -> None:
     transactor = Transactor(stage, process, name, WORKER_CLASS, options.transaction_timeout_ms)
     reader = Reader(stage, process, "tail", "read_committed")
     reader.assign(dict.fromkeys(partitions(chosen), 0))
+    ids, begun = 1, 0
     try:
         while not stage.stopping.is_set():
+            if options.id_transactions and begun == options.id_transactions:
+                await transactor.become(f"{name}-{ids}")
+                ids, begun = ids + 1, 0
             if await transactor.begin():
+                begun += 1
                 fenced = not await _one(transactor, reader, chosen, random)
                 if fenced and process <= RIVALS:
                     await asyncio.sleep(random.uniform(0.5, 1.5) * options.rival_rest_ms / 1000)
@@ -86,8 +98,11 @@ async def _one(transactor: Transactor, reader: Reader, chosen: Plan, random: Ran
 
 
 async def read_to_end(stage: Stage, chosen: Plan, timeout_ms: int) -> list[TopicPartition]:
-    """Read all that is committed."""
-    return await read_committed(stage, partitions(chosen), timeout_ms)
+    """Read all that is committed; behind a last stable offset that stays where it is, all that is there."""
+    unread = await read_committed(stage, partitions(chosen), timeout_ms)
+    stuck = await held_back(stage, unread)
+    read = {*stuck} - {*await read_whole(stage, stuck, timeout_ms, BEHIND_READER)} if stuck else set()
+    return [partition for partition in unread if partition not in read]
 
 
 async def prepare(stage: Stage, chosen: Plan, replication_factor: int) -> None:
