@@ -564,7 +564,8 @@ class Kind(msgspec.Struct, frozen=True, kw_only=True):
     operations:    tells what clients of a spec's cluster can call on objects.
     missing:       tells which of the capabilities a cluster of this spec does not have, and why.
     refused:       tells why it cannot be what a spec asks for; empty: it can.
-    prepare:       has what its nodes run by on this machine, before a run has a folder; `ClusterError` in one line where that is impossible.
+    prepare:       has what its nodes run by on this machine, also in the releases that they come to run, before a run has a folder; `ClusterError` in one
+                   line where that is impossible.
     leftovers:     tells what a run of a folder has left.
     sweep:         ends what a run of a folder has left; returns what was done.
     commands_of:   tells which file's commands `sweep` runs on this machine; None: nobody's.
@@ -586,7 +587,7 @@ class Kind(msgspec.Struct, frozen=True, kw_only=True):
     has_log: bool = True
     operations: Callable[[ClusterSpec], frozenset[ObjectOperation]] = lambda _: frozenset()
     refused: Callable[[ClusterSpec], str] = lambda _: ""
-    prepare: Callable[[ClusterSpec], None] = lambda _: None
+    prepare: Callable[[ClusterSpec, Sequence[str]], None] = lambda _, __: None
     leftovers: Callable[[Path], list[str]] = lambda _: []
     sweep: Callable[[Path], list[str]] = lambda _: []
     commands_of: Callable[[Path], Path | None] = lambda _: None

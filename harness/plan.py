@@ -350,6 +350,11 @@ class ExecutedFault(msgspec.Struct, frozen=True, kw_only=True):
     until: str = ""
 
 
+def releases(plan: Plan) -> list[str]:
+    """Return the releases that a plan's faults have nodes run, each once, in the order of the faults."""
+    return list(dict.fromkeys(one for fault in plan.faults for one in faults()[fault.kind].releases_by(fault.options)))
+
+
 def expression(planned: PlannedFault) -> str:
     """Return whom a fault is planned for, as the recording names it."""
     chosen = "" if planned.target.partition is None else f" with p{planned.target.partition}"

@@ -120,14 +120,16 @@ Options = TypeVar("Options", bound=msgspec.Struct)
 class Fault(msgspec.Struct, Generic[Asked, Options], frozen=True, kw_only=True):
     """One fault: what may be said of it, how it is injected, and by that what it needs.
 
-    modes:    in which modes of a cluster there is what it disturbs.
-    refused:  says of its options why they are for another cluster: another mode, another release; empty: they are not.
+    modes:     in which modes of a cluster there is what it disturbs.
+    refused:   says of its options why they are for another cluster: another mode, another release; empty: they are not.
+    releases:  says of its options which releases nodes come to run by it.
     """
 
     options: type[Options]
     inject: Callable[[Asked, int, Options], AbstractAsyncContextManager[Effect]]
     modes: tuple[Mode, ...] = MODES
     refused: Callable[[Options, ClusterSpec], str] = lambda _, __: ""
+    releases: Callable[[Options], tuple[str, ...]] = lambda _: ()
 
     def __post_init__(self) -> None:
         """Refuse a fault that does not say what it needs, or names a mode that is none."""
@@ -148,6 +150,10 @@ class Fault(msgspec.Struct, Generic[Asked, Options], frozen=True, kw_only=True):
     def refused_by(self, spec: ClusterSpec, given: Mapping[str, object]) -> str:
         """Say why its options, as a plan has them, are for another cluster; empty: they are not."""
         return self.refused(msgspec.convert(given, self.options), spec)
+
+    def releases_by(self, given: Mapping[str, object]) -> tuple[str, ...]:
+        """Say which releases nodes come to run by it, with options as a plan has them."""
+        return self.releases(msgspec.convert(given, self.options))
 
     def aimed(self, node: int, options: Options) -> Aimed:
         """Return it with its node and options; who enters it has looked whether the cluster has what it needs."""
@@ -179,6 +185,9 @@ class AnyFault(Protocol):
 
     def refused_by(self, spec: ClusterSpec, given: Mapping[str, object]) -> str:
         """Say why its options, as a plan has them, are for another cluster; empty: they are not."""
+
+    def releases_by(self, given: Mapping[str, object]) -> tuple[str, ...]:
+        """Say which releases nodes come to run by it, with options as a plan has them."""
 
     def planned(self, node: int, given: Mapping[str, object]) -> Aimed:
         """Return it with its node and with options as a plan has them."""

@@ -11,8 +11,11 @@ kernel chooses the address for it, by a route's source hint; without namespaces 
 """
 
 import asyncio
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
+
+import msgspec
 
 from tribunal.clusters.api import ClusterError, ClusterSpec, ClusterState, Kind
 from tribunal.clusters.assembly import Observation, System, composed, launched, observer_of
@@ -112,9 +115,10 @@ def fetched(spec: ClusterSpec) -> Runtime:
         raise ClusterError(str(problem)) from None
 
 
-def prepare(spec: ClusterSpec) -> None:
-    """Have the release here before a run begins."""
-    fetched(spec)
+def prepare(spec: ClusterSpec, releases: Sequence[str]) -> None:
+    """Have the release here before a run begins, and the others that nodes come to run."""
+    for version in dict.fromkeys([spec.version, *releases]):
+        fetched(msgspec.structs.replace(spec, version=version))
 
 
 def refused(spec: ClusterSpec) -> str:

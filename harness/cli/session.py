@@ -22,7 +22,7 @@ from tribunal.harness.catalog import all_clusters, is_simulated
 from tribunal.harness.cli.meanwhile import StartsSpark
 from tribunal.harness.event_loop import run_and_leave
 from tribunal.harness.fault_journal import FaultJournal, refuse_unless_healed
-from tribunal.harness.plan import Plan
+from tribunal.harness.plan import Plan, releases
 from tribunal.harness.progress import Progress, Silent, shown_on
 from tribunal.harness.run import Ending, Run, new_run_dir
 from tribunal.results.verdict import EXIT_INTERRUPTED, RunVerdict, Verdict
@@ -58,7 +58,7 @@ def conduct(
     is_one_of_many:  nothing is shown meanwhile, and nobody reads a report of it.
     """
     refuse_unless_healed(out)
-    all_clusters()[plan.cluster].prepare(plan.spec)
+    all_clusters()[plan.cluster].prepare(plan.spec, releases(plan))
     run_dir = new_run_dir(plan, out)
     title = f"{plan.scenario}  {plan.cluster}  seed {plan.seed}  {size(plan.spec)}"
     if plan.spec.mutants:

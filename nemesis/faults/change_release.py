@@ -77,4 +77,6 @@ def _refused(options: Options, spec: ClusterSpec) -> str:
     return no_java_for(wanted)
 
 
-FAULT: Final = Fault(options=Options, inject=inject, modes=(KRAFT,), refused=_refused)
+FAULT: Final = Fault(
+    options=Options, inject=inject, modes=(KRAFT,), refused=_refused, releases=lambda options: (options.to,)
+)

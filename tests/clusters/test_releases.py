@@ -15,6 +15,7 @@ from uuid import UUID
 
 import pytest
 
+from tribunal.clusters.api import ClusterError
 from tribunal.clusters.clock import RunClock
 from tribunal.clusters.kafka import jars, java
 from tribunal.clusters.kafka import software as kafka_software
@@ -34,7 +35,7 @@ from tribunal.clusters.maven_jars import Artifact, NoJars, Program, fetch
 from tribunal.clusters.run_context import RunContext
 from tribunal.clusters.spec import ClusterSpec, SettingValue
 from tribunal.harness.catalog import listing, scenario_file
-from tribunal.harness.plan import Plan, made, must_be_possible
+from tribunal.harness.plan import Plan, made, must_be_possible, releases
 from tribunal.harness.run import settings
 from tribunal.harness.scenario import BadScenario, load, scenario
 
@@ -624,3 +625,30 @@ def test_a_process_of_another_release_proves_nothing(tmp_path: Path) -> None:
             process.communicate(b"\n")
     assert not kafka.runs_release(process.pid, "3.9.1").holds
     assert not kafka.runs_release(None, "3.9.1").holds
+
+
+@pytest.mark.parametrize(("to", "lacking"), [
+    pytest.param("9.9.1", "", id="those that are here"),
+    pytest.param("9.9.2", "9.9.2", id="one that a node changes to in the midst of it is not here"),
+])  # fmt: skip
+def test_every_release_of_a_plan_is_had_before_the_run_has_a_folder(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, to: str, lacking: str
+) -> None:
+    for version in ("9.9.0", "9.9.1"):
+        (tmp_path / "kafka" / version).mkdir(parents=True)
+        (tmp_path / "kafka" / version / "VERSION").write_text(version)
+    (tmp_path / "bin").mkdir()
+    (tmp_path / "bin" / "mvn").write_text("#!/bin/sh\necho '[ERROR] could not resolve'; exit 1\n")
+    (tmp_path / "bin" / "mvn").chmod(0o755)
+    monkeypatch.setenv("TRIBUNAL_KAFKA", str(tmp_path / "kafka"))
+    monkeypatch.setenv("PATH", f"{tmp_path / 'bin'}:{os.environ['PATH']}")
+    text = f"scenario: s\nworkload: produce-consume\ntime: 5s\nkafka: 9.9.0\nsteps: [{{change-release: broker 1, to: {to}}}]\n"
+    (tmp_path / "s.yaml").write_text(text)
+    plan = made(load(tmp_path / "s.yaml", {}), seed=1, cluster="apache-kafka", time_ms=None, mutants=())
+
+    assert releases(plan) == [to]
+    if lacking:
+        with pytest.raises(ClusterError, match=r"^Maven cannot fetch Apache Kafka 9\.9\.2: [^\n]*$"):
+            apache_kafka.prepare(plan.spec, releases(plan))
+    else:
+        apache_kafka.prepare(plan.spec, releases(plan))
