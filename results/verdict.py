@@ -106,7 +106,10 @@ class EdgeKind(StrEnum):
 
 
 class TransactionEdge(msgspec.Struct, frozen=True, kw_only=True):
-    """One transaction before another, both by their rows in the table `txns`, or `operations` where they are calls on objects."""
+    """One transaction before another, both by their rows in the table `txns`, or `operations` where they are calls on objects.
+
+    Of an imported history both are places among its events.
+    """
 
     source: int
     target: int

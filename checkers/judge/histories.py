@@ -45,7 +45,7 @@ def judge_history(folder: Path) -> Iterator[TableRow]:
         reason = f"an operation that the model does not know ({type(problem).__name__}: {str(problem)[:80]})"
         raise DamagedRecording("", None, reason) from problem
     yield from (FoundIn(str(folder), finding) for finding in found)
-    yield Figures(Place(str(folder)), model, {"operations": len(operations), f"histories of {model}": 1})
+    yield Figures(Place(str(folder)), model, {"operations": len(operations), f"history of {model}": 1})
 
 
 def model_of(operations: Sequence[Operation]) -> str:
@@ -123,5 +123,5 @@ def _finding(model: str, kind: str, severity: str, count: int, witness: Witness,
     """Return a finding; `of` is the anomaly that was searched for, if that is not its kind."""
     weakest, _ = ruled_out([of or kind])
     words = f"{witness.words}; rules out {', '.join(weakest)}" if weakest else witness.words
-    detail = Detail(operations=witness.operations, rules_out=tuple(weakest) or None)
+    detail = Detail(operations=witness.operations, edges=witness.edges or None, rules_out=tuple(weakest) or None)
     return Finding(property_name=model, kind=kind, severity=severity, count=count, explanation=words, detail=detail)

@@ -11,6 +11,7 @@ import typer
 
 from tribunal.harness.cli.usage import known_engine
 from tribunal.harness.scenario import BadScenario
+from tribunal.results.history import is_history
 from tribunal.results.scratch import Scratch
 from tribunal.results.unreadable import UNREADABLE
 
@@ -43,6 +44,8 @@ def calibrate(
     for folder in runs:
         if not folder.is_dir():
             raise BadScenario(f"no run in {str(folder)!r}: no such folder")
+        if is_history(folder):
+            raise BadScenario(f"{folder}: an imported history; anomalies are put into recordings of runs")
     before = None if last is None else read(last)
     board = _Board()
 

@@ -7,6 +7,7 @@ import msgspec
 import typer
 
 from tribunal.harness.cli.usage import must_hold_run
+from tribunal.results.history import is_history
 from tribunal.results.verdict import PERMITTED_TABLE
 
 STORIES: Final = 5
@@ -22,6 +23,9 @@ def explain(
     from tribunal.harness.evidence import explain as explaining
 
     must_hold_run(run)
+    if is_history(run):
+        _history(run, stories, json=json)
+        return
     found = list(explaining.explained(run, at_offset=offset))
     if json:
         typer.echo(msgspec.json.encode(found[:stories]).decode())
@@ -36,5 +40,23 @@ def explain(
         typer.echo(f"\nevery permitted loss with its rule and the event that excuses it: {every}")
     if not found:
         typer.echo("nothing was lost and nothing went back: there is no story to show")
+    elif len(found) > stories:
+        typer.echo(f"\n{len(found) - stories} more; --stories {len(found)} shows them all")
+
+
+def _history(run: Path, stories: int, *, json: bool) -> None:
+    """Show what is known of an imported history's findings: the operations that they name."""
+    from tribunal.harness.evidence import explain as explaining
+
+    found = explaining.of_history(run)
+    if json:
+        content = [{"finding": finding, "operations": operations} for finding, operations in found[:stories]]
+        typer.echo(msgspec.json.encode(content).decode())
+        return
+    for finding, operations in found[:stories]:
+        for line in explaining.lines_of_history(finding, operations):
+            typer.echo(line)
+    if not found:
+        typer.echo("nothing is wrong with it: there is no story to show")
     elif len(found) > stories:
         typer.echo(f"\n{len(found) - stories} more; --stories {len(found)} shows them all")

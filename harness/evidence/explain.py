@@ -11,11 +11,13 @@ from typing import Final
 import msgspec
 
 from tribunal.checkers.judge.verdict import check
+from tribunal.results.history import load as load_history
 from tribunal.results.report.groups import Group, grouped
+from tribunal.results.report.imported import Named, named
 from tribunal.results.report.moments import changes_of
 from tribunal.results.report.story import Story, acks_name, located, record_name, story_of
 from tribunal.results.store import Recording
-from tribunal.results.verdict import Finding, load
+from tribunal.results.verdict import Finding, RunVerdict, load
 
 EXPLAINED: Final = ("violation", "permitted")
 NS_PER_S: Final = 1_000_000_000
@@ -35,8 +37,7 @@ def explained(
 
     at_offset:  only the findings at this offset, each shown by itself.
     """
-    stated = run_dir / "verdict.json"
-    verdict = load(stated) if stated.is_file() else check([run_dir], "inline")[0]
+    verdict = _verdict(run_dir)
     findings = [one for one in verdict.findings if one.severity in severities]
     if at_offset is not None:
         findings = [one for one in findings if one.log_offset == at_offset]
@@ -45,6 +46,28 @@ def explained(
     for group in sorted(grouped(findings), key=lambda one: (severities.index(one.severity), one.first_ns or 0)):
         for witness in group.witnesses if at_offset is not None else group.witnesses[:1]:
             yield Explained(story=_story(recording, witness, end_ns), group=group)
+
+
+def of_history(run_dir: Path) -> list[tuple[Finding, list[Named]]]:
+    """Return an imported history's violations, each with the operations that it names: of a cluster nothing is known."""
+    verdict = _verdict(run_dir)
+    events, _ = load_history(run_dir)
+    return [(one, named(events, [one])) for one in verdict.violations]
+
+
+def lines_of_history(finding: Finding, operations: Sequence[Named]) -> Iterator[str]:
+    """Yield what to print of one of them."""
+    yield f"{finding.severity.upper()}  {finding.kind}{f', {finding.count} times' if finding.count > 1 else ''}"
+    yield f"  {finding.explanation}"
+    for one in operations:
+        times = [f"{at / NS_PER_S:.6f}" for at in (one.start_ns, one.end_ns) if at is not None]
+        when = f"{' to '.join(times)} s" if times else ""
+        yield f"  {one.name:<8} process {one.process:<6} {one.outcome:<5} {when:<26} {one.steps}"
+
+
+def _verdict(run_dir: Path) -> RunVerdict:
+    stated = run_dir / "verdict.json"
+    return load(stated) if stated.is_file() else check([run_dir], "inline")[0]
 
 
 def _story(recording: Recording, finding: Finding, end_ns: int) -> Story:

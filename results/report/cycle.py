@@ -10,6 +10,8 @@ from typing import Final
 
 import msgspec
 
+from tribunal.results.history import Event
+from tribunal.results.report.imported import named
 from tribunal.results.report.measures import WIDTH
 from tribunal.results.rows import Transaction, typed
 from tribunal.results.store import Recording
@@ -18,8 +20,15 @@ from tribunal.results.words import of_edge
 
 HEIGHT: Final = 320
 RADIUS: Final = 112
-BOX: Final = (150, 34)
+SIZE: Final = (150, 34)
 MOST: Final = 12
+
+
+class Box(msgspec.Struct, frozen=True):
+    """What is known of a transaction: the words in its box, and those for who points at it."""
+
+    label: str
+    title: str
 
 
 class Vertex(msgspec.Struct, frozen=True, kw_only=True):
@@ -57,23 +66,51 @@ class Cycle(msgspec.Struct, frozen=True):
 
 def cycle(recording: Recording, findings: Sequence[Finding]) -> Cycle | None:
     """Return the smallest circle among a run's violations, None where there is none."""
+    smallest = _smallest(findings)
+    return None if smallest is None else _drawn(smallest, _of_recording(recording, _sources(smallest)))
+
+
+def cycle_of_history(events: Sequence[Event], findings: Sequence[Finding]) -> Cycle | None:
+    """Return the smallest circle among the violations of an imported history, None where there is none."""
+    smallest = _smallest(findings)
+    if smallest is None:
+        return None
+    return _drawn(
+        smallest, {one.number: _box(one.process, one.outcome, [one.steps]) for one in named(events, [smallest])}
+    )
+
+
+def _smallest(findings: Sequence[Finding]) -> Finding | None:
     candidates = [one for one in findings if one.severity == "violation" and one.detail.edges]
-    if not candidates:
-        return None
-    smallest = min(candidates, key=lambda one: (len(one.detail.edges or ()), one.kind))
-    edges = smallest.detail.edges or ()
-    if len(edges) > MOST:
-        return None
-    remark = f"rules out {', '.join(smallest.detail.rules_out)}" if smallest.detail.rules_out else ""
-    return _drawn(smallest.kind, edges, _transactions(recording, [edge.source for edge in edges]), remark)
+    smallest = min(candidates, key=lambda one: (len(one.detail.edges or ()), one.kind), default=None)
+    return None if smallest is None or len(_sources(smallest)) > MOST else smallest
 
 
-def _transactions(recording: Recording, rows: Sequence[int]) -> dict[int, Transaction]:
+def _sources(finding: Finding) -> list[int]:
+    return [edge.source for edge in finding.detail.edges or ()]
+
+
+def _of_recording(recording: Recording, rows: Sequence[int]) -> dict[int, Box]:
     table = recording.table("txns")
-    return {row: typed(table.slice(row, 1), Transaction)[0] for row in rows if row < table.num_rows}
+    found = {row: typed(table.slice(row, 1), Transaction)[0] for row in rows if row < table.num_rows}
+    return {
+        number: _box(
+            str(row.process),
+            row.outcome,
+            [f"{step.kind} {step.topic}-{step.partition} {step.value}" for step in row.operations or ()],
+        )
+        for number, row in found.items()
+    }
 
 
-def _drawn(kind: str, edges: Sequence[TransactionEdge], known: Mapping[int, Transaction], remark: str) -> Cycle:
+def _box(process: str, outcome: str, steps: Sequence[str]) -> Box:
+    more = f" and {len(steps) - 8} more" if len(steps) > 8 else ""
+    return Box(f"process {process}, {outcome}", f" of process {process}, {outcome}: {', '.join(steps[:8])}{more}")
+
+
+def _drawn(finding: Finding, known: Mapping[int, Box]) -> Cycle:
+    edges = finding.detail.edges or ()
+    remark = f"rules out {', '.join(finding.detail.rules_out)}" if finding.detail.rules_out else ""
     count = len(edges)
     # Wider than high: the boxes are.
     at = {
@@ -85,18 +122,12 @@ def _drawn(kind: str, edges: Sequence[TransactionEdge], known: Mapping[int, Tran
     }
     vertices = [_vertex(number, x, y, known.get(number)) for number, (x, y) in at.items()]
     arrows = [_arrow(place + 1, at[edge.source], at[edge.target], edge, count) for place, edge in enumerate(edges)]
-    return Cycle(kind, vertices, arrows, remark)
+    return Cycle(finding.kind, vertices, arrows, remark)
 
 
-def _vertex(number: int, x: float, y: float, row: Transaction | None) -> Vertex:
-    if row is None:
-        return Vertex(name=f"T{number}", x=round(x, 1), y=round(y, 1), label="", title=f"T{number}")
-    steps = [f"{step.kind} {step.topic}-{step.partition} {step.value}" for step in row.operations or ()]
-    more = f" and {len(steps) - 8} more" if len(steps) > 8 else ""
-    return Vertex(
-        name=f"T{number}", x=round(x, 1), y=round(y, 1), label=f"process {row.process}, {row.outcome}",
-        title=f"T{number} of process {row.process}, {row.outcome}: {', '.join(steps[:8])}{more}",
-    )  # fmt: skip
+def _vertex(number: int, x: float, y: float, box: Box | None) -> Vertex:
+    label, title = ("", "") if box is None else (box.label, box.title)
+    return Vertex(name=f"T{number}", x=round(x, 1), y=round(y, 1), label=label, title=f"T{number}{title}")
 
 
 def _arrow(
@@ -120,5 +151,5 @@ def _arrow(
 def _border(box: tuple[float, float], towards: tuple[float, float]) -> tuple[float, float]:
     """Return where the line from a box's middle leaves it, with a little air."""
     dx, dy = towards[0] - box[0], towards[1] - box[1]
-    scale = min((BOX[0] / 2 + 6) / abs(dx) if dx else math.inf, (BOX[1] / 2 + 6) / abs(dy) if dy else math.inf)
+    scale = min((SIZE[0] / 2 + 6) / abs(dx) if dx else math.inf, (SIZE[1] / 2 + 6) / abs(dy) if dy else math.inf)
     return box[0] + dx * scale, box[1] + dy * scale

@@ -9,7 +9,8 @@ import msgspec
 
 from tribunal.results.manifest import Setting
 from tribunal.results.plain_words import acknowledged, sentences
-from tribunal.results.report.model import Imported, Page
+from tribunal.results.report.imported import Imported
+from tribunal.results.report.model import Page
 from tribunal.results.report.story import Step
 from tribunal.results.sensitivity import measured, total
 from tribunal.results.verdict import Verdict, how_much

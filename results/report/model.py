@@ -1,7 +1,6 @@
 """From a run's folder to what its report shows; no geometry, no markup."""
 
 import re
-from collections import Counter
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Final
@@ -16,7 +15,8 @@ from tribunal.results.history import is_history
 from tribunal.results.history import load as load_history
 from tribunal.results.manifest import Manifest
 from tribunal.results.recording import DamagedRecording
-from tribunal.results.report.cycle import Cycle, cycle
+from tribunal.results.report.cycle import Cycle, cycle, cycle_of_history
+from tribunal.results.report.imported import Imported, imported_of
 from tribunal.results.report.matrix import Matrix, matrix
 from tribunal.results.report.minimal import Minimal, minimal_of
 from tribunal.results.report.moments import Change, changes_of
@@ -39,7 +39,6 @@ BINS_OF_A_WINDOW: Final = 1_200
 COMPLAINT: Final = re.compile(r"\b(?:Traceback|\w*Error|ERROR|CRITICAL|FATAL)\b")
 COMPLAINTS: Final = 3
 COMPLAINT_WIDTH: Final = 240
-NEMESIS: Final = "nemesis"  # what Jepsen calls the process that injects faults
 LOG_BYTES: Final = 2_000_000
 
 
@@ -74,16 +73,6 @@ class Rates(msgspec.Struct, frozen=True):
     latencies: dict[str, list[int | None]] = msgspec.field(default_factory=dict)
     unread: list[int] = msgspec.field(default_factory=list)
     start_ns: int = 0
-
-
-class Imported(msgspec.Struct, frozen=True, kw_only=True):
-    """A history that another tool recorded: operations that began and how they ended, and nothing of a cluster."""
-
-    source: str
-    form: str
-    operations: int
-    processes: int
-    endings: dict[str, int]
 
 
 class Page(msgspec.Struct, frozen=True, kw_only=True):
@@ -147,7 +136,7 @@ def page(run_dir: Path, window: Window | None = None) -> Page:
         if is_history(run_dir):
             if window is not None:
                 raise BadWindow(f"{window.name}: {run_dir} is a history of another tool, which has no timeline")
-            return Page(run_dir=run_dir, verdict=verdict, manifest=None, damage=None, imported=_imported(run_dir))
+            return _page_of_history(run_dir, verdict)
         recording = Recording.open(run_dir, compare=False)
         return _page_of(run_dir, verdict, recording, window)
     except DamagedRecording as damage:
@@ -156,14 +145,16 @@ def page(run_dir: Path, window: Window | None = None) -> Page:
         return Page(run_dir=run_dir, verdict=verdict, manifest=None, damage=str(damage))
 
 
-def _imported(run_dir: Path) -> Imported:
+def _page_of_history(run_dir: Path, verdict: RunVerdict) -> Page:
     events, origin = load_history(run_dir)
-    own = [event for event in events if event.get("process", 0) != NEMESIS]
-    kinds = Counter(str(event["type"]) for event in own)
-    return Imported(
-        source=origin.source, form=origin.format, operations=kinds.pop("invoke", 0),
-        processes=len({str(event.get("process", 0)) for event in own}), endings=dict(sorted(kinds.items())),
-    )  # fmt: skip
+    return Page(
+        run_dir=run_dir,
+        verdict=verdict,
+        manifest=None,
+        damage=None,
+        imported=imported_of(events, origin, verdict.findings),
+        cycle=cycle_of_history(events, verdict.findings),
+    )
 
 
 def _page_of(run_dir: Path, verdict: RunVerdict, recording: Recording, window: Window | None) -> Page:

@@ -65,6 +65,38 @@ def test_the_report_of_an_imported_history_knows_that_it_has_no_cluster(tmp_path
     assert "manifest" not in page
 
 
+def test_an_imported_history_shows_the_operations_that_no_order_explains(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A finding named T3 and T4, and nothing said which operations these are; `explain` knew of no recording."""
+    assert imported(tmp_path, JEPSEN % "[]", "jepsen-edn") == 0
+    check([tmp_path / "imported"], "inline")
+    capsys.readouterr()
+
+    assert exit_code(["explain", str(tmp_path / "imported")]) == 0
+    said = capsys.readouterr().out
+    assert exit_code(["report", str(tmp_path / "imported")]) == 0
+    page = (tmp_path / "imported" / "report.html").read_text()
+
+    assert "VIOLATION  G2-item" in said
+    assert "T3       process 0      ok    0.000000 to 0.000000 s     append 1 1, r 2 []" in said
+    assert '<th scope="row">T4</th><td>1</td><td>ok</td>' in page
+    assert "A circle that no order explains: G2-item" in page
+    assert "T4 of process 1, ok: append 2 1, r 1 []" in page
+
+
+def test_of_an_imported_history_in_which_nothing_is_wrong_no_operation_is_shown(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert imported(tmp_path, JEPSEN % "[1]", "jepsen-edn") == 0
+    check([tmp_path / "imported"], "inline")
+
+    assert exit_code(["explain", str(tmp_path / "imported")]) == 0
+    assert "there is no story to show" in capsys.readouterr().out
+    assert exit_code(["report", str(tmp_path / "imported")]) == 0
+    assert "findings name" not in (tmp_path / "imported" / "report.html").read_text()
+
+
 def test_jepsens_json_says_the_same_as_its_edn(tmp_path: Path) -> None:
     events = [
         {"process": 0, "type": "invoke", "f": "send", "value": [["send", 0, 5]]},
