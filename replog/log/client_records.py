@@ -19,7 +19,10 @@ LONG_OFFSETS: Final = 8192  # the first that does not fit into two
 OFFSETS_LOW: Final = bytes(offset << 1 & 127 | 128 for offset in range(LONG_OFFSETS))
 OFFSETS_HIGH: Final = bytes(offset << 1 >> 7 for offset in range(LONG_OFFSETS))
 EVEN: Final = bytes(range(0, 128, 2))  # varints of one byte that are not negative
-VARINT_SHIFT_MAX: Final = 63
+INT_SHIFT_MAX: Final = (
+    28  # of the last byte of a 32-bit number: Java's clients read no longer ones, and Kafka's brokers admit none
+)
+LONG_SHIFT_MAX: Final = 63
 
 
 class BadRecords(ValueError):
@@ -65,11 +68,15 @@ def _walk(content: bytes, count: int) -> Examined:  # noqa: C901, PLR0912, PLR09
         if byte < 128:
             delta_ms, position = (byte >> 1) ^ -(byte & 1), body + 2
         else:
-            delta_ms, position = _varint(content, body + 1)
+            delta_ms, position = _varint(content, body + 1, LONG_SHIFT_MAX)
         if index < 64:
             offset, position = content[position], position + 1
             if offset != index << 1:
                 raise BadRecords(f"the offset of record {index}")
+        elif index < LONG_OFFSETS:  # in two bytes, no more: `_alike` goes by that
+            if content[position] != OFFSETS_LOW[index] or content[position + 1] != OFFSETS_HIGH[index]:
+                raise BadRecords(f"the offset of record {index}")
+            position += 2
         else:
             offset, position = _varint(content, position)
             if offset != index:
@@ -150,15 +157,13 @@ def _sizes_at(content: bytes, position: int) -> list[int]:
 
 
 def _behind_bytes(content: bytes, position: int) -> int:
-    """Return the position behind a key or a value, which may be null."""
-    byte = content[position]
-    if byte < 128:
-        size, position = (byte >> 1) ^ -(byte & 1), position + 1
-    else:
-        size, position = _varint(content, position)
-    if size < -1:
+    """Return the position behind a key or a value, which may be null: one byte says so, and no longer number."""
+    if content[position] == 1:
+        return position + 1
+    size, position = _varint(content, position)
+    if size < 0:
         raise BadRecords(f"a size of {size}")
-    return position if size < 0 else position + size
+    return position + size
 
 
 def _behind_headers(content: bytes, position: int) -> int:
@@ -166,14 +171,14 @@ def _behind_headers(content: bytes, position: int) -> int:
     if number < 0 or number > len(content) - position:
         raise BadRecords(f"{number} headers")
     for _ in range(number):
-        if content[position] & 1 and content[position] < 128:
+        if content[position] == 1:
             raise BadRecords("a header without a name")
         position = _behind_bytes(content, position)
         position = _behind_bytes(content, position)
     return position
 
 
-def _varint(content: bytes, position: int) -> tuple[int, int]:
+def _varint(content: bytes, position: int, shift_max: int = INT_SHIFT_MAX) -> tuple[int, int]:
     byte = content[position]
     if byte < 128:
         return (byte >> 1) ^ -(byte & 1), position + 1
@@ -184,7 +189,9 @@ def _varint(content: bytes, position: int) -> tuple[int, int]:
         byte = content[position]
         zigzag |= (byte & 127) << shift
         if byte < 128:
+            if zigzag >> 64:
+                raise BadRecords("a number of more than 64 bits")
             return (zigzag >> 1) ^ -(zigzag & 1), position + 1
         shift += 7
-        if shift > VARINT_SHIFT_MAX:
-            raise BadRecords("a varint longer than 64 bits")
+        if shift > shift_max:
+            raise BadRecords("a varint of more bytes than its number may have")

@@ -27,6 +27,12 @@ LZ4_HEADER: Final = bytes.fromhex(
     "04224d18604082"
 )  # version 1, independent blocks of 64 KiB, and the header's checksum
 LZ4_STORED: Final = 1 << 31
+LZ4_MAGIC: Final = LZ4_HEADER[:4]
+LZ4_INDEPENDENT: Final = 0b100000  # flags of a frame
+LZ4_BLOCK_CHECKSUM: Final = 0b10000
+LZ4_CONTENT_SIZE: Final = 0b1000
+LZ4_CONTENT_CHECKSUM: Final = 0b100
+LZ4_RESERVED: Final = 0b11  # a dictionary's, and nobody's
 TOO_SMALL: Final = "failed to write whole buffer"
 
 
@@ -62,6 +68,32 @@ def unpacked(content: Buffer, codec: int, *, size_max: int = UNPACKED_BYTES_MAX)
         return unpack(content, min(size_max, UNPACKED_BYTES_MAX))
     except (cramjam.DecompressionError, zlib.error) as problem:
         raise BadCompression(str(problem)) from None
+
+
+def check_framing(content: Buffer, codec: int) -> None:
+    """Raise `BadCompression` where this process reads a framing, and Java's clients do not: they would never get past it.
+
+    LZ4 frames must be of independent blocks, without a dictionary, and one; snappy's framing is of version 1 or later.
+    """
+    if codec == Codec.LZ4:
+        _check_lz4(memoryview(content))
+    elif codec == Codec.SNAPPY:
+        header = bytes(memoryview(content)[: len(SNAPPY_HEADER)])
+        version = int.from_bytes(header[len(SNAPPY_MAGIC) :][:4], "big", signed=True)
+        if header.startswith(SNAPPY_MAGIC) and version < 1:
+            raise BadCompression(f"snappy framing of version {version}")
+
+
+def _check_lz4(view: memoryview) -> None:
+    flags = view[4] if len(view) > len(LZ4_HEADER) else 0
+    if view[:4] != LZ4_MAGIC or flags & LZ4_RESERVED or not flags & LZ4_INDEPENDENT:
+        raise BadCompression(f"an lz4 frame of flags {flags:08b}")
+    position = len(LZ4_HEADER) + (8 if flags & LZ4_CONTENT_SIZE else 0)
+    while size := int.from_bytes(view[position : position + 4], "little") & ~LZ4_STORED:
+        position += 4 + size + (4 if flags & LZ4_BLOCK_CHECKSUM else 0)
+    position += 4 + (4 if flags & LZ4_CONTENT_CHECKSUM else 0)
+    if position != len(view):
+        raise BadCompression(f"{len(view) - position} bytes behind the lz4 frame")
 
 
 def _as_it_is(content: Buffer) -> bytes:

@@ -25,7 +25,7 @@ from replog.log.batch import (
     has_valid_crc,
 )
 from replog.log.client_records import BadRecords, examined
-from replog.log.compression import BadCompression, Codec, TooLarge, unpacked
+from replog.log.compression import BadCompression, Codec, TooLarge, check_framing, unpacked
 from replog.log.segment import RELATIVE_OFFSET_MAX
 from replog.log.settings import LogSettings
 
@@ -99,11 +99,9 @@ def _timestamp_error(header: BatchHeader, settings: LogSettings, now_ms: int) ->
 def _records_error(view: memoryview, header: BatchHeader, settings: LogSettings, now_ms: int) -> Error:
     """Look at the records themselves, as Kafka's validator does: no checksum says that they are any."""
     try:
-        content = unpacked(
-            view[header.position + HEADER_BYTES : header.end],
-            header.attributes & CODEC_MASK,
-            size_max=EXPANSION_MAX * settings.message_bytes_max,
-        )
+        packed, codec = view[header.position + HEADER_BYTES : header.end], header.attributes & CODEC_MASK
+        content = unpacked(packed, codec, size_max=EXPANSION_MAX * settings.message_bytes_max)
+        check_framing(packed, codec)
         found = examined(content, header.count)
     except TooLarge:
         return Error.MESSAGE_TOO_LARGE  # clients split such a batch

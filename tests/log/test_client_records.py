@@ -1,7 +1,9 @@
 """What a producer's batch holds is looked at before it is appended: garbage with a good checksum is refused."""
 
+from contextlib import suppress
 from random import Random
 
+import cramjam
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -9,7 +11,7 @@ from hypothesis import strategies as st
 from replog.errors import Error
 from replog.log.batch import HEADER_BYTES, NewRecord, build, header_at, records
 from replog.log.client_records import BadRecords, examined
-from replog.log.compression import Codec, packed
+from replog.log.compression import LZ4_HEADER, SNAPPY_MAGIC, Codec, packed
 from replog.log.settings import LogSettings
 from replog.log.validation import EXPANSION_MAX, Origin, admitted
 from tests.broker.test_hostile_live import resealed
@@ -146,3 +148,104 @@ def test_a_header_may_be_called_anything() -> None:
 
     assert answer(odd) is Error.NONE
     assert [name for record in records(odd, header_at(odd, 0)) for name, _ in record.headers] == ["\ufffd\ufffd"]
+
+
+def record(
+    index: int, *, key: bytes = b"\x01", value: bytes = b"\x02x", tail: bytes = b"\0", offset: bytes = b""
+) -> bytes:
+    """Return a record by its bytes: key and value with their sizes, headers with their number."""
+    at = offset or (bytes((index << 1,)) if index < 64 else bytes((index << 1 & 127 | 128, index >> 6)))
+    body = b"\0\0" + at + key + value + tail
+    return bytes((len(body) << 1,)) + body
+
+
+@pytest.mark.parametrize(
+    ("odd", "error"),
+    [
+        pytest.param(record(0, value=b"\x82\x80\x80\x80\x00x"), Error.NONE, id="a size of five bytes"),
+        pytest.param(record(0, value=b"\x82\x80\x80\x80\x80\x00x"), Error.INVALID_RECORD, id="a size of six bytes"),
+        pytest.param(record(0, key=b"\x81\x80\x80\x80\x80\x00"), Error.INVALID_RECORD, id="a key's size of six bytes"),
+        pytest.param(record(0, tail=b"\x82\x80\x80\x80\x80\x00\x02h\x01"), Error.INVALID_RECORD, id="a long number of headers"),
+        pytest.param(record(0, tail=b"\x02\x02h\x01"), Error.NONE, id="a header"),
+        pytest.param(record(0, tail=b"\x02\x01\x01"), Error.INVALID_RECORD, id="a header without a name"),
+        pytest.param(record(0, tail=b"\x02\x81\x00\x01"), Error.INVALID_RECORD, id="and two bytes that say so"),
+    ],
+)  # fmt: skip
+def test_numbers_are_no_longer_than_javas_clients_read_them(odd: bytes, error: Error) -> None:
+    """Java reads sizes, offsets and counts of five bytes at most: a longer one would stop a consumer for ever."""
+    assert answer(holding(odd, 1)) is error
+
+
+def test_a_key_whose_absence_is_said_in_two_bytes_is_not_taken_for_one() -> None:
+    assert answer(holding(record(0, key=b"\x81\0"), 1), LogSettings(compacts=True)) is Error.INVALID_RECORD
+
+
+@pytest.mark.parametrize("index", [64, 65, 100])
+def test_a_record_with_a_long_offset_does_not_vouch_for_those_behind_it(index: int) -> None:
+    """Those behind have a value that ends before they do: only a record whose parts lie elsewhere is of the same size."""
+    alike = [record(one, key=b"\0", value=b"\x02x", tail=b"\0\0") for one in range(index + 20)]
+    three = bytes((index << 1 & 127 | 128, index >> 6 | 128, 0))
+    one = record(index, key=b"\x02", value=b"k\0", tail=b"\0", offset=three)
+    assert len(one) == len(alike[index])
+    whole = [record(at, key=b"\0", value=b"\x04xx") for at in range(index)]
+
+    assert answer(holding(b"".join([*whole, one, *alike[index + 1 :]]), index + 20)) is Error.INVALID_RECORD
+    assert (
+        answer(holding(b"".join([*whole, *(record(at, key=b"\0", value=b"\x04xx") for at in range(index, 120))]), 120))
+        is Error.NONE
+    )
+
+
+@pytest.mark.parametrize("version", [0, 1, 2, 0xFFFFFFFF])
+def test_snappys_framing_is_of_a_version_that_javas_clients_read(version: int) -> None:
+    block = bytes(cramjam.snappy.compress_raw(content_of([NewRecord(b"k", b"v")])))
+    framed = SNAPPY_MAGIC + version.to_bytes(4, "big") * 2 + len(block).to_bytes(4, "big") + block
+    wanted = Error.NONE if version in (1, 2) else Error.CORRUPT_MESSAGE
+
+    assert answer(holding(framed, 1, codec=Codec.SNAPPY)) is wanted
+
+
+def lz4_frame(content: bytes, flags: int) -> bytes:
+    """Return a frame of one stored block with these flags; the header's checksum is looked for."""
+    extra = len(content).to_bytes(8, "little") if flags & 8 else bytes(4) if flags & 1 else b""
+    for checksum in range(256):
+        head = LZ4_HEADER[:4] + bytes((flags, 0x40)) + extra + bytes((checksum,))
+        frame = head + (len(content) | 1 << 31).to_bytes(4, "little") + content + bytes(4)
+        with suppress(cramjam.DecompressionError):
+            assert bytes(cramjam.lz4.decompress(frame)) == content
+            return frame
+    raise AssertionError("no checksum fits")
+
+
+@pytest.mark.parametrize(
+    ("flags", "error"),
+    [
+        pytest.param(0x60, Error.NONE, id="independent blocks"),
+        pytest.param(0x68, Error.NONE, id="with the content's size"),
+        pytest.param(0x40, Error.CORRUPT_MESSAGE, id="dependent blocks"),
+        pytest.param(0x61, Error.CORRUPT_MESSAGE, id="a dictionary"),
+    ],
+)
+def test_lz4_is_framed_as_javas_clients_read_it(flags: int, error: Error) -> None:
+    frame = lz4_frame(content_of([NewRecord(b"k", b"v")]), flags)
+
+    assert answer(holding(frame, 1, codec=Codec.LZ4)) is error
+
+
+def test_lz4_is_of_one_frame() -> None:
+    """Java's reader ends with the first: the second half of the records would never come."""
+    whole = content_of([NewRecord(b"k", b"v")] * 100)
+    half = len(whole) // 2
+    skipped = b"\x50\x2a\x4d\x18" + (3).to_bytes(4, "little") + b"abc"
+
+    assert answer(holding(lz4_frame(whole, 0x60), 100, codec=Codec.LZ4)) is Error.NONE
+    for frames in (lz4_frame(whole[:half], 0x60) + lz4_frame(whole[half:], 0x60), skipped + lz4_frame(whole, 0x60)):
+        assert answer(holding(frames, 100, codec=Codec.LZ4)) is Error.CORRUPT_MESSAGE
+
+
+def test_lz4_of_every_checksum_is_admitted() -> None:
+    content = content_of([NewRecord(b"k", b"word " * 50_000)])
+    compressor = cramjam.lz4.Compressor(level=4, content_checksum=True, block_linked=False)
+    compressor.compress(content)
+
+    assert answer(holding(bytes(compressor.finish()), 1, codec=Codec.LZ4)) is Error.NONE
