@@ -1,10 +1,10 @@
 """How long who used more than his quota has to wait: rates over samples of a second, as Kafka counts them (KIP-13, KIP-124, KIP-219, KIP-612)."""
 
-from collections import OrderedDict, deque
-from collections.abc import Hashable
-from typing import Final, Generic, TypeVar
+from collections import deque
+from typing import Final
 
 from replog.metadata.client_quotas import REQUEST_PERCENTAGE, Share
+from replog.recent import Recent
 
 SAMPLE_MS: Final = 1000  # quota.window.size.seconds
 SAMPLES: Final = 11  # quota.window.num
@@ -13,10 +13,10 @@ NS_OF_PERCENT: Final = 10_000_000  # of a second
 REQUEST_DELAY_MS_MAX: Final = (
     SAMPLE_MS  # Kafka's: who took long answers to make is not kept away for as long as that asks
 )
-KEPT_MAX: Final = 10_000  # rates that are remembered; who names a client for each request must not fill memory
+DELAY_MS_MAX: Final = 2**31 - 1  # what an answer can say; of a limit near 0 the time to wait is beyond all numbers
+KEPT_MAX: Final = 10_000  # rates that are remembered
 
 Counted = tuple[str, str, str]  # key of the quota, user, client id
-K = TypeVar("K", bound=Hashable)
 
 
 class Rate:
@@ -38,7 +38,7 @@ class Rate:
     def delay_ms(self, per_second: float, now_ms: int) -> int:
         """Return how long nothing more may come, so that the rate falls to this limit."""
         rate, window_ms = self._measured(now_ms)
-        return max(0, round((rate - per_second) / per_second * window_ms))
+        return round(min(DELAY_MS_MAX, max(0.0, (rate - per_second) / per_second * window_ms)))
 
     def exceeds(self, per_second: float, now_ms: int) -> bool:
         """Return whether more than the limit was used."""
@@ -51,30 +51,11 @@ class Rate:
         return sum(amount for _, amount in self._samples) * 1000 / window_ms, window_ms
 
 
-class Rates(Generic[K]):
-    """Rates by whom they are of; who used nothing for longest is forgotten where there are too many."""
-
-    def __init__(self) -> None:
-        self._rates: OrderedDict[K, Rate] = OrderedDict()  # who used something last is last
-
-    def __len__(self) -> int:
-        """Return how many are remembered."""
-        return len(self._rates)
-
-    def of(self, key: K) -> Rate:
-        """Return the rate of somebody who is about to use something."""
-        rate = self._rates.setdefault(key, Rate())
-        self._rates.move_to_end(key)
-        if len(self._rates) > KEPT_MAX:
-            self._rates.popitem(last=False)
-        return rate
-
-
 class Usage:
     """The rates of everybody who has a quota at this broker."""
 
     def __init__(self) -> None:
-        self._rates: Rates[Counted] = Rates()
+        self._rates: Recent[Counted, Rate] = Recent(KEPT_MAX, Rate)
 
     def use(self, key: str, share: Share, size_bytes: int, now_ms: int) -> int:
         """Count bytes; return for how many ms who used them has to wait."""
@@ -95,7 +76,7 @@ class Arrivals:
     """The connections that came from each address that has a limit (KIP-612), at all listeners of a broker together."""
 
     def __init__(self) -> None:
-        self._rates: Rates[str] = Rates()
+        self._rates: Recent[str, Rate] = Recent(KEPT_MAX, Rate)
 
     def admit(self, host: str, per_second: float, now_ms: int) -> bool:
         """Count a new connection, if one more does not exceed the limit: who is refused does not use it up."""

@@ -7,12 +7,13 @@ by topic, with THROTTLING_QUOTA_EXCEEDED and the time to wait. Older versions of
 The active controller counts, for all brokers. A successor begins with full buckets.
 """
 
-from collections import OrderedDict
+import math
 from typing import Final
 
 from replog.controller.token_bucket import TokenBucket
 from replog.controller.turn import Turn
 from replog.metadata.client_quotas import MUTATION_RATE
+from replog.recent import Recent
 
 WINDOW_S: Final = 11  # controller.quota.window.num times controller.quota.window.size.seconds
 KEPT_MAX: Final = 10_000  # buckets that are remembered
@@ -21,6 +22,11 @@ KEPT_MAX: Final = 10_000  # buckets that are remembered
 def _wait_ms(bucket: TokenBucket, rate: float, now_ms: int) -> int:
     """Fill up; return how long until nothing is owed."""
     return 0 if bucket.fill(rate, rate * WINDOW_S, now_ms) >= 0 else bucket.made_up_ms(rate)
+
+
+def _full_bucket() -> TokenBucket:
+    """Return a bucket that is as full as any rate fills it: the first look at it leaves what a window of the rate holds."""
+    return TokenBucket(math.inf, 0)
 
 
 class Account:
@@ -53,7 +59,7 @@ class MutationQuotas:
     """The active controller's account of all clients."""
 
     def __init__(self) -> None:
-        self._buckets: OrderedDict[tuple[str, str], TokenBucket] = OrderedDict()  # who was asked about last is last
+        self._buckets: Recent[tuple[str, str], TokenBucket] = Recent(KEPT_MAX, _full_bucket)
 
     def account(self, turn: Turn, refuses_from: int) -> Account:
         """Return what the request of a turn may change.
@@ -66,12 +72,6 @@ class MutationQuotas:
             share = turn.image.client_quotas.share_of(MUTATION_RATE, client.user, client.client_id)
         if client is None or share is None:
             return UNLIMITED
-        key = share.user, share.client_id
-        bucket = self._buckets.get(key)
-        if bucket is None:
-            bucket = self._buckets[key] = TokenBucket(share.limit * WINDOW_S, turn.now_ms)
-        self._buckets.move_to_end(key)
-        if len(self._buckets) > KEPT_MAX:
-            self._buckets.popitem(last=False)
+        bucket = self._buckets.of((share.user, share.client_id))
         bucket.fill(share.limit, share.limit * WINDOW_S, turn.now_ms)
         return Account(bucket, share.limit, turn.now_ms, refuses=client.version >= refuses_from)

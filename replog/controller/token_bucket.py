@@ -1,5 +1,9 @@
 """Tokens that come back at a rate: what is left may fall below 0, and is made up for then."""
 
+from typing import Final
+
+WAIT_MS_MAX: Final = 2**31 - 1  # what an answer can say; at a rate near 0 the time is beyond all numbers
+
 
 class TokenBucket:
     """The tokens that somebody has left."""
@@ -23,4 +27,4 @@ class TokenBucket:
 
     def made_up_ms(self, rate: float) -> int:
         """Return how long it takes at a rate until nothing is owed."""
-        return 1 + int(-self.left * 1000 / rate)
+        return 1 + int(min(WAIT_MS_MAX - 1, -self.left * 1000 / rate))

@@ -173,6 +173,14 @@ def test_who_takes_more_time_than_his_share_waits_a_second_at_most() -> None:
     assert usage.use_time(Share("bob", "", 10.0), 900_000_000, 0) == 0
 
 
+@pytest.mark.parametrize("limit", [5e-324, 1e-300, 1e-9])
+def test_who_is_limited_to_next_to_nothing_waits_for_as_long_as_can_be_said(limit: float) -> None:
+    usage = Usage()
+
+    assert usage.use_time(Share("alice", "", limit), 1_000_000, 0) == 1000
+    assert usage.use(PRODUCER_RATE, Share("alice", "", limit), 1000, 0) == 2**31 - 1
+
+
 def test_an_entity_that_is_named_twice_is_not_altered() -> None:
     asked = box()
 

@@ -21,9 +21,9 @@ OTHER = Client("bob", "app", 7)
 EXCEEDED = Error.THROTTLING_QUOTA_EXCEEDED
 
 
-def box(parts: dict[str, str | None] | None = None) -> Box:
+def box(parts: dict[str, str | None] | None = None, rate: float = RATE) -> Box:
     made = Box().features().broker(1)
-    made.replay(r.quota_record(entity_of({USER: "alice"} if parts is None else parts), MUTATION_RATE, RATE))
+    made.replay(r.quota_record(entity_of({USER: "alice"} if parts is None else parts), MUTATION_RATE, rate))
     return made.activate()
 
 
@@ -111,6 +111,18 @@ def test_what_is_refused_or_only_validated_costs_nothing() -> None:
         created(there, STRICT, (f"t{number}", BURST), validate_only=True)
 
     assert created(there, STRICT, ("a", BURST), ("b", 1)) == ([Error.NONE, Error.NONE], 0)
+
+
+@pytest.mark.parametrize("rate", [5e-324, 1e-300, 1e-9])
+@pytest.mark.parametrize("client", [STRICT, LENIENT], ids=["refused", "served"])
+def test_who_may_do_next_to_nothing_waits_for_as_long_as_can_be_said(client: Client, rate: float) -> None:
+    there = box(rate=rate)
+    created(there, client, ("a", 3))
+
+    errors, wait_ms = created(there, client, ("b", 1))
+
+    assert errors == [EXCEEDED if client is STRICT else Error.NONE]
+    assert wait_ms == 2**31 - 1
 
 
 def test_who_names_a_client_for_each_request_fills_no_memory() -> None:
