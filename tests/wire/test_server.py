@@ -1,11 +1,13 @@
 """The server and the connection over real loopback sockets: order, back-pressure, and whatever unknown clients send."""
 
 import asyncio
+import re
 import socket
 import struct
 from collections.abc import Awaitable, Callable
 from io import StringIO
 from random import Random
+from time import monotonic
 from typing import Any
 
 import pytest
@@ -15,6 +17,7 @@ from replog.client.connection import Connection, ConnectionLost, RequestTimedOut
 from replog.config import Endpoint
 from replog.errors import Error
 from replog.host.world import RealClock, RealDisk, RealEntropy, RealJournal, RealNetwork
+from replog.node.net.few_lines import LINES_PER_SECOND_MAX
 from replog.node.net.refused import refusal_of
 from replog.node.net.server import Server, ServerLimits, ServerRequest
 from replog.wire.apis import BROKER_APIS, REFUSED_APIS, Api, request_type
@@ -568,6 +571,47 @@ def test_a_peer_that_goes_silent_in_a_large_request_stops_nobody_and_is_closed()
 
     world = serve(scenario, produced, limits=limits)
     assert "its rest does not come" in world.said.getvalue()
+
+
+def test_a_peer_that_goes_silent_in_a_request_is_closed_whatever_he_waits_for() -> None:
+    """A fetch may wait for days: what its peer has begun behind it must not lie in memory for as long."""
+    limits = ServerLimits(progress_ms_max=200)
+    waits = encode_request(Api.METADATA, 9, 1, "x", metadata_of("a"))
+
+    async def scenario(setup: Setup) -> None:
+        patient, patients = await setup.socket()
+        patients.write(waits)
+        reader, writer = await setup.socket()
+        writer.write(waits + struct.pack(">i", 90_000_000) + waits[4:])
+        await setup.until(lambda: len(setup.asked) == 2)
+
+        async with asyncio.timeout(TIMEOUT_MS / 1000):
+            assert await reader.read() == b""
+        setup.asked[0].reply(MetadataResponse())  # who has begun nothing may wait
+        assert await patient.read(4)
+        for one in (writer, patients):
+            one.close()
+
+    world = serve(scenario, lambda request: None, limits=limits)
+    assert world.said.getvalue().count("its rest does not come") == 1
+
+
+def test_strangers_cannot_fill_the_log() -> None:
+    async def scenario(setup: Setup) -> None:
+        for _ in range(200):
+            reader, writer = await setup.socket()
+            writer.write(struct.pack(">i", -1))
+            assert await reader.read() == b""
+            writer.close()
+
+    began = monotonic()
+    said = serve(scenario).said.getvalue()
+    seconds = int(monotonic() - began) + 2  # that were begun
+
+    written = said.count("closed connection from")
+    assert LINES_PER_SECOND_MAX <= written <= LINES_PER_SECOND_MAX * seconds
+    left_out = sum(int(number) for number in re.findall(r"before it (\d+) lines", said))
+    assert written + left_out <= 200
 
 
 def produce_of(size: int) -> ProduceRequest:

@@ -28,6 +28,7 @@ from replog.controller.authorization import Peer
 from replog.errors import Error
 from replog.node.boundary import contain
 from replog.node.net.entrance import OPEN, Entrance
+from replog.node.net.few_lines import FewLines
 from replog.node.net.login import TOKEN_BYTES_MAX, Login, Stage
 from replog.node.net.refused import refusal_of
 from replog.ports import Incoming, Listener, World
@@ -258,6 +259,7 @@ class Server:
         self._next_id = 0
         self._listeners: list[Listener] = []
         self.leaving: dict[int, asyncio.Transport] = {}  # closed by us, and not gone yet
+        self.lines = FewLines(world)  # anybody can have as many as he connects
         self.on_connection_lost: Callable[[int], None] | None = None  # by its id, for who wants to know
 
     async def start(self, endpoint: Endpoint, entrance: Entrance = OPEN) -> int:
@@ -417,7 +419,7 @@ class ServerConnection(Incoming):
         self._is_accepted = True
         refusal = self._server.admit(self)
         if refusal is not None:
-            self._server.world.journal.log("info", f"took no connection from {host}: {refusal}")
+            self._server.lines.log("info", f"took no connection from {host}: {refusal}")
             self._end()
         return refusal is None
 
@@ -685,7 +687,7 @@ class ServerConnection(Incoming):
         """Close, and say why."""
         if not self._closed:
             self._write_answers()
-            self._server.world.journal.log("warning", f"closed connection from {self.peer_host}: {reason}")
+            self._server.lines.log("warning", f"closed connection from {self.peer_host}: {reason}")
             self.drop()
 
     def drop(self) -> None:
@@ -737,7 +739,7 @@ class ServerConnection(Incoming):
 
     def _close_if_stuck(self) -> None:
         self._progress_timer = None
-        if self._reading and not self._pending:
+        if self._reading:  # whatever is unanswered: what waits for room here would keep us from reading
             self.refuse(f"{self._frames.held_bytes} bytes of a request, and its rest does not come")
         else:
             self._watch_progress()  # it waits for us
