@@ -42,6 +42,11 @@ WAITING_MAX: Final = 4
 TEMPORARY_SUFFIX: Final = ".tmp"
 BACKGROUND_SUFFIX: Final = ".background.tmp"  # the event loop may write the same file meanwhile
 UNFORESEEN_KINDS_MAX: Final = 1000
+# What strangers call themselves stands in lines, too: it begins no line of its own, and moves no cursor.
+AS_TEXT: Final = {code: f"\\u{code:04x}" for code in (*range(32), *range(127, 160), 0x2028, 0x2029)} | {
+    9: "\t",
+    10: "\n    ",
+}
 MOST_PARTS: Final = 512  # of one vectored write; the system's IOV_MAX is 1024
 
 
@@ -404,8 +409,10 @@ class RealJournal:
         """Write a line for people."""
         if LEVELS[level] >= self._threshold:
             now = datetime.now(UTC).strftime("%H:%M:%S.%f")[:-3]
-            self._people.write(f"{now} {level.upper():7} node {self._node}: {message}\n")
-            self._people.flush()
+            line = f"{now} {level.upper():7} node {self._node}: {message.translate(AS_TEXT)}\n"
+            with contextlib.suppress(OSError):  # nobody reads it, or its disk is full: that ends no node
+                self._people.write(line)
+                self._people.flush()
 
     def event(self, name: str, **fields: object) -> None:
         """Record a fact for the recording."""
@@ -420,7 +427,7 @@ class RealJournal:
     def unforeseen(self, where: str, problem: Exception) -> None:
         """Log the first error of its kind with its cause; count all of them."""
         self.unforeseen_count += 1
-        kind = (where, type(problem).__name__)
+        kind = (where, f"{type(problem).__name__} in {_place(problem)}")
         if kind not in self._unforeseen and len(self._unforeseen) < UNFORESEEN_KINDS_MAX:
             self._unforeseen.add(kind)
             self.log("error", f"{where}: {problem!r}; more of these are only counted\n{_traceback(problem)}")
@@ -548,6 +555,17 @@ def _loop_factory() -> Callable[[], asyncio.AbstractEventLoop] | None:
 
 def _traceback(problem: BaseException | None) -> str:
     return "" if problem is None else "".join(traceback.format_exception(problem))
+
+
+def _place(problem: BaseException) -> str:
+    """Return the last function of ours that an error came through: others of its type have other causes."""
+    place, at = "", problem.__traceback__
+    while at is not None:
+        module = at.tb_frame.f_globals.get("__name__", "")
+        if module.startswith("replog."):
+            place = f"{module}.{at.tb_frame.f_code.co_qualname}"
+        at = at.tb_next
+    return place
 
 
 def create_folders(disk: Disk, folders: Sequence[NewFolder]) -> None:

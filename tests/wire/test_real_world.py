@@ -3,13 +3,16 @@
 import asyncio
 import json
 import os
+from contextlib import suppress
 from io import StringIO
 from pathlib import Path
 
 import pytest
 
 from replog.config import NodeConfig
+from replog.config.endpoints import ConfigError, endpoint
 from replog.host.world import RealDisk, RealJournal, RealWorld, run
+from replog.security.principals import rules_of
 
 
 @pytest.fixture
@@ -52,6 +55,38 @@ def test_people_see_what_is_important_enough():
 
     assert people.getvalue().endswith("ERROR   node 7: loud\n")
     assert "quiet" not in people.getvalue()
+
+
+def test_what_strangers_call_themselves_makes_no_line_of_its_own():
+    people = StringIO()
+    journal = RealJournal(7, people=people)
+
+    journal.log("info", "from x\n12:00:00.000 ERROR   node 7: all is lost\r\x1b[2J\u2028\x85 is the name")
+
+    assert len(people.getvalue().splitlines()) == 2
+    assert people.getvalue().splitlines()[1].startswith("    12:00:00")
+    assert "\\u000d\\u001b[2J\\u2028\\u0085" in people.getvalue()
+
+
+def test_a_log_that_cannot_be_written_ends_nobody():
+    with Path("/dev/full").open("w") as full:
+        journal = RealJournal(7, people=full)
+        journal.log("error", "no room")
+        with suppress(OSError):  # what is left in the file's buffer
+            full.close()
+
+
+def test_errors_of_one_type_and_several_causes_are_each_logged_once():
+    people = StringIO()
+    journal = RealJournal(7, people=people)
+
+    for fails in (lambda: rules_of("x"), lambda: endpoint("x", "y")) * 3:
+        with pytest.raises(ConfigError) as raised:
+            fails()
+        journal.unforeseen("a request", raised.value)
+
+    assert journal.unforeseen_count == 6
+    assert people.getvalue().count("only counted") == 2
 
 
 def test_a_write_that_came_up_short_is_finished(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
