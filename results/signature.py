@@ -1,7 +1,7 @@
 """The identity of a finding: property, kind and invariant; never the words, so that these may be worded better.
 
 Equal findings of different seeds are one. The text form is what files and the command line have: `lost_writes/lost` of a checker,
-`invariant/differs/I4` of a simulation that stopped at one, `run/ClusterError` of a run that ended early, `harness/‹exception>` of a bug of ours.
+`invariant/differs/I4` of a simulation that stopped at one, `run/ClusterError` of a run that ended early, `harness/TypeError/<module>.<function>` of a bug of ours.
 `read` also understands what was written before there were kinds, when a signature was a sentence without its digits.
 """
 
@@ -21,6 +21,7 @@ RECORDING: Final = "recording"
 FAILED: Final = "failed"
 PROCESS_DIED: Final = "process_died"
 GRAVE: Final = ("lost", "I4", "I5")  # what is sought first where several things show
+OURS: Final = ("tribunal.", "replog.")
 DIGITS: Final = re.compile(r"\d+")
 
 
@@ -28,7 +29,7 @@ class Signature(msgspec.Struct, frozen=True, order=True, omit_defaults=True, ren
     """One finding's identity.
 
     property_name:  the property that found it; `invariant`; or whose failure it is: `run`, `harness`, `recording`.
-    invariant:      I4, Z1, ...; empty for everything else.
+    invariant:      I4, Z1, ...; of a bug of the harness the function that it came from; empty for everything else.
     """
 
     property_name: str
@@ -55,8 +56,14 @@ def of_finding(property_name: str, kind: str) -> Signature:
 
 
 def of_exception(problem: BaseException) -> Signature:
-    """Return the signature of a bug of the harness."""
-    return Signature(HARNESS, type(problem).__name__)
+    """Return the signature of a bug of the harness: what was raised, and the last function of ours that it came through."""
+    place, at = "", problem.__traceback__
+    while at is not None:
+        module = at.tb_frame.f_globals.get("__name__", "")
+        if module.startswith(OURS):
+            place = f"{module}.{at.tb_frame.f_code.co_qualname}"
+        at = at.tb_next
+    return Signature(HARNESS, type(problem).__name__, place)
 
 
 def gravity(signature: Signature) -> tuple[bool, Signature]:

@@ -3,10 +3,11 @@
 import msgspec
 import pytest
 
+from replog.log.batch import _varint_at as varint_in
 from replog.types import TopicPartition
 from tribunal.clusters.simulated.violation import Violated
 from tribunal.results import words
-from tribunal.results.signature import Signature, of_violation, read, renewed, without_numbers
+from tribunal.results.signature import Signature, of_exception, of_violation, read, renewed, without_numbers
 from tribunal.results.verdict import Finding
 from tribunal.results.violation import (
     Batch,
@@ -150,3 +151,19 @@ def test_a_verdict_of_before_keeps_the_identity_of_what_a_renamed_property_found
 
 def test_reasons_alike_are_counted_together():
     assert without_numbers("fault 3 `kill broker 2` had no effect\nmore") == "fault # `kill broker #` had no effect"
+
+
+def test_bugs_of_ours_that_raise_the_same_are_told_apart_by_where_they_are():
+    found = []
+    for fails in (lambda: read(""), lambda: read("a/b/c/d"), lambda: varint_in(b"\xff" * 11, 0), lambda: int("x")):
+        with pytest.raises(ValueError, match=r".") as raised:
+            fails()
+        found.append(of_exception(raised.value))
+
+    assert [str(one) for one in found] == [
+        "harness/ValueError/tribunal.results.signature.read",
+        "harness/ValueError/tribunal.results.signature.read",
+        "harness/ValueError/replog.log.batch._varint_at",
+        "harness/ValueError",
+    ]
+    assert [read(str(one)) for one in found] == found
