@@ -69,7 +69,7 @@ class Certificates:
     def _stamp(self) -> Stamp:
         found = []
         for path in (self._config.keystore_location, self._config.truststore_location):
-            with contextlib.suppress(FileNotFoundError):
+            with contextlib.suppress(OSError):  # of a folder that is being replaced, for one
                 status = os.stat(path) if path else None  # noqa: PTH116 - for every connection
                 found.append((status.st_mtime_ns, status.st_size) if status else (0, 0))
         return tuple(found)

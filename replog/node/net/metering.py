@@ -74,19 +74,23 @@ class Metering:
         """Let a request be counted when it is answered, if a quota holds for it."""
         if not self._quotas().by_entity or served.questions is BY_NODES or _is_of_node(request):
             return None
+        time, data = self._share(request, REQUEST_PERCENTAGE), self._share_of_data(request)
+        if time is None and data is None:
+            return None
+        meter = Meter(self._usage, self._clock, time)
         body = request.body
-        meter = Meter(self._usage, self._clock, self._share(request, REQUEST_PERCENTAGE))
-        if isinstance(body, ProduceRequest):
-            share = self._share(request, PRODUCER_RATE)
-            if share is not None:
-                meter.count_bytes(PRODUCER_RATE, share, request.size_bytes)
-        elif isinstance(body, FetchRequest):
-            share = self._share(request, CONSUMER_RATE)
-            if share is not None:
-                request.body = replace(body, max_bytes=min(body.max_bytes, bytes_at_once(share)))
-                meter.count_bytes(CONSUMER_RATE, share, 0)
+        if data is not None and isinstance(body, ProduceRequest):
+            meter.count_bytes(PRODUCER_RATE, data, request.size_bytes)
+        elif data is not None and isinstance(body, FetchRequest):
+            request.body = replace(body, max_bytes=min(body.max_bytes, bytes_at_once(data)))
+            meter.count_bytes(CONSUMER_RATE, data, 0)
         request.charge = meter.charge
         return meter
+
+    def _share_of_data(self, request: AnyRequest) -> Share | None:
+        if isinstance(request.body, ProduceRequest):
+            return self._share(request, PRODUCER_RATE)
+        return self._share(request, CONSUMER_RATE) if isinstance(request.body, FetchRequest) else None
 
     def _share(self, request: AnyRequest, key: str) -> Share | None:
         return self._quotas().share_of(key, request.peer.principal.removeprefix(USER_PREFIX), request.client_id or "")
