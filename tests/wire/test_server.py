@@ -7,7 +7,7 @@ import struct
 from collections.abc import Awaitable, Callable
 from io import StringIO
 from random import Random
-from time import monotonic
+from time import monotonic, process_time
 from typing import Any
 
 import pytest
@@ -594,6 +594,32 @@ def test_a_peer_that_goes_silent_in_a_request_is_closed_whatever_he_waits_for() 
 
     world = serve(scenario, lambda request: None, limits=limits)
     assert world.said.getvalue().count("its rest does not come") == 1
+
+
+def test_many_slow_requests_at_once_stop_nobody_for_long() -> None:
+    order: list[str] = []
+
+    def slow(request: ServerRequest) -> None:
+        name = request.body.topics[0].name if request.api is Api.METADATA else ""
+        order.append(name)
+        until = process_time() + (0.02 if name == "slow" else 0)
+        while process_time() < until:
+            pass
+        request.reply(MetadataResponse())
+
+    async def scenario(setup: Setup) -> None:
+        other = await setup.connection()
+        reader, writer = await setup.socket()
+        writer.write(encode_request(Api.METADATA, 9, 1, "x", metadata_of("slow")) * 50)
+        await setup.until(lambda: "slow" in order)
+        await other.send(exchange_of(Api.METADATA), metadata_of("quick"), timeout_ms=TIMEOUT_MS)
+        await setup.until(lambda: order.count("slow") == 50)
+        assert await reader.readexactly(4)
+        other.close()
+        writer.close()
+
+    serve(scenario, slow)
+    assert order.index("quick") < 25
 
 
 def test_strangers_cannot_fill_the_log() -> None:

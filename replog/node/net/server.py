@@ -44,6 +44,7 @@ from replog.wire.messages.sasl_handshake import SaslHandshakeRequest
 REQUEST_START_BYTES: Final = 8
 UNWRITTEN_BYTES_MAX: Final = 65536
 THROTTLE_MS_MAX: Final = 2**31 - 1  # what an answer can say
+TURN_NS: Final = 50_000_000  # for the requests of one connection: a hundred slow ones at once would be the only ones for seconds
 PROGRESS_BYTES: Final = 65536  # of a request, in the time that its peer has for a part of it
 _NETWORK: Final = NetworkConfig(listeners=())
 LAST_VERSION_WITHOUT_FEATURE_LEVEL_ZERO: Final = 3  # KAFKA-17011: older clients refuse a minimum of 0
@@ -490,7 +491,12 @@ class ServerConnection(Incoming):
             return  # an answer given at once: the loop below goes on
         self._handling = True
         try:
+            clock = self._server.world.clock
+            until_ns = clock.now_ns() + TURN_NS
             while self._frames.held_bytes and not self._closed and self._has_room():
+                if clock.now_ns() > until_ns:
+                    self.go_on()
+                    break
                 frame = self._frames.next_frame()
                 if frame is None:
                     self._refuse_unknown_api()
