@@ -74,6 +74,9 @@ class ConsumerGroup:
         # Of this leadership, not of the log:
         self.is_ending = False
         self.refreshed_ms = -1
+        self.compared: dict[
+            str, int
+        ] = {}  # patterns, and the change of the topics' names that they were compared with last
         self.written_count = 0
         self.committed_count = 0
 

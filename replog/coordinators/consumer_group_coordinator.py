@@ -34,7 +34,8 @@ from replog.coordinators.consumer_group_assignors import ASSIGNORS, Wish
 from replog.coordinators.consumer_group_reconciliation import reconciled
 from replog.coordinators.events import Effect, Entry, Now, Reply, Request, Token, Write
 from replog.coordinators.timers import Timers
-from replog.coordinators.topic_pattern import BadPattern, TopicPattern
+from replog.coordinators.topic_names import TopicNames
+from replog.coordinators.topic_pattern import WORK_MAX, BadPattern, TopicPattern
 from replog.errors import Error
 from replog.ports import Buffer
 from replog.types import TopicIdPartition
@@ -49,6 +50,10 @@ JOINS: Final = 0  # the member epoch of who joins; who leaves sends a negative o
 SESSION: Final = "consumer session"
 REVOCATION: Final = "consumer revocation"
 REFRESH_MS: Final = 1_000  # topics are looked at again, at the earliest
+REFRESH_WORK_MAX: Final = (
+    400_000  # for a group's patterns at a time, as `TopicPattern.work` counts: some 100 ms; the others are next
+)
+WORK_OF_NAME: Final = 6  # what looking at one more name takes where nothing of it is new
 _GROUPS: Final = GroupsConfig()
 KEYS: Final[tuple[type[msgspec.Struct], ...]] = (
     r.ConsumerGroupMetadataKey,
@@ -189,6 +194,7 @@ class Turn:
         if pattern and pattern in self.group.patterns and not self.group.is_used(pattern):
             key = r.ConsumerGroupRegularExpressionKey(group_id=self.group.group_id, regular_expression=pattern)
             self.put(key, None)
+            self.group.compared.pop(pattern, None)
 
 
 class ConsumerGroupCoordinator:
@@ -209,6 +215,7 @@ class ConsumerGroupCoordinator:
         self.timers = timers
         self.new_id = new_id
         self.groups: dict[str, ConsumerGroup] = {}
+        self._names = TopicNames()
         self._held: dict[tuple[str, int], list[Effect]] = {}  # answers that wait for a write that is not theirs
 
     # --- loading -----------------------------------------------------------------------------
@@ -258,8 +265,14 @@ class ConsumerGroupCoordinator:
         refusal = self._refusal(known, member_id, body)
         if refusal is not None:
             return [_refused(request.token, refusal)]
+        pattern, found = body.subscribed_topic_regex, None
+        if pattern and pattern not in known.patterns:
+            try:
+                found, _ = self._compared(TopicPattern(pattern))
+            except BadPattern as problem:
+                return [_refused(request.token, _bad_pattern(pattern, problem))]
         self.groups[body.group_id] = known
-        return self._beat(known, member_id, request, now, converted)
+        return self._beat(known, member_id, request, now, converted, found)
 
     def _malformed(self, body: cgh.ConsumerGroupHeartbeatRequest, version: int) -> Refusal | None:
         wants = body.subscribed_topic_names is not None or body.subscribed_topic_regex is not None
@@ -293,7 +306,7 @@ class ConsumerGroupCoordinator:
             offered = ", ".join(self.settings.assignors)
             words = f"ServerAssignor {body.server_assignor} is not supported. Supported assignors: {offered}."
             return Error.UNSUPPORTED_ASSIGNOR, words
-        return _bad_pattern(body.subscribed_topic_regex)
+        return None
 
     def _refusal(self, group: ConsumerGroup, member_id: str, body: cgh.ConsumerGroupHeartbeatRequest) -> Refusal | None:
         joins = body.member_epoch == JOINS
@@ -333,13 +346,15 @@ class ConsumerGroupCoordinator:
         request: Request[cgh.ConsumerGroupHeartbeatRequest],
         now: Now,
         converted: Iterable[Entry],
+        found: list[str] | None,
     ) -> list[Effect]:
+        """`found` are the topics of the member's pattern, where it is a new one."""
         body = request.body
         turn = Turn(group, converted)
         if body.member_epoch == JOINS and body.instance_id is not None:
             self._replace(turn, member_id, body.instance_id)
         before = group.place(member_id)
-        wants_more = self._subscribe(turn, member_id, request, now)
+        wants_more = self._subscribe(turn, member_id, request, now, found)
         self._refresh(turn, now, at_once=wants_more)
         if group.epoch > group.assignment_epoch:
             self._assign(turn, now)
@@ -366,7 +381,12 @@ class ConsumerGroupCoordinator:
         turn.take_place(member_id, msgspec.structs.replace(place, epoch=JOINS, previous_epoch=JOINS))
 
     def _subscribe(
-        self, turn: Turn, member_id: str, request: Request[cgh.ConsumerGroupHeartbeatRequest], now: Now
+        self,
+        turn: Turn,
+        member_id: str,
+        request: Request[cgh.ConsumerGroupHeartbeatRequest],
+        now: Now,
+        found: list[str] | None,
     ) -> bool:
         """Take over what the member says of itself; return whether it wants other topics than before."""
         body = request.body
@@ -391,19 +411,51 @@ class ConsumerGroupCoordinator:
             server_assignor=base.server_assignor if body.server_assignor is None else body.server_assignor,
         )
         is_new = turn.describe(member_id, now_said) and known is None
-        if now_said.subscribed_topic_regex and now_said.subscribed_topic_regex not in turn.group.patterns:
-            self._resolve(turn, now_said.subscribed_topic_regex, now)
+        if found is not None and regex:
+            self._put_pattern(turn, regex, found, now)
         turn.forget_pattern(base.subscribed_topic_regex)
         had = (base.subscribed_topic_names, base.subscribed_topic_regex)
         return is_new or had != (names, now_said.subscribed_topic_regex)
 
-    def _resolve(self, turn: Turn, pattern: str, now: Now) -> None:
-        compiled = TopicPattern(pattern)
-        topics = [name for name in self.topics.names() if compiled.matches(name)]
+    def _compared(
+        self, pattern: TopicPattern, since: int | None = None, known: Iterable[str] = ()
+    ) -> tuple[list[str], int]:
+        """Return the topics that a pattern describes, and what finding them took; `BadPattern` where that is too much.
+
+        since, known:  the change that it was compared at before, and what it described then.
+        """
+        self._names.note(self.topics.names())
+        added = None if since is None else self._names.added_since(since)
+        names = self._names.all if added is None else added
+        found = [name for name in names if pattern.matches(name)]
+        if added is not None:
+            found = sorted({*found, *(name for name in known if name in self._names)})
+        return found, pattern.work + WORK_OF_NAME * len(names)
+
+    def _put_pattern(self, turn: Turn, pattern: str, topics: list[str], now: Now) -> None:
         known = turn.group.patterns.get(pattern)
         if known is None or known.topics != topics:
             key = r.ConsumerGroupRegularExpressionKey(group_id=turn.group.group_id, regular_expression=pattern)
             turn.put(key, r.ConsumerGroupRegularExpressionValue(topics=topics, timestamp_ms=now.wall_ms))
+        turn.group.compared[pattern] = self._names.change
+
+    def _compare_again(self, turn: Turn, now: Now) -> None:
+        """Look what patterns describe now; where one takes too long it stays with what it has."""
+        group, work = turn.group, 0
+        if group.patterns:
+            self._names.note(self.topics.names())
+        for pattern, known in list(group.patterns.items()):
+            since = group.compared.get(pattern)
+            if since == self._names.change:
+                continue
+            if work > REFRESH_WORK_MAX:
+                return
+            try:
+                topics, taken = self._compared(TopicPattern(pattern), since, known.topics)
+            except BadPattern:
+                topics, taken = known.topics, WORK_MAX
+            work += taken
+            self._put_pattern(turn, pattern, topics, now)
 
     def _refresh(self, turn: Turn, now: Now, *, at_once: bool) -> None:
         """Look whether subscriptions or their topics changed; if so, a new group epoch begins."""
@@ -411,8 +463,7 @@ class ConsumerGroupCoordinator:
         if not at_once and 0 <= now.now_ms - group.refreshed_ms < REFRESH_MS and group.refreshed_ms >= 0:
             return
         group.refreshed_ms = now.now_ms
-        for pattern in list(group.patterns):
-            self._resolve(turn, pattern, now)
+        self._compare_again(turn, now)
         metadata_hash = self._hash(group)
         if at_once or metadata_hash != group.metadata_hash:
             turn.bump(metadata_hash)
@@ -586,6 +637,7 @@ class ConsumerGroupCoordinator:
             group.apply(key, value)
         group.written_count -= 1
         group.refreshed_ms = -1
+        group.compared.clear()
         for member_id in group.members:
             if (SESSION, group.group_id, member_id) not in self.timers:
                 self._arm_session(group, member_id, now)
@@ -706,15 +758,9 @@ def _owned(topics: Iterable[cgh.ConsumerGroupHeartbeatRequestTopicPartitions]) -
     return frozenset(TopicIdPartition(topic.topic_id, index) for topic in topics for index in topic.partitions)
 
 
-def _bad_pattern(pattern: str | None) -> Refusal | None:
-    if not pattern:
-        return None
-    try:
-        TopicPattern(pattern)
-    except BadPattern as problem:
-        words = f"SubscribedTopicRegex `{pattern}` is not a valid regular expression: {problem}."
-        return Error.INVALID_REGULAR_EXPRESSION, words
-    return None
+def _bad_pattern(pattern: str, problem: BadPattern) -> Refusal:
+    words = f"SubscribedTopicRegex `{pattern}` is not a valid regular expression: {problem}."
+    return Error.INVALID_REGULAR_EXPRESSION, words
 
 
 def _wrong_epoch(place: Place, body: cgh.ConsumerGroupHeartbeatRequest) -> Refusal | None:

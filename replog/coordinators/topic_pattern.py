@@ -2,7 +2,8 @@
 
 Over transactional ids, too (ListTransactions). A pattern comes from a client and must not be able to hang a coordinator,
 so there is no backtracking: the parsed expression becomes a set of positions that all move on at once, as in RE2, the
-syntax that clients are documented to use. What needs backtracking (references to groups, looking around) is refused, as
+syntax that clients are documented to use. Which positions follow which is found out once (a name is like the one before it), and
+for one pattern only so much of it: with thousands of positions each character may take a millisecond. What needs backtracking (references to groups, looking around) is refused, as
 are patterns that unfold to too much. Python's parser is used for the syntax; RE2's rarer classes (`[[:alpha:]]`, Unicode
 properties) are refused or unknown to it.
 """
@@ -14,6 +15,8 @@ from typing import Any, Final, NamedTuple
 
 POSITIONS_MAX: Final = 5_000
 LENGTH_MAX: Final = 1_000
+WORK_MAX: Final = 200_000  # positions and classes that are looked at for one pattern: some 50 ms
+BEGIN: Final = 0  # the first state
 NESTING_MAX: Final = 100  # far from the depth of Python's stack, which is not the same wherever a pattern is compiled
 
 Parsed = Any  # what Python's parser returns: it has no types
@@ -31,6 +34,13 @@ class Step(NamedTuple):
     targets: tuple[int, ...] = ()
 
 
+class State(NamedTuple):
+    """Positions that are reached at once."""
+
+    takes: tuple[int, ...]  # those that wait for a character
+    is_end: bool
+
+
 class TopicPattern:
     """A compiled pattern; `matches` looks at whole names."""
 
@@ -40,6 +50,10 @@ class TopicPattern:
             raise BadPattern(f"longer than {LENGTH_MAX} characters")
         self._steps: list[Step] = []
         self._depth = 0
+        self._work = 0
+        self._states: list[State] = []
+        self._numbers: dict[State, int] = {}
+        self._following: dict[tuple[int, str, bool], int] = {}  # by state and character; whether it is the last one
         try:
             parsed = parser.parse(pattern)
         except (re.error, OverflowError, RecursionError) as problem:
@@ -50,18 +64,50 @@ class TopicPattern:
         self._add(Step("end"))
 
     def matches(self, name: str) -> bool:
-        """Return whether the pattern describes this whole name."""
-        here = self._closure([0], at_start=True, at_end=not name)
+        """Return whether the pattern describes this whole name; `BadPattern` once that took too much for all names together."""
+        if not name:
+            return self._closure([0], at_start=True, at_end=True).is_end
+        here, last = BEGIN, len(name) - 1
         for index, character in enumerate(name):
-            moved = [
-                step + 1
-                for step in here
-                if (classes := self._steps[step].classes) is not None and _fits(classes, ord(character))
-            ]
-            here = self._closure(moved, at_start=False, at_end=index + 1 == len(name))
-        return any(self._steps[step].kind == "end" for step in here)
+            following = self._following.get((here, character, index == last))
+            if following is None:
+                following = self._follow(here, character, at_end=index == last)
+            here = following
+        return self._states[here].is_end
 
-    def _closure(self, begin: list[int], *, at_start: bool, at_end: bool) -> dict[int, None]:
+    def _follow(self, here: int, character: str, *, at_end: bool) -> int:
+        if not self._states:
+            self._number(self._closure([0], at_start=True, at_end=False))
+        state = self._closure(self._moved(self._states[here], ord(character)), at_start=False, at_end=at_end)
+        following = self._following[here, character, at_end] = self._number(state)
+        return following
+
+    def _number(self, state: State) -> int:
+        number = self._numbers.setdefault(state, len(self._states))
+        if number == len(self._states):
+            self._states.append(state)
+        return number
+
+    def _moved(self, here: State, character: int) -> list[int]:
+        moved = []
+        for step in here.takes:
+            classes = self._steps[step].classes or []
+            self._spend(1 + len(classes))
+            if _fits(classes, character):
+                moved.append(step + 1)
+        return moved
+
+    @property
+    def work(self) -> int:
+        """What comparing took so far, in positions and classes that were looked at."""
+        return self._work
+
+    def _spend(self, work: int) -> None:
+        self._work += work
+        if self._work > WORK_MAX:
+            raise BadPattern("takes too long to be compared with all names")
+
+    def _closure(self, begin: list[int], *, at_start: bool, at_end: bool) -> State:
         """Follow all that takes no character."""
         found: dict[int, None] = {}
         queue = list(begin)
@@ -75,7 +121,9 @@ class TopicPattern:
                 queue += targets
             elif (kind == "start" and at_start) or (kind == "finish" and at_end):
                 queue.append(step + 1)
-        return found
+        self._spend(len(found))
+        takes = tuple(sorted(step for step in found if self._steps[step].classes is not None))
+        return State(takes, any(self._steps[step].kind == "end" for step in found))
 
     def _add(self, step: Step) -> int:
         if len(self._steps) >= POSITIONS_MAX:

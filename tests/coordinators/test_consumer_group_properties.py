@@ -1,6 +1,8 @@
 """Whatever readers do (KIP-848): no partition is with two of them, and at rest each is with one."""
 
 import re
+from contextlib import suppress
+from time import process_time
 from typing import Any
 from uuid import UUID
 
@@ -200,3 +202,20 @@ def test_what_is_accepted_once_is_accepted_deep_in_the_stack_too() -> None:
 
 def test_a_pattern_made_to_hang_does_not() -> None:
     assert not TopicPattern("(a+)+$b").matches("a" * 249)
+
+
+@pytest.mark.parametrize("pattern", ["(.?){1600}", "(.*){1000}", f"([{'acegikmoqsuwy' * 60}]?){{1200}}"])
+def test_a_pattern_of_thousands_of_positions_ends_soon_or_is_given_up(pattern: str) -> None:
+    compiled, began = TopicPattern(pattern), process_time()
+
+    with suppress(BadPattern):
+        _ = [compiled.matches(f"some-topic-{number}-" + "acegikmoqsuwy" * 10) for number in range(1000)]
+
+    assert process_time() - began < 1  # a tenth of it on a quiet machine; 1,000 names took half a minute
+
+
+def test_a_pattern_that_people_write_is_compared_with_many_names() -> None:
+    names = [f"team-{number % 50}.orders.{number}" for number in range(10_000)]
+    compiled = TopicPattern(r"team-(7|8|9)\.(orders|bills)\.[0-9]+")
+
+    assert sum(map(compiled.matches, names)) == 600

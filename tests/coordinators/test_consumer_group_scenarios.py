@@ -1,5 +1,6 @@
 """Groups of the new protocol (KIP-848), step by step: joining, moving partitions, fencing, static members, failover."""
 
+from time import process_time
 from typing import Any
 from uuid import UUID
 
@@ -298,6 +299,48 @@ def test_a_pattern_subscribes_to_topics_that_come_later() -> None:
     reader.beat()
 
     assert len(reader.owned) == 3
+
+
+def test_a_pattern_lets_go_of_topics_that_are_deleted_and_takes_those_that_come_again() -> None:
+    topics = SomeTopics(**{"logs-a": 1, "logs-b": 1})
+    driver = a_driver(topics)
+    reader = Reader(driver, "a", topics=[], subscribed_topic_regex="logs-.*")
+    reconcile(reader)
+    described = [driver.core.consumer.groups["g"].patterns["logs-.*"].topics]
+    for there in ({"logs-b": 1}, {"logs-b": 1, "x": 1}, {"logs-a": 1, "logs-b": 1, "logs-c": 1}):
+        topics.counts = there
+        topics.ids |= {name: UUID(int=2000 + index) for index, name in enumerate(there)}
+        driver.pass_time(2_000)
+        reader.beat()
+        described.append(driver.core.consumer.groups["g"].patterns["logs-.*"].topics)
+
+    assert described == [["logs-a", "logs-b"], ["logs-b"], ["logs-b"], ["logs-a", "logs-b", "logs-c"]]
+
+
+def test_a_pattern_that_takes_too_long_is_refused_and_its_group_does_not_begin() -> None:
+    driver = a_driver(SomeTopics(**{f"some-topic-{number}": 1 for number in range(300)}))
+
+    answer = Reader(driver, "a", topics=[], subscribed_topic_regex="(.?){1600}").beat(epoch=0)
+
+    assert answer.error_code is Error.INVALID_REGULAR_EXPRESSION
+    assert "too long" in (answer.error_message or "")
+    assert "g" not in driver.core.consumer.groups
+
+
+def test_many_patterns_are_compared_with_new_names_alone() -> None:
+    topics = SomeTopics(**{f"t{number}": 1 for number in range(1000)})
+    driver = a_driver(topics)
+    for number in range(30):
+        Reader(driver, str(number), topics=[], subscribed_topic_regex=f".*(a|b|c|t)?{number}").beat(epoch=0)
+    topics.counts["t1000"], topics.ids["t1000"] = 1, UUID(int=77)
+    driver.pass_time(2_000)
+
+    began = process_time()
+    Reader(driver, "late").beat(epoch=0)
+
+    patterns = driver.core.consumer.groups["g"].patterns
+    assert [pattern for pattern, known in patterns.items() if "t1000" in known.topics] == [".*(a|b|c|t)?0"]
+    assert process_time() - began < 1
 
 
 def test_the_next_coordinator_knows_what_members_were_answered() -> None:

@@ -214,10 +214,13 @@ class TransactionApi:
             request.reply(lt.ListTransactionsResponse(error_code=Error.COORDINATOR_LOAD_IN_PROGRESS))
             return
         try:
-            pattern = TopicPattern(body.transactional_id_pattern) if body.transactional_id_pattern else None
+            answer = self._listed(body)
         except BadPattern:
-            request.reply(lt.ListTransactionsResponse(error_code=Error.INVALID_REGULAR_EXPRESSION))
-            return
+            answer = lt.ListTransactionsResponse(error_code=Error.INVALID_REGULAR_EXPRESSION)
+        request.reply(answer)
+
+    def _listed(self, body: lt.ListTransactionsRequest) -> lt.ListTransactionsResponse:
+        pattern = TopicPattern(body.transactional_id_pattern) if body.transactional_id_pattern else None
         known = {state.words: None for state in State}
         wanted = [state for state in body.state_filters if state in known]
         states: list[lt.TransactionState] = []
@@ -231,7 +234,7 @@ class TransactionApi:
                 wanted=lambda name: pattern is None or pattern.matches(name),
             )
         unknown = [state for state in body.state_filters if state not in known]
-        request.reply(lt.ListTransactionsResponse(unknown_state_filters=unknown, transaction_states=states))
+        return lt.ListTransactionsResponse(unknown_state_filters=unknown, transaction_states=states)
 
     def describe_transactions(
         self, request: ServerRequest[dt.DescribeTransactionsRequest, dt.DescribeTransactionsResponse]

@@ -44,7 +44,9 @@ from replog.wire.messages.sasl_handshake import SaslHandshakeRequest
 REQUEST_START_BYTES: Final = 8
 UNWRITTEN_BYTES_MAX: Final = 65536
 THROTTLE_MS_MAX: Final = 2**31 - 1  # what an answer can say
-TURN_NS: Final = 50_000_000  # for the requests of one connection: a hundred slow ones at once would be the only ones for seconds
+TURN_NS: Final = (
+    50_000_000  # for the requests of one connection: a hundred slow ones at once would be the only ones for seconds
+)
 PROGRESS_BYTES: Final = 65536  # of a request, in the time that its peer has for a part of it
 _NETWORK: Final = NetworkConfig(listeners=())
 LAST_VERSION_WITHOUT_FEATURE_LEVEL_ZERO: Final = 3  # KAFKA-17011: older clients refuse a minimum of 0
