@@ -59,7 +59,9 @@ def admitted(view: memoryview, settings: LogSettings, *, origin: Origin, now_ms:
         return Error.INVALID_RECORD  # SPEC 4.1.7: one batch with sequences a partition
     if sum(header.last_offset_delta for header in headers) + len(headers) > RELATIVE_OFFSET_MAX:
         return Error.INVALID_RECORD  # the index of one segment could not name them all
-    return Error.RECORD_LIST_TOO_LARGE if len(view) > settings.segment_bytes else headers
+    # What a controller decides at once is one batch, and has to be written, however large: such a segment has this batch alone.
+    is_too_large = len(view) > settings.segment_bytes and origin is not Origin.QUORUM
+    return Error.RECORD_LIST_TOO_LARGE if is_too_large else headers
 
 
 def is_old_format(view: memoryview) -> bool:

@@ -129,10 +129,32 @@ def test_a_log_that_begins_where_no_snapshot_ends_stops_the_node(tmp_path: Path)
             old.unlink()
     (folder / "synced-end").unlink()
     later = folder / "00000000000000000020.log"
-    later.write_bytes(b"")
+    later.write_bytes(b"what recovery would cut off" * 10)
+    before = {one: one.read_bytes() for one in sorted(folder.iterdir()) if one.is_file()}
 
     with pytest.raises(DamagedMetadata, match="no snapshot reaches it"):
         comes_back(nodes)
+
+    assert {one: one.read_bytes() for one in sorted(folder.iterdir()) if one.is_file()} == before
+
+
+def test_what_a_controller_decides_at_once_is_written_however_small_segments_are(tmp_path: Path) -> None:
+    """A topic of many partitions is one batch: refusing it would end one controller after the other."""
+    nodes = Nodes(tmp_path, voters=1, **{"log.segment.bytes": 2_000})
+    records = [b"%100d" % number for number in range(100)]
+
+    async def main() -> None:
+        await nodes.start()
+        leader = await nodes.led()
+        for appended in (records[:1], records[1:99], records[99:]):
+            leader.quorum.append(appended)
+            await until(lambda: leader.quorum.applied_offset == leader.quorum.log_end_offset)
+        assert len(leader.log.segments) > 1
+        nodes.kill(101)
+        await asyncio.sleep(0.01)
+
+    asyncio.run(main())
+    assert comes_back(nodes) == records
 
 
 def test_a_torn_end_that_was_never_acknowledged_is_cut_off(tmp_path: Path) -> None:

@@ -120,7 +120,7 @@ def _end_of(disk: Disk, path: str, base: int, end: int) -> int:
     return reached
 
 
-def check_beginning(disk: Disk, directory: str, log_start_offset: int, snapshot_end: int) -> None:
+def check_beginning(directory: str, log_start_offset: int, snapshot_end: int) -> None:
     """Refuse a log that begins behind its snapshots: what is missing was committed."""
     if snapshot_end < log_start_offset:
         found = f"the newest reaches {snapshot_end}" if snapshot_end else "there is none"

@@ -30,6 +30,7 @@ from replog.log.batch import (
     records,
 )
 from replog.log.log import Log
+from replog.log.segment import LOG_SUFFIX, offsets_named
 from replog.log.settings import LogSettings
 from replog.log.validation import Origin
 from replog.metadata.features import KRAFT_VERSION, SUPPORTED
@@ -97,6 +98,8 @@ def open_metadata_log(world: World, config: NodeConfig) -> Log:
     world.disk.sync_directory(config.metadata_log_dir)
     known = snapshot_ids(world.disk, directory)
     snapshot_end = known[-1].offset if known else 0
+    bases = offsets_named(world.disk, directory, LOG_SUFFIX)
+    check_beginning(directory, min(bases, default=0), snapshot_end)
     check_synced(world.disk, directory, start=snapshot_end, end=SyncedEnd(world.disk, directory).offset)
     settings = msgspec.structs.replace(LogSettings.of(config.log), deletes=False, compacts=False)
     log = Log.open(
@@ -111,7 +114,6 @@ def open_metadata_log(world: World, config: NodeConfig) -> Log:
     )
     if known and known[-1].offset > log.log_end_offset:
         log.restart_at(known[-1].offset)  # died between taking the snapshot in and emptying the log
-    check_beginning(world.disk, directory, log.log_start_offset, snapshot_end)
     if log.cut is not None:
         world.journal.log("warning", f"metadata log: cut at {log.cut.offset} in recovery: {log.cut.reason}")
     if log.topic_id is None:
