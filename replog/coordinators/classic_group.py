@@ -29,6 +29,7 @@ from replog.wire.messages.leave_group import MemberIdentity
 from replog.wire.messages.sync_group import SyncGroupRequest, SyncGroupResponse
 
 NEW_MEMBER_TIMEOUT_MS: Final = 300_000
+ABSENT_WAIT_MS_MIN: Final = 1_000  # members may say that a rebalance waits for them for 0 ms
 FIRST_VERSION_WITH_REQUIRED_ID: Final = 4  # of JoinGroup (KIP-394)
 FIRST_VERSION_WITH_SKIPPED_ASSIGNMENT: Final = 9  # of JoinGroup (KIP-814)
 
@@ -325,7 +326,8 @@ class ClassicGroup:
         for member in late:
             self._forget(member)
         if not self._elect_leader() and self.members:
-            self._arm("join", now.now_ms + self._rebalance_timeout_ms)  # only absent static members are left
+            wait_ms = max(ABSENT_WAIT_MS_MIN, self._rebalance_timeout_ms)  # only absent static members are left
+            self._arm("join", now.now_ms + wait_ms)
             return
         self.timers.cancel(("join", self.group_id, ""))
         self.generation += 1

@@ -5,7 +5,7 @@ from typing import Any
 import msgspec
 
 from replog.coordinators.classic_group import GroupSettings, GroupState
-from replog.coordinators.events import Entry, NotWritten
+from replog.coordinators.events import Entry, NotWritten, Now
 from replog.coordinators.group_coordinator import GroupCoordinator
 from replog.errors import Error
 from replog.types import TopicPartition
@@ -385,3 +385,23 @@ def test_nobody_takes_a_static_members_place_by_an_id_that_was_given_to_a_dynami
     assert driver.replies[static].error_code is Error.NONE
     driver.pass_time(60_000)
     assert driver.core.groups["g"].static_members == {}
+
+
+def test_who_waits_for_an_absent_static_member_does_not_wait_without_a_pause() -> None:
+    """With a rebalance time-out of 0 the coordinator would look again at once, until the absent one's session is over."""
+    driver = a_coordinator()
+    static = driver.ask(join(group_instance_id="i", rebalance_timeout_ms=0))
+    driver.ask(sync(static.member_id, static.generation_id))
+    other = driver.ask(join(rebalance_timeout_ms=1_000)).member_id
+    driver.send(join(other, rebalance_timeout_ms=1_000))
+    driver.ask(LeaveGroupRequest(group_id="g", members=[MemberIdentity(member_id=other)]))
+    assert driver.core.groups["g"].state is GroupState.PREPARING_REBALANCE
+
+    looks = 0
+    while driver.core.groups["g"].members and looks < 1000:
+        looks += 1
+        step_ms = max(0, driver.core.next_ms - driver.now.now_ms)
+        driver.now = Now(driver.now.now_ms + step_ms, driver.now.wall_ms + step_ms)
+        driver.perform(driver.core.on_tick(driver.now))
+
+    assert looks <= 20
