@@ -153,7 +153,7 @@ def test_reasons_alike_are_counted_together():
     assert without_numbers("fault 3 `kill broker 2` had no effect\nmore") == "fault # `kill broker #` had no effect"
 
 
-def test_bugs_of_ours_that_raise_the_same_are_told_apart_by_where_they_are():
+def test_bugs_of_ours_that_raise_the_same_are_distinguished_by_where_they_are():
     found = []
     for fails in (lambda: read(""), lambda: read("a/b/c/d"), lambda: varint_in(b"\xff" * 11, 0), lambda: int("x")):
         with pytest.raises(ValueError, match=r".") as raised:
