@@ -10,7 +10,8 @@ from typing import Final
 
 from tribunal.results.rows import Fault, NodeEvent
 
-DOWN: Final = frozenset({"stop", "killed", "exit"})
+KILLED: Final = "killed"
+DOWN: Final = frozenset({"stop", KILLED, "exit"})
 NEVER: Final = 1 << 62
 NUMBERS: Final = re.compile(r"[0-9]+")
 CARRIES_ALL: Final = frozenset({

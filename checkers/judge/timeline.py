@@ -38,7 +38,7 @@ from tribunal.checkers.guarantees import (
     ShutDownUncleanly,
     WasRead,
 )
-from tribunal.checkers.judge.incarnations import DOWN, NEVER, Calm, Incarnations
+from tribunal.checkers.judge.incarnations import DOWN, KILLED, NEVER, Calm, Incarnations
 from tribunal.checkers.judge.led import Leaders, Led
 from tribunal.checkers.judge.orders import (
     APPLIED_NS,
@@ -942,6 +942,7 @@ class History:
             if row.event == "registered" and row.previous_broker_epoch is not None
         }
         known: dict[int, int] = {}
+        known_ns: dict[int, int] = {}
         for position, record_type in enumerate(self._types):
             if record_type != RegisterBrokerRecord.__name__:
                 continue
@@ -951,14 +952,26 @@ class History:
             node, epoch = committed.record.broker_id, committed.record.broker_epoch
             if node in known and known[node] != epoch:
                 previous = previous_epochs.get((node, epoch))
+                clean = None if previous is None else previous == known[node]
+                if previous is None and self._was_killed(node, known_ns[node], committed.at_ns):
+                    clean = False
                 yield Registration(
                     metadata_offset=committed.metadata_offset,
                     at_ns=committed.at_ns,
                     node=node,
                     broker_epoch=epoch,
-                    clean=None if previous is None else previous == known[node],
+                    clean=clean,
                 )
-            known[node] = epoch
+            known[node], known_ns[node] = epoch, committed.at_ns
+
+    def _was_killed(self, node: int, since_ns: int, until_ns: int) -> bool:
+        """Whether a broker's incarnation is known to have ended by kill -9 alone: where nobody reads what it says of that itself, the harness's own doing does."""
+        ends = [
+            row.event
+            for row in self._nodes
+            if row.node == node and row.role == "broker" and row.event in DOWN and since_ns < row.at_ns < until_ns
+        ]
+        return bool(ends) and set(ends) == {KILLED}
 
     def _losses(self, topic: str, partition: int) -> list[Loss]:
         losses = []

@@ -91,7 +91,7 @@ class ExistingCluster:
 
     def __init__(self, run: RunContext, given: Description, path: Path, capabilities: frozenset[Capability]) -> None:
         try:
-            access = ExistingAccess(given.clients)
+            access = ExistingAccess(given.clients, given.controller_clients)
         except BadAccess as problem:
             raise ClusterError(f"{path}: {problem}") from None
         self.place = f"{given.name}, where it is already"
@@ -133,7 +133,7 @@ class ExistingCluster:
         return ExistingNode(
             node,
             self._endpoints[node],
-            self._access.administrator,
+            self._access.administrator if node in self.spec.broker_ids else self._access.controllers,
             partial(self._words, node),
             command_within_ms=given.command_within_ms,
             serving_within_ms=given.serving_within_ms,
@@ -177,7 +177,7 @@ class ExistingCluster:
             controllers,
             str(seen.cluster_id),
             fetch_version=release(self.spec.version).fetch_version,
-            door=self._access.administrator,
+            door=self._access.controllers,
         )
         self._observer.start()
         await until(

@@ -83,6 +83,7 @@ class ExistingCluster(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_
     version:   of Apache Kafka, that its nodes speak like; none: the newest.
     controllers:  where their listeners are reached; a node with both roles stands among the brokers, too, by the same id.
     clients:   librdkafka's settings of every client, for TLS and SASL.
+    controller_clients:  those of who reads the metadata log at the controllers' listeners; none: as every client.
     settings:  the cluster's own, by Kafka's names, where they differ from Kafka's defaults.
     command_within_ms:  how long a command may take.
     serving_within_ms:  how long a node may take from its start.
@@ -93,6 +94,7 @@ class ExistingCluster(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_
     controllers: Annotated[tuple[Node, ...], msgspec.Meta(min_length=1, max_length=99)]
     version: str = ""
     clients: Mapping[str, str | int | bool] = {}
+    controller_clients: Mapping[str, str | int | bool] | None = None
     settings: Mapping[str, SettingValue] = {}
     commands: Commands = Commands()
     command_within_ms: Milliseconds = 60_000

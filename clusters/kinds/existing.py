@@ -48,8 +48,12 @@ def refused(spec: ClusterSpec) -> str:
     """Say why it cannot be what is asked for."""
     try:
         given = _described(spec)
+        if given is not None:
+            ExistingAccess(given.clients, given.controller_clients)
     except BadCluster as problem:
         return str(problem)
+    except BadAccess as problem:
+        return f"{spec.file}: {problem}"
     if given is None:
         return "it is what a file describes: --set cluster.file=cluster.toml (docs/your-cluster.md)"
     if spec.mutants:

@@ -46,7 +46,7 @@ class Run:
         self.metadata("PartitionChangeRecord", at, partition_id=0, **body)
 
     def registered(
-        self, node: int, at: int, previous: int, *, fenced: bool = True, incarnation: str | None = None
+        self, node: int, at: int, previous: int | None, *, fenced: bool = True, incarnation: str | None = None
     ) -> None:
         epoch = self.metadata_offset
         self.recorder.row(

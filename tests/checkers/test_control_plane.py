@@ -180,6 +180,27 @@ def test_isr_and_elr_are_empty_only_after_min_isr_unclean_shutdowns(
     assert kinds(run) == expected
 
 
+@pytest.mark.parametrize(("ends", "expected"), [
+    pytest.param(["killed"], [], id="it was killed"),
+    pytest.param(["stop", "killed"], ["elr_lost_member"], id="asked to stop before: it may have ended in good order"),
+    pytest.param(["exit"], ["elr_lost_member"], id="it ended by itself"),
+    pytest.param([], ["elr_lost_member"], id="nobody ended it"),
+])  # fmt: skip
+def test_who_was_killed_shut_down_uncleanly_though_nobody_reads_what_it_says_of_that(
+    tmp_path: Path, ends: list[str], expected: list[str]
+) -> None:
+    """The kind `existing` records no previous broker epoch: Kafka 4.3.1 with one replica was accused of what it does after every kill -9."""
+    run = Run(tmp_path / "run", **{"min.insync.replicas": 1})
+    run.change(50, replicas=[1], isr=[1])
+    for number, event in enumerate(ends):
+        run.node(1, event, at=100 + number)
+    run.change(200, isr=[], leader=-1, last_known_elr=[1])
+    run.registered(1, at=200, previous=None)
+    run.change(300, isr=[1], leader=1, leader_recovery_state=1, last_known_elr=[])
+
+    assert [kind for kind in agree(run.finish()) if kind == "elr_lost_member"] == expected
+
+
 @pytest.mark.parametrize(("replicas", "expected"), [
     pytest.param([1, 2, 3], ["elr_lost_member"], id="none"),
     pytest.param([1, 3, 2], ["elr_lost_member"], id="in another order"),

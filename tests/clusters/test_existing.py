@@ -1,6 +1,7 @@
 """A cluster that is there already: what its file may say, what is refused by name, and a run on nodes that only a shell script knows."""
 
 import asyncio
+import datetime
 import json
 import subprocess
 import sys
@@ -11,9 +12,9 @@ import msgspec
 import pytest
 from confluent_kafka.admin import AdminClient, AlterConfigOpType, ConfigEntry, ConfigResource, NewTopic
 
-from tests.clusters.existing_nodes import cluster_toml, standing
+from tests.clusters.existing_nodes import SecuredKafka, cluster_toml, standing
 from tribunal.clusters.api import ClusterError
-from tribunal.clusters.existing.access import BadAccess, door
+from tribunal.clusters.existing.access import BadAccess, ExistingAccess, door
 from tribunal.clusters.existing.acts import Act, Acts, left
 from tribunal.clusters.existing.description import BadCluster, read_cluster
 from tribunal.clusters.existing.node import copied
@@ -21,6 +22,7 @@ from tribunal.clusters.existing.topics import OwnTopics
 from tribunal.clusters.kafka.jars import kafka_jars
 from tribunal.clusters.kafka.side_by_side import ApacheKafka, SideBySide
 from tribunal.clusters.kinds.existing import leftovers, sweep
+from tribunal.clusters.secured.authority import Authority, obstacle
 from tribunal.clusters.spec import CI, JVM
 from tribunal.harness.fault_journal import FILE, Entry, NotHealed, heal
 from tribunal.harness.plan import made
@@ -31,6 +33,7 @@ name = "mine"
 brokers = [{id = 1, address = "127.0.0.1:9092"}, {id = 7, address = "[::1]:9093"}]
 controllers = [{id = 1, address = "127.0.0.1:9192"}, {id = 3000, address = "c:9193"}]
 """
+NOW = datetime.datetime(2026, 11, 28, tzinfo=datetime.UTC)
 KILL = '[commands]\nkill = ["k", "{node}"]\nstart = ["s", "{node}"]\n'
 
 
@@ -148,10 +151,46 @@ def test_the_harness_gets_in_as_the_clients_do(settings: dict[str, str], tls: bo
     ({"security.protocol": "tls"}, "there is no security.protocol 'tls'"),
     ({"security.protocol": "SASL_SSL", "sasl.mechanism": "GSSAPI"}, "'GSSAPI'"),
     ({"security.protocol": "SSL", "ssl.ca.location": "/nowhere.pem"}, "/nowhere.pem|No such file"),
+    ({"security.protocol": "SASL_SSL", "sasl.mechanism": "PLAIN", "sasl.username": "u"}, "PLAIN without sasl.password"),
+    ({"security.protocol": "SSL", "ssl.keystore.location": "k.p12"}, "give ssl.certificate.location"),
+    ({"ssl.ca.locaton": "x"}, 'clients: No such configuration property: "ssl.ca.locaton"'),
 ])  # fmt: skip
 def test_a_way_in_that_the_harness_does_not_know_is_refused(settings: dict[str, str], problem: str) -> None:
     with pytest.raises(BadAccess, match=problem):
-        door(settings)
+        ExistingAccess(settings)
+
+
+def test_controllers_have_a_way_in_of_their_own_where_the_file_says_so() -> None:
+    login = {
+        "security.protocol": "SASL_PLAINTEXT",
+        "sasl.mechanism": "PLAIN",
+        "sasl.username": "u",
+        "sasl.password": "p",
+    }
+
+    assert ExistingAccess(login).controllers.access.mechanism == "PLAIN"
+    apart = ExistingAccess(login, {})
+    assert (apart.administrator.access.mechanism, apart.controllers.access.mechanism) == ("PLAIN", "")
+    with pytest.raises(BadAccess, match="controller_clients: there is no security"):
+        ExistingAccess(login, {"security.protocol": "x"})
+
+
+def test_a_way_in_that_there_is_not_is_refused_with_the_plan(tmp_path: Path) -> None:
+    with pytest.raises(BadScenario, match=r"cluster.toml: clients: there is no security.protocol 'tls'"):
+        plan_of(tmp_path, NODES + '[clients]\n"security.protocol" = "TLS"\n' + KILL)
+
+
+@pytest.mark.parametrize("where", ["file", "folder", "text"])
+def test_whom_to_trust_is_given_as_librdkafka_takes_it(tmp_path: Path, where: str) -> None:
+    trust = Authority(tmp_path / "authority", NOW).trust
+    given = {"file": str(trust), "folder": str(trust.parent), "text": trust.read_text()}[where]
+
+    context = door({"security.protocol": "SSL", "ssl.ca.pem" if where == "text" else "ssl.ca.location": given}).context
+
+    assert context is not None
+    assert context.cert_store_stats()["x509_ca"] == (
+        0 if where == "folder" else 1
+    )  # a folder is looked into when asked
 
 
 def test_heal_undoes_what_was_left_by_the_commands_of_the_file(tmp_path: Path) -> None:
@@ -388,3 +427,31 @@ def test_released_kafka_that_stands_already_is_judged_as_a_whole(tmp_path: Path)
         assert code == 0, said
         assert verdict["coverage"]["judged"] == verdict["coverage"]["cells"] > 0
         assert topics(nodes) == set()
+
+
+@pytest.mark.e2e
+@pytest.mark.nightly
+@pytest.mark.parametrize(("controllers", "tables"), [
+    pytest.param("SASL_SSL", {}, id="controllers as brokers"),
+    pytest.param("PLAINTEXT", {"controller_clients": {"security.protocol": "PLAINTEXT"}}, id="controllers in the clear"),
+])  # fmt: skip
+def test_released_kafka_behind_tls_and_logins_is_judged_as_a_whole(
+    tmp_path: Path, controllers: str, tables: dict[str, dict[str, str]]
+) -> None:
+    if reason := obstacle():
+        pytest.skip(reason)
+    folder = tmp_path / "nodes"
+    folder.mkdir()
+    software = SecuredKafka(kafka_jars("4.3.1"), tmp_path, controllers=controllers)
+    with standing(folder, {**JVM, "offsets.topic.replication.factor": 1}, software, brokers=1) as nodes:
+        path = cluster_toml(nodes, folder, {name: JVM[name] for name in STATED}, clients=software.login, **tables)
+        path.write_text('version = "4.3.1"\n' + path.read_text())
+        alone = "cluster: {file: cluster.toml, replication_factor: 1, min_insync_replicas: 1}"
+        (folder / "mine.yaml").write_text(SCENARIO.replace("cluster: {file: cluster.toml}", alone))
+
+        code, said = ran(folder, tmp_path / "runs")
+
+        verdict = json.loads(next((tmp_path / "runs").glob("*/verdict.json")).read_text())
+        assert code == 0, said
+        assert [fault["took_effect"] for fault in verdict["test"]["faults"]] == [True, True]
+        assert verdict["coverage"]["judged"] == verdict["coverage"]["cells"] > 0
