@@ -36,7 +36,10 @@ def kernel(run: PartitionRows, history: History) -> Found:
 
 
 def _of_queue(key: str, own: Sequence[Operation], found: Calls, permits: Permits) -> Iterator[Row]:
-    put = {one.steps[0][2]: one for one in own if one.function == "enqueue"}
+    put: dict[int, Operation] = {}  # the first acknowledged enqueueing of each
+    for one in sorted(own, key=lambda one: one.completed):
+        if one.function == "enqueue" and one.outcome == "ok":
+            put.setdefault(one.steps[0][2], one)
     given: dict[int, list[Operation]] = {}
     for one in own:
         if one.function == "dequeue" and one.outcome == "ok" and isinstance(one.steps[0][3], int):
@@ -79,7 +82,11 @@ def _never_given(
             yield Row(Anomaly(kind="not_emptied", detail=f"queue {key}"))
         return
     assert last is not None
-    rows = [_lost(key, put[element], found, empty, permits) for element in _gone(own, put, given, last)]
+    gone, kept = _gone(own, put, given, last, found)
+    if kept:
+        words = f"queue {key}: {len(kept)} were given out before the last redelivery to who went on calling, and may be kept by them"
+        yield Row(Anomaly(kind="unaccounted", value=kept[0], detail=words))
+    rows = [_lost(key, put[element], found, empty, permits) for element in gone]
     yield from (row for row in rows if row.judgement is not None)
     rest = [row for row in rows if row.judgement is None]
     doubtful = sum(one.function == "dequeue" and one.outcome == "info" for one in own)
@@ -93,16 +100,25 @@ def _never_given(
 
 
 def _gone(
-    own: Sequence[Operation], put: Mapping[int, Operation], given: Mapping[int, Sequence[Operation]], last: Operation
-) -> list[int]:
-    """Return what was put in, is not acknowledged as far as anybody knows, and did not come again after all had been given back."""
+    own: Sequence[Operation],
+    put: Mapping[int, Operation],
+    given: Mapping[int, Sequence[Operation]],
+    last: Operation,
+    found: Calls,
+) -> tuple[list[int], list[int]]:
+    """Return what was put in, is not acknowledged as far as anybody knows, and did not come again after all had been given back; and of it what somebody may still keep.
+
+    Where a redelivery gives back what its own caller holds and what those hold that are gone (channels of AMQP), who goes on calling keeps its own.
+    """
     done_with = {one.steps[0][2] for one in own if one.function == "acknowledge" and one.outcome != "fail"}
-    return sorted(
-        element
-        for element, one in put.items()
-        if one.outcome == "ok" and element not in done_with
-        if not any(taken.completed > last.invoked for taken in given.get(element, ()))
-    )
+    calling = {one.process for one in found.operations if one.invoked > last.completed} - {last.process}
+    gone: list[int] = []
+    kept: list[int] = []
+    for element in sorted(put.keys() - done_with):
+        takers = given.get(element, ())
+        if not any(taken.completed > last.invoked for taken in takers):
+            (kept if any(taken.process in calling for taken in takers) else gone).append(element)
+    return gone, kept
 
 
 def _lost(key: str, one: Operation, found: Calls, empty: Operation, permits: Permits) -> Row:

@@ -35,8 +35,10 @@ def kernel(run: PartitionRows, history: History) -> Found:
 
 
 def _of_set(key: str, own: Sequence[Operation], found: Calls, permits: Permits) -> Iterator[Row]:
-    additions = {one.steps[0][2]: one for one in own if one.function == "add"}
-    acknowledged = {element: one for element, one in additions.items() if one.outcome == "ok"}
+    acknowledged: dict[int, Operation] = {}  # the first acknowledged addition of each
+    for one in sorted(own, key=lambda one: one.completed):
+        if one.function == "add" and one.outcome == "ok":
+            acknowledged.setdefault(one.steps[0][2], one)
     reads = [one for one in own if one.function == "read-all" and one.outcome == "ok"]
     yield from _unknown(key, [one for one in own if one.function == "add"], reads, found)
     last = max(reads, key=lambda one: one.invoked, default=None)

@@ -62,6 +62,11 @@ def test_a_register(answered: list[Answered], kinds: list[str]) -> None:
     [
         pytest.param([ADD, READ_ALL], [], id="what was added is there"),
         pytest.param([ADD, ("read-all", None, "[]", 30, 40, "ok")], ["element_lost"], id="it is missing"),
+        pytest.param(
+            [ADD, ("add", "5", None, 21, 25, "fail"), ("read-all", None, "[]", 30, 40, "ok")],
+            ["element_lost"],
+            id="it is missing, and was added once more in vain",
+        ),
         pytest.param([("add", "5", None, 10, 20, "info"), ("read-all", None, "[]", 30, 40, "ok")], [], id="in doubt"),
         pytest.param([ADD, ("read-all", None, "[5,6]", 30, 40, "ok")], ["element_unknown"], id="nobody added it"),
         pytest.param([ADD, ("read-all", None, "[5]", 15, 40, "ok")], ["unread"], id="read beside it"),

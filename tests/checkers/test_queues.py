@@ -1,6 +1,6 @@
 """Queues, judged from the table `operations`: each history beside its nearest neighbour that is wrong."""
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 
 import pytest
 
@@ -23,14 +23,19 @@ def judge(
     called: Iterable[Called],
     within_ms: int | None,
     more: Mapping[str, int] | None = None,
+    processes: Sequence[int] | None = None,
 ) -> list[tuple[str, bool]]:
-    """Return what a property finds, and whether it is permitted: function, argument, result, begin in ms (each takes 5), outcome."""
+    """Return what a property finds, and whether it is permitted: function, argument, result, begin in ms (each takes 5), outcome.
+
+    processes:  who calls, call by call; None: a process of its own for each.
+    """
     calls = [
         ObjectCall(
             process=process, function=function, key="q", argument=argument, result=result,
             invoke_ns=begin * MS, complete_ns=(begin + 5) * MS, outcome=outcome,
         )
-        for process, (function, argument, result, begin, outcome) in enumerate(called)
+        for number, (function, argument, result, begin, outcome) in enumerate(called)
+        for process in [number if processes is None else processes[number]]
     ]  # fmt: skip
     nothing = {name: TABLES[name].arrow.empty_table() for name in ("metadata", "nodes", "admin")}
     settings = {**(more or {}), **({} if within_ms is None else {f"{LOST_MS}kill": within_ms})}
@@ -70,6 +75,7 @@ END = (back(900), take(None, 950))
     [
         pytest.param([put(100), take("5", 200), acknowledge(300), *END], [], id="given out and acknowledged"),
         pytest.param([put(100), *END], ["element_lost"], id="never given out"),
+        pytest.param([put(100), put(200, "fail"), *END], ["element_lost"], id="put in, and once more in vain"),
         pytest.param([put(100, "info"), *END], [], id="in doubt"),
         pytest.param([put(100, "fail"), *END], [], id="refused"),
         pytest.param([put(100), ("dequeue", None, None, 200, "info"), *END], ["unaccounted"], id="somebody may have taken it"),
@@ -107,6 +113,21 @@ END = (back(900), take(None, 950))
 def test_a_queue(called: list[Called], found: list[str]) -> None:
     """At least once until it is acknowledged, and never afterwards."""
     assert judged(*called) == [(kind, False) for kind in found]
+
+
+@pytest.mark.parametrize(
+    ("processes", "found"),
+    [
+        pytest.param([1, 2, 3, 3, 2], "unaccounted", id="by who goes on calling"),
+        pytest.param([1, 2, 3, 3, 4], "element_lost", id="by who is gone"),
+        pytest.param([1, 2, 2, 2, 2], "element_lost", id="by who gives it back itself"),
+    ],
+)
+def test_what_was_given_out_and_never_acknowledged_may_be_kept(processes: list[int], found: str) -> None:
+    """Some systems give back only what their own caller holds, and what those hold that are gone: who still calls may hold an element."""
+    called = [put(100), take("5", 200), back(900), take(None, 950), ("enqueue", "6", None, 970, "fail")]
+
+    assert judge(queues.kernel, called, None, processes=processes) == [(found, False)]
 
 
 @pytest.mark.parametrize(("within_ms", "is_permitted"), [(400, True), (100, False), (None, False)])
