@@ -2,13 +2,16 @@
 
 `python tools/try_system.py systems/redis --out DIR` reads systems/redis/page.toml: rows of a scenario, a system.toml, seeds and the verdicts that
 are right. It ends with 1 if a run had another verdict, or none. Every run stays in DIR, with its evidence; `--seeds N` makes as many of each row,
-`--only fine` leaves out the rows in which a violation is right.
+`--only fine` leaves out the rows in which a violation is right. `--record` writes how many runs had which verdict into page.toml (`found`), and
+goes on with the seeds behind those that stand there; `--minutes M` begins no run after so many. Whoever changes what is run deletes `found`.
 """
 
 import argparse
 import asyncio
 import sys
+import time
 from collections import Counter
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Final
 
@@ -30,12 +33,14 @@ class Row(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
     seeds:  how many, from 1 on.
     right:  the verdicts that a run may have; one of several runs has to have the first.
+    found:  how many of the runs with seeds from 1 on had which verdict, as `--record` has written it.
     """
 
     scenario: str
     system: str
     right: tuple[str, ...]
     seeds: int = 4
+    found: Mapping[str, int] = {}
 
 
 class Page(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -62,12 +67,38 @@ def one(folder: Path, row: Row, seed: int, out: Path) -> str:
     return verdict.verdict.value
 
 
-def tried(folder: Path, row: Row, seeds: int, out: Path) -> bool:
-    """Run a row and print it; return whether its verdicts are right."""
-    found = Counter(one(folder, row, seed, out) for seed in range(1, seeds + 1))
+def tried(folder: Path, row: Row, seeds: int, out: Path, until_s: float) -> Mapping[str, int]:
+    """Run a row with the seeds that it lacks, and print it; return how many had which verdict."""
+    found = Counter(row.found)
+    for seed in range(found.total() + 1, seeds + 1):
+        if time.monotonic() > until_s:
+            break
+        found[one(folder, row, seed, out)] += 1
     words = ", ".join(f"{verdict} in {count}" for verdict, count in found.most_common())
-    print(f"| `{row.system}` | `{row.scenario}` | {words} of {seeds} |", flush=True)
-    return found.keys() <= set(row.right) and row.right[0] in found
+    print(f"| `{row.system}` | `{row.scenario}` | {words} of {found.total()} |", flush=True)
+    return dict(found.most_common())
+
+
+def is_right(row: Row, found: Mapping[str, int]) -> bool:
+    """Whether each verdict may be, and the one that has to be is there; of a row that was not run nothing is wrong."""
+    return not found or (found.keys() <= set(row.right) and row.right[0] in found)
+
+
+def written(page: str, rows: Sequence[Row]) -> str:
+    """Return a page's text with these rows in it; what stands before them is kept."""
+    head = page[: page.index("row = [")]
+    lines = [f"    {_line(row)},\n" for row in rows]
+    return f"{head}row = [\n{''.join(lines)}]\n"
+
+
+def _line(row: Row) -> str:
+    right = ", ".join(f'"{verdict}"' for verdict in row.right)
+    words = [f'scenario = "{row.scenario}"', f'system = "{row.system}"', f"right = [{right}]"]
+    if row.seeds != Row.__struct_defaults__[0]:
+        words.append(f"seeds = {row.seeds}")
+    if row.found:
+        words.append(f"found = {{ {', '.join(f'{verdict} = {count}' for verdict, count in row.found.items())} }}")
+    return f"{{ {', '.join(words)} }}"
 
 
 def main() -> int:
@@ -77,12 +108,26 @@ def main() -> int:
     asked.add_argument("--out", type=Path, required=True)
     asked.add_argument("--seeds", type=int, help="runs of each row")
     asked.add_argument("--only", choices=("all", "fine"), default="all")
+    asked.add_argument(
+        "--record", action="store_true", help="write what was found into page.toml, and go on from there"
+    )
+    asked.add_argument("--minutes", type=float, default=float("inf"), help="begin no run after that")
     options = asked.parse_args()
-    page = msgspec.toml.decode((options.folder / PAGE).read_bytes(), type=Page)
-    rows = [row for row in page.row if options.only == "all" or ACCUSED not in row.right]
+    until_s = time.monotonic() + options.minutes * 60
+    file = options.folder / PAGE
+    rows = list(msgspec.toml.decode(file.read_bytes(), type=Page).row)
     print("| what runs | what happens | verdict |\n|---|---|---|")
-    right = [tried(options.folder, row, options.seeds or row.seeds, options.out) for row in rows]
-    return 0 if all(right) else 1
+    right = True
+    for number, row in enumerate(rows):
+        if options.only == "fine" and ACCUSED in row.right:
+            continue
+        given = row if options.record else msgspec.structs.replace(row, found={})
+        found = tried(options.folder, given, options.seeds or row.seeds, options.out, until_s)
+        right = right and is_right(row, found)
+        rows[number] = msgspec.structs.replace(row, found=found)
+        if options.record:
+            file.write_text(written(file.read_text(), rows))
+    return 0 if right else 1
 
 
 if __name__ == "__main__":
