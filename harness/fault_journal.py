@@ -3,9 +3,11 @@
 One file in the run's folder, there from before the first node starts until everything is put down. A harness that
 dies with kill -9 leaves its file, and one whose putting down failed does: then the next run refuses to start, and `tribunal heal`
 undoes what is left: it ends what the run's kind of cluster has left running, proves that nothing is left, and only then removes the file.
+The run's guard (`guard.py`) does that by itself when the harness is killed.
 """
 
 import os
+import time
 from collections.abc import Collection, Mapping
 from pathlib import Path
 from shlex import quote
@@ -20,6 +22,8 @@ from tribunal.harness.catalog import all_clusters
 from tribunal.results.unreadable import UNREADABLE
 
 FILE: Final = "unhealed.json"
+LATE_ROUNDS: Final = 3  # an engine may be making what it was asked for before the harness died
+LATE_S: Final = 1.0
 
 
 class ActiveFault(msgspec.Struct, frozen=True, kw_only=True):
@@ -158,6 +162,25 @@ def heal(out: Path, trusted: Collection[Path] = ()) -> list[str]:
     if problems:
         raise NotHealed("; ".join(problems))
     return done
+
+
+def undone(run_dir: Path) -> list[str]:
+    """Undo what one run left whose harness is known to be dead, also what comes late; return what was done. Raises ClusterError."""
+    path = run_dir / FILE
+    try:
+        entry = msgspec.json.decode(path.read_bytes(), type=Entry)
+    except FileNotFoundError:
+        return []  # somebody else has healed it
+    except UNREADABLE as problem:
+        raise ClusterError(f"{path}: not a fault journal ({problem}); remove it by hand") from None
+    _must_be_trusted(entry.cluster, run_dir, ())
+    done: list[str] = []
+    for number in range(LATE_ROUNDS):
+        if number:
+            time.sleep(LATE_S)  # noqa: TID251 - the harness is no node
+        done += sweep(entry.cluster, run_dir)
+    path.unlink(missing_ok=True)
+    return [*done, f"{entry.title()}: healed"]
 
 
 def _must_be_trusted(kind: str, run_dir: Path, trusted: Collection[Path]) -> None:

@@ -1,7 +1,7 @@
 """From a plan to a verdict in one go: the run on its event loop, then the judge, then the report.
 
 Ctrl-C and SIGTERM end the run at the next await: nodes are killed, the recording is closed. A second one ends the
-harness on the spot; nodes die with it (each asks the kernel for that).
+harness on the spot; nodes die with it (each asks the kernel for that), and what else there is the run's guard removes.
 """
 
 import asyncio
@@ -22,6 +22,7 @@ from tribunal.harness.catalog import all_clusters, is_simulated
 from tribunal.harness.cli.meanwhile import StartsSpark
 from tribunal.harness.event_loop import run_and_leave
 from tribunal.harness.fault_journal import FaultJournal, refuse_unless_healed
+from tribunal.harness.guard import Guard
 from tribunal.harness.plan import Plan, releases
 from tribunal.harness.progress import Progress, Silent, shown_on
 from tribunal.harness.run import Ending, Run, new_run_dir
@@ -83,7 +84,7 @@ def _on_loop(plan: Plan, run_dir: Path, progress: Progress) -> Ending:
         from tribunal.harness.simulated import conduct_simulated
 
         return conduct_simulated(plan, run_dir, progress)[0]
-    with FaultJournal(run_dir, plan.cluster) as journal:
+    with Guard(run_dir), FaultJournal(run_dir, plan.cluster) as journal:
         ending = run_and_leave(_until_signalled(plan, run_dir, progress, journal), progress.say)
     if journal.left:
         progress.say(f"left behind: {', '.join(journal.left)}; tribunal heal --out {quote(str(run_dir.parent))}")
