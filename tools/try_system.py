@@ -7,7 +7,6 @@ goes on with the seeds behind those that stand there; `--minutes M` begins no ru
 """
 
 import argparse
-import asyncio
 import sys
 import time
 from collections import Counter
@@ -17,12 +16,9 @@ from typing import Final
 
 import msgspec
 
-from tribunal.checkers.judge.verdict import check
+from tribunal.harness.cli.session import conduct
 from tribunal.harness.plan import made
-from tribunal.harness.progress import Silent
-from tribunal.harness.run import Run, new_run_dir
 from tribunal.harness.scenario import BadScenario, load
-from tribunal.results.verdict import Verdict
 
 ACCUSED: Final = "VIOLATION"
 PAGE: Final = "page.toml"
@@ -57,14 +53,11 @@ def one(folder: Path, row: Row, seed: int, out: Path) -> str:
     except BadScenario as problem:
         print(f"{row.scenario} {row.system}: {problem}", file=sys.stderr)
         return "REFUSED"
-    run_dir = new_run_dir(plan, out)
-    ending = asyncio.run(Run(plan, run_dir, Silent()).execute())
-    if ending.failure is not None:
-        print(f"{run_dir}: {ending.failure}", file=sys.stderr)
-        return Verdict.ERROR.value
-    (verdict,) = check([run_dir], "inline")
-    print(f"{run_dir}: {verdict.verdict.value} {'; '.join(verdict.reasons)}", file=sys.stderr)
-    return verdict.verdict.value
+    judged = conduct(plan, out, "inline", quiet=True, is_one_of_many=True)
+    if judged is None:
+        raise KeyboardInterrupt
+    print(f"{judged.run_dir}: {judged.verdict.verdict.value} {'; '.join(judged.verdict.reasons)}", file=sys.stderr)
+    return judged.verdict.verdict.value
 
 
 def tried(folder: Path, row: Row, seeds: int, out: Path, until_s: float) -> Mapping[str, int]:
@@ -75,7 +68,7 @@ def tried(folder: Path, row: Row, seeds: int, out: Path, until_s: float) -> Mapp
             break
         found[one(folder, row, seed, out)] += 1
     words = ", ".join(f"{verdict} in {count}" for verdict, count in found.most_common())
-    print(f"| `{row.system}` | `{row.scenario}` | {words} of {found.total()} |", flush=True)
+    print(f"| `{row.system}` | `{row.scenario}` | {words or 'none'} of {found.total()} |", flush=True)
     return dict(found.most_common())
 
 
