@@ -11,7 +11,6 @@ import asyncio
 import contextlib
 import ctypes
 import errno
-import hashlib
 import os
 import shutil
 import socket
@@ -21,7 +20,7 @@ from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from tribunal.clusters.api import CLIENTS, ClusterError, ClusterSpec, Kind, Proof
+from tribunal.clusters.api import CLIENTS, ClusterError, ClusterSpec, Kind
 from tribunal.clusters.assembly import launched, replog_cluster
 from tribunal.clusters.capabilities import SECURED, Capability
 from tribunal.clusters.clock import RunClock
@@ -30,24 +29,27 @@ from tribunal.clusters.composed_cluster import ComposedCluster
 from tribunal.clusters.images.build import LABEL, NoClient, engine, node_image
 from tribunal.clusters.links.relay import Side, Wires
 from tribunal.clusters.links.relays import Links, RelayListener, connect_far, connected, listener_at
-from tribunal.clusters.nodes.leftovers import started_at
 from tribunal.clusters.nodes.mounts import below
-from tribunal.clusters.nodes.node_process import POLL_MS, SIGNAL_WAIT_MS, last_lines, process_exists
+from tribunal.clusters.nodes.node_container import (
+    GATEWAY,
+    SHELL_ENTRY,
+    NodeContainer,
+    left_of,
+    made_network,
+    named,
+    remove_all,
+)
 from tribunal.clusters.nodes.node_program import NodeProgram
 from tribunal.clusters.obstacles import Obstacle, with_tool
 from tribunal.clusters.run_context import RunContext
 
 if TYPE_CHECKING:
     from docker import DockerClient
-    from docker.models.containers import Container
 
 CAPABILITIES: Final = ALL_CAPABILITIES - SECURED
 NODE_PORT: Final = 9092
 RELAY_PORT: Final = 30_000
-GATEWAY: Final = 254
 LAST_NODE: Final = 199
-FREEZE_ATTEMPTS: Final = 4
-SUBNETS: Final = tuple(f"10.213.{number}" for number in range(1, 255))
 NEW_NETWORK: Final = 0x40000000  # CLONE_NEWNET
 REMEDY: Final = (
     with_tool(
@@ -59,15 +61,13 @@ REMEDY: Final = (
 )
 CLIENT: Final = "pip install 'docker>=7' (the extra replog[containers])"
 FORBIDDEN: Final = "let your user talk to it: sudo usermod -aG docker $USER, then log in again; or --cluster processes"
-# What a container runs: its output goes to the run's log file, like any node's.
+# What a container runs (where this machine's folders hide the image's Python, `SHELL_ENTRY`): its output goes to the run's log file, like any node's.
 ENTRY: Final = (
     "import os, sys\n"
     "log = os.open(sys.argv[1], os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)\n"
     "os.dup2(log, 1); os.dup2(log, 2)\n"
     "os.execvp(sys.argv[2], sys.argv[2:])\n"
 )
-# The same where this machine's folders hide the image's Python.
-SHELL_ENTRY: Final = 'exec "$@" >>"$0" 2>&1'
 
 
 class ContainerAddresses:
@@ -120,129 +120,6 @@ def socket_in_namespace_of(pid: int) -> socket.socket:
                 os._exit(70)  # this thread would go on in a foreign network
 
 
-class NodeContainer:
-    """One node's container, started again for each of its processes."""
-
-    def __init__(
-        self,
-        node: int,
-        program: NodeProgram,
-        container: "Container",
-        log: Path,
-        endpoint: tuple[str, int],
-        on_exit: Callable[[str], None],
-    ) -> None:
-        self.node = node
-        self.pid: int | None = None
-        self._program = program
-        self._container = container
-        self._log = log
-        self._endpoint = endpoint
-        self._on_exit = on_exit
-        self._started: int | None = None
-        self._ending = False
-        self._watch: asyncio.Task[None] | None = None
-
-    @property
-    def alive(self) -> bool:
-        """Whether the container's first process exists."""
-        return self._started is not None and started_at(self.pid or -1) == self._started
-
-    async def spawn(self) -> None:
-        """Start the container."""
-        assert not self.alive, f"node {self.node} runs already"
-        await self._noted()
-        self._ending = False
-        await asyncio.to_thread(self._container.start)
-        await asyncio.to_thread(self._container.reload)
-        self.pid = int(self._container.attrs["State"]["Pid"])
-        self._started = started_at(self.pid)
-        self._watch = asyncio.create_task(self._wait_for_end(), name=f"watch container {self.node}")
-
-    async def _wait_for_end(self) -> None:
-        while self.alive:  # noqa: ASYNC110 - only the system's table of processes shows it
-            await asyncio.sleep(POLL_MS / 1000)
-        if not self._ending:
-            self._on_exit(f"node {self.node} (container) ended; its log {self._log} ends:\n{last_lines(self._log)}")
-
-    async def _answers(self, *, wait_ms: int) -> bool:
-        return await self._program.answers(self._endpoint, wait_ms=wait_ms)
-
-    async def serving(self) -> None:
-        """Wait until the node answers requests."""
-        loop = asyncio.get_running_loop()
-        deadline = loop.time() + self._program.serving_timeout_ms / 1000
-        while not await self._answers(wait_ms=self._program.answer_wait_ms):
-            if not self.alive or loop.time() > deadline:
-                state = "does not serve" if self.alive else "ended"
-                raise ClusterError(f"node {self.node} {state}; its log {self._log} ends:\n{last_lines(self._log)}")
-            await asyncio.sleep(POLL_MS / 1000)
-
-    async def kill(self) -> Proof:
-        """Kill -9 through the engine."""
-        self._ending = True
-        pid = self.pid
-        if self.alive:
-            await self._engine(self._container.kill)
-        await self._ended()
-        gone, silent = not process_exists(pid), not await self._answers(wait_ms=100)
-        return Proof(holds=gone and silent, facts={"pid": pid, "process_gone": gone, "silent": silent})
-
-    async def terminate(self, timeout_ms: int) -> bool:
-        """SIGTERM through the engine."""
-        self._ending = True
-        if self.alive:
-            await self._engine(lambda: self._container.kill(signal="SIGTERM"))
-        try:
-            await asyncio.wait_for(self._ended(), timeout_ms / 1000)
-        except TimeoutError:
-            return False
-        return True
-
-    async def _ended(self) -> None:
-        if self._watch is not None:
-            await asyncio.shield(self._watch)
-        await self._noted()
-
-    async def _noted(self) -> None:
-        """Wait until the engine has noted the end: it lags behind, and a start before would do nothing."""
-        for _ in range(SIGNAL_WAIT_MS // POLL_MS):
-            await asyncio.to_thread(self._container.reload)
-            if self._container.status in ("exited", "created"):
-                return
-            await asyncio.sleep(POLL_MS / 1000)
-
-    async def pause(self) -> Proof:
-        """Freeze the container; on a busy machine cgroups sometimes need to be asked again."""
-        for _ in range(FREEZE_ATTEMPTS - 1):
-            with contextlib.suppress(ClusterError):
-                await self._engine(self._container.pause)
-                break
-        else:
-            await self._engine(self._container.pause)
-        await asyncio.to_thread(self._container.reload)
-        stopped = self._container.status == "paused"
-        silent = not await self._answers(wait_ms=100)
-        return Proof(holds=stopped and silent, facts={"pid": self.pid, "stopped": stopped, "silent": silent})
-
-    async def resume(self) -> Proof:
-        """Thaw it."""
-        await self._engine(self._container.unpause)
-        await asyncio.to_thread(self._container.reload)
-        running = self._container.status == "running"
-        answered = await self._answers(wait_ms=SIGNAL_WAIT_MS)
-        return Proof(holds=running and answered, facts={"pid": self.pid, "running": running, "answers": answered})
-
-    async def _engine(self, action: Callable[[], object]) -> None:
-        from docker.errors import APIError
-
-        try:
-            await asyncio.to_thread(action)
-        except APIError as problem:
-            if self.alive:
-                raise ClusterError(f"node {self.node}: the engine says: {problem.explanation}") from None
-
-
 class Containers:
     """Runs nodes in containers."""
 
@@ -263,7 +140,7 @@ class Containers:
         self._directory = await asyncio.to_thread(run.directory.resolve)
         self._client = await asyncio.to_thread(engine)
         self._image = await asyncio.to_thread(node_image, self._client)
-        prefix, self._network = await asyncio.to_thread(self._make_network)
+        prefix, self._network = await asyncio.to_thread(made_network, self._client, self._directory)
         addresses = ContainerAddresses(prefix, self._pid_of)
         self._links = Links(
             {node: RELAY_PORT + node for node in run.spec.node_ids},
@@ -280,27 +157,6 @@ class Containers:
     def _pid_of(self, node: int) -> int | None:
         found = self._nodes.get(node)
         return found.pid if found is not None and found.alive else None
-
-    def _make_network(self) -> tuple[str, str]:
-        from docker.errors import APIError
-        from docker.types import IPAMConfig, IPAMPool
-
-        assert self._client is not None
-        name, problem = named(self._directory), "no subnet is free"
-        start = os.getpid() % len(SUBNETS)
-        for prefix in (*SUBNETS[start:], *SUBNETS[:start])[:20]:
-            pool = IPAMPool(subnet=f"{prefix}.0/24", gateway=f"{prefix}.{GATEWAY}")
-            try:
-                self._client.networks.create(
-                    name,
-                    ipam=IPAMConfig(pool_configs=[pool]),
-                    labels={LABEL: str(self._directory)},
-                )
-            except APIError as refusal:
-                problem = str(refusal.explanation)
-            else:
-                return prefix, name
-        raise ClusterError(f"cannot make a network: {problem}")
 
     def node(
         self, node: int, program: NodeProgram, config: Path, log: Path, on_exit: Callable[[str], None]
@@ -355,13 +211,8 @@ class Containers:
         await self._links.close()
         client, self._client = self._client, None
         if client is not None:
-            await asyncio.to_thread(_remove_all, client, self._directory)
+            await asyncio.to_thread(remove_all, client, self._directory)
             client.close()
-
-
-def named(run_dir: Path) -> str:
-    """Return what a run's network is called, and its containers begin with: runs of one name may lie in several folders."""
-    return f"tribunal-{hashlib.sha256(str(run_dir).encode()).hexdigest()[:8]}-{run_dir.name}"[:60]
 
 
 def mount_here(argv: list[str]) -> str:
@@ -375,23 +226,6 @@ def mount_here(argv: list[str]) -> str:
 def unmount_all(run_dir: Path) -> list[str]:
     """Take away what is mounted in a run's folder; return what was taken."""
     return [f"{path} unmounted" for path in below(run_dir) if mount_here(["umount", str(path)]) == ""]
-
-
-def _remove_all(client: "DockerClient", run_dir: Path) -> list[str]:
-    """Remove what carries the run's label; return what was removed."""
-    from docker.errors import APIError, NotFound
-
-    removed = []
-    wanted: dict[str, str | list[str] | bool] = {"label": f"{LABEL}={run_dir.resolve()}"}
-    for container in client.containers.list(all=True, filters=wanted, ignore_removed=True):
-        with contextlib.suppress(NotFound):
-            container.remove(force=True)
-            removed.append(f"container {container.name} removed")
-    for network in client.networks.list(filters=wanted):
-        with contextlib.suppress(NotFound, APIError):
-            network.remove()
-            removed.append(f"network {network.name} removed")
-    return removed
 
 
 def obstacles() -> list[Obstacle]:
@@ -408,18 +242,14 @@ def obstacles() -> list[Obstacle]:
 
 def leftovers(run_dir: Path) -> list[str]:
     """Return what a run of this folder has left."""
-    wanted: dict[str, str | list[str] | bool] = {"label": f"{LABEL}={run_dir.resolve()}"}
     with contextlib.closing(engine()) as client:
-        containers = client.containers.list(all=True, filters=wanted, ignore_removed=True)
-        found = [f"container {container.name}" for container in containers]
-        found += [f"mount {path}" for path in below(run_dir)]
-        return found + [f"network {network.name}" for network in client.networks.list(filters=wanted)]
+        return left_of(client, run_dir) + [f"mount {path}" for path in below(run_dir)]
 
 
 def sweep(run_dir: Path) -> list[str]:
     """Remove what a run of this folder has left; return what was done."""
     with contextlib.closing(engine()) as client:
-        return _remove_all(client, run_dir) + unmount_all(run_dir)
+        return remove_all(client, run_dir) + unmount_all(run_dir)
 
 
 def lacking() -> dict[Capability, str]:

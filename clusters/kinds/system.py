@@ -1,5 +1,6 @@
-"""Any system that a `system.toml` describes, its nodes as processes of this machine, on loopback or in namespaces (docs/your-system.md)."""
+"""Any system that a `system.toml` describes, its nodes as processes of this machine, on loopback or in namespaces, or as containers (docs/your-system.md)."""
 
+import contextlib
 import shutil
 from collections.abc import Mapping
 from pathlib import Path
@@ -9,12 +10,15 @@ from tribunal.clusters.api import ClusterError, Kind
 from tribunal.clusters.capabilities import Capability
 from tribunal.clusters.clock import RunClock
 from tribunal.clusters.endings import brought_up, to_its_end
+from tribunal.clusters.images.build import engine
 from tribunal.clusters.namespaces.spaces import way_in
 from tribunal.clusters.nodes.leftovers import end_processes, own_processes
+from tribunal.clusters.nodes.node_container import left_of, remove_all
 from tribunal.clusters.objects import ObjectOperation
 from tribunal.clusters.run_context import RunContext
 from tribunal.clusters.spec import ClusterSpec
 from tribunal.clusters.systems.cluster import CAPABILITIES, SystemCluster
+from tribunal.clusters.systems.containers import InContainers
 from tribunal.clusters.systems.description import BadSystem, System, read_system
 from tribunal.clusters.systems.disks import lacking as no_disks
 from tribunal.clusters.systems.places import NAMESPACES, InNamespaces, OnLoopback, Place
@@ -22,8 +26,9 @@ from tribunal.clusters.systems.places import NAMESPACES, InNamespaces, OnLoopbac
 
 async def launch(spec: ClusterSpec, directory: Path, clock: RunClock, cluster_id: str) -> SystemCluster:
     """Start the nodes; whatever goes wrong, nothing of it stays running."""
-    run, place = RunContext(spec, directory, clock, cluster_id), _place(spec)
+    run = RunContext(spec, directory, clock, cluster_id)
     system, folder = _taken(run)
+    place = _place(spec, system)
     try:
         addresses = await place.open(run, system, folder)
         cluster = SystemCluster(run, system, place, addresses, CAPABILITIES - _lacking(spec, system).keys())
@@ -33,7 +38,9 @@ async def launch(spec: ClusterSpec, directory: Path, clock: RunClock, cluster_id
     return await brought_up(cluster)
 
 
-def _place(spec: ClusterSpec) -> Place:
+def _place(spec: ClusterSpec, system: System) -> Place:
+    if system.nodes.image is not None:
+        return InContainers(system.nodes.image)
     return InNamespaces() if spec.isolation == NAMESPACES else OnLoopback()
 
 
@@ -62,6 +69,8 @@ def refused(spec: ClusterSpec) -> str:
         return "it runs what a file describes: cluster: {system: path/to/system.toml}"
     if spec.brokers != system.nodes.count:
         return f"{system.name} has {system.nodes.count} nodes, not {spec.brokers}"
+    if system.nodes.image is not None and (spec.isolation == NAMESPACES or system.nodes.may_forget):
+        return f"{system.name} runs in containers: no isolation {NAMESPACES}, and no forgetful disks"
     if spec.isolation == NAMESPACES and isinstance(way_in(), str):
         return f"isolation {NAMESPACES}: {way_in()}"
     if system.nodes.may_forget and spec.isolation != NAMESPACES:
@@ -74,7 +83,9 @@ def refused(spec: ClusterSpec) -> str:
 def _lacking(spec: ClusterSpec, system: System) -> dict[Capability, str]:
     """Return which of the kind's capabilities a system does not give, and why."""
     found: dict[Capability, str] = {}
-    if spec.isolation != NAMESPACES:
+    if system.nodes.image is not None:
+        found[Capability.CUT] = "nobody stops packets between its containers"
+    elif spec.isolation != NAMESPACES:
         found[Capability.CUT] = f"its nodes share this machine's network: cluster.isolation={NAMESPACES} parts them"
     if not system.nodes.may_forget:
         no_disk = f'{system.name} has no disk = "forgetful"'
@@ -102,14 +113,30 @@ def operations(spec: ClusterSpec) -> frozenset[ObjectOperation]:
     return frozenset() if system is None else frozenset(system.client.operations)
 
 
+def _has_containers(run_dir: Path) -> bool:
+    """Whether a run of this folder is one of an image: its system.toml was copied there first."""
+    try:
+        return read_system(run_dir / "system.toml").nodes.image is not None
+    except BadSystem:
+        return False
+
+
 def leftovers(run_dir: Path) -> list[str]:
-    """Return which processes a run of this folder has left."""
-    return [f"process {pid}" for pid in own_processes(run_dir)]
+    """Return which processes and containers a run of this folder has left."""
+    found = [f"process {pid}" for pid in own_processes(run_dir)]
+    if _has_containers(run_dir):
+        with contextlib.closing(engine()) as client:
+            found += left_of(client, run_dir)
+    return found
 
 
 def sweep(run_dir: Path) -> list[str]:
     """End what a run of this folder has left; return what was done."""
-    return end_processes(own_processes(run_dir))
+    done = end_processes(own_processes(run_dir))
+    if _has_containers(run_dir):
+        with contextlib.closing(engine()) as client:
+            done += remove_all(client, run_dir)
+    return done
 
 
 KIND: Final = Kind(

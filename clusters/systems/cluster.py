@@ -1,4 +1,4 @@
-"""A cluster of a described system: its nodes are processes of this machine, each with an address of its own (`places.py`).
+"""A cluster of a described system: its nodes are processes or containers of this machine, each with an address of its own (`places.py`).
 
 It is a `Cluster` like any other. What only a log has stays empty: no partitions, no committed metadata, no final logs, no clients
 of records. In full service means that every node is ready; a node that is not counts as fenced.
@@ -7,7 +7,6 @@ of records. In full service means that every node is ready; a node that is not c
 import asyncio
 import shutil
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
-from functools import partial
 from pathlib import Path
 from typing import Final, Literal
 
@@ -30,15 +29,14 @@ from tribunal.clusters.capabilities import Capability, DiskTrouble, Failing, Par
 from tribunal.clusters.nodes.leftovers import end_processes, own_processes
 from tribunal.clusters.nodes.node_events import seen_by_harness
 from tribunal.clusters.nodes.node_exits import NodeExits
-from tribunal.clusters.nodes.node_process import NodeProcess, last_lines
-from tribunal.clusters.nodes.serving import refuses
+from tribunal.clusters.nodes.node_process import last_lines
 from tribunal.clusters.orders import OrderSeen
 from tribunal.clusters.run_context import RunContext
 from tribunal.clusters.systems.clients import SystemClients
 from tribunal.clusters.systems.description import Addresses, System
 from tribunal.clusters.systems.disks import ForgetfulDisk, Forgotten
-from tribunal.clusters.systems.places import Place
-from tribunal.clusters.systems.program import SystemProgram, carried_out
+from tribunal.clusters.systems.places import Place, RunningNode
+from tribunal.clusters.systems.program import SystemProgram
 
 LOOK_MS: Final = 5
 WATCH_MS: Final = 100
@@ -75,28 +73,6 @@ class SeenEvents:
         return seen
 
 
-class PlacedProcess(NodeProcess):
-    """A node's process that runs, and is reached, where its place says."""
-
-    def __init__(
-        self,
-        node: int,
-        program: SystemProgram,
-        config: Path,
-        log: Path,
-        endpoint: tuple[str, int],
-        on_exit: Callable[[str], None],
-        run_dir: Path,
-        place: Place,
-    ) -> None:
-        super().__init__(node, program, config, log, endpoint, on_exit, run_dir, lambda: place.prefix(node))
-        self._way = partial(place.connect, node, endpoint)
-        self._where = endpoint
-
-    async def _refuses(self) -> bool:
-        return await refuses(self._where, connect=self._way)
-
-
 class SystemCluster:
     """See `tribunal.clusters.api.Cluster`."""
 
@@ -129,16 +105,9 @@ class SystemCluster:
     def _program(self, node: int) -> SystemProgram:
         return SystemProgram(f"a node of {self._system.name}", self._system.nodes, node, self._addresses, self._place)
 
-    def _process(self, node: int) -> NodeProcess:
-        return PlacedProcess(
-            node,
-            self._program(node),
-            self._run.folder(node),
-            self._run.log_file(node),
-            self._addresses.endpoint(node),
-            lambda reason: self._exits.note(node, reason),
-            self._run.directory,
-            self._place,
+    def _process(self, node: int) -> RunningNode:
+        return self._place.node(
+            self._run, node, self._program(node), self._addresses, lambda reason: self._exits.note(node, reason)
         )
 
     def _disk(self, node: int) -> ForgetfulDisk:
@@ -149,7 +118,7 @@ class SystemCluster:
     async def bring_up(self) -> None:
         """Start every node; return when all are ready."""
         for node in self.nodes:
-            self._run.data_dir(node).mkdir(parents=True)
+            self._run.data_dir(node).mkdir(parents=True, exist_ok=True)
             if node in self._disks:
                 await self._disks[node].mount(self._place.prefix(node))
             await self._prepare(node)
@@ -180,7 +149,7 @@ class SystemCluster:
 
     async def _carried_out(self, words: tuple[str, ...], node: int, log: Path) -> bool:
         command = self._addresses.command(words, node)
-        return await carried_out(self._place.prefix(node), command, log, self._run.directory)
+        return await self._place.carried_out(node, command, log, self._run.directory)
 
     def _log(self, name: str, node: int) -> Path:
         return self._run.log_file(node).with_name(f"{name}-{node}.log")
@@ -223,7 +192,7 @@ class SystemCluster:
 
     # --- nodes -----------------------------------------------------------------------------
 
-    def _node(self, node: int) -> NodeProcess:
+    def _node(self, node: int) -> RunningNode:
         try:
             return self.nodes[node]
         except KeyError:

@@ -62,6 +62,7 @@ class Nodes(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     stop:     asks a node to end in good order; without it the process gets SIGTERM.
     prepare:  run once for each node with an empty data folder, and again when it was wiped.
     more:     words behind `start` for one node, by its number.
+    image:    the nodes run in containers of this image, which the engine has or can pull; commands of nodes are the image's own, `python3` is {python}.
     disk:     `forgetful`: the data folders are on a file system that knows what was not synced, so that a loss of power can take it.
     """
 
@@ -73,6 +74,7 @@ class Nodes(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     ports: tuple[str, ...] = (MAIN_PORT,)
     ready: Ready = Ready()
     stop_within_ms: Milliseconds = 10_000
+    image: str | None = None
     disk: Literal["plain", "forgetful"] = "plain"
 
     @property
@@ -171,12 +173,14 @@ class Addresses(msgspec.Struct, frozen=True, kw_only=True):
 
     ports:  by node and name.
     data:   each node's own folder.
+    in_images:  nodes' commands are programs of an image, not of this machine.
     """
 
     folder: Path
     hosts: Mapping[int, str]
     ports: Mapping[int, Mapping[str, int]]
     data: Mapping[int, Path]
+    in_images: bool = False
 
     def endpoint(self, node: int) -> tuple[str, int]:
         """Return where a node's clients find it: its first port."""
@@ -185,6 +189,8 @@ class Addresses(msgspec.Struct, frozen=True, kw_only=True):
     def command(self, words: tuple[str, ...], node: int | None) -> list[str]:
         """Return a command with everything put in, its program by its full path; without a node, a client's."""
         program, *rest = (PLACEHOLDER.sub(lambda match: self._put_in(match, node), word) for word in words)
+        if self.in_images and node is not None:
+            return [program, *rest]
         return [shutil.which(program) or program, *rest]
 
     def _put_in(self, match: re.Match[str], own: int | None) -> str:
@@ -192,7 +198,7 @@ class Addresses(msgspec.Struct, frozen=True, kw_only=True):
         if name == "folder":
             return str(self.folder)
         if name == "python":
-            return sys.executable
+            return "python3" if self.in_images and own is not None else sys.executable
         node = int(other) if other is not None else own
         if node is None:
             raise BadSystem(f"{match[0]}: a client is of no node; it is told where the nodes are")

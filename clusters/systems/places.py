@@ -1,4 +1,4 @@
-"""Where the nodes of a described system live: on loopback addresses of this machine, or in network namespaces of their own.
+"""Where the nodes of a described system live: on loopback addresses of this machine, in network namespaces of their own, or in containers (`containers.py`).
 
 A system that we did not write opens its connections itself, on any number of ports. So there are no relays: on loopback nothing
 between its nodes can be hindered; in namespaces (10.213.0.N a node, 10.213.0.254 all clients together) every packet between them
@@ -7,21 +7,57 @@ namespace, past every cut.
 """
 
 import asyncio
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Coroutine, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Final, Protocol
 
-from tribunal.clusters.api import CLIENTS, ClusterError, Unsupported
+from tribunal.clusters.api import CLIENTS, ClusterError, Proof, Unsupported
 from tribunal.clusters.links.addresses import FIRST_PORT, candidate_ports, taken_address
 from tribunal.clusters.links.relays import connected, node_host
 from tribunal.clusters.namespaces.firewall import Firewall
 from tribunal.clusters.namespaces.network import address, device, lay_out
 from tribunal.clusters.namespaces.spaces import Namespaces
+from tribunal.clusters.nodes.node_process import NodeProcess
+from tribunal.clusters.nodes.node_program import NodeProgram
+from tribunal.clusters.nodes.serving import refuses
 from tribunal.clusters.run_context import RunContext
+from tribunal.clusters.systems.commands import carried_out, ended_well
 from tribunal.clusters.systems.description import Addresses, System
 from tribunal.clusters.systems.links import SystemLinks
 
 Streams = tuple[asyncio.StreamReader, asyncio.StreamWriter]
+
+
+class RunningNode(Protocol):
+    """A node, through all its starts and ends: `NodeProcess`, `NodeContainer`."""
+
+    pid: int | None
+
+    @property
+    def alive(self) -> bool:
+        """Whether its process exists."""
+
+    async def spawn(self) -> None:
+        """Start it; it may not serve yet."""
+
+    async def serving(self) -> None:
+        """Wait until it is ready. Raises ClusterError."""
+
+    async def kill(self) -> Proof:
+        """Kill -9."""
+
+    async def terminate(self, timeout_ms: int) -> bool:
+        """Ask for an orderly end; return whether it came in time."""
+
+    async def ends_by(self, asking: Coroutine[object, None, bool], timeout_ms: int) -> bool:
+        """Expect it to end by what somebody else does; return whether that worked, and the end came in time."""
+
+    async def pause(self) -> Proof:
+        """Stop it where it is."""
+
+    async def resume(self) -> Proof:
+        """Let it go on."""
 
 
 class Place(Protocol):
@@ -44,11 +80,71 @@ class Place(Protocol):
     async def connect(self, node: int, endpoint: tuple[str, int]) -> Streams:
         """Connect to a node past every cut."""
 
+    def node(
+        self, run: RunContext, node: int, program: NodeProgram, addresses: Addresses, on_exit: Callable[[str], None]
+    ) -> RunningNode:
+        """Make a node that is not started yet."""
+
+    async def carried_out(self, node: int, command: list[str], log: Path, run_dir: Path) -> bool:
+        """Run a command where a node is, its output appended to the log; return whether it ended with 0."""
+
+    async def looks(self, node: int, command: list[str]) -> bool:
+        """Run a command there that only looks; return whether it ended with 0."""
+
     async def close(self) -> None:
         """Leave nothing behind."""
 
 
-class OnLoopback:
+class PlacedProcess(NodeProcess):
+    """A node's process that runs, and is reached, where its place says."""
+
+    def __init__(
+        self,
+        run: RunContext,
+        node: int,
+        program: NodeProgram,
+        endpoint: tuple[str, int],
+        on_exit: Callable[[str], None],
+        place: Place,
+    ) -> None:
+        super().__init__(
+            node,
+            program,
+            run.folder(node),
+            run.log_file(node),
+            endpoint,
+            on_exit,
+            run.directory,
+            lambda: place.prefix(node),
+        )
+        self._way = partial(place.connect, node, endpoint)
+        self._where = endpoint
+
+    async def _refuses(self) -> bool:
+        return await refuses(self._where, connect=self._way)
+
+
+class OnThisMachine:
+    """What places have in common whose nodes are processes of this machine, started with words in front of their commands."""
+
+    def prefix(self, node: int) -> Sequence[str]:
+        """Return the words in front of a command that is to run where this node is, or the clients."""
+        return ()
+
+    async def connect(self, node: int, endpoint: tuple[str, int]) -> Streams:
+        """Connect as anybody does."""
+        return await asyncio.open_connection(*endpoint)
+
+    async def carried_out(self, node: int, command: list[str], log: Path, run_dir: Path) -> bool:
+        """Run a command behind these words; it ends with the harness. Raises ClusterError."""
+        return await carried_out(self.prefix(node), command, log, run_dir)
+
+    async def looks(self, node: int, command: list[str]) -> bool:
+        """Run it behind them; who gives up waiting has ended it."""
+        return await ended_well([*self.prefix(node), *command])
+
+
+class OnLoopback(OnThisMachine):
     """Nodes on 127.0.1.N; clients are anywhere on this machine."""
 
     words = "processes on loopback addresses"
@@ -69,21 +165,19 @@ class OnLoopback:
                 chosen[system.nodes.ports[len(chosen)]] = port
         if len(chosen) < len(system.nodes.ports):
             raise ClusterError(f"{system.name} needs {len(system.nodes.ports)} free ports on 127.0.1.N")
-        return _addresses(run, folder, {node: node_host(node) for node in nodes}, chosen)
+        return addresses_of(run, folder, {node: node_host(node) for node in nodes}, chosen)
 
-    def prefix(self, node: int) -> Sequence[str]:
-        """Need none."""
-        return ()
-
-    async def connect(self, node: int, endpoint: tuple[str, int]) -> Streams:
-        """Connect as anybody does."""
-        return await asyncio.open_connection(*endpoint)
+    def node(
+        self, run: RunContext, node: int, program: NodeProgram, addresses: Addresses, on_exit: Callable[[str], None]
+    ) -> RunningNode:
+        """Make its process."""
+        return PlacedProcess(run, node, program, addresses.endpoint(node), on_exit, self)
 
     async def close(self) -> None:
         """Have nothing open."""
 
 
-class InNamespaces:
+class InNamespaces(OnThisMachine):
     """Nodes in network namespaces of their own, clients together in another; nothing of it needs root."""
 
     words = "processes in network namespaces"
@@ -117,7 +211,13 @@ class InNamespaces:
         chosen = {name: first + number for number, name in enumerate(system.nodes.ports)}
         self._links = SystemLinks(self._spaces, firewall, address, probe_port=first + len(chosen))
         await self._links.open([*nodes, CLIENTS])
-        return _addresses(run, folder, {node: address(node) for node in nodes}, chosen)
+        return addresses_of(run, folder, {node: address(node) for node in nodes}, chosen)
+
+    def node(
+        self, run: RunContext, node: int, program: NodeProgram, addresses: Addresses, on_exit: Callable[[str], None]
+    ) -> RunningNode:
+        """Make its process."""
+        return PlacedProcess(run, node, program, addresses.endpoint(node), on_exit, self)
 
     def prefix(self, node: int) -> Sequence[str]:
         """Return what enters the node's namespace."""
@@ -139,10 +239,14 @@ class InNamespaces:
 NAMESPACES: Final = "namespaces"
 
 
-def _addresses(run: RunContext, folder: Path, hosts: Mapping[int, str], ports: Mapping[str, int]) -> Addresses:
+def addresses_of(
+    run: RunContext, folder: Path, hosts: Mapping[int, str], ports: Mapping[str, int], *, in_images: bool = False
+) -> Addresses:
+    """Return where everybody is: the same ports on every node's own address."""
     return Addresses(
         folder=folder,
         hosts=hosts,
         ports=dict.fromkeys(hosts, ports),
         data={node: run.data_dir(node).resolve() for node in hosts},
+        in_images=in_images,
     )

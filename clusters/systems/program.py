@@ -1,12 +1,9 @@
 """A node of a described system as a program: its command, and how one sees that it serves."""
 
 import asyncio
-from collections.abc import Sequence
 from pathlib import Path
 
-from tribunal.clusters.api import ClusterError
-from tribunal.clusters.nodes.leftovers import mark, note_started
-from tribunal.clusters.nodes.node_process import put_to_end, start_with_parent, with_parent
+from tribunal.clusters.systems.commands import must_exist
 from tribunal.clusters.systems.description import Addresses, Nodes, Ready
 from tribunal.clusters.systems.places import Place
 
@@ -26,7 +23,8 @@ class SystemProgram:
     def command(self, config: Path, *, python: str, java: str) -> list[str]:
         """Return `start` with this node's own words behind it."""
         words = self._addresses.command((*self._nodes.start, *self._nodes.more.get(self._node, ())), self._node)
-        _must_exist(words)
+        if not self._addresses.in_images:
+            must_exist(words)
         return words
 
     def needed_folders(self, command: list[str]) -> list[str]:
@@ -40,7 +38,7 @@ class SystemProgram:
             async with asyncio.timeout(wait_ms / 1000):
                 if ready.command is not None:
                     command = self._addresses.command(ready.command, self._node)
-                    return await ended_well([*self._place.prefix(self._node), *command])
+                    return await self._place.looks(self._node, command)
                 reader, writer = await self._place.connect(self._node, endpoint)
                 try:
                     return ready.http is None or await _answers_http(reader, writer, endpoint[0], ready.http)
@@ -48,41 +46,6 @@ class SystemProgram:
                     writer.transport.abort()
         except (OSError, TimeoutError, asyncio.IncompleteReadError, asyncio.LimitOverrunError):
             return False  # also who answers something else without end
-
-
-async def carried_out(prefix: Sequence[str], command: list[str], log: Path, run_dir: Path) -> bool:
-    """Run a command that changes something, its output appended to the log; return whether it ended with 0. It ends with the harness.
-
-    prefix:  words in front of it: where it runs.
-    Raises ClusterError where there is no such program.
-    """
-    _must_exist(command)
-    process = await start_with_parent([*prefix, *with_parent(command)], log, mark(run_dir))
-    note_started(run_dir, process.pid)
-    try:
-        return await process.wait() == 0
-    finally:
-        await put_to_end(process)
-
-
-async def ended_well(command: list[str]) -> bool:
-    """Run a command that only looks; return whether it ended with 0. Who gives up waiting has ended it, with its children."""
-    process = await asyncio.create_subprocess_exec(
-        *command,
-        stdin=asyncio.subprocess.DEVNULL,
-        stdout=asyncio.subprocess.DEVNULL,
-        stderr=asyncio.subprocess.DEVNULL,
-        start_new_session=True,
-    )
-    try:
-        return await process.wait() == 0
-    finally:
-        await put_to_end(process)
-
-
-def _must_exist(command: list[str]) -> None:
-    if not Path(command[0]).is_file():
-        raise ClusterError(f"there is no program {command[0]}")
 
 
 async def _answers_http(reader: asyncio.StreamReader, writer: asyncio.StreamWriter, host: str, path: str) -> bool:

@@ -1,0 +1,45 @@
+"""Commands of a described system that run on this machine: one that changes something, and one that only looks."""
+
+import asyncio
+from collections.abc import Sequence
+from pathlib import Path
+
+from tribunal.clusters.api import ClusterError
+from tribunal.clusters.nodes.leftovers import mark, note_started
+from tribunal.clusters.nodes.node_process import put_to_end, start_with_parent, with_parent
+
+
+async def carried_out(prefix: Sequence[str], command: list[str], log: Path, run_dir: Path) -> bool:
+    """Run a command that changes something, its output appended to the log; return whether it ended with 0. It ends with the harness.
+
+    prefix:  words in front of it: where it runs.
+    Raises ClusterError where there is no such program.
+    """
+    must_exist(command)
+    process = await start_with_parent([*prefix, *with_parent(command)], log, mark(run_dir))
+    note_started(run_dir, process.pid)
+    try:
+        return await process.wait() == 0
+    finally:
+        await put_to_end(process)
+
+
+async def ended_well(command: list[str]) -> bool:
+    """Run a command that only looks; return whether it ended with 0. Who gives up waiting has ended it, with its children."""
+    process = await asyncio.create_subprocess_exec(
+        *command,
+        stdin=asyncio.subprocess.DEVNULL,
+        stdout=asyncio.subprocess.DEVNULL,
+        stderr=asyncio.subprocess.DEVNULL,
+        start_new_session=True,
+    )
+    try:
+        return await process.wait() == 0
+    finally:
+        await put_to_end(process)
+
+
+def must_exist(command: list[str]) -> None:
+    """Raise ClusterError where a command's program is missing."""
+    if not Path(command[0]).is_file():
+        raise ClusterError(f"there is no program {command[0]}")

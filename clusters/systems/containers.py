@@ -1,0 +1,174 @@
+"""Nodes of a described system in containers of one image: each with an address of its own in a network of the run's.
+
+The node's folder, the logs and the folder of system.toml (read only) are bound in under the paths that they have here. A node's container is made
+once and started again; what it writes beside {data} stays in it. Clients are on this machine, and reach the containers through the
+engine's bridge. Everything carries the run's label: what a killed harness leaves is found by it.
+"""
+
+import asyncio
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+from tribunal.clusters.api import ClusterError, Unsupported
+from tribunal.clusters.images.build import LABEL, engine
+from tribunal.clusters.links.addresses import FIRST_PORT
+from tribunal.clusters.nodes.node_container import SHELL_ENTRY, NodeContainer, made_network, named, remove_all
+from tribunal.clusters.nodes.node_program import NodeProgram
+from tribunal.clusters.run_context import RunContext
+from tribunal.clusters.systems.description import Addresses, System
+from tribunal.clusters.systems.links import SystemLinks
+from tribunal.clusters.systems.places import RunningNode, Streams, addresses_of
+
+if TYPE_CHECKING:
+    from docker import DockerClient
+    from docker.models.containers import Container
+
+ANYBODY_WRITES: Final = 0o777  # an image may run as any user
+SHORT_ANSWER: Final = 300
+
+
+class InContainers:
+    """A place; implements `tribunal.clusters.systems.places.Place`."""
+
+    words = "containers"
+
+    def __init__(self, image: str) -> None:
+        self._image = image
+        self._client: DockerClient | None = None
+        self._directory = Path()
+        self._folder = Path()
+        self._network = ""
+        self._addresses: Addresses | None = None
+        self._containers: dict[int, Container] = {}
+        self._nodes: dict[int, NodeContainer] = {}
+
+    @property
+    def links(self) -> SystemLinks:
+        """Refuse."""
+        raise Unsupported("nobody stops packets between containers of a described system")
+
+    @property
+    def client(self) -> "DockerClient":
+        """The engine, once open."""
+        if self._client is None:
+            raise ClusterError("the container engine is not asked any more")
+        return self._client
+
+    async def open(self, run: RunContext, system: System, folder: Path) -> Addresses:
+        """Have the image, and make the network."""
+        self._directory = await asyncio.to_thread(run.directory.resolve)
+        self._folder = folder
+        self._client = await asyncio.to_thread(engine)
+        await asyncio.to_thread(self._have_image)
+        prefix, self._network = await asyncio.to_thread(made_network, self._client, self._directory)
+        ports = {name: FIRST_PORT + number for number, name in enumerate(system.nodes.ports)}
+        hosts = {node: f"{prefix}.{node}" for node in run.spec.broker_ids}
+        self._addresses = addresses_of(run, folder, hosts, ports, in_images=True)
+        return self._addresses
+
+    def _have_image(self) -> None:
+        from docker.errors import DockerException, ImageNotFound
+
+        try:
+            self.client.images.get(self._image)
+        except ImageNotFound:
+            try:
+                self.client.images.pull(self._image)
+            except (DockerException, OSError) as problem:
+                said = " ".join(str(problem).split())[:SHORT_ANSWER]
+                raise ClusterError(f"image {self._image} is not here and cannot be pulled: {said}") from None
+
+    def prefix(self, node: int) -> Sequence[str]:
+        """Need none: clients are on this machine."""
+        return ()
+
+    async def connect(self, node: int, endpoint: tuple[str, int]) -> Streams:
+        """Connect through the engine's bridge."""
+        return await asyncio.open_connection(*endpoint)
+
+    def node(
+        self, run: RunContext, node: int, program: NodeProgram, addresses: Addresses, on_exit: Callable[[str], None]
+    ) -> RunningNode:
+        """Make its container."""
+        log = run.log_file(node).resolve()
+        command = program.command(run.folder(node), python="python3", java="java")
+        self._containers[node] = self._made(node, f"{named(self._directory)}-{node}", command, log)
+        self._nodes[node] = NodeContainer(node, program, self._containers[node], log, addresses.endpoint(node), on_exit)
+        return self._nodes[node]
+
+    def _made(self, node: int, name: str, command: Sequence[str], log: Path) -> "Container":
+        from docker.errors import APIError
+        from docker.types import EndpointConfig
+
+        assert self._addresses is not None
+        data = self._addresses.data[node]
+        # An engine makes a folder that is missing, as root: this user could write nothing there.
+        for folder in (data, log.parent):
+            folder.mkdir(parents=True, exist_ok=True)
+        log.touch()
+        for path in (data, log):
+            path.chmod(ANYBODY_WRITES)
+        volumes = {str(path): {"bind": str(path), "mode": "rw"} for path in (data.parent, log.parent)}
+        volumes[str(self._folder)] = {"bind": str(self._folder), "mode": "ro"}
+        try:
+            return self.client.containers.create(
+                self._image,
+                list(command),
+                entrypoint=["sh", "-c", SHELL_ENTRY, str(log)],
+                name=name,
+                init=True,  # else what was killed stays a zombie
+                network=self._network,
+                networking_config={
+                    self._network: EndpointConfig(
+                        self.client.api.api_version, ipv4_address=self._addresses.endpoint(node)[0]
+                    )
+                },
+                volumes=volumes,
+                labels={LABEL: str(self._directory)},
+            )
+        except APIError as problem:
+            raise ClusterError(f"cannot make container {name}: {problem.explanation}") from None
+
+    async def carried_out(self, node: int, command: list[str], log: Path, run_dir: Path) -> bool:
+        """Run a command in a node's container, or while that is down in one of its own that is removed afterwards. Raises ClusterError."""
+        if self._nodes[node].alive:
+            code, said = await asyncio.to_thread(self._told, node, command)
+            with log.open("ab") as file:
+                file.write(said)
+            return code == 0
+        return await asyncio.to_thread(self._alone, node, command, log)
+
+    def _alone(self, node: int, command: list[str], log: Path) -> bool:
+        from docker.errors import APIError
+
+        container = self._made(node, f"{named(self._directory)}-{node}-aside", command, log.resolve())
+        try:
+            container.start()
+            return int(container.wait()["StatusCode"]) == 0
+        except APIError as problem:
+            raise ClusterError(f"node {node}: {' '.join(command)}: {problem.explanation}") from None
+        finally:
+            container.remove(force=True)
+
+    async def looks(self, node: int, command: list[str]) -> bool:
+        """Run a command in a node's container; False where it does not run."""
+        return self._nodes[node].alive and (await asyncio.to_thread(self._told, node, command))[0] == 0
+
+    def _told(self, node: int, command: list[str]) -> tuple[int, bytes]:
+        from docker.errors import APIError
+
+        try:
+            api = self.client.api
+            asked = api.exec_create(self._containers[node].id, command)["Id"]
+            said: bytes = api.exec_start(asked)
+            return int(api.exec_inspect(asked)["ExitCode"]), said
+        except APIError as problem:
+            return 1, f"{problem.explanation}\n".encode()
+
+    async def close(self) -> None:
+        """Remove containers and network; the image stays."""
+        client, self._client = self._client, None
+        if client is not None:
+            await asyncio.to_thread(remove_all, client, self._directory)
+            client.close()

@@ -1,0 +1,167 @@
+"""A described system whose nodes run in containers of an image: started, killed, paused, judged; and nothing stays, also not of a harness that is killed."""
+
+import asyncio
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+
+from tests.systems.judged import judged_in
+from tribunal.clusters.api import ClusterError
+from tribunal.clusters.images import build
+from tribunal.clusters.kinds import system as kind
+from tribunal.clusters.nodes.node_container import left_of
+from tribunal.harness.fault_journal import refuse_unless_healed
+from tribunal.harness.new import made_system
+from tribunal.harness.plan import made
+from tribunal.harness.progress import Silent
+from tribunal.harness.run import Run, new_run_dir
+from tribunal.harness.scenario import BadScenario, load
+from tribunal.results.verdict import RunVerdict, Verdict
+
+ROOT = Path(__file__).parents[2]
+WITHIN_S = 60
+
+
+def no_engine() -> str:
+    """Return why there is no container engine, or nothing."""
+    try:
+        build.engine().close()
+    except ClusterError as problem:
+        return str(problem)
+    return ""
+
+
+needs_engine = [
+    pytest.mark.containers,
+    pytest.mark.timeout(240),
+    pytest.mark.skipif(bool(no_engine()), reason=no_engine() or "there is one"),
+]
+
+
+def in_image(folder: Path, image: str, *more: tuple[str, str]) -> Path:
+    """Make the sample system in a folder, its nodes in containers of this image; return its own folder."""
+    made_system("keeper", folder)
+    for file in (folder / "keeper").glob("*.toml"):
+        text = file.read_text().replace("[nodes]\n", f'[nodes]\nimage = "{image}"\n')
+        for old, new in more:
+            assert old in text
+            text = text.replace(old, new)
+        file.write_text(text)
+    return folder / "keeper"
+
+
+@pytest.fixture(scope="module")
+def image() -> Iterator[str]:
+    """An image with Python in it, made of this interpreter: no registry is asked."""
+    with closing(build.engine()) as client:
+        yield build._base(client, build.INTERPRETER)
+
+
+def judged(folder: Path, out: Path, system: str = "system.toml") -> RunVerdict:
+    """Run the sample system under a kill and a pause."""
+    steps = "[{kill: node 1, for: 100ms, after: 500ms}, {pause: node 1, for: 300ms, after: 200ms}]"
+    overrides = {"steps": steps, "time": "2s", "warm_up": "500ms", "cluster.system": str(folder / system)}
+    return judged_in(folder, "scenario.yaml", overrides, out)
+
+
+class TestWithAnEngine:
+    """What takes a container engine."""
+
+    pytestmark = needs_engine
+
+    def test_a_system_in_containers_is_killed_and_paused_and_passes(self, tmp_path: Path, image: str) -> None:
+        """Its data is in the run's folder, and outlives its processes."""
+        verdict = judged(in_image(tmp_path, image), tmp_path / "runs")
+
+        assert (verdict.verdict, verdict.reasons) == (Verdict.PASS, [])
+        assert verdict.judged["calls on registers"] > 20
+
+    def test_what_its_containers_lose_is_found(self, tmp_path: Path, image: str) -> None:
+        """The same with the server that acknowledges before it has written: the kill reaches the server itself."""
+        folder = in_image(tmp_path, image)
+
+        verdicts = (judged(folder, tmp_path / "runs", "lossy.toml") for _ in range(4))
+
+        assert any(one.verdict is Verdict.VIOLATION for one in verdicts)
+
+    def test_prepare_readiness_and_stop_run_in_the_image(self, tmp_path: Path, image: str) -> None:
+        """`prepare` in a container of its own, the others in the node's."""
+        ready = 'ready = { command = ["python3", "-c", "import socket; socket.create_connection((\'{host}\', {port}), 1)"] }'
+        prepare = 'prepare = ["sh", "-c", "echo prepared > {data}/prepared"]'
+        stop = 'stop = ["sh", "-c", "kill -TERM 1"]'
+        folder = in_image(tmp_path, image, ("ready = {", f"{prepare}\n{stop}\n{ready}\n# ready = {{"))
+        scenario = {"steps": "[{stop: node 1, for: 100ms, after: 500ms}]", "time": "1s", "warm_up": "500ms"}
+
+        verdict = judged_in(folder, "scenario.yaml", scenario, tmp_path / "runs")
+
+        assert (verdict.verdict, verdict.reasons) == (Verdict.PASS, [])
+        (run_dir,) = (tmp_path / "runs").iterdir()
+        assert (run_dir / "nodes" / "1" / "data" / "prepared").read_text() == "prepared\n"
+
+    def test_a_killed_harness_leaves_no_container(self, tmp_path: Path, image: str) -> None:
+        """The run's guard removes them, and the network."""
+        folder = in_image(tmp_path, image)
+        command = [sys.executable, "-m", "tribunal.harness.cli.main", "run", str(folder / "scenario.yaml")]
+        harness = subprocess.Popen(
+            [*command, "--cluster", "system", "--quiet", "--out", str(tmp_path / "runs"), "--set", "time=60s"],
+            cwd=ROOT,
+            stderr=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL,
+            env={**os.environ, "PYTHONPATH": str(ROOT)},
+        )
+        with harness, closing(build.engine()) as client:
+            deadline = time.monotonic() + WITHIN_S
+            runs: list[Path] = []
+            while not (runs and any("container" in one for one in left_of(client, runs[0]))):
+                assert time.monotonic() < deadline
+                runs = list((tmp_path / "runs").glob("*"))
+                time.sleep(0.05)  # noqa: TID251
+            harness.kill()
+            harness.wait()
+            while not (runs[0] / "heal.log").exists() or left_of(client, runs[0]):
+                assert time.monotonic() < deadline
+                time.sleep(0.05)  # noqa: TID251
+            while (runs[0] / "unhealed.json").exists():
+                assert time.monotonic() < deadline
+                time.sleep(0.05)  # noqa: TID251
+
+        assert kind.leftovers(runs[0]) == []
+        refuse_unless_healed(tmp_path / "runs")
+
+    def test_an_image_that_there_is_not_is_named(self, tmp_path: Path) -> None:
+        """In one line, and nothing of the run stays."""
+        folder = in_image(tmp_path, "tribunal-no-such-image:none")
+
+        plan = made(load(folder / "scenario.yaml", {}), seed=1, cluster="system", time_ms=None, mutants=())
+        run_dir = new_run_dir(plan, tmp_path / "runs")
+
+        ending = asyncio.run(Run(plan, run_dir, Silent()).execute())
+
+        assert (ending.failure or "").startswith("image tribunal-no-such-image:none is not here and cannot be pulled: ")
+        assert kind.leftovers(run_dir) == []
+
+
+@pytest.mark.parametrize(
+    ("more", "overrides", "words"),
+    [
+        pytest.param([], {"cluster.isolation": "namespaces"}, "runs in containers: no isolation namespaces", id="namespaces"),
+        pytest.param([("count = 1", 'count = 1\ndisk = "forgetful"')], {}, "no forgetful disks", id="disks"),
+        pytest.param(
+            [], {"steps": "[{isolate: node 1}]"}, "nobody stops packets between its containers", id="cut"
+        ),
+    ],
+)  # fmt: skip
+def test_what_containers_do_not_give_is_refused_when_it_is_planned(
+    tmp_path: Path, more: list[tuple[str, str]], overrides: dict[str, str], words: str
+) -> None:
+    """By the name of what is missing, before anything starts."""
+    folder = in_image(tmp_path, "any", *more)
+
+    with pytest.raises(BadScenario, match=words):
+        made(load(folder / "scenario.yaml", overrides), seed=1, cluster="system", time_ms=None, mutants=())
