@@ -3,8 +3,10 @@
 Lists are text, elements with a comma behind each; registers are numbers. A transaction is BEGIN with the isolation level of `--isolation`, a
 statement for each step with a rest of at most `--think-ms` before it (an application's own work, without which transactions hardly meet),
 COMMIT. Until COMMIT is sent nothing can have taken effect; behind it a broken connection leaves nobody knowing.
+With `--keeper N` node N says which node is the primary (keeper.py); without it node 1 is the server.
 """
 
+import contextlib
 import json
 import random
 import socket
@@ -51,7 +53,8 @@ class Postgres:
 
     def close(self) -> None:
         """Leave."""
-        self._stream.close()
+        with contextlib.suppress(OSError):  # what could not be sent is tried once more
+            self._stream.close()
 
     def _rows(self) -> list[list[str | None]]:
         rows: list[list[str | None]] = []
@@ -102,6 +105,21 @@ def step(postgres: Postgres, function: str, kind: str, key: str, value: int | No
     return [int(one) for one in (seen or "").split(",") if one]
 
 
+def primary(nodes: list[dict[str, object]], keeper: int, timeout_s: float) -> dict[str, object]:
+    """Return the node that is the primary, as the keeper says; 0: there is no keeper."""
+    if not keeper:
+        return nodes[0]
+    there = nodes[keeper - 1]
+    with socket.create_connection((str(there["host"]), int(str(there["port"]))), timeout_s) as asked:
+        stream = asked.makefile("rw")
+        stream.write("0\n")
+        stream.flush()
+        number = stream.readline().strip()
+    if not number:
+        raise EOFError("the keeper ended")
+    return nodes[int(number) - 1]
+
+
 def connected(node: dict[str, object], timeout_s: float) -> Postgres:
     """Return a connection to a server that has the tables."""
     postgres = Postgres(str(node["host"]), int(str(node["port"])), timeout_s)
@@ -137,7 +155,7 @@ def transact(postgres: Postgres, asked: dict[str, object], isolation: str, think
     return {"type": "ok", "value": seen}
 
 
-def main(isolation: str, think_s: float) -> None:
+def main(isolation: str, think_s: float, keeper: int) -> None:
     """Answer calls until the input ends."""
     init = json.loads(sys.stdin.readline())
     postgres: Postgres | None = None
@@ -145,7 +163,8 @@ def main(isolation: str, think_s: float) -> None:
     for line in sys.stdin:
         asked = json.loads(line)
         try:
-            postgres = postgres or connected(init["nodes"][0], init["timeout_ms"] / 1000)
+            timeout_s = init["timeout_ms"] / 1000
+            postgres = postgres or connected(primary(init["nodes"], keeper, timeout_s), timeout_s)
             ended = transact(postgres, asked, isolation, think_s)
         except (OSError, EOFError, Refused) as problem:  # COMMIT was not sent
             ended = {"type": "fail", "error": type(problem).__name__}
@@ -161,10 +180,10 @@ def say(line: dict[str, object]) -> None:
     sys.stdout.flush()
 
 
-def option(name: str) -> str:
+def option(name: str, default: str = "") -> str:
     """Return a word of the command line."""
-    return sys.argv[sys.argv.index(name) + 1]
+    return sys.argv[sys.argv.index(name) + 1] if name in sys.argv else default
 
 
 if __name__ == "__main__":
-    main(option("--isolation"), int(option("--think-ms")) / 1000)
+    main(option("--isolation"), int(option("--think-ms")) / 1000, int(option("--keeper", "0")))

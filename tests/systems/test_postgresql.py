@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 from tests.systems.judged import judged_in
+from tribunal.clusters.namespaces.spaces import way_in
 from tribunal.results.verdict import RunVerdict, Verdict
 
 POSTGRESQL = Path(__file__).resolve().parents[2] / "systems" / "postgresql"
@@ -15,6 +16,8 @@ LACKING = [
     *([] if shutil.which("setpriv") else ["setpriv (Debian: util-linux)"]),
 ]
 pytestmark = pytest.mark.skipif(bool(LACKING), reason=f"not installed: {', '.join(LACKING)}")
+
+no_namespaces = pytest.mark.skipif(isinstance(way_in(), str), reason=str(way_in()))
 
 
 def judged(scenario: str, system: str, out: Path, *, seed: int = 1, **overrides: str) -> RunVerdict:
@@ -63,3 +66,22 @@ def test_what_the_file_permits_to_be_lost_is_permitted(tmp_path: Path) -> None:
     """What three rounds of the log writer had not written; the promise does not hold where it waits much longer."""
     assert judged("append.yaml", "promised.toml", tmp_path).verdict in (Verdict.PERMITTED, Verdict.PASS)
     assert convicted("late.toml", tmp_path, seeds=8) is not None
+
+
+@no_namespaces
+@pytest.mark.nightly
+def test_a_standby_that_commits_wait_for_has_them_when_it_takes_the_primarys_place(tmp_path: Path) -> None:
+    """With synchronous_commit=on and a synchronous standby nothing that was answered is lost with the primary."""
+    verdict = judged("failover.yaml", "synchronous.toml", tmp_path)
+
+    assert (verdict.verdict, verdict.findings) == (Verdict.PASS, [])
+
+
+@no_namespaces
+@pytest.mark.nightly
+def test_a_standby_that_nobody_waits_for_lacks_what_was_answered_last(tmp_path: Path) -> None:
+    """What the primary answered while its link to the standby was cut is gone when that one takes its place."""
+    verdict = judged("failover.yaml", "standby.toml", tmp_path)
+
+    assert verdict.verdict is Verdict.VIOLATION
+    assert "element_lost" in {finding.kind for finding in verdict.findings}
