@@ -1,4 +1,4 @@
-"""RabbitMQ on trial, as `systems/rabbitmq` describes it: quorum queues are not accused."""
+"""RabbitMQ on trial, as `systems/rabbitmq` describes it: what is promised to stay stays, and transient messages are missed."""
 
 import shutil
 from pathlib import Path
@@ -30,3 +30,26 @@ def test_quorum_queues_of_nodes_that_are_killed_and_paused_are_not_accused(tmp_p
 
     assert verdict.verdict is not Verdict.VIOLATION
     assert verdict.findings == []
+
+
+@pytest.mark.parametrize(
+    ("scenario", "system"),
+    [
+        pytest.param("kill-all.yaml", "classic.toml", id="classic queues, killed"),
+        pytest.param("power-loss.yaml", "power.toml", id="quorum queues without power"),
+    ],
+)
+def test_persistent_messages_outlive_all_nodes_at_once(scenario: str, system: str, tmp_path: Path) -> None:
+    """What was confirmed had been written, or synced by a majority."""
+    verdict = judged(scenario, system, tmp_path)
+
+    assert verdict.verdict is not Verdict.VIOLATION
+    assert verdict.findings == []
+
+
+def test_transient_messages_do_not(tmp_path: Path) -> None:
+    """They were confirmed, and a node that starts has none of them."""
+    verdict = judged("kill-all.yaml", "transient.toml", tmp_path)
+
+    assert verdict.verdict is Verdict.VIOLATION
+    assert {finding.kind for finding in verdict.findings} == {"element_lost"}
