@@ -133,7 +133,7 @@ class InContainers:
     async def carried_out(self, node: int, command: list[str], log: Path, run_dir: Path) -> bool:
         """Run a command in a node's container, or while that is down in one of its own that is removed afterwards. Raises ClusterError."""
         if self._nodes[node].alive:
-            code, said = await asyncio.to_thread(self._told, node, command)
+            code, said = await asyncio.to_thread(self._executed, node, command)
             with log.open("ab") as file:
                 file.write(said)
             return code == 0
@@ -153,9 +153,9 @@ class InContainers:
 
     async def looks(self, node: int, command: list[str]) -> bool:
         """Run a command in a node's container; False where it does not run."""
-        return self._nodes[node].alive and (await asyncio.to_thread(self._told, node, command))[0] == 0
+        return self._nodes[node].alive and (await asyncio.to_thread(self._executed, node, command))[0] == 0
 
-    def _told(self, node: int, command: list[str]) -> tuple[int, bytes]:
+    def _executed(self, node: int, command: list[str]) -> tuple[int, bytes]:
         from docker.errors import APIError
 
         try:
