@@ -50,6 +50,7 @@ APIS: Final = {
     "broker-heartbeat": 63,
     "allocate-producer-ids": 67,
     "consumer-group-heartbeat": 68,
+    "assign-replicas-to-dirs": 73,
 }
 
 # In the other mode nobody sends them: a rule for them would meet no message.
@@ -57,6 +58,7 @@ ONLY_IN: Final[Mapping[str, Mode]] = {
     **dict.fromkeys(("leader-and-isr", "stop-replica", "update-metadata", "controlled-shutdown"), ZOOKEEPER),
     **dict.fromkeys(("vote", "begin-quorum-epoch", "end-quorum-epoch", "fetch-snapshot"), KRAFT),
     **dict.fromkeys(("broker-registration", "broker-heartbeat", "consumer-group-heartbeat"), KRAFT),
+    "assign-replicas-to-dirs": KRAFT,
 }
 
 
