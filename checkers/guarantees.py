@@ -160,7 +160,7 @@ RULES: dict[str, str] = {
     "R1": "ISR and ELR were both empty, the last known leader provably lost the record, and at least effective-min-ISR "
     "holders had shut down uncleanly (KIP-966 survives min ISR - 1 unclean shutdowns)",
     "R2": "unclean recovery (Balanced): every last known ELR member that held the record provably lost it (KIP-966)",
-    "R3": "without ELR the leader elected from the ISR had provably lost the record: last replica standing",
+    "R3": "without ELR the leader elected from the ISR had provably lost the record, or nobody leads and every member of the ISR had: last replica standing",
     "R4": "an unclean election that the settings allowed chose a replica without the record (KIP-704, KIP-966)",
     "R5": "acks=1 promises the leader's log only, and another broker was elected or the leader's disk had lost the record",
     "R6": "acks=0 promises nothing before the high watermark has passed the record",
@@ -420,6 +420,12 @@ class Ledger:
                 return "R2" if self.settings.elr and budget_spent and self._all_last_known_lost(election) else None
             case How.UNCLEAN:
                 return None
+
+    def rule_of_members(self, isr: tuple[int, ...]) -> str | None:
+        """Return what permits the loss where nobody leads in the end: without ELR only a member of the ISR may be elected, and each lost it."""
+        if not self.bound or self.settings.elr or not isr:
+            return None
+        return "R3" if all(node in self.lost for node in isr) else None
 
     def _all_last_known_lost(self, election: Elected) -> bool:
         asked = tuple(self.holders) if election.last_known is None else election.last_known

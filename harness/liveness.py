@@ -8,6 +8,7 @@ effect behind its end (sessions that ran out while ZooKeeper was cut off end the
 lead: then another core is drawn. At last the links are mended, and within another bound every ISR has to be full. Where readers are sent to the
 replica of their rack, each member of an ISR has to serve them.
 
+Where nobody leads and who may be elected has lost to its own disk what was committed (without ELR), nothing is asked of that partition: an operator says whose log counts.
 Where bytes were altered behind the nodes' backs nothing is asked for: a replica may never get over what no CRC covers.
 """
 
@@ -19,6 +20,7 @@ from random import Random
 from typing import Final
 
 import msgspec
+from msgspec.structs import replace
 
 from replog.node.net.broker_links import REQUEST_TIMEOUT_MS
 from tribunal.clusters.api import CLIENTS, ClusterState, CutMode, Link, PartitionState, TopicPartition, Unsettled, until
@@ -48,6 +50,7 @@ class Liveness:
     async def core_progresses(self, partitions: Sequence[TopicPartition]) -> None:
         """Leave a core alone, and wait for progress on all of these partitions; return with all links mended."""
         for draws_left in reversed(range(DRAWS_MAX)):
+            partitions = [one for one in partitions if not self._cluster.watch.waits_for_an_operator(one)]
             core = self._drawn(partitions)
             if core is None or self._is_excused():
                 return
@@ -91,7 +94,7 @@ class Liveness:
         if self._is_excused() or not all(map(self._cluster.alive, spec.node_ids)):
             return
         violated = await self._violated(
-            lambda: self._cluster.state.is_fully_in_sync(spec), JOIN_TIMEOUT_MS, Expected.FULL_ISR
+            lambda: self._awaited().is_fully_in_sync(spec), JOIN_TIMEOUT_MS, Expected.FULL_ISR
         )
         if violated is not None:
             self._cluster.watch.report(violated)
@@ -113,6 +116,11 @@ class Liveness:
             states = {str(one): state_of(self._cluster.state.partitions[one])}
             facts = NoProgress(expected=Expected.SERVED_READERS, timeout_ms=SERVED_TIMEOUT_MS, states=states)
             self._cluster.watch.report(Violated(Invariant.LIVENESS, facts, node=node))
+
+    def _awaited(self) -> ClusterState:
+        """Return what is known, without partitions whose next leader is for an operator to say."""
+        state, waits = self._cluster.state, self._cluster.watch.waits_for_an_operator
+        return replace(state, partitions={one: known for one, known in state.partitions.items() if not waits(one)})
 
     def _isr(self, partition: TopicPartition) -> tuple[int, ...]:
         known = self._cluster.state.partitions.get(partition)

@@ -22,6 +22,7 @@ from tribunal.checkers.guarantees import (
     ShutDownUncleanly,
 )
 from tribunal.checkers.judge.cuts import with_cuts
+from tribunal.checkers.judge.endings import ending
 from tribunal.checkers.judge.incarnations import DOWN, NEVER
 from tribunal.checkers.judge.removals import HEARTBEAT, Said, said
 from tribunal.checkers.judge.timeline import OBSERVATION_LAG_NS, Entry, NodeSettings, Timeline
@@ -168,7 +169,8 @@ def leaderless(history: Sequence[Entry], settings: NodeSettings, of_run: OfRun) 
     for entry, ended_ns, cleared in spans:
         # What was committed together with the next change says nothing of the time before.
         until_ns = ended_ns if zookeeper and ended_ns < NEVER else next((one for one in observed if one < ended_ns), 0)
-        for node in sorted(entry.state.isr or entry.state.elr or intact.intersection(cleared)):
+        emptied = set() if zookeeper or entry.settings.elr else _emptied(history, ended_ns)
+        for node in sorted(set(entry.state.isr or entry.state.elr or intact.intersection(cleared)) - emptied):
             healed_ns = [fault.until_ns for fault in in_effect(faults, of_one - {node})]
             since_ns = max([entry.at_ns, *healed_ns])
             for could_lead in able_spans.get(node, ()):
@@ -180,6 +182,15 @@ def leaderless(history: Sequence[Entry], settings: NodeSettings, of_run: OfRun) 
                             since_ns=alone.since_ns, until_ns=alone.until_ns, node=node, leader_epoch=epoch
                         )
     return None
+
+
+def _emptied(history: Sequence[Entry], until_ns: int) -> set[int]:
+    """Return the nodes whose disk lost the whole log, and that were not whole again since: another directory has taken its place.
+
+    Without ELR such a member stays in the ISR, and is not elected as if it were whole (docs/spec.md, 2.6.4).
+    """
+    hurt = ending([entry for entry in history if entry.at_ns < until_ns]).hurt
+    return {node for node, from_offset, _ in hurt if from_offset == 0}
 
 
 def _without_leader(history: Sequence[Entry]) -> Iterator[tuple[Entry, int, tuple[int, ...]]]:

@@ -665,10 +665,23 @@ class Timeline:
                 ):
                     judgement = _judgement(ledger, entry)
             last = entry
+        undecided = self._undecided(ledger, last, until)
+        if undecided is not None and (judgement is None or judgement.promise.must_survive):
+            return undecided
         if judgement is None:
             ledger.election = None  # it was there after all of them
             judgement = _judgement(ledger, last)
         return judgement
+
+    def _undecided(self, ledger: Ledger, last: Entry, until: int) -> Judgement | None:
+        """Return what R3 permits where nobody leads to the end: who may be elected has lost the record, and nobody else may be."""
+        if until < len(self.entries) or last is not self.entries[-1] or last.state.leader != NO_LEADER:
+            return None
+        rule = ledger.rule_of_members(last.state.isr)
+        if rule is None:
+            return None
+        ledger.election = None
+        return replace(_judgement(ledger, last), promise=Promise(rule, tuple(ledger.violations)))
 
 
 class _Places(NamedTuple):

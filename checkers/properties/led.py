@@ -4,7 +4,8 @@ An election stands in the very batch of metadata that makes it possible (SPEC 2.
 on, a member is registered, neither fenced nor in controlled shutdown, its log directories online and its process running, and the
 partition stays without leader although the controllers go on to commit, to the end or until somebody leads after all. In ZooKeeper mode a controller may
 first have to be replaced: a session's time-out and five seconds more. Where a fault was never healed nothing is claimed, but that of a
-broker that is no controller: it keeps no other one from being elected.
+broker that is no controller: it keeps no other one from being elected. Without ELR (KRaft) who lost the whole log to its own disk stays in the ISR and is
+not elected as if it were whole: nothing is claimed of that member.
 """
 
 from typing import Final

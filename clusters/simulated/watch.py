@@ -152,6 +152,17 @@ class Watch:
         """Return the offset behind what leaders have exposed as committed."""
         return self._prefixes[partition].end_offset if partition in self._prefixes else 0
 
+    def waits_for_an_operator(self, partition: TopicPartition) -> bool:
+        """Return whether nobody leads, and each member of the ISR holds nothing of what is committed because its own disk lost it.
+
+        Without ELR it stays in the ISR, and is not elected as if it were whole: an operator may trust another replica's log.
+        """
+        state = self.committed.state.partitions.get(partition)
+        if self._elr_enabled or state is None or state.leader >= 0 or partition not in self._prefixes:
+            return False
+        prefix = self._prefixes[partition]
+        return bool(state.isr) and all(prefix.is_lost_by(node, self._log_end(node, partition)) for node in state.isr)
+
     def report(self, problem: Violated) -> None:
         """Take note of what somebody else saw; the first violation is the one that counts."""
         if self.violation is None:
@@ -211,6 +222,10 @@ class Watch:
         """Return a replica's log; None where there is none, or still that of a topic that is gone."""
         log = self.replicas[node].logs.get(partition)
         return None if log is None or log.owner in self._former.get(partition, ()) else log
+
+    def _log_end(self, node: int, partition: TopicPartition) -> int:
+        log = self._log_of(node, partition)
+        return log.end_offset if log is not None else 0
 
     def _changed_by_commits(self) -> None:
         """Hold who is committed to be in ISR and ELR against what is committed, where one of these changed, or a log."""
@@ -429,8 +444,7 @@ class Watch:
         if state is None:
             return
         for member in state.elr:
-            log = self._log_of(member, partition)
-            end_offset = log.end_offset if log is not None else 0
+            end_offset = self._log_end(member, partition)
             if member not in prefix.doubtful and end_offset < prefix.end_offset:
                 raise _ends_early(Invariant.I8, Role.IN_ELR, member, end_offset, prefix, state.leader_epoch)
 
@@ -478,6 +492,10 @@ class CommittedPrefix:
         self.led_by_lossy = -1  # the last leader epoch in which one of these led
         self.damaged: dict[int, None] = {}  # nodes whose bytes were altered: what their batches say is not theirs
         self.without_epoch: dict[int, None] = {}  # base offsets of batches whose leader epoch was altered on some disk
+
+    def is_lost_by(self, node: int, log_end: int) -> bool:
+        """Return whether a node holds nothing of what is committed, and its own disk once lost something."""
+        return node in self.lossy and log_end == 0 < self.end_offset
 
     def changed_from(self, node: int, offset: int) -> None:
         """A replica's log is other, or longer, from this offset on."""

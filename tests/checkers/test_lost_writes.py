@@ -176,6 +176,37 @@ def test_the_last_replica_standing_with_and_without_elr(tmp_path: Path, elr: boo
 
 
 @pytest.mark.parametrize(
+    ("isr", "elr", "loser", "led_again", "expected"),
+    [
+        pytest.param([3], False, 3, False, ("permitted", "R3"), id="all who may be elected lost it"),
+        pytest.param([3], True, 3, False, ("violation", ""), id="ELR is on"),
+        pytest.param([3], False, 2, False, ("violation", ""), id="another disk lost it"),
+        pytest.param([2, 3], False, 3, False, ("violation", ""), id="another member did not lose it"),
+        pytest.param([3], False, 3, True, ("violation", ""), id="somebody else leads in the end"),
+    ],
+)
+def test_where_nobody_leads_in_the_end_who_may_be_elected_may_have_lost_it(
+    tmp_path: Path, isr: list[int], elr: bool, loser: int, led_again: bool, expected: tuple[str, str]
+) -> None:
+    run = Run(tmp_path / "run", **{"eligible.leader.replicas.enable": elr})
+    run.change(50, isr=[1, 2, 3], leader=3)
+    value = run.send(0, 100)
+    run.change(140, isr=isr)
+    run.node(loser, "killed", 150)
+    run.fault("wipe", 160, node=loser, lost_from=0)
+    run.change(200, leader=-1)
+    run.registered(loser, at=210, previous=-1)
+    if led_again:
+        run.change(300, leader=2, isr=[2])
+    members = [2] if led_again else isr
+    for node in (1, 2, 3):
+        run.log(node, {0: value} if node not in members else {})
+        run.dump(node)
+
+    assert expected in {(severity, rule) for kind, severity, rule, _ in found(run.finish()) if kind == "lost"}
+
+
+@pytest.mark.parametrize(
     ("killed_at", "severity", "rule"),
     [pytest.param(150, "permitted", "R3", id="within"), pytest.param(250, "violation", "", id="behind")],
 )

@@ -983,6 +983,31 @@ def test_a_high_watermark_moves_with_min_isr(
 # Led: who could lead is not left aside.
 
 
+@pytest.mark.parametrize(("loser", "lost_from", "elr", "left", "expected"), [
+    pytest.param(2, 0, False, [2], [], id="its disk lost the whole log"),
+    pytest.param(2, 3, False, [2], [LOST], id="its log has its beginning"),
+    pytest.param(3, 0, False, [2], [LOST], id="another disk did"),
+    pytest.param(2, 0, False, [2, 3], [LOST], id="another member did not"),
+    pytest.param(2, 0, True, [2], [LOST], id="with ELR it is taken out of the ISR"),
+])  # fmt: skip
+def test_who_lost_the_whole_log_is_not_elected_without_elr(
+    tmp_path: Path, loser: int, lost_from: int, elr: bool, left: list[int], expected: list[tuple[str, str]]
+) -> None:
+    run = Run(tmp_path / "run", **{} if elr else NO_ELR)
+    for node in (1, 2, 3):
+        run.node(node, "start", 0)
+    run.watermark(9, 100, epoch=0)
+    run.change(200, isr=left)
+    run.node(loser, "killed", 500)
+    run.fault("wipe", 510, node=loser, lost_from=lost_from, lasts=100)
+    run.change(700, leader=-1)
+    run.node(loser, "start", 800)
+    run.registered(loser, 900, previous=-1, fenced=False)
+    run.metadata("NoOpRecord", 9000)
+
+    assert judged(run, "leaderless") == expected
+
+
 @pytest.mark.parametrize(("left", "down", "healed", "expected"), [
     pytest.param({"isr": [2]}, None, True, [LOST], id="a member of the ISR could lead"),
     pytest.param({"isr": [], "eligible_leader_replicas": [2]}, None, True, [LOST], id="a member of the ELR could"),

@@ -96,6 +96,23 @@ def test_compaction_takes_what_was_committed_but_puts_nothing_else_there(left, i
         prefix.compare(2, other)
 
 
+@pytest.mark.parametrize(
+    ("node", "log_end", "is_lost"),
+    [
+        pytest.param(2, 0, True, id="its disk lost something, and its log is empty"),
+        pytest.param(2, 3, False, id="its log has its beginning: it is the same log, and may be elected"),
+        pytest.param(2, 5, False, id="it has fetched it again"),
+        pytest.param(3, 0, False, id="its disk lost nothing"),
+    ],
+)
+def test_what_is_committed_is_lost_by_who_lost_data_and_holds_nothing(node, log_end, is_lost):
+    prefix = CommittedPrefix(P)
+    prefix.exposed(1, log(mark(0, 4, 1)), 1, 5)
+    prefix.lossy[2] = None
+
+    assert prefix.is_lost_by(node, log_end) is is_lost
+
+
 def test_a_deposed_leader_is_not_believed():
     prefix = CommittedPrefix(P)
     prefix.exposed(2, log(mark(0, 4, 2)), 2, 5)
