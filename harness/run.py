@@ -36,7 +36,7 @@ from tribunal.nemesis.api import Effect, Loss, Proof
 from tribunal.nemesis.targets import NoTarget, resolve
 from tribunal.nemesis.triggers import Trigger, Waiting
 from tribunal.results.heal import Unhealed
-from tribunal.results.manifest import LEADER_RECOVERY, MEMBERS_UNCHECKED, PROMISED, Made, Setting
+from tribunal.results.manifest import LATEST_UNGUARDED, LEADER_RECOVERY, MEMBERS_UNCHECKED, PROMISED, Made, Setting
 from tribunal.results.rows import cut_off
 from tribunal.results.store import Recorder
 from tribunal.results.topic_names import TopicNames
@@ -556,6 +556,8 @@ def settings(plan: Plan) -> dict[str, Setting]:
     given[LEADER_RECOVERY] = "off"
     if plan.spec.is_zookeeper_mode and not release(plan.spec.version).checks_members:
         given[MEMBERS_UNCHECKED] = True
+    if not release(plan.spec.version).guards_latest_offset:
+        given[LATEST_UNGUARDED] = True
     return given
 
 

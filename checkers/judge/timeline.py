@@ -1188,7 +1188,7 @@ class _Builder:
         self._entries.append(entry)
 
     def _fence(self, node: int, *, fenced: bool) -> None:
-        if fenced and not _true((self._given or {}).get(MEMBERS_UNCHECKED, False)):
+        if fenced and not true((self._given or {}).get(MEMBERS_UNCHECKED, False)):
             self._fenced[node] = None
         else:
             self._fenced.pop(node, None)
@@ -1312,17 +1312,18 @@ def settings_from(given: NodeSettings | None, recorded: Mapping[str, str], repli
     strictest: NodeSettings = {"min.insync.replicas": MOST_REPLICAS} if given is None else {}
     values = {**strictest, **(given or {}), **recorded}
     zookeeper = values.get("mode") == "zookeeper"
-    manager = _true(values.get("unclean.recovery.manager.enabled", False))
+    manager = true(values.get("unclean.recovery.manager.enabled", False))
     strategy = str(values.get("unclean.recovery.strategy", "balanced")).lower()
     return Settings(
         min_isr=integer(values, "min.insync.replicas", 1),
         replication_factor=replication_factor,
-        elr=not zookeeper and _true(values.get("eligible.leader.replicas.enable", True)),
-        unclean=_true(values.get("unclean.leader.election.enable", False)),
+        elr=not zookeeper and true(values.get("eligible.leader.replicas.enable", True)),
+        unclean=true(values.get("unclean.leader.election.enable", False)),
         recovery=strategy if manager and strategy != "none" else "off",
         high_watermark_needs_min_isr=not zookeeper,
     )
 
 
-def _true(value: object) -> bool:
+def true(value: object) -> bool:
+    """Return whether a setting says yes, given as text or not."""
     return value is True or str(value).lower() == "true"

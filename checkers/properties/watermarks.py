@@ -38,12 +38,14 @@ from tribunal.checkers.api import (
     Rule,
     anomalies,
 )
-from tribunal.checkers.guarantees import RULES, CutLive, JoinedIsr, ProvenLoss
+from tribunal.checkers.guarantees import RULES, CutLive, Elected, JoinedIsr, ProvenLoss
 from tribunal.checkers.judge.led import UNKNOWN_TOPIC
-from tribunal.checkers.judge.timeline import OBSERVATION_LAG_NS, Entry
+from tribunal.checkers.judge.timeline import OBSERVATION_LAG_NS, Entry, true
+from tribunal.results.manifest import LATEST_UNGUARDED
 from tribunal.results.recording import WORDS
 
 R3: Final = "R3"
+BEFORE_KIP_207: Final = "before KIP-207 a new leader answers by its own high watermark until it has caught up with what former leaders had shown"
 
 
 def _held_back(grounds: Grounds, anomaly: Anomaly) -> Entry | None:
@@ -65,6 +67,28 @@ def _held_back(grounds: Grounds, anomaly: Anomaly) -> Entry | None:
     return None
 
 
+def _not_caught_up(grounds: Grounds, anomaly: Anomaly) -> Entry | None:
+    """Return the election of a leader that had not caught up when it was asked: in its epoch it had shown to nobody what a former epoch had.
+
+    Only of releases before KIP-207, and of answers whose leader epochs are known.
+    """
+    if not true(grounds.context.settings.get(LATEST_UNGUARDED)):
+        return None
+    seen, epoch = grounds.rows.columns("watermarks"), anomaly.leader_epoch
+    latest = (seen["source"] == LIST_OFFSETS) & (seen["leader_epoch"] != UNKNOWN)
+    before = latest & (seen["at_ns"] == anomaly.invoke_ns) & (seen["log_end_offset"] == anomaly.other_offset)
+    back = latest & (seen["at_ns"] == anomaly.at_ns) & (seen["log_end_offset"] == anomaly.log_offset)
+    if not before.any() or not back.any() or (seen["leader_epoch"][before] >= epoch).any():
+        return None
+    asked_ns = int(seen["asked_ns"][back].max())
+    shown = np.maximum(seen["high_watermark"], np.where(latest, seen["log_end_offset"], UNKNOWN))
+    known = (seen["leader_epoch"] == epoch) & (seen["at_ns"] <= (anomaly.at_ns if asked_ns == UNKNOWN else asked_ns))
+    if (shown[known] >= anomaly.other_offset).any():
+        return None
+    entries = (one for one in grounds.timeline.entries if one.state.leader_epoch == epoch)
+    return next((one for one in entries if any(isinstance(fact, Elected) for fact in one.facts)), None)
+
+
 def _is_whole_again(node: int, later: Sequence[Entry], anomaly: Anomaly) -> bool:
     """Whether who had lost its disk's end joined an ISR, with all of it, before the leader epoch that showed less."""
     former = (entry for entry in later if entry.state.leader_epoch < (anomaly.leader_epoch or 0))
@@ -78,7 +102,11 @@ KINDS: Final = {
         (Rule(name=R3, words=RULES[R3], excusing=_held_back),),
     ),
     "high_watermark_back": Kind(Meaning.PROMISED, "the high watermark went back within one leader epoch"),
-    "latest_offset_back": Kind(Meaning.PROMISED, "the latest offset (ListOffsets) went back"),
+    "latest_offset_back": Kind(
+        Meaning.PROMISED,
+        "the latest offset (ListOffsets) went back",
+        (Rule(name="R14", words=BEFORE_KIP_207, excusing=_not_caught_up),),
+    ),
     "last_stable_offset_back": Kind(Meaning.PROMISED, "the last stable offset went back within one leader epoch"),
     "log_start_back": Kind(
         Meaning.VIOLATION,

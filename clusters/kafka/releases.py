@@ -26,6 +26,8 @@ NO_ZOOKEEPER_SINCE: Final = (4, 0, 0)  # KIP-500
 ZOOKEEPER_MODE_LAST: Final = "3.9"
 # KIP-841: before, in ZooKeeper mode, nobody asks whether who joins an ISR is registered.
 CHECKED_MEMBERS_SINCE: Final = (3, 3, 0)
+# KIP-207: before, a new leader says as the latest offset what it knows to be committed, which may be less than was shown.
+GUARDED_LATEST_SINCE: Final = (2, 2, 0)
 ELR_SINCE: Final = (4, 0, 0)  # KIP-966 part 1
 LOG4J_2_SINCE: Final = (4, 0, 0)  # KIP-653
 TOOLS_APART_SINCE: Final = (4, 0, 0)
@@ -88,6 +90,11 @@ class Release(msgspec.Struct, frozen=True):
     def checks_members(self) -> bool:
         """Whether a broker that is not registered may not join an ISR."""
         return self.numbers >= CHECKED_MEMBERS_SINCE
+
+    @property
+    def guards_latest_offset(self) -> bool:
+        """Whether a new leader answers ListOffsets only when it has caught up with what former leaders had shown."""
+        return self.numbers >= GUARDED_LATEST_SINCE
 
     @property
     def logs_by_log4j_2(self) -> bool:

@@ -161,6 +161,49 @@ def test_the_latest_offset_may_not_go_back_across_leaders(run: Run) -> None:
     assert found(run.finish()) == [("latest_offset_back", "violation", "", 7)]
 
 
+@pytest.mark.parametrize(
+    ("unguarded", "rows", "judged"),
+    [
+        pytest.param(True, ((9, 0, 100), (7, 1, 300)), ("permitted", "R14"), id="a new leader"),
+        pytest.param(False, ((9, 0, 100), (7, 1, 300)), ("violation", ""), id="since KIP-207"),
+        pytest.param(True, ((9, 1, 250), (7, 1, 300)), ("violation", ""), id="the same leader"),
+        pytest.param(
+            True, ((9, None, 100), (7, None, 300)), ("violation", ""), id="nobody knows whose answers these are"
+        ),
+    ],
+)
+def test_before_kip_207_a_new_leader_may_say_less_until_it_has_caught_up(
+    tmp_path: Path, unguarded: bool, rows: tuple[tuple[int, int | None, int], ...], judged: tuple[str, str]
+) -> None:
+    run = Run(tmp_path / "run", **{"latest.offset.unguarded": unguarded})
+    run.change(200, leader=2, isr=[2, 3])
+    for offset, epoch, at in rows:
+        run.watermark(offset, at, epoch=epoch, observer="client-1", source="list_offsets", log_end_offset=offset)
+
+    assert [one[1:3] for one in found(run.finish()) if one[0] == "latest_offset_back"] == [judged]
+
+
+@pytest.mark.parametrize(
+    ("epoch", "shown_at", "judged"),
+    [
+        pytest.param(1, 280, ("violation", ""), id="it had caught up"),
+        pytest.param(1, 350, ("permitted", "R14"), id="it caught up later"),
+        pytest.param(0, 280, ("permitted", "R14"), id="that was the former leader"),
+    ],
+)
+def test_before_kip_207_a_leader_that_has_caught_up_says_no_less(
+    tmp_path: Path, epoch: int, shown_at: int, judged: tuple[str, str]
+) -> None:
+    run = Run(tmp_path / "run", **{"latest.offset.unguarded": True})
+    run.watermark(9, 100, epoch=0, observer="client-1", source="list_offsets", log_end_offset=9)
+    run.change(200, leader=2, isr=[2, 3])
+    run.watermark(9, shown_at, epoch=epoch, observer="node-2" if epoch else "node-1")
+    asked = {"asked_ns": 290 * MS}
+    run.watermark(7, 300, epoch=1, observer="client-1", source="list_offsets", log_end_offset=7, **asked)
+
+    assert judged in [one[1:3] for one in found(run.finish()) if one[0] == "latest_offset_back"]
+
+
 def test_the_latest_offset_may_go_back_over_an_allowed_unclean_election(tmp_path: Path) -> None:
     run = Run(tmp_path / "run", **{"unclean.leader.election.enable": True})
     run.change(50, isr=[1, 2])
