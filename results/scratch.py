@@ -8,6 +8,8 @@ import fcntl
 import os
 import shutil
 import tempfile
+import weakref
+from contextlib import suppress
 from pathlib import Path
 from typing import Final
 
@@ -21,12 +23,12 @@ class Scratch:
 
     def __init__(self, purpose: str, *, in_memory: bool = False) -> None:
         place = MEMORY if in_memory and os.access(MEMORY, os.W_OK) else None
-        self._folder = tempfile.TemporaryDirectory(prefix=f"{PREFIX}{purpose}-", dir=place, ignore_cleanup_errors=True)
-        self.path = Path(self._folder.name)
+        self.path = Path(tempfile.mkdtemp(prefix=f"{PREFIX}{purpose}-", dir=place))
         unlocked = self.path / f"{LOCK}.new"
         self._lock = unlocked.open("wb")
         fcntl.flock(self._lock, fcntl.LOCK_EX)
         unlocked.rename(self.path / LOCK)  # whoever sees it under this name sees it locked
+        self._remove = weakref.finalize(self, _remove, self.path, os.getpid())
 
     def __enter__(self) -> Path:
         return self.path
@@ -36,7 +38,7 @@ class Scratch:
 
     def close(self) -> None:
         """Remove it."""
-        self._folder.cleanup()
+        self._remove()
         self._lock.close()
 
 
@@ -51,7 +53,25 @@ def _removed(folder: Path) -> bool:
     try:
         with (folder / LOCK).open("r+b") as lock:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            shutil.rmtree(folder, ignore_errors=True)
+            _remove(folder, os.getpid())
     except OSError:  # in use, another user's, or no folder of this kind
         return False
     return not folder.exists()
+
+
+def _remove(folder: Path, owner: int) -> None:
+    """Remove a folder as a whole. Somebody who is about to end may write into it meanwhile: what stays then has its lock file, and is found later."""
+    if os.getpid() != owner or not folder.is_dir():
+        return  # a forked child ends: the folder is its parent's
+    for entry in folder.iterdir():
+        if entry.is_dir() and not entry.is_symlink():
+            shutil.rmtree(entry, ignore_errors=True)
+        elif entry.name != LOCK:
+            entry.unlink(missing_ok=True)
+    with suppress(OSError):
+        if [entry.name for entry in folder.iterdir()] == [LOCK]:
+            (folder / LOCK).unlink()
+            folder.rmdir()
+    if folder.is_dir():
+        with suppress(OSError):
+            (folder / LOCK).touch()

@@ -90,3 +90,22 @@ def test_heal_says_what_it_removed(tmp_path, capsys):
 
     assert exit_code(["heal", "--out", str(tmp_path / "runs")]) == 0
     assert capsys.readouterr().out == f"{folder}: removed; the process that used it was killed\n"
+
+
+def test_what_is_written_into_it_while_it_goes_is_removed_later(tmp_path, monkeypatch):
+    rmtree = scratch.shutil.rmtree
+
+    def beside(entry, **options):
+        rmtree(entry, **options)
+        (entry.parent / "late").write_bytes(b"written by somebody who is about to end")
+
+    with Scratch("mine") as folder:
+        (folder / "run").mkdir()
+        monkeypatch.setattr(scratch.shutil, "rmtree", beside)
+    monkeypatch.undo()
+    monkeypatch.setattr(scratch, "MEMORY", str(tmp_path / "none"))
+    monkeypatch.setattr(scratch.tempfile, "tempdir", str(tmp_path))
+    assert [one.name for one in folder.iterdir() if one.name != scratch.LOCK] == ["late"]
+
+    assert remove_abandoned() == [folder]
+    assert list(tmp_path.iterdir()) == []
