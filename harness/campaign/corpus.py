@@ -4,6 +4,7 @@ A folder that goes on from night to night: `corpus.json` says how far the search
 it, so that the same search writes the same bytes.
 """
 
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Final, TypeVar
 
@@ -15,6 +16,7 @@ from tribunal.results.unreadable import UNREADABLE
 
 VERSION: Final = 1
 INDEX: Final = "corpus.json"
+FEW: Final = 3  # runs: a guard that no more have come to is rare
 
 
 class Entry(msgspec.Struct, frozen=True, kw_only=True):
@@ -24,6 +26,7 @@ class Entry(msgspec.Struct, frozen=True, kw_only=True):
     new:     states that no run had reached before; requests: what it sent, which says where faults can be moved to.
     events:  of its simulation, which is what a run near it will cost; 0: of a corpus that did not know.
     entered: whether it came to the code of the known bug that was sought; True where none was.
+    guards:  places of the nodes' code that refuse, raise or catch something, which few runs had come to by then.
     """
 
     number: int
@@ -34,6 +37,7 @@ class Entry(msgspec.Struct, frozen=True, kw_only=True):
     requests: dict[str, int]
     events: int = 0
     entered: bool = True
+    guards: list[str] = []
 
 
 class Index(msgspec.Struct, frozen=True, kw_only=True):
@@ -42,6 +46,7 @@ class Index(msgspec.Struct, frozen=True, kw_only=True):
     runs:      how many there were; last_new: the number of the last one that reached something new.
     chosen:    how often each entry was varied, by its number.
     tried:     how often each pair of the crossings' table was tried; crossed: those that came about.
+    guards:    how many runs came to each guard of the nodes' code.
     """
 
     corpus_version: int = VERSION
@@ -51,6 +56,7 @@ class Index(msgspec.Struct, frozen=True, kw_only=True):
     chosen: dict[int, int] = {}
     tried: dict[str, int] = {}
     crossed: list[str] = []
+    guards: dict[str, int] = {}
 
 
 class Corpus:
@@ -70,8 +76,11 @@ class Corpus:
         self.chosen = dict(index.chosen)
         self.tried = dict(index.tried)
         self.crossed = dict.fromkeys(index.crossed)
+        self.guards = dict(index.guards)
         entries = [_entry(path) for path in folder.glob("[0-9]*.json")]
-        self.entries = sorted(entries, key=lambda entry: entry.number)  # names of more than 5 digits sort otherwise
+        # A search that died within a round runs it again, from the corpus that it was chosen from.
+        ended = [entry for entry in entries if entry.number < index.runs]
+        self.entries = sorted(ended, key=lambda entry: entry.number)  # names of more than 5 digits sort otherwise
         self.known = {state: None for entry in self.entries for state in entry.new}
 
     def take(self, entry: Entry) -> None:
@@ -82,12 +91,25 @@ class Corpus:
         self.last_new = entry.number
         _write(self._folder / f"{entry.number:05}.json", msgspec.json.format(msgspec.json.encode(entry), indent=1))
 
+    def came_to(self, guards: Iterable[str]) -> list[str]:
+        """Count a run's guards; return those that few runs have come to."""
+        rare = []
+        for name in sorted(guards):
+            self.guards[name] = self.guards.get(name, 0) + 1
+            rare += [name] if self.guards[name] <= FEW else []
+        return rare
+
+    def rarity(self, entry: Entry) -> float:
+        """Return how rare the guards are that an entry came to: 1 for each that no other run did."""
+        return sum(1 / self.guards[name] for name in entry.guards)
+
     def save(self) -> None:
         """Write how far it is."""
         self._folder.mkdir(parents=True, exist_ok=True)
         index = Index(
-            runs=self.runs, last_new=self.last_new, chosen=self.chosen, tried=self.tried, crossed=list(self.crossed)
-        )
+            runs=self.runs, last_new=self.last_new, chosen=self.chosen, tried=self.tried, crossed=list(self.crossed),
+            guards=self.guards,
+        )  # fmt: skip
         _write(self._folder / INDEX, msgspec.json.format(msgspec.json.encode(index), indent=1))
 
 

@@ -30,6 +30,8 @@ FIRST_RUNS: Final = 4  # from the scenarios alone, before anything is varied
 CROSSED_FROM: Final = 16  # runs before are chosen as ever: what they find they find soon
 CROSSING_SHARE: Final = 0.75  # of those behind, as long as pairs are left
 SUCCESSION_WEIGHTS: Final = {"brokers": 1.5, "voters": 0.5}  # of their tables, where that of crossings has 1
+FOLLOWED_SHARE: Final = 0.25  # of the runs behind the first, as long as somebody who came to a rare guard was not followed
+FOLLOWED: Final = 2  # times: who came to a guard that no other run did is varied so often, however old it is
 FRESH_SHARE: Final = 0.3
 COMPOSED_SHARE: Final = 0.7  # of the plans made from scenarios
 NEWEST: Final = 24  # entries that are varied: older ones have had their turns
@@ -52,6 +54,7 @@ class Searched(msgspec.Struct, kw_only=True):
 
     runs, new, states:  of this search, and all states that the corpus knows.
     crossed, pairs:     of the tables of crossings and successions: how many pairs came about, of how many; none where no scenario leaves its cluster to chance.
+    guards:             of the nodes' code, that the corpus has come to; none where they are not counted.
     cpu_s:              of the runs, judging included.
     idle_runs:          how many runs ago the last new state was reached.
     """
@@ -61,6 +64,7 @@ class Searched(msgspec.Struct, kw_only=True):
     states: int = 0
     crossed: int = 0
     pairs: int = 0
+    guards: int = 0
     seconds: float = 0.0
     cpu_s: float = 0.0
     idle_runs: int = 0
@@ -107,6 +111,7 @@ class Search:
         self.searched = Searched(
             states=len(corpus.known),
             crossed=len(corpus.crossed),
+            guards=len(corpus.guards),
             pairs=sum(len(one.pairs) for one in (self.table, *self._successions)) if self._crossable else 0,
         )
         self._unasked: list[Ran] = []  # of the last round: whether they are found was not asked yet
@@ -161,11 +166,14 @@ class Search:
         self.searched.is_exhausted = self.searched.idle_runs >= IDLE_RUNS
         self.searched.states = len(self.corpus.known)
         self.searched.crossed = len(self.corpus.crossed)
+        self.searched.guards = len(self.corpus.guards)
         return ended
 
     def _choice(self, number: int) -> tuple[int | None, Chosen]:
         """Choose a run: from a scenario, or near an entry of the corpus, the newer the more often."""
         random = Random(f"{self._seed}/search/{number}")
+        if number >= FIRST_RUNS and random.random() < FOLLOWED_SHARE and (alone := self._alone()):
+            return self._varied(random.choices(alone, [self.corpus.rarity(entry) for entry in alone])[0], random)
         is_crossed = number >= CROSSED_FROM and self._crossable and random.random() < CROSSING_SHARE
         if is_crossed and (crossed := self._from_a_table(number, random)) is not None:
             return None, crossed
@@ -175,7 +183,18 @@ class Search:
             composed = random.random() < COMPOSED_SHARE
             return None, fresh(scenario, random, self._mutants, composed=composed)
         weights = [self._weight(entry) for entry in entries]
-        parent = random.choices(entries, weights)[0]
+        return self._varied(random.choices(entries, weights)[0], random)
+
+    def _alone(self) -> list[Entry]:
+        """Return the entries that came to a guard which no other run did, and were hardly varied."""
+        known = self.corpus
+        return [
+            entry
+            for entry in known.entries
+            if known.chosen.get(entry.number, 0) < FOLLOWED and any(known.guards[name] == 1 for name in entry.guards)
+        ]
+
+    def _varied(self, parent: Entry, random: Random) -> tuple[int, Chosen]:
         self.corpus.chosen[parent.number] = self.corpus.chosen.get(parent.number, 0) + 1
         plan = msgspec.structs.replace(
             parent.plan, spec=msgspec.structs.replace(parent.plan.spec, mutants=self._mutants)
@@ -205,7 +224,7 @@ class Search:
     def _weight(self, entry: Entry) -> float:
         """Return how worthwhile it is to vary an entry: what it reached for what it cost, the less the more often it was varied."""
         varied_before = self.corpus.chosen.get(entry.number, 0)
-        worth = math.sqrt(len(entry.new)) / (1 + varied_before) / max(entry.events, EVENTS_LEAST)
+        worth = math.sqrt(len(entry.new) or 1) * (1 + self.corpus.rarity(entry)) / (1 + varied_before) / max(entry.events, EVENTS_LEAST)
         return worth if entry.entered else worth * NOT_ENTERED
 
     def _account_for(self, number: int, parent: int | None, chosen: Chosen, result: SeedResult, plan: Plan) -> Ran:
@@ -213,11 +232,12 @@ class Search:
             self.table.took(row)
         reached = _taken(states_file(self._scratch / run_name(plan)))
         new = [state for state in reached.states if state not in self.corpus.known]
-        if new:
+        guards = self.corpus.came_to(result.guards)
+        if new or guards:
             requests = {name.replace("_", "-"): count for name, count in sorted(reached.requests.items())}
             entry = Entry(
                 number=number, parent=parent, how=chosen.how, plan=chosen.plan, new=new, requests=requests,
-                events=result.event_count, entered=result.entered,
+                events=result.event_count, entered=result.entered, guards=guards,
             )  # fmt: skip
             self.corpus.take(entry)
             self.searched.new += len(new)

@@ -11,6 +11,7 @@ from typing import Annotated, Final
 import msgspec
 import typer
 
+from tribunal.clusters.simulated.guards import counted as counted_guards
 from tribunal.clusters.spec import ClusterSpec
 from tribunal.harness.campaign.corpus import Corpus
 from tribunal.harness.campaign.search import IDLE_RUNS, ROUND, Ran, Search, Searched
@@ -69,7 +70,7 @@ def search(  # noqa: PLR0917 - options
             screen.notify(ran, searched, folder)
 
         try:
-            with runner_at(where, jobs) as runner:
+            with counted_guards() as guards, runner_at(where, jobs, guards) as runner:
                 found = Search(
                     wanted, kept, seed=seed, runner=runner, scratch=scratch, round_size=round_size, notify=notify,
                     mutants=tuple(mutant_named(name) for name in mutant or []),
@@ -124,9 +125,10 @@ class Screen:
 def headline(searched: Searched) -> str:
     """Say in a line how far a search is."""
     crossed = f", {searched.crossed} of {searched.pairs} pairs crossed" if searched.crossed else ""
+    guards = f", {searched.guards} guards" if searched.guards else ""
     return (
         f"{searched.runs} runs, {searched.new} new states ({searched.new_per_minute:.0f} a minute), "
-        f"{searched.states} in the corpus, the last {searched.idle_runs} runs ago, {searched.cpu_s:.0f} s of CPU{crossed}"
+        f"{searched.states} in the corpus, the last {searched.idle_runs} runs ago, {searched.cpu_s:.0f} s of CPU{crossed}{guards}"
     )
 
 

@@ -6,7 +6,7 @@ import sys
 import time
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 from shlex import quote
 from typing import TYPE_CHECKING, Annotated, Final
@@ -180,7 +180,11 @@ def power(  # noqa: PLR0917 - options
         if keep is not None:
             kept.write(keep, kept.brought_up_to_date(kept.read(keep), [result]))
 
-    with Scratch("power", in_memory=True) as scratch, runner_at(where, jobs) as runner:
+    with (
+        Scratch("power", in_memory=True) as scratch,
+        counted_guards() if sought_by is kept.By.SEARCH else nullcontext() as guards,
+        runner_at(where, jobs, guards) as runner,
+    ):
         results = powers.power(
             wanted, scenario=scenario, by=sought_by, seeds=_seeds(seeds), budget_s=budget_s, each_s=each_s,
             each_cpu_s=each_cpu_s, runner=runner, scratch=scratch, round_size=round_size, notify=notify,

@@ -7,11 +7,12 @@ import pytest
 
 from replog.config import DEFINITIONS
 from tribunal.checkers.spark.session import NoSpark
+from tribunal.clusters.simulated.guards import counted
 from tribunal.harness.campaign import mutation_score
-from tribunal.harness.campaign.corpus import Corpus, Entry
+from tribunal.harness.campaign.corpus import FEW, Corpus, Entry
 from tribunal.harness.campaign.mutation_score import Innocents, own_seeds, power, searched
 from tribunal.harness.campaign.runners import LocalRunner
-from tribunal.harness.campaign.search import IDLE_RUNS, Search, Searched
+from tribunal.harness.campaign.search import FOLLOWED, IDLE_RUNS, Search, Searched
 from tribunal.harness.campaign.sweep import SeedResult, swept
 from tribunal.harness.campaign.variations import FAULTS_MAX, SHARED, WAITS_MS, fresh, varied
 from tribunal.harness.catalog import SIMULATED, faults, mutants, scenario_file
@@ -122,6 +123,61 @@ def test_a_search_repeats_itself_and_goes_on_where_it_ended(tmp_path):
     assert whole.searched.new == whole.searched.states == last.searched.states
     assert sum(last.corpus.chosen.values()) > 0  # some runs were varied from others
     assert len({state for entry in last.corpus.entries for state in entry.new}) == last.searched.states
+
+
+def test_a_search_that_died_within_a_round_goes_on_from_the_corpus_that_the_round_was_chosen_from(tmp_path):
+    def search(runs):
+        with Scratch("search", in_memory=True) as scratch:
+            Search([scenario(SMALL)], Corpus(tmp_path), seed=3, runner=LocalRunner(1), scratch=scratch).run(runs=runs)
+        return {path.name: path.read_bytes() for path in sorted(tmp_path.iterdir())}
+
+    search(4)
+    index = (tmp_path / "corpus.json").read_bytes()
+    whole = search(4)
+    (tmp_path / "corpus.json").write_bytes(index)  # its entries are written one by one, before how far it is
+
+    assert search(4) == whole
+
+
+def entry_of(number, new, guards):
+    plan = made(scenario(SMALL), seed=number, cluster=SIMULATED, time_ms=None, mutants=())
+    return Entry(number=number, parent=None, how="composed", plan=plan, new=new, requests={}, guards=guards)
+
+
+def test_whoever_came_to_a_guard_that_no_other_run_did_is_varied_soon_however_little_else_it_reached(tmp_path):
+    """Runs of 30 others came since, each to more states."""
+    corpus = Corpus(tmp_path)
+    for number in range(31):
+        reached = ["usual", "refusal"] if number == 0 else ["usual"]
+        corpus.take(entry_of(number, [f"state {number}.{n}" for n in range(50 * number)], corpus.came_to(reached)))
+    corpus.runs = 40
+    search = Search([scenario(SMALL)], corpus, seed=3, runner=LocalRunner(1), scratch=tmp_path)
+
+    parents = [search._choice(number)[0] for number in range(40, 60)]
+
+    assert parents.count(0) == FOLLOWED
+    assert set(parents) > {0}
+
+
+def test_a_guard_that_many_runs_come_to_makes_nobody_worth_more(tmp_path):
+    corpus = Corpus(tmp_path)
+    for number in range(9):
+        corpus.take(entry_of(number, ["one"], corpus.came_to(["usual"])))
+
+    assert [corpus.rarity(entry) for entry in corpus.entries] == [1 / 9] * FEW + [0.0] * (9 - FEW)
+
+
+def test_guards_that_are_counted_are_in_the_corpus_and_said(tmp_path):
+    with Scratch("search", in_memory=True) as scratch, counted() as guards:
+        corpus = Corpus(tmp_path)
+        search = Search([scenario(SMALL)], corpus, seed=3, runner=LocalRunner(1, guards), scratch=scratch)
+        search.run(runs=4)
+
+    again = Corpus(tmp_path)
+    assert again.guards == corpus.guards
+    assert search.searched.guards == len(corpus.guards) > 0
+    assert f"{len(corpus.guards)} guards" in headline(search.searched)
+    assert any(entry.guards for entry in again.entries)
 
 
 def test_who_goes_on_after_a_finding_is_asked_of_the_others_of_its_round(tmp_path):
