@@ -90,12 +90,21 @@ class Shrinker:
         """Go through all kinds of candidates until none shows the signature; each that does is the best so far."""
         plan = self._without_later_rounds(plan)
         plan = self._first_that_shows(list(bold(plan))) or plan
+        plan = self._take_while(plan, others_removed)
         plan = self._take_while(plan, fewer_nodes)
         plan = self._faults(plan)
         size: Size | None = None
         while size != size_of(plan) and not self._is_over():
             size = size_of(plan)
-            for candidates in (workers_removed, fewer_records, fewer_calls, halved, sooner, fewer_nodes):
+            for candidates in (
+                others_removed,
+                workers_removed,
+                fewer_records,
+                fewer_calls,
+                halved,
+                sooner,
+                fewer_nodes,
+            ):
                 plan = self._take_while(plan, candidates)
         self._faults(plan)
 
@@ -219,6 +228,14 @@ def workers_removed(plan: Plan) -> Iterator[Plan]:
             yield _with_load(plan, workers=[one for at, one in enumerate(load.workers) if at != index])
     if load.readers > 0:
         yield _with_load(plan, readers=0)
+
+
+def others_removed(plan: Plan) -> Iterator[Plan]:
+    """Yield the plan without the loads beside its own: all of them, then each."""
+    if len(plan.beside) > 1:
+        yield msgspec.structs.replace(plan, beside=())
+    for index in range(len(plan.beside)):
+        yield msgspec.structs.replace(plan, beside=(*plan.beside[:index], *plan.beside[index + 1 :]))
 
 
 def fewer_nodes(plan: Plan) -> Iterator[Plan]:
@@ -378,6 +395,7 @@ def size_of(plan: Plan) -> Size:
     return (
         len(plan.faults),
         spec.brokers + spec.controllers,
+        len(plan.beside),
         load.partitions,
         len(load.workers) + load.readers + (processes_of(plan) + _objects_of(plan) if spec.system else 0),
         -1 if records is None else records,

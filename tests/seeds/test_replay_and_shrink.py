@@ -17,6 +17,7 @@ from tribunal.harness.campaign.shrink import (
     fewer_nodes,
     fewer_records,
     halved,
+    others_removed,
     records_of,
     size_of,
     sooner,
@@ -72,6 +73,17 @@ def test_every_fault_is_left_out_once_and_the_first_begins_by_itself():
     assert len(smaller) == len(whole.faults)
     assert all(len(one.faults) == len(whole.faults) - 1 for one in smaller)
     assert not any(one.faults[0].meanwhile for one in smaller if one.faults)
+
+
+def test_loads_beside_the_own_one_are_left_out():
+    """A search adds them; what they order is most of what such a run does."""
+    given = scenario(KILLS | {"beside": [{"name": "operator"}, {"name": "transactions", "processes": 2}]})
+    whole = made(given, seed=1, cluster="simulated", time_ms=None, mutants=())
+    smaller = list(others_removed(whole))
+
+    assert [[one.workload for one in plan.beside] for plan in smaller] == [[], ["transactions"], ["operator"]]
+    assert all(size_of(one) < size_of(whole) for one in smaller)
+    assert not list(others_removed(smaller[0]))
 
 
 def test_candidates_are_smaller():
