@@ -32,7 +32,7 @@ from msgspec.structs import replace
 from tribunal.clusters.spec import ZOOKEEPER
 from tribunal.harness.campaign.corpus import Corpus
 from tribunal.harness.campaign.runners import Runner
-from tribunal.harness.campaign.search import ROUND, Ran, Search
+from tribunal.harness.campaign.search import ROUND, Ran, Search, Searched
 from tribunal.harness.campaign.sweep import SeedResult, Sweep
 from tribunal.harness.catalog import SIMULATED, faults, scenario_file
 from tribunal.harness.plan import Plan, made
@@ -103,7 +103,11 @@ def power(  # noqa: PLR0913 - how they are sought
         began_s = _cpu_s(runner)
         runs: Runs = ()
         drawn = seeds if by is By.OWN or scenario is not None else own_seeds(mutant, seeds)
-        if figure_of(mutant):
+        if figure_of(mutant) and by is By.SEARCH and scenario is None:
+            found = _searched_figure(
+                mutant, scenarios, drawn.start, share_s, innocents, scratch, round_size=round_size, cpu_s=each_cpu_s
+            )
+        elif figure_of(mutant):
             found = _sought_figure(mutant, scenarios[0], seeds, share_s, runner, scratch)
         elif by is By.SEARCH:
             found, runs = _searched(
@@ -233,12 +237,9 @@ def _searched(
     spent_at_s = runner.cpu_s + cpu_s
     runs: list[tuple[Plan, SeedResult]] = []
     excused: dict[Signature, None] = {}
-    wanted = [load(scenario_file(name), _overrides(mode_of(mutant))) for name in scenarios]
-    corpus, folder = Corpus(scratch / mutant / "corpus"), scratch / mutant
-    search = Search(
-        wanted, corpus, seed=seed, runner=runner, scratch=folder, mutants=(mutant,), round_size=round_size,
-        notify=lambda ran, _: runs.append((ran.chosen.plan, ran.result)),
-    )  # fmt: skip
+    search = _search_for(
+        mutant, scenarios, seed, runner, scratch, round_size, lambda ran, _: runs.append((ran.chosen.plan, ran.result))
+    )
 
     def is_found(ran: Ran) -> bool:
         is_violation = ran.result.verdict is Verdict.VIOLATION
@@ -262,6 +263,77 @@ def _searched(
         run_dir=hit.result.run_dir if hit else "", note=hit.chosen.how if hit else _excuse(excused),
     )  # fmt: skip
     return found, runs
+
+
+def _search_for(
+    mutant: str,
+    scenarios: Sequence[str],
+    seed: int,
+    runner: Runner,
+    scratch: Path,
+    round_size: int,
+    notify: Callable[[Ran, Searched], None] = lambda ran, searched: None,
+) -> Search:
+    """Return a search with a corpus of the bug's own."""
+    wanted = [load(scenario_file(name), _overrides(mode_of(mutant))) for name in scenarios]
+    folder = scratch / mutant
+    return Search(
+        wanted, Corpus(folder / "corpus"), seed=seed, runner=runner, scratch=folder, mutants=(mutant,),
+        round_size=round_size, notify=notify,
+    )  # fmt: skip
+
+
+def _searched_figure(
+    mutant: str,
+    scenarios: Sequence[str],
+    seed: int,
+    budget_s: float,
+    innocents: "Innocents",
+    scratch: Path,
+    *,
+    round_size: int,
+    cpu_s: float = math.inf,
+) -> Power:
+    """Search until a run's figure is as much larger with the bug as it has to be, and so on average with other seeds of its plan too.
+
+    One pair of runs says little: another course of events alone may elect once more. A violation would be a false accusation.
+    """
+    began, runner = time.monotonic(), innocents.runner
+    spent_at_s = runner.cpu_s + cpu_s
+    name, growth = figure_of(mutant) or "", figure_growth_of(mutant)
+    search = _search_for(mutant, scenarios, seed, runner, scratch, round_size)
+    accused: dict[Signature, None] = {}
+
+    def is_found(ran: Ran) -> bool:
+        is_worth_it = ran.result.entered and ran.result.figures.get(name, 0) >= growth
+        return ran.result.verdict is Verdict.VIOLATION or (is_worth_it and ran.result.verdict is not Verdict.ERROR)
+
+    hit, seen = None, ""
+    while hit is None:
+        left_s, left_cpu_s = budget_s - (time.monotonic() - began), spent_at_s - runner.cpu_s
+        ran = search.run(budget_s=max(0.0, left_s), cpu_budget_s=max(0.0, left_cpu_s), is_found=is_found)
+        if ran is None:
+            break
+        plan = ran.chosen.plan
+        innocent = innocents.of(plan)
+        accused.update(dict.fromkeys(one for one in ran.result.signatures if one not in innocent.signatures))
+        if ran.result.figures.get(name, 0) < innocent.figures.get(name, 0) + growth:
+            continue
+        random = Random(f"{plan.seed}/figure")
+        again = [replace(plan, seed=random.randrange(SEEDS)) for _ in range(FIGURE_SEEDS)]
+        results = runner.swept(again, budget_s=None, scratch=scratch / mutant).results
+        means = [
+            sum(one.figures.get(name, 0) for one in these) / FIGURE_SEEDS
+            for these in (map(innocents.of, again), results)
+        ]
+        if means[1] >= means[0] + growth:
+            hit, seen = ran, f"figure {name} {means[0]:.1f} -> {means[1]:.1f}"
+    return Power(
+        mutant=mutant, scenario=", ".join(scenarios), found=hit is not None and not accused,
+        seen_by=[seen] if hit else [], seed=hit.number if hit else None, seeds=search.searched.runs,
+        verdicts=dict(search.account.verdicts), seconds=round(time.monotonic() - began, 1),
+        note=f"must not be a violation, was one: {', '.join(texts(accused))}" if accused else (hit.chosen.how if hit else ""),
+    )  # fmt: skip
 
 
 class Innocents:

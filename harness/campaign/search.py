@@ -30,7 +30,7 @@ FIRST_RUNS: Final = 4  # from the scenarios alone, before anything is varied
 CROSSED_FROM: Final = 16  # runs before are chosen as ever: what they find they find soon
 CROSSING_SHARE: Final = 0.75  # of those behind, as long as pairs are left
 SUCCESSION_WEIGHTS: Final = {"brokers": 1.5, "voters": 0.5}  # of their tables, where that of crossings has 1
-FOLLOWED_SHARE: Final = 0.25  # of the runs behind the first, as long as somebody who came to a rare guard was not followed
+FOLLOWED_SHARE: Final = 0.25  # of the runs behind the first, as long as there is somebody to follow
 FOLLOWED: Final = 2  # times: who came to a guard that no other run did is varied so often, however old it is
 FRESH_SHARE: Final = 0.3
 COMPOSED_SHARE: Final = 0.7  # of the plans made from scenarios
@@ -224,7 +224,8 @@ class Search:
     def _weight(self, entry: Entry) -> float:
         """Return how worthwhile it is to vary an entry: what it reached for what it cost, the less the more often it was varied."""
         varied_before = self.corpus.chosen.get(entry.number, 0)
-        worth = math.sqrt(len(entry.new) or 1) * (1 + self.corpus.rarity(entry)) / (1 + varied_before) / max(entry.events, EVENTS_LEAST)
+        reached = math.sqrt(len(entry.new) or 1) * (1 + self.corpus.rarity(entry))
+        worth = reached / (1 + varied_before) / max(entry.events, EVENTS_LEAST)
         return worth if entry.entered else worth * NOT_ENTERED
 
     def _account_for(self, number: int, parent: int | None, chosen: Chosen, result: SeedResult, plan: Plan) -> Ran:

@@ -299,10 +299,22 @@ def test_a_known_bug_is_found_by_a_search_that_knows_nothing_of_it():
     assert found.seeds >= found.seed + 1
 
 
-def test_a_search_for_a_known_bug_without_time_has_missed_it():
+@pytest.mark.nightly
+def test_a_bug_that_harms_a_figure_is_found_by_a_search_where_the_figure_grows_on_average(tmp_path):
+    (found,) = power(
+        ["m60_prevote_raises_epoch"], scenario=None, by=By.SEARCH, seeds=range(1, 9), budget_s=600, each_cpu_s=90,
+        runner=LocalRunner(2), scratch=tmp_path,
+    )  # fmt: skip
+
+    assert found.found
+    assert found.seen_by[0].startswith("figure isolated_epoch_growth")
+
+
+@pytest.mark.parametrize("mutant", ["m44_acks_local", "m60_prevote_raises_epoch"])
+def test_a_search_for_a_known_bug_without_time_has_missed_it(mutant):
     with Scratch("search", in_memory=True) as scratch:
         (missed,) = power(
-            ["m44_acks_local"],
+            [mutant],
             scenario=None,
             by=By.SEARCH,
             seeds=range(1, 9),
@@ -477,6 +489,8 @@ def test_a_corpus_is_read_in_the_order_of_its_runs_also_after_a_hundred_thousand
     corpus, plan = Corpus(tmp_path), fresh(scenario(SMALL), Random(1), (), composed=False).plan
     for number in (9, 99_999, 100_000):
         corpus.take(Entry(number=number, parent=None, how="", plan=plan, new=[str(number)], requests={}))
+    corpus.runs = 100_001
+    corpus.save()
 
     assert [entry.number for entry in Corpus(tmp_path).entries] == [9, 99_999, 100_000]
 
