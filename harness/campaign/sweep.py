@@ -298,6 +298,7 @@ def _child_main(plan: Plan, run_dir: Path, writer: int, guards: Guards | None, *
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches the whole group, and the parent ends its children
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
     gc.freeze()  # what came from the parent stays: nobody has to look through it for garbage
+    before = Counter[str]() if guards is None else guards.counts()  # of the parent, which makes plans and reads files
     try:
         result = run_seed(plan, run_dir, notes_states=notes_states)
     except BaseException as problem:  # noqa: BLE001  # the top of a process: whatever it is, it is this seed's result
@@ -311,7 +312,7 @@ def _child_main(plan: Plan, run_dir: Path, writer: int, guards: Guards | None, *
             run_dir=str(run_dir),
         )
     if guards is not None:
-        result = msgspec.structs.replace(result, guards=dict(guards.counts()))
+        result = msgspec.structs.replace(result, guards=dict(guards.counts() - before))
     with os.fdopen(writer, "wb") as file:
         file.write(msgspec.json.encode(result))
     sys.stderr.flush()

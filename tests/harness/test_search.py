@@ -180,6 +180,16 @@ def test_guards_that_are_counted_are_in_the_corpus_and_said(tmp_path):
     assert any(entry.guards for entry in again.entries)
 
 
+def test_a_run_counts_no_guards_of_the_process_that_started_it(tmp_path):
+    """Else what it reached would depend on what its machine's process did before, and the same search would choose other runs there."""
+    plan = made(scenario(SMALL), seed=1, cluster=SIMULATED, time_ms=None, mutants=())
+    with counted() as guards:
+        guards.reached(0, None)
+        (result,) = swept([plan], jobs=1, budget_s=None, scratch=tmp_path, guards=guards).results
+
+    assert str(guards.known[0]) not in result.guards
+
+
 def test_who_goes_on_after_a_finding_is_asked_of_the_others_of_its_round(tmp_path):
     search = Search([scenario(SMALL)], Corpus(tmp_path / "corpus"), seed=3, runner=LocalRunner(1), scratch=tmp_path)
 
