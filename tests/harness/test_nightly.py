@@ -647,5 +647,5 @@ def test_one_command_makes_one_night_of_its_shards(tmp_path, capsys):
 def test_a_shard_that_is_not_there_is_wrong_usage(tmp_path, capsys):
     assert exit_code(["merge", str(tmp_path / "gone"), "--out", str(tmp_path / "whole")]) == 64
     assert capsys.readouterr().err.splitlines() == [
-        f"tribunal: {tmp_path}/gone/nightly.json: No such file or directory"
+        f"tribunal: no night was written to {tmp_path}/gone: name the folders of `tribunal nightly --out`"
     ]
