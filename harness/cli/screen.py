@@ -47,7 +47,9 @@ def _cause(cause: Group) -> str:
     """Say what many findings have in common in one line, by the earliest of them."""
     found = cause.witnesses[0]
     acks = {None: "", -1: "acks=all", 0: "acks=0", 1: "acks=1"}[found.acks]
-    at = f" acked {found.acknowledged_ns / 1e9:.3f} s" if found.acknowledged_ns is not None else ""
+    # Of a record it is when it was acknowledged, of anything else when it was.
+    when = "at" if found.acks is None else "acked"
+    at = f" {when} {found.acknowledged_ns / 1e9:.3f} s" if found.acknowledged_ns is not None else ""
     value = f" value {found.value}" if found.value is not None else ""
     many = f"  ({cause.count:,} alike)" if cause.count > 1 else ""
     rule = f"  [{found.rule}]" if found.rule else ""

@@ -546,11 +546,12 @@ def _change_steps(finding: Finding, changes: Sequence[Change], start: int, end: 
     steps = []
     for before, change in pairwise(changes):
         if start <= change.at_ns <= end:
-            steps.append(_change_step(before.state, change, guilty, finding.severity))
+            steps.append(change_step(before.state, change, guilty, finding.severity))
     return steps
 
 
-def _change_step(before: State, change: Change, guilty: int | None, severity: str) -> Step:
+def change_step(before: State, change: Change, guilty: int | None, severity: str) -> Step:
+    """Return the step that says what the controllers committed of a partition; `guilty` is the leader epoch that lost the record."""
     state = change.state
     rest = f"ISR {ids(state.isr)}" + (f", ELR {ids(state.elr)}" if state.elr else "")
     if state.leader_epoch == before.leader_epoch:
@@ -571,7 +572,7 @@ def _change_step(before: State, change: Change, guilty: int | None, severity: st
         lane=CONTROLLERS,
         to=broker_lane(state.leader),
         label=f"leader {state.leader} e{state.leader_epoch}, {rest}",
-        text=f"The controllers elect broker {state.leader} (before: {before.leader}): leader epoch {state.leader_epoch}, {rest}.{missing}",
+        text=f"The controllers elect broker {state.leader} (before: {before.leader if before.leader >= 0 else 'nobody'}): leader epoch {state.leader_epoch}, {rest}.{missing}",
         tone="bad" if bad and severity == "violation" else "",
         is_key=bad,
     )

@@ -180,6 +180,24 @@ def test_a_verdict_fits_one_screen(tmp_path):
     assert len(lines) <= 10
 
 
+@pytest.mark.parametrize(
+    ("acks", "words"),
+    [
+        pytest.param(None, "t-0 at 12.547 s", id="an election"),
+        pytest.param(-1, "acks=all acked 12.547 s", id="a record"),
+    ],
+)
+def test_only_of_a_record_it_is_said_that_it_was_acknowledged(acks, words, tmp_path):
+    """It said `produce-consume-0  acked 12.547 s  a clean election of a replica that had shut down uncleanly`."""
+    found = Finding(
+        property_name="control_plane", kind="k", severity="violation", explanation="wrong", topic="t", partition=0, acks=acks,
+        acknowledged_ns=12_547_000_000,
+    )  # fmt: skip
+    verdict = RunVerdict(run_id="r", verdict=Verdict.VIOLATION, claim="", findings=[found])
+
+    assert words in " ".join(one_screen(verdict, tmp_path, None).split())
+
+
 @pytest.mark.parametrize(("verdict", "said"), [(Verdict.VIOLATION, True), (Verdict.PASS, False)])
 def test_after_a_violation_the_command_that_explains_it_is_there_to_paste(verdict, said, tmp_path):
     plan = made(load(scenario_file("produce-consume"), {}), seed=1, cluster="simulated", time_ms=None, mutants=())

@@ -117,6 +117,23 @@ def test_what_cannot_be_read_is_named(folder):
     assert [line.partition(":")[0] for line in index(folder).unreadable] == ["broken/verdict.json"]
 
 
+@pytest.mark.parametrize(
+    ("mutants", "words"),
+    [
+        pytest.param(["m44_acks_local"], "Nothing was found in runs without a known bug.", id="a known bug"),
+        pytest.param([], "lost_writes/lost", id="a bug"),
+    ],
+)
+def test_a_run_with_a_known_bug_is_no_finding_and_the_page_says_why_there_is_none(tmp_path, mutants, words):
+    """Beside a red VIOLATION it said: nothing was found."""
+    made(tmp_path, 1, Verdict.VIOLATION, mutants=mutants)
+
+    text = write(tmp_path).read_text()
+
+    assert words in text
+    assert f"<h1>1 run in {tmp_path.name}</h1>" in text
+
+
 def test_an_empty_folder_says_what_to_do(tmp_path):
     assert "tribunal run produce-consume" in render(index(tmp_path))
 

@@ -9,7 +9,16 @@ from tribunal.results.metadata import State
 from tribunal.results.report.groups import grouped
 from tribunal.results.report.moments import Change
 from tribunal.results.report.sequence import CHARACTER, TIMES, sequence
-from tribunal.results.report.story import CLIENT, CONTROLLERS, MOST_STEPS, Step, Story, broker_lane, weightiest
+from tribunal.results.report.story import (
+    CLIENT,
+    CONTROLLERS,
+    MOST_STEPS,
+    Step,
+    Story,
+    broker_lane,
+    change_step,
+    weightiest,
+)
 from tribunal.results.verdict import Detail, Finding
 
 S = 1_000_000_000
@@ -47,6 +56,16 @@ def change(at_s: int, leader: int, leader_epoch: int) -> Change:
         replicas=(1, 2, 3), isr=(1, 2, 3), elr=(), leader=leader, leader_epoch=leader_epoch, partition_epoch=0
     )
     return Change(at_s * S, state)
+
+
+@pytest.mark.parametrize(
+    ("leader", "words"), [(-1, "elect broker 2 (before: nobody)"), (3, "elect broker 2 (before: 3)")]
+)
+def test_an_election_says_who_led_before_and_that_nobody_did(leader: int, words: str) -> None:
+    """It said `before: -1`."""
+    step = change_step(change(1, leader, 1).state, change(2, 2, 2), None, "violation")
+
+    assert words in step.text
 
 
 @pytest.mark.parametrize("first", [1, 2, 3])
