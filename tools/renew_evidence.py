@@ -1,6 +1,6 @@
 """Make the evidence archives of published pages anew from the recordings that they hold, and put their new hashes into the pages.
 
-    python tools/renew_evidence.py docs/published/NAME...
+    python tools/renew_evidence.py docs/published/lowered-min-isr
 
 `tribunal verify` makes verdict and report anew and compares every byte. So an archive that was made before the report got another
 word is accepted with exit code 0 no more, though its recording and its verdict are what they were. This makes verdict and report again
