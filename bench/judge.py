@@ -4,6 +4,7 @@
 cpu_seconds and peak_mib of the whole process tree, worker_mib of the largest of Spark's Python workers. With `--executors 1,2` a
 standalone cluster of so many executors of one core judges, once for each number. `--parts` judges here, and prints for each kind of
 work item how many there are, their CPU seconds, and the seconds of the longest. `--recordings FOLDER` keeps recordings, and takes those that are there.
+With `--jitter` no two times are alike, as in a run: the files are as large as a run's, where even times take next to no room.
 """
 
 import argparse
@@ -38,6 +39,7 @@ from tribunal.results.values import SEQUENCE_BITS
 
 PROCESSES = 16
 STEP_NS = 20_000
+SEND_NS = 5_000_000
 PIECE = 4_000_000
 Row = dict[str, float | str]
 
@@ -58,9 +60,10 @@ def table(name: str, count: int, **columns: object) -> pa.Table:
     return pa.Table.from_arrays(arrays, names=list(TABLES[name].fields))
 
 
-def make(run_dir: Path, produces: int, partitions: int) -> None:
+def make(run_dir: Path, produces: int, partitions: int, *, jitter: bool = False) -> None:
     """Write a sound run without anomalies."""
     recorder = Recorder(run_dir, run_dir.name)
+    random = np.random.default_rng(1) if jitter else None
     sequences = np.zeros(PROCESSES, np.int64)
     metadata = [
         {"record_type": "RegisterBrokerRecord", "body": {"broker_id": n, "broker_epoch": n, "fenced": False}}
@@ -71,7 +74,7 @@ def make(run_dir: Path, produces: int, partitions: int) -> None:
         place = {"topic": "t", "partition": partition}
         # A piece at a time, as a run writes it: one hot partition of a hundred million would take tens of gigabytes.
         for first in range(0, count, PIECE):
-            write_piece(recorder, place, np.arange(first, min(first + PIECE, count), dtype=np.int64), sequences)
+            write_piece(recorder, place, np.arange(first, min(first + PIECE, count), dtype=np.int64), sequences, random)
         sequences += -(-count // PROCESSES)
         poll = {
             "process": 99,
@@ -92,7 +95,13 @@ def make(run_dir: Path, produces: int, partitions: int) -> None:
     recorder.close_segment()
 
 
-def write_piece(recorder: Recorder, place: dict[str, object], offsets: np.ndarray, sequences: np.ndarray) -> None:
+def write_piece(
+    recorder: Recorder,
+    place: dict[str, object],
+    offsets: np.ndarray,
+    sequences: np.ndarray,
+    random: np.random.Generator | None,
+) -> None:
     """Write the sends, the reads and the three logs of some offsets of one partition."""
     process = offsets % PROCESSES
     values = (process << SEQUENCE_BITS) | (sequences[process] + offsets // PROCESSES)
@@ -100,7 +109,12 @@ def write_piece(recorder: Recorder, place: dict[str, object], offsets: np.ndarra
     invoke = (int(sequences[0]) * PROCESSES + offsets) * STEP_NS
     known = {**place, "value": values, "log_offset": offsets}
     sent = {"worker_class": "idempotent", "acks": -1, "outcome": "ok", "process": process}
-    times = {"invoke_ns": invoke, "complete_ns": invoke + 5_000_000}
+    took = np.full(offsets.size, SEND_NS)
+    if random is not None:
+        # A process sends one record after the other: none of its times goes back.
+        invoke = invoke + random.integers(0, STEP_NS * PROCESSES, offsets.size)
+        took = took + random.exponential(SEND_NS, offsets.size).astype(np.int64)
+    times = {"invoke_ns": invoke, "complete_ns": invoke + took}
     recorder.write("sends", table("sends", offsets.size, **known, **sent, **times))
     read = {"process": 99, "poll_index": 0, "leader_epoch": 0, "phase": "final"}
     recorder.write("reads", table("reads", offsets.size, **known, **read))
@@ -166,18 +180,22 @@ def main() -> None:
     parser.add_argument("--engine", choices=("spark", "inline"), default="spark")
     parser.add_argument("--executors", default="")
     parser.add_argument("--parts", action="store_true")
+    parser.add_argument("--jitter", action="store_true")
     parser.add_argument("--recordings", type=Path)
     parser.add_argument("--json", action="store_true")
     chosen = parser.parse_args()
     scratch = Path(tempfile.mkdtemp(prefix="tribunal-bench-"))
     folder = chosen.recordings or scratch
     try:
-        runs = {int(size): folder / f"{size}-{chosen.partitions}" for size in chosen.sizes.split(",")}
+        name = f"{chosen.partitions}-jitter" if chosen.jitter else str(chosen.partitions)
+        runs = {int(size): folder / f"{size}-{name}" for size in chosen.sizes.split(",")}
         for size, run_dir in runs.items():
             if run_dir.exists():
                 continue
             # In a process of its own: what making it takes is not to be counted.
-            maker = multiprocessing.get_context("spawn").Process(target=make, args=(run_dir, size, chosen.partitions))
+            maker = multiprocessing.get_context("spawn").Process(
+                target=make, args=(run_dir, size, chosen.partitions), kwargs={"jitter": chosen.jitter}
+            )
             maker.start()
             maker.join()
             assert maker.exitcode == 0
