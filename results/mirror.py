@@ -26,11 +26,12 @@ TOGETHER: Final = 8  # files fetched at once: storage takes as long to begin wit
 class Mirror:
     """A folder that stands for one in storage."""
 
-    def __init__(self, url: str, folder: Path, *, at_once: Sequence[str] | None = None) -> None:
+    def __init__(self, url: str, folder: Path, *, at_once: Sequence[str] | None = None, later: bool = False) -> None:
         """Lay a mirror down.
 
         folder:   is made.
         at_once:  what comes now if it is there, by the paths in the folder; None: all but segments and what lies in further folders.
+        later:    no segment is seen here before `lay` was called for it.
         raises:   NoStorage when no folder stands there as a whole.
         """
         self.folder = folder
@@ -38,16 +39,28 @@ class Mirror:
         self._missing: dict[str, StoredFile] = {}
         self._ended: set[str] = set()  # of these the end is here
         self._lock = threading.Lock()
-        for name, listed in self._storage.listed(folder).items():
-            target = folder / name
-            wanted = ("/" not in name and target.suffix != SEGMENT) if at_once is None else name in at_once
+        self._not_laid: dict[str, StoredFile] = {}
+        for name, listed in self._storage.listed().items():
+            is_segment = name.endswith(SEGMENT)
+            wanted = ("/" not in name and not is_segment) if at_once is None else name in at_once
             if wanted:
                 self._fetch(name, listed)
-            elif target.suffix == SEGMENT:
-                target.parent.mkdir(parents=True, exist_ok=True)
-                with target.open("wb") as file:
-                    file.truncate(listed.size_bytes)
-                self._missing[name] = listed
+            elif is_segment:
+                self._not_laid[name] = listed
+        for room in {name.partition("/")[0] for name in self._not_laid if "/" in name}:
+            (folder / room).mkdir(parents=True, exist_ok=True)
+        if not later:
+            self.lay(lambda name: True)
+
+    def lay(self, is_wanted: Callable[[str], bool]) -> None:
+        """Let segments be seen here, by their paths in the folder: of a large recording nobody who asks for a part makes files for all."""
+        for name in [name for name in self._not_laid if is_wanted(name)]:
+            listed = self._not_laid.pop(name)
+            target = self.folder / name
+            target.parent.mkdir(parents=True, exist_ok=True)
+            with target.open("wb") as file:
+                file.truncate(listed.size_bytes)
+            self._missing[name] = listed
 
     def bring(self, path: Path) -> None:
         """Fetch a segment unless it is here. NoStorage: it is not as it was put there, or nobody answers."""

@@ -139,17 +139,17 @@ class Storage:
 
     def fetch(self, folder: Path, name: str = "") -> None:
         """Copy a folder from there. NoStorage: it is not there as a whole, or not as it was put there."""
-        for relative, listed in self.listed(folder, name).items():
+        for relative, listed in self.listed(name).items():
             target = folder / relative
             target.parent.mkdir(parents=True, exist_ok=True)
             self.fetch_file(relative, target, listed, name)
 
-    def listed(self, folder: Path, name: str = "") -> dict[str, StoredFile]:
-        """Return the files of a folder that stands there as a whole; each has its place in `folder` here. NoStorage: it does not."""
+    def listed(self, name: str = "") -> dict[str, StoredFile]:
+        """Return the files of a folder that stands there as a whole, by their paths inside of it. NoStorage: it does not."""
         with _said(self._url(name)):
             files = self._listed(name).files
         for relative in files:
-            if not (folder / relative).resolve().is_relative_to(folder.resolve()):
+            if relative.startswith("/") or ".." in relative.split("/"):
                 raise NoStorage(f"{self._url(name)}: {LIST} names a file outside of the folder: {relative}")
         return files
 

@@ -13,7 +13,7 @@ from typing import Final, TypeVar
 
 import msgspec
 
-from tribunal.checkers.judge.items import WorkItem
+from tribunal.checkers.judge.items import Files, SieveRange, WorkItem
 from tribunal.checkers.judge.tables import TableRow
 from tribunal.results.history import HISTORY, ORIGIN
 from tribunal.results.mirror import Mirror, mirrored
@@ -47,8 +47,9 @@ def through_mirrors(judge: Judges, stored: Mapping[str, str]) -> Iterator[Judges
             try:
                 if item.run_dir not in mirrors:
                     folder = scratch / str(len(mirrors)) / Path(item.run_dir).name
-                    mirrors[item.run_dir] = Mirror(url, folder, at_once=AT_ONCE)
+                    mirrors[item.run_dir] = Mirror(url, folder, at_once=AT_ONCE, later=True)
                 mirror = mirrors[item.run_dir]
+                mirror.lay(_looked_at(item))
                 with mirrored([mirror]):
                     answers = judge(_renamed(item, item.run_dir, str(mirror.folder)))
             except NoStorage as problem:
@@ -56,6 +57,22 @@ def through_mirrors(judge: Judges, stored: Mapping[str, str]) -> Iterator[Judges
             return [_renamed(answer, str(mirror.folder), item.run_dir) for answer in answers]
 
         yield judged
+
+
+def _looked_at(item: WorkItem) -> Callable[[str], bool]:
+    """Return of which segments an item may want to know that they are there: with all of them for each item the work is quadratic.
+
+    What is judged may be excused by what stands in any partition (`remembered.py`): only items that name all they read see less.
+    """
+    match item:
+        case Files():
+            paths = set(item.paths)
+        case SieveRange():
+            paths = {group.path for own in item.groups.values() for group in own}
+        case _:
+            return lambda name: True
+    own = {Path(path).relative_to(item.run_dir).as_posix() for path in paths}
+    return own.__contains__
 
 
 def _renamed(value: Moved, former: str, today: str) -> Moved:

@@ -147,7 +147,7 @@ class _StoredRuns(_Runs):
     def names(self) -> list[str]:
         """Return the runs that stand there as wholes, the oldest first."""
         names = [name for name in self._storage.folders() if RUN_NAME.fullmatch(name.partition(".")[0])]
-        listed = {name: self._storage.listed(Path("/"), name) for name in names}
+        listed = {name: self._storage.listed(name) for name in names}
         self._files = {name: files for name, files in listed.items() if "plan.json" in files}
         return [*self._files]
 

@@ -18,10 +18,10 @@ from tests.checkers.spark_clusters import connect_server, standalone
 from tests.checkers.test_ranges import cut_everything
 from tests.results.s3_server import s3_server
 from tribunal.checkers.judge import engine
-from tribunal.checkers.judge.items import SieveRange, WholePartition, WholeRun, work_items
+from tribunal.checkers.judge.items import Files, Rest, SieveRange, WholePartition, WholeRun, work_items
 from tribunal.checkers.judge.judge import judge_item, second_look
 from tribunal.checkers.judge.stored import through_mirrors
-from tribunal.checkers.judge.tables import Tables, read_row
+from tribunal.checkers.judge.tables import TableRow, Tables, read_row
 from tribunal.results.mirror import Mirror, footers_here, here, mirrored
 from tribunal.results.storage import LIST, NoStorage, Storage
 
@@ -138,6 +138,31 @@ def test_a_segment_of_another_size_has_no_footer(tmp_path: Path) -> None:
 
     with mirrored([mirror]), pytest.raises(NoStorage, match=r"part-00001.parquet is not as it was put there"):
         footers_here(mirror.folder / sends.relative_to(tmp_path / "there"))
+
+
+def test_a_task_that_names_its_segments_makes_files_for_no_others(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What else is judged may be excused by what stands in any partition, and sees all of them."""
+    run = Run(tmp_path / "run")
+    for partition in range(3):
+        run.send(partition, 100 + partition, partition=partition)
+    cut_everything(monkeypatch, 3)
+    folder = run.finish()
+    url = Storage(f"file://{tmp_path}/there").put(folder)
+    seen: dict[type, list[set[str]]] = {}
+
+    def look(item: engine.WorkItem) -> list[TableRow]:
+        own = {path.parent.name for path in Path(item.run_dir).rglob("*.parquet")}
+        seen.setdefault(type(item), []).append({name for name in own if name.startswith("tp=t-")})
+        return []
+
+    for item in work_items(folder):
+        with through_mirrors(look, {str(folder): url}) as judge:
+            judge(item)
+
+    assert max(map(len, seen[SieveRange])) == max(map(len, seen[Files])) == 1
+    assert {len(own) for kind in (WholeRun, Rest) for own in seen[kind]} == {3}
 
 
 def brought(mirror: Mirror) -> set[str]:
