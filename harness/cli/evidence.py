@@ -16,7 +16,7 @@ from tribunal.harness.cli.usage import UsageError, known_engine, must_hold_run
 from tribunal.harness.plan import read_plan
 from tribunal.results.scratch import Scratch
 from tribunal.results.storage import NoStorage, is_url
-from tribunal.results.verdict import EXIT_ERROR
+from tribunal.results.verdict import EXIT_ERROR, Verdict
 
 if TYPE_CHECKING:
     from tribunal.harness.evidence.verify import Verified
@@ -38,11 +38,15 @@ def bundle(
     """Make an evidence archive of a run: recording, plan, schedule, versions, hashes, report."""
     from tribunal.harness.evidence import signing
     from tribunal.harness.evidence.bundle import bundle as bundled
-    from tribunal.harness.evidence.bundle import sha256_of
+    from tribunal.harness.evidence.bundle import damage_of, sha256_of
 
     must_hold_run(run)
     target = out or run.with_name(f"{run.name}.zip")
     content = bundled(run, target)
+    if content.verdict != Verdict.ERROR and (problem := damage_of(run)) is not None:
+        typer.echo(
+            f"tribunal: verify will refuse it: the recording is not as it was when it was judged: {problem}", err=True
+        )
     summary = {
         "bundle": str(target),
         "sha256": sha256_of(target),

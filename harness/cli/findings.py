@@ -14,7 +14,7 @@ from tribunal.harness.plan import in_simulator
 from tribunal.harness.scenario import BadScenario
 from tribunal.results.scratch import Scratch
 from tribunal.results.signature import Signature, of_violation, read
-from tribunal.results.verdict import EXIT_ERROR, load
+from tribunal.results.verdict import EXIT_ERROR, Verdict, load
 
 findings = typer.Typer(no_args_is_help=True, help="Past failures, kept as plans and run again.")
 Folder = Annotated[Path, typer.Option(help="Folder of the findings.")]
@@ -92,6 +92,13 @@ def signature_named(text: str) -> Signature:
         return read(text)
     except ValueError as problem:
         raise BadScenario(str(problem)) from None
+
+
+def must_have_found(run: Path) -> None:
+    """Raise `BadScenario` for a run that passed: to run it again for what it showed takes time and finds that there was nothing."""
+    stated = run / "verdict.json"
+    if stated.is_file() and load(stated).verdict in (Verdict.PASS, Verdict.PERMITTED):
+        raise BadScenario(f"{run}: found nothing; give --signature")
 
 
 def first_signature(run: Path) -> Signature:

@@ -34,7 +34,7 @@ from tribunal.harness.campaign.sweep import (
 from tribunal.harness.catalog import SIMULATED, is_simulated, mutant_named, mutants, one_of, scenario_file
 from tribunal.harness.cli.cluster import Jobs, Master, PythonThere, Remote, RoundSize, WithPackages, place, runner_at
 from tribunal.harness.cli.complete import named
-from tribunal.harness.cli.findings import first_signature, signature_named
+from tribunal.harness.cli.findings import first_signature, must_have_found, signature_named
 from tribunal.harness.cli.repeated import Confidence, Share, again, repeated_at
 from tribunal.harness.cli.stored import out_at
 from tribunal.harness.cli.usage import UsageError
@@ -314,6 +314,8 @@ def shrink(  # noqa: PLR0917 - options
     from tribunal.results.report.minimal import FILE, STORY, keep_story
 
     where = place(master, remote, python, with_packages=with_packages)
+    if signature is None:
+        must_have_found(run)
     path = run / "plan.json" if run.is_dir() else run
     plan = read_plan(path)
     is_real = bool(plan.spec.system)
@@ -388,6 +390,8 @@ def likelihood(  # noqa: PLR0917 - options
     plan = read_plan(run / "plan.json")
     if not is_simulated(plan.cluster):
         raise BadScenario(f"{run} ran on {plan.cluster}: only simulated runs can be continued from their midst")
+    if signature is None:
+        must_have_found(run)
     end_ns = known_of(run).simulated_ns
 
     def said(moment: kept.Moment, number: int) -> None:

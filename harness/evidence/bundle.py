@@ -90,6 +90,17 @@ def bundle(run_dir: Path, target: Path) -> Bundle:
         return _bundled(run_dir, target, folder)
 
 
+def damage_of(run_dir: Path) -> str | None:
+    """Return what is wrong with a run's recording; None: nothing, or it has none (an imported history)."""
+    if not (run_dir / "recording").is_dir():
+        return None
+    try:
+        Recording.open(run_dir)
+    except DamagedRecording as damage:
+        return str(damage)
+    return None
+
+
 def _bundled(run_dir: Path, target: Path, folder: Path) -> Bundle:
     manifest = _manifest(run_dir)
     verdict = load(run_dir / VERDICT)

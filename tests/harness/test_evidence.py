@@ -369,3 +369,26 @@ def test_a_signature_of_other_bytes_is_refused(archive, runs, key, tmp_path):
 def test_an_unsigned_archive_is_refused_where_signers_are_named(archive, key):
     with pytest.raises(Unsigned, match="nobody signed it"):
         verified(archive, "inline", signers=key.with_suffix(".pub"))
+
+
+@pytest.mark.parametrize("is_torn", [True, False])
+def test_whoever_bundles_a_recording_that_was_damaged_since_learns_it_before_the_reader(
+    runs, tmp_path, is_torn, capsys
+):
+    run = tmp_path / runs[0].name
+    shutil.copytree(runs[0], run)
+    if is_torn:
+        victim = min((run / "recording").rglob("*.parquet"))
+        victim.write_bytes(victim.read_bytes()[:50])
+
+    assert exit_code(["bundle", str(run), "-o", str(tmp_path / "run.zip")]) == 0
+
+    assert ("verify will refuse it: the recording is not as it was" in capsys.readouterr().err) is is_torn
+
+
+@pytest.mark.parametrize("command", ["shrink", "likelihood"])
+def test_of_a_run_that_passed_there_is_nothing_to_be_made_small(runs, command, capsys):
+    """It was run again, and then it was said, with 3, that its plan shows nothing."""
+    assert exit_code([command, str(runs[0])]) == 64
+
+    assert "found nothing; give --signature" in capsys.readouterr().err
