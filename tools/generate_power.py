@@ -18,7 +18,7 @@ guided search, with all scenarios that were written for known bugs taken away. T
 2026 at 7bea5973 with 120, which are the only bugs that the search was measured with since it has tables. Seconds are of CPU, with the runs without the bug that findings were
 compared with. Runs that ended as ERROR or INCONCLUSIVE are counted by themselves: they found nothing and prove nothing. Why a bug was missed comes from reading the code and its runs;
 what is recorded of a miss comes from the first 8 of its runs, compared with the same runs without the bug until one differs: equal traces mean that the bug never came to do anything there. Bugs that harm
-a figure alone are not searched for: their column of the search is three seeds of the first swarm that their mode has.
+a figure alone were not searched for then: their column of the search is three seeds of the first swarm that their mode has.
 
 This page is made by `python tools/generate_power.py` from `docs/power.json`, which `tribunal power --keep docs/power.json` brings up to date.
 
