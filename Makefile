@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 STAMP := $(VENV)/.ready
 TESTS ?= tests
 
-.PHONY: run test setup check static lock nightly bench clean
+.PHONY: run test setup check static lock audit nightly bench clean
 
 run: setup  ## a chaos run on the embedded default, judged and reported
 	@$(BIN)/tribunal run produce-consume $(ARGS)
@@ -36,6 +36,9 @@ lock:  ## pins what requirements.in asks for, without naming an index
 	@$(BIN)/pip-compile --quiet --strip-extras --no-header --no-emit-index-url --no-emit-trusted-host \
 	  --no-emit-find-links --no-emit-options --output-file requirements.lock requirements.in
 	@sed -i '1i # Made by `make lock` from requirements.in. Names no index: set-up works with whatever pip is configured for.' requirements.lock
+
+audit: setup  ## asks a database of known weaknesses about the lock file, where one can be reached
+	@$(BIN)/python tools/audit_lock.py
 
 nightly: setup  ## the long lane: everything of `make test`, and the full matrices
 	@tools/with_engine.sh $(BIN)/python -m pytest tests
