@@ -37,6 +37,7 @@ TEXTS: Final = (
     "a{9999}",
 )
 HOSTS: Final = ("127.0.0.1", "a" * 64, "", "::", "\0", "h" * 300, "é")
+FLOATS: Final = (0.0, -1.0, float("nan"), float("inf"), 1e300, 5e-324, 1e-9, 0.5, 1.0, 1000.0, 1e9)
 ITEM_COUNTS: Final = (0, 1, 1, 1, 2, 3)
 DEPTH_MAX: Final = 6
 
@@ -47,6 +48,7 @@ class Known(msgspec.Struct, kw_only=True):
     cluster_id: str
     topic_ids: list[UUID]
     now_ms: int
+    topics: tuple[str, ...] = ()  # beside `t` and `u`
 
 
 class Attacker:
@@ -106,7 +108,7 @@ class Attacker:
             case "bool":
                 return self.random.random() < 0.5
             case "float64":
-                return self.random.choice((0.0, -1.0, float("nan"), float("inf"), 1e300))
+                return self.random.choice(FLOATS)
             case "error":
                 return 0
             case kind:

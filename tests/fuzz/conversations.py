@@ -27,12 +27,14 @@ REQUESTS: Final = (1, 2, 3, 5, 8)
 ITEM_COUNTS: Final = (1, 1, 1, 2)
 REMEMBERED: Final = 8  # values of one name
 DEPTH_MAX: Final = 5
+CLIENTS: Final = ("c", "c", "", "", None, None, "d")  # `d` may have quotas, and waits then
 MANY: Final = (100, 1000, 5000)  # entries, where one was meant
 # What belongs to a state: taken from answers under its own name.
 STATES: Final = frozenset(
     (
         *("member_id", "generation_id", "generation_id_or_member_epoch", "member_epoch", "group_instance_id"),
         *("producer_id", "producer_epoch", "session_id", "session_epoch", "leader_epoch", "partition_epoch"),
+        *("end_offset", "epoch"),  # of snapshots, and of logs that have another history
         *("current_leader_epoch", "broker_epoch", "controller_epoch", "topic_id", "coordinator_epoch"),
     )
 )
@@ -56,7 +58,9 @@ STORIES: Final = (
     (Api.INCREMENTAL_ALTER_CONFIGS, Api.ALTER_CONFIGS, Api.DESCRIBE_CONFIGS, Api.PRODUCE),
     (Api.SASL_HANDSHAKE, Api.SASL_AUTHENTICATE, Api.SASL_AUTHENTICATE, Api.METADATA),
     (Api.VOTE, Api.BEGIN_QUORUM_EPOCH, Api.FETCH, Api.FETCH_SNAPSHOT, Api.END_QUORUM_EPOCH),
-    (Api.ALTER_CLIENT_QUOTAS, Api.DESCRIBE_CLIENT_QUOTAS, Api.PRODUCE, Api.FETCH),
+    (Api.ALTER_CLIENT_QUOTAS, Api.DESCRIBE_CLIENT_QUOTAS, Api.PRODUCE, Api.FETCH, Api.CREATE_TOPICS),
+    (Api.FETCH, Api.FETCH_SNAPSHOT, Api.FETCH_SNAPSHOT, Api.FETCH),
+    (Api.METADATA, Api.DESCRIBE_TOPIC_PARTITIONS, Api.DESCRIBE_TOPIC_PARTITIONS, Api.FETCH, Api.DESCRIBE_LOG_DIRS),
 )
 # What a field means, by its name, or by the API and its name where other APIs mean something else.
 MEANT: Final[dict[str, tuple[Any, ...]]] = {
@@ -74,8 +78,13 @@ MEANT: Final[dict[str, tuple[Any, ...]]] = {
     "session_timeout_ms": (6000, 10000),
     "transaction_timeout_ms": (100, 1000, 60000),
     "entity_type": ("user", "client-id", "ip"),
-    "entity_name": ("c", "c", None, "x"),
-    "key": ("producer_byte_rate", "consumer_byte_rate", "x"),
+    # Not those of all: the orderly client has no quota. `d` has all kinds, and most requests are sent by others.
+    "ALTER_CLIENT_QUOTAS.entity_name": ("d", "d", "x", "127.0.0.2"),
+    "entity_name": ("d", "d", None, "x"),
+    "key": (
+        *("producer_byte_rate", "consumer_byte_rate", "request_percentage", "controller_mutation_rate"),
+        *("connection_creation_rate", "x"),
+    ),
     "match_type": (0, 1, 2),
     "resource_type": (2, 4, 8, 32),
     "resource_name": ("t", "1", "u", "", "g"),
@@ -174,7 +183,7 @@ class Speaker(Attacker):
         self.subject = {
             "group": self.random.choice("gh"),
             "transactional": self.random.choice("xy"),
-            "topic": self.random.choice(("t", "t", "u", "new")),
+            "topic": self.random.choice(("t", "t", "u", "new", *self.known.topics)),
         }
         if self.random.random() < 0.7:
             for name in OF_A_CONVERSATION:
@@ -195,7 +204,7 @@ class Speaker(Attacker):
         body = self._struct(request_type(api), version, 0)
         correlation_id = random.randrange(1 << 31)
         try:
-            frame = bytearray(encode_request(api, version, correlation_id, random.choice(("c", "", None)), body))
+            frame = bytearray(encode_request(api, version, correlation_id, random.choice(CLIENTS), body))
         except (struct.error, ValueError, OverflowError):
             return None
         is_whole = random.random() < 0.9
@@ -213,7 +222,7 @@ class Speaker(Attacker):
                 value = random.choice(meant)
                 if _fits(value, field):
                     return value
-        if field.nullable and random.random() < 0.05 + self.change_chance / 4:
+        if field.nullable and field.name != "entity_name" and random.random() < 0.05 + self.change_chance / 4:
             return None
         if not field.is_array:
             return self._value(field, version, depth)

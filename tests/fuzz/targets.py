@@ -9,11 +9,11 @@ import gc
 import os
 import sys
 import time
-from collections.abc import AsyncGenerator, Callable, Mapping
+from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 import msgspec
 
@@ -54,7 +54,33 @@ HANG_CPU_S: Final = 1.0  # of the event loop in one go: nobody else is answered 
 BEAT_S: Final = 0.01
 ANSWER_S_MAX: Final = 20  # by the clock, on a machine that does other things as well
 SOCKETS_MORE: Final = 4
-RSS_BYTES_MORE: Final = 64 << 20
+RSS_MIB_MORE: Final = 64
+
+
+class Held(NamedTuple):
+    """What this process, in which all nodes are, holds."""
+
+    rss_mib: int
+    descriptors: int
+    sockets: int  # of the descriptors
+
+    @staticmethod
+    def now() -> "Held":
+        """Return it as it is, once garbage is gone."""
+        gc.collect()
+        pages = int(Path("/proc/self/statm").read_text().split()[1])
+        links = [_link(path) for path in Path("/proc/self/fd").iterdir()]
+        sockets = sum(link.startswith("socket:") for link in links)
+        return Held(pages * os.sysconf("SC_PAGE_SIZE") >> 20, len(links), sockets)
+
+
+class Attacked(NamedTuple):
+    """One attack that nobody died of."""
+
+    answered: int  # requests
+    seconds: int
+    longest_cpu_ms: int  # of the event loop in one go
+    held: Sequence[Held]  # after a quarter of it and at its end, where it was long enough
 
 
 class SecuredLoopback(Loopback):
@@ -69,6 +95,13 @@ class SecuredLoopback(Loopback):
         if node == BROKER:
             values["listeners"] += f",USERS://127.0.0.1:{self.sasl_port}"
         return values
+
+
+class ManyLoopback(Loopback):
+    """A topic of thousands of partitions, and a metadata log that is cut to snapshots often."""
+
+    topic = "many"
+    partition_count = 2000
 
 
 class ZooKeeperLoopback(Loopback):
@@ -108,8 +141,7 @@ class Target:
         self.lines: list[str] = []
         self.longest_cpu_s = 0.0
         self.has_orders = False  # attackers may order what a controller may: partitions are where they say
-        self._sockets = 0
-        self._rss_bytes = 0
+        self.held: list[Held] = []
         for world in cluster.worlds.values():
             world.journal.log = self._log  # type: ignore[method-assign]
         asyncio.get_running_loop().set_exception_handler(lambda _, context: self.unforeseen.append(context))
@@ -157,18 +189,20 @@ class Target:
         writer.transport.abort()
 
     def note_what_is_held(self) -> None:
-        """Remember sockets and memory as they are after the first attacks."""
-        self._sockets, self._rss_bytes = sockets(), rss_bytes()
+        """Remember sockets, descriptors and memory as they are after the first attacks."""
+        self.held.append(Held.now())
 
     async def holds_no_more(self) -> None:
-        """Fail where sockets or memory grew since; what was left open is closed within a while."""
-        if not self._sockets:
+        """Fail where any of it grew since; what was left open is closed within a while."""
+        if not self.held:
             return  # it was too short
-        until_s = time.monotonic() + ANSWER_S_MAX
-        while sockets() > self._sockets + SOCKETS_MORE and time.monotonic() < until_s:  # noqa: ASYNC110
+        before, until_s = self.held[0], time.monotonic() + ANSWER_S_MAX
+        while Held.now().sockets > before.sockets + SOCKETS_MORE and time.monotonic() < until_s:  # noqa: ASYNC110
             await asyncio.sleep(BEAT_S)
-        assert sockets() <= self._sockets + SOCKETS_MORE, (self._sockets, sockets())
-        assert rss_bytes() <= self._rss_bytes + RSS_BYTES_MORE, (self._rss_bytes >> 20, rss_bytes() >> 20)
+        now = Held.now()
+        self.held.append(now)
+        assert now.sockets <= before.sockets + SOCKETS_MORE, self.held
+        assert now.rss_mib <= before.rss_mib + RSS_MIB_MORE, self.held
 
     async def beat(self) -> None:
         """Note how much the event loop computed between two turns of this coroutine."""
@@ -178,17 +212,6 @@ class Target:
             self.longest_cpu_s = max(self.longest_cpu_s, time.thread_time() - began)
 
 
-def sockets() -> int:
-    """Return how many sockets this process has open."""
-    gc.collect()
-    return sum(_link(path).startswith("socket:") for path in Path("/proc/self/fd").iterdir())
-
-
-def rss_bytes() -> int:
-    """Return the memory of this process that is in use."""
-    return int(Path("/proc/self/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
-
-
 def _link(path: Path) -> str:
     try:
         return str(path.readlink())
@@ -196,9 +219,10 @@ def _link(path: Path) -> str:
         return ""
 
 
-def known_of(cluster: Loopback, topic_ids: list[Any]) -> Known:
+def known_of(cluster: Loopback, topic_ids: list[Any], topics: tuple[str, ...] = ()) -> Known:
     """Return what an attacker has found out."""
-    return Known(cluster_id=cluster.cluster_id, topic_ids=topic_ids, now_ms=ClientWorld().clock.wall_ms())
+    now_ms = ClientWorld().clock.wall_ms()
+    return Known(cluster_id=cluster.cluster_id, topic_ids=topic_ids, now_ms=now_ms, topics=topics)
 
 
 @asynccontextmanager

@@ -26,6 +26,9 @@ from tests.fuzz.targets import (
     BROKER,
     NIGHT_MINUTES,
     ORDERLY,
+    Attacked,
+    Held,
+    ManyLoopback,
     SecuredLoopback,
     Target,
     ZooKeeperLoopback,
@@ -51,12 +54,14 @@ ONE_OF_EACH: Final[dict[str, Any]] = {
 }
 
 
-def attack(cluster: Loopback, seed: str, *, talks: int, until_s: float) -> int:
-    """Talk to every kind of listener; return how many requests were answered."""
-    answered = 0
+SNAPSHOTS_OFTEN: Final[dict[str, Any]] = {"metadata.log.max.record.bytes.between.snapshots": 50_000}
 
-    async def run() -> None:
-        nonlocal answered
+
+def attack(cluster: Loopback, seed: str, *, talks: int, until_s: float) -> Attacked:
+    """Talk to every kind of listener; return what came of it."""
+    began_s = time.monotonic()
+
+    async def run() -> Attacked:
         async with started(cluster):
             client = Client(ClientWorld(), [Endpoint("127.0.0.1", cluster.ports[BROKER])])
             async with attacked(cluster, client) as target:
@@ -82,9 +87,10 @@ def attack(cluster: Loopback, seed: str, *, talks: int, until_s: float) -> int:
                     raise
                 answered = sum(speaker.answered for speaker in speakers.values())
             await client.close()
+        longest_cpu_ms = round(target.longest_cpu_s * 1000)
+        return Attacked(answered, round(time.monotonic() - began_s), longest_cpu_ms, target.held)
 
-    asyncio.run(run())
-    return answered
+    return asyncio.run(run())
 
 
 async def prepared(cluster: Loopback, client: Client, target: Target, seed: str) -> dict[int, Speaker]:
@@ -93,10 +99,14 @@ async def prepared(cluster: Loopback, client: Client, target: Target, seed: str)
         await client.create_topic(topic, partitions=2, replication_factor=1)
     for kind, name in ((0, "g"), (1, "x")):
         await target.ask(Api.FIND_COORDINATOR, FindCoordinatorRequest(key_type=kind, key=name), 3)
+    many: tuple[str, ...] = ()
+    if isinstance(cluster, ManyLoopback):
+        many = (cluster.topic,)
+        await client.create_topic(cluster.topic, partitions=cluster.partition_count, replication_factor=1)
     broker = cluster.nodes[BROKER]
     assert not isinstance(broker, ControllerNode)
     topics = broker.plane.metadata.image.topics_by_name
-    known = known_of(cluster, [one.topic_id for name, one in topics.items() if name != ORDERLY])
+    known = known_of(cluster, [one.topic_id for name, one in topics.items() if name != ORDERLY], many)
     if isinstance(cluster, ZooKeeperLoopback):
         # Every other cluster gets what controllers send as well.
         target.has_orders = Random(seed).random() < 0.5
@@ -132,6 +142,7 @@ def for_alice(kind: int, name: str) -> AclCreation:
 KINDS: Final[dict[str, Callable[[Path], Loopback]]] = {
     "plain": lambda folder: Loopback(folder, 1, 1, dict(ONE_OF_EACH)),
     "secured": lambda folder: SecuredLoopback(folder, dict(ONE_OF_EACH)),
+    "many": lambda folder: ManyLoopback(folder, 1, 1, dict(ONE_OF_EACH) | SNAPSHOTS_OFTEN),
     "zookeeper": lambda folder: ZooKeeperLoopback(folder, 1, dict(ONE_OF_EACH)),
 }
 
@@ -139,7 +150,7 @@ KINDS: Final[dict[str, Callable[[Path], Loopback]]] = {
 @pytest.mark.timeout(120)
 @pytest.mark.parametrize("kind", KINDS)
 def test_nobody_dies_of_what_somebody_says_in_a_row(kind: str, tmp_path: Path) -> None:
-    assert attack(KINDS[kind](tmp_path), "gate", talks=100, until_s=time.monotonic() + 60) > 50
+    assert attack(KINDS[kind](tmp_path), "gate", talks=100, until_s=time.monotonic() + 60).answered > 50
 
 
 @pytest.mark.nightly
@@ -153,10 +164,20 @@ def repeated(kind: str, folder: Path, minutes: float, seed: str) -> int:
     """Attack with one seed after the other, a new cluster each; return how many."""
     until_s = time.monotonic() + minutes * 60
 
-    def once(number: str) -> None:
-        print(number, attack(KINDS[kind](folder / number), number, talks=TALKS, until_s=until_s), flush=True)
+    answered, began = 0, Held.now()
 
-    return repeated_for(minutes, once, f"{seed}-{kind}")
+    def once(number: str) -> None:
+        nonlocal answered
+        attacked = attack(KINDS[kind](folder / number), number, talks=TALKS, until_s=until_s)
+        answered += attacked.answered
+        print(number, attacked, flush=True)
+
+    count = repeated_for(minutes, once, f"{seed}-{kind}")
+    print(
+        f"{kind}: {answered} requests answered in {minutes} minutes, {count} clusters; {began} to {Held.now()}",
+        flush=True,
+    )
+    return count
 
 
 if __name__ == "__main__":
