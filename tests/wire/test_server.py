@@ -596,6 +596,31 @@ def test_a_peer_that_goes_silent_in_a_request_is_closed_whatever_he_waits_for() 
     assert world.said.getvalue().count("its rest does not come") == 1
 
 
+def test_the_time_for_the_rest_of_a_request_begins_when_it_is_read_again() -> None:
+    limits = ServerLimits(pending_requests_max=1, progress_ms_max=60_000)
+    frame = encode_request(Api.METADATA, 9, 1, "x", metadata_of("a"))
+
+    async def scenario(setup: Setup) -> None:
+        reader, writer = await setup.socket()
+        writer.write(frame + frame[:20])
+        await setup.until(lambda: len(setup.asked) == 1)
+        (connection,) = setup.server.connections.values()
+        before = connection._progress_timer
+        assert before is not None
+        assert not connection._reading
+
+        setup.asked[0].reply(MetadataResponse())
+
+        assert connection._reading
+        assert connection._progress_timer is not None
+        assert connection._progress_timer is not before
+        writer.write(frame[20:])
+        await setup.until(lambda: len(setup.asked) == 2)
+        writer.close()
+
+    serve(scenario, lambda request: None, limits=limits)
+
+
 def test_many_slow_requests_at_once_stop_nobody_for_long() -> None:
     order: list[str] = []
 

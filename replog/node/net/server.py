@@ -687,6 +687,9 @@ class ServerConnection(Incoming):
         wanted = self._may_take_requests() and not self._server.is_waiting(self)
         if wanted and not self._reading:
             self._transport.resume_reading()
+            if self._progress_timer is not None:  # what was not read is nobody's delay: its time begins now
+                self._progress_timer.cancel()
+                self._progress_timer = None
         elif self._reading and not wanted:
             self._transport.pause_reading()
         self._reading = wanted
