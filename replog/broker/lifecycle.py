@@ -100,6 +100,7 @@ class Lifecycle:
         self.metadata_offset = -1
         self.offline_directories: tuple[UUID, ...] = ()
         self._reported_directories: tuple[UUID, ...] = ()
+        self._has_other_cordons = False  # than the last heartbeat said
         self.registration_deadline_ms = now_ms + registration_timeout_ms
         self.shutdown_deadline_ms: int | None = None
         self.in_flight = False
@@ -156,7 +157,7 @@ class Lifecycle:
             # The controller moves leaderships in batches and answers when asked: ask faster than at other times.
             self._wake(now_ms + min(self.retry_ms, self.heartbeat_interval_ms))
             return []
-        is_reported = self._reported_directories == self.offline_directories
+        is_reported = self._reported_directories == self.offline_directories and not self._has_other_cordons
         self._wake(now_ms + self.heartbeat_interval_ms if is_reported else now_ms)
         if self.phase is Phase.CATCHING_UP:
             if is_caught_up:
@@ -188,6 +189,12 @@ class Lifecycle:
         if self.phase in (Phase.CATCHING_UP, Phase.READY):
             self._wake(now_ms)
 
+    def on_cordons_changed(self, now_ms: int) -> None:
+        """Report at once that other directories take new replicas than before: controllers place by what heartbeats say (KIP-1066)."""
+        self._has_other_cordons = True
+        if self.phase in (Phase.CATCHING_UP, Phase.READY) and not self.in_flight:
+            self._wake(now_ms)
+
     def begin_shutdown(self, now_ms: int) -> Sequence[Effect]:
         """Ask to leave; a broker that never registered may go at once."""
         if self.phase is Phase.STOPPED:
@@ -201,6 +208,7 @@ class Lifecycle:
 
     def _send_heartbeat(self) -> SendHeartbeat:
         self._reported_directories = self.offline_directories
+        self._has_other_cordons = False
         return SendHeartbeat(
             broker_epoch=self.identity.broker_epoch,
             metadata_offset=self.metadata_offset,

@@ -273,7 +273,9 @@ class Broker:
         self._lifecycle_changed.set()
 
     def _applied(self) -> None:
-        self.plane.look_at_cordons()
+        if self.plane.look_at_cordons() and self.lifecycle is not None:
+            self.lifecycle.on_cordons_changed(self.world.clock.now_ms())
+            self._lifecycle_changed.set()
         self.hosting.update()
         self._acted()
 

@@ -205,22 +205,24 @@ class DataPlane:
             )
             await self.server.start(listener.endpoint, entrance)
 
-    def look_at_cordons(self) -> None:
+    def look_at_cordons(self) -> bool:
         """Take from the metadata which log directories take no new replicas (KIP-1066): what this broker has of its own, or its file.
 
-        What nobody could obey changes nothing, and is said once, as in Kafka.
+        Returns whether controllers have to know of a change. What nobody could obey changes nothing, and is said once, as in Kafka.
         """
         image = self.metadata.image
         own = image.broker_config(self.config.node_id, CORDONED_LOG_DIRS)
         said = (own, image.metadata_version >= CORDONED_LEVEL)
         if said == self._cordons_said:
-            return
+            return False
         self._cordons_said = said
+        before = self.directories.cordoned
         named = self.config.identity.cordoned_log_dirs if own is None else words(own)
         try:
             self.directories.cordoned = cordoned(named, self.config.log_dirs) if said[1] else []
         except ConfigError as problem:
             self.world.journal.log("warning", f"{problem}; what was cordoned before still is")
+        return self.directories.cordoned != before
 
     @property
     def cordoned_ids(self) -> list[UUID] | None:

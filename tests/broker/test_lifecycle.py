@@ -139,3 +139,19 @@ def test_a_broker_that_never_registered_just_stops() -> None:
     lifecycle = a_lifecycle()
 
     assert lifecycle.begin_shutdown(5) == [Stop(agreed=False)]
+
+
+def test_that_other_directories_are_cordoned_is_reported_at_once() -> None:
+    lifecycle = a_ready_lifecycle()
+    assert lifecycle.on_tick(20) == []  # the next one is due in two seconds
+
+    lifecycle.on_cordons_changed(20)
+    first = lifecycle.on_tick(20)
+    lifecycle.on_cordons_changed(21)  # while that one is under way: it may have said what was before
+    assert lifecycle.on_tick(22) == []
+    heartbeat_answered(lifecycle)
+    second = lifecycle.on_tick(23)
+    heartbeat_answered(lifecycle)
+
+    assert [type(one) for one in (*first, *second)] == [SendHeartbeat, SendHeartbeat]
+    assert lifecycle.on_tick(24) == []
