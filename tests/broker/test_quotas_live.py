@@ -26,6 +26,7 @@ from replog.wire.messages import alter_client_quotas as alter
 from replog.wire.messages import create_topics as ct
 from replog.wire.messages import describe_cluster as dc
 from replog.wire.messages import fetch as f
+from replog.wire.messages import metadata as md
 from replog.wire.messages import produce as p
 from tests.broker.loopback import Loopback, running
 from tests.broker.test_fetching_live import endpoint_of
@@ -226,6 +227,27 @@ def test_who_creates_too_many_partitions_is_refused_waits_and_others_are_served(
             assert (first.throttle_time_ms, other.throttle_time_ms, later.throttle_time_ms) == (0, 0, 0)
             assert 0 < refused.throttle_time_ms <= 1001
             assert waited_s >= refused.throttle_time_ms / 1000 - 0.3
+
+    asyncio.run(scenario())
+
+
+def test_who_names_topics_that_are_not_there_has_no_more_made_than_who_creates_them(tmp_path: Path) -> None:
+    """Topics that come by being asked for are partitions, too."""
+
+    async def scenario() -> None:
+        async with limited(tmp_path) as there:
+            await there.limit("eager", MUTATION_RATE, 1)
+            eager, modest = await there.connect("eager"), await there.connect("modest")
+            for client, kind in ((eager, "e"), (modest, "m")):
+                wanted = [md.MetadataRequestTopic(name=f"{kind}{number}") for number in range(40)]
+                await client.send(md.EXCHANGE, md.MetadataRequest(topics=wanted), timeout_ms=WAIT_MS)
+
+            names = there.broker.plane.metadata.image.topics_by_name
+            async with asyncio.timeout(20):
+                while sum(name.startswith("m") for name in names) < 40 or there.broker.plane.cluster._creating:  # noqa: ASYNC110
+                    await asyncio.sleep(0.02)
+
+            assert 1 <= sum(name.startswith("e") for name in names) <= 20
 
     asyncio.run(scenario())
 

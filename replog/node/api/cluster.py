@@ -10,7 +10,8 @@ from typing import Final
 from replog.broker.topic_settings import TopicSettings
 from replog.config import NodeConfig
 from replog.controller import config_requests, configs
-from replog.controller.authorization import May, Operation, Peer, allow_all, of_cluster
+from replog.controller.admin_requests import CREATE_TOPICS
+from replog.controller.authorization import May, Operation, allow_all, of_cluster
 from replog.controller.describe import INTERNAL_TOPICS, InvalidCursor, page
 from replog.controller.served_api import ServedApi, Unasked
 from replog.controller.topics import BROKER_DEFAULT, invalid_name
@@ -28,6 +29,7 @@ from replog.metadata.state import (
 from replog.node.api.authorizer import Authorizer
 from replog.node.api.described_partitions import DescribedPartitions
 from replog.node.api.distinct import distinct
+from replog.node.api.forwarding import Asker, counts_for, send_enclosed
 from replog.node.api.standard_authorizer import hook_of
 from replog.node.net.controller_link import ControllerLink, NoController
 from replog.node.net.handlers import AnswersApi, HandledApi
@@ -35,6 +37,7 @@ from replog.node.net.server import ServerRequest
 from replog.node.replication.replicas import Replicas
 from replog.node.tasks import Tasks
 from replog.types import METADATA_TOPIC, ZERO_UUID
+from replog.wire.apis import CONTROLLER_APIS, Api
 from replog.wire.messages import api_versions as av
 from replog.wire.messages import create_topics as ct
 from replog.wire.messages import describe_cluster as dc
@@ -112,7 +115,8 @@ class ClusterApi:
         else:
             may_create = body.allow_auto_topic_creation and self.config.topics.auto_create_enable
             wanted_once = distinct(body.topics or [], lambda wanted: (wanted.topic_id, wanted.name))
-            topics = [self._wanted_topic(peer, wanted, may_create=may_create) for wanted in wanted_once]
+            asker = Asker(peer, request.client_id)
+            topics = [self._wanted_topic(asker, wanted, may_create=may_create) for wanted in wanted_once]
         request.reply(
             md.MetadataResponse(
                 brokers=[
@@ -133,8 +137,9 @@ class ClusterApi:
         ]
 
     def _wanted_topic(
-        self, peer: Peer, wanted: md.MetadataRequestTopic, *, may_create: bool
+        self, asker: Asker, wanted: md.MetadataRequestTopic, *, may_create: bool
     ) -> md.MetadataResponseTopic:
+        peer = asker.peer
         if wanted.topic_id != ZERO_UUID:
             topic = self.image.topics.get(wanted.topic_id)
             if topic is None:
@@ -149,21 +154,21 @@ class ClusterApi:
         topic = self.image.topics_by_name.get(name)
         if topic is not None:
             return self._topic(topic)
-        return md.MetadataResponseTopic(error_code=self._missing(peer, name, may_create=may_create), name=name)
+        return md.MetadataResponseTopic(error_code=self._missing(asker, name, may_create=may_create), name=name)
 
-    def _missing(self, peer: Peer, name: str, *, may_create: bool) -> Error:
+    def _missing(self, asker: Asker, name: str, *, may_create: bool) -> Error:
         if invalid_name(self.image, name) is not None:
             return Error.INVALID_TOPIC_EXCEPTION
         if not may_create or name in INTERNAL_TOPICS or name == METADATA_TOPIC:
             return Error.UNKNOWN_TOPIC_OR_PARTITION
-        if not self.authorizer.may_create(peer, name):
+        if not self.authorizer.may_create(asker.peer, name):
             return Error.TOPIC_AUTHORIZATION_FAILED
         if name not in self._creating:
             self._creating[name] = None
-            self.tasks.start(self._create(name))
+            self.tasks.start(self._create(name, asker))
         return Error.LEADER_NOT_AVAILABLE  # come back in a moment
 
-    async def _create(self, name: str) -> None:
+    async def _create(self, name: str, asker: Asker) -> None:
         # What this broker's file does not say, the controller decides by its own.
         stated, topics = self.config.stated, self.config.topics
         count = topics.partition_count if "num.partitions" in stated else BROKER_DEFAULT
@@ -179,7 +184,11 @@ class ClusterApi:
             timeout_ms=CREATION_TIMEOUT_MS,
         )
         try:
-            answer = await self.link.send(ct.EXCHANGE, body, timeout_ms=CREATION_TIMEOUT_MS)
+            if counts_for(asker, self.image.client_quotas):
+                served, version = CREATE_TOPICS.served, CONTROLLER_APIS[Api.CREATE_TOPICS].last
+                answer = await send_enclosed(self.link, served, body, version, CREATION_TIMEOUT_MS, asker)
+            else:
+                answer = await self.link.send(ct.EXCHANGE, body, timeout_ms=CREATION_TIMEOUT_MS)
         except NoController:
             return
         finally:

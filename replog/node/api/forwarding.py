@@ -86,9 +86,7 @@ class Forwarding:
         if served.api not in MUTATIONS:
             return None
         asker = Asker(request.peer, request.client_id)
-        user = asker.peer.principal.removeprefix(USER_PREFIX)
-        share = self._quotas().share_of(MUTATION_RATE, user, asker.client_id or "")
-        return None if share is None else asker
+        return asker if counts_for(asker, self._quotas()) else None
 
     async def _answer(self, served: ServedApi[Q, R], body: Q, version: int, deadline_ms: int, asker: Asker | None) -> R:
         while True:
@@ -102,7 +100,7 @@ class Forwarding:
                     if asker is None:
                         answer = await self.link.send(served.exchange, body, version=version, timeout_ms=timeout_ms)
                     else:
-                        answer = await self._send_enclosed(served, body, version, timeout_ms, asker)
+                        answer = await send_enclosed(self.link, served, body, version, timeout_ms, asker)
             except TimeoutError:
                 return served.refused(body, Error.REQUEST_TIMED_OUT)
             except NoController as problem:
@@ -114,9 +112,19 @@ class Forwarding:
                 self.link.drop()  # it is not active, or not any more
             await asyncio.sleep(RETRY_AFTER_MS / 1000)
 
-    async def _send_enclosed(self, served: ServedApi[Q, R], body: Q, version: int, timeout_ms: int, asker: Asker) -> R:
-        outer = enclosed(served.exchange, version, asker.client_id, asker.peer, body)
-        answer = await self.link.send(envelope.EXCHANGE, outer, timeout_ms=timeout_ms)
-        if answer.error_code is not Error.NONE or answer.response_data is None:
-            return served.refused(body, answer.error_code)
-        return decode_response(served.exchange, version, answer.response_data)[1]
+
+async def send_enclosed(
+    link: ControllerLink, served: ServedApi[Q, R], body: Q, version: int, timeout_ms: int, asker: Asker
+) -> R:
+    """Ask the controller in the name of a client: what it counts is the client's. `NoController` as the link."""
+    outer = enclosed(served.exchange, version, asker.client_id, asker.peer, body)
+    answer = await link.send(envelope.EXCHANGE, outer, timeout_ms=timeout_ms)
+    if answer.error_code is not Error.NONE or answer.response_data is None:
+        return served.refused(body, answer.error_code)
+    return decode_response(served.exchange, version, answer.response_data)[1]
+
+
+def counts_for(asker: Asker, quotas: ClientQuotas) -> bool:
+    """Return whether the controller has to know who it is that has partitions made."""
+    user = asker.peer.principal.removeprefix(USER_PREFIX)
+    return quotas.share_of(MUTATION_RATE, user, asker.client_id or "") is not None
