@@ -148,7 +148,9 @@ KINDS: Final[dict[str, Callable[[Path], Loopback]]] = {
 
 
 @pytest.mark.timeout(120)
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize(
+    "kind", [pytest.param(kind, marks=[pytest.mark.nightly] if kind == "many" else []) for kind in KINDS]
+)
 def test_nobody_dies_of_what_somebody_says_in_a_row(kind: str, tmp_path: Path) -> None:
     assert attack(KINDS[kind](tmp_path), "gate", talks=100, until_s=time.monotonic() + 60).answered > 50
 

@@ -601,7 +601,7 @@ def test_the_time_for_the_rest_of_a_request_begins_when_it_is_read_again() -> No
     frame = encode_request(Api.METADATA, 9, 1, "x", metadata_of("a"))
 
     async def scenario(setup: Setup) -> None:
-        reader, writer = await setup.socket()
+        _, writer = await setup.socket()
         writer.write(frame + frame[:20])
         await setup.until(lambda: len(setup.asked) == 1)
         (connection,) = setup.server.connections.values()
