@@ -478,8 +478,13 @@ class ClientFactory(Protocol):
     def producer(self, settings: ProducerSettings, client_id: str) -> Producer:
         """Make a producer."""
 
-    def consumer(self, client_id: str, isolation: Literal["read_uncommitted", "read_committed"]) -> Consumer:
-        """Make a consumer; where brokers have racks (`ClusterSpec.racks`) and clients know theirs, it reads from the replica of one."""
+    def consumer(
+        self, client_id: str, isolation: Literal["read_uncommitted", "read_committed"], *, finds_end: bool = False
+    ) -> Consumer:
+        """Make a consumer; where brokers have racks (`ClusterSpec.racks`) and clients know theirs, it reads from the replica of one.
+
+        finds_end:  its polls say where a log ends behind markers of transactions (`PartitionPoll.next_position`); of who reads what is committed they always do.
+        """
 
     def admin(self, client_id: str) -> Admin:
         """Make an admin client."""

@@ -569,10 +569,18 @@ class PollLog:
 class Reader:
     """A reading process of partitions given by hand: writes down what it gets."""
 
-    def __init__(self, stage: Stage, process: int, phase: Phase, isolation: Isolation = "read_uncommitted") -> None:
+    def __init__(
+        self,
+        stage: Stage,
+        process: int,
+        phase: Phase,
+        isolation: Isolation = "read_uncommitted",
+        *,
+        finds_end: bool = False,
+    ) -> None:
         self.stage = stage
         self._log = PollLog(stage, process, phase, isolation)
-        self._consumer = stage.clients.consumer(f"reader-{self._log.process}", isolation)
+        self._consumer = stage.clients.consumer(f"reader-{self._log.process}", isolation, finds_end=finds_end)
         self._positions: dict[TopicPartition, int] = {}
 
     def assign(self, positions: Mapping[TopicPartition, int]) -> None:

@@ -64,6 +64,7 @@ ClientSetting = Plain | Callable[[KafkaError], None] | Callable[[str], None] | O
 """A value, or a callback of librdkafka."""
 
 # Sockets give up quickly, so that a run of a minute sees many attempts, not one.
+END_OF_PARTITION: Final = "enable.partition.eof"
 COMMON: Final[Mapping[str, Plain]] = {
     "broker.address.family": "v4",
     "socket.connection.setup.timeout.ms": 1500,
@@ -314,7 +315,7 @@ class ConfluentConsumer:
             "queued.max.messages.kbytes": 4096,
             "error_cb": lambda _: None,
             # The only word of where markers end a log.
-            "enable.partition.eof": isolation == "read_committed",
+            END_OF_PARTITION: isolation == "read_committed",
             **(more or {}),
             **settings_of(login),
         }
@@ -570,9 +571,12 @@ class ConfluentClients:
         """Make a producer."""
         return ConfluentProducer(self.bootstrap, settings, client_id, self._answers, self._login)
 
-    def consumer(self, client_id: str, isolation: Literal["read_uncommitted", "read_committed"]) -> ConfluentConsumer:
+    def consumer(
+        self, client_id: str, isolation: Literal["read_uncommitted", "read_committed"], *, finds_end: bool = False
+    ) -> ConfluentConsumer:
         """Make a consumer."""
-        return ConfluentConsumer(self.bootstrap, client_id, isolation, self._answers, login=self._login)
+        more = {END_OF_PARTITION: True} if finds_end else None
+        return ConfluentConsumer(self.bootstrap, client_id, isolation, self._answers, more, self._login)
 
     def admin(self, client_id: str) -> ConfluentAdmin:
         """Make an admin client."""

@@ -49,7 +49,9 @@ class SimulatedClients:
         client = self._client(client_id, settings.request_timeout_ms)
         return SimulatedProducer(client, self._world.clock, settings)
 
-    def consumer(self, client_id: str, isolation: Literal["read_uncommitted", "read_committed"]) -> SimulatedConsumer:
+    def consumer(
+        self, client_id: str, isolation: Literal["read_uncommitted", "read_committed"], *, finds_end: bool = False
+    ) -> SimulatedConsumer:
         """Make a consumer."""
         rack = self._world.entropy.random("racks").choice(self._racks) if self._racks else ""
         return SimulatedConsumer(self._client(client_id, REQUEST_TIMEOUT_MS), isolation, rack)

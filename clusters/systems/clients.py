@@ -34,7 +34,9 @@ class SystemClients:
         """Refuse."""
         raise self._no_log()
 
-    def consumer(self, client_id: str, isolation: Literal["read_uncommitted", "read_committed"]) -> NoReturn:
+    def consumer(
+        self, client_id: str, isolation: Literal["read_uncommitted", "read_committed"], *, finds_end: bool = False
+    ) -> NoReturn:
         """Refuse."""
         raise self._no_log()
 

@@ -32,7 +32,7 @@ class Scripted:
         self.delivery = delivery
         self.assigned: list[dict[TopicPartition, int]] = []
 
-    def consumer(self, client_id: str, isolation: str) -> "Scripted":
+    def consumer(self, client_id: str, isolation: str, *, finds_end: bool = False) -> "Scripted":
         return self
 
     def producer(self, settings: object, client_id: str) -> "Scripted":

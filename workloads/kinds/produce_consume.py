@@ -236,7 +236,12 @@ async def read_to_end(stage: Stage, chosen: Plan, timeout_ms: int) -> list[Topic
 
 
 async def read_whole(
-    stage: Stage, wanted: Sequence[TopicPartition], timeout_ms: int, process: int = FINAL_READER
+    stage: Stage,
+    wanted: Sequence[TopicPartition],
+    timeout_ms: int,
+    process: int = FINAL_READER,
+    *,
+    finds_end: bool = False,
 ) -> list[TopicPartition]:
     """Read every partition from its start to its end, after everything is quiet; return those not reached.
 
@@ -246,7 +251,7 @@ async def read_whole(
     """
     deadline = asyncio.get_running_loop().time() + timeout_ms / 1000
     admin = stage.clients.admin("final-read-offsets")
-    reader = Reader(stage, process, "final")
+    reader = Reader(stage, process, "final", finds_end=finds_end)
     unread: list[TopicPartition] = []
     missing = list(wanted)
     try:
@@ -309,9 +314,8 @@ async def _poll(
     for poll in answered:
         if poll.records:
             positions[poll.partition] = poll.records[-1].log_offset + 1
-        if (
-            not poll.error and poll.next_position is not None
-        ):  # behind the markers of transactions, which nobody receives
+        # Behind the markers of transactions, which nobody receives.
+        if not poll.error and poll.next_position is not None:
             positions[poll.partition] = max(positions[poll.partition], poll.next_position)
     out_of_range = [poll.partition for poll in polls if poll.error in OUT_OF_RANGE and not poll.records]
     if out_of_range:

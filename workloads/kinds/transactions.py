@@ -101,7 +101,7 @@ async def read_to_end(stage: Stage, chosen: Plan, timeout_ms: int) -> list[Topic
     """Read all that is committed; behind a last stable offset that stays where it is, all that is there."""
     unread = await read_committed(stage, partitions(chosen), timeout_ms)
     stuck = await held_back(stage, unread)
-    read = {*stuck} - {*await read_whole(stage, stuck, timeout_ms, BEHIND_READER)} if stuck else set()
+    read = {*stuck} - {*await read_whole(stage, stuck, timeout_ms, BEHIND_READER, finds_end=True)} if stuck else set()
     return [partition for partition in unread if partition not in read]
 
 
