@@ -73,9 +73,13 @@ class Acknowledged(msgspec.Struct, frozen=True):
 
 
 class Exposed(msgspec.Struct, frozen=True):
-    """The high watermark passed the record at some observer while this ISR was committed."""
+    """The high watermark passed the record at some observer while this ISR was committed.
+
+    certain:  those of it that nobody may have removed just before, as far as the leader that showed it knew; None: all.
+    """
 
     isr: tuple[int, ...]
+    certain: tuple[int, ...] | None = None
 
 
 class WasRead(msgspec.Struct, frozen=True):
@@ -327,7 +331,7 @@ class Ledger:
             self._bind(self.isr)
         else:
             self._bind(fact.isr)
-            self.certain.update(dict.fromkeys(fact.isr))
+            self.certain.update(dict.fromkeys(fact.isr if fact.certain is None else fact.certain))
 
     def _bind(self, isr: tuple[int, ...] | None) -> None:
         """The high watermark passed the record: from now on it has the guarantee of acks=all.

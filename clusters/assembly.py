@@ -100,7 +100,7 @@ def observer_of(run: RunContext, links: Links, committed: CommittedRecords, *, f
     endpoints = {node: links.endpoint(node) for node in run.spec.controller_ids}
     if run.spec.is_zookeeper_mode:
         connect = ",".join(f"{host}:{port}" for host, port in endpoints.values())
-        return ZnodeObserver(ZnodeView(committed, run.clock.now_ns), connect)
+        return ZnodeObserver(ZnodeView(committed, run.clock.now_ns, run.clock.wall_start_ms), connect)
     view = MetadataView(committed, now_ns=run.clock.now_ns, wall_start_ms=run.clock.wall_start_ms)
     return MetadataObserver(view, endpoints, run.cluster_id, fetch_version=fetch_version, door=door_of(run))
 

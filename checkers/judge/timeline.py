@@ -463,7 +463,7 @@ class Timeline:
     def _judged_from(self, start: int, record: Record) -> Judgement:
         """Judge a record that was acknowledged, or an offset that was shown, when so many entries had been."""
         since = start if record.since_ns is None else min(start, self._position(record.since_ns, None))
-        exposed = self._exposure(record, start)
+        exposed, exposed_in_force = self._exposure(record, start)
         read = None if record.read_ns is None else max(start, self._position(record.read_ns, None))
         seen = start if record.seen_ns is None else max(start, self._position(record.seen_ns, None))
         shown = max(self._begin(epoch, record) for epoch in (record.shown_epoch, record.seen_epoch))
@@ -479,7 +479,7 @@ class Timeline:
         )
         until = max(answered, self._until(record.absent_ns))
         in_force = self._in_force(answered, record.complete_ns)
-        places = _Places(since, start, answered, in_force, exposed, read, shown, seen, until)
+        places = _Places(since, start, answered, in_force, exposed, exposed_in_force, read, shown, seen, until)
         key = (*places, *reach, record.acks, record.replaced_epoch, record.below_log_start, record.taken_ns)
         if key not in self._memory:
             self._memory[key] = self._judge(record, places)
@@ -499,6 +499,11 @@ class Timeline:
                 break
             place += 1
         return place
+
+    def _certain(self, place: int, in_force: int) -> tuple[int, ...]:
+        """Return the ISR after so many entries, without who may have left it by then as far as its leader knew."""
+        meanwhile = [entry.state.isr for entry in self.entries[place:in_force]]
+        return tuple(node for node in self.entries[place - 1].state.isr if all(node in isr for isr in meanwhile))
 
     def _position(self, at_ns: int, leader_epoch: int | None) -> int:
         """Return how many entries lie before a client event, by its time unless its leader epoch knows better."""
@@ -621,33 +626,41 @@ class Timeline:
                 copies.add(fact)
         return copies
 
-    def _exposure(self, record: Record, start: int) -> int | None:
+    def _observe(self, ledger: Ledger, position: int, places: "_Places") -> None:
+        if position == places.exposed:
+            isr = self.entries[position - 1].state.isr
+            ledger.add(Exposed(isr, self._certain(position, places.exposed_in_force)))
+        if position == places.read:
+            ledger.add(WasRead())
+
+    def _exposure(self, record: Record, start: int) -> tuple[int | None, int]:
+        """Return how many entries there were when a high watermark had passed it, and how many the leader that showed that may have acted on."""
         if record.exposed_ns is None:
-            return None
+            return None, 0
         if record.exposed_ns == record.invoke_ns:  # that it was shown is all that is known of it
-            return start
+            return start, self._in_force(start, record.exposed_ns)
         for at_ns, epoch in ((record.exposed_ns, record.exposed_epoch), *record.exposed_later):
             whole = self._whole(epoch, at_ns)
             if whole is not None and whole < self._epochs[start - 1]:
                 continue  # a deposed leader shows the end of its own log
             lag = 0 if epoch is not None else OBSERVATION_LAG_NS
-            return max(start, self._position(at_ns + lag, epoch))
-        return None
+            place = max(start, self._position(at_ns + lag, epoch))
+            return place, self._in_force(place, at_ns)
+        return None, 0
 
     def _judge(self, record: Record, places: "_Places") -> Judgement:
         start, until = places.start, places.until
         before = self.entries[start - 1]
         ledger = Ledger(before.settings, self._copies_between(record, places.since, start))
         if record.acks is not None:
-            meanwhile = [entry.state.isr for entry in self.entries[start : places.in_force]]
-            certain = tuple(node for node in before.state.isr if all(node in isr for isr in meanwhile))
+            certain = self._certain(start, places.in_force)
             ledger.add(Acknowledged(record.acks, before.state.isr, before.state.leader, certain))
         if record.below_log_start:
             ledger.add(LogStartMoved())
         judgement = replace(_judgement(ledger, before), at_ns=record.taken_ns) if record.below_log_start else None
         last, replaced = before, self._whole(record.replaced_epoch, record.absent_ns)
         for position in range(start, until + 1):
-            _observe(ledger, position, places, last.state.isr)
+            self._observe(ledger, position, places)
             if position == places.shown > start and last.state.leader != NO_LEADER:
                 ledger.show(last.state.leader)
             if position == until or (judgement is not None and not judgement.promise.must_survive):
@@ -689,7 +702,7 @@ class _Places(NamedTuple):
 
     since:     it was there; start: it was acknowledged at the earliest; answered: its acknowledgement had arrived.
     in_force:  what the leader that answered may have acted on by then.
-    exposed:   a high watermark had passed it; read: a consumer had received it.
+    exposed:   a high watermark had passed it, exposed_in_force: what the leader that showed that may have acted on by then; read: a consumer had received it.
     shown:     the last leader epoch began that showed it; seen: it was there at the latest.
     until:     it was absent.
     """
@@ -699,17 +712,11 @@ class _Places(NamedTuple):
     answered: int
     in_force: int
     exposed: int | None
+    exposed_in_force: int
     read: int | None
     shown: int
     seen: int
     until: int
-
-
-def _observe(ledger: Ledger, position: int, places: _Places, isr: tuple[int, ...]) -> None:
-    if position == places.exposed:
-        ledger.add(Exposed(isr))
-    if position == places.read:
-        ledger.add(WasRead())
 
 
 def _may_lose(entry: Entry) -> bool:

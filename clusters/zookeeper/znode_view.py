@@ -28,13 +28,18 @@ class Assignment(NamedTuple):
 
 
 class ZnodeView:
-    """Makes of changed znodes the records that say the same."""
+    """Makes of changed znodes the records that say the same, stamped with when ZooKeeper wrote them, as far as it says that.
 
-    def __init__(self, committed: CommittedRecords, now_ns: Callable[[], int]) -> None:
+    wall_start_ms:  the wall clock's time when the run's clock began.
+    """
+
+    def __init__(self, committed: CommittedRecords, now_ns: Callable[[], int], wall_start_ms: float = 0.0) -> None:
         self.state = committed.state
         self._committed = committed
         self._image = committed.image
         self._now_ns = now_ns
+        self._wall_start_ms = wall_start_ms
+        self._written_ms: int | None = None  # of what is being taken
         self._count = 0
         self._assignments: dict[str, TopicZnode] = {}
         self._states: dict[TopicPartition, tuple[PartitionStateZnode, int]] = {}
@@ -42,6 +47,7 @@ class ZnodeView:
     def take(self, path: str, data: bytes, stat: Stat | None) -> None:
         """Take one changed znode; no stat: it is gone. What is no znode of a cluster's is none of ours."""
         parts = path.split("/")[1:]
+        self._written_ms = None if stat is None else stat.written_ms
         try:
             match parts:
                 case ["controller"]:
@@ -162,7 +168,9 @@ class ZnodeView:
             metadata_offset=self._count,
             quorum_epoch=max(0, self.state.quorum_epoch),
             at_ns=max(0, self._now_ns()),
-            stamped_ns=None,
+            stamped_ns=(
+                None if self._written_ms is None else round((self._written_ms - self._wall_start_ms) * 1_000_000)
+            ),
             topic=topic if key is None else key.topic,
             partition=None if key is None else key.partition,
         )

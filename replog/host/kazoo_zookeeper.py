@@ -228,7 +228,11 @@ def _hand_over(loop: asyncio.AbstractEventLoop, call: Callable[..., None], *argu
 
 def _stat(stat: ZnodeStat) -> Stat:
     return Stat(
-        czxid=stat.czxid, mzxid=stat.mzxid, version=stat.version, ephemeral_owner=stat.ephemeralOwner or NO_SESSION
+        czxid=stat.czxid,
+        mzxid=stat.mzxid,
+        version=stat.version,
+        ephemeral_owner=stat.ephemeralOwner or NO_SESSION,
+        written_ms=stat.mtime,
     )
 
 

@@ -17,12 +17,14 @@ class Stat(msgspec.Struct, frozen=True, kw_only=True):
     """What ZooKeeper knows of a znode besides its data.
 
     ephemeral_owner:  id of the session it dies with; 0: it stays.
+    written_ms:       when its data was written, by the wall clock of the ensemble's leader; None: nobody says it.
     """
 
     czxid: int
     mzxid: int
     version: int
     ephemeral_owner: int = NO_SESSION
+    written_ms: int | None = None
 
 
 class Create(msgspec.Struct, frozen=True, kw_only=True, tag="create"):

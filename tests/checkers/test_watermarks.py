@@ -524,3 +524,23 @@ def test_what_its_leader_deleted_is_not_there_again(
     kinds = [kind for kind, *_ in found(run.finish())]
     assert set(kinds) == ({"log_start_back"} if is_wrong else set())
     assert agree(run.run_dir)["log_start_back"] == len(kinds)
+
+
+@pytest.mark.parametrize(("change", "judged"), [
+    pytest.param({"stamped": 100}, "permitted", id="shown when it was written"),
+    pytest.param({"stamped": 102}, "violation", id="shown before it was written"),
+    pytest.param({"stamped": None}, "violation", id="nobody knows when it was written"),
+    pytest.param({"stamped": 100, "leader_epoch": 1, "leader": 1}, "violation", id="of a later leader epoch"),
+])  # fmt: skip
+def test_a_leader_shows_what_a_smaller_isr_has_before_that_is_observed(
+    tmp_path: Path, change: dict[str, Any], judged: str
+) -> None:
+    """Broker 1 alone shows the high watermark 1 at 101 ms; the ISR [1] is observed at 103 ms (museum/unended-transactions)."""
+    run = Run(tmp_path / "run", **{"unclean.leader.election.enable": True, "min.insync.replicas": 1})
+    run.send(0, 90, outcome="info", log_offset=None)
+    run.watermark(1, 101, epoch=0, observer="client-5", source="fetch")
+    run.change(103, isr=[1], **change)
+    run.change(700, leader=2, isr=[2], leader_recovery_state=1)
+    run.final_read({})
+
+    assert [(kind, severity) for kind, severity, _, _ in found(run.finish())] == [("shown_end_lost", judged)]
