@@ -348,6 +348,7 @@ def test_our_own_log_does_not_show_a_fault_and_its_known_bug_does(entry: Entry, 
         pytest.param("raised-min-isr", "hold-messages", id="4.3.1"),
         pytest.param("KIP-380", "missed-bounce", id="2.1.1"),
         pytest.param("KAFKA-12671", "hold-messages", id="3.5.2"),
+        pytest.param("KIP-704", "isolate", id="3.1.2"),
     ],
 )
 def test_a_released_kafka_shows_the_fault_that_it_has(tmp_path: Path, name: str, fault: str) -> None:
