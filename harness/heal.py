@@ -5,7 +5,7 @@ judge's (`checkers/judge/heal.py`).
 """
 
 import asyncio
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping, Sequence, Set
 from contextlib import suppress
 
 from tribunal.clusters.api import Cluster, PartitionState, TopicPartition, Unsettled, until
@@ -14,14 +14,21 @@ from tribunal.nemesis.api import AnyFault
 from tribunal.results.heal import Look, PartitionSeen, Unhealed
 from tribunal.results.violation import CommittedPartition
 
+Emptied = Set[tuple[TopicPartition, int]]
+
 
 def alters_disks(fault: AnyFault) -> bool:
     """Return whether a fault may alter or refuse bytes on disks."""
     return bool(fault.needs & OF_DISKS)
 
 
-async def observed(cluster: Cluster, *, not_undone: Sequence[int], on_disks: Sequence[int]) -> Unhealed:
-    """Look at a cluster that is not in full service, twice; not at all where no claim can come of it."""
+async def observed(
+    cluster: Cluster, *, not_undone: Sequence[int], on_disks: Sequence[int], emptied: Emptied = frozenset()
+) -> Unhealed:
+    """Look at a cluster that is not in full service, twice; not at all where no claim can come of it.
+
+    emptied:  partitions and replicas whose own disk lost the whole log, where nothing takes these out of the ISR.
+    """
     spec = cluster.spec
     known = Unhealed(
         timeout_ms=spec.recovery_timeout_ms,
@@ -32,7 +39,7 @@ async def observed(cluster: Cluster, *, not_undone: Sequence[int], on_disks: Seq
     )
     if not_undone or on_disks:
         return known
-    first = await look(cluster)
+    first = await look(cluster, emptied)
     with suppress(Unsettled):  # as it was: the second look says so
         await until(
             lambda: cluster.state.is_fully_in_sync(spec),
@@ -40,7 +47,7 @@ async def observed(cluster: Cluster, *, not_undone: Sequence[int], on_disks: Seq
             what="every ISR full",
             cluster=cluster,
         )
-    second = await look(cluster)
+    second = await look(cluster, emptied)
     return Unhealed(
         timeout_ms=known.timeout_ms,
         nodes=known.nodes,
@@ -52,7 +59,7 @@ async def observed(cluster: Cluster, *, not_undone: Sequence[int], on_disks: Seq
     )
 
 
-async def look(cluster: Cluster) -> Look:
+async def look(cluster: Cluster, emptied: Emptied = frozenset()) -> Look:
     """Return how the cluster stands now; `at_ns` is when the committed state was read."""
     nodes, brokers = cluster.spec.node_ids, cluster.spec.broker_ids
     answering = await asyncio.gather(*map(cluster.answers, nodes))
@@ -62,14 +69,16 @@ async def look(cluster: Cluster) -> Look:
         answering=tuple(node for node, answers in zip(nodes, answering, strict=True) if answers),
         unfenced=tuple(node for node, broker in sorted(cluster.state.brokers.items()) if not broker.fenced),
         lacking=tuple(
-            _seen(name, state, ends)
+            _seen(name, state, ends, emptied)
             for name, state in sorted(cluster.state.partitions.items())
             if state.leader < 0 or len(state.isr) != len(state.replicas)
         ),
     )
 
 
-def _seen(name: TopicPartition, state: PartitionState, ends: Mapping[int, Mapping[str, int] | None]) -> PartitionSeen:
+def _seen(
+    name: TopicPartition, state: PartitionState, ends: Mapping[int, Mapping[str, int] | None], emptied: Emptied
+) -> PartitionSeen:
     on_disk = {node: known for node in state.replicas if (known := ends.get(node)) is not None}
     return PartitionSeen(
         name=str(name),
@@ -83,4 +92,5 @@ def _seen(name: TopicPartition, state: PartitionState, ends: Mapping[int, Mappin
             recovering=state.recovering,
         ),
         log_ends={node: known.get(str(name)) for node, known in on_disk.items()},
+        emptied=tuple(node for node in state.replicas if (name, node) in emptied),
     )

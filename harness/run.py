@@ -12,7 +12,7 @@ import re
 import subprocess
 import time
 from collections import Counter
-from collections.abc import AsyncGenerator, Awaitable, Callable, Generator, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Generator, Iterator, Sequence
 from contextlib import asynccontextmanager, contextmanager
 from functools import cache
 from pathlib import Path
@@ -22,7 +22,7 @@ import msgspec
 
 from replog.config import DEFINITIONS
 from tribunal import ROOT
-from tribunal.clusters.api import Cluster, ClusterError, Unsettled, until
+from tribunal.clusters.api import Cluster, ClusterError, TopicPartition, Unsettled, until
 from tribunal.clusters.clock import RunClock
 from tribunal.clusters.endings import to_its_end
 from tribunal.clusters.kafka.releases import release
@@ -119,6 +119,9 @@ class Run:
         )
         self._not_undone: list[int] = []  # faults of which no proof says that they are undone
         self.crossed: list[int] = []  # faults whose proof says that a message waited over an event in somebody's life
+        self._emptied: dict[
+            tuple[TopicPartition, int], None
+        ] = {}  # whose disk lost the whole log, by the proof of a fault
         self._on_disks: list[int] = []  # faults that may have altered or refused bytes on disks
         self._unhealed: Unhealed | None = None
         self._place: str | None = None  # where the nodes live, where there is a choice
@@ -198,7 +201,9 @@ class Run:
             await self._operators_end(cluster, stage)
             await self.heal(cluster)
             if not await self._in_full_service(cluster):
-                self._unhealed = await heal.observed(cluster, not_undone=self._not_undone, on_disks=self._on_disks)
+                self._unhealed = await heal.observed(
+                    cluster, not_undone=self._not_undone, on_disks=self._on_disks, emptied=self._emptied_members()
+                )
         async with self._phase("quiesce", stage):
             await self._quiesce(stage)
         async with self._phase("final-read", stage):
@@ -440,6 +445,7 @@ class Run:
         effect = entry.effect
         heal_proof = effect.heal if effect else None
         losses = [self._loss(loss) for loss in effect.losses] if effect else []
+        self._emptied |= dict.fromkeys(_emptied(effect))
         if effect is not None and effect.crossed:
             self.crossed.append(entry.planned.index)
         if heal_proof is None or not heal_proof.is_undone:
@@ -459,6 +465,11 @@ class Run:
             healed=heal_proof.holds if heal_proof else False,
             losses=losses,
         )
+
+    def _emptied_members(self) -> heal.Emptied:
+        """Return whose disk lost the whole log, where that takes nobody out of the ISR: with ELR it does, and in ZooKeeper mode he is elected."""
+        is_kept = not settings(self.plan).get("eligible.leader.replicas.enable", True)
+        return self._emptied.keys() if is_kept and not self.plan.spec.is_zookeeper_mode else frozenset()
 
     def _loss(self, loss: Loss) -> dict[str, object]:
         return {**msgspec.structs.asdict(loss), "topic": self.names.of(loss.topic, loss.topic_id)}
@@ -540,6 +551,13 @@ class _Entry:
         self.injected_ns: int | None = None
         self.healed_ns: int | None = None
         self.effect: Effect | None = None
+
+
+def _emptied(effect: Effect | None) -> Iterator[tuple[TopicPartition, int]]:
+    """Yield of what a disk lost the whole log."""
+    for loss in effect.losses if effect else ():
+        if loss.from_offset == 0:
+            yield TopicPartition(loss.topic, loss.partition), loss.node
 
 
 def settings(plan: Plan) -> dict[str, Setting]:

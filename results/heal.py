@@ -13,11 +13,13 @@ class PartitionSeen(msgspec.Struct, frozen=True, kw_only=True):
     """A partition without leader or without full ISR.
 
     log_ends:  by replica, where its log ended; None: its disk was read and has no log of it; a replica whose disk was not read is not named.
+    emptied:   replicas whose own disk lost the whole log, by the proof of a fault; without ELR such a member of the ISR is not elected as if it were whole.
     """
 
     name: str
     state: CommittedPartition
     log_ends: dict[int, int | None]
+    emptied: tuple[int, ...] = ()
 
 
 class Look(msgspec.Struct, frozen=True, kw_only=True):

@@ -58,5 +58,10 @@ def _awaited(seen: PartitionSeen) -> list[int]:
 
 
 def _needs_an_operator(seen: PartitionSeen) -> bool:
-    """Return whether nobody may be elected cleanly: whom to trust is then for an operator to say (KIP-966, strategy None)."""
-    return seen.state.leader < 0 and not seen.state.isr and not seen.state.elr
+    """Return whether nobody may be elected cleanly: whom to trust is then for an operator to say (KIP-966, strategy None).
+
+    So it is without ELR where each member of the ISR holds nothing, because its own disk lost it.
+    """
+    state = seen.state
+    emptied = [node for node in state.isr if node in seen.emptied and not seen.log_ends.get(node, 1)]
+    return state.leader < 0 and len(emptied) == len(state.isr) and not state.elr

@@ -57,6 +57,28 @@ def test_what_stands_still_although_everything_is_undone_is_a_violation(facts: U
     assert violation.kind == "no_full_isr"
 
 
+LAST = msgspec.structs.replace(STATE, leader=-1, isr=(1,))
+
+
+@pytest.mark.parametrize(
+    ("emptied", "ends", "state", "proves"),
+    [
+        pytest.param((1,), {1: 0, 2: 70, 3: 41}, LAST, False, id="its disk lost the whole log of the last member"),
+        pytest.param((1,), {1: None, 2: 70, 3: 41}, LAST, False, id="it has no log at all"),
+        pytest.param((), {1: 0, 2: 70, 3: 41}, LAST, True, id="no fault took it"),
+        pytest.param((2,), {1: 0, 2: 0, 3: 41}, LAST, True, id="another disk lost its own"),
+        pytest.param((1,), {1: 70, 2: 70, 3: 41}, LAST, True, id="it has fetched it again"),
+        pytest.param((1,), {1: 0, 2: 70, 3: 41}, msgspec.structs.replace(LAST, isr=(1, 2)), True, id="one of two"),
+    ],
+)
+def test_who_lost_the_whole_log_is_for_an_operator(
+    emptied: tuple[int, ...], ends: dict[int, int | None], state: CommittedPartition, proves: bool
+) -> None:
+    partition = msgspec.structs.replace(seen(state, ends), emptied=emptied)
+
+    assert (stands_still(unhealed(look(60_000, partition), look(80_000, partition))) is not None) is proves
+
+
 def changed(**fields: object) -> CommittedPartition:
     return msgspec.structs.replace(STATE, **fields)
 

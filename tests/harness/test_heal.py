@@ -9,7 +9,7 @@ import pytest
 from tests.scenarios.three_brokers import NAME, isr_is, produce, reaches, run
 from tribunal.checkers.judge.heal import stands_still
 from tribunal.checkers.judge.verdict import check
-from tribunal.clusters.api import CutMode, Link, Proof
+from tribunal.clusters.api import CutMode, Link, Proof, TopicPartition
 from tribunal.clusters.simulated.cluster import SimulatedCluster
 from tribunal.harness.catalog import faults
 from tribunal.harness.heal import alters_disks, observed
@@ -64,6 +64,19 @@ def test_a_follower_that_comes_back_between_two_looks_does_not_stand_still() -> 
         assert seen.second is not None
         assert not seen.second.lacking
         assert stands_still(seen) is None
+
+    run(3, scenario)
+
+
+def test_a_look_names_whose_disk_lost_the_whole_log() -> None:
+    async def scenario(cluster: SimulatedCluster) -> None:
+        await led_by_another_than_3(cluster)
+        await silenced(cluster)
+
+        seen = await observed(cluster, not_undone=(), on_disks=(), emptied={(NAME, 2), (TopicPartition("other", 0), 3)})
+
+        assert seen.second is not None
+        assert [one.emptied for one in seen.second.lacking] == [(2,)]
 
     run(3, scenario)
 
