@@ -107,7 +107,7 @@ def test_one_cause_is_one_line_on_the_terminal_and_its_values_are_the_clients_ow
     said = one_screen(verdict, run, None).splitlines()
     explanation = next(lines(next(explained(run))))
 
-    assert [line for line in said if "alike" in line] == [f"  cluster value 1  acked 1.000 s  {LOST}  (3 alike)"]
+    assert [line for line in said if "alike" in line] == [f"  cluster value 1  at 1.000 s  {LOST}  (3 alike)"]
     assert any("… and 2 more witnesses in" in line for line in said)
     assert explanation == "VIOLATION  element lost  cluster  value 1"
 
