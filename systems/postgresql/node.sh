@@ -19,10 +19,17 @@ case $1 in
   start)
     data=$2 host=$3 port=$4
     shift 4
-    # Processes of a server that was killed end by themselves; its successor refuses to start before they have.
+    # Processes of a server that was killed end by themselves; its successor refuses to start before they have. One that waits for a lock
+    # of another may never see that its server is gone: after five seconds those that still work in this folder are killed.
+    until=$(($(date +%s) + 5))
     memory=$(sed -n '7s/^ *[0-9]* *\([0-9]*\).*/\1/p' "$data/postmaster.pid" 2>/dev/null || true)
     while [ -n "$memory" ] && awk -v id="$memory" '$2 == id && $7 > 0 { found = 1 } END { exit !found }' /proc/sysvipc/shm; do
       sleep 0.02
+      if [ "$(date +%s)" -ge "$until" ]; then
+        for process in /proc/[0-9]*; do
+          if [ "$(readlink "$process/cwd" || true)" = "$data" ]; then kill -KILL "${process#/proc/}" || true; fi
+        done
+      fi
     done
     as_postgres postgres -D "$data" -h "$host" -p "$port" -k "" "$@"
     ;;

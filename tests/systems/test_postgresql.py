@@ -1,6 +1,11 @@
 """PostgreSQL on trial, as `systems/postgresql` describes it: each isolation level is judged by what is promised of it."""
 
+import contextlib
+import os
 import shutil
+import signal
+import subprocess
+import time
 from pathlib import Path
 
 import pytest
@@ -66,6 +71,34 @@ def test_what_the_file_permits_to_be_lost_is_permitted(tmp_path: Path) -> None:
     """What three rounds of the log writer had not written; the promise does not hold where it waits much longer."""
     assert judged("append.yaml", "promised.toml", tmp_path).verdict in (Verdict.PERMITTED, Verdict.PASS)
     assert convicted("late.toml", tmp_path, seeds=8) is not None
+
+
+@pytest.mark.nightly
+def test_a_server_starts_again_beside_a_process_of_its_predecessor_that_does_not_end(tmp_path: Path) -> None:
+    """Under load a process of a server that was killed was still there after 30 s, and the run ended as an error."""
+    data, script = tmp_path / "data", str(POSTGRESQL / "node.sh")
+    data.mkdir()
+    tmp_path.chmod(0o755)
+    where = ("127.0.1.77", "25437")
+    subprocess.run(["sh", script, "init", str(data)], check=True, stdout=subprocess.DEVNULL)
+    start = ["sh", script, "start", str(data), *where]
+    servers = []
+    try:
+        for _ in range(2):
+            servers.append(subprocess.Popen(start, stderr=subprocess.DEVNULL))
+            deadline = time.monotonic() + 25
+            while subprocess.run(["sh", script, "ready", *where], check=False).returncode != 0:
+                assert time.monotonic() < deadline
+                time.sleep(0.05)  # noqa: TID251
+            children = Path(f"/proc/{servers[-1].pid}/task/{servers[-1].pid}/children").read_text().split()
+            os.kill(int(children[0]), signal.SIGSTOP)
+            servers[-1].kill()
+            servers[-1].wait()
+    finally:
+        for path in Path("/proc").glob("[0-9]*/cwd"):
+            with contextlib.suppress(OSError):
+                if path.readlink() == data:
+                    os.kill(int(path.parent.name), signal.SIGKILL)
 
 
 @no_namespaces
