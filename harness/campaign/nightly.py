@@ -7,6 +7,7 @@ that a night that is killed has said so; with what they say another process can 
 
 import itertools
 import math
+import shlex
 import shutil
 import time
 from calendar import timegm
@@ -151,6 +152,7 @@ class Nightly:
         self._kept = [] if config.findings is None else all_findings(self._base / config.findings)
         known = KnownIssues() if config.known is None else read_known(self._base / config.known)
         self._scenarios: dict[str, Scenario] = {name: load_scenario(scenario_file(name), {}) for name in config.sweeps}
+        self._given = {one.name: name for name, one in self._scenarios.items()}  # a file is found by its path alone
         self._counts = {one.name: Swept(scenario=one.name) for one in self._scenarios.values()}
         if len(self._counts) < len(self._scenarios):
             raise BadScenario("sweeps: two scenarios of one name: runs are named by scenario and seed")
@@ -401,7 +403,8 @@ class Nightly:
         place = keeper.keep(result)
         for name, places in keeper.folders.items():
             self._run_dirs[str(name)] = list(dict.fromkeys([*self._run_dirs.get(str(name), []), *places]))
-        again = f"tribunal run {result.scenario} --cluster simulated --seed {result.seed}{options}"
+        scenario = shlex.quote(self._given.get(result.scenario, result.scenario))
+        again = f"tribunal run {scenario} --cluster simulated --seed {result.seed}{options}"
         seen = Seen(
             scenario=result.scenario, mode=result.mode, seed=result.seed, claim=result.claim, again=again,
             run_dir="" if place is None else str(place),

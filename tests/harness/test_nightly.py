@@ -238,6 +238,32 @@ def test_what_every_scenario_finds_is_announced_with_the_mode_that_it_needs(tmp_
     assert [one.again.endswith("--mode zookeeper") for one in news] == [True]
 
 
+def test_the_line_that_does_it_again_names_a_scenario_by_its_file(tmp_path, monkeypatch):
+    """It named what the file calls itself, which `tribunal run` does not know."""
+    news = []
+
+    def ran(plans, *, notify, **options):
+        first = next(iter(plans))
+        signatures = [Signature("lost_writes", "lost")]
+        notify(
+            SeedResult(
+                scenario=first.scenario, seed=first.seed, verdict=Verdict.VIOLATION, claim="", signatures=signatures
+            ),
+            Sweep(),
+        )
+
+    monkeypatch.setattr("tribunal.harness.campaign.nightly.swept", ran)
+    own = tmp_path / "my own.yaml"
+    own.write_text(
+        "scenario: small\nabout: x\nworkload: {name: produce-consume}\ntime: 2s\nsteps: [{kill: leader(p0), for: 1s}]\n"
+    )
+    terms = {"budget_s": 100.0, "shard": Shard(1, 1), "first_seed": 7_000_000, "jobs": 1}
+
+    night_in(tmp_path, text=f"nightly: x\nsweeps: {{'{own}': 1}}\n", news=news.append, **terms).run()
+
+    assert [one.again.partition(" --cluster")[0] for one in news] == [f"tribunal run '{own}'"]
+
+
 def test_no_former_night(tmp_path, capsys):
     (tmp_path / "last.json").write_text("{}")
 
