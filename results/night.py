@@ -338,9 +338,9 @@ class Night(msgspec.Struct, kw_only=True):
         return found + [f"canary {one.mutant}: no time was left for a seed" for one in self.canaries if one.is_untried]
 
     def shortfall(self, swept: Swept) -> str:
-        """Say what a scenario lacks to be called green; nothing when it had enough runs."""
+        """Say what a scenario lacks to be called green; nothing when it had enough runs, or makes the night red anyway."""
         had = answered(swept.verdicts)
-        if had >= self.least_runs or swept.verdicts.get("VIOLATION"):
+        if had >= self.least_runs or (self.is_red and swept.verdicts.get("VIOLATION")):
             return ""
         return (
             f"{swept.scenario}: {had} runs with an answer, {self.least_runs} are needed for a bound of {self.bound:g} %"

@@ -217,6 +217,20 @@ def test_a_bound_of_ten_per_cent_needs_29_runs(runs, word, code):
     assert ("not enough seeds" in junit(few).tostring().decode()) == (code == 2)
 
 
+@pytest.mark.parametrize(
+    ("state", "word", "shortfalls"),
+    [
+        pytest.param("known", "not enough seeds", 1, id="a known one says nothing of what else there may be"),
+        pytest.param("new", "RED", 0, id="a new one makes it red"),
+    ],
+)
+def test_a_violation_in_few_runs_makes_no_night_green(state, word, shortfalls):
+    swept = Swept(scenario="s", runs=1, verdicts={"VIOLATION": 1})
+    few = night(bound=10, least_runs=29, swept=[swept], found=[found(state=state)])
+
+    assert (few.word, len(few.shortfalls)) == (word, shortfalls)
+
+
 def test_runs_without_an_answer_do_not_make_a_night_green():
     few = night(
         bound=10, least_runs=29, swept=[Swept(scenario="s", runs=90, verdicts={"INCONCLUSIVE": 80, "PASS": 10})]
