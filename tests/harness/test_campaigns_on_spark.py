@@ -16,6 +16,7 @@ import pytest
 
 from tests.checkers.spark_clusters import standalone
 from tribunal.checkers.spark.session import NoSpark
+from tribunal.clusters.simulated.guards import counted as counted_guards
 from tribunal.harness.campaign.corpus import Corpus
 from tribunal.harness.campaign.likelihood import Measured
 from tribunal.harness.campaign.mutation_score import plan_of, power
@@ -85,7 +86,8 @@ def small_file(folder: Path) -> Path:
 def test_campaigns_come_to_the_same_on_spark(tmp_path: Path) -> None:
     small = small_file(tmp_path)
 
-    here = campaigns(LocalRunner(2), tmp_path / "here", small)
+    with counted_guards() as guards:  # as the commands do: a search goes by what runs came to
+        here = campaigns(LocalRunner(2, guards), tmp_path / "here", small)
     with runner_at(place("local[1]", None, "", with_packages=False), None) as runner:
         there = campaigns(runner, tmp_path / "there", small)
 
