@@ -91,7 +91,7 @@ def test_before_a_login_no_api_is_answered_in_any_version_but_that_which_leads_t
 
     said = serve(scenario, delay_ms=0)
     assert not asked
-    assert said.count("before anybody has logged in") > 50
+    assert "before anybody has logged in" in said  # of the lines that strangers cause only so many a second are written
 
 
 def test_a_node_that_stays_logs_in_again_before_its_time_is_over() -> None:
