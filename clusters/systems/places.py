@@ -12,7 +12,8 @@ from functools import partial
 from pathlib import Path
 from typing import Final, Protocol
 
-from tribunal.clusters.api import CLIENTS, ClusterError, Proof, Unsupported
+from tribunal.clusters.api import CLIENTS, ClusterError, Unsupported
+from tribunal.clusters.host_environment import HostedNode
 from tribunal.clusters.links.addresses import FIRST_PORT, candidate_ports, taken_address
 from tribunal.clusters.links.relays import connected, node_host
 from tribunal.clusters.namespaces.firewall import Firewall
@@ -29,35 +30,11 @@ from tribunal.clusters.systems.links import SystemLinks
 Streams = tuple[asyncio.StreamReader, asyncio.StreamWriter]
 
 
-class RunningNode(Protocol):
-    """A node, through all its starts and ends: `NodeProcess`, `NodeContainer`."""
-
-    pid: int | None
-
-    @property
-    def alive(self) -> bool:
-        """Whether its process exists."""
-
-    async def spawn(self) -> None:
-        """Start it; it may not serve yet."""
-
-    async def serving(self) -> None:
-        """Wait until it is ready. Raises ClusterError."""
-
-    async def kill(self) -> Proof:
-        """Kill -9."""
-
-    async def terminate(self, timeout_ms: int) -> bool:
-        """Ask for an orderly end; return whether it came in time."""
+class RunningNode(HostedNode, Protocol):
+    """A node of a described system: `NodeProcess`, `NodeContainer`."""
 
     async def ends_by(self, asking: Coroutine[object, None, bool], timeout_ms: int) -> bool:
         """Expect it to end by what somebody else does; return whether that worked, and the end came in time."""
-
-    async def pause(self) -> Proof:
-        """Stop it where it is."""
-
-    async def resume(self) -> Proof:
-        """Let it go on."""
 
 
 class Place(Protocol):
