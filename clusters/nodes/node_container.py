@@ -7,7 +7,7 @@ import asyncio
 import contextlib
 import hashlib
 import os
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
@@ -16,6 +16,7 @@ from tribunal.clusters.images.build import LABEL
 from tribunal.clusters.nodes.leftovers import started_at
 from tribunal.clusters.nodes.node_process import POLL_MS, SIGNAL_WAIT_MS, last_lines, process_exists
 from tribunal.clusters.nodes.node_program import NodeProgram
+from tribunal.clusters.nodes.own_end import OwnEnd
 
 if TYPE_CHECKING:
     from docker import DockerClient
@@ -28,7 +29,7 @@ SUBNETS: Final = tuple(f"10.213.{number}" for number in range(1, 255))
 SHELL_ENTRY: Final = 'exec "$@" >>"$0" 2>&1'
 
 
-class NodeContainer:
+class NodeContainer(OwnEnd):
     """One node's container, started again for each of its processes."""
 
     def __init__(
@@ -96,29 +97,8 @@ class NodeContainer:
         gone, silent = not process_exists(pid), not await self._answers(wait_ms=100)
         return Proof(holds=gone and silent, facts={"pid": pid, "process_gone": gone, "silent": silent})
 
-    async def terminate(self, timeout_ms: int) -> bool:
-        """SIGTERM through the engine."""
-        self._ending = True
-        if self.alive:
-            await self._engine(lambda: self._container.kill(signal="SIGTERM"))
-        try:
-            await asyncio.wait_for(self._ended(), timeout_ms / 1000)
-        except TimeoutError:
-            return False
-        return True
-
-    async def ends_by(self, asking: Coroutine[object, None, bool], timeout_ms: int) -> bool:
-        """Expect it to end by what somebody else does; return whether that worked, and the end came in time."""
-        self._ending = True
-        try:
-            async with asyncio.timeout(timeout_ms / 1000):
-                asked = await asking
-                await self._ended()
-        except TimeoutError:
-            # It goes on, and if it dies later that was nobody's wish.
-            self._ending = not self.alive
-            return False
-        return asked
+    async def _ask_to_end(self) -> None:
+        await self._engine(lambda: self._container.kill(signal="SIGTERM"))
 
     async def _ended(self) -> None:
         if self._watch is not None:

@@ -11,7 +11,7 @@ import os
 import shutil
 import signal
 import sys
-from collections.abc import Callable, Coroutine, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Final
 
@@ -19,6 +19,7 @@ from tribunal import ROOT
 from tribunal.clusters.api import ClusterError, Proof
 from tribunal.clusters.nodes.leftovers import mark, note_started
 from tribunal.clusters.nodes.node_program import NodeProgram
+from tribunal.clusters.nodes.own_end import OwnEnd
 from tribunal.clusters.nodes.serving import refuses
 from tribunal.clusters.spec import Settings, SettingValue
 
@@ -31,7 +32,7 @@ SIGNAL_WAIT_MS: Final = 2_000
 LINE_BYTES: Final = 1 << 16  # asyncio's own limit
 
 
-class NodeProcess:
+class NodeProcess(OwnEnd):
     """One node, through all its starts and ends; `on_exit` gets the reason of an end that nobody asked for."""
 
     def __init__(
@@ -116,30 +117,9 @@ class NodeProcess:
         """Return whether nobody listens on its port; for whoever has another way there."""
         return await refuses(self._endpoint)
 
-    async def terminate(self, timeout_ms: int) -> bool:
-        """Ask for an orderly end; return whether it came in time."""
-        self._ending = True
-        if self.alive:
-            assert self._process is not None
-            self._process.terminate()
-        try:
-            await asyncio.wait_for(self._ended(), timeout_ms / 1000)
-        except TimeoutError:
-            return False
-        return True
-
-    async def ends_by(self, asking: Coroutine[object, None, bool], timeout_ms: int) -> bool:
-        """Expect it to end by what somebody else does; return whether that worked, and the end came in time."""
-        self._ending = True
-        try:
-            async with asyncio.timeout(timeout_ms / 1000):
-                asked = await asking
-                await self._ended()
-        except TimeoutError:
-            # It goes on, and if it dies later that was nobody's wish.
-            self._ending = not self.alive
-            return False
-        return asked
+    async def _ask_to_end(self) -> None:
+        assert self._process is not None
+        self._process.terminate()
 
     async def _ended(self) -> None:
         if self._process is not None:

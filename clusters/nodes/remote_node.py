@@ -9,6 +9,7 @@ from typing import Final, ParamSpec, Protocol, TypeVar
 from tribunal.clusters.api import ClusterError, Proof
 from tribunal.clusters.nodes.node_process import POLL_MS, SIGNAL_WAIT_MS
 from tribunal.clusters.nodes.node_program import NodeProgram
+from tribunal.clusters.nodes.own_end import OwnEnd
 from tribunal.clusters.nodes.serving import refuses
 from tribunal.clusters.nodes.ssh_hosts import Shell
 
@@ -32,7 +33,7 @@ LOG_LINES: Final = 12
 CONFIG: Final = Path("node.toml")  # in the node's folder
 
 
-class RemoteNode:
+class RemoteNode(OwnEnd):
     """One node, through all its starts and ends."""
 
     def __init__(
@@ -47,7 +48,7 @@ class RemoteNode:
     ) -> None:
         self.node = node
         self.pid: int | None = None
-        self.alive = False
+        self._is_alive = False
         self._program = program
         self._shell = shell
         self._folder = folder
@@ -56,6 +57,11 @@ class RemoteNode:
         self._in_thread = in_thread
         self._ending = False
         self._watch: asyncio.Task[None] | None = None
+
+    @property
+    def alive(self) -> bool:
+        """Whether the daemon runs, as far as its watch knows."""
+        return self._is_alive
 
     async def _run(self, command: str) -> str:
         said = await self._in_thread(self._shell.run, f"cd {shlex.quote(self._folder)} && {command}")
@@ -68,12 +74,12 @@ class RemoteNode:
         command = shlex.join(self._program.command(CONFIG, python=self._shell.entry.python, java="java"))
         inner = f"echo $$ >pid; PYTHONPATH=code PYTHONUNBUFFERED=1 exec {command}"
         self.pid = int(await self._run(START.format(inner=shlex.quote(inner))))
-        self.alive = True
+        self._is_alive = True
         self._watch = asyncio.create_task(self._wait_for_end(), name=f"watch node {self.node}")
 
     async def _wait_for_end(self) -> None:
         hung_up = await self._in_thread(self._shell.watched, WATCH.format(pid=self.pid))
-        self.alive = False
+        self._is_alive = False
         if not self._ending:
             how = "the host has hung up" if hung_up else f"ended; its log ends:\n{await self._last_lines()}"
             self._on_exit(f"node {self.node} ({self._program.title}) on {self._shell.entry.address} {how}")
@@ -103,16 +109,8 @@ class RemoteNode:
             facts={"pid": self.pid, "process_gone": not self.alive, "port_refused": refused},
         )
 
-    async def terminate(self, timeout_ms: int) -> bool:
-        """SIGTERM."""
-        self._ending = True
-        if self.alive:
-            await self._run(f"kill -TERM {self.pid} 2>/dev/null || true")
-        try:
-            await asyncio.wait_for(self._ended(), timeout_ms / 1000)
-        except TimeoutError:
-            return False
-        return True
+    async def _ask_to_end(self) -> None:
+        await self._run(f"kill -TERM {self.pid} 2>/dev/null || true")
 
     async def _ended(self) -> None:
         if self._watch is not None:

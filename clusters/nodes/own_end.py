@@ -1,0 +1,48 @@
+"""How a node comes to its end in time: asked in good order, or by what somebody else does."""
+
+import asyncio
+from abc import ABC, abstractmethod
+from collections.abc import Coroutine
+
+
+class OwnEnd(ABC):
+    """A node that is watched; while `_ending` is set its end is no failure of its own."""
+
+    _ending: bool
+
+    @property
+    @abstractmethod
+    def alive(self) -> bool:
+        """Whether its process exists."""
+
+    @abstractmethod
+    async def _ended(self) -> None:
+        """Wait until it is at its end, and everybody knows."""
+
+    @abstractmethod
+    async def _ask_to_end(self) -> None:
+        """Send SIGTERM to a node that is alive."""
+
+    async def terminate(self, timeout_ms: int) -> bool:
+        """Ask for an orderly end; return whether it came in time."""
+        self._ending = True
+        if self.alive:
+            await self._ask_to_end()
+        try:
+            await asyncio.wait_for(self._ended(), timeout_ms / 1000)
+        except TimeoutError:
+            return False
+        return True
+
+    async def ends_by(self, asking: Coroutine[object, None, bool], timeout_ms: int) -> bool:
+        """Expect it to end by what somebody else does; return whether that worked, and the end came in time."""
+        self._ending = True
+        try:
+            async with asyncio.timeout(timeout_ms / 1000):
+                asked = await asking
+                await self._ended()
+        except TimeoutError:
+            # It goes on, and if it dies later that was nobody's wish.
+            self._ending = not self.alive
+            return False
+        return asked
