@@ -45,6 +45,15 @@ def transactions(rows: pa.Table, functions: Sequence[str]) -> list[Calls]:
     return [_in_order(own, _transaction) for own in recorded.values()]
 
 
+def first_acknowledged(own: Iterable[Operation], function: str) -> dict[int, Operation]:
+    """Return, of each element that calls of a function name, the first of them that was acknowledged."""
+    found: dict[int, Operation] = {}
+    for one in sorted(own, key=lambda one: one.completed):
+        if one.function == function and one.outcome == "ok":
+            found.setdefault(one.steps[0][2], one)
+    return found
+
+
 def _in_order(recorded: Mapping[int, ObjectCall], steps_of: Callable[[int, ObjectCall], tuple[Step, ...]]) -> Calls:
     moments = sorted(_moments(recorded))
     place = {(number, kind): position for position, (_, kind, number) in enumerate(moments)}

@@ -10,7 +10,7 @@ from typing import Final
 
 from tribunal.checkers.api import Anomaly, Found, Kind, Meaning, PartitionRows, Property, nothing
 from tribunal.checkers.graphs.operations import Operation, by_key
-from tribunal.checkers.judge.calls import OF_QUEUES, Calls, calls, seconds
+from tribunal.checkers.judge.calls import OF_QUEUES, Calls, calls, first_acknowledged, seconds
 from tribunal.checkers.judge.promised_losses import Permits, Row, found_in, missed, of_call, permitted_losses
 from tribunal.checkers.judge.timeline import History
 
@@ -36,10 +36,7 @@ def kernel(run: PartitionRows, history: History) -> Found:
 
 
 def _of_queue(key: str, own: Sequence[Operation], found: Calls, permits: Permits) -> Iterator[Row]:
-    put: dict[int, Operation] = {}  # the first acknowledged enqueueing of each
-    for one in sorted(own, key=lambda one: one.completed):
-        if one.function == "enqueue" and one.outcome == "ok":
-            put.setdefault(one.steps[0][2], one)
+    put = first_acknowledged(own, "enqueue")
     given: dict[int, list[Operation]] = {}
     for one in own:
         if one.function == "dequeue" and one.outcome == "ok" and isinstance(one.steps[0][3], int):

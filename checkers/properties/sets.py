@@ -9,7 +9,7 @@ from typing import Final
 
 from tribunal.checkers.api import Anomaly, Found, Kind, Meaning, PartitionRows, Property, nothing
 from tribunal.checkers.graphs.operations import Operation, by_key
-from tribunal.checkers.judge.calls import OF_SETS, Calls, calls, seconds
+from tribunal.checkers.judge.calls import OF_SETS, Calls, calls, first_acknowledged, seconds
 from tribunal.checkers.judge.promised_losses import Permits, Row, found_in, missed, of_call, permitted_losses
 from tribunal.checkers.judge.timeline import History
 
@@ -35,10 +35,7 @@ def kernel(run: PartitionRows, history: History) -> Found:
 
 
 def _of_set(key: str, own: Sequence[Operation], found: Calls, permits: Permits) -> Iterator[Row]:
-    acknowledged: dict[int, Operation] = {}  # the first acknowledged addition of each
-    for one in sorted(own, key=lambda one: one.completed):
-        if one.function == "add" and one.outcome == "ok":
-            acknowledged.setdefault(one.steps[0][2], one)
+    acknowledged = first_acknowledged(own, "add")
     reads = [one for one in own if one.function == "read-all" and one.outcome == "ok"]
     yield from _unknown(key, [one for one in own if one.function == "add"], reads, found)
     last = max(reads, key=lambda one: one.invoked, default=None)
