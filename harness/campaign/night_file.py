@@ -125,8 +125,10 @@ def read_config(path: Path) -> Config:
         raise BadScenario(f"{path}: {' '.join(str(problem).split())}") from None
     _check(config, path)
     if config.known is not None:
-        for held in read_known(path.parent / config.known).quarantine:
-            one_of("scenario", held.scenario, dict.fromkeys((*scenarios(), *_names(config))))
+        held = read_known(path.parent / config.known).quarantine
+        known = dict.fromkeys((*scenarios(), *_names(config))) if held else {}
+        for one in held:
+            one_of("scenario", one.scenario, known)
     return config
 
 
