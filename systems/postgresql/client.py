@@ -105,16 +105,20 @@ def step(postgres: Postgres, function: str, kind: str, key: str, value: int | No
     return [int(one) for one in (seen or "").split(",") if one]
 
 
+def ask_keeper(number: int, host: str, port: int, timeout_s: float) -> str:
+    """Ask a keeper in the name of a node, of a client with 0; return the primary's number, nothing when the keeper ended."""
+    with socket.create_connection((host, port), timeout_s) as there, there.makefile("rw") as stream:
+        stream.write(f"{number}\n")
+        stream.flush()
+        return stream.readline().strip()
+
+
 def primary(nodes: list[dict[str, object]], keeper: int, timeout_s: float) -> dict[str, object]:
     """Return the node that is the primary, as the keeper says; 0: there is no keeper."""
     if not keeper:
         return nodes[0]
     there = nodes[keeper - 1]
-    with socket.create_connection((str(there["host"]), int(str(there["port"]))), timeout_s) as asked:
-        stream = asked.makefile("rw")
-        stream.write("0\n")
-        stream.flush()
-        number = stream.readline().strip()
+    number = ask_keeper(0, str(there["host"]), int(str(there["port"])), timeout_s)
     if not number:
         raise EOFError("the keeper ended")
     return nodes[int(number) - 1]

@@ -11,21 +11,13 @@ import sys
 import time
 from pathlib import Path
 
-from client import Postgres, Refused
+from client import Postgres, Refused, ask_keeper
 
 LOOK_S = 0.1
 GONE_S = 1.0
 START_S = 20.0
 ANSWER_S = 2.0
 PROMOTE_S = 30.0
-
-
-def asked(number: int, host: str, port: int) -> str:
-    """Ask a keeper; return the primary's number."""
-    with socket.create_connection((host, port), ANSWER_S) as there, there.makefile("rw") as stream:
-        stream.write(f"{number}\n")
-        stream.flush()
-        return stream.readline().strip()
 
 
 def listens(host: str, port: int) -> bool:
@@ -100,7 +92,7 @@ if __name__ == "__main__":
     match sys.argv[1:]:
         case ["ask", number, host, port]:
             try:
-                sys.stdout.write(asked(int(number), host, int(port)))
+                sys.stdout.write(ask_keeper(int(number), host, int(port), ANSWER_S))
             except OSError:
                 sys.exit(1)
         case [data, host, port, *hosts]:
