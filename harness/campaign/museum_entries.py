@@ -1,13 +1,14 @@
 """The known faults of the museum, as data: which proposal mends each, who has it, who has it not, and how a run shows it."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Final, TypeAlias
 
 import msgspec
 
+from tribunal.checkers.judge.verdict import HANGING
 from tribunal.results.store import Recording
-from tribunal.results.verdict import RunVerdict, Verdict
+from tribunal.results.verdict import Finding, RunVerdict, Verdict
 from tribunal.results.violation import Expected, NoProgress
 
 ALL: Final = -1
@@ -18,8 +19,6 @@ LED: Final = "led"
 LEADERLESS: Final = "leaderless"
 ABORTED_READS: Final = "aborted_reads"
 ABORTED_READ: Final = "aborted_read"
-HANGING_TRANSACTIONS: Final = "hanging_transactions"
-HANGING: Final = "hanging"
 KILL: Final = "kill"
 SEEN_LATE_NS: Final = 500_000_000  # what was committed before a kill may be observed this much later
 
@@ -80,7 +79,7 @@ class Leaderless(msgspec.Struct, frozen=True, tag=True):
 
     def seen(self, run_dir: Path, verdict: RunVerdict) -> tuple[bool, str]:
         """Return whether a run shows it, and what was measured."""
-        left = _count(verdict, LED, LEADERLESS)
+        left = _count(verdict.violations, LED, LEADERLESS)
         return bool(left), f"{left} partitions left without leader"
 
 
@@ -116,7 +115,7 @@ class AbortedReads(msgspec.Struct, frozen=True, tag=True):
 
     def seen(self, run_dir: Path, verdict: RunVerdict) -> tuple[bool, str]:
         """Return whether a run shows it, and what was measured."""
-        seen = _count(verdict, ABORTED_READS, ABORTED_READ)
+        seen = _count(verdict.violations, ABORTED_READS, ABORTED_READ)
         return bool(seen), f"{seen} records of aborted transactions read as committed"
 
 
@@ -127,11 +126,7 @@ class UnendedTransactions(msgspec.Struct, frozen=True, tag=True):
 
     def seen(self, run_dir: Path, verdict: RunVerdict) -> tuple[bool, str]:
         """Return whether a run shows it, and what was measured."""
-        held = sum(
-            found.count
-            for found in verdict.findings
-            if (found.property_name, found.kind) == (HANGING_TRANSACTIONS, HANGING)
-        )
+        held = _count(verdict.findings, *HANGING)
         return bool(held), f"{held} partitions whose last stable offset stays behind"
 
 
@@ -142,15 +137,13 @@ class TornTransactions(msgspec.Struct, frozen=True, tag=True):
 
     def seen(self, run_dir: Path, verdict: RunVerdict) -> tuple[bool, str]:
         """Return whether a run shows it, and what was measured."""
-        hanging = _count(verdict, HANGING_TRANSACTIONS, HANGING)
+        hanging = _count(verdict.violations, *HANGING)
         is_read, aborted = AbortedReads().seen(run_dir, verdict)
         return bool(hanging) or is_read, f"{hanging} partitions whose last stable offset stays behind, {aborted}"
 
 
-def _count(verdict: RunVerdict, property_name: str, kind: str) -> int:
-    return sum(
-        found.count for found in verdict.violations if (found.property_name, found.kind) == (property_name, kind)
-    )
+def _count(findings: Iterable[Finding], property_name: str, kind: str) -> int:
+    return sum(found.count for found in findings if (found.property_name, found.kind) == (property_name, kind))
 
 
 Sign: TypeAlias = (
