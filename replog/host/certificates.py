@@ -8,14 +8,29 @@ import contextlib
 import os
 import ssl
 import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Final
 
 from replog.config.security import SecurityConfig
 
 VERIFICATION: Final = {"none": ssl.CERT_NONE, "requested": ssl.CERT_OPTIONAL, "required": ssl.CERT_REQUIRED}
+Shown = Mapping[str, object] | bytes | None  # of the peer's certificate
 Stamp = tuple[tuple[int, int], ...]  # of each file, when it was written and how long it is
+
+
+class _Connection(ssl.SSLObject):
+    """One end of a connection, whose handshake fails when the peer's certificate has names that are no text.
+
+    Some authorities sign what they are given. To asyncio an error that is no `OSError` is a mistake of the program, which ends the node.
+    """
+
+    def getpeercert(self, binary_form: bool = False) -> Shown:  # type: ignore[override]  # noqa: FBT001, FBT002 - as in `ssl`
+        """Return what the peer has shown; `SSLError` where nobody can read it."""
+        try:
+            return super().getpeercert(binary_form)
+        except ValueError as problem:
+            raise ssl.SSLError(f"the peer's certificate cannot be read: {problem}") from None
 
 
 class Certificates:
@@ -89,6 +104,7 @@ class Certificates:
 
     def _with_stores(self, context: ssl.SSLContext) -> ssl.SSLContext:
         config = self._config
+        context.sslobject_class = _Connection
         context.minimum_version = ssl.TLSVersion.TLSv1_2
         with _keystore(config) as path:
             if path:

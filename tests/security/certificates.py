@@ -27,8 +27,10 @@ class Authority:
         self.trust = folder / f"{name}.pem"
         self.trust.write_bytes(certificate.sign(self._key, hashes.SHA256()).public_bytes(serialization.Encoding.PEM))
 
-    def issue(self, name: str, *, unit: str = "nodes", file: str = "", expired: bool = False) -> Path:
-        """Return a file with a key and a certificate of 127.0.0.1; an existing one is replaced at once."""
+    def issue(
+        self, name: str, *, unit: str = "nodes", file: str = "", expired: bool = False, host: bytes | None = None
+    ) -> Path:
+        """Return a file with a key and a certificate of 127.0.0.1, or of another host; an existing one is replaced at once."""
         key = ec.generate_private_key(ec.SECP256R1())
         parts = [
             (NameOID.ORGANIZATION_NAME, "tests"),
@@ -36,7 +38,9 @@ class Authority:
             (NameOID.COMMON_NAME, name),
         ]
         subject = x509.Name([x509.NameAttribute(kind, text) for kind, text in parts])
-        addresses = x509.SubjectAlternativeName([x509.IPAddress(ipaddress.ip_address("127.0.0.1"))])
+        addresses: x509.ExtensionType = x509.SubjectAlternativeName([x509.IPAddress(ipaddress.ip_address("127.0.0.1"))])
+        if host is not None:  # as DER, because it may be no text
+            addresses = x509.UnrecognizedExtension(addresses.oid, bytes((48, len(host) + 2, 130, len(host))) + host)
         builder = self._builder(subject, key, expired=expired).add_extension(addresses, critical=False)
         signed = builder.sign(self._key, hashes.SHA256())
         path = self.folder / f"{file or name}.pem"

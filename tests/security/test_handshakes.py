@@ -1,6 +1,7 @@
 """Connections in TLS's handshake count, and what comes right behind a handshake is not lost."""
 
 import asyncio
+import contextlib
 import socket
 import ssl
 from collections.abc import Awaitable, Callable
@@ -18,6 +19,7 @@ from replog.host.certificates import Certificates
 from replog.host.world import RealNetwork
 from replog.node.net.entrance import Entrance
 from replog.node.net.server import Server, ServerLimits
+from replog.security.principals import DEFAULT
 from replog.wire.apis import BROKER_APIS, Api
 from replog.wire.codec import encode_request
 from replog.wire.messages import metadata
@@ -37,6 +39,7 @@ class Stage(NamedTuple):
     world: SmallWorld
     server: Server
     endpoint: Endpoint
+    authority: Authority
     trusted: ssl.SSLContext
 
     async def count(self, wanted: int) -> None:
@@ -56,19 +59,26 @@ class Stage(NamedTuple):
 def serve(request: pytest.FixtureRequest, tmp_path: Path) -> Callable[..., str]:
     def served(scenario: Callable[[Stage], Awaitable[None]], limits: ServerLimits) -> str:
         authority = Authority(tmp_path)
-        files = SecurityConfig(keystore_location=str(authority.issue("node")), truststore_location=str(authority.trust))
+        files = SecurityConfig(
+            keystore_location=str(authority.issue("node")),
+            truststore_location=str(authority.trust),
+            client_auth="requested",
+        )
         world = SmallWorld()
         world.network = RealNetwork(None, Certificates(files, world.journal.log))
         trusted = ssl.create_default_context(cafile=str(authority.trust))
 
         async def main() -> None:
+            ended_by: list[dict[str, object]] = []  # as the loop of a node would be
+            asyncio.get_running_loop().set_exception_handler(lambda _, context: ended_by.append(context))
             server = Server(world, BROKER_APIS, echo, limits)
-            port = await server.start(Endpoint(HOST, 0), Entrance(has_tls=True))
+            port = await server.start(Endpoint(HOST, 0), Entrance(has_tls=True, rules=(DEFAULT,)))
             try:
-                await scenario(Stage(world, server, Endpoint(HOST, port), trusted))
+                await scenario(Stage(world, server, Endpoint(HOST, port), authority, trusted))
             finally:
                 server.stop()
                 await asyncio.sleep(0.01)
+            assert ended_by == []
 
         with asyncio.Runner(loop_factory=LOOPS[request.param]) as runner:
             runner.run(main())
@@ -135,6 +145,24 @@ def test_a_listener_that_stops_ends_handshakes_under_way(serve: Callable[..., st
 
         assert await asyncio.wait_for(reader.read(1), 5) == b""
         await stage.count(0)
+        writer.close()
+
+    serve(scenario, ServerLimits())
+
+
+def test_a_certificate_whose_names_are_no_text_costs_its_holder_the_connection_only(serve: Callable[..., str]) -> None:
+    """The authority vouches for whom it knows, not for what he had written into his certificate."""
+
+    async def scenario(stage: Stage) -> None:
+        stage.trusted.load_cert_chain(stage.authority.issue("guest", host=b"\xff\xfe.example"))
+        reader, writer = await asyncio.open_connection(
+            stage.endpoint.host, stage.endpoint.port, ssl=stage.trusted, server_hostname=HOST
+        )
+
+        with contextlib.suppress(ConnectionError):
+            assert await asyncio.wait_for(reader.read(1), 5) == b""
+        await stage.count(0)
+        assert await stage.speaks()
         writer.close()
 
     serve(scenario, ServerLimits())
