@@ -15,7 +15,7 @@ from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
 from typing import Final, NamedTuple
-from urllib.parse import quote
+from urllib.parse import quote, unquote
 
 import msgspec
 import numpy as np
@@ -155,7 +155,7 @@ class Recorder:
             self._write(table, name, rows.take(pa.array(np.flatnonzero(codes == code))))
 
     def _write(self, table: TableSchema, topic_partition: str, rows: pa.Table) -> None:
-        folder = self.run_dir / "recording" / table.name / f"tp={quote(topic_partition, safe='')}"
+        folder = self.run_dir / "recording" / table.name / _folder_of(topic_partition)
         folder.mkdir(parents=True, exist_ok=True)
         path = folder / f"part-{self._segment:05}.parquet"
         temporary = path.with_suffix(".tmp")
@@ -197,7 +197,7 @@ class Recording:
         if not folder.is_dir():
             raise DamagedRecording("", None, f"no recording in {run_dir}")
         manifest = _manifest(run_dir / MANIFEST)
-        files = _files(folder, "*" if only is None else quote(only, safe=""))
+        files = _files(folder, only)
         for name in tables_of(_version_of(manifest, files)):
             if not files[name]:
                 raise DamagedRecording(name, None, "the table is missing")
@@ -433,25 +433,38 @@ def _version_in(name: str, path: Path) -> int:
         return SCHEMA_VERSION
 
 
-def _files(folder: Path, pattern: str = "*") -> dict[str, dict[str, list[Path]]]:
+def _files(folder: Path, only: str | None = None) -> dict[str, dict[str, list[Path]]]:
     """Return table -> topic-p -> closed segments in order; `.tmp` files never closed."""
     found: dict[str, dict[str, list[Path]]] = {name: {} for name in TABLES}
     for name, parts in found.items():
-        chosen = (folder / name).glob("tp=*") if pattern == "*" else _existing(folder / name, pattern, NO_PARTITION)
+        chosen = (folder / name).glob("tp=*") if only is None else _existing(folder / name, only, NO_PARTITION)
         for part in sorted(chosen):
             segments = sorted(part.glob("part-*.parquet"))
             if segments:
-                parts[partition_in(part)] = segments
+                parts[_checked_partition(name, part)] = segments
     return found
 
 
+def _checked_partition(name: str, folder: Path) -> str:
+    """Return whose rows lie in a folder; one that no recorder makes would be seen with all partitions, and not by who asks for one."""
+    topic_partition = partition_in(folder)
+    may_be = TABLES[name].by_partition or topic_partition == NO_PARTITION
+    if not may_be or folder.name != _folder_of(topic_partition):
+        raise DamagedRecording(name, None, f"{folder.name}: no folder of this table")
+    return topic_partition
+
+
 def _existing(folder: Path, *names: str) -> list[Path]:
-    return [path for path in (folder / f"tp={name}" for name in names) if path.is_dir()]
+    return [path for path in (folder / _folder_of(name) for name in names) if path.is_dir()]
+
+
+def _folder_of(topic_partition: str) -> str:
+    return f"tp={quote(topic_partition, safe='')}"
 
 
 def partition_in(folder: Path) -> str:
     """Return the `topic-p` whose rows lie in a folder `tp=...`: a topic created again has a `@`, which stands there as `%40`."""
-    return re.sub("%([0-9A-F]{2})", lambda match: chr(int(match[1], 16)), folder.name.removeprefix("tp="))
+    return unquote(folder.name.removeprefix("tp="))
 
 
 def _flat(by_partition: Mapping[str, list[Path]]) -> list[Path]:

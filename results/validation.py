@@ -22,6 +22,8 @@ def wrong_schema(expected: pa.Schema, found: pa.Schema) -> str | None:
     for name in expected.names:
         if name not in found.names:
             return f"column {name} is missing"
+        if found.names.count(name) > 1:
+            return f"column {name} is there twice"
         if not _same_type(expected.field(name).type, found.field(name).type):
             return f"column {name} has type {found.field(name).type}, not {expected.field(name).type}"
     extra = [name for name in found.names if name not in expected.names]

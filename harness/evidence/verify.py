@@ -21,6 +21,7 @@ from tribunal.clusters.simulated.trace import hashes_of
 from tribunal.harness.campaign.replay import other_code, replayed
 from tribunal.harness.catalog import SIMULATED
 from tribunal.harness.evidence.bundle import LIST, Bundle, canonical_report, counted, sha256_of, unpacked
+from tribunal.harness.evidence.segments import false_segments, unknown_segments
 from tribunal.harness.evidence.signing import Signed, signed
 from tribunal.harness.plan import ExecutedFault, Plan, PlannedFault, expression, read_plan
 from tribunal.harness.run import LOCK, settings
@@ -175,8 +176,8 @@ def made_anew(stated: Path, run_dir: Path, engine: str | None) -> Anew:
 def compared(content: Bundle, folder: Path, anew: Anew) -> tuple[list[str], list[str]]:
     """Return what an unpacked archive states and is not so, and what was not compared."""
     stated = Stated(folder)
-    differences = list(_of_bundle(content, anew.verdict))
-    remarks = list(_unknown_files(content))
+    differences = [*_of_bundle(content, anew.verdict), *_of_segments(stated)]
+    remarks = list(_unknown_files(content, stated))
     words = [*_of_verdict(folder, anew), *_of_report(folder, anew)]
     if content.bundle_version == FIRST_VERSION:
         remarks.append("an archive of version 1: only its verdict and the counts of its findings are compared")
@@ -450,6 +451,11 @@ def _of_loads(content: Bundle, stated: Stated) -> Iterator[str]:
             yield f"{place}, the phases counted {count}"
 
 
+def _of_segments(stated: Stated) -> Iterator[str]:
+    if stated.recording is not None:
+        yield from false_segments(stated.recording)
+
+
 # --- running it again --------------------------------------------------------------------------
 
 
@@ -475,11 +481,11 @@ def _replayed(run_dir: Path, again: Path) -> tuple[list[str], list[str]]:
 # --- reading -----------------------------------------------------------------------------------
 
 
-def _unknown_files(content: Bundle) -> Iterator[str]:
-    for file in content.files:
-        head = Path(file.name).parts[0]
-        if head not in FOLDERS and file.name not in OF_A_RUN:
-            yield f"{file.name}: no file that a run makes; nothing vouches for what it says"
+def _unknown_files(content: Bundle, stated: Stated) -> Iterator[str]:
+    names = [one.name for one in content.files if Path(one.name).parts[0] not in FOLDERS and one.name not in OF_A_RUN]
+    more = () if stated.recording is None else unknown_segments(stated.recording)
+    for name in (*names, *more):
+        yield f"{name}: no file that a run makes; nothing vouches for what it says"
 
 
 def _unknown_names(path: Path, known: Plain) -> Iterator[str]:

@@ -12,7 +12,8 @@ import msgspec
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from tribunal.harness.evidence.bundle import LIST, Bundle, File
+from tribunal.harness.evidence.bundle import LIST, Bundle, File, counted
+from tribunal.harness.evidence.verify import made_anew
 from tribunal.results.manifest import Manifest
 from tribunal.results.store import MANIFEST, Recording, _files, _fingerprint, recording_hash
 
@@ -49,6 +50,66 @@ def forgeries(folder: Path) -> Iterator[Forgery]:
     yield Forgery("recording", "acknowledged sends are missing", without_sends)
     yield Forgery("recording", "acknowledged sends are missing, and the phases fit", without_sends_and_counts)
     yield Forgery("recording", "another run's name", _of_another_run)
+
+
+def beside_the_rows() -> list[Forgery]:
+    """Return forgeries that leave every row in the recording, and say something else where readers look before they read rows."""
+    return [
+        Forgery("recording", fact, commit)
+        for fact, commit in (
+            ("folders with names in another spelling", _in_another_spelling),
+            ("rows in the folder of no partition", _in_the_folder("tp=none")),
+            ("rows in the folder of another partition", _in_the_folder("tp=elsewhere-0")),
+            ("statistics that are not those of the rows", _with_false_statistics),
+            ("a file that is none of its own", lambda run: (run / "recording" / "read.me").write_text("fine") and None),
+        )
+    ]
+
+
+def _in_another_spelling(folder: Path) -> None:
+    for table in ("sends", "reads", "logs"):
+        for one in sorted((folder / "recording" / table).glob("tp=*-*")):
+            one.rename(one.with_name(one.name.replace("-", "%2D")))
+
+
+def _in_the_folder(name: str) -> Callable[[Path], None]:
+    def commit(folder: Path) -> None:
+        for table in ("sends", "reads", "logs"):
+            for one in sorted((folder / "recording" / table).glob("tp=*-*")):
+                (one.parent / name).mkdir(exist_ok=True)
+                for number, path in enumerate(sorted(one.iterdir())):
+                    path.rename(one.parent / name / f"part-{number + 1:05}.parquet")
+                one.rmdir()
+        recording_made_to_fit(folder)
+
+    return commit
+
+
+def _with_false_statistics(folder: Path) -> None:
+    """Say in a footer of `logs` that no offset is above 1."""
+    (path, *_) = sorted((folder / "recording" / "logs").glob("tp=*-*/*.parquet"))
+    with pq.ParquetFile(path) as file:
+        stated = file.metadata.row_group(0).column(file.schema_arrow.names.index("log_offset")).statistics
+    content, highest = path.read_bytes(), stated.max.to_bytes(8, "little")
+    at = content.rindex(highest)
+    path.write_bytes(content[:at] + (1).to_bytes(8, "little") + content[at + len(highest) :])
+    recording_made_to_fit(folder)
+
+
+def made_to_fit(folder: Path, again: Path) -> None:
+    """Have verdict, report and list made of a forged recording by our own tools, as a forger would."""
+    content = msgspec.json.decode((folder / LIST).read_bytes(), type=Bundle)
+    run = again / content.run_id
+    anew = made_anew(folder, run, "inline")
+    for name in ("verdict.json", "permitted.parquet"):
+        (folder / name).unlink(missing_ok=True)
+        if (run / name).exists():
+            (folder / name).write_bytes((run / name).read_bytes())
+    (folder / "report.html").write_bytes(anew.report)
+    verdict = anew.verdict
+    content = msgspec.structs.replace(content, verdict=verdict.verdict, claim=verdict.claim, findings=counted(verdict))
+    (folder / LIST).write_bytes(msgspec.json.encode(content))
+    hashes_made_to_fit(folder)
 
 
 def hashes_made_to_fit(folder: Path) -> None:

@@ -11,10 +11,17 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from tests.harness.forger import Forgery, forgeries, hashes_made_to_fit
+from tests.harness.forger import (
+    Forgery,
+    beside_the_rows,
+    forgeries,
+    hashes_made_to_fit,
+    made_to_fit,
+)
 from tribunal.harness.cli.main import exit_code
 from tribunal.harness.evidence.bundle import LIST, Bundle, Tampered, bundle, unpacked
 from tribunal.harness.evidence.verify import Anew, compared, made_anew
+from tribunal.results.verdict import Verdict
 
 SECURITY = Path(__file__).parents[2] / "docs" / "security.md"
 SCENARIO = """scenario: small
@@ -100,6 +107,22 @@ def test_an_archive_that_is_called_an_old_one_is_reported(stated, tmp_path):
     differences, _ = compared(content, forged, anew)
 
     assert [line.partition(" stated")[0] for line in differences] == ["bundle.json: bundle_version: 1"]
+
+
+@pytest.mark.parametrize("hidden", beside_the_rows(), ids=lambda one: one.fact)
+def test_rows_that_are_all_there_and_not_seen_are_reported(stated, tmp_path, hidden):
+    """Verdict and report are then what the judge makes of the rest, and the hash of the rows is that of the run."""
+    folder, _ = stated
+    forged = shutil.copytree(folder, tmp_path / "forged")
+    hidden.commit(forged)
+    made_to_fit(forged, tmp_path / "fit")
+
+    content = Bundle.of(forged)
+    anew = made_anew(forged, tmp_path / "again" / content.run_id, "inline")
+    differences, remarks = compared(content, forged, anew)
+
+    reported = [line for line in (*differences, *remarks) if line.startswith("recording")]
+    assert reported or content.verdict is Verdict.ERROR  # then nothing is claimed of it
 
 
 @pytest.mark.nightly

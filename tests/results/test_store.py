@@ -69,6 +69,34 @@ def test_what_is_written_comes_back(tmp_path: Path) -> None:
     assert recording.manifest.tables["sends"].rows == 3
 
 
+@pytest.mark.parametrize(("table", "folder"), [("sends", "tp=t%2D0"), ("sends", "tp=t-%30"), ("phases", "tp=t-0")])
+def test_rows_in_a_folder_that_no_recorder_makes_are_damage(tmp_path: Path, table: str, folder: str) -> None:
+    """All partitions together would show them, and the partition alone, as it is judged, would not."""
+    run = a_recording(tmp_path / "r", a_send(0))
+    (own,) = [one for one in (run / "recording" / table).iterdir() if list(one.glob("part-00001*"))]
+    own.rename(own.with_name(folder))
+
+    assert folder in str(damage_of(run))
+
+
+def test_a_topic_of_any_letters_is_seen_as_a_partition_and_among_all(tmp_path: Path) -> None:
+    run = a_recording(tmp_path / "r", a_send(0, topic="zähler/%41@2"))
+
+    (name,) = Recording.open(run).partitions("sends")
+
+    assert name == "zähler/%41@2-0"
+    assert Recording.open(run, only=name).table("sends", name).num_rows == 1
+
+
+def test_a_column_that_is_there_twice_is_damage(tmp_path: Path) -> None:
+    run = a_recording(tmp_path / "r", a_send(0), finish=False)
+    (path,) = run.rglob("recording/sends/tp=t-0/*.parquet")
+    rows = pq.ParquetFile(path).read()
+    pq.write_table(rows.append_column("value", rows["value"]), path)
+
+    assert "column value is there twice" in str(damage_of(run))
+
+
 def test_columns_that_hold_the_same_throughout_a_large_file_come_back(tmp_path: Path) -> None:
     count, group = LARGE_ROWS + 10, 40_000
     first = np.arange(count) < group
