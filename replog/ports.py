@@ -9,6 +9,7 @@ What may take long while clients wait (flushing data segments) goes through `Dis
 from asyncio import BaseProtocol, BaseTransport
 from asyncio import Protocol as StreamProtocol
 from collections.abc import Callable, Mapping, Sequence
+from enum import Enum
 from random import Random
 from typing import NamedTuple, Protocol
 from uuid import UUID
@@ -186,6 +187,14 @@ class Incoming(StreamProtocol):
         return True
 
 
+class Peering(Enum):
+    """How the other end of a connection is."""
+
+    THERE = 0
+    FINISHED = 1  # it sends nothing more; what it sent is not read yet
+    GONE = 2
+
+
 class Network(Protocol):
     """Ordered byte streams between addresses; protocols are `asyncio.Protocol`s."""
 
@@ -202,6 +211,9 @@ class Network(Protocol):
 
         tls:  the peer's certificate is checked, and the node's own is shown if it has one.
         """
+
+    def peering(self, transport: BaseTransport) -> Peering | None:
+        """Return how the peer is of a connection that is not read, and whose end is therefore not noticed; None: nobody knows."""
 
 
 class Journal(Protocol):

@@ -18,6 +18,7 @@ from contextvars import Context, copy_context
 from random import Random
 from typing import Final
 
+from replog.ports import Peering
 from tribunal.clusters.api import CutMode
 from tribunal.clusters.simulated.frames import NetworkFrames
 from tribunal.clusters.simulated.loop import SimulatedLoop
@@ -271,6 +272,10 @@ class ProcessNetwork:
     ) -> tuple[BaseTransport, BaseProtocol]:
         """Open a connection from the machine's own address."""
         return await self._network.connect(self._host, self._process, host, port, factory)
+
+    def peering(self, transport: BaseTransport) -> Peering | None:
+        """Say nothing: nobody here leaves a connection that is not read."""
+        return None
 
     def address_of(self, name: str) -> str:
         """Return the address of a machine."""

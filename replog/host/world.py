@@ -30,7 +30,8 @@ from replog.config import NodeConfig
 from replog.host.certificates import Certificates
 from replog.host.handshakes import TlsListener, listening_sockets
 from replog.host.memory import keep_freed_memory
-from replog.ports import Buffer, Clock, Disk, Entropy, File, Journal, Listener, Network, NewFolder, Space
+from replog.host.peers import peering_of
+from replog.ports import Buffer, Clock, Disk, Entropy, File, Journal, Listener, Network, NewFolder, Peering, Space
 
 if TYPE_CHECKING:
     from replog.host.sabotage.control_page import ControlPage
@@ -378,6 +379,10 @@ class RealNetwork:
             context = self._with_tls.for_connecting()
             return await loop.create_connection(factory, host, port, local_addr=local, ssl=context)
         return await loop.create_connection(factory, host, port, local_addr=local)
+
+    def peering(self, transport: asyncio.BaseTransport) -> Peering | None:
+        """Ask the system."""
+        return peering_of(transport)
 
     @property
     def _with_tls(self) -> Certificates:

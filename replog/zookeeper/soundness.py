@@ -37,16 +37,31 @@ def _faults(request: ControlRequestBody) -> Iterator[str]:
             yield from _in_update_metadata(request)
 
 
+class _Places:
+    """The partitions of a request: what becomes the names of folders, each once."""
+
+    def __init__(self) -> None:
+        self._named: set[tuple[str, int]] = set()
+
+    def faults(self, topic: str, partition: int) -> Iterator[str]:
+        """Look at the next one."""
+        yield from _in_place(topic, partition)
+        if (topic, partition) in self._named:
+            yield f"{topic}-{partition} twice"
+        self._named.add((topic, partition))
+
+
 def _in_leader_and_isr(request: li.LeaderAndIsrRequest) -> Iterator[str]:
+    places = _Places()
     for each in request.ungrouped_partition_states:
-        yield from _in_state(each.topic_name, each)
+        yield from _in_state(places, each.topic_name, each)
     for topic in request.topic_states:
         for each in topic.partition_states:
-            yield from _in_state(topic.topic_name, each)
+            yield from _in_state(places, topic.topic_name, each)
 
 
-def _in_state(topic: str, state: li.LeaderAndIsrPartitionState) -> Iterator[str]:
-    yield from _in_place(topic, state.partition_index)
+def _in_state(places: _Places, topic: str, state: li.LeaderAndIsrPartitionState) -> Iterator[str]:
+    yield from places.faults(topic, state.partition_index)
     yield from _in_replicas(state.replicas, state.isr)
     if state.leader < NO_NODE or state.leader_epoch < 0 or state.partition_epoch < 0:
         yield f"{topic}-{state.partition_index}: leader {state.leader}, leader epoch {state.leader_epoch}, partition epoch {state.partition_epoch}"
@@ -55,32 +70,34 @@ def _in_state(topic: str, state: li.LeaderAndIsrPartitionState) -> Iterator[str]
 
 
 def _in_stop_replica(request: sr.StopReplicaRequest) -> Iterator[str]:
+    places = _Places()
     for single in request.ungrouped_partitions:
-        yield from _in_place(single.topic_name, single.partition_index)
+        yield from places.faults(single.topic_name, single.partition_index)
     for by_name in request.topics:
         for index in by_name.partition_indexes:
-            yield from _in_place(by_name.name, index)
+            yield from places.faults(by_name.name, index)
     for topic in request.topic_states:
         for state in topic.partition_states:
-            yield from _in_place(topic.topic_name, state.partition_index)
+            yield from places.faults(topic.topic_name, state.partition_index)
             if state.leader_epoch < DELETED:
                 yield f"{topic.topic_name}-{state.partition_index}: leader epoch {state.leader_epoch}"
 
 
 def _in_update_metadata(request: um.UpdateMetadataRequest) -> Iterator[str]:
+    places = _Places()
     for each in request.ungrouped_partition_states:
-        yield from _in_metadata(each.topic_name, each)
+        yield from _in_metadata(places, each.topic_name, each)
     for topic in request.topic_states:
         for each in topic.partition_states:
-            yield from _in_metadata(topic.topic_name, each)
+            yield from _in_metadata(places, topic.topic_name, each)
     for broker in request.live_brokers:
         points = [(each.host, each.port) for each in broker.endpoints] or [(broker.v0_host, broker.v0_port)]
         if broker.id < 0 or not all(Endpoint(host, port).is_usable for host, port in points):
             yield f"broker {broker.id} at {points[:3]}"
 
 
-def _in_metadata(topic: str, state: um.UpdateMetadataPartitionState) -> Iterator[str]:
-    yield from _in_place(topic, state.partition_index)
+def _in_metadata(places: _Places, topic: str, state: um.UpdateMetadataPartitionState) -> Iterator[str]:
+    yield from places.faults(topic, state.partition_index)
     if state.leader == DELETED:
         return
     yield from _in_replicas(state.replicas, state.isr)

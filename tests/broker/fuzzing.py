@@ -54,10 +54,11 @@ class Known(msgspec.Struct, kw_only=True):
 class Attacker:
     """Frames from a seed."""
 
-    def __init__(self, seed: str, apis: dict[Api, VersionRange], known: Known) -> None:
+    def __init__(self, seed: str, apis: dict[Api, VersionRange], known: Known, *, may_order: bool = False) -> None:
+        """`may_order`: nobody obeys him, so let him try."""
         self.random = Random(seed)
         self.known = known
-        self.apis = [(api, versions) for api, versions in sorted(apis.items()) if api not in ORDERS]
+        self.apis = [(api, versions) for api, versions in sorted(apis.items()) if may_order or api not in ORDERS]
 
     def frames(self) -> bytes:
         """Return what is sent at once: a request or several, perhaps damaged."""

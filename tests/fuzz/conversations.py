@@ -20,7 +20,7 @@ from replog.wire.exchange import exchange_of
 from replog.wire.layout import Field, VersionRange
 from replog.wire.messages.sasl_authenticate import SaslAuthenticateRequest
 from replog.wire.messages.sasl_handshake import SaslHandshakeRequest
-from tests.broker.fuzzing import BITS, Attacker, Known
+from tests.broker.fuzzing import BITS, ORDERS, Attacker, Known
 
 ANSWER_S: Final = 0.03  # afterwards the connection is left, or closed
 REQUESTS: Final = (1, 2, 3, 5, 8)
@@ -141,6 +141,13 @@ TOKENS: Final = (
     "n,,n=\u00e9\u0000,r=abc".encode(),
     b"\xff\xfe\0\0",
 )
+# Orders that anybody may give where no authorizer is set, after which there may be no quorum: drawn in tests/broker/test_fuzz.py.
+VOTERS: Final = (Api.ADD_RAFT_VOTER, Api.REMOVE_RAFT_VOTER, Api.UPDATE_RAFT_VOTER)
+PASSED_ON: Final = sorted(FORWARDABLE - ORDERS - {*VOTERS})
+ENVELOPED: Final = {
+    "request_principal": (b"\0\0\5User\2c\0\0", b"\0\0\5User\2d\0\0", b"\0\0\5User\2d\0\0", b"", b"\0\1\0"),
+    "client_host_address": (b"\x7f\0\0\1", b"\x7f\0\0\1", b"\0" * 15 + b"\1", b""),
+}
 SUBSCRIPTION: Final = b"\0\0\0\0\0\1\0\1t\0\0\0\0"  # of a consumer, version 0: topic t, no more
 
 
@@ -165,8 +172,8 @@ class Speaker(Attacker):
     Sequences come from the seed; what is answered depends on the cluster's own chance and time, so that a repetition is alike, not equal.
     """
 
-    def __init__(self, seed: str, apis: dict[Api, VersionRange], known: Known) -> None:
-        super().__init__(seed, apis, known)
+    def __init__(self, seed: str, apis: dict[Api, VersionRange], known: Known, *, may_order: bool = False) -> None:
+        super().__init__(seed, apis, known, may_order=may_order)
         self.served = dict(self.apis)
         self.remembered: dict[str, list[Any]] = {}
         self.change_chance = 0.0
@@ -174,6 +181,7 @@ class Speaker(Attacker):
         self.subject = {"group": "g", "transactional": "x", "topic": "t"}  # of one conversation
         self.is_controller = Api.VOTE in apis
         self.has_many = False  # entries in the request that is drawn now: a product of them would be no frame
+        self.sent = 0
         self.answered = 0
 
     # --- drawing -----------------------------------------------------------------------------
@@ -278,7 +286,7 @@ class Speaker(Attacker):
             return random.choice(self.remembered.get("topic_id") or self.known.topic_ids)
         if field.kind == "bytes" and random.random() >= self.change_chance:
             if self.api is Api.ENVELOPE:
-                return self._enveloped() if field.name == "request_data" else random.choice((b"", b"\x7f\0\0\1"))
+                return self._enveloped() if field.name == "request_data" else random.choice(ENVELOPED[field.name])
             if self.api in (Api.JOIN_GROUP, Api.SYNC_GROUP):
                 return SUBSCRIPTION
             if self.api is Api.SASL_AUTHENTICATE:
@@ -287,7 +295,7 @@ class Speaker(Attacker):
 
     def _enveloped(self) -> bytes:
         """Return a request that a broker would pass on, without the length that a frame begins with."""
-        chance, api = self.change_chance, self.random.choice([*sorted(FORWARDABLE)])
+        chance, api = self.change_chance, self.random.choice(PASSED_ON)
         versions = known_versions(api)
         self.api = api
         version = self.random.randint(versions.first, versions.last)
@@ -342,6 +350,7 @@ class Speaker(Attacker):
             if one.is_owed or not one.is_whole:
                 owed.append(one)
             await self._send(writer, one.frame)
+            self.sent += 1
             if not glued and not await self._listen(reader, owed):
                 return
         await self._listen(reader, owed)

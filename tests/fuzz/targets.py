@@ -8,7 +8,9 @@ import asyncio
 import gc
 import os
 import sys
+import threading
 import time
+from collections import deque
 from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -23,13 +25,15 @@ from replog.client.connection import Connection
 from replog.config import Endpoint, NodeConfig
 from replog.errors import Error
 from replog.log.batch import NewRecord, build
+from replog.node.controller import ControllerNode
 from replog.node.zookeeper.broker import ZooKeeperBroker
+from replog.types import NodeId
 from replog.wire.apis import Api
 from replog.wire.codec import encode_request
 from replog.wire.messages.metadata import EXCHANGE as METADATA
 from replog.wire.messages.metadata import MetadataRequest
 from tests.broker.fuzzing import Known
-from tests.broker.loopback import Loopback, Node, free_ports
+from tests.broker.loopback import QUICK, Loopback, Node, free_ports
 from tribunal.clusters.simulated.zookeeper import SimulatedZooKeeper, ZooKeeperServer
 from tribunal.clusters.simulated.zookeeper_model import Model
 
@@ -54,6 +58,7 @@ HANG_CPU_S: Final = 1.0  # of the event loop in one go: nobody else is answered 
 BEAT_S: Final = 0.01
 NEW_LEADER: Final = (Error.NOT_LEADER_OR_FOLLOWER, Error.FENCED_LEADER_EPOCH, Error.UNKNOWN_LEADER_EPOCH)
 ANSWER_S_MAX: Final = 20  # by the clock, on a machine that does other things as well
+SESSION_S: Final = QUICK["broker.session.timeout.ms"] / 1000
 SOCKETS_MORE: Final = 4
 RSS_MIB_MORE: Final = 64
 
@@ -75,12 +80,72 @@ class Held(NamedTuple):
         return Held(pages * os.sysconf("SC_PAGE_SIZE") >> 20, len(links), sockets)
 
 
+class Turn(NamedTuple):
+    """What the event loop's thread did for a while."""
+
+    lasted_s: float
+    computed_s: float
+    queued_s: float  # it could have gone on, and had no processor
+
+
+class Fencing(NamedTuple):
+    """The broker is alive no more: its session ended, or somebody ended it."""
+
+    is_ordered: bool
+    turns: Sequence[Turn]  # of one session's time before
+
+    @property
+    def is_starvation(self) -> bool:
+        """Return whether the machine did not let the broker speak: with a processor it would have had half of its time at most."""
+        return not self.is_ordered and sum(turn.queued_s for turn in self.turns) >= SESSION_S / 2
+
+    def __str__(self) -> str:
+        computed_s, queued_s = (sum(times) for times in list(zip(*self.turns, strict=True))[1:])
+        longest_s = max(turn.computed_s for turn in self.turns)
+        return (
+            f"the broker {'was taken its session' if self.is_ordered else 'did not speak in time'}: in {SESSION_S:.1f} s before, its event loop computed {computed_s:.2f} s, {longest_s:.2f} s of them in one go, "
+            f"and waited {queued_s:.2f} s for a processor"
+        )
+
+
+class Turns:
+    """The turns of this thread's event loop, for as long as a session lasts."""
+
+    def __init__(self) -> None:
+        self._schedule = Path(f"/proc/self/task/{threading.get_native_id()}/schedstat")
+        self._last = self._now()
+        self._turns: deque[Turn] = deque()
+        self._lasted_s = 0.0
+
+    def note(self) -> Turn:
+        """Return what there was since the last time."""
+        now = self._now()
+        turn = Turn(*(after - before for after, before in zip(now, self._last, strict=True)))
+        self._last = now
+        self._turns.append(turn)
+        self._lasted_s += turn.lasted_s
+        while self._lasted_s - self._turns[0].lasted_s >= SESSION_S:
+            self._lasted_s -= self._turns.popleft().lasted_s
+        return turn
+
+    @property
+    def of_late(self) -> list[Turn]:
+        """A session's time of them."""
+        return [*self._turns]
+
+    def _now(self) -> Turn:
+        queued_ns = int(self._schedule.read_text().split()[1]) if self._schedule.exists() else 0
+        return Turn(time.monotonic(), time.thread_time(), queued_ns / 1e9)
+
+
 class Attacked(NamedTuple):
     """One attack that nobody died of."""
 
-    answered: int  # requests
+    sent: int  # requests
+    answered: int
     seconds: int
     longest_cpu_ms: int  # of the event loop in one go
+    starved: int  # how often the machine kept the broker from its session in time
     held: Sequence[Held]  # after a quarter of it and at its end, where it was long enough
 
 
@@ -131,6 +196,12 @@ class ZooKeeperLoopback(Loopback):
         if self._server is not None:
             await self._server.stop()
 
+    @property
+    def has_broker(self) -> bool:
+        """Return whether ZooKeeper knows of the broker."""
+        assert self._server is not None
+        return f"/brokers/ids/{BROKER}" in self._server.model.nodes
+
 
 class Target:
     """A cluster under attack, an orderly client, and what happened that nobody foresaw."""
@@ -141,22 +212,45 @@ class Target:
         self.unforeseen: list[dict[str, Any]] = []
         self.lines: list[str] = []
         self.longest_cpu_s = 0.0
+        self.turns = Turns()
+        self.fencings: list[Fencing] = []
+        self._was_alive = True
         self.has_orders = False  # attackers may order what a controller may: partitions are where they say
         self.held: list[Held] = []
         for world in cluster.worlds.values():
             world.journal.log = self._log  # type: ignore[method-assign]
+            world.journal.probe = self._probe  # type: ignore[method-assign]
         asyncio.get_running_loop().set_exception_handler(lambda _, context: self.unforeseen.append(context))
 
     def _log(self, level: str, message: str) -> None:
         if level == "error":
             self.lines.append(message)
 
+    def _probe(self, name: str) -> None:
+        if name == "session_expired":
+            self._was_alive = False
+            self._fenced(is_ordered=False)
+
+    def _fenced(self, *, is_ordered: bool) -> None:
+        self.turns.note()
+        self.fencings.append(Fencing(is_ordered, self.turns.of_late))
+
+    def _watch_session(self) -> None:
+        is_alive = _is_alive(self.cluster)
+        if self._was_alive and not is_alive:
+            self._fenced(
+                is_ordered=not isinstance(self.cluster, ZooKeeperLoopback)
+            )  # ZooKeeper ends nothing but sessions
+        self._was_alive = is_alive
+
     def check(self) -> None:
-        """Fail where a node met an error that nobody foresaw, or thought longer than anybody may wait."""
+        """Fail where a node met an error that nobody foresaw, thought longer than anybody may wait, or lost its session by a request."""
         assert self.unforeseen == [], self.unforeseen
         counts = {node: world.journal.unforeseen_count for node, world in self.cluster.worlds.items()}
         assert not any(counts.values()), "\n".join(self.lines)
         assert self.longest_cpu_s < HANG_CPU_S, f"the event loop did {self.longest_cpu_s:.2f} s in one go"
+        for fencing in self.fencings:
+            assert fencing.is_starvation, str(fencing)
 
     async def look(self) -> None:
         """Be an orderly client: write to a topic of one's own, and see that it is there."""
@@ -218,11 +312,19 @@ class Target:
         assert now.rss_mib <= before.rss_mib + RSS_MIB_MORE, self.held
 
     async def beat(self) -> None:
-        """Note how much the event loop computed between two turns of this coroutine."""
+        """Note how much the event loop computed between two turns of this coroutine, and whether the broker is alive."""
         while True:
-            began = time.thread_time()
             await asyncio.sleep(BEAT_S)
-            self.longest_cpu_s = max(self.longest_cpu_s, time.thread_time() - began)
+            self.longest_cpu_s = max(self.longest_cpu_s, self.turns.note().computed_s)
+            self._watch_session()
+
+
+def _is_alive(cluster: Loopback) -> bool:
+    """Return whether the broker has a session."""
+    if isinstance(cluster, ZooKeeperLoopback):
+        return cluster.has_broker
+    controllers = [node for node in cluster.nodes.values() if isinstance(node, ControllerNode)]
+    return any(node.controller.is_active and node.controller.image.is_alive(NodeId(BROKER)) for node in controllers)
 
 
 def _link(path: Path) -> str:

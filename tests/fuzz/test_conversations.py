@@ -21,8 +21,10 @@ from replog.wire.apis import BROKER_APIS, CONTROLLER_APIS, SASL_APIS, SECURITY_A
 from replog.wire.messages.create_acls import AclCreation, CreateAclsRequest
 from replog.wire.messages.find_coordinator import FindCoordinatorRequest
 from tests.broker.loopback import Loopback, started
-from tests.fuzz.conversations import Exchanged, Speaker, Wrong
+from tests.fuzz.conversations import VOTERS, Exchanged, Speaker, Wrong
 from tests.fuzz.targets import (
+    ANSWER_S_MAX,
+    BEAT_S,
     BROKER,
     NIGHT_MINUTES,
     ORDERLY,
@@ -41,8 +43,6 @@ from tests.fuzz.targets import (
 CONTROLLER: Final = 101
 TALKS_BETWEEN_LOOKS: Final = 50
 TALKS: Final = 5000  # to one cluster
-# Orders that anybody may give where no authorizer is set, after which there may be no quorum: drawn in tests/broker/test_fuzz.py.
-VOTERS: Final = (Api.ADD_RAFT_VOTER, Api.REMOVE_RAFT_VOTER, Api.UPDATE_RAFT_VOTER)
 CONTROL_REQUESTS: Final = (Api.LEADER_AND_ISR, Api.STOP_REPLICA, Api.UPDATE_METADATA, Api.ALTER_PARTITION)
 ONE_OF_EACH: Final[dict[str, Any]] = {
     "offsets.topic.num.partitions": 1,
@@ -85,10 +85,12 @@ def attack(cluster: Loopback, seed: str, *, talks: int, until_s: float) -> Attac
                     for one in last:
                         problem.add_note(f"{one.api.name} v{one.version}: {one.frame[:2000].hex()}")
                     raise
+                sent = sum(speaker.sent for speaker in speakers.values())
                 answered = sum(speaker.answered for speaker in speakers.values())
             await client.close()
         longest_cpu_ms = round(target.longest_cpu_s * 1000)
-        return Attacked(answered, round(time.monotonic() - began_s), longest_cpu_ms, target.held)
+        seconds = round(time.monotonic() - began_s)
+        return Attacked(sent, answered, seconds, longest_cpu_ms, len(target.fencings), target.held)
 
     return asyncio.run(run())
 
@@ -105,7 +107,11 @@ async def prepared(cluster: Loopback, client: Client, target: Target, seed: str)
         await client.create_topic(cluster.topic, partitions=cluster.partition_count, replication_factor=1)
     broker = cluster.nodes[BROKER]
     assert not isinstance(broker, ControllerNode)
-    topics = broker.plane.metadata.image.topics_by_name
+    metadata = broker.plane.metadata
+    async with asyncio.timeout(ANSWER_S_MAX):
+        while not {"t", "u"} <= {*metadata.image.topics_by_name}:  # noqa: ASYNC110
+            await asyncio.sleep(BEAT_S)
+    topics = metadata.image.topics_by_name
     known = known_of(cluster, [one.topic_id for name, one in topics.items() if name != ORDERLY], many)
     if isinstance(cluster, ZooKeeperLoopback):
         # Every other cluster gets what controllers send as well.
@@ -115,7 +121,8 @@ async def prepared(cluster: Loopback, client: Client, target: Target, seed: str)
     elif isinstance(cluster, SecuredLoopback):
         for kind, name in ((2, "t"), (2, "u"), (2, "new"), (3, "g"), (5, "x")):
             await target.ask(Api.CREATE_ACLS, CreateAclsRequest(creations=[for_alice(kind, name)]), 1)
-        speakers = {cluster.sasl_port: Speaker(f"{seed}/users", BROKER_APIS | SASL_APIS | SECURITY_APIS, known)}
+        apis = BROKER_APIS | SASL_APIS | SECURITY_APIS
+        speakers = {cluster.sasl_port: Speaker(f"{seed}/users", apis, known, may_order=True)}
     else:
         speakers = {
             cluster.ports[node]: Speaker(f"{seed}/{node}", {a: v for a, v in apis.items() if a not in VOTERS}, known)
@@ -166,17 +173,18 @@ def repeated(kind: str, folder: Path, minutes: float, seed: str) -> int:
     """Attack with one seed after the other, a new cluster each; return how many."""
     until_s = time.monotonic() + minutes * 60
 
-    answered, began = 0, Held.now()
+    sent, answered, began = 0, 0, Held.now()
 
     def once(number: str) -> None:
-        nonlocal answered
+        nonlocal sent, answered
         attacked = attack(KINDS[kind](folder / number), number, talks=TALKS, until_s=until_s)
+        sent += attacked.sent
         answered += attacked.answered
         print(number, attacked, flush=True)
 
     count = repeated_for(minutes, once, f"{seed}-{kind}")
     print(
-        f"{kind}: {answered} requests answered in {minutes} minutes, {count} clusters; {began} to {Held.now()}",
+        f"{kind}: {sent} requests, {answered} answered in {minutes} minutes, {count} clusters; {began} to {Held.now()}",
         flush=True,
     )
     return count

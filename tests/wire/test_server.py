@@ -503,6 +503,52 @@ def test_a_peer_that_is_refused_and_reads_nothing_is_gone_after_a_while():
     )
 
 
+def mute(request: ServerRequest) -> None:
+    """Answer, and let who asked wait for days, as a quota does."""
+    request.mute(10**9)
+    echo(request)
+
+
+@pytest.mark.parametrize("is_reset", [pytest.param(True, id="reset"), pytest.param(False, id="closed")])
+@pytest.mark.parametrize("handler", [pytest.param(mute, id="muted"), pytest.param(lambda _: None, id="unanswered")])
+def test_who_goes_away_while_he_is_not_read_is_let_go(handler: Callable[[ServerRequest], None], is_reset: bool):
+    """Each of them kept a descriptor for ten minutes, or for as long as its answer took (found by tests/fuzz/test_conversations.py)."""
+
+    async def scenario(there: Setup) -> None:
+        _, writer = await there.socket()
+        writer.write(encode_request(Api.METADATA, 12, 1, "test", metadata_of("t")))
+        await there.until(lambda: bool(there.asked))
+        if is_reset:
+            writer.get_extra_info("socket").setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+        writer.transport.abort()
+        await there.until(lambda: not there.server.connections)
+
+    serve(scenario, handler, limits=ServerLimits(pending_requests_max=1))
+
+
+def test_who_sent_his_last_while_he_is_not_read_stays_until_it_is_read_or_he_was_idle_for_long():
+    async def scenario(there: Setup) -> None:
+        frame = encode_request(Api.METADATA, 12, 1, "test", metadata_of("t"))
+        _, writer = await there.socket()
+        _, silent = await there.socket()
+        for one in (writer, silent):
+            one.write(frame)
+        await there.until(lambda: len(there.asked) == 2)
+        writer.write(frame)
+        writer.write_eof()
+
+        await asyncio.sleep(1.5)
+
+        assert len(there.server.connections) == 2
+        await there.until(lambda: len(there.server.connections) == 1)
+        (left,) = there.server.connections.values()
+        assert left.unanswered_bytes == len(frame) - 4
+        for one in (writer, silent):
+            one.transport.abort()
+
+    serve(scenario, lambda _: None, limits=ServerLimits(pending_requests_max=1, idle_ms_max=2500))
+
+
 def test_an_idle_connection_is_closed():
     async def scenario(setup: Setup) -> None:
         reader, writer = await setup.socket()

@@ -165,9 +165,26 @@ def stop_replica(topic: str = "t", **changed: Any) -> sr.StopReplicaRequest:
     return sr.StopReplicaRequest(controller_id=1, controller_epoch=9, broker_epoch=50, topic_states=topics)
 
 
+def twice(request: Any) -> Any:
+    """Let a request name its partition again."""
+    (topic,) = request.topic_states
+    return structs.replace(request, topic_states=[structs.replace(topic, partition_states=topic.partition_states * 2)])
+
+
+def two_partitions(request: Any) -> Any:
+    """Let a request name the next partition, too."""
+    (topic,) = request.topic_states
+    (state,) = topic.partition_states
+    states = [state, structs.replace(state, partition_index=1)]
+    return structs.replace(request, topic_states=[structs.replace(topic, partition_states=states)])
+
+
 @pytest.mark.parametrize(
     "refused",
     [
+        pytest.param(twice(leader_and_isr()), id="a partition twice, to be led"),
+        pytest.param(twice(update_metadata()), id="a partition twice, to be known"),
+        pytest.param(twice(stop_replica()), id="a partition twice, to be given up"),
         pytest.param(leader_and_isr("../../etc"), id="a folder outside of the log directory"),
         pytest.param(leader_and_isr("__cluster_metadata"), id="the folder of the metadata log"),
         pytest.param(leader_and_isr(partition_index=-1), id="a negative partition"),
@@ -198,6 +215,7 @@ def test_what_no_controller_would_say_is_refused_whole_and_leaves_no_trace(refus
 @pytest.mark.parametrize(
     "sound",
     [
+        pytest.param(two_partitions(leader_and_isr()), id="two partitions of a topic"),
         pytest.param(leader_and_isr(leader=-1, isr=[]), id="nobody leads"),
         pytest.param(update_metadata(leader=-2, replicas=[], isr=[]), id="a deleted partition"),
         pytest.param(stop_replica(leader_epoch=-2), id="the last word to a deleted replica"),

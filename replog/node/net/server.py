@@ -31,7 +31,7 @@ from replog.node.net.entrance import OPEN, Entrance
 from replog.node.net.few_lines import FewLines
 from replog.node.net.login import TOKEN_BYTES_MAX, Login, Stage
 from replog.node.net.refused import refusal_of
-from replog.ports import Incoming, Listener, World
+from replog.ports import Incoming, Listener, Peering, World
 from replog.security.principals import ANONYMOUS_USER, distinguished_name, principal_of
 from replog.wire.apis import FEATURE_OF, REFUSED_APIS, SASL_APIS, Api
 from replog.wire.codec import APIS, LENGTH, MalformedMessage, RequestStart, decode_rest, encode_response, request_start
@@ -48,6 +48,7 @@ TURN_NS: Final = (
     50_000_000  # for the requests of one connection: a hundred slow ones at once would be the only ones for seconds
 )
 PROGRESS_BYTES: Final = 65536  # of a request, in the time that its peer has for a part of it
+LOOK_MS: Final = 1000  # between two looks after a peer that is not read
 _NETWORK: Final = NetworkConfig(listeners=())
 LAST_VERSION_WITHOUT_FEATURE_LEVEL_ZERO: Final = 3  # KAFKA-17011: older clients refuse a minimum of 0
 
@@ -401,6 +402,7 @@ class ServerConnection(Incoming):
         self._idle_timer: asyncio.TimerHandle | None = None
         self._progress_timer: asyncio.TimerHandle | None = None  # while a request is unfinished
         self._mute_timer: asyncio.TimerHandle | None = None  # while its peer has used more than his quota
+        self._peer_timer: asyncio.TimerHandle | None = None  # while it is not read
         self._progress_bytes = 0  # held when it was set
         self._active_ns = 0
 
@@ -692,7 +694,28 @@ class ServerConnection(Incoming):
                 self._progress_timer = None
         elif self._reading and not wanted:
             self._transport.pause_reading()
+            self._watch_peer(self._transport)
         self._reading = wanted
+
+    def _watch_peer(self, transport: asyncio.Transport) -> None:
+        """Look after whoever is not read: where nothing is read nobody notices that the other end is gone.
+
+        Answers may be owed, or a quota may forbid to read, for days; who goes away meanwhile would cost us the descriptor for as long.
+        """
+        if self._peer_timer is None and self._server.world.network.peering(transport) is not None:
+            self._peer_timer = asyncio.get_running_loop().call_later(LOOK_MS / 1000, self._look_after_peer)
+
+    def _look_after_peer(self) -> None:
+        self._peer_timer = None
+        if self._closed or self._reading or self._transport is None:
+            return
+        peering = self._server.world.network.peering(self._transport)
+        idle_ms = (self._server.world.clock.now_ns() - self._active_ns) // 1_000_000
+        if peering is Peering.GONE or (peering is Peering.FINISHED and idle_ms >= self._server.limits.idle_ms_max):
+            self._server.world.journal.log("debug", f"{self.peer_host} is gone, and was not read")
+            self.abort()
+        else:
+            self._watch_peer(self._transport)
 
     def refuse(self, reason: str) -> None:
         """Close, and say why."""
@@ -728,6 +751,8 @@ class ServerConnection(Incoming):
             self._progress_timer.cancel()
         if self._mute_timer is not None:
             self._mute_timer.cancel()
+        if self._peer_timer is not None:
+            self._peer_timer.cancel()
         for request in self._pending:
             request.give_up()
         self._pending.clear()

@@ -40,7 +40,16 @@ from replog.wire.messages import leader_and_isr as li
 from replog.wire.messages import stop_replica as sr
 from replog.wire.messages import update_metadata as um
 from replog.zookeeper import paths, registration, znodes
-from replog.zookeeper.broker import Answer, Assign, ControlledBroker, GiveUp, KeepOnly, Rename, topics_without_id
+from replog.zookeeper.broker import (
+    Answer,
+    Assign,
+    ControlledBroker,
+    Effect,
+    GiveUp,
+    KeepOnly,
+    Rename,
+    topics_without_id,
+)
 from replog.zookeeper.operations import (
     ConnectionLoss,
     Create,
@@ -59,6 +68,7 @@ from replog.zookeeper.znodes import BrokerZnode, ClusterIdZnode, encoded
 OpenZooKeeper = Callable[[World, NodeConfig, ZooKeeperListener], ZooKeeper]
 
 RETRY_MS: Final = 100
+SLICE_MS: Final = 10  # of control requests: so long nobody else is served
 ControlRequest = li.LeaderAndIsrRequest | sr.StopReplicaRequest | um.UpdateMetadataRequest
 ControlQ = TypeVar("ControlQ", li.LeaderAndIsrRequest, sr.StopReplicaRequest, um.UpdateMetadataRequest)
 CONTROLLER_APIS: Final = frozenset({Api.ALTER_PARTITION, Api.CONTROLLED_SHUTDOWN, Api.ALLOCATE_PRODUCER_IDS})
@@ -404,7 +414,7 @@ class ZooKeeperBroker:
                 if not request.is_answered:  # its connection may be gone
                     await self._configure(body)
                 if not request.is_answered:
-                    self._carry_out(request, body)
+                    await self._carry_out(request, body)
             if self._configs_changed:
                 with contextlib.suppress(ConnectionLoss, SessionExpired):
                     await self._read_configs()
@@ -420,22 +430,15 @@ class ZooKeeperBroker:
             for topic in [topic for topic in of_topics if topic not in known]:
                 del of_topics[topic]
 
-    def _carry_out(self, request: AnyRequest, body: ControlRequest) -> None:
+    async def _carry_out(self, request: AnyRequest, body: ControlRequest) -> None:
+        """Do what a request says, thousands of logs perhaps; whoever else waits for the event loop has a turn in between."""
+        clock = self.world.clock
+        until_ms = clock.now_ms() + SLICE_MS
         for effect in self.control.handle(body):
-            match effect:
-                case Assign():
-                    self.hosting.assign(effect)
-                case Rename():
-                    self.hosting.rename(effect)
-                case GiveUp():
-                    self.hosting.give_up(effect)
-                case KeepOnly():
-                    self.hosting.keep_only(effect)
-                case Probe():
-                    self.world.journal.probe(effect.name)
-                case Answer():
-                    self.hosting.update()
-                    request.reply(effect.body)
+            if clock.now_ms() >= until_ms:
+                await asyncio.sleep(0)
+                until_ms = clock.now_ms() + SLICE_MS
+            self._do(effect, request)
         if isinstance(body, um.UpdateMetadataRequest):
             self._forget_deleted_topics()
         if self.control.has_metadata and self._early:
@@ -443,6 +446,22 @@ class ZooKeeperBroker:
             for waiting in early:
                 if not waiting.is_answered:  # its connection may be gone
                     self._handle(waiting)
+
+    def _do(self, effect: Effect, request: AnyRequest) -> None:
+        match effect:
+            case Assign():
+                self.hosting.assign(effect)
+            case Rename():
+                self.hosting.rename(effect)
+            case GiveUp():
+                self.hosting.give_up(effect)
+            case KeepOnly():
+                self.hosting.keep_only(effect)
+            case Probe():
+                self.world.journal.probe(effect.name)
+            case Answer():
+                self.hosting.update()
+                request.reply(effect.body)
 
     def _state_of(self, name: TopicPartition) -> PartitionState | None:
         replica = self.plane.replicas.find(name)
