@@ -18,7 +18,7 @@ from tribunal.clusters.clients.list_offsets import Leader, Leaders
 from tribunal.clusters.clients.membership import Membership
 from tribunal.clusters.clock import moment_s
 from tribunal.clusters.committed_records import CommittedRecords
-from tribunal.clusters.composed_cluster import ComposedCluster, MetadataSource, Observer, Parts, Releases
+from tribunal.clusters.composed_cluster import ComposedCluster, MetadataSource, Observer, Parts, Releases, Systems
 from tribunal.clusters.endings import brought_up, to_its_end
 from tribunal.clusters.host_environment import HostEnvironment
 from tribunal.clusters.kafka.releases import release
@@ -59,6 +59,7 @@ class System(msgspec.Struct, frozen=True, kw_only=True):
     events: NodeEvents
     observation: Observation
     releases: Releases | None = None
+    systems: Systems | None = None
 
 
 async def launched(run: RunContext, environment: HostEnvironment, compose: Compose) -> ComposedCluster:
@@ -152,6 +153,7 @@ def composed(
         state=state,
         observer=system.observation.observer,
         releases=system.releases,
+        systems=system.systems,
         metadata=system.observation.metadata,
         clients=ConfluentClients(
             [links.advertised(broker) for broker in spec.broker_ids],

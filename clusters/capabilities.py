@@ -30,6 +30,7 @@ class Capability(StrEnum):
     ROT = "rot"
     RECONFIGURE = "reconfigure"
     CHANGE_RELEASE = "change_release"
+    CHANGE_SYSTEM = "change_system"
     RAISE_METADATA_VERSION = "raise_metadata_version"
     CUT = "cut"
     SHAPE = "shape"
@@ -54,8 +55,8 @@ class Capability(StrEnum):
 SECURED: Final = frozenset(
     {Capability.CHANGE_PASSWORD, Capability.RENEW_CERTIFICATE}
 )  # of clusters with `spec.security` alone
-# Of released software alone.
-RELEASED: Final = frozenset({Capability.CHANGE_RELEASE, Capability.RAISE_METADATA_VERSION})
+# Of released software alone, by itself or among nodes of replog.
+RELEASED: Final = frozenset({Capability.CHANGE_RELEASE, Capability.CHANGE_SYSTEM, Capability.RAISE_METADATA_VERSION})
 # Of disks between a process and its files alone: what replog makes of such disks is tried by refused and torn writes, and torn tails.
 FOREIGN: Final = frozenset({Capability.FAIL_DISK, Capability.LOSE_PART})
 OF_SIMULATOR: Final = frozenset(Capability) - SECURED - RELEASED - FOREIGN
@@ -70,6 +71,7 @@ OF_DISKS: Final = frozenset(
         Capability.MOUNT_DISK,
     }
 )
+SystemName = Literal["replog", "apache-kafka"]  # of a node in a cluster of both
 RETRANSMISSION_MS: Final = 200  # Linux' least retransmission time-out: what losing a packet costs a TCP stream
 
 
@@ -297,6 +299,19 @@ class CanChangeRelease(FaultTarget, Protocol):
         """Say whether a running node's process is of that release."""
 
 
+class CanChangeSystem(FaultTarget, Protocol):
+    """Runs two systems in one cluster, and lets brokers go over from one to the other with their log directories."""
+
+    def system_of(self, node: int) -> SystemName:
+        """Return the system that a node runs, or runs from its next start on."""
+
+    async def change_system(self, node: int, system: SystemName) -> Proof:
+        """Let a node that is down run this system from its next start on; facts `former`, `next`."""
+
+    async def runs_system(self, node: int, system: SystemName) -> Proof:
+        """Say whether a running node's process is of that system."""
+
+
 class CanRaiseMetadataVersion(FaultTarget, Protocol):
     """Finalizes what all of its nodes know."""
 
@@ -477,6 +492,7 @@ PROTOCOLS: Final[Mapping[Capability, type]] = {
     Capability.ROT: CanRot,
     Capability.RECONFIGURE: CanReconfigure,
     Capability.CHANGE_RELEASE: CanChangeRelease,
+    Capability.CHANGE_SYSTEM: CanChangeSystem,
     Capability.RAISE_METADATA_VERSION: CanRaiseMetadataVersion,
     Capability.CUT: CanCutLinks,
     Capability.SHAPE: CanShapeLinks,

@@ -34,6 +34,7 @@ from tribunal.clusters.capabilities import (
     FrameRule,
     RuleInForce,
     Shape,
+    SystemName,
     offered_by,
 )
 from tribunal.clusters.clients.administration import Administration
@@ -96,6 +97,19 @@ class Releases(Protocol):
         """Say whether a process is of that release."""
 
 
+class Systems(Protocol):
+    """Which of two systems each node runs."""
+
+    def system_of(self, node: int) -> SystemName:
+        """Return the system that a node runs, or runs from its next start on."""
+
+    def change_system(self, node: int, system: SystemName) -> Proof:
+        """Let a node that is down run this system from its next start on."""
+
+    def runs_system(self, pid: int | None, system: SystemName) -> Proof:
+        """Say whether a process is of that system."""
+
+
 class Parts(msgspec.Struct, frozen=True, kw_only=True):
     """What a cluster is composed of."""
 
@@ -120,6 +134,7 @@ class Parts(msgspec.Struct, frozen=True, kw_only=True):
     answers: ClientAnswers
     secured: SecuredOperation | None = None
     releases: Releases | None = None  # of a system that is released, where one cluster may have several
+    systems: Systems | None = None  # of a cluster of two systems
 
 
 class ComposedCluster:
@@ -259,6 +274,25 @@ class ComposedCluster:
     async def runs_release(self, node: int, version: str) -> Proof:
         """Say whether a running node's process is of that release."""
         return self._releases.runs_release(self._node(node).pid, version)
+
+    @property
+    def _systems(self) -> Systems:
+        if self._parts.systems is None:
+            raise Unsupported("all of its nodes run one system")
+        return self._parts.systems
+
+    def system_of(self, node: int) -> SystemName:
+        """Return the system that a node runs, or runs from its next start on."""
+        return self._systems.system_of(node)
+
+    async def change_system(self, node: int, system: SystemName) -> Proof:
+        """Let a dead node run another system, on the files that the one before has left."""
+        self._must_be_down(node)
+        return self._systems.change_system(node, system)
+
+    async def runs_system(self, node: int, system: SystemName) -> Proof:
+        """Say whether a running node's process is of that system."""
+        return self._systems.runs_system(self._node(node).pid, system)
 
     async def metadata_version(self) -> int:
         """Return the finalized level of metadata.version."""

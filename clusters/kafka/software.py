@@ -27,6 +27,7 @@ from tribunal.clusters.kafka.node import (
 from tribunal.clusters.kafka.releases import DYNAMIC_VOTERS, Release, release
 from tribunal.clusters.links.relays import Links
 from tribunal.clusters.maven_jars import NoJars
+from tribunal.clusters.nodes.leftovers import command_line
 from tribunal.clusters.nodes.node_program import NodeProgram
 from tribunal.clusters.nodes.node_software import BootOrder, configure_server, is_zookeeper, role
 from tribunal.clusters.run_context import RunContext
@@ -119,11 +120,8 @@ class KafkaSoftware:
     def runs_release(self, pid: int | None, version: str) -> Proof:
         """Say whether a process runs that release's jars, as its command line has them."""
         jars = self._runtimes[version].jars
-        try:
-            words = (Path("/proc") / str(pid) / "cmdline").read_bytes().decode(errors="replace").split("\0")
-        except OSError:
-            words = []
-        return Proof(holds=any(f"{jars}/" in word for word in words), facts={"pid": pid, "jars": jars.name})
+        holds = any(f"{jars}/" in word for word in command_line(pid))
+        return Proof(holds=holds, facts={"pid": pid, "jars": jars.name})
 
     def config(self, node: int) -> Path:
         """Return server.properties, or a ZooKeeper server's zoo.cfg."""

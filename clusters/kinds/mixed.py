@@ -36,7 +36,9 @@ from tribunal.clusters.nodes.on_host import power_fail as replog_power_fail
 from tribunal.clusters.run_context import RunContext
 
 # Of what was tried with both; replog's processes can do all of it.
-CAPABILITIES: Final = apache_kafka.CAPABILITIES - {Capability.CHANGE_RELEASE, Capability.REMOVE_VOTER}
+CAPABILITIES: Final = apache_kafka.CAPABILITIES - {Capability.CHANGE_RELEASE, Capability.REMOVE_VOTER} | {
+    Capability.CHANGE_SYSTEM
+}
 SINCE: Final = (4, 0, 0)  # the first whose brokers know the metadata.version that replog's controllers finalize
 RECOVERY_MANAGER: Final = "unclean.recovery.manager.enabled"
 
@@ -51,23 +53,29 @@ def host_environment_for(spec: ClusterSpec) -> HostEnvironment:
 
 def mixed_cluster(run: RunContext, environment: HostEnvironment, links: Links, runtime: Runtime) -> ComposedCluster:
     """Compose a cluster of both systems' nodes."""
-    ours = [node for node in run.spec.node_ids if node not in run.spec.kafka]
     replog = ReplogSoftware(run, environment, links, lambda node: str(run.folder(node).resolve()))
     software = MixedSoftware(run, replog, KafkaSoftware(run, environment, links, runtime, run.spec.kafka))
-    files = {node: EventFile(node, run.folder(node) / "events.jsonl", run.clock.at_ns) for node in ours}
+    nodes = run.spec.node_ids  # also those that begin as Apache Kafka: they may go over
+    files = {node: EventFile(node, run.folder(node) / "events.jsonl", run.clock.at_ns) for node in nodes}
     system = System(
         software=software,
-        files=LocalFiles(run, software, power_failure_of(run), controlled=ours),
-        events=FileEvents(files, run.clock.now_ns, silent=run.spec.kafka),
+        files=LocalFiles(run, software, power_failure_of(run, software), controlled=nodes),
+        events=FileEvents(files, run.clock.now_ns, silent=software.kafka_nodes),
         observation=observed(run, links),
+        systems=software,
     )
     return composed(run, environment, links, system, kind="mixed", capabilities=CAPABILITIES)
 
 
-def power_failure_of(run: RunContext) -> Callable[[Path], Proof]:
-    """Return what takes from the disk in a node's folder what its own system has not synced."""
-    of_kafka = {run.folder(node) for node in run.spec.kafka}
-    return lambda folder: kafka_power_fail(folder) if folder in of_kafka else replog_power_fail(folder)
+def power_failure_of(run: RunContext, software: MixedSoftware) -> Callable[[Path], Proof]:
+    """Return what takes from the disk in a node's folder what the system that it runs has not synced."""
+    nodes = {run.folder(node): node for node in run.spec.node_ids}
+
+    def fail(folder: Path) -> Proof:
+        runs_kafka = nodes[folder] in software.kafka_nodes
+        return kafka_power_fail(folder) if runs_kafka else replog_power_fail(folder)
+
+    return fail
 
 
 async def launch(spec: ClusterSpec, directory: Path, clock: RunClock, cluster_id: str) -> ComposedCluster:

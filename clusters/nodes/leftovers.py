@@ -110,6 +110,11 @@ def command_lines() -> list[tuple[int, list[str]]]:
     return found
 
 
+def command_line(pid: int | None) -> list[str]:
+    """Return the words of a process's command line; none where there is no such process."""
+    return next((words for one, words in command_lines() if one == pid), [])
+
+
 def _command_lines_by_ps() -> list[tuple[int, list[str]]]:
     output = subprocess.run(["ps", "-axo", "pid=,command="], capture_output=True, text=True, check=True)  # noqa: S607
     lines = (line.split(maxsplit=1) for line in output.stdout.splitlines())

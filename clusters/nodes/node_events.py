@@ -79,7 +79,7 @@ class NodeEvents(Protocol):
 class FileEvents:
     """Events of nodes that write into their files when they start and stop.
 
-    silent:  nodes that write none: what the harness sees of their starts and ends is all there is.
+    silent:  nodes that write none: what the harness sees of their starts and ends is all there is. Looked up anew each time.
     """
 
     def __init__(self, files: Mapping[int, EventFile], now_ns: Callable[[], int], silent: Collection[int] = ()) -> None:

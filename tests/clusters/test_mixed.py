@@ -4,6 +4,9 @@ The running cluster is in `tests/e2e/test_mixed.py`.
 """
 
 import asyncio
+import subprocess
+import sys
+import time
 import tomllib
 
 import pytest
@@ -13,6 +16,7 @@ from tribunal.clusters.kafka.mixed_software import MixedSoftware
 from tribunal.clusters.kafka.software import KafkaSoftware, Runtime
 from tribunal.clusters.kinds import apache_kafka, mixed
 from tribunal.clusters.loopback import Loopback
+from tribunal.clusters.nodes.leftovers import command_line
 from tribunal.clusters.nodes.node_events import FileEvents
 from tribunal.clusters.nodes.node_software import ReplogSoftware
 from tribunal.clusters.run_context import RunContext
@@ -159,13 +163,83 @@ def test_each_node_runs_its_own_system(of_two_systems):
 
 
 def test_a_power_failure_takes_what_the_nodes_own_system_has_not_synced(of_two_systems):
-    run, _ = of_two_systems
-    fail = mixed.power_failure_of(run)
+    run, software = of_two_systems
+    fail = mixed.power_failure_of(run, software)
     for node in (1, 2):
         run.data_dir(node).mkdir(parents=True)
 
     assert "files_cut" in fail(run.folder(2)).facts
     assert "files_rolled_back" in fail(run.folder(1)).facts
+
+
+def test_a_broker_goes_over_to_the_other_system_with_its_directory(of_two_systems):
+    run, software = of_two_systems
+    fail = mixed.power_failure_of(run, software)
+    for node in (1, 2):
+        software.configure(node, {})
+        run.data_dir(node).mkdir()
+    programs = {node: software.program(node) for node in (1, 2)}
+    journal = run.folder(1) / "undo"
+    journal.mkdir()
+
+    proofs = [software.change_system(1, "apache-kafka"), software.change_system(2, "replog")]
+
+    assert [proof.holds for proof in proofs] == [True, True]
+    assert [proof.facts for proof in proofs] == [
+        {"former": "replog", "next": "apache-kafka"},
+        {"former": "apache-kafka", "next": "replog"},
+    ]
+    assert [software.system_of(node) for node in (1, 2, 3)] == ["apache-kafka", "replog", "replog"]
+    assert [software.config(node).name for node in (1, 2)] == ["server.properties", "node.toml"]
+    at_first = run.folder(9) / "config of its first system"
+    commands = {node: programs[node].command(at_first, python="python", java="java") for node in (1, 2)}
+    assert commands[1][-2:] == ["kafka.Kafka", str(software.config(1).resolve())]
+    assert commands[2] == ["python", "-m", "replog", "broker", "--config", str(software.config(2))]
+    properties = dict(line.split("=", 1) for line in software.config(1).read_text().splitlines())
+    data = {properties["log.dirs"], tomllib.loads(software.config(2).read_text())["log.dirs"]}
+    assert data == {str(run.data_dir(node).resolve()) for node in (1, 2)}
+    assert not journal.exists(), "it would take back what the other system has written"
+    assert "files_cut" in fail(run.folder(1)).facts
+    assert "files_rolled_back" in fail(run.folder(2)).facts
+
+
+def test_a_broker_that_runs_the_system_already_does_not_go_over(of_two_systems):
+    _, software = of_two_systems
+
+    assert not software.change_system(2, "apache-kafka").holds
+
+
+def test_a_process_is_of_the_system_whose_command_it_is(of_two_systems):
+    _, software = of_two_systems
+    waiting = "import sys; sys.stdin.read()"
+    with subprocess.Popen([sys.executable, "-c", waiting, "kafka.Kafka"], stdin=subprocess.PIPE) as process:
+        until_it_runs(process.pid, "kafka.Kafka")
+
+        assert software.runs_system(process.pid, "apache-kafka").holds
+        assert not software.runs_system(process.pid, "replog").holds
+
+        assert process.stdin is not None
+        process.stdin.close()
+    assert not software.runs_system(process.pid, "apache-kafka").holds
+
+
+def until_it_runs(pid, word):
+    deadline = time.monotonic() + 20
+    while word not in command_line(pid):
+        assert time.monotonic() < deadline
+
+
+def test_who_goes_over_reports_what_its_present_system_reports():
+    runs_kafka = {2}
+    events = FileEvents({}, iter(range(9)).__next__, silent=runs_kafka)
+
+    events.starting(2)
+    runs_kafka.discard(2)
+    events.stopped(2)
+    runs_kafka.add(1)
+    events.starting(1)
+
+    assert [(event.node, event.name) for event in events.drain()] == [(2, "start"), (1, "start")]
 
 
 def test_starts_and_ends_of_a_node_without_an_event_file_are_what_the_harness_saw():

@@ -9,6 +9,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pyarrow.parquet as pq
 import pytest
 
 from tests.nemesis.machine import left_of, ours
@@ -37,23 +38,44 @@ steps:
 """
 
 
-@pytest.mark.parametrize("kafka", [(2, 3), (1, 2, 3)], ids=["two of three", "under replog's controllers"])
-def test_nothing_that_was_promised_is_lost_whoever_holds_it(tmp_path, kafka):
-    (tmp_path / "both.yaml").write_text(SCENARIO)
-    command = [sys.executable, "-m", "tribunal.harness.cli.main", "run", str(tmp_path / "both.yaml")]
-    command += ["--cluster", "mixed", "--set", f"cluster.kafka={','.join(map(str, kafka))}", "--seed", "1"]
-    command += ["--set", "cluster.version=4.3.1", "--engine", "inline", "-q", "--json", "--out", str(tmp_path / "runs")]
+def judged_run(folder, scenario, *options):
+    """Run a scenario on a mixed cluster; return its verdict, which is none against anybody."""
+    command = [sys.executable, "-m", "tribunal.harness.cli.main", "run", scenario, "--cluster", "mixed", "--seed", "1"]
+    command += ["--set", "cluster.version=4.3.1", "--engine", "inline", "-q", "--json", "--out", str(folder / "runs")]
     environment = os.environ | {"PYTHONPATH": str(ROOT)}
-
-    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False, env=environment)
-
+    done = subprocess.run(
+        [*command, *options], cwd=folder, capture_output=True, text=True, check=False, env=environment
+    )
     assert done.returncode == 0, done.stderr[-2000:]
     verdict = json.loads(done.stdout)
     assert verdict["verdict"] in ("PASS", "PERMITTED"), verdict["claim"]
+    return verdict
+
+
+@pytest.mark.parametrize("kafka", [(2, 3), (1, 2, 3)], ids=["two of three", "under replog's controllers"])
+def test_nothing_that_was_promised_is_lost_whoever_holds_it(tmp_path, kafka):
+    (tmp_path / "both.yaml").write_text(SCENARIO)
+
+    verdict = judged_run(tmp_path, str(tmp_path / "both.yaml"), "--set", f"cluster.kafka={','.join(map(str, kafka))}")
+
     judged = verdict["judged"]
     assert judged["acknowledged, acks=all"] > 0
     assert judged["records in replicas compared"] > 2 * judged["records in final logs"], (
         "logs of both systems were read"
     )
     (run,) = (tmp_path / "runs").iterdir()
+    assert ours(left_of(run)) == []
+
+
+def test_brokers_go_over_from_kafka_to_replog_and_back(tmp_path):
+    verdict = judged_run(tmp_path, "released/migrate-in-place")
+
+    assert verdict["judged"]["acknowledged, acks=all"] > 0
+    (run,) = (tmp_path / "runs").iterdir()
+    faults = pq.read_table(run / "recording" / "faults").sort_by("injected_ns").to_pylist()
+    systems = [json.loads(fault["proof"])["system"] for fault in faults if fault["kind"] == "change-system"]
+    assert [(system["former"], system["next"]) for system in systems] == [
+        *(("apache-kafka", "replog"),) * 2,
+        *(("replog", "apache-kafka"),) * 2,
+    ]
     assert ours(left_of(run)) == []

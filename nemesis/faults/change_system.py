@@ -1,0 +1,86 @@
+"""Restart brokers one after another with the other of two systems, on the files that they have: one round of a migration in place; nothing is left to mend.
+
+Only brokers go over: the controllers of a cluster of both systems are replog's.
+"""
+
+from collections.abc import Collection
+from contextlib import asynccontextmanager
+from typing import Final, Literal, Protocol
+
+import msgspec
+
+from tribunal.clusters.capabilities import CanChangeSystem, CanRaiseMetadataVersion, SystemName
+from tribunal.clusters.kafka.releases import release
+from tribunal.clusters.spec import KRAFT
+from tribunal.nemesis.api import (
+    AsyncGenerator,
+    ClusterError,
+    Effect,
+    Fault,
+    Proof,
+    all_back,
+    back_in_service,
+    incarnation,
+    joined,
+)
+from tribunal.nemesis.bounce import BounceTarget, How, end
+from tribunal.nemesis.link_groups import from_target
+
+OTHER: Final[dict[SystemName, SystemName]] = {"replog": "apache-kafka", "apache-kafka": "replog"}
+
+
+class SystemTarget(BounceTarget, CanChangeSystem, CanRaiseMetadataVersion, Protocol):
+    """A cluster whose brokers end, go over to another system and are started again."""
+
+
+class Options(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """Which system, and how each broker ends; `other`: each broker goes over to the one that it does not run.
+
+    alone:  the target goes over and no other one, else all brokers, the target first.
+    """
+
+    to: Literal["replog", "apache-kafka", "other"] = "other"
+    how: How = "stop"
+    alone: bool = False
+
+
+@asynccontextmanager
+async def inject(cluster: SystemTarget, node: int, options: Options) -> AsyncGenerator[Effect]:
+    """Inject: every broker that did not run the system yet ended and came back, running it. Heal: every ISR is full."""
+    spec = cluster.spec
+    if node in spec.controller_ids:
+        raise ClusterError(f"node {node} is a controller: only brokers go over to another system")
+    brokers = [node] if options.alone else from_target(spec.broker_ids, node)
+    wanted = {one: OTHER[cluster.system_of(one)] if options.to == "other" else options.to for one in brokers}
+    going = [one for one in brokers if cluster.system_of(one) != wanted[one]]
+    if not going:
+        raise ClusterError(f"there is nobody to go over: brokers {brokers} run {options.to} already")
+    await _must_be_known(cluster, [wanted[one] for one in going])
+    effect = Effect(node, await _gone_over(cluster, going[0], wanted[going[0]], options.how))
+    for one in going[1:]:
+        effect.add_proof(f"node_{one}", await _gone_over(cluster, one, wanted[one], options.how))
+    yield effect
+    effect.heal = await all_back(cluster)
+
+
+async def _must_be_known(cluster: SystemTarget, systems: Collection[SystemName]) -> None:
+    """Refuse Apache Kafka of a release that does not know what was finalized; replog's controllers know what they finalize."""
+    chosen, finalized = release(cluster.spec.version), await cluster.metadata_version()
+    if chosen.metadata_version < finalized and "apache-kafka" in systems:
+        raise ClusterError(
+            f"Apache Kafka {chosen.name} does not know metadata.version {finalized}, which was finalized"
+        )
+
+
+async def _gone_over(cluster: SystemTarget, node: int, system: SystemName, how: How) -> Proof:
+    """Restart one broker with a system, and wait for full service, as whoever migrates by hand does."""
+    former = incarnation(cluster, node)
+    proof = joined(await end(cluster, node, how), "system", await cluster.change_system(node, system))
+    await cluster.start(node)
+    proof = joined(proof, "runs", await cluster.runs_system(node, system))
+    proof = joined(proof, "back", await back_in_service(cluster, node, former))
+    await all_back(cluster)
+    return proof
+
+
+FAULT: Final = Fault(options=Options, inject=inject, modes=(KRAFT,))
