@@ -41,7 +41,7 @@ from tribunal.clusters.systems.description import read_system
 from tribunal.harness.catalog import all_workloads, faults, known_name, nearest
 from tribunal.nemesis.targets import BadTarget, parse
 from tribunal.nemesis.triggers import Trigger, parse_trigger
-from tribunal.results.unreadable import UNREADABLE
+from tribunal.results.unreadable import UNREADABLE, in_words
 from tribunal.workloads.api import LoadOptions
 
 LINES_MAX: Final = 25
@@ -520,6 +520,10 @@ def _trigger(given: Plain, spec: ClusterSpec, partitions: int) -> Trigger | None
 def duration(given: Plain, spec: ClusterSpec) -> Duration:
     """Parse a duration or a range of them."""
     match = DURATION.fullmatch(str(given).strip())
+    if match is None and re.fullmatch(NUMBER, str(given).strip()):
+        raise BadScenario(
+            f"duration {given} has no unit: write {given}s for seconds, {given}m for minutes, {given}h for hours"
+        )
     if match is None:
         raise BadScenario(f"duration {given!r}: write 300ms, 2.5s, 1m, 8h, 1.2x session, or a range like 1..2s")
     least, most, unit = float(match[1]), float(match[2] or match[1]), match[3]
@@ -545,4 +549,4 @@ def _converted(what: str, given: Plain, wanted: type[Options]) -> Options:
         if unknown and isinstance(known, StructType):
             names = [field.encode_name for field in known.fields]
             raise nearest(f"option of {what}:", unknown[1], names) from None
-        raise ValueError(f"{what}: {problem}") from None
+        raise ValueError(f"{what}: {in_words(problem)}") from None

@@ -21,7 +21,7 @@ import msgspec
 from replog.config import DEFINITIONS
 from tribunal.clusters.kafka.releases import release
 from tribunal.clusters.spec import SettingValue
-from tribunal.results.unreadable import UNREADABLE
+from tribunal.results.unreadable import UNREADABLE, in_words
 
 PLACEHOLDER: Final = re.compile(r"\{(\w+)\}")
 OF_NODES: Final = ("node", "host", "port", "folder")
@@ -125,7 +125,7 @@ def read_cluster(path: Path) -> ExistingCluster:
     except OSError as problem:
         raise BadCluster(f"{path}: {problem.strerror}") from None
     except (ValueError, *UNREADABLE) as problem:
-        raise BadCluster(f"{path}: {problem}") from None
+        raise BadCluster(f"{path}: {in_words(problem)}") from None
     if wrong := _nodes_problem(cluster) or _commands_problem(cluster.commands) or _settings_problem(cluster):
         raise BadCluster(f"{path}: {wrong}")
     return cluster

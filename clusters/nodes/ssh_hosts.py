@@ -26,7 +26,7 @@ from typing import TYPE_CHECKING, Final, Protocol
 import msgspec
 
 from tribunal.clusters.api import ClusterError
-from tribunal.results.unreadable import UNREADABLE
+from tribunal.results.unreadable import UNREADABLE, in_words
 
 if TYPE_CHECKING:
     from paramiko import Channel, PKey, SSHClient
@@ -77,7 +77,7 @@ def read_hosts(path: Path) -> Hosts:
     except OSError as problem:
         raise ClusterError(f"{path}: {problem.strerror}; --set cluster.hosts=FILE names another") from None
     except (tomllib.TOMLDecodeError, *UNREADABLE) as problem:
-        raise ClusterError(f"{path}: {problem}") from None
+        raise ClusterError(f"{path}: {in_words(problem)}") from None
     for entry in hosts.node:
         _, _, port = (entry.ssh or "").partition(":")
         if port and not (port.isascii() and port.isdecimal()):

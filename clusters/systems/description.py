@@ -22,7 +22,7 @@ import msgspec
 
 from tribunal.clusters.capabilities import Capability
 from tribunal.clusters.objects import ObjectOperation
-from tribunal.results.unreadable import UNREADABLE
+from tribunal.results.unreadable import UNREADABLE, in_words
 
 PLACEHOLDER: Final = re.compile(r"\{(\w+)(?::(\w+))?(?:@(\d+))?\}")
 MAIN_PORT: Final = "main"
@@ -142,7 +142,7 @@ def read_system(path: Path) -> System:
     except OSError as problem:
         raise BadSystem(f"{path}: {problem.strerror}") from None
     except (ValueError, *UNREADABLE) as problem:
-        raise BadSystem(f"{path}: {problem}") from None
+        raise BadSystem(f"{path}: {in_words(problem)}") from None
     if system.promises.lost_ms and system.nodes.count > 1:
         raise BadSystem(
             f"{path}: promises: lost_ms is for systems of one node: of several nobody knows who held what is lost"

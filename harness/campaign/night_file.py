@@ -29,7 +29,7 @@ from tribunal.harness.catalog import all_clusters, mutant_named, one_of, scenari
 from tribunal.harness.scenario import BadScenario, load, read_yaml
 from tribunal.results.night import Quarantine
 from tribunal.results.signature import read as read_signature
-from tribunal.results.unreadable import UNREADABLE
+from tribunal.results.unreadable import UNREADABLE, in_words
 
 DAY: Final = re.compile(r"\d{4}-\d{2}-\d{2}")
 LINES_MAX: Final = 10_000
@@ -122,7 +122,7 @@ def read_config(path: Path) -> Config:
     try:
         config = msgspec.convert(read_yaml(path, LINES_MAX), Config)
     except UNREADABLE as problem:
-        raise BadScenario(f"{path}: {' '.join(str(problem).split())}") from None
+        raise BadScenario(f"{path}: {in_words(problem)}") from None
     _check(config, path)
     if config.known is not None:
         held = read_known(path.parent / config.known).quarantine
@@ -143,7 +143,7 @@ def read_known(path: Path) -> KnownIssues:
     try:
         found = msgspec.convert(read_yaml(path, LINES_MAX) or {}, KnownIssues)
     except UNREADABLE as problem:
-        raise BadScenario(f"{path}: {' '.join(str(problem).split())}") from None
+        raise BadScenario(f"{path}: {in_words(problem)}") from None
     for issue in found.issues:
         _check_day(path, issue.expires)
         try:

@@ -10,7 +10,6 @@ from typing import Final
 import msgspec
 import yaml
 
-from tribunal.clusters.api import ClusterError
 from tribunal.harness.catalog import listing
 from tribunal.harness.evidence.bundle import bundle, sha256_of
 from tribunal.harness.evidence.claims import claims_of
@@ -19,6 +18,7 @@ from tribunal.harness.scenario import BadScenario
 from tribunal.results.night import upper_bound
 from tribunal.results.report.campaign import Statement, clean_and_violating, write
 from tribunal.results.report.index import RunRow, index
+from tribunal.results.unreadable import in_words
 from tribunal.results.verdict import PRECEDENCE, Verdict
 
 BUNDLES: Final = "evidence"
@@ -28,12 +28,12 @@ def published(folder: Path, statement_file: Path, out: Path, most_evidence: int)
     """Write the site into a new folder; return its index.html. Errors name the file and what is wrong with it."""
     statement = read_statement(statement_file)
     if not folder.is_dir():
-        raise ClusterError(f"{folder}: no such folder of runs")
+        raise BadScenario(f"{folder}: no such folder of runs")
     if out.exists():
-        raise ClusterError(f"{out}: there already")
+        raise BadScenario(f"{out}: there already; give a folder that does not exist")
     found = index(folder)
     if not found.runs:
-        raise ClusterError(f"{folder}: no judged run in it; tribunal check RUN...")
+        raise BadScenario(f"{folder}: no judged run in it; tribunal check RUN...")
     (out / BUNDLES).mkdir(parents=True)
     evidence = {}
     for run in most_informative(found.runs, folder, most_evidence):
@@ -62,7 +62,7 @@ def read_statement(path: Path) -> Statement:
     except OSError as problem:
         raise BadScenario(f"{path}: {problem.strerror}") from None
     except (yaml.YAMLError, ValueError) as problem:  # also text that is none, a date that no calendar has
-        raise BadScenario(f"{path}: {' '.join(str(problem).split())}") from None
+        raise BadScenario(f"{path}: {in_words(problem)}") from None
 
 
 def most_informative(runs: Sequence[RunRow], folder: Path, count: int) -> list[RunRow]:

@@ -278,7 +278,7 @@ def test_a_record_of_hosts_that_was_cut_off_is_named(tmp_path, find):
 @pytest.mark.parametrize(
     ("text", "complaint"),
     [
-        pytest.param("relay = 7", "Expected `str`", id="wrong type"),
+        pytest.param("relay = 7", "relay: a text is needed, not a whole number", id="wrong type"),
         pytest.param("relay = ", "Invalid value", id="no TOML"),
         pytest.param('relay = "a"\nnode = []\nnodes = 3', "unknown field `nodes`", id="unknown word"),
         pytest.param(

@@ -81,7 +81,7 @@ def test_a_site_says_how_many_anomalies_would_have_been_seen(runs, statement, tm
 @pytest.mark.parametrize(
     ("text", "line"),
     [
-        ("campaign: x\n", "missing required field"),
+        ("campaign: x\n", "`system` is missing"),
         (STATEMENT + "extra: 1\n", "unknown field `extra`"),
         ("[", "campaign.yaml"),
     ],
@@ -99,11 +99,15 @@ def test_a_bad_statement_is_one_line(runs, tmp_path, capsys, text, line):
 def test_nothing_is_overwritten_and_nothing_published_of_nothing(runs, statement, tmp_path, capsys):
     (tmp_path / "empty").mkdir()
 
-    assert exit_code(["publish", str(runs), "--statement", str(statement), "-o", str(tmp_path / "empty")]) == 3
-    assert (
-        exit_code(["publish", str(tmp_path / "empty"), "--statement", str(statement), "-o", str(tmp_path / "s")]) == 3
-    )
-    assert "there already" in capsys.readouterr().err
+    for folder, out, words in (
+        (runs, "empty", "empty: there already; give a folder that does not exist\n"),
+        (tmp_path / "empty", "s", "empty: no judged run in it; tribunal check RUN...\n"),
+        (tmp_path / "nowhere", "s", "nowhere: no such folder of runs\n"),
+    ):
+        code = exit_code(["publish", str(folder), "--statement", str(statement), "-o", str(tmp_path / out)])
+
+        assert (code, capsys.readouterr().err.endswith(words)) == (64, True)
+    assert not (tmp_path / "s").exists()
 
 
 def a_run(folder, number, verdict, cluster, scenario, size):
