@@ -68,7 +68,7 @@ class Replayed(msgspec.Struct, frozen=True, kw_only=True):
         lines.append(f"another run: trace {self.before.trace_hash} before, {self.after.trace_hash} now")
         lines.append(f"events {self.before.event_count} before, {self.after.event_count} now")
         lines += [f"    {line}" for line in self.first_event[:-1]]
-        lines += [f"  > {line}   <- the first event that differs" for line in self.first_event[-1:]]
+        lines += [f"  > {line}   <- the first event that differs, as it was now" for line in self.first_event[-1:]]
         for name, one in (("before", self.before), ("now", self.after)):
             if one.invariant is not None:
                 lines.append(f"{name}: {one.invariant} at event {one.violated_at_event}: {one.violation}")

@@ -15,7 +15,7 @@ from tribunal.harness.cli.stored import storage_at
 from tribunal.harness.cli.usage import UsageError, known_engine, must_hold_run
 from tribunal.harness.plan import read_plan
 from tribunal.results.scratch import Scratch
-from tribunal.results.storage import NoStorage, is_url
+from tribunal.results.storage import is_url
 from tribunal.results.verdict import EXIT_ERROR, Verdict
 
 if TYPE_CHECKING:
@@ -127,7 +127,7 @@ def publish(
     if is_url(out):
         storage = storage_at("--out", out)
         if storage.is_whole():
-            raise NoStorage(f"{out}: there already")
+            raise UsageError(f"{out}: there already; give an address that has nothing")
         with Scratch("site") as scratch:
             made = published(folder, statement, scratch / "site", evidence)
             path = f"{storage.put(made.parent)}/{made.name}"
@@ -155,12 +155,8 @@ def diff(
             if len(differences) > MOST_LINES:
                 typer.echo(f"{title:<10} … and {len(differences) - MOST_LINES} more (--json has all)")
         typer.echo(f"trace      {result.trace}")
-        for name, lines in result.first_event.items():
-            typer.echo(f"  {name}")
-            for line in lines[:-1]:
-                typer.echo(f"      {line}")
-            for line in lines[-1:]:
-                typer.echo(f"    > {line}   <- the first event that differs")
+        for line in result.first_lines:
+            typer.echo(line)
     raise typer.Exit(0 if result.is_same else 1)
 
 

@@ -22,6 +22,7 @@ import msgspec
 from tribunal import ROOT
 from tribunal.clusters.api import ClusterError
 from tribunal.harness.run import LOCK, commit, lock_sha256
+from tribunal.harness.scenario import BadScenario
 from tribunal.results.manifest import Manifest
 from tribunal.results.recording import DamagedRecording
 from tribunal.results.scratch import Scratch
@@ -85,7 +86,7 @@ def bundle(run_dir: Path, target: Path) -> Bundle:
     if not (run_dir / VERDICT).is_file():
         raise ClusterError(f"{run_dir} has no verdict yet: tribunal check {run_dir}")
     if target.exists():
-        raise ClusterError(f"{target}: there already")
+        raise BadScenario(f"{target}: there already; give another name with --out")
     with Scratch("bundle") as folder:
         return _bundled(run_dir, target, folder)
 

@@ -46,6 +46,19 @@ class Compared(msgspec.Struct, frozen=True, kw_only=True):
         """Whether nothing differs that should agree for the same seed and code."""
         return not (self.plan or self.schedule or self.made_with or self.verdict or self.first_event)
 
+    @property
+    def first_lines(self) -> list[str]:
+        """What to show of where the traces part: each run's side says what it is of."""
+        ends = {lines[-1] if lines else "" for lines in self.first_event.values()}
+        roles = ("the first event that differs, in the one run", "what the other run did instead")
+        if len(ends) == 1:
+            roles = ("in the one run", "the same in words; what it carries or changes differs")
+        shown = []
+        for (name, lines), role in zip(self.first_event.items(), roles, strict=False):
+            shown += [f"  {name}", *(f"      {line}" for line in lines[:-1])]
+            shown += [f"    > {line}   <- {role}" for line in lines[-1:]]
+        return shown
+
 
 def compared(one: Path, other: Path) -> Compared:
     """Compare two runs' folders; `BadScenario` when one has no plan."""

@@ -14,6 +14,7 @@ from typing import Final
 import msgspec
 
 from tribunal.clusters.api import ClusterError
+from tribunal.harness.scenario import BadScenario
 
 NAMESPACE: Final = "tribunal-bundle"  # a signature made for anything else does not count
 SSH, MINISIGN = ".sig", ".minisig"
@@ -48,7 +49,7 @@ def sign(archive: Path, key: Path) -> Path:
         target = archive.with_name(f"{archive.name}{SSH}")
         words = ["ssh-keygen", "-Y", "sign", "-f", f"{key}", "-n", NAMESPACE, f"{archive}"]
     if target.exists():
-        raise Unsigned(f"{target}: there already")
+        raise BadScenario(f"{target}: there already")
     program = _tool(words[0])
     # Its terminal is the user's: it asks for the passphrase, or for a touch of the token.
     ended = subprocess.run([program, *words[1:]], check=False)  # noqa: S603 - the user's own tool, no shell

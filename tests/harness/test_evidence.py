@@ -277,6 +277,10 @@ def test_runs_of_two_seeds_differ_in_plan_and_from_some_event_on(runs):
     assert not result.made_with
     assert sorted(result.first_event) == sorted(run.name for run in runs)
     assert all(result.first_event.values())
+    ends = [line for line in result.first_lines if line.startswith("    > ")]
+    roles = [line.rpartition("<- ")[2] for line in ends]
+    assert roles == ["the first event that differs, in the one run", "what the other run did instead"]
+    assert len({line.partition("<-")[0] for line in ends}) == 2
 
 
 def test_runs_of_one_name_in_two_folders_are_distinguished(runs, tmp_path):
@@ -384,6 +388,15 @@ def test_whoever_bundles_a_recording_that_was_damaged_since_learns_it_before_the
     assert exit_code(["bundle", str(run), "-o", str(tmp_path / "run.zip")]) == 0
 
     assert ("verify will refuse it: the recording is not as it was" in capsys.readouterr().err) is is_torn
+
+
+def test_no_archive_is_written_over_another(runs, tmp_path, capsys):
+    (tmp_path / "run.zip").write_text("mine")
+
+    assert exit_code(["bundle", str(runs[0]), "-o", str(tmp_path / "run.zip")]) == 64
+
+    assert capsys.readouterr().err.endswith("run.zip: there already; give another name with --out\n")
+    assert (tmp_path / "run.zip").read_text() == "mine"
 
 
 @pytest.mark.parametrize("command", ["shrink", "likelihood"])

@@ -158,7 +158,7 @@ def test_a_site_is_published_into_storage_as_pages(tmp_path: Path, capsys: pytes
         Storage(f"{address}/sites/one").fetch(tmp_path / "copy")
 
     assert f"{address}/sites/one/index.html" in capsys.readouterr().out
-    assert again == 3
+    assert again == 64
     assert kind == b"text/html"
     assert (tmp_path / "copy" / "index.html").read_bytes() == text
 
