@@ -197,11 +197,11 @@ def _guided(
     )
 
 
-def chosen(entries: Sequence[Entry], only: str | None) -> list[Entry]:
-    """Return the entry of this name, all of them for none."""
-    if only is None:
-        return list(entries)
-    found = [entry for entry in entries if entry.name.lower() == only.lower()]
-    if not found:
-        raise nearest("entry", only, [entry.name for entry in entries])
-    return found
+def chosen(entries: Sequence[Entry], only: Sequence[str]) -> list[Entry]:
+    """Return the entries of these names in the museum's own order, all of them for none."""
+    known = {entry.name.lower(): entry.name for entry in entries}
+    for name in only:
+        if name.lower() not in known:
+            raise nearest("entry", name, [*known.values()])
+    wanted = {name.lower() for name in only} or {*known}
+    return [entry for entry in entries if entry.name.lower() in wanted]

@@ -7,19 +7,18 @@ from typing import Annotated
 import msgspec
 import typer
 
-from tribunal.clusters.api import ClusterError
 from tribunal.clusters.spec import ClusterSpec
 from tribunal.harness.campaign.museum import Tour, chosen
 from tribunal.harness.campaign.museum_entries import ENTRIES
 from tribunal.harness.plan import Plan
-from tribunal.harness.scenario import duration
+from tribunal.harness.scenario import BadScenario, duration
 from tribunal.results.museum import FILE, summary
 from tribunal.results.report import museum as page
 from tribunal.results.verdict import EXIT_INTERRUPTED, RunVerdict
 
 
 def museum(
-    only: Annotated[str | None, typer.Option(help="One entry, e.g. KIP-903; default: all.")] = None,
+    only: Annotated[list[str] | None, typer.Option(help="An entry, e.g. KIP-903, or several; default: all.")] = None,
     budget: Annotated[str, typer.Option(help="Time for all of it, e.g. 60m.")] = "90m",
     runs: Annotated[int, typer.Option("-n", "--runs", min=1, help="How many runs of each side, if time allows.")] = 3,
     first_seed: Annotated[int, typer.Option(min=0, help="Seed of each side's first run.")] = 1,
@@ -36,7 +35,7 @@ def museum(
     from tribunal.harness.cli.session import conduct
 
     if (out / FILE).exists():
-        raise ClusterError(f"{out}: there is a museum already")
+        raise BadScenario(f"{out}: there is a museum already; give another folder with --out")
 
     def one(plan: Plan, folder: Path) -> tuple[Path, RunVerdict] | None:
         judged = conduct(plan, folder, engine, quiet=True)
@@ -47,7 +46,7 @@ def museum(
         sys.stderr.flush()
 
     tour = Tour(
-        chosen(ENTRIES, only),
+        chosen(ENTRIES, only or ()),
         budget_s=duration(budget, ClusterSpec()).most_ms / 1000,
         runs=runs,
         first_seed=first_seed,

@@ -267,10 +267,14 @@ def test_every_side_of_an_entry_can_be_planned_and_has_the_same_steps(entry, mon
 
 
 def test_an_entry_is_named_in_any_case_and_a_wrong_name_is_answered_with_the_nearest() -> None:
-    assert [one.name for one in chosen(ENTRIES, "kip-903")] == ["KIP-903"]
-    assert chosen(ENTRIES, None) == list(ENTRIES)
+    names = [one.name for one in ENTRIES]
+    last, first = names[-1], names[0]
+
+    assert [one.name for one in chosen(ENTRIES, ["kip-903"])] == ["KIP-903"]
+    assert [one.name for one in chosen(ENTRIES, [last, first, last.lower()])] == [first, last]
+    assert chosen(ENTRIES, ()) == list(ENTRIES)
     with pytest.raises(Unknown, match=r"unknown entry 'KIP-904'; did you mean KIP-903"):
-        chosen(ENTRIES, "KIP-904")
+        chosen(ENTRIES, ["KIP-903", "KIP-904"])
 
 
 def test_a_visit_tries_every_side_once_before_any_twice_and_says_what_could_not_be_run(tmp_path: Path) -> None:
@@ -355,7 +359,7 @@ def test_a_released_kafka_shows_the_fault_that_it_has(tmp_path: Path, name: str,
     skip_unless_it_can("apache-kafka", [fault])
     said: list[str] = []
     tour = Tour(
-        chosen(ENTRIES, name), budget_s=1500, runs=1, first_seed=1, out=tmp_path, conduct=conducted,
+        chosen(ENTRIES, [name]), budget_s=1500, runs=1, first_seed=1, out=tmp_path, conduct=conducted,
         notify=said.append,
     )  # fmt: skip
     tour.sides = [side for side in tour.sides if side.exhibit.side is Side.HAS]
@@ -366,7 +370,7 @@ def test_a_released_kafka_shows_the_fault_that_it_has(tmp_path: Path, name: str,
 
 
 def test_a_release_that_speaks_as_an_older_one_stands_beside_itself() -> None:
-    (entry,) = chosen(ENTRIES, "KIP-101")
+    (entry,) = chosen(ENTRIES, ["KIP-101"])
 
     shown = {side.exhibit.side: side for side in sides(entry)}
 

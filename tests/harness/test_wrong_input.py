@@ -43,6 +43,8 @@ def folder(tmp_path, monkeypatch):
         pytest.param("nightly --out file.txt", "--out 'file.txt': a file", id="a night in a file"),
         pytest.param("nightly --notify nobody-at-all", "--notify 'nobody-at-all': no such program", id="nobody to notify"),
         pytest.param("nightly --nights file.txt", "--nights 'file.txt': a file", id="nights in a file"),
+        pytest.param("nightly --budget 10", "duration 10 has no unit: write 10s for seconds, 10m for minutes", id="a budget of what"),
+        pytest.param("museum --only KIP-903 --only KIP-9O3", "unknown entry 'KIP-9O3'", id="the second of two entries"),
         pytest.param("run --schedule file.txt", "file.txt: not an executed schedule", id="no schedule"),
     ],
 )  # fmt: skip
