@@ -17,3 +17,13 @@ def value_in(content: bytes | None) -> int | None:
     if content is None or len(content) != VALUE_BYTES or content[0] >> 7:  # no column holds more than 63 bits
         return None
     return int.from_bytes(content)
+
+
+def number_of(value: int) -> int:
+    """Return the how manieth of its process a record is."""
+    return value & ((1 << SEQUENCE_BITS) - 1)
+
+
+def record_name(value: int) -> str:
+    """Return a record as a reader can distinguish it from others: process and number."""
+    return f"record {number_of(value)} of process {value >> SEQUENCE_BITS}"

@@ -15,8 +15,9 @@ from tribunal.results.history import load as load_history
 from tribunal.results.report.groups import Group, grouped
 from tribunal.results.report.imported import Named, named
 from tribunal.results.report.moments import changes_of
-from tribunal.results.report.story import Story, acks_name, located, record_name, story_of
+from tribunal.results.report.story import Story, acks_name, located, story_of
 from tribunal.results.store import Recording
+from tribunal.results.values import record_name
 from tribunal.results.verdict import Finding, RunVerdict, load
 
 EXPLAINED: Final = ("violation", "permitted")

@@ -31,6 +31,7 @@ from tribunal.results.report.promises import OUTCOMES
 from tribunal.results.report.sequence import WIDTH as SEQUENCE_WIDTH
 from tribunal.results.report.sequence import sequence
 from tribunal.results.report.window import Window
+from tribunal.results.values import record_name
 from tribunal.results.verdict import Finding, RunVerdict
 
 MOST_TEXT = 400
@@ -135,7 +136,7 @@ def environment() -> jinja2.Environment:
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    found.filters |= {"seconds": _seconds, "acks": _acks, "count": _count, "short": _short}
+    found.filters |= {"seconds": _seconds, "acks": _acks, "count": _count, "short": _short, "record": record_name}
     return found
 
 

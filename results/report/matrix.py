@@ -14,8 +14,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from tribunal.results.report.photographs import Moment, Presence, Report, is_cut_later, moments, presence, reports
-from tribunal.results.report.story import acks_name, record_name
+from tribunal.results.report.story import acks_name
 from tribunal.results.store import Recording
+from tribunal.results.values import record_name
 from tribunal.results.verdict import Finding
 
 BEFORE: Final = 10

@@ -12,10 +12,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from tribunal.results.report.measures import LEFT, PLOT
-from tribunal.results.report.story import record_name
 from tribunal.results.report.wrong_read import WrongRead
 from tribunal.results.rows import Poll, Send, typed
 from tribunal.results.store import Recording
+from tribunal.results.values import record_name
 from tribunal.results.verdict import Finding
 
 MARGIN_NS: Final = 300_000_000

@@ -15,6 +15,7 @@ import pyarrow.compute as pc
 
 from tribunal.results.report import environment
 from tribunal.results.store import Recording
+from tribunal.results.values import SEQUENCE_BITS, record_name
 
 ROWS: Final = 200
 SHOWN: Final = {
@@ -33,7 +34,7 @@ Seconds = Annotated[float, msgspec.Meta(ge=0, le=1e9)]
 
 
 class Wanted(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True):
-    """What a reader asked for; times in seconds, `text` is sought in every column of words, `page` counts from 1."""
+    """What a reader asked for; times in seconds, `record` is a record's number among those of its process, `text` is sought in every column of words, `page` counts from 1."""
 
     table: Literal["sends", "polls", "reads", "watermarks"] = "sends"
     partition: str = ""
@@ -41,6 +42,7 @@ class Wanted(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     outcome: str = ""
     acks: Whole | None = None
     value: Whole | None = None
+    record: Whole | None = None
     offset: Whole | None = None
     since: Seconds | None = None
     until: Seconds | None = None
@@ -142,6 +144,8 @@ def _matching(rows: pa.Table, asked: Wanted) -> pa.Array:
         for name, number in (("process", asked.process), ("acks", asked.acks), ("value", asked.value), ("log_offset", asked.offset))
         if number is not None and name in rows.column_names
     ]  # fmt: skip
+    if asked.record is not None and "value" in rows.column_names:
+        masks.append(pc.equal(pc.bit_wise_and(rows["value"], (1 << SEQUENCE_BITS) - 1), asked.record))
     if asked.outcome and "outcome" in rows.column_names:
         masks.append(pc.equal(rows["outcome"].cast(pa.string()), asked.outcome))
     when = next((name for name in WHEN if name in rows.column_names), None)
@@ -176,7 +180,9 @@ def _says(rows: pa.Table, text: str) -> pa.ChunkedArray:
 
 
 def _heading(name: str) -> str:
-    return f"{name.removesuffix('_ns')}, s" if name.endswith("_ns") else name
+    if name.endswith("_ns"):
+        return f"{name.removesuffix('_ns')}, s"
+    return "record" if name == "value" else name
 
 
 def _cells(columns: Sequence[str], row: dict[str, int | str | None]) -> list[str]:
@@ -188,4 +194,6 @@ def _cell(name: str, value: int | str | None) -> str:
         return ""
     if name.endswith("_ns") and isinstance(value, int):
         return f"{value / 1e9:.6f}"
+    if name == "value" and isinstance(value, int):
+        return record_name(value)
     return "all" if name == "acks" and value == -1 else str(value)

@@ -21,7 +21,7 @@ from tribunal.results.report.moments import Change
 from tribunal.results.report.wrong_read import wrong_read
 from tribunal.results.rows import Fault, Send, Watermark, typed
 from tribunal.results.store import Recording
-from tribunal.results.values import SEQUENCE_BITS
+from tribunal.results.values import SEQUENCE_BITS, number_of, record_name
 from tribunal.results.verdict import Finding
 
 CLIENT: Final = "client"
@@ -251,16 +251,11 @@ def _wrong_read_steps(recording: Recording, finding: Finding) -> Iterator[Step]:
         )
 
 
-def record_name(value: int) -> str:
-    """Return a record as a reader can distinguish it from others: process and number."""
-    return f"record {value & ((1 << SEQUENCE_BITS) - 1)} of process {value >> SEQUENCE_BITS}"
-
-
 def _own_name(sent: Send) -> str:
     """Return a record as its sender's sentence has it: the process is named there already."""
     if sent.value >> SEQUENCE_BITS != sent.process:
         return record_name(sent.value)
-    return f"its record {sent.value & ((1 << SEQUENCE_BITS) - 1)}"
+    return f"its record {number_of(sent.value)}"
 
 
 def acks_name(acks: int | None) -> str:

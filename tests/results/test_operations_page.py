@@ -60,6 +60,8 @@ def test_the_last_page_has_the_rest(runs):
         pytest.param("text=not_enough&since=200", [299, 399], id="text in whatever case"),
         pytest.param("offset=98", [98], id="offset"),
         pytest.param(f"value={value_of(1, 7)}", [7], id="value"),
+        pytest.param("record=7", [7], id="record by its number"),
+        pytest.param("record=7&process=0", [], id="another process's record of this number"),
         pytest.param("offset=99", [], id="an offset that nobody got"),
         pytest.param("process=7", [], id="nobody"),
     ],
@@ -99,6 +101,15 @@ def test_a_row_leads_to_itself_as_it_is_stored(get):
 
     assert answer.status == 200
     assert json.loads(row) | {"process": 1, "log_offset": 7, "acks": -1, "topic": "<t>"} == json.loads(row)
+
+
+def test_a_record_is_named_by_its_process_and_its_number(get):
+    """A column of numbers such as 1099511627783 said nothing to anybody."""
+    _, page = get("/run/operations.html?record=7")
+
+    assert '<th scope="col">record</th>' in page
+    assert "<td>record 7 of process 1</td>" in page
+    assert str(value_of(1, 7)) not in page
 
 
 def test_what_was_asked_for_is_shown_as_text(get):
