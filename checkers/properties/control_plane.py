@@ -37,7 +37,7 @@ KINDS: Final = {
     ),
     "elr_member_forgotten": Kind(
         Meaning.VIOLATION,
-        "a member left ISR and ELR below min ISR, without an unclean shutdown (KIP-966, SPEC 2.5.2, docs/invariants.md#i8)",
+        "a member left ISR and ELR below min ISR, without an unclean shutdown (KIP-966, docs/invariants.md#i8)",
     ),
     "leader_outside_isr": Kind(
         Meaning.VIOLATION, "the committed leader is not in the committed ISR (docs/invariants.md#i10)"

@@ -16,7 +16,7 @@ from tribunal.checkers.judge.presence import leaderless
 KINDS: Final = {
     "leaderless": Kind(
         Meaning.VIOLATION,
-        "a partition stays without leader although a member of its ISR or ELR, or of the ELR that a change of min ISR cleared, could lead (SPEC 2.6: liveness)",
+        "a partition stays without leader although a member of its ISR or ELR, or of the ELR that a change of min ISR cleared, could lead (liveness: docs/spec.md, section 2.6)",
     ),
 }
 

@@ -37,7 +37,8 @@ from tribunal.results.recording import WORDS
 NODE: Final = WORDS["watermarks", "source"].index("node")
 KINDS: Final = {
     "acknowledged_below_min_isr": Kind(
-        Meaning.VIOLATION, "acks=all was acknowledged while the committed ISR was below min ISR (SPEC 3.7)"
+        Meaning.VIOLATION,
+        "acks=all was acknowledged while the committed ISR was below min ISR (docs/spec.md, section 3.7)",
     ),
     "high_watermark_moved_below_min_isr": Kind(
         Meaning.VIOLATION,
