@@ -49,7 +49,7 @@ class File(msgspec.Struct, forbid_unknown_fields=True):
         pytest.param({"name": "a", "by_colour": {"rde": 1}}, "a name in by_colour: 'rde' is none of the words that may stand here", id="name"),
     ],
 )  # fmt: skip
-def test_a_person_is_told_where_and_what(content: object, words: str) -> None:
+def test_a_person_reads_where_and_what(content: object, words: str) -> None:
     with pytest.raises(msgspec.ValidationError) as problem:
         msgspec.convert(content, File)
 
