@@ -116,6 +116,7 @@ def drawing(page: Page) -> Drawing:
         _phases,
         _faults,
         _quorum,
+        _lives,
         _leaders,
         _isr,
         _transactions,
@@ -225,6 +226,10 @@ def _quorum(page: Page, axis: _Axis, y: float) -> Iterator[Track]:
     yield from _lanes(page.participants.quorum, f"{bosses}: committed in each epoch", axis, y)
 
 
+def _lives(page: Page, axis: _Axis, y: float) -> Iterator[Track]:
+    yield from _lanes(page.participants.lives, "Broker epochs: each registration is a life of its broker", axis, y)
+
+
 def _transactions(page: Page, axis: _Axis, y: float) -> Iterator[Track]:
     yield from _lanes(page.participants.transactions, "Transactions (hatched: not committed)", axis, y)
 
@@ -274,6 +279,7 @@ def _isr(page: Page, axis: _Axis, y: float) -> Iterator[Track]:
         if not changes:
             continue
         rows, bars = [], []
+        least = ", then ".join(page.min_isrs.get(name, []))
         for position, broker in enumerate(sorted({b for change in changes for b in change.state.replicas})):
             top = y + 16 + ROW * position
             rows.append((top, f"broker {broker}"))
@@ -286,7 +292,9 @@ def _isr(page: Page, axis: _Axis, y: float) -> Iterator[Track]:
                             start, end, top, kind, word, f"{name}: broker {broker} in the {word}, {_span(start, end)}"
                         )
                     )
-        yield Track(f"{name}: ISR (solid) and ELR (hatched)", y, rows, bars, [], [])
+        yield Track(
+            f"{name}: ISR (solid) and ELR (hatched){f', min ISR {least}' if least else ''}", y, rows, bars, [], []
+        )
         y += 16 + ROW * len(rows) + 14
 
 
@@ -466,7 +474,15 @@ def _latencies(page: Page, axis: _Axis, y: float) -> Iterator[Track]:
             known = [-1 if one is None else one / 1e6 for one in rates.latencies[name]]
             values = _binned(rates, known)
             lines.append(
-                Line("".join(steps), f"latency{name}", name, y + 26 + 13 * place, [], name=f"{name}, ms", values=values)
+                Line(
+                    "".join(steps),
+                    f"latency{name}",
+                    f"{name} {_latency(last)}",
+                    y + 26 + 13 * place,
+                    [],
+                    name=f"{name}, ms",
+                    values=values,
+                )
             )
     grid = [(height(LEAST_LATENCY_NS * 10**i), _milliseconds(LEAST_LATENCY_NS * 10**i)) for i in range(decades + 1)]
     asked = "calls" if page.is_of_a_system else "sends"
@@ -484,6 +500,13 @@ def _unread(page: Page, axis: _Axis, y: float) -> Iterator[Track]:
     lines = [Line("".join(steps), "rateok", "unread", _count_y(y, counts[-1], top), [], name="unread", values=values)]
     grid = [(_count_y(y, top * part, top), f"{round(top * part):,}") for part in (0, 0.5, 1)]
     yield Track("Acknowledged records that no consumer has received yet", y, [], [], lines, grid, low=0, high=top)
+
+
+def _latency(latency_ns: int) -> str:
+    """Return a latency as it is read: three digits are enough."""
+    if latency_ns >= 1_000_000_000:
+        return f"{latency_ns / 1e9:.3g} s"
+    return f"{latency_ns / 1e6:.3g} ms"
 
 
 def _milliseconds(latency_ns: int) -> str:

@@ -1,7 +1,7 @@
 """From a run's folder to what its report shows; no geometry, no markup."""
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Final
 
@@ -19,7 +19,7 @@ from tribunal.results.report.cycle import Cycle, cycle, cycle_of_history
 from tribunal.results.report.imported import Imported, imported_of
 from tribunal.results.report.matrix import Matrix, matrix
 from tribunal.results.report.minimal import Minimal, minimal_of
-from tribunal.results.report.moments import Change, changes_of
+from tribunal.results.report.moments import Change, changes_of, min_isrs
 from tribunal.results.report.operations import Operations, operations, operations_of_read
 from tribunal.results.report.participants import Participants, participants
 from tribunal.results.report.promises import OUTCOMES, Account, Array, Promise, Silence, account
@@ -95,6 +95,7 @@ class Page(msgspec.Struct, frozen=True, kw_only=True):
     faults: list[Fault] = msgspec.field(default_factory=list)
     partitions: dict[str, list[Change]] = msgspec.field(default_factory=dict)
     in_full: list[str] = msgspec.field(default_factory=list)
+    min_isrs: dict[str, list[str]] = msgspec.field(default_factory=dict)
     watermarks: dict[str, list[Series]] = msgspec.field(default_factory=dict)
     rates: Rates | None = None
     window: Window | None = None
@@ -185,6 +186,7 @@ def _page_of(run_dir: Path, verdict: RunVerdict, recording: Recording, window: W
         faults=sorted(typed(recording.table("faults"), Fault), key=lambda row: row.index),
         partitions=partitions,
         in_full=shown[:MOST_DRAWN_IN_FULL],
+        min_isrs={name: _min_isrs(recording, name, partitions[name]) for name in shown[:MOST_DRAWN_IN_FULL]},
         watermarks={name: list(_watermarks(recording, name)) for name in shown[:MOST_DRAWN_IN_FULL]},
         rates=rates,
         window=window,
@@ -204,6 +206,10 @@ def _page_of(run_dir: Path, verdict: RunVerdict, recording: Recording, window: W
         complaints=list(_complaints(run_dir)),
         simulation=simulation_of(run_dir),
     )
+
+
+def _min_isrs(recording: Recording, name: str, changes: Sequence[Change]) -> list[str]:
+    return min_isrs(recording, partition_order(name)[0], changes[0].at_ns) if changes else []
 
 
 def _own_changes(recording: Recording, hero: Finding, known: Mapping[str, list[Change]]) -> list[Change]:

@@ -7,11 +7,22 @@ import msgspec
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from tribunal.results.metadata import EMPTIED, ClearElrRecord, PartitionChangeRecord, PartitionRecord, State, decoded
+from tribunal.results.metadata import (
+    CONFIG_OF_BROKER,
+    CONFIG_OF_TOPIC,
+    EMPTIED,
+    ClearElrRecord,
+    ConfigRecord,
+    PartitionChangeRecord,
+    PartitionRecord,
+    State,
+    decoded,
+)
 from tribunal.results.rows import Metadata, typed
 from tribunal.results.store import Recording, partition_order
 
 CLEARED: Final = ClearElrRecord.__name__
+MIN_ISR: Final = "min.insync.replicas"
 
 
 class Change(msgspec.Struct, frozen=True):
@@ -40,3 +51,29 @@ def changes_of(recording: Recording, name: str) -> Iterator[Change]:
                 continue  # other records leave the state as it is
         if state is not None:
             yield Change(row.at_ns or 0, state)
+
+
+def min_isrs(recording: Recording, topic: str, begins_ns: int) -> list[str]:
+    """Return a topic's min ISR from a moment on, value after value: a setting of the topic, else of all brokers, else of their files."""
+    settings = {} if recording.manifest is None else recording.manifest.settings or {}
+    of_files = settings.get(MIN_ISR)
+    if of_files is None:
+        return []
+    of_brokers, of_topic = str(of_files), ""
+    found = [of_brokers]
+    metadata = recording.table("metadata")
+    own = metadata.filter(pc.equal(metadata["record_type"].cast(pa.string()), ConfigRecord.__name__))
+    for row in typed(own.sort_by("metadata_offset"), Metadata):
+        record = decoded(row.record_type, row.body)
+        if not isinstance(record, ConfigRecord) or record.name != MIN_ISR:
+            continue
+        if (record.resource_type, record.resource_name) == (CONFIG_OF_TOPIC, topic):
+            of_topic = record.value or ""
+        elif (record.resource_type, record.resource_name) == (CONFIG_OF_BROKER, ""):
+            of_brokers = record.value or str(of_files)
+        now = of_topic or of_brokers
+        if (row.at_ns or 0) <= begins_ns:
+            found = [now]
+        elif now != found[-1]:
+            found.append(now)
+    return found

@@ -1,6 +1,6 @@
-"""What stands beside the partitions in a timeline: transactions, groups, and the quorum that the metadata came from.
+"""What stands beside the partitions in a timeline: transactions, groups, brokers' lives, and the quorum that the metadata came from.
 
-A lane is a transactional id, a partition in which a group commits, or the controllers. What follows so closely that nobody could
+A lane is a transactional id, a partition in which a group commits, a broker, or the controllers. What follows so closely that nobody could
 see the gap is one stretch, and says how many it is.
 """
 
@@ -13,6 +13,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from msgspec.structs import replace
 
+from tribunal.results.metadata import registrations
 from tribunal.results.store import Recording
 
 MOST_LANES: Final = 6
@@ -41,11 +42,12 @@ class Lanes(msgspec.Struct, frozen=True):
 
 
 class Participants(msgspec.Struct, frozen=True, kw_only=True):
-    """Each None where the run had none of it, or of the quorum only one epoch."""
+    """Each None where the run had none of it, of the quorum only one epoch, or of every broker only one life."""
 
     transactions: Lanes | None = None
     groups: Lanes | None = None
     quorum: Lanes | None = None
+    lives: Lanes | None = None
 
 
 def participants(recording: Recording, end_ns: int, shown_ns: int | None = None) -> Participants:
@@ -54,6 +56,7 @@ def participants(recording: Recording, end_ns: int, shown_ns: int | None = None)
         transactions=_transactions(recording, end_ns, (end_ns if shown_ns is None else shown_ns) // SEEN),
         groups=_groups(recording, end_ns),
         quorum=_quorum(recording, end_ns),
+        lives=_lives(recording, end_ns),
     )
 
 
@@ -129,6 +132,32 @@ def _quorum(recording: Recording, end_ns: int) -> Lanes | None:
         for place, (epoch, first, last) in enumerate(spans)
     ]
     return Lanes(found, 0)
+
+
+def _lives(recording: Recording, end_ns: int) -> Lanes | None:
+    """Draw which broker epoch each broker had: one is a life, from its registration to the next one (KIP-380)."""
+    metadata = recording.table("metadata", columns=["record_type", "body", "metadata_offset", "at_ns"])
+    begun: dict[int, list[tuple[int, int]]] = {}
+    for row in registrations(metadata.sort_by("metadata_offset")):
+        lives = begun.setdefault(row.record.broker_id, [])
+        if row.at_ns is not None and all(epoch != row.record.broker_epoch for epoch, _ in lives):
+            lives.append((row.record.broker_epoch, row.at_ns))
+    if all(len(lives) < 2 for lives in begun.values()):
+        return None
+    chosen = sorted(sorted(begun, key=lambda node: (-len(begun[node]), node))[:MOST_LANES])
+    found = [
+        Stretch(
+            lane=f"broker {node}",
+            start_ns=start_ns,
+            end_ns=begun[node][place + 1][1] if place + 1 < len(begun[node]) else end_ns,
+            kind="quorum",
+            label=f"epoch {epoch}",
+            words=f"registered with broker epoch {epoch}",
+        )
+        for node in chosen
+        for place, (epoch, start_ns) in enumerate(begun[node])
+    ]
+    return Lanes(found, len(begun) - len(chosen))
 
 
 def _joined(stretches: Iterable[Stretch], gap_ns: int) -> Iterator[Stretch]:

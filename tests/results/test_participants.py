@@ -6,10 +6,10 @@ import pytest
 
 from tests.checkers.recorded import MS, Run
 from tribunal.results.report.layout import drawing
-from tribunal.results.report.model import Page
+from tribunal.results.report.model import Page, page
 from tribunal.results.report.participants import MOST_LANES, Participants, participants
 from tribunal.results.store import Recording
-from tribunal.results.verdict import RunVerdict, Verdict
+from tribunal.results.verdict import RunVerdict, Verdict, save
 
 END_NS = 60_000 * MS
 
@@ -122,3 +122,61 @@ def test_a_bar_shows_how_a_transaction_ended(tmp_path: Path, outcome: str, kind:
     assert [(bar.kind, bar.title.split(",")[0]) for bar in track.bars] == [
         (kind, f"a: {'outcome unknown' if outcome == 'info' else outcome}")
     ]
+
+
+def test_a_broker_that_registered_twice_has_two_lives_and_one_that_amended_its_registration_has_one(
+    tmp_path: Path,
+) -> None:
+    run = Run(tmp_path / "run")
+    run.registered(2, at=20_000, previous=1)
+    run.metadata("RegisterBrokerRecord", 30_000, broker_id=3, broker_epoch=2, fenced=False)  # the same epoch as before
+
+    lanes = read(run).lives
+
+    assert lanes is not None
+    seen = [(one.lane, one.label, one.start_ns // MS, one.end_ns // MS) for one in lanes.stretches]
+    assert seen == [
+        ("broker 1", "epoch 0", 0, 60_000),
+        ("broker 2", "epoch 1", 0, 20_000),
+        ("broker 2", "epoch 4", 20_000, 60_000),
+        ("broker 3", "epoch 2", 0, 60_000),
+    ]
+
+
+def min_isr_set(run: Run, at: int, *, to: str | None, kind: int = 2, of: str = "t") -> None:
+    run.metadata("ConfigRecord", at, resource_type=kind, resource_name=of, name="min.insync.replicas", value=to)
+
+
+def titles(run: Run) -> list[str]:
+    run.send(1, 1_000, offset=0)
+    run_dir = run.finish()
+    save(RunVerdict(run_id="run", claim="", verdict=Verdict.PASS), run_dir / "verdict.json")
+    return [track.title for track in drawing(page(run_dir)).tracks if "ISR" in track.title]
+
+
+def test_the_title_of_the_isr_says_min_isr(tmp_path: Path) -> None:
+    assert titles(Run(tmp_path / "run")) == ["t-0: ISR (solid) and ELR (hatched), min ISR 2"]
+
+
+def test_a_change_of_min_isr_is_in_the_title_and_one_of_another_topic_is_not(tmp_path: Path) -> None:
+    run = Run(tmp_path / "run")
+    min_isr_set(run, 0, to="1")
+    min_isr_set(run, 5_000, to="3", of="u")
+    min_isr_set(run, 6_000, to="3")
+    min_isr_set(run, 7_000, to=None)
+
+    assert titles(run) == ["t-0: ISR (solid) and ELR (hatched), min ISR 1, then 3, then 2"]
+
+
+def test_a_latency_stands_at_the_end_of_its_line_with_its_value(tmp_path: Path) -> None:
+    run = Run(tmp_path / "run")
+    run.send(1, 1_000, offset=0)
+    run_dir = run.finish()
+    save(RunVerdict(run_id="run", claim="", verdict=Verdict.PASS), run_dir / "verdict.json")
+    found = page(run_dir)
+
+    (track,) = [track for track in drawing(found).tracks if track.title.startswith("Latency")]
+
+    assert found.rates is not None
+    last = [one for one in found.rates.latencies["max"] if one is not None][-1]
+    assert [line.label for line in track.lines] == [f"{name} {last / 1e6:.3g} ms" for name in ("max", "p99", "p50")]
