@@ -116,7 +116,7 @@ def drawing(page: Page) -> Drawing:
         _phases,
         _faults,
         _quorum,
-        _lives,
+        _broker_epochs,
         _leaders,
         _isr,
         _transactions,
@@ -226,8 +226,8 @@ def _quorum(page: Page, axis: _Axis, y: float) -> Iterator[Track]:
     yield from _lanes(page.participants.quorum, f"{bosses}: committed in each epoch", axis, y)
 
 
-def _lives(page: Page, axis: _Axis, y: float) -> Iterator[Track]:
-    yield from _lanes(page.participants.lives, "Broker epochs: each registration is a life of its broker", axis, y)
+def _broker_epochs(page: Page, axis: _Axis, y: float) -> Iterator[Track]:
+    yield from _lanes(page.participants.broker_epochs, "Broker epochs, each from one registration to the next", axis, y)
 
 
 def _transactions(page: Page, axis: _Axis, y: float) -> Iterator[Track]:

@@ -1,4 +1,4 @@
-"""What stands beside the partitions in a timeline: transactions, groups, brokers' lives, and the quorum that the metadata came from.
+"""What stands beside the partitions in a timeline: transactions, groups, broker epochs, and the quorum that the metadata came from.
 
 A lane is a transactional id, a partition in which a group commits, a broker, or the controllers. What follows so closely that nobody could
 see the gap is one stretch, and says how many it is.
@@ -42,12 +42,12 @@ class Lanes(msgspec.Struct, frozen=True):
 
 
 class Participants(msgspec.Struct, frozen=True, kw_only=True):
-    """Each None where the run had none of it, of the quorum only one epoch, or of every broker only one life."""
+    """Each None where the run had none of it, of the quorum only one epoch, or of every broker only one epoch."""
 
     transactions: Lanes | None = None
     groups: Lanes | None = None
     quorum: Lanes | None = None
-    lives: Lanes | None = None
+    broker_epochs: Lanes | None = None
 
 
 def participants(recording: Recording, end_ns: int, shown_ns: int | None = None) -> Participants:
@@ -56,7 +56,7 @@ def participants(recording: Recording, end_ns: int, shown_ns: int | None = None)
         transactions=_transactions(recording, end_ns, (end_ns if shown_ns is None else shown_ns) // SEEN),
         groups=_groups(recording, end_ns),
         quorum=_quorum(recording, end_ns),
-        lives=_lives(recording, end_ns),
+        broker_epochs=_broker_epochs(recording, end_ns),
     )
 
 
@@ -134,15 +134,15 @@ def _quorum(recording: Recording, end_ns: int) -> Lanes | None:
     return Lanes(found, 0)
 
 
-def _lives(recording: Recording, end_ns: int) -> Lanes | None:
-    """Draw which broker epoch each broker had: one is a life, from its registration to the next one (KIP-380)."""
+def _broker_epochs(recording: Recording, end_ns: int) -> Lanes | None:
+    """Draw which broker epoch each broker had: each from its registration to the next one (KIP-380)."""
     metadata = recording.table("metadata", columns=["record_type", "body", "metadata_offset", "at_ns"])
     begun: dict[int, list[tuple[int, int]]] = {}
     for row in registrations(metadata.sort_by("metadata_offset")):
-        lives = begun.setdefault(row.record.broker_id, [])
-        if row.at_ns is not None and all(epoch != row.record.broker_epoch for epoch, _ in lives):
-            lives.append((row.record.broker_epoch, row.at_ns))
-    if all(len(lives) < 2 for lives in begun.values()):
+        epochs = begun.setdefault(row.record.broker_id, [])
+        if row.at_ns is not None and all(epoch != row.record.broker_epoch for epoch, _ in epochs):
+            epochs.append((row.record.broker_epoch, row.at_ns))
+    if all(len(epochs) < 2 for epochs in begun.values()):
         return None
     chosen = sorted(sorted(begun, key=lambda node: (-len(begun[node]), node))[:MOST_LANES])
     found = [

@@ -38,7 +38,8 @@ ELSEWHERE = {
     r"tribunal publish published ": f"publishes runs of it: {KAFKA}",
     r"tribunal museum ": "needs released versions of Apache Kafka; tests/harness/test_museum.py",
     r"tribunal run zookeeper-ensemble ": "needs a ZooKeeper, which is fetched; tests/e2e/test_zookeeper_mode.py",
-    r"tribunal sweep .*(spark|sc)://": "needs a Spark cluster; tests/harness/test_doors_to_spark.py",
+    r"tribunal .*(spark|sc)://": "needs a Spark cluster; tests/harness/test_doors_to_spark.py",
+    r"tribunal .*s3://BUCKET": "needs a bucket of the reader's; tests/harness/test_stored.py",
     r"tribunal verify docs/published/": "lies in a checkout; tests/harness/test_publish.py",
     r"tribunal run scenario.yaml ": "in the folder that explore has written; tests/harness/test_explore_partition.py",
     r"tribunal bisect ": "needs a repository in which the bug was made; tests/harness/test_bisect_probe.py",
@@ -211,6 +212,13 @@ def test_what_costs_little_is_walked_in_every_gate(tmp_path: Path) -> None:
 
     assert not wrong, (tmp_path / "said.txt").read_text()[-6000:]
     assert (tmp_path / "said.txt").read_text().count("\n= 0") == 2
+
+
+def test_no_line_with_somebody_elses_machine_or_bucket_is_walked() -> None:
+    """They were walked with `spark://HOST:PORT` as it stands, and could not end as the page promises."""
+    walked = [line for page in PAGES for line in lines(page) if elsewhere(line) is None]
+
+    assert [line for line in walked if re.search(r"HOST|BUCKET|PORT\b", line)] == []
 
 
 def test_each_reason_not_to_walk_a_line_is_needed_and_names_a_test_that_exists() -> None:

@@ -124,14 +124,14 @@ def test_a_bar_shows_how_a_transaction_ended(tmp_path: Path, outcome: str, kind:
     ]
 
 
-def test_a_broker_that_registered_twice_has_two_lives_and_one_that_amended_its_registration_has_one(
+def test_a_broker_that_registered_twice_has_two_epochs_and_one_that_amended_its_registration_has_one(
     tmp_path: Path,
 ) -> None:
     run = Run(tmp_path / "run")
     run.registered(2, at=20_000, previous=1)
     run.metadata("RegisterBrokerRecord", 30_000, broker_id=3, broker_epoch=2, fenced=False)  # the same epoch as before
 
-    lanes = read(run).lives
+    lanes = read(run).broker_epochs
 
     assert lanes is not None
     seen = [(one.lane, one.label, one.start_ns // MS, one.end_ns // MS) for one in lanes.stretches]
