@@ -10,6 +10,7 @@ import typer
 from tribunal.harness.campaign.confirm import plan_of
 from tribunal.harness.cli.cluster import Place
 from tribunal.harness.cli.findings import first_signature, signature_named
+from tribunal.harness.cli.plain import plain
 from tribunal.harness.cli.repeated import Confidence, Share, repeated_at
 from tribunal.harness.cli.stored import storage_at
 from tribunal.harness.cli.usage import UsageError, known_engine, must_hold_run
@@ -89,7 +90,7 @@ def verify(
     if json:
         typer.echo(msgspec.json.encode(result).decode())
     else:
-        typer.echo("\n".join(_lines(result)))
+        typer.echo("\n".join(plain(line) for line in _lines(result)))
     raise typer.Exit(0 if result.is_same else EXIT_ERROR)
 
 
@@ -102,7 +103,9 @@ def _lines(result: "Verified") -> list[str]:
     lines += [f"  {line}" for line in result.differences]
     lines += [f"  note: {line}" for line in result.remarks]
     lines.append(f"hashes     {result.files} files as listed; sha256 {result.sha256}")
-    if result.signature is None:
+    if result.unchecked is not None:
+        lines.append(f"signature  {result.unchecked} was NOT checked: that needs the public key (--signers KEY.pub)")
+    elif result.signature is None:
         lines.append("signature  nobody signed it: whoever made it could write what he likes into it")
     elif result.signature.signer is None:
         lines.append(f"signature  by {result.signature.key}; whose that is, nobody said (--signers)")

@@ -32,6 +32,7 @@ from tribunal.harness.cli.make import new
 from tribunal.harness.cli.museum import museum
 from tribunal.harness.cli.night import merge, nightly
 from tribunal.harness.cli.pages import report, serve
+from tribunal.harness.cli.plain import plain
 from tribunal.harness.cli.safety import clean, doctor, heal
 from tribunal.harness.cli.screen import one_screen
 from tribunal.harness.cli.search import search
@@ -323,7 +324,7 @@ def exit_code(arguments: Sequence[str]) -> int:
 
 
 def _failed(message: str, code: int) -> int:
-    typer.echo(f"tribunal: {message}", err=True)
+    typer.echo("\n".join(plain(line) for line in f"tribunal: {message}".split("\n")), err=True)
     return code
 
 

@@ -12,15 +12,17 @@ import os
 import sys
 import zipfile
 import zlib
+from collections import Counter
 from collections.abc import Iterator, Mapping
 from pathlib import Path, PurePosixPath
 from struct import Struct
-from typing import Final
+from typing import Annotated, Final
 
 import msgspec
 
 from tribunal import ROOT
 from tribunal.clusters.api import ClusterError
+from tribunal.harness.evidence.names import names_twice, unknown_names
 from tribunal.harness.run import LOCK, commit, lock_sha256
 from tribunal.harness.scenario import BadScenario
 from tribunal.results.manifest import Manifest
@@ -31,13 +33,15 @@ from tribunal.results.unreadable import UNREADABLE
 from tribunal.results.verdict import RunVerdict, Verdict, load, save
 
 VERSION: Final = 2
-KNOWN: Final = (1, VERSION)
+FIRST_VERSION: Final = 1  # its words for readers were not made to be compared
+KNOWN: Final = (FIRST_VERSION, VERSION)
 LIST: Final = "bundle.json"
 VERDICT: Final = "verdict.json"
 REPORT: Final = "report.html"
 # Not evidence: what a node left on its disks, and what a cluster kept for itself.
 LEFT_OUT: Final = ("nodes", "security", "unhealed.json", "processes.jsonl", LIST)
 FOR_READERS: Final = (".log", ".html")  # may name the run's folder; what is judged never does
+NAME_BYTES_MAX: Final = 255  # of a file, on the systems that there are
 MOST_BYTES: Final = 20 << 30
 BLOCK: Final = 1 << 20
 LOCAL_HEADER: Final = Struct("<26xHH")  # before an entry's content: how long its name is, and what stands beside it
@@ -55,7 +59,7 @@ class File(msgspec.Struct, frozen=True):
     """One file of an archive."""
 
     name: str
-    size: int
+    size: Annotated[int, msgspec.Meta(ge=0)]
     sha256: str
 
 
@@ -248,25 +252,36 @@ def _read(text: bytes) -> Bundle:
         raise Tampered(f"{LIST}: {problem}") from None
     if content.bundle_version not in KNOWN:
         raise Tampered(f"{LIST}: unknown bundle version {content.bundle_version} (this is {VERSION})")
-    if Path(content.run_id).name != content.run_id or content.run_id in ("", "..") or "\0" in content.run_id:
-        raise Tampered(f"{LIST}: run_id: {content.run_id!r} is no name of a run")
+    name = content.run_id
+    if Path(name).name != name or name in ("", "..") or not name.isprintable() or len(name.encode()) > NAME_BYTES_MAX:
+        raise Tampered(f"{LIST}: run_id: {name!r} is no name of a run")
+    if content.bundle_version != FIRST_VERSION:
+        known = msgspec.to_builtins(content)
+        for words in (*names_twice(LIST, text), *unknown_names(LIST, msgspec.json.decode(text), known)):
+            raise Tampered(words)
     return content
 
 
 def _compare_names(archive: zipfile.ZipFile, archive_path: Path, content: Bundle) -> None:
     stated = {file.name: file for file in content.files}
-    present = archive.namelist()
+    present = Counter(archive.namelist())
     if archive.comment or not _stand_side_by_side(archive, archive_path):
         raise Tampered("bytes that are no file of the archive: before, between or beside its entries, or in a comment")
     for name in present:
         if name != LIST and name not in stated:
             raise Tampered(f"{name}: in the archive, but not in its list")
-        if present.count(name) > 1:
+        if present[name] > 1:
             raise Tampered(f"{name}: twice in the archive")
+    if len(stated) != len(content.files):
+        raise Tampered(f"{LIST}: a file is there twice")
     for name in stated:
         path = PurePosixPath(name)
         if path.is_absolute() or ".." in path.parts or "\\" in name or not path.parts:
             raise Tampered(f"{name!r}: a name outside of the archive")
+        if not name.isprintable() or max(len(part.encode()) for part in path.parts) > NAME_BYTES_MAX:
+            raise Tampered(f"{name!r}: no name of a file")
+        if f"{path}" != name or any(f"{folder}" in stated for folder in path.parents):
+            raise Tampered(f"{name!r}: a folder, or a file in a file")
         if name not in present:
             raise Tampered(f"{name}: in the list, but not in the archive")
     if sum(file.size for file in content.files) > MOST_BYTES:

@@ -59,16 +59,23 @@ def sign(archive: Path, key: Path) -> Path:
 
 
 def signed(archive: Path, signers: Path | None) -> Signed | None:
-    """Check the signature beside an archive; None: there is none. `Unsigned`: it is false, or not by one of `signers`."""
-    for suffix, check in ((SSH, _by_ssh), (MINISIGN, _by_minisign)):
-        signature = archive.with_name(f"{archive.name}{suffix}")
-        if signature.is_file():
-            return check(archive, signature, signers)
+    """Check the signature beside an archive that is not `unchecked`; None: there is none. `Unsigned`: it is false, or not by one of `signers`."""
+    ssh, minisign = (archive.with_name(f"{archive.name}{suffix}") for suffix in (SSH, MINISIGN))
+    if ssh.is_file():
+        return _by_ssh(archive, ssh, signers)
+    if minisign.is_file() and signers is not None:
+        return _by_minisign(archive, minisign, signers)
     if signers is not None:
         raise Unsigned(
             f"{archive}: nobody signed it: there is no {archive.name}{SSH} or {archive.name}{MINISIGN} beside it"
         )
     return None
+
+
+def unchecked(archive: Path, signers: Path | None) -> str | None:
+    """Return the name of a signature beside an archive that nobody can check so: minisign's says nothing without the public key."""
+    ssh, minisign = (archive.with_name(f"{archive.name}{suffix}") for suffix in (SSH, MINISIGN))
+    return minisign.name if signers is None and minisign.is_file() and not ssh.is_file() else None
 
 
 def _by_ssh(archive: Path, signature: Path, signers: Path | None) -> Signed:
@@ -93,9 +100,7 @@ def _asked(order: str, signature: Path, archive: Path | None, *more: str) -> str
     return _said("ssh-keygen", words, archive)
 
 
-def _by_minisign(archive: Path, signature: Path, signers: Path | None) -> Signed:
-    if signers is None:
-        return Signed(tool="minisign", key="a key that is not checked: give its public key with --signers", signer=None)
+def _by_minisign(archive: Path, signature: Path, signers: Path) -> Signed:
     words = ["-V", "-p", f"{signers}", "-m", f"{archive}", "-x", f"{signature}"]
     if _said("minisign", words, None) is None:
         raise Unsigned(f"{signature}: not a signature of this archive by the key {signers}")

@@ -20,9 +20,10 @@ from tribunal.clusters.api import ClusterError
 from tribunal.clusters.simulated.trace import hashes_of
 from tribunal.harness.campaign.replay import other_code, replayed
 from tribunal.harness.catalog import SIMULATED
-from tribunal.harness.evidence.bundle import LIST, Bundle, canonical_report, counted, sha256_of, unpacked
+from tribunal.harness.evidence.bundle import FIRST_VERSION, LIST, Bundle, canonical_report, counted, sha256_of, unpacked
+from tribunal.harness.evidence.names import Plain, names_twice, unknown_names
 from tribunal.harness.evidence.segments import false_segments, unknown_segments
-from tribunal.harness.evidence.signing import Signed, signed
+from tribunal.harness.evidence.signing import Signed, signed, unchecked
 from tribunal.harness.plan import ExecutedFault, Plan, PlannedFault, expression, read_plan
 from tribunal.harness.run import LOCK, settings
 from tribunal.harness.scenario import BadScenario
@@ -38,7 +39,6 @@ from tribunal.results.unreadable import UNREADABLE
 from tribunal.results.verdict import PERMITTED_TABLE, NoVerdict, RunVerdict, Verdict, load, save
 
 ENGINES: Final = ("spark", "inline", "spark-sql")
-FIRST_VERSION: Final = 1  # its words for readers were not made to be compared
 LAST_SCHEMA_THEN: Final = 2  # of recordings when archives of the first version were made
 VERDICT: Final = "verdict.json"
 REPORT: Final = "report.html"
@@ -52,14 +52,12 @@ MOST_PLACES: Final = 12
 NEAR_MS: Final = {True: 1, False: 2_000}
 OUTCOMES: Final = ("ok", "fail", "info", "sent")
 
-Plain = Mapping[str, "Plain"] | Sequence["Plain"] | str | int | float | bool | None
-
 
 class Verified(msgspec.Struct, frozen=True, kw_only=True):
     """An archive beside what was found.
 
     differences:  what is stated and not so; remarks: what was not compared, or cannot be.
-    signature:    None: nobody signed it.
+    signature:    a good one; None: nobody signed it, or `unchecked` names the file that might be a signature.
     """
 
     run_id: str
@@ -71,6 +69,7 @@ class Verified(msgspec.Struct, frozen=True, kw_only=True):
     files: int
     sha256: str
     signature: Signed | None
+    unchecked: str | None
 
 
 class Stated:
@@ -129,7 +128,8 @@ def verified(
     engine:   who judges; None: who judged it before.
     signers:  whose signatures count: an allowed_signers file of ssh, or a public key of minisign.
     """
-    signature = signed(archive_path, signers)
+    not_checked = unchecked(archive_path, signers)
+    signature = None if not_checked else signed(archive_path, signers)
     with Scratch("verify") as folder:
         stated = folder / "stated"
         content = unpacked(archive_path, stated)
@@ -149,6 +149,7 @@ def verified(
         files=len(content.files),
         sha256=sha256_of(archive_path),
         signature=signature,
+        unchecked=not_checked,
     )
 
 
@@ -176,7 +177,7 @@ def made_anew(stated: Path, run_dir: Path, engine: str | None) -> Anew:
 def compared(content: Bundle, folder: Path, anew: Anew) -> tuple[list[str], list[str]]:
     """Return what an unpacked archive states and is not so, and what was not compared."""
     stated = Stated(folder)
-    differences = [*_of_bundle(content, anew.verdict), *_of_segments(stated)]
+    differences = [*_of_bundle(content, anew.verdict), *_of_segments(stated), *_of_names(folder)]
     remarks = list(_unknown_files(content, stated))
     words = [*_of_verdict(folder, anew), *_of_report(folder, anew)]
     if content.bundle_version == FIRST_VERSION:
@@ -451,6 +452,15 @@ def _of_loads(content: Bundle, stated: Stated) -> Iterator[str]:
             yield f"{place}, the phases counted {count}"
 
 
+def _of_names(folder: Path) -> Iterator[str]:
+    for name in (MANIFEST, PLAN, VERDICT, FILE):
+        if (folder / name).is_file():
+            yield from names_twice(name, (folder / name).read_bytes())
+    if (folder / SCHEDULE).is_file():
+        for line in (folder / SCHEDULE).read_bytes().splitlines():
+            yield from names_twice(SCHEDULE, line)
+
+
 def _of_segments(stated: Stated) -> Iterator[str]:
     if stated.recording is not None:
         yield from false_segments(stated.recording)
@@ -489,20 +499,7 @@ def _unknown_files(content: Bundle, stated: Stated) -> Iterator[str]:
 
 
 def _unknown_names(path: Path, known: Plain) -> Iterator[str]:
-    yield from _more(path.name, msgspec.json.decode(path.read_bytes()), known)
-
-
-def _more(place: str, stated: Plain, known: Plain) -> Iterator[str]:
-    """Yield the names that a file has and that no file of its kind has."""
-    if isinstance(stated, Mapping) and isinstance(known, Mapping):
-        for name in stated:
-            if name not in known:
-                yield f"{place}: {name}: no such name"
-            else:
-                yield from _more(f"{place}: {name}", stated[name], known[name])
-    elif isinstance(stated, list | tuple) and isinstance(known, list | tuple):
-        for one, other in zip(stated, known, strict=False):
-            yield from _more(place, one, other)
+    yield from unknown_names(path.name, msgspec.json.decode(path.read_bytes()), known)
 
 
 def _places(file: str, stated: Plain, found: Plain) -> list[str]:

@@ -36,8 +36,8 @@ def forgeries(folder: Path) -> Iterator[Forgery]:
         for place in _leaves(content):
             if not (name == LIST and place[0] == "files"):  # hashes are made to fit
                 yield Forgery(name, _named(place), _in_json(name, place))
-        if name != LIST:
-            yield Forgery(name, "another name", _with(name, ("nobody_lost_anything",), True))
+        yield Forgery(name, "another name", _with(name, ("nobody_lost_anything",), True))
+        yield Forgery(name, "a name twice", _twice(name))
     for place in _leaves(msgspec.json.decode((folder / "schedule.jsonl").read_bytes().splitlines()[0])):
         yield Forgery("schedule.jsonl", _named(place), _in_line("schedule.jsonl", place))
     yield Forgery("schedule.jsonl", "a line is missing", lambda run: (run / "schedule.jsonl").write_bytes(b"") and None)
@@ -120,7 +120,8 @@ def hashes_made_to_fit(folder: Path) -> None:
         for path in sorted(folder.rglob("*"))
         if path.is_file() and path.name != LIST
     ]
-    (folder / LIST).write_bytes(msgspec.json.encode(msgspec.structs.replace(content, files=files)))
+    if files != content.files:  # else the list may be what is forged
+        (folder / LIST).write_bytes(msgspec.json.encode(msgspec.structs.replace(content, files=files)))
 
 
 def without_sends(folder: Path) -> None:
@@ -199,6 +200,18 @@ def _with(name: str, place: tuple[str, ...], value: object) -> Callable[[Path], 
     def commit(folder: Path) -> None:
         content = msgspec.json.decode((folder / name).read_bytes())
         (folder / name).write_bytes(msgspec.json.encode(content | {place[0]: value}))
+
+    return commit
+
+
+def _twice(name: str) -> Callable[[Path], None]:
+    """Say something else before what is said: some readers take the first value of a name."""
+
+    def commit(folder: Path) -> None:
+        content = (folder / name).read_bytes()
+        first = next(key for key, value in msgspec.json.decode(content).items() if isinstance(value, str))
+        lie = msgspec.json.encode({first: "nothing was lost"})[:-1] + b","
+        (folder / name).write_bytes(content.replace(b"{", lie, 1))
 
     return commit
 

@@ -224,6 +224,76 @@ def test_a_listed_name_outside_the_archive_is_refused(archive, tmp_path):
         unpacked(bad, tmp_path / "out")
 
 
+@pytest.mark.parametrize(
+    ("name", "size", "words"),
+    [
+        ("logs/x.log", -5, "size"),  # of a negative size all is read at once, however large it is
+        ("logs/x/", 1, "a folder"),
+        ("logs//x.log", 1, "a folder"),
+        ("trace.msgpack/x", 1, "a file in a file"),
+        ("logs/\x1b[2J.log", 1, "no name of a file"),
+        (f"logs/{'x' * 300}", 1, "no name of a file"),
+        ("trace.msgpack", 1, "there twice"),
+    ],
+)
+def test_a_listed_file_that_cannot_be_one_is_refused(archive, tmp_path, name, size, words):
+    def change(own, content):
+        if own != LIST:
+            return content
+        listed = msgspec.json.decode(content)
+        listed["files"].append({"name": name, "size": size, "sha256": "x"})
+        return msgspec.json.encode(listed)
+
+    more = [] if name == "trace.msgpack" else [(name, b"x")]
+    bad = rewritten(archive, tmp_path / "bad.zip", change=change, more=more)
+
+    with pytest.raises(Tampered, match=words):
+        unpacked(bad, tmp_path / "out")
+
+
+@pytest.mark.parametrize("run_id", ["x" * 300, "x\x1b[2J", "x\nthe same verdict"])
+def test_a_run_whose_name_is_none_is_refused(archive, tmp_path, run_id):
+    def change(own, content):
+        return msgspec.json.encode(msgspec.json.decode(content) | {"run_id": run_id}) if own == LIST else content
+
+    with pytest.raises(Tampered, match="is no name of a run"):
+        unpacked(rewritten(archive, tmp_path / "bad.zip", change=change), tmp_path / "out")
+
+
+@pytest.mark.timeout(20)
+def test_an_archive_of_very_many_files_is_refused_soon(archive, tmp_path):
+    """Names were counted once for each name."""
+    more = [(f"logs/{number}.log", b"") for number in range(60_000)]
+
+    def change(own, content):
+        if own != LIST:
+            return content
+        listed = msgspec.json.decode(content)
+        listed["files"] += [{"name": name, "size": 0, "sha256": "x"} for name, _ in more]
+        return msgspec.json.encode(listed)
+
+    bad = rewritten(archive, tmp_path / "bad.zip", change=change, more=more)
+
+    with pytest.raises(Tampered, match="was changed"):
+        unpacked(bad, tmp_path / "out")
+
+
+def test_what_is_said_of_an_archive_moves_no_cursor_and_begins_no_line(archive, tmp_path, capsys):
+    def change(own, content):
+        if own != LIST:
+            return content
+        listed = msgspec.json.decode(content)
+        listed["findings"]["\x1b[2J\x1b[H\nthe same verdict: PASS stated, PASS found"] = 1
+        return msgspec.json.encode(listed)
+
+    bad = rewritten(archive, tmp_path / "bad.zip", change=change)
+
+    assert exit_code(["verify", str(bad), "--engine", "inline"]) == 3
+    said = capsys.readouterr().out
+    assert r"\x1b[2J\x1b[H\nthe same verdict: PASS stated" in said
+    assert "\x1b" not in said
+
+
 def test_a_verdict_that_was_made_better_is_found_by_judging_again(runs, tmp_path):
     """Hashes that were made to fit do not help: the recording is judged, not the verdict."""
     run = shutil.copytree(runs[0], tmp_path / "run")
@@ -373,6 +443,15 @@ def test_a_signature_of_other_bytes_is_refused(archive, runs, key, tmp_path):
 def test_an_unsigned_archive_is_refused_where_signers_are_named(archive, key):
     with pytest.raises(Unsigned, match="nobody signed it"):
         verified(archive, "inline", signers=key.with_suffix(".pub"))
+
+
+def test_a_signature_that_nobody_checked_is_none(archive, capsys):
+    """A signature of minisign does not say with which key it was made."""
+    archive.with_name(f"{archive.name}.minisig").write_text("untrusted comment: signed by the judge himself")
+
+    assert exit_code(["verify", str(archive), "--engine", "inline"]) == 0
+    assert "run.zip.minisig was NOT checked" in capsys.readouterr().out
+    assert verified(archive, "inline").signature is None
 
 
 @pytest.mark.parametrize("is_torn", [True, False])
