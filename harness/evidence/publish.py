@@ -31,7 +31,7 @@ def published(folder: Path, statement_file: Path, out: Path, most_evidence: int)
         raise BadScenario(f"{folder}: no such folder of runs")
     if out.exists():
         raise BadScenario(f"{out}: there already; give a folder that does not exist")
-    found = index(folder)
+    found = index(folder, most=None)
     if not found.runs:
         raise BadScenario(f"{folder}: no judged run in it; tribunal check RUN...")
     (out / BUNDLES).mkdir(parents=True)

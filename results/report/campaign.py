@@ -15,6 +15,7 @@ from tribunal.results.plain_words import LOSSES, acknowledged
 from tribunal.results.report import environment
 from tribunal.results.report.index import Index, RunRow, index
 from tribunal.results.report.simulation import simulation_of
+from tribunal.results.sensitivity import Figure
 from tribunal.results.verdict import RunVerdict, Verdict, load
 
 MOST_NAMED: Final = 30
@@ -52,7 +53,10 @@ class Claim(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Campaign(msgspec.Struct, frozen=True, kw_only=True):
-    """All that the page needs; `bound_95`: at most this share of runs has a violation, with 95 % confidence."""
+    """All that the page needs; `bound_95`: at most this share of runs has a violation, with 95 % confidence.
+
+    What is counted is of `counted` runs: those that have an answer and no known bug switched on.
+    """
 
     statement: Statement
     index: Index
@@ -61,6 +65,7 @@ class Campaign(msgspec.Struct, frozen=True, kw_only=True):
     unjudged: list[Claim]
     faults: list[FaultCount]
     judged: dict[str, int]
+    counted: int
     clusters: dict[str, int]
     hours: float
     bound_95: float
@@ -92,18 +97,20 @@ def campaign(
     evidence: Mapping[str, tuple[str, str]], bound: float, made_with: Mapping[str, str],
 ) -> Campaign:  # fmt: skip
     """Count a folder of runs."""
-    content = index(folder)
-    verdicts = [load(folder / run.place / "verdict.json") for run in content.runs]
-    hours = sum(_seconds(folder / run.place) for run in content.runs) / 3600
+    content = index(folder, most=None)
+    own = counted(content.runs)
+    verdicts = [load(folder / run.place / "verdict.json") for run in own]
+    hours = sum(_seconds(folder / run.place) for run in own) / 3600
     return Campaign(
         statement=statement,
         index=content,
-        abstract=_abstract(statement, content, verdicts, hours, bound),
+        abstract=_abstract(statement, content.anomalies, verdicts, hours, bound),
         claims=[one for one in claims if one.runs],
         unjudged=[one for one in claims if not one.runs],
         faults=_faults(verdicts, faults),
         judged=_judged(verdicts),
-        clusters=dict(Counter(run.cluster for run in content.runs)),
+        counted=len(own),
+        clusters=dict(Counter(run.cluster for run in own)),
         hours=hours,
         bound_95=bound,
         permitted=dict(
@@ -114,23 +121,20 @@ def campaign(
     )
 
 
+def counted(runs: Sequence[RunRow]) -> list[RunRow]:
+    """Return the runs that count: with an answer, and without a known bug switched on."""
+    answers = (Verdict.PASS, Verdict.PERMITTED, Verdict.VIOLATION)
+    return [run for run in runs if not run.mutants and run.verdict in answers]
+
+
 def clean_and_violating(runs: Sequence[RunRow]) -> tuple[int, int]:
-    """Return how many runs can be counted for the bound, and how many of them violate; known bugs on are not counted."""
-    counted = [
-        run for run in runs if not run.mutants and run.verdict in (Verdict.PASS, Verdict.PERMITTED, Verdict.VIOLATION)
-    ]
-    return len(counted), sum(run.verdict == Verdict.VIOLATION for run in counted)
+    """Return how many runs can be counted for the bound, and how many of them violate."""
+    own = counted(runs)
+    return len(own), sum(run.verdict == Verdict.VIOLATION for run in own)
 
 
-def _abstract(
-    statement: Statement, content: Index, verdicts: Sequence[RunVerdict], hours: float, bound: float
-) -> list[str]:
+def _abstract(statement: Statement, seen: Figure, own: Sequence[RunVerdict], hours: float, bound: float) -> list[str]:
     """Return the campaign in a few sentences that can be quoted: each figure is counted from these runs."""
-    own = [
-        verdict
-        for run, verdict in zip(content.runs, verdicts, strict=True)
-        if not run.mutants and verdict.verdict in (Verdict.PASS, Verdict.PERMITTED, Verdict.VIOLATION)
-    ]
     if not own:
         return ["No run of this campaign has an answer: it says nothing of the system."]
     faults = [fault for verdict in own for fault in verdict.test.faults]
@@ -151,7 +155,6 @@ def _abstract(
     said.append(
         f"With 95 % confidence at most {100 * bound:.3g} % of runs like these have a violation that these checks can see."
     )
-    seen = content.anomalies
     said.append(
         f"Of {seen.injected:,} anomalies that were put into copies of recordings, the judge saw {seen.seen:,}."
         if seen.injected

@@ -103,11 +103,12 @@ class PowerCell(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Index(msgspec.Struct, frozen=True, kw_only=True):
-    """All that the page needs."""
+    """All that the page needs; `counts`: how many of all runs got each verdict, worst first, those that are left out too."""
 
     title: str
     runs: list[RunRow]
     left_out: int
+    counts: dict[str, int]
     scenarios: list[ScenarioRow]
     signatures: list[Signature]
     power: list[PowerCell]
@@ -122,12 +123,6 @@ class Index(msgspec.Struct, frozen=True, kw_only=True):
     def anomalies(self) -> Figure:
         """How many anomalies were put into recordings, and how many of them were seen."""
         return total(self.sensitivity.values())
-
-    @property
-    def counts(self) -> dict[str, int]:
-        """How many runs got each verdict, worst first."""
-        found = {str(verdict): sum(run.verdict == verdict for run in self.runs) for verdict in Verdict}
-        return {name: count for name, count in found.items() if count}
 
 
 def write(folder: Path, findings: Path | None = None) -> Path:
@@ -155,16 +150,18 @@ def render(content: Index) -> str:
     )
 
 
-def index(folder: Path, findings: Path | None = None) -> Index:
-    """Read a folder; `findings` is the folder of past failures, which says what is known."""
+def index(folder: Path, findings: Path | None = None, most: int | None = MOST_RUNS) -> Index:
+    """Read a folder; `findings` is the folder of past failures, which says what is known. `most`: of so many runs each has a row."""
     unreadable: list[str] = []
     runs = sorted(_runs(folder, unreadable), key=lambda run: (run.began, run.run_id), reverse=True)
     found_nights = sorted(_nights(folder, unreadable), key=lambda night: night.began, reverse=True)
     probes = _probes(runs, found_nights)
+    shown = runs if most is None else _shown(runs, most)
     return Index(
         title=folder.resolve().name,
-        runs=runs[:MOST_RUNS],
-        left_out=max(0, len(runs) - MOST_RUNS),
+        runs=shown,
+        left_out=len(runs) - len(shown),
+        counts={str(verdict): count for verdict in Verdict if (count := sum(run.verdict == verdict for run in runs))},
         scenarios=_scenarios(runs),
         signatures=_signatures(runs, found_nights, _kept(findings, unreadable)),
         power=_power(folder, found_nights, unreadable),
@@ -175,6 +172,13 @@ def index(folder: Path, findings: Path | None = None) -> Index:
         unreadable=unreadable,
         trends=list(_trends(found_nights)),
     )
+
+
+def _shown(runs: Sequence[RunRow], most: int) -> list[RunRow]:
+    """Return at most so many runs in their order: what is no success before any that is one, the newest of each."""
+    good = (Verdict.PASS, Verdict.PERMITTED)
+    chosen = sorted(range(len(runs)), key=lambda place: (runs[place].verdict in good, place))[:most]
+    return [runs[place] for place in sorted(chosen)]
 
 
 def _trends(found_nights: Sequence[Night]) -> Iterator[Trend]:

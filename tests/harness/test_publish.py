@@ -4,12 +4,14 @@ import re
 import shutil
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from tribunal.harness.cli.main import exit_code
 from tribunal.harness.evidence.publish import most_informative
 from tribunal.harness.evidence.verify import verified
-from tribunal.results.report.index import RunRow
+from tribunal.results.report.index import RunRow, index
+from tribunal.results.verdict import Verdict, load, save
 
 SCENARIO = """scenario: small
 about: a short run to look at
@@ -177,3 +179,48 @@ def test_runs_of_one_name_in_two_folders_both_have_their_evidence(runs, statemen
     archives = sorted(path.name for path in (site / "evidence").iterdir())
     assert archives == [f"{run.name}.2.zip", f"{run.name}.zip"]
     assert all(name in (site / "index.html").read_text() for name in archives)
+
+
+def test_a_run_with_a_known_bug_adds_nothing_to_what_is_counted(runs, statement, tmp_path):
+    """Its hours, its faults and its records stood in the abstract and in the volume of the runs that were counted."""
+    for name, more in (("alone", []), ("beside", ["--mutant", "M44", "--seed", "3"])):
+        shutil.copytree(runs, tmp_path / name)
+        if more:
+            out = ["--out", str(tmp_path / name), "--engine", "inline", "-q"]
+            small = str(runs.parent / "small.yaml")
+            assert exit_code(["run", small, "--cluster", "simulated", *more, *out]) in (0, 1)
+
+    pages = []
+    for name in ("alone", "beside"):
+        order = ["publish", str(tmp_path / name), "--statement", str(statement), "-o", str(tmp_path / f"{name}-site")]
+        assert exit_code(order) == 0
+        pages.append((tmp_path / f"{name}-site" / "index.html").read_text())
+
+    counted = [re.search(r"<p>(replog, version .*? were acknowledged\.)", page)[1] for page in pages]
+    volumes = [re.findall(r'<tr><th scope="row">([^<]+)</th><td class="n">([\d,.]+)</td>', page) for page in pages]
+    faults = [re.findall(r'kill</th><td>[^<]+</td><td class="n">(\d+)</td>', page) for page in pages]
+    assert counted[0] == counted[1]
+    assert volumes[0]
+    assert volumes[0] == volumes[1]
+    assert faults == [["2"], ["2"]]
+    assert "1 of these runs had a known bug switched on" in pages[1]
+
+
+def test_a_violation_that_is_older_than_thousands_of_runs_is_neither_forgotten_nor_uncounted(runs, tmp_path):
+    """Of more than 2,000 runs the newest were shown and counted: an old violation stood in no figure of the page."""
+    for number in range(4):
+        folder = shutil.copytree(next(runs.glob("*/")), tmp_path / f"{number}")
+        verdict = load(folder / "verdict.json")
+        changes = {
+            "run_id": f"2026112{number}T090000Z-x",
+            "verdict": Verdict.VIOLATION if number == 0 else verdict.verdict,
+        }
+        save(msgspec.structs.replace(verdict, **changes), folder / "verdict.json")
+
+    few, every = index(tmp_path, most=2), index(tmp_path, most=None)
+
+    assert [(run.place, run.verdict) for run in few.runs] == [("3", every.runs[0].verdict), ("0", "VIOLATION")]
+    assert few.left_out == 2
+    assert few.counts == every.counts
+    assert few.counts["VIOLATION"] == 1
+    assert sum(few.counts.values()) == len(every.runs) == 4
