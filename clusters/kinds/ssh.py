@@ -11,8 +11,6 @@ A host needs a Python of at least 3.11 with the packages that a node imports.
 
 import asyncio
 import concurrent.futures
-import functools
-import hashlib
 import io
 import shlex
 import socket
@@ -21,9 +19,7 @@ import tarfile
 from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from pathlib import Path
-from typing import Final, ParamSpec, TypeVar
-
-import msgspec
+from typing import Final
 
 from tribunal import PACKAGE, ROOT
 from tribunal.clusters.api import CLIENTS, ClusterError, ClusterSpec, Kind, Unsupported
@@ -35,34 +31,24 @@ from tribunal.clusters.composed_cluster import ComposedCluster
 from tribunal.clusters.images.interpreter_base import PACKAGES
 from tribunal.clusters.links.relay import Side, Wires
 from tribunal.clusters.links.relays import Links, RelayListener, connect_far, connected, listener_at
+from tribunal.clusters.nodes.hosts_of_run import HostsOfRun, lacking, leftovers, sweep
 from tribunal.clusters.nodes.node_events import EventFile, FileEvents
 from tribunal.clusters.nodes.node_program import NodeProgram
 from tribunal.clusters.nodes.node_software import ReplogSoftware
 from tribunal.clusters.nodes.remote_files import RemoteFiles, RemoteHost
 from tribunal.clusters.nodes.remote_node import InThread, RemoteNode
-from tribunal.clusters.nodes.ssh_hosts import HostEntry, Hosts, Shell, read_hosts
+from tribunal.clusters.nodes.ssh_hosts import Hosts, Shell, read_hosts
 from tribunal.clusters.obstacles import Obstacle
 from tribunal.clusters.run_context import RunContext
-from tribunal.results.unreadable import UNREADABLE
-
-P = ParamSpec("P")
-T = TypeVar("T")
 
 CAPABILITIES: Final = ALL_CAPABILITIES - {Capability.MOUNT_DISK} - SECURED
+NO_RELAY: Final = "relay is missing: the address of this machine that the hosts reach"
+PYTHON_OF_OURS: Final = {"PYTHONPATH": "code", "PYTHONUNBUFFERED": "1"}  # in the node's folder
 NO_ZOOKEEPER: Final = "ZooKeeper mode runs on processes, containers and in the simulator"
-RECORD: Final = "ssh.json"
-CLIENT: Final = "pip install 'paramiko>=3' (the extra replog[ssh])"
 NODE_PORT: Final = 29_092
 RELAY_PORT: Final = 30_000
-THREADS: Final = 64
 # (kazoo only where the mode is zookeeper.)
 NEEDED: Final = tuple(name for name in PACKAGES if name not in ("kazoo", "uvloop", "typing_extensions"))
-# An id proves nothing: a host that was started anew may have given it to anybody. What a run has started works in its node's folder.
-OWN: Final = (
-    'for f in pid tail.pid; do p=$(cat $f 2>/dev/null); [ "$p" ] && [ "$(readlink /proc/$p/cwd)" = "$(pwd -P)" ]'
-)
-END_ALL: Final = f"{OWN} && kill -9 $p 2>/dev/null; done; true"
-STILL: Final = f"{OWN} && kill -0 $p 2>/dev/null && echo process $p; done; true"
 
 
 class SshAddresses:
@@ -111,37 +97,23 @@ class OnHosts:
     mounts_while_running = False
 
     def __init__(self) -> None:
-        self.hosts = Hosts(relay="", node=())
-        self.shells: dict[int, Shell] = {}
+        self.on_hosts = HostsOfRun()
         self._links = Links({})
-        self._run_name = ""
-        self._threads = concurrent.futures.ThreadPoolExecutor(THREADS, "ssh")
         self._furnishing: list[concurrent.futures.Future[None]] = []
-
-    async def in_thread(self, call: Callable[P, T], /, *arguments: P.args, **named: P.kwargs) -> T:
-        """Run what blocks in a thread: more of them than the loop's own executor has."""
-        return await asyncio.get_running_loop().run_in_executor(
-            self._threads, functools.partial(call, *arguments, **named)
-        )
-
-    def folder(self, node: int) -> str:
-        """Return the node's folder on its host."""
-        return remote_folder(self.hosts.entry(node), self._run_name)
 
     async def open(self, run: RunContext) -> Links:
         """Connect to every host, upload the code, open the relays."""
         spec = run.spec
-        self.hosts = read_hosts(Path(spec.hosts))
-        entries = [self.hosts.entry(node) for node in spec.node_ids]
-        self._run_name = run_name(run.directory)
-        write_record(run.directory, self.hosts)
-        self.shells = {entry.id: Shell(entry) for entry in entries}
-        await asyncio.gather(*(self.in_thread(shell.open) for shell in self.shells.values()))
+        hosts = read_hosts(Path(spec.hosts))
+        if not hosts.relay:
+            raise ClusterError(f"{spec.hosts}: {NO_RELAY}")
+        await self.on_hosts.open(run.directory, hosts, spec.node_ids)
         code = _code()
-        self._furnishing = [self._threads.submit(self._furnish, node, code) for node in self.shells]
+        shells = self.on_hosts.shells
+        self._furnishing = [self.on_hosts.begun(partial(self._furnish, node, code)) for node in shells]
         await asyncio.gather(*map(asyncio.wrap_future, self._furnishing))
         port = spec.base_port or NODE_PORT
-        addresses = SshAddresses(self.hosts, port, self.shells, self.in_thread)
+        addresses = SshAddresses(hosts, port, shells, self.on_hosts.in_thread)
         self._links = Links(
             {node: RELAY_PORT + node for node in run.spec.node_ids},
             addresses,
@@ -151,14 +123,12 @@ class OnHosts:
         try:
             await self._links.open()
         except OSError as problem:
-            raise ClusterError(
-                f"cannot listen on {self.hosts.relay} (relay in hosts.toml): {problem.strerror}"
-            ) from None
+            raise ClusterError(f"cannot listen on {hosts.relay} (relay in hosts.toml): {problem.strerror}") from None
         return self._links
 
     def _furnish(self, node: int, code: bytes) -> None:
         """Have a folder with our code, and a Python that can run it."""
-        shell, folder = self.shells[node], shlex.quote(self.folder(node))
+        shell, folder = self.on_hosts.shells[node], shlex.quote(self.on_hosts.folder(node))
         shell.run(f"mkdir -p {folder}/code && tar -xf - -C {folder}/code", code)
         python, needed = shlex.quote(shell.entry.python), ", ".join(NEEDED)
         checked, _, complaint = shell.tried(f"{python} -c 'import sys, {needed}; sys.exit(sys.version_info < (3, 11))'")
@@ -171,7 +141,7 @@ class OnHosts:
     ) -> RemoteNode:
         """Return a node that is not started yet; its configuration and its log are on its host."""
         endpoint = self._links.endpoint(node)
-        return RemoteNode(node, program, self.shells[node], self.folder(node), endpoint, on_exit, self.in_thread)
+        return RemoteNode(node, program, self.on_hosts, endpoint, on_exit, PYTHON_OF_OURS)
 
     def listener(self, node: int) -> tuple[str, int]:
         """Return the host's own address."""
@@ -179,7 +149,7 @@ class OnHosts:
 
     def bind_host(self, node: int) -> str:
         """Return the address that the links know the node by."""
-        return self.hosts.entry(node).address
+        return self.on_hosts.hosts.entry(node).address
 
     async def mounting(self, argv: Sequence[str]) -> str:
         """Refuse: that would be the host's mounts."""
@@ -189,28 +159,8 @@ class OnHosts:
         """Leave nothing on the hosts."""
         await self._links.close()
         # One refused host ends the start; the others still unpack, and a folder that grows cannot be removed.
-        await self.in_thread(concurrent.futures.wait, self._furnishing)
-        shells, self.shells = self.shells, {}
-        reached = [shell for shell in shells.values() if shell.is_open]
-        await asyncio.gather(*(self.in_thread(_emptied, shell, self._run_name) for shell in reached))
-        self._threads.shutdown(wait=True)
-
-
-def run_name(directory: Path) -> str:
-    """Return the name of a run's folders on hosts: readable, and of this very run."""
-    path = str(directory.resolve())
-    return f"{directory.name}-{hashlib.sha256(path.encode()).hexdigest()[:8]}"
-
-
-def write_record(directory: Path, hosts: Hosts) -> None:
-    """Say in the run's folder where it has been, before it goes there."""
-    directory.mkdir(parents=True, exist_ok=True)
-    (directory / RECORD).write_bytes(msgspec.json.encode(hosts))
-
-
-def remote_folder(entry: HostEntry, name: str) -> str:
-    """Return a node's folder on its host."""
-    return f"{entry.directory}/{name}/{entry.id}"
+        await self.on_hosts.in_thread(concurrent.futures.wait, self._furnishing)
+        await self.on_hosts.close()
 
 
 def _code() -> bytes:
@@ -227,67 +177,6 @@ def _code() -> bytes:
     return buffer.getvalue()
 
 
-def _emptied(shell: Shell, name: str) -> list[str]:
-    """End what a run has on a host and remove its folder; return what was done."""
-    folder = shlex.quote(remote_folder(shell.entry, name))
-    try:
-        said = shell.run(
-            f"[ -d {folder} ] || exit 0; cd {folder} && {END_ALL}; cd / && rm -rf {folder} && echo {folder}"
-        )
-        shell.tried(
-            f"rmdir {shlex.quote(f'{shell.entry.directory}/{name}')}"
-        )  # when the last node of this machine has gone
-    finally:
-        shell.close()
-    return [f"{shell.entry.address}: {line} removed" for line in said.decode().splitlines()]
-
-
-def _recorded(run_dir: Path) -> list[Shell]:
-    """Return shells, not open yet, on the hosts that a run used."""
-    path = run_dir / RECORD
-    try:
-        hosts = msgspec.json.decode(path.read_bytes(), type=Hosts)
-    except OSError:
-        return []
-    except UNREADABLE as problem:
-        raise ClusterError(
-            f"{path}: {problem}; nobody knows its hosts: look at those of hosts.toml, then remove the file"
-        ) from None
-    return [Shell(entry) for entry in hosts.node]
-
-
-def _on_all(run_dir: Path, ask: Callable[[Shell], list[str]]) -> list[str]:
-    """Ask every host that a run used, also where one of them fails; `ClusterError` with all that failed."""
-    said, problems = [], []
-    for shell in _recorded(run_dir):
-        try:
-            shell.open()
-            said += ask(shell)
-        except ClusterError as problem:
-            problems.append(str(problem))
-        finally:
-            shell.close()
-    if problems:
-        raise ClusterError("; ".join([*problems, *said]))
-    return said
-
-
-def leftovers(run_dir: Path) -> list[str]:
-    """Return what a run of this folder has left on its hosts."""
-
-    def left(shell: Shell) -> list[str]:
-        folder = shlex.quote(remote_folder(shell.entry, run_name(run_dir)))
-        said = shell.run(f"[ -d {folder} ] || exit 0; echo {folder}; cd {folder} && {STILL}").decode()
-        return [f"{shell.entry.address}: {line}" for line in said.splitlines()]
-
-    return _on_all(run_dir, left)
-
-
-def sweep(run_dir: Path) -> list[str]:
-    """End what a run of this folder has left on its hosts; return what was done."""
-    return _on_all(run_dir, lambda shell: _emptied(shell, run_name(run_dir)))
-
-
 def refused(spec: ClusterSpec) -> str:
     """Return why nodes on hosts cannot be what is asked for; empty: they can."""
     return NO_ZOOKEEPER if spec.is_zookeeper_mode else ""
@@ -295,10 +184,8 @@ def refused(spec: ClusterSpec) -> str:
 
 def obstacles() -> list[Obstacle]:
     """Return why there can be no nodes on hosts here."""
-    try:
-        import paramiko  # noqa: F401
-    except ImportError:
-        return [Obstacle(reason="the package 'paramiko' is not installed", remedy=CLIENT)]
+    if missing := lacking():
+        return missing
     try:
         read_hosts(Path(ClusterSpec().hosts))
     except ClusterError as problem:
@@ -308,12 +195,10 @@ def obstacles() -> list[Obstacle]:
 
 def cluster_on_hosts(run: RunContext, environment: OnHosts, links: Links) -> ComposedCluster:
     """Compose a cluster of replog's nodes whose files lie on hosts."""
-    software = ReplogSoftware(run, environment, links, environment.folder)
-    hosts = {
-        node: RemoteHost(shell, environment.folder(node), environment.in_thread)
-        for node, shell in environment.shells.items()
-    }
-    files = RemoteFiles(run, software, hosts, environment.in_thread)
+    software = ReplogSoftware(run, environment, links, environment.on_hosts.folder)
+    reached = environment.on_hosts
+    hosts = {node: RemoteHost(shell, reached.folder(node), reached.in_thread) for node, shell in reached.shells.items()}
+    files = RemoteFiles(run, software, hosts, reached.in_thread)
     events = {node: EventFile(node, files.event_file(node), partial(files.at_ns, node)) for node in hosts}
     system = System(
         software=software,
@@ -326,7 +211,7 @@ def cluster_on_hosts(run: RunContext, environment: OnHosts, links: Links) -> Com
 
 async def launch(spec: ClusterSpec, directory: Path, clock: RunClock, cluster_id: str) -> ComposedCluster:
     """Start a cluster on hosts; whatever goes wrong, nothing of it stays running."""
-    if missing := [obstacle for obstacle in obstacles() if "paramiko" in obstacle.reason]:
+    if missing := lacking():
         raise ClusterError(f"{missing[0].reason}: {missing[0].remedy}")
     if reason := refused(spec):
         raise Unsupported(reason)

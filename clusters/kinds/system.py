@@ -1,4 +1,4 @@
-"""Any system that a `system.toml` describes, its nodes as processes of this machine, on loopback or in namespaces, or as containers (docs/your-system.md)."""
+"""Any system that a `system.toml` describes (docs/your-system.md): processes of this machine, on loopback or in namespaces, containers, or hosts."""
 
 import contextlib
 import shutil
@@ -12,8 +12,11 @@ from tribunal.clusters.clock import RunClock
 from tribunal.clusters.endings import brought_up, to_its_end
 from tribunal.clusters.images.build import engine
 from tribunal.clusters.namespaces.spaces import way_in
+from tribunal.clusters.nodes import hosts_of_run
+from tribunal.clusters.nodes.hosts_of_run import lacking
 from tribunal.clusters.nodes.leftovers import end_processes, own_processes
 from tribunal.clusters.nodes.node_container import left_of, remove_all
+from tribunal.clusters.nodes.ssh_hosts import read_hosts
 from tribunal.clusters.objects import ObjectOperation
 from tribunal.clusters.run_context import RunContext
 from tribunal.clusters.spec import ClusterSpec
@@ -21,14 +24,17 @@ from tribunal.clusters.systems.cluster import CAPABILITIES, SystemCluster
 from tribunal.clusters.systems.containers import InContainers
 from tribunal.clusters.systems.description import BadSystem, System, read_system
 from tribunal.clusters.systems.disks import lacking as no_disks
+from tribunal.clusters.systems.on_hosts import OnSshHosts
 from tribunal.clusters.systems.places import NAMESPACES, InNamespaces, OnLoopback, Place
+
+MUTANTS_ARE_OURS: Final = "known bugs are replog's own"
 
 
 async def launch(spec: ClusterSpec, directory: Path, clock: RunClock, cluster_id: str) -> SystemCluster:
     """Start the nodes; whatever goes wrong, nothing of it stays running."""
     run = RunContext(spec, directory, clock, cluster_id)
     system, folder = _taken(run)
-    place = _place(spec, system)
+    place = _place(spec, system, folder)
     try:
         addresses = await place.open(run, system, folder)
         cluster = SystemCluster(run, system, place, addresses, CAPABILITIES - _lacking(spec, system).keys())
@@ -38,9 +44,11 @@ async def launch(spec: ClusterSpec, directory: Path, clock: RunClock, cluster_id
     return await brought_up(cluster)
 
 
-def _place(spec: ClusterSpec, system: System) -> Place:
+def _place(spec: ClusterSpec, system: System, folder: Path) -> Place:
     if system.nodes.image is not None:
         return InContainers(system.nodes.image)
+    if system.nodes.hosts is not None:
+        return OnSshHosts(folder / system.nodes.hosts)
     return InNamespaces() if spec.isolation == NAMESPACES else OnLoopback()
 
 
@@ -69,22 +77,43 @@ def refused(spec: ClusterSpec) -> str:
         return "it runs what a file describes: cluster: {system: path/to/system.toml}"
     if spec.brokers != system.nodes.count:
         return f"{system.name} has {system.nodes.count} nodes, not {spec.brokers}"
-    if system.nodes.image is not None and (spec.isolation == NAMESPACES or system.nodes.may_forget):
-        return f"{system.name} runs in containers: no isolation {NAMESPACES}, and no forgetful disks"
+    nodes = system.nodes
+    if nodes.image is not None and nodes.hosts is not None:
+        return f"{system.name} runs in containers (image) or on hosts, not both"
+    where = "in containers" if nodes.image is not None else "on hosts" if nodes.hosts is not None else ""
+    if where and (spec.isolation == NAMESPACES or nodes.may_forget):
+        return f"{system.name} runs {where}: no isolation {NAMESPACES}, and no forgetful disks"
+    if nodes.hosts is not None:
+        return _no_hosts(Path(spec.system).parent / nodes.hosts, spec)
     if spec.isolation == NAMESPACES and isinstance(way_in(), str):
         return f"isolation {NAMESPACES}: {way_in()}"
     if system.nodes.may_forget and spec.isolation != NAMESPACES:
         return f"forgetful disks of {system.name} are mounted in namespaces: --set cluster.isolation={NAMESPACES}"
     if system.nodes.may_forget and no_disks():
         return f"forgetful disks of {system.name}: {no_disks()}"
-    return "known bugs are replog's own" if spec.mutants else ""
+    return MUTANTS_ARE_OURS if spec.mutants else ""
+
+
+def _no_hosts(file: Path, spec: ClusterSpec) -> str:
+    """Return why its nodes cannot be on the hosts of a file; empty: they can."""
+    if missing := lacking():
+        return f"{missing[0].reason}: {missing[0].remedy}"
+    try:
+        hosts = read_hosts(file)
+        for node in spec.broker_ids:
+            hosts.entry(node)
+    except ClusterError as problem:
+        return str(problem)
+    return MUTANTS_ARE_OURS if spec.mutants else ""
 
 
 def _lacking(spec: ClusterSpec, system: System) -> dict[Capability, str]:
     """Return which of the kind's capabilities a system does not give, and why."""
     found: dict[Capability, str] = {}
-    if system.nodes.image is not None:
-        found[Capability.CUT] = "nobody stops packets between its containers"
+    if system.nodes.image is not None or system.nodes.hosts is not None:
+        found[Capability.CUT] = (
+            f"nobody stops packets between its {'hosts' if system.nodes.image is None else 'containers'}"
+        )
     elif spec.isolation != NAMESPACES:
         found[Capability.CUT] = f"its nodes share this machine's network: cluster.isolation={NAMESPACES} parts them"
     if not system.nodes.may_forget:
@@ -122,8 +151,8 @@ def _has_containers(run_dir: Path) -> bool:
 
 
 def leftovers(run_dir: Path) -> list[str]:
-    """Return which processes and containers a run of this folder has left."""
-    found = [f"process {pid}" for pid in own_processes(run_dir)]
+    """Return which processes and containers a run of this folder has left, here and on its hosts."""
+    found = [f"process {pid}" for pid in own_processes(run_dir)] + hosts_of_run.leftovers(run_dir)
     if _has_containers(run_dir):
         with contextlib.closing(engine()) as client:
             found += left_of(client, run_dir)
@@ -132,7 +161,7 @@ def leftovers(run_dir: Path) -> list[str]:
 
 def sweep(run_dir: Path) -> list[str]:
     """End what a run of this folder has left; return what was done."""
-    done = end_processes(own_processes(run_dir))
+    done = end_processes(own_processes(run_dir)) + hosts_of_run.sweep(run_dir)
     if _has_containers(run_dir):
         with contextlib.closing(engine()) as client:
             done += remove_all(client, run_dir)

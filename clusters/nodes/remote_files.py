@@ -13,6 +13,7 @@ import msgspec
 
 from tribunal.clusters.api import Proof
 from tribunal.clusters.capabilities import ClockSkew, Damage, DiskTrouble
+from tribunal.clusters.nodes.hosts_of_run import NOTE
 from tribunal.clusters.nodes.node_software import NodeSoftware
 from tribunal.clusters.nodes.remote_node import InThread
 from tribunal.clusters.nodes.ssh_hosts import Shell
@@ -23,7 +24,7 @@ CLOCK_SAMPLES: Final = 7
 # Answers each line with its monotonic clock: the quickest answer says best how far the clocks are apart.
 CLOCK_PROGRAM: Final = "import sys,time\nfor _ in sys.stdin: print(time.monotonic_ns(),flush=True)"
 FORMAT: Final = "-m replog format --config node.toml"
-FOLLOW: Final = "echo $$ >tail.pid && exec tail -n +1 -F events.jsonl 2>/dev/null"
+FOLLOW: Final = f"{NOTE} && exec tail -n +1 -F events.jsonl 2>/dev/null"
 
 
 class RemoteHost:

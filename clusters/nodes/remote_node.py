@@ -2,16 +2,17 @@
 
 import asyncio
 import shlex
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Final, ParamSpec, Protocol, TypeVar
 
 from tribunal.clusters.api import ClusterError, Proof
+from tribunal.clusters.nodes.hosts_of_run import NOTE, HostsOfRun
+from tribunal.clusters.nodes.leftovers import MARK
 from tribunal.clusters.nodes.node_process import POLL_MS, SIGNAL_WAIT_MS
 from tribunal.clusters.nodes.node_program import NodeProgram
 from tribunal.clusters.nodes.own_end import OwnEnd
 from tribunal.clusters.nodes.serving import refuses
-from tribunal.clusters.nodes.ssh_hosts import Shell
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -40,21 +41,21 @@ class RemoteNode(OwnEnd):
         self,
         node: int,
         program: NodeProgram,
-        shell: Shell,
-        folder: str,
+        hosts: HostsOfRun,
         endpoint: tuple[str, int],
         on_exit: Callable[[str], None],
-        in_thread: InThread,
+        environment: Mapping[str, str],
     ) -> None:
         self.node = node
         self.pid: int | None = None
         self._is_alive = False
         self._program = program
-        self._shell = shell
-        self._folder = folder
+        self._shell = hosts.shells[node]
+        self._folder = hosts.folder(node)
         self._endpoint = endpoint
         self._on_exit = on_exit
-        self._in_thread = in_thread
+        self._in_thread = hosts.in_thread
+        self._environment = environment
         self._ending = False
         self._watch: asyncio.Task[None] | None = None
 
@@ -72,7 +73,8 @@ class RemoteNode(OwnEnd):
         assert not self.alive, f"node {self.node} runs already"
         self._ending = False
         command = shlex.join(self._program.command(CONFIG, python=self._shell.entry.python, java="java"))
-        inner = f"echo $$ >pid; PYTHONPATH=code PYTHONUNBUFFERED=1 exec {command}"
+        given = " ".join(f"{name}={shlex.quote(value)}" for name, value in self._environment.items())
+        inner = f'{NOTE}; echo $$ >pid; {MARK}="$(pwd -P)" {given} exec {command}'
         self.pid = int(await self._run(START.format(inner=shlex.quote(inner))))
         self._is_alive = True
         self._watch = asyncio.create_task(self._wait_for_end(), name=f"watch node {self.node}")

@@ -1,6 +1,6 @@
 """Hosts reached over ssh: who they are (`hosts.toml`), and a shell on each of them.
 
-    relay = "192.0.2.9"                          # this machine, as the hosts reach it
+    relay = "192.0.2.9"                          # this machine, as the hosts reach it; not for described systems
 
     [[node]]
     id = 1                                       # broker 1..99, controller 101..199
@@ -59,7 +59,7 @@ class HostEntry(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
 class Hosts(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """All of the file."""
 
-    relay: str
+    relay: str = ""
     node: tuple[HostEntry, ...]
 
     def entry(self, node: int) -> HostEntry:

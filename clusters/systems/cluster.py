@@ -1,11 +1,10 @@
-"""A cluster of a described system: its nodes are processes or containers of this machine, each with an address of its own (`places.py`).
+"""A cluster of a described system: its nodes are processes or containers of this machine, or daemons on hosts, each with an address of its own (`places.py`).
 
 It is a `Cluster` like any other. What only a log has stays empty: no partitions, no committed metadata, no final logs, no clients
 of records. In full service means that every node is ready; a node that is not counts as fenced.
 """
 
 import asyncio
-import shutil
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Final, Literal
@@ -254,11 +253,7 @@ class SystemCluster:
             before = (await self._disks[node].ask("wipe")).bytes
             gone = (await self._disks[node].ask("wipe")).bytes == 0
         else:
-            data = self._run.data_dir(node)
-            before = sum(path.stat().st_size for path in data.rglob("*") if path.is_file())
-            await asyncio.to_thread(shutil.rmtree, data)
-            gone = not data.exists()
-            data.mkdir()
+            before, gone = await self._place.emptied(node, self._run.data_dir(node))
         await self._prepare(node)
         return Proof(holds=gone and closed, facts={"bytes_before": before, "all_closed": closed})
 

@@ -16,9 +16,9 @@ from tribunal.clusters.links.addresses import FIRST_PORT
 from tribunal.clusters.nodes.node_container import SHELL_ENTRY, NodeContainer, made_network, named, remove_all
 from tribunal.clusters.nodes.node_program import NodeProgram
 from tribunal.clusters.run_context import RunContext
-from tribunal.clusters.systems.description import Addresses, System
+from tribunal.clusters.systems.description import Addresses, Elsewhere, System
 from tribunal.clusters.systems.links import SystemLinks
-from tribunal.clusters.systems.places import RunningNode, Streams, addresses_of
+from tribunal.clusters.systems.places import RunningNode, Streams, addresses_of, emptied_here
 
 if TYPE_CHECKING:
     from docker import DockerClient
@@ -64,7 +64,8 @@ class InContainers:
         prefix, self._network = await asyncio.to_thread(made_network, self._client, self._directory)
         ports = {name: FIRST_PORT + number for number, name in enumerate(system.nodes.ports)}
         hosts = {node: f"{prefix}.{node}" for node in run.spec.broker_ids}
-        self._addresses = addresses_of(run, folder, hosts, ports, in_images=True)
+        there = Elsewhere(python="python3", folder=folder)
+        self._addresses = addresses_of(run, folder, hosts, ports, elsewhere=dict.fromkeys(hosts, there))
         return self._addresses
 
     def _have_image(self) -> None:
@@ -165,6 +166,10 @@ class InContainers:
             return int(api.exec_inspect(asked)["ExitCode"]), said
         except APIError as problem:
             return 1, f"{problem.explanation}\n".encode()
+
+    async def emptied(self, node: int, data: Path) -> tuple[int, bool]:
+        """Empty its data folder, which lies on this machine."""
+        return await asyncio.to_thread(emptied_here, data)
 
     async def close(self) -> None:
         """Remove containers and network; the image stays."""

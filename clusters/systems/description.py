@@ -63,6 +63,7 @@ class Nodes(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     prepare:  run once for each node with an empty data folder, and again when it was wiped.
     more:     words behind `start` for one node, by its number.
     image:    the nodes run in containers of this image, which the engine has or can pull; commands of nodes are the image's own, `python3` is {python}.
+    hosts:    the nodes run on the hosts of this file (`clusters/nodes/ssh_hosts.py`), beside system.toml; commands of nodes are the hosts' own.
     disk:     `forgetful`: the data folders are on a file system that knows what was not synced, so that a loss of power can take it.
     """
 
@@ -75,6 +76,7 @@ class Nodes(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     ready: Ready = Ready()
     stop_within_ms: Milliseconds = 10_000
     image: str | None = None
+    hosts: str | None = None
     disk: Literal["plain", "forgetful"] = "plain"
 
     @property
@@ -133,6 +135,11 @@ class System(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
         words = [*nodes.start, *(nodes.prepare or ()), *(word for own in nodes.more.values() for word in own)]
         return any("{data}" in word for word in words)
 
+    @property
+    def names_folder(self) -> bool:
+        """Whether its nodes need what lies beside system.toml."""
+        return any("{folder}" in word for words in _of_nodes(self) for word in words)
+
 
 def read_system(path: Path) -> System:
     """Read a system.toml. Raises BadSystem."""
@@ -154,8 +161,12 @@ def read_system(path: Path) -> System:
 
 
 def _commands(system: System) -> list[tuple[str, ...]]:
+    return [*_of_nodes(system), system.client.command]
+
+
+def _of_nodes(system: System) -> list[tuple[str, ...]]:
     nodes = system.nodes
-    given = (nodes.start, nodes.stop, nodes.prepare, nodes.ready.command, system.client.command, *nodes.more.values())
+    given = (nodes.start, nodes.stop, nodes.prepare, nodes.ready.command, *nodes.more.values())
     return [words for words in given if words is not None]
 
 
@@ -168,19 +179,26 @@ def _must_be_known(path: Path, word: str, nodes: Nodes) -> None:
             raise BadSystem(f"{path}: there is no {match[0]}")
 
 
+class Elsewhere(msgspec.Struct, frozen=True, kw_only=True):
+    """What a node's commands find where this machine's programs are not: its {python}, and where {folder} lies."""
+
+    python: str
+    folder: Path
+
+
 class Addresses(msgspec.Struct, frozen=True, kw_only=True):
     """Where the nodes of one run are, and their files.
 
     ports:  by node and name.
     data:   each node's own folder.
-    in_images:  nodes' commands are programs of an image, not of this machine.
+    elsewhere:  of nodes whose commands are programs of an image or a host, not of this machine.
     """
 
     folder: Path
     hosts: Mapping[int, str]
     ports: Mapping[int, Mapping[str, int]]
     data: Mapping[int, Path]
-    in_images: bool = False
+    elsewhere: Mapping[int, Elsewhere] = {}
 
     def endpoint(self, node: int) -> tuple[str, int]:
         """Return where a node's clients find it: its first port."""
@@ -189,16 +207,17 @@ class Addresses(msgspec.Struct, frozen=True, kw_only=True):
     def command(self, words: tuple[str, ...], node: int | None) -> list[str]:
         """Return a command with everything put in, its program by its full path; without a node, a client's."""
         program, *rest = (PLACEHOLDER.sub(lambda match: self._put_in(match, node), word) for word in words)
-        if self.in_images and node is not None:
+        if node in self.elsewhere:
             return [program, *rest]
         return [shutil.which(program) or program, *rest]
 
     def _put_in(self, match: re.Match[str], own: int | None) -> str:
         name, port, other = match.groups()
+        there = self.elsewhere.get(own) if own is not None else None
         if name == "folder":
-            return str(self.folder)
+            return str(there.folder if there else self.folder)
         if name == "python":
-            return "python3" if self.in_images and own is not None else sys.executable
+            return there.python if there else sys.executable
         node = int(other) if other is not None else own
         if node is None:
             raise BadSystem(f"{match[0]}: a client is of no node; it is told where the nodes are")

@@ -1,4 +1,4 @@
-"""Where the nodes of a described system live: on loopback addresses of this machine, in network namespaces of their own, or in containers (`containers.py`).
+"""Where the nodes of a described system live: on loopback addresses, in network namespaces, in containers (`containers.py`), or on hosts (`on_hosts.py`).
 
 A system that we did not write opens its connections itself, on any number of ports. So there are no relays: on loopback nothing
 between its nodes can be hindered; in namespaces (10.213.0.N a node, 10.213.0.254 all clients together) every packet between them
@@ -7,6 +7,7 @@ namespace, past every cut.
 """
 
 import asyncio
+import shutil
 from collections.abc import Callable, Coroutine, Mapping, Sequence
 from functools import partial
 from pathlib import Path
@@ -24,7 +25,7 @@ from tribunal.clusters.nodes.node_program import NodeProgram
 from tribunal.clusters.nodes.serving import refuses
 from tribunal.clusters.run_context import RunContext
 from tribunal.clusters.systems.commands import carried_out, ended_well
-from tribunal.clusters.systems.description import Addresses, System
+from tribunal.clusters.systems.description import Addresses, Elsewhere, System
 from tribunal.clusters.systems.links import SystemLinks
 
 Streams = tuple[asyncio.StreamReader, asyncio.StreamWriter]
@@ -67,6 +68,9 @@ class Place(Protocol):
 
     async def looks(self, node: int, command: list[str]) -> bool:
         """Run a command there that only looks; return whether it ended with 0."""
+
+    async def emptied(self, node: int, data: Path) -> tuple[int, bool]:
+        """Empty a dead node's data folder; return how many bytes it had, and whether they are gone."""
 
     async def close(self) -> None:
         """Leave nothing behind."""
@@ -119,6 +123,19 @@ class OnThisMachine:
     async def looks(self, node: int, command: list[str]) -> bool:
         """Run it behind them; who gives up waiting has ended it."""
         return await ended_well([*self.prefix(node), *command])
+
+    async def emptied(self, node: int, data: Path) -> tuple[int, bool]:
+        """Empty its data folder."""
+        return await asyncio.to_thread(emptied_here, data)
+
+
+def emptied_here(data: Path) -> tuple[int, bool]:
+    """Empty a folder of this machine; return how many bytes it had, and whether they are gone."""
+    before = sum(path.stat().st_size for path in data.rglob("*") if path.is_file())
+    shutil.rmtree(data)
+    gone = not data.exists()
+    data.mkdir()
+    return before, gone
 
 
 class OnLoopback(OnThisMachine):
@@ -217,7 +234,12 @@ NAMESPACES: Final = "namespaces"
 
 
 def addresses_of(
-    run: RunContext, folder: Path, hosts: Mapping[int, str], ports: Mapping[str, int], *, in_images: bool = False
+    run: RunContext,
+    folder: Path,
+    hosts: Mapping[int, str],
+    ports: Mapping[str, int],
+    *,
+    elsewhere: Mapping[int, Elsewhere] | None = None,
 ) -> Addresses:
     """Return where everybody is: the same ports on every node's own address."""
     return Addresses(
@@ -225,5 +247,5 @@ def addresses_of(
         hosts=hosts,
         ports=dict.fromkeys(hosts, ports),
         data={node: run.data_dir(node).resolve() for node in hosts},
-        in_images=in_images,
+        elsewhere=elsewhere or {},
     )

@@ -23,7 +23,7 @@ class SystemProgram:
     def command(self, config: Path, *, python: str, java: str) -> list[str]:
         """Return `start` with this node's own words behind it."""
         words = self._addresses.command((*self._nodes.start, *self._nodes.more.get(self._node, ())), self._node)
-        if not self._addresses.in_images:
+        if self._node not in self._addresses.elsewhere:
             must_exist(words)
         return words
 

@@ -1,52 +1,25 @@
 """Hosts over ssh, for real: several sshd, each in a network namespace of this machine, hurt and left clean."""
 
-import json
-import os
 import shutil
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import pytest
 
+from tests.clusters.ssh_town import NODES, Town, a_key, why_not
 from tests.nemesis.fault_matrix import write_row
 from tests.nemesis.fault_table import COMPOSED, ONCE
-from tribunal.clusters.api import CLIENTS, ClusterError
+from tribunal.clusters.api import ClusterError
 from tribunal.clusters.kinds import ssh
-from tribunal.clusters.namespaces.network import address, lay_out
-from tribunal.clusters.namespaces.spaces import WITH_ROOT, Namespaces, search_path, way_in
+from tribunal.clusters.namespaces.network import address
+from tribunal.clusters.nodes import hosts_of_run
 from tribunal.clusters.nodes.ssh_hosts import HostEntry, Shell, read_hosts
 from tribunal.harness.catalog import faults
 from tribunal.harness.plan import refusal
 
-ROOT = Path(__file__).parents[2]
-NODES = (1, 2, 3, 101, 102, 103)
 FILES_OF_SLOW = 1_000  # takes seconds, while a host without packages is refused at once
 STARTED = 4  # three brokers and a controller; stories that ask for three controllers have all
-SSHD = shutil.which("sshd", path=search_path())
-KEYGEN = shutil.which("ssh-keygen")
-SSHD_CONFIG = """
-ListenAddress {address}
-HostKey {folder}/host
-AuthorizedKeysFile {folder}/user.pub
-UsePAM no
-StrictModes no
-PermitRootLogin yes
-PasswordAuthentication no
-PidFile none
-LogLevel ERROR
-"""
-
-
-def why_not():
-    if os.geteuid() != 0:
-        return "only root's sshd can change users"
-    if SSHD is None or KEYGEN is None:
-        return "no sshd: apt-get install openssh-server"
-    return way_in() if isinstance(way_in(), str) else ""
-
-
 pytestmark = [
     pytest.mark.e2e,
     pytest.mark.timeout(180),
@@ -54,91 +27,10 @@ pytestmark = [
 ]
 
 
-def a_key(path):
-    subprocess.run([KEYGEN, "-q", "-t", "ed25519", "-N", "", "-f", str(path)], check=True)
-    return " ".join(path.with_suffix(".pub").read_text().split()[:2])
-
-
-class Town:
-    """Hosts with an sshd each, and a place from where they are reached."""
-
-    def __init__(self, folder):
-        self.folder = folder
-        self.spaces = Namespaces(folder, WITH_ROOT)
-        self.daemons = []
-
-    def __enter__(self):
-        self.spaces.open()
-        lay_out(self.spaces, [*NODES, CLIENTS])
-        self.spaces.run(["sh", "-c", "mount -t tmpfs tmpfs /run && mkdir /run/sshd"])
-        self.host_key = a_key(self.folder / "host")
-        a_key(self.folder / "user")
-        for node in NODES:
-            config = self.folder / f"sshd-{node}.conf"
-            config.write_text(SSHD_CONFIG.format(address=address(node), folder=self.folder))
-            self.daemons.append(self.start(str(node), SSHD, "-D", "-e", "-f", str(config)))
-        self.hosts = self.write_hosts("hosts.toml", self.host_key)
-        return self
-
-    def start(self, place, *command, **options):
-        return subprocess.Popen([*self.spaces.command(place), *command], **options)
-
-    def write_hosts(self, name, host_key, *, of_one=None, **changes):
-        lines = [f'relay = "{address(CLIENTS)}"']
-        for node in NODES:
-            entry = (
-                {
-                    "address": address(node),
-                    "key": str(self.folder / "user"),
-                    "host_key": host_key,
-                    "python": sys.executable,
-                    "directory": str(self.folder / "remote"),
-                }
-                | changes
-                | (of_one or {}).get(node, {})
-            )
-            lines += ["[[node]]", f"id = {node}", *(f"{key} = {json.dumps(value)}" for key, value in entry.items())]
-        path = self.folder / name
-        path.write_text("\n".join(lines) + "\n")
-        return path
-
-    def story(self, wanted, hosts=None, run="run", controllers=1, **options):
-        return self.start(
-            str(CLIENTS), sys.executable, "-m", "tests.clusters.ssh_story", str(hosts or self.hosts),
-            str(self.folder / run), str(controllers), json.dumps(wanted),
-            cwd=ROOT, stdout=subprocess.PIPE, text=True, env=os.environ | {"PYTHONPATH": str(ROOT)}, **options,
-        )  # fmt: skip
-
-    def reported(self, wanted, **options):
-        with self.story(wanted, **options) as story:
-            said = story.stdout.read()
-        return json.loads(said.splitlines()[-1])
-
-    def __exit__(self, *error):
-        for daemon in self.daemons:
-            daemon.kill()
-            daemon.wait()
-        self.spaces.close()
-
-
 @pytest.fixture(scope="module")
 def town(tmp_path_factory):
     with Town(tmp_path_factory.mktemp("town")) as town:
-        for node in NODES:
-            wait_for_sshd(town, node)
         yield town
-
-
-def wait_for_sshd(town, node):
-    for _ in range(200):
-        knock = subprocess.run(
-            [*town.spaces.command(str(CLIENTS)), "bash", "-c", f"exec 3<>/dev/tcp/{address(node)}/22"],
-            check=False, capture_output=True,
-        )  # fmt: skip
-        if knock.returncode == 0:
-            return
-        time.sleep(0.05)  # noqa: TID251
-    raise AssertionError(f"no sshd on {address(node)}")
 
 
 THREE = [["kill", 1, {}, 0.3], ["isolate", 2, {"others": "nodes"}, 0.3], ["power-loss", 3, {}, 0.3]]
@@ -200,7 +92,7 @@ def test_a_host_whose_python_lacks_packages_says_which(town):
 
 
 def test_a_host_that_is_still_being_furnished_when_another_is_refused_is_left_empty(town):
-    folder = town.folder / "remote" / ssh.run_name(town.folder / "slow") / "2" / "code"
+    folder = town.folder / "remote" / hosts_of_run.run_name(town.folder / "slow") / "2" / "code"
     slow = town.folder / "slow-python"
     slow.write_text(
         f"#!/bin/sh\nfor i in $(seq {FILES_OF_SLOW}); do mkdir -p {folder}; : > {folder}/$i; done\n"
@@ -231,16 +123,19 @@ def test_a_killed_harness_leaves_daemons_that_a_sweep_ends(town):
 def left_on_hosts(town, run, pid, hosts=None):
     """Write what a run of this name has left on two hosts: folders, each with the id of a process."""
     known = read_hosts(hosts or town.hosts)
-    ssh.write_record(town.folder / run, known)
-    folders = [Path(ssh.remote_folder(known.entry(node), ssh.run_name(town.folder / run))) for node in NODES[:2]]
+    hosts_of_run.write_record(town.folder / run, known)
+    folders = [
+        Path(hosts_of_run.remote_folder(known.entry(node), hosts_of_run.run_name(town.folder / run)))
+        for node in NODES[:2]
+    ]
     for folder in folders:
         folder.mkdir(parents=True)
-        (folder / "pid").write_text(f"{pid}\n")
+        (folder / "sessions").write_text(f"{pid}\n")
     return folders
 
 
 def test_an_id_that_another_process_has_by_now_is_not_the_node(town):
-    with subprocess.Popen(["sleep", "600"]) as bystander:
+    with subprocess.Popen(["sleep", "600"], start_new_session=True) as bystander:
         folders = left_on_hosts(town, "stale", bystander.pid)
 
         left = town.reported("leftovers", run="stale")
@@ -267,11 +162,11 @@ def test_a_host_that_does_not_answer_keeps_no_other_from_being_swept(town):
     shutil.rmtree(silent)
 
 
-@pytest.mark.parametrize("find", [ssh.leftovers, ssh.sweep], ids=lambda find: find.__name__)
+@pytest.mark.parametrize("find", [hosts_of_run.leftovers, hosts_of_run.sweep], ids=lambda find: find.__name__)
 def test_a_record_of_hosts_that_was_cut_off_is_named(tmp_path, find):
-    (tmp_path / ssh.RECORD).write_text('{"relay": "192.0.')
+    (tmp_path / hosts_of_run.RECORD).write_text('{"relay": "192.0.')
 
-    with pytest.raises(ClusterError, match=rf"{ssh.RECORD}: .*truncated"):
+    with pytest.raises(ClusterError, match=rf"{hosts_of_run.RECORD}: .*truncated"):
         find(tmp_path)
 
 

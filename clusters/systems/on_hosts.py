@@ -1,0 +1,139 @@
+"""Nodes of a described system on hosts reached over ssh (`hosts.toml`): any daemon, on a host that has `sh`.
+
+Each node has a folder on its host, with its data and, where a command of nodes names {folder}, what lies beside system.toml. Clients are on
+this machine and reach the nodes by their addresses. Everything in the folders is gone after the run but the nodes' logs, which are fetched.
+"""
+
+import asyncio
+import io
+import shlex
+import tarfile
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Final
+
+from tribunal.clusters.api import ClusterError, Unsupported
+from tribunal.clusters.links.addresses import FIRST_PORT
+from tribunal.clusters.nodes.hosts_of_run import NOTE, HostsOfRun
+from tribunal.clusters.nodes.node_program import NodeProgram
+from tribunal.clusters.nodes.remote_node import RemoteNode
+from tribunal.clusters.nodes.ssh_hosts import read_hosts
+from tribunal.clusters.run_context import RunContext
+from tribunal.clusters.systems.description import Addresses, Elsewhere, System
+from tribunal.clusters.systems.links import SystemLinks
+from tribunal.clusters.systems.places import RunningNode, Streams
+
+LOOK_S: Final = 6  # a look that hangs ends on its host; longer than anybody waits for it (`program.py`)
+ENVIRONMENT: Final = {"PYTHONUNBUFFERED": "1"}
+DATA: Final = "data"
+DESCRIBED: Final = "described"
+# Bytes that are there, one number a line; and what is left after they were removed.
+SIZES: Final = "find data -type f -exec stat -c %s {} +"
+WIPE: Final = "rm -rf data && mkdir data"
+
+
+class OnSshHosts:
+    """A place; implements `tribunal.clusters.systems.places.Place`."""
+
+    words = "processes on hosts over ssh"
+
+    def __init__(self, hosts: Path) -> None:
+        self._file = hosts
+        self._hosts = HostsOfRun()
+        self._run: RunContext | None = None
+
+    @property
+    def links(self) -> SystemLinks:
+        """Refuse."""
+        raise Unsupported("nobody stops packets between hosts of a described system")
+
+    async def open(self, run: RunContext, system: System, folder: Path) -> Addresses:
+        """Connect to each host, and make the node's folder there."""
+        self._run, nodes = run, run.spec.broker_ids
+        await self._hosts.open(run.directory, read_hosts(self._file), nodes)
+        beside = await asyncio.to_thread(packed, folder, run.directory) if system.names_folder else b""
+        await asyncio.gather(*(self._hosts.in_thread(self._furnish, node, beside) for node in nodes))
+        first = run.spec.base_port or FIRST_PORT
+        ports = {name: first + number for number, name in enumerate(system.nodes.ports)}
+        entries = {node: self._hosts.hosts.entry(node) for node in nodes}
+        folders = {node: Path(self._hosts.folder(node)) for node in nodes}
+        return Addresses(
+            folder=folder,
+            hosts={node: entry.address for node, entry in entries.items()},
+            ports=dict.fromkeys(nodes, ports),
+            data={node: own / DATA for node, own in folders.items()},
+            elsewhere={
+                node: Elsewhere(python=entry.python, folder=folders[node] / DESCRIBED)
+                for node, entry in entries.items()
+            },
+        )
+
+    def _furnish(self, node: int, beside: bytes) -> None:
+        folder = shlex.quote(self._hosts.folder(node))
+        self._hosts.shells[node].run(f"mkdir -p {folder}/{DATA} {folder}/{DESCRIBED}")
+        if beside:
+            self._hosts.shells[node].run(f"tar -xf - -C {folder}/{DESCRIBED}", beside)
+
+    def prefix(self, node: int) -> Sequence[str]:
+        """Need none: clients are on this machine."""
+        return ()
+
+    async def connect(self, node: int, endpoint: tuple[str, int]) -> Streams:
+        """Connect as clients do."""
+        return await asyncio.open_connection(*endpoint)
+
+    def node(
+        self, run: RunContext, node: int, program: NodeProgram, addresses: Addresses, on_exit: Callable[[str], None]
+    ) -> RunningNode:
+        """Make its daemon."""
+        return RemoteNode(node, program, self._hosts, addresses.endpoint(node), on_exit, ENVIRONMENT)
+
+    async def carried_out(self, node: int, command: list[str], log: Path, run_dir: Path) -> bool:
+        """Run a command in the node's folder; it is ended with the run. Raises ClusterError."""
+        code, said, complaint = await self._tried(node, f"{NOTE} && exec {shlex.join(command)}")
+        log.parent.mkdir(parents=True, exist_ok=True)
+        with log.open("ab") as file:
+            file.write(said + complaint.encode())
+        return code == 0
+
+    async def looks(self, node: int, command: list[str]) -> bool:
+        """Run it there, and end it there where it hangs."""
+        try:
+            code, _, _ = await self._tried(node, f"exec timeout -s KILL {LOOK_S} {shlex.join(command)}")
+        except ClusterError:
+            return False  # the host has hung up
+        return code == 0
+
+    async def emptied(self, node: int, data: Path) -> tuple[int, bool]:
+        """Empty its data folder."""
+        _, sizes, _ = await self._tried(node, SIZES)
+        code, _, _ = await self._tried(node, f'{WIPE} && [ -z "$(ls -A data)" ]')
+        return sum(map(int, sizes.split())), code == 0
+
+    async def _tried(self, node: int, command: str) -> tuple[int, bytes, str]:
+        shell, folder = self._hosts.shells[node], shlex.quote(self._hosts.folder(node))
+        return await self._hosts.in_thread(shell.tried, f"cd {folder} && {command}")
+
+    async def close(self) -> None:
+        """Fetch the logs, and leave nothing on the hosts."""
+        reached = [node for node, shell in self._hosts.shells.items() if shell.is_open]
+        await asyncio.gather(*map(self._fetch, reached))
+        await self._hosts.close()
+
+    async def _fetch(self, node: int) -> None:
+        assert self._run is not None
+        log = self._run.log_file(node)
+        code, said, _ = await self._tried(node, "cat log")
+        if code == 0:
+            log.parent.mkdir(parents=True, exist_ok=True)
+            log.write_bytes(said)
+
+
+def packed(folder: Path, run_dir: Path) -> bytes:
+    """Return what lies in a folder as a tar archive, without hidden names and without the folder that runs are in."""
+    own, buffer = run_dir.resolve(), io.BytesIO()
+    with tarfile.open(fileobj=buffer, mode="w") as archive:
+        for path in sorted(folder.iterdir()):
+            if not path.name.startswith(".") and not own.is_relative_to(path):
+                archive.add(path, path.name)
+    return buffer.getvalue()
