@@ -158,8 +158,12 @@ class SystemCluster:
         await self.nodes[node].spawn()
 
     async def _watch(self) -> None:
+        await asyncio.gather(*map(self._watch_node, self.nodes))
+
+    async def _watch_node(self, node: int) -> None:
+        """Look again and again; whoever does not answer holds up no other's look."""
         while True:
-            await asyncio.gather(*map(self._look, self.nodes))
+            await self._look(node)
             await asyncio.sleep(WATCH_MS / 1000)
 
     async def _look(self, node: int) -> None:

@@ -2,10 +2,13 @@
 
 import asyncio
 from pathlib import Path
+from typing import Final
 
 from tribunal.clusters.systems.commands import must_exist
 from tribunal.clusters.systems.description import Addresses, Nodes, Ready
 from tribunal.clusters.systems.places import Place
+
+LOOK_MS: Final = 5_000  # a command starts programs of its own: on a busy machine that takes its time
 
 
 class SystemProgram:
@@ -14,7 +17,7 @@ class SystemProgram:
     def __init__(self, title: str, nodes: Nodes, node: int, addresses: Addresses, place: Place) -> None:
         self.title = title
         self.serving_timeout_ms = nodes.ready.within_ms
-        self.answer_wait_ms = 1_000
+        self.answer_wait_ms = min(LOOK_MS, nodes.ready.within_ms)
         self._nodes = nodes
         self._node = node
         self._addresses = addresses

@@ -1,6 +1,7 @@
 """A described system's node is ready when its own probe says so, which may be later than when it goes on."""
 
 import asyncio
+import re
 from pathlib import Path
 
 import pytest
@@ -47,6 +48,54 @@ def test_a_node_that_goes_on_may_have_to_catch_up_before_it_is_ready(tmp_path: P
         return caught_up.holds, never.holds
 
     assert asyncio.run(tried()) == (True, False)
+
+
+def with_probe(folder: Path, probe: str, **changes: str) -> Path:
+    """Make the sample system with a readiness command; return its file."""
+    made_system("keeper", folder)
+    (folder / "run").mkdir()
+    file = folder / "keeper" / "system.toml"
+    ready = f'ready = {{ command = ["sh", "-c", "{probe}"], within_ms = 8000 }}'
+    text = "\n".join(ready if line.startswith("ready") else line for line in file.read_text().splitlines())
+    assert ready in text
+    for old, new in changes.items():
+        assert f"{old} = " in text
+        text = re.sub(rf"^{old} = .*", f"{old} = {new}", text, flags=re.MULTILINE)
+    file.write_text(text)
+    return file
+
+
+def test_a_look_that_takes_its_time_is_waited_for(tmp_path: Path) -> None:
+    """On a busy machine a command that starts programs takes longer than a second; who is looked at anew each second is never ready."""
+    file = with_probe(tmp_path, "sleep 1.5")
+
+    async def tried() -> bool:
+        spec = ClusterSpec(brokers=1, controllers=0, system=str(file))
+        cluster = await kind.launch(spec, tmp_path / "run", RunClock(), "tribunalSystemsQQQQQQQ")
+        await cluster.close()
+        return cluster.state.is_fully_in_sync(spec)
+
+    assert asyncio.run(tried())
+
+
+def test_a_node_that_does_not_answer_holds_up_no_other_s_look(tmp_path: Path) -> None:
+    """The look at a paused node lasts; that another one was killed is seen meanwhile."""
+    hung = tmp_path / "hung"
+    file = with_probe(tmp_path, f"test {{node}} = 2 || test ! -e {hung} || sleep 30", count="2")
+
+    async def tried() -> bool:
+        spec = ClusterSpec(brokers=2, controllers=0, system=str(file))
+        cluster = await kind.launch(spec, tmp_path / "run", RunClock(), "tribunalSystemsQQQQQQQ")
+        try:
+            hung.touch()
+            await asyncio.sleep(0.5)
+            await cluster.kill(2)
+            await asyncio.sleep(1)
+            return cluster.state.brokers[2].fenced
+        finally:
+            await cluster.close()
+
+    assert asyncio.run(tried())
 
 
 def test_a_page_without_an_end_is_no_answer(tmp_path: Path) -> None:
