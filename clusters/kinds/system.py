@@ -16,6 +16,7 @@ from tribunal.clusters.nodes import hosts_of_run
 from tribunal.clusters.nodes.hosts_of_run import lacking
 from tribunal.clusters.nodes.leftovers import end_processes, own_processes
 from tribunal.clusters.nodes.node_container import left_of, remove_all
+from tribunal.clusters.nodes.shared_memory import left_segments, remove_segments
 from tribunal.clusters.nodes.ssh_hosts import read_hosts
 from tribunal.clusters.objects import ObjectOperation
 from tribunal.clusters.run_context import RunContext
@@ -151,8 +152,9 @@ def _has_containers(run_dir: Path) -> bool:
 
 
 def leftovers(run_dir: Path) -> list[str]:
-    """Return which processes and containers a run of this folder has left, here and on its hosts."""
-    found = [f"process {pid}" for pid in own_processes(run_dir)] + hosts_of_run.leftovers(run_dir)
+    """Return which processes, segments of memory and containers a run of this folder has left, here and on its hosts."""
+    found = [f"process {pid}" for pid in own_processes(run_dir)] + left_segments(run_dir)
+    found += hosts_of_run.leftovers(run_dir)
     if _has_containers(run_dir):
         with contextlib.closing(engine()) as client:
             found += left_of(client, run_dir)
@@ -161,7 +163,7 @@ def leftovers(run_dir: Path) -> list[str]:
 
 def sweep(run_dir: Path) -> list[str]:
     """End what a run of this folder has left; return what was done."""
-    done = end_processes(own_processes(run_dir)) + hosts_of_run.sweep(run_dir)
+    done = end_processes(own_processes(run_dir)) + remove_segments(run_dir) + hosts_of_run.sweep(run_dir)
     if _has_containers(run_dir):
         with contextlib.closing(engine()) as client:
             done += remove_all(client, run_dir)

@@ -29,6 +29,7 @@ from tribunal.clusters.nodes.leftovers import end_processes, own_processes
 from tribunal.clusters.nodes.node_events import seen_by_harness
 from tribunal.clusters.nodes.node_exits import NodeExits
 from tribunal.clusters.nodes.node_process import last_lines
+from tribunal.clusters.nodes.shared_memory import note_segments, remove_segments
 from tribunal.clusters.orders import OrderSeen
 from tribunal.clusters.run_context import RunContext
 from tribunal.clusters.systems.clients import SystemClients
@@ -172,6 +173,9 @@ class SystemCluster:
         ready = process.alive and await program.answers(self._addresses.endpoint(node), wait_ms=program.answer_wait_ms)
         # Who was killed and started again meanwhile was not looked at.
         ready = ready and incarnation == str(process.pid)
+        former = self.state.brokers.get(node)
+        if ready and (former is None or former.fenced or former.incarnation != incarnation):
+            await asyncio.to_thread(note_segments, self._run.directory)
         self.state.brokers[node] = BrokerState(broker_epoch=0, incarnation=incarnation, fenced=not ready)
 
     async def shut_down(self) -> None:
@@ -190,6 +194,7 @@ class SystemCluster:
             # Where a node's command is a shell, the program that it runs outlives it.
             left = await asyncio.to_thread(own_processes, self._run.directory)
             await asyncio.to_thread(end_processes, left)
+            await asyncio.to_thread(remove_segments, self._run.directory)
         finally:
             await self._place.close()
 
@@ -222,6 +227,7 @@ class SystemCluster:
     async def kill(self, node: int) -> Proof:
         """Kill -9."""
         pid = self._node(node).pid
+        await asyncio.to_thread(note_segments, self._run.directory)
         proof = await self._node(node).kill()
         self._events.killed(node, pid)
         return proof

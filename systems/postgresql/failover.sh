@@ -32,7 +32,7 @@ case $1 in
       as_somebody initdb --pgdata "$data/pg" --username tribunal --auth trust --no-sync --no-instructions
       echo "host all,replication all all trust" >> "$data/pg/pg_hba.conf"
     fi
-    set -- postgres -D "$data/pg" -h "$host" -p "$port" -k "" "$@"
+    set -- postgres -D "$data/pg" -h "$host" -p "$port" -k "" -c dynamic_shared_memory_type=mmap "$@" # nothing in /dev/shm
     if [ "$(id -u)" -ne 0 ]; then exec "$@"; fi
     exec unshare --user --map-user=1000 --map-group=1000 -- setpriv --pdeathsig KILL -- "$@"
     ;;

@@ -31,7 +31,8 @@ case $1 in
         done
       fi
     done
-    as_postgres postgres -D "$data" -h "$host" -p "$port" -k "" "$@"
+    # Its shared memory is in files of its folder: what is in /dev/shm a server that is killed would leave there.
+    as_postgres postgres -D "$data" -h "$host" -p "$port" -k "" -c dynamic_shared_memory_type=mmap "$@"
     ;;
   stop) as_postgres pg_ctl stop --pgdata "$2" --mode fast ;;
   ready) exec pg_isready --quiet --host "$2" --port "$3" --dbname postgres --username tribunal ;;

@@ -1,5 +1,6 @@
 """PostgreSQL on trial, as `systems/postgresql` describes it: each isolation level is judged by what is promised of it."""
 
+import asyncio
 import contextlib
 import os
 import shutil
@@ -11,7 +12,11 @@ from pathlib import Path
 import pytest
 
 from tests.systems.judged import judged_in
+from tribunal.clusters.clock import RunClock
+from tribunal.clusters.kinds import system as kind
 from tribunal.clusters.namespaces.spaces import way_in
+from tribunal.clusters.nodes.shared_memory import JOURNAL
+from tribunal.clusters.spec import ClusterSpec
 from tribunal.results.verdict import RunVerdict, Verdict
 
 POSTGRESQL = Path(__file__).resolve().parents[2] / "systems" / "postgresql"
@@ -45,6 +50,26 @@ def test_write_skew_under_repeatable_read_is_found(tmp_path: Path) -> None:
 
     assert found is not None
     assert {finding.kind for finding in found.findings} == {"G2-item"}
+
+
+def test_a_killed_server_leaves_no_shared_memory(tmp_path: Path) -> None:
+    """What it makes there is in its folder, but for a segment that System V knows: the run removes that one."""
+    spec = ClusterSpec(brokers=1, controllers=0, system=str(POSTGRESQL / "serializable.toml"))
+
+    async def tried() -> str:
+        cluster = await kind.launch(spec, tmp_path, RunClock(), "tribunalSystemsQQQQQQQ")
+        try:
+            maps = Path(f"/proc/{cluster.nodes[1].pid}/maps")
+            return await asyncio.to_thread(maps.read_text)
+        finally:
+            await cluster.close()
+
+    mapped = asyncio.run(tried())
+    noted = (tmp_path / JOURNAL).read_text().splitlines()
+
+    assert "/dev/shm/" not in mapped
+    assert len(noted) == 1
+    assert kind.leftovers(tmp_path) == []
 
 
 @pytest.mark.nightly

@@ -1,0 +1,77 @@
+"""System V shared memory of a run's nodes: a segment outlives whoever made it, and no folder names it.
+
+A segment is a run's own if it was noted in the run's journal while its maker was a living process of the run. It is known again by its id, its
+maker and the second in which it was made. Who is killed leaves it; it is removed when nobody has it attached. Nothing of it is known but on Linux.
+"""
+
+import contextlib
+import ctypes
+from pathlib import Path
+from typing import Final
+
+import msgspec
+
+from tribunal.clusters.nodes.leftovers import PROC, own_processes
+
+JOURNAL: Final = "segments.jsonl"
+TABLE: Final = PROC / "sysvipc" / "shm"
+REMOVE: Final = 0  # IPC_RMID
+
+
+class Segment(msgspec.Struct, frozen=True):
+    """A segment: its id, who made it, and when, in seconds."""
+
+    id: int
+    maker: int
+    made_s: int
+
+
+def note_segments(run_dir: Path) -> None:
+    """Write into the run's journal which segments its living processes have made."""
+    found = _there()
+    own = set(own_processes(run_dir)) if found else set()
+    new = [one for one in found if one.maker in own and one not in _noted(run_dir)]
+    if new:
+        with (run_dir / JOURNAL).open("ab") as journal:
+            journal.write(b"".join(msgspec.json.encode(one) + b"\n" for one in new))
+
+
+def left_segments(run_dir: Path) -> list[str]:
+    """Return which segments of a run nobody uses any more."""
+    return [f"shared memory {one.id}" for one in _left(run_dir)]
+
+
+def remove_segments(run_dir: Path) -> list[str]:
+    """Remove them; return what was done."""
+    library = ctypes.CDLL(None, use_errno=True)
+    return [
+        f"shared memory {one.id} {'removed' if library.shmctl(one.id, REMOVE, None) == 0 else 'is still there'}"
+        for one in _left(run_dir)
+    ]
+
+
+def _left(run_dir: Path) -> list[Segment]:
+    noted = _noted(run_dir)
+    return [one for one, attached in _there().items() if one in noted and not attached] if noted else []
+
+
+def _there() -> dict[Segment, int]:
+    """Return all segments of this machine, each with how often it is attached."""
+    try:
+        head, *lines = TABLE.read_text().splitlines()
+    except OSError:
+        return {}
+    rows = [dict(zip(head.split(), map(int, line.split()), strict=True)) for line in lines]
+    return {Segment(row["shmid"], row["cpid"], row["ctime"]): row["nattch"] for row in rows}
+
+
+def _noted(run_dir: Path) -> set[Segment]:
+    try:
+        lines = (run_dir / JOURNAL).read_bytes().splitlines()
+    except OSError:
+        return set()
+    found = set()
+    for line in lines:
+        with contextlib.suppress(msgspec.DecodeError):  # the last one may be torn
+            found.add(msgspec.json.decode(line, type=Segment))
+    return found
