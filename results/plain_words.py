@@ -7,7 +7,10 @@ from collections.abc import Iterable, Sequence
 
 from tribunal.results.verdict import Finding, RunVerdict, Verdict, acks_word
 
-LOSSES = ("lost", "lost_after_read")
+LOST = "lost"
+READ = "lost_after_read"  # nobody had acknowledged it
+LOSSES = (LOST, READ)
+ONLY_READ = "that somebody had read and nobody had acknowledged"
 ACKNOWLEDGED = "acknowledged, acks="
 MOST_KINDS = 3
 
@@ -28,13 +31,17 @@ def sentences(verdict: RunVerdict) -> list[str]:
 
 
 def _broken(verdict: RunVerdict) -> list[str]:
-    lost = [one for one in verdict.violations if one.kind in LOSSES]
+    lost = [one for one in verdict.violations if one.kind == LOST]
+    read = sum(one.count for one in verdict.violations if one.kind == READ)
     others = [one for one in verdict.violations if one.kind not in LOSSES]
     found = []
     if lost:
         count = sum(one.count for one in lost)
         are = "record that had to survive is" if count == 1 else "records that had to survive are"
         found.append(f"{count:,} {are} lost: {_by_acks(lost)}.")
+    if read:
+        are = "is" if read == 1 else "are"
+        found.append(f"{read:,} record{'' if read == 1 else 's'} {ONLY_READ} {are} lost, and no rule permits it.")
     for words, count in _by_words(others)[:MOST_KINDS]:
         often = "" if count == 1 else f" ({count:,} times)"
         found.append(f"What must not be is there: {words}{often}.")
@@ -44,14 +51,18 @@ def _broken(verdict: RunVerdict) -> list[str]:
 
 def _permitted(verdict: RunVerdict, *, besides: bool = False) -> list[str]:
     """Say how much more is gone, and why it may be."""
-    lost = [one for one in verdict.permitted if one.kind in LOSSES]
+    lost = [one for one in verdict.permitted if one.kind == LOST]
+    read = [one for one in verdict.permitted if one.kind == READ]
     others = [one for one in verdict.permitted if one.kind not in LOSSES]
     found = []
+    more = " more" if besides else ""
     if lost:
         count, of_all = sum(one.count for one in lost), acknowledged(verdict)
         of = f" of {of_all:,} acknowledged" if of_all >= count else ""
-        more = " more" if besides else ""
         found.append(f"{count:,}{more}{of} records are gone, and each may be: {_by_rule(lost)}.")
+    if read:
+        count = sum(one.count for one in read)
+        found.append(f"{count:,}{more} records {ONLY_READ} are gone, and each may be: {_by_rule(read)}.")
     if others:
         kinds = ", ".join(f"{count:,} x {words}" for words, count in _by_words(others)[:MOST_KINDS])
         found.append(f"Permitted too: {kinds} ({', '.join(sorted({one.rule for one in others}))}).")

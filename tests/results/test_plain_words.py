@@ -40,6 +40,24 @@ def test_what_was_promised_and_is_lost_stands_before_what_may_be() -> None:
     assert second.startswith("9 more of 100 acknowledged records are gone, and each may be:")
 
 
+def test_what_was_only_read_is_none_of_what_was_acknowledged() -> None:
+    """A record is `lost_after_read` where nobody acknowledged it; its count stood in "17 of 100 acknowledged records"."""
+    read = lost("permitted", 17, 0, kind="lost_after_read", rule="R1")
+
+    assert said(Verdict.PERMITTED, lost("permitted", 9, 1, rule="R5"), read, judged=JUDGED)[1:] == [
+        "9 of 100 acknowledged records are gone, and each may be: 9 with acks=1 by R5.",
+        "17 records that somebody had read and nobody had acknowledged are gone, and each may be: 17 with acks=0 by R1.",
+    ]
+
+
+def test_a_record_that_was_only_read_and_had_to_survive_is_not_called_acknowledged() -> None:
+    read = lost("violation", 1, 0, kind="lost_after_read")
+
+    assert said(Verdict.VIOLATION, read, judged=JUDGED) == [
+        "1 record that somebody had read and nobody had acknowledged is lost, and no rule permits it."
+    ]
+
+
 def test_a_rule_is_explained_once_however_many_acks_levels_it_permits() -> None:
     by_level = [lost("permitted", count, acks, rule="R4", detail=PROMISE) for count, acks in ((5, -1), (3, 1), (2, 0))]
 
