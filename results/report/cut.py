@@ -31,6 +31,7 @@ def cut(page: Page) -> Page:
             transactions=_lanes(window, page.participants.transactions),
             groups=_lanes(window, page.participants.groups),
             quorum=_lanes(window, page.participants.quorum),
+            broker_epochs=_lanes(window, page.participants.broker_epochs),
         ),
     )
 

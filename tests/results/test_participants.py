@@ -8,6 +8,7 @@ from tests.checkers.recorded import MS, Run
 from tribunal.results.report.layout import drawing
 from tribunal.results.report.model import Page, page
 from tribunal.results.report.participants import MOST_LANES, Participants, participants
+from tribunal.results.report.window import Window
 from tribunal.results.store import Recording
 from tribunal.results.verdict import RunVerdict, Verdict, save
 
@@ -180,3 +181,17 @@ def test_a_latency_stands_at_the_end_of_its_line_with_its_value(tmp_path: Path) 
     assert found.rates is not None
     last = [one for one in found.rates.latencies["max"] if one is not None][-1]
     assert [line.label for line in track.lines] == [f"{name} {last / 1e6:.3g} ms" for name in ("max", "p99", "p50")]
+
+
+def test_a_window_shows_no_broker_epoch_that_was_over_before_it(tmp_path: Path) -> None:
+    run = Run(tmp_path / "run")
+    run.registered(2, at=2_000, previous=1)
+    for at in (1_000, 9_000):
+        run.send(at, at, offset=at // 1_000)
+    run_dir = run.finish()
+    save(RunVerdict(run_id="run", claim="", verdict=Verdict.PASS), run_dir / "verdict.json")
+    window = Window(start_ns=5_000 * MS, end_ns=8_000 * MS)
+
+    (track,) = [track for track in drawing(page(run_dir, window)).tracks if track.title.startswith("Broker epochs")]
+
+    assert [bar.text for bar in track.bars] == ["epoch 0", "epoch 4", "epoch 2"]
