@@ -335,13 +335,17 @@ class Night(msgspec.Struct, kw_only=True):
     def shortfalls(self) -> list[str]:
         """What lacks to be called green: scenarios with too few runs with an answer, canaries that no time was left for."""
         found = [line for one in self.swept if (line := self.shortfall(one))]
+        if not (self.swept or self.past or self.once_verdicts or self.confirmations):
+            found.append("nothing was run that could have found anything")
         return found + [f"canary {one.mutant}: no time was left for a seed" for one in self.canaries if one.is_untried]
 
     def shortfall(self, swept: Swept) -> str:
         """Say what a scenario lacks to be called green; nothing when it had enough runs, or makes the night red anyway."""
         had = answered(swept.verdicts)
-        if had >= self.least_runs or (self.is_red and swept.verdicts.get("VIOLATION")):
+        if had >= max(1, self.least_runs) or (self.is_red and swept.verdicts.get("VIOLATION")):
             return ""
+        if not had:
+            return f"{swept.scenario}: no run with an answer"
         return (
             f"{swept.scenario}: {had} runs with an answer, {self.least_runs} are needed for a bound of {self.bound:g} %"
         )

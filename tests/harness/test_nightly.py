@@ -628,12 +628,12 @@ def test_the_next_command_says_that_a_night_was_killed_and_resume_goes_on(tmp_pa
     (tmp_path / "findings").mkdir()
     options = ["--out", str(out), "--engine", "inline", "--budget", "5s"]
 
-    assert exit_code(["nightly", str(file), *options, "--resume"]) == 0
+    assert exit_code(["nightly", str(file), *options, "--resume"]) == 2  # there are no past findings: nothing was run
     assert "killed at real nodes" in capsys.readouterr().err
     assert load(out / "nightly.json").done[-1] == "tables"
     assert exit_code(["nightly", str(file), *options, "--resume"]) == 64
     save(killed, out)
-    assert exit_code(["nightly", str(file), *options]) == 0
+    assert exit_code(["nightly", str(file), *options]) == 2
     assert "did not end: killed at real nodes" in capsys.readouterr().err
     with held(out):
         assert exit_code(["nightly", str(file), *options]) == 64

@@ -61,6 +61,10 @@ def real(verdict):
     ("changes", "code"),
     [
         pytest.param({}, 0, id="green"),
+        pytest.param({"swept": [], "canaries": []}, 0, id="past findings alone"),
+        pytest.param({"swept": [], "past": []}, 2, id="canaries alone: nothing of the system itself was run"),
+        pytest.param({"swept": [], "canaries": [], "past": []}, 2, id="nothing at all"),
+        pytest.param({"swept": [Swept(scenario="s")]}, 2, id="a scenario without a run, and no bound asked for"),
         pytest.param({"found": [found(state="known")]}, 0, id="a known one"),
         pytest.param({"found": [found()]}, 1, id="a new one"),
         pytest.param({"found": [found(state="regressed")]}, 1, id="a mended one is back"),
