@@ -589,7 +589,7 @@ def _report(
             "seeds": len(account.results),
             "simulated_hours": account.simulated_ms / MS_PER_HOUR,
             "verdicts": dict(account.verdicts),
-            "findings": {str(one): [result.seed for result in found] for one, found in account.findings.items()},
+            "findings": {str(one): [result.name for result in found] for one, found in account.findings.items()},
             "inconclusive": {why: [result.name for result in results] for why, results in account.unclear.items()},
             "kept": {str(one): folders for one, folders in kept.items()},
             "recordings": {result.name: result.recording_hash for result in account.results},

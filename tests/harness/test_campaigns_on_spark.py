@@ -134,6 +134,7 @@ def test_a_sweep_whose_cluster_goes_away_says_what_had_ended(
     account = json.loads(said.out)
     assert (account["seeds"], account["interrupted"]) == (1, True)
     assert list(account["recordings"]) == ["small:1"]
+    assert account["findings"] == {"lost_writes/lost": ["small:1"]}
     assert said.err.splitlines()[-1] == "tribunal: the cluster ran no seeds: it is gone"
     assert (tmp_path / "out" / "guards.csv").exists()
 
