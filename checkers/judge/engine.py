@@ -6,9 +6,10 @@ one pass of 11 CPU seconds, against more than 137 as Spark SQL). One job judges 
 the kernels and must agree.
 """
 
+import gc
 import socket
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from functools import partial
+from functools import cache, partial
 from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Final
@@ -90,6 +91,9 @@ def judge_with_spark(spark: "SparkSession", engine: str, items: Sequence[WorkIte
         tables.sort()
         return tables
     spark.conf.set("spark.sql.adaptive.enabled", "false")
+    # A partition a row, those in the plan and those that are too many for it.
+    spark.conf.set("spark.sql.leafNodeDefaultParallelism", str(MOST_TASKS))
+    spark.conf.set("spark.sql.execution.arrow.maxRecordsPerBatch", "1")
     compile_plans(spark, wanted=False)  # a plan of two steps
     tables.add(collected(dataframe(spark, items, stored=stored)))
     if again := second_look(tables):
@@ -128,15 +132,20 @@ def dataframe(
     if not items:
         return spark.createDataFrame([], schema)
     dealt_out = tasks_of(items)
-    # The items travel with the code: one stage, no shuffle, one task a partition of this range.
-    return spark.range(0, len(dealt_out), 1, len(dealt_out)).mapInArrow(
-        partial(judge_batches, dealt_out, without, dict(stored), wanted=tuple(properties())), schema
+    # One stage, no shuffle: a task gets its own items and no others.
+    return spark.createDataFrame(rows_of(dealt_out)).mapInArrow(
+        partial(judge_batches, without, dict(stored), wanted=tuple(properties())), schema
     )
 
 
 def tasks_of(items: Sequence[WorkItem]) -> list[bytes]:
     """Return the tasks that items are dealt out to, as they travel."""
     return [msgspec.msgpack.encode(task) for task in _dealt(items)]
+
+
+def rows_of(tasks: Sequence[bytes]) -> pa.Table:
+    """Return what `judge_batches` is given: a row a task."""
+    return pa.table({"task": pa.array(tasks, pa.binary())})
 
 
 def _dealt(items: Sequence[WorkItem]) -> list[list[WorkItem]]:
@@ -150,26 +159,33 @@ def _dealt(items: Sequence[WorkItem]) -> list[list[WorkItem]]:
     return tasks
 
 
+@cache
+def _keep_modules() -> None:
+    """Let no search for garbage look at what has been imported: Spark's workers do one after every task, of 60 ms for these modules."""
+    gc.freeze()
+
+
 def judge_batches(
-    tasks: list[bytes],
     without: frozenset[str],
     stored: dict[str, str],
     batches: Iterable[pa.RecordBatch],
     *,
     wanted: Iterable[str] = (),
 ) -> Iterator[pa.RecordBatch]:
-    """Judge the tasks that these batches number: what Spark's workers do.
+    """Judge the tasks in these batches: what Spark's workers do.
 
-    wanted:  properties that are known where the judging was asked for. Raises BadPlugin where one is not known here: nobody would
+    batches:  a row a task.
+    wanted:   properties that are known where the judging was asked for. Raises BadPlugin where one is not known here: nobody would
              judge it, and the run would pass.
     """
     if lacking := sorted(set(wanted) - set(properties())):
         raise BadPlugin(
             f"{socket.gethostname()}: there is no property {lacking[0]!r}: install the package that brings it there"
         )
+    _keep_modules()
     decoder, histories = msgspec.msgpack.Decoder(list[WorkItem]), Histories()
     for batch in batches:
         for task in batch.column(0).to_pylist():
             with through_mirrors(partial(judge_item, without=without, histories=histories), stored) as judge:
-                for item in decoder.decode(tasks[task]):
+                for item in decoder.decode(task):
                     yield arrow_batch(judge(item))

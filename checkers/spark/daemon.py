@@ -3,6 +3,8 @@
 A worker that imports numpy, pyarrow and the kernels itself costs a second of CPU; a fork shares them.
 """
 
+import gc
+
 from pyspark.daemon import manager
 
 from tribunal.checkers.api import properties
@@ -12,4 +14,5 @@ PRELOADED = (work,)
 
 if __name__ == "__main__":
     properties()
+    gc.freeze()  # a worker looks for garbage after every task: what all of them share is none
     manager()

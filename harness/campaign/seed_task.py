@@ -5,6 +5,7 @@ It has to be light: it is imported before anything of ours is unpacked.
 """
 
 import contextlib
+import gc
 import os
 import struct
 import subprocess
@@ -49,6 +50,7 @@ def server(python: str) -> "SeedServer":
     """Return this worker's process for an interpreter, a new one if there is none that lives."""
     found = _servers.get(python)
     if found is None or found.has_ended:
+        gc.freeze()  # Spark's worker looks for garbage after every seed: what it has imported is none
         found = _servers[python] = SeedServer(python or sys.executable, unpacked())
     return found
 

@@ -1,10 +1,12 @@
 """Spark, Spark SQL and the inline engine agree; one small session for the whole module."""
 
+import gc
 from collections.abc import Iterator
 from pathlib import Path
 from random import Random
 from typing import Any
 
+import pyarrow as pa
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
@@ -23,6 +25,7 @@ from tribunal.harness.cli.main import exit_code
 
 pytestmark = pytest.mark.spark
 THOUSAND = 1_000
+MODULES = 50_000  # objects of what a worker imports
 
 
 @pytest.fixture(scope="module")
@@ -58,6 +61,28 @@ def test_one_spark_job_judges_many_runs_like_the_inline_engine(spark: Any, runs:
 
     assert tables == engine.judge_runs(runs, "inline")
     assert len({row.place.run_dir for row in tables.figures}) == len(runs)
+
+
+@pytest.mark.parametrize("bytes_in_plans", ["48MB", "0"], ids=["of a plan", "too many for a plan"])
+def test_every_task_gets_its_own_items_and_no_others(spark: Any, runs: list[Path], bytes_in_plans: str) -> None:
+    engine.judge_with_spark(spark, "spark", work_items(runs[0]))  # it sets what its jobs need
+    tasks = [task for run in runs for task in engine.tasks_of(work_items(run))]
+    spark.conf.set("spark.sql.execution.arrow.localRelationThreshold", bytes_in_plans)
+
+    frame = spark.createDataFrame(engine.rows_of(tasks))
+
+    assert len(tasks) > 1
+    assert frame.rdd.glom().map(lambda rows: [bytes(row.task) for row in rows]).collect() == [[task] for task in tasks]
+
+
+def frozen(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    yield from (pa.RecordBatch.from_pydict({"objects": [gc.get_freeze_count()]}) for _ in batches)
+
+
+def test_a_worker_looks_for_no_garbage_among_what_all_workers_have_imported(spark: Any) -> None:
+    (row,) = spark.range(1).repartition(1).mapInArrow(frozen, "objects long").collect()
+
+    assert row.objects > MODULES
 
 
 def by_spark_sql(spark: Any, runs: list[Path], names: frozenset[str]) -> list[FoundIn]:

@@ -18,16 +18,14 @@ OWN = '"""Mine."""\nfrom tribunal_plugins.checkers._shared import *\n'
 SHARED = "from tribunal.checkers.properties.watermarks import *\n"
 # A worker's Python: it imports the judge out of the archive, and runs in a folder of Spark's.
 TASK = """
-import json, sys
-import pyarrow as pa
+import gc, json, sys
 from pathlib import Path
 from tribunal.checkers.api import properties
 from tribunal.checkers.judge import engine
 from tribunal.checkers.judge.items import work_items
-tasks = engine.tasks_of(work_items(Path(sys.argv[1])))
-numbers = [pa.RecordBatch.from_pydict({"id": list(range(len(tasks)))})]
-rows = [row for found in engine.judge_batches(tasks, frozenset(), {}, numbers, wanted=sys.argv[2:]) for row in found.to_pylist()]
-print(json.dumps([engine.__file__, sorted(properties()), len(rows)]))
+tasks = engine.rows_of(engine.tasks_of(work_items(Path(sys.argv[1])))).to_batches()
+rows = [row for found in engine.judge_batches(frozenset(), {}, tasks, wanted=sys.argv[2:]) for row in found.to_pylist()]
+print(json.dumps([engine.__file__, sorted(properties()), len(rows), gc.get_freeze_count()]))
 """
 
 
@@ -60,10 +58,11 @@ def test_a_property_of_a_users_own_is_judged_on_workers(tmp_path: Path, own: Pat
     judged = on_a_worker(code, tmp_path, "mine", "watermarks")
 
     assert judged.returncode == 0, judged.stderr
-    module, known, rows = json.loads(judged.stdout)
+    module, known, rows, frozen = json.loads(judged.stdout)
     assert module.startswith(str(code))
     assert "mine" in known
     assert rows > 0
+    assert frozen > 0  # Spark's worker looks for garbage after every task
 
 
 def test_a_worker_that_lacks_a_property_does_not_judge_without_it(tmp_path: Path) -> None:

@@ -35,9 +35,8 @@ def judged_by_tasks(folder: Path, url: str) -> Tables:
     stored = {str(folder): url}
 
     def answers(items: list[engine.WorkItem]) -> Tables:
-        tasks = engine.tasks_of(items)
-        batches = [pa.RecordBatch.from_pydict({"id": list(range(len(tasks)))})]
-        found = engine.judge_batches(tasks, frozenset(), stored, batches)
+        batches = engine.rows_of(engine.tasks_of(items)).to_batches()
+        found = engine.judge_batches(frozenset(), stored, batches)
         tables.add(read_row(row) for batch in found for row in batch.to_pylist(maps_as_pydicts="strict"))
         return tables
 
