@@ -561,7 +561,7 @@ class Kind(msgspec.Struct, frozen=True, kw_only=True):
     obstacles:     tells why it cannot be had on this machine.
     lacking:       tells which of the capabilities this machine does not give, and why.
     has_releases:  a spec may name the release of the software that its nodes run.
-    is_mixed:      a spec says which of its brokers are Apache Kafka (`ClusterSpec.kafka`).
+    is_mixed:      a spec says which of its nodes are Apache Kafka (`ClusterSpec.kafka`).
     can_be_secured:  a spec may ask for TLS, logins and an authorizer (`ClusterSpec.security`).
     is_there_already:  a spec names the file of a cluster that its user has (`ClusterSpec.file`).
     of_whole_nodes:  capabilities that are given for whole nodes, not for single links: the fault `isolate` alone needs no more.

@@ -69,6 +69,7 @@ SELECTOR: Final = "replica.selector.class"  # whom leaders send readers to (KIP-
 RACK_AWARE: Final = "org.apache.kafka.common.replica.RackAwareReplicaSelector"
 RACKS: Final = 3
 RECOVERY_MS_LEAST: Final = 20_000
+FIRST_CONTROLLER: Final = 101
 RECOVERY_SESSIONS: Final = 10  # of a profile whose sessions are long, nodes are slow
 
 
@@ -88,7 +89,7 @@ class ClusterSpec(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
     base_port: int | None = None  # None: any that is free
     mode: str = "kraft"
     version: str = ""  # of Apache Kafka, for kinds that run it; none: the newest
-    kafka: tuple[int, ...] = ()  # of the kind mixed: which brokers are Apache Kafka, ascending
+    kafka: tuple[int, ...] = ()  # of the kind mixed: which nodes are Apache Kafka, ascending
     hosts: str = "hosts.toml"  # of the kind ssh
     isolation: Literal["auto", "namespaces", "proxies"] = "auto"  # of local processes: where packets can be stopped
     security: Literal["", "sasl_ssl"] = (
@@ -109,7 +110,22 @@ class ClusterSpec(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
     @property
     def controller_ids(self) -> tuple[int, ...]:
         """Ids of the controllers, ascending."""
-        return self.own_controller_ids or tuple(range(101, 101 + self.controllers))
+        return self.own_controller_ids or tuple(range(FIRST_CONTROLLER, FIRST_CONTROLLER + self.controllers))
+
+    @property
+    def kafka_brokers(self) -> tuple[int, ...]:
+        """Ids of the brokers that are Apache Kafka, ascending; of a cluster whose size is drawn, those that it has to have."""
+        return tuple(node for node in self.kafka if node < FIRST_CONTROLLER)
+
+    @property
+    def kafka_controllers(self) -> tuple[int, ...]:
+        """Ids of the controllers that are Apache Kafka, ascending."""
+        return tuple(node for node in self.kafka if node >= FIRST_CONTROLLER)
+
+    @property
+    def least_controllers(self) -> int:
+        """How many controllers a cluster has to have, so that those are there which are to be Apache Kafka."""
+        return max(self.kafka_controllers, default=FIRST_CONTROLLER - 1) - FIRST_CONTROLLER + 1
 
     @property
     def formatted_level(self) -> int:

@@ -29,8 +29,8 @@ def bounded(drawn: ClusterSpec, scenario: ClusterSpec, kind: Kind) -> ClusterSpe
     least = {**LEAST, **kind.least}
     return replace(
         drawn,
-        brokers=max(min(drawn.brokers, BROKERS_MAX), *scenario.kafka[-1:], 0),  # those that it names are there
-        controllers=min(drawn.controllers, CONTROLLERS_MAX),
+        brokers=max(min(drawn.brokers, BROKERS_MAX), *scenario.kafka_brokers[-1:], 0),  # those that it names are there
+        controllers=max(min(drawn.controllers, CONTROLLERS_MAX), scenario.least_controllers),
         settings={name: _bounded_setting(name, value, scenario, least) for name, value in drawn.settings.items()},
     )
 

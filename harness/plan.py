@@ -271,9 +271,9 @@ def _must_be_granted_by_kind(spec: ClusterSpec, kind: Kind, cluster: str) -> Non
             f"cluster {cluster} runs this project's own software; release {spec.version} is for --cluster apache-kafka"
         )
     if spec.kafka and not kind.is_mixed:
-        raise BadScenario(f"cluster {cluster} is of one system; brokers that are Apache Kafka are for --cluster mixed")
+        raise BadScenario(f"cluster {cluster} is of one system; nodes that are Apache Kafka are for --cluster mixed")
     if kind.is_mixed and not spec.kafka:
-        raise BadScenario(f"cluster {cluster}: say which of its brokers are Apache Kafka: --set cluster.kafka=2,3")
+        raise BadScenario(f"cluster {cluster}: say which of its nodes are Apache Kafka: --set cluster.kafka=2,3")
     if spec.security and not kind.can_be_secured:
         raise BadScenario(f"cluster {cluster} cannot have security {spec.security}: it is for --cluster processes")
 

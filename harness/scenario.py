@@ -370,7 +370,7 @@ def _node_ids(given: Plain) -> list[Plain]:
     try:
         return [*sorted({int(str(one)) for one in named})]
     except ValueError:
-        raise ValueError(f"cluster: kafka is {given!r}: name brokers, like 2,3") from None
+        raise ValueError(f"cluster: kafka is {given!r}: name nodes, like 2,3") from None
 
 
 def _described(spec: ClusterSpec) -> ClusterSpec:
@@ -433,9 +433,10 @@ def must_be_sound(spec: ClusterSpec) -> None:
         raise ValueError(f"cluster: 1 to 99 brokers, not {spec.brokers}")
     if not 1 <= spec.replication_factor <= spec.brokers:
         raise ValueError(f"cluster: {spec.replication_factor} replicas on {spec.brokers} brokers cannot be")
-    if foreign := [node for node in spec.kafka if node not in spec.broker_ids]:
+    if foreign := [node for node in spec.kafka if node not in spec.node_ids]:
         raise ValueError(
-            f"cluster: kafka names node {foreign[0]}; brokers are 1 to {spec.brokers}, all others are replog"
+            f"cluster: kafka names node {foreign[0]}; brokers are 1 to {spec.brokers}, controllers"
+            f" {spec.controller_ids[0]} to {spec.controller_ids[-1]}"
         )
     if spec.mode not in MODES:
         raise nearest("mode", spec.mode, MODES)

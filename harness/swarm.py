@@ -34,12 +34,14 @@ PROTOCOLS: Final = ("2.2", "2.6", "2.8", "3.2", "3.4", "3.4", "3.4")
 
 def drawn_cluster(spec: ClusterSpec, random: Random) -> ClusterSpec:
     """Draw a cluster; what the scenario sets by name stays."""
-    brokers = max(random.choice((3, 3, 3, 4, 5)), *spec.kafka[-1:], 0)
+    brokers = max(random.choice((3, 3, 3, 4, 5)), *spec.kafka_brokers[-1:], 0)
     replication_factor = random.choice((3, 3, 3, min(brokers, 4)))
     return replace(
         spec,
         brokers=brokers,
-        controllers=random.choice((1, 3, 3) if spec.is_zookeeper_mode else (1, 3, 3, 3, 5)),
+        controllers=max(
+            random.choice((1, 3, 3) if spec.is_zookeeper_mode else (1, 3, 3, 3, 5)), spec.least_controllers
+        ),
         replication_factor=replication_factor,
         min_insync_replicas=random.choice((1, 2, 2, 2, replication_factor - 1)),
         settings={**_settings(spec, random), **spec.settings},

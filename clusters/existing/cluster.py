@@ -48,7 +48,7 @@ from tribunal.clusters.existing.description import UNDONE_BY, put_in
 from tribunal.clusters.existing.description import ExistingCluster as Description
 from tribunal.clusters.existing.node import ExistingNode, copied
 from tribunal.clusters.existing.topics import OwnRecords, OwnTopics
-from tribunal.clusters.kafka.events import KafkaEvents, KafkaMetadata
+from tribunal.clusters.kafka.events import KafkaMetadata, Registrations, seen_from_outside
 from tribunal.clusters.kafka.releases import release
 from tribunal.clusters.links.answers import ClientAnswers
 from tribunal.clusters.metadata import MetadataObserver, MetadataView
@@ -105,8 +105,9 @@ class ExistingCluster:
         self._acts = Acts(run.directory, path)
         self._own = OwnTopics(frozenset(), self._acts)
         self._committed = OwnRecords(self.state, ())
-        self._events = KafkaEvents(self._committed, None, run.clock.now_ns)
-        self._metadata = KafkaMetadata(self._events)
+        registrations = Registrations(self._committed, None, run.clock.now_ns)
+        self._events = seen_from_outside(run.spec.node_ids, registrations, run.clock.now_ns)
+        self._metadata = KafkaMetadata(registrations)
         self._exits = NodeExits(self._events)
         self._orders = Orders(run.clock.now_ns, lambda: self.state.topic_ids)
         self._endpoints = given.endpoints

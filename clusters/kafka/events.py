@@ -1,20 +1,22 @@
-"""What is seen of the starts and ends of Apache Kafka's nodes, which write no event files.
+"""What is seen of Apache Kafka's nodes, which write no event files, and report nothing of others as controllers.
 
-Starts and ends are the harness's own doing. Registrations are read off the committed metadata; how a broker's previous incarnation
+Starts and ends are the harness's own doing (`FileEvents`, silent nodes). Registrations are read off the committed metadata; how a broker's previous incarnation
 ended is not in them (KIP-966), so it is read, before each start, off the file that the broker itself will read.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from pathlib import Path
+from typing import Final
 
 import msgspec
 
 from tribunal.clusters.api import MetadataEntry, NodeEvent
 from tribunal.clusters.committed_records import CommittedRecords
 from tribunal.clusters.kafka.disk import previous_broker_epoch
-from tribunal.clusters.nodes.node_events import seen_by_harness
+from tribunal.clusters.nodes.node_events import FileEvents, NodeEvents, seen_by_harness
 
-REGISTRATION = "RegisterBrokerRecord"
+REGISTRATION: Final = "RegisterBrokerRecord"
+REGISTERED: Final = "registered"
 
 
 class Registration(msgspec.Struct):
@@ -25,8 +27,8 @@ class Registration(msgspec.Struct):
     incarnation_id: str
 
 
-class KafkaEvents:
-    """Events as the harness sees them; whoever takes the metadata takes them here."""
+class Registrations:
+    """Registrations of brokers as the committed metadata have them; whoever takes the metadata takes them here."""
 
     def __init__(
         self, committed: CommittedRecords, data_dir: Callable[[int], Path] | None, now_ns: Callable[[], int]
@@ -42,31 +44,15 @@ class KafkaEvents:
         self._entries: list[MetadataEntry] = []
 
     def starting(self, node: int) -> None:
-        """Take note of a start, and of how the process before it ended."""
+        """Take note of how the process before ended, before the one that starts removes the file that says it."""
         if self._data_dir is not None:
             self._starts.setdefault(node, []).append((self._now_ns(), previous_broker_epoch(self._data_dir(node))))
-        self._note(node, "start")
-
-    def stopped(self, node: int) -> None:
-        """Take note of an orderly end."""
-        self._note(node, "stop")
-
-    def killed(self, node: int, pid: int | None) -> None:
-        """Take note that a node was killed."""
-        self._note(node, "killed", pid=pid)
-
-    def exited(self, node: int, reason: str) -> None:
-        """Take note that a node ended without being asked to."""
-        self._note(node, "exit", reason=reason)
-
-    def _note(self, node: int, name: str, **fields: object) -> None:
-        self._seen.append(seen_by_harness(node, name, self._now_ns(), **fields))
 
     def drain(self) -> list[NodeEvent]:
-        """Return what was seen of nodes' starts and ends since the last call."""
+        """Return the registrations since the last call."""
         self._read_metadata()
         seen, self._seen = self._seen, []
-        return sorted(seen, key=lambda event: event.at_ns)
+        return seen
 
     def drain_metadata(self) -> list[MetadataEntry]:
         """Return committed metadata records since the last call."""
@@ -88,7 +74,7 @@ class KafkaEvents:
         self._seen.append(
             seen_by_harness(
                 node,
-                "registered",
+                REGISTERED,
                 entry.at_ns,
                 broker_epoch=said.broker_epoch,
                 incarnation=said.incarnation_id,
@@ -97,12 +83,49 @@ class KafkaEvents:
         )
 
 
+class RegisteredEvents:
+    """What others see of nodes' starts and ends, beside the registrations that the metadata have."""
+
+    def __init__(self, seen: NodeEvents, registrations: Registrations) -> None:
+        self._seen = seen
+        self._registrations = registrations
+
+    def starting(self, node: int) -> None:
+        """Take note of a start, and of how the process before it ended."""
+        self._registrations.starting(node)
+        self._seen.starting(node)
+
+    def stopped(self, node: int) -> None:
+        """Take note of an orderly end."""
+        self._seen.stopped(node)
+
+    def killed(self, node: int, pid: int | None) -> None:
+        """Take note that a node was killed."""
+        self._seen.killed(node, pid)
+
+    def exited(self, node: int, reason: str) -> None:
+        """Take note that a node ended without being asked to."""
+        self._seen.exited(node, reason)
+
+    def drain(self) -> list[NodeEvent]:
+        """Return what came since the last call; what controllers report of registrations the metadata say already."""
+        reported = [event for event in self._seen.drain() if event.name != REGISTERED]
+        return sorted([*reported, *self._registrations.drain()], key=lambda event: event.at_ns)
+
+
+def seen_from_outside(
+    nodes: Collection[int], registrations: Registrations, now_ns: Callable[[], int]
+) -> RegisteredEvents:
+    """Return the events of a cluster none of whose nodes reports anything."""
+    return RegisteredEvents(FileEvents({}, now_ns, silent=nodes), registrations)
+
+
 class KafkaMetadata:
     """The metadata records of the same reading."""
 
-    def __init__(self, events: KafkaEvents) -> None:
-        self._events = events
+    def __init__(self, registrations: Registrations) -> None:
+        self._registrations = registrations
 
     def drain(self) -> list[MetadataEntry]:
         """Return committed metadata records since the last call."""
-        return self._events.drain_metadata()
+        return self._registrations.drain_metadata()

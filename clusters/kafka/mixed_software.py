@@ -1,4 +1,4 @@
-"""Two systems on one cluster's nodes: some brokers are Apache Kafka, all other nodes are replog. A broker that is down may go over to the other system."""
+"""Two systems on one cluster's nodes: some are Apache Kafka, all others replog. A node that is down may go over to the other system."""
 
 import shutil
 from pathlib import Path

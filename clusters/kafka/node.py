@@ -96,13 +96,24 @@ def property_text(value: SettingValue) -> str:
 
 
 def formatted_by_kafka(
-    java: str, jars: Path, config: Path, cluster_id: str, *, release: Release, elr: bool, voters: Sequence[str] = ()
+    java: str,
+    jars: Path,
+    config: Path,
+    cluster_id: str,
+    *,
+    release: Release,
+    elr: bool,
+    voters: Sequence[str] = (),
+    begins_as: Release | None = None,
 ) -> None:
     """Let Kafka's own tool format the directory that a server.properties names; takes about two seconds.
 
     voters:  of a quorum whose voters can be changed, the first ones; `voter` says how. None: the configuration names them.
+    begins_as: with which release's metadata.version the cluster begins; None: with the newest that this one knows.
     """
-    command = formatting_command(java, jars, config, cluster_id, release=release, elr=elr, voters=voters)
+    command = formatting_command(
+        java, jars, config, cluster_id, release=release, elr=elr, voters=voters, begins_as=begins_as
+    )
     try:
         done = subprocess.run(  # noqa: S603 - our own command, no shell
             command, capture_output=True, text=True, timeout=FORMAT_TIMEOUT_S, check=False
@@ -115,13 +126,24 @@ def formatted_by_kafka(
 
 
 def formatting_command(
-    program: str, jars: Path, config: Path, cluster_id: str, *, release: Release, elr: bool, voters: Sequence[str] = ()
+    program: str,
+    jars: Path,
+    config: Path,
+    cluster_id: str,
+    *,
+    release: Release,
+    elr: bool,
+    voters: Sequence[str] = (),
+    begins_as: Release | None = None,
 ) -> list[str]:
     """Return the command that formats; only a release with ELR knows a feature of that name."""
     features = ("--feature", f"{ELR_FEATURE}={int(elr)}") if release.has_elr else ()
     first = ("--initial-controllers", ",".join(voters)) if voters else ()
+    level = () if begins_as is None else ("--release-version", begins_as.metadata_version_name)
     where = ("-t", cluster_id, "-c", str(config))
-    return java_command(program, jars, "kafka.tools.StorageTool", "format", *where, *features, *first, heap="128m")
+    return java_command(
+        program, jars, "kafka.tools.StorageTool", "format", *where, *level, *features, *first, heap="128m"
+    )
 
 
 def voter(node: int, endpoint: tuple[str, int], directory_id: UUID) -> str:

@@ -72,6 +72,11 @@ class Release(msgspec.Struct, frozen=True):
         return ".".join(map(str, self.numbers))
 
     @property
+    def metadata_version_name(self) -> str:
+        """Its metadata.version as Kafka's formatting tool takes it: the newest one of a release without its patch number."""
+        return ".".join(map(str, self.numbers[:2]))
+
+    @property
     def has_kraft(self) -> bool:
         """Whether it runs without ZooKeeper."""
         return self.numbers >= KRAFT_SINCE

@@ -55,7 +55,8 @@ def runtime_of(chosen: Release) -> Runtime:
 class KafkaSoftware:
     """Brokers and controllers of Apache Kafka, from plain jars.
 
-    nodes:  which nodes of the cluster run it.
+    nodes:     which nodes of the cluster run it.
+    begins_as: with which release's metadata.version the cluster begins; None: that of the spec's.
     """
 
     stop_timeout_ms = STOP_TIMEOUT_MS
@@ -67,11 +68,13 @@ class KafkaSoftware:
         links: Links,
         runtime: Runtime,
         nodes: Sequence[int],
+        begins_as: Release | None = None,
     ) -> None:
         self._run = run
         self._environment = environment
         self._links = links
         self._nodes = nodes
+        self._begins_as = begins_as
         self._first = release(run.spec.version)  # with which directories are formatted
         self._runtimes = {self._first.name: runtime}
         self._programs: dict[int, KafkaProgram] = {}
@@ -198,6 +201,7 @@ class KafkaSoftware:
         await asyncio.to_thread(
             formatted_by_kafka,
             first.java, first.jars, config, self._run.cluster_id, release=self._first, elr=elr, voters=voters,
+            begins_as=self._begins_as,
         )  # fmt: skip
 
     def format(self, node: int) -> None:

@@ -25,7 +25,7 @@ from tribunal.clusters.committed_records import CommittedRecords
 from tribunal.clusters.composed_cluster import ComposedCluster
 from tribunal.clusters.host_environment import HostEnvironment
 from tribunal.clusters.kafka.disk import power_fail
-from tribunal.clusters.kafka.events import KafkaEvents, KafkaMetadata
+from tribunal.clusters.kafka.events import KafkaMetadata, Registrations, seen_from_outside
 from tribunal.clusters.kafka.jars import held_versions
 from tribunal.clusters.kafka.jars import obstacles as obstacles_to_kafka
 from tribunal.clusters.kafka.java import java_release, no_java_for, wheel_state
@@ -78,17 +78,17 @@ def kafka_cluster(run: RunContext, environment: HostEnvironment, links: Links, r
     """Compose a cluster of Apache Kafka's nodes."""
     state = ClusterState()
     committed = CommittedRecords(state)
-    events = KafkaEvents(committed, run.data_dir, run.clock.now_ns)
+    registrations = Registrations(committed, run.data_dir, run.clock.now_ns)
     software = KafkaSoftware(run, environment, links, runtime, run.spec.node_ids)
     system = System(
         software=software,
         files=LocalFiles(run, software, power_fail, controlled=()),
-        events=events,
+        events=seen_from_outside(run.spec.node_ids, registrations, run.clock.now_ns),
         releases=software,
         observation=Observation(
             state=state,
             observer=observer_of(run, links, committed, fetch_version=release(run.spec.version).fetch_version),
-            metadata=KafkaMetadata(events),
+            metadata=KafkaMetadata(registrations),
         ),
     )
     can = CAPABILITIES - missing(run.spec).keys()  # a wiped controller whose vote is fixed has it again by its number

@@ -1,9 +1,9 @@
-"""Brokers of Apache Kafka among replog's in one cluster: local processes, replog's controllers, the same faults and the same judge.
+"""Nodes of Apache Kafka among replog's in one cluster: local processes, brokers and controllers of both, the same faults and the same judge.
 
-The spec says which brokers are Apache Kafka (`cluster.kafka`); all other nodes are replog, as the kind `processes` runs them.
+The spec says which nodes are Apache Kafka (`cluster.kafka`); all others are replog, as the kind `processes` runs them.
 What only one of both systems can do is refused with the plan. Both write the same files, so that all final logs are read
-alike. Of the recording, what a node itself sees (watermarks, truncations, probes) is of replog's nodes alone; registrations,
-also of Kafka's brokers, are what replog's controllers report.
+alike. Of the recording, what a node itself sees (watermarks, truncations, probes) is of replog's nodes alone; registrations
+are read off the committed metadata, whoever leads the controllers.
 """
 
 import asyncio
@@ -13,13 +13,15 @@ from typing import Final
 
 import msgspec
 
-from tribunal.clusters.api import ClusterError, ClusterSpec, Kind, Proof
-from tribunal.clusters.assembly import System, composed, launched, observed
+from tribunal.clusters.api import ClusterError, ClusterSpec, ClusterState, Kind, Proof
+from tribunal.clusters.assembly import Observation, System, composed, launched, observer_of
 from tribunal.clusters.capabilities import Capability
 from tribunal.clusters.clock import RunClock
+from tribunal.clusters.committed_records import CommittedRecords
 from tribunal.clusters.composed_cluster import ComposedCluster
 from tribunal.clusters.host_environment import HostEnvironment
 from tribunal.clusters.kafka.disk import power_fail as kafka_power_fail
+from tribunal.clusters.kafka.events import KafkaMetadata, RegisteredEvents, Registrations
 from tribunal.clusters.kafka.mixed_software import MixedSoftware
 from tribunal.clusters.kafka.releases import KAFKA_ALONE, release
 from tribunal.clusters.kafka.software import KafkaSoftware, Runtime
@@ -39,13 +41,14 @@ from tribunal.clusters.run_context import RunContext
 CAPABILITIES: Final = apache_kafka.CAPABILITIES - {Capability.CHANGE_RELEASE, Capability.REMOVE_VOTER} | {
     Capability.CHANGE_SYSTEM
 }
-SINCE: Final = (4, 0, 0)  # the first whose brokers know the metadata.version that replog's controllers finalize
+SINCE: Final = (4, 0, 0)  # the first that knows the metadata.version that replog's controllers begin with
+BEGINS_AS: Final = release("4.0.0")  # whose metadata.version replog's controllers begin with, whoever is active first
 RECOVERY_MANAGER: Final = "unclean.recovery.manager.enabled"
 
 
 def host_environment_for(spec: ClusterSpec) -> HostEnvironment:
     """Return where nodes are to live: in namespaces where the system lets us make them, unless the spec says otherwise."""
-    who = f"brokers {', '.join(map(str, spec.kafka))} Apache Kafka {release(spec.version).name}, the others replog"
+    who = f"nodes {', '.join(map(str, spec.kafka))} Apache Kafka {release(spec.version).name}, the others replog"
     if spec.isolation == "proxies" or isinstance(way_in(), str):
         return Loopback(f"processes on loopback (no faults on links); {who}")
     return InNamespaces(f"processes in network namespaces; {who}", routes_choose_source=True)
@@ -54,14 +57,22 @@ def host_environment_for(spec: ClusterSpec) -> HostEnvironment:
 def mixed_cluster(run: RunContext, environment: HostEnvironment, links: Links, runtime: Runtime) -> ComposedCluster:
     """Compose a cluster of both systems' nodes."""
     replog = ReplogSoftware(run, environment, links, lambda node: str(run.folder(node).resolve()))
-    software = MixedSoftware(run, replog, KafkaSoftware(run, environment, links, runtime, run.spec.kafka))
+    software = MixedSoftware(run, replog, KafkaSoftware(run, environment, links, runtime, run.spec.kafka, BEGINS_AS))
     nodes = run.spec.node_ids  # also those that begin as Apache Kafka: they may go over
     files = {node: EventFile(node, run.folder(node) / "events.jsonl", run.clock.at_ns) for node in nodes}
+    state = ClusterState()
+    committed = CommittedRecords(state)
+    registrations = Registrations(committed, run.data_dir, run.clock.now_ns)
+    seen = FileEvents(files, run.clock.now_ns, silent=software.kafka_nodes)
     system = System(
         software=software,
         files=LocalFiles(run, software, power_failure_of(run, software), controlled=nodes),
-        events=FileEvents(files, run.clock.now_ns, silent=software.kafka_nodes),
-        observation=observed(run, links),
+        events=RegisteredEvents(seen, registrations),
+        observation=Observation(
+            state=state,
+            observer=observer_of(run, links, committed, fetch_version=release(run.spec.version).fetch_version),
+            metadata=KafkaMetadata(registrations),
+        ),
         systems=software,
     )
     return composed(run, environment, links, system, kind="mixed", capabilities=CAPABILITIES)
@@ -80,7 +91,7 @@ def power_failure_of(run: RunContext, software: MixedSoftware) -> Callable[[Path
 
 async def launch(spec: ClusterSpec, directory: Path, clock: RunClock, cluster_id: str) -> ComposedCluster:
     """Start a cluster in this folder; whatever goes wrong, nothing of it stays running."""
-    reason = refused(spec) or ("" if spec.kafka else "none of its brokers is Apache Kafka (cluster.kafka)")
+    reason = refused(spec) or ("" if spec.kafka else "none of its nodes is Apache Kafka (cluster.kafka)")
     if reason:
         raise ClusterError(reason)
     runtime = await asyncio.to_thread(apache_kafka.fetched, spec)

@@ -1,7 +1,4 @@
-"""Restart brokers one after another with the other of two systems, on the files that they have: one round of a migration in place; nothing is left to mend.
-
-Only brokers go over: the controllers of a cluster of both systems are replog's.
-"""
+"""Restart nodes one after another with the other of two systems, on the files that they have: one round of a migration in place; nothing is left to mend."""
 
 from collections.abc import Collection
 from contextlib import asynccontextmanager
@@ -30,13 +27,13 @@ OTHER: Final[dict[SystemName, SystemName]] = {"replog": "apache-kafka", "apache-
 
 
 class SystemTarget(BounceTarget, CanChangeSystem, CanRaiseMetadataVersion, Protocol):
-    """A cluster whose brokers end, go over to another system and are started again."""
+    """A cluster whose nodes end, go over to another system and are started again."""
 
 
 class Options(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """Which system, and how each broker ends; `other`: each broker goes over to the one that it does not run.
+    """Which system, and how each node ends; `other`: each goes over to the one that it does not run.
 
-    alone:  the target goes over and no other one, else all brokers, the target first.
+    alone:  the target goes over and no other one, else all of its role, the target first.
     """
 
     to: Literal["replog", "apache-kafka", "other"] = "other"
@@ -46,15 +43,14 @@ class Options(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 @asynccontextmanager
 async def inject(cluster: SystemTarget, node: int, options: Options) -> AsyncGenerator[Effect]:
-    """Inject: every broker that did not run the system yet ended and came back, running it. Heal: every ISR is full."""
+    """Inject: every node that did not run the system yet ended and came back, running it. Heal: every ISR is full."""
     spec = cluster.spec
-    if node in spec.controller_ids:
-        raise ClusterError(f"node {node} is a controller: only brokers go over to another system")
-    brokers = [node] if options.alone else from_target(spec.broker_ids, node)
-    wanted = {one: OTHER[cluster.system_of(one)] if options.to == "other" else options.to for one in brokers}
-    going = [one for one in brokers if cluster.system_of(one) != wanted[one]]
+    alike = spec.controller_ids if node in spec.controller_ids else spec.broker_ids
+    nodes = [node] if options.alone else from_target(alike, node)
+    wanted = {one: OTHER[cluster.system_of(one)] if options.to == "other" else options.to for one in nodes}
+    going = [one for one in nodes if cluster.system_of(one) != wanted[one]]
     if not going:
-        raise ClusterError(f"there is nobody to go over: brokers {brokers} run {options.to} already")
+        raise ClusterError(f"there is nobody to go over: nodes {nodes} run {options.to} already")
     await _must_be_known(cluster, [wanted[one] for one in going])
     effect = Effect(node, await _gone_over(cluster, going[0], wanted[going[0]], options.how))
     for one in going[1:]:
@@ -64,7 +60,7 @@ async def inject(cluster: SystemTarget, node: int, options: Options) -> AsyncGen
 
 
 async def _must_be_known(cluster: SystemTarget, systems: Collection[SystemName]) -> None:
-    """Refuse Apache Kafka of a release that does not know what was finalized; replog's controllers know what they finalize."""
+    """Refuse Apache Kafka of a release that does not know what was finalized; replog knows what its own controllers finalize, and no more is possible."""
     chosen, finalized = release(cluster.spec.version), await cluster.metadata_version()
     if chosen.metadata_version < finalized and "apache-kafka" in systems:
         raise ClusterError(
@@ -73,7 +69,7 @@ async def _must_be_known(cluster: SystemTarget, systems: Collection[SystemName])
 
 
 async def _gone_over(cluster: SystemTarget, node: int, system: SystemName, how: How) -> Proof:
-    """Restart one broker with a system, and wait for full service, as whoever migrates by hand does."""
+    """Restart one node with a system, and wait for full service, as whoever migrates by hand does."""
     former = incarnation(cluster, node)
     proof = joined(await end(cluster, node, how), "system", await cluster.change_system(node, system))
     await cluster.start(node)

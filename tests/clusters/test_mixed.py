@@ -8,11 +8,14 @@ import subprocess
 import sys
 import time
 import tomllib
+from pathlib import Path
 
 import pytest
 
 from tribunal.clusters.clock import RunClock
 from tribunal.clusters.kafka.mixed_software import MixedSoftware
+from tribunal.clusters.kafka.node import formatting_command
+from tribunal.clusters.kafka.releases import release
 from tribunal.clusters.kafka.software import KafkaSoftware, Runtime
 from tribunal.clusters.kinds import apache_kafka, mixed
 from tribunal.clusters.loopback import Loopback
@@ -40,12 +43,14 @@ def with_java(monkeypatch):
 @pytest.mark.parametrize(
     ("options", "reason"),
     [
+        pytest.param((), "cluster mixed: say which of its nodes are Apache Kafka: --set cluster.kafka=2,3", id="none"),
         pytest.param(
-            (), "cluster mixed: say which of its brokers are Apache Kafka: --set cluster.kafka=2,3", id="none"
+            ("--set", "cluster.kafka=3,4"),
+            "kafka names node 4; brokers are 1 to 3, controllers 101 to 103",
+            id="no node",
         ),
-        pytest.param(("--set", "cluster.kafka=3,4"), "kafka names node 4; brokers are 1 to 3", id="no broker"),
-        pytest.param(("--set", "cluster.kafka=101"), "kafka names node 101; brokers are 1 to 3", id="a controller"),
-        pytest.param(("--set", "cluster.kafka=two"), "kafka is 'two': name brokers, like 2,3", id="no number"),
+        pytest.param(("--set", "cluster.kafka=104"), "kafka names node 104; brokers are 1 to 3", id="no controller"),
+        pytest.param(("--set", "cluster.kafka=two"), "kafka is 'two': name nodes, like 2,3", id="no number"),
         pytest.param((*KAFKA, "--set", "cluster.version=3.9.1"), "4.0.0 is the first", id="an old release"),
         pytest.param((*KAFKA, "--mode", "zookeeper"), "cluster mixed: in ZooKeeper mode", id="ZooKeeper mode"),
         pytest.param(
@@ -106,6 +111,25 @@ def test_a_drawn_cluster_has_the_brokers_that_are_named():
 
     assert {spec.brokers for spec in specs} == {5}
     assert min(spec.settings["log.segment.bytes"] for spec in specs) == 1 << 20
+
+
+def test_a_drawn_cluster_has_the_controllers_that_are_named():
+    overrides = {"cluster.kafka": "103", "steps": "[{kill: leader(p*), for: 1s}]"}
+    scenario = load(scenario_file("rotating-swarm"), overrides)
+
+    specs = [made(scenario, seed=seed, cluster="mixed", time_ms=None, mutants=()).spec for seed in range(20)]
+
+    assert {spec.controllers for spec in specs} == {3}
+    assert {spec.brokers for spec in specs} > {3}, "they are drawn as if nobody was named"
+
+
+def test_the_first_metadata_version_is_the_same_whoever_is_active_first():
+    command = formatting_command(
+        "java", Path("jars"), Path("p"), CLUSTER_ID, release=release("4.3.1"), elr=True, begins_as=mixed.BEGINS_AS
+    )
+
+    assert command[command.index("--release-version") + 1] == "4.0"
+    assert ClusterSpec(kafka=(101,)).formatted_level == mixed.BEGINS_AS.metadata_version
 
 
 def test_faults_on_links_are_refused_where_nobody_knows_who_calls(monkeypatch):

@@ -34,11 +34,11 @@ def of_two_systems(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.parametrize(
     ("node", "options", "reason"),
     [
-        pytest.param(101, Options(), "node 101 is a controller: only brokers go over", id="a controller"),
+        pytest.param(101, Options(to="replog"), r"nodes \[101, 102, 103\] run replog already", id="controllers"),
         pytest.param(
-            2, Options(to="apache-kafka", alone=True), r"brokers \[2\] run apache-kafka already", id="the same system"
+            2, Options(to="apache-kafka", alone=True), r"nodes \[2\] run apache-kafka already", id="the same system"
         ),
-        pytest.param(1, Options(to="replog", alone=True), r"brokers \[1\] run replog already", id="replog already"),
+        pytest.param(1, Options(to="replog", alone=True), r"nodes \[1\] run replog already", id="replog already"),
     ],
 )
 def test_what_changes_nothing_is_said_before_anybody_is_stopped(node: int, options: Options, reason: str) -> None:
