@@ -16,6 +16,7 @@ from replog.client.connection import Connection, ConnectionLost
 from replog.config import Endpoint
 from replog.errors import Error
 from replog.log.batch import NewRecord, build
+from replog.log.compression import Codec
 from replog.log.log import Log
 from replog.log.validation import Origin
 from replog.metadata.features import KRAFT_VERSION
@@ -33,10 +34,13 @@ from replog.wire.messages import add_partitions_to_txn as apt
 from replog.wire.messages import add_raft_voter, vote
 from replog.wire.messages import begin_quorum_epoch as begin
 from replog.wire.messages import broker_registration as reg
+from replog.wire.messages import delete_records as dr
 from replog.wire.messages import describe_configs as dconf
 from replog.wire.messages import describe_producers as dp
 from replog.wire.messages import find_coordinator as fc
+from replog.wire.messages import list_offsets as lo
 from replog.wire.messages import metadata as md
+from replog.wire.messages import offset_fetch as of
 from replog.wire.messages import write_txn_markers as wtm
 from tests.broker.loopback import Loopback, running
 from tests.quorum.quorum_nodes import until
@@ -426,5 +430,62 @@ def test_what_a_request_names_again_and_again_is_looked_up_once(tmp_path: Path) 
         producers = dp.DescribeProducersRequest(topics=[dp.TopicRequest(name="a", partition_indexes=[0, 1, 0])] * 500)
         answer = await attack.ask(BROKER, Api.DESCRIBE_PRODUCERS, producers, 0)
         assert [[one.partition_index for one in topic.partitions] for topic in answer.topics] == [[0, 1]]
+
+        named = of.OffsetFetchRequestTopics(name="a", partition_indexes=[0, 1, 0])
+        offsets = of.OffsetFetchRequest(groups=[of.OffsetFetchRequestGroup(group_id="g", topics=[named] * 2)] * 500)
+        group = None
+        while group is None or group.error_code is not Error.NONE:  # until its coordinator has loaded
+            (group,) = (await attack.ask(BROKER, Api.OFFSET_FETCH, offsets, 8)).groups
+        assert [[one.partition_index for one in topic.partitions] for topic in group.topics] == [[0, 1]]
+
+        times = [lo.ListOffsetsPartition(partition_index=index, timestamp=0) for index in (0, 1, 0)]
+        starts = lo.ListOffsetsRequest(topics=[lo.ListOffsetsTopic(name="a", partitions=times)])
+        answer = await attack.ask(BROKER, Api.LIST_OFFSETS, starts, 7)
+        found = [(one.partition_index, one.error_code) for one in answer.topics[0].partitions]
+        unknown, twice = Error.UNKNOWN_TOPIC_OR_PARTITION, Error.INVALID_REQUEST
+        assert found == [(0, twice), (1, unknown), (0, twice)]
+
+        deletions = [dr.DeleteRecordsPartition(partition_index=index, offset=0) for index in (0, 1, 0)]
+        body = dr.DeleteRecordsRequest(topics=[dr.DeleteRecordsTopic(name="a", partitions=deletions)], timeout_ms=1)
+        answer = await attack.ask(BROKER, Api.DELETE_RECORDS, body, 2)
+        assert [one.partition_index for one in answer.topics[0].partitions] == [0, 1]
+
+    under_attack(tmp_path, story, offsets__topic__replication__factor=1, offsets__topic__num__partitions=1)
+
+
+def test_look_ups_that_take_long_hold_up_nobody_else(tmp_path: Path) -> None:
+    """Each by a time that only the last of very many records has: all partitions in one go were seconds without a turn for others."""
+    count = 10
+
+    async def story(attack: Attack) -> None:
+        client = Client(ClientWorld(), [Endpoint("127.0.0.1", attack.cluster.ports[BROKER])])
+        await client.create_topic("slow", partitions=count, replication_factor=1)
+        now_ms = attack.broker.plane.replicas.world.clock.wall_ms()
+        entries = [NewRecord(key=None, value=b"", timestamp_ms=now_ms + (place == 59_999)) for place in range(60_000)]
+        batch = build(entries, timestamp_ms=now_ms, attributes=Codec.ZSTD)
+        for index in range(count):
+            answer = None
+            while answer is None or answer.error_code is not Error.NONE:
+                answer = await client.produce("slow", index, batch, acks=1)
+        handlers = attack.broker.plane.handlers
+        handled = handlers.by_api[Api.LIST_OFFSETS]
+        was_answered: list[bool] = []
+
+        def watched(request: Any) -> None:
+            handled.handle(request)
+            was_answered.append(request.is_answered)
+
+        handlers.on(handled.served, watched)
+        wanted = [lo.ListOffsetsPartition(partition_index=index, timestamp=now_ms + 1) for index in range(count)]
+        body = lo.ListOffsetsRequest(topics=[lo.ListOffsetsTopic(name="slow", partitions=wanted)])
+        answer = await attack.ask(BROKER, Api.LIST_OFFSETS, body, 7)
+        handlers.on(handled.served, handled.handle)
+
+        assert was_answered == [False]  # the others' turn comes before the rest is looked at
+        assert [(one.partition_index, one.offset) for one in answer.topics[0].partitions] == [
+            (index, 59_999) for index in range(count)
+        ]
+        await client.close()
+        await attack.still_serves()
 
     under_attack(tmp_path, story)

@@ -24,6 +24,7 @@ from replog.coordinators.consumer_group_coordinator import refused_heartbeat
 from replog.coordinators.group_coordinator import GroupCoordinator
 from replog.errors import Error
 from replog.metadata.image import Image
+from replog.node.api.distinct import distinct
 from replog.node.coordinators.runtime import CoordinatorRuntime, CoordinatorShard, asked
 from replog.node.coordinators.verifier import Unverified, Verifier, offsets_error
 from replog.node.net.handlers import AnswersApi, HandledApi, contained
@@ -150,7 +151,7 @@ class GroupApi:
         """OffsetFetch: one group before version 8, any number since."""
         body = request.body
         if request.version >= FIRST_VERSION_WITH_MANY_GROUPS:
-            groups = [self._fetch(group, request) for group in body.groups]
+            groups = [self._fetch(group, request) for group in _named_once(body)]
             request.reply(of.OffsetFetchResponse(groups=groups))
             return
         group = of.OffsetFetchRequestGroup(
@@ -186,12 +187,12 @@ class GroupApi:
                 if known is not None or request.version < FIRST_VERSION_WITH_TOPIC_IDS:
                     topics.append(of.OffsetFetchResponseTopics(name=topic_name, topic_id=topic_id, partitions=answers))
             return of.OffsetFetchResponseGroup(group_id=asked.group_id, topics=topics)
-        for topic in asked.topics:
+        for topic in distinct(asked.topics, lambda topic: (topic.topic_id, topic.name)):
             name = topic.name if request.version < FIRST_VERSION_WITH_TOPIC_IDS else self._name_of(topic)
             if name is None:
                 topics.append(_unknown(topic))
                 continue
-            partitions = [TopicPartition(name, index) for index in topic.partition_indexes]
+            partitions = [TopicPartition(name, index) for index in dict.fromkeys(topic.partition_indexes)]
             answers = [answer for _, answer in core.fetch(asked.group_id, partitions, require_stable=require_stable)]
             topics.append(of.OffsetFetchResponseTopics(name=name, topic_id=topic.topic_id, partitions=answers))
         return of.OffsetFetchResponseGroup(group_id=asked.group_id, topics=topics)
@@ -380,12 +381,17 @@ def _members_shown(
     return _replace(answer, groups=shown)
 
 
+def _named_once(body: of.OffsetFetchRequest) -> list[of.OffsetFetchRequestGroup]:
+    """Return what is asked of each group, once of all its topics and once of named ones: more of it would be the same again."""
+    return distinct(body.groups, lambda one: (one.group_id, one.topics is None))
+
+
 def _offsets_shown(ask: Asker, body: of.OffsetFetchRequest, answer: of.OffsetFetchResponse) -> of.OffsetFetchResponse:
     """Show of each group what may be seen: of all topics those, of named ones an error for the others."""
     if not body.groups:
         return _replace(answer, topics=_topics_shown(ask, answer.topics, all_of_them=body.topics is None))
     shown = []
-    for asked_for, one in zip(body.groups, answer.groups, strict=True):  # a group may be asked for twice
+    for asked_for, one in zip(_named_once(body), answer.groups, strict=True):
         if error := ask.error(Operation.DESCRIBE, group(one.group_id)):
             shown.append(_replace(one, topics=[], error_code=error))
         else:

@@ -1,6 +1,8 @@
 """Offsets for clients and replicas: ListOffsets, OffsetForLeaderEpoch, DeleteRecords, GetReplicaLogInfo."""
 
 import asyncio
+from collections import Counter
+from itertools import takewhile
 from typing import Final
 from uuid import UUID
 
@@ -9,7 +11,9 @@ from replog.controller.authorization import BY_NODES, Operation
 from replog.controller.describe import INTERNAL_TOPICS
 from replog.controller.served_api import Parts, ServedApi
 from replog.errors import Error
+from replog.node.api.distinct import distinct
 from replog.node.net.handlers import AnswersApi, HandledApi, contained
+from replog.node.net.in_turns import in_turns
 from replog.node.net.server import ServerRequest
 from replog.node.replication.replicas import Replica, Replicas
 from replog.node.tasks import Tasks
@@ -38,16 +42,34 @@ class OffsetsApi:
     # ListOffsets
 
     def list_offsets(self, request: ServerRequest[lo.ListOffsetsRequest, lo.ListOffsetsResponse]) -> None:
-        """Answer for each partition by itself."""
-        body = request.body
-        topics = [
-            lo.ListOffsetsTopicResponse(
-                name=topic.name,
-                partitions=[self._offset(body, topic.name, wanted, request.version) for wanted in topic.partitions],
+        """Answer for each partition by itself; as Kafka, for none that is named more than once.
+
+        A look-up by time may walk through a batch of a million records.
+        """
+        body, version = request.body, request.version
+        counted = Counter((topic.name, one.partition_index) for topic in body.topics for one in topic.partitions)
+        topics = [lo.ListOffsetsTopicResponse(name=topic.name, partitions=[]) for topic in body.topics]
+
+        def look(place: tuple[lo.ListOffsetsTopicResponse, lo.ListOffsetsPartition]) -> None:
+            answer, wanted = place
+            is_named_again = counted[answer.name, wanted.partition_index] > 1
+            answer.partitions.append(
+                lo.ListOffsetsPartitionResponse(
+                    partition_index=wanted.partition_index, error_code=Error.INVALID_REQUEST
+                )
+                if is_named_again
+                else self._offset(body, answer.name, wanted, version)
             )
-            for topic in body.topics
-        ]
-        request.reply(lo.ListOffsetsResponse(topics=topics))
+
+        places = ((topics[index], one) for index, topic in enumerate(body.topics) for one in topic.partitions)
+        in_turns(
+            self.tasks,
+            self.clock,
+            takewhile(lambda _: not request.is_answered, places),  # else the connection is gone
+            look,
+            done=lambda: request.reply(lo.ListOffsetsResponse(topics=topics)),
+            failed=contained(self.replicas.world.journal, request, LIST_OFFSETS.served, body),
+        )
 
     def _offset(
         self, body: lo.ListOffsetsRequest, topic: str, wanted: lo.ListOffsetsPartition, version: int
@@ -121,13 +143,21 @@ class OffsetsApi:
         body: dr.DeleteRecordsRequest,
     ) -> None:
         deadline_ms = self.clock.now_ms() + body.timeout_ms
-        wanted = [(topic.name, partition) for topic in body.topics for partition in topic.partitions]
+        named = [(topic.name, partition) for topic in body.topics for partition in topic.partitions]
+        wanted = distinct(named, lambda one: (one[0], one[1].partition_index))
         errors = [self._delete(topic, partition.partition_index, partition.offset) for topic, partition in wanted]
         targets = [
             self._log_start(topic, partition.partition_index) if error is Error.NONE else -1
             for (topic, partition), error in zip(wanted, errors, strict=True)
         ]
-        while not self._followed(wanted, errors, targets) and self.clock.now_ms() < deadline_ms:  # noqa: ASYNC110 - rare
+        waiting = [
+            (topic, partition.partition_index, target)
+            for (topic, partition), error, target in zip(wanted, errors, targets, strict=True)
+            if error is Error.NONE
+        ]
+        while waiting := [one for one in waiting if not self._has_followed(*one)]:
+            if self.clock.now_ms() >= deadline_ms:
+                break
             await asyncio.sleep(LOW_WATERMARK_POLL_MS / 1000)
         results: dict[str, list[dr.DeleteRecordsPartitionResult]] = {}
         for (topic, partition), error, target in zip(wanted, errors, targets, strict=True):
@@ -141,6 +171,9 @@ class OffsetsApi:
             )
         )
 
+    def _has_followed(self, topic: str, index: int, target: int) -> bool:
+        return self._low_watermark(topic, index) >= target
+
     def _delete(self, topic: str, index: int, offset: int) -> Error:
         replica = self._hosted(topic, index)
         if replica is None:
@@ -151,14 +184,6 @@ class OffsetsApi:
         if error is Error.NONE:
             self.replicas.log_start_moved(replica)
         return error
-
-    def _followed(
-        self, wanted: list[tuple[str, dr.DeleteRecordsPartition]], errors: list[Error], targets: list[int]
-    ) -> bool:
-        return all(
-            error is not Error.NONE or self._low_watermark(topic, partition.partition_index) >= target
-            for (topic, partition), error, target in zip(wanted, errors, targets, strict=True)
-        )
 
     def _deleted(self, topic: str, index: int, error: Error, target: int) -> dr.DeleteRecordsPartitionResult:
         low_watermark = self._low_watermark(topic, index)

@@ -168,7 +168,7 @@ class TransactionApi:
         # (Once it is answered before its time the connection is gone.)
         left = takewhile(lambda _: not request.is_answered, enumerate(transactions))
         failed = refused_later(self.replicas.world.journal, request, ADD_PARTITIONS_TO_TXN.served)
-        in_turns(self.tasks, left, add, done=lambda: None, failed=failed)
+        in_turns(self.tasks, self.replicas.world.clock, left, add, done=lambda: None, failed=failed)
 
     def _add(self, caller: Caller, version: int, wanted: Wanted, answer: Callable[[Result], None]) -> None:
         found = self.runtime.find(wanted.transactional_id)

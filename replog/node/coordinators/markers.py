@@ -129,6 +129,7 @@ class MarkerApi:
         gathering = Gathering(request.body, request.reply)
         in_turns(
             self.tasks,
+            self.replicas.world.clock,
             _wanted(request.body),
             lambda one: self._write(gathering, *one),
             done=gathering.close,

@@ -1,12 +1,11 @@
 """Requests that ask for thousands of things at once: whoever else waits for the event loop has a turn in between.
 
 A few hundred kilobytes may ask for tens of thousands of markers or transactions: seconds of thinking, in which nobody else
-would be answered. Requests for fewer are carried out in one go, as if this were not here.
+would be answered. Requests for fewer are carried out in one go, as if this were not here, unless they take long.
 """
 
 import asyncio
 from collections.abc import Callable, Iterator
-from itertools import islice
 from typing import Final, TypeVar
 
 from replog.controller.served_api import ServedApi
@@ -14,42 +13,50 @@ from replog.errors import Error
 from replog.node.boundary import contain
 from replog.node.net.server import AwaitedRequest
 from replog.node.tasks import Failed, Tasks
-from replog.ports import Journal
+from replog.ports import Clock, Journal
 from replog.wire.exchange import Q, R
 
 AT_ONCE_MAX: Final = 100
+TURN_NS: Final = 200_000_000  # one of a hundred may take longer than the others together
 
 T = TypeVar("T")
 
 
 def in_turns(
-    tasks: Tasks, wanted: Iterator[T], do: Callable[[T], None], *, done: Callable[[], None], failed: Failed
+    tasks: Tasks,
+    clock: Clock,
+    wanted: Iterator[T],
+    do: Callable[[T], None],
+    *,
+    done: Callable[[], None],
+    failed: Failed,
 ) -> None:
     """Do all that is wanted, and at last `done`: as much as may be at once now, the rest in tasks' time.
 
     failed:  takes an error of the rest; one of what is done now is raised.
     """
-    if _some(wanted, do):
+    if _some(clock, wanted, do):
         done()
     else:
-        tasks.start(_rest(wanted, do, done), failed=failed)
+        tasks.start(_rest(clock, wanted, do, done), failed=failed)
 
 
-async def _rest(wanted: Iterator[T], do: Callable[[T], None], done: Callable[[], None]) -> None:
+async def _rest(clock: Clock, wanted: Iterator[T], do: Callable[[T], None], done: Callable[[], None]) -> None:
     is_done = False
     while not is_done:
         await asyncio.sleep(0)
-        is_done = _some(wanted, do)
+        is_done = _some(clock, wanted, do)
     done()
 
 
-def _some(wanted: Iterator[T], do: Callable[[T], None]) -> bool:
+def _some(clock: Clock, wanted: Iterator[T], do: Callable[[T], None]) -> bool:
     """Do the next ones; return whether these were the last."""
-    count = 0
-    for one in islice(wanted, AT_ONCE_MAX):
+    until_ns = clock.now_ns() + TURN_NS
+    for count, one in enumerate(wanted, 1):
         do(one)
-        count += 1
-    return count < AT_ONCE_MAX
+        if count == AT_ONCE_MAX or clock.now_ns() > until_ns:
+            return False
+    return True
 
 
 def refused_later(journal: Journal, request: AwaitedRequest[Q, R], served: ServedApi[Q, R]) -> Failed:
