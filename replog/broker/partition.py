@@ -33,7 +33,7 @@ from replog.errors import Error
 from replog.log.batch import BatchHeader, CorruptBatch, has_valid_crc, header_at
 from replog.log.log import Appended, Log
 from replog.log.segment import AbortedTransaction
-from replog.log.validation import Origin
+from replog.log.validation import Checked, Origin
 from replog.ports import Buffer
 from replog.types import NO_LEADER_EPOCH, NO_NODE, BrokerEpoch, LeaderRecoveryState, NodeId, TopicPartition
 
@@ -348,10 +348,12 @@ class Partition:
         wall_ms: int,
         origin: Origin = Origin.CLIENT,
         guard: Guard | None = None,
+        checked: Checked | None = None,
     ) -> tuple[Appended | Error, list[Effect]]:
         """Append a producer's batches; a duplicate answers with its first offsets and appends nothing (SPEC 4.1.2).
 
-        guard:  from `unverified`, when the coordinator has said since that the transaction is open.
+        guard:    from `unverified`, when the coordinator has said since that the transaction is open.
+        checked:  what the log has said of these batches already.
         """
         error = self.append_error(acks)
         if error is not Error.NONE:
@@ -361,7 +363,9 @@ class Partition:
         if header is not None and not self.verifications.holds(header.producer_id, guard):
             return Error.INVALID_TXN_STATE, []
         try:
-            appended = self.log.append_as_leader(records, leader_epoch=self.leader_epoch, now_ms=wall_ms, origin=origin)
+            appended = self.log.append_as_leader(
+                records, leader_epoch=self.leader_epoch, now_ms=wall_ms, origin=origin, checked=checked
+            )
         except OSError as problem:
             return self.go_offline(problem), []
         if isinstance(appended, Error):

@@ -52,7 +52,7 @@ from replog.log.recovery import (
 )
 from replog.log.segment import RELATIVE_OFFSET_MAX, AbortedTransaction, Segment, file_name
 from replog.log.settings import LogSettings
-from replog.log.validation import Origin, UnexpectedGap, admitted, copied, first_gap, markers
+from replog.log.validation import Checked, Origin, UnexpectedGap, admitted, copied, first_gap, markers
 from replog.ports import Buffer, Disk, File, NewFolder
 
 CLOSED_TOGETHER: Final = 50  # logs: each has up to five small files open meanwhile
@@ -220,17 +220,28 @@ class Log:
 
     # Appending.
 
+    def checked(self, batch_buffer: Buffer, *, now_ms: int) -> Checked:
+        """Look at a client's batches: most of the work of appending them, which may be done before, in another turn of the event loop."""
+        return admitted(memoryview(batch_buffer), self.settings, origin=Origin.CLIENT, now_ms=now_ms)
+
     def append_as_leader(
-        self, batch_buffer: Buffer, *, leader_epoch: int, now_ms: int, origin: Origin = Origin.CLIENT
+        self,
+        batch_buffer: Buffer,
+        *,
+        leader_epoch: int,
+        now_ms: int,
+        origin: Origin = Origin.CLIENT,
+        checked: Checked | None = None,
     ) -> Appended | Error:
         """Check batches, give them the next offsets, write them in this leader epoch; or say why not.
 
         batch_buffer:  one or more batches; their offsets and epochs are overwritten.
         origin:        the default trusts nothing; our own coordinators and the quorum name themselves.
+        checked:       what `checked` has said of the buffer already.
         returns:       the error for the producer, with nothing appended.
         """
         view = memoryview(batch_buffer)
-        headers = admitted(view, self.settings, origin=origin, now_ms=now_ms)
+        headers = admitted(view, self.settings, origin=origin, now_ms=now_ms) if checked is None else checked
         if isinstance(headers, Error):
             return headers
         found = {} if origin is Origin.CLIENT else markers(view, headers)  # clients may not send any

@@ -33,6 +33,9 @@ LAST_CODEC: Final = max(Codec)
 EXPANSION_MAX: Final = 32  # times `max.message.bytes`: what the records of one batch may be when they are unpacked
 
 
+Checked = list[BatchHeader] | Error  # what was found of batches: their headers, or what to answer
+
+
 class Origin(Enum):
     """Who made the batches that a leader appends."""
 
@@ -41,7 +44,7 @@ class Origin(Enum):
     QUORUM = auto()  # our own controller: metadata records, leader changes
 
 
-def admitted(view: memoryview, settings: LogSettings, *, origin: Origin, now_ms: int) -> list[BatchHeader] | Error:
+def admitted(view: memoryview, settings: LogSettings, *, origin: Origin, now_ms: int) -> Checked:
     """Return the headers of batches that a leader may append, or the error to answer with."""
     headers: list[BatchHeader] = []
     try:

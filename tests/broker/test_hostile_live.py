@@ -15,8 +15,8 @@ from replog.client.client import Client
 from replog.client.connection import Connection, ConnectionLost
 from replog.config import Endpoint
 from replog.errors import Error
-from replog.log.batch import NewRecord, build
-from replog.log.compression import Codec
+from replog.log.batch import NewRecord, build, sealed
+from replog.log.compression import Codec, packed
 from replog.log.log import Log
 from replog.log.validation import Origin
 from replog.metadata.features import KRAFT_VERSION
@@ -41,6 +41,7 @@ from replog.wire.messages import find_coordinator as fc
 from replog.wire.messages import list_offsets as lo
 from replog.wire.messages import metadata as md
 from replog.wire.messages import offset_fetch as of
+from replog.wire.messages import produce as pr
 from replog.wire.messages import write_txn_markers as wtm
 from tests.broker.loopback import Loopback, running
 from tests.quorum.quorum_nodes import until
@@ -451,6 +452,60 @@ def test_what_a_request_names_again_and_again_is_looked_up_once(tmp_path: Path) 
         assert [one.partition_index for one in answer.topics[0].partitions] == [0, 1]
 
     under_attack(tmp_path, story, offsets__topic__replication__factor=1, offsets__topic__num__partitions=1)
+
+
+def test_batches_that_unfold_to_megabytes_hold_up_nobody_else_and_nothing_overtakes_them(tmp_path: Path) -> None:
+    """Each has a kilobyte; 300 in one request of 315 kB were 16 s without a turn for others."""
+    count = 60
+    bomb = sealed(
+        packed(bytes(30 << 20), Codec.ZSTD),
+        count=1,
+        last_offset_delta=0,
+        timestamps_ms=(0, 0),
+        base_offset=0,
+        leader_epoch=-1,
+        producer=(-1, -1, -1),
+        attributes=Codec.ZSTD,
+    )
+
+    async def story(attack: Attack) -> None:
+        client = Client(ClientWorld(), [Endpoint("127.0.0.1", attack.cluster.ports[BROKER])])
+        await client.create_topic("t", partitions=1, replication_factor=1)
+        while (await client.list_offsets("t", 0, -1)).error_code is not Error.NONE:
+            pass
+        now_ms = attack.broker.plane.replicas.world.clock.wall_ms()
+        good = build([NewRecord(key=None, value=b"v")], timestamp_ms=now_ms)
+        handlers = attack.broker.plane.handlers
+        handled = handlers.by_api[Api.PRODUCE]
+        was_answered: list[bool] = []
+
+        def watched(request: Any) -> None:
+            handled.handle(request)
+            was_answered.append(request.is_answered)
+
+        handlers.on(handled.served, watched)
+        reader, writer = await asyncio.open_connection("127.0.0.1", attack.cluster.ports[BROKER])
+        for number, batches in enumerate(([bomb] * count + [good], [good])):
+            data = [pr.PartitionProduceData(index=0, records=batch) for batch in batches]
+            body = pr.ProduceRequest(
+                acks=1, timeout_ms=1000, topic_data=[pr.TopicProduceData(name="t", partition_data=data)]
+            )
+            writer.write(encode_request(Api.PRODUCE, 9, number, "x", body))
+        answers = []
+        async with asyncio.timeout(60):
+            for _ in range(2):
+                length = int.from_bytes(await reader.readexactly(4), "big")
+                _, answer = decode_response(exchange_of(Api.PRODUCE), 9, await reader.readexactly(length))
+                answers.append([(one.error_code, one.base_offset) for one in answer.responses[0].partition_responses])
+        handlers.on(handled.served, handled.handle)
+        writer.transport.abort()
+
+        assert was_answered == [False, True]  # the others' turn comes before the rest is looked at
+        assert answers == [[(Error.INVALID_RECORD, -1)] * count + [(Error.NONE, 0)], [(Error.NONE, 1)]]
+        await client.close()
+        await attack.still_serves()
+
+    under_attack(tmp_path, story)
 
 
 def test_look_ups_that_take_long_hold_up_nobody_else(tmp_path: Path) -> None:

@@ -13,7 +13,7 @@ from replog.controller.served_api import Parts, ServedApi
 from replog.errors import Error
 from replog.node.api.distinct import distinct
 from replog.node.net.handlers import AnswersApi, HandledApi, contained
-from replog.node.net.in_turns import in_turns
+from replog.node.net.in_turns import UNCOUNTED, in_turns
 from replog.node.net.server import ServerRequest
 from replog.node.replication.replicas import Replica, Replicas
 from replog.node.tasks import Tasks
@@ -69,6 +69,7 @@ class OffsetsApi:
             look,
             done=lambda: request.reply(lo.ListOffsetsResponse(topics=topics)),
             failed=contained(self.replicas.world.journal, request, LIST_OFFSETS.served, body),
+            at_once=UNCOUNTED,
         )
 
     def _offset(

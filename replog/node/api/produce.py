@@ -6,6 +6,7 @@ of 0 or 1 the answer is written before the callback returns.
 
 import asyncio
 from collections.abc import Callable
+from itertools import takewhile
 from typing import Final
 
 from replog.broker.purgatory import DelayedProduce, ProduceResult
@@ -16,8 +17,10 @@ from replog.controller.served_api import Parts, ServedApi
 from replog.errors import Error
 from replog.log.batch import TRANSACTIONAL, header_at
 from replog.log.log import Appended
+from replog.log.validation import Checked
 from replog.node.coordinators.verifier import Unverified, Verifier, produce_error
 from replog.node.net.handlers import AnswersApi, HandledApi, contained
+from replog.node.net.in_turns import UNCOUNTED, in_turns
 from replog.node.net.server import ServerRequest
 from replog.node.replication.replicas import Replica, Replicas
 from replog.types import NO_NODE, NodeId, TopicPartition
@@ -35,6 +38,8 @@ from replog.wire.messages.produce import (
 
 FIRST_VERSION_WITH_TOPIC_IDS: Final = 13
 FIRST_VERSION_WITH_IMPLICIT_ADD: Final = 12  # KIP-890: producing adds the partition to the transaction
+AT_ONCE_BYTES_MAX: Final = 4096  # of a request that is carried out in one go
+CheckedData = dict[int, Checked]  # by the identity of a partition's data in the request
 ATTRIBUTES_POSITION: Final = 22  # the low byte of a batch's attributes
 NO_LEADER: Final = LeaderIdAndEpoch()
 # Answers to a producer that is fenced, out of sequence or in no transaction; the other errors are common or explain themselves.
@@ -63,15 +68,46 @@ class ProduceApi:
         self.clock = replicas.world.clock
 
     def handle(self, request: ServerRequest[ProduceRequest, ProduceResponse]) -> None:
-        """Append all batches of a request; partitions succeed and fail independently."""
+        """Append all batches of a request; partitions succeed and fail independently.
+
+        Batches are looked at before, in turns with whoever else waits: a kilobyte may unfold to megabytes, and a request have thousands of them.
+        """
+        checked: CheckedData = {}
+        if request.size_bytes <= AT_ONCE_BYTES_MAX:
+            self._append_or_verify(request, checked)
+            return
+        body, version, wall_ms = request.body, request.version, self.clock.wall_ms()
+
+        def look(named: tuple[TopicProduceData, PartitionProduceData]) -> None:
+            topic, data = named
+            replica = self._hosted(topic, version).get(data.index)
+            if replica is not None and data.records and replica.partition.append_error(body.acks) is Error.NONE:
+                checked[id(data)] = replica.partition.log.checked(data.records, now_ms=wall_ms)
+
+        def done() -> None:
+            if not request.is_answered:  # else the connection is gone
+                self._append_or_verify(request, checked)
+            request.release()
+
+        def failed(problem: Exception) -> None:
+            contained(self.replicas.world.journal, request, PRODUCE.served, body)(problem)
+            request.release()
+
+        named = ((topic, data) for topic in body.topic_data for data in topic.partition_data)
+        wanted = takewhile(lambda _: not request.is_answered, named)
+        tasks, at_once = self.verifier.tasks, UNCOUNTED
+        if not in_turns(tasks, self.clock, wanted, look, done=done, failed=failed, at_once=at_once):
+            request.hold()
+
+    def _append_or_verify(self, request: ServerRequest[ProduceRequest, ProduceResponse], checked: CheckedData) -> None:
         transactional_id = request.body.transactional_id
         if transactional_id is not None and (
             self.verifier.is_asking(transactional_id) or self._unverified(request.body, request.version)
         ):
             failed = contained(self.replicas.world.journal, request, PRODUCE.served, request.body)
-            self.verifier.start(self._verify(request, transactional_id), failed=failed)
+            self.verifier.start(self._verify(request, transactional_id, checked), failed=failed)
         else:
-            self._append_all(request, {})
+            self._append_all(request, {}, checked)
 
     def _unverified(self, body: ProduceRequest, version: int) -> list[Unverified]:
         """Return the batches whose coordinator has to be asked first (KIP-890)."""
@@ -90,7 +126,12 @@ class ProduceApi:
                         )
         return found
 
-    async def _verify(self, request: ServerRequest[ProduceRequest, ProduceResponse], transactional_id: str) -> None:
+    async def _verify(
+        self,
+        request: ServerRequest[ProduceRequest, ProduceResponse],
+        transactional_id: str,
+        checked: CheckedData,
+    ) -> None:
         """Ask, then append; requests of one transactional id keep their order meanwhile."""
         adds = request.version >= FIRST_VERSION_WITH_IMPLICIT_ADD
         async with self.verifier.turn(transactional_id):
@@ -99,7 +140,7 @@ class ProduceApi:
                 unverified = self._unverified(request.body, request.version)
                 outcomes = await self.verifier.ask(transactional_id, unverified, adds=adds)
                 if left_ms <= 0 or Error.CONCURRENT_TRANSACTIONS not in outcomes.values():
-                    self._append_verified(request, unverified, outcomes)
+                    self._append_verified(request, unverified, outcomes, checked)
                     return
                 # The last transaction is still ending: EndTxn is answered before its markers are written. As Apache Kafka
                 # does, ask again for a while instead of sending the producer away; with new guards, for the marker voids these.
@@ -111,14 +152,17 @@ class ProduceApi:
         request: ServerRequest[ProduceRequest, ProduceResponse],
         unverified: list[Unverified],
         outcomes: dict[TopicPartition, Error],
+        checked: CheckedData,
     ) -> None:
         if not request.is_answered:
-            self._append_all(request, {wanted.name: (wanted, outcomes[wanted.name]) for wanted in unverified})
+            verified = {wanted.name: (wanted, outcomes[wanted.name]) for wanted in unverified}
+            self._append_all(request, verified, checked)
 
     def _append_all(
         self,
         request: ServerRequest[ProduceRequest, ProduceResponse],
         verified: dict[TopicPartition, tuple[Unverified, Error]],
+        checked: CheckedData,
     ) -> None:
         body = request.body
         now_ms, wall_ms = self.clock.now_ms(), self.clock.wall_ms()
@@ -139,7 +183,8 @@ class ProduceApi:
                     self._log_refusal(request, replica.name, data, error)
                     continue
                 guard = wanted.guard if wanted is not None else None
-                result = self._append(replica, topic, data, body.acks, now_ms, wall_ms, guard)
+                known = checked.get(id(data))
+                result = self._append(replica, topic, data, body.acks, now_ms, wall_ms, guard, known)
                 self._log_refusal(request, replica.name, data, result.error)
                 if result.error is None:
                     waits.append((replica, len(results)))
@@ -161,6 +206,7 @@ class ProduceApi:
         now_ms: int,
         wall_ms: int,
         guard: Guard | None,
+        checked: Checked | None,
     ) -> ProduceResult:
         """Append to one partition; the result has no error yet when it has to wait for the high watermark."""
         if replica.name.topic in INTERNAL_TOPICS:
@@ -169,7 +215,9 @@ class ProduceApi:
         if data.records is None or not len(data.records):
             return ProduceResult(topic, data.index, Error.INVALID_RECORD)
         partition = replica.partition
-        appended, effects = partition.append(data.records, acks=acks, now_ms=now_ms, wall_ms=wall_ms, guard=guard)
+        appended, effects = partition.append(
+            data.records, acks=acks, now_ms=now_ms, wall_ms=wall_ms, guard=guard, checked=checked
+        )
         if not isinstance(appended, Appended):
             known = -1 if appended in WITHOUT_LOG_START else partition.log.log_start_offset
             return ProduceResult(topic, data.index, appended, log_start_offset=known)

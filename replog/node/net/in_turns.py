@@ -17,6 +17,7 @@ from replog.ports import Clock, Journal
 from replog.wire.exchange import Q, R
 
 AT_ONCE_MAX: Final = 100
+UNCOUNTED: Final = 1 << 30  # of what usually takes no time: only the clock ends a turn
 TURN_NS: Final = 200_000_000  # one of a hundred may take longer than the others together
 
 T = TypeVar("T")
@@ -30,31 +31,36 @@ def in_turns(
     *,
     done: Callable[[], None],
     failed: Failed,
-) -> None:
+    at_once: int = AT_ONCE_MAX,
+) -> bool:
     """Do all that is wanted, and at last `done`: as much as may be at once now, the rest in tasks' time.
 
-    failed:  takes an error of the rest; one of what is done now is raised.
+    failed:   takes an error of the rest; one of what is done now is raised.
+    returns:  whether all of it is done.
     """
-    if _some(clock, wanted, do):
+    if _some(clock, wanted, do, at_once):
         done()
-    else:
-        tasks.start(_rest(clock, wanted, do, done), failed=failed)
+        return True
+    tasks.start(_rest(clock, wanted, do, done, at_once), failed=failed)
+    return False
 
 
-async def _rest(clock: Clock, wanted: Iterator[T], do: Callable[[T], None], done: Callable[[], None]) -> None:
+async def _rest(
+    clock: Clock, wanted: Iterator[T], do: Callable[[T], None], done: Callable[[], None], at_once: int
+) -> None:
     is_done = False
     while not is_done:
         await asyncio.sleep(0)
-        is_done = _some(clock, wanted, do)
+        is_done = _some(clock, wanted, do, at_once)
     done()
 
 
-def _some(clock: Clock, wanted: Iterator[T], do: Callable[[T], None]) -> bool:
+def _some(clock: Clock, wanted: Iterator[T], do: Callable[[T], None], at_once: int) -> bool:
     """Do the next ones; return whether these were the last."""
     until_ns = clock.now_ns() + TURN_NS
     for count, one in enumerate(wanted, 1):
         do(one)
-        if count == AT_ONCE_MAX or clock.now_ns() > until_ns:
+        if count == at_once or clock.now_ns() > until_ns:
             return False
     return True
 

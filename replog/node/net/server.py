@@ -206,6 +206,14 @@ class ServerRequest(Generic[Q, R]):
         """Take nothing more from its connection for so long."""
         self._connection.mute(delay_ms)
 
+    def hold(self) -> None:
+        """Take nothing more from its connection until `release`: this request is not through, and what comes behind it may not overtake it."""
+        self._connection.hold()
+
+    def release(self) -> None:
+        """Go on with its connection."""
+        self._connection.release()
+
     def _finish(self, frame: bytes) -> None:
         if self._progress is Progress.WRITTEN:
             return  # the connection is gone
@@ -396,6 +404,7 @@ class ServerConnection(Incoming):
         self._closed = False
         self._has_failed = False  # to log in
         self._reading = True
+        self._is_held = False  # one of its requests is worked on in turns
         self._writable = True
         self._handling = False
         self._unwritten_bytes = 0  # of answers that wait for the end of the requests in hand
@@ -528,7 +537,18 @@ class ServerConnection(Incoming):
 
     def _may_take_requests(self) -> bool:
         has_place = len(self._pending) < self._server.limits.pending_requests_max
-        return self._writable and has_place and not self._has_failed and self._mute_timer is None
+        is_free = not self._has_failed and not self._is_held and self._mute_timer is None
+        return self._writable and has_place and is_free
+
+    def hold(self) -> None:
+        """Take no more requests until `release`."""
+        self._is_held = True
+
+    def release(self) -> None:
+        """Go on, if it is held; not from within whoever released it."""
+        if self._is_held:
+            self._is_held = False
+            self.go_on()
 
     def mute(self, delay_ms: int) -> None:
         """Take no more requests for a while; two at once hold for the longer one."""
