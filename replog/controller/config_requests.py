@@ -22,6 +22,7 @@ from replog.controller.fencing import changes
 from replog.controller.policy import MIN_ISR, UNCLEAN_ENABLE
 from replog.controller.served_api import Parts, ServedApi
 from replog.controller.turn import Turn
+from replog.distinct import distinct
 from replog.errors import Error
 from replog.metadata import records as r
 from replog.metadata.image import in_order
@@ -42,7 +43,8 @@ _Altered = TypeVar("_Altered", ac.AlterConfigsResourceResponse, iac.AlterConfigs
 def on_describe_configs(
     turn: Turn, body: dc.DescribeConfigsRequest, static: Mapping[str, str]
 ) -> dc.DescribeConfigsResponse:
-    """Show effective configs and where they come from."""
+    """Show effective configs and where they come from, of each resource once."""
+    resources = distinct(body.resources, lambda each: (each.resource_type, each.resource_name))
     return dc.DescribeConfigsResponse(
         results=[
             describe(
@@ -52,7 +54,7 @@ def on_describe_configs(
                 with_synonyms=body.include_synonyms,
                 with_documentation=body.include_documentation,
             )
-            for each in body.resources
+            for each in resources
         ]
     )
 

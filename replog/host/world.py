@@ -523,13 +523,22 @@ def run(main: Coroutine[object, object, None], world: RealWorld) -> int:
             task.cancel()
 
         loop.set_exception_handler(end)
+        hook = sys.unraisablehook
+        sys.unraisablehook = partial(_note_unraisable, world.journal)
         try:
             runner.run(_awaited(task))
         except asyncio.CancelledError:
             return 1 if unforeseen else 0
         finally:
+            sys.unraisablehook = hook
             world.close()
         return 1 if unforeseen else 0
+
+
+def _note_unraisable(journal: Journal, what: "sys.UnraisableHookArgs") -> None:
+    """Log what Python can give to nobody once, and count it: who names a server in TLS that is no text causes it as often as he connects."""
+    if isinstance(what.exc_value, Exception):
+        journal.unforeseen("an error that nobody could be given", what.exc_value)
 
 
 async def _awaited(task: "asyncio.Task[None]") -> None:

@@ -425,8 +425,10 @@ def test_what_a_request_names_again_and_again_is_looked_up_once(tmp_path: Path) 
         assert [one.key for one in answer.coordinators] == ["g", "h"]
 
         resources = [dconf.DescribeConfigsResource(resource_type=4, resource_name="1")] * 500
-        answer = await attack.ask(BROKER, Api.DESCRIBE_CONFIGS, dconf.DescribeConfigsRequest(resources=resources), 4)
-        assert [one.resource_name for one in answer.results] == ["1"]
+        for node in (BROKER, CONTROLLER):
+            configs = dconf.DescribeConfigsRequest(resources=resources)
+            answer = await attack.ask(node, Api.DESCRIBE_CONFIGS, configs, 4)
+            assert [one.resource_name for one in answer.results] == ["1"]
 
         producers = dp.DescribeProducersRequest(topics=[dp.TopicRequest(name="a", partition_indexes=[0, 1, 0])] * 500)
         answer = await attack.ask(BROKER, Api.DESCRIBE_PRODUCERS, producers, 0)

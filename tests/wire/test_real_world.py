@@ -129,3 +129,21 @@ def test_what_main_raises_is_raised(world: RealWorld):
 
 def _fail() -> None:
     raise AssertionError("a bug")
+
+
+def test_what_python_can_give_to_nobody_is_logged_once_and_counted(
+    world: RealWorld, capsys: pytest.CaptureFixture[str]
+):
+    """Five lines each: whoever names a server in TLS that is no text caused them as often as he connected."""
+
+    class Broken:
+        def __del__(self) -> None:
+            raise ValueError("nobody takes this")
+
+    async def main() -> None:
+        for _ in range(50):
+            Broken()
+
+    assert run(main(), world) == 0
+    assert world.journal.unforeseen_count == 50
+    assert capsys.readouterr().err.count("Exception ignored") == 0

@@ -15,6 +15,7 @@ from replog.controller.authorization import May, Operation, allow_all, of_cluste
 from replog.controller.describe import INTERNAL_TOPICS, InvalidCursor, page
 from replog.controller.served_api import ServedApi, Unasked
 from replog.controller.topics import BROKER_DEFAULT, invalid_name
+from replog.distinct import distinct
 from replog.errors import Error
 from replog.metadata.features import SUPPORTED
 from replog.metadata.image import Image
@@ -28,7 +29,6 @@ from replog.metadata.state import (
 )
 from replog.node.api.authorizer import Authorizer
 from replog.node.api.described_partitions import DescribedPartitions
-from replog.node.api.distinct import distinct
 from replog.node.api.forwarding import Asker, counts_for, send_enclosed
 from replog.node.api.standard_authorizer import hook_of
 from replog.node.net.controller_link import ControllerLink, NoController

@@ -22,9 +22,9 @@ from replog.controller.served_api import Parts, ServedApi
 from replog.coordinators.classic_group import refused_join
 from replog.coordinators.consumer_group_coordinator import refused_heartbeat
 from replog.coordinators.group_coordinator import GroupCoordinator
+from replog.distinct import distinct
 from replog.errors import Error
 from replog.metadata.image import Image
-from replog.node.api.distinct import distinct
 from replog.node.coordinators.runtime import CoordinatorRuntime, CoordinatorShard, asked
 from replog.node.coordinators.verifier import Unverified, Verifier, offsets_error
 from replog.node.net.handlers import AnswersApi, HandledApi, contained

@@ -10,8 +10,8 @@ from replog.broker.identity import BrokerIdentity
 from replog.controller.authorization import BY_NODES, Operation
 from replog.controller.describe import INTERNAL_TOPICS
 from replog.controller.served_api import Parts, ServedApi
+from replog.distinct import distinct
 from replog.errors import Error
-from replog.node.api.distinct import distinct
 from replog.node.net.handlers import AnswersApi, HandledApi, contained
 from replog.node.net.in_turns import UNCOUNTED, in_turns
 from replog.node.net.server import ServerRequest

@@ -27,8 +27,8 @@ from replog.coordinators.placement import OFFSETS_TOPIC
 from replog.coordinators.topic_pattern import BadPattern, TopicPattern
 from replog.coordinators.transaction import State
 from replog.coordinators.transaction_coordinator import FIRST_ADD_BY_BROKERS, TransactionCoordinator, added
+from replog.distinct import distinct
 from replog.errors import Error
-from replog.node.api.distinct import distinct
 from replog.node.coordinators.producer_ids import ProducerIds
 from replog.node.coordinators.runtime import CoordinatorRuntime
 from replog.node.net.handlers import AnswersApi, HandledApi, contained
