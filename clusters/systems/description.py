@@ -25,6 +25,7 @@ from tribunal.clusters.objects import ObjectOperation
 from tribunal.results.unreadable import UNREADABLE, in_words
 
 PLACEHOLDER: Final = re.compile(r"\{(\w+)(?::(\w+))?(?:@(\d+))?\}")
+PORT_NAME: Final = re.compile(r"\w+")
 MAIN_PORT: Final = "main"
 PLAIN: Final = ("folder", "python", "node", "data")
 CALL_GRACE_MS: Final = 1_000  # what a client gets beyond its own time-out before it counts as hung
@@ -72,7 +73,7 @@ class Nodes(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     stop: Command | None = None
     prepare: Command | None = None
     more: Mapping[int, tuple[str, ...]] = {}
-    ports: tuple[str, ...] = (MAIN_PORT,)
+    ports: Annotated[tuple[str, ...], msgspec.Meta(min_length=1)] = (MAIN_PORT,)
     ready: Ready = Ready()
     stop_within_ms: Milliseconds = 10_000
     image: str | None = None
@@ -154,10 +155,20 @@ def read_system(path: Path) -> System:
         raise BadSystem(
             f"{path}: promises: lost_ms is for systems of one node: of several nobody knows who held what is lost"
         )
+    _must_be_whole(path, system.nodes)
     for words in _commands(system):
         for word in words:
             _must_be_known(path, word, system.nodes)
     return system
+
+
+def _must_be_whole(path: Path, nodes: Nodes) -> None:
+    if strange := sorted(node for node in nodes.more if not 1 <= node <= nodes.count):
+        raise BadSystem(f"{path}: more: there is no node {strange[0]}, nodes are 1 to {nodes.count}")
+    if len(set(nodes.ports)) < len(nodes.ports):
+        raise BadSystem(f"{path}: ports: two have the same name")
+    if odd := next((name for name in nodes.ports if not PORT_NAME.fullmatch(name)), None):
+        raise BadSystem(f"{path}: ports: {odd!r} cannot stand in a placeholder: letters, digits and _")
 
 
 def _commands(system: System) -> list[tuple[str, ...]]:

@@ -128,6 +128,14 @@ def test_what_a_system_does_not_have_is_refused_when_it_is_planned(
             id="no consistency",
         ),
         pytest.param(
+            ("[nodes]", '[nodes]\nmore = { 2 = ["--join"] }'), {}, "more: there is no node 2", id="words of no node"
+        ),
+        pytest.param(("[nodes]", "[nodes]\nports = []"), {}, "length >= 1", id="no port"),
+        pytest.param(("[nodes]", '[nodes]\nports = ["a", "a"]'), {}, "two have the same name", id="one port twice"),
+        pytest.param(
+            ("[nodes]", '[nodes]\nports = ["main", "peer-url"]'), {}, "'peer-url' cannot stand", id="name of a port"
+        ),
+        pytest.param(
             ("[nodes]", "[promises]\nlost_ms = { pause = 5 }\n[nodes]"), {}, "lost_ms", id="a fault that takes nothing"
         ),
         pytest.param(
