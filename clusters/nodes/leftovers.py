@@ -1,7 +1,7 @@
 """What a run leaves outside its files if its harness dies: processes here; containers and namespaces know their own.
 
-A process is a run's own if the run's journal has its id and start time, and its environment names the run's folder: both are given to it
-when it is started. So nothing else is ever ended: not who only names a file of that folder (a user's `tail -f`), and not who stands in a
+A process is a run's own if the run's journal has its id and start time, and its environment names the run's folder, or its output goes there: all are
+given to it when it is started, and some programs write over their environment (redis-server, for its title). So nothing else is ever ended: not who only names a file of that folder (a user's `tail -f`), and not who stands in a
 journal that somebody else wrote.
 """
 
@@ -77,10 +77,16 @@ def _is_marked(pid: int, run_dir: Path) -> bool:
     wanted = f"{MARK}={run_dir.resolve()}"
     try:
         if PROC.is_dir():
-            return wanted.encode() in (PROC / f"{pid}" / "environ").read_bytes().split(b"\0")
+            environment = (PROC / f"{pid}" / "environ").read_bytes().split(b"\0")
+            return wanted.encode() in environment or _speaks_to(pid, run_dir.resolve())
     except OSError:
         return False
     return f" {wanted} " in f" {_ps(pid, '-wwE', 'command=')} "
+
+
+def _speaks_to(pid: int, folder: Path) -> bool:
+    """Whether what a process says goes to a file of a folder."""
+    return any((PROC / f"{pid}" / "fd" / stream).readlink().is_relative_to(folder) for stream in ("1", "2"))
 
 
 def _ps(pid: int, flag: str, column: str) -> str:

@@ -10,6 +10,7 @@ from tribunal.clusters.api import ClusterError
 from tribunal.clusters.clock import RunClock
 from tribunal.clusters.kinds import system as kind
 from tribunal.clusters.namespaces.spaces import way_in
+from tribunal.clusters.nodes.leftovers import PROC, command_lines, end_processes
 from tribunal.clusters.spec import ClusterSpec
 from tribunal.clusters.systems import cluster as cluster_module
 from tribunal.clusters.systems.description import Addresses, Nodes, Ready
@@ -173,6 +174,38 @@ def test_a_preparation_that_fails_is_said_with_its_last_lines(tmp_path: Path, pr
         asyncio.run(kind.launch(spec, tmp_path / "run", RunClock(), "tribunalSystemsQQQQQQQ"))
 
     assert kind.leftovers(tmp_path / "run") == []
+
+
+# Writes zeros over its environment, as programs do that show a title, and serves.
+UNMARKED = """import ctypes, runpy, sys
+begin, end = map(int, open("/proc/self/stat").read().rpartition(")")[2].split()[47:49])
+ctypes.memset(begin, 0, end - begin)
+sys.argv = sys.argv[1:]
+runpy.run_path(sys.argv[0], run_name="__main__")
+"""
+
+
+@pytest.mark.skipif(not PROC.is_dir(), reason="no /proc")
+def test_a_server_behind_a_shell_that_wrote_over_its_environment_ends_with_the_run(tmp_path: Path) -> None:
+    """redis-server does, for its title; its output goes to the run's folder all the same."""
+    made_system("keeper", tmp_path)
+    (tmp_path / "run").mkdir()
+    (tmp_path / "unmarked.py").write_text(UNMARKED)
+    file = tmp_path / "keeper" / "system.toml"
+    shell = f"""start = ["sh", "-c", '"$@" & wait', "sh", "{{python}}", "{tmp_path / "unmarked.py"}","""
+    file.write_text(file.read_text().replace('start = ["{python}",', shell))
+    assert shell in file.read_text()
+
+    async def tried() -> list[int]:
+        spec = ClusterSpec(brokers=1, controllers=0, system=str(file))
+        cluster = await kind.launch(spec, tmp_path / "run", RunClock(), "tribunalSystemsQQQQQQQ")
+        await cluster.close()
+        return [pid for pid, words in command_lines() if str(tmp_path / "unmarked.py") in words]
+
+    left = asyncio.run(tried())
+    end_processes(left)
+
+    assert left == []
 
 
 def test_a_server_behind_a_shell_ends_with_the_run(tmp_path: Path) -> None:
