@@ -5,6 +5,8 @@ cpu_seconds and peak_mib of the whole process tree, worker_mib of the largest of
 standalone cluster of so many executors of one core judges, once for each number. `--parts` judges here, and prints for each kind of
 work item how many there are, their CPU seconds, and the seconds of the longest. `--recordings FOLDER` keeps recordings, and takes those that are there.
 With `--jitter` no two times are alike, as in a run: the files are as large as a run's, where even times take next to no room.
+`--stored` judges each recording here in one process, puts it on a server that speaks S3, lets a cluster (of two executors, or the number
+of `--executors`) judge it from there, and fails unless verdict and details are the same; in its recordings acknowledged records are lost.
 """
 
 import argparse
@@ -13,6 +15,7 @@ import multiprocessing
 import os
 import shutil
 import statistics
+import subprocess
 import sys
 import tempfile
 import threading
@@ -21,6 +24,7 @@ from collections import defaultdict
 from collections.abc import Callable
 from contextlib import ExitStack
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -28,12 +32,15 @@ import pyarrow as pa
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
 from tests.checkers.spark_clusters import standalone
+from tests.results.s3_server import s3_server
 from tribunal.checkers.judge import engine
 from tribunal.checkers.judge.items import WorkItem, work_items
 from tribunal.checkers.judge.judge import Histories, judge_item, second_look
 from tribunal.checkers.judge.tables import Tables
 from tribunal.checkers.spark.session import session
+from tribunal.results.manifest import KRAFT, Made
 from tribunal.results.recording import TABLES
+from tribunal.results.storage import Storage
 from tribunal.results.store import Recorder
 from tribunal.results.values import SEQUENCE_BITS
 
@@ -41,6 +48,8 @@ PROCESSES = 16
 STEP_NS = 20_000
 SEND_NS = 5_000_000
 PIECE = 4_000_000
+LOSES = 8  # every so many-th partition
+LOST = 20  # records of it
 Row = dict[str, float | str]
 
 
@@ -60,8 +69,8 @@ def table(name: str, count: int, **columns: object) -> pa.Table:
     return pa.Table.from_arrays(arrays, names=list(TABLES[name].fields))
 
 
-def make(run_dir: Path, produces: int, partitions: int, *, jitter: bool = False) -> None:
-    """Write a sound run without anomalies."""
+def make(run_dir: Path, produces: int, partitions: int, *, jitter: bool = False, lost: int = 0) -> None:
+    """Write a run without anomalies; with `lost` a finished one, of which every eighth partition has lost so many records."""
     recorder = Recorder(run_dir, run_dir.name)
     random = np.random.default_rng(1) if jitter else None
     sequences = np.zeros(PROCESSES, np.int64)
@@ -74,7 +83,8 @@ def make(run_dir: Path, produces: int, partitions: int, *, jitter: bool = False)
         place = {"topic": "t", "partition": partition}
         # A piece at a time, as a run writes it: one hot partition of a hundred million would take tens of gigabytes.
         for first in range(0, count, PIECE):
-            write_piece(recorder, place, np.arange(first, min(first + PIECE, count), dtype=np.int64), sequences, random)
+            offsets = np.arange(first, min(first + PIECE, count), dtype=np.int64)
+            write_piece(recorder, place, offsets, sequences, random, kept=without(lost, offsets, count, partition))
         sequences += -(-count // PROCESSES)
         poll = {
             "process": 99,
@@ -92,7 +102,18 @@ def make(run_dir: Path, produces: int, partitions: int, *, jitter: bool = False)
         recorder.row(
             "metadata", metadata_offset=offset, quorum_epoch=1, at_ns=0, **(row | {"body": json.dumps(row["body"])})
         )
-    recorder.close_segment()
+    if lost:
+        settings = {"min.insync.replicas": 2, "unclean.leader.election.enable": False}
+        recorder.finish(Made(mode=KRAFT, settings=settings))
+    else:
+        recorder.close_segment()
+
+
+def without(lost: int, offsets: np.ndarray, count: int, partition: int) -> np.ndarray:
+    """Return the offsets that are kept of a partition that loses so many records, evenly."""
+    if not lost or partition % LOSES:
+        return offsets
+    return offsets[~np.isin(offsets, np.linspace(0, count - 2, lost, dtype=np.int64))]
 
 
 def write_piece(
@@ -101,8 +122,9 @@ def write_piece(
     offsets: np.ndarray,
     sequences: np.ndarray,
     random: np.random.Generator | None,
+    kept: np.ndarray,
 ) -> None:
-    """Write the sends, the reads and the three logs of some offsets of one partition."""
+    """Write the sends of some offsets of one partition, and the reads and the three logs of those that are kept."""
     process = offsets % PROCESSES
     values = (process << SEQUENCE_BITS) | (sequences[process] + offsets // PROCESSES)
     # Partitions are written one after the other, each with a start of its own.
@@ -117,10 +139,11 @@ def write_piece(
     times = {"invoke_ns": invoke, "complete_ns": invoke + took}
     recorder.write("sends", table("sends", offsets.size, **known, **sent, **times))
     read = {"process": 99, "poll_index": 0, "leader_epoch": 0, "phase": "final"}
-    recorder.write("reads", table("reads", offsets.size, **known, **read))
+    known = {**place, "value": values[kept - offsets[0]], "log_offset": kept}
+    recorder.write("reads", table("reads", kept.size, **known, **read))
     for node in (1, 2, 3):
         log = {"node": node, "leader_epoch": 0, "is_control": False}
-        recorder.write("logs", table("logs", offsets.size, **known, **log))
+        recorder.write("logs", table("logs", kept.size, **known, **log))
 
 
 def tree() -> tuple[float, float, float]:
@@ -181,21 +204,23 @@ def main() -> None:
     parser.add_argument("--executors", default="")
     parser.add_argument("--parts", action="store_true")
     parser.add_argument("--jitter", action="store_true")
+    parser.add_argument("--stored", action="store_true")
     parser.add_argument("--recordings", type=Path)
     parser.add_argument("--json", action="store_true")
     chosen = parser.parse_args()
     scratch = Path(tempfile.mkdtemp(prefix="tribunal-bench-"))
     folder = chosen.recordings or scratch
     try:
-        name = f"{chosen.partitions}-jitter" if chosen.jitter else str(chosen.partitions)
+        name = str(chosen.partitions) + "-jitter" * chosen.jitter + "-lost" * chosen.stored
         runs = {int(size): folder / f"{size}-{name}" for size in chosen.sizes.split(",")}
         for size, run_dir in runs.items():
             if run_dir.exists():
                 continue
             # In a process of its own: what making it takes is not to be counted.
             maker = multiprocessing.get_context("spawn").Process(
-                target=make, args=(run_dir, size, chosen.partitions), kwargs={"jitter": chosen.jitter}
-            )
+                target=make, args=(run_dir, size, chosen.partitions),
+                kwargs={"jitter": chosen.jitter, "lost": LOST if chosen.stored else 0},
+            )  # fmt: skip
             maker.start()
             maker.join()
             assert maker.exitcode == 0
@@ -207,6 +232,9 @@ def main() -> None:
 
 def rows_of(chosen: argparse.Namespace, runs: dict[int, Path], scratch: Path) -> list[Row]:
     """Judge each recording in the ways that were asked for."""
+    if chosen.stored:
+        executors = int(chosen.executors or 2)
+        return [row for size, run_dir in runs.items() for row in from_storage(size, run_dir, executors, scratch)]
     if chosen.parts:
         return [row for size, run_dir in runs.items() for row in parts(size, run_dir)]
     if chosen.engine == "inline":
@@ -229,6 +257,40 @@ def rows_of(chosen: argparse.Namespace, runs: dict[int, Path], scratch: Path) ->
                 )
                 rows.append({"executors": executors, **row} if executors else row)
     return rows
+
+
+def from_storage(size: int, run_dir: Path, executors: int, scratch: Path) -> list[Row]:
+    """Judge a recording here and, from storage, by a cluster; both have to come to the same."""
+    cluster_dir = scratch / f"cluster-{size}"
+    cluster_dir.mkdir()
+    here = checked(size, "here", str(run_dir), "--engine", "inline")
+    with s3_server() as address:
+        url = Storage(address).put(run_dir, f"nights/{run_dir.name}")
+        with standalone(cluster_dir, workers=executors) as cluster:
+            there = checked(size, f"{executors} executors", url, "--master", cluster.url)
+    mine, other = here.pop("verdict"), there.pop("verdict")
+    differ = [name for name in {*mine, *other} - {"engine"} if mine.get(name) != other.get(name)]
+    assert not differ, differ
+    assert mine["findings"], "nothing was lost, and nothing was compared"
+    return [row | {"verdict": mine["verdict"], "findings": len(mine["findings"])} for row in (here, there)]
+
+
+def checked(size: int, where: str, *words: str) -> dict[str, Any]:
+    """Run `tribunal check` in a process of its own; return its verdict and what it took, this machine's server of S3 included."""
+    before, start = tree()[0], time.perf_counter()
+    command = [sys.executable, "-W", "ignore", "-m", "tribunal", "check", "--json", *words]
+    with Peak() as peak:
+        ended = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=False)
+    assert ended.returncode == 1, f"exit code {ended.returncode}: {ended.stdout[-500:]}"
+    return {
+        "produces": size,
+        "where": where,
+        "seconds": round(time.perf_counter() - start, 1),
+        "cpu_seconds": round(tree()[0] - before, 1),
+        "peak_mib": round(peak.mebibytes),
+        "worker_mib": round(peak.worker),
+        "verdict": json.loads(ended.stdout.splitlines()[-1]),
+    }
 
 
 def parts(size: int, run_dir: Path) -> list[Row]:
