@@ -163,7 +163,7 @@ def test_what_a_maintainer_should_read_is_accepted_with_all_that_it_states(archi
 
 def test_we_have_published_our_own_system_and_a_real_kafka():
     assert {archive.parents[1].name for archive in PUBLISHED} == {
-        *("apache-kafka", "lowered-min-isr", "raised-min-isr", "replog", "returned-vote")
+        *("apache-kafka", "lowered-min-isr", "mixed", "raised-min-isr", "replog", "returned-vote")
     }
 
 
