@@ -4,6 +4,9 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.ready
 TESTS ?= tests
+HASHES ?= yes
+AUDIT ?=
+PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check
 
 .PHONY: run test setup check static lock audit nightly bench clean
 
@@ -20,8 +23,13 @@ $(STAMP): requirements.lock pyproject.toml
 	  { echo "tribunal needs Python 3.11 or newer; '$(PYTHON)' is $$($(PYTHON) -V). Try: make PYTHON=python3.12 ..." >&2; exit 3; }
 	@echo "setting up $(VENV) (once; pyspark alone is a 456 MB download)"
 	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
-	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -r requirements.lock
-	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation --editable .
+	@if [ "$(HASHES)" = no ]; then \
+	  sed -e '/^ *--hash=/d' -e 's/ *\\$$//' requirements.lock >$(VENV)/versions.txt && $(PIP) -r $(VENV)/versions.txt; \
+	else \
+	  $(PIP) --require-hashes -r requirements.lock || \
+	  { echo "set-up failed. Where hashes differ, the index has other files than those of requirements.lock: 'make HASHES=no setup' takes them by version alone." >&2; exit 3; }; \
+	fi
+	@$(PIP) --no-deps --no-build-isolation --editable .
 	@touch $(STAMP)
 
 static: setup  ## what a commit can afford
@@ -32,13 +40,13 @@ static: setup  ## what a commit can afford
 
 check: test
 
-lock:  ## pins what requirements.in asks for, without naming an index
-	@$(BIN)/pip-compile --quiet --strip-extras --no-header --no-emit-index-url --no-emit-trusted-host \
+lock:  ## pins what requirements.in asks for by version and hashes, without naming an index
+	@$(BIN)/pip-compile --quiet --strip-extras --generate-hashes --allow-unsafe --no-header --no-emit-index-url --no-emit-trusted-host \
 	  --no-emit-find-links --no-emit-options --output-file requirements.lock requirements.in
-	@sed -i '1i # Made by `make lock` from requirements.in. Names no index: set-up works with whatever pip is configured for.' requirements.lock
+	@sed -i '1i # Made by `make lock` from requirements.in. Names no index: set-up works with any that has the same files. Each package by version and by the hashes of its files.' requirements.lock
 
 audit: setup  ## asks a database of known weaknesses about the lock file, where one can be reached
-	@$(BIN)/python tools/audit_lock.py
+	@$(BIN)/python tools/audit_lock.py $(AUDIT) || [ $$? -eq 3 ]
 
 nightly: setup  ## the long lane: everything of `make test`, and the full matrices
 	@tools/with_engine.sh $(BIN)/python -m pytest tests

@@ -7,15 +7,17 @@ of the interpreter that runs this. The image's tag is a hash of everything that 
 import hashlib
 import io
 import os
+import re
 import socket
 import tarfile
 import tempfile
+from importlib.metadata import version
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from tribunal import ROOT
 from tribunal.clusters.api import ClusterError
-from tribunal.clusters.images.interpreter_base import CHANGES, VERSION, Unbuildable, write_base
+from tribunal.clusters.images.interpreter_base import CHANGES, PACKAGES, VERSION, Unbuildable, write_base
 
 if TYPE_CHECKING:
     from docker import DockerClient
@@ -26,7 +28,8 @@ REPOSITORY: Final = "tribunal-node"
 BASE_REPOSITORY: Final = "tribunal-base"
 PUBLIC_BASE: Final = "python:3.13-slim"
 INTERPRETER: Final = "interpreter"
-REQUIREMENTS: Final = "msgspec\ncrc32c\ncramjam\nkazoo\nuvloop\n"
+LOCK: Final = ROOT / "requirements.lock"
+LOCKED: Final = re.compile(r"^([a-z0-9-]+)==.*(?:\n +--hash=.*)+\n", re.MULTILINE)
 CERTIFICATES: Final = ("PIP_CERT", "REQUESTS_CA_BUNDLE", "SSL_CERT_FILE")
 ENGINE_TIMEOUT_S: Final = 120
 LAST_LINES: Final = 12
@@ -142,12 +145,20 @@ def _build(client: "DockerClient", context: bytes, base: str, tag: str) -> None:
         raise ClusterError(f"the node's image does not build: {problem.explanation}") from None
 
 
+def requirements(lock: Path) -> str:
+    """Return what an image installs: versions and hashes of the lock file; the versions that are here where there is no such file."""
+    if not lock.is_file():
+        return "".join(f"{name}=={version(name)}\n" for name in PACKAGES)
+    entries = {found[1].replace("-", "_"): found[0] for found in LOCKED.finditer(lock.read_text())}
+    return "".join(entries[name] for name in PACKAGES)
+
+
 def _context() -> bytes:
     """Return what is sent to the engine: Dockerfile, requirements, certificates if any, replog; always the same bytes."""
     buffer = io.BytesIO()
     with tarfile.open(fileobj=buffer, mode="w") as archive:
         _add(archive, "Dockerfile", (HERE / "Dockerfile").read_bytes())
-        _add(archive, "requirements.txt", REQUIREMENTS.encode())
+        _add(archive, "requirements.txt", requirements(LOCK).encode())
         bundle = next((os.environ[name] for name in CERTIFICATES if os.environ.get(name)), None)
         if bundle and Path(bundle).is_file():
             _add(archive, "ca-bundle.crt", Path(bundle).read_bytes())

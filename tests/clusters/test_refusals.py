@@ -5,10 +5,13 @@ import json
 import os
 import socket
 import sys
+from importlib.metadata import distribution, version
 
 import pytest
+from packaging.requirements import Requirement
 
 from tribunal.clusters.images import build
+from tribunal.clusters.images.interpreter_base import PACKAGES
 from tribunal.clusters.kinds import apache_kafka, containers, processes, ssh
 from tribunal.clusters.obstacles import with_tool
 from tribunal.clusters.spec import ClusterSpec
@@ -116,3 +119,25 @@ def planned(folder, mode, step):
     except BadScenario as problem:
         return problem
     return None
+
+
+def test_an_image_installs_what_the_lock_file_pins_and_nothing_else():
+    installed = build.requirements(build.LOCK)
+
+    names = [line.partition("==")[0].replace("-", "_") for line in installed.splitlines() if "==" in line]
+    assert names == [*PACKAGES]
+    assert installed.count("--hash=sha256:") >= len(names)
+    assert {*installed.splitlines()} <= {*build.LOCK.read_text().splitlines()}
+    needed = {
+        Requirement(line).name.replace("-", "_")
+        for name in names
+        for line in distribution(name).requires or ()
+        if "extra ==" not in line
+    }
+    assert needed <= {*names}
+
+
+def test_an_image_of_an_installed_harness_has_the_versions_that_run_it(tmp_path):
+    installed = build.requirements(tmp_path / "no-lock-there")
+
+    assert f"msgspec=={version('msgspec')}\n" in installed
