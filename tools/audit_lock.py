@@ -1,9 +1,10 @@
 """Ask a database of known weaknesses about every package of the lock file.
 
-python tools/audit_lock.py             # a line for each weakness that is known; exit code 1 where there is one
+python tools/audit_lock.py             # a line for each weakness that is known
 python tools/audit_lock.py --database https://another.example
 
-A database that cannot be reached is said, and is no failure: who has no network has the lock of yesterday's night. It is asked as OSV's API is
+Exit code 0: all packages were looked up, and none has a weakness; 1: some have; 3: not audited, because the database cannot be reached or answers as
+none does. `make audit` says that, and goes on: who has no network has the lock of yesterday's night. The database is asked as OSV's API is
 (`/v1/querybatch`): names and versions go out, nothing else.
 """
 
@@ -22,6 +23,7 @@ DATABASE = "https://api.osv.dev"
 PINNED = re.compile(r"^([A-Za-z0-9._-]+)(?:\[[^\]]*\])?==([^\s;\\]+)", re.MULTILINE)
 AT_ONCE = 100
 TIMEOUT_S = 30
+NOT_AUDITED = 3
 
 
 class Package(NamedTuple):
@@ -66,8 +68,10 @@ def audit(lock: Path, database: str, out: TextIO) -> int:
     try:
         found = weaknesses(packages, database)
     except (OSError, ValueError, KeyError) as problem:
-        out.write(f"not audited: {database} cannot be asked ({problem})\n")
-        return 0
+        out.write(
+            f"not audited: none of {len(packages)} packages of {lock.name} was looked up, {database} cannot be asked ({problem})\n"
+        )
+        return NOT_AUDITED
     out.writelines(f"{package.name} {package.version}: {weakness}\n" for package, weakness in found)
     out.write(f"{len(packages)} packages of {lock.name} audited, {len(found)} weaknesses known\n")
     return 1 if found else 0

@@ -1,6 +1,7 @@
 """The lock file is audited where a database of weaknesses can be reached, by night."""
 
 import json
+import subprocess
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -11,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from tools.audit_lock import ROOT, Package, audit, locked
+from tools.audit_lock import NOT_AUDITED, ROOT, Package, audit, locked
 
 LOCK = "# a comment\naiohttp==3.1.0\n    # via x\nmsgspec[toml]==0.21.1 ; python_version > '3'\nuvloop==0.22.1 \\\n    --hash=sha256:00\n"
 
@@ -74,19 +75,51 @@ def test_none_that_is_known_is_said(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(("status", "answer"), [(503, "{}"), (200, "no json"), (200, "{}"), (200, '{"results": 5}')])
-def test_who_is_no_database_is_named_and_fails_nothing(tmp_path: Path, status: int, answer: str) -> None:
+def test_who_is_no_database_is_named_and_nothing_counts_as_audited(tmp_path: Path, status: int, answer: str) -> None:
     with database({}, status, answer) as address:
         code, said = audited(tmp_path, address)
 
-    assert code == 0
-    assert said.startswith(f"not audited: {address} cannot be asked")
+    assert code == NOT_AUDITED
+    assert said.startswith(
+        f"not audited: none of 3 packages of requirements.lock was looked up, {address} cannot be asked ("
+    )
+    assert said.count("\n") == 1
 
 
-def test_nobody_there_is_said_and_fails_nothing(tmp_path: Path) -> None:
-    with database({}) as address:
+@pytest.mark.parametrize("address", ["", "http://no-such-host.invalid"])
+def test_nobody_there_is_said_and_nothing_counts_as_audited(tmp_path: Path, address: str) -> None:
+    with database({}) as gone:
         pass
 
-    assert audited(tmp_path, address)[0] == 0
+    code, said = audited(tmp_path, address or gone)
+
+    assert code == NOT_AUDITED
+    assert f"{address or gone} cannot be asked" in said
+
+
+@pytest.mark.parametrize(
+    ("known", "code"),
+    [
+        pytest.param({}, 0, id="nothing is known"),
+        pytest.param({"msgspec": ["GHSA-1"]}, 2, id="a weakness"),
+        pytest.param(None, 0, id="no database"),
+    ],
+)
+def test_make_fails_for_a_weakness_and_goes_on_without_a_database(
+    known: dict[str, list[str]] | None, code: int
+) -> None:
+    with database(known or {}) as address:
+        ended = None if known is None else made(address)
+    ended = ended or made(address)  # now nobody is there
+
+    assert ended.returncode == code
+    assert ("not audited" in ended.stdout) is (known is None)
+
+
+def made(address: str) -> subprocess.CompletedProcess[str]:
+    """Call `make audit`, set-up left out: it is what runs this."""
+    command = ["make", "-s", "-o", ".venv/.ready", "audit", f"AUDIT=--database {address}"]
+    return subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=60, check=False)
 
 
 def test_the_night_audits_the_lock() -> None:
