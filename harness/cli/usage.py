@@ -38,6 +38,13 @@ def must_not_be_file(option: str, folder: Path) -> None:
         raise UsageError(f"{option} {str(folder)!r}: a file, and a folder is needed")
 
 
+def must_be_folder(option: str, folder: Path) -> None:
+    """Raise `UsageError` where what is to be looked through is not there: that nothing was found would be no news."""
+    must_not_be_file(option, folder)
+    if not folder.is_dir():
+        raise UsageError(f"{option} {str(folder)!r}: there is no such folder")
+
+
 def spark_at(master: str | None, remote: str | None) -> str | None:
     """Return the one Spark that was asked for; None: this machine. Raises `UsageError`."""
     for option, given, beginnings in (("master", master, ("local", "spark://")), ("remote", remote, ("sc://",))):

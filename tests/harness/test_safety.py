@@ -113,6 +113,16 @@ def test_a_reused_process_id_is_not_the_harness(tmp_path):
     assert len(unhealed(tmp_path)) == 1
 
 
+def test_a_folder_that_is_not_there_is_not_called_healed(tmp_path, capsys):
+    assert exit_code(["heal", "--out", str(tmp_path / "runs")]) == 64
+
+    said = capsys.readouterr()
+    assert said.err.strip().endswith(f"--out '{tmp_path / 'runs'}': there is no such folder")
+    assert said.out == ""
+    (tmp_path / "runs").mkdir()
+    assert exit_code(["heal", "--out", str(tmp_path / "runs")]) == 0
+
+
 def test_the_next_run_refuses_until_healed(tmp_path, capsys):
     run_dir = a_dead_run(tmp_path)
     node = a_stray_node(run_dir)
