@@ -6,7 +6,7 @@ coordinator: the next one loads the same decision and sends the same markers, an
 
 import asyncio
 from collections.abc import Callable, Iterable, Iterator
-from typing import Final
+from typing import Final, NamedTuple
 
 from replog.controller.authorization import Operation, of_cluster
 from replog.controller.served_api import ServedApi
@@ -21,15 +21,19 @@ from replog.log.validation import Origin
 from replog.node.coordinators.internal_topics import InternalTopics
 from replog.node.coordinators.runtime import CoordinatorRuntime, CoordinatorShard
 from replog.node.net.broker_links import BrokerLinks
+from replog.node.net.few_lines import FewLines
 from replog.node.net.handlers import AnswersApi, HandledApi
 from replog.node.net.in_turns import in_turns, refused_later
 from replog.node.net.server import AwaitedRequest
 from replog.node.replication.replicas import Replica, Replicas
 from replog.node.tasks import Tasks
+from replog.recent import Recent
 from replog.types import NO_NODE, ZERO_UUID, NodeId, TopicPartition
 from replog.wire.messages import write_txn_markers as wtm
 
 RETRY_MS: Final = 100
+SAY_AGAIN_MS: Final = 60_000
+REFUSALS_KEPT: Final = 1000
 # With a higher epoch at the partition its transaction was ended there by somebody else: a recovering leader (KIP-704),
 # or a later decision. There is nothing left for this marker to end.
 DONE: Final = (Error.NONE, Error.INVALID_PRODUCER_EPOCH)
@@ -43,6 +47,7 @@ class MarkerSender:
         self.links = links
         self.topics = topics
         self.tasks = tasks
+        self._lines = FewLines(replicas.world)
 
     def send(self, coordinator: CoordinatorShard[TransactionCoordinator], markers: SendMarkers) -> None:
         """Begin; the coordinator's core is notified when all are written."""
@@ -50,6 +55,7 @@ class MarkerSender:
 
     async def _send(self, coordinator: CoordinatorShard[TransactionCoordinator], markers: SendMarkers) -> None:
         missing = dict.fromkeys(markers.partitions)
+        last: dict[TopicPartition, Error] = {}  # what each was refused with, which is a line once
         while missing and not coordinator.is_ended:
             by_leader = self._by_leader(missing)
             answers = await asyncio.gather(
@@ -58,7 +64,8 @@ class MarkerSender:
             for partition, error in (outcome for answer in answers for outcome in answer):
                 if error in DONE:
                     missing.pop(partition, None)  # the peer may name what nobody asked for
-                if error not in (Error.NONE, Error.NOT_LEADER_OR_FOLLOWER):
+                if error not in (Error.NONE, Error.NOT_LEADER_OR_FOLLOWER, last.get(partition)):
+                    last[partition] = error
                     self._log(markers, partition, error)
                 if error is Error.TRANSACTION_COORDINATOR_FENCED:
                     return  # a later leader of our partition is at it
@@ -113,7 +120,24 @@ class MarkerSender:
 
     def _log(self, markers: SendMarkers, partition: TopicPartition, error: Error) -> None:
         what = f"marker of {markers.transactional_id!r} ({markers.producer_id}, epoch {markers.producer_epoch})"
-        self.replicas.world.journal.log("warning", f"{what} on {partition}: {error.name}")
+        self._lines.log("warning", f"{what} on {partition}: {error.name}")
+
+
+class Refusal(NamedTuple):
+    """What a coordinator tries again ten times a second, for as long as it is refused."""
+
+    producer_id: int
+    partition: TopicPartition
+    error: Error
+
+
+class Said:
+    """When there was a line of a refusal."""
+
+    __slots__ = ("at_ms",)
+
+    def __init__(self) -> None:
+        self.at_ms: int | None = None
 
 
 class MarkerApi:
@@ -123,6 +147,8 @@ class MarkerApi:
         self.replicas = replicas
         self.groups = groups
         self.tasks = tasks
+        self._lines = FewLines(replicas.world)
+        self._refusals: Recent[Refusal, Said] = Recent(REFUSALS_KEPT, Said)
 
     def write(self, request: AwaitedRequest[wtm.WriteTxnMarkersRequest, wtm.WriteTxnMarkersResponse]) -> None:
         """WriteTxnMarkers: answered when the last marker is committed."""
@@ -180,8 +206,12 @@ class MarkerApi:
         gathering.take(index, replica.name, Error.NONE)
 
     def _refused(self, marker: wtm.WritableTxnMarker, name: TopicPartition, error: Error) -> None:
+        said, now_ms = self._refusals.of(Refusal(marker.producer_id, name, error)), self.replicas.world.clock.now_ms()
+        if said.at_ms is not None and now_ms - said.at_ms < SAY_AGAIN_MS:
+            return
+        said.at_ms = now_ms
         who = f"producer {marker.producer_id} epoch {marker.producer_epoch}, coordinator {marker.coordinator_epoch}"
-        self.replicas.world.journal.log("info", f"{name}: end marker of {who} refused: {error.name}")
+        self._lines.log("info", f"{name}: end marker of {who} refused: {error.name}")
 
 
 def _wanted(body: wtm.WriteTxnMarkersRequest) -> Iterator[tuple[int, TopicPartition]]:
