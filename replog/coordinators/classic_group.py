@@ -121,6 +121,9 @@ class ClassicGroup:
         self.leader: str | None = None
         self.members: dict[str, Member] = {}
         self.static_members: dict[str, str] = {}  # instance id -> member id
+        self._in_the_log: dict[
+            str, Member
+        ] = {}  # by the member id of who was refused its place, and had lost it by then
         self.pending: dict[str, None] = {}  # member ids given out, not yet come back with
         self.not_synced: dict[str, None] = {}
         self.state_since_ms = -1  # wall clock, stored
@@ -229,7 +232,13 @@ class ClassicGroup:
     def on_replacement_refused(self, ticket: MemberReplaced, error: Error, now: Now) -> None:
         """Give the place back to who has it in the log: else it is fenced by somebody of whom no other coordinator knows."""
         self._refuse_join(ticket.token, ticket.member_id, error)
-        member, former = self.members.get(ticket.member_id), ticket.former
+        member = self.members.get(ticket.member_id)
+        former = self._in_the_log.pop(ticket.former.member_id, ticket.former)
+        if self.state is GroupState.STABLE and member is None and former.instance_id in self.static_members:
+            self._in_the_log[ticket.member_id] = (
+                former  # somebody else has the place by now, and his own write is under way
+            )
+            return
         if self.state is GroupState.DEAD or member is None or member.joining is not None or member.syncing is not None:
             return
         self._replace(ticket.member_id, former.member_id)
@@ -237,6 +246,10 @@ class ClassicGroup:
         member.session_timeout_ms, member.rebalance_timeout_ms = former.session_timeout_ms, former.rebalance_timeout_ms
         member.protocols = former.protocols
         self._arm_session(member, now)
+
+    def on_replacement_stored(self, ticket: MemberReplaced) -> None:
+        """Forget whom the log knew before."""
+        self._in_the_log.pop(ticket.former.member_id, None)
 
     def _replace(self, former_id: str, member_id: str) -> Member:
         """Let a static member's place be held under a new member id; fence the earlier member id."""
@@ -288,6 +301,7 @@ class ClassicGroup:
             self._end_syncs(Error.REBALANCE_IN_PROGRESS)
         self.timers.cancel(("sync", self.group_id, ""))
         self.not_synced.clear()
+        self._in_the_log.clear()  # the next generation is stored as a whole
         self._is_first_round = self.state is GroupState.EMPTY
         self._move(GroupState.PREPARING_REBALANCE, now)
         wait_ms = self._rebalance_timeout_ms

@@ -268,6 +268,8 @@ class GroupCoordinator:
             case AssignmentStored():
                 return self._in_group(ticket.group_id, lambda group: group.on_assignment_stored(ticket, now))
             case MemberReplaced():
+                if ticket.group_id in self.groups:
+                    self.groups[ticket.group_id].on_replacement_stored(ticket)
                 return [Reply(ticket.token, ticket.answer)]
             case EmptyStored():
                 return []

@@ -3,6 +3,7 @@
 from typing import Any
 
 import msgspec
+import pytest
 
 from replog.coordinators.classic_group import GroupSettings, GroupState
 from replog.coordinators.events import Entry, NotWritten, Now
@@ -137,6 +138,47 @@ def test_a_static_member_keeps_its_place_where_the_log_does_not_take_another_in_
     assert (group.leader, group.assignments()) == (before.member_id, {before.member_id: b"mine"})
     replaced = msgspec.structs.replace(as_before, member_id=driver.replies[waiting].member_id)
     assert driver.ask(replaced).error_code is Error.FENCED_INSTANCE_ID
+
+
+@pytest.mark.parametrize("replacements", [2, 3])
+def test_a_static_member_keeps_its_place_where_the_log_takes_none_of_several_in_its_stead(replacements: int) -> None:
+    """The last of them was replaced by nobody, and had the place of one that the log never knew."""
+    driver = a_coordinator()
+    before = driver.ask(join(group_instance_id="i"))
+    driver.send(sync(before.member_id, before.generation_id, {before.member_id: b"mine"}))
+    driver.hold()
+
+    waiting = [driver.send(join(group_instance_id="i")) for _ in range(replacements)]
+    driver.refuse()
+
+    assert {driver.replies[one].error_code for one in waiting} == {Error.COORDINATOR_NOT_AVAILABLE}
+    group = driver.core.groups["g"]
+    assert (group.leader, group.assignments()) == (before.member_id, {before.member_id: b"mine"})
+    as_before = HeartbeatRequest(
+        group_id="g", member_id=before.member_id, generation_id=before.generation_id, group_instance_id="i"
+    )
+    assert driver.ask(as_before).error_code is Error.NONE
+
+
+def test_a_static_member_has_its_place_where_the_log_took_it_after_it_had_refused_another() -> None:
+    driver = a_coordinator()
+    before = driver.ask(join(group_instance_id="i"))
+    driver.send(sync(before.member_id, before.generation_id, {before.member_id: b"mine"}))
+    driver.hold()
+    refused, stored = (driver.send(join(group_instance_id="i")) for _ in range(2))
+    assert driver.held is not None
+    second = driver.held.pop()
+    driver.refuse()
+    driver.held = [second]
+    driver.release()
+
+    assert driver.replies[refused].error_code is Error.COORDINATOR_NOT_AVAILABLE
+    assert driver.replies[stored].error_code is Error.NONE
+    driver.hold()
+    driver.send(join(group_instance_id="i"))
+    driver.refuse()
+
+    assert list(driver.core.groups["g"].members) == [driver.replies[stored].member_id]
 
 
 def test_a_static_member_whose_place_was_given_back_leaves_with_its_session() -> None:
