@@ -20,6 +20,7 @@ from replog.log.compression import Codec, packed
 from replog.log.log import Log
 from replog.log.validation import Origin
 from replog.metadata.features import KRAFT_VERSION
+from replog.node.api import forwarding
 from replog.node.boundary import ends_the_node
 from replog.node.broker import Broker
 from replog.node.controller import ControllerNode
@@ -34,6 +35,7 @@ from replog.wire.messages import add_partitions_to_txn as apt
 from replog.wire.messages import add_raft_voter, vote
 from replog.wire.messages import begin_quorum_epoch as begin
 from replog.wire.messages import broker_registration as reg
+from replog.wire.messages import create_topics as ct
 from replog.wire.messages import delete_records as dr
 from replog.wire.messages import describe_configs as dconf
 from replog.wire.messages import describe_producers as dp
@@ -546,3 +548,50 @@ def test_look_ups_that_take_long_hold_up_nobody_else(tmp_path: Path) -> None:
         await attack.still_serves()
 
     under_attack(tmp_path, story)
+
+
+def creation() -> ct.CreateTopicsRequest:
+    """A request for the controller, of somebody who has all the time of the world."""
+    return ct.CreateTopicsRequest(topics=[ct.CreatableTopic(name="t")], timeout_ms=2**31 - 1)
+
+
+def forwarded() -> int:
+    """Return how many requests wait for a controller."""
+    return sum("Forwarding" in repr(task.get_coro()) for task in asyncio.all_tasks())
+
+
+def test_who_goes_away_leaves_no_request_for_a_controller_that_is_not_there(tmp_path: Path) -> None:
+    """It was sent again ten times a second until his time was over: for 24 days."""
+
+    async def attack(attack: Attack) -> None:
+        await attack.cluster.stop(CONTROLLER)
+        writers = []
+        for _ in range(20):
+            _, writer = await asyncio.open_connection("127.0.0.1", attack.cluster.ports[BROKER])
+            writer.write(encode_request(Api.CREATE_TOPICS, 7, 1, "x", creation()))
+            writers.append(writer)
+        await until(lambda: forwarded() == 20)
+        await asyncio.sleep(0.5)
+        assert forwarded() == 20  # whoever waits is not given up
+
+        for writer in writers:
+            writer.transport.abort()
+
+        await until(lambda: forwarded() == 0)
+        await attack.cluster.start(CONTROLLER)  # whom the broker asks to be let go
+
+    under_attack(tmp_path, attack)
+
+
+def test_nobody_waits_for_ever_for_a_controller(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(forwarding, "RETRIED_MS_MAX", 1000)
+
+    async def attack(attack: Attack) -> None:
+        await attack.cluster.stop(CONTROLLER)
+
+        answer = await attack.ask(BROKER, Api.CREATE_TOPICS, creation(), 7)
+
+        assert [topic.error_code for topic in answer.topics] == [Error.REQUEST_TIMED_OUT]
+        await attack.cluster.start(CONTROLLER)
+
+    under_attack(tmp_path, attack)

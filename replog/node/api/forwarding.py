@@ -1,6 +1,6 @@
 """Admin requests of clients, passed on to the active controller and its answers passed back.
 
-A request that nobody took (no leader known, no connection) is sent again until the client's time is over, and so is one
+A request that nobody took (no leader known, no connection) is sent again until the client's time is over, a minute at most, and so is one
 that was answered NOT_CONTROLLER, as Apache Kafka does: a controller that is deposed with the request's records written but
 not committed answers that, too (SPEC 2.14), its successor may commit them, and the repetition is then refused (a topic
 exists already, or is gone). One that was lost under way is sent again only if it changes nothing; the client is then
@@ -33,6 +33,7 @@ from replog.wire.exchange import Q, R
 from replog.wire.messages import envelope
 
 RETRY_AFTER_MS: Final = 100
+RETRIED_MS_MAX: Final = 60_000  # Kafka's: whatever time a client has
 DEFAULT_TIMEOUT_MS: Final = 30_000  # where the request has no timeout of its own
 MUTATIONS: Final = (Api.CREATE_TOPICS, Api.CREATE_PARTITIONS, Api.DELETE_TOPICS)
 
@@ -73,9 +74,9 @@ class Forwarding:
 
     async def _forward(self, served: ServedApi[Q, R], request: ServerRequest[Q, R], body: Q) -> None:
         own_timeout_ms = max(1, getattr(body, "timeout_ms", DEFAULT_TIMEOUT_MS))
-        deadline_ms = self.world.clock.now_ms() + own_timeout_ms
-        asker = self._asker(served, request)
-        answer = await self._answer(served, body, request.version, deadline_ms, asker)
+        answer = await self._answer(served, request, body, own_timeout_ms)
+        if answer is None:
+            return
         throttle_ms = getattr(answer, "throttle_time_ms", 0)
         if throttle_ms:
             request.mute(throttle_ms)
@@ -88,10 +89,14 @@ class Forwarding:
         asker = Asker(request.peer, request.client_id)
         return asker if counts_for(asker, self._quotas()) else None
 
-    async def _answer(self, served: ServedApi[Q, R], body: Q, version: int, deadline_ms: int, asker: Asker | None) -> R:
-        while True:
-            left_ms = deadline_ms - self.world.clock.now_ms()
-            if left_ms <= 0:
+    async def _answer(
+        self, served: ServedApi[Q, R], request: ServerRequest[Q, R], body: Q, own_timeout_ms: int
+    ) -> R | None:
+        """Return the controller's answer; None when nobody waits for it any more."""
+        asker, version, began_ms = self._asker(served, request), request.version, self.world.clock.now_ms()
+        while not request.is_answered:
+            left_ms = own_timeout_ms - (self.world.clock.now_ms() - began_ms)
+            if left_ms <= 0 or self.world.clock.now_ms() >= began_ms + RETRIED_MS_MAX:
                 return served.refused(body, Error.REQUEST_TIMED_OUT)
             try:
                 # A client's timeout is not the connection's: heartbeats and others' requests are under way on it.
@@ -111,6 +116,7 @@ class Forwarding:
                     return answer
                 self.link.drop()  # it is not active, or not any more
             await asyncio.sleep(RETRY_AFTER_MS / 1000)
+        return None
 
 
 async def send_enclosed(
