@@ -237,6 +237,8 @@ class Target:
 
     def _watch_session(self) -> None:
         is_alive = _is_alive(self.cluster)
+        if is_alive is None:
+            return
         if self._was_alive and not is_alive:
             self._fenced(
                 is_ordered=not isinstance(self.cluster, ZooKeeperLoopback)
@@ -319,12 +321,14 @@ class Target:
             self._watch_session()
 
 
-def _is_alive(cluster: Loopback) -> bool:
-    """Return whether the broker has a session."""
+def _is_alive(cluster: Loopback) -> bool | None:
+    """Return whether the broker has a session; None while no controller is active, which anybody may bring about by a vote."""
     if isinstance(cluster, ZooKeeperLoopback):
         return cluster.has_broker
-    controllers = [node for node in cluster.nodes.values() if isinstance(node, ControllerNode)]
-    return any(node.controller.is_active and node.controller.image.is_alive(NodeId(BROKER)) for node in controllers)
+    for node in cluster.nodes.values():
+        if isinstance(node, ControllerNode) and node.controller.is_active:
+            return node.controller.image.is_alive(NodeId(BROKER))
+    return None
 
 
 def _link(path: Path) -> str:
