@@ -9,7 +9,7 @@ import typer
 
 from tribunal.harness.catalog import all_clusters, known_name
 from tribunal.harness.cli.stored import storage_at
-from tribunal.harness.cli.usage import must_be_folder
+from tribunal.harness.cli.usage import must_be_there
 from tribunal.harness.doctor import FaultHealth, Health, examined
 from tribunal.harness.fault_journal import heal as heal_runs
 from tribunal.harness.fault_journal import refuse_unless_healed, running
@@ -74,7 +74,7 @@ def heal(
     json: Json = False,
 ) -> None:
     """Undo what runs left behind whose harness was killed; prove that nothing remains."""
-    must_be_folder("--out", out)
+    must_be_there("--out", out)
     done = heal_runs(out, cluster_file or ())
     done += [f"{folder}: removed; the process that used it was killed" for folder in remove_abandoned()]
     typer.echo(msgspec.json.encode(done).decode() if json else "\n".join(done or ["nothing to heal"]))

@@ -38,7 +38,7 @@ def must_not_be_file(option: str, folder: Path) -> None:
         raise UsageError(f"{option} {str(folder)!r}: a file, and a folder is needed")
 
 
-def must_be_folder(option: str, folder: Path) -> None:
+def must_be_there(option: str, folder: Path) -> None:
     """Raise `UsageError` where what is to be looked through is not there: that nothing was found would be no news."""
     must_not_be_file(option, folder)
     if not folder.is_dir():
