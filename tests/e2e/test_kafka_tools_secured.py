@@ -53,7 +53,7 @@ class Story:
         # It says what it met, and ends in good order.
         return self._tools.ask("kafka-console-consumer", "--topic", "t", "--group", "g", "--command-config", who, *few)
 
-    def tell(self) -> None:
+    def run(self) -> None:
         password = "SCRAM-SHA-512=[iterations=4096,password=secret]"
         alice = ("--entity-type", "users", "--entity-name", "alice")
         self.administer("kafka-configs", "--alter", "--add-config", password, *alice)
@@ -84,6 +84,6 @@ def test_kafkas_own_tools_set_passwords_and_rights_and_obey_them(tmp_path: Path)
 
     async def main() -> None:
         async with running(tmp_path, controllers=1, brokers=1, **settings) as cluster:
-            await in_thread(Story(tmp_path, authority, Tools(jars, cluster.bootstrap)).tell)
+            await in_thread(Story(tmp_path, authority, Tools(jars, cluster.bootstrap)).run)
 
     asyncio.run(main())
