@@ -16,6 +16,8 @@ from typing import Final
 
 import msgspec
 
+from tribunal.clusters.nodes.line_journal import note, noted
+
 JOURNAL: Final = "processes.jsonl"
 MARK: Final = "TRIBUNAL_RUN"
 ENDING_MS: Final = 5_000
@@ -37,8 +39,7 @@ def mark(run_dir: Path) -> Mapping[str, str]:
 
 def note_started(run_dir: Path, pid: int) -> None:
     """Write into the run's journal that it started a process."""
-    with (run_dir / JOURNAL).open("ab") as journal:
-        journal.write(msgspec.json.encode(Started(pid, started_at(pid))) + b"\n")
+    note(run_dir / JOURNAL, [Started(pid, started_at(pid))])
 
 
 def own_processes(run_dir: Path) -> list[int]:
@@ -47,9 +48,9 @@ def own_processes(run_dir: Path) -> list[int]:
     A command may be a shell around the program that serves. The number of a session is given to nobody else while somebody is in it.
     """
     living = {pid for pid, _ in command_lines()} - {os.getpid()}
-    noted = _noted(run_dir)
-    own = {one.pid for one in noted if one.pid in living and one.started == started_at(one.pid)}
-    sessions = {one.pid for one in noted}
+    known = [one for one in noted(run_dir / JOURNAL, Started) if one.started is not None]
+    own = {one.pid for one in known if one.pid in living and one.started == started_at(one.pid)}
+    sessions = {one.pid for one in known}
     own |= {pid for pid in living if _session(pid) in sessions}
     return sorted(pid for pid in own if _is_marked(pid, run_dir))
 
@@ -59,18 +60,6 @@ def _session(pid: int) -> int | None:
         return os.getsid(pid)
     except OSError:
         return None
-
-
-def _noted(run_dir: Path) -> list[Started]:
-    try:
-        lines = (run_dir / JOURNAL).read_bytes().splitlines()
-    except OSError:
-        return []
-    found = []
-    for line in lines:
-        with contextlib.suppress(msgspec.DecodeError):  # the last one may be torn
-            found.append(msgspec.json.decode(line, type=Started))
-    return [one for one in found if one.started is not None]
 
 
 def _is_marked(pid: int, run_dir: Path) -> bool:

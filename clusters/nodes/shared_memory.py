@@ -4,7 +4,6 @@ A segment is a run's own if it was noted in the run's journal while its maker wa
 maker and the second in which it was made. Who is killed leaves it; it is removed when nobody has it attached. Nothing of it is known but on Linux.
 """
 
-import contextlib
 import ctypes
 from pathlib import Path
 from typing import Final
@@ -12,6 +11,7 @@ from typing import Final
 import msgspec
 
 from tribunal.clusters.nodes.leftovers import PROC, own_processes
+from tribunal.clusters.nodes.line_journal import note, noted
 
 JOURNAL: Final = "segments.jsonl"
 TABLE: Final = PROC / "sysvipc" / "shm"
@@ -30,10 +30,9 @@ def note_segments(run_dir: Path) -> None:
     """Write into the run's journal which segments its living processes have made."""
     found = _there()
     own = set(own_processes(run_dir)) if found else set()
-    new = [one for one in found if one.maker in own and one not in _noted(run_dir)]
+    new = [one for one in found if one.maker in own and one not in noted(run_dir / JOURNAL, Segment)]
     if new:
-        with (run_dir / JOURNAL).open("ab") as journal:
-            journal.write(b"".join(msgspec.json.encode(one) + b"\n" for one in new))
+        note(run_dir / JOURNAL, new)
 
 
 def left_segments(run_dir: Path) -> list[str]:
@@ -51,8 +50,8 @@ def remove_segments(run_dir: Path) -> list[str]:
 
 
 def _left(run_dir: Path) -> list[Segment]:
-    noted = _noted(run_dir)
-    return [one for one, attached in _there().items() if one in noted and not attached] if noted else []
+    known = noted(run_dir / JOURNAL, Segment)
+    return [one for one, attached in _there().items() if one in known and not attached] if known else []
 
 
 def _there() -> dict[Segment, int]:
@@ -63,15 +62,3 @@ def _there() -> dict[Segment, int]:
         return {}
     rows = [dict(zip(head.split(), map(int, line.split()), strict=True)) for line in lines]
     return {Segment(row["shmid"], row["cpid"], row["ctime"]): row["nattch"] for row in rows}
-
-
-def _noted(run_dir: Path) -> set[Segment]:
-    try:
-        lines = (run_dir / JOURNAL).read_bytes().splitlines()
-    except OSError:
-        return set()
-    found = set()
-    for line in lines:
-        with contextlib.suppress(msgspec.DecodeError):  # the last one may be torn
-            found.add(msgspec.json.decode(line, type=Segment))
-    return found

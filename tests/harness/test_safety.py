@@ -186,6 +186,18 @@ def test_an_id_that_was_given_to_another_process_is_not_the_node(tmp_path, bysta
     assert other.poll() is None
 
 
+@pytest.mark.parametrize("line", [b'{"pid":1,"x":' + b"[" * 100_000, b'{"pid":1,"x":"\xff"}', b'{"pid":1e400}'])
+def test_a_line_that_is_none_hides_no_other(tmp_path, bystander, line):
+    run_dir = a_dead_run(tmp_path)
+    node = a_stray_node(run_dir)
+    bystander(node)
+    (run_dir / JOURNAL).write_bytes(line + b"\n" + (run_dir / JOURNAL).read_bytes())
+
+    heal(tmp_path)
+
+    assert node.wait() == -9
+
+
 def test_a_journal_of_another_folder_undoes_nothing(tmp_path, capsys, bystander):
     """As of a folder that was moved, or that somebody sent: what it names is another run's."""
     victim = a_dead_run(tmp_path / "elsewhere")

@@ -14,6 +14,7 @@ PARTS: Final = ("msgspec.DecodeError", "msgspec.ValidationError", "msgspec.Msgsp
 READS: Final = (
     "try:\n    found = msgspec.json.decode(text)\nexcept {}:\n    found = None\n",
     "try:\n    found = msgspec.json.decode(text)\nexcept (OSError, {}) as problem:\n    found = None\n",
+    "with contextlib.suppress(OSError, {}):\n    found = msgspec.json.decode(text)\n",
 )
 
 
@@ -28,10 +29,19 @@ def partly(source: str) -> list[int]:
     return [
         node.lineno
         for node in ast.walk(ast.parse(source))
-        if isinstance(node, ast.ExceptHandler) and node.type is not None
-        for name in ast.walk(node.type)
+        for caught in handled(node)
+        for name in ast.walk(caught)
         if isinstance(name, ast.expr) and ast.unparse(name) in PARTS
     ]
+
+
+def handled(node: ast.AST) -> list[ast.expr]:
+    """What an `except`, or a call of `suppress`, catches."""
+    if isinstance(node, ast.ExceptHandler) and node.type is not None:
+        return [node.type]
+    if isinstance(node, ast.Call) and ast.unparse(node.func).endswith("suppress"):
+        return node.args
+    return []
 
 
 def test_readers_catch_all_that_a_decoder_raises() -> None:
@@ -50,6 +60,8 @@ def test_a_part_is_found(read: str, part: str) -> None:
     assert partly(read.format(part))
 
 
-@pytest.mark.parametrize("whole", [READS[0].format("UNREADABLE"), READS[1].format("*UNREADABLE")])
+@pytest.mark.parametrize(
+    "whole", [READS[0].format("UNREADABLE"), READS[1].format("*UNREADABLE"), READS[2].format("*UNREADABLE")]
+)
 def test_the_whole_is_not(whole: str) -> None:
     assert partly(whole) == []
