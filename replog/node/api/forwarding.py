@@ -92,9 +92,12 @@ class Forwarding:
     async def _answer(
         self, served: ServedApi[Q, R], request: ServerRequest[Q, R], body: Q, own_timeout_ms: int
     ) -> R | None:
-        """Return the controller's answer; None when nobody waits for it any more."""
+        """Return the controller's answer; None when nobody took the request, and nobody waits for its answer any more.
+
+        Who sends a request and goes is obeyed, as by Kafka: it is passed on once whoever still waits.
+        """
         asker, version, began_ms = self._asker(served, request), request.version, self.world.clock.now_ms()
-        while not request.is_answered:
+        while True:
             left_ms = own_timeout_ms - (self.world.clock.now_ms() - began_ms)
             if left_ms <= 0 or self.world.clock.now_ms() >= began_ms + RETRIED_MS_MAX:
                 return served.refused(body, Error.REQUEST_TIMED_OUT)
@@ -116,7 +119,8 @@ class Forwarding:
                     return answer
                 self.link.drop()  # it is not active, or not any more
             await asyncio.sleep(RETRY_AFTER_MS / 1000)
-        return None
+            if request.is_answered:  # its connection is gone
+                return None
 
 
 async def send_enclosed(
