@@ -81,7 +81,7 @@ def test_durations(text, expected):
         pytest.param(
             "workload: produce-consume",
             "workload: {name: produce-consume, rate: 0}",
-            "workload produce-consume: Expected `int` >= 1",
+            "workload produce-consume: rate: a whole number >= 1 is needed",
             id="no load",
         ),
         pytest.param("scenario: small", "scenario: [", "not YAML", id="not YAML"),

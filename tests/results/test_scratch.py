@@ -88,7 +88,7 @@ def test_heal_says_what_it_removed(tmp_path, capsys):
     with process:
         process.send_signal(signal.SIGKILL)
 
-    assert exit_code(["heal", "--out", str(tmp_path / "runs")]) == 0
+    assert exit_code(["heal", "--out", str(tmp_path)]) == 0
     assert capsys.readouterr().out == f"{folder}: removed; the process that used it was killed\n"
 
 
