@@ -47,7 +47,7 @@ class HostsOfRun:
         self.hosts = Hosts(node=())
         self.shells: dict[int, Shell] = {}
         self._run_name = ""
-        self._threads = concurrent.futures.ThreadPoolExecutor(THREADS, "ssh")
+        self._threads = concurrent.futures.ThreadPoolExecutor(THREADS, "hosts")
 
     async def in_thread(self, call: Callable[P, T], /, *arguments: P.args, **named: P.kwargs) -> T:
         """Run what blocks in a thread: more of them than the loop's own executor has."""
