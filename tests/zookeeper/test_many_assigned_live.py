@@ -56,6 +56,6 @@ def test_hundreds_of_new_logs_keep_nobody_waiting(tmp_path: Path) -> None:
             answer = assigned.result()
             assert answer.error_code is Error.NONE
             assert sum(len(topic.partition_errors) for topic in answer.topics) == PARTITIONS
-            assert answered > PARTITIONS // 10
+            assert answered > 3  # in one go: one before it, and one behind it
 
     asyncio.run(scenario())
