@@ -20,14 +20,23 @@ DENIED = "TopicAuthorizationException"
 def client_file(folder: Path, authority: Authority, mechanism: str, user: str, password: str) -> str:
     """Write what Kafka's clients take for `--command-config`."""
     path = folder / f"{user}-{password}.properties"
-    path.write_text(
-        "security.protocol=SASL_SSL\n"
-        f"ssl.truststore.type=PEM\nssl.truststore.location={authority.trust}\n"
-        f"sasl.mechanism={mechanism}\n"
-        f'sasl.jaas.config={MODULES[mechanism]} required username="{user}" password="{password}";\n'
-        "default.api.timeout.ms=100000\nrequest.timeout.ms=60000\n"
-    )
+    words = login_settings(authority, mechanism, user, password) | {
+        "default.api.timeout.ms": "100000",
+        "request.timeout.ms": "60000",
+    }
+    path.write_text("".join(f"{name}={value}\n" for name, value in words.items()))
     return str(path)
+
+
+def login_settings(authority: Authority, mechanism: str, user: str, password: str) -> dict[str, str]:
+    """Return how Kafka's clients log in, by their own names."""
+    return {
+        "security.protocol": "SASL_SSL",
+        "ssl.truststore.type": "PEM",
+        "ssl.truststore.location": str(authority.trust),
+        "sasl.mechanism": mechanism,
+        "sasl.jaas.config": f'{MODULES[mechanism]} required username="{user}" password="{password}";',
+    }
 
 
 class Story:

@@ -1,8 +1,11 @@
 // A franz-go program for test_foreign_clients.py: produce, transact or consume; lines of JSON on stdout.
+// With TEST_USER, TEST_PASSWORD and TEST_TRUST (a PEM file) it logs in by SCRAM-SHA-512 over TLS.
 package main
 
 import (
 	"context"
+	"crypto/tls"
+	"crypto/x509"
 	"encoding/json"
 	"fmt"
 	"os"
@@ -11,6 +14,7 @@ import (
 	"time"
 
 	"github.com/twmb/franz-go/pkg/kgo"
+	"github.com/twmb/franz-go/pkg/sasl/scram"
 )
 
 func must(problem error) {
@@ -29,6 +33,14 @@ func client(options ...kgo.Opt) *kgo.Client {
 	common := []kgo.Opt{
 		kgo.SeedBrokers(strings.Split(os.Args[2], ",")...), kgo.ClientID("franz"), kgo.RecordPartitioner(kgo.ManualPartitioner()),
 		kgo.RetryTimeout(60 * time.Second), kgo.MetadataMinAge(200 * time.Millisecond),
+	}
+	if user := os.Getenv("TEST_USER"); user != "" {
+		trusted, problem := os.ReadFile(os.Getenv("TEST_TRUST"))
+		must(problem)
+		authorities := x509.NewCertPool()
+		authorities.AppendCertsFromPEM(trusted)
+		common = append(common, kgo.DialTLSConfig(&tls.Config{RootCAs: authorities}),
+			kgo.SASL(scram.Auth{User: user, Pass: os.Getenv("TEST_PASSWORD")}.AsSha512Mechanism()))
 	}
 	found, problem := kgo.NewClient(append(common, options...)...)
 	must(problem)

@@ -1,7 +1,13 @@
 // A KafkaJS program for test_foreign_clients.py: `produce`, `transact` or `consume`; lines of JSON on stdout.
+// With TEST_USER, TEST_PASSWORD and TEST_TRUST (a PEM file) it logs in by SCRAM-SHA-512 over TLS.
 const { Kafka, logLevel } = require('kafkajs')
 const [mode, bootstrap, topic, count, group] = process.argv.slice(2)
+const { TEST_USER: username, TEST_PASSWORD: password, TEST_TRUST: trust } = process.env
+const login = username ? {
+  ssl: { ca: [require('fs').readFileSync(trust, 'utf8')] }, sasl: { mechanism: 'scram-sha-512', username, password },
+} : {}
 const kafka = new Kafka({
+  ...login,
   clientId: 'kafkajs', brokers: bootstrap.split(','), logLevel: logLevel.NOTHING,
   retry: { initialRetryTime: 200, maxRetryTime: 1000, retries: 60 },
 })
