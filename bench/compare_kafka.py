@@ -3,6 +3,7 @@
     python bench/compare_kafka.py                # a table; about four minutes
     python bench/compare_kafka.py --json         # [{"name", "unit", "better", "ours", "kafka", "ratio"}, ...]
     python bench/compare_kafka.py --nodes 1 --seconds 1 --repeats 1 --no-failover
+    python bench/compare_kafka.py --tls          # the same, with TLS among brokers, and between them and the client
 
 Every node is broker and controller in one process, for both. Throughput: one producer, one partition, records of 100 B and
 1 KiB; all of them have to be in the log afterwards. Latency: one record at a time, acks=all. Start: from the first
@@ -13,6 +14,7 @@ says which direction is good. Compare ratios, not numbers, between machines.
 """
 
 import argparse
+import datetime
 import json
 import statistics
 import sys
@@ -34,6 +36,7 @@ from replog.wire.messages import describe_quorum as dq
 from tribunal.clusters.kafka.jars import kafka_jars
 from tribunal.clusters.kafka.side_by_side import ApacheKafka, Ours, SideBySide, Software, asked
 from tribunal.clusters.maven_jars import NoJars
+from tribunal.clusters.secured.authority import Authority
 
 SIZES = {"100 B": 100, "1 KiB": 1024}
 ACKS = ("1", "all")
@@ -41,6 +44,7 @@ LATENCY_RECORDS = 300
 FAILOVER_TIMEOUT_S = 60
 QUEUE = {"queue.buffering.max.messages": 200_000, "queue.buffering.max.kbytes": 131_072, "linger.ms": 5}
 Row = dict[str, Any]
+Reach = dict[str, Any]  # how a client reaches the brokers, in librdkafka's names
 Measured = dict[str, float]  # by name of the row
 HIGHER, LOWER = "higher", "lower"
 
@@ -69,12 +73,22 @@ def active_controller(cluster: SideBySide) -> int:
 class Bench:
     """Everything that is measured on one cluster."""
 
-    def __init__(self, cluster: SideBySide, nodes: int, options: argparse.Namespace) -> None:
+    def __init__(
+        self, cluster: SideBySide, nodes: int, options: argparse.Namespace, authority: Authority | None
+    ) -> None:
         self.cluster = cluster
         self.options = options
         self.prefix = "1 node" if nodes == 1 else f"{nodes} nodes, RF {nodes}"
         self.nodes = nodes
         self.rows: Measured = {}
+        self.reach: Reach = {"bootstrap.servers": cluster.bootstrap}
+        if authority is not None:
+            self.prefix += ", TLS"
+            self.reach = {
+                "bootstrap.servers": cluster.bootstrap_tls,
+                "security.protocol": "ssl",
+                "ssl.ca.location": str(authority.trust),
+            }
 
     def run(self) -> Measured:
         """Measure all rows."""
@@ -101,15 +115,15 @@ class Bench:
         for size_name, size in SIZES.items():
             for acks in ACKS:
                 topic = self.topic(f"t{size}-{acks}")
-                produce(self.cluster.bootstrap, topic, acks, bytes(size), 0.3)  # connections, JIT
+                produce(self.reach, topic, acks, bytes(size), 0.3)  # connections, JIT
                 rates = [
-                    produce(self.cluster.bootstrap, topic, acks, bytes(size), self.options.seconds)
+                    produce(self.reach, topic, acks, bytes(size), self.options.seconds)
                     for _ in range(self.options.repeats)
                 ]
                 self._note(f"{size_name}, acks={acks}, records/s", statistics.median(rates))
 
     def _latency(self) -> None:
-        times = one_at_a_time(self.cluster.bootstrap, self.topic("latency"), LATENCY_RECORDS)
+        times = one_at_a_time(self.reach, self.topic("latency"), LATENCY_RECORDS)
         self._note("one record at a time, acks=all, p50 ms", statistics.median(times))
         self._note("one record at a time, acks=all, p99 ms", times[int(len(times) * 0.99)])
 
@@ -125,9 +139,9 @@ class Bench:
         """Return for how many seconds the death of a partition's leader is felt."""
         replicas = sorted(self.cluster.broker_ids, key=lambda node: node != leader)
         topic = self.topic(f"failover-{leader}", NewTopic(f"failover-{leader}", 1, replica_assignment=[replicas]))
-        producer = a_producer(self.cluster.bootstrap, "all", {"message.timeout.ms": FAILOVER_TIMEOUT_S * 1000})
+        producer = a_producer(self.reach, "all", {"message.timeout.ms": FAILOVER_TIMEOUT_S * 1000})
         acknowledge(producer, topic)
-        assert leader_of(self.cluster.bootstrap, topic) == leader
+        assert leader_of(self.reach, topic) == leader
         began = time.perf_counter()
         self.cluster.kill(leader)
         acknowledge(producer, topic)
@@ -135,30 +149,30 @@ class Bench:
 
     def topic(self, name: str, wanted: NewTopic | None = None) -> str:
         """Create a topic, with one partition on all nodes if nothing else is wanted; return its name when it has a leader."""
-        admin = an_admin(self.cluster.bootstrap)
+        admin = an_admin(self.reach)
         admin.create_topics([wanted or NewTopic(name, 1, self.nodes)])[name].result(30)
-        self.cluster.wait_until(lambda: leader_of(self.cluster.bootstrap, name) > 0, f"{name} has a leader", 30)
+        self.cluster.wait_until(lambda: leader_of(self.reach, name) > 0, f"{name} has a leader", 30)
         return name
 
 
-def an_admin(bootstrap: str) -> AdminClient:
+def an_admin(reach: Reach) -> AdminClient:
     """Make an admin client; it has to outlive its questions."""
-    return AdminClient({"bootstrap.servers": bootstrap, "log_level": 0})
+    return AdminClient({**reach, "log_level": 0})
 
 
-def a_producer(bootstrap: str, acks: str, extra: dict[str, Any]) -> Producer:
+def a_producer(reach: Reach, acks: str, extra: dict[str, Any]) -> Producer:
     """Make a producer; both clusters get the same."""
-    return Producer({"bootstrap.servers": bootstrap, "acks": acks, "log_level": 0} | extra)
+    return Producer({**reach, "acks": acks, "log_level": 0} | extra)
 
 
-def produce(bootstrap: str, topic: str, acks: str, value: bytes, seconds: float) -> float:
+def produce(reach: Reach, topic: str, acks: str, value: bytes, seconds: float) -> float:
     """Produce for some seconds as fast as the cluster takes it; return acknowledged records per second.
 
     Returns when every replica has them: with acks=1 the followers may still be copying, and would slow what is measured next.
     """
     errors: list[Any] = []
-    producer = a_producer(bootstrap, acks, QUEUE | {"delivery.report.only.error": True})
-    before = log_end_offset(bootstrap, topic)
+    producer = a_producer(reach, acks, QUEUE | {"delivery.report.only.error": True})
+    before = log_end_offset(reach, topic)
     offered = 0
     began = time.perf_counter()
     while time.perf_counter() - began < seconds:
@@ -172,22 +186,22 @@ def produce(bootstrap: str, topic: str, acks: str, value: bytes, seconds: float)
     assert producer.flush(60) == 0, "records are left after a minute"
     rate = offered / (time.perf_counter() - began)
     assert not errors, errors[0]
-    replicated(bootstrap, topic, before + offered)
+    replicated(reach, topic, before + offered)
     return rate
 
 
-def replicated(bootstrap: str, topic: str, end_offset: int) -> None:
+def replicated(reach: Reach, topic: str, end_offset: int) -> None:
     """Wait until the whole ISR has everything; what was acknowledged and is not there fails the benchmark."""
     deadline = time.monotonic() + 60
-    while (now := log_end_offset(bootstrap, topic)) < end_offset:
+    while (now := log_end_offset(reach, topic)) < end_offset:
         assert time.monotonic() < deadline, f"{topic}: {now} of {end_offset} after a minute"
         time.sleep(0.05)
     assert now == end_offset, f"{topic}: {now}, not {end_offset}"
 
 
-def one_at_a_time(bootstrap: str, topic: str, count: int) -> list[float]:
+def one_at_a_time(reach: Reach, topic: str, count: int) -> list[float]:
     """Return how many ms each of `count` records took, ascending; the next is sent when the last is acknowledged."""
-    producer = a_producer(bootstrap, "all", {"linger.ms": 0})
+    producer = a_producer(reach, "all", {"linger.ms": 0})
     for _ in range(20):
         acknowledge(producer, topic)
     times = []
@@ -207,25 +221,29 @@ def acknowledge(producer: Producer, topic: str) -> None:
     assert outcomes == [None], outcomes
 
 
-def log_end_offset(bootstrap: str, topic: str) -> int:
+def log_end_offset(reach: Reach, topic: str) -> int:
     """Ask the leader for its high watermark; a consumer would have the groups' topic created meanwhile."""
     partition = TopicPartition(topic, 0)
-    admin = an_admin(bootstrap)
+    admin = an_admin(reach)
     return int(admin.list_offsets({partition: OffsetSpec.latest()})[partition].result(20).offset)
 
 
-def leader_of(bootstrap: str, topic: str) -> int:
+def leader_of(reach: Reach, topic: str) -> int:
     """Ask who leads partition 0; -1 when nobody does yet."""
-    known = an_admin(bootstrap).list_topics(topic, timeout=20).topics[topic].partitions
+    known = an_admin(reach).list_topics(topic, timeout=20).topics[topic].partitions
     return int(known[0].leader) if known else -1
 
 
 def measure(software: Software, nodes: int, options: argparse.Namespace) -> Measured:
     """Measure one software on a fresh cluster."""
     with tempfile.TemporaryDirectory(prefix="compare-", dir=options.dir) as scratch:
-        cluster = SideBySide(software, Path(scratch), brokers=nodes, controllers=0, settings=settings(nodes))
+        now = datetime.datetime.now(datetime.UTC)
+        authority = Authority(Path(scratch, "authority"), now) if options.tls else None
+        cluster = SideBySide(
+            software, Path(scratch), brokers=nodes, controllers=0, settings=settings(nodes), authority=authority
+        )
         with cluster:
-            return Bench(cluster, nodes, options).run()
+            return Bench(cluster, nodes, options, authority).run()
 
 
 def compared(ours: Measured, kafka: Measured) -> list[Row]:
@@ -261,6 +279,7 @@ def parsed() -> argparse.Namespace:
     parser.add_argument("--seconds", type=float, default=2.0, help="of each throughput measurement")
     parser.add_argument("--repeats", type=int, default=3)
     parser.add_argument("--failover", action=argparse.BooleanOptionalAction, default=True)
+    parser.add_argument("--tls", action="store_true", help="among brokers, and between them and the client")
     parser.add_argument("--dir", help="where the logs go; default: the system's temporary folder")
     parser.add_argument("--ours-only", action="store_true", help="measure ours alone, for work on it")
     return parser.parse_args()

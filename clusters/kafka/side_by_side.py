@@ -16,14 +16,18 @@ from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Final, Protocol
 
+import msgspec
+
 from tribunal.clusters.api import ClusterError, Unsettled
 from tribunal.clusters.kafka.node import property_text
 from tribunal.clusters.links.addresses import candidate_ports
 from tribunal.clusters.nodes.node_process import last_lines, node_environment, toml, with_parent
+from tribunal.clusters.secured.authority import Authority
 from tribunal.clusters.spec import Settings, SettingValue
 
 NET: Final = "127.0.3."
 CONTROLLER_OFFSET: Final = 100
+TLS_PORT_OFFSET: Final = 5_000
 CONTROLLER_PORT_OFFSET: Final = 10_000  # Kafka wants two listeners of one node on two ports
 CLAIM_HOST: Final = f"{NET}250"  # whoever listens here has the port
 CLUSTER_ID: Final = "tribunalSideBySideQQQQ"  # 16 bytes as Kafka writes them
@@ -50,6 +54,26 @@ class Place:
         self.endpoint = (f"{NET}{number}", port)
         controller = number if roles == "controller" else number + CONTROLLER_OFFSET
         self.controller_endpoint = (f"{NET}{controller}", port - CONTROLLER_PORT_OFFSET)
+        self.tls_endpoint = (f"{NET}{number}", port - TLS_PORT_OFFSET)
+        self.tls: Tls | None = None
+
+
+class Tls(msgspec.Struct, frozen=True):
+    """What a node shows of itself, with its key, and whom it trusts; PEM files."""
+
+    keystore: Path
+    truststore: Path
+
+    def settings(self) -> Settings:
+        """Return what makes brokers talk to each other, and to clients who want it, by TLS; Kafka's names."""
+        return {
+            "listener.security.protocol.map": "CONTROLLER:PLAINTEXT,PLAINTEXT:PLAINTEXT,TLS:SSL",
+            "inter.broker.listener.name": "TLS",
+            "ssl.keystore.type": "PEM",
+            "ssl.keystore.location": str(self.keystore),
+            "ssl.truststore.type": "PEM",
+            "ssl.truststore.location": str(self.truststore),
+        }
 
 
 class Software(Protocol):
@@ -86,6 +110,9 @@ class Ours:
         }
         if place.roles == "broker,controller":
             values["controller.listeners"] = _address(place.controller_endpoint)
+        if place.tls is not None and place.roles != "controller":
+            values["listeners"] = _with_tls(f"PLAINTEXT://{_address(listener)}", place)
+            values |= place.tls.settings()
         path = place.folder / "node.toml"
         path.write_text(toml(values | dict(settings)))
         return path
@@ -111,7 +138,8 @@ class ApacheKafka:
 
     def write_config(self, place: Place, settings: Settings) -> Path:
         """Write server.properties."""
-        brokers, controllers = f"PLAINTEXT://{_address(place.endpoint)}", _address(place.controller_endpoint)
+        brokers = _with_tls(f"PLAINTEXT://{_address(place.endpoint)}", place)
+        controllers = _address(place.controller_endpoint)
         listeners = {
             "broker": brokers,
             "controller": f"CONTROLLER://{controllers}",
@@ -128,6 +156,7 @@ class ApacheKafka:
         }
         if place.roles != "controller":
             values |= {"advertised.listeners": brokers, "inter.broker.listener.name": "PLAINTEXT"}
+            values |= {} if place.tls is None else place.tls.settings()
         ours_alone = ("tribunal.", "leader.recovery", "eligible.leader.replicas.enable")
         values |= {name: value for name, value in settings.items() if not name.startswith(ours_alone)}
         path = place.folder / "server.properties"
@@ -162,8 +191,12 @@ class SideBySide:
         settings: Settings,
         first_broker: int = 1,
         first_controller: int = 101,
+        authority: Authority | None = None,
     ) -> None:
-        """`controllers=0`: combined nodes. `first_broker`, `first_controller`: their smallest ids."""
+        """`controllers=0`: combined nodes. `first_broker`, `first_controller`: their smallest ids.
+
+        authority:  signs for brokers that have a listener with TLS beside their plain one, and speak by it among themselves.
+        """
         self.software = software
         self.settings = settings
         self.processes: dict[int, subprocess.Popen[bytes]] = {}
@@ -182,11 +215,17 @@ class SideBySide:
             node: Place(node, role, folder / str(node), voters, port, numbers[node]) for node, role in roles.items()
         }
         self._configs: dict[int, Path] = {}
+        self._authority = authority
 
     @property
     def bootstrap(self) -> str:
         """Addresses of the brokers, as clients want them."""
         return ",".join(_address(self.places[node].endpoint) for node in self.broker_ids)
+
+    @property
+    def bootstrap_tls(self) -> str:
+        """Addresses of the brokers' listeners with TLS."""
+        return ",".join(_address(self.places[node].tls_endpoint) for node in self.broker_ids)
 
     @property
     def bootstrap_controllers(self) -> str:
@@ -220,6 +259,10 @@ class SideBySide:
 
     def _spawn_format(self, place: Place) -> "subprocess.Popen[bytes]":
         place.folder.mkdir(parents=True, exist_ok=True)
+        if self._authority is not None and place.roles != "controller":
+            keystore = place.folder.resolve() / "node.pem"
+            self._authority.issue(f"node-{place.node}", [place.tls_endpoint[0]], keystore)
+            place.tls = Tls(keystore, self._authority.trust.resolve())
         self._configs[place.node] = self.software.write_config(place, self.settings)
         return _spawn(self.software.format(place, self._configs[place.node]), place.log)
 
@@ -339,6 +382,10 @@ def _claimed_port() -> tuple[socket.socket, int]:
 
 def _voters(place: Place) -> str:
     return ",".join(f"{node}@{address}" for node, address in place.voters.items())
+
+
+def _with_tls(listeners: str, place: Place) -> str:
+    return listeners if place.tls is None else f"{listeners},TLS://{_address(place.tls_endpoint)}"
 
 
 def _address(endpoint: tuple[str, int]) -> str:
