@@ -62,9 +62,13 @@ class Standalone:
         self.url = f"spark://127.0.0.1:{port}"
         self.master = launch(folder, "spark-class", MASTER, *PLACE, "--port", str(port))
         self.workers: list[subprocess.Popen[bytes]] = []
-        answers(port, self.master)
-        for _ in range(workers):
-            self.add()
+        try:
+            answers(port, self.master)
+            for _ in range(workers):
+                self.add()
+        except BaseException:
+            self.stop()
+            raise
 
     def add(self) -> None:
         """Add a worker."""
