@@ -95,25 +95,8 @@ def property_text(value: SettingValue) -> str:
     return str(value) if isinstance(value, int | float | str) else ",".join(value)
 
 
-def formatted_by_kafka(
-    java: str,
-    jars: Path,
-    config: Path,
-    cluster_id: str,
-    *,
-    release: Release,
-    elr: bool,
-    voters: Sequence[str] = (),
-    begins_as: Release | None = None,
-) -> None:
-    """Let Kafka's own tool format the directory that a server.properties names; takes about two seconds.
-
-    voters:  of a quorum whose voters can be changed, the first ones; `voter` says how. None: the configuration names them.
-    begins_as: with which release's metadata.version the cluster begins; None: with the newest that this one knows.
-    """
-    command = formatting_command(
-        java, jars, config, cluster_id, release=release, elr=elr, voters=voters, begins_as=begins_as
-    )
+def formatted_by_kafka(command: Sequence[str]) -> None:
+    """Let Kafka's own tool format a directory (`formatting_command`); takes about two seconds."""
     try:
         done = subprocess.run(  # noqa: S603 - our own command, no shell
             command, capture_output=True, text=True, timeout=FORMAT_TIMEOUT_S, check=False
@@ -136,7 +119,11 @@ def formatting_command(
     voters: Sequence[str] = (),
     begins_as: Release | None = None,
 ) -> list[str]:
-    """Return the command that formats; only a release with ELR knows a feature of that name."""
+    """Return the command that formats the directory which a server.properties names; only a release with ELR knows a feature of that name.
+
+    voters:     of a quorum whose voters can be changed, the first ones; `voter` says how. None: the configuration names them.
+    begins_as:  with which release's metadata.version the cluster begins; None: with the newest that this one knows.
+    """
     features = ("--feature", f"{ELR_FEATURE}={int(elr)}") if release.has_elr else ()
     first = ("--initial-controllers", ",".join(voters)) if voters else ()
     level = () if begins_as is None else ("--release-version", begins_as.metadata_version_name)

@@ -21,6 +21,7 @@ from tribunal.clusters.kafka.node import (
     KafkaProgram,
     copy_formatted,
     formatted_by_kafka,
+    formatting_command,
     properties,
     voter,
 )
@@ -198,11 +199,11 @@ class KafkaSoftware:
         elr = bool(self._run.spec.node_settings().get(ELR, True))
         voters = [voter(node, self._links.advertised(node), vote) for node, vote in self._first_votes.items()]
         first = self._runtimes[self._first.name]
-        await asyncio.to_thread(
-            formatted_by_kafka,
-            first.java, first.jars, config, self._run.cluster_id, release=self._first, elr=elr, voters=voters,
-            begins_as=self._begins_as,
+        command = formatting_command(
+            first.java, first.jars, config, self._run.cluster_id,
+            release=self._first, elr=elr, voters=voters, begins_as=self._begins_as,
         )  # fmt: skip
+        await asyncio.to_thread(formatted_by_kafka, command)
 
     def format(self, node: int) -> None:
         """Copy the formatted directory; a broker of ZooKeeper mode takes an empty one.

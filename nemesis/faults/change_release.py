@@ -9,19 +9,10 @@ from tribunal.clusters.capabilities import CanChangeRelease, CanRaiseMetadataVer
 from tribunal.clusters.kafka.java import no_java_for
 from tribunal.clusters.kafka.releases import NEWEST, release
 from tribunal.clusters.spec import KRAFT, ClusterSpec
-from tribunal.nemesis.api import (
-    AsyncGenerator,
-    ClusterError,
-    Effect,
-    Fault,
-    Proof,
-    all_back,
-    back_in_service,
-    incarnation,
-    joined,
-)
-from tribunal.nemesis.bounce import BounceTarget, How, end
+from tribunal.nemesis.api import AsyncGenerator, ClusterError, Effect, Fault
+from tribunal.nemesis.bounce import BounceTarget, How
 from tribunal.nemesis.link_groups import from_target
+from tribunal.nemesis.one_by_one import Other, replaced
 
 
 class ReleaseTarget(BounceTarget, CanChangeRelease, CanRaiseMetadataVersion, Protocol):
@@ -46,22 +37,13 @@ async def inject(cluster: ReleaseTarget, node: int, options: Options) -> AsyncGe
     if release(version).metadata_version < finalized:
         raise ClusterError(f"Apache Kafka {version} does not know metadata.version {finalized}, which was finalized")
     await cluster.fetch_release(version)  # nobody is down meanwhile
-    effect = Effect(node, await _changed(cluster, nodes[0], version, options.how))
-    for one in nodes[1:]:
-        effect.add_proof(f"node_{one}", await _changed(cluster, one, version, options.how))
-    yield effect
-    effect.heal = await all_back(cluster)
-
-
-async def _changed(cluster: ReleaseTarget, node: int, version: str, how: How) -> Proof:
-    """Restart one node with a release, and wait for full service, as whoever upgrades by hand does."""
-    former = incarnation(cluster, node)
-    proof = joined(await end(cluster, node, how), "release", await cluster.change_release(node, version))
-    await cluster.start(node)
-    proof = joined(proof, "runs", await cluster.runs_release(node, version))
-    proof = joined(proof, "back", await back_in_service(cluster, node, former))
-    await all_back(cluster)
-    return proof
+    other = Other(
+        "release",
+        lambda one: cluster.change_release(one, version),
+        lambda one: cluster.runs_release(one, version),
+    )
+    async with replaced(cluster, node, nodes, options.how, other) as effect:
+        yield effect
 
 
 def _refused(options: Options, spec: ClusterSpec) -> str:

@@ -9,19 +9,10 @@ import msgspec
 from tribunal.clusters.capabilities import CanChangeSystem, CanRaiseMetadataVersion, SystemName
 from tribunal.clusters.kafka.releases import release
 from tribunal.clusters.spec import KRAFT
-from tribunal.nemesis.api import (
-    AsyncGenerator,
-    ClusterError,
-    Effect,
-    Fault,
-    Proof,
-    all_back,
-    back_in_service,
-    incarnation,
-    joined,
-)
-from tribunal.nemesis.bounce import BounceTarget, How, end
+from tribunal.nemesis.api import AsyncGenerator, ClusterError, Effect, Fault
+from tribunal.nemesis.bounce import BounceTarget, How
 from tribunal.nemesis.link_groups import from_target
+from tribunal.nemesis.one_by_one import Other, replaced
 
 OTHER: Final[dict[SystemName, SystemName]] = {"replog": "apache-kafka", "apache-kafka": "replog"}
 
@@ -52,11 +43,13 @@ async def inject(cluster: SystemTarget, node: int, options: Options) -> AsyncGen
     if not going:
         raise ClusterError(f"there is nobody to go over: nodes {nodes} run {options.to} already")
     await _must_be_known(cluster, [wanted[one] for one in going])
-    effect = Effect(node, await _gone_over(cluster, going[0], wanted[going[0]], options.how))
-    for one in going[1:]:
-        effect.add_proof(f"node_{one}", await _gone_over(cluster, one, wanted[one], options.how))
-    yield effect
-    effect.heal = await all_back(cluster)
+    other = Other(
+        "system",
+        lambda one: cluster.change_system(one, wanted[one]),
+        lambda one: cluster.runs_system(one, wanted[one]),
+    )
+    async with replaced(cluster, node, going, options.how, other) as effect:
+        yield effect
 
 
 async def _must_be_known(cluster: SystemTarget, systems: Collection[SystemName]) -> None:
@@ -66,17 +59,6 @@ async def _must_be_known(cluster: SystemTarget, systems: Collection[SystemName])
         raise ClusterError(
             f"Apache Kafka {chosen.name} does not know metadata.version {finalized}, which was finalized"
         )
-
-
-async def _gone_over(cluster: SystemTarget, node: int, system: SystemName, how: How) -> Proof:
-    """Restart one node with a system, and wait for full service, as whoever migrates by hand does."""
-    former = incarnation(cluster, node)
-    proof = joined(await end(cluster, node, how), "system", await cluster.change_system(node, system))
-    await cluster.start(node)
-    proof = joined(proof, "runs", await cluster.runs_system(node, system))
-    proof = joined(proof, "back", await back_in_service(cluster, node, former))
-    await all_back(cluster)
-    return proof
 
 
 FAULT: Final = Fault(options=Options, inject=inject, modes=(KRAFT,))
