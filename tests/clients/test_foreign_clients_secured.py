@@ -12,8 +12,8 @@ from confluent_kafka.admin import AclOperation, AdminClient, NewTopic, ResourceT
 from tests.broker.loopback import in_thread, running
 from tests.clients.test_foreign_clients import BUILDERS, HERE, RUN_S, messages
 from tests.security.certificates import Authority
-from tests.security.test_acls_live import STANDARD, binding, make
-from tests.security.test_sasl_live import login, set_password, with_sasl
+from tests.security.test_acls_live import binding, make, with_acls
+from tests.security.test_sasl_live import login, set_password
 
 pytestmark = [pytest.mark.e2e, pytest.mark.nightly, pytest.mark.timeout(900)]
 COUNT = 12
@@ -62,10 +62,8 @@ def test_a_user_writes_and_reads_what_is_permitted_and_nothing_else(tmp_path: Pa
     shutil.copytree(HERE / name, folder)
     command = BUILDERS[name](folder)
     authority = Authority(tmp_path / "pki")
-    settings = with_sasl(
+    settings = with_acls(
         authority,
-        authorizer__class__name=STANDARD,
-        super__users="User:node;User:admin",
         offsets__topic__replication__factor=1,
     )
 

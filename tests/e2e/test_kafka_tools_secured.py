@@ -8,8 +8,7 @@ import pytest
 from tests.broker.loopback import in_thread, running
 from tests.e2e.kafka_command import Tools, jars_or_skip
 from tests.security.certificates import Authority
-from tests.security.test_acls_live import STANDARD
-from tests.security.test_sasl_live import with_sasl
+from tests.security.test_acls_live import with_acls
 
 pytestmark = [pytest.mark.e2e, pytest.mark.nightly, pytest.mark.timeout(600)]
 PACKAGE = "org.apache.kafka.common.security"
@@ -88,7 +87,7 @@ class Story:
 
 def test_kafkas_own_tools_set_passwords_and_rights_and_obey_them(tmp_path: Path) -> None:
     authority = Authority(tmp_path / "pki")
-    settings = with_sasl(authority, authorizer__class__name=STANDARD, super__users="User:node;User:admin")
+    settings = with_acls(authority)
     jars = jars_or_skip()
 
     async def main() -> None:

@@ -14,8 +14,8 @@ from confluent_kafka.admin import AclOperation, AdminClient, NewTopic, ResourceT
 from tests.broker.loopback import Loopback, in_thread, running
 from tests.e2e.test_kafka_tools_secured import login_settings
 from tests.security.certificates import Authority
-from tests.security.test_acls_live import ANY_ACL, STANDARD, binding, make
-from tests.security.test_sasl_live import login, with_sasl
+from tests.security.test_acls_live import ANY_ACL, binding, make, with_acls
+from tests.security.test_sasl_live import login
 from tribunal.clusters.kafka.jars import LOG4J, LOG4J_2_FILE, LOGGING, VERSION, cache
 from tribunal.clusters.kafka.side_by_side import java
 from tribunal.clusters.maven_jars import Artifact, NoJars, Program, fetch, is_complete
@@ -170,10 +170,8 @@ class Story:
 def test_records_positions_and_acls_come_over(tmp_path: Path) -> None:
     jars = jars_or_skip()
     authority = Authority(tmp_path / "pki")
-    settings = with_sasl(
+    settings = with_acls(
         authority,
-        authorizer__class__name=STANDARD,
-        super__users="User:node;User:admin",
         offsets__topic__replication__factor=1,
         transaction__state__log__replication__factor=1,
         transaction__state__log__min__isr=1,

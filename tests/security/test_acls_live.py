@@ -35,6 +35,11 @@ ANY_ACL = AclBindingFilter(
 )
 
 
+def with_acls(authority: Authority, **settings: Any) -> dict[str, Any]:
+    """What nodes are set to that ask ACLs; their own principal and the administrator's are super users."""
+    return with_sasl(authority, authorizer__class__name=STANDARD, super__users="User:node;User:admin", **settings)
+
+
 def binding(
     kind: ResourceType, name: str, operation: AclOperation, *, prefixed: bool = False, deny: bool = False
 ) -> AclBinding:
@@ -93,7 +98,7 @@ def read(settings: dict[str, Any], name: str, group: str) -> bytes:
 
 def test_a_user_may_do_what_acls_say_and_no_more(tmp_path: Path) -> None:
     authority = Authority(tmp_path / "pki")
-    settings = with_sasl(authority, authorizer__class__name=STANDARD, super__users="User:node;User:admin")
+    settings = with_acls(authority)
 
     async def main() -> None:
         async with running(tmp_path, controllers=1, brokers=2, **settings) as cluster:
