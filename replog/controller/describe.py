@@ -66,11 +66,12 @@ def _fill(
         first = cursor.partition_index if cursor is not None and cursor.topic_name == name else 0
         if limit == 0:
             return topics, m.DescribeTopicPartitionsResponseCursor(topic_name=name, partition_index=first)
-        end = min(first + limit, len(topic.partitions))
-        topics.append(_described(image, topic, first, end))
-        limit -= max(end - first, 0)
-        if end < len(topic.partitions) and end >= first:
-            return topics, m.DescribeTopicPartitionsResponseCursor(topic_name=name, partition_index=end)
+        # In ZooKeeper mode a broker may have been told of some partitions only.
+        known = sorted(index for index in topic.partitions if index >= first)
+        topics.append(_described(image, topic, known[:limit]))
+        if len(known) > limit:
+            return topics, m.DescribeTopicPartitionsResponseCursor(topic_name=name, partition_index=known[limit])
+        limit -= len(known)
     return topics, None
 
 
@@ -83,12 +84,12 @@ def _without_partitions(name: str, error: Error) -> m.DescribeTopicPartitionsRes
     return m.DescribeTopicPartitionsResponseTopic(error_code=error, name=name)
 
 
-def _described(image: Image, topic: Topic, first: int, end: int) -> m.DescribeTopicPartitionsResponseTopic:
+def _described(image: Image, topic: Topic, indices: list[int]) -> m.DescribeTopicPartitionsResponseTopic:
     return m.DescribeTopicPartitionsResponseTopic(
         name=topic.name,
         topic_id=topic.topic_id,
         is_internal=topic.name in INTERNAL_TOPICS,
-        partitions=[_partition(image, index, topic.partitions[index]) for index in range(first, end)],
+        partitions=[_partition(image, index, topic.partitions[index]) for index in indices],
     )
 
 

@@ -45,3 +45,24 @@ def test_describe_topic_partitions(case: dict[str, Any]) -> None:
     following = answer.next_cursor
     assert described == then["topics"]
     assert ([following.topic_name, following.partition_index] if following else None) == then["next"]
+
+
+def test_partitions_that_are_not_known_are_left_out_and_the_next_page_begins_behind_them() -> None:
+    """A broker of ZooKeeper mode was told of partitions 1 and 3 alone (found by tests/fuzz/test_conversations.py)."""
+    box = Box().features().broker(1)
+    box.topic(*[partition({"replicas": [1]})] * 4, name="t", topic_id=UUID(int=500))
+    for unknown in (0, 2):
+        del box.image.topics_by_name["t"].partitions[unknown]
+
+    def asked(cursor: m.DescribeTopicPartitionsRequestCursor | None) -> m.DescribeTopicPartitionsResponse:
+        request = m.DescribeTopicPartitionsRequest(topics=[m.TopicRequest(name="t")], cursor=cursor)
+        return page(box.image, request, 1, lambda _: True)
+
+    first = asked(None)
+    second = asked(first.next_cursor)
+
+    pages = [
+        [each.partition_index for topic in answer.topics for each in topic.partitions] for answer in (first, second)
+    ]
+    assert pages == [[1], [3]]
+    assert second.next_cursor is None
