@@ -300,7 +300,7 @@ class CanChangeRelease(FaultTarget, Protocol):
 
 
 class CanChangeSystem(FaultTarget, Protocol):
-    """Runs two systems in one cluster, and lets brokers go over from one to the other with their log directories."""
+    """Runs two systems in one cluster, and lets nodes go over from one to the other with their log directories."""
 
     def system_of(self, node: int) -> SystemName:
         """Return the system that a node runs, or runs from its next start on."""

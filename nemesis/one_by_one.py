@@ -5,8 +5,12 @@ from contextlib import asynccontextmanager
 
 import msgspec
 
-from tribunal.nemesis.api import Effect, Proof, all_back, back_in_service, incarnation, joined
+from tribunal.clusters.capabilities import CanRaiseMetadataVersion
+from tribunal.clusters.kafka.releases import Release
+from tribunal.clusters.spec import ClusterSpec
+from tribunal.nemesis.api import ClusterError, Effect, Proof, all_back, back_in_service, incarnation, joined
 from tribunal.nemesis.bounce import BounceTarget, How, end
+from tribunal.nemesis.link_groups import from_target
 
 
 class Other(msgspec.Struct, frozen=True):
@@ -15,6 +19,21 @@ class Other(msgspec.Struct, frozen=True):
     word: str
     install: Callable[[int], Awaitable[Proof]]
     runs: Callable[[int], Awaitable[Proof]]
+
+
+def in_turn(spec: ClusterSpec, target: int, *, alone: bool) -> list[int]:
+    """Return whose turn it is: the target alone, or all of its role, the target first."""
+    alike = spec.controller_ids if target in spec.controller_ids else spec.broker_ids
+    return [target] if alone else from_target(alike, target)
+
+
+async def must_know_what_is_finalized(cluster: CanRaiseMetadataVersion, wanted: Release) -> None:
+    """Raise `ClusterError` for a release that could not come up: it does not know the finalized metadata.version."""
+    finalized = await cluster.metadata_version()
+    if wanted.metadata_version < finalized:
+        raise ClusterError(
+            f"Apache Kafka {wanted.name} does not know metadata.version {finalized}, which was finalized"
+        )
 
 
 @asynccontextmanager

@@ -9,10 +9,9 @@ from tribunal.clusters.capabilities import CanChangeRelease, CanRaiseMetadataVer
 from tribunal.clusters.kafka.java import no_java_for
 from tribunal.clusters.kafka.releases import NEWEST, release
 from tribunal.clusters.spec import KRAFT, ClusterSpec
-from tribunal.nemesis.api import AsyncGenerator, ClusterError, Effect, Fault
+from tribunal.nemesis.api import AsyncGenerator, Effect, Fault
 from tribunal.nemesis.bounce import BounceTarget, How
-from tribunal.nemesis.link_groups import from_target
-from tribunal.nemesis.one_by_one import Other, replaced
+from tribunal.nemesis.one_by_one import Other, in_turn, must_know_what_is_finalized, replaced
 
 
 class ReleaseTarget(BounceTarget, CanChangeRelease, CanRaiseMetadataVersion, Protocol):
@@ -30,12 +29,9 @@ class Options(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 @asynccontextmanager
 async def inject(cluster: ReleaseTarget, node: int, options: Options) -> AsyncGenerator[Effect]:
     """Inject: every node ended and came back, running the other release. Heal: every ISR is full."""
-    spec = cluster.spec
-    alike = spec.controller_ids if node in spec.controller_ids else spec.broker_ids
-    nodes = [node] if options.alone else from_target(alike, node)
-    version, finalized = release(options.to).name, await cluster.metadata_version()
-    if release(version).metadata_version < finalized:
-        raise ClusterError(f"Apache Kafka {version} does not know metadata.version {finalized}, which was finalized")
+    nodes = in_turn(cluster.spec, node, alone=options.alone)
+    version = release(options.to).name
+    await must_know_what_is_finalized(cluster, release(version))
     await cluster.fetch_release(version)  # nobody is down meanwhile
     other = Other(
         "release",

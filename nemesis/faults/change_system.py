@@ -1,6 +1,5 @@
 """Restart nodes one after another with the other of two systems, on the files that they have: one round of a migration in place; nothing is left to mend."""
 
-from collections.abc import Collection
 from contextlib import asynccontextmanager
 from typing import Final, Literal, Protocol
 
@@ -11,8 +10,7 @@ from tribunal.clusters.kafka.releases import release
 from tribunal.clusters.spec import KRAFT
 from tribunal.nemesis.api import AsyncGenerator, ClusterError, Effect, Fault
 from tribunal.nemesis.bounce import BounceTarget, How
-from tribunal.nemesis.link_groups import from_target
-from tribunal.nemesis.one_by_one import Other, replaced
+from tribunal.nemesis.one_by_one import Other, in_turn, must_know_what_is_finalized, replaced
 
 OTHER: Final[dict[SystemName, SystemName]] = {"replog": "apache-kafka", "apache-kafka": "replog"}
 
@@ -35,14 +33,13 @@ class Options(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 @asynccontextmanager
 async def inject(cluster: SystemTarget, node: int, options: Options) -> AsyncGenerator[Effect]:
     """Inject: every node that did not run the system yet ended and came back, running it. Heal: every ISR is full."""
-    spec = cluster.spec
-    alike = spec.controller_ids if node in spec.controller_ids else spec.broker_ids
-    nodes = [node] if options.alone else from_target(alike, node)
+    nodes = in_turn(cluster.spec, node, alone=options.alone)
     wanted = {one: OTHER[cluster.system_of(one)] if options.to == "other" else options.to for one in nodes}
     going = [one for one in nodes if cluster.system_of(one) != wanted[one]]
     if not going:
         raise ClusterError(f"there is nobody to go over: nodes {nodes} run {options.to} already")
-    await _must_be_known(cluster, [wanted[one] for one in going])
+    if any(wanted[one] == "apache-kafka" for one in going):  # replog knows all that a mixed cluster can finalize
+        await must_know_what_is_finalized(cluster, release(cluster.spec.version))
     other = Other(
         "system",
         lambda one: cluster.change_system(one, wanted[one]),
@@ -50,15 +47,6 @@ async def inject(cluster: SystemTarget, node: int, options: Options) -> AsyncGen
     )
     async with replaced(cluster, node, going, options.how, other) as effect:
         yield effect
-
-
-async def _must_be_known(cluster: SystemTarget, systems: Collection[SystemName]) -> None:
-    """Refuse Apache Kafka of a release that does not know what was finalized; replog knows what its own controllers finalize, and no more is possible."""
-    chosen, finalized = release(cluster.spec.version), await cluster.metadata_version()
-    if chosen.metadata_version < finalized and "apache-kafka" in systems:
-        raise ClusterError(
-            f"Apache Kafka {chosen.name} does not know metadata.version {finalized}, which was finalized"
-        )
 
 
 FAULT: Final = Fault(options=Options, inject=inject, modes=(KRAFT,))
