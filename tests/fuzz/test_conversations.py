@@ -41,6 +41,7 @@ from tests.fuzz.targets import (
 )
 
 CONTROLLER: Final = 101
+IDLE_S: Final = ANSWER_S_MAX // 2  # so that nothing is left of anybody when it is asked what is held
 TALKS_BETWEEN_LOOKS: Final = 50
 TALKS: Final = 5000  # to one cluster
 CONTROL_REQUESTS: Final = (Api.LEADER_AND_ISR, Api.STOP_REPLICA, Api.UPDATE_METADATA, Api.ALTER_PARTITION)
@@ -51,6 +52,8 @@ ONE_OF_EACH: Final[dict[str, Any]] = {
     "transaction.state.log.replication.factor": 1,
     "transaction.state.log.min.isr": 1,
     "group.initial.rebalance.delay.ms": 0,
+    # Whoever goes while a quota keeps him from being read is kept this long, as in Apache Kafka: what he sent may still be taken.
+    "connections.max.idle.ms": IDLE_S * 1000,
 }
 
 
