@@ -8,6 +8,7 @@ pieces or glued together. Every answer to a request whose bytes were left alone 
 import asyncio
 import contextlib
 import struct
+from collections.abc import Sequence
 from typing import Any, Final
 from uuid import UUID
 
@@ -176,6 +177,7 @@ class Speaker(Attacker):
         super().__init__(seed, apis, known, may_order=may_order)
         self.served = dict(self.apis)
         self.remembered: dict[str, list[Any]] = {}
+        self.kept_from: Sequence[Any] = ()  # what it never learns, whatever it is answered: it could delete it
         self.change_chance = 0.0
         self.api = Api.API_VERSIONS  # for which a request is drawn
         self.subject = {"group": "g", "transactional": "x", "topic": "t"}  # of one conversation
@@ -314,7 +316,7 @@ class Speaker(Attacker):
             return
         for name in answer.__struct_fields__:
             value = getattr(answer, name)
-            if name in STATES and value not in ("", None, -1, ZERO_UUID):
+            if name in STATES and value not in ("", None, -1, ZERO_UUID, *self.kept_from):
                 values = self.remembered.setdefault(name, [])
                 if value not in values:
                     values.append(value)

@@ -83,7 +83,7 @@ def attack(cluster: Loopback, seed: str, *, talks: int, until_s: float) -> Attac
                             target.note_what_is_held()
                     await target.look()
                     await target.holds_no_more()
-                except (AssertionError, Wrong) as problem:
+                except (AssertionError, TimeoutError, Wrong) as problem:
                     problem.add_note(f"seed {seed}, after {[(one.api.name, one.version) for one in last]}")
                     for one in last:
                         problem.add_note(f"{one.api.name} v{one.version}: {one.frame[:2000].hex()}")
@@ -112,7 +112,7 @@ async def prepared(cluster: Loopback, client: Client, target: Target, seed: str)
     assert not isinstance(broker, ControllerNode)
     metadata = broker.plane.metadata
     async with asyncio.timeout(ANSWER_S_MAX):
-        while not {"t", "u"} <= {*metadata.image.topics_by_name}:  # noqa: ASYNC110
+        while not {"t", "u", ORDERLY} <= {*metadata.image.topics_by_name}:  # noqa: ASYNC110
             await asyncio.sleep(BEAT_S)
     topics = metadata.image.topics_by_name
     known = known_of(cluster, [one.topic_id for name, one in topics.items() if name != ORDERLY], many)
@@ -133,6 +133,8 @@ async def prepared(cluster: Loopback, client: Client, target: Target, seed: str)
         }
         for speaker in speakers.values():
             speaker.remembered["broker_epoch"] = [broker.plane.identity.broker_epoch]
+    for speaker in speakers.values():
+        speaker.kept_from = (topics[ORDERLY].topic_id,)
     return speakers
 
 
