@@ -27,7 +27,7 @@ class NoTables(Exception):
 
 
 class NightRow(msgspec.Struct, frozen=True, kw_only=True):
-    """A night, or a shard of one: `began` in UTC (ISO 8601), times in seconds."""
+    """A night, or a shard of one: `began` in UTC (ISO 8601), times in seconds; first_seed: None in rows that were added before there was the column."""
 
     night: str
     began: str
@@ -40,6 +40,7 @@ class NightRow(msgspec.Struct, frozen=True, kw_only=True):
     errors: int
     simulated_hours: float
     seconds: float
+    first_seed: int | None = None
 
 
 class SweepRow(msgspec.Struct, frozen=True, kw_only=True):
@@ -138,7 +139,7 @@ TABLES: Final[dict[type[Row], str]] = {
     PartRow: "parts",
 }
 ARROW: Final = {
-    str: pa.string(), int: pa.int64(), float: pa.float64(), bool: pa.bool_(),
+    str: pa.string(), int: pa.int64(), int | None: pa.int64(), float: pa.float64(), bool: pa.bool_(),
     list[str]: pa.list_(pa.string()), list[int]: pa.list_(pa.int64()),
 }  # fmt: skip
 
@@ -191,7 +192,7 @@ def rows_of(night: Night) -> Iterator[Row]:
     yield NightRow(
         **who, commit=night.commit, word=night.word, runs=night.runs, violations=verdicts["VIOLATION"],
         inconclusive=verdicts["INCONCLUSIVE"], errors=verdicts["ERROR"], simulated_hours=night.simulated_hours,
-        seconds=night.seconds,
+        seconds=night.seconds, first_seed=night.first_seed,
     )  # fmt: skip
     for swept in night.swept:
         counts = swept.verdicts
@@ -243,7 +244,7 @@ def _appended(store: str, table: str, name: str, content: pa.Table) -> bool:
             return False
         try:
             # Against the version that was looked at: who adds the same night behind it makes this commit fail.
-            write_deltalake(there, content, mode="append", commit_properties=once)
+            write_deltalake(there, content, mode="append", schema_mode="merge", commit_properties=once)
         except CommitFailedError:  # the same night, or somebody made the table meanwhile, too
             if not left:
                 raise

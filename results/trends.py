@@ -19,6 +19,7 @@ from tribunal.results.night_store import (
 )
 
 MOST: Final = 20
+WHOLE: Final = "1/1"
 
 
 class Chance(msgspec.Struct, frozen=True, kw_only=True):
@@ -84,6 +85,8 @@ class Trends(msgspec.Struct, frozen=True, kw_only=True):
 
 
 Row = TypeVar("Row", FigureRow, KnownBugRow, PartRow, SensitivityRow)
+OfNight = TypeVar("OfNight", NightRow, FigureRow, KnownBugRow, PartRow, SensitivityRow, FindingRow, ReasonRow)
+Part = tuple[str, str, str]  # the name of a night, when this part of it began, which shard it is
 
 
 def trends(store: str) -> list[Trends]:
@@ -91,9 +94,12 @@ def trends(store: str) -> list[Trends]:
 
     store:  as for night_store.add.
     """
-    nights, figures, bugs = rows(store, NightRow), rows(store, FigureRow), rows(store, KnownBugRow)
-    anomalies, parts = rows(store, SensitivityRow), rows(store, PartRow)
-    findings, reasons = rows(store, FindingRow), rows(store, ReasonRow)
+    table = rows(store, NightRow)
+    began_of = _beginnings(table)
+    nights = _joined(table, began_of)
+    figures, bugs = _joined(rows(store, FigureRow), began_of), _joined(rows(store, KnownBugRow), began_of)
+    anomalies, parts = _joined(rows(store, SensitivityRow), began_of), _joined(rows(store, PartRow), began_of)
+    findings, reasons = _joined(rows(store, FindingRow), began_of), _joined(rows(store, ReasonRow), began_of)
     found = []
     for name in dict.fromkeys(row.night for row in nights):
         own = [row for row in nights if row.night == name]
@@ -112,6 +118,48 @@ def trends(store: str) -> list[Trends]:
             )
         )
     return found
+
+
+def _beginnings(table: Sequence[NightRow]) -> dict[Part, str]:
+    """Return when the night began that each part is of; shards of a night that is there as a whole, too, are left out.
+
+    table:  the oldest first.
+    """
+    wholes = {(row.night, row.commit, row.first_seed, row.began) for row in table if row.shard == WHOLE}
+    found: dict[Part, str] = {}
+    for own in _parts_of_nights(table):
+        merged = {(row.night, row.commit, row.first_seed, row.began) for row in own if row.shard != WHOLE}
+        if not merged & wholes:
+            found.update({(row.night, row.began, row.shard): own[0].began for row in own})
+    return found
+
+
+def _parts_of_nights(table: Iterable[NightRow]) -> list[list[NightRow]]:
+    """Return rows night by night.
+
+    Shards of one night have its name, commit, first seed and their count in common, and each is there once: the same shard once
+    more is of the next such night. Of rows that do not know their first seed only the moment says what belongs together.
+    """
+    nights: list[list[NightRow]] = []
+    newest: dict[tuple[str, str, int | str, str], list[NightRow]] = {}
+    for row in table:
+        seeds = row.began if row.first_seed is None else row.first_seed
+        key = (row.night, row.commit, seeds, row.shard.partition("/")[2])
+        own = newest.get(key)
+        if own is None or row.shard in {other.shard for other in own}:
+            own = newest[key] = []
+            nights.append(own)
+        own.append(row)
+    return nights
+
+
+def _joined(table: Iterable[OfNight], began_of: Mapping[Part, str]) -> list[OfNight]:
+    """Return the rows of nights, with the moment at which their night began; whoever adds a night meanwhile is left out."""
+    return [
+        msgspec.structs.replace(row, began=began_of[part])
+        for row in table
+        if (part := (row.night, row.began, row.shard)) in began_of
+    ]
 
 
 def _of(table: Iterable[Row], name: str) -> list[Row]:

@@ -6,11 +6,13 @@ import sys
 from pathlib import Path
 
 import msgspec
+import pyarrow as pa
 import pytest
-from deltalake import DeltaTable
+from deltalake import DeltaTable, write_deltalake
 
 from tribunal.results import night_store
 from tribunal.results.night import Canary, FoundTonight, Night, NightState, Swept
+from tribunal.results.night_merge import of_shards
 from tribunal.results.night_store import FindingRow, KnownBugRow, NightRow, NoTables, SensitivityRow, SweepRow, rows
 from tribunal.results.report.trends import render
 from tribunal.results.sensitivity import Figure, Sensitivity
@@ -132,6 +134,73 @@ def test_what_nights_say_together(tmp_path: Path):
     assert [one.values for one in found.sensitivity] == [[75.0, 75.0, 75.0]]
     assert [(one.signature, one.nights, one.runs) for one in found.findings] == [("lost acks=all", 1, 1)]
     assert [(one.reason, one.runs, one.nights) for one in found.no_answer] == [("no effect", 8, 3)]
+
+
+def night_of(shard: str, began: str, *, first_seed: int = 7, commit: str = "c" * 40, **changes: int) -> Night:
+    return msgspec.structs.replace(night(5, shard=shard, **changes), began=began, first_seed=first_seed, commit=commit)
+
+
+def test_shards_that_began_a_second_apart_are_one_night(tmp_path: Path):
+    store = str(tmp_path / "nights")
+    night_store.add(store, night_of("1/2", "2026-11-05T01:00:00Z", violations=1))
+    night_store.add(store, night_of("2/2", "2026-11-05T01:00:01Z", violations=2))
+
+    (found,) = trends(store)
+
+    assert found.began == ["2026-11-05T01:00:00Z"]
+    assert [(one.runs, one.violations, one.word) for one in found.chances] == [(194, 3, "RED")]
+    assert [one.values for one in found.known_bugs] == [[4.0]]
+    assert [one.values for one in found.sensitivity] == [[75.0]]
+    assert [(one.signature, one.nights, one.runs) for one in found.findings] == [("lost acks=all", 1, 3)]
+    assert [(one.reason, one.runs, one.nights) for one in found.no_answer] == [("no effect", 4, 1)]
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        pytest.param(night_of("2/2", "2026-11-05T01:00:01Z", first_seed=8), id="other seeds"),
+        pytest.param(night_of("2/2", "2026-11-05T01:00:01Z", commit="d" * 40), id="another commit"),
+        pytest.param(night_of("2/3", "2026-11-05T01:00:01Z"), id="another count of shards"),
+        pytest.param(night_of("1/2", "2026-11-06T01:00:00Z"), id="the same shard once more"),
+        pytest.param(night_of("1/1", "2026-11-05T01:00:01Z"), id="a whole night"),
+    ],
+)
+def test_what_is_no_shard_of_the_same_night_is_another_night(tmp_path: Path, other: Night):
+    store = str(tmp_path / "nights")
+    night_store.add(store, night_of("1/2", "2026-11-05T01:00:00Z"))
+    night_store.add(store, other)
+
+    (found,) = trends(store)
+
+    assert found.began == ["2026-11-05T01:00:00Z", other.began]
+
+
+def test_a_night_that_was_merged_counts_once_beside_its_shards(tmp_path: Path):
+    store = str(tmp_path / "nights")
+    shards = [
+        night_of("1/2", "2026-11-05T01:00:00Z", violations=1),
+        night_of("2/2", "2026-11-05T01:00:01Z", violations=2),
+    ]
+    for one in [*shards, of_shards(shards)]:
+        night_store.add(store, one)
+
+    (found,) = trends(store)
+
+    assert [(one.began, one.runs, one.violations) for one in found.chances] == [("2026-11-05T01:00:00Z", 194, 3)]
+    assert [(one.signature, one.nights, one.runs) for one in found.findings] == [("lost acks=all", 1, 3)]
+
+
+def test_a_store_of_before_that_knew_no_first_seeds_takes_nights_and_shows_all(tmp_path: Path):
+    store = str(tmp_path / "nights")
+    columns = night_store.schema(NightRow)
+    former = columns.remove(columns.get_field_index("first_seed"))
+    (row,) = (msgspec.to_builtins(one) for one in night_store.rows_of(night(1)) if isinstance(one, NightRow))
+    write_deltalake(f"{store}/nights", pa.Table.from_pylist([row], schema=former))
+
+    night_store.add(store, night(2))
+
+    assert [one.first_seed for one in rows(store, NightRow)] == [None, 2]
+    assert [one.began[8:10] for one in trends(store)[0].chances] == ["01", "02"]
 
 
 def test_the_page_shows_each_night_with_its_interval_and_escapes_names(tmp_path: Path):
