@@ -14,7 +14,7 @@ import msgspec
 from msgspec.structs import replace
 
 from tribunal.results.report.cut import cut
-from tribunal.results.report.folded import AROUND_NS, folded
+from tribunal.results.report.folded import AROUND_NS, NARROW, folded
 from tribunal.results.report.measures import LEFT, PLOT, ROW
 from tribunal.results.report.model import Page, Rates, Series
 from tribunal.results.report.moments import Change
@@ -33,6 +33,7 @@ KINDS: Final = {
     "aborted": "refused hatched",
     "unknown": "open hatched",
 }
+OUTLINED: Final = ("phase", "noleader")
 LENS: Final = 30  # offsets on each side of the finding's
 COLOURS: Final = 6
 LEAST_LATENCY_NS: Final = 100_000
@@ -44,7 +45,10 @@ CHARACTER: Final = 6.4  # about the width of a character in the strips' font
 
 
 class Bar(msgspec.Struct, frozen=True):
-    """A rectangle with a word in it (`label`: where it fits; `text`: in any case), and a sentence for those who point at it."""
+    """A rectangle with a word in it (`label`: where it fits; `text`: in any case), and a sentence for those who point at it.
+
+    is_next:  whether it begins where one of its own look ends, so that only a line between them tells the two apart.
+    """
 
     x: float
     y: float
@@ -53,6 +57,7 @@ class Bar(msgspec.Struct, frozen=True):
     label: str
     title: str
     text: str
+    is_next: bool = False
 
 
 class Line(msgspec.Struct, frozen=True):
@@ -134,11 +139,22 @@ def drawing(page: Page) -> Drawing:
         moments = [(at_ns, label) for at_ns, label in moments if shown_of.start_ns <= at_ns <= shown_of.end_ns]
     marks = [(axis.x(at_ns), label) for at_ns, label in moments]
     clear = [(axis.x(at_ns - AROUND_NS), axis.x(at_ns + AROUND_NS)) for at_ns, _ in moments]
-    shown = [replace(track, bars=folded(track.bars, clear)) for track in tracks]
+    shown = [replace(track, bars=_with_edges(folded(track.bars, clear))) for track in tracks]
     is_folded = any(len(after.bars) < len(before.bars) for before, after in zip(tracks, shown, strict=True))
     start_s, end_s = shown_of.start_ns / 1e9, shown_of.end_ns / 1e9
     events = [one for one in _events(page) if page.window is None or start_s <= one[0] <= end_s]
     return Drawing(y, axis.ticks(), shown, marks, end_s, start_s, events[:MOST_EVENTS], is_folded)
+
+
+def _with_edges(bars: Sequence[Bar]) -> list[Bar]:
+    """Mark each bar that begins where one of the same look ends: two broker epochs in a row were one grey bar."""
+    ends = {(bar.y, bar.kind, round(bar.x + bar.width, 1)) for bar in bars}
+    return [
+        replace(bar, is_next=True)
+        if bar.width >= NARROW and bar.kind not in OUTLINED and (bar.y, bar.kind, round(bar.x, 1)) in ends
+        else bar
+        for bar in bars
+    ]
 
 
 def _events(page: Page) -> list[tuple[float, str]]:

@@ -195,3 +195,23 @@ def test_a_window_shows_no_broker_epoch_that_was_over_before_it(tmp_path: Path) 
     (track,) = [track for track in drawing(page(run_dir, window)).tracks if track.title.startswith("Broker epochs")]
 
     assert [bar.text for bar in track.bars] == ["epoch 0", "epoch 4", "epoch 2"]
+
+
+def test_an_edge_parts_two_broker_epochs_in_a_row_and_two_leader_epochs_of_one_leader(tmp_path: Path) -> None:
+    run = Run(tmp_path / "run")
+    run.registered(2, at=2_000, previous=1)
+    for at in (3_000, 4_000):
+        run.change(at, leader=1)  # again, in a later leader epoch
+    run.change(5_000, leader=2)
+    run.send(9_000, 9_000, offset=0)
+    run_dir = run.finish()
+    save(RunVerdict(run_id="run", claim="", verdict=Verdict.PASS), run_dir / "verdict.json")
+
+    tracks = {track.title: track for track in drawing(page(run_dir)).tracks}
+
+    epochs = next(track for title, track in tracks.items() if title.startswith("Broker epochs"))
+    assert [(bar.text, bar.is_next) for bar in epochs.bars] == [
+        ("epoch 0", False), ("epoch 1", False), ("epoch 4", True), ("epoch 2", False),
+    ]  # fmt: skip
+    led = [(bar.text, bar.is_next) for bar in tracks["Leader and leader epoch"].bars]
+    assert led == [("1 e0", False), ("1 e1", True), ("1 e2", True), ("2 e3", False)]
