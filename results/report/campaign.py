@@ -14,8 +14,9 @@ import msgspec
 from tribunal.results.plain_words import LOSSES, acknowledged
 from tribunal.results.report import environment
 from tribunal.results.report.index import Index, RunRow, index
+from tribunal.results.report.rules import RuleInWords, rules_of
 from tribunal.results.report.simulation import simulation_of
-from tribunal.results.sensitivity import Figure
+from tribunal.results.sensitivity import measured, total
 from tribunal.results.verdict import RunVerdict, Verdict, load
 
 MOST_NAMED: Final = 30
@@ -52,6 +53,13 @@ class Claim(msgspec.Struct, frozen=True, kw_only=True):
     judged: int
 
 
+class Sentence(msgspec.Struct, frozen=True):
+    """A sentence of the abstract; `rules`: those that it goes on with, each in words and linked."""
+
+    words: str
+    rules: list[RuleInWords] = []
+
+
 class Campaign(msgspec.Struct, frozen=True, kw_only=True):
     """All that the page needs; `bound_95`: at most this share of runs has a violation, with 95 % confidence.
 
@@ -60,7 +68,7 @@ class Campaign(msgspec.Struct, frozen=True, kw_only=True):
 
     statement: Statement
     index: Index
-    abstract: list[str]
+    abstract: list[Sentence]
     claims: list[Claim]
     unjudged: list[Claim]
     faults: list[FaultCount]
@@ -69,7 +77,7 @@ class Campaign(msgspec.Struct, frozen=True, kw_only=True):
     clusters: dict[str, int]
     hours: float
     bound_95: float
-    permitted: dict[str, int]
+    permitted: list[RuleInWords]
     made_with: dict[str, str]
     evidence: dict[str, tuple[str, str]]
 
@@ -104,7 +112,7 @@ def campaign(
     return Campaign(
         statement=statement,
         index=content,
-        abstract=_abstract(statement, content.anomalies, verdicts, hours, bound),
+        abstract=_abstract(statement, content, verdicts, hours, bound),
         claims=[one for one in claims if one.runs],
         unjudged=[one for one in claims if not one.runs],
         faults=_faults(verdicts, faults),
@@ -113,9 +121,7 @@ def campaign(
         clusters=dict(Counter(run.cluster for run in own)),
         hours=hours,
         bound_95=bound,
-        permitted=dict(
-            Counter(found.rule for verdict in verdicts for found in verdict.permitted for _ in range(found.count))
-        ),
+        permitted=rules_of(found for verdict in verdicts for found in verdict.permitted),
         made_with=dict(made_with),
         evidence=dict(evidence),
     )
@@ -133,34 +139,51 @@ def clean_and_violating(runs: Sequence[RunRow]) -> tuple[int, int]:
     return len(own), sum(run.verdict == Verdict.VIOLATION for run in own)
 
 
-def _abstract(statement: Statement, seen: Figure, own: Sequence[RunVerdict], hours: float, bound: float) -> list[str]:
+def _abstract(
+    statement: Statement, content: Index, own: Sequence[RunVerdict], hours: float, bound: float
+) -> list[Sentence]:
     """Return the campaign in a few sentences that can be quoted: each figure is counted from these runs."""
     if not own:
-        return ["No run of this campaign has an answer: it says nothing of the system."]
+        return [Sentence("No run of this campaign has an answer: it says nothing of the system.")]
     faults = [fault for verdict in own for fault in verdict.test.faults]
     effective = sum(fault.took_effect is True for fault in faults)
     kinds = len({fault.kind for fault in faults})
     lived = f"{hours:.1f} hours" if hours >= 1 else f"{60 * hours:.1f} minutes"
     promised = sum(sum(one.count for one in verdict.violations if one.kind in LOSSES) for verdict in own)
     bad = sum(verdict.verdict is Verdict.VIOLATION for verdict in own)
-    gone = sum(sum(one.count for one in verdict.permitted if one.kind in LOSSES) for verdict in own)
-    rules = sorted({one.rule for verdict in own for one in verdict.permitted})
+    gone = [one for verdict in own for one in verdict.permitted if one.kind in LOSSES]
     said = [
-        f"{statement.system}, version {statement.version}, was run {len(own)} times, {lived} in all, while {effective:,} of "
-        f"{len(faults):,} injected faults of {kinds} kinds provably took effect; {sum(map(acknowledged, own)):,} records were acknowledged.",
-        _broken(bad, promised) if bad else "No promise was broken: no record that had to survive was lost.",
+        Sentence(
+            f"{statement.system}, version {statement.version}, was run {len(own)} times, {lived} in all, while {effective:,} of "
+            f"{len(faults):,} injected faults of {kinds} kinds provably took effect; {sum(map(acknowledged, own)):,} records were acknowledged."
+        ),
+        Sentence(_broken(bad, promised) if bad else "No promise was broken: no record that had to survive was lost."),
     ]
     if gone:
-        said.append(f"{gone:,} records were lost as the settings permit (rules {', '.join(rules)}).")
+        words = f"{sum(one.count for one in gone):,} records were lost, each for a reason that permits it:"
+        said.append(Sentence(words, rules_of(gone)))
     said.append(
-        f"With 95 % confidence at most {100 * bound:.3g} % of runs like these have a violation that these checks can see."
+        Sentence(
+            f"With 95 % confidence at most {100 * bound:.3g} % of runs like these have a violation that these checks can see."
+        )
     )
-    said.append(
-        f"Of {seen.injected:,} anomalies that were put into copies of recordings, the judge saw {seen.seen:,}."
-        if seen.injected
-        else "How many anomalies the judge would have seen was not measured in this campaign."
-    )
+    said.append(Sentence(_seen(content)))
     return said
+
+
+def _seen(content: Index) -> str:
+    """Say how much of what is wrong the judge would have seen, by which measurement; or that nobody knows it of these runs."""
+    own = content.anomalies
+    if own.injected:
+        recordings = f"{content.measured_in} recording{'' if content.measured_in == 1 else 's'}"
+        return f"Of {own.injected:,} anomalies that were put into copies of {recordings} of this campaign, the judge saw {own.seen:,}."
+    elsewhere = measured()
+    known = total(elsewhere.figures.values())
+    return (
+        "How many anomalies the judge would have seen in these runs is not known: none were put into copies of their recordings. "
+        f"In {elsewhere.recordings} recordings of replog, the log that comes with the judge, it saw {known.seen:,} of {known.injected:,} "
+        f"(tribunal calibrate, commit {elsewhere.commit})."
+    )
 
 
 def _broken(bad: int, promised: int) -> str:

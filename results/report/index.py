@@ -16,7 +16,7 @@ from tribunal.results.night import Canary, Night
 from tribunal.results.night_files import load as load_night
 from tribunal.results.report import embedded, environment
 from tribunal.results.report.simulation import simulation_of
-from tribunal.results.sensitivity import Figure, added, total
+from tribunal.results.sensitivity import Figure, Sensitivity, added, total
 from tribunal.results.signature import renewed, texts
 from tribunal.results.unreadable import UNREADABLE
 from tribunal.results.verdict import RunVerdict, Verdict, load
@@ -103,7 +103,11 @@ class PowerCell(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Index(msgspec.Struct, frozen=True, kw_only=True):
-    """All that the page needs; `counts`: how many of all runs got each verdict, worst first, those that are left out too."""
+    """All that the page needs.
+
+    counts:       how many of all runs got each verdict, worst first, those that are left out too.
+    measured_in:  in copies of how many recordings sensitivity was measured.
+    """
 
     title: str
     runs: list[RunRow]
@@ -113,6 +117,7 @@ class Index(msgspec.Struct, frozen=True, kw_only=True):
     signatures: list[Signature]
     power: list[PowerCell]
     sensitivity: dict[str, Figure]
+    measured_in: int
     probes: list[tuple[str, int]]
     cold: list[str]
     nights: list[Night]
@@ -156,6 +161,7 @@ def index(folder: Path, findings: Path | None = None, most: int | None = MOST_RU
     runs = sorted(_runs(folder, unreadable), key=lambda run: (run.began, run.run_id), reverse=True)
     found_nights = sorted(_nights(folder, unreadable), key=lambda night: night.began, reverse=True)
     probes = _probes(runs, found_nights)
+    sensitivity = _sensitivity(folder, found_nights, unreadable)
     shown = runs if most is None else _shown(runs, most)
     return Index(
         title=folder.resolve().name,
@@ -165,7 +171,8 @@ def index(folder: Path, findings: Path | None = None, most: int | None = MOST_RU
         scenarios=_scenarios(runs),
         signatures=_signatures(runs, found_nights, _kept(findings, unreadable)),
         power=_power(folder, found_nights, unreadable),
-        sensitivity=_sensitivity(folder, found_nights, unreadable),
+        sensitivity={name: figure for name, figure in sensitivity.figures.items() if figure.injected},
+        measured_in=len(dict.fromkeys(sensitivity.runs)),
         probes=sorted(probes.items(), key=lambda item: (-item[1], item[0])),
         cold=sorted({name for night in found_nights for name in night.cold if not probes.get(name)}),
         nights=found_nights,
@@ -386,20 +393,25 @@ def _power(folder: Path, found_nights: Sequence[Night], unreadable: list[str]) -
 
 
 class _Measured(msgspec.Struct, frozen=True):
-    """What counts of sensitivity.json, as `tribunal calibrate --out` keeps it."""
+    """What counts of sensitivity.json."""
 
+    runs: list[str]
     figures: dict[str, Figure]
 
+    def kept(self) -> Sensitivity:
+        """Return it without its misses, which are no sentences here."""
+        return Sensitivity(runs=self.runs, figures=self.figures)
 
-def _sensitivity(folder: Path, found_nights: Sequence[Night], unreadable: list[str]) -> dict[str, Figure]:
-    """Return figures by class of what was measured here, and by the latest night that measured any."""
-    parts = [night.sensitivity.figures for night in found_nights if night.sensitivity.total.injected][:1]
+
+def _sensitivity(folder: Path, found_nights: Sequence[Night], unreadable: list[str]) -> Sensitivity:
+    """Return what was measured here (sensitivity.json, as `tribunal calibrate --out` keeps it) and by the latest night that measured any."""
+    parts = [night.sensitivity for night in found_nights if night.sensitivity.total.injected][:1]
     for path in _files(folder, "sensitivity.json"):
         try:
-            parts.append(msgspec.json.decode(path.read_bytes(), type=_Measured).figures)
+            parts.append(msgspec.json.decode(path.read_bytes(), type=_Measured).kept())
         except (OSError, *UNREADABLE) as problem:
             unreadable.append(f"{path.relative_to(folder)}: {problem}")
-    return {name: figure for name, figure in added(parts).items() if figure.injected}
+    return Sensitivity(runs=[run for part in parts for run in part.runs], figures=added(part.figures for part in parts))
 
 
 def _shade(seconds: float | None) -> int:

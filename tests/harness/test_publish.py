@@ -7,11 +7,16 @@ from pathlib import Path
 import msgspec
 import pytest
 
+from tribunal.checkers.api import properties
+from tribunal.checkers.guarantees import OF_MEMORY, OF_SYSTEMS, RULES, Excuse
 from tribunal.harness.cli.main import exit_code
 from tribunal.harness.evidence.publish import most_informative
 from tribunal.harness.evidence.verify import verified
+from tribunal.results.report.campaign import Statement, campaign
 from tribunal.results.report.index import RunRow, index
-from tribunal.results.verdict import Verdict, load, save
+from tribunal.results.report.rules import IN_PLAIN_WORDS, rules_of
+from tribunal.results.sensitivity import measured
+from tribunal.results.verdict import Detail, Finding, RunVerdict, Verdict, load, save
 
 SCENARIO = """scenario: small
 about: a short run to look at
@@ -53,6 +58,10 @@ def test_a_site_says_all_of_it_and_its_evidence_verifies(runs, statement, tmp_pa
     assert "77.6 %" in page  # two runs without a violation: 1 - 0.05 ** (1 / 2)
     assert "Power was not measured" in page
     assert "Sensitivity was not measured" in page
+    assert "How many anomalies the judge would have seen in these runs is not known" in page
+    elsewhere = measured()
+    assert f"In {elsewhere.recordings} recordings of replog" in page
+    assert f"(tribunal calibrate, commit {elsewhere.commit})" in page
     assert "No promise was broken: no record that had to survive was lost." in page
     assert "2 of 2 injected faults of 1 kinds provably took effect" in page
     claimed = dict(re.findall(r'<tr><th scope="row">(\w+)</th><td>[^<]+</td><td class="n">(\d+)</td>', page))
@@ -76,8 +85,45 @@ def test_a_site_says_how_many_anomalies_would_have_been_seen(runs, statement, tm
     assert exit_code(["publish", str(folder), "--statement", str(statement), "-o", str(site), "--evidence", "1"]) == 0
 
     page = (site / "index.html").read_text()
-    assert "no rule permits them: 2 of 2 were seen" in page
+    assert "no rule permits them: 2 of 2 were seen, in copies of 1 recording." in page
+    assert "Of 2 anomalies that were put into copies of 1 recording of this campaign, the judge saw 2." in page
     assert re.search(r'hole</th><td class="n">1</td><td class="n">1</td>', page)
+
+
+def permitted(rule, count, kind="lost", words=None):
+    return Finding(
+        property_name="p", kind=kind, severity="permitted", explanation="e", rule=rule, count=count, detail=Detail(promise=words)
+    )  # fmt: skip
+
+
+def test_an_abstract_says_in_words_why_what_is_lost_may_be(tmp_path):
+    """It said "as the settings permit (rules R1, R5, gone_by_order)", also of rules that had permitted no loss."""
+    findings = [permitted("R5", 3), permitted("gone_by_order", 9), permitted("R1", 1, kind="latest_offset_back")]
+    (tmp_path / "run").mkdir()
+    verdict = RunVerdict(run_id="run", verdict=Verdict.PERMITTED, claim="", findings=findings)
+    save(verdict, tmp_path / "run" / "verdict.json")
+    said = Statement(campaign="c", system="s", version="1")
+
+    found = campaign(tmp_path, said, [], {}, {}, 0.5, {})
+
+    sentence = found.abstract[2]
+    assert sentence.words == "12 records were lost, each for a reason that permits it:"
+    assert [(one.name, one.plain) for one in sentence.rules] == [
+        (name, IN_PLAIN_WORDS[name]) for name in ("gone_by_order", "R5")
+    ]
+    assert [(one.name, one.count) for one in found.permitted] == [("gone_by_order", 9), ("R5", 3), ("R1", 1)]
+
+
+def test_every_rule_that_the_judge_may_name_is_known_in_plain_words():
+    brought = {own.name for one in properties().values() for own in one.rules}
+
+    assert {*RULES, *OF_MEMORY, *OF_SYSTEMS, *brought, *map(str, Excuse)} == {*IN_PLAIN_WORDS}
+
+
+def test_a_rule_that_a_plugin_brings_has_the_plugins_own_words():
+    (rule,) = rules_of([permitted("X1", 2, words="it is so")])
+
+    assert (rule.plain, rule.own, rule.count) == ("it is so", "it is so", 2)
 
 
 @pytest.mark.parametrize(
