@@ -208,20 +208,22 @@ class Nightly:
                 self.night.part_seconds[name] = round(time.monotonic() - began, 1)
                 self.night.done.append(name)
             self.night.state, self.night.under_way = NightState.ENDED, ""
+            self._save()
+            self._write_index()
         except KeyboardInterrupt:
             self._end_early(NightState.INTERRUPTED, "interrupted; what had ended by then is what this night says")
             raise
         except Exception as problem:  # the top of a night: whatever it is, the night says that it did not end
             self._end_early(NightState.FAILED, f"{type(problem).__name__}: {problem}")
             raise
-        finally:
-            self._save()
-            self._write_index()
         return self._whole()
 
     def _end_early(self, state: NightState, why: str) -> None:
-        self.night.state = state
+        """Say in every file that the night did not end, also in those that had just said that it did."""
+        self.night.state, self.night.under_way = state, self.night.under_way or "its last account"
         self._errors.append(why)
+        self._save()
+        self._write_index()
 
     def _save(self) -> None:
         """Write down what is known so far."""

@@ -5,12 +5,14 @@ import json
 import os
 import random
 import resource
+import shutil
 import signal
 import subprocess
 import sys
 import time
 import xml.etree.ElementTree as ElementTree
 from pathlib import Path
+from typing import NamedTuple
 
 import pytest
 
@@ -132,3 +134,102 @@ def test_nights_killed_at_ten_random_moments_are_truthful_ten_times(tmp_path):
             assert resumed.returncode in (0, 2, 3), resumed.stderr
             assert (after["state"], after["began"]) == ("ended", night["began"])
             assert after["seconds"] >= night["seconds"]
+
+
+FINDING = "answered-before-it-was-committed.json"
+SHORT = """nightly: killed
+findings: findings
+canaries: {mutants: [M01], share: 20}
+sweeps: {last-replica-standing: 1}
+calibrate: {share: 10, classes: [hole]}
+"""
+# Sends a signal to the night from within, when it does something for the nth time after so many of its parts have begun:
+# no moment is missed by a few milliseconds, however fast or slow the machine is.
+STRUCK = """
+import os, sys
+after, event, name, nth, number = int(sys.argv[1]), sys.argv[2], sys.argv[3], int(sys.argv[4]), int(sys.argv[5])
+night, parts, count = os.getpid(), 0, 0
+
+def watch(seen, args):
+    global parts, count
+    if seen not in (event, "os.rename") or os.getpid() != night:
+        return
+    what = str(args[0]) if args else ""
+    if seen == event and parts == after and what.endswith(name):
+        count += 1
+        if count == nth:
+            os.kill(night, number)
+    if seen == "os.rename" and what.endswith("index.tmp"):
+        parts += 1
+
+sys.addaudithook(watch)
+sys.argv = ["tribunal", "nightly", *sys.argv[6:]]
+from tribunal.harness.cli.main import main
+main()
+"""
+PARTS = ("past findings", "canaries", "every scenario", "sweeps", "sensitivity", "real nodes", "tables")
+
+
+class Moment(NamedTuple):
+    """What a night does in its part of this number when it is struck; of which signal."""
+
+    part: int
+    event: str
+    name: str
+    nth: int
+    number: signal.Signals
+
+
+MOMENTS = {
+    "a past finding is under way": Moment(1, "os.fork", "", 1, signal.SIGKILL),
+    "past findings are done and about to be written down": Moment(1, "open", "summary.md.tmp", 1, signal.SIGTERM),
+    "a canary is under way": Moment(2, "os.fork", "", 1, signal.SIGINT),
+    "canaries are done, and JUnit is written": Moment(2, "open", "junit.xml.tmp", 1, signal.SIGKILL),
+    "the index is written": Moment(3, "open", "index.tmp", 1, signal.SIGTERM),
+    "the sweep begins": Moment(4, "os.fork", "", 1, signal.SIGTERM),
+    "some runs of the sweep are done and others under way": Moment(4, "os.fork", "", 3, signal.SIGKILL),
+    "a recording is measured": Moment(5, "os.mkdir", "last-replica-standing-5", 1, signal.SIGINT),
+    "all but nightly.json says that a part is done": Moment(6, "os.rename", "nightly.json.tmp", 1, signal.SIGKILL),
+    "its last account is written": Moment(7, "os.rename", "junit.xml.tmp", 1, signal.SIGTERM),
+}
+IN_THE_GATE = (
+    "canaries are done, and JUnit is written",
+    "some runs of the sweep are done and others under way",
+    "its last account is written",
+)
+
+
+@pytest.mark.parametrize(
+    "moment", [pytest.param(one, id=name, marks=() if name in IN_THE_GATE else pytest.mark.nightly) for name, one in MOMENTS.items()]
+)  # fmt: skip
+def test_a_night_that_was_struck_once_it_wrote_says_so_in_every_file(tmp_path, moment):
+    folder = laid_out(tmp_path / "night")
+    (folder / "nightly.yaml").write_text(SHORT)
+    shutil.copy(ROOT / "tests" / "findings" / FINDING, folder / "findings")
+    where = [str(moment.part), moment.event, moment.name, str(moment.nth), str(int(moment.number))]
+    budget = "60s" if moment.part <= PARTS.index("sweeps") + 1 else "6s"  # on a busy machine past findings take six
+    short = [
+        "nightly.yaml",
+        "--out",
+        "out",
+        "--budget",
+        budget,
+        "--jobs",
+        "1",
+        "--engine",
+        "inline",
+        "--first-seed",
+        "5",
+    ]
+
+    ended = subprocess.run(
+        [sys.executable, "-c", STRUCK, *where, *short],
+        cwd=folder, capture_output=True, text=True, check=False, start_new_session=True,
+    )  # fmt: skip
+
+    assert ended.returncode == ANSWERS[moment.number], ended.stderr
+    assert (folder / "out" / "index.html").is_file()
+    night = is_truthful(folder / "out")
+    assert night is not None
+    assert night["state"] == ("running" if moment.number is signal.SIGKILL else "interrupted")
+    assert night["done"] in (list(PARTS[: moment.part - 1]), list(PARTS[: moment.part]))
