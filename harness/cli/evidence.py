@@ -156,7 +156,7 @@ def diff(
             for found in differences[:MOST_LINES]:
                 typer.echo(f"{title.replace('_', ' '):<10} {found.what}: {found.one} | {found.other}")
             if len(differences) > MOST_LINES:
-                typer.echo(f"{title:<10} … and {len(differences) - MOST_LINES} more (--json has all)")
+                typer.echo(f"{title.replace('_', ' '):<10} … and {len(differences) - MOST_LINES} more (--json has all)")
         typer.echo(f"trace      {result.trace}")
         for line in result.first_lines:
             typer.echo(line)

@@ -105,6 +105,8 @@ def first_signature(run: Path) -> Signature:
     """Return what a run showed first, as a sweep calls it; `BadScenario` when it showed nothing."""
     from tribunal.harness.simulated import FILE, known_of
 
+    if not run.exists():
+        raise BadScenario(f"{run}: no such run")
     folder = run if run.is_dir() else run.parent
     if (folder / FILE).is_file() and (violated := known_of(folder).violated) is not None:
         return of_violation(violated)

@@ -59,6 +59,9 @@ def read_statement(path: Path) -> Statement:
     """Read campaign.yaml; `BadScenario` in one line says what is wrong with it."""
     try:
         return msgspec.convert(yaml.safe_load(path.read_text()), Statement)
+    except FileNotFoundError as problem:
+        needed = "write campaign, system and version into it, and what is not_covered"
+        raise BadScenario(f"{path}: {problem.strerror}; {needed}") from None
     except OSError as problem:
         raise BadScenario(f"{path}: {problem.strerror}") from None
     except (yaml.YAMLError, ValueError) as problem:  # also text that is none, a date that no calendar has
