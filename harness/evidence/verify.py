@@ -28,7 +28,6 @@ from tribunal.harness.plan import ExecutedFault, Plan, PlannedFault, expression,
 from tribunal.harness.run import LOCK, settings
 from tribunal.harness.scenario import BadScenario
 from tribunal.harness.simulated import FILE, TRACE, known_of
-from tribunal.results.history import is_history
 from tribunal.results.manifest import Manifest
 from tribunal.results.recording import DamagedRecording
 from tribunal.results.report.minimal import FILE as MINIMAL
@@ -46,7 +45,8 @@ PLAN: Final = "plan.json"
 SCHEDULE: Final = "schedule.jsonl"
 OF_READERS: Final = (VERDICT, PERMITTED_TABLE, REPORT)  # made of the recording, and made anew
 OF_A_RUN: Final = (*OF_READERS, MANIFEST, PLAN, SCHEDULE, FILE, TRACE, LOCK, LIST, MINIMAL)
-FOLDERS: Final = ("recording", "logs")
+RECORDING: Final = "recording"
+FOLDERS: Final = (RECORDING, "logs")
 MOST_PLACES: Final = 12
 # Between two clocks read one after the other: no time passes in a simulation; elsewhere the machine may be busy.
 NEAR_MS: Final = {True: 1, False: 2_000}
@@ -77,6 +77,11 @@ class Stated:
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
+
+    @property
+    def is_of_a_run(self) -> bool:
+        """Whether a run recorded it: each writes plan and schedule before it begins, whatever its manifest says; an imported history has neither."""
+        return (self.folder / RECORDING).is_dir()
 
     @cached_property
     def recording(self) -> Recording | None:
@@ -299,7 +304,7 @@ def _of_manifest(content: Bundle, stated: Stated) -> Iterator[str]:
 def _of_plan(content: Bundle, stated: Stated) -> Iterator[str]:
     manifest, plan = stated.manifest, stated.plan
     if plan is None:
-        if manifest is not None and manifest.scenario is not None and not is_history(stated.folder):
+        if stated.is_of_a_run:
             yield f"{PLAN}: is missing, or is no plan"
         return
     yield from _unknown_names(stated.folder / PLAN, msgspec.to_builtins(plan, str_keys=True))
@@ -352,13 +357,15 @@ def _of_faults(content: Bundle, stated: Stated) -> Iterator[str]:
 
 def _of_schedule(content: Bundle, stated: Stated) -> Iterator[str]:
     plan = stated.plan
-    if plan is None or stated.recording is None:
+    if not stated.is_of_a_run:
         return
     try:
         written = (stated.folder / SCHEDULE).read_bytes().splitlines()
         lines = [msgspec.json.decode(line, type=ExecutedFault) for line in written if line]
     except (OSError, *UNREADABLE) as problem:
-        yield f"{SCHEDULE}: {problem}"
+        yield f"{SCHEDULE}: {problem.strerror if isinstance(problem, OSError) else problem}"
+        return
+    if plan is None or stated.recording is None:
         return
     began_ns = next((row.start_ns for row in stated.phases if row.name == "faults"), None)
     for line in lines:

@@ -20,7 +20,8 @@ from tests.harness.forger import (
 )
 from tribunal.harness.cli.main import exit_code
 from tribunal.harness.evidence.bundle import LIST, Bundle, Tampered, bundle, unpacked
-from tribunal.harness.evidence.verify import Anew, compared, made_anew
+from tribunal.harness.evidence.verify import Anew, compared, made_anew, verified
+from tribunal.results.manifest import Manifest
 from tribunal.results.verdict import Verdict
 
 SECURITY = Path(__file__).parents[2] / "docs" / "security.md"
@@ -31,6 +32,11 @@ time: 1s
 warm_up: 300ms
 steps:
   - {kill: leader(p0), for: 500ms}
+"""
+HISTORY = """{:type :invoke, :f :txn, :value [[:append 1 1]], :process 0, :time 0, :index 0}
+{:type :ok, :f :txn, :value [[:append 1 1]], :process 0, :time 1, :index 1}
+{:type :invoke, :f :txn, :value [[:r 1 nil]], :process 1, :time 2, :index 2}
+{:type :ok, :f :txn, :value [[:r 1 [1]]], :process 1, :time 3, :index 3}
 """
 # What the judge sees, or what it is reported: after such a lie the recording has to be judged again.
 JUDGED = ("manifest.json", "simulation.json", "recording")
@@ -107,6 +113,38 @@ def test_an_archive_that_is_called_an_old_one_is_reported(stated, tmp_path):
     differences, _ = compared(content, forged, anew)
 
     assert [line.partition(" stated")[0] for line in differences] == ["bundle.json: bundle_version: 1"]
+
+
+@pytest.mark.parametrize("missing", [("plan.json", "schedule.jsonl"), ("plan.json",), ("schedule.jsonl",)])
+def test_a_run_without_what_every_run_writes_is_reported(stated, tmp_path, missing):
+    """Also where its manifest names no scenario any more, and verdict and report are made of what is left."""
+    folder, _ = stated
+    forged = shutil.copytree(folder, tmp_path / "forged")
+    for name in (*missing, "simulation.json", "trace.msgpack"):
+        (forged / name).unlink()
+    manifest = msgspec.json.decode((forged / "manifest.json").read_bytes(), type=Manifest)
+    labels = dict.fromkeys(("scenario", "seed", "cluster", "place", "mode"))
+    (forged / "manifest.json").write_bytes(msgspec.json.encode(msgspec.structs.replace(manifest, **labels)))
+    made_to_fit(forged, tmp_path / "fit")
+
+    content = Bundle.of(forged)
+    differences, _ = compared(content, forged, made_anew(forged, tmp_path / "again" / content.run_id, "inline"))
+
+    for name in missing:
+        assert any(line.startswith(f"{name}: ") for line in differences), (name, differences)
+
+
+def test_an_imported_history_has_neither_plan_nor_schedule(tmp_path):
+    """Nor has it a recording: nothing is missing there."""
+    (tmp_path / "history.edn").write_text(HISTORY)
+    run = tmp_path / "imported"
+    assert exit_code(["import", str(tmp_path / "history.edn"), "--format", "jepsen-edn", "--out", str(run)]) == 0
+    assert exit_code(["check", str(run), "--engine", "inline"]) == 0
+    bundle(run, tmp_path / "run.zip")
+
+    result = verified(tmp_path / "run.zip", "inline")
+
+    assert result.differences == []
 
 
 @pytest.mark.parametrize("hidden", beside_the_rows(), ids=lambda one: one.fact)
