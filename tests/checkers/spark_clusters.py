@@ -44,6 +44,10 @@ def launch(folder: Path, *command: str) -> subprocess.Popen[bytes]:
     home = java_home()
     env = os.environ | {"SPARK_HOME": str(HOME), "SPARK_LOCAL_IP": "127.0.0.1", "PYSPARK_PYTHON": sys.executable}
     env |= {"SPARK_DAEMON_JAVA_OPTS": JAVA, "SPARK_WORKER_DIR": str(folder), "SPARK_SUBMIT_OPTS": JAVA}
+    # These are killed, and remove nothing then: what they and their executors make for a while belongs to the test's folder.
+    temporary = folder / "temporary"
+    temporary.mkdir(exist_ok=True)
+    env |= {"JAVA_TOOL_OPTIONS": f"-Djava.io.tmpdir={temporary}"}
     env |= {"JAVA_HOME": str(home)} if home else {}
     env.pop("SPARK_CONF_DIR", None)
     log = (folder / f"{len(list(folder.glob('*.log')))}.log").open("wb")

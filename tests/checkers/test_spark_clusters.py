@@ -61,6 +61,7 @@ def test_a_cluster_judges_like_this_process_also_when_a_worker_is_killed(tmp_pat
 
     assert was_judging
     assert found == [expected]
+    assert list(tmp_path.glob("*/spark-*"))  # what the killed ones leave is in the test's folder, not in /tmp
 
 
 @pytest.mark.nightly
