@@ -7,8 +7,8 @@ neighbouring ranges finds what crosses them. Ranges that are not clean, and thos
 together and judged by the ordinary kernels: counts and witnesses are exact. Nothing that is collected grows with the partition.
 
 The sieve may suspect a range in which nothing is wrong, and never passes one in which something is. It relies on recordings being written in order of time: where
-offsets are scattered over all row groups every range reads all of them. What looks at consumers, watermarks and groups is
-small and is judged in an item of its own.
+offsets are scattered over all row groups every range reads all of them. Tail readers are followed through ranges (`tails`). What looks at
+watermarks and groups is small and is judged in an item of its own.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -23,6 +23,9 @@ import pyarrow.compute as pc
 
 from tribunal.checkers.api import FAIL, FINAL, OK, UNKNOWN, Array, Columns, PartitionRows, distinct, is_among
 from tribunal.checkers.judge.led import Leaders
+from tribunal.checkers.judge.suspicions import Suspicions
+from tribunal.checkers.judge.tails import COLUMNS as POLL_COLUMNS
+from tribunal.checkers.judge.tails import POLL_OFFSETS, RECEIVED, Followed, Tails, follow, places_of_suspects
 from tribunal.results.mirror import footers_here
 from tribunal.results.recording import TABLES
 from tribunal.results.store import Recording, readable
@@ -74,6 +77,7 @@ class Sieved(msgspec.Struct, kw_only=True):
     dumped: members of the ISR and ELR whose log was read, whether it holds anything or not.
     logged: members of the ISR and ELR that hold anything here; held: the first and the last offset that they hold.
     open_acknowledged, found_open:  values acknowledged without an offset, and those of them that were found here.
+    tail:   of tail readers, where they are judged in ranges.
     """
 
     range: Range
@@ -97,6 +101,7 @@ class Sieved(msgspec.Struct, kw_only=True):
     open_acknowledged: list[int] = msgspec.field(default_factory=list)
     found_open: list[int] = msgspec.field(default_factory=list)
     sent_elsewhere: list[int] = msgspec.field(default_factory=list)
+    tail: Followed | None = None
     figures: dict[str, int] = msgspec.field(default_factory=dict)
 
 
@@ -107,6 +112,7 @@ class Known(msgspec.Struct, frozen=True):
     can_lead:  members of the final ISR and ELR; dumped: those nodes whose log was read.
     spared:    (node, from, end) of what their own disks are to blame for.
     leaders:   of every leader epoch in which somebody led, as committed; none where not each one was observed.
+    tails:     of tail readers, where they are judged in ranges.
     """
 
     readers: tuple[int, ...]
@@ -114,6 +120,7 @@ class Known(msgspec.Struct, frozen=True):
     dumped: tuple[int, ...]
     spared: tuple[tuple[int, int, int], ...] = ()
     leaders: Leaders = Leaders()
+    tails: Tails | None = None
 
 
 class Group(msgspec.Struct, frozen=True, array_like=True):
@@ -165,12 +172,43 @@ def _beside(found: Sequence[Group], cut_into: Sequence[Range]) -> list[list[Grou
     return beside
 
 
-def groups(name: str, paths: Sequence[Path]) -> Iterator[Group]:
-    """Yield the row groups of some files of a table, as their footers say."""
+def columns_of(name: str, known: Known) -> tuple[str, ...]:
+    """Return the columns that the sieve reads of a table."""
+    polled = name == "reads" and known.tails is not None
+    return (*COLUMNS[name], "poll_index") if polled else COLUMNS[name]
+
+
+def with_polls(
+    recording: Recording, topic_partition: str, ranges: Sequence[tuple[Range, Groups]]
+) -> list[tuple[Range, Groups]]:
+    """Add the row groups of polls that may have brought what tail readers received in each range."""
+    found = [*groups("polls", recording.files["polls"].get(topic_partition, []), by="position")]
+    return [
+        (own, {**beside, "polls": tuple(group for group in found if _may_have_brought(group, own))})
+        for own, beside in ranges
+    ]
+
+
+def _may_have_brought(group: Group, own: Range) -> bool:
+    return group.first < own.end and group.last >= own.first - POLL_OFFSETS
+
+
+def polls_in(chosen: Iterable[Group], own: Range) -> pa.Table:
+    """Return the polls of these row groups that may have brought what stands in a range."""
+    found = [TABLES["polls"].arrow.empty_table().select(POLL_COLUMNS)]
+    for rows in read_groups("polls", chosen, POLL_COLUMNS):
+        position = rows["position"]
+        beside = pc.and_(pc.less(position, own.end), pc.greater_equal(position, own.first - POLL_OFFSETS))
+        found.append(rows.filter(pc.fill_null(beside, False)))  # noqa: FBT003 - pyarrow's signature
+    return pa.concat_tables(found)
+
+
+def groups(name: str, paths: Sequence[Path], by: str = "log_offset") -> Iterator[Group]:
+    """Yield the row groups of some files of a table, as their footers say; `by`: the column of offsets."""
     footers_here(*paths)
     for path in paths:
         with readable(name, path, only_footer=True) as (file, stored):
-            column = file.schema_arrow.names.index(stored.names["log_offset"])
+            column = file.schema_arrow.names.index(stored.names[by])
             for number in range(file.metadata.num_row_groups):
                 own = file.metadata.row_group(number)
                 statistics = own.column(column).statistics
@@ -182,14 +220,14 @@ def groups(name: str, paths: Sequence[Path]) -> Iterator[Group]:
                 else:
                     span = (0, -1, own.num_rows) if statistics.null_count == own.num_rows else None
                 # A file of somebody else's does not say it: its rows do.
-                span = span or _looked_up(name, path, number)
+                span = span or _looked_up(name, path, number, by)
                 yield Group(str(path), number, *span, own.num_rows)
 
 
-def _looked_up(name: str, path: Path, number: int) -> tuple[int, int, int]:
+def _looked_up(name: str, path: Path, number: int, by: str) -> tuple[int, int, int]:
     """Return the first and the last offset of a row group, and how many are unknown, by its rows."""
     with readable(name, path) as (file, stored):
-        offsets = file.read_row_group(number, columns=[stored.names["log_offset"]]).column(0)
+        offsets = file.read_row_group(number, columns=[stored.names[by]]).column(0)
     ends = pc.min_max(offsets).as_py()
     return (0, -1, len(offsets)) if ends["min"] is None else (ends["min"], ends["max"], offsets.null_count)
 
@@ -295,6 +333,10 @@ def sieve(own: Range, rows: PartitionRows, known: Known) -> Sieved:
     _order(summary, sends, final, sent, offsets)
     _ends(summary, rows.columns("logs"), distinct(reads["log_offset"][chosen]) - own.first, can_lead)
     summary.figures["records in final logs"] = int(offsets.size)
+    if known.tails is not None:
+        held = np.zeros(own.end - own.first, bool)
+        held[reads["log_offset"][chosen] - own.first] = True
+        summary.tail = follow(own.first, held, sent, rows, known.tails)
     summary.clean &= not summary.whole
     return summary
 
@@ -546,42 +588,13 @@ class Component(msgspec.Struct, frozen=True):
     missing: tuple[int, ...] = ()
 
 
-class _Suspects:
-    """Which ranges are suspect, and which of them have to be judged together."""
-
-    def __init__(self, suspect: Iterable[bool]) -> None:
-        self.suspect = list(suspect)
-        self._before = list(range(len(self.suspect)))
-
-    def join(self, places: Sequence[int]) -> None:
-        """These ranges are suspect, and judged together."""
-        names = [self._named(place) for place in places]
-        for place, name in zip(places, names, strict=True):
-            self.suspect[place] = True
-            self._before[name] = min(names)
-
-    def components(self) -> list[list[int]]:
-        """Return the places of each component, ascending."""
-        found: dict[int, list[int]] = {}
-        for place, is_suspect in enumerate(self.suspect):
-            if is_suspect:
-                found.setdefault(self._named(place), []).append(place)
-        return list(found.values())
-
-    def _named(self, place: int) -> int:
-        while self._before[place] != place:
-            self._before[place] = self._before[self._before[place]]
-            place = self._before[place]
-        return place
-
-
 def fold(sieved: Sequence[Sieved]) -> list[Component]:
     """Return what has to be judged: unclean ranges, what crosses borders, and what they depend on, in components that do not depend on each other."""
     if any(summary.whole for summary in sieved):
         return [Component(tuple(summary.range for summary in sieved))]
     # Without the logs a hole may be a transaction's marker.
     any_log = any(summary.logged for summary in sieved)
-    suspects = _Suspects(not summary.clean or (any_log and summary.holed) for summary in sieved)
+    suspects = Suspicions(not summary.clean or (any_log and summary.holed) for summary in sieved)
     logged = {node for summary in sieved for node in (*summary.logged, *summary.dumped)}
     lacking = [not summary.agreed or (bool(summary.logged) and {*summary.logged} != logged) for summary in sieved]
     for place, lacks in enumerate(lacking):
@@ -604,6 +617,37 @@ def fold(sieved: Sequence[Sieved]) -> list[Component]:
     ]
     nowhere = tuple(by_place.get(None, ()))
     return [*found, Component((), nowhere)] if nowhere else found
+
+
+def fold_tails(sieved: Sequence[Sieved]) -> tuple[list[Component], bool]:
+    """Return where tail readers have to be followed again, and whether that is everywhere, since the ranges say nothing."""
+    followed = _followed(sieved)
+    places = places_of_suspects(followed, _with_the_same(sieved) if followed else ())
+    if places is None or (followed and any(own.whole for own in sieved)):
+        return [Component(tuple(own.range for own in sieved))], True
+    return [Component(tuple(sieved[place].range for place in own)) for own in places], False
+
+
+def _with_the_same(sieved: Sequence[Sieved]) -> Iterator[list[int]]:
+    """Yield each range that holds what was sent elsewhere with all others that may hold any of it, or that it may have been sent to."""
+    held_at: dict[int, int] = {}
+    for place, own in enumerate(sieved):
+        if own.sent_elsewhere:
+            others = [at for at, one in enumerate(sieved) if any(_may_hold(one, value) for value in own.sent_elsewhere)]
+            yield sorted({place, *others, *(held_at.setdefault(value, place) for value in own.sent_elsewhere)})
+
+
+def _followed(sieved: Sequence[Sieved]) -> list[Followed]:
+    """Return what each range says of its tail readers; nothing where whoever judges the rest follows them."""
+    found = [own.tail for own in sieved if own.tail is not None]
+    return [] if any(own.in_transactions for own in found) else found
+
+
+def figures_of_tails(sieved: Sequence[Sieved]) -> dict[str, int]:
+    """Return what `consumers` counts, where tail readers are judged in ranges and any received something."""
+    followed = _followed(sieved)
+    is_read = any(own.is_read for own in followed)
+    return {RECEIVED: sum(own.received for own in followed)} if is_read else {}
 
 
 def together(components: Sequence[Component]) -> Iterator[Component]:
@@ -647,7 +691,7 @@ def begins(sieved: Iterable[Sieved]) -> dict[int, int]:
     return dict(sorted(first.items()))
 
 
-def _cross_in_time(sieved: Sequence[Sieved], suspects: _Suspects) -> None:
+def _cross_in_time(sieved: Sequence[Sieved], suspects: Suspicions) -> None:
     least, where = NEVER, -1
     for place in range(len(sieved) - 1, -1, -1):
         if sieved[place].greatest_invoke > least:
@@ -656,7 +700,7 @@ def _cross_in_time(sieved: Sequence[Sieved], suspects: _Suspects) -> None:
             least, where = sieved[place].least_done, place
 
 
-def _cross_in_producers(sieved: Sequence[Sieved], suspects: _Suspects) -> None:
+def _cross_in_producers(sieved: Sequence[Sieved], suspects: Suspicions) -> None:
     greatest: dict[int, int] = {}
     for place, summary in enumerate(sieved):
         suspects.suspect[place] |= any(low <= greatest.get(process, -1) for process, (low, _) in summary.values.items())
@@ -664,14 +708,14 @@ def _cross_in_producers(sieved: Sequence[Sieved], suspects: _Suspects) -> None:
             greatest[process] = max(greatest.get(process, -1), high)
 
 
-def _cross_in_offsets(sieved: Sequence[Sieved], suspects: _Suspects) -> None:
+def _cross_in_offsets(sieved: Sequence[Sieved], suspects: Suspicions) -> None:
     holding = [(place, own) for place, own in enumerate(sieved) if own.first_offset >= 0]
     for (one, before), (other, after) in pairwise(holding):
         if after.first_offset != before.last_offset + 1:
             suspects.join(range(one, other + 1))
 
 
-def _cross_in_replicas(sieved: Sequence[Sieved], suspects: _Suspects) -> None:
+def _cross_in_replicas(sieved: Sequence[Sieved], suspects: Suspicions) -> None:
     held = [(place, summary.held) for place, summary in enumerate(sieved) if summary.held is not None]
     for (one, before), (other, after) in pairwise(held):
         if after[0] != before[1] + 1:
@@ -685,7 +729,7 @@ def _cross_in_replicas(sieved: Sequence[Sieved], suspects: _Suspects) -> None:
             last[node] = (last_epoch, place)
 
 
-def _depend(sieved: Sequence[Sieved], suspects: _Suspects, lacking: Sequence[bool]) -> None:
+def _depend(sieved: Sequence[Sieved], suspects: Suspicions, lacking: Sequence[bool]) -> None:
     """Add what a suspect range is compared with: the same producers' values elsewhere, the least completion behind, the next range.
 
     lacking:  where replicas do not hold the same; what one of them lacks may cross a border.
@@ -727,7 +771,7 @@ def _concerns(own: Sieved, other: Sieved, *, is_before: bool) -> bool:
     )
 
 
-def _missing(sieved: Sequence[Sieved], suspects: _Suspects) -> dict[int, int | None]:
+def _missing(sieved: Sequence[Sieved], suspects: Suspicions) -> dict[int, int | None]:
     """Return the values that were acknowledged without an offset and that the final log holds nowhere, and which range has them all the same."""
     found = {value for summary in sieved for value in summary.found_open}
     wanted = sorted({value for summary in sieved for value in summary.open_acknowledged} - found)

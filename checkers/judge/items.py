@@ -8,13 +8,14 @@ import msgspec
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from tribunal.checkers.api import PartitionRows
+from tribunal.checkers.api import Context, PartitionRows
 from tribunal.checkers.judge import hot_partitions as ranges
 from tribunal.checkers.judge.dumps import dumped
 from tribunal.checkers.judge.endings import ending
 from tribunal.checkers.judge.files import Window, dealt
 from tribunal.checkers.judge.led import Leaders
 from tribunal.checkers.judge.partition import history_of, settings_of
+from tribunal.checkers.judge.tails import tails
 from tribunal.checkers.properties.lost_writes import complete_readers
 from tribunal.results.history import is_history
 from tribunal.results.manifest import KRAFT
@@ -74,11 +75,12 @@ class SieveRange(msgspec.Struct, frozen=True, tag="sieve"):
     groups: dict[str, tuple[ranges.Group, ...]]
 
 
-class Rest(msgspec.Struct, frozen=True, tag="rest"):
-    """What is small in a hot partition."""
+class Rest(msgspec.Struct, frozen=True, tag="rest", omit_defaults=True):
+    """What is small in a hot partition; `tails_apart`: ranges are asked of its tail readers, where it has no transactions."""
 
     run_dir: str
     partition: str
+    tails_apart: bool = False
 
 
 class Suspects(msgspec.Struct, frozen=True, tag="suspects", omit_defaults=True):
@@ -95,6 +97,18 @@ class Suspects(msgspec.Struct, frozen=True, tag="suspects", omit_defaults=True):
     whole: bool = False
 
 
+class FollowAgain(msgspec.Struct, frozen=True, tag="followed", omit_defaults=True):
+    """Ranges of a hot partition in which tail readers are followed again, in components that are judged one after the other.
+
+    whole:  they are all of the partition, and every send is read that has no offset.
+    """
+
+    run_dir: str
+    partition: str
+    components: tuple[ranges.Component, ...]
+    whole: bool = False
+
+
 class Ordered(msgspec.Struct, frozen=True, tag="ordered"):
     """A hot partition of which is asked whether a process sent a later record earlier."""
 
@@ -102,7 +116,9 @@ class Ordered(msgspec.Struct, frozen=True, tag="ordered"):
     partition: str
 
 
-WorkItem = WholeRun | Files | Sent | ImportedHistory | WholePartition | SieveRange | Rest | Suspects | Ordered
+WorkItem = (
+    WholeRun | Files | Sent | ImportedHistory | WholePartition | SieveRange | Rest | Suspects | FollowAgain | Ordered
+)
 
 
 def work_items(run_dir: Path) -> list[WorkItem]:
@@ -141,29 +157,35 @@ def _parts(run_dir: Path, name: str) -> list[WorkItem]:
         if not cut:
             return [whole]
         known = _known(recording, name)
+        if known.tails is not None:
+            cut = ranges.with_polls(recording, name, cut)
     except DamagedRecording:
         return [whole]  # whoever judges it says what is wrong
     sieves = (SieveRange(str(run_dir), name, own, known, dict(groups)) for own, groups in cut)
-    return [Rest(str(run_dir), name), *sieves]
+    return [Rest(str(run_dir), name, tails_apart=known.tails is not None), *sieves]
 
 
 def _known(recording: Recording, name: str) -> ranges.Known:
     """Look up what all ranges of a hot partition need."""
-    polls = PartitionRows({"polls": recording.table("polls", name)}).columns("polls")
+    rows = PartitionRows({"polls": recording.table("polls", name)})
+    # What a group went through says what its members lack: then readers are not judged in ranges.
+    in_group = bool(recording.files["commits"].get(name))
+    context = Context(complete=recording.complete, of_run=lambda table: recording.table(table, columns=("process",)))
     timeline = history_of(recording).timeline(*partition_order(name))
     ended = ending(timeline.entries)
     return ranges.Known(
-        readers=tuple(complete_readers(polls).tolist()),
+        readers=tuple(complete_readers(rows.columns("polls")).tolist()),
         can_lead=tuple(timeline.can_lead),
         dumped=tuple(dumped(recording.table, *partition_order(name))),
         spared=(*ended.hurt, *ended.damaged),
         leaders=timeline.leaders if settings_of(recording).get("mode") == KRAFT else Leaders(),
+        tails=None if in_group else tails(rows, context),
     )
 
 
 def item_bytes(item: WorkItem) -> int:
     """Return how much a work item has to read, by the sizes of its files."""
-    if isinstance(item, SieveRange | Rest | Suspects | Ordered | Sent):
+    if isinstance(item, SieveRange | Rest | Suspects | FollowAgain | Ordered | Sent):
         return PART_BYTES
     if isinstance(item, Files):
         return sum(Path(path).stat().st_size for path in item.paths) // HASHED_AT_COST_OF_ONE

@@ -16,13 +16,25 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from tribunal.checkers.api import Array, EncodedSummary, Excuse, Found, Meaning, PartitionRows, Property, properties
+from tribunal.checkers.api import (
+    Array,
+    EncodedSummary,
+    Excuse,
+    Found,
+    Kind,
+    Meaning,
+    PartitionRows,
+    Property,
+    nothing,
+    properties,
+)
 from tribunal.checkers.judge import files
 from tribunal.checkers.judge import hot_partitions as ranges
 from tribunal.checkers.judge.ends import Ends
 from tribunal.checkers.judge.histories import judge_history
 from tribunal.checkers.judge.items import (
     Files,
+    FollowAgain,
     ImportedHistory,
     Ordered,
     Rest,
@@ -45,8 +57,10 @@ from tribunal.checkers.judge.tables import (
     Tables,
     place_of,
 )
+from tribunal.checkers.judge.tails import FOLLOWING
 from tribunal.checkers.judge.timeline import History, Judgement
 from tribunal.checkers.judge.witnesses import answers
+from tribunal.checkers.properties.bank import WORKER_CLASS
 from tribunal.results.recording import NO_PARTITION, TABLES, DamagedRecording
 from tribunal.results.storage import NoStorage
 from tribunal.results.store import MANIFEST, Recording, file_facts
@@ -103,6 +117,8 @@ def _judged(item: WorkItem, without: frozenset[str], histories: Histories) -> It
             return _judge_rest(item)
         case Suspects():
             return _judge_together(item)
+        case FollowAgain():
+            return _follow_again(item)
         case Ordered():
             return _ordered(item)
         case _:
@@ -170,13 +186,16 @@ def _judge_partition(run_dir: Path, topic_partition: str, histories: Histories) 
 def _sieved(item: SieveRange) -> Iterator[TableRow]:
     name, own = item.partition, item.range
     tables = {
-        table: ranges.rows_in(table, item.groups[table], [own], columns) for table, columns in ranges.COLUMNS.items()
+        table: ranges.rows_in(table, item.groups[table], [own], ranges.columns_of(table, item.known))
+        for table in ranges.BIG
     }
     for table, rows in tables.items():
         damage = contradiction(table, rows)
         if damage is not None:
             # (a row's number in a range says nothing of where it stands in the table)
             raise DamagedRecording(table, None, f"{damage.reason} (tp={name}, offsets {own.first} to {own.end})")
+    if item.known.tails is not None:
+        tables["polls"] = ranges.polls_in(item.groups["polls"], own)
     yield SievedRange(place_of(item.run_dir, name), ranges.sieve(own, PartitionRows(tables), item.known))
 
 
@@ -187,17 +206,19 @@ def _judge_rest(item: Rest) -> Iterator[TableRow]:
     polls = _sound(recording, "polls", name)
     tail = pc.any(pc.equal(polls["phase"].cast(pa.string()), "tail")).as_py()
     paths = recording.files["sends"].get(name, [])
-    in_transactions = any(
-        rows["txn_id"].null_count < rows.num_rows
-        for rows in ranges.read_groups("sends", ranges.groups("sends", paths), ["txn_id"])
-    )
+    in_transactions = of_bank = False
+    for rows in ranges.read_groups("sends", ranges.groups("sends", paths), ["txn_id", "worker_class"]):
+        in_transactions |= rows["txn_id"].null_count < rows.num_rows
+        of_bank |= bool(pc.any(pc.equal(rows["worker_class"].cast(pa.string()), WORKER_CLASS)).as_py())
     committed = bool(recording.files["commits"].get(name))  # what a group went through says what its members lack
-    big = bool(tail or in_transactions or committed)
+    apart = item.tails_apart and not (in_transactions or committed)
+    big = bool((tail and not apart) or in_transactions or committed or of_bank)
+    elsewhere = ranges.SIEVED | FOLLOWING if apart else ranges.SIEVED
     in_pieces = {own: one for own, one in properties().items() if one.kernel_in_pieces is not None}
     chosen = {
         own: one
         for own, one in properties().items()
-        if one.kernel is not None and own not in ranges.SIEVED and own not in in_pieces
+        if one.kernel is not None and own not in elsewhere and own not in in_pieces
         and (big or not {"sends", "reads", "logs"} & {*one.tables})
     }  # fmt: skip
     needed = dict.fromkeys(table for one in chosen.values() for table in one.tables)
@@ -228,16 +249,23 @@ class _RestJudge:
     def found_in(self, chosen: Property, rows: PartitionRows) -> list[TableRow]:
         """Run a property's kernel on some rows, and explain what it found."""
         assert chosen.kernel is not None
-        return self._explained(chosen, chosen.kernel(rows, self._judge.context))
+        return self.explained(chosen, chosen.kernel(rows, self._judge.context))
+
+    def found_there(self, chosen: Property, rows: PartitionRows, into: list[pa.Table]) -> list[TableRow]:
+        """Put what a property's kernel finds in some rows to what it found in others; there is no answer before all are known."""
+        assert chosen.kernel is not None
+        into.append(chosen.kernel(rows, self._judge.context).anomalies)
+        return []
 
     def found_in_pieces(self, chosen: Property, pieces: Iterable[PartitionRows]) -> list[TableRow]:
         """Run a property's kernel on one piece after the other, and explain what it found."""
         assert chosen.kernel_in_pieces is not None
-        return self._explained(chosen, chosen.kernel_in_pieces(pieces, self._judge.context))
+        return self.explained(chosen, chosen.kernel_in_pieces(pieces, self._judge.context))
 
-    def _explained(self, chosen: Property, found: Found) -> list[TableRow]:
+    def explained(self, chosen: Property, found: Found) -> list[TableRow]:
+        """Explain what a property found, from all rows where any of it may be excused."""
         kinds = found.anomalies["kind"].unique().to_pylist()
-        asks = any(chosen.kinds[kind].meaning in {Meaning.PROMISED, Meaning.VIOLATION} for kind in kinds)
+        asks = any(_may_be_excused(chosen.kinds[kind]) for kind in kinds)
         return (self._whole if asks else self._judge).explained(chosen, found)
 
     @cached_property
@@ -245,6 +273,31 @@ class _RestJudge:
         needed = dict.fromkeys(table for one in properties().values() if one.kernel is not None for table in one.tables)
         rows = {table: _sound(self._recording, table, self._name) for table in needed}
         return PartitionJudge(self._recording, self._name, PartitionRows(rows))
+
+
+def _may_be_excused(kind: Kind) -> bool:
+    return kind.meaning is Meaning.PROMISED or (kind.meaning is Meaning.VIOLATION and bool(kind.excused_by))
+
+
+def _follow_again(item: FollowAgain) -> Iterator[TableRow]:
+    """Follow tail readers through ranges that are not clean, some after the others; what they received is counted already."""
+    name = item.partition
+    recording = Recording.open(Path(item.run_dir), compare=False, only=name)
+    small = {table: _sound(recording, table, name) for table in ("polls", "watermarks")}
+    none = {table: TABLES[table].arrow.empty_table() for table in ("sends", "reads")}
+    judge = _RestJudge(recording, name, PartitionRows(small | none))
+    found: dict[str, list[pa.Table]] = {own: [nothing()] for own in sorted(FOLLOWING)}
+    for held in ranges.together(item.components):
+        rows = PartitionRows(small | _rows_of(recording, name, held, ("reads",), whole=item.whole))
+        for own in [*found]:
+            failed = _attempt(own, judge.place, partial(judge.found_there, properties()[own], rows, found[own]))
+            if failed:  # (said once, however many components there are)
+                yield from failed
+                del found[own]
+    for own, tables in found.items():
+        yield from _attempt(
+            own, judge.place, partial(judge.explained, properties()[own], Found(pa.concat_tables(tables)))
+        )
 
 
 def _judge_together(item: Suspects) -> Iterator[TableRow]:
@@ -255,7 +308,11 @@ def _judge_together(item: Suspects) -> Iterator[TableRow]:
     found: dict[str, list[Weighed]] = {name: [] for name in sorted(ranges.SIEVED)}
     for held in ranges.together(item.components):
         judge = PartitionJudge(
-            recording, item.partition, PartitionRows(_rows_of(recording, item, held) | small), history, held.ranges
+            recording,
+            item.partition,
+            PartitionRows(_rows_of(recording, item.partition, held, ("reads", "logs"), whole=item.whole) | small),
+            history,
+            held.ranges,
         )
         judge.context = msgspec.structs.replace(judge.context, begins=item.begins)
         for name in [*found]:
@@ -269,15 +326,15 @@ def _judge_together(item: Suspects) -> Iterator[TableRow]:
         yield from (one for one in rows if not isinstance(one, Figures))
 
 
-def _rows_of(recording: Recording, item: Suspects, held: ranges.Component) -> dict[str, pa.Table]:
-    """Return what is sent to, read and found in logs in some ranges, and the sends without an offset of what is there or missing."""
-    name = item.partition
+def _rows_of(
+    recording: Recording, name: str, held: ranges.Component, there_in: Sequence[str], *, whole: bool
+) -> dict[str, pa.Table]:
+    """Return what is sent to some ranges and stands there in these tables, and the sends without an offset of what is there or missing."""
     tables = {
-        table: ranges.rows_of(recording, name, table, held.ranges, list(TABLES[table].fields))
-        for table in ("reads", "logs")
+        table: ranges.rows_of(recording, name, table, held.ranges, list(TABLES[table].fields)) for table in there_in
     }
     there = [rows["value"].drop_null().to_numpy() for rows in tables.values()]
-    values = None if item.whole else np.unique(np.concatenate([*there, np.array(held.missing, np.int64)]))
+    values = None if whole else np.unique(np.concatenate([*there, np.array(held.missing, np.int64)]))
     sends = ranges.rows_of(recording, name, "sends", held.ranges, list(TABLES["sends"].fields), values)
     return {"sends": sends, **tables}
 
@@ -342,7 +399,12 @@ def _look_at_ranges(tables: Tables) -> list[WorkItem]:
         sieved.sort(key=lambda own: own.range.first)
         counts = ranges.added(own.figures for own in sieved) | {"partitions with a final log": 1}
         tables.figures.append(Figures(place, "lost_writes", counts))
+        if received := ranges.figures_of_tails(sieved):
+            tables.figures.append(Figures(place, "consumers", received))
         name = f"{place.topic}-{place.partition}"
+        to_follow, everywhere = ranges.fold_tails(sieved)
+        if to_follow:
+            items.append(FollowAgain(place.run_dir, name, tuple(to_follow), whole=everywhere))
         if ranges.may_go_back(sieved):
             items.append(Ordered(place.run_dir, name))
         components = tuple(ranges.fold(sieved))

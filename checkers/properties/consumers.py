@@ -72,13 +72,13 @@ class Passed:
         polls, reads = rows.columns("polls"), rows.columns("reads")
         who = assigned(rows, context)
         own = np.flatnonzero((reads["phase"] == TAIL) & is_among(reads["process"], who))
-        calls = _calls(reads["process"][own], reads["poll_index"][own])
+        calls = call_keys(reads["process"][own], reads["poll_index"][own])
         order = np.lexsort((reads["log_offset"][own], calls))
         self.rows, calls = own[order], calls[order]
         asked = np.flatnonzero((polls["phase"] == TAIL) & is_among(polls["process"], who))
-        asked = asked[np.argsort(_calls(polls["process"][asked], polls["poll_index"][asked]), kind="stable")]
-        keys = _calls(polls["process"][asked], polls["poll_index"][asked])
-        resets = keys[is_among(polls["error"][asked], _codes(rows, OUT_OF_RANGE))]
+        asked = asked[np.argsort(call_keys(polls["process"][asked], polls["poll_index"][asked]), kind="stable")]
+        keys = call_keys(polls["process"][asked], polls["poll_index"][asked])
+        resets = keys[is_among(polls["error"][asked], error_codes(rows, OUT_OF_RANGE))]
         good = (polls["outcome"][asked] == OK) & (polls["position"][asked] != UNKNOWN)
         offsets, processes = reads["log_offset"][self.rows], reads["process"][self.rows]
         turn = np.searchsorted(resets, calls)
@@ -107,11 +107,13 @@ def assigned(rows: PartitionRows, context: Context) -> Array:
     return tail[~is_among(tail, distinct(np.concatenate([*others, np.zeros(0, np.int64)])))]
 
 
-def _calls(processes: Array, poll_indices: Array) -> Array:
+def call_keys(processes: Array, poll_indices: Array) -> Array:
+    """Return polls as numbers: those of each process ascend."""
     return (processes.astype(np.int64) << CALL_BITS) + poll_indices
 
 
-def _codes(rows: PartitionRows, errors: tuple[str, ...]) -> Array:
+def error_codes(rows: PartitionRows, errors: tuple[str, ...]) -> Array:
+    """Return the codes of some errors of polls."""
     words = rows.words("polls", "error")
     return np.array([code for code, word in enumerate(words) if word in errors], np.int64)
 
@@ -125,9 +127,9 @@ def _of_calls(values: Array, keys: Array, calls: Array) -> Array:
 
 def polls_of(polls: Columns, answered: Array, reads: Columns, own: Array) -> Array:
     """Return, of some rows of `reads`, the rows of `polls` that they came with, among those given; UNKNOWN where it is none of them."""
-    keys = _calls(polls["process"][answered], polls["poll_index"][answered])
+    keys = call_keys(polls["process"][answered], polls["poll_index"][answered])
     order = np.argsort(keys, kind="stable")
-    return _of_calls(answered[order], keys[order], _calls(reads["process"][own], reads["poll_index"][own]))
+    return _of_calls(answered[order], keys[order], call_keys(reads["process"][own], reads["poll_index"][own]))
 
 
 def _is_as_in_the_end(rows: PartitionRows, chosen: Array, context: Context) -> Array:

@@ -7,8 +7,11 @@ rising. A leader that is gone explains no fresh answer. Who waits for as long wi
 election before it took nothing that is waited for since. What nobody can read in the end is `lost_writes`.
 """
 
+from collections.abc import Iterator
+from itertools import groupby
 from typing import Final
 
+import msgspec
 import numpy as np
 import pyarrow as pa
 
@@ -82,10 +85,34 @@ def _stopped(rows: PartitionRows, context: Context) -> pa.Table:
     send = rows.derived(sends_of_reads)[final]
     sure = np.append(~uncommitted_sends(rows.columns("sends"), context), False)[send] & (send != UNKNOWN)
     offsets = (np.sort(reads["log_offset"][final]), np.sort(reads["log_offset"][final[sure]]))
+    found = []
+    for process, of_process in groupby(waits(polls, assigned(rows, context)), key=lambda own: own.process):
+        for own in of_process:
+            visible = offsets[own.is_committed]
+            if np.searchsorted(visible, own.end) > np.searchsorted(visible, own.position):
+                found.append((own.position, own.end, own.since_ns, own.fresh_ns, process))
+                break
+    columns = list(zip(*found, strict=True)) or [()] * 5
+    names = ("log_offset", "other_offset", "invoke_ns", "at_ns", "process")
+    return anomalies("stopped", **dict(zip(names, columns, strict=True)))
+
+
+class Wait(msgspec.Struct, frozen=True):
+    """A consumer got nothing at a position for long, to its end, and was shown an end beyond: whether there was more to read has to be seen."""
+
+    process: int
+    is_committed: bool
+    position: int
+    end: int
+    since_ns: int
+    fresh_ns: int
+
+
+def waits(polls: Columns, who: Array) -> Iterator[Wait]:
+    """Yield the long waits of these consumers at their ends: within the newest leader epoch, then as a whole."""
     tail = np.flatnonzero((polls["phase"] == TAIL) & (polls["outcome"] == OK) & (polls["position"] != UNKNOWN))
     shown = _shown_end(polls)
-    found = []
-    for process in assigned(rows, context).tolist():
+    for process in who.tolist():
         own = tail[polls["process"][tail] == process]
         if own.size == 0:
             continue
@@ -95,20 +122,14 @@ def _stopped(rows: PartitionRows, context: Context) -> pa.Table:
         busy = np.flatnonzero(~idle)
         waiting = own[busy[-1] + 1 if busy.size else 0 :]
         epochs = polls["leader_epoch"][waiting]
-        visible = offsets[int((polls["isolation"][own] == READ_COMMITTED).any())]
+        is_committed = bool((polls["isolation"][own] == READ_COMMITTED).any())
         for wait in (waiting[epochs == epochs.max(initial=UNKNOWN)], waiting):
             rising = np.flatnonzero(np.diff(shown[wait]) > 0) + 1
             if rising.size == 0:
                 continue
             since, fresh = int(polls["invoke_ns"][wait].min()), int(polls["invoke_ns"][wait[rising]].max())
-            end = int(shown[wait[0]])
-            more = np.searchsorted(visible, end) > np.searchsorted(visible, position)
-            if fresh - since >= LEAST_NS and more:
-                found.append((position, end, since, fresh, process))
-                break
-    columns = list(zip(*found, strict=True)) or [()] * 5
-    names = ("log_offset", "other_offset", "invoke_ns", "at_ns", "process")
-    return anomalies("stopped", **dict(zip(names, columns, strict=True)))
+            if fresh - since >= LEAST_NS:
+                yield Wait(process, is_committed, position, int(shown[wait[0]]), since, fresh)
 
 
 def _shown_end(polls: Columns) -> Array:

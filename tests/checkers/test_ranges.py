@@ -1,6 +1,6 @@
 """A partition cut into ranges is judged like the same partition whole, whatever was injected into it."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from random import Random
 from tempfile import TemporaryDirectory
@@ -14,12 +14,13 @@ from hypothesis import strategies as st
 from tests.checkers.planted_runs import planted_run
 from tests.checkers.random_runs import random_run
 from tests.checkers.recorded import MS, Run
+from tests.checkers.tailed_runs import tailed_run
 from tribunal.checkers.judge import engine, files
 from tribunal.checkers.judge import hot_partitions as ranges
 from tribunal.checkers.judge.hot_partitions import Range
-from tribunal.checkers.judge.items import SieveRange, work_items
+from tribunal.checkers.judge.items import FollowAgain, Rest, SieveRange, work_items
 from tribunal.checkers.judge.judge import judge_item, second_look
-from tribunal.checkers.judge.tables import SievedRange, Tables
+from tribunal.checkers.judge.tables import Damage, SievedRange, Tables
 from tribunal.results.values import value_of
 
 
@@ -427,3 +428,138 @@ def test_offsets_that_lie_too_far_apart_are_judged_as_a_whole(tmp_path: Path, mo
 
     assert not any(isinstance(item, SieveRange) for item in work_items(run_dir))
     assert judged(run_dir) == whole
+
+
+def received(run_dir: Path) -> tuple[Any, ...]:
+    tables = engine.judge_runs([run_dir], "inline")
+    return *judged(run_dir), tables.counts.get("records received by assigned consumers")
+
+
+@pytest.mark.parametrize("seed", [4, 9, 17])
+@pytest.mark.parametrize("offsets", [1, 3])
+def test_tail_readers_went_through_ranges_what_they_went_through(tmp_path: Path, seed: int, offsets: int) -> None:
+    compared_of_tails(tmp_path, seed, (offsets,))
+
+
+@pytest.mark.nightly
+@pytest.mark.parametrize("first", range(0, 400, 50))
+def test_many_tail_readers_went_through_ranges_what_they_went_through(tmp_path: Path, first: int) -> None:
+    for seed in range(first, first + 50):
+        compared_of_tails(tmp_path, seed, (1, 2, 3, 7))
+
+
+def compared_of_tails(folder: Path, seed: int, offsets: Sequence[int]) -> None:
+    run_dir = tailed_run(folder / f"run-{seed}", seed)
+    whole = received(run_dir)
+    for each in offsets:
+        with pytest.MonkeyPatch.context() as monkeypatch:
+            cut_everything(monkeypatch, each)
+            assert received(run_dir) == whole
+
+
+def tail_run(run_dir: Path, *, passed_over: Sequence[int] = (), again_from: int | None = None) -> Run:
+    """A run of 20 records that one consumer read, poll by poll of two, but for some that it passed over; at the end it may go back."""
+    run = Run(run_dir)
+    log = {offset: run.send(offset, 100 + offset) for offset in range(20)}
+    for first in range(0, 20, 2):
+        records = {offset: log[offset] for offset in (first, first + 1) if offset not in passed_over}
+        run.poll(90, "tail", first, len(records), 200 + first, high_watermark=20)
+        _received(run, records)
+    if again_from is not None:
+        run.poll(90, "tail", again_from, 1, 300, high_watermark=20)
+        _received(run, {again_from: log[again_from]})
+    run.final_read(dict(log))
+    run.log(1, log)
+    return run
+
+
+def _received(run: Run, records: Mapping[int, int]) -> None:
+    for offset, value in records.items():
+        place = {"topic": "t", "partition": 0, "log_offset": offset, "value": value, "phase": "tail"}
+        run.recorder.row("reads", process=90, poll_index=run.polls - 1, **place)
+
+
+def followed_again(run_dir: Path) -> list[tuple[Range, ...]]:
+    """Return which ranges tail readers are followed through again, in components."""
+    tables = Tables()
+    tables.add(row for item in work_items(run_dir) for row in judge_item(item))
+    items = [item for item in second_look(tables) if isinstance(item, FollowAgain)]
+    return [component.ranges for item in items for component in item.components]
+
+
+def test_tail_readers_that_passed_nothing_over_are_never_followed_again(tmp_path: Path, cut_small: int) -> None:
+    run_dir = tail_run(tmp_path / "run").finish()
+
+    assert followed_again(run_dir) == []
+    assert received(run_dir)[-1] == 20
+
+
+@pytest.mark.parametrize(
+    ("offsets", "passed_over", "ranges_again"),
+    [
+        pytest.param(4, [5], [(Range(4, 8),)], id="in one range"),
+        pytest.param(4, [8], [(Range(4, 8), Range(8, 12))], id="at a border"),
+        pytest.param(4, [3, 4, 5, 6, 7, 8], [(Range(0, 4), Range(4, 8), Range(8, 12))], id="a whole range"),
+        pytest.param(4, [0], [(Range(0, 4),)], id="where the consumer began"),
+        pytest.param(4, [1, 17], [(Range(0, 4),), (Range(16, 20),)], id="far from each other"),
+    ],
+)
+def test_what_was_passed_over_is_looked_for_in_its_ranges_alone(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    offsets: int,
+    passed_over: list[int],
+    ranges_again: list[tuple[Range, ...]],
+) -> None:
+    run_dir = tail_run(tmp_path / "run", passed_over=passed_over).finish()
+
+    found = found_whole_and_cut(run_dir, offsets)
+
+    assert [offset for kind, _, offset in found if kind == "unseen"] == passed_over
+    cut_everything(monkeypatch, offsets)
+    assert followed_again(run_dir) == ranges_again
+
+
+def test_what_was_received_again_is_looked_for_wherever_the_consumer_was(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run_dir = tail_run(tmp_path / "run", again_from=3).finish()
+
+    assert found_whole_and_cut(run_dir, 8) == [("rewound", "violation", 3)]
+    cut_everything(monkeypatch, 8)
+    assert followed_again(run_dir) == [(Range(0, 8), Range(8, 16), Range(16, 20))]
+
+
+@pytest.mark.parametrize("in_group", [False, True])
+def test_the_rest_of_a_partition_needs_no_reads_where_ranges_follow_its_tail_readers(
+    tmp_path: Path, cut_small: int, *, in_group: bool
+) -> None:
+    """What a group committed is judged with all that its members received."""
+    run = tail_run(tmp_path / "run")
+    if in_group:
+        times = {"invoke_ns": 400 * MS, "complete_ns": 401 * MS}
+        place = {"group": "g", "topic": "t", "partition": 0, "committed_offset": 2}
+        run.recorder.row("commits", process=90, kind="commit", outcome="ok", **place, **times)
+    (rest,) = [item for item in work_items(run.finish()) if isinstance(item, Rest)]
+    for path in (tmp_path / "run" / "recording" / "reads").rglob("*.parquet"):
+        path.write_bytes(b"nobody reads it")
+
+    damages = [row.table for row in judge_item(rest) if isinstance(row, Damage)]
+
+    assert damages == (["reads"] if in_group else [])
+
+
+@pytest.mark.parametrize("in_transactions", [False, True])
+def test_a_bank_is_added_up_where_its_partition_is_cut_too(
+    tmp_path: Path, cut_small: int, *, in_transactions: bool
+) -> None:
+    """Its transfers are told by their class: whoever did not begin a transaction is part of it."""
+    run = Run(tmp_path / "run")
+    more = {"worker_class": "transactional-bank"} | ({"txn_id": "x"} if in_transactions else {})
+    log = {offset: run.send(offset, 100 + offset, key="a1:5", **more) for offset in range(8)}
+    run.final_read(dict(log), isolation="read_committed")
+    run_dir = run.finish()
+
+    (amounts,) = judged(run_dir)[3]
+
+    assert amounts == ["bank"]

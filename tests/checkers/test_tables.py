@@ -8,6 +8,7 @@ from tribunal.checkers.judge.files import Window
 from tribunal.checkers.judge.hot_partitions import Component, Group, Known, Range, Sieved
 from tribunal.checkers.judge.items import (
     Files,
+    FollowAgain,
     ImportedHistory,
     Rest,
     Sent,
@@ -31,6 +32,7 @@ from tribunal.checkers.judge.tables import (
     arrow_batch,
     read_row,
 )
+from tribunal.checkers.judge.tails import Followed, Part, Tails, Turn
 from tribunal.checkers.properties.bank import Figures as BankFigures
 from tribunal.results.verdict import Detail, EdgeKind, Finding, GuiltyElection, TransactionEdge
 
@@ -46,6 +48,8 @@ CIRCLE = Finding(
     detail=Detail(detail="T1", edges=EDGES, rules_out=("serializable",)),
 )  # fmt: skip
 SIEVED = Sieved(range=Range(0, 8), clean=True, values={1: (2, 3)}, sent_elsewhere=[4], figures={"records read": 5})
+PART = Part(first_call=1 << 40, first=0, last_call=1 + (1 << 40), last=7, position=-1)
+TAIL = Followed(clean=True, whole=False, in_transactions=False, received=8, first=0, last=7, parts={2: PART}, waits=[1])
 ROWS = [
     pytest.param(FoundIn("run", LOST), id="a loss"),
     pytest.param(FoundIn("run", CIRCLE), id="a circle"),
@@ -54,6 +58,7 @@ ROWS = [
     pytest.param(Figures(Place("run"), "bank", {}), id="no figures of a run"),
     pytest.param(Summary(PLACE, "bank", b"\x81\x00\xff"), id="a summary"),
     pytest.param(SievedRange(PLACE, SIEVED), id="the sieve"),
+    pytest.param(SievedRange(PLACE, msgspec.structs.replace(SIEVED, tail=TAIL)), id="the sieve, with tail readers"),
     pytest.param(Damage(PLACE, "sends", "row 1"), id="a damage"),
     pytest.param(Failed(Place("run"), "bank", "KeyError: 1"), id="a failure"),
 ]
@@ -93,7 +98,7 @@ def test_tables_keep_apart_what_is_not_the_same():
 
     assert [row.finding.kind for row in tables.findings] == ["lost", "G1c"]
     assert tables.counts == {"records read": 0}
-    assert [len(one) for one in (tables.summaries, tables.sieved, tables.damages, tables.failures)] == [1, 1, 1, 1]
+    assert [len(one) for one in (tables.summaries, tables.sieved, tables.damages, tables.failures)] == [1, 2, 1, 1]
     assert Tables().findings == []
 
 
@@ -118,7 +123,10 @@ def test_tables_of_many_runs_are_taken_apart_by_run():
         ImportedHistory("run"),
         WholePartition("run", "t#1-0"),
         SieveRange("run", "t-0", Range(0, 8), Known((1,), (1, 2), ()), {"sends": (Group("a", 0, 0, 7, 0, 8),)}),
+        SieveRange("run", "t-0", Range(0, 8), Known((), (), (), tails=Tails((90,), (Turn(4, -1),), ((3, 8),))), {}),
         Rest("run", "t-0"),
+        Rest("run", "t-0", tails_apart=True),
+        FollowAgain("run", "t-0", (Component((Range(0, 8),)),), whole=True),
         Suspects(
             "run", "t-0", (Component((Range(0, 8), Range(8, 16)), (1 << 40,)), Component((), (7,))), {1: 4, 70_000: 0}
         ),
