@@ -15,7 +15,7 @@ from contextlib import contextmanager
 from itertools import count
 from pathlib import Path
 from typing import Final
-from urllib.parse import urlsplit
+from urllib.parse import SplitResult, urlsplit
 
 import msgspec
 import pyarrow as pa
@@ -59,18 +59,24 @@ def is_url(text: str) -> bool:
     return MARK in text
 
 
+def parts_of(url: str) -> SplitResult:
+    """Return the parts of a URL of storage. Raises BadUrl for one that holds credentials: it would be recorded."""
+    parts = urlsplit(url)
+    if parts.username is not None or parts.password is not None or parts.query or parts.fragment:
+        raise BadUrl(
+            f"{parts.scheme}://{parts.hostname or ''}{parts.path}: a URL of storage has no credentials and no query; "
+            "give them by the environment: AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY, AWS_REGION, AWS_ENDPOINT_URL"
+        )
+    return parts
+
+
 class Storage:
     """A place in storage, with folders in it."""
 
     def __init__(self, url: str) -> None:
         """Take a URL. Raises BadUrl for one that nobody can use, or that holds credentials."""
         self.url = url.rstrip("/")
-        parts = urlsplit(url)
-        if parts.username is not None or parts.password is not None or parts.query or parts.fragment:
-            raise BadUrl(
-                f"{parts.scheme}://{parts.hostname or ''}{parts.path}: a URL of storage has no credentials and no query; "
-                "give them by the environment: AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY, AWS_REGION, AWS_ENDPOINT_URL"
-            )
+        parts = parts_of(url)
         if parts.scheme == S3 and not parts.netloc:
             raise BadUrl(f"{url}: names no bucket: write s3://BUCKET/FOLDER")
         with _said(url):

@@ -19,7 +19,7 @@ from tribunal.harness.campaign.night_findings import ADDRESSES, Announcement, an
 from tribunal.harness.campaign.nightly import Earlier, Folders, Nightly, Outside, Shard, Terms, first_seed_of
 from tribunal.harness.cli.session import conduct
 from tribunal.harness.cli.stored import fetched, storage_at
-from tribunal.harness.cli.trends import can_keep, keep
+from tribunal.harness.cli.trends import can_be_store, can_keep, keep
 from tribunal.harness.cli.usage import known_engine, must_not_be_file
 from tribunal.harness.scenario import BadScenario, duration
 from tribunal.results.night import Night, compared
@@ -41,7 +41,7 @@ from tribunal.results.power import Power
 from tribunal.results.power import read as read_power
 from tribunal.results.report.index import write as write_index
 from tribunal.results.scratch import Scratch
-from tribunal.results.storage import NoStorage, is_url
+from tribunal.results.storage import NoStorage
 from tribunal.results.unreadable import UNREADABLE
 
 RUNS: Final = "runs"
@@ -81,8 +81,7 @@ def nightly(  # noqa: PLR0917 - options
     known_engine(engine)
     must_not_be_file("--out", out)
     if nights is not None:
-        if not is_url(nights):
-            must_not_be_file("--nights", Path(nights))
+        can_be_store("--nights", nights)
         can_keep()
     storage = None if copy_to is None else storage_at("--copy-to", copy_to)
     before = _killed(config, out, resume=resume)

@@ -6,10 +6,12 @@ from typing import Annotated
 import msgspec
 import typer
 
+from tribunal.harness.cli.usage import must_not_be_file
 from tribunal.harness.scenario import BadScenario
 from tribunal.results import night_store
 from tribunal.results.night import Night
 from tribunal.results.night_files import load
+from tribunal.results.storage import is_url, parts_of
 from tribunal.results.trends import Trends
 from tribunal.results.trends import trends as trends_of
 from tribunal.results.unreadable import UNREADABLE
@@ -28,6 +30,7 @@ def trends(
     json: Annotated[bool, typer.Option("--json", help="Print the result as JSON on stdout.")] = False,
 ) -> None:
     """Show nights over time: chance of a violation with its interval, time to known bugs, sensitivity, slowest parts."""
+    can_be_store("store", store)
     try:
         for path in night_store.nights_below(add or []):
             lacked = keep(store, _night(path))
@@ -58,6 +61,14 @@ def keep(store: str, night: Night) -> list[str]:
         raise BadScenario(missing(problem)) from None
     except night_store.NoTables as problem:
         raise BadScenario(str(problem)) from None
+
+
+def can_be_store(option: str, store: str) -> None:
+    """Raise what says that nights cannot be kept there: UsageError for a file, BadUrl for a URL that holds credentials."""
+    if is_url(store):
+        parts_of(store)
+    else:
+        must_not_be_file(option, Path(store))
 
 
 def can_keep() -> None:

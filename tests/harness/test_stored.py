@@ -70,6 +70,8 @@ def test_a_folder_that_is_not_whole_is_not_judged(tmp_path: Path, capsys: pytest
         (["check", "s3://b/run", "--master", "spark://h:1", "--engine", "spark-sql"], 64, "take --engine spark"),
         (["check", f"s3://{KEY}:{SECRET}@b/run", "--engine", "inline"], 64, "has no credentials"),
         (["nightly", "--copy-to", "/mnt/nights"], 64, "a URL of storage, such as s3://"),
+        (["nightly", "--nights", f"s3://{KEY}:{SECRET}@b/nights"], 64, "has no credentials"),
+        (["trends", f"s3://{KEY}:{SECRET}@b/nights"], 64, "has no credentials"),
         (["sweep", "produce-consume", "--out", f"s3://b/n?secret_key={SECRET}"], 64, "has no credentials"),
     ],
 )
