@@ -5,7 +5,7 @@ import re
 import shutil
 import sys
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Annotated, Final
@@ -157,24 +157,41 @@ def merge(
             raise BadScenario(
                 f"no night was written to {', '.join(empty)}: name the folders of `tribunal nightly --out`"
             )
+        nights = [_former(folder / NIGHT) for folder in folders]
         try:
-            whole = of_shards([_former(folder / NIGHT) for folder in folders])
+            of_shards(nights)
         except ValueError as problem:
             raise BadScenario(str(problem)) from None
-        moved = {
-            str(run): _copied(run, out / RUNS)
-            for folder in folders
-            for run in sorted((folder / RUNS).glob("*"))
-            if run.is_dir()
-        }
+        whole = of_shards([_moved(one, folder, out / RUNS) for one, folder in zip(nights, folders, strict=True)])
     whole.errors = [*(f"{name}: no night was written there" for name in empty), *whole.errors]
-    whole.found = [msgspec.structs.replace(one, run_dirs=_places(one.run_dirs, moved)) for one in whole.found]
     if former is not None:
         compared(whole, former)
     _tables(engine, out, last)(whole)
     save(whole, out)
     write_index(out, findings)
     _show(whole, out, json=json)
+
+
+def _moved(shard: Night, folder: Path, runs: Path) -> Night:
+    """Copy a shard's runs to those of the whole night; return the shard with the places where they are now.
+
+    Shards come from other machines, so within one its runs are known by their names, which another shard may have given as well.
+    """
+    now = {run.name: _copied(run, runs) for run in sorted((folder / RUNS).glob("*")) if run.is_dir()}
+    return msgspec.structs.replace(
+        shard,
+        found=[
+            msgspec.structs.replace(one, run_dirs=[now[name] for name in map(_name, one.run_dirs) if name in now])
+            for one in shard.found
+        ],
+        confirmations=[
+            msgspec.structs.replace(one, run_dir=now.get(_name(one.run_dir), "")) for one in shard.confirmations
+        ],
+    )
+
+
+def _name(run_dir: str) -> str:
+    return Path(run_dir).name
 
 
 def _copied(run: Path, runs: Path) -> str:
@@ -184,12 +201,6 @@ def _copied(run: Path, runs: Path) -> str:
         number, target = number + 1, runs / f"{run.name}.{number + 1}"
     shutil.copytree(run, target, symlinks=True)
     return str(target)
-
-
-def _places(run_dirs: Sequence[str], moved: dict[str, str]) -> list[str]:
-    """Return where runs are now: shards come from other machines, so their folders are known by name."""
-    by_name = {Path(before).name: now for before, now in moved.items()}
-    return [by_name[name] for name in (Path(one).name for one in run_dirs) if name in by_name]
 
 
 def _show(night: Night, out: Path, *, json: bool) -> None:

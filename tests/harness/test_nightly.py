@@ -680,6 +680,29 @@ def test_one_command_makes_one_night_of_its_shards(tmp_path, capsys):
     assert "shard 2/2 is missing" in capsys.readouterr().out
 
 
+def test_runs_of_one_name_in_several_shards_stay_those_of_their_findings(tmp_path):
+    folders = []
+    for index in (1, 2):
+        terms = {**TERMS, "shard": Shard(index, 2)}
+        night_in(
+            tmp_path / str(index), text=REAL.replace("processes}", "processes, count: 2}"), conduct=violating, **terms
+        ).run()
+        folder = tmp_path / str(index) / "out"
+        (folder / "runs" / "real" / "of").write_text(str(index))
+        shard = load(folder / "nightly.json")
+        shard.found = [msgspec.structs.replace(one, signature=f"{one.signature}{index}") for one in shard.found]
+        save(shard, folder)
+        folders.append(str(folder))
+
+    exit_code(["merge", *folders, "--out", str(tmp_path / "whole")])
+
+    whole = load(tmp_path / "whole" / "nightly.json")
+    runs_of = {one.signature[-1]: [Path(run, "of").read_text() for run in one.run_dirs] for one in whole.found}
+    assert runs_of == {"1": ["1"], "2": ["2"]}
+    assert [Path(one.run_dir, "of").read_text() for one in whole.confirmations] == ["1", "2"]
+    assert all(Path(one.run_dir).is_relative_to(tmp_path / "whole") for one in whole.confirmations)
+
+
 def test_a_shard_that_is_not_there_is_wrong_usage(tmp_path, capsys):
     assert exit_code(["merge", str(tmp_path / "gone"), "--out", str(tmp_path / "whole")]) == 64
     assert capsys.readouterr().err.splitlines() == [
