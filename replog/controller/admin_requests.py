@@ -210,19 +210,26 @@ def _designated(
 def on_alter_partition_reassignments(
     turn: Turn, body: apr.AlterPartitionReassignmentsRequest
 ) -> apr.AlterPartitionReassignmentsResponse:
-    """Start, change or cancel reassignments."""
+    """Start, change or cancel reassignments.
+
+    A partition that is named twice is not changed: each change of mind would be a record, and a request of 100 MB holds millions.
+    """
     responses = []
+    named = Counter((topic.name, wanted.partition_index) for topic in body.topics for wanted in topic.partitions)
     for topic in body.topics:
         results_of_topic = []
         for wanted in topic.partitions:
             target = None if wanted.replicas is None else tuple(NodeId(node) for node in wanted.replicas)
-            outcome = reassignment.reassign(
-                turn.policy,
-                topic.name,
-                wanted.partition_index,
-                target,
-                allow_replication_factor_change=body.allow_replication_factor_change,
-            )
+            if named[topic.name, wanted.partition_index] > 1:
+                outcome = reassignment.refused(Error.INVALID_REQUEST, "Duplicate partition.")
+            else:
+                outcome = reassignment.reassign(
+                    turn.policy,
+                    topic.name,
+                    wanted.partition_index,
+                    target,
+                    allow_replication_factor_change=body.allow_replication_factor_change,
+                )
             if outcome.record is not None:
                 turn.append([outcome.record])
             results_of_topic.append(

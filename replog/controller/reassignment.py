@@ -32,16 +32,16 @@ def reassign(
     known = policy.image.topics_by_name.get(topic)
     partition = known.partitions.get(index) if known else None
     if known is None or partition is None:
-        return _refused(Error.UNKNOWN_TOPIC_OR_PARTITION, "This server does not host this topic-partition.")
+        return refused(Error.UNKNOWN_TOPIC_OR_PARTITION, "This server does not host this topic-partition.")
     key = TopicIdPartition(known.topic_id, index)
     if target is None:
         return _cancel(policy, topic, key, partition)
     wrong = invalid_replicas(policy.image, target)
     if wrong:
-        return _refused(Error.INVALID_REPLICA_ASSIGNMENT, wrong)
+        return refused(Error.INVALID_REPLICA_ASSIGNMENT, wrong)
     if not allow_replication_factor_change and len(target) != _final_count(partition):
         message = f"The replication factor is changed from {_final_count(partition)} to {len(target)}."
-        return _refused(Error.INVALID_REPLICATION_FACTOR, message)
+        return refused(Error.INVALID_REPLICATION_FACTOR, message)
     return Reassigned(Error.NONE, None, _changed(policy, topic, key, partition, start(partition, target)))
 
 
@@ -61,19 +61,19 @@ def cancel(partition: Partition) -> Wish:
 
 def _cancel(policy: Policy, topic: str, key: TopicIdPartition, partition: Partition) -> Reassigned:
     if not partition.is_reassigning:
-        return _refused(Error.NO_REASSIGNMENT_IN_PROGRESS, None)
+        return refused(Error.NO_REASSIGNMENT_IN_PROGRESS, None)
     wish = cancel(partition)
     replicas, isr = wish.target_replicas or (), wish.target_isr or ()
     if not isr and not policy.unclean_enabled(topic):
         message = "No replica that would remain is in the ISR: unclean leader election is needed, but not enabled."
-        return _refused(Error.INVALID_REPLICA_ASSIGNMENT, message)
+        return refused(Error.INVALID_REPLICA_ASSIGNMENT, message)
     if not isr and not any(map(policy.image.fit(partition, policy.image.is_active), replicas)):
-        return _refused(Error.INVALID_REPLICA_ASSIGNMENT, f"None of the replicas {list(replicas)} could lead.")
+        return refused(Error.INVALID_REPLICA_ASSIGNMENT, f"None of the replicas {list(replicas)} could lead.")
     # KIP-966: "This min ISR requirement is also enforced when the reassignment is canceled."
     min_isr = effective_min_isr(policy.min_insync_replicas(topic), len(replicas))
     if max(len(isr), 1) < min_isr:
         message = f"The ISR would be {list(isr)}, below min.insync.replicas {min_isr}."
-        return _refused(Error.INVALID_REPLICA_ASSIGNMENT, message)
+        return refused(Error.INVALID_REPLICA_ASSIGNMENT, message)
     return Reassigned(Error.NONE, None, _changed(policy, topic, key, partition, wish))
 
 
@@ -99,7 +99,8 @@ def _final_count(partition: Partition) -> int:
     return len(partition.replicas) - len(partition.removing_replicas)
 
 
-def _refused(error: Error, message: str | None) -> Reassigned:
+def refused(error: Error, message: str | None) -> Reassigned:
+    """Return the outcome for a partition that is not changed."""
     return Reassigned(error, message, None)
 
 

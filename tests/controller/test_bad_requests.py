@@ -290,3 +290,33 @@ def test_no_request_whatever_it_says_ends_the_controller(kind: type, data: st.Da
 
     assert answer is not None
     assert list(again.image.snapshot()) == list(asked.image.snapshot())
+
+
+def moves(*wanted: tuple[int, list[int]]) -> apr.AlterPartitionReassignmentsRequest:
+    partitions = [apr.ReassignablePartition(partition_index=index, replicas=replicas) for index, replicas in wanted]
+    half = len(partitions) // 2
+    topics = [apr.ReassignableTopic(name=TOPIC, partitions=part) for part in (partitions[:half], partitions[half:])]
+    return apr.AlterPartitionReassignmentsRequest(topics=topics)
+
+
+def errors_of(answer: apr.AlterPartitionReassignmentsResponse) -> set[Error]:
+    return {Error(one.error_code) for topic in answer.responses for one in topic.partitions}
+
+
+def test_a_partition_whose_reassignment_is_asked_for_again_and_again_is_not_changed() -> None:
+    """Each change of mind would be a record of the metadata log, and one request holds millions."""
+    world = box()
+
+    answer = world.send(moves(*[(0, [1, 2]), (0, [2, 3])] * 500))
+
+    assert errors_of(answer) == {Error.INVALID_REQUEST}
+    assert world.records == []
+
+
+def test_a_partition_whose_reassignment_is_asked_for_once_is_reassigned() -> None:
+    world = box()
+
+    answer = world.send(moves((0, [2, 3])))
+
+    assert errors_of(answer) == {Error.NONE}
+    assert len(world.records) == 1
