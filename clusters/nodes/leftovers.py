@@ -1,7 +1,8 @@
 """What a run leaves outside its files if its harness dies: processes here; containers and namespaces know their own.
 
 A process is a run's own if the run's journal has its id and start time, and its environment names the run's folder, or its output goes there: all are
-given to it when it is started, and some programs write over their environment (redis-server, for its title). So nothing else is ever ended: not who only names a file of that folder (a user's `tail -f`), and not who stands in a
+given to it when it is started, and some programs write over their environment (redis-server, for its title). What a journal says counts only where this machine wrote it
+since it was started, for this very folder (`line_journal.py`). So nothing else is ever ended: not who only names a file of that folder (a user's `tail -f`), and not who stands in a
 journal that somebody else wrote.
 """
 
@@ -50,7 +51,8 @@ def own_processes(run_dir: Path) -> list[int]:
     living = {pid for pid, _ in command_lines()} - {os.getpid()}
     known = [one for one in noted(run_dir / JOURNAL, Started) if one.started is not None]
     own = {one.pid for one in known if one.pid in living and one.started == started_at(one.pid)}
-    sessions = {one.pid for one in known}
+    # A leader that is there, and began at another time, leads another session: the number was given away when the run's was empty.
+    sessions = {one.pid for one in known if started_at(one.pid) in {None, one.started}}
     own |= {pid for pid in living if _session(pid) in sessions}
     return sorted(pid for pid in own if _is_marked(pid, run_dir))
 

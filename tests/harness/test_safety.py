@@ -10,6 +10,7 @@ import msgspec
 import pytest
 
 from tribunal.clusters.nodes.leftovers import JOURNAL, Started, mark, node_processes, note_started, started_at
+from tribunal.clusters.nodes.line_journal import note
 from tribunal.clusters.nodes.node_process import process_exists
 from tribunal.harness.cli.main import exit_code
 from tribunal.harness.doctor import examined
@@ -179,11 +180,64 @@ def test_an_id_that_was_given_to_another_process_is_not_the_node(tmp_path, bysta
     run_dir = a_dead_run(tmp_path)
     other = a_process_that_names(run_dir, mark(run_dir))
     bystander(other)
-    (run_dir / JOURNAL).write_bytes(msgspec.json.encode(Started(other.pid, started_at(other.pid) - 1)) + b'\n{"pid":')
+    (run_dir / JOURNAL).unlink()
+    note(run_dir / JOURNAL, [Started(other.pid, started_at(other.pid) - 1)])
+    with (run_dir / JOURNAL).open("ab") as journal:
+        journal.write(b'{"pid":')
 
     heal(tmp_path)
 
     assert other.poll() is None
+
+
+def a_users_own(run_dir, bystander):
+    """Start a process of a user in a session of its own, whose output goes into the run's folder: his notes on it."""
+    with (run_dir / "notes.txt").open("w") as notes:
+        own = subprocess.Popen(["sleep", "600"], stdout=notes, start_new_session=True)
+    bystander(own)
+    return own
+
+
+def test_who_writes_into_the_folder_survives_a_journal_that_names_his_session(tmp_path, bystander):
+    """Whoever sends a run's folder can write every number there is into its journal."""
+    run_dir = a_dead_run(tmp_path)
+    own = a_users_own(run_dir, bystander)
+    (run_dir / JOURNAL).write_bytes(msgspec.json.encode(Started(own.pid, started_at(own.pid))) + b"\n")
+
+    heal(tmp_path)
+
+    assert own.poll() is None
+
+
+def test_a_line_that_another_folder_was_given_proves_nothing_here(tmp_path, bystander):
+    run_dir, other = a_dead_run(tmp_path), a_dead_run(tmp_path, "20261121T000000Z-produce-consume-processes-8")
+    own = a_users_own(run_dir, bystander)
+    note_started(other, own.pid)
+    (run_dir / JOURNAL).write_bytes((other / JOURNAL).read_bytes())
+
+    heal(tmp_path)
+
+    assert own.poll() is None
+
+
+def test_a_session_whose_number_was_given_to_another_is_not_the_runs(tmp_path, bystander):
+    run_dir = a_dead_run(tmp_path)
+    own = a_users_own(run_dir, bystander)
+    note(run_dir / JOURNAL, [Started(own.pid, started_at(own.pid) - 1)])
+
+    heal(tmp_path)
+
+    assert own.poll() is None
+
+
+def test_a_node_that_wrote_over_its_environment_is_known_by_where_it_writes(tmp_path, bystander):
+    run_dir = a_dead_run(tmp_path)
+    node = a_users_own(run_dir, bystander)
+    note_started(run_dir, node.pid)
+
+    heal(tmp_path)
+
+    assert node.wait() == -9
 
 
 @pytest.mark.parametrize("line", [b'{"pid":1,"x":' + b"[" * 100_000, b'{"pid":1,"x":"\xff"}', b'{"pid":1e400}'])
