@@ -12,6 +12,8 @@ from collections.abc import Callable, Coroutine
 from concurrent.futures import ThreadPoolExecutor
 from typing import Final, NoReturn, TypeVar
 
+from tribunal.harness.terminal import echo
+
 T = TypeVar("T")
 LEAVE_S: Final = 10.0
 """How long tasks may take to end once they are cancelled, and threads once nothing is asked of them."""
@@ -46,7 +48,7 @@ def leave(code: int, limit_s: float = LEAVE_S) -> NoReturn:
         threading.Event().wait(limit_s)
         stuck = [one.name for one in threading.enumerate() if not one.daemon and one is not threading.main_thread()]
         if stuck:
-            sys.stderr.write(f"tribunal: threads do not end and are left behind: {', '.join(sorted(stuck))}\n")
+            echo(f"tribunal: threads do not end and are left behind: {', '.join(sorted(stuck))}", err=True)
             sys.stdout.flush()
             sys.stderr.flush()
             os._exit(code)

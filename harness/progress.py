@@ -9,6 +9,8 @@ from rich.console import Console, Group
 from rich.live import Live
 from rich.text import Text
 
+from tribunal.harness.terminal import echo, plain
+
 PHASES: Final = ("start", "warm-up", "faults", "heal", "quiesce", "final-read", "collect", "check")
 FAULTS_SHOWN: Final = 6
 
@@ -71,8 +73,7 @@ class Plain:
     def say(self, line: str) -> None:
         """Show one thing that happened."""
         with suppress(BrokenPipeError):
-            sys.stderr.write(f"{line}\n")
-            sys.stderr.flush()
+            echo(line, err=True)
 
     def update(self, elapsed_ms: int, cluster: str, load: str) -> None:
         """Say nothing: lines are for what happened."""
@@ -101,7 +102,7 @@ class Screen:
     """A few lines that stay in place and change."""
 
     def __init__(self, title: str) -> None:
-        self._status = Status(title=title)
+        self._status = Status(title=plain(title))
         self._live = Live(
             console=Console(stderr=True), refresh_per_second=4, transient=True, get_renderable=self._lines
         )
@@ -121,11 +122,11 @@ class Screen:
 
     def say(self, line: str) -> None:
         """Show one thing that happened."""
-        self._status.faults.append(line)
+        self._status.faults.append(plain(line))
 
     def update(self, elapsed_ms: int, cluster: str, load: str) -> None:
         """Show how it stands."""
-        self._status.elapsed_ms, self._status.cluster, self._status.load = elapsed_ms, cluster, load
+        self._status.elapsed_ms, self._status.cluster, self._status.load = elapsed_ms, plain(cluster), plain(load)
 
     def _lines(self) -> Group:
         status = self._status

@@ -26,6 +26,7 @@ import msgspec
 from tribunal.clusters.simulated.guards import Guards
 from tribunal.clusters.simulated.world import Simulation
 from tribunal.harness.plan import Plan
+from tribunal.harness.terminal import echo
 from tribunal.results.recording import SCHEMA_VERSION
 from tribunal.results.signature import HARNESS, PROCESS_DIED, Signature, of_exception, of_violation, without_numbers
 from tribunal.results.unreadable import UNREADABLE
@@ -302,7 +303,7 @@ def _child_main(plan: Plan, run_dir: Path, writer: int, guards: Guards | None, *
     try:
         result = run_seed(plan, run_dir, notes_states=notes_states)
     except BaseException as problem:  # noqa: BLE001  # the top of a process: whatever it is, it is this seed's result
-        traceback.print_exc()
+        echo(traceback.format_exc().rstrip("\n"), err=True)
         result = SeedResult(
             scenario=plan.scenario,
             seed=plan.seed,

@@ -1,6 +1,5 @@
 """`tribunal calibrate`: how much of what is wrong would the judge have seen in these runs."""
 
-import sys
 import time
 from contextlib import ExitStack
 from pathlib import Path
@@ -11,6 +10,7 @@ import typer
 
 from tribunal.harness.cli.usage import known_engine
 from tribunal.harness.scenario import BadScenario
+from tribunal.harness.terminal import as_json, echo
 from tribunal.results.history import is_history
 from tribunal.results.scratch import Scratch
 from tribunal.results.unreadable import UNREADABLE
@@ -60,9 +60,9 @@ def calibrate(
     less = [] if before is None else fallen(before.figures, found.figures)
     if out is not None:
         out.write_bytes(msgspec.json.format(msgspec.json.encode(found), indent=2) + b"\n")
-    typer.echo(msgspec.json.encode(found).decode() if json else "\n".join(lines(found)))
+    echo(as_json(found) if json else "\n".join(lines(found)))
     for line in less:
-        typer.echo(f"fell below the last figure: {line}", err=True)
+        echo(f"fell below the last figure: {line}", err=True)
     raise typer.Exit(1 if less else 0)
 
 
@@ -108,5 +108,4 @@ class _Board:
         self._seen += seen
         if time.monotonic() - self._said > EVERY_S:
             self._said = time.monotonic()
-            sys.stderr.write(f"{run}: {count} anomalies judged, {self._seen} seen\n")
-            sys.stderr.flush()
+            echo(f"{run}: {count} anomalies judged, {self._seen} seen", err=True)

@@ -4,12 +4,12 @@ import sys
 from pathlib import Path
 from typing import Annotated
 
-import msgspec
 import typer
 
 from tribunal.harness.campaign.confirm import Attempt, confirmed
 from tribunal.harness.cli.complete import named
 from tribunal.harness.plan import Plan
+from tribunal.harness.terminal import as_json, echo
 from tribunal.results.verdict import EXIT_INTERRUPTED, RunVerdict
 
 
@@ -36,11 +36,11 @@ def confirm(
 
     def notify(attempt: Attempt) -> None:
         if not json:
-            typer.echo(attempt.line())
+            echo(attempt.line())
             sys.stdout.flush()
 
     found = confirmed(run, cluster, runs, one, notify)
     if found is None:
         raise typer.Exit(EXIT_INTERRUPTED)
-    typer.echo(msgspec.json.encode(found).decode() if json else found.line())
+    echo(as_json(found) if json else found.line())
     raise typer.Exit(found.exit_code)

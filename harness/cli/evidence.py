@@ -1,20 +1,18 @@
 """The commands about runs that exist: bundle, verify, publish, diff, bisect."""
 
-import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
-import msgspec
 import typer
 
 from tribunal.harness.campaign.confirm import plan_of
 from tribunal.harness.cli.cluster import Place
 from tribunal.harness.cli.findings import first_signature, signature_named
-from tribunal.harness.cli.plain import plain
 from tribunal.harness.cli.repeated import Confidence, Share, repeated_at
 from tribunal.harness.cli.stored import storage_at
 from tribunal.harness.cli.usage import UsageError, known_engine, must_hold_run
 from tribunal.harness.plan import read_plan
+from tribunal.harness.terminal import as_json, echo, plain
 from tribunal.results.scratch import Scratch
 from tribunal.results.storage import is_url
 from tribunal.results.verdict import EXIT_ERROR, Verdict
@@ -45,9 +43,7 @@ def bundle(
     target = out or run.with_name(f"{run.name}.zip")
     content = bundled(run, target)
     if content.verdict != Verdict.ERROR and (problem := damage_of(run)) is not None:
-        typer.echo(
-            f"tribunal: verify will refuse it: the recording is not as it was when it was judged: {problem}", err=True
-        )
+        echo(f"tribunal: verify will refuse it: the recording is not as it was when it was judged: {problem}", err=True)
     summary = {
         "bundle": str(target),
         "sha256": sha256_of(target),
@@ -57,14 +53,12 @@ def bundle(
     if sign is not None:
         summary["signature"] = str(signing.sign(target, sign))
     if json:
-        typer.echo(msgspec.json.encode(summary).decode())
+        echo(as_json(summary))
         return
-    typer.echo(
-        f"{target}  {len(content.files)} files, {target.stat().st_size / 1e6:.1f} MB\nsha256 {summary['sha256']}"
-    )
+    echo(f"{target}  {len(content.files)} files, {target.stat().st_size / 1e6:.1f} MB\nsha256 {summary['sha256']}")
     if sign is not None:
-        typer.echo(f"signature {summary['signature']}")
-    typer.echo(f"verify    tribunal verify {target}")
+        echo(f"signature {summary['signature']}")
+    echo(f"verify    tribunal verify {target}")
 
 
 def verify(
@@ -88,9 +82,9 @@ def verify(
         known_engine(engine)
     result = verified(archive, engine, is_replayed=replay, signers=signers)
     if json:
-        typer.echo(msgspec.json.encode(result).decode())
+        echo(as_json(result))
     else:
-        typer.echo("\n".join(plain(line) for line in _lines(result)))
+        echo("\n".join(plain(line) for line in _lines(result)))
     raise typer.Exit(0 if result.is_same else EXIT_ERROR)
 
 
@@ -136,7 +130,7 @@ def publish(
             path = f"{storage.put(made.parent)}/{made.name}"
     else:
         path = str(published(folder, statement, Path(out), evidence))
-    typer.echo(msgspec.json.encode({"site": path}).decode() if json else path)
+    echo(as_json({"site": path}) if json else path)
 
 
 def diff(
@@ -149,17 +143,17 @@ def diff(
 
     result = compared(one, other)
     if json:
-        typer.echo(msgspec.json.encode(result).decode())
+        echo(as_json(result))
     else:
         for title in ("plan", "schedule", "made_with", "verdict"):
             differences = getattr(result, title)
             for found in differences[:MOST_LINES]:
-                typer.echo(f"{title.replace('_', ' '):<10} {found.what}: {found.one} | {found.other}")
+                echo(f"{title.replace('_', ' '):<10} {found.what}: {found.one} | {found.other}")
             if len(differences) > MOST_LINES:
-                typer.echo(f"{title.replace('_', ' '):<10} … and {len(differences) - MOST_LINES} more (--json has all)")
-        typer.echo(f"trace      {result.trace}")
+                echo(f"{title.replace('_', ' '):<10} … and {len(differences) - MOST_LINES} more (--json has all)")
+        echo(f"trace      {result.trace}")
         for line in result.first_lines:
-            typer.echo(line)
+            echo(line)
     raise typer.Exit(0 if result.is_same else 1)
 
 
@@ -183,8 +177,7 @@ def bisect(  # noqa: PLR0917 - options
     from tribunal.harness.campaign.bisect import bisected, bisected_by_runs
 
     def notify(line: str) -> None:
-        sys.stderr.write(f"{line}\n")
-        sys.stderr.flush()
+        echo(line, err=True)
 
     sought = first_signature(run) if signature is None else signature_named(signature)
     plan = read_plan(plan_of(run))
@@ -199,6 +192,6 @@ def bisect(  # noqa: PLR0917 - options
     else:
         result = bisected(run, str(sought), good, bad, notify, seeds=seeds)
     if json:
-        typer.echo(msgspec.json.encode(result).decode())
+        echo(as_json(result))
     else:
-        typer.echo(f"{result.commit}  {result.subject}\n  the first commit that shows {result.signature}")
+        echo(f"{result.commit}  {result.subject}\n  the first commit that shows {result.signature}")

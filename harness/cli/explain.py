@@ -3,10 +3,10 @@
 from pathlib import Path
 from typing import Annotated, Final
 
-import msgspec
 import typer
 
 from tribunal.harness.cli.usage import must_hold_run
+from tribunal.harness.terminal import as_json, echo
 from tribunal.results.history import is_history
 from tribunal.results.verdict import PERMITTED_TABLE
 
@@ -28,20 +28,20 @@ def explain(
         return
     found = list(explaining.explained(run, at_offset=offset))
     if json:
-        typer.echo(msgspec.json.encode(found[:stories]).decode())
+        echo(as_json(found[:stories]))
         return
     for number, one in enumerate(found[:stories]):
         if number:
-            typer.echo("")
+            echo("")
         for line in explaining.lines(one):
-            typer.echo(line)
+            echo(line)
     every = run / PERMITTED_TABLE
     if every.is_file():
-        typer.echo(f"\nevery permitted loss with its rule and the event that excuses it: {every}")
+        echo(f"\nevery permitted loss with its rule and the event that excuses it: {every}")
     if not found:
-        typer.echo("nothing was lost and nothing went back: there is no story to show")
+        echo("nothing was lost and nothing went back: there is no story to show")
     elif len(found) > stories:
-        typer.echo(f"\n{len(found) - stories} more; --stories {len(found)} shows them all")
+        echo(f"\n{len(found) - stories} more; --stories {len(found)} shows them all")
 
 
 def _history(run: Path, stories: int, *, json: bool) -> None:
@@ -51,12 +51,12 @@ def _history(run: Path, stories: int, *, json: bool) -> None:
     found = explaining.of_history(run)
     if json:
         content = [{"finding": finding, "operations": operations} for finding, operations in found[:stories]]
-        typer.echo(msgspec.json.encode(content).decode())
+        echo(as_json(content))
         return
     for finding, operations in found[:stories]:
         for line in explaining.lines_of_history(finding, operations):
-            typer.echo(line)
+            echo(line)
     if not found:
-        typer.echo("nothing is wrong with it: there is no story to show")
+        echo("nothing is wrong with it: there is no story to show")
     elif len(found) > stories:
-        typer.echo(f"\n{len(found) - stories} more; --stories {len(found)} shows them all")
+        echo(f"\n{len(found) - stories} more; --stories {len(found)} shows them all")

@@ -1,11 +1,9 @@
 """The command of small worlds: explore."""
 
-import sys
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated
 
-import msgspec
 import typer
 
 from tribunal.clusters.spec import ClusterSpec
@@ -15,6 +13,7 @@ from tribunal.harness.explore import atlas, written
 from tribunal.harness.explore.engine import explore
 from tribunal.harness.scenario import BadScenario, duration
 from tribunal.harness.switches import switched_on
+from tribunal.harness.terminal import as_json, echo
 from tribunal.results.explored import Bounds
 
 
@@ -42,9 +41,9 @@ def explore_(  # noqa: PLR0917 - options
         )
     if out is not None:
         written.write(found, out)
-    typer.echo(msgspec.json.encode(found).decode() if json else written.text(found))
+    echo(as_json(found) if json else written.text(found))
     if out is not None and not json:
-        typer.echo(f"→ {'  '.join(str(out / name) for name in written.names(found))}")
+        echo(f"→ {'  '.join(str(out / name) for name in written.names(found))}")
     raise typer.Exit(0 if found.counterexample is None else 1)
 
 
@@ -59,5 +58,4 @@ def _given(settings: list[str]) -> Mapping[str, str]:
 
 
 def _notify(depth: int, states: int, new: int) -> None:
-    sys.stderr.write(f"{depth:>3} steps  {states:>9} states, {new} new\n")
-    sys.stderr.flush()
+    echo(f"{depth:>3} steps  {states:>9} states, {new} new", err=True)

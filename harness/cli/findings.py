@@ -5,13 +5,13 @@ import sys
 from pathlib import Path
 from typing import Annotated
 
-import msgspec
 import typer
 
 from tribunal.harness.campaign import findings as known
 from tribunal.harness.campaign.confirm import plan_of
 from tribunal.harness.plan import in_simulator
 from tribunal.harness.scenario import BadScenario
+from tribunal.harness.terminal import as_json, echo
 from tribunal.results.scratch import Scratch
 from tribunal.results.signature import Signature, of_violation, read
 from tribunal.results.verdict import EXIT_ERROR, Verdict, load
@@ -40,7 +40,7 @@ def add(
         state="fixed" if state == "fixed" else "known", max_runs=max_runs,
     )  # fmt: skip
     kept = known.add(finding, folder)
-    typer.echo(msgspec.json.encode({"finding": name, "file": str(kept)}).decode() if json else str(kept))
+    echo(as_json({"finding": name, "file": str(kept)}) if json else str(kept))
 
 
 @findings.command("run")
@@ -57,13 +57,13 @@ def run_(
 
     def notify(result: known.Rerun) -> None:
         if not json:
-            typer.echo(result.line())
+            echo(result.line())
             sys.stdout.flush()
 
     with Scratch("findings", in_memory=True) as scratch:
         results = known.rerun(wanted, jobs=jobs, scratch=scratch, notify=notify)
     if json:
-        typer.echo(msgspec.json.encode(results).decode())
+        echo(as_json(results))
     raise typer.Exit(exit_code_of(results))
 
 
@@ -72,11 +72,11 @@ def list_(folder: Folder = known.FOLDER, json: Json = False) -> None:
     """List the findings that are kept."""
     found = known.all_findings(folder)
     if json:
-        typer.echo(msgspec.json.encode(found).decode())
+        echo(as_json(found))
         return
     for finding in found:
-        typer.echo(f"{finding.state:<6} {finding.name:<36} {finding.signature}\n       {finding.about}")
-    typer.echo(f"{len(found)} findings in {folder}")
+        echo(f"{finding.state:<6} {finding.name:<36} {finding.signature}\n       {finding.about}")
+    echo(f"{len(found)} findings in {folder}")
 
 
 def exit_code_of(results: list[known.Rerun]) -> int:

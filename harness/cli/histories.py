@@ -5,10 +5,10 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Annotated, Final
 
-import msgspec
 import typer
 
 from tribunal.harness.cli.usage import UsageError
+from tribunal.harness.terminal import as_json, echo, plain
 from tribunal.results import export as exported
 from tribunal.results import history
 from tribunal.results.store import Recording
@@ -39,8 +39,8 @@ def import_history(
     events = history.read(file, form)
     origin = history.Origin(source=file.name, format=form, model=model, options=dict.fromkeys(option or (), True))
     history.write(out, events, origin)
-    summary = msgspec.json.encode({"events": len(events), "run_dir": str(out)}).decode()
-    typer.echo(summary if json else f"{len(events)} events; judge them: tribunal check {out}")
+    summary = as_json({"events": len(events), "run_dir": str(out)})
+    echo(summary if json else f"{len(events)} events; judge them: tribunal check {out}")
 
 
 def export_history(
@@ -59,14 +59,15 @@ def export_history(
         raise UsageError("--json says what was written: give a file to write with --out")
     lines = _lines(run, form)
     if out is None:
-        sys.stdout.writelines(f"{line}\n" for line in lines)
+        shown = map(plain, lines) if sys.stdout.isatty() else lines  # for another tool: as it is
+        sys.stdout.writelines(f"{line}\n" for line in shown)
         return
     temporary = out.with_name(out.name + ".tmp")
     with temporary.open("w") as file:
         count = sum(file.write(f"{line}\n") > 0 for line in lines)
     temporary.replace(out)
     if json:
-        typer.echo(msgspec.json.encode({"file": str(out), "format": form, "operations": count}).decode())
+        echo(as_json({"file": str(out), "format": form, "operations": count}))
 
 
 def _lines(run: Path, form: str) -> Iterator[str]:

@@ -32,7 +32,6 @@ from tribunal.harness.cli.make import new
 from tribunal.harness.cli.museum import museum
 from tribunal.harness.cli.night import merge, nightly
 from tribunal.harness.cli.pages import report, serve
-from tribunal.harness.cli.plain import plain
 from tribunal.harness.cli.safety import clean, doctor, heal
 from tribunal.harness.cli.screen import one_screen
 from tribunal.harness.cli.search import search
@@ -45,6 +44,7 @@ from tribunal.harness.cli.usage import UsageError, known_engine, must_be_folder,
 from tribunal.harness.event_loop import leave
 from tribunal.harness.plan import Plan, made, must_be_possible, read_plan, read_schedule
 from tribunal.harness.scenario import BadScenario, duration, load
+from tribunal.harness.terminal import as_json, echo
 from tribunal.results.plugins import BadPlugin
 from tribunal.results.recording import DamagedRecording
 from tribunal.results.storage import BadUrl, NoStorage, Storage, is_url
@@ -75,7 +75,7 @@ def _say_version(*, wanted: bool) -> None:
     if wanted:
         found = distribution(DISTRIBUTION)
         python = ".".join(map(str, sys.version_info[:3]))
-        typer.echo(f"tribunal {found.version} (of the distribution {found.name}, Python {python})")
+        echo(f"tribunal {found.version} (of the distribution {found.name}, Python {python})")
         raise typer.Exit
 
 
@@ -131,9 +131,9 @@ def _is_stored(run_dir: Path, storage: Storage) -> bool:
     try:
         where = storage.put(run_dir, storage.free(run_dir.name))
     except NoStorage as problem:
-        typer.echo(f"tribunal: {problem}; the run is in {run_dir}", err=True)
+        echo(f"tribunal: {problem}; the run is in {run_dir}", err=True)
         return False
-    typer.echo(f"stored    {where}", err=True)  # stdout is the verdict's
+    echo(f"stored    {where}", err=True)  # stdout is the verdict's
     return True
 
 
@@ -165,7 +165,7 @@ def check(
 
 
 def _unwritten(path: Path, problem: OSError) -> None:
-    typer.echo(f"tribunal: {path} was not written, the verdict stands: {problem.strerror or problem}", err=True)
+    echo(f"tribunal: {path} was not written, the verdict stands: {problem.strerror or problem}", err=True)
 
 
 app.command()(report)
@@ -204,11 +204,11 @@ def list_(
     """List what there is: scenarios, faults, workloads, checkers, mutants or clusters."""
     found = listing(kind)
     if json:
-        typer.echo(msgspec.json.encode(found).decode())
+        echo(as_json(found))
         return
     width = max(map(len, found), default=0)
     for name, about in found.items():
-        typer.echo(f"{name:<{width}}  {about}")
+        echo(f"{name:<{width}}  {about}")
 
 
 def _plan(
@@ -279,11 +279,11 @@ def _show(
     """Print verdicts; `names` are what folders are called that are only copies."""
     if json:
         contents = [{**msgspec.to_builtins(verdict), **extra} for verdict in verdicts]
-        typer.echo(msgspec.json.encode(contents[0] if len(contents) == 1 else contents).decode())
+        echo(as_json(contents[0] if len(contents) == 1 else contents))
         return
     for verdict, folder, name in zip(verdicts, run_dirs, names or map(str, run_dirs), strict=True):
         text = one_screen(verdict, folder, plan)
-        typer.echo(text if name == str(folder) else _of_a_copy(text, folder, name))
+        echo(text if name == str(folder) else _of_a_copy(text, folder, name))
 
 
 def _of_a_copy(text: str, folder: Path, url: str) -> str:
@@ -318,13 +318,13 @@ def exit_code(arguments: Sequence[str]) -> int:
             raise
         return EXIT_ERROR  # typer ends so where the reader of its output went away, with 1: that would be a VIOLATION
     except Exception:  # noqa: BLE001 - the top: a bug of ours is an ERROR, never a verdict's exit code
-        traceback.print_exc()
+        echo(traceback.format_exc().rstrip("\n"), err=True)
         return _failed("this is a bug of the harness", EXIT_ERROR)
     return code if isinstance(code, int) else 0
 
 
 def _failed(message: str, code: int) -> int:
-    typer.echo("\n".join(plain(line) for line in f"tribunal: {message}".split("\n")), err=True)
+    echo(f"tribunal: {message}", err=True)
     return code
 
 

@@ -3,8 +3,9 @@
 from pathlib import Path
 from typing import Annotated
 
-import msgspec
 import typer
+
+from tribunal.harness.terminal import as_json, echo
 
 
 def new(
@@ -18,12 +19,12 @@ def new(
 
     paths = made_system(name, Path()) if kind == SYSTEM else made(kind, name, about, Path())
     if json:
-        typer.echo(msgspec.json.encode([str(path) for path in paths]).decode())
+        echo(as_json([str(path) for path in paths]))
         return
     for path in paths:
-        typer.echo(str(path))
+        echo(str(path))
     if kind == SYSTEM:
-        typer.echo(f"try it    tribunal run {paths[0]} --cluster system")
-        typer.echo(f"and       tribunal run {paths[0]} --cluster system --set cluster.system={paths[2]}")
+        echo(f"try it    tribunal run {paths[0]} --cluster system")
+        echo(f"and       tribunal run {paths[0]} --cluster system --set cluster.system={paths[2]}")
         return
-    typer.echo(f"try it    pytest {paths[1]}")
+    echo(f"try it    pytest {paths[1]}")

@@ -1,10 +1,8 @@
 """The command that shows known faults where they were real: museum."""
 
-import sys
 from pathlib import Path
 from typing import Annotated
 
-import msgspec
 import typer
 
 from tribunal.clusters.spec import ClusterSpec
@@ -12,6 +10,7 @@ from tribunal.harness.campaign.museum import Tour, chosen
 from tribunal.harness.campaign.museum_entries import ENTRIES
 from tribunal.harness.plan import Plan
 from tribunal.harness.scenario import BadScenario, duration
+from tribunal.harness.terminal import as_json, echo
 from tribunal.results.museum import FILE, summary
 from tribunal.results.report import museum as page
 from tribunal.results.verdict import EXIT_INTERRUPTED, RunVerdict
@@ -42,8 +41,7 @@ def museum(
         return None if judged is None else (judged.run_dir, judged.verdict)
 
     def notify(line: str) -> None:
-        sys.stderr.write(f"{line}\n")
-        sys.stderr.flush()
+        echo(line, err=True)
 
     tour = Tour(
         chosen(ENTRIES, only or ()),
@@ -60,7 +58,7 @@ def museum(
     except KeyboardInterrupt:
         interrupted = True
     path = page.write(tour.museum, out)
-    typer.echo(msgspec.json.encode(tour.museum).decode() if json else summary(tour.museum))
+    echo(as_json(tour.museum) if json else summary(tour.museum))
     if not json:
-        typer.echo(f"→ {path}")
+        echo(f"→ {path}")
     raise typer.Exit(EXIT_INTERRUPTED if interrupted else tour.museum.exit_code)

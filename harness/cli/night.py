@@ -3,7 +3,6 @@
 import os
 import re
 import shutil
-import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -22,6 +21,7 @@ from tribunal.harness.cli.stored import fetched, storage_at
 from tribunal.harness.cli.trends import can_be_store, can_keep, keep
 from tribunal.harness.cli.usage import known_engine, must_not_be_file
 from tribunal.harness.scenario import BadScenario, duration
+from tribunal.harness.terminal import as_json, echo
 from tribunal.results.night import Night, compared
 from tribunal.results.night_files import (
     INDEX,
@@ -204,15 +204,14 @@ def _copied(run: Path, runs: Path) -> str:
 
 
 def _show(night: Night, out: Path, *, json: bool) -> None:
-    typer.echo(msgspec.json.encode(night).decode() if json else summary(night))
+    echo(as_json(night) if json else summary(night))
     if not json:
-        typer.echo(f"→ {out / JUNIT}  {out / SUMMARY}  {out / INDEX}")
+        echo(f"→ {out / JUNIT}  {out / SUMMARY}  {out / INDEX}")
     raise typer.Exit(night.exit_code)
 
 
 def _say(line: str) -> None:
-    sys.stderr.write(f"{line}\n")
-    sys.stderr.flush()
+    echo(line, err=True)
 
 
 @contextmanager

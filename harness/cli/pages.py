@@ -10,12 +10,12 @@ from pathlib import Path
 from typing import Annotated, Any, Final
 from urllib.parse import unquote, urlsplit
 
-import msgspec
 import typer
 
 from tribunal.clusters.api import ClusterError
 from tribunal.harness.campaign.findings import FOLDER
 from tribunal.harness.cli.usage import must_hold_run
+from tribunal.harness.terminal import as_json, echo
 from tribunal.results.recording import DamagedRecording
 from tribunal.results.unreadable import UNREADABLE
 
@@ -50,7 +50,7 @@ def report(
 
         drawn = [str(one) for one in write_figures(run)]
     said = {"report": str(path), **({"figures": drawn} if figures else {})}
-    typer.echo(msgspec.json.encode(said).decode() if json else "\n".join([str(path), *drawn]))
+    echo(as_json(said) if json else "\n".join([str(path), *drawn]))
 
 
 def serve(
@@ -62,7 +62,7 @@ def serve(
     """Show a folder of runs on this machine's loopback address, always as it is now."""
     with server(folder, port) as serving:
         address = f"http://127.0.0.1:{serving.server_address[1]}/"
-        typer.echo(msgspec.json.encode({"address": address}).decode() if json else f"{address}   (Ctrl+C ends it)")
+        echo(as_json({"address": address}) if json else f"{address}   (Ctrl+C ends it)")
         sys.stdout.flush()
         if browser:
             threading.Timer(0.3, webbrowser.open, (address,)).start()

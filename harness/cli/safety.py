@@ -14,6 +14,7 @@ from tribunal.harness.doctor import FaultHealth, Health, examined
 from tribunal.harness.fault_journal import heal as heal_runs
 from tribunal.harness.fault_journal import refuse_unless_healed, running
 from tribunal.harness.run import RUN_NAME, is_run
+from tribunal.harness.terminal import as_json, echo
 from tribunal.results.scratch import Scratch, remove_abandoned
 from tribunal.results.storage import NoStorage, StoredFile, is_url
 from tribunal.results.unreadable import UNREADABLE
@@ -35,9 +36,9 @@ def doctor(
         cluster = known_name("cluster", cluster, all_clusters())
     health = examined(fault)
     if json:
-        typer.echo(msgspec.json.encode(health).decode())
+        echo(as_json(health))
     else:
-        typer.echo("\n".join(_lines(health)))
+        echo("\n".join(_lines(health)))
     if cluster is not None and not any(kind.works for kind in health.clusters if kind.kind == cluster):
         raise typer.Exit(EXIT_ERROR)
     if fault is not None and not health.faults[0].works_on:
@@ -77,7 +78,7 @@ def heal(
     must_be_there("--out", out)
     done = heal_runs(out, cluster_file or ())
     done += [f"{folder}: removed; the process that used it was killed" for folder in remove_abandoned()]
-    typer.echo(msgspec.json.encode(done).decode() if json else "\n".join(done or ["nothing to heal"]))
+    echo(as_json(done) if json else "\n".join(done or ["nothing to heal"]))
 
 
 def clean(
@@ -96,19 +97,17 @@ def clean(
     for name in removed:
         runs.remove(name)
         if not json:
-            typer.echo(f"removed {runs.place(name)}")
+            echo(f"removed {runs.place(name)}")
     kept = len(others) - len(removed)
     if json:
         content = {
             "removed": list(map(runs.place, removed)), "kept": kept, "with_violation": list(map(runs.place, findings))
         }  # fmt: skip
-        typer.echo(msgspec.json.encode(content).decode())
+        echo(as_json(content))
         return
-    typer.echo(f"{kept} runs kept in {out}")
+    echo(f"{kept} runs kept in {out}")
     if findings:
-        typer.echo(
-            f"{len(findings)} more with a violation stay, the newest {runs.place(findings[-1])}; remove them by hand"
-        )
+        echo(f"{len(findings)} more with a violation stay, the newest {runs.place(findings[-1])}; remove them by hand")
 
 
 class _Runs:

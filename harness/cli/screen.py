@@ -5,6 +5,7 @@ from shlex import quote
 from typing import Final
 
 from tribunal.harness.plan import Plan
+from tribunal.harness.terminal import plain
 from tribunal.results.plain_words import sentences
 from tribunal.results.report.groups import Group, grouped
 from tribunal.results.verdict import PERMITTED_TABLE, RunVerdict, Verdict, how_much
@@ -53,7 +54,7 @@ def _cause(cause: Group) -> str:
     value = f" value {found.value}" if found.value is not None else ""
     many = f"  ({cause.count:,} alike)" if cause.count > 1 else ""
     rule = f"  [{found.rule}]" if found.rule else ""
-    return f"  {found.place}{value} {acks}{at}  {found.explanation}{rule}{many}"
+    return plain(f"  {found.place}{value} {acks}{at}  {found.explanation}{rule}{many}")
 
 
 def _short(reason: str) -> str:

@@ -1,6 +1,5 @@
 """The command of guided search."""
 
-import sys
 import time
 from collections import Counter
 from collections.abc import Sequence
@@ -23,6 +22,7 @@ from tribunal.harness.cli.simulate import finding_lines
 from tribunal.harness.cli.stored import Kept
 from tribunal.harness.plan import encoded
 from tribunal.harness.scenario import BadScenario, Scenario, duration, load
+from tribunal.harness.terminal import as_json, echo
 from tribunal.results.scratch import Scratch
 from tribunal.results.signature import texts
 from tribunal.results.verdict import EXIT_INTERRUPTED, counted, worst
@@ -118,8 +118,7 @@ class Screen:
             self._say(f"{self._title}: {headline(searched)}")
 
     def _say(self, line: str) -> None:
-        sys.stderr.write(f"{line}\n")
-        sys.stderr.flush()
+        echo(line, err=True)
 
 
 def headline(searched: Searched) -> str:
@@ -148,16 +147,16 @@ def _report(searched: Searched, account: Sweep, keeper: Keeper, corpus: str, *, 
             "corpus": corpus,
             "interrupted": interrupted,
         }
-        typer.echo(msgspec.json.encode(content).decode())
+        echo(as_json(content))
         return
     if interrupted:
-        typer.echo("interrupted; what had ended by then:")
-    typer.echo(headline(searched))
-    typer.echo(counted(account.verdicts))
+        echo("interrupted; what had ended by then:")
+    echo(headline(searched))
+    echo(counted(account.verdicts))
     for line in finding_lines(account):
-        typer.echo(line)
+        echo(line)
     for signature, folders in keeper.folders.items():
-        typer.echo(f"kept     {signature}: {'  '.join(folders)}")
+        echo(f"kept     {signature}: {'  '.join(folders)}")
     if searched.is_exhausted:
-        typer.echo(exhausted(searched))
-    typer.echo(f"corpus   {corpus}")
+        echo(exhausted(searched))
+    echo(f"corpus   {corpus}")

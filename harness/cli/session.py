@@ -8,7 +8,6 @@ import asyncio
 import os
 import shutil
 import signal
-import sys
 from pathlib import Path
 from shlex import quote
 from typing import TYPE_CHECKING, Final
@@ -26,6 +25,7 @@ from tribunal.harness.guard import Guard
 from tribunal.harness.plan import Plan, releases
 from tribunal.harness.progress import Progress, Silent, shown_on
 from tribunal.harness.run import Ending, Run, new_run_dir
+from tribunal.harness.terminal import echo
 from tribunal.results.verdict import EXIT_INTERRUPTED, RunVerdict, Verdict
 
 if TYPE_CHECKING:
@@ -100,7 +100,7 @@ async def _until_signalled(plan: Plan, run_dir: Path, progress: Progress, journa
         nonlocal signals
         signals += 1
         if signals > 1:
-            sys.stderr.write("interrupted again: leaving at once\n")
+            echo("interrupted again: leaving at once", err=True)
             os._exit(EXIT_INTERRUPTED)
         task.cancel()
 

@@ -40,6 +40,7 @@ from tribunal.harness.cli.stored import out_at
 from tribunal.harness.cli.usage import UsageError
 from tribunal.harness.plan import Plan, encoded, in_simulator, made, read_plan
 from tribunal.harness.scenario import BadScenario, Scenario, duration, load
+from tribunal.harness.terminal import as_json, echo, plain
 from tribunal.results.night import upper_bound
 from tribunal.results.scratch import Scratch
 from tribunal.results.signature import Signature, texts
@@ -176,7 +177,7 @@ def power(  # noqa: PLR0917 - options
         wanted = kept.not_measured(wanted, kept.read(keep), sought_by)
 
     def notify(result: kept.Power) -> None:
-        sys.stderr.write(f"{power_line(result)}\n")
+        echo(power_line(result), err=True)
         if keep is not None:
             kept.write(keep, kept.brought_up_to_date(kept.read(keep), [result]))
 
@@ -190,17 +191,16 @@ def power(  # noqa: PLR0917 - options
             each_cpu_s=each_cpu_s, runner=runner, scratch=scratch, round_size=round_size, notify=notify,
         )  # fmt: skip
     if json:
-        typer.echo(msgspec.json.encode(results).decode())
+        echo(as_json(results))
     else:
         for result in results:
-            typer.echo(power_line(result))
-        typer.echo(f"found {sum(result.found for result in results)} of {len(results)}")
+            echo(power_line(result))
+        echo(f"found {sum(result.found for result in results)} of {len(results)}")
     raise typer.Exit(0 if all(result.found for result in results) else 1)
 
 
 def _say(line: str) -> None:
-    sys.stderr.write(f"{line}\n")
-    sys.stderr.flush()
+    echo(line, err=True)
 
 
 def power_line(result: "Power") -> str:
@@ -237,10 +237,10 @@ def replay(
 
     plan = _plan_to_replay(run, tuple(mutant_named(name) for name in mutant or []))
     if until is not None or trace:
-        say = _say if json else typer.echo  # stdout is one JSON document
+        say = _say if json else echo  # stdout is one JSON document
         moment = replays.shown(plan, until=until, trace=replays.Trace(trace) if trace else None, say=say)
-        for line in [msgspec.json.encode(moment).decode()] if json else _moment_lines(moment):
-            typer.echo(line)
+        for line in [as_json(moment)] if json else _moment_lines(moment):
+            echo(line)
         raise typer.Exit(0)
     recorded = Path(run) if Path(run).is_dir() else replays.recorded_run(plan, Path("runs"))
     if recorded is None:
@@ -250,8 +250,8 @@ def replay(
     _offer_to_go_on(replays.other_code(recorded), anyway=anyway)
     again = out or recorded.with_name(f"{recorded.name}.replay-{time.strftime('%H%M%S')}")
     result = replays.replayed(recorded, again)
-    for line in [msgspec.json.encode(result).decode()] if json else result.lines:
-        typer.echo(line)
+    for line in [as_json(result)] if json else result.lines:
+        echo(line)
     raise typer.Exit(0 if result.is_same else 1)
 
 
@@ -336,7 +336,7 @@ def shrink(  # noqa: PLR0917 - options
         try:
             small = shrinker.shrink(plan)
         except NotFound as problem:
-            sys.stderr.write(f"tribunal: {problem}\n")
+            echo(f"tribunal: {problem}", err=True)
             raise typer.Exit(EXIT_ERROR) from None
         if (Path(small.result.run_dir) / "verdict.json").is_file():  # it ran on this machine
             keep_story(Path(small.result.run_dir), path.parent, shrinker.signature)
@@ -359,13 +359,13 @@ def shrink(  # noqa: PLR0917 - options
     }
     code = EXIT_INTERRUPTED if small.interrupted else 0
     if json:
-        typer.echo(msgspec.json.encode(summary).decode())
+        echo(as_json(summary))
         raise typer.Exit(code)
     for name, value in summary.items():
-        typer.echo(f"{name:<14} {' -> '.join(map(str, value)) if isinstance(value, list) else value}")
+        echo(f"{name:<14} {' -> '.join(map(str, value)) if isinstance(value, list) else value}")
     for fault in small.plan.faults:
-        typer.echo(f"  {fault.kind} {fault.target.text} for {fault.lasts_ms} ms after {fault.after_ms} ms")
-    typer.echo(f"again          tribunal run --plan {quote(str(target))}")
+        echo(f"  {fault.kind} {fault.target.text} for {fault.lasts_ms} ms after {fault.after_ms} ms")
+    echo(f"again          tribunal run --plan {quote(str(target))}")
     raise typer.Exit(code)
 
 
@@ -410,28 +410,28 @@ def likelihood(  # noqa: PLR0917 - options
         try:
             found = measured.likelihood(moments, end_ns)
         except NotFound as problem:
-            sys.stderr.write(f"tribunal: {problem}\n")
+            echo(f"tribunal: {problem}", err=True)
             raise typer.Exit(EXIT_ERROR) from None
     path = kept.save(found, run)
     if (run / "verdict.json").is_file():
         write(run)
     if json:
-        typer.echo(msgspec.json.encode(found).decode())
+        echo(as_json(found))
         return
-    typer.echo(found.signature)
+    echo(found.signature)
     for moment in found.moments:
         low, high = moment.interval
         bar = "#" * round(40 * moment.share)
-        typer.echo(
+        echo(
             f"{moment.at_ns / 1e9:9.3f} s  {moment.shown:>3} of {moment.runs:<3} {100 * low:3.0f} to {100 * high:3.0f} %  {bar}"
         )
     sealed = found.sealed_ns
-    typer.echo(
+    echo(
         "never sealed: chance could avert it at every moment"
         if sealed is None
         else f"sealed at {sealed / 1e9:.3f} s: from there on every run shows it"
     )
-    typer.echo(f"→ {path}")
+    echo(f"→ {path}")
 
 
 def demo(
@@ -445,19 +445,19 @@ def demo(
 
     with Scratch("demo", in_memory=True) as scratch:
         try:
-            shown = demonstrate(out, scratch, jobs, _say if json else typer.echo, mutant)
+            shown = demonstrate(out, scratch, jobs, _say if json else echo, mutant)
         except NothingFound as problem:
-            sys.stderr.write(f"tribunal: {problem}\n")
+            echo(f"tribunal: {problem}", err=True)
             raise typer.Exit(EXIT_ERROR) from None
     if json:
         summary = {"run_dir": str(shown.run_dir), "story": shown.story, "seconds": shown.seconds}
-        typer.echo(msgspec.json.encode(summary).decode())
+        echo(as_json(summary))
         return
     for sentence in shown.story:
-        typer.echo(f"  {sentence}")
-    typer.echo(f"report {shown.run_dir / 'report.html'}")
-    typer.echo(f"again  tribunal run --plan {quote(str(shown.run_dir / 'plan.json'))}")
-    typer.echo(f"{shown.seconds} s in all")
+        echo(f"  {sentence}")
+    echo(f"report {shown.run_dir / 'report.html'}")
+    echo(f"again  tribunal run --plan {quote(str(shown.run_dir / 'plan.json'))}")
+    echo(f"{shown.seconds} s in all")
 
 
 def simulation_figures(run_dir: Path) -> dict[str, object]:
@@ -504,14 +504,14 @@ class Board:
         self._sweep = account
         if self._live is None and time.monotonic() - self._said > 10:
             self._said = time.monotonic()
-            sys.stderr.write(f"{self._headline()}\n")
+            echo(self._headline(), err=True)
 
     def say(self, line: str) -> None:
         """Say something that stays."""
         if self._live is not None:
-            self._live.console.print(Text(line))
+            self._live.console.print(Text(plain(line)))
         else:
-            sys.stderr.write(f"{line}\n")
+            echo(line, err=True)
 
     def _headline(self) -> str:
         account = self._sweep
@@ -598,19 +598,19 @@ def _report(
             "upper_bound_95": bound,
             "interrupted": interrupted,
         }
-        typer.echo(msgspec.json.encode(content).decode())
+        echo(as_json(content))
         return
     hours = account.simulated_ms / MS_PER_HOUR
     if interrupted:
-        typer.echo("interrupted; what had ended by then:")
-    typer.echo(f"{len(account.results)} seeds, {hours:.2f} simulated hours, {counted(account.verdicts)}")
-    typer.echo(
+        echo("interrupted; what had ended by then:")
+    echo(f"{len(account.results)} seeds, {hours:.2f} simulated hours, {counted(account.verdicts)}")
+    echo(
         f"violations {violations}; with 95 % confidence at most {100 * bound:.3g} % of the runs with an answer have one"
     )
     for line in finding_lines(account):
-        typer.echo(line)
+        echo(line)
     for one, folders in kept.items():
-        typer.echo(f"kept     {one}: {', '.join(folders)}")
+        echo(f"kept     {one}: {', '.join(folders)}")
     for name, count in account.probes.most_common():
-        typer.echo(f"probe    {name} {count}")
-    typer.echo(f"guards   {len(guards.known) - len(cold)} of {len(guards.known)} reached; all of them: {table}")
+        echo(f"probe    {name} {count}")
+    echo(f"guards   {len(guards.known) - len(cold)} of {len(guards.known)} reached; all of them: {table}")

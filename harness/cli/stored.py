@@ -6,9 +6,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Final
 
-import typer
-
 from tribunal.harness.cli.usage import UsageError, must_not_be_file
+from tribunal.harness.terminal import echo
 from tribunal.results.mirror import Mirror, mirrored
 from tribunal.results.scratch import Scratch
 from tribunal.results.storage import NoStorage, Storage, is_url, put_or_kept
@@ -32,7 +31,7 @@ class Out:
             return str(folder)
         where, problem = put_or_kept(self._storage, folder, self._otherwise)
         if problem is not None:
-            typer.echo(f"tribunal: {problem}; kept in {where}", err=True)
+            echo(f"tribunal: {problem}; kept in {where}", err=True)
         return where
 
     def put_file(self, file: Path) -> str:
@@ -42,7 +41,7 @@ class Out:
         try:
             return self._storage.put_file(file)
         except NoStorage as problem:
-            typer.echo(f"tribunal: {problem}", err=True)
+            echo(f"tribunal: {problem}", err=True)
             return file.name
 
 
@@ -102,12 +101,12 @@ class Kept:
         folder = self.folder.rename(self.folder.with_name(name))
         url, problem = put_or_kept(self._storage, folder, otherwise)
         if problem is not None:
-            typer.echo(f"tribunal: {problem}; kept in {url}", err=True)
+            echo(f"tribunal: {problem}; kept in {url}", err=True)
         elif self._began is not None:
             try:
                 self._storage.remove(self._began)
             except NoStorage as still:
-                typer.echo(f"tribunal: {still}", err=True)
+                echo(f"tribunal: {still}", err=True)
         return url
 
 

@@ -3,11 +3,11 @@
 from pathlib import Path
 from typing import Annotated
 
-import msgspec
 import typer
 
 from tribunal.harness.cli.usage import must_not_be_file
 from tribunal.harness.scenario import BadScenario
+from tribunal.harness.terminal import as_json, echo
 from tribunal.results import night_store
 from tribunal.results.night import Night
 from tribunal.results.night_files import load
@@ -34,7 +34,7 @@ def trends(
     try:
         for path in night_store.nights_below(add or []):
             lacked = keep(store, _night(path))
-            typer.echo(f"{'added' if lacked else 'there already':<14} {path}", err=True)
+            echo(f"{'added' if lacked else 'there already':<14} {path}", err=True)
         found = trends_of(store)
     except ModuleNotFoundError as problem:
         raise BadScenario(missing(problem)) from None
@@ -45,12 +45,12 @@ def trends(
 
         write(found, out)
     if json:
-        typer.echo(msgspec.json.encode(found).decode())
+        echo(as_json(found))
         return
     for one in found:
         _show(one)
     if out is not None:
-        typer.echo(f"→ {out}")
+        echo(f"→ {out}")
 
 
 def keep(store: str, night: Night) -> list[str]:
@@ -92,10 +92,10 @@ def _night(path: Path) -> Night:
 
 
 def _show(one: Trends) -> None:
-    typer.echo(f"{one.night}: {len(one.began)} nights")
+    echo(f"{one.night}: {len(one.began)} nights")
     for night in one.chances[-SHOWN:]:
         share = f"{100 * night.low:.2g} to {100 * night.high:.2g} %" if night.runs else "nothing is known"
-        typer.echo(
+        echo(
             f"  {night.began}  {night.commit[:8]:<8}  {night.violations} of {night.runs} runs are violations ({share})  {night.word}"
         )
     for title, series, unit in (
@@ -104,13 +104,13 @@ def _show(one: Trends) -> None:
         ("parts, seconds", one.parts, "s"),
     ):
         if series:
-            typer.echo(f"  {title}")
+            echo(f"  {title}")
         for each in series[:SHOWN]:
-            typer.echo(f"    {each.name:<40} {' '.join(_figure(value, unit) for value in each.values[-SHOWN:])}")
+            echo(f"    {each.name:<40} {' '.join(_figure(value, unit) for value in each.values[-SHOWN:])}")
     for found in one.findings[:SHOWN]:
-        typer.echo(f"  {found.signature}: {found.runs} runs in {found.nights} nights, last {found.last}")
+        echo(f"  {found.signature}: {found.runs} runs in {found.nights} nights, last {found.last}")
     for row in one.no_answer[:SHOWN]:
-        typer.echo(f"  no answer: {row.scenario}: {row.reason}: {row.runs} runs in {row.nights} nights")
+        echo(f"  no answer: {row.scenario}: {row.reason}: {row.runs} runs in {row.nights} nights")
 
 
 def _figure(value: float | None, unit: str) -> str:

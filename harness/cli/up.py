@@ -2,18 +2,17 @@
 
 import asyncio
 import signal
-import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Annotated
 
-import msgspec
 import typer
 
 from tribunal.clusters.api import ClusterError
 from tribunal.clusters.spec import SettingValue
 from tribunal.harness.scenario import parsed
 from tribunal.harness.standing import PORT_MAX, BadCluster, StandingCluster, stand
+from tribunal.harness.terminal import as_json, echo
 
 NODES_MAX = 100
 
@@ -33,11 +32,11 @@ def up(
     """
 
     def note(reason: str) -> None:
-        sys.stderr.write(f"tribunal: {reason}\n")
+        echo(f"tribunal: {reason}", err=True)
 
     try:
         cluster = StandingCluster(folder, nodes=nodes, port=port, settings=_settings(set_ or []), on_exit=note)
-        late = asyncio.run(until_stopped(cluster, lambda: typer.echo(_where(cluster, folder, json=json))))
+        late = asyncio.run(until_stopped(cluster, lambda: echo(_where(cluster, folder, json=json))))
     except BadCluster as problem:
         raise typer.BadParameter(str(problem)) from None
     if late:
@@ -65,7 +64,7 @@ async def until_stopped(cluster: StandingCluster, ready: Callable[[], None]) -> 
 def _where(cluster: StandingCluster, folder: Path, *, json: bool) -> str:
     if json:
         facts = {"bootstrap_servers": cluster.bootstrap, "directory": str(folder.resolve())}
-        return msgspec.json.encode(facts).decode()
+        return as_json(facts)
     return "\n".join([
         f"bootstrap servers  {cluster.bootstrap}",
         f"data and logs      {folder}",
