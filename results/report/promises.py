@@ -12,6 +12,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from tribunal.results.plain_words import LOSSES, LOST
 from tribunal.results.store import Recording
 from tribunal.results.verdict import Finding
 
@@ -27,7 +28,7 @@ Array = npt.NDArray[np.int64]
 
 
 class Promise(msgspec.Struct, frozen=True, kw_only=True):
-    """One level of acks. `lost`: violations, `permitted`: rule -> how many."""
+    """One level of acks. `lost`: violations, `permitted`: rule -> how many; `gone`: those of both that had been acknowledged."""
 
     acks: int
     promise: str
@@ -37,11 +38,12 @@ class Promise(msgspec.Struct, frozen=True, kw_only=True):
     unknown: int
     lost: int
     permitted: list[tuple[str, int]]
+    gone: int
 
     @property
     def kept(self) -> int:
         """Acknowledged and not found missing."""
-        return max(0, self.answered - self.lost - sum(count for _, count in self.permitted))
+        return max(0, self.answered - self.gone)
 
 
 class Silence(msgspec.Struct, frozen=True, kw_only=True):
@@ -111,9 +113,12 @@ class Account:
         """Return a row per acks level, the strongest promise first."""
         lost: dict[int, int] = {}
         permitted: dict[int, dict[str, int]] = {}
+        gone: dict[int, int] = {}
         for finding in findings:
-            if finding.kind not in ("lost", "lost_after_read") or finding.acks is None:
+            if finding.kind not in LOSSES or finding.acks is None:
                 continue
+            if finding.kind == LOST and finding.severity in ("violation", "permitted"):
+                gone[finding.acks] = gone.get(finding.acks, 0) + finding.count
             if finding.severity == "violation":
                 lost[finding.acks] = lost.get(finding.acks, 0) + finding.count
             elif finding.severity == "permitted":
@@ -129,6 +134,7 @@ class Account:
                 unknown=counts["info"],
                 lost=lost.get(acks, 0),
                 permitted=sorted(permitted.get(acks, {}).items()),
+                gone=gone.get(acks, 0),
             )
             for acks, counts in sorted(self.counts.items(), key=lambda item: (item[0] >= 0, -item[0]))
         ]
