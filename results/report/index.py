@@ -102,6 +102,23 @@ class PowerCell(msgspec.Struct, frozen=True, kw_only=True):
     shade: int
 
 
+class ColdGuards(msgspec.Struct, frozen=True):
+    """Places of the nodes' code that refuse, raise or catch something and that no run reached, by part (`replog.broker`); `known`: how many there are.
+
+    nights:  how many nights of this commit counted them.
+    """
+
+    commit: str
+    nights: int
+    known: int
+    by_part: dict[str, list[str]]
+
+    @property
+    def count(self) -> int:
+        """How many no run reached."""
+        return sum(map(len, self.by_part.values()))
+
+
 class Index(msgspec.Struct, frozen=True, kw_only=True):
     """All that the page needs.
 
@@ -120,6 +137,7 @@ class Index(msgspec.Struct, frozen=True, kw_only=True):
     measured_in: int
     probes: list[tuple[str, int]]
     cold: list[str]
+    guards: ColdGuards | None
     nights: list[Night]
     unreadable: list[str]
     trends: list[Trend] = []
@@ -175,6 +193,7 @@ def index(folder: Path, findings: Path | None = None, most: int | None = MOST_RU
         measured_in=len(dict.fromkeys(sensitivity.runs)),
         probes=sorted(probes.items(), key=lambda item: (-item[1], item[0])),
         cold=sorted({name for night in found_nights for name in night.cold if not probes.get(name)}),
+        guards=_cold_guards(found_nights),
         nights=found_nights,
         unreadable=unreadable,
         trends=list(_trends(found_nights)),
@@ -425,6 +444,20 @@ def _probes(runs: Iterable[RunRow], found_nights: Iterable[Night]) -> dict[str, 
         for name, count in probes.items():
             counts[name] = counts.get(name, 0) + count
     return counts
+
+
+def _cold_guards(found_nights: Sequence[Night]) -> ColdGuards | None:
+    """Return what no night of the newest commit reached, of those that counted; None: none did."""
+    counted = [night for night in found_nights if night.guards_known]
+    if not counted:
+        return None
+    own = [night for night in counted if night.commit == counted[0].commit]
+    everywhere = set.intersection(*(set(night.guards_cold) for night in own))
+    by_part: dict[str, list[str]] = {}
+    for name in own[0].guards_cold:
+        if name in everywhere:
+            by_part.setdefault(".".join(name.split(".")[:2]), []).append(name)
+    return ColdGuards(own[0].commit, len(own), own[0].guards_known, by_part)
 
 
 def _ordered(names: Iterable[str]) -> list[str]:

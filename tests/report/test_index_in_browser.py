@@ -104,6 +104,30 @@ def test_what_the_judge_would_have_seen_is_beside_the_power(folder):
     shutil.rmtree(folder / "measured")
 
 
+def test_places_that_no_night_of_a_commit_reached_are_listed_by_part(folder):
+    """Only a file beside the night named them, and the page how many there are."""
+    newest, older, other = (
+        ["replog.broker.isr.join: answers A", "replog.log.batch.read: raises B", "x.y: catches C"],
+        ["replog.log.batch.read: raises B"],
+        [],
+    )
+    for number, (commit, cold) in enumerate([("c", newest), ("c", older), ("d", other)]):
+        night = Night(
+            name="n", began=f"2026-11-2{3 - number}T02:00:00Z", commit=commit * 40, lock_sha256="l", shard="1/1", budget_s=60.0,
+            first_seed=1, guards_known=9, guards_cold=cold,
+        )  # fmt: skip
+        save_night(night, folder / "guards" / str(number))
+
+    found = index(folder / "guards")
+
+    assert found.guards is not None
+    assert (found.guards.nights, found.guards.count, found.guards.by_part) == (2, 1, {"replog.log": older})
+    assert "No run reached these 1 of 9 places" in render(found)
+    assert index(folder).guards == found.guards  # a night without guards says nothing of them
+    shutil.rmtree(folder / "guards")
+    assert index(folder).guards is None
+
+
 def test_what_is_kept_says_what_is_new(folder, tmp_path):
     (tmp_path / "x.json").write_text('{"name": "x", "signature": "lost_writes/lost", "state": "fixed"}')
     (tmp_path / "y.json").write_text('{"name": "y", "signature": "gone/away", "state": "fixed"}')
