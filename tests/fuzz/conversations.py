@@ -7,6 +7,7 @@ pieces or glued together. Every answer to a request whose bytes were left alone 
 
 import asyncio
 import contextlib
+import ssl
 import struct
 from collections.abc import Sequence
 from typing import Any, Final
@@ -22,8 +23,10 @@ from replog.wire.layout import Field, VersionRange
 from replog.wire.messages.sasl_authenticate import SaslAuthenticateRequest
 from replog.wire.messages.sasl_handshake import SaslHandshakeRequest
 from tests.broker.fuzzing import BITS, ORDERS, Attacker, Known
+from tests.fuzz.tls import misspeak
 
 ANSWER_S: Final = 0.03  # afterwards the connection is left, or closed
+MISSPEAKS: Final = 0.3  # of conversations with a listener of TLS
 REQUESTS: Final = (1, 2, 3, 5, 8)
 ITEM_COUNTS: Final = (1, 1, 1, 2)
 REMEMBERED: Final = 8  # values of one name
@@ -177,6 +180,7 @@ class Speaker(Attacker):
         super().__init__(seed, apis, known, may_order=may_order)
         self.served = dict(self.apis)
         self.remembered: dict[str, list[Any]] = {}
+        self.tls: ssl.SSLContext | None = None  # where the listener speaks it
         self.kept_from: Sequence[Any] = ()  # what it never learns, whatever it is answered: it could delete it
         self.change_chance = 0.0
         self.api = Api.API_VERSIONS  # for which a request is drawn
@@ -327,8 +331,11 @@ class Speaker(Attacker):
     async def converse(self, port: int) -> list[Exchanged]:
         """Hold one conversation; return what was sent. `Wrong` when an answer is none."""
         said: list[Exchanged] = []
+        if self.tls is not None and self.random.random() < MISSPEAKS:
+            await misspeak(self.random, port, self.tls)
+            return said
         try:
-            reader, writer = await asyncio.open_connection("127.0.0.1", port)
+            reader, writer = await asyncio.open_connection("127.0.0.1", port, ssl=self.tls)
         except OSError:
             return said
         try:

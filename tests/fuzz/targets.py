@@ -7,6 +7,7 @@ import argparse
 import asyncio
 import gc
 import os
+import ssl
 import sys
 import threading
 import time
@@ -34,6 +35,7 @@ from replog.wire.messages.metadata import EXCHANGE as METADATA
 from replog.wire.messages.metadata import MetadataRequest
 from tests.broker.fuzzing import Known
 from tests.broker.loopback import QUICK, Loopback, Node, free_ports
+from tests.security.certificates import Authority
 from tribunal.clusters.simulated.zookeeper import SimulatedZooKeeper, ZooKeeperServer
 from tribunal.clusters.simulated.zookeeper_model import Model
 
@@ -61,6 +63,7 @@ ANSWER_S_MAX: Final = 20  # by the clock, on a machine that does other things as
 SESSION_S: Final = QUICK["broker.session.timeout.ms"] / 1000
 SOCKETS_MORE: Final = 4
 RSS_MIB_MORE: Final = 64
+TLS_CLOSES_S: Final = 0.2  # by both ends; what ends with the loop would be reported as left open
 
 
 class Held(NamedTuple):
@@ -161,6 +164,37 @@ class SecuredLoopback(Loopback):
         if node == BROKER:
             values["listeners"] += f",USERS://127.0.0.1:{self.sasl_port}"
         return values
+
+
+class EncryptedLoopback(SecuredLoopback):
+    """The same with TLS for users, and at the controllers' listener, where brokers log in and attackers may, too."""
+
+    def __init__(self, folder: Path, settings: dict[str, Any]) -> None:
+        super().__init__(folder, settings)
+        self._authority = Authority(folder / "authority")
+        self._certificate = self._authority.issue("node")
+
+    def values(self, node: int) -> dict[str, Any]:
+        own = {
+            "listener.security.protocol.map": "CONTROLLER:SASL_SSL,PLAINTEXT:PLAINTEXT,USERS:SASL_SSL",
+            "ssl.keystore.location": str(self._certificate),
+            "ssl.truststore.location": str(self._authority.trust),
+            "sasl.mechanism.controller.protocol": "PLAIN",
+            "sasl.jaas.config": (
+                'org.apache.kafka.common.security.plain.PlainLoginModule required username="node" password="own" '
+                'user_node="own" user_alice="secret";'
+            ),
+            "super.users": "User:ANONYMOUS;User:node",
+        }
+        return super().values(node) | own
+
+    def client_context(self) -> ssl.SSLContext:
+        """Return what a client needs that knows the authority."""
+        return ssl.create_default_context(cafile=str(self._authority.trust))
+
+    async def stop_all(self) -> None:
+        await super().stop_all()
+        await asyncio.sleep(TLS_CLOSES_S)
 
 
 class ManyLoopback(Loopback):

@@ -29,6 +29,7 @@ from tests.fuzz.targets import (
     NIGHT_MINUTES,
     ORDERLY,
     Attacked,
+    EncryptedLoopback,
     Held,
     ManyLoopback,
     SecuredLoopback,
@@ -126,6 +127,11 @@ async def prepared(cluster: Loopback, client: Client, target: Target, seed: str)
             await target.ask(Api.CREATE_ACLS, CreateAclsRequest(creations=[for_alice(kind, name)]), 1)
         apis = BROKER_APIS | SASL_APIS | SECURITY_APIS
         speakers = {cluster.sasl_port: Speaker(f"{seed}/users", apis, known, may_order=True)}
+        if isinstance(cluster, EncryptedLoopback):
+            apis = CONTROLLER_APIS | SASL_APIS | SECURITY_APIS
+            speakers[cluster.ports[CONTROLLER]] = Speaker(f"{seed}/controller", apis, known, may_order=True)
+            for speaker in speakers.values():
+                speaker.tls = cluster.client_context()
     else:
         speakers = {
             cluster.ports[node]: Speaker(f"{seed}/{node}", {a: v for a, v in apis.items() if a not in VOTERS}, known)
@@ -154,6 +160,7 @@ def for_alice(kind: int, name: str) -> AclCreation:
 KINDS: Final[dict[str, Callable[[Path], Loopback]]] = {
     "plain": lambda folder: Loopback(folder, 1, 1, dict(ONE_OF_EACH)),
     "secured": lambda folder: SecuredLoopback(folder, dict(ONE_OF_EACH)),
+    "encrypted": lambda folder: EncryptedLoopback(folder, dict(ONE_OF_EACH)),
     "many": lambda folder: ManyLoopback(folder, 1, 1, dict(ONE_OF_EACH) | SNAPSHOTS_OFTEN),
     "zookeeper": lambda folder: ZooKeeperLoopback(folder, 1, dict(ONE_OF_EACH)),
 }
