@@ -44,9 +44,9 @@ class FileSeen(msgspec.Struct, frozen=True):
     run_dir: str
     table: str
     path: str
-    facts: FileFacts | None
     spans: list[Span]
     twice: bool
+    facts: FileFacts | None = None
 
 
 class Window(msgspec.Struct, frozen=True):

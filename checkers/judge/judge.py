@@ -159,7 +159,7 @@ def _seen(item: Files) -> Iterator[TableRow]:
         facts = file_facts(run_dir, item.table, Path(path)) if to_compare else None
         has_values = item.table == "sends" and (facts is None or facts.damage is None)
         values = list(_values([path])) if has_values else []
-        yield files.FileSeen(item.run_dir, item.table, path, facts, files.spans(values), not all_different(values))
+        yield files.FileSeen(item.run_dir, item.table, path, files.spans(values), not all_different(values), facts)
 
 
 def _values(paths: Iterable[str]) -> Iterator[Array]:

@@ -28,8 +28,7 @@ def dealt_out(monkeypatch: pytest.MonkeyPatch, values: int = 2) -> None:
 
 def seen(held: dict[str, np.ndarray]) -> list[FileSeen]:
     return [
-        FileSeen("run", "sends", name, None, spans([values]), not all_different([values]))
-        for name, values in held.items()
+        FileSeen("run", "sends", name, spans([values]), not all_different([values])) for name, values in held.items()
     ]
 
 

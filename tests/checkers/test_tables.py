@@ -3,6 +3,7 @@
 import msgspec
 import pyarrow as pa
 import pytest
+from msgspec import inspect
 
 from tribunal.checkers.judge.files import Window
 from tribunal.checkers.judge.hot_partitions import Component, Group, Known, Range, Sieved
@@ -19,7 +20,9 @@ from tribunal.checkers.judge.items import (
     WorkItem,
 )
 from tribunal.checkers.judge.tables import (
+    NOT_JUDGED,
     SCHEMA,
+    TYPES,
     Damage,
     Failed,
     Figures,
@@ -135,3 +138,25 @@ def test_tables_of_many_runs_are_taken_apart_by_run():
 )
 def test_a_work_item_is_the_same_after_its_way_through_bytes(item):
     assert msgspec.msgpack.decode(msgspec.msgpack.encode([item]), type=list[WorkItem]) == [item]
+
+
+def nullable_without_default(kind: inspect.Type, place: str) -> list[str]:
+    """Return the fields below a type that may be null and have no default."""
+    found: list[str] = []
+    if isinstance(kind, inspect.StructType):
+        for field in (one for one in kind.fields if one.name not in NOT_JUDGED):
+            there = f"{place}.{field.name}"
+            may_be_null = isinstance(field.type, inspect.UnionType) and field.type.includes_none
+            found += [there] if may_be_null and field.required else []
+            found += nullable_without_default(field.type, there)
+    for part in (getattr(kind, name, None) for name in ("item_type", "value_type")):
+        found += nullable_without_default(part, place) if part is not None else []
+    for part in getattr(kind, "types", ()):
+        found += nullable_without_default(part, place)
+    return found
+
+
+@pytest.mark.parametrize("name", TYPES)
+def test_what_may_be_null_in_an_answer_has_a_default(name: str) -> None:
+    """A null is not carried: a file seen without a manifest beside it could not be read on the other side."""
+    assert nullable_without_default(inspect.type_info(TYPES[name]), name) == []
