@@ -4,6 +4,7 @@ Where they come from is the observer's doing: a metadata log (`metadata.py`) or 
 Targets of faults are chosen by the state; the records become the recording's table `metadata`.
 """
 
+from collections.abc import Mapping
 from uuid import UUID
 
 import msgspec
@@ -55,6 +56,7 @@ class CommittedRecords:
 
     def refresh(self, metadata_offset: int) -> None:
         """Bring the state up to date: every record up to this offset was added."""
+        brokers, partitions, topic_ids = self.state.brokers, self.state.partitions, self.state.topic_ids
         self.state.metadata_offset = metadata_offset
         self.state.brokers = {
             broker.broker_id: BrokerState(
@@ -75,6 +77,29 @@ class CommittedRecords:
             )
             for key, partition in self.image.partitions()
         }
+        self._count_missed(brokers, partitions, topic_ids)
+
+    def _count_missed(
+        self,
+        brokers: Mapping[int, BrokerState],
+        partitions: Mapping[TopicPartition, PartitionState],
+        topic_ids: Mapping[str, str],
+    ) -> None:
+        """Keep who was taken for away since the former state: a later one may not show it any more."""
+        now = self.state
+        missed = [
+            node
+            for node, broker in brokers.items()
+            if not broker.fenced and (node not in now.brokers or now.brokers[node].fenced)
+        ]
+        for partition, former in partitions.items():
+            state = now.partitions.get(partition)
+            if state is None or state.isr == former.isr:
+                continue
+            if topic_ids.get(partition.topic) == now.topic_ids.get(partition.topic):  # else it is another of that name
+                missed += [node for node in former.isr if node in state.replicas and node not in state.isr]
+        for node in missed:
+            now.missed[node] = now.missed.get(node, 0) + 1
 
     def topic_ids(self) -> dict[str, UUID]:
         """Return the ids of the topics that there are."""

@@ -109,6 +109,7 @@ class ClusterState(msgspec.Struct, kw_only=True):
     brokers: dict[int, BrokerState] = {}
     partitions: dict[TopicPartition, PartitionState] = {}
     topic_ids: dict[str, str] = {}  # of the topics that there are
+    missed: dict[int, int] = {}  # how often each broker was fenced, or left an ISR that went on without it
 
     def is_fully_in_sync(self, spec: ClusterSpec) -> bool:
         """Return whether every broker serves and every partition has all its replicas in the ISR."""

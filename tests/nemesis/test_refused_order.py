@@ -82,6 +82,19 @@ def test_a_cut_that_nobody_can_notice_is_a_doubt_unless_the_plan_expects_it(
     assert all("session expired or ISR changed" in reason for reason in result.reasons)
 
 
+def test_who_was_left_out_and_then_elected_uncleanly_was_cut_off(tmp_path: Path) -> None:
+    # given: at the end of the cut the follower is in the ISR as at its beginning, and leads
+    steps: list[dict[str, object]] = [
+        {"isolate": "follower(p0)", "from": "brokers", "for": "6s"},
+        {"kill": "leader(p0)", "for": "5s", "when": "|isr(p0)| = 1", "after": "200ms", "meanwhile": True},
+    ]
+    unclean = {"replication_factor": 2, "settings": {"unclean.leader.election.enable": True}}
+
+    result = run(small(steps, **unclean), tmp_path)
+
+    assert result.verdict is not Verdict.INCONCLUSIVE, result.reasons
+
+
 def test_a_controller_that_another_fault_has_ended_is_waited_for(tmp_path: Path) -> None:
     steps: list[dict[str, object]] = [
         {"isolate": "controller 101", "from": "controllers", "for": "1s"},
