@@ -79,9 +79,8 @@ async def _consequence(cluster: CanCutLinks, node: int, before: dict[str, bool],
     times = cluster.state.missed.get(node, 0) - missed
     if proof.holds or not times:
         return proof
-    return Proof(
-        holds=True, facts={**proof.facts, "missed_before": times}
-    )  # looked at last: recorded runs keep their events
+    # Looked at last: recorded runs keep their events.
+    return Proof(holds=True, facts={**proof.facts, "missed_before": times})
 
 
 FAULT: Final = Fault(options=Options, inject=inject)

@@ -212,7 +212,7 @@ def on_alter_partition_reassignments(
 ) -> apr.AlterPartitionReassignmentsResponse:
     """Start, change or cancel reassignments.
 
-    A partition that is named twice is not changed: each change of mind would be a record, and a request of 100 MB holds millions.
+    A partition that is named twice is not changed: each change of mind would be a record, and a request may hold 262,144.
     """
     responses = []
     named = Counter((topic.name, wanted.partition_index) for topic in body.topics for wanted in topic.partitions)
