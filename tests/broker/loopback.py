@@ -53,6 +53,11 @@ class Loopback:
         self.nodes: dict[int, Node] = {}
 
     @property
+    def is_secured(self) -> bool:
+        """Whether any listener may speak TLS."""
+        return self.protocol != "PLAINTEXT"
+
+    @property
     def bootstrap(self) -> str:
         return ",".join(f"127.0.0.1:{port}" for node, port in self.ports.items() if node < 100)
 
@@ -100,10 +105,9 @@ class Loopback:
     async def stop_all(self) -> None:
         for node in sorted(self.nodes):
             await self.stop(node)
-        if self.protocol != "PLAINTEXT":
-            await asyncio.sleep(
-                0.2
-            )  # TLS is closed by both ends; what ends with the loop would be reported as left open
+        if self.is_secured:
+            # TLS is closed by both ends; what ends with the loop would be reported as left open.
+            await asyncio.sleep(0.2)
 
     async def serving(self) -> None:
         """Wait until all brokers are unfenced."""

@@ -63,7 +63,6 @@ ANSWER_S_MAX: Final = 20  # by the clock, on a machine that does other things as
 SESSION_S: Final = QUICK["broker.session.timeout.ms"] / 1000
 SOCKETS_MORE: Final = 4
 RSS_MIB_MORE: Final = 64
-TLS_CLOSES_S: Final = 0.2  # by both ends; what ends with the loop would be reported as left open
 
 
 class Held(NamedTuple):
@@ -192,9 +191,9 @@ class EncryptedLoopback(SecuredLoopback):
         """Return what a client needs that knows the authority."""
         return ssl.create_default_context(cafile=str(self._authority.trust))
 
-    async def stop_all(self) -> None:
-        await super().stop_all()
-        await asyncio.sleep(TLS_CLOSES_S)
+    @property
+    def is_secured(self) -> bool:
+        return True
 
 
 class ManyLoopback(Loopback):
