@@ -519,6 +519,9 @@ class Cluster(FaultTarget, Protocol):
     def clock_offset_ns(self, node: int) -> int:
         """Return by how much a node's monotonic clock is ahead of the harness's; 0 where they read the same one."""
 
+    def process_ids(self) -> Mapping[int, int]:
+        """Return the processes of this machine in which nodes run now, by node; none of nodes that run elsewhere."""
+
     def drain_events(self) -> list[NodeEvent]:
         """Return what nodes reported since the last call."""
 

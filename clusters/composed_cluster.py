@@ -41,7 +41,7 @@ from tribunal.clusters.clients.administration import Administration
 from tribunal.clusters.clients.finalized_features import FinalizedFeatures
 from tribunal.clusters.clients.membership import Membership
 from tribunal.clusters.frame_rules import Rule
-from tribunal.clusters.host_environment import HostedNode, HostEnvironment
+from tribunal.clusters.host_environment import HostedNode, HostEnvironment, processes_here
 from tribunal.clusters.links.answers import ClientAnswers
 from tribunal.clusters.links.link_faults import LinkFaults
 from tribunal.clusters.links.relays import Links
@@ -456,6 +456,10 @@ class ComposedCluster:
         """Return what went wrong with nodes without a fault."""
         overtaken = self._parts.observer.overtaken
         return [*self._parts.exits.failures, *([overtaken] if overtaken else [])]
+
+    def process_ids(self) -> Mapping[int, int]:
+        """Return the processes of this machine in which nodes run now."""
+        return processes_here(self.nodes)
 
     def drain_events(self) -> list[NodeEvent]:
         """Return what nodes reported, and what was seen of their starts and ends, since the last call."""

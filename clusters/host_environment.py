@@ -3,7 +3,7 @@
 Everything else about them is the same: relays in the harness, events, disks, clocks.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Protocol
 
@@ -19,6 +19,10 @@ class HostedNode(Protocol):
     @property
     def pid(self) -> int | None:
         """Id of its process, or of its last one."""
+
+    @property
+    def is_here(self) -> bool:
+        """Whether its process is one of this machine."""
 
     @property
     def alive(self) -> bool:
@@ -41,6 +45,11 @@ class HostedNode(Protocol):
 
     async def resume(self) -> Proof:
         """Let it go on; proven."""
+
+
+def processes_here(nodes: Mapping[int, HostedNode]) -> dict[int, int]:
+    """Return the processes of this machine in which these nodes run now, by node."""
+    return {name: one.pid for name, one in nodes.items() if one.is_here and one.alive and one.pid is not None}
 
 
 class HostEnvironment(Protocol):

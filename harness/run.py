@@ -31,6 +31,7 @@ from tribunal.harness.catalog import all_clusters, all_workloads, faults, one_of
 from tribunal.harness.collect import Collector, record_final_logs
 from tribunal.harness.fault_journal import ActiveFault, FaultJournal
 from tribunal.harness.plan import ExecutedFault, Plan, PlannedFault, encoded, expression
+from tribunal.harness.processor_waits import ProcessorWaits
 from tribunal.harness.progress import Progress
 from tribunal.nemesis.api import Effect, Loss, Proof
 from tribunal.nemesis.targets import NoTarget, resolve
@@ -164,13 +165,16 @@ class Run:
         # A simulated run that dies is run again: its rows are written once, at the end.
         collector = Collector(cluster, self.recorder, self.names, in_segments=not kind.is_simulated)
         collector.start()
+        waits = ProcessorWaits(cluster.process_ids, self.recorder, self.clock.now_ns)
+        if not kind.is_simulated:
+            waits.start()
         status = asyncio.create_task(self._show(cluster, stage))
         try:
             await self._phases(cluster, stage)
         finally:
             status.cancel()
             if self._is_on_its_loop():
-                await to_its_end(self._put_down(cluster, stage, collector))
+                await to_its_end(self._put_down(cluster, stage, collector, waits))
 
     def _is_log_append_time(self) -> bool:
         return self.plan.spec.node_settings().get(TIMESTAMP_TYPE) == "LogAppendTime"
@@ -476,7 +480,7 @@ class Run:
 
     # --- the end ---------------------------------------------------------------------------
 
-    async def _put_down(self, cluster: Cluster, stage: Stage, collector: Collector) -> None:
+    async def _put_down(self, cluster: Cluster, stage: Stage, collector: Collector, waits: ProcessorWaits) -> None:
         """End workload and nodes, and take what evidence is left."""
         self.progress.phase("collect", self._elapsed_ms())
         stage.operators.ending.set()
@@ -486,6 +490,7 @@ class Run:
             await asyncio.wait([self._running_load], timeout=QUIESCE_GRACE_MS / 1000)
         await asyncio.sleep(CATCH_UP_MS / 1000 if self.failure is None else 0)  # the last committed metadata arrives
         try:
+            await waits.stop()
             await cluster.shut_down()
             await collector.stop()
             await asyncio.to_thread(record_final_logs, cluster.final_logs(), self.recorder, stage.sent, self.names)

@@ -16,8 +16,12 @@ import pyarrow as pa
 
 from tribunal.results.object_transactions import LISTS, REGISTERS
 
-SCHEMA_VERSION: Final = 7
+SCHEMA_VERSION: Final = 8
 NO_PARTITION: Final = "none"
+# Who waited for a processor: a node's process, the harness, or all of a machine, of which somebody else took it.
+NODE: Final = "node"
+HARNESS: Final = "harness"
+MACHINE: Final = "machine"
 
 ID: Final = pa.int32()
 COUNT: Final = pa.int64()
@@ -290,6 +294,15 @@ _TABLES: Final = (
         error=WORD,
     ),
     _table("probes", required="name node count", name=WORD, node=ID, at_ns=TIME, count=COUNT),
+    _table(
+        "waits",
+        required="holder since_ns until_ns waited_ns",
+        holder=WORD,
+        node=ID,
+        since_ns=TIME,
+        until_ns=TIME,
+        waited_ns=TIME,
+    ),
 )
 TABLES: Final[dict[str, TableSchema]] = {table.name: table for table in _TABLES}
 
@@ -324,6 +337,7 @@ WORDS: Final[dict[tuple[str, str], tuple[str, ...]]] = {
         REGISTERS,
     ),
     ("nodes", "event"): ("start", "registered", "fenced", "unfenced", "stop", "killed", "exit"),
+    ("waits", "holder"): (NODE, HARNESS, MACHINE),
     ("requests", "fate"): ("delivered", "delayed", "dropped", "held", "duplicated"),
 }
 

@@ -313,6 +313,16 @@ class Probe(Row, frozen=True, kw_only=True):
     at_ns: int | None = None
 
 
+class Wait(Row, frozen=True, kw_only=True):
+    """How long a node's process, the harness or all of its machine waited for a processor within a time."""
+
+    holder: str
+    since_ns: int
+    until_ns: int
+    waited_ns: int
+    node: int | None = None
+
+
 TABLE_OF: Final[dict[type[Row], str]] = {
     Send: "sends",
     Poll: "polls",
@@ -330,6 +340,7 @@ TABLE_OF: Final[dict[type[Row], str]] = {
     Dump: "dumps",
     ObjectCall: "operations",
     Probe: "probes",
+    Wait: "waits",
 }
 AnyRow = TypeVar("AnyRow", bound=Row)
 

@@ -191,6 +191,11 @@ def _goes_back(start: str, end: str) -> Callable[[str, pa.Table], DamagedRecordi
     return check
 
 
+def _waits_too_long(name: str, rows: pa.Table) -> DamagedRecording | None:
+    longest = pc.subtract(rows["until_ns"], rows["since_ns"])
+    return _damage(name, pc.greater(rows["waited_ns"], longest), "waited longer than from since_ns to until_ns")
+
+
 def _ok_without_completion(name: str, rows: pa.Table) -> DamagedRecording | None:
     done = pc.invert(_says(rows["outcome"], "info"))
     return _damage(name, pc.and_(done, pc.is_null(rows["complete_ns"])), "ok or fail without a completion time")
@@ -244,4 +249,5 @@ _BY_TABLE: dict[str, tuple[Callable[[str, pa.Table], DamagedRecording | None], .
     "txns": (_goes_back("begin_ns", "end_ns"),),
     "faults": (_goes_back("injected_ns", "healed_ns"),),
     "phases": (_goes_back("start_ns", "end_ns"),),
+    "waits": (_goes_back("since_ns", "until_ns"), _waits_too_long),
 }

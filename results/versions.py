@@ -147,6 +147,7 @@ CHANGES: Final[Mapping[int, Mapping[str, Change]]] = {
     5: {"watermarks": Change(added=frozenset({"asked_ns"}))},
     6: {"commits": Change(added=frozenset({"answered_by"}))},
     7: {},  # operations.function has new words: who does not know them would pass over what they say
+    8: {"waits": Change(is_new=True)},
 }
 UNCHANGED: Final = Change()
 

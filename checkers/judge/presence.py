@@ -26,6 +26,7 @@ from tribunal.checkers.judge.endings import ending
 from tribunal.checkers.judge.incarnations import DOWN, NEVER
 from tribunal.checkers.judge.removals import HEARTBEAT, Said, said
 from tribunal.checkers.judge.timeline import OBSERVATION_LAG_NS, Entry, NodeSettings, Timeline
+from tribunal.checkers.judge.waits import Waits
 from tribunal.results.manifest import KRAFT, integer
 from tribunal.results.metadata import NO_LEADER, State
 
@@ -165,6 +166,8 @@ def leaderless(history: Sequence[Entry], settings: NodeSettings, of_run: OfRun) 
     observed = sorted({at_ns for at_ns in clock.to_pylist() if at_ns is not None}, reverse=True)
     able_spans, of_one = able(metadata, nodes), set() if zookeeper else _brokers_alone(nodes)
     intact, faults = _intact(history, nodes), of_run("faults")
+    # An election is in the very batch that makes it possible, however slow the machine is; a controller of ZooKeeper mode has to act.
+    waits = Waits.of(of_run("waits")) if zookeeper else Waits(())
     cuts = in_effect(with_cuts(faults.slice(0, 0), of_run("phases")))
     for entry, ended_ns, cleared in spans:
         # What was committed together with the next change says nothing of the time before.
@@ -176,7 +179,8 @@ def leaderless(history: Sequence[Entry], settings: NodeSettings, of_run: OfRun) 
             for could_lead in able_spans.get(node, ()):
                 led = Span(max(since_ns, could_lead.since_ns), min(until_ns, could_lead.until_ns))
                 for alone in without(led, cuts):
-                    if alone.until_ns - alone.since_ns > within_ns:
+                    waited_ns = waits.within(alone.since_ns, alone.until_ns)
+                    if alone.until_ns - alone.since_ns - waited_ns > within_ns:
                         epoch = entry.state.leader_epoch
                         return Leaderless(
                             since_ns=alone.since_ns, until_ns=alone.until_ns, node=node, leader_epoch=epoch

@@ -2,7 +2,8 @@
 
 A leader of the quorum writes a NoOpRecord where nothing else is written, twice a second if no setting says otherwise, so a recording in which
 these records stand shows each silence. Voters elect a leader within some fetch and election time-outs (KIP-595); 20 s, or five times both together where
-that is longer, leave room for a busy machine. What is not known proves nothing: a controller whose disk was touched may lack its vote
+that is longer, leave room for a slow machine; for how long these voters, the harness or all of the machine waited for a processor meanwhile is
+recorded, and comes on top. What is not known proves nothing: a controller whose disk was touched may lack its vote
 (KIP-853 names voters by directory), so it counts as hurt to the end.
 """
 
@@ -17,6 +18,7 @@ from tribunal.checkers.judge.cuts import with_cuts
 from tribunal.checkers.judge.incarnations import DOWN, NEVER, concerns
 from tribunal.checkers.judge.presence import OfRun, Span, without
 from tribunal.checkers.judge.timeline import NodeSettings
+from tribunal.checkers.judge.waits import Waits
 from tribunal.results.manifest import integer
 from tribunal.results.rows import CUT_OFF, Fault, NodeEvent, Phase, typed
 
@@ -41,17 +43,21 @@ BROKERS_ALONE: Final = frozenset(
 
 
 class Silence(msgspec.Struct, frozen=True, kw_only=True):
-    """The quorum committed nothing in [since_ns, until_ns), by the harness's clock, although these controllers ran and nothing hurt them: a majority."""
+    """The quorum committed nothing in [since_ns, until_ns), by the harness's clock, although these controllers ran and nothing hurt them: a majority.
+
+    waited_ns:  how long they, the harness and the machine waited for a processor within it, added up.
+    """
 
     since_ns: int
     until_ns: int
     voters: tuple[int, ...]
+    waited_ns: int
 
 
 def silent(of_run: OfRun, settings: NodeSettings) -> list[Silence]:
     """Return each time for which a majority of the voters ran unhurt, and committed nothing for too long; in their order.
 
-    of_run:   the tables of one run, whole: metadata, nodes, faults, phases.
+    of_run:   the tables of one run, whole: metadata, nodes, faults, phases, waits.
     returns:  none in ZooKeeper mode, and none of a recording without NoOpRecords: there silence is no sign.
     source:   KIP-595, KIP-996; docs/verdicts.md, "A quorum that commits nothing".
     """
@@ -63,17 +69,18 @@ def silent(of_run: OfRun, settings: NodeSettings) -> list[Silence]:
         return []
     allowed_ms = TIMEOUTS * (integer(settings, *FETCH_MS) + integer(settings, *ELECTION_MS))
     within_ns = max(AT_LEAST_NS, allowed_ms * 1_000_000) + 2 * idle_ms * 1_000_000
-    found = []
+    waits, found = Waits.of(of_run("waits")), []
     for since_ns, until_ns in _gaps(of_run("metadata"), of_run("phases")):
         if until_ns - since_ns > within_ns:
-            longest = max(controllers.calm(since_ns, until_ns), key=_length, default=None)
+            longest = max(controllers.calm(since_ns, until_ns, waits), key=_length, default=None)
             if longest is not None and _length(longest) > within_ns:
                 found.append(longest)
     return found
 
 
 def _length(silence: Silence) -> int:
-    return silence.until_ns - silence.since_ns
+    """Return how long nobody who had to act waited for a processor."""
+    return silence.until_ns - silence.since_ns - silence.waited_ns
 
 
 def _gaps(metadata: pa.Table, phases: pa.Table) -> Iterator[tuple[int, int]]:
@@ -100,8 +107,8 @@ class _Controllers:
             for node in self.nodes
         }
 
-    def calm(self, since_ns: int, until_ns: int) -> Iterator[Silence]:
-        """Yield the times in which all of some majority ran unhurt, cut to [since_ns, until_ns)."""
+    def calm(self, since_ns: int, until_ns: int, waits: Waits) -> Iterator[Silence]:
+        """Yield the times in which all of some majority ran unhurt, cut to [since_ns, until_ns), and how long they waited in each."""
         for voters in combinations(self.nodes, len(self.nodes) // 2 + 1):
             spans = [Span(since_ns, until_ns)]
             for node in voters:
@@ -111,7 +118,9 @@ class _Controllers:
                     for own in self._unhurt[node]
                 ]
                 spans = [one for one in both if one.since_ns < one.until_ns]
-            yield from (Silence(since_ns=one.since_ns, until_ns=one.until_ns, voters=voters) for one in spans)
+            for one in spans:
+                waited_ns = waits.within(one.since_ns, one.until_ns, voters)
+                yield Silence(since_ns=one.since_ns, until_ns=one.until_ns, voters=voters, waited_ns=waited_ns)
 
 
 def _ran(node: int, events: Sequence[NodeEvent]) -> Iterator[Span]:

@@ -4,6 +4,7 @@ Looks at what the quorum committed, never at what nodes believe: an impossible s
 if no record was lost. Elections are judged as docs/verdicts.md says of "violations by themselves".
 """
 
+from collections.abc import Sequence
 from typing import Final
 
 import pyarrow as pa
@@ -237,8 +238,14 @@ def _silence_row(silence: Silence) -> Anomaly:
         kind="quorum_commits_nothing",
         invoke_ns=silence.since_ns,
         at_ns=silence.until_ns,
-        detail=f"controllers {list(silence.voters)} ran unhurt, and nothing was committed",
+        detail=silence_words(silence.voters, silence.waited_ns),
     )
+
+
+def silence_words(voters: Sequence[int], waited_ns: int) -> str:
+    """Say who could have committed something, and how long they had no processor meanwhile."""
+    waited = f"; they, the harness and the machine waited {waited_ns / 1e9:.1f} s for a processor" if waited_ns else ""
+    return f"controllers {list(voters)} ran unhurt, and nothing was committed{waited}"
 
 
 def _epoch_row(kind: str, offset: int, at_ns: int | None, node: int | None, detail: str) -> Anomaly:
@@ -404,7 +411,7 @@ WITH last_facts AS (
   SELECT *, CAST(NULL AS BIGINT) AS invoke_ns FROM found
   UNION ALL
   SELECT run_id, CAST(NULL AS STRING), CAST(NULL AS INT), 'quorum_commits_nothing', until_ns, CAST(NULL AS INT),
-         CAST(NULL AS INT), CONCAT('controllers ', voters, ' ran unhurt, and nothing was committed'), since_ns
+         CAST(NULL AS INT), words, since_ns
   FROM silent_quorums
 )
 SELECT *, CAST(NULL AS BIGINT) AS log_offset, CAST(NULL AS BIGINT) AS value, CAST(NULL AS INT) AS acks,
@@ -413,7 +420,7 @@ SELECT *, CAST(NULL AS BIGINT) AS log_offset, CAST(NULL AS BIGINT) AS value, CAS
 
 
 PROPERTY: Final = Property(
-    tables=("metadata", "nodes", "faults", "phases"),
+    tables=("metadata", "nodes", "faults", "phases", "waits"),
     kinds=KINDS,
     run_kernel=run_kernel,
     timeline_kernel=timeline_kernel,

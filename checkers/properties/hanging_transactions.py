@@ -7,6 +7,8 @@ long as it has no end; it hangs if it was committed or aborted, with an answer, 
 Where no transaction is known to have sent (groups' positions, and what coordinators remember) it may be any of the run. It was open when the
 last stable offset was first seen there in the newest leader epoch: it hangs ten seconds after the longest time-out since then, or after the
 end of the run's last transaction, whichever comes first.
+
+For how long nodes, the harness or the machine waited for a processor since a transaction ended comes on top of the ten seconds.
 """
 
 from typing import Final
@@ -32,6 +34,7 @@ from tribunal.checkers.api import (
     nothing,
 )
 from tribunal.checkers.judge.steps import OPEN, OUTCOMES, WRITES, codes
+from tribunal.checkers.judge.waits import Waits
 from tribunal.results.manifest import integer
 
 GRACE_NS: Final = 10_000_000_000
@@ -78,6 +81,8 @@ def kernel(rows: PartitionRows, context: Context) -> Found:
         last_ns, longest_ns = of_all(context.of_run("txns"), longest_ms)
         ended_ns, is_open = min(last_ns, _stood_ns(seen, known, epoch, stable, at_ns) + longest_ns), False
     free_ns = ended_ns + GRACE_NS
+    if at_ns >= free_ns:
+        free_ns += Waits.of(context.of_run("waits")).within(ended_ns, at_ns)
     if at_ns < free_ns and not is_open:
         return Found(nothing())  # markers may still be on their way
     kind = "hanging" if at_ns >= free_ns else "open"
@@ -158,13 +163,22 @@ WITH known AS (
   LEFT JOIN known_places k ON s.run_id = k.run_id AND s.topic = k.topic AND s.partition = k.partition
   LEFT JOIN oldest o ON s.run_id = o.run_id AND s.topic = o.topic AND s.partition = o.partition AND s.txn = o.txn
   WHERE s.kind IN ('send', 'append') AND (k.run_id IS NULL OR o.txn IS NOT NULL) GROUP BY s.run_id, s.topic, s.partition
-), judged AS (
+), ended AS (
   SELECT n.*, COALESCE(s.is_open, 0) AS is_open,
-         COALESCE(s.ended_ns, LEAST(t.ended_ns, COALESCE(b.since_ns, n.at_ns) + t.longest_ns)) + 10000000000 AS free_ns
+         COALESCE(s.ended_ns, LEAST(t.ended_ns, COALESCE(b.since_ns, n.at_ns) + t.longest_ns)) AS ended_ns
   FROM newest n JOIN transaction_timeouts t ON n.run_id = t.run_id
   LEFT JOIN stood b ON n.run_id = b.run_id AND n.topic = b.topic AND n.partition = b.partition
   LEFT JOIN senders s ON n.run_id = s.run_id AND n.topic = s.topic AND n.partition = s.partition
   WHERE n.last_stable_offset < n.high_watermark
+), waited AS (
+  SELECT e.run_id, e.topic, e.partition,
+         SUM(LEAST(w.waited_ns, LEAST(w.until_ns, e.at_ns) - GREATEST(w.since_ns, e.ended_ns))) AS waited_ns
+  FROM ended e JOIN waits w ON e.run_id = w.run_id AND w.since_ns < e.at_ns AND w.until_ns > e.ended_ns
+  GROUP BY e.run_id, e.topic, e.partition
+), judged AS (
+  SELECT e.*, e.ended_ns + 10000000000
+         + CASE WHEN e.at_ns >= e.ended_ns + 10000000000 THEN COALESCE(w.waited_ns, 0) ELSE 0 END AS free_ns
+  FROM ended e LEFT JOIN waited w ON e.run_id = w.run_id AND e.topic = w.topic AND e.partition = w.partition
 )
 SELECT run_id, topic, partition, CASE WHEN at_ns >= free_ns THEN 'hanging' ELSE 'open' END AS kind,
        last_stable_offset AS log_offset, CAST(NULL AS BIGINT) AS value, CAST(NULL AS INT) AS acks, free_ns AS invoke_ns,

@@ -17,7 +17,7 @@ concluded from them, and tests of that code check what they hold.
     complete_runs                                                 runs that came to their end
     kraft_runs                                                    runs of which the metadata log was recorded, record by record
     leaderless          topic, partition, node, since_ns, until_ns, leader_epoch  partitions left without leader for too long
-    silent_quorums      since_ns, until_ns, voters                when the metadata quorum committed nothing for too long
+    silent_quorums      since_ns, until_ns, words                 when the metadata quorum committed nothing for too long
     below_min_isr       topic, partition, since_ns, until_ns, said_by, of_epoch, is_only, needs_min_isr  when leaders knew of too small an ISR
     ever_led            topic, partition, node, until_ns          who led in the whole history, as far as it was observed
     forgotten           topic, partition, position, node          who left ISR and ELR although the ELR should have kept it
@@ -42,6 +42,7 @@ from tribunal.checkers.judge.quorum import silent
 from tribunal.checkers.judge.steps import KINDS, OUTCOMES, committed_values, flat, spans
 from tribunal.checkers.judge.timeline import Entry, Timeline
 from tribunal.checkers.properties import stale_epochs
+from tribunal.checkers.properties.control_plane import silence_words
 from tribunal.checkers.properties.hanging_transactions import DEFAULT_TIMEOUT_MS, TIMEOUT, of_all
 from tribunal.results.manifest import KRAFT, integer
 from tribunal.results.metadata import State, registrations
@@ -141,7 +142,7 @@ SCHEMAS: Final = {
             ("incarnation", pa.string()),
         ]
     ),
-    "silent_quorums": pa.schema([*RUN, ("since_ns", pa.int64()), ("until_ns", pa.int64()), ("voters", pa.string())]),
+    "silent_quorums": pa.schema([*RUN, ("since_ns", pa.int64()), ("until_ns", pa.int64()), ("words", pa.string())]),
     "transaction_timeouts": pa.schema(
         [*RUN, ("timeout_ns", pa.int64()), ("ended_ns", pa.int64()), ("longest_ns", pa.int64())]
     ),
@@ -190,7 +191,7 @@ def _rows(recording: Recording) -> dict[str, list[Row]]:
 def _silences(recording: Recording) -> Iterator[Row]:
     for silence in silent(recording.table, settings_of(recording)):
         span = {"since_ns": silence.since_ns, "until_ns": silence.until_ns}
-        yield {**span, "voters": str(list(silence.voters))}
+        yield {**span, "words": silence_words(silence.voters, silence.waited_ns)}
 
 
 def _registrations(metadata: pa.Table) -> Iterator[Row]:
@@ -304,6 +305,7 @@ def _tables(recording: Recording) -> dict[str, pa.Table]:
         "faults": plain(faults.select(["index", "kind", "resolved_target", "injected_ns", "healed_ns"])).rename_columns(
             ["fault_index", "kind", "resolved_target", "injected_ns", "healed_ns"]
         ),
+        "waits": plain(recording.table("waits").select(list(TABLES["waits"].fields))),
         "registered": stale_epochs.registered(metadata),
         "control_requests": stale_epochs.control_requests(recording.table("requests")),
     }

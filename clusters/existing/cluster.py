@@ -448,6 +448,10 @@ class ExistingCluster:
         """Return none: nodes report nothing by their clocks."""
         return 0
 
+    def process_ids(self) -> Mapping[int, int]:
+        """Return none: nodes are not ours."""
+        return {}
+
     def drain_events(self) -> list[NodeEvent]:
         """Return what was seen of nodes' starts and ends since the last call."""
         return self._events.drain()

@@ -9,6 +9,7 @@ class OwnEnd(ABC):
     """A node that is watched; while `_ending` is set its end is no failure of its own."""
 
     _ending: bool
+    is_here: bool = True  # whether its process is one of this machine
 
     @property
     @abstractmethod

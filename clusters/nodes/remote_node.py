@@ -37,6 +37,8 @@ CONFIG: Final = Path("node.toml")  # in the node's folder
 class RemoteNode(OwnEnd):
     """One node, through all its starts and ends."""
 
+    is_here = False
+
     def __init__(
         self,
         node: int,

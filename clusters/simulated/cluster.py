@@ -394,6 +394,10 @@ class SimulatedCluster(SimulatedFaults):
         """Return which nodes failed without a fault."""
         return list(self._failures)
 
+    def process_ids(self) -> Mapping[int, int]:
+        """Return none: nodes wait for nobody's processor."""
+        return {}
+
     def drain_events(self) -> list[NodeEvent]:
         """Return what nodes reported since the last call."""
         reported = self.simulation.events[self._drained_count :]

@@ -25,6 +25,7 @@ from tribunal.clusters.api import (
     until,
 )
 from tribunal.clusters.capabilities import Capability, DiskTrouble, Failing, PartKept, offered_by
+from tribunal.clusters.host_environment import processes_here
 from tribunal.clusters.nodes.leftovers import end_processes, own_processes
 from tribunal.clusters.nodes.node_events import seen_by_harness
 from tribunal.clusters.nodes.node_exits import NodeExits
@@ -346,6 +347,10 @@ class SystemCluster:
     def clock_offset_ns(self, node: int) -> int:
         """Return none: nodes are on this machine."""
         return 0
+
+    def process_ids(self) -> Mapping[int, int]:
+        """Return the processes of this machine in which nodes run now."""
+        return processes_here(self.nodes)
 
     def drain_events(self) -> list[NodeEvent]:
         """Return what was seen of nodes' starts and ends since the last call."""

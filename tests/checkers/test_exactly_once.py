@@ -300,6 +300,24 @@ def test_no_transaction_hangs(
     assert found(run.finish(), "hanging_transactions") == expected
 
 
+@pytest.mark.parametrize(
+    ("since", "waited", "expected"),
+    [
+        pytest.param(1_000, 11_000, [], id="nobody had a processor"),
+        pytest.param(1_000, 4_000, ["hanging"], id="not for long enough"),
+        pytest.param(21_000, 11_000, ["hanging"], id="after it was looked at"),
+    ],
+)
+def test_markers_need_a_processor(run: Transactions, since: int, waited: int, expected: list[str]) -> None:
+    value = run.send(0, 100, txn_id="x7")
+    run.txn("committed", 99, ("send", 0, value))
+    run.watermark(1, 20_000, epoch=0, last_stable_offset=0)
+    span = {"since_ns": since * MS, "until_ns": (since + 12_000) * MS}
+    run.recorder.row("waits", holder="node", node=1, waited_ns=waited * MS, **span)
+
+    assert [kind for kind in agree(run.finish()) if kind in ("hanging", "open")] == expected
+
+
 @pytest.mark.parametrize("step", ["send", "append"])
 @pytest.mark.parametrize(
     ("timeout_ms", "stable", "kind"),

@@ -149,3 +149,27 @@ def test_in_zookeeper_mode_there_is_no_quorum(run: Quorum) -> None:
     run.commits(BACK, END)
 
     assert accused(run, mode="zookeeper") == []
+
+
+@pytest.mark.parametrize(
+    ("holder", "node", "since", "waited", "expected"),
+    [
+        pytest.param("node", 102, DIED + 2_000, 9_000, [], id="one of them had no processor"),
+        pytest.param("node", 102, DIED + 2_000, 3_000, ["quorum_commits_nothing"], id="not for long enough"),
+        pytest.param("node", 102, DIED + 28_000, 9_000, ["quorum_commits_nothing"], id="at another time"),
+        pytest.param("node", 101, DIED + 2_000, 9_000, ["quorum_commits_nothing"], id="who was dead had none"),
+        pytest.param("node", 2, DIED + 2_000, 9_000, ["quorum_commits_nothing"], id="a broker had none"),
+        pytest.param("harness", None, DIED + 2_000, 9_000, [], id="who looks on had none"),
+        pytest.param("machine", None, DIED + 2_000, 9_000, [], id="somebody else took the machine's"),
+    ],
+)
+def test_who_waits_for_a_processor_has_longer(
+    run: Quorum, holder: str, node: int | None, since: int, waited: int, expected: list[str]
+) -> None:
+    run.commits(0, DIED)
+    run.dies()
+    run.commits(DIED + 27_000, END)
+    span = {"since_ns": since * MS, "until_ns": (since + 10_000) * MS}
+    run.recorder.row("waits", holder=holder, node=node, waited_ns=waited * MS, **span)
+
+    assert accused(run) == expected

@@ -225,6 +225,17 @@ def test_contradictory_rows_are_named(tmp_path: Path, sends: list[dict[str, obje
     assert reason in damage.reason
 
 
+@pytest.mark.parametrize(
+    ("until_ns", "reason"), [(40, "time goes back"), (60, "waited longer")], ids=["goes back", "too long"]
+)
+def test_a_wait_lies_within_its_time(tmp_path: Path, until_ns: int, reason: str) -> None:
+    recorder = Recorder(tmp_path / "r", "r")
+    recorder.row("waits", holder="node", node=1, since_ns=50, until_ns=until_ns, waited_ns=20)
+    recorder.finish(Made())
+
+    assert reason in damage_of(tmp_path / "r").reason
+
+
 def test_a_missing_table_is_named(tmp_path: Path) -> None:
     run = a_recording(tmp_path / "r", a_send(0), finish=False)
     shutil.rmtree(run / "recording/metadata")
