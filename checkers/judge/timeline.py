@@ -449,6 +449,7 @@ class Timeline:
             yield start
         elif (led := next((place for place in own if self._leader_at(place) == record.answered_by), None)) is not None:
             yield led
+            yield from self._before_named_anew(led, record)
             return
         none = True
         for place in self._before_deposed(start, record):
@@ -511,9 +512,22 @@ class Timeline:
         whole = self._whole(leader_epoch, at_ns)
         if whole is not None and whole in self._epochs:
             first = bisect_left(self._epochs, whole) + 1
-            last = bisect_right(self._epochs, whole)
-            position = min(max(position, first), last)
+            position = min(max(position, first), self._end(first, bisect_right(self._epochs, whole)))
         return max(position, 1)
+
+    def _end(self, first: int, last: int) -> int:
+        """Return how many entries the leader of a leader epoch acted on, that of its beginning being the first.
+
+        Settings that were written in one with the next leader epoch nobody acted on in this one: who learns of them learns that it is over. That is how a larger
+        min ISR takes force (decision 0010).
+        """
+        while first < last < len(self.entries):
+            entry, following = self.entries[last - 1], self.entries[last]
+            only_settings = not entry.changed and all(isinstance(fact, SettingsChanged) for fact in entry.facts)
+            if not only_settings or (entry.at_ns, entry.written_ns) != (following.at_ns, following.written_ns):
+                break
+            last -= 1
+        return last
 
     def _whole(self, leader_epoch: int | None, at_ns: int | None) -> int | None:
         """Return a leader epoch of the topic that there was at a moment (None: in the end) as the entries count them."""
@@ -561,6 +575,22 @@ class Timeline:
             if record.acks != -1 or not any(informed):
                 yield place
 
+    def _before_named_anew(self, position: int, record: Record) -> Iterator[int]:
+        """Yield the positions before a larger min ISR of which the leader that answered may not have known: it comes with a new leader epoch of the same leader.
+
+        Until it hears of it, it goes on with the smaller one (decision 0010); with acks=all as long as all of its ISR follow it there. One
+        that has stated the new leader epoch, or that nothing has hindered for longer than a session, knows.
+        """
+        for place in self._named_anew[: bisect_left(self._named_anew, position)]:
+            before, entry = self.entries[place - 1], self.entries[place]
+            if record.answered_by != entry.state.leader or entry.state.leader != self._leader_at(position):
+                continue
+            if record.stated.get(entry.state.leader, UNKNOWN_EPOCH) >= entry.state.leader_epoch:
+                continue
+            needed = before.state.isr if record.acks == -1 else (entry.state.leader,)
+            if not any(self._surely_knows(node, place, record.invoke_ns) for node in needed):
+                yield self._end(bisect_left(self._epochs, self._epochs[place - 1]) + 1, place)
+
     def _surely_knows(self, node: int, place: int, at_ns: int) -> bool:
         """Whether a node that is in touch with the controllers knows of an election at a place: nothing hindered it for longer than a session."""
         return self._calm.lasted(node, self.entries[place].at_ns, at_ns, APPLIED_NS)
@@ -605,6 +635,18 @@ class Timeline:
             for place, (before, entry) in enumerate(pairwise(self.entries), 1)
             if before.state.leader not in (NO_LEADER, entry.state.leader)
         ]
+
+    @cached_property
+    def _named_anew(self) -> list[int]:
+        """The places of the entries in which a leader was given a new leader epoch behind a larger min ISR that was written in one with it."""
+        found = []
+        for place, (before, entry) in enumerate(pairwise(self.entries), 1):
+            is_anew = before.state.leader == entry.state.leader and _whole_epoch(before) < _whole_epoch(entry)
+            if is_anew and (end := self._end(bisect_left(self._epochs, _whole_epoch(before)) + 1, place)) < place:
+                former = self.entries[end - 1].settings
+                if former.effective_min_isr < entry.settings.effective_min_isr:
+                    found.append(place)
+        return found
 
     @cached_property
     def _in_isr(self) -> dict[int, list[int]]:

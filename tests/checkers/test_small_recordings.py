@@ -340,6 +340,41 @@ def test_acks_all_needs_min_isr(
     assert judged(run, "acknowledged_below_min_isr") == expected
 
 
+# A larger min ISR comes with a new leader epoch (decision 0010): what a leader took that had not heard of it was promised the smaller one.
+
+
+@pytest.mark.parametrize(("raised", "known", "severity"), [
+    pytest.param(True, "", "permitted", id="its leader had not heard of it"),
+    pytest.param(True, "stated", "violation", id="its leader had stated the new leader epoch"),
+    pytest.param(True, "unhurt", "violation", id="nothing had hindered its leader for long"),
+    pytest.param(True, "elsewhere", "violation", id="another broker answered"),
+    pytest.param(True, "read before", "permitted", id="it was read in the leader epoch before"),
+    pytest.param(True, "read behind", "violation", id="it was read in the new leader epoch"),
+    pytest.param(False, "", "violation", id="it was as large before"),
+])  # fmt: skip
+def test_a_larger_min_isr_binds_who_knows_of_it(tmp_path: Path, raised: bool, known: str, severity: str) -> None:
+    run = Run(tmp_path / "run", **{"min.insync.replicas": 1 if raised else 2})
+    run.change(100, isr=[1])
+    run.metadata("ConfigRecord", 1000, resource_type=2, resource_name="t", name="min.insync.replicas", value="2")
+    run.change(1000, leader=1)
+    if known != "unhurt":
+        run.fault("hold-messages", 900, node=1, lasts=20_000, index=1)
+    if known == "stated":
+        run.watermark(0, 1500, epoch=1)
+    value = run.send(0, 14_000, answered_by=2 if known == "elsewhere" else 1)
+    if known.startswith("read"):
+        run.read({0: value}, 14_100, epoch=0 if known == "read before" else 1)
+    run.node(1, "killed", 14_999)
+    run.fault("power-loss", 15_000, node=1, lost_from=0)
+    run.change(15_500, leader=-1, isr=[], eligible_leader_replicas=[1], last_known_elr=[1])
+    run.change(16_000, eligible_leader_replicas=[])
+    run.registered(1, 16_000, previous=-1, fenced=False)
+    run.change(16_010, leader=1, isr=[1], leader_recovery_state=1, last_known_elr=[])
+    run.final_read({0: run.send(1, 17_000, offset=0)}, at=19_000, epoch=3)
+
+    assert [one for one, _ in judged(run, "lost")] == [severity]
+
+
 # Topics that are deleted: an order names them.
 
 DELETE = {"api": "delete_topic", "topic": "t", "outcome": "ok", "invoke_ns": 900 * MS, "complete_ns": 950 * MS}
