@@ -659,7 +659,10 @@ class Partition:
             leader_epoch=leader_epoch,
             leader_end_offset=leader_end_offset,
         )
-        if point.done and point.offset < self.log.log_start_offset and leader_end_offset >= leader_log_start_offset:
+        # The leader names an epoch before all of ours: nothing that we show is of its history.
+        is_all_ours = point.offset == self.log.log_start_offset and leader_epoch < self.log.epochs.earliest
+        is_before_start = point.offset < self.log.log_start_offset or is_all_ours
+        if point.done and is_before_start and leader_end_offset >= leader_log_start_offset:
             # The mirror of it: what the leader still has of the common history we have deleted, and what lies on our disk before
             # our log start cannot be compared. It would come to light again below what the leader sends.
             return self._cut(Restart(offset=leader_log_start_offset))

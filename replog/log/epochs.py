@@ -103,6 +103,11 @@ class EpochCache:
         return True
 
     @property
+    def earliest(self) -> int:
+        """Return the first epoch, -1 without epochs."""
+        return self._epochs[0] if self._epochs else -1
+
+    @property
     def earliest_start(self) -> int:
         """Return where the first epoch begins, -1 without epochs."""
         return self._starts[0] if self._starts else -1
