@@ -420,7 +420,8 @@ class ComposedCluster:
 
     async def add_voter(self, node: int) -> None:
         """Give an observing controller a vote."""
-        await self._parts.membership.add_voter(node, self.links.advertised(node))
+        own = await self._parts.files.directory_id(node)
+        await self._parts.membership.add_voter(node, self.links.advertised(node), own)
 
     # --- who may come in -------------------------------------------------------------------
 

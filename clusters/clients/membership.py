@@ -5,6 +5,7 @@ from typing import Final, Protocol
 from uuid import UUID
 
 from replog.errors import Error
+from replog.node.directories.meta_properties import short
 from replog.types import METADATA_TOPIC
 from replog.wire.exchange import Exchange, Q, R
 from replog.wire.messages import add_raft_voter as arv
@@ -57,9 +58,15 @@ class Membership:
             rrv.EXCHANGE, 0, body, lambda answer: _unless(Error.VOTER_NOT_FOUND, answer.error_code)
         )
 
-    async def add_voter(self, node: int, listener: tuple[str, int]) -> None:
-        """Give an observing controller a vote."""
-        directory = _directory((await self._described()).observers, node, "an observing controller")
+    async def add_voter(self, node: int, listener: tuple[str, int], own: str | None) -> None:
+        """Give an observing controller a vote.
+
+        own: the id of the directory that it has now, as Kafka's tools write it, None where it is not known. A leader also
+             names directories that are gone: one that a vote was taken from, until the new one has fetched.
+        """
+        observers = (await self._described()).observers
+        present = [one for one in observers if own in (None, short(one.replica_directory_id))]
+        directory = _directory(present, node, "an observing controller")
         body = arv.AddRaftVoterRequest(
             cluster_id=None,
             timeout_ms=CHANGE_TIMEOUT_MS,

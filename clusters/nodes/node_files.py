@@ -6,6 +6,8 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Protocol
 
+from replog.config.properties import parsed
+from replog.host.config_file import META_PROPERTIES
 from tribunal.clusters.api import Proof, Unsupported
 from tribunal.clusters.capabilities import ClockSkew, Damage, DiskTrouble
 from tribunal.clusters.nodes.final_logs import log_bytes
@@ -27,6 +29,9 @@ class NodeFiles(Protocol):
 
     async def wipe(self, node: int) -> Proof:
         """Remove the log directory and format it again."""
+
+    async def directory_id(self, node: int) -> str | None:
+        """Return the id that formatting gave the log directory; None where it cannot be read."""
 
     async def power_fail(self, node: int) -> Proof:
         """Take from the disk what was not synced."""
@@ -108,6 +113,10 @@ class LocalFiles:
             },
         )
 
+    async def directory_id(self, node: int) -> str | None:
+        """Read it in the log directory."""
+        return directory_id(self._run.data_dir(node))
+
     async def power_fail(self, node: int) -> Proof:
         """Take back what was not synced."""
         return await asyncio.to_thread(self._power_failure, self._run.folder(node))
@@ -154,7 +163,11 @@ class LocalFiles:
 def directory_id(data: Path) -> str | None:
     """Return the id that formatting gave a log directory."""
     try:
-        lines = (data / "meta.properties").read_text().splitlines()
+        return directory_id_in((data / META_PROPERTIES).read_text())
     except OSError:
         return None
-    return next((line.partition("=")[2] for line in lines if line.startswith("directory.id=")), None)
+
+
+def directory_id_in(properties: str) -> str | None:
+    """Return the id that a log directory's `meta.properties` names."""
+    return parsed(properties).get("directory.id")

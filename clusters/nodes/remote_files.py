@@ -11,9 +11,11 @@ from typing import Final
 
 import msgspec
 
+from replog.host.config_file import META_PROPERTIES
 from tribunal.clusters.api import Proof
 from tribunal.clusters.capabilities import ClockSkew, Damage, DiskTrouble
 from tribunal.clusters.nodes.hosts_of_run import NOTE
+from tribunal.clusters.nodes.node_files import directory_id_in
 from tribunal.clusters.nodes.node_software import NodeSoftware
 from tribunal.clusters.nodes.remote_node import InThread
 from tribunal.clusters.nodes.ssh_hosts import Shell
@@ -105,6 +107,10 @@ class RemoteFiles:
         proof = await self._hosts[node].do("wipe")
         await self._in_thread(self._hosts[node].run_python, FORMAT)
         return proof
+
+    async def directory_id(self, node: int) -> str | None:
+        """Read it on the host."""
+        return directory_id_in((await self._in_thread(self._hosts[node].run, f"cat data/{META_PROPERTIES}")).decode())
 
     async def power_fail(self, node: int) -> Proof:
         """Take back from the disk what was not synced."""

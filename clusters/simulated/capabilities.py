@@ -45,6 +45,9 @@ class Body(Protocol):
     def log_ends(self, node: int) -> dict[str, int]:
         """Return where each log on a node's disk ends."""
 
+    def directory_id(self, node: int) -> str:
+        """Return the id that formatting gave a node's log directory, as Kafka's tools write it."""
+
     def pairs(self, links: Sequence[Link]) -> list[tuple[Host, Host]]:
         """Return the links as machines."""
 
@@ -271,7 +274,7 @@ class SimulatedFaults(Body, Protocol):
     async def add_voter(self, node: int) -> None:
         """Give an observing controller a vote."""
         async with self._operator() as operator:
-            await Membership(operator).add_voter(node, self.endpoint(node))
+            await Membership(operator).add_voter(node, self.endpoint(node), self.directory_id(node))
 
     @asynccontextmanager
     async def _operator(self) -> AsyncGenerator[SimulatedOperator]:

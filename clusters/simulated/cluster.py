@@ -18,6 +18,7 @@ import msgspec
 
 from replog.config import DEFINITIONS, Endpoint, NodeConfig
 from replog.log.creation import PARTITION_METADATA_FILE
+from replog.node.directories.meta_properties import short
 from replog.types import METADATA_TOPIC, TopicPartition
 from tribunal.clusters.api import (
     CLIENTS,
@@ -345,6 +346,10 @@ class SimulatedCluster(SimulatedFaults):
                 "directory_id_after": str(one.directory_id),
             },
         )
+
+    def directory_id(self, node: int) -> str:
+        """Return the id that formatting gave a node's log directory, as Kafka's tools write it."""
+        return short(self._node(node).directory_id)
 
     def log_ends(self, node: int) -> dict[str, int]:
         """Return where each log on a node's disk ends."""

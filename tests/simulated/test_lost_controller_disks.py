@@ -1,15 +1,16 @@
-"""The wide swarm takes the disk of one controller, and gives the new one its vote."""
+"""A controller loses its disk: an operator, as the wide swarm is one, gives the new one its vote."""
 
 import asyncio
 
 import pytest
 
-from tests.simulated.cluster_program import NOWHERE
+from tests.simulated.cluster_program import NOWHERE, Trial
+from tribunal.clusters.api import CutMode, Link
 from tribunal.clusters.clock import RunClock
 from tribunal.clusters.kinds.simulated import launch
 from tribunal.clusters.simulated.running import run_simulated
 from tribunal.clusters.spec import ClusterSpec
-from tribunal.nemesis.faults import wide_swarm
+from tribunal.nemesis.faults import wide_swarm, wipe
 
 SECONDS = 15
 
@@ -48,3 +49,30 @@ def test_no_controller_loses_its_disk(spec, options):
     assert (other, voters) == ([], list(spec.controller_ids))
     assert healed
     assert violation is None
+
+
+@pytest.mark.parametrize("late_ms", [0, 2_000], ids=["in time", "late"])
+def test_the_disk_that_is_there_gets_the_vote_also_where_it_fetches_late(late_ms):
+    """Until the new disk fetches, the leader knows the old one alone: as an observer, once its vote is taken."""
+    votes = []
+
+    async def scenario(cluster):
+        leader = cluster.state.quorum_leader
+        node = next(one for one in cluster.spec.controller_ids if one != leader)
+        links = [Link(node, one) for one in cluster.spec.controller_ids if one != node]
+        async with wipe.inject(cluster, node, wipe.Options()) as effect:
+            await cluster.cut(links, CutMode.HOLD)
+            mended = asyncio.create_task(mended_after(cluster, links, late_ms))
+        await mended
+        await asyncio.sleep(1)  # the record comes to the node itself
+        votes.append((effect.heal.holds, cluster.nodes[node].quorum.is_voter))
+
+    Trial("late observer").run(scenario)
+
+    assert votes == [(True, True)]
+
+
+async def mended_after(cluster, links, late_ms):
+    """Mend the links when so much time has passed."""
+    await asyncio.sleep(late_ms / 1000)
+    await cluster.heal(links)
