@@ -395,7 +395,7 @@ class Replication:
         """Fetch, from the leader or, to find it, from anybody who may know it."""
         state = self._state
         role = state.role
-        if not isinstance(role, Follower | Unattached) or state.peers.any_in_flight:
+        if not isinstance(role, Follower | Unattached):
             return
         if state.is_voter and state.log.synced_offset < state.log.end_offset:
             return  # what the fetch claims must be durable first
@@ -409,12 +409,14 @@ class Replication:
 
     def _whom_to_ask(self, role: Follower | Unattached, now_ms: int) -> NodeId | None:
         state = self._state
-        if isinstance(role, Follower) and not role.asks_anyone:
-            if state.peers.is_ready(role.leader_id, now_ms):
-                return role.leader_id
-            others = [voter for voter in state.bootstrap if voter != role.leader_id]
-        else:
-            others = list(state.bootstrap)
+        follows = isinstance(role, Follower) and not role.asks_anyone
+        # Who was asked because the leader had failed may be silent. Were it awaited until its time is over, one lost
+        # request would take a leader the majority that fetches from it; so the leader is asked as well.
+        if follows and state.peers.is_ready(role.leader_id, now_ms):
+            return role.leader_id
+        if state.peers.any_in_flight:
+            return None
+        others = [voter for voter in state.bootstrap if not (follows and voter == role.leader_id)]
         ready = [voter for voter in others if state.peers.is_ready(voter, now_ms)]
         if not ready:
             return None

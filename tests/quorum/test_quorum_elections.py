@@ -2,8 +2,10 @@
 
 import pytest
 
+from replog.quorum import events
+from replog.quorum.events import Failure
 from replog.types import NodeId
-from tests.quorum.quorum_world import World
+from tests.quorum.quorum_world import Member, World
 
 A, B, C = NodeId(101), NodeId(102), NodeId(103)
 
@@ -51,6 +53,39 @@ def test_the_leader_dies_and_nothing_committed_is_lost() -> None:
     world.run_until(world.agrees)
 
     assert [content for content in world.committed() if content in "xy"] == ["x", "y"]
+
+
+class LossyWorld(World):
+    """A request may fail at once, as on a connection that is reset."""
+
+    lost: tuple[NodeId, NodeId] | None = None  # from, to: the next one
+
+    def _send(self, member: Member, effect: events.Send) -> None:
+        if (member.node_id, effect.to) != self.lost:
+            super()._send(member, effect)
+            return
+        self.lost = None
+        self._fail(member, effect.request_id, Failure.LOST)
+
+
+@pytest.mark.parametrize("lost", ["nothing", "a fetch"])
+def test_a_lost_fetch_is_repeated_although_a_silent_member_was_asked_meanwhile(lost: str) -> None:
+    """A follower whose leader failed it asks another member; while that one is silent, the leader is still there."""
+    world = LossyWorld(1)
+    world.start()
+    world.run_until(world.agrees)
+    leader = world.leader()
+    follower, silent = (voter for voter in world.voters if voter != leader)
+    world.isolate(silent)
+    world.lost = (follower, leader) if lost == "a fetch" else None
+    world.run_until(lambda: world.lost is None, limit_ms=2000)
+
+    began_ms, end = world.now_ms, world.core(leader).log.end_offset
+    assert world.append("x")
+    world.run_until(lambda: world.core(leader).high_watermark > end)
+
+    assert world.leader() == leader
+    assert world.now_ms - began_ms < 200
 
 
 def test_an_observer_learns_the_leader_and_the_log() -> None:
