@@ -201,8 +201,7 @@ class SimulatedFaults(Body, Protocol):
     async def set_clock(self, node: int, skew: ClockSkew) -> Proof:
         """Move a node's clock."""
         machine = self.machine(node)
-        machine.wall_offset_ms = skew.offset_ms
-        machine.clock.set_drift(skew.drift_ppm * PPB_PER_PPM, self.simulation.loop.now_ns)
+        machine.set_clock(offset_ms=skew.offset_ms, drift_ppb=skew.drift_ppm * PPB_PER_PPM)
         return Proof(holds=machine.running, facts=msgspec.to_builtins(skew))
 
     async def trouble_disk(self, node: int, trouble: DiskTrouble) -> Proof:

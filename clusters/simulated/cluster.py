@@ -64,6 +64,7 @@ from tribunal.results.violation import Invariant
 POINTS_SETTING: Final = "tribunal.points"
 STRUCK: Final = "point "  # before the name of a point, among rare states
 ELR_SETTING: Final = "eligible.leader.replicas.enable"
+PRODUCER_EXPIRATION: Final = "producer.id.expiration.ms"
 PORT: Final = 9092
 DATA: Final = "/data"
 SERVING_TIMEOUT_MS: Final = 30_000
@@ -94,7 +95,15 @@ class SimulatedCluster(SimulatedFaults):
         machines = {node: one.machine for node, one in self.nodes.items()}
         self.committed = self._committed_state(machines)
         elr_enabled = bool(spec.node_settings().get(ELR_SETTING, DEFINITIONS[ELR_SETTING].default))
-        self.watch = Watch(simulation, machines, DATA, self.committed, self._quorum_members, elr_enabled=elr_enabled)
+        self.watch = Watch(
+            simulation,
+            machines,
+            DATA,
+            self.committed,
+            self._quorum_members,
+            elr_enabled=elr_enabled,
+            producer_expiration_ms=spec.timeout_ms(PRODUCER_EXPIRATION),
+        )
         self.watch.on_violation = self._violated
         if isinstance(self.committed, CommittedZnodes):
             self.committed.on_change = self.watch.look_soon

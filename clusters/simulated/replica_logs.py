@@ -29,6 +29,7 @@ HEADER: Final = Struct(">qiibIhiqqqhii")
 LENGTH_FIELDS_BYTES: Final = 12  # base offset and length are not counted by the length
 CRC_START: Final = 21  # the CRC covers what is behind itself
 CONTROL: Final = 0x20
+TRANSACTIONAL: Final = 0x10
 LAST_OFFSET: Final = attrgetter("last_offset")
 
 
@@ -43,6 +44,7 @@ class BatchMark(msgspec.Struct, frozen=True, gc=False):
     producer_epoch: int
     first_sequence: int
     is_control: bool
+    is_transactional: bool = False
 
 
 def index_reaching(batches: list[BatchMark], offset: int) -> int:
@@ -205,9 +207,10 @@ class ReplicaLogs:
             if not log.is_compacted and log.batches and base > log.end_offset:
                 # A follower notes, before it copies the first gap, that its leader's log was compacted.
                 log.is_compacted = self._disk.exists(f"{path.rpartition('/')[0]}/{CLEANER_FILE}")
-            is_control = bool(attributes & CONTROL)
+            is_control, is_transactional = bool(attributes & CONTROL), bool(attributes & TRANSACTIONAL)
+            last = base + last_delta
             log.batches.append(
-                BatchMark(base, base + last_delta, epoch, crc, producer_id, producer_epoch, sequence, is_control)
+                BatchMark(base, last, epoch, crc, producer_id, producer_epoch, sequence, is_control, is_transactional)
             )
             log.ends.append((path, end))
             position = end

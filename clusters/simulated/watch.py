@@ -16,7 +16,7 @@ an unclean election was committed, the committed prefix of that partition begins
 | I13 | every high watermark that moves, against the ISRs that its leader may have known (`high_watermark_may_move`) |
 | I14 | `Batches`: one (epoch, offset), one batch |
 | I15, I16 | `stability.py`: figures, no violations |
-| I17 | `Sequences` of each replica |
+| I17 | sequences of each replica (`sequences.py`) |
 | I18 | last stable offsets (`stable_offsets.py`) |
 | I20 | clean-shutdown files of running brokers |
 
@@ -38,6 +38,7 @@ from tribunal.clusters.simulated.committed import CommittedMetadata, Incarnation
 from tribunal.clusters.simulated.event_fields import BrokerRegistered, Followed, HighWatermark, QuorumLeader
 from tribunal.clusters.simulated.lone_leaders import LoneLeaders
 from tribunal.clusters.simulated.replica_logs import BatchMark, ReplicaLog, ReplicaLogs, index_reaching
+from tribunal.clusters.simulated.sequences import Expiration, Sequences
 from tribunal.clusters.simulated.stability import Stability
 from tribunal.clusters.simulated.stable_offsets import StableOffset, StableOffsets
 from tribunal.clusters.simulated.violation import Violated, batch_of
@@ -50,7 +51,6 @@ from tribunal.results.violation import (
     Invariant,
     LogEndsEarly,
     MovedBelowMinIsr,
-    OutOfSequence,
     Role,
     TakenWhileRecovering,
     TwoBatches,
@@ -58,7 +58,6 @@ from tribunal.results.violation import (
 )
 
 METADATA: Final = TopicPartition(METADATA_TOPIC, 0)
-SEQUENCE_MODULUS: Final = 1 << 31
 
 
 class Watch:
@@ -73,10 +72,12 @@ class Watch:
         members: Callable[[], Mapping[Incarnation, QuorumMember]],
         *,
         elr_enabled: bool,
+        producer_expiration_ms: int,
     ) -> None:
         """Follow these machines.
 
-        members:  the running nodes' members of the quorum.
+        members:                 the running nodes' members of the quorum.
+        producer_expiration_ms:  after which silence a node may forget a producer.
         """
         self.committed = committed
         self.stability = Stability(simulation.loop, simulation.network, machines, members)
@@ -95,7 +96,12 @@ class Watch:
         self._reported: list[ReportedEvent] = []
         self._batches: dict[tuple[TopicPartition, bytes], Batches] = {}  # by whose log it is, too
         self._prefixes: dict[TopicPartition, CommittedPrefix] = {}
+        self._expirations = {node: Expiration(machine, producer_expiration_ms) for node, machine in machines.items()}
         self._sequences: dict[tuple[int, TopicPartition], Sequences] = {}
+        self._forgotten: dict[tuple[int, TopicPartition], dict[BatchMark, None]] = {}
+        self._unknown: dict[
+            tuple[TopicPartition, BatchMark], None
+        ] = {}  # taken from a producer that was not known, by right
         self._leaders: dict[tuple[TopicPartition, int], int] = {}
         self._stable: dict[TopicPartition, StableOffsets] = {}
         self._damaged: dict[int, None] = {}
@@ -282,8 +288,7 @@ class Watch:
                 batches.see(node, mark)
         if partition != METADATA:
             if is_as_written:
-                sequences = self._sequences.setdefault((node, partition), Sequences(partition, node))
-                sequences.see(log, first, partial(self._never_held, partition))
+                self._sequences_of(node, partition).see(log, first, partial(self._did_not_know, partition))
             prefix = self._prefix(partition)
             prefix.changed_from(node, log.batches[first].base_offset if first < len(log.batches) else log.end_offset)
             if log.end_offset < prefix.end_offset:
@@ -291,14 +296,38 @@ class Watch:
             if self.committed.is_recovering(partition):
                 self._taken.append((node, partition, log.batches[first:]))
 
-    def _never_held(self, partition: TopicPartition, mark: BatchMark, offset: int) -> bool:
-        """Return whether the leader that wrote a batch began its log behind an offset when it became a replica."""
+    def _sequences_of(self, node: int, partition: TopicPartition) -> Sequences:
+        place = (node, partition)
+        found = self._sequences.get(place)
+        if found is None:
+            forgotten = self._forgotten.setdefault(place, {})
+            found = self._sequences[place] = Sequences(partition, node, self._expirations[node], forgotten)
+        return found
+
+    def _did_not_know(self, partition: TopicPartition, mark: BatchMark, offset: int) -> bool:
+        """Return whether the leader that wrote a batch, by right, did not know what its producer had written up to an offset.
+
+        Once that was so it stays so, whatever becomes of the leader's replica.
+        """
+        if (partition, mark) not in self._unknown:
+            leader = self._writer(partition, mark)
+            if leader is None or not (
+                mark in self._forgotten.get((leader, partition), ()) or self._never_held(leader, partition, offset)
+            ):
+                return False
+            self._unknown[partition, mark] = None
+        return True
+
+    def _writer(self, partition: TopicPartition, mark: BatchMark) -> int | None:
+        """Return the leader that wrote a batch, None where that is not known."""
         leader = self._leaders.get((partition, mark.epoch))
         state = self.committed.state.partitions.get(partition)
         if leader is None and state is not None and state.leader_epoch == mark.epoch:
             leader = state.leader
-        if leader is None or leader in self._damaged:
-            return False
+        return leader
+
+    def _never_held(self, leader: int, partition: TopicPartition, offset: int) -> bool:
+        """Return whether a leader began its log behind an offset when it became a replica."""
         written = self._sequences.get((leader, partition))
         return written is not None and written.lowest is not None and written.lowest > offset
 
@@ -566,69 +595,6 @@ class CommittedPrefix:
         if found != mark and mark.base_offset in self.without_epoch:
             return msgspec.structs.replace(found, epoch=mark.epoch) == mark
         return found == mark
-
-
-def _always_held(_mark: BatchMark, _offset: int) -> bool:
-    return False
-
-
-class Sequences:
-    """I17: the sequences of an idempotent producer are gapless and unique in a replica's log.
-
-    A leader that became a replica behind a producer's last batch, which retention or DeleteRecords had taken from the log that it copied,
-    does not know that producer: what it takes from it first has any sequence. Replicas that still hold the batch have both
-    (docs/decisions/0011-a-follower-whose-history-the-leader-deleted.md).
-    """
-
-    def __init__(self, partition: TopicPartition, node: int) -> None:
-        self._partition = partition
-        self._node = node
-        self._seen = 0  # batches of the log that are accounted for
-        # producer id -> epoch, next sequence, offset of its last batch
-        self._next: dict[int, tuple[int, int, int]] = {}
-        self.lowest: int | None = None  # the first offset that this replica has ever held
-
-    def see(self, log: ReplicaLog, first: int, never_held: Callable[[BatchMark, int], bool] = _always_held) -> None:
-        """Take new batches; after a cut, count again.
-
-        never_held:  whether who wrote a batch, as leader of its epoch, has never held what stood at an offset.
-        """
-        if log.batches:
-            begins = log.batches[0].base_offset
-            self.lowest = begins if self.lowest is None else min(self.lowest, begins)
-        if first < self._seen:
-            self._seen, self._next = 0, {}
-        for mark in log.batches[self._seen :]:
-            # Offsets that a transaction commits have a producer and no sequences (SPEC 4.2).
-            if mark.producer_id >= 0 and mark.first_sequence >= 0 and not mark.is_control:
-                self._take(mark, never_held)
-        self._seen = len(log.batches)
-
-    def _take(self, mark: BatchMark, never_held: Callable[[BatchMark, int], bool]) -> None:
-        known = self._next.get(mark.producer_id)
-        if known is not None:
-            epoch, expected, last_offset = known
-            if mark.producer_epoch > epoch:
-                expected = 0
-            follows = mark.producer_epoch >= epoch and mark.first_sequence == expected
-            if not follows and not never_held(mark, last_offset):
-                raise Violated(
-                    Invariant.I17,
-                    OutOfSequence(
-                        producer_id=mark.producer_id,
-                        producer_epoch=mark.producer_epoch,
-                        sequence=mark.first_sequence,
-                        expected=expected,
-                        expected_epoch=epoch,
-                    ),
-                    partition=self._partition,
-                    log_offset=mark.base_offset,
-                    node=self._node,
-                    epoch=mark.epoch,
-                )
-        count = mark.last_offset - mark.base_offset + 1
-        following = (mark.first_sequence + count) % SEQUENCE_MODULUS
-        self._next[mark.producer_id] = (mark.producer_epoch, following, mark.last_offset)
 
 
 def _is_left_of(found: BatchMark, mark: BatchMark) -> bool:

@@ -18,7 +18,7 @@ from replog.ports import Clock, Disk, Entropy, Journal, Network, World
 from tribunal.clusters.simulated.disk import PowerLost, SimulatedDisk
 from tribunal.clusters.simulated.loop import SimulatedLoop
 from tribunal.clusters.simulated.network import Host, ProcessNetwork, SimulatedNetwork
-from tribunal.clusters.simulated.process import NS_PER_MS, NS_PER_S, MonotonicClock, Process
+from tribunal.clusters.simulated.process import NS_PER_MS, NS_PER_S, PPB, MonotonicClock, Process
 
 if TYPE_CHECKING:
     from tribunal.clusters.simulated.cluster import SimulatedCluster
@@ -148,6 +148,7 @@ class Machine:
         self.process: Process | None = None
         self.incarnations = 0
         self.wall_offset_ms = 0
+        self._former_walls: list[tuple[int, int]] = []  # when the clock was set, and what it showed until then
         boot_random = loop.random(f"{name}/boot")
         self.clock = MonotonicClock(boot_random.randrange(100 * NS_PER_S, 10_000 * NS_PER_S))
         self.host: Host = simulation.network.add_host(name, address, rank)
@@ -186,6 +187,23 @@ class Machine:
         """Return the machine's ports for the harness itself: to format its disk, or to act as its clients."""
         process = self.simulation.loop.new_process(f"{self.name}#0", rank=self.rank, clock=self.clock)
         return SimulatedWorld(self, process)
+
+    def set_clock(self, *, offset_ms: int, drift_ppb: int) -> None:
+        """Set the wall clock off by so much, and let both clocks run faster or slower."""
+        virtual_ns = self.simulation.loop.now_ns
+        self._former_walls.append((virtual_ns, self.wall_ms(virtual_ns)))
+        self.wall_offset_ms = offset_ms
+        self.clock.set_drift(drift_ppb, virtual_ns)
+
+    def wall_ms(self, virtual_ns: int) -> int:
+        """Return milliseconds since 1970, as its clock shows them at an instant: drifts with the machine, and jumps with `wall_offset_ms`."""
+        drifted_ns = virtual_ns + virtual_ns * self.clock.drift_ppb // PPB
+        return EPOCH_MS + self.wall_offset_ms + drifted_ns // NS_PER_MS
+
+    def latest_wall_ms(self, since_ns: int) -> int:
+        """Return the latest time that its wall clock has shown since an instant; it may have been set back."""
+        former = [shown_ms for at_ns, shown_ms in self._former_walls if at_ns >= since_ns]
+        return max([self.wall_ms(self.simulation.loop.now_ns), *former])
 
     def say(self, level: str, message: str) -> None:
         """Keep a line for people: the last ones always, all of them if somebody wants them."""
@@ -302,10 +320,8 @@ class SimulatedClock:
         return self._process.local_ns(self._loop.now_ns) // NS_PER_MS
 
     def wall_ms(self) -> int:
-        """Milliseconds since 1970: drifts with the machine, and jumps with `wall_offset_ms`."""
-        virtual_ns = self._loop.present_ns(self._process)
-        drifted_ns = virtual_ns + virtual_ns * self._process.clock.drift_ppb // 1_000_000_000
-        return EPOCH_MS + self._machine.wall_offset_ms + drifted_ns // NS_PER_MS
+        """Milliseconds since 1970, past the end of a blocking call."""
+        return self._machine.wall_ms(self._loop.present_ns(self._process))
 
 
 class SimulatedEntropy:

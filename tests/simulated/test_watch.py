@@ -1,6 +1,7 @@
 """Each invariant beside its nearest innocent neighbour."""
 
 from contextlib import nullcontext
+from functools import partial
 from random import Random
 
 import pytest
@@ -11,16 +12,17 @@ from tribunal.clusters.api import BrokerState, PartitionState
 from tribunal.clusters.simulated.committed import CommittedMetadata, IsrState
 from tribunal.clusters.simulated.disk import SimulatedDisk
 from tribunal.clusters.simulated.replica_logs import BatchMark, ReplicaLog, ReplicaLogs
+from tribunal.clusters.simulated.sequences import Expiration, Sequences
 from tribunal.clusters.simulated.stable_offsets import StableOffset, StableOffsets
 from tribunal.clusters.simulated.violation import Violated
-from tribunal.clusters.simulated.watch import Batches, CommittedPrefix, Sequences, Watch
+from tribunal.clusters.simulated.watch import Batches, CommittedPrefix, Watch
 from tribunal.clusters.simulated.world import Simulation
 
 P = TopicPartition("t", 0)
 
 
-def mark(base, last, epoch, crc=0, producer=-1, producer_epoch=0, sequence=-1):
-    return BatchMark(base, last, epoch, crc, producer, producer_epoch, sequence, False)
+def mark(base, last, epoch, crc=0, producer=-1, producer_epoch=0, sequence=-1, control=False, transactional=False):
+    return BatchMark(base, last, epoch, crc, producer, producer_epoch, sequence, control, transactional)
 
 
 def log(*marks):
@@ -205,56 +207,186 @@ def test_after_an_unclean_election_last_stable_offsets_begin_anew():
 # I17
 
 
-def test_sequences_are_gapless():
+@pytest.fixture
+def machine():
+    return Simulation(1).add_machine("broker-1", "10.0.0.1", 1)
+
+
+class OneReplica:
+    """The sequences of one replica, whose node remembers producers for a second, and its log."""
+
+    def __init__(self, machine, unknown=lambda _mark, _offset: False):
+        self.machine = machine
+        self.unknown = unknown
+        self.forgotten = {}
+        self.sequences = Sequences(P, 1, Expiration(machine, 1_000), self.forgotten)
+
+    def see(self, one, first=0):
+        self.sequences.see(one, first, self.unknown)
+
+    def wait(self, ms):
+        self.machine.simulation.run(self.machine.simulation.loop.sleep_ns(ms * 1_000_000))
+
+
+@pytest.fixture
+def replica(machine):
+    return OneReplica(machine)
+
+
+def test_sequences_are_gapless(machine):
     good = log(mark(0, 4, 1, producer=9, sequence=0), mark(5, 6, 1, producer=9, sequence=5))
-    Sequences(P, 1).see(good, 0)
+    OneReplica(machine).see(good)
 
     with violates("I17"):
-        Sequences(P, 1).see(log(*good.batches, mark(7, 7, 1, producer=9, sequence=8)), 0)
+        OneReplica(machine).see(log(*good.batches, mark(7, 7, 1, producer=9, sequence=8)))
     with violates("I17"):
-        Sequences(P, 1).see(log(*good.batches, mark(7, 8, 1, producer=9, sequence=5)), 0)
+        OneReplica(machine).see(log(*good.batches, mark(7, 8, 1, producer=9, sequence=5)))
 
 
-def test_sequences_wrap_and_begin_again_with_an_epoch():
+def test_sequences_wrap_and_begin_again_with_an_epoch(replica):
     top = 2**31 - 2
-    sequences = Sequences(P, 1)
-    sequences.see(
+    replica.see(
         log(
             mark(0, 1, 1, producer=9, sequence=top),
             mark(2, 2, 1, producer=9, sequence=0),
             mark(3, 3, 1, producer=9, producer_epoch=1, sequence=0),
-        ),
-        0,
+        )
     )
 
 
-def test_a_leader_that_never_held_a_producers_last_batch_takes_any_sequence():
+def test_a_leader_that_did_not_know_a_producers_last_batch_takes_any_sequence(machine):
     both = log(mark(0, 4, 1, producer=9, sequence=0), mark(5, 5, 2, producer=9, sequence=4))
     asked = []
 
-    Sequences(P, 1).see(both, 0, lambda written, offset: asked.append((written, offset)) or True)
+    OneReplica(machine, lambda written, offset: asked.append((written, offset)) or True).see(both)
 
     assert asked == [(both.batches[1], 4)]
     with violates("I17"):  # who wrote it had the producer's batch
-        Sequences(P, 1).see(both, 0, lambda _written, _offset: False)
+        OneReplica(machine).see(both)
 
 
-def test_the_first_offset_that_a_replica_has_ever_held_stays_though_retention_takes_it():
-    sequences = Sequences(P, 1)
-    sequences.see(log(mark(3, 4, 1), mark(5, 6, 1)), 0)
-    sequences.see(log(mark(5, 6, 1)), 0)
+def test_the_first_offset_that_a_replica_has_ever_held_stays_though_retention_takes_it(replica):
+    replica.see(log(mark(3, 4, 1), mark(5, 6, 1)))
+    replica.see(log(mark(5, 6, 1)))
 
-    assert sequences.lowest == 3
+    assert replica.sequences.lowest == 3
 
 
-def test_after_a_cut_sequences_are_counted_again():
-    sequences = Sequences(P, 1)
+OPEN = mark(0, 0, 1, producer=9, sequence=0, transactional=True)
+ENDED = mark(1, 1, 1, producer=9, control=True, transactional=True)
+PLAIN = mark(0, 0, 1, producer=9, sequence=0)
+REPEATED = mark(2, 2, 1, producer=9, sequence=0)
+
+
+@pytest.mark.parametrize(
+    ("before", "silent_ms", "may"),
+    [
+        pytest.param([PLAIN], 1_000, True, id="silent for as long"),
+        pytest.param([PLAIN], 999, False, id="not for as long"),
+        pytest.param([OPEN, ENDED], 1_000, True, id="its transaction has ended"),
+        pytest.param([OPEN], 9_000, False, id="its transaction is open"),
+        pytest.param(
+            [mark(0, 0, 1, producer=9, transactional=True), mark(1, 1, 1, producer=9, sequence=0)],
+            9_000,
+            False,
+            id="so is what it began without sequences",
+        ),
+    ],
+)
+def test_a_leader_may_forget_a_producer_that_is_silent_and_has_nothing_open(replica, before, silent_ms, may):
+    replica.unknown = lambda written, _offset: written in replica.forgotten
+    replica.see(log(*before))
+    replica.wait(silent_ms)
+
+    with nullcontext() if may else violates("I17"):
+        replica.see(log(*before, REPEATED), len(before))
+        replica.see(log(*before, REPEATED), 0)  # read again
+
+
+def test_a_marker_breaks_a_producers_silence(replica):
+    replica.see(log(OPEN))
+    replica.wait(900)
+    replica.see(log(OPEN, ENDED), 1)
+    replica.wait(900)
+
+    with violates("I17"):
+        replica.see(log(OPEN, ENDED, REPEATED), 2)
+
+
+def test_a_producer_that_has_written_again_is_known_again(replica):
+    replica.unknown = lambda written, _offset: written in replica.forgotten
+    replica.see(log(PLAIN))
+    replica.wait(1_000)
+    replica.see(log(PLAIN, REPEATED), 1)
+
+    with violates("I17"):
+        replica.see(log(PLAIN, REPEATED, mark(3, 3, 1, producer=9, sequence=0)), 2)
+
+
+def test_a_log_that_is_read_again_makes_nobody_seen_lately(replica):
+    replica.unknown = lambda written, _offset: written in replica.forgotten
+    replica.see(log(PLAIN))
+    replica.wait(600)
+    replica.see(log(PLAIN), 0)
+    replica.wait(600)
+    replica.see(log(PLAIN, REPEATED), 1)
+
+    assert list(replica.forgotten) == [REPEATED]
+
+
+@pytest.mark.parametrize(
+    ("offset_ms", "may"),
+    [
+        pytest.param(900, True, id="ahead for a while"),
+        pytest.param(-900, False, id="behind for a while"),
+    ],
+)
+def test_silence_is_counted_by_the_nodes_wall_clock(replica, machine, offset_ms, may):
+    replica.unknown = lambda written, _offset: written in replica.forgotten
+    replica.see(log(PLAIN))
+    machine.set_clock(offset_ms=offset_ms, drift_ppb=0)
+    replica.wait(100)
+    machine.set_clock(offset_ms=0, drift_ppb=0)
+    replica.wait(100)
+
+    with nullcontext() if may else violates("I17"):
+        replica.see(log(PLAIN, REPEATED), 1)
+
+
+@pytest.mark.parametrize(
+    ("leader", "innocent"),
+    [
+        pytest.param(2, True, id="the leader may have forgotten the producer"),
+        pytest.param(1, False, id="a follower may have, and the leader not"),
+    ],
+)
+def test_replicas_hold_what_their_leader_took_from_a_producer_that_it_may_have_forgotten(leader, innocent):
+    """A follower that lags has the producer's batch later than its leader."""
+    simulation = Simulation(1)
+    machines = {node: simulation.add_machine(f"broker-{node}", f"10.0.0.{node}", node) for node in (1, 2)}
+    committed = CommittedMetadata({}, now_ns=lambda: 0, wall_start_ms=0)
+    watch = Watch(simulation, machines, "/data", committed, dict, elr_enabled=True, producer_expiration_ms=1_000)
+    watch._leaders[P, 1] = leader
+    place = watch._sequences_of(2, P), watch._sequences_of(1, P)
+    unknown = partial(watch._did_not_know, P)
+    place[0].see(log(PLAIN), 0, unknown)
+    simulation.run(simulation.loop.sleep_ns(500_000_000))
+    place[1].see(log(PLAIN), 0, unknown)
+    simulation.run(simulation.loop.sleep_ns(500_000_000))
+
+    with nullcontext() if innocent else violates("I17"):
+        place[0].see(log(PLAIN, REPEATED), 1, unknown)
+        watch.damaged(2)  # what was right once stays right
+        place[1].see(log(PLAIN, REPEATED), 1, unknown)
+
+
+def test_after_a_cut_sequences_are_counted_again(replica):
     one = log(mark(0, 4, 1, producer=9, sequence=0), mark(5, 6, 1, producer=9, sequence=5))
-    sequences.see(one, 0)
+    replica.see(one)
     one.cut("/data/t-0/0.log", 100)
     one.batches.append(mark(5, 5, 2, producer=9, sequence=5))
     one.ends.append(("/data/t-0/0.log", 150))
-    sequences.see(one, one.lowest_change)
+    replica.see(one, one.lowest_change)
 
     assert one.lowest_change == 0
 
@@ -326,7 +458,9 @@ def test_a_leader_knows_of_its_isr_what_its_broker_has_carried_out(acted_offset,
     machine = simulation.add_machine("broker-2", "10.0.0.2", 2)
     acted = {(2, machine.incarnations): acted_offset}
     committed = CommittedMetadata({}, now_ns=lambda: 0, wall_start_ms=0, acted_offset=acted.get)
-    watch = Watch(simulation, {2: machine}, "/data", committed, dict, elr_enabled=True)
+    watch = Watch(
+        simulation, {2: machine}, "/data", committed, dict, elr_enabled=True, producer_expiration_ms=86_400_000
+    )
     committed._remember(P, IsrState(5, 1, 2, 2))
     committed._remember(P, IsrState(9, 1, 1, 2))
     watch._moved_by_right(2, P, 1, 96)
