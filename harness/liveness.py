@@ -1,7 +1,8 @@
 """After the last fault: a random quorum alone must make progress, then the rest must join it (the simulator only).
 
 Safety lets a cluster do nothing for ever, so progress is asked for by itself, as TigerBeetle's VOPR does. A *core* is
-drawn from the plan's seed: a majority of the controllers, and brokers enough for min ISR of which some may lead every
+drawn from the plan's seed: a majority of who votes in the metadata quorum, of those whose disk has the vote (an
+operator may not have come to give a new disk one), and brokers enough for min ISR of which some may lead every
 partition, also those in which coordinators keep groups and transactions: a transaction ends only where its decision, its
 group's position and its markers can be committed. All others are cut off; within a bound every partition's committed end has to move. A fault may still take
 effect behind its end (sessions that ran out while ZooKeeper was cut off end then) and leave nobody in the core who may
@@ -14,15 +15,18 @@ Where bytes were altered behind the nodes' backs nothing is asked for: a replica
 
 import asyncio
 import itertools
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import AbstractContextManager
 from random import Random
 from typing import Final
+from uuid import UUID
 
 import msgspec
 from msgspec.structs import replace
 
 from replog.node.net.broker_links import REQUEST_TIMEOUT_MS
+from replog.quorum.voters import majority
+from replog.types import NodeId
 from tribunal.clusters.api import CLIENTS, ClusterState, CutMode, Link, PartitionState, TopicPartition, Unsettled, until
 from tribunal.clusters.simulated.cluster import SimulatedCluster
 from tribunal.clusters.simulated.violation import Violated, state_of
@@ -147,9 +151,10 @@ class Liveness:
             at_least=max(spec.min_insync_replicas, spec.brokers // 2 + 1),
             min_isr=self._min_isr,
         )
-        controllers = list(itertools.combinations(spec.controller_ids, spec.controllers // 2 + 1))
-        everybody = len(brokers[0]) == spec.brokers and len(controllers) == 1 if brokers else True
-        if everybody or not all(map(self._cluster.alive, spec.node_ids)):
+        controllers = electing(self._cluster.voter_directories(), self._cluster.lost_directories)
+        if not brokers or not controllers or not all(map(self._cluster.alive, spec.node_ids)):
+            return None
+        if len(brokers[0]) == spec.brokers and len(controllers[0]) == spec.controllers:
             return None
         return (*self._random.choice(controllers), *self._random.choice(brokers))
 
@@ -209,6 +214,16 @@ def cores(
 def _coordinators(state: ClusterState) -> list[TopicPartition]:
     """Return the partitions in which groups and transactions are kept."""
     return [one for one in sorted(state.partitions) if one.topic in COORDINATORS]
+
+
+def electing(voters: Mapping[NodeId, UUID], lost: Collection[tuple[int, UUID]]) -> list[tuple[int, ...]]:
+    """Return the groups of controllers that could elect one of them without the others, all of one size, in the order of `voters`.
+
+    voters:  who votes, with the directory that has the vote (KIP-853).
+    lost:    directories that a fault took from their nodes for ever: nobody can vote with one, until an operator has given its node another vote.
+    """
+    present: list[int] = [node for node, directory in voters.items() if (node, directory) not in lost]
+    return list(itertools.combinations(present, majority(len(voters))))
 
 
 def may_progress(state: ClusterState, partition: TopicPartition, brokers: Sequence[int], min_isr: int) -> bool:

@@ -19,7 +19,7 @@ import msgspec
 from replog.config import DEFINITIONS, Endpoint, NodeConfig
 from replog.log.creation import PARTITION_METADATA_FILE
 from replog.node.directories.meta_properties import short
-from replog.types import METADATA_TOPIC, TopicPartition
+from replog.types import METADATA_TOPIC, ZERO_UUID, NodeId, TopicPartition
 from tribunal.clusters.api import (
     CLIENTS,
     ClusterError,
@@ -89,6 +89,7 @@ class SimulatedCluster(SimulatedFaults):
         simulation.network.frames.on = True
         if spec.node_settings().get(POINTS_SETTING):
             simulation.points = Points(simulation.loop)
+        self.lost_directories: dict[tuple[int, UUID], None] = {}  # of nodes that have another disk now
         self.control_watch: ControlWatch | None = None
         self.model = Model()  # of ZooKeeper, where there is one
         self.nodes: dict[int, SimulatedNode] = {node: self._new_node(node) for node in spec.node_ids}
@@ -344,6 +345,7 @@ class SimulatedCluster(SimulatedFaults):
         one.machine.power_on()
         one.machine.disk.wipe(DATA)
         self.watch.lost_data(node)
+        self.lost_directories[node, old_directory_id] = None
         one.format()
         after = self.log_ends(node)
         return Proof(
@@ -526,6 +528,15 @@ class SimulatedCluster(SimulatedFaults):
         node, incarnation = process
         one = self.nodes[node]
         return one.acted_offset if one.machine.incarnations == incarnation else None
+
+    def voter_directories(self) -> Mapping[NodeId, UUID]:
+        """Return who votes in the metadata quorum, and with which directory, by the longest log of a controller."""
+        members = [self.nodes[node].quorum for node in self.spec.controller_ids]
+        logs = [one for one in members if one is not None]
+        furthest = max(logs, key=lambda one: (one.log_end.epoch, one.log_end.offset), default=None)
+        if furthest is None:  # there is no quorum in ZooKeeper mode, and none while no controller runs
+            return dict.fromkeys(map(NodeId, self.spec.controller_ids), ZERO_UUID)
+        return furthest.voter_directories
 
     def _quorum_members(self) -> Mapping[Incarnation, QuorumMember]:
         if self._members_as_of == self.simulation.process_changes:

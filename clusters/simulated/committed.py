@@ -9,6 +9,7 @@ from typing import Final, NamedTuple, Protocol
 from uuid import UUID
 
 from replog.config import Endpoint
+from replog.quorum.messages import OffsetAndEpoch
 from replog.types import METADATA_TOPIC, NodeId, QuorumEpoch, TopicPartition
 from tribunal.clusters.api import ClusterState, MetadataEntry, PartitionState
 from tribunal.clusters.committed_records import CommittedRecords
@@ -61,6 +62,14 @@ class QuorumMember(Protocol):
     @property
     def leader(self) -> tuple[NodeId, QuorumEpoch, Endpoint | None]:
         """Who leads, by its knowledge, and in which epoch."""
+
+    @property
+    def log_end(self) -> OffsetAndEpoch:
+        """Where its log ends."""
+
+    @property
+    def voter_directories(self) -> Mapping[NodeId, UUID]:
+        """Who votes by its log, and with which directory."""
 
 
 class CommittedMetadata:

@@ -1,9 +1,11 @@
 """Which brokers are enough to make progress."""
 
+from uuid import UUID
+
 import pytest
 
 from tribunal.clusters.api import ClusterState, PartitionState, TopicPartition
-from tribunal.harness.liveness import awaited_ms, cores, may_progress
+from tribunal.harness.liveness import awaited_ms, cores, electing, may_progress
 from tribunal.harness.plan import made
 from tribunal.harness.progress import Silent
 from tribunal.harness.scenario import scenario
@@ -76,6 +78,25 @@ def test_no_core_is_sought_where_few_are_too_few_for_what_is_written():
     state = ClusterState(partitions={P: in_sync(3, 4, 5), TopicPartition("t", 1): in_sync(1, 2)})
 
     assert cores(state, list(state.partitions), (1, 2, 3, 4, 5), at_least=3, min_isr=lambda _: 2) == []
+
+
+OLD, NEW = UUID(int=1), UUID(int=2)
+
+
+@pytest.mark.parametrize(
+    ("voters", "lost", "groups"),
+    [
+        pytest.param((101, 102, 103), (), [(101, 102), (101, 103), (102, 103)], id="all have their disks"),
+        pytest.param((101, 102, 103), ((102, OLD),), [(101, 103)], id="one has lost the disk that votes"),
+        pytest.param(
+            (101, 102, 103), ((102, NEW),), [(101, 102), (101, 103), (102, 103)], id="one has lost another disk"
+        ),
+        pytest.param((101, 103), ((102, OLD),), [(101, 103)], id="the vote was taken"),
+        pytest.param((101, 102, 103), ((101, OLD), (102, OLD)), [], id="most have lost theirs"),
+    ],
+)
+def test_who_may_elect(voters, lost, groups):
+    assert electing(dict.fromkeys(voters, OLD), lost) == groups
 
 
 @pytest.mark.parametrize(

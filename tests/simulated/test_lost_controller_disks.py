@@ -1,18 +1,24 @@
 """A controller loses its disk: an operator, as the wide swarm is one, gives the new one its vote."""
 
 import asyncio
+from contextlib import nullcontext
+from random import Random
 
 import pytest
 
 from tests.simulated.cluster_program import NOWHERE, Trial
-from tribunal.clusters.api import CutMode, Link
+from tribunal.clusters.api import CutMode, Link, TopicPartition
 from tribunal.clusters.clock import RunClock
 from tribunal.clusters.kinds.simulated import launch
 from tribunal.clusters.simulated.running import run_simulated
+from tribunal.clusters.simulated.violation import Violated
 from tribunal.clusters.spec import ClusterSpec
+from tribunal.harness.liveness import Liveness
 from tribunal.nemesis.faults import wide_swarm, wipe
+from tribunal.workloads.kinds.produce_consume import TOPIC
 
 SECONDS = 15
+CORES = 4
 
 
 def swarm(name, spec, **options):
@@ -76,3 +82,37 @@ async def mended_after(cluster, links, late_ms):
     """Mend the links when so much time has passed."""
     await asyncio.sleep(late_ms / 1000)
     await cluster.heal(links)
+
+
+async def without_a_vote(cluster):
+    """Let a controller lose its disk, and nobody give the new one a vote; return the others."""
+    node, *others = sorted(cluster.spec.controller_ids, key=lambda one: one == cluster.state.quorum_leader)
+    await cluster.kill(node)
+    await cluster.wipe(node)
+    await cluster.start(node)
+    await asyncio.sleep(2)
+    return others
+
+
+async def left_alone(cluster):
+    """Ask several cores for progress."""
+    for seed in range(CORES):
+        await Liveness(cluster, Random(seed), lambda _: nullcontext()).core_progresses([TopicPartition(TOPIC, 0)])
+
+
+def test_who_votes_with_a_disk_that_is_gone_is_in_no_core():
+    async def scenario(cluster):
+        await without_a_vote(cluster)
+        await left_alone(cluster)
+
+    Trial("no vote").run(scenario)
+
+
+def test_who_votes_with_a_disk_that_is_there_has_to_elect_somebody():
+    async def scenario(cluster):
+        one, other = await without_a_vote(cluster)
+        await cluster.cut([Link(one, other), Link(other, one)], CutMode.HOLD)
+        await left_alone(cluster)
+
+    with pytest.raises(Violated, match="no progress with a quorum alone"):
+        Trial("no vote").run(scenario)

@@ -243,6 +243,16 @@ class QuorumNode:
         return self._core.log.end_offset
 
     @property
+    def log_end(self) -> OffsetAndEpoch:
+        """Where its log ends."""
+        return self._core.log.end
+
+    @property
+    def voter_directories(self) -> dict[NodeId, UUID]:
+        """The members of the quorum by this node's log, with the directories that they vote with."""
+        return {voter.node_id: voter.directory_id for voter in self._core.voters.members}
+
+    @property
     def is_voter(self) -> bool:
         """Whether this node is a member of the quorum."""
         return self._core.is_voter
