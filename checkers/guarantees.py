@@ -178,8 +178,8 @@ OF_SYSTEMS: dict[str, str] = {
 }
 # What excuses not a record's absence but what follows from others' absence.
 OF_MEMORY: dict[str, str] = {
-    Excuse.MEMORY_LOST: "records were permitted to be lost, and with them what brokers knew of their producers: these number their "
-    "records anew, and nobody recognises what they repeat (KIP-98, KIP-360)",
+    Excuse.MEMORY_LOST: "records were permitted to be lost, and with them what brokers knew of their producers, or a producer was silent for as "
+    "long as brokers have to remember one: these number their records anew, and nobody recognises what they repeat (KIP-98, KIP-360)",
     Excuse.END_LOST: "the end of a transaction was permitted to be lost: its marker, or its entry in the transaction log, or a "
     "leader elected uncleanly aborted what its log left open (KIP-98, KIP-704)",
     Excuse.ORDER_LOST: "records that transactions had read or built on were permitted to be lost: those that ended later stand in no order "

@@ -15,6 +15,10 @@ MEMBERS_UNCHECKED: Final = (
     "isr.members.unchecked"  # leaders write the ISR without asking whether who joins is registered
 )
 LATEST_UNGUARDED: Final = "latest.offset.unguarded"  # a new leader answers ListOffsets by a high watermark that has not caught up (before KIP-207)
+PRODUCER_EXPIRATION: Final = (
+    "producer.id.expiration.ms",
+    86_400_000,
+)  # how long a silent producer is remembered; by default
 PROMISED: Final = "promises."  # what a described system promises, among the settings: `promises.consistency`
 Setting = bool | int | float | str | Sequence[str] | None
 LOST_MS: Final = f"{PROMISED}lost_ms."  # what may be lost, by the fault that takes it: `promises.lost_ms.kill`

@@ -11,7 +11,7 @@ from typing import Final
 
 import msgspec
 
-from tribunal.results.manifest import Setting
+from tribunal.results.manifest import PRODUCER_EXPIRATION, Setting, integer
 from tribunal.results.metadata import NO_LEADER, RECOVERING, PartitionChangeRecord, PartitionRecord, State, decoded
 from tribunal.results.recording import NO_PARTITION
 from tribunal.results.rows import (
@@ -78,6 +78,7 @@ class Case:
         self.has_elr = not self.is_zookeeper and self._is_on("eligible.leader.replicas.enable", otherwise=True)
         self.allows_unclean = self._is_on("unclean.leader.election.enable", otherwise=False)
         self.allows_unclean |= self._is_on("unclean.recovery.manager.enabled", otherwise=False)
+        self._expiration_ns = integer(self.settings, *PRODUCER_EXPIRATION) * 1_000_000
         self._rows: dict[tuple[type, str], list[object]] = {}
         self._logs: dict[Place, FinalLog] = {}
         self._histories: dict[Place, list[Change]] = {}
@@ -328,6 +329,11 @@ class Case:
         return all((fault.injected_ns or 0) > at_ns + LAG_NS for fault in faults) and all(
             change.at_ns > at_ns + LAG_NS or (self.has_elr and change.clean) for change in changes
         )
+
+    @property
+    def remembers_producers(self) -> bool:
+        """Whether no producer was ever silent for long enough to be forgotten (R8)."""
+        return self.end_ns < self._expiration_ns
 
     def _all_places(self) -> list[Place]:
         found = {(row.topic, row.partition) for row in self.metadata if row.record_type == "PartitionRecord"}

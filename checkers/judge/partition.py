@@ -46,6 +46,7 @@ from tribunal.checkers.judge.witnesses import answers
 from tribunal.checkers.properties.aborted_reads import ABORTED_READ, READ_COMMITTED
 from tribunal.checkers.properties.group_offsets import COMMIT
 from tribunal.checkers.properties.hanging_transactions import standing
+from tribunal.checkers.properties.lost_writes import is_idempotent
 from tribunal.results.admin_apis import AdminApi
 from tribunal.results.manifest import KRAFT
 from tribunal.results.rows import Transaction
@@ -211,16 +212,21 @@ class PartitionJudge:
         """Look whether the decision to abort was permitted to be lost before a consumer of committed records received the record."""
         reads, polls, seen = (self.rows.columns(name) for name in ("reads", "polls", "watermarks"))
         own = (reads["value"] == anomaly.value) & (reads["log_offset"] == anomaly.log_offset)
-        received = distinct((reads["process"][own].astype(np.int64) << 40) + reads["poll_index"][own])
-        asked = (polls["process"].astype(np.int64) << 40) + polls["poll_index"]
-        times = np.where(polls["complete_ns"] == UNKNOWN, polls["invoke_ns"], polls["complete_ns"])
-        times = times[(polls["isolation"] == READ_COMMITTED) & is_among(asked, received)]
+        times = self._received_ns(own, polls["isolation"] == READ_COMMITTED)
         if not times.size or transaction.end_ns is None:
             return None
         passed = (seen["last_stable_offset"] > (anomaly.log_offset or 0)) & (seen["at_ns"] >= transaction.end_ns)
         passed &= seen["leader_epoch"] >= int(reads["leader_epoch"][own].max(initial=UNKNOWN))
         ended_ns = int(seen["at_ns"][passed].min()) if passed.any() else None
         return self._remembered.abort_lost(transaction, self._name, int(times.min()), ended_ns)
+
+    def _received_ns(self, reads: Array, polls: Array) -> Array:
+        """Return when those of some polls were answered that received some of the reads."""
+        read, asked = self.rows.columns("reads"), self.rows.columns("polls")
+        received = distinct((read["process"][reads].astype(np.int64) << 40) + read["poll_index"][reads])
+        times = np.where(asked["complete_ns"] == UNKNOWN, asked["invoke_ns"], asked["complete_ns"])
+        indexes = (asked["process"].astype(np.int64) << 40) + asked["poll_index"]
+        return np.asarray(times[polls & is_among(indexes, received)])
 
     def _of_hanging(self, anomaly: Anomaly) -> Judgement | None:
         """Look at the transaction whose first record holds the last stable offset back, or at those that may be it.
@@ -333,15 +339,33 @@ class PartitionJudge:
         return found
 
     def _of_memory(self, found: Found, chosen: list[int]) -> dict[int, Judgement]:
-        """Excuse records that stand twice, where what a leader knew of their producer was permitted to be lost before they were done with."""
+        """Excuse records that stand twice, where a leader by right did not know their producer: it had lost what it knew, or had forgotten it."""
         sends = self.rows.columns("sends")
         values = found.anomalies["value"].take(pa.array(chosen)).to_numpy()
         places = self.rows.derived(sends_by_value).rows(values)
-        return _excused(
-            (row, self._forgotten(*(int(sends[name][send]) for name in ("process", "invoke_ns", "complete_ns"))))
-            for row, send in zip(chosen, places.tolist(), strict=True)
-            if send != UNKNOWN
-        )
+        offsets = found.anomalies["log_offset"].take(pa.array(chosen)).to_pylist()
+        classes = self.rows.words("sends", "worker_class")
+        judged: list[tuple[int, Judgement | None]] = []
+        for row, send, offset in zip(chosen, places.tolist(), offsets, strict=True):
+            if send == UNKNOWN:
+                continue
+            process, value, since_ns, complete_ns = (
+                int(sends[name][send]) for name in ("process", "value", "invoke_ns", "complete_ns")
+            )
+            done_ns = None if complete_ns == UNKNOWN else complete_ns
+            judgement = self._remembered.producer_forgotten(process, since_ns, done_ns)
+            if judgement is None and is_idempotent(classes[sends["worker_class"][send]]):
+                until_ns = self._seen_ns(value, offset)
+                judgement = self._remembered.producer_expired(self._name, process, since_ns, until_ns)
+            judged.append((row, judgement))
+        return _excused(judged)
+
+    def _seen_ns(self, value: int, log_offset: int) -> int:
+        """Return by when a record stood at an offset: when it was first read there, or at the latest when the run ended."""
+        reads, polls = self.rows.columns("reads"), self.rows.columns("polls")
+        there = (reads["value"] == value) & (reads["log_offset"] == log_offset)
+        times = self._received_ns(there, np.ones(polls["process"].size, bool))
+        return int(times.min()) if times.size else self._ended_ns()
 
     def _of_log_start(self, found: Found, chosen: list[int]) -> dict[int, Judgement]:
         """Excuse what only stands before the log start in files that are still there, or before the beginning of a replica's own log."""
@@ -362,10 +386,6 @@ class PartitionJudge:
         """Return when the last was recorded of the run's phases and nodes."""
         ends = (self.context.of_run("phases")["end_ns"], self.context.of_run("nodes")["at_ns"])
         return max(pc.max(column).as_py() or 0 for column in ends)
-
-    def _forgotten(self, process: int, invoke_ns: int, complete_ns: int) -> Judgement | None:
-        done_ns = None if complete_ns == UNKNOWN else complete_ns
-        return self._remembered.producer_forgotten(process, invoke_ns, done_ns)
 
     def _looked_up(self) -> Evidence:
         if self._evidence is None:

@@ -13,14 +13,19 @@ import pyarrow.parquet as pq
 
 from tribunal.checkers.guarantees import Excuse
 from tribunal.checkers.judge.promised_losses import KILL
-from tribunal.checkers.judge.remembered import HINDERED
+from tribunal.checkers.judge.remembered import EXPIRED, HINDERED
 from tribunal.checkers.judge.skews import CLOCK
 from tribunal.checkers.judge.tables import Permitted, Place
 from tribunal.checkers.judge.timeline import Judgement
 from tribunal.results.verdict import PERMITTED_TABLE, ExcusingEvent
 
 BY_ORDER: Final = Excuse.BY_ORDER.value
-WITHOUT_ELECTION: Final = {CLOCK: "clock set back", HINDERED: "fault in effect", KILL: "kill"}
+WITHOUT_ELECTION: Final = {
+    CLOCK: "clock set back",
+    EXPIRED: "producer expired",
+    HINDERED: "fault in effect",
+    KILL: "kill",
+}
 OF_ANOMALY: Final = {
     "kind": "kind",
     "log_offset": "log_offset",

@@ -22,7 +22,8 @@ from tribunal.checkers.judge.evidence import Sent
 from tribunal.checkers.judge.incarnations import Calm, hinders
 from tribunal.checkers.judge.markers import lost_marker
 from tribunal.checkers.judge.orders import Order
-from tribunal.checkers.judge.skews import CLOCK, skews
+from tribunal.checkers.judge.silence import longest_silence
+from tribunal.checkers.judge.skews import CLOCK, Skew, skews
 from tribunal.checkers.judge.steps import WRITE_KINDS
 from tribunal.checkers.judge.timeline import (
     GROUP_LOG,
@@ -33,7 +34,7 @@ from tribunal.checkers.judge.timeline import (
     Record,
 )
 from tribunal.checkers.properties.hanging_transactions import DEFAULT_TIMEOUT_MS, GRACE_NS, TIMEOUT
-from tribunal.results.manifest import LEADER_RECOVERY, integer
+from tribunal.results.manifest import LEADER_RECOVERY, PRODUCER_EXPIRATION, integer
 from tribunal.results.rows import Commit, Step, Transaction, typed
 from tribunal.results.store import Recording
 from tribunal.results.topic_names import MARK
@@ -46,6 +47,7 @@ COMMIT_KIND: Final = "commit"
 OPEN: Final = "info"
 DEPOSED: Final = "deposed"
 HINDERED: Final = "hindered"
+EXPIRED: Final = "expired"
 OF_MARKERS: Final = ("polls", "reads", "watermarks")
 Place = tuple[str, int]
 
@@ -232,7 +234,7 @@ class Remembered:
         due_ns = row.begin_ns + (longest_ms if row.timeout_ms is None else row.timeout_ms) * 1_000_000 + GRACE_NS
         entries = self._history.timeline(*home).entries
         # What was set back when it was overdue already kept nobody from ending it.
-        back = set_back(entries, list(skews(self._history.faults)), row.begin_ns, min(at_ns, due_ns))
+        back = set_back(entries, self._skews, row.begin_ns, min(at_ns, due_ns))
         if back is None or at_ns >= due_ns + back[0]:
             return None
         promise = Promise(rule=Excuse.END_LOST, violations=())
@@ -347,6 +349,53 @@ class Remembered:
         return None
 
     # Producers
+
+    def producer_expired(self, own: Place, process: int, since_ns: int, until_ns: int) -> Judgement | None:
+        """Return the silence after which a leader may have forgotten a producer, before a record of it stood twice (R8).
+
+        Where the record itself stands, the silence is anywhere between its being sent and its being seen to stand twice. Elsewhere it is while another
+        record was under way, beside this one: a leader that has forgotten the producer takes one record and refuses the other as out
+        of order, and the producer numbers all its records anew. A pause between records makes nobody repeat any.
+        """
+        found = self._silence(own, process, since_ns, until_ns)
+        least_ns = self._expiration_ns - min(sum(one.span_ns for one in self._skews), NEVER)
+        for place in map(_place, self._recording.partitions("sends")):
+            sends = self._columns("sends", place)
+            ended_ns = np.where(sends["complete_ns"] == UNKNOWN, until_ns, np.minimum(sends["complete_ns"], until_ns))
+            beside = (sends["process"] == process) & (sends["invoke_ns"] <= until_ns) & (ended_ns >= since_ns)
+            for row in np.flatnonzero(beside & (ended_ns - sends["invoke_ns"] >= least_ns)).tolist():
+                found = found or self._silence(place, process, int(sends["invoke_ns"][row]), int(ended_ns[row]))
+        return found
+
+    def _silence(self, place: Place, process: int, since_ns: int, until_ns: int) -> Judgement | None:
+        """Return the silence of a producer in one partition that was long enough for who led it to forget the producer."""
+        enough_ns = self._expiration_ns - self._ahead_ns(place, since_ns, until_ns)
+        if until_ns - since_ns < enough_ns:
+            return None
+        sends = self._columns("sends", place)
+        answered = (sends["process"] == process) & (sends["outcome"] == OK) & (sends["acks"] == -1)
+        times = sends["invoke_ns"][answered], sends["complete_ns"][answered]
+        silence_ns, at_ns = longest_silence(*times, since_ns, until_ns)
+        if silence_ns < enough_ns:
+            return None
+        promise = Promise(rule=Excuse.MEMORY_LOST, violations=())
+        return Judgement(promise, None, -1, at_ns, (), topic=place[0], partition=place[1], by=EXPIRED)
+
+    @cached_property
+    def _expiration_ns(self) -> int:
+        return integer(self._history.settings, *PRODUCER_EXPIRATION) * 1_000_000
+
+    def _ahead_ns(self, place: Place, since_ns: int, until_ns: int) -> int:
+        """Return by how much faults of clocks may have made a silence longer to who led a partition meanwhile."""
+        skewed = [one for one in self._skews if one.since_ns <= until_ns and one.until_ns >= since_ns]
+        if not skewed:
+            return 0
+        led = {one.node for one in leading(self._history.timeline(*place).entries, since_ns, until_ns)}
+        return min(sum(one.span_ns for one in skewed if one.node is None or one.node in led), NEVER)
+
+    @cached_property
+    def _skews(self) -> list[Skew]:
+        return list(skews(self._history.faults))
 
     def producer_forgotten(self, process: int, invoke_ns: int, done_ns: int | None) -> Judgement | None:
         """Return what may have taken what a leader knew of a producer, before it was done with a record (R8).

@@ -424,11 +424,12 @@ def _idempotent(rows: PartitionRows) -> Array:
     """Per send: written by an idempotent producer or in a single attempt, so that it may not stand twice."""
     sends = rows.columns("sends")
     words = rows.words("sends", "worker_class")
-    classes = np.array([_is_idempotent(word) for word in words] + [False])
+    classes = np.array([is_idempotent(word) for word in words] + [False])
     return np.asarray(classes[sends["worker_class"]] | (sends["attempts"] == 1))
 
 
-def _is_idempotent(worker_class: str) -> bool:
+def is_idempotent(worker_class: str) -> bool:
+    """Return whether brokers know the producers of such workers, and what these sent already."""
     return worker_class.startswith(("idempotent", "transactional"))
 
 

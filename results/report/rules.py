@@ -18,7 +18,7 @@ IN_PLAIN_WORDS: Final = {
     "R5": "only one broker had confirmed them (acks=1), and another one took its place or its disk had lost them",
     "R6": "their sender had asked for no confirmation (acks=0)",
     "R7": "a fault damaged the leader's files while it ran, which nothing sees before it starts again",
-    "R8": "with records that may be lost brokers forgot what a sender had sent already, and took it a second time",
+    "R8": "with records that may be lost, or after a silence as long as they have to remember a sender, brokers forgot what it had sent already, and took it a second time",
     "R9": "the entry that ends a transaction was among the records that may be lost",
     "R10": "transactions had read or built on records that may be lost",
     "R11": "the positions of groups of consumers were among the records that may be lost",

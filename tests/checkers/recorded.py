@@ -190,6 +190,7 @@ class Run:
         target: str | None = None,
         index: int = 0,
         lasts: int = 10,
+        proof: str = "{}",
     ) -> None:
         place = {"node": node, "topic": "t", "partition": 0, "unseen_end_offset": unseen_end}
         lost = [] if lost_from is None else [place | {"from_offset": lost_from, "end_offset": lost_end}]
@@ -202,7 +203,7 @@ class Run:
             planned_ns=at * MS,
             injected_ns=at * MS,
             healed_ns=(at + lasts) * MS,
-            proof="{}",
+            proof=proof,
             took_effect=took_effect,
             heal_proof="{}",
             healed=healed,

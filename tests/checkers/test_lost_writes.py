@@ -3,11 +3,13 @@
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
-from tests.checkers.recorded import Run
+from tests.checkers.recorded import MS, Run
 from tests.checkers.test_sql import agree
 from tribunal.checkers.judge.engine import judge_runs
+from tribunal.checkers.judge.silence import longest_silence
 from tribunal.results.values import value_of
 
 Row = dict[str, object]
@@ -411,6 +413,97 @@ def test_an_idempotent_producer_that_a_leader_forgot_repeats_itself(
     judged = [(kind, *rest) for kind, *rest in found(run.finish()) if kind == "duplicate"]
 
     assert judged == [("duplicate", severity, rule, 1)]
+
+
+@pytest.mark.parametrize(
+    ("changes", "severity", "rule"),
+    [
+        pytest.param({}, "permitted", "R8", id="nothing else was written meanwhile"),
+        pytest.param({"seen": 1_999}, "violation", "", id="it was seen to stand twice too soon"),
+        pytest.param({"until": 1_100}, "permitted", "R8", id="a request came late"),
+        pytest.param({"worker_class": "no-retries", "attempts": 1}, "violation", "", id="nobody knows its producer"),
+        pytest.param({"expiration_ms": 1_001}, "violation", "", id="the producer has to be remembered for longer"),
+        pytest.param({"expiration_ms": None}, "violation", "", id="for a day, as Kafka does"),
+        pytest.param({"written": {"at": 1_400}}, "violation", "", id="it wrote another meanwhile"),
+        pytest.param({"written": {"at": 1_400, "process": 8}}, "permitted", "R8", id="another producer did"),
+        pytest.param({"written": {"at": 1_400, "topic": "u"}}, "permitted", "R8", id="elsewhere"),
+        pytest.param({"written": {"at": 1_400, "acks": 1}}, "permitted", "R8", id="what the next leader may lack"),
+        pytest.param({"written": {"at": 1_400, "outcome": "info"}}, "permitted", "R8", id="what may have come late"),
+        pytest.param({"written": {"at": 1_990, "until": 2_010}}, "permitted", "R8", id="perhaps afterwards"),
+        pytest.param({"expiration_ms": 1_500, "ahead": (1, 500)}, "permitted", "R8", id="its leader's clock was ahead"),
+        pytest.param({"expiration_ms": 1_500, "ahead": (2, 500)}, "violation", "", id="another node's clock was"),
+        pytest.param({"expiration_ms": 1_501, "ahead": (1, 500)}, "violation", "", id="not by as much"),
+    ],
+)
+def test_a_leader_forgets_an_idempotent_producer_that_is_silent_for_too_long(
+    tmp_path: Path, changes: dict[str, Any], severity: str, rule: str
+) -> None:
+    """A record that was sent a second before stands twice."""
+    expiration_ms = changes.get("expiration_ms", 1_000)
+    run = Run(tmp_path / "run", **({} if expiration_ms is None else {"producer.id.expiration.ms": expiration_ms}))
+    more = {name: changes[name] for name in ("worker_class", "attempts") if name in changes}
+    value = run.send(0, 1_000, complete_ns=changes.get("until", 2_000) * MS, **more)
+    records = {0: value, 1: value}
+    if "written" in changes:
+        at, until, other = (changes["written"].get(name) for name in ("at", "until", "process"))
+        more = {name: changes["written"][name] for name in ("topic", "acks", "outcome") if name in changes["written"]}
+        sent = value_of(7 if other is None else other, 2)
+        run.send(2, at, process=sent >> 40, value=sent, complete_ns=(until or at + 1) * MS, **more)
+        records |= {} if "topic" in more else {2: sent}
+    if "ahead" in changes:
+        node, offset_ms = changes["ahead"]
+        run.fault("clock-jump", 1_200, node=node, lasts=300, proof=f'{{"offset_ms": {offset_ms}}}')
+    run.read({1: value}, changes.get("seen", 2_000))
+    run.final_read(records, at=5_000)
+
+    judged = [(kind, *rest) for kind, *rest in found(run.finish()) if kind == "duplicate"]
+
+    assert judged == [("duplicate", severity, rule, 1)]
+
+
+@pytest.mark.parametrize(
+    ("beside", "severity", "rule"),
+    [
+        pytest.param({"at": 500, "until": 1_510}, "permitted", "R8", id="it was under way beside this one"),
+        pytest.param({"at": 500, "until": None}, "permitted", "R8", id="and had no answer"),
+        pytest.param({"at": 400, "until": 1_450}, "violation", "", id="it was done with before this one was sent"),
+        pytest.param({"at": 501, "until": 1_500}, "violation", "", id="it was done with too soon"),
+        pytest.param({"at": 500, "until": 1_510, "process": 8}, "violation", "", id="it was another producer's"),
+    ],
+)
+def test_a_producer_that_a_leader_forgot_repeats_itself_in_all_its_partitions(
+    tmp_path: Path, beside: dict[str, Any], severity: str, rule: str
+) -> None:
+    """A record of it was under way for a second in another partition."""
+    run = Run(tmp_path / "run", **{"producer.id.expiration.ms": 1_000})
+    created = {"partition_id": 0, "replicas": [1, 2, 3], "isr": [1, 2, 3], "leader": 1, "leader_epoch": 0}
+    run.metadata("PartitionRecord", 0, topic="u", **created)
+    until, process = beside["until"], beside.get("process", 7)
+    answer = {"outcome": "info", "complete_ns": None} if until is None else {"complete_ns": until * MS}
+    run.send(1, beside["at"], topic="u", offset=0, process=process, value=value_of(process, 1), **answer)
+    value = run.send(3, 1_490, complete_ns=1_520 * MS)
+    run.read({1: value}, 1_530)
+    run.final_read({0: value, 1: value}, at=5_000)
+
+    judged = [(kind, *rest) for kind, *rest in found(run.finish()) if kind == "duplicate"]
+
+    assert judged == [("duplicate", severity, rule, 1)]
+
+
+@pytest.mark.parametrize(
+    ("answered", "longest"),
+    [
+        pytest.param([], (100, 200), id="nothing"),
+        pytest.param([(140, 150)], (60, 200), id="one"),
+        pytest.param([(110, 190)], (90, 190), id="either half"),
+        pytest.param([(160, 190), (110, 120)], (80, 190), id="in any order"),
+        pytest.param([(90, 150), (150, 210)], (100, 200), id="perhaps before, perhaps afterwards"),
+    ],
+)
+def test_the_longest_silence(answered: list[tuple[int, int]], longest: tuple[int, int]) -> None:
+    sent_ns, answered_ns = (np.array([one[side] for one in answered], np.int64) for side in (0, 1))
+
+    assert longest_silence(sent_ns, answered_ns, 100, 200) == longest
 
 
 def test_refused_and_corrupt_records(run: Run) -> None:

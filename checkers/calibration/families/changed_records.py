@@ -66,8 +66,8 @@ def is_idempotent(send: Send) -> bool:
 
 def _duplicated(case: Case, random: Random) -> Iterator[Injected]:
     for send in spread(case, random, kept_of_all):
-        # R8: where anything was permitted to be lost before it was acknowledged, it may stand twice.
-        if is_idempotent(send) and case.is_quiet_until(send.complete_ns or 0):
+        # R8: where anything was permitted to be lost before it was acknowledged, or its producer to be forgotten, it may stand twice.
+        if is_idempotent(send) and case.is_quiet_until(send.complete_ns or 0) and case.remembers_producers:
             draft = Draft(case)
             end = draft.append(Place(send.topic, send.partition), send.value)
             yield _injected(case, draft, send, f"it stands once more at {end}")
@@ -75,7 +75,7 @@ def _duplicated(case: Case, random: Random) -> Iterator[Injected]:
 
 def _duplicated_transactional(case: Case, random: Random) -> Iterator[Injected]:
     for send in spread(case, random, kept_of_transactions):
-        if case.is_quiet_until(send.complete_ns or 0):
+        if case.is_quiet_until(send.complete_ns or 0) and case.remembers_producers:
             draft = Draft(case)
             end = draft.append(Place(send.topic, send.partition), send.value)
             yield _injected(case, draft, send, f"it was committed, and stands once more at {end}")

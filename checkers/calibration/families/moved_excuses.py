@@ -284,7 +284,7 @@ def _elect_uncleanly_at_the_end(case: Case, draft: Draft, place: Place) -> bool:
 
 def _memory_lost_later(case: Case, random: Random) -> Iterator[Injected]:
     """Let an idempotent record stand twice, and a leader be elected uncleanly elsewhere when all had been read (R8)."""
-    if not case.allows_unclean:
+    if not case.allows_unclean or not case.remembers_producers:
         return
     for send in spread(case, random, kept_of_all):
         place = Place(send.topic, send.partition)
