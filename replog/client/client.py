@@ -111,7 +111,7 @@ class Client:
         connection = await self._connection_to(node)
         try:
             return await connection.send(exchange, body, timeout_ms=self.timeout_ms)
-        except ConnectionLost:
+        except (ConnectionLost, asyncio.CancelledError):  # who asked may have given up first
             self._silent[connection.endpoint] = None
             raise
 
@@ -148,6 +148,9 @@ class Client:
             except (ConnectionLost, UnsupportedVersion) as problem:
                 self._silent[endpoint] = None
                 raise Unreachable(str(problem)) from None
+            except asyncio.CancelledError:
+                self._silent[endpoint] = None
+                raise
             self._silent.pop(endpoint, None)
             self._connections[endpoint] = connection
             return connection

@@ -1,6 +1,7 @@
 """The client against two small servers that know one topic: leaders, stale metadata, unreachable nodes."""
 
 import asyncio
+import socket
 from collections.abc import Awaitable, Callable
 from uuid import UUID
 
@@ -157,6 +158,39 @@ def test_who_was_silent_is_asked_last_until_it_answers_again():
         await client.refresh(["t"])
 
         assert cluster.asked == [(2, Api.METADATA)] * 2
+
+    on_cluster(scenario)
+
+
+def test_who_was_silent_until_nobody_waited_any_more_is_asked_last() -> None:
+    """Whoever asks may give up before the client does: the next one does not begin with the same broker."""
+
+    async def scenario(cluster: Cluster, client: Client) -> None:
+        await client.refresh(["t"])
+        cluster.silent = 1
+        with pytest.raises(TimeoutError):
+            await asyncio.wait_for(client.refresh(["t"]), 0.2)
+        cluster.asked.clear()
+
+        await client.refresh(["t"])
+
+        assert cluster.asked == [(2, Api.METADATA)]
+
+    on_cluster(scenario)
+
+
+def test_who_could_not_be_reached_until_nobody_waited_any_more_is_asked_last() -> None:
+    async def scenario(cluster: Cluster, client: Client) -> None:
+        with socket.create_server((HOST, 0)) as mute:  # takes the connection, and says nothing
+            first = Endpoint(HOST, mute.getsockname()[1])
+            impatient = Client(SmallWorld(), [first, Endpoint(HOST, cluster.ports[2])], timeout_ms=3000)
+            with pytest.raises(TimeoutError):
+                await asyncio.wait_for(impatient.refresh(["t"]), 0.2)
+
+            await impatient.refresh(["t"])
+            await impatient.close()
+
+        assert cluster.asked == [(2, Api.METADATA)]
 
     on_cluster(scenario)
 
