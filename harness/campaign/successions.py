@@ -90,6 +90,13 @@ SHORT: Final = (400, 1_500, 3_000, 6_000)
 MESSAGES: Final[Mapping[str, object]] = {"must_meet": False}
 LATE_ANSWERS: Final = {**MESSAGES, "api": "fetch", "direction": "response", "delay_ms": (100, 250)}
 LATE_REQUESTS: Final = {**MESSAGES, "api": "fetch", "delay_ms": (70, 300, 600)}
+PROPOSAL: Final = "alter-partition request"
+LATE_PROPOSALS: Final = {
+    **MESSAGES,
+    "api": "alter-partition",
+    "direction": ("request", "response"),
+    "delay_ms": (150, 500, 1_200),
+}
 NO_FETCHES: Final = {**MESSAGES, "api": "fetch"}
 NO_HEARTBEATS: Final = {**MESSAGES, "api": "broker-heartbeat"}
 FROM: Final = {**UNNOTICED, "from": ("nodes", "brokers")}
@@ -171,6 +178,8 @@ METADATA: Final[Mapping[str, Standing]] = {
         ),
         WHOLE,
     ),
+    # What a leader hopes for is not committed yet, or it does not know so, for a while each time.
+    "isr changes late": Standing((Step("delay-messages", BROKERS, (7_000,), LATE_PROPOSALS),), PROPOSAL),
 }
 LATE_WATCHES: Final[Mapping[str, Standing]] = {
     AS_EVER: Standing(),
@@ -186,6 +195,10 @@ MOMENTS: Final[Mapping[str, Moment]] = {
     "leaderless": Moment((0, 50, 300), "leader(p*) = none"),
     "recovering": Moment((0, 1, 20), "recovering(p*)"),
 }
+# Who is the first of its replicas leads again as soon as it may.
+GO_BACK: Final[Mapping[str, SettingValue]] = {"leader.imbalance.check.interval.seconds": 1}
+# Of KRaft mode: in the other one leaders write to ZooKeeper what they propose here.
+PROPOSED: Final[Mapping[str, Moment]] = {"proposed": Moment((0, 1, 20), PROPOSAL)}
 SETTINGS: Final[Mapping[str, tuple[Mapping[str, object], Mapping[str, SettingValue]]]] = {
     "as it is": ({}, {}),
     "no elr": ({}, {ELR: False}),
@@ -193,6 +206,8 @@ SETTINGS: Final[Mapping[str, tuple[Mapping[str, object], Mapping[str, SettingVal
     "unclean, two replicas": (ONE_REPLICA_LESS, UNCLEAN),
     "two replicas": (ONE_REPLICA_LESS, {}),
     "min isr 1": ({"min_insync_replicas": 1}, {}),
+    "two replicas, both needed": ({"replication_factor": 2, "min_insync_replicas": 2}, {}),
+    "leaders go back": ({}, GO_BACK),
     # For transactions alone: who only repeats a batch may be forgotten between its tries.
     FORGOTTEN: ({}, {"producer.id.expiration.ms": 1_000, "producer.id.expiration.check.interval.ms": 200}),
 }
@@ -200,7 +215,7 @@ OF_BROKERS: Final = Realm(
     standing={"travelling": TRAVELLING, "behind": {**BEHIND, **FENCED, **UNCLEAN_ELECTION}, "metadata": METADATA},
     acts={**OF_LEADERS, **OF_KRAFT},
     often=OFTEN,
-    moments=MOMENTS,
+    moments={**MOMENTS, **PROPOSED},
     settings=SETTINGS,
     loads=(PLAIN, TRANSACTIONS),
 )
