@@ -9,7 +9,6 @@ The engine has to be on this machine: the harness reads its network, its process
 
 import asyncio
 import contextlib
-import ctypes
 import errno
 import os
 import shutil
@@ -38,6 +37,7 @@ from tribunal.clusters.nodes.node_container import (
     made_network,
     named,
     remove_all,
+    socket_in_namespace_of,
 )
 from tribunal.clusters.nodes.node_program import NodeProgram
 from tribunal.clusters.obstacles import Obstacle, with_tool
@@ -50,7 +50,6 @@ CAPABILITIES: Final = ALL_CAPABILITIES - SECURED
 NODE_PORT: Final = 9092
 RELAY_PORT: Final = 30_000
 LAST_NODE: Final = 199
-NEW_NETWORK: Final = 0x40000000  # CLONE_NEWNET
 REMEDY: Final = (
     with_tool(
         "ensure_docker.sh",
@@ -105,19 +104,6 @@ class ContainerAddresses:
             raise OSError(f"node {source} is down")
         sock = socket.socket() if pid is None else await asyncio.to_thread(socket_in_namespace_of, pid)
         return await connected(sock, endpoint, bound_to=None)
-
-
-def socket_in_namespace_of(pid: int) -> socket.socket:
-    """Make a socket that lives in another process's network; only the calling thread visits it."""
-    libc = ctypes.CDLL(None, use_errno=True)
-    with open("/proc/thread-self/ns/net") as home, open(f"/proc/{pid}/ns/net") as away:  # noqa: PTH123
-        if libc.setns(away.fileno(), NEW_NETWORK) != 0:
-            raise OSError(ctypes.get_errno(), f"cannot enter the network of process {pid}")
-        try:
-            return socket.socket()
-        finally:
-            if libc.setns(home.fileno(), NEW_NETWORK) != 0:
-                os._exit(70)  # this thread would go on in a foreign network
 
 
 class Containers:

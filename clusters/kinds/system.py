@@ -22,6 +22,7 @@ from tribunal.clusters.objects import ObjectOperation
 from tribunal.clusters.run_context import RunContext
 from tribunal.clusters.spec import ClusterSpec
 from tribunal.clusters.systems.cluster import CAPABILITIES, SystemCluster
+from tribunal.clusters.systems.container_links import lacking as no_cuts
 from tribunal.clusters.systems.containers import InContainers
 from tribunal.clusters.systems.description import BadSystem, System, read_system
 from tribunal.clusters.systems.disks import lacking as no_disks
@@ -111,10 +112,11 @@ def _no_hosts(file: Path, spec: ClusterSpec) -> str:
 def _lacking(spec: ClusterSpec, system: System) -> dict[Capability, str]:
     """Return which of the kind's capabilities a system does not give, and why."""
     found: dict[Capability, str] = {}
-    if system.nodes.image is not None or system.nodes.hosts is not None:
-        found[Capability.CUT] = (
-            f"nobody stops packets between its {'hosts' if system.nodes.image is None else 'containers'}"
-        )
+    if system.nodes.image is not None:
+        if no_cuts():
+            found[Capability.CUT] = f"nobody stops packets between its containers: {no_cuts()}"
+    elif system.nodes.hosts is not None:
+        found[Capability.CUT] = "nobody stops packets between its hosts"
     elif spec.isolation != NAMESPACES:
         found[Capability.CUT] = f"its nodes share this machine's network: cluster.isolation={NAMESPACES} parts them"
     if not system.nodes.may_forget:

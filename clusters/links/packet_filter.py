@@ -7,15 +7,15 @@ from tribunal.clusters.api import CutMode, Link
 from tribunal.clusters.capabilities import Shape
 
 
-class PacketFilter(Protocol):
-    """Stops packets where the relays only stop bytes."""
+class CutFilter(Protocol):
+    """Stops the packets of links."""
 
     @property
     def name(self) -> str:
         """Who it is, for proofs."""
 
     def stops(self, mode: CutMode) -> bool:
-        """Return whether cuts of this mode are the filter's; others are the relays'."""
+        """Return whether it can make cuts of this mode; others are the relays', where there are some."""
 
     def is_cut(self, link: Link) -> bool:
         """Return whether the link's packets are stopped."""
@@ -28,6 +28,10 @@ class PacketFilter(Protocol):
 
     async def stopped(self, links: Sequence[Link]) -> dict[str, int]:
         """Return how many packets of these links, which are cut, were stopped."""
+
+
+class PacketFilter(CutFilter, Protocol):
+    """Hinders packets where the relays only hinder bytes."""
 
     async def shape(self, links: Sequence[Link], shape: Shape) -> Shape:
         """Do its part of a shape; return the part that is left to the relays."""

@@ -5,13 +5,12 @@ that packets really vanish. Each change is one nft transaction (2 to 5 ms), so a
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Final
+from typing import Final, Protocol
 
 import msgspec
 
 from tribunal.clusters.api import CutMode, Link
 from tribunal.clusters.capabilities import Shape
-from tribunal.clusters.namespaces.spaces import Namespaces
 
 TABLE: Final = "ip tribunal"
 LOSS_PARTS: Final = 1_000
@@ -30,34 +29,57 @@ table ip tribunal {
   chain lossy {
   }
   chain between {
-    type filter hook forward priority 0; policy accept;
     ip saddr . ip daddr @held drop
+    %s
     ip saddr . ip daddr @refused ip protocol tcp reject with tcp reset
     ip saddr . ip daddr @refused drop
     jump lossy
   }
-}
+%s}
 """
+HOOK: Final = """  chain at_%s {
+    type filter hook %s priority 0; policy accept;
+    jump between
+  }
+"""
+# Where packets are refused by one end and not between both, the other end of a link that is refused both ways has to hear of it.
+RESETS_GO_ON: Final = "tcp flags & rst == rst accept"
 SETS: Final[Mapping[CutMode, str]] = {CutMode.HOLD: "held", CutMode.RESET: "refused"}
 
 
-class Firewall:
-    """The hub's rules; a `links.packet_filter.PacketFilter`."""
+class Places(Protocol):
+    """Where commands are run, by name: `Namespaces`, or networks of containers."""
+
+    def run(self, argv: Sequence[str], *, stdin: str = "", name: str = "hub") -> str:
+        """Run a command there; return its output, `ClusterError` with what it complained of."""
+
+    async def run_aside(self, argv: Sequence[str], *, stdin: str = "", name: str = "hub") -> str:
+        """Run it without holding up the event loop."""
+
+
+class Cuts:
+    """The rules of one place that stop packets; a `links.packet_filter.CutFilter`.
+
+    at:     the name of the place.
+    hooks:  where packets meet the rules: between two networks (`forward`), or in a node's own (`input`, `output`).
+    """
 
     name = "nftables"
 
-    def __init__(self, spaces: Namespaces, address: Callable[[int], str], device: Callable[[int], str]) -> None:
+    def __init__(
+        self, spaces: Places, address: Callable[[int], str], *, at: str = "hub", hooks: Sequence[str] = ("forward",)
+    ) -> None:
         self._spaces = spaces
         self._address = address
-        self._device = device  # a node's link at the hub
+        self._at = at
+        self._hooks = hooks
         self._cuts: dict[Link, CutMode] = {}
-        self._losses: dict[Link, float] = {}
-        self._narrow: dict[int, dict[int, int]] = {}  # target -> source -> bytes per second
-        self._shaped: set[int] = set()  # targets whose device has classes
 
     def open(self) -> None:
         """Put the empty rules in place."""
-        self._spaces.run(["nft", "-f", "-"], stdin=RULESET)
+        resets = "" if self._hooks == ("forward",) else RESETS_GO_ON
+        hooks = "".join(HOOK % (hook, hook) for hook in self._hooks)
+        self._spaces.run(["nft", "-f", "-"], stdin=RULESET % (resets, hooks), name=self._at)
 
     def _pair(self, link: Link) -> str:
         return f"{self._address(link.source)} . {self._address(link.target)}"
@@ -94,11 +116,24 @@ class Firewall:
         """Return how many packets of these links were stopped since they were cut."""
         counts: dict[str, int] = {}
         for name in {SETS[self._cuts[link]] for link in links}:
-            listed = await self._spaces.run_aside(["nft", "-j", "list", "set", *TABLE.split(), name])
+            listed = await self._spaces.run_aside(["nft", "-j", "list", "set", *TABLE.split(), name], name=self._at)
             counts |= _stopped_packets(listed)
         return {str(link): counts.get(self._pair(link), 0) for link in links}
 
-    # --- loss and bandwidth ------------------------------------------------------------------
+    async def _commit(self, lines: Sequence[str]) -> None:
+        if lines:
+            await self._spaces.run_aside(["nft", "-f", "-"], stdin="\n".join(lines) + "\n", name=self._at)
+
+
+class Firewall(Cuts):
+    """The hub's rules, also for loss and bandwidth; a `links.packet_filter.PacketFilter`."""
+
+    def __init__(self, spaces: Places, address: Callable[[int], str], device: Callable[[int], str]) -> None:
+        super().__init__(spaces, address)
+        self._device = device  # a node's link at the hub
+        self._losses: dict[Link, float] = {}
+        self._narrow: dict[int, dict[int, int]] = {}  # target -> source -> bytes per second
+        self._shaped: set[int] = set()  # targets whose device has classes
 
     async def shape(self, links: Sequence[Link], shape: Shape) -> Shape:
         """Lose packets and hold to a bandwidth; delays are the relay's, which is precise to 1 ms."""
@@ -156,10 +191,6 @@ class Firewall:
                 f"match ip src {self._address(source)}/32 flowid {class_id}"
             )
         return lines
-
-    async def _commit(self, lines: Sequence[str]) -> None:
-        if lines:
-            await self._spaces.run_aside(["nft", "-f", "-"], stdin="\n".join(lines) + "\n")
 
 
 # What is read of `nft -j list`: https://manpages.debian.org/libnftables-json, as far as our own rules need it.

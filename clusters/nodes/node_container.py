@@ -5,8 +5,10 @@ The engine has to be on this machine: the harness reads its network and its proc
 
 import asyncio
 import contextlib
+import ctypes
 import hashlib
 import os
+import socket
 from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
@@ -23,6 +25,7 @@ if TYPE_CHECKING:
     from docker.models.containers import Container
 
 GATEWAY: Final = 254
+NEW_NETWORK: Final = 0x40000000  # CLONE_NEWNET
 FREEZE_ATTEMPTS: Final = 4
 SUBNETS: Final = tuple(f"10.213.{number}" for number in range(1, 255))
 # What a container runs: its output goes to the run's log file, like any node's.
@@ -169,6 +172,19 @@ def made_network(client: "DockerClient", directory: Path) -> tuple[str, str]:
         else:
             return prefix, name
     raise ClusterError(f"cannot make a network: {problem}")
+
+
+def socket_in_namespace_of(pid: int) -> socket.socket:
+    """Make a socket that lives in another process's network; only the calling thread visits it."""
+    libc = ctypes.CDLL(None, use_errno=True)
+    with open("/proc/thread-self/ns/net") as home, open(f"/proc/{pid}/ns/net") as away:  # noqa: PTH123
+        if libc.setns(away.fileno(), NEW_NETWORK) != 0:
+            raise OSError(ctypes.get_errno(), f"cannot enter the network of process {pid}")
+        try:
+            return socket.socket()
+        finally:
+            if libc.setns(home.fileno(), NEW_NETWORK) != 0:
+                os._exit(70)  # this thread would go on in a foreign network
 
 
 def left_of(client: "DockerClient", run_dir: Path) -> list[str]:

@@ -1,21 +1,24 @@
 """Nodes of a described system in containers of one image: each with an address of its own in a network of the run's.
 
+A node's address belongs to a container beside it that does nothing and stays when the node is killed, so that cuts of its links stay (`container_links.py`).
 The node's folder, the logs and the folder of system.toml (read only) are bound in under the paths that they have here. A node's container is made
 once and started again; what it writes beside {data} stays in it. Clients are on this machine, and reach the containers through the
 engine's bridge. Everything carries the run's label: what a killed harness leaves is found by it.
 """
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from tribunal.clusters.api import ClusterError, Unsupported
+from tribunal.clusters.api import CLIENTS, ClusterError, Unsupported
 from tribunal.clusters.images.build import LABEL, engine
 from tribunal.clusters.links.addresses import FIRST_PORT
-from tribunal.clusters.nodes.node_container import SHELL_ENTRY, NodeContainer, made_network, named, remove_all
+from tribunal.clusters.links.relays import connected
+from tribunal.clusters.nodes.node_container import GATEWAY, SHELL_ENTRY, NodeContainer, made_network, named, remove_all
 from tribunal.clusters.nodes.node_program import NodeProgram
 from tribunal.clusters.run_context import RunContext
+from tribunal.clusters.systems.container_links import ContainerNetworks, NodeFirewalls, lacking
 from tribunal.clusters.systems.description import Addresses, Elsewhere, System
 from tribunal.clusters.systems.links import SystemLinks
 from tribunal.clusters.systems.places import RunningNode, Streams, addresses_of, emptied_here
@@ -26,6 +29,8 @@ if TYPE_CHECKING:
 
 ANYBODY_WRITES: Final = 0o777  # an image may run as any user
 SHORT_ANSWER: Final = 300
+# Waits for input that never comes.
+KEEPS_NETWORK: Final = ("sh", "-c", "while read -r line; do :; done")
 
 
 class InContainers:
@@ -40,13 +45,18 @@ class InContainers:
         self._folder = Path()
         self._network = ""
         self._addresses: Addresses | None = None
+        self._keepers: dict[int, Container] = {}  # of the nodes' networks
         self._containers: dict[int, Container] = {}
         self._nodes: dict[int, NodeContainer] = {}
+        self._networks: ContainerNetworks | None = None
+        self._links: SystemLinks | None = None
 
     @property
     def links(self) -> SystemLinks:
-        """Refuse."""
-        raise Unsupported("nobody stops packets between containers of a described system")
+        """The links, once open; refuse where nobody can cut them."""
+        if self._links is None:
+            raise Unsupported(f"nobody stops packets between its containers: {lacking()}")
+        return self._links
 
     @property
     def client(self) -> "DockerClient":
@@ -66,7 +76,42 @@ class InContainers:
         hosts = {node: f"{prefix}.{node}" for node in run.spec.broker_ids}
         there = Elsewhere(python="python3", folder=folder)
         self._addresses = addresses_of(run, folder, hosts, ports, elsewhere=dict.fromkeys(hosts, there))
+        for node, host in hosts.items():
+            self._keepers[node] = await asyncio.to_thread(self._kept, node, host)
+        if not lacking():
+            await self._open_links(hosts | {CLIENTS: f"{prefix}.{GATEWAY}"}, FIRST_PORT + len(ports))
         return self._addresses
+
+    def _kept(self, node: int, host: str) -> "Container":
+        """Make a node's network, and what keeps it."""
+        from docker.errors import APIError
+        from docker.types import EndpointConfig
+
+        name = f"{named(self._directory)}-{node}-network"
+        try:
+            keeper = self.client.containers.create(
+                self._image,
+                entrypoint=list(KEEPS_NETWORK),
+                name=name,
+                init=True,  # else a signal from the engine does nothing
+                stdin_open=True,
+                network=self._network,
+                networking_config={self._network: EndpointConfig(self.client.api.api_version, ipv4_address=host)},
+                labels={LABEL: str(self._directory)},
+            )
+            keeper.start()
+            keeper.reload()
+        except APIError as problem:
+            raise ClusterError(f"cannot make container {name}: {problem.explanation}") from None
+        return keeper
+
+    async def _open_links(self, hosts: Mapping[int, str], probe_port: int) -> None:
+        pids = {node: int(keeper.attrs["State"]["Pid"]) for node, keeper in self._keepers.items()}
+        self._networks = ContainerNetworks(pids)
+        firewalls = NodeFirewalls(self._networks, hosts)
+        await asyncio.to_thread(firewalls.open)
+        self._links = SystemLinks(self._networks, firewalls, hosts.__getitem__, probe_port=probe_port)
+        await self._links.open([*hosts])
 
     def _have_image(self) -> None:
         from docker.errors import DockerException, ImageNotFound
@@ -85,8 +130,11 @@ class InContainers:
         return ()
 
     async def connect(self, node: int, endpoint: tuple[str, int]) -> Streams:
-        """Connect through the engine's bridge."""
-        return await asyncio.open_connection(*endpoint)
+        """Connect from within the node's own network; through the engine's bridge where that may not be entered, and nothing is cut."""
+        if self._networks is None:
+            return await asyncio.open_connection(*endpoint)
+        sock = await connected(self._networks.outgoing(str(node)), endpoint, bound_to=None)
+        return await asyncio.open_connection(sock=sock)
 
     def node(
         self, run: RunContext, node: int, program: NodeProgram, addresses: Addresses, on_exit: Callable[[str], None]
@@ -100,7 +148,6 @@ class InContainers:
 
     def _made(self, node: int, name: str, command: Sequence[str], log: Path) -> "Container":
         from docker.errors import APIError
-        from docker.types import EndpointConfig
 
         assert self._addresses is not None
         data = self._addresses.data[node]
@@ -119,12 +166,7 @@ class InContainers:
                 entrypoint=["sh", "-c", SHELL_ENTRY, str(log)],
                 name=name,
                 init=True,  # else what was killed stays a zombie
-                network=self._network,
-                networking_config={
-                    self._network: EndpointConfig(
-                        self.client.api.api_version, ipv4_address=self._addresses.endpoint(node)[0]
-                    )
-                },
+                network_mode=f"container:{self._keepers[node].id}",
                 volumes=volumes,
                 labels={LABEL: str(self._directory)},
             )
@@ -173,6 +215,8 @@ class InContainers:
 
     async def close(self) -> None:
         """Remove containers and network; the image stays."""
+        if self._links is not None:
+            await self._links.close()
         client, self._client = self._client, None
         if client is not None:
             await asyncio.to_thread(remove_all, client, self._directory)

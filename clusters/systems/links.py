@@ -1,4 +1,4 @@
-"""The links between the namespaces of a described system's nodes, and how one sees that a cut takes effect.
+"""The links between a described system's nodes that have networks of their own, and how one sees that a cut takes effect.
 
 Nobody knows what the nodes say to each other, so the proof is by packets of the harness's own: in every namespace a probe port
 takes bytes and sends them back, and a probe is a connection from the source's namespace to the target's, over the same hub and under
@@ -8,21 +8,31 @@ counted packets of this link that it stopped.
 
 import asyncio
 import contextlib
+import socket
 from collections.abc import Callable, Sequence
-from typing import Final
+from typing import Final, Protocol
 
 import msgspec
 
 from tribunal.clusters.api import CutMode, Link, Proof, Unsupported
+from tribunal.clusters.links.packet_filter import CutFilter
 from tribunal.clusters.links.relays import connected
-from tribunal.clusters.namespaces.firewall import Firewall
-from tribunal.clusters.namespaces.spaces import Namespaces
 from tribunal.clusters.standing_cuts import StandingCuts
 from tribunal.clusters.values import Facts
 
 PROBE: Final = b"tribunal"
 PROBE_WAIT_MS: Final = 5_000  # where an answer is expected: a busy machine takes its time
 SILENCE_MS: Final = 150  # how long a probe on a cut link is given to prove the cut wrong
+
+
+class Networks(Protocol):
+    """The networks of nodes and clients, by their numbers as words: `Namespaces`, or those of containers."""
+
+    def outgoing(self, name: str) -> socket.socket:
+        """Return a fresh TCP socket of that network."""
+
+    def listener(self, name: str, host: str, port: int) -> socket.socket:
+        """Return a socket that listens there; `OSError` when the address is taken."""
 
 
 class Probed(msgspec.Struct, frozen=True, kw_only=True):
@@ -41,7 +51,7 @@ class ProbePort:
         self._server: asyncio.Server | None = None
         self._open: set[asyncio.StreamWriter] = set()
 
-    async def listen(self, spaces: Namespaces, node: int, where: tuple[str, int]) -> None:
+    async def listen(self, spaces: Networks, node: int, where: tuple[str, int]) -> None:
         """Listen in a node's namespace."""
         self._server = await asyncio.start_server(self._serve, sock=spaces.listener(str(node), *where))
 
@@ -101,7 +111,7 @@ class SystemLinks:
     """Cuts links, and proves it."""
 
     def __init__(
-        self, spaces: Namespaces, firewall: Firewall, address: Callable[[int], str], *, probe_port: int
+        self, spaces: Networks, firewall: CutFilter, address: Callable[[int], str], *, probe_port: int
     ) -> None:
         self._spaces = spaces
         self._firewall = firewall

@@ -12,16 +12,21 @@ from pathlib import Path
 import pytest
 
 from tests.systems.judged import judged_in
-from tribunal.clusters.api import ClusterError
+from tribunal.clusters.api import ClusterError, CutMode, Link
+from tribunal.clusters.clock import RunClock
 from tribunal.clusters.images import build
 from tribunal.clusters.kinds import system as kind
 from tribunal.clusters.nodes.node_container import left_of
+from tribunal.clusters.spec import ClusterSpec
+from tribunal.clusters.systems.cluster import SystemCluster
+from tribunal.clusters.systems.container_links import lacking
 from tribunal.harness.fault_journal import refuse_unless_healed
 from tribunal.harness.new import made_system
 from tribunal.harness.plan import made
 from tribunal.harness.progress import Silent
 from tribunal.harness.run import Run, new_run_dir
 from tribunal.harness.scenario import BadScenario, load
+from tribunal.results.store import Recording
 from tribunal.results.verdict import RunVerdict, Verdict
 
 ROOT = Path(__file__).parents[2]
@@ -42,6 +47,16 @@ needs_engine = [
     pytest.mark.timeout(240),
     pytest.mark.skipif(bool(no_engine()), reason=no_engine() or "there is one"),
 ]
+
+
+needs_root = pytest.mark.skipif(bool(lacking()), reason=lacking() or "nothing is lacking")
+
+
+async def launched(folder: Path, run: Path, *, count: int) -> SystemCluster:
+    """Return the system of a folder, running."""
+    await asyncio.to_thread(run.mkdir)
+    spec = ClusterSpec(brokers=count, controllers=0, system=str(folder / "system.toml"))
+    return await kind.launch(spec, run, RunClock(), "tribunalSystemsQQQQQQQ")
 
 
 def in_image(folder: Path, image: str, *more: tuple[str, str]) -> Path:
@@ -104,6 +119,64 @@ class TestWithAnEngine:
         (run_dir,) = (tmp_path / "runs").iterdir()
         assert (run_dir / "nodes" / "1" / "data" / "prepared").read_text() == "prepared\n"
 
+    @needs_root
+    def test_links_of_containers_are_cut_and_stay_so_when_a_node_is_killed(self, tmp_path: Path, image: str) -> None:
+        """Between nodes and to clients, each proven by packets; who starts again meanwhile is cut off still."""
+        folder = in_image(tmp_path, image, ("count = 1", "count = 2"))
+        nodes, clients = [Link(1, 2), Link(2, 1)], [Link(0, 1), Link(1, 0)]
+
+        async def tried() -> None:
+            cluster = await launched(folder, tmp_path / "run", count=2)
+            client = cluster.clients.objects("one")
+            try:
+                before = await client.call("write", "r0", 1)
+                cuts = [await cluster.cut(nodes, CutMode.HOLD), await cluster.cut(clients, CutMode.HOLD)]
+                killed = await cluster.kill(1)
+                await cluster.start(1)  # it is ready: the harness asks it past every cut
+                meanwhile = await client.call("write", "r0", 2)
+                again = await cluster.cut(clients, CutMode.HOLD)
+                await cluster.heal(clients)
+                heals = [await cluster.heal(clients), await cluster.heal(nodes)]
+                after = await client.call("write", "r0", 3)
+            finally:
+                await cluster.close()
+            assert (before.outcome, meanwhile.outcome, after.outcome) == ("ok", "info", "ok")
+            assert all(one.holds for one in (*cuts, killed, *heals)), (cuts, killed, heals)
+            assert not again.holds  # no probe was answered before it
+            assert kind.leftovers(tmp_path / "run") == []
+
+        asyncio.run(tried())
+
+    @needs_root
+    def test_what_is_refused_between_containers_is_answered_at_once(self, tmp_path: Path, image: str) -> None:
+        """Also where both ways are refused."""
+        folder = in_image(tmp_path, image)
+
+        async def tried() -> None:
+            cluster = await launched(folder, tmp_path / "run", count=1)
+            try:
+                cut = await cluster.cut([Link(0, 1), Link(1, 0)], CutMode.RESET)
+                refused = await cluster.clients.objects("one").call("write", "r0", 1)
+                healed = await cluster.heal([Link(0, 1), Link(1, 0)])
+            finally:
+                await cluster.close()
+            assert (cut.holds, healed.holds) == (True, True), (cut, healed)
+            assert refused.outcome == "fail"  # a connection that is refused: nothing was sent
+
+        asyncio.run(tried())
+
+    @needs_root
+    def test_a_run_with_a_node_cut_off_in_its_container_is_judged(self, tmp_path: Path, image: str) -> None:
+        """Calls of that time are left open, and none is lost."""
+        steps = {"steps": "[{isolate: node 1, for: 2s, after: 200ms}]", "time": "3s", "warm_up": "500ms"}
+        folder = in_image(tmp_path, image)
+
+        verdict = judged_in(folder, "scenario.yaml", steps, tmp_path / "runs")
+
+        assert (verdict.verdict, verdict.reasons) == (Verdict.PASS, [])
+        (run_dir,) = (tmp_path / "runs").iterdir()
+        assert "info" in Recording.open(run_dir).table("operations")["outcome"].to_pylist()
+
     def test_a_killed_harness_leaves_no_container(self, tmp_path: Path, image: str) -> None:
         """The run's guard removes them, and the network."""
         folder = in_image(tmp_path, image)
@@ -152,9 +225,6 @@ class TestWithAnEngine:
     [
         pytest.param([], {"cluster.isolation": "namespaces"}, "runs in containers: no isolation namespaces", id="namespaces"),
         pytest.param([("count = 1", 'count = 1\ndisk = "forgetful"')], {}, "no forgetful disks", id="disks"),
-        pytest.param(
-            [], {"steps": "[{isolate: node 1}]"}, "nobody stops packets between its containers", id="cut"
-        ),
     ],
 )  # fmt: skip
 def test_what_containers_do_not_give_is_refused_when_it_is_planned(
