@@ -133,6 +133,7 @@ class Context(msgspec.Struct, frozen=True, kw_only=True):
     begins:     where replicas' final logs begin, of which not all rows are here.
     ending:     how the partition's committed history ends; history: all of it.
     settings:   what every node was started with, by Kafka's names, and the `mode`; nothing where that is unknown.
+    deleted_ns: when its topic's deletion was ordered first, by an order that may have been carried out.
     of_run:     a small table of the whole run (`phases`, `faults`, ...), read when it is asked for.
     steps:      the steps of transactions in this partition (`tribunal.checkers.judge.steps`), read when they are asked for.
     sent_elsewhere:  values that may have been written here though they were offered to another topic of this name; looked for when they are asked for.
@@ -147,6 +148,7 @@ class Context(msgspec.Struct, frozen=True, kw_only=True):
     ending: Ending = Ending()
     history: Sequence[Entry] = ()
     settings: NodeSettings = msgspec.field(default_factory=dict)
+    deleted_ns: int | None = None
     of_run: Callable[[str], pa.Table] = lambda name: TABLES[name].arrow.empty_table()
     steps: "Callable[[], Columns]" = lambda: Columns("steps", STEPS.empty_table())
     sent_elsewhere: Callable[[], Array] = lambda: np.zeros(0, np.int64)

@@ -116,6 +116,7 @@ class PartitionJudge:
             ending=ending(self.timeline.entries),
             history=self.timeline.entries,
             settings=settings_of(recording),
+            deleted_ns=self._history.deletion_ns(topic),
             of_run=of_run,
             steps=cache(lambda: of_partition(of_run("txns"), topic, partition)),
             sent_elsewhere=cache(lambda: self._remembered.sent_elsewhere(self._name)),

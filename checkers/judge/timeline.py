@@ -72,6 +72,7 @@ from tribunal.results.metadata import (
 )
 from tribunal.results.rows import Admin, Fault, NodeEvent, typed
 from tribunal.results.rows import Loss as LostRecords
+from tribunal.results.silences import deletion_ns
 
 OBSERVATION_LAG_NS: Final = 500_000_000
 UNKNOWN_EPOCH: Final = -1
@@ -830,7 +831,8 @@ class History:
         # Says of a value of a partition (`topic-p`) whether it was permitted to be lost before a moment; None: nobody knows the value.
         self.lost_value: Callable[[str, int, int], Judgement | None] = lambda key, value, absent_ns: None
         self._faults = typed(faults, Fault)
-        self._admin = list(self._of_their_topics(typed(admin, Admin)))
+        self._ordered = typed(admin, Admin)
+        self._admin = list(self._of_their_topics(self._ordered))
         self.orders = orders(self._admin, deletes_later=settings is not None and settings.get("mode") == "zookeeper")
         self.registrations = list(self._registrations())
 
@@ -880,6 +882,10 @@ class History:
 
     def _orders_of_kind(self, api: AdminApi, topic: str, partition: int) -> list[Order]:
         return [one for one in self.orders if one.api == api and one.names(topic, partition)]
+
+    def deletion_ns(self, topic: str) -> int | None:
+        """Return when a topic's deletion was ordered first; None: it never was."""
+        return deletion_ns(self._ordered, topic)
 
     def orders_of(self, topic: str, partition: int) -> TopicOrders:
         """Return what was ordered that takes records of a partition away."""

@@ -1,7 +1,7 @@
 """How available a partition was: figures, never a verdict. Slow is not wrong.
 
-An interval without acknowledgement counts from one acknowledgement to the next of the same acks, if it is a second or longer and
-something was sent in it. A fault's recovery is the time from its injection to the first acknowledgement of a record that was sent
+`tribunal.results.silences` says what a stretch without acknowledgement is: a second or longer in which clients kept asking, from the first attempt to the last one.
+What is not asked for is no unavailability. A fault's recovery is the time from its injection to the first acknowledgement of a record that was sent
 after it, for the partition that took longest. Latencies (send to acknowledgement) are given per phase and acks: counted in
 buckets that grow by an eighth, so that partitions can be added up; a percentile is at most that much too high.
 """
@@ -31,11 +31,13 @@ from tribunal.checkers.api import (
     nothing,
 )
 from tribunal.results.rows import Phase, typed
+from tribunal.results.silences import Attempts, Silences, bounding, joined, silences
 
-LEAST_NS: Final = 1_000_000_000
 LEVELS: Final = (-1, 1)
 STEPS_PER_DOUBLING: Final = 6  # 2 ** (1/6) is 1.12
-KINDS: Final = {"unavailable": Kind(Meaning.NOTE, "nothing was acknowledged for a second or longer")}
+KINDS: Final = {
+    "unavailable": Kind(Meaning.NOTE, "nothing was acknowledged for a second or longer although it was asked for")
+}
 
 
 TookByAcks = dict[int, int]
@@ -43,10 +45,11 @@ BucketsByAcks = dict[int, dict[int, int]]
 
 
 class Interval(msgspec.Struct, frozen=True, kw_only=True):
-    """How often and how long nothing was acknowledged."""
+    """How often and how long nothing was acknowledged, of how long it was asked for."""
 
     acks: int
     intervals: int
+    asked_ns: int
     total_ns: int
     longest_ns: int
 
@@ -54,18 +57,19 @@ class Interval(msgspec.Struct, frozen=True, kw_only=True):
 class Summary(msgspec.Struct, frozen=True):
     """What one partition adds: recovery times per fault, counts of latencies per phase."""
 
-    unavailable: list[Interval]
+    asked: list[Interval]
     recovery: dict[int, TookByAcks]
     latency: dict[str, BucketsByAcks]
 
 
 class Unavailable(msgspec.Struct, frozen=True, kw_only=True):
-    """The intervals of one partition."""
+    """The intervals of one partition without acknowledgement, of how long it was asked for."""
 
     topic: str
     partition: int
     acks: int
     intervals: int
+    asked_ns: int
     total_ns: int
     longest_ns: int
 
@@ -91,9 +95,19 @@ class Latency(msgspec.Struct, frozen=True, kw_only=True):
     most_ns: int
 
 
+class Asked(msgspec.Struct, frozen=True, kw_only=True):
+    """How long partitions were asked for acknowledgements, all together, and how long of it nothing was acknowledged."""
+
+    acks: int
+    partitions: int
+    asked_ns: int
+    unavailable_ns: int
+
+
 class Availability(msgspec.Struct, frozen=True):
     """The figures of a run."""
 
+    asked: list[Asked]
     unavailable: list[Unavailable]
     recovery: list[Recovery]
     latency: list[Latency]
@@ -102,17 +116,20 @@ class Availability(msgspec.Struct, frozen=True):
 def kernel(rows: PartitionRows, context: Context) -> Found:
     """Return the intervals without an acknowledgement: invoke_ns is where it begins, at_ns where it ends."""
     sends = rows.columns("sends")
-    return _found(sends, _recovery(sends, context), _latency(sends, context))
+    attempts = {acks: _attempts(sends, acks).until(context.deleted_ns) for acks in LEVELS}
+    return _found(attempts, _recovery(sends, context), _latency(sends, context))
 
 
 def kernel_in_pieces(pieces: Iterable[PartitionRows], context: Context) -> Found:
     """Do the same for a partition that comes in pieces: of each only what may bound an interval is kept."""
     recovery: dict[int, TookByAcks] = {}
     latency: dict[str, BucketsByAcks] = {}
-    thin: list[pa.Table] = []
+    kept: dict[int, list[Attempts]] = {acks: [] for acks in LEVELS}
     for rows in pieces:
         sends = rows.columns("sends")
-        thin.append(rows.table("sends").take(pa.array(_bounds(sends))))
+        for acks, own_attempts in kept.items():
+            attempts = _attempts(sends, acks).until(context.deleted_ns)
+            own_attempts.append(attempts.taken(bounding(attempts)))
         for index, by_acks in _recovery(sends, context).items():
             own = recovery.setdefault(index, {})
             own.update({acks: min(took, own.get(acks, took)) for acks, took in by_acks.items()})
@@ -120,49 +137,33 @@ def kernel_in_pieces(pieces: Iterable[PartitionRows], context: Context) -> Found
             for acks, buckets in counts.items():
                 counted = latency.setdefault(phase, {}).setdefault(acks, {})
                 counted.update({bucket: counted.get(bucket, 0) + count for bucket, count in buckets.items()})
-    if not thin:
-        return Found(nothing())
-    return _found(PartitionRows({"sends": pa.concat_tables(thin)}).columns("sends"), recovery, latency)
+    return _found({acks: joined(parts) for acks, parts in kept.items()}, recovery, latency)
 
 
-def _bounds(sends: Columns) -> Array:
-    """Return the rows with the least and the greatest invocation and acknowledgement of each tenth of an interval and acks.
-
-    An interval begins with the last acknowledgement of a tenth and ends with the first of another, with whole tenths between:
-    what was sent inside of it is seen by these rows as well as by all.
-    """
-    chosen = []
-    for column, own in (("invoke_ns", sends["acks"] != 0), ("complete_ns", sends["outcome"] == OK)):
-        rows = np.flatnonzero(own)
-        order = rows[np.lexsort((sends[column][rows], sends["acks"][rows]))]
-        tenth = sends[column][order] // (LEAST_NS // 10)
-        new = (tenth[1:] != tenth[:-1]) | (sends["acks"][order][1:] != sends["acks"][order][:-1])
-        chosen += [order[np.append(True, new)[: order.size]], order[np.append(new, True)[: order.size]]]
-    return np.unique(np.concatenate(chosen))
-
-
-def _found(sends: Columns, recovery: dict[int, TookByAcks], latency: dict[str, BucketsByAcks]) -> Found:
-    tables = {acks: _intervals(sends, acks) for acks in LEVELS}
-    unavailable = [_lengths(acks, table) for acks, table in tables.items() if table.num_rows]
-    summary = Summary(unavailable, recovery, latency) if unavailable or recovery or latency else None
-    return Found(pa.concat_tables(tables.values()), summary=summary)
-
-
-def _intervals(sends: Columns, acks: int) -> pa.Table:
+def _attempts(sends: Columns, acks: int) -> Attempts:
     own = sends["acks"] == acks
-    done = np.sort(sends["complete_ns"][own & (sends["outcome"] == OK)])
-    wide = np.flatnonzero(np.diff(done) >= LEAST_NS)
-    start, end = done[wide], done[wide + 1]
-    if start.size:
-        asked = np.sort(sends["invoke_ns"][own])
-        tried = np.searchsorted(asked, end, "left") > np.searchsorted(asked, start, "right")
-        start, end = start[tried], end[tried]
-    return anomalies("unavailable", acks=np.full(start.size, acks), invoke_ns=start, at_ns=end)
+    return Attempts(sends["invoke_ns"][own], sends["complete_ns"][own], sends["outcome"][own] == OK)
 
 
-def _lengths(acks: int, intervals: pa.Table) -> Interval:
-    lengths = intervals["at_ns"].to_numpy() - intervals["invoke_ns"].to_numpy()
-    return Interval(acks=acks, intervals=int(lengths.size), total_ns=int(lengths.sum()), longest_ns=int(lengths.max()))
+def _found(
+    attempts: Mapping[int, Attempts], recovery: dict[int, TookByAcks], latency: dict[str, BucketsByAcks]
+) -> Found:
+    found = {acks: silences(own) for acks, own in attempts.items() if own.invoke_ns.size}
+    tables = [
+        anomalies("unavailable", acks=np.full(own.start_ns.size, acks), invoke_ns=own.start_ns, at_ns=own.end_ns)
+        for acks, own in found.items()
+    ]
+    asked = [_lengths(acks, own) for acks, own in found.items()]
+    summary = Summary(asked, recovery, latency) if asked else None
+    return Found(pa.concat_tables([nothing(), *tables]), summary=summary)
+
+
+def _lengths(acks: int, found: Silences) -> Interval:
+    lengths = found.end_ns - found.start_ns
+    return Interval(
+        acks=acks, intervals=int(lengths.size), asked_ns=found.asked_ns, total_ns=int(lengths.sum()),
+        longest_ns=int(lengths.max(initial=0)),
+    )  # fmt: skip
 
 
 def _recovery(sends: Columns, context: Context) -> dict[int, TookByAcks]:
@@ -213,16 +214,32 @@ def _bucket_end_ns(bucket: int) -> int:
 
 
 def join(summaries: Sequence[PartitionSummary[Summary]]) -> Folded:
-    """Add the partitions up: the figures `unavailable`, `recovery` and `latency` of the report."""
+    """Add the partitions up: the figures `asked`, `unavailable`, `recovery` and `latency` of the report."""
     unavailable = [
         Unavailable(
             topic=summary.topic, partition=summary.partition, acks=own.acks, intervals=own.intervals,
-            total_ns=own.total_ns, longest_ns=own.longest_ns,
+            asked_ns=own.asked_ns, total_ns=own.total_ns, longest_ns=own.longest_ns,
         )
         for summary in summaries
-        for own in summary.content.unavailable
+        for own in summary.content.asked
+        if own.intervals
     ]  # fmt: skip
-    return Folded(nothing(), Availability(unavailable, _slowest(summaries), _percentiles(summaries)))
+    figures = Availability(_together(summaries), unavailable, _slowest(summaries), _percentiles(summaries))
+    return Folded(nothing(), figures)
+
+
+def _together(summaries: Iterable[PartitionSummary[Summary]]) -> list[Asked]:
+    found: dict[int, list[Interval]] = {}
+    for summary in summaries:
+        for own in summary.content.asked:
+            found.setdefault(own.acks, []).append(own)
+    return [
+        Asked(
+            acks=acks, partitions=len(own), asked_ns=sum(one.asked_ns for one in own),
+            unavailable_ns=sum(one.total_ns for one in own),
+        )
+        for acks, own in sorted(found.items())
+    ]  # fmt: skip
 
 
 def _slowest(summaries: Iterable[PartitionSummary[Summary]]) -> list[Recovery]:
@@ -273,18 +290,52 @@ def detail(anomaly: Anomaly) -> str:
 
 
 SQL: Final = """
-WITH steps AS (
-  SELECT run_id, topic, partition, acks, complete_ns AS at_ns,
-         LAG(complete_ns) OVER (PARTITION BY run_id, topic, partition, acks ORDER BY complete_ns) AS invoke_ns
-  FROM sends WHERE outcome = 'ok' AND acks <> 0
+WITH attempts AS (
+  SELECT s.run_id, s.topic, s.partition, s.acks, s.invoke_ns,
+         CASE WHEN s.complete_ns > d.ordered_ns THEN d.ordered_ns ELSE s.complete_ns END AS ended_ns,
+         CASE WHEN s.outcome = 'ok' AND (d.ordered_ns IS NULL OR s.complete_ns <= d.ordered_ns) THEN 1 ELSE 0 END AS is_answered
+  FROM sends s LEFT JOIN deletions d ON s.run_id = d.run_id AND s.topic = d.topic AND s.partition = d.partition
+  WHERE s.acks <> 0 AND (d.ordered_ns IS NULL OR s.invoke_ns < d.ordered_ns)
+),
+ended AS (
+  SELECT run_id, topic, partition, acks, invoke_ns, is_answered,
+         COALESCE(ended_ns, MAX(COALESCE(ended_ns, invoke_ns)) OVER (PARTITION BY run_id, topic, partition, acks)) AS ended_ns
+  FROM attempts
+),
+begun AS (
+  SELECT *, CASE WHEN invoke_ns - MAX(ended_ns) OVER (
+           PARTITION BY run_id, topic, partition, acks ORDER BY invoke_ns ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING
+         ) < 1000000000 THEN 0 ELSE 1 END AS begins
+  FROM ended
+),
+asked AS (
+  SELECT *, SUM(begins) OVER (PARTITION BY run_id, topic, partition, acks ORDER BY invoke_ns) AS spell FROM begun
+),
+points AS (
+  SELECT run_id, topic, partition, acks, spell, MIN(invoke_ns) AS at_ns, 0 AS step
+  FROM asked GROUP BY run_id, topic, partition, acks, spell
+  UNION ALL
+  SELECT run_id, topic, partition, acks, spell, ended_ns AS at_ns, 1 AS step FROM asked WHERE is_answered = 1
+  UNION ALL
+  SELECT run_id, topic, partition, acks, spell, MAX(ended_ns) AS at_ns, 2 AS step
+  FROM asked GROUP BY run_id, topic, partition, acks, spell
+),
+steps AS (
+  SELECT *, LEAD(at_ns) OVER (PARTITION BY run_id, topic, partition, acks, spell ORDER BY at_ns, step) AS until_ns FROM points
+),
+silent AS (
+  SELECT t.run_id, t.topic, t.partition, t.acks, t.until_ns,
+         CASE WHEN t.step = 1 AND MIN(e.invoke_ns) > t.at_ns THEN MIN(e.invoke_ns) ELSE t.at_ns END AS since_ns
+  FROM steps t JOIN ended e
+    ON t.run_id = e.run_id AND t.topic = e.topic AND t.partition = e.partition AND t.acks = e.acks
+   AND e.ended_ns >= t.at_ns - t.at_ns % 100000000 + 100000000
+  WHERE t.until_ns - t.at_ns >= 1000000000
+  GROUP BY t.run_id, t.topic, t.partition, t.acks, t.until_ns, t.at_ns, t.step
 )
-SELECT DISTINCT t.run_id, t.topic, t.partition, 'unavailable' AS kind, CAST(NULL AS BIGINT) AS log_offset,
-       CAST(NULL AS BIGINT) AS value, t.acks, t.invoke_ns, t.at_ns, CAST(NULL AS INT) AS leader_epoch,
+SELECT run_id, topic, partition, 'unavailable' AS kind, CAST(NULL AS BIGINT) AS log_offset,
+       CAST(NULL AS BIGINT) AS value, acks, since_ns AS invoke_ns, until_ns AS at_ns, CAST(NULL AS INT) AS leader_epoch,
        CAST(NULL AS BIGINT) AS other_offset
-FROM steps t JOIN sends s
-  ON t.run_id = s.run_id AND t.topic = s.topic AND t.partition = s.partition AND t.acks = s.acks
- AND s.invoke_ns > t.invoke_ns AND s.invoke_ns < t.at_ns
-WHERE t.at_ns - t.invoke_ns >= 1000000000
+FROM silent WHERE until_ns - since_ns >= 1000000000
 """
 
 

@@ -132,6 +132,7 @@ SCHEMAS: Final = {
             ("is_empty", pa.int32()),
         ]
     ),
+    "deletions": pa.schema([*PLACE, ("ordered_ns", pa.int64())]),
     "registrations": pa.schema(
         [
             *RUN,
@@ -174,6 +175,9 @@ def _rows(recording: Recording) -> dict[str, list[Row]]:
         timeline = history.timeline(topic, partition)
         for name, row in (*_of_timeline(timeline), *_of_presence(timeline, recording)):
             rows[name].append({"topic": topic, "partition": partition, **row})
+        ordered_ns = history.deletion_ns(topic)
+        if ordered_ns is not None:
+            rows["deletions"].append({"topic": topic, "partition": partition, "ordered_ns": ordered_ns})
     txns = recording.table("txns")
     settings = recording.settings or {}
     if txns.num_rows:

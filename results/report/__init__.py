@@ -136,7 +136,14 @@ def environment() -> jinja2.Environment:
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    found.filters |= {"seconds": _seconds, "acks": _acks, "count": _count, "short": _short, "record": record_name}
+    found.filters |= {
+        "seconds": _seconds,
+        "percent": _percent,
+        "acks": _acks,
+        "count": _count,
+        "short": _short,
+        "record": record_name,
+    }
     return found
 
 
@@ -149,6 +156,13 @@ def embedded(name: str) -> Mapping[str, str]:
 
 def _seconds(at_ns: int | None) -> str:
     return "" if at_ns is None else f"{at_ns / 1e9:.3f} s"
+
+
+def _percent(asked_ns: int, silent_ns: int) -> str:
+    """Return the part of the time of asking that was not silent; nothing but all of it is 100 %."""
+    if not asked_ns:
+        return ""
+    return f"{(asked_ns - silent_ns) * 1000 // asked_ns / 10:.1f} %"
 
 
 def _acks(acks: int | None) -> str:

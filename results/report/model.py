@@ -22,7 +22,7 @@ from tribunal.results.report.minimal import Minimal, minimal_of
 from tribunal.results.report.moments import Change, changes_of, min_isrs
 from tribunal.results.report.operations import Operations, operations, operations_of_read
 from tribunal.results.report.participants import Participants, participants
-from tribunal.results.report.promises import OUTCOMES, Account, Array, Promise, Silence, account
+from tribunal.results.report.promises import OUTCOMES, Account, Array, Availability, Promise, Silence, account
 from tribunal.results.report.simulation import Simulation, simulation_of
 from tribunal.results.report.story import Story, located, protagonist, story_of
 from tribunal.results.report.unread import unread
@@ -112,6 +112,7 @@ class Page(msgspec.Struct, frozen=True, kw_only=True):
     cycle: Cycle | None = None
     promises: list[Promise] = msgspec.field(default_factory=list)
     silences: list[Silence] = msgspec.field(default_factory=list)
+    availability: list[Availability] = msgspec.field(default_factory=list)
     complaints: list[tuple[str, list[str]]] = msgspec.field(default_factory=list)
     simulation: Simulation | None = None
 
@@ -203,6 +204,7 @@ def _page_of(run_dir: Path, verdict: RunVerdict, recording: Recording, window: W
         cycle=cycle(recording, verdict.findings),
         promises=sends.promises(verdict.findings),
         silences=sends.worst_silences(),
+        availability=sends.availability(),
         complaints=list(_complaints(run_dir)),
         simulation=simulation_of(run_dir),
     )

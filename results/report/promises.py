@@ -1,9 +1,9 @@
-"""What was promised against what was observed, per acks; and how long each partition answered nothing.
+"""What was promised against what was observed, per acks; and how long each partition answered nothing, of how long it was asked.
 
 The counts of sends come from the recording, those of losses from the verdict: this page never judges.
 """
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Final
 
 import msgspec
@@ -13,10 +13,11 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from tribunal.results.plain_words import LOSSES, LOST
-from tribunal.results.store import Recording
+from tribunal.results.rows import Admin, typed
+from tribunal.results.silences import Attempts, deletion_ns, silences
+from tribunal.results.store import Recording, partition_order
 from tribunal.results.verdict import Finding
 
-SILENCE_NS: Final = 1_000_000_000
 ROWS: Final = 40
 PROMISES: Final[Mapping[int, str]] = {
     -1: "survives whatever the settings cover; a rule must permit its loss",
@@ -47,12 +48,15 @@ class Promise(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Silence(msgspec.Struct, frozen=True, kw_only=True):
-    """A partition's gaps of a second or longer between two acknowledgements of one acks level, while asked."""
+    """A partition's stretches without an acknowledgement of one acks level, and how long it was asked for them in all.
+
+    `tribunal.results.silences` says what counts: the figures are those of the property `availability`.
+    """
 
     partition: str
     acks: int
     gaps: list[tuple[int, int]]
-    answered: int
+    asked_ns: int
 
     @property
     def longest_ns(self) -> int:
@@ -65,6 +69,15 @@ class Silence(msgspec.Struct, frozen=True, kw_only=True):
         return sum(end - start for start, end in self.gaps)
 
 
+class Availability(msgspec.Struct, frozen=True, kw_only=True):
+    """How long all partitions together were asked for acknowledgements of one acks level, and how long of it they were silent."""
+
+    acks: int
+    partitions: int
+    asked_ns: int
+    silent_ns: int
+
+
 class Account:
     """Adds up the sends of all partitions, one after the other: never all of a big run at once."""
 
@@ -75,8 +88,11 @@ class Account:
         self.took: list[Array] = []
         self.outcomes: list[Array] = []
 
-    def add(self, name: str, sends: pa.Table) -> None:
-        """Take one partition's sends."""
+    def add(self, name: str, sends: pa.Table, deleted_ns: int | None) -> None:
+        """Take one partition's sends.
+
+        deleted_ns:  when its topic's deletion was ordered
+        """
         acks = sends["acks"].to_numpy()
         outcome = codes(sends["outcome"])
         invoked = sends["invoke_ns"].to_numpy()
@@ -87,15 +103,10 @@ class Account:
             for place, word in enumerate(OUTCOMES):
                 counts[word] += int((own & (outcome == place)).sum())
             if level != 0:
-                answered = np.sort(done[own & (outcome == 0)])
-                self.silences.append(
-                    Silence(
-                        partition=name,
-                        acks=level,
-                        gaps=list(_gaps(answered, np.sort(invoked[own]))),
-                        answered=int(answered.size),
-                    )
-                )
+                attempts = Attempts(invoked[own], done[own], outcome[own] == OUTCOMES.index("ok"))
+                found = silences(attempts.until(deleted_ns))
+                gaps = [*zip(found.start_ns.tolist(), found.end_ns.tolist(), strict=True)]
+                self.silences.append(Silence(partition=name, acks=level, gaps=gaps, asked_ns=found.asked_ns))
         completed = done >= 0
         self.done.append(done[completed])
         self.took.append((done - invoked)[completed])
@@ -139,6 +150,22 @@ class Account:
             for acks, counts in sorted(self.counts.items(), key=lambda item: (item[0] >= 0, -item[0]))
         ]
 
+    def availability(self) -> list[Availability]:
+        """Return what all partitions that were asked for a while come to, the strongest promise first."""
+        by_acks: dict[int, list[Silence]] = {}
+        for one in self.silences:
+            if one.asked_ns:
+                by_acks.setdefault(one.acks, []).append(one)
+        return [
+            Availability(
+                acks=acks,
+                partitions=len(own),
+                asked_ns=sum(one.asked_ns for one in own),
+                silent_ns=sum(one.total_ns for one in own),
+            )
+            for acks, own in sorted(by_acks.items())
+        ]
+
     def worst_silences(self) -> list[Silence]:
         """Return the partitions with gaps, the longest first."""
         return sorted((one for one in self.silences if one.gaps), key=lambda one: -one.longest_ns)[:ROWS]
@@ -149,8 +176,10 @@ def account(recording: Recording, names: Sequence[str]) -> Account:
     sums = Account()
     if not names:
         sums.add_calls(recording.table("operations", columns=["outcome", "invoke_ns", "complete_ns"]))
+    ordered = typed(recording.table("admin"), Admin)
     for name in names:
-        sums.add(name, recording.table("sends", name, ["acks", "outcome", "invoke_ns", "complete_ns"]))
+        deleted_ns = deletion_ns(ordered, partition_order(name)[0])
+        sums.add(name, recording.table("sends", name, ["acks", "outcome", "invoke_ns", "complete_ns"]), deleted_ns)
     return sums
 
 
@@ -158,10 +187,3 @@ def codes(outcome: pa.ChunkedArray) -> Array:
     """Return outcomes as their places in `OUTCOMES`."""
     found = pc.index_in(outcome.cast(pa.string()), value_set=pa.array(OUTCOMES))
     return np.asarray(found.to_numpy())
-
-
-def _gaps(answered: Array, asked: Array) -> Iterator[tuple[int, int]]:
-    wide = np.flatnonzero(np.diff(answered) >= SILENCE_NS)
-    for start, end in zip(answered[wide].tolist(), answered[wide + 1].tolist(), strict=True):
-        if np.searchsorted(asked, end, "left") > np.searchsorted(asked, start, "right"):
-            yield start, end

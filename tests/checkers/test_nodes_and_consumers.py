@@ -153,8 +153,11 @@ def test_figures_of_availability(run: Run) -> None:
 
     measured = verdict.figures["availability"]
     place = {"topic": "t", "partition": 0, "acks": -1}
+    lengths = {"intervals": 1, "total_ns": 1_502 * MS, "longest_ns": 1_502 * MS}
     (unavailable,) = measured["unavailable"]
-    assert unavailable == place | {"intervals": 1, "total_ns": 2_390 * MS, "longest_ns": 2_390 * MS}
+    assert unavailable == place | lengths | {"asked_ns": 2_412 * MS}
+    (asked,) = measured["asked"]
+    assert asked == {"acks": -1, "partitions": 1, "asked_ns": 2_412 * MS, "unavailable_ns": 1_502 * MS}
     (recovery,) = measured["recovery"]
     assert recovery == place | {"fault": 0, "recovery_ns": 2_002 * MS}
     (latency,) = measured["latency"]

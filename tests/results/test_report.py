@@ -178,6 +178,27 @@ def test_every_step_back_survives_thinning(tmp_path: Path) -> None:
     assert 1000 < line.path.count("H") < 1500
 
 
+@pytest.mark.parametrize(("every_s", "said"), [
+    pytest.param(100, "acks=all: available for 0.0 % of 45.000 s of asking.", id="never answered"),
+    pytest.param(1, "acks=all: available for 100.0 % of 45.000 s of asking.", id="answered at once"),
+])  # fmt: skip
+def test_availability_is_said_of_the_time_in_which_it_was_asked_for(tmp_path: Path, every_s: int, said: str) -> None:
+    recorder = Recorder(tmp_path, "r")
+    common = {"process": 1, "worker_class": "plain", "topic": "t", "partition": 0, "acks": -1}
+    for sequence in range(50):
+        answered = sequence % every_s == every_s - 1
+        own = {"invoke_ns": sequence * S * 9 // 10, "complete_ns": (sequence + 1) * S * 9 // 10}
+        ended = {"outcome": "ok", "log_offset": sequence} if answered else {"outcome": "info"}
+        recorder.row("sends", **common, **own, **ended, value=value_of(1, sequence))
+    recorder.finish(Made(mode="kraft"))
+    save(a_verdict(Verdict.PASS), tmp_path / "verdict.json")
+
+    html = report.render(page(tmp_path))
+
+    assert said in html
+    assert ("No partition was silent." in html) is (every_s == 1)
+
+
 def test_labels_at_the_lines_ends_do_not_cover_each_other(tmp_path: Path) -> None:
     shown = Page(
         run_dir=tmp_path,
