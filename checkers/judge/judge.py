@@ -475,7 +475,11 @@ def fold(tables: Tables) -> None:
     tables:  in order; the summaries of one run's property stand in the order of partitions.
     """
     parts: dict[tuple[str, str], list[EncodedSummary]] = {}
+    # Of a damaged partition nothing is told: one that is cut into ranges may be known to be damaged when its sends were summed up.
+    damaged = {row.place for row in tables.damages}
     for row in tables.summaries:
+        if row.place in damaged:
+            continue
         topic, partition = row.place.topic, row.place.partition
         assert topic is not None
         assert partition is not None

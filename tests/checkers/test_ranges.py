@@ -562,4 +562,4 @@ def test_a_bank_is_added_up_where_its_partition_is_cut_too(
 
     (amounts,) = judged(run_dir)[3]
 
-    assert amounts == ["bank"]
+    assert amounts == ["availability", "bank"]
