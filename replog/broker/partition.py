@@ -362,6 +362,8 @@ class Partition:
         header = self._first_of_transaction(records, origin)
         if header is not None and not self.verifications.holds(header.producer_id, guard):
             return Error.INVALID_TXN_STATE, []
+        if header is not None and self._is_ahead(header):
+            return Error.OUT_OF_ORDER_SEQUENCE_NUMBER, []
         try:
             appended = self.log.append_as_leader(
                 records, leader_epoch=self.leader_epoch, now_ms=wall_ms, origin=origin, checked=checked
@@ -382,13 +384,20 @@ class Partition:
             else list(self.leadership.on_flush(self.log.acknowledgeable_end_offset, now_ms))
         )
 
-    def unverified(self, records: Buffer) -> tuple[BatchHeader, Guard] | None:
+    def unverified(self, records: Buffer, *, is_of_protocol_2: bool = False) -> tuple[BatchHeader, Guard] | None:
         """Return the batch that would begin a transaction here, if its coordinator has to be asked first (SPEC 4.2.8).
 
         The guard must come before the question; `append` takes it with the answer.
         """
         header = self._first_of_transaction(records, Origin.CLIENT)
-        return None if header is None else (header, self.verifications.begin(header.producer_id))
+        if header is None:
+            return None
+        return header, self.verifications.begin_with(header, is_of_protocol_2=is_of_protocol_2)
+
+    def _is_ahead(self, first: BatchHeader) -> bool:
+        """Return whether a producer of which nothing is known would begin a transaction with a batch that is not its first (SPEC 4.1.4)."""
+        is_unknown = self.log.producers.get(first.producer_id) is None
+        return is_unknown and not self.verifications.may_be_first(first)
 
     def needs_verification(self, producer_id: int, producer_epoch: int) -> bool:
         """Return whether a write of this producer would begin a transaction here."""

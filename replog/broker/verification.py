@@ -3,11 +3,18 @@
 A delayed batch may arrive when its transaction is over. Taken, it would open one that nobody ends. So the leader asks the
 coordinator first, and takes the batch with the guard that it got before asking. An end marker voids the guard: what
 the coordinator said before the marker does not hold after it.
+
+It also knows what a producer, of which the partition knows nothing, has tried to begin with. A batch whose question failed is sent again, and one
+behind it must not be taken before: it would be out of order for ever. In protocol version 2 a transaction begins with sequence 0 in each
+partition, so a producer that goes on with another one has records that this leader does not know of, or not any more: those of a
+transaction that a recovering leader has aborted (KIP-704), if the producer was silent for long enough since to be forgotten.
 """
 
 from typing import Final
 
-from replog.log.batch import TRANSACTIONAL
+import msgspec
+
+from replog.log.batch import TRANSACTIONAL, BatchHeader
 from replog.ports import Buffer
 
 Guard = int
@@ -19,29 +26,61 @@ def is_transactional(batch: Buffer) -> bool:
     return len(batch) > ATTRIBUTES_AT and bool(batch[ATTRIBUTES_AT] & TRANSACTIONAL)
 
 
+class Begun(msgspec.Struct):
+    """What a producer has tried to begin a transaction with: its epoch and the lowest sequence in that epoch.
+
+    is_of_protocol_2: sequences begin at 0 in each transaction.
+    """
+
+    guard: Guard
+    epoch: int
+    lowest_sequence: int
+    is_of_protocol_2: bool
+
+
 class Verifications:
     """The guards of one partition, by producer id; gone with the leadership."""
 
     def __init__(self) -> None:
-        self._guards: dict[int, Guard] = {}
+        self._begun: dict[int, Begun] = {}
         self._last_guard = 0
 
     def begin(self, producer_id: int) -> Guard:
         """Return the guard that holds until the next end marker."""
-        guard = self._guards.get(producer_id)
-        if guard is None:
+        return self._of(producer_id, -1, -1).guard
+
+    def begin_with(self, header: BatchHeader, *, is_of_protocol_2: bool) -> Guard:
+        """Return that guard for a batch, and remember what the producer begins with."""
+        begun = self._of(header.producer_id, header.producer_epoch, header.base_sequence)
+        if header.producer_epoch > begun.epoch:
+            begun.epoch, begun.lowest_sequence = header.producer_epoch, header.base_sequence
+        elif header.producer_epoch == begun.epoch:
+            begun.lowest_sequence = min(begun.lowest_sequence, header.base_sequence)
+        begun.is_of_protocol_2 = is_of_protocol_2
+        return begun.guard
+
+    def _of(self, producer_id: int, epoch: int, sequence: int) -> Begun:
+        begun = self._begun.get(producer_id)
+        if begun is None:
             self._last_guard += 1
-            guard = self._guards[producer_id] = self._last_guard
-        return guard
+            begun = self._begun[producer_id] = Begun(self._last_guard, epoch, sequence, is_of_protocol_2=False)
+        return begun
 
     def holds(self, producer_id: int, guard: Guard | None) -> bool:
         """Return whether nothing has come between."""
-        return guard is not None and self._guards.get(producer_id) == guard
+        begun = self._begun.get(producer_id)
+        return begun is not None and begun.guard == guard
+
+    def may_be_first(self, header: BatchHeader) -> bool:
+        """Return whether a transaction may begin with this batch, as far as its producer's sequences go, of which the log knows nothing."""
+        begun = self._begun[header.producer_id]
+        first = 0 if begun.is_of_protocol_2 else begun.lowest_sequence
+        return header.base_sequence <= first
 
     def end(self, producer_id: int) -> None:
         """Void the producer's guard: its transaction ended here, or began."""
-        self._guards.pop(producer_id, None)
+        self._begun.pop(producer_id, None)
 
     def clear(self) -> None:
         """Void all: another leader may have written markers."""
-        self._guards.clear()
+        self._begun.clear()

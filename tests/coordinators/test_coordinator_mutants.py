@@ -2,6 +2,8 @@
 
 from pathlib import Path
 
+import pytest
+
 from replog.broker.partition import Partition
 from replog.coordinators.classic_group import GroupSettings
 from replog.coordinators.group_coordinator import GroupCoordinator
@@ -68,6 +70,55 @@ def test_a_marker_between_question_and_append_voids_the_answer(tmp_path: Path) -
 
     assert append(replica, first_batch(), wanted[1]) is Error.INVALID_TXN_STATE
     assert replica.log.producers.open_transactions == []
+
+
+@pytest.mark.parametrize(
+    ("is_of_protocol_2", "sequence", "is_taken"),
+    [
+        pytest.param(True, 0, True, id="the first of its transaction"),
+        pytest.param(True, 1, False, id="another one"),
+        pytest.param(False, 1, True, id="sequences go on from transaction to transaction"),
+    ],
+)
+def test_what_a_forgotten_producer_begins_with(
+    tmp_path: Path, is_of_protocol_2: bool, sequence: int, is_taken: bool
+) -> None:
+    """KAFKA-18202: the first half of its transaction was aborted by a leader that recovered, the second one must not be taken alone."""
+    replica = a_verifying_leader(tmp_path)
+    begun = replica.unverified(first_batch())
+    assert begun is not None
+    append(replica, first_batch(), begun[1])
+    append(replica, end_marker(), None, Origin.COORDINATOR)
+    assert replica.log.expire_producers(WALL_MS + replica.log.settings.producer_expiration_ms) == [PRODUCER_ID]
+
+    again = replica.unverified(first_batch(sequence), is_of_protocol_2=is_of_protocol_2)
+    assert again is not None
+    outcome = append(replica, first_batch(sequence), again[1])
+
+    assert isinstance(outcome, Appended) if is_taken else outcome is Error.OUT_OF_ORDER_SEQUENCE_NUMBER
+
+
+def test_a_batch_waits_for_the_one_before_it_that_its_coordinator_was_asked_about_in_vain(tmp_path: Path) -> None:
+    """KAFKA-14920: the first one is sent again, and would be out of order for ever."""
+    replica = a_verifying_leader(tmp_path)
+    first = replica.unverified(first_batch())
+    second = replica.unverified(first_batch(1))
+    assert first is not None
+    assert second is not None
+
+    assert append(replica, first_batch(1), second[1]) is Error.OUT_OF_ORDER_SEQUENCE_NUMBER
+    assert isinstance(append(replica, first_batch(), first[1]), Appended)
+    assert isinstance(append(replica, first_batch(1), None), Appended)
+
+
+def test_a_later_epoch_begins_anew(tmp_path: Path) -> None:
+    replica = a_verifying_leader(tmp_path)
+    replica.unverified(first_batch())
+    later = record_batch(0, 0, producer=(PRODUCER_ID, 1, 5), attributes=TRANSACTIONAL)
+    begun = replica.unverified(later)
+    assert begun is not None
+
+    assert isinstance(append(replica, later, begun[1]), Appended)
 
 
 def test_m77_lets_a_late_batch_open_a_transaction_that_nobody_ends(tmp_path: Path) -> None:
