@@ -7,15 +7,22 @@ engine's bridge. Everything carries the run's label: what a killed harness leave
 """
 
 import asyncio
+import contextlib
+import os
+import signal
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
+import msgspec
+
 from tribunal.clusters.api import CLIENTS, ClusterError, Unsupported
+from tribunal.clusters.endings import to_its_end
 from tribunal.clusters.images.build import LABEL, engine
 from tribunal.clusters.links.addresses import FIRST_PORT
 from tribunal.clusters.links.relays import connected
 from tribunal.clusters.nodes.node_container import GATEWAY, SHELL_ENTRY, NodeContainer, made_network, named, remove_all
+from tribunal.clusters.nodes.node_process import POLL_MS
 from tribunal.clusters.nodes.node_program import NodeProgram
 from tribunal.clusters.run_context import RunContext
 from tribunal.clusters.systems.container_links import ContainerNetworks, NodeFirewalls, lacking
@@ -31,6 +38,14 @@ ANYBODY_WRITES: Final = 0o777  # an image may run as any user
 SHORT_ANSWER: Final = 300
 # Waits for input that never comes.
 KEEPS_NETWORK: Final = ("sh", "-c", "while read -r line; do :; done")
+
+
+class Look(msgspec.Struct, frozen=True, rename="pascal"):
+    """A command in a container, as the engine tells of it; its process leads a session of its own."""
+
+    running: bool
+    exit_code: int | None = None
+    pid: int = 0
 
 
 class InContainers:
@@ -176,10 +191,12 @@ class InContainers:
     async def carried_out(self, node: int, command: list[str], log: Path, run_dir: Path) -> bool:
         """Run a command in a node's container, or while that is down in one of its own that is removed afterwards. Raises ClusterError."""
         if self._nodes[node].alive:
-            code, said = await asyncio.to_thread(self._executed, node, command)
-            with log.open("ab") as file:
-                file.write(said)
-            return code == 0
+            log = await asyncio.to_thread(_writable, log)
+            try:
+                return await self._ended_well(node, ["sh", "-c", SHELL_ENTRY, str(log), *command])
+            except ClusterError as problem:
+                await asyncio.to_thread(log.write_text, f"{problem}\n")
+                return False
         return await asyncio.to_thread(self._alone, node, command, log)
 
     def _alone(self, node: int, command: list[str], log: Path) -> bool:
@@ -195,19 +212,47 @@ class InContainers:
             container.remove(force=True)
 
     async def looks(self, node: int, command: list[str]) -> bool:
-        """Run a command in a node's container; False where it does not run."""
-        return self._nodes[node].alive and (await asyncio.to_thread(self._executed, node, command))[0] == 0
+        """Run a command in a node's container; False where it does not run. Who gives up waiting has ended it, with its children."""
+        if not self._nodes[node].alive:
+            return False
+        try:
+            return await self._ended_well(node, command)
+        except ClusterError:
+            return False
 
-    def _executed(self, node: int, command: list[str]) -> tuple[int, bytes]:
+    async def _ended_well(self, node: int, command: list[str]) -> bool:
+        """Run a command in a node's container; no thread waits for its end. Raises ClusterError."""
+        beginning = asyncio.create_task(asyncio.to_thread(self._begun, node, command))
+        try:
+            asked = await asyncio.shield(beginning)
+            while (look := await asyncio.to_thread(self._look, asked)).running:  # noqa: ASYNC110 - only the engine knows
+                await asyncio.sleep(POLL_MS / 1000)
+        except asyncio.CancelledError:
+            await to_its_end(self._ended(beginning))
+            raise
+        return look.exit_code == 0
+
+    async def _ended(self, beginning: "asyncio.Task[str]") -> None:
+        with contextlib.suppress(ClusterError):  # it was never begun
+            await asyncio.to_thread(end_session, (await asyncio.to_thread(self._look, await beginning)).pid)
+
+    def _begun(self, node: int, command: list[str]) -> str:
         from docker.errors import APIError
 
         try:
-            api = self.client.api
-            asked = api.exec_create(self._containers[node].id, command)["Id"]
-            said: bytes = api.exec_start(asked)
-            return int(api.exec_inspect(asked)["ExitCode"]), said
+            asked: str = self.client.api.exec_create(self._containers[node].id, command)["Id"]
+            self.client.api.exec_start(asked, detach=True)
         except APIError as problem:
-            return 1, f"{problem.explanation}\n".encode()
+            raise ClusterError(f"node {node}: {' '.join(command)}: {problem.explanation}") from None
+        return asked
+
+    def _look(self, asked: str) -> Look:
+        from docker.errors import APIError
+
+        try:
+            return msgspec.convert(self.client.api.exec_inspect(asked), Look)
+        except APIError as problem:
+            raise ClusterError(f"a command in a container: {problem.explanation}") from None
 
     async def emptied(self, node: int, data: Path) -> tuple[int, bool]:
         """Empty its data folder, which lies on this machine."""
@@ -221,3 +266,19 @@ class InContainers:
         if client is not None:
             await asyncio.to_thread(remove_all, client, self._directory)
             client.close()
+
+
+def _writable(log: Path) -> Path:
+    """Return where a file of this machine lies that an image's user may write to."""
+    log.touch()
+    log.chmod(ANYBODY_WRITES)
+    return log.resolve()
+
+
+def end_session(leader: int) -> None:
+    """Kill a process of this machine and its session; 0: there is none. Of other users' only root can."""
+    with contextlib.suppress(OSError):  # it has ended, or is not ours to end
+        if leader and os.getpgid(leader) == leader:
+            os.killpg(leader, signal.SIGKILL)
+        elif leader:
+            os.kill(leader, signal.SIGKILL)

@@ -12,13 +12,15 @@ from pathlib import Path
 import pytest
 
 from tests.systems.judged import judged_in
-from tribunal.clusters.api import ClusterError, CutMode, Link
+from tribunal.clusters.api import ClusterError, CutMode, Link, until
 from tribunal.clusters.clock import RunClock
 from tribunal.clusters.images import build
 from tribunal.clusters.kinds import system as kind
+from tribunal.clusters.nodes.leftovers import command_lines
 from tribunal.clusters.nodes.node_container import left_of
 from tribunal.clusters.spec import ClusterSpec
-from tribunal.clusters.systems.cluster import SystemCluster
+from tribunal.clusters.systems import program
+from tribunal.clusters.systems.cluster import WATCH_MS, SystemCluster
 from tribunal.clusters.systems.container_links import lacking
 from tribunal.harness.fault_journal import refuse_unless_healed
 from tribunal.harness.new import made_system
@@ -78,6 +80,11 @@ def image() -> Iterator[str]:
         yield build._base(client, build.INTERPRETER)
 
 
+def sleepers() -> int:
+    """Return how many processes of this machine sleep as the hung look of the test does."""
+    return sum(words[1:3] == ["-c", "import time; time.sleep(599)"] for _, words in command_lines())
+
+
 def judged(folder: Path, out: Path, system: str = "system.toml") -> RunVerdict:
     """Run the sample system under a kill and a pause."""
     steps = "[{kill: node 1, for: 100ms, after: 500ms}, {pause: node 1, for: 300ms, after: 200ms}]"
@@ -118,6 +125,56 @@ class TestWithAnEngine:
         assert (verdict.verdict, verdict.reasons) == (Verdict.PASS, [])
         (run_dir,) = (tmp_path / "runs").iterdir()
         assert (run_dir / "nodes" / "1" / "data" / "prepared").read_text() == "prepared\n"
+
+    @needs_root
+    def test_looks_that_hang_take_no_thread_and_end_in_their_container(
+        self, tmp_path: Path, image: str, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """A loop has few threads; where each hung look kept one, soon nothing that blocks was done any more. Its children end with it."""
+        monkeypatch.setattr(program, "LOOK_MS", 300)
+        hangs = "test ! -e {data}/hung || { python3 -c 'import time; time.sleep(599)'; true; }"
+        folder = in_image(
+            tmp_path, image, ("ready = {", f'ready = {{ command = ["sh", "-c", "{hangs}"] }}\n# ready = {{')
+        )
+        hung = tmp_path / "run" / "nodes" / "1" / "data" / "hung"
+
+        async def tried() -> tuple[bool, int]:
+            cluster = await launched(folder, tmp_path / "run", count=1)
+            try:
+                await asyncio.to_thread(hung.touch)
+                await until(
+                    lambda: cluster.state.brokers[1].fenced, timeout_ms=20_000, what="a hung look", cluster=cluster
+                )
+                await asyncio.sleep(8 * (0.3 + WATCH_MS / 1000))
+                async with asyncio.timeout(3):
+                    sleeping = await asyncio.to_thread(sleepers)
+                return cluster.nodes[1].alive, sleeping
+            finally:
+                await cluster.close()
+
+        assert asyncio.run(tried()) in ((True, 0), (True, 1))
+
+    @needs_root
+    def test_a_stop_that_hangs_is_given_up_and_said(self, tmp_path: Path, image: str) -> None:
+        """What it said is in its log, and the node goes on."""
+        stop = 'stop = ["sh", "-c", "echo asked; exec python3 -c \'import time; time.sleep(599)\'"]\nstop_within_ms = 1000\n'
+        folder = in_image(tmp_path, image, ("ready = {", f"{stop}ready = {{"))
+
+        async def tried() -> tuple[bool, float]:
+            cluster = await launched(folder, tmp_path / "run", count=1)
+            try:
+                with pytest.raises(ClusterError, match="node 1 does not end within 1000 ms"):
+                    await cluster.stop(1)
+                alive, before = cluster.alive(1), time.monotonic()
+            finally:
+                await cluster.close()
+            return alive, time.monotonic() - before
+
+        alive, closing_s = asyncio.run(tried())
+
+        assert alive
+        assert closing_s < WITHIN_S
+        assert (tmp_path / "run" / "logs" / "stop-1.log").read_text() == "asked\n"
 
     @needs_root
     def test_links_of_containers_are_cut_and_stay_so_when_a_node_is_killed(self, tmp_path: Path, image: str) -> None:
