@@ -33,8 +33,12 @@ def hinders(fault: Fault, nodes: Set[int]) -> bool:
 
 def concerns(fault: Fault, nodes: Set[int]) -> bool:
     """Whether a fault may have to do with any of these nodes: it names one, or none, or hurts several by its nature."""
-    named = set(map(int, NUMBERS.findall(fault.resolved_target or "")))
+    named = _named(fault)
     return fault.kind in OF_MANY or not named or bool(named & nodes)
+
+
+def _named(fault: Fault) -> set[int]:
+    return set(map(int, NUMBERS.findall(fault.resolved_target or "")))
 
 
 class Incarnations:
@@ -86,8 +90,10 @@ class Calm:
         self._hurt = [_in_effect(one) for one in self._faults]
         self._hindered: dict[int, list[tuple[int, int]]] = {}
         self._fenced: dict[int, list[tuple[int, int]]] = {}
+        self._brokers: set[int] = set()  # that are known to have registered
         since: dict[int, int] = {}
         for at_ns, node, is_fenced in fenced:
+            self._brokers.add(node)
             if is_fenced:
                 since.setdefault(node, at_ns)
             elif node in since:
@@ -104,10 +110,17 @@ class Calm:
         return _lasted_ns([*self._hurt, *self._fenced.get(node, ())], since_ns, least_ns)
 
     def left_alone(self, node: int, since_ns: int, until_ns: int, least_ns: int) -> bool:
-        """Whether there was a time between two moments, of that length, in which no fault hindered this node."""
+        """Whether there was a time between two moments, of that length, in which no fault hindered this node or who notifies it of its successor.
+
+        Those are the controllers: a fault names one where it names a node that never registered as a broker.
+        """
         if node not in self._hindered:
-            self._hindered[node] = [_in_effect(one) for one in self._faults if hinders(one, {node})]
+            hindering = [one for one in self._faults if hinders(one, {node, *self._controllers(one)})]
+            self._hindered[node] = [_in_effect(one) for one in hindering]
         return _lasted_ns(self._hindered[node], since_ns, least_ns) <= until_ns
+
+    def _controllers(self, fault: Fault) -> set[int]:
+        return _named(fault) - self._brokers if self._brokers else set()
 
 
 def _in_effect(fault: Fault) -> tuple[int, int]:

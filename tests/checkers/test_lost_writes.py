@@ -731,6 +731,16 @@ def test_a_deposed_leader_that_leaves_the_isr_at_once_need_not_know(
         pytest.param("isolate", 1, 400, 30_000, ("violation", ""), id="it was reached again before it answered"),
         pytest.param("clock-jump", 1, 1800, 30_000, ("violation", ""), id="what hurt it keeps no message"),
         pytest.param("isolate", 1, 1800, 400, ("violation", ""), id="nobody is left there so long who does not follow"),
+        pytest.param("isolate", 101, 1800, 30_000, ("permitted", "R5"), id="who would have notified it was cut off"),
+        pytest.param("isolate", 101, 400, 30_000, ("violation", ""), id="who would have notified it was reached again"),
+        pytest.param(
+            "clock-jump",
+            101,
+            1800,
+            30_000,
+            ("violation", ""),
+            id="what hurt who would have notified it keeps no message",
+        ),
     ],
 )
 def test_a_deposed_leader_that_is_left_in_the_isr_need_not_know_while_it_is_cut_off(
@@ -738,6 +748,8 @@ def test_a_deposed_leader_that_is_left_in_the_isr_need_not_know_while_it_is_cut_
 ) -> None:
     """A preferred leader is elected while the former one hears of nothing, and leaves it in the ISR for as long as followers may lag."""
     run = Run(tmp_path / "run", **{"replica.lag.time.max.ms": lag_ms})
+    for broker in (1, 2, 3):
+        run.registered(broker, 10, None, fenced=False)
     values = [run.send(0, 100)]
     run.fault(kind, 150, node=node, lasts=lasts)
     run.change(200, leader=3, isr=[2, 3, 1])
