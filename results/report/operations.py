@@ -25,6 +25,9 @@ LANE: Final = 9
 TOP: Final = 26
 GAP: Final = 7
 LEAST_WIDTH: Final = 1.5
+TICKS: Final = 12
+STEPS_MS: Final = (50, 100, 200, 500, 1_000, 2_000, 5_000, 10_000, 60_000, 600_000)
+HOUR_MS: Final = 3_600_000
 
 
 class Bar(msgspec.Struct, frozen=True, kw_only=True):
@@ -171,11 +174,8 @@ def _bar(row: Operation, done: int, start: int, end: int, y: float) -> Bar:
 
 
 def _ticks(start: int, end: int) -> list[tuple[float, str]]:
-    step = next(
-        step
-        for step in (50, 100, 200, 500, 1_000, 2_000, 5_000, 10_000, 60_000, 600_000)
-        if (end - start) / step <= 12e6
-    )
+    hours = -(-(end - start) // (TICKS * HOUR_MS * 1_000_000))  # a record may be under way as long as its client waits
+    step = next((step for step in STEPS_MS if (end - start) / step <= TICKS * 1_000_000), hours * HOUR_MS)
     first = -(-start // (step * 1_000_000))
     last = end // (step * 1_000_000)
     scale = PLOT / (end - start)

@@ -45,6 +45,16 @@ def test_operations_are_drawn_from_call_to_answer(tmp_path: Path) -> None:
     assert drawn.left_out == 0
 
 
+def test_a_record_that_was_under_way_for_hours_has_its_window(tmp_path: Path) -> None:
+    run = Run(tmp_path / "run")
+    value = run.send(0, 1_000, complete_ns=5 * 3_600 * S)
+
+    drawn = operations(Recording.open(run.finish()), finding(value, 5 * 3_600_000))
+
+    assert drawn is not None
+    assert 1 < len(drawn.ticks) <= 14
+
+
 def test_operations_that_overlap_have_lanes_of_their_own(tmp_path: Path) -> None:
     run = Run(tmp_path / "run")
     for number in range(20):
