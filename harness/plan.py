@@ -61,6 +61,7 @@ class PlannedFault(msgspec.Struct, frozen=True, kw_only=True):
     wait_ms:        how long it waits for `when`, then it comes all the same (None: as long as there is time for faults, and then not at all);
                     and for somebody whom its target means.
     must:           the run is no test without it (the scenario's first round).
+    origin:         in a plan that was made smaller: its index in the plan that this one was made of.
     """
 
     index: int
@@ -75,6 +76,7 @@ class PlannedFault(msgspec.Struct, frozen=True, kw_only=True):
     until: Trigger | None = None
     wait_ms: int | None = None
     must: bool = True
+    origin: int | msgspec.UnsetType = msgspec.UNSET
 
 
 class PlannedWorkload(msgspec.Struct, frozen=True, kw_only=True):

@@ -217,12 +217,21 @@ class PhaseLoad(msgspec.Struct, frozen=True, kw_only=True):
     info: int
     sent: int
 
+    @property
+    def completed(self) -> int:
+        """How much of it was acknowledged, or sent where nothing ever is."""
+        return self.sent if self.acks == 0 else self.ok
+
 
 class Conditions(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """What the run was put through: its faults, and the load per phase and acks."""
+    """What the run was put through: its faults, and the load per phase and acks.
+
+    least_load:  of a phase: how much of each acks level had to be completed in it, in all and in each partition.
+    """
 
     faults: tuple[InjectedFault, ...] = ()
     load: tuple[PhaseLoad, ...] = ()
+    least_load: dict[str, int] = {}
 
 
 class MissingInput(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -241,11 +250,15 @@ class MissingInput(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True
 
 
 class Coverage(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """How many cells (a property in a partition) there were, how many had all of their inputs, and what the others lacked."""
+    """How many cells (a property in a partition) there were, how many had all of their inputs, and what the others lacked.
+
+    without_rows:  properties that had not one row to look at: this run says nothing of them.
+    """
 
     cells: int = 0
     judged: int = 0
     missing: tuple[MissingInput, ...] = ()
+    without_rows: tuple[str, ...] = ()
 
 
 class RunVerdict(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -274,6 +287,11 @@ class RunVerdict(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     figures: dict[str, Figures] = msgspec.field(default_factory=dict)
     engine: str = ""
     schema_version: int = 1
+
+    @property
+    def counted(self) -> set[str]:
+        """What there was some of among what was judged, and the properties that have figures."""
+        return {name for known in (self.judged, self.figures) for name, figure in known.items() if figure}
 
     @property
     def violations(self) -> list[Finding]:

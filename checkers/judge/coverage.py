@@ -284,15 +284,15 @@ def load_doubts(
         return
     said: set[tuple[str, int]] = set()
     for row in found.of_run:
-        if row.phase in LOADED_PHASES and _completed(row) < least:
+        if row.phase in LOADED_PHASES and row.completed < least:
             said.add((row.phase, row.acks))
-            yield f"phase {row.phase} acks={acks_word(row.acks)}: {_completed(row)} acknowledged (need {least})"
+            yield f"phase {row.phase} acks={acks_word(row.acks)}: {row.completed} acknowledged (need {least})"
     short: dict[tuple[str, int], list[str]] = {}
     lasting = [item for item in found.by_place.items() if item[0] not in passing]
     for (topic, partition), own in lasting:
         for row in own:
-            if row.phase in LOADED_PHASES and _completed(row) < least and (row.phase, row.acks) not in said:
-                short.setdefault((row.phase, row.acks), []).append(f"{_completed(row)} in {topic}-{partition}")
+            if row.phase in LOADED_PHASES and row.completed < least and (row.phase, row.acks) not in said:
+                short.setdefault((row.phase, row.acks), []).append(f"{row.completed} in {topic}-{partition}")
     for (phase, level), places in short.items():
         yield f"phase {phase} acks={acks_word(level)}: {_few(places)} acknowledged (need {least} in each partition)"
     topics = {topic for topic, _ in found.by_place}
@@ -300,8 +300,3 @@ def load_doubts(
     unsent = [f"{topic}-{partition}" for topic, partition in owed if (topic, partition) not in found.by_place]
     if unsent:
         yield f"never sent to: {_few(unsent)}"
-
-
-def _completed(row: PhaseLoad) -> int:
-    """Return how much of a level was acknowledged, or sent where nothing ever is."""
-    return row.sent if row.acks == 0 else row.ok

@@ -14,6 +14,7 @@ import msgspec
 
 from tribunal.checkers.judge import coverage, engine, permitted
 from tribunal.checkers.judge.heal import stands_still
+from tribunal.checkers.judge.looked_at import without_rows
 from tribunal.checkers.judge.tables import Permitted, Tables
 from tribunal.checkers.spark.java import NoJava
 from tribunal.checkers.spark.session import NoSpark, Prepared
@@ -110,6 +111,7 @@ def _judged(run_dir: Path, engine_name: str, tables: Tables) -> RunVerdict:
         # What is contradictory proves nothing, neither for nor against.
         findings = []
     judged = tables.counts
+    figures = tables.folded[str(run_dir)]
     test, covered = Conditions(), Coverage()
     doubts: list[str] = []
     if not errors and not is_history(Path(run_dir)):
@@ -120,6 +122,9 @@ def _judged(run_dir: Path, engine_name: str, tables: Tables) -> RunVerdict:
         findings += violated_invariant(Path(run_dir))
         findings += heal_without_end(recording.manifest)
         errors = _ended_early(recording.manifest)
+        covered = _with_empty(
+            covered, recording.manifest, {name for name, count in judged.items() if count} | {*figures}
+        )
     doubts = [*(_unjudged(finding) for finding in found if finding.severity == UNJUDGED), *doubts]
     verdict = _verdict(findings, errors, doubts)
     return RunVerdict(
@@ -133,10 +138,18 @@ def _judged(run_dir: Path, engine_name: str, tables: Tables) -> RunVerdict:
         judged=judged,
         coverage=covered,
         test=test,
-        figures={name: msgspec.to_builtins(figures) for name, figures in tables.folded[str(run_dir)].items()},
+        figures={name: msgspec.to_builtins(figure) for name, figure in figures.items()},
         engine=engine_name,
         schema_version=SCHEMA_VERSION,
     )
+
+
+def _with_empty(covered: Coverage, manifest: Manifest | None, counted: set[str]) -> Coverage:
+    """Say which properties had not one row; nothing of a run that was cut off, of which nobody counted the rows."""
+    if manifest is None:
+        return covered
+    rows = {name: facts.rows for name, facts in manifest.tables.items()}
+    return msgspec.structs.replace(covered, without_rows=without_rows(rows, counted))
 
 
 def _hanging(findings: Sequence[Finding]) -> set[coverage.Place]:
@@ -257,7 +270,8 @@ def was_it_a_real_test(recording: Recording) -> tuple[Conditions, list[str]]:
     doubts += coverage.load_doubts(load, least, coverage.created(recording), coverage.passing(recording))
     if manifest is None or manifest.interrupted:
         doubts.append("the run was cut off: it did not come to its end")
-    return Conditions(faults=tuple(map(_injected, faults)), load=tuple(load.of_run)), doubts
+    least_of_phases = dict.fromkeys(coverage.LOADED_PHASES, least)
+    return Conditions(faults=tuple(map(_injected, faults)), load=tuple(load.of_run), least_load=least_of_phases), doubts
 
 
 def _injected(fault: Fault) -> InjectedFault:

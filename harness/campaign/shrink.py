@@ -182,7 +182,12 @@ def without_parts(plan: Plan, count: int) -> Iterator[Plan]:
 def _well_formed(faults: Sequence[PlannedFault]) -> tuple[PlannedFault, ...]:
     """Let the first fault begin by itself: there is none before it that could last meanwhile."""
     return tuple(
-        msgspec.structs.replace(fault, index=index, meanwhile=fault.meanwhile and index > 0)
+        msgspec.structs.replace(
+            fault,
+            index=index,
+            meanwhile=fault.meanwhile and index > 0,
+            origin=fault.index if fault.origin is msgspec.UNSET else fault.origin,
+        )
         for index, fault in enumerate(faults)
     )
 

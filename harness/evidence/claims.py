@@ -3,29 +3,16 @@
 A property without one row in any run was not checked, however many runs there were: it is listed as not judged.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Final
 
 import msgspec
 
 from tribunal.checkers.api import Property, properties
+from tribunal.checkers.judge.looked_at import had_rows
 from tribunal.results.report.campaign import Claim
 from tribunal.results.unreadable import UNREADABLE
 from tribunal.results.verdict import RunVerdict, answered, load
-
-# Tables that only some workloads fill, and what a property counts of those that look at part of a table.
-NEEDED: Final = frozenset({"commits", "txns"})
-COUNTED: Final[Mapping[str, str]] = {
-    "aborted_reads": "records of aborted transactions",
-    "atomicity": "transactions",
-    "bank": "bank",
-    "consumers": "records received by assigned consumers",
-    "exactly_once": "records consumed exactly once",
-    "group_members": "commits of groups",
-    "hanging_transactions": "transactions",
-    "transactions": "transactions",
-}
 
 
 class _Rows(msgspec.Struct, frozen=True):
@@ -60,11 +47,8 @@ def _claim(one: Property, runs: Sequence[tuple[RunVerdict, _Tables]], count: int
 
 
 def _had_rows(one: Property, verdict: RunVerdict, made: _Tables) -> bool:
-    rows = {table: made.tables[table].rows if table in made.tables else 0 for table in one.tables}
-    if not any(rows.values()) or any(not rows[table] for table in NEEDED.intersection(rows)):
-        return False
-    what = COUNTED.get(one.name)
-    return what is None or bool(verdict.judged.get(what) or verdict.figures.get(what))
+    rows = {name: facts.rows for name, facts in made.tables.items()}
+    return had_rows(one, rows, verdict.counted)
 
 
 def _tables(run_dir: Path) -> _Tables:

@@ -69,6 +69,9 @@ def test_the_first_number_that_differs(before, after, number):
 def test_every_fault_is_left_out_once_and_the_first_begins_by_itself():
     whole = plan()
     smaller = list(without_parts(whole, len(whole.faults)))
+    again = next(without_parts(smaller[-1], len(whole.faults) - 1))
+    assert [fault.origin for fault in smaller[-1].faults] == [*range(1, len(whole.faults))]
+    assert [fault.origin for fault in again.faults] == [*range(1, len(whole.faults) - 1)]
 
     assert len(smaller) == len(whole.faults)
     assert all(len(one.faults) == len(whole.faults) - 1 for one in smaller)
