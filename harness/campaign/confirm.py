@@ -16,6 +16,7 @@ import msgspec
 from tribunal.harness.catalog import all_clusters, known_name
 from tribunal.harness.plan import Plan, must_be_possible, read_plan
 from tribunal.harness.scenario import BadScenario
+from tribunal.results.confirmation import Rate
 from tribunal.results.intervals import interval
 from tribunal.results.report.minimal import FILE as SMALL_PLAN
 from tribunal.results.signature import RUN, Signature, texts
@@ -72,6 +73,11 @@ class Confirmation(msgspec.Struct, frozen=True, kw_only=True):
         if any(verdict in (Verdict.PASS, Verdict.PERMITTED, Verdict.VIOLATION) for verdict in verdicts):
             return Verdict.PASS.exit_code(strict=False)
         return Verdict.INCONCLUSIVE.exit_code(strict=False) if Verdict.INCONCLUSIVE in verdicts else EXIT_ERROR
+
+    @property
+    def rate(self) -> Rate:
+        """What stays beside the run."""
+        return Rate(cluster=self.cluster, sought=tuple(self.sought), runs=self.runs, shown=self.shown)
 
     def line(self) -> str:
         """Say it in a line."""

@@ -10,6 +10,7 @@ from tribunal.harness.campaign.confirm import Attempt, confirmed
 from tribunal.harness.cli.complete import named
 from tribunal.harness.plan import Plan
 from tribunal.harness.terminal import as_json, echo
+from tribunal.results.confirmation import keep
 from tribunal.results.verdict import EXIT_INTERRUPTED, RunVerdict
 
 
@@ -26,9 +27,10 @@ def confirm(
 ) -> None:
     """Run a simulated finding's plan on real nodes: k of N runs show it, with the 95 % interval.
 
-    Exit code 1: shown at least once; 0: never; 2: no run was a real test; 3: every run broke.
+    The rate stays beside the run, and its report has it. Exit code 1: shown at least once; 0: never; 2: no run was a real test; 3: every run broke.
     """
     from tribunal.harness.cli.session import conduct
+    from tribunal.results.report import write
 
     def one(plan: Plan) -> tuple[Path, RunVerdict] | None:
         judged = conduct(plan, out, engine, quiet=quiet)
@@ -43,4 +45,7 @@ def confirm(
     if found is None:
         raise typer.Exit(EXIT_INTERRUPTED)
     echo(as_json(found) if json else found.line())
+    if run.is_dir():
+        keep(found.rate, run)
+        write(run)
     raise typer.Exit(found.exit_code)

@@ -24,10 +24,10 @@ from tribunal.results.report.first_screen import first_screen, judged
 from tribunal.results.report.groups import GROUPS, Group, grouped
 from tribunal.results.report.layout import drawing
 from tribunal.results.report.likelihood import Curve, curve
+from tribunal.results.report.loads import outcomes, phase_rows
 from tribunal.results.report.measures import LEFT, PLOT, ROW, WIDTH
 from tribunal.results.report.model import Page, page
 from tribunal.results.report.overview import NARROW, overview
-from tribunal.results.report.promises import OUTCOMES
 from tribunal.results.report.sequence import WIDTH as SEQUENCE_WIDTH
 from tribunal.results.report.sequence import sequence
 from tribunal.results.report.window import Window
@@ -35,6 +35,7 @@ from tribunal.results.values import record_name
 from tribunal.results.verdict import Finding, RunVerdict
 
 MOST_TEXT = 400
+FAULTS = 300  # of the table of faults
 AVAILABILITY = "availability"  # has a section of its own
 BESIDE = (
     "manifest.json", "plan.json", "schedule.jsonl", "simulation.json", "trace.msgpack", "history.jsonl", "import.json", "verdict.json",
@@ -95,8 +96,8 @@ def _context(content: Page) -> dict[str, object]:
         "judged": judged(content),
         "asked": "calls" if content.is_of_a_system else "sends",
         "figures": list(figure_tables(figures)),
-        "load": [row for row in content.verdict.test.load if row.ok or row.sent or row.fail or row.info],
-        "load_outcomes": [word for word in OUTCOMES if any(getattr(row, word) for row in content.verdict.test.load)],
+        "load": phase_rows(content.verdict.test),
+        "load_outcomes": outcomes(content.verdict.test),
         "drawing": drawn,
         "likelihood": _likelihood(content),
         "events": "[]" if drawn is None else msgspec.json.encode(drawn.events).decode(),
@@ -104,6 +105,9 @@ def _context(content: Page) -> dict[str, object]:
         "lanes": None if content.minimal is None or content.minimal.story is None else sequence(content.minimal.story),
         "groups": {severity: _shown(groups, severity) for severity in ("violation", "permitted", "note")},
         "facts": _facts(content),
+        "shown_faults": FAULTS,
+        "linked": {fault.index for fault in content.verdict.test.faults[:FAULTS]},
+        "kept": None if content.minimal is None else content.minimal.kept,
         "settings": _settings(content.manifest),
         "folder": shlex.quote(str(content.run_dir)),
         "beside": [*_beside(content.run_dir)],

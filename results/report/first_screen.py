@@ -7,6 +7,7 @@ from itertools import pairwise
 
 import msgspec
 
+from tribunal.results.confirmation import Rate
 from tribunal.results.manifest import Setting
 from tribunal.results.plain_words import acknowledged, sentences
 from tribunal.results.report.imported import Imported
@@ -23,12 +24,14 @@ class FirstScreen(msgspec.Struct, frozen=True, kw_only=True):
     """The first screen.
 
     said:     what happened, the most important sentence first.
+    rates:    how often it was shown on real nodes, a line a kind of cluster.
     scale:    how large the test was: name and figure.
     shortest: the few steps that explain the finding; empty where there is none.
     believe:  why a run without a finding should be believed.
     """
 
     said: list[str]
+    rates: list[str]
     scale: list[tuple[str, str]]
     shortest: list[Step]
     believe: list[str]
@@ -38,10 +41,17 @@ def first_screen(content: Page) -> FirstScreen:
     """Return a page's first screen."""
     return FirstScreen(
         said=sentences(content.verdict),
+        rates=[_rate(rate) for rate in content.confirmed],
         scale=_scale(content),
         shortest=[] if content.story is None else content.story.shortest[:MOST_STEPS],
         believe=_believe(content) if content.verdict.verdict in (Verdict.PASS, Verdict.PERMITTED) else [],
     )
+
+
+def _rate(rate: Rate) -> str:
+    low, high = rate.interval
+    what = f"show {', '.join(rate.sought)}" if rate.sought else "show a violation"
+    return f"{rate.shown} of {rate.runs} runs of its plan on {rate.cluster} {what} (95 %: {low:.0%} to {high:.0%})"
 
 
 def _scale(content: Page) -> list[tuple[str, str]]:

@@ -37,6 +37,8 @@ OUTLINED: Final = ("phase", "noleader")
 LENS: Final = 30  # offsets on each side of the finding's
 COLOURS: Final = 6
 LEAST_LATENCY_NS: Final = 100_000
+WORDS: Final = 4  # of a chart, at the dots where something went back
+WORDS_APART: Final = 96
 LABEL: Final = 12  # from one label at a line's end to the next
 STEPS: Final = (
     0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 5, 10, 20, 60, 120, 300, 600, 3600,
@@ -76,10 +78,20 @@ class Line(msgspec.Struct, frozen=True):
     values: list[tuple[int, float]] = []
 
 
+class Words(msgspec.Struct, frozen=True):
+    """What is said beside a point of a curve; `anchor`: on which side of it the words begin, as SVG has it."""
+
+    x: float
+    y: float
+    text: str
+    anchor: str
+
+
 class Track(msgspec.Struct, frozen=True):
     """A headed group of rows or a chart; of a chart with a linear scale `low` and `high` are what its grid begins and ends with.
 
     is_lens:  whether it has the same lines as the track before.
+    words:    what stands in the chart beside its curves.
     """
 
     title: str
@@ -91,6 +103,7 @@ class Track(msgspec.Struct, frozen=True):
     low: float = 0
     high: float = 0
     is_lens: bool = False
+    words: list[Words] = []
 
 
 class Drawing(msgspec.Struct, frozen=True):
@@ -344,7 +357,7 @@ def _watermarks(page: Page, axis: _Axis, y: float) -> Iterator[Track]:
         grid = [(y + 18 + CHART * (1 - part), f"{round(least + (top - least) * part):,}") for part in (0, 0.5, 1)]
         ends = ", replicas' log ends (thin)" if any(one.is_log_end for one in series) else ""
         title = f"{name}: high watermark as observed (red dot: went back){ends}"
-        yield Track(title, y, [], [], lines, grid, low=least, high=top)
+        yield Track(title, y, [], [], lines, grid, low=least, high=top, words=_words(lines, y + 18))
         y += CHART + 18 + 14
         lens = _lens(page, name, top)
         if lens is not None:
@@ -352,8 +365,18 @@ def _watermarks(page: Page, axis: _Axis, y: float) -> Iterator[Track]:
             lines = _apart([_line(page, one, axis, y + 18, high, low) for one in series])
             grid = [(y + 18 + CHART * (1 - part), f"{round(low + (high - low) * part):,}") for part in (0, 0.5, 1)]
             title = f"{name}: the same between offsets {low:,} and {high:,} only, around the finding's"
-            yield Track(title, y, [], [], lines, grid, low=low, high=high, is_lens=True)
+            yield Track(title, y, [], [], lines, grid, low=low, high=high, is_lens=True, words=_words(lines, y + 18))
             y += CHART + 18 + 14
+
+
+def _words(lines: Iterable[Line], top: float) -> list[Words]:
+    """Say beside the dots where something went back from where to where; of dots that are near each other at the first."""
+    found: list[Words] = []
+    for x, y, title in sorted({dot for line in lines for dot in line.dots}):
+        if len(found) < WORDS and (not found or x - found[-1].x >= WORDS_APART):
+            is_late = x > LEFT + PLOT - WORDS_APART
+            found.append(Words(x, max(y - 7, top + 9), title.rpartition(": ")[2], "end" if is_late else "start"))
+    return found
 
 
 def _lens(page: Page, name: str, top: int) -> tuple[int, int] | None:

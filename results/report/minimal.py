@@ -28,6 +28,7 @@ class _Fault(msgspec.Struct, frozen=True):
     target: _Target
     lasts_ms: int
     after_ms: int
+    origin: int | None = None
 
 
 class _Spec(msgspec.Struct, frozen=True):
@@ -45,11 +46,15 @@ class _Plan(msgspec.Struct, frozen=True):
 
 
 class Minimal(msgspec.Struct, frozen=True, kw_only=True):
-    """The minimal run: its size beside that of the whole plan, its faults in words, and its story where it was kept."""
+    """The minimal run: its size beside that of the whole plan, its faults in words, and its story where it was kept.
+
+    kept:  the indices, in the whole plan, of the faults that are left; None where the plan does not say.
+    """
 
     path: Path
     sizes: list[tuple[str, int, int]]
     faults: list[str]
+    kept: frozenset[int] | None = None
     story: Story | None = None
 
 
@@ -87,8 +92,16 @@ def minimal_of(run_dir: Path) -> Minimal | None:
             ("milliseconds", whole.time_ms, small.time_ms),
         ],
         faults=[_words(fault) for fault in small.faults],
+        kept=_kept(whole, small),
         story=_story(run_dir),
     )
+
+
+def _kept(whole: _Plan, small: _Plan) -> frozenset[int] | None:
+    if len(small.faults) == len(whole.faults):
+        return frozenset(range(len(whole.faults)))
+    origins = frozenset(fault.origin for fault in small.faults if fault.origin is not None)
+    return origins if len(origins) == len(small.faults) else None
 
 
 def _story(run_dir: Path) -> Story | None:

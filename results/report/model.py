@@ -11,6 +11,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from msgspec.structs import replace
 
+from tribunal.results.confirmation import Rate, confirmed_rates
 from tribunal.results.history import is_history
 from tribunal.results.history import load as load_history
 from tribunal.results.manifest import Manifest
@@ -115,6 +116,7 @@ class Page(msgspec.Struct, frozen=True, kw_only=True):
     availability: list[Availability] = msgspec.field(default_factory=list)
     complaints: list[tuple[str, list[str]]] = msgspec.field(default_factory=list)
     simulation: Simulation | None = None
+    confirmed: list[Rate] = msgspec.field(default_factory=list)
 
     @property
     def is_of_a_system(self) -> bool:
@@ -207,6 +209,7 @@ def _page_of(run_dir: Path, verdict: RunVerdict, recording: Recording, window: W
         availability=sends.availability(),
         complaints=list(_complaints(run_dir)),
         simulation=simulation_of(run_dir),
+        confirmed=confirmed_rates(run_dir),
     )
 
 

@@ -42,6 +42,7 @@ class Step(msgspec.Struct, frozen=True, kw_only=True):
     is_key:     whether the shortest telling has it: the record sent and acknowledged, the election that lost it, what is left.
     is_end:     whether it says what stands in the record's place in the end.
     until_ns:   end of what lasts (a fault).
+    fault:      the index of the fault that it is about.
     """
 
     at_ns: int
@@ -53,6 +54,7 @@ class Step(msgspec.Struct, frozen=True, kw_only=True):
     is_key: bool = False
     is_end: bool = False
     until_ns: int | None = None
+    fault: int | None = None
 
 
 class Story(msgspec.Struct, frozen=True, kw_only=True):
@@ -525,6 +527,7 @@ def _fault_steps(recording: Recording, start: int, end: int) -> Iterator[Step]:
             text=f"Fault {row.index}: {row.kind} {target}{effect}; {until}.",
             tone="fault",
             until_ns=healed,
+            fault=row.index,
         )
 
 

@@ -1,5 +1,6 @@
 """The report: one self-contained file that says what the verdict says, escaped, drawn on one time axis."""
 
+import json
 import math
 import re
 from itertools import pairwise
@@ -10,6 +11,7 @@ import pytest
 
 from tribunal.harness.cli.main import exit_code
 from tribunal.results import report
+from tribunal.results.confirmation import Rate, keep
 from tribunal.results.likelihood import Likelihood, Moment
 from tribunal.results.likelihood import save as save_likelihood
 from tribunal.results.manifest import Made
@@ -23,7 +25,16 @@ from tribunal.results.report.window import parsed
 from tribunal.results.sensitivity import measured, total
 from tribunal.results.store import Recorder
 from tribunal.results.values import value_of
-from tribunal.results.verdict import Finding, RunVerdict, Verdict, save
+from tribunal.results.verdict import (
+    Conditions,
+    Coverage,
+    Finding,
+    InjectedFault,
+    PhaseLoad,
+    RunVerdict,
+    Verdict,
+    save,
+)
 
 S = 1_000_000_000
 
@@ -154,6 +165,7 @@ def test_tracks_share_one_axis_and_mark_what_went_back(run: Path) -> None:
         ("", "b0 logend")
     ]
     assert any("no consumer has received" in track.title for track in drawn.tracks)
+    assert [(one.text, one.anchor) for track in drawn.tracks for one in track.words] == [("5 → 3", "start")]
 
 
 def test_every_step_back_survives_thinning(tmp_path: Path) -> None:
@@ -294,6 +306,86 @@ def test_a_run_that_was_shrunk_shows_its_minimal_run(run: Path) -> None:
     assert "Drawing of the minimal run" not in html  # nobody kept its story
     (run / "plan.min.json").unlink()
     assert "Minimal run" not in report.write(run).read_text()
+
+
+@pytest.mark.parametrize(("small", "said"), [
+    pytest.param([{"origin": 1}], ["no", "yes"], id="the second is left"),
+    pytest.param([{"origin": 0}, {"origin": 1}], ["yes", "yes"], id="both are left"),
+    pytest.param([{}], [], id="nobody knows which is left"),
+])  # fmt: skip
+def test_the_table_of_faults_says_which_are_in_the_minimal_run(
+    run: Path, small: list[dict[str, int]], said: list[str]
+) -> None:
+    fault = {"kind": "kill", "target": {"text": "leader(p0)"}, "lasts_ms": 900, "after_ms": 50}
+    plan = {"seed": 1, "spec": {"brokers": 3, "controllers": 3}, "time_ms": 5000}
+    (run / "plan.json").write_text(json.dumps(plan | {"faults": [fault, fault]}))
+    (run / "plan.min.json").write_text(json.dumps(plan | {"faults": [fault | one for one in small]}))
+    faults = tuple(InjectedFault(index=index, kind="kill", took_effect=True, healed=True) for index in (0, 1))
+    save(a_verdict(Verdict.PASS, test=Conditions(faults=faults)), run / "verdict.json")
+
+    rows = re.findall(r'<tr id="fault-\d">.*?</tr>', report.render(page(run)), re.DOTALL)
+
+    assert len(rows) == 2
+    assert [word for row in rows for word in re.findall(r"<td>(yes|no)</td>", row)] == said
+
+
+def test_the_storys_faults_lead_to_their_proofs(run: Path) -> None:
+    lost = Finding(
+        property_name="lost_writes", kind="lost", severity="violation", explanation="gone", topic="t<0>", partition=0,
+        log_offset=20, value=value_of(1, 20), acks=-1, acknowledged_ns=20 * S,
+    )  # fmt: skip
+    known = page_with(run, lost, Conditions(faults=(InjectedFault(index=0, kind="kill"),)))
+    unknown = page_with(run, lost, Conditions())
+
+    link = r'Fault 0: kill [^<]*</span> <a class="see" href="#fault-0">proof<span class="hidden"> of fault 0</span></a>'
+
+    assert re.search(link, known)
+    assert 'href="#fault-' not in unknown  # the verdict has no such row
+
+
+def page_with(run: Path, finding: Finding, test: Conditions) -> str:
+    save(a_verdict(Verdict.VIOLATION, finding, test=test), run / "verdict.json")
+    return report.render(page(run))
+
+
+def test_the_load_is_held_against_what_had_to_be_completed(run: Path) -> None:
+    load = tuple(
+        PhaseLoad(phase=phase, acks=acks, ok=ok, fail=0, info=0, sent=sent)
+        for phase, acks, ok, sent in (
+            ("warm-up", -1, 3, 0),
+            ("faults", -1, 4, 0),
+            ("faults", 1, 5, 0),
+            ("faults", 0, 0, 5),
+        )
+    )
+    save(a_verdict(Verdict.PASS, test=Conditions(load=load, least_load={"faults": 5})), run / "verdict.json")
+
+    html = report.render(page(run))
+    table = html[html.index("<caption>Load") : html.index("</table>", html.index("<caption>Load"))]
+
+    assert re.findall(r">(reached|not reached)<", table) == ["not reached", "reached", "reached"]
+    assert table.count('<td class="n">5 <') == 3
+
+
+def test_properties_without_a_row_are_named(run: Path) -> None:
+    save(a_verdict(Verdict.PASS, coverage=Coverage(without_rows=("bank", "group_ends"))), run / "verdict.json")
+
+    assert "2 properties had not one row to look at" in report.render(page(run))
+    assert "<p>bank, group ends</p>" in report.render(page(run))
+
+
+def test_how_often_real_nodes_showed_it_stands_beside_the_verdict(run: Path) -> None:
+    save(a_verdict(Verdict.VIOLATION), run / "verdict.json")
+    keep(Rate(cluster="processes", sought=("lost_writes/lost",), runs=4, shown=1), run)
+    keep(Rate(cluster="containers", sought=(), runs=2, shown=2), run)
+    keep(Rate(cluster="processes", sought=("lost_writes/lost",), runs=8, shown=5), run)
+
+    html = report.render(page(run))
+
+    assert "5 of 8 runs of its plan on processes show lost_writes/lost (95 %: 24% to 91%)" in html
+    assert "2 of 2 runs of its plan on containers show a violation" in html
+    (run / "confirm.json").write_text('[{"cluster": "processes", "sought": [], "runs": 2, "shown": 3}]')
+    assert "runs of its plan" not in report.render(page(run))
 
 
 def test_a_minimal_run_is_drawn_by_the_story_that_was_kept_of_it(run: Path) -> None:

@@ -31,6 +31,7 @@
   const charts = [...drawing.querySelectorAll("g.chart")].map(group => ({
     lines: group.querySelector(".lines"), y: +group.dataset.y, low: +group.dataset.low, high: +group.dataset.high,
     labels: [...group.querySelectorAll(".scale-label")],
+    words: [...group.querySelectorAll(".word")].map(text => ({ text, x: +text.getAttribute("x"), y: +text.getAttribute("y") })),
   }));
   const CHART = 130;
   const series = [...drawing.querySelectorAll("path[data-values]")].map(path => ({
@@ -73,6 +74,12 @@
       const down = bottom - up * (bottom - CHART * (low - chart.low) / whole);
       chart.lines.setAttribute("transform", `matrix(${scale} 0 0 ${up} ${shift} ${down})`);
       chart.labels.forEach((label, i) => { label.textContent = figure(low + (high - low) * i / (chart.labels.length - 1)); });
+      for (const word of chart.words) {
+        const x = shift + scale * word.x;
+        word.text.setAttribute("x", x);
+        word.text.setAttribute("y", Math.min(Math.max(down + up * word.y, chart.y + 9), bottom));
+        word.text.setAttribute("visibility", x >= LEFT && x <= LEFT + PLOT ? "visible" : "hidden");
+      }
     }
     brushed();
     for (const mark of marks) {
