@@ -11,9 +11,12 @@ import re
 import socket
 import tarfile
 import tempfile
+from collections.abc import Mapping
 from importlib.metadata import version
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
+
+import msgspec
 
 from tribunal import ROOT
 from tribunal.clusters.api import ClusterError
@@ -25,6 +28,7 @@ if TYPE_CHECKING:
 LABEL: Final = "tribunal.run"
 HERE: Final = Path(__file__).resolve().parent
 REPOSITORY: Final = "tribunal-node"
+SYSTEM_REPOSITORY: Final = "tribunal-system"
 BASE_REPOSITORY: Final = "tribunal-base"
 PUBLIC_BASE: Final = "python:3.13-slim"
 INTERPRETER: Final = "interpreter"
@@ -82,7 +86,7 @@ def node_image(client: "DockerClient") -> str:
     fingerprint = hashlib.sha256(context + base_name.encode() + VERSION.encode()).hexdigest()[:16]
     tag = f"{REPOSITORY}:{fingerprint}"
     if not _exists(client, tag):
-        _build(client, context, _base(client, base_name), tag)
+        built(client, context, tag, what="the node's image", arguments={"BASE_IMAGE": _base(client, base_name)})
     return tag
 
 
@@ -125,24 +129,58 @@ def _base(client: "DockerClient", name: str) -> str:
     return tag
 
 
-def _build(client: "DockerClient", context: bytes, base: str, tag: str) -> None:
-    from docker.errors import APIError, BuildError
+class BuilderLine(msgspec.Struct, frozen=True):
+    """What the engine's builder says, or what it fails of."""
 
+    stream: str = ""
+    error: str = ""
+
+
+def built(
+    client: "DockerClient",
+    context: bytes,
+    tag: str,
+    *,
+    what: str,
+    arguments: Mapping[str, str] | None = None,
+    dockerfile: str = "Dockerfile",
+    log: Path = Path(os.devnull),
+) -> None:
+    """Build an image; what the builder says goes to a log as it comes. `ClusterError` with its last lines."""
+    from docker.errors import APIError
+
+    lines: list[str] = []
     try:
-        client.images.build(
-            fileobj=io.BytesIO(context),
-            custom_context=True,
-            tag=tag,
-            buildargs={"BASE_IMAGE": base},
-            rm=True,
-            forcerm=True,
-        )
-    except BuildError as problem:
-        lines = [str(line.get("stream") or line.get("error") or "").rstrip() for line in problem.build_log]
-        ending = "\n".join(f"    {line}" for line in [line for line in lines if line][-LAST_LINES:])
-        raise ClusterError(f"the node's image does not build: {problem.msg}; its last lines:\n{ending}") from None
+        with log.open("a", encoding="utf-8", errors="replace") as file:
+            for said in client.api.build(
+                fileobj=io.BytesIO(context),
+                custom_context=True,
+                tag=tag,
+                dockerfile=dockerfile,
+                buildargs=dict(arguments or {}),
+                rm=True,
+                forcerm=True,
+                decode=True,
+            ):
+                line = msgspec.convert(said, BuilderLine)
+                file.write(line.stream or line.error)
+                file.flush()
+                lines += (line.stream or line.error).rstrip().splitlines()
+                if line.error:
+                    ending = "\n".join(f"    {one}" for one in [one for one in lines if one.strip()][-LAST_LINES:])
+                    raise ClusterError(f"{what} does not build: {line.error.strip()}; its last lines:\n{ending}")
     except APIError as problem:
-        raise ClusterError(f"the node's image does not build: {problem.explanation}") from None
+        raise ClusterError(f"{what} does not build: {problem.explanation}") from None
+
+
+def image_of(client: "DockerClient", dockerfile: str, context: bytes, log: Path) -> str:
+    """Return the tag of an image of a Dockerfile and what lies around it, built where there is none yet. Raises ClusterError."""
+    tag = f"{SYSTEM_REPOSITORY}:{hashlib.sha256(dockerfile.encode() + context).hexdigest()[:16]}"
+    if _exists(client, tag):
+        log.write_text(f"{tag} is here already\n")
+    else:
+        built(client, context, tag, what=f"the image of {dockerfile}", dockerfile=dockerfile, log=log)
+    return tag
 
 
 def requirements(lock: Path) -> str:

@@ -47,6 +47,8 @@ async def launch(spec: ClusterSpec, directory: Path, clock: RunClock, cluster_id
 
 
 def _place(spec: ClusterSpec, system: System, folder: Path) -> Place:
+    if system.nodes.dockerfile is not None:
+        return InContainers(folder / system.nodes.dockerfile)
     if system.nodes.image is not None:
         return InContainers(system.nodes.image)
     if system.nodes.hosts is not None:
@@ -80,9 +82,13 @@ def refused(spec: ClusterSpec) -> str:
     if spec.brokers != system.nodes.count:
         return f"{system.name} has {system.nodes.count} nodes, not {spec.brokers}"
     nodes = system.nodes
-    if nodes.image is not None and nodes.hosts is not None:
-        return f"{system.name} runs in containers (image) or on hosts, not both"
-    where = "in containers" if nodes.image is not None else "on hosts" if nodes.hosts is not None else ""
+    if nodes.in_containers and nodes.hosts is not None:
+        return f"{system.name} runs in containers (image, dockerfile) or on hosts, not both"
+    if nodes.image is not None and nodes.dockerfile is not None:
+        return f"{system.name} runs in containers of an image or of a dockerfile, not both"
+    if nodes.dockerfile is not None and (no_file := _no_dockerfile(Path(spec.system).parent, nodes.dockerfile)):
+        return no_file
+    where = "in containers" if nodes.in_containers else "on hosts" if nodes.hosts is not None else ""
     if where and (spec.isolation == NAMESPACES or nodes.may_forget):
         return f"{system.name} runs {where}: no isolation {NAMESPACES}, and no forgetful disks"
     if nodes.hosts is not None:
@@ -94,6 +100,14 @@ def refused(spec: ClusterSpec) -> str:
     if system.nodes.may_forget and no_disks():
         return f"forgetful disks of {system.name}: {no_disks()}"
     return MUTANTS_ARE_OURS if spec.mutants else ""
+
+
+def _no_dockerfile(folder: Path, name: str) -> str:
+    """Return why an image cannot be built of a file; empty: it is there."""
+    path = (folder / name).resolve()
+    if not path.is_relative_to(folder.resolve()):
+        return f"dockerfile {name}: it has to lie in the folder of system.toml, which is what is sent to the builder"
+    return "" if path.is_file() else f"dockerfile {name}: there is no file {path}"
 
 
 def _no_hosts(file: Path, spec: ClusterSpec) -> str:
@@ -112,7 +126,7 @@ def _no_hosts(file: Path, spec: ClusterSpec) -> str:
 def _lacking(spec: ClusterSpec, system: System) -> dict[Capability, str]:
     """Return which of the kind's capabilities a system does not give, and why."""
     found: dict[Capability, str] = {}
-    if system.nodes.image is not None:
+    if system.nodes.in_containers:
         if no_cuts():
             found[Capability.CUT] = f"nobody stops packets between its containers: {no_cuts()}"
     elif system.nodes.hosts is not None:
@@ -146,9 +160,9 @@ def operations(spec: ClusterSpec) -> frozenset[ObjectOperation]:
 
 
 def _has_containers(run_dir: Path) -> bool:
-    """Whether a run of this folder is one of an image: its system.toml was copied there first."""
+    """Whether a run of this folder is one of containers: its system.toml was copied there first."""
     try:
-        return read_system(run_dir / "system.toml").nodes.image is not None
+        return read_system(run_dir / "system.toml").nodes.in_containers
     except BadSystem:
         return False
 

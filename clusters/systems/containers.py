@@ -18,7 +18,7 @@ import msgspec
 
 from tribunal.clusters.api import CLIENTS, ClusterError, Unsupported
 from tribunal.clusters.endings import to_its_end
-from tribunal.clusters.images.build import LABEL, engine
+from tribunal.clusters.images.build import LABEL, engine, image_of
 from tribunal.clusters.links.addresses import FIRST_PORT
 from tribunal.clusters.links.relays import connected
 from tribunal.clusters.nodes.node_container import GATEWAY, SHELL_ENTRY, NodeContainer, made_network, named, remove_all
@@ -28,6 +28,7 @@ from tribunal.clusters.run_context import RunContext
 from tribunal.clusters.systems.container_links import ContainerNetworks, NodeFirewalls, lacking
 from tribunal.clusters.systems.description import Addresses, Elsewhere, System
 from tribunal.clusters.systems.links import SystemLinks
+from tribunal.clusters.systems.packing import by_content, packed
 from tribunal.clusters.systems.places import RunningNode, Streams, addresses_of, emptied_here
 
 if TYPE_CHECKING:
@@ -36,6 +37,7 @@ if TYPE_CHECKING:
 
 ANYBODY_WRITES: Final = 0o777  # an image may run as any user
 SHORT_ANSWER: Final = 300
+BUILD_LOG: Final = "image.log"
 # Waits for input that never comes.
 KEEPS_NETWORK: Final = ("sh", "-c", "while read -r line; do :; done")
 
@@ -53,8 +55,9 @@ class InContainers:
 
     words = "containers"
 
-    def __init__(self, image: str) -> None:
-        self._image = image
+    def __init__(self, image: str | Path) -> None:
+        self._given = image  # its name, or a Dockerfile
+        self._image = ""
         self._client: DockerClient | None = None
         self._directory = Path()
         self._folder = Path()
@@ -85,7 +88,7 @@ class InContainers:
         self._directory = await asyncio.to_thread(run.directory.resolve)
         self._folder = folder
         self._client = await asyncio.to_thread(engine)
-        await asyncio.to_thread(self._have_image)
+        self._image = await asyncio.to_thread(self._had_image, run)
         prefix, self._network = await asyncio.to_thread(made_network, self._client, self._directory)
         ports = {name: FIRST_PORT + number for number, name in enumerate(system.nodes.ports)}
         hosts = {node: f"{prefix}.{node}" for node in run.spec.broker_ids}
@@ -128,17 +131,26 @@ class InContainers:
         self._links = SystemLinks(self._networks, firewalls, hosts.__getitem__, probe_port=probe_port)
         await self._links.open([*hosts])
 
-    def _have_image(self) -> None:
+    def _had_image(self, run: RunContext) -> str:
+        if isinstance(self._given, str):
+            return self._pulled(self._given)
+        log = run.directory / "logs" / BUILD_LOG
+        log.parent.mkdir(parents=True, exist_ok=True)
+        context = packed(self._folder, run.directory, by_content)
+        return image_of(self.client, f"{self._given.relative_to(self._folder)}", context, log)
+
+    def _pulled(self, image: str) -> str:
         from docker.errors import DockerException, ImageNotFound
 
         try:
-            self.client.images.get(self._image)
+            self.client.images.get(image)
         except ImageNotFound:
             try:
-                self.client.images.pull(self._image)
+                self.client.images.pull(image)
             except (DockerException, OSError) as problem:
                 said = " ".join(str(problem).split())[:SHORT_ANSWER]
-                raise ClusterError(f"image {self._image} is not here and cannot be pulled: {said}") from None
+                raise ClusterError(f"image {image} is not here and cannot be pulled: {said}") from None
+        return image
 
     def prefix(self, node: int) -> Sequence[str]:
         """Need none: clients are on this machine."""

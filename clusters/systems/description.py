@@ -64,6 +64,7 @@ class Nodes(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     prepare:  run once for each node with an empty data folder, and again when it was wiped.
     more:     words behind `start` for one node, by its number.
     image:    the nodes run in containers of this image, which the engine has or can pull; commands of nodes are the image's own, `python3` is {python}.
+    dockerfile:  the nodes run in containers of an image that is built of this file, in the folder of system.toml, with what lies there.
     hosts:    the nodes run on the hosts of this file (`clusters/nodes/ssh_hosts.py`), beside system.toml; commands of nodes are the hosts' own.
     disk:     `forgetful`: the data folders are on a file system that knows what was not synced, so that a loss of power can take it.
     """
@@ -77,8 +78,14 @@ class Nodes(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     ready: Ready = Ready()
     stop_within_ms: Milliseconds = 10_000
     image: str | None = None
+    dockerfile: str | None = None
     hosts: str | None = None
     disk: Literal["plain", "forgetful"] = "plain"
+
+    @property
+    def in_containers(self) -> bool:
+        """Whether they run in containers."""
+        return self.image is not None or self.dockerfile is not None
 
     @property
     def may_forget(self) -> bool:

@@ -5,9 +5,7 @@ this machine and reach the nodes by their addresses. Everything in the folders i
 """
 
 import asyncio
-import io
 import shlex
-import tarfile
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Final
@@ -21,6 +19,7 @@ from tribunal.clusters.nodes.ssh_hosts import read_hosts
 from tribunal.clusters.run_context import RunContext
 from tribunal.clusters.systems.description import Addresses, Elsewhere, System
 from tribunal.clusters.systems.links import SystemLinks
+from tribunal.clusters.systems.packing import as_it_is, packed
 from tribunal.clusters.systems.places import RunningNode, Streams
 
 LOOK_S: Final = 6  # a look that hangs ends on its host; longer than anybody waits for it (`program.py`)
@@ -51,7 +50,7 @@ class OnSshHosts:
         """Connect to each host, and make the node's folder there."""
         self._run, nodes = run, run.spec.broker_ids
         await self._hosts.open(run.directory, read_hosts(self._file), nodes)
-        beside = await asyncio.to_thread(packed, folder, run.directory) if system.names_folder else b""
+        beside = await asyncio.to_thread(packed, folder, run.directory, as_it_is) if system.names_folder else b""
         await asyncio.gather(*(self._hosts.in_thread(self._furnish, node, beside) for node in nodes))
         first = run.spec.base_port or FIRST_PORT
         ports = {name: first + number for number, name in enumerate(system.nodes.ports)}
@@ -127,13 +126,3 @@ class OnSshHosts:
         if code == 0:
             log.parent.mkdir(parents=True, exist_ok=True)
             log.write_bytes(said)
-
-
-def packed(folder: Path, run_dir: Path) -> bytes:
-    """Return what lies in a folder as a tar archive, without hidden names and without the folder that runs are in."""
-    own, buffer = run_dir.resolve(), io.BytesIO()
-    with tarfile.open(fileobj=buffer, mode="w") as archive:
-        for path in sorted(folder.iterdir()):
-            if not path.name.startswith(".") and not own.is_relative_to(path):
-                archive.add(path, path.name)
-    return buffer.getvalue()

@@ -73,6 +73,21 @@ def in_image(folder: Path, image: str, *more: tuple[str, str]) -> Path:
     return folder / "keeper"
 
 
+def built_of(folder: Path, dockerfile: str) -> Path:
+    """Make the sample system in a folder, its nodes in containers of an image that is built; return its own folder."""
+    own = in_image(folder, "any", ('image = "any"', 'dockerfile = "Dockerfile"'))
+    (own / "Dockerfile").write_text(dockerfile)
+    return own
+
+
+def remove_built(word: str) -> None:
+    """Remove the images of described systems whose history names a word."""
+    with closing(build.engine()) as client:
+        for one in client.images.list(build.SYSTEM_REPOSITORY):
+            if any(word in step["CreatedBy"] for step in one.history()):
+                client.images.remove(one.id, force=True)
+
+
 @pytest.fixture(scope="module")
 def image() -> Iterator[str]:
     """An image with Python in it, made of this interpreter: no registry is asked."""
@@ -234,6 +249,45 @@ class TestWithAnEngine:
         (run_dir,) = (tmp_path / "runs").iterdir()
         assert "info" in Recording.open(run_dir).table("operations")["outcome"].to_pylist()
 
+    def test_an_image_is_built_of_a_dockerfile_once_for_what_lies_there(self, tmp_path: Path, image: str) -> None:
+        """What the builder says is in the run's logs; where nothing has changed nobody builds again."""
+        folder = built_of(
+            tmp_path, f"FROM {image}\nARG UNIQUE={tmp_path}\nCOPY server.py /made.py\nRUN echo this is built\n"
+        )
+
+        async def served(run: Path) -> tuple[str, str]:
+            cluster = await launched(folder, run, count=1)
+            try:
+                answer = await cluster.clients.objects("one").call("write", "r0", 1)
+            finally:
+                await cluster.close()
+            return answer.outcome, await asyncio.to_thread((run / "logs" / "image.log").read_text)
+
+        try:
+            first = asyncio.run(served(tmp_path / "first"))
+            again = asyncio.run(served(tmp_path / "again"))
+            (folder / "server.py").write_text((folder / "server.py").read_text() + "# another one\n")
+            changed = asyncio.run(served(tmp_path / "changed"))
+        finally:
+            remove_built(str(tmp_path))
+
+        assert [first[0], again[0], changed[0]] == ["ok", "ok", "ok"]
+        assert ["this is built" in said for said in (first[1], again[1], changed[1])] == [True, False, True]
+
+    def test_a_dockerfile_that_does_not_build_is_said_with_the_builders_last_lines(
+        self, tmp_path: Path, image: str
+    ) -> None:
+        """And nothing of the run stays."""
+        folder = built_of(tmp_path, f"FROM {image}\nRUN echo about to fail && exit 9\n")
+
+        plan = made(load(folder / "scenario.yaml", {}), seed=1, cluster="system", time_ms=None, mutants=())
+        run_dir = new_run_dir(plan, tmp_path / "runs")
+        ending = asyncio.run(Run(plan, run_dir, Silent()).execute())
+
+        assert (ending.failure or "").startswith("the image of Dockerfile does not build: ")
+        assert "    about to fail\n" in (ending.failure or "")
+        assert kind.leftovers(run_dir) == []
+
     def test_a_killed_harness_leaves_no_container(self, tmp_path: Path, image: str) -> None:
         """The run's guard removes them, and the network."""
         folder = in_image(tmp_path, image)
@@ -281,6 +335,9 @@ class TestWithAnEngine:
     ("more", "overrides", "words"),
     [
         pytest.param([], {"cluster.isolation": "namespaces"}, "runs in containers: no isolation namespaces", id="namespaces"),
+        pytest.param([("count = 1", 'count = 1\ndockerfile = "Dockerfile"')], {}, "of an image or of a dockerfile, not both", id="both"),
+        pytest.param([('image = "any"', 'dockerfile = "Dockerfile"')], {}, "dockerfile Dockerfile: there is no file", id="no Dockerfile"),
+        pytest.param([('image = "any"', 'dockerfile = "../Dockerfile"')], {}, "it has to lie in the folder", id="a Dockerfile elsewhere"),
         pytest.param([("count = 1", 'count = 1\ndisk = "forgetful"')], {}, "no forgetful disks", id="disks"),
     ],
 )  # fmt: skip
