@@ -600,13 +600,14 @@ class Timeline:
         """Whether a leader that was deposed at a place is known to have been in the ISR of its successors before that time.
 
         Who joined it follows them. Who was in it when they were elected is left there for as long as followers may lag: it knows of them once
-        nothing has hindered it there for the lag of observation, or once it has been there for longer than anybody is left that fetches nothing.
+        nothing has hindered it there for the lag of observation, or once it has been there for longer than anybody is left that fetches nothing,
+        while nothing hindered who would have taken it out.
         """
         known_ns = self.entries[place].at_ns + OBSERVATION_LAG_NS
         left = min(self._out_of_isr_since(deposed, place), position)
         if left > place:
             stayed_ns = min(at_ns, self._times[left]) if left < position else at_ns
-            if stayed_ns > known_ns and self._must_follow(deposed, self.entries[place].at_ns, stayed_ns):
+            if stayed_ns > known_ns and self._must_follow(deposed, self.entries[place], stayed_ns):
                 return True
         if left < position - 1 and at_ns > known_ns and deposed in self.entries[position - 1].state.isr:
             return True
@@ -623,10 +624,18 @@ class Timeline:
         stays = bisect_right(range(first, len(own)), place - first, key=lambda one: own[one] - one)
         return min(place + stays, len(self.entries))
 
-    def _must_follow(self, node: int, since_ns: int, until_ns: int) -> bool:
-        """Whether a node that was in the ISR all the time between the election of a leader and a later moment must have heard of it."""
-        longest_ns = 0 if self._lag_ns is None else self._lag_ns + OBSERVATION_LAG_NS
-        return until_ns - since_ns > longest_ns or self._calm.left_alone(node, since_ns, until_ns, OBSERVATION_LAG_NS)
+    def _must_follow(self, node: int, elected: Entry, until_ns: int) -> bool:
+        """Whether a node that was in the ISR all the time between the election of a leader and a later moment must have heard of it.
+
+        That leader takes out who fetches nothing, and needs a controller for it.
+        """
+        if self._lag_ns is None:
+            return True
+        leader, longest_ns = elected.state.leader, self._lag_ns + OBSERVATION_LAG_NS
+        is_long = until_ns - elected.at_ns > longest_ns
+        if is_long and self._calm.left_alone(leader, elected.at_ns, until_ns, longest_ns):
+            return True
+        return self._calm.left_alone(node, elected.at_ns, until_ns, OBSERVATION_LAG_NS)
 
     @cached_property
     def _depositions(self) -> list[int]:
