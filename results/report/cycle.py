@@ -13,7 +13,7 @@ import msgspec
 from tribunal.results.history import Event
 from tribunal.results.report.imported import named
 from tribunal.results.report.measures import WIDTH
-from tribunal.results.rows import Transaction, typed
+from tribunal.results.rows import ObjectCall, Transaction, typed
 from tribunal.results.store import Recording
 from tribunal.results.verdict import Finding, TransactionEdge
 from tribunal.results.words import of_edge
@@ -22,6 +22,7 @@ HEIGHT: Final = 320
 RADIUS: Final = 112
 SIZE: Final = (150, 34)
 MOST: Final = 12
+ON_OBJECTS: Final = "object_transactions"  # the property whose edges name rows of `operations`
 
 
 class Box(msgspec.Struct, frozen=True):
@@ -67,7 +68,10 @@ class Cycle(msgspec.Struct, frozen=True):
 def cycle(recording: Recording, findings: Sequence[Finding]) -> Cycle | None:
     """Return the smallest circle among a run's violations, None where there is none."""
     smallest = _smallest(findings)
-    return None if smallest is None else _drawn(smallest, _of_recording(recording, _sources(smallest)))
+    if smallest is None:
+        return None
+    of_rows = _of_calls if smallest.property_name == ON_OBJECTS else _of_transactions
+    return _drawn(smallest, of_rows(recording, _sources(smallest)))
 
 
 def cycle_of_history(events: Sequence[Event], findings: Sequence[Finding]) -> Cycle | None:
@@ -90,7 +94,16 @@ def _sources(finding: Finding) -> list[int]:
     return [edge.source for edge in finding.detail.edges or ()]
 
 
-def _of_recording(recording: Recording, rows: Sequence[int]) -> dict[int, Box]:
+def _of_calls(recording: Recording, rows: Sequence[int]) -> dict[int, Box]:
+    table = recording.table("operations")
+    found = {row: typed(table.slice(row, 1), ObjectCall)[0] for row in rows if row < table.num_rows}
+    return {
+        number: _box(str(call.process), call.outcome, [f"{call.function} {call.result or call.argument or ''}"])
+        for number, call in found.items()
+    }
+
+
+def _of_transactions(recording: Recording, rows: Sequence[int]) -> dict[int, Box]:
     table = recording.table("txns")
     found = {row: typed(table.slice(row, 1), Transaction)[0] for row in rows if row < table.num_rows}
     return {

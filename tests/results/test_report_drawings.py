@@ -1,6 +1,7 @@
 """The operations window and the circle of transactions: what they show is what the recording says."""
 
 import math
+import re
 from pathlib import Path
 from xml.etree import ElementTree
 
@@ -130,6 +131,29 @@ def test_a_circle_is_drawn_with_a_sentence_an_edge(
     for start in ('<svg class="cycle"',):
         svg = text[text.index(start) : text.index("</svg>", text.index(start)) + 6]
         ElementTree.fromstring(svg)
+
+
+def test_a_circle_of_transactions_on_objects_has_the_calls_in_its_boxes(tmp_path: Path) -> None:
+    """Their edges name rows of the table `operations`; they were looked for among transactions of producers."""
+    run = Run(tmp_path / "run")
+    calls = [
+        ('[["r","a",null],["append","b",1]]', 10, 30),
+        ('[["r","b",null],["append","a",2]]', 20, 40),
+    ]
+    reads = [('[["r","a",[2]]]', 50, 60), ('[["r","b",[1]]]', 50, 60)]
+    for process, (text, begin, end) in enumerate([*calls, *reads]):
+        run.recorder.row(
+            "operations", process=process, function="txn-lists", key="a b", argument=re.sub(r"\[\d\]", "null", text), result=text,
+            invoke_ns=begin * MS, complete_ns=end * MS, outcome="ok",
+        )  # fmt: skip
+    run_dir = run.finish()
+    check([run_dir], "inline")
+
+    drawn = cycle(Recording.open(run_dir), report.page(run_dir).verdict.findings)
+
+    assert drawn is not None
+    assert sorted(vertex.label for vertex in drawn.vertices) == ["process 0, ok", "process 1, ok"]
+    assert all("append" in vertex.title for vertex in drawn.vertices)
 
 
 def test_without_a_circle_there_is_no_drawing(tmp_path: Path) -> None:
