@@ -140,18 +140,22 @@ def _believe(content: Page) -> list[str]:
     if content.is_of_a_system:
         found.append(f"{during:,} calls were answered while faults went on.")
     else:
-        found.append(
-            f"{elections} times a partition got another leader or leader epoch; "
-            f"{during:,} records were acknowledged while faults went on."
+        drawn = sum(bool(changes) for changes in content.partitions.values())
+        where = (
+            "a partition" if content.partition_count <= drawn else f"one of the {drawn} partitions that are drawn here"
         )
+        changes_of_leaders = f"{elections} times {where} got another leader or leader epoch; " if drawn else ""
+        found.append(f"{changes_of_leaders}{during:,} records were acknowledged while faults went on.")
     if count := acknowledged(verdict):
         read = verdict.judged.get("records read", 0)
         replicas = verdict.judged.get("records in replicas compared", 0)
         compared = f", and {replicas:,} records of all replicas' logs were compared" if replicas else ""
         found.append(f"{count:,} acknowledged records were looked for; consumers read {read:,}{compared}.")
     if verdict.coverage.cells:
+        empty = len(verdict.coverage.without_rows)
+        but = f"; but {empty} properties had not one row to look at, and say nothing" if empty else ""
         found.append(
-            f"{verdict.coverage.judged:,} of {verdict.coverage.cells:,} cells (a property in a partition) had all of their inputs."
+            f"{verdict.coverage.judged:,} of {verdict.coverage.cells:,} cells (a property in a partition) had all of their inputs{but}."
         )
     return [*found, _seen()]
 

@@ -11,6 +11,7 @@ import msgspec
 
 from tribunal.results.report.measures import LEFT, PLOT, WIDTH
 from tribunal.results.report.model import Page
+from tribunal.results.report.story import acks_name
 
 LANES = 6
 LANE = 15
@@ -89,7 +90,7 @@ def overview(page: Page, frame: Frame = WIDE) -> Overview | None:
         top=top,
         most="" if not any(good) else f"{most * 1e9 / page.rates.bin_ns:,.0f}/s" + (f" (peak {max(good) * 1e9 / page.rates.bin_ns:,.0f})" if max(good) > most else ""),
         silences=[
-            Block(_x(page, frame, start), top, max(1.0, _x(page, frame, end) - _x(page, frame, start)), "silence", "", f"{one.partition}: nothing was acknowledged from {start / 1e9:.3f} s to {end / 1e9:.3f} s")
+            Block(_x(page, frame, start), top, max(1.0, _x(page, frame, end) - _x(page, frame, start)), "silence", "", f"{one.partition}: nothing of {acks_name(one.acks)} was acknowledged from {start / 1e9:.3f} s to {end / 1e9:.3f} s")
             for one in page.silences
             for start, end in one.gaps[:100]
         ],

@@ -16,11 +16,13 @@ from tribunal.results.likelihood import Likelihood, Moment
 from tribunal.results.likelihood import save as save_likelihood
 from tribunal.results.manifest import Made
 from tribunal.results.metadata import State
+from tribunal.results.report.first_screen import first_screen
 from tribunal.results.report.index import index
 from tribunal.results.report.layout import drawing
 from tribunal.results.report.measures import LEFT, PLOT
 from tribunal.results.report.minimal import keep_story
 from tribunal.results.report.model import Change, Page, Series, page
+from tribunal.results.report.overview import overview
 from tribunal.results.report.window import parsed
 from tribunal.results.sensitivity import measured, total
 from tribunal.results.store import Recorder
@@ -211,6 +213,49 @@ def test_availability_is_said_of_the_time_in_which_it_was_asked_for(tmp_path: Pa
     assert ("No partition was silent." in html) is (every_s == 1)
 
 
+def test_a_silence_of_one_acks_level_is_not_said_of_the_others(tmp_path: Path) -> None:
+    """What acks=1 had acknowledged meanwhile was said to be nothing."""
+    recorder = Recorder(tmp_path, "r")
+    common = {"worker_class": "plain", "topic": "t", "partition": 0}
+    recorder.row(
+        "sends", **common, process=1, acks=-1, value=value_of(1, 0), invoke_ns=0, complete_ns=5 * S, outcome="info"
+    )
+    for sequence in range(5):
+        own = {"invoke_ns": sequence * S, "complete_ns": sequence * S + 1, "outcome": "ok", "log_offset": sequence}
+        recorder.row("sends", **common, **own, process=2, acks=1, value=value_of(2, sequence))
+    recorder.finish(Made(mode="kraft"))
+    save(a_verdict(Verdict.PASS), tmp_path / "verdict.json")
+
+    drawn = overview(page(tmp_path))
+
+    assert drawn is not None
+    assert [block.title for block in drawn.silences] == [
+        "t-0: nothing of acks=all was acknowledged from 0.000 s to 5.000 s"
+    ]
+
+
+@pytest.mark.parametrize(("count", "said"), [
+    pytest.param(3, "2 times a partition got another leader", id="all are drawn"),
+    pytest.param(9, "2 times one of the 3 partitions that are drawn here got another leader", id="some of many"),
+])  # fmt: skip
+def test_changes_of_leaders_are_counted_where_they_are_drawn(tmp_path: Path, count: int, said: str) -> None:
+    """A large run's first screen said of all partitions what it had counted in eight of them."""
+    led = [
+        Change(at_ns, State(replicas=(1, 2), isr=(1, 2), leader=leader, leader_epoch=leader))
+        for at_ns, leader in ((0, 1), (5, 2))
+    ]
+    shown = Page(
+        run_dir=tmp_path,
+        verdict=a_verdict(Verdict.PASS),
+        manifest=None,
+        damage=None,
+        partitions={"t-0": led, "t-1": led, "t-2": led[:1]},
+        partition_count=count,
+    )
+
+    assert any(line.startswith(said) for line in first_screen(shown).believe)
+
+
 def test_labels_at_the_lines_ends_do_not_cover_each_other(tmp_path: Path) -> None:
     shown = Page(
         run_dir=tmp_path,
@@ -368,8 +413,10 @@ def test_the_load_is_held_against_what_had_to_be_completed(run: Path) -> None:
 
 
 def test_properties_without_a_row_are_named(run: Path) -> None:
-    save(a_verdict(Verdict.PASS, coverage=Coverage(without_rows=("bank", "group_ends"))), run / "verdict.json")
+    covered = Coverage(cells=9, judged=9, without_rows=("bank", "group_ends"))
+    save(a_verdict(Verdict.PASS, coverage=covered), run / "verdict.json")
 
+    assert "had all of their inputs; but 2 properties had not one row" in report.render(page(run))
     assert "2 properties had not one row to look at" in report.render(page(run))
     assert "<p>bank, group ends</p>" in report.render(page(run))
 
