@@ -8,7 +8,6 @@ to them are stopped where they leave. All of it ends with the containers. Enteri
 import asyncio
 import functools
 import os
-import shutil
 import socket
 import subprocess
 from collections.abc import Iterable, Mapping, Sequence
@@ -16,10 +15,9 @@ from typing import Final
 
 from tribunal.clusters.api import CLIENTS, ClusterError, CutMode, Link
 from tribunal.clusters.namespaces.firewall import Cuts
-from tribunal.clusters.namespaces.spaces import environment, search_path
+from tribunal.clusters.namespaces.spaces import environment, way_in
 from tribunal.clusters.nodes.node_container import socket_in_namespace_of
 
-TOOLS: Final = ("nsenter", "nft")
 HOOKS: Final = ("input", "output")
 BACKLOG: Final = 64
 
@@ -28,8 +26,8 @@ def lacking() -> str:
     """Return why nobody can stop packets between containers here; empty: somebody can."""
     if os.geteuid() != 0:
         return "entering the networks of its containers takes root"
-    missing = [tool for tool in TOOLS if shutil.which(tool, path=search_path()) is None]
-    return f"{', '.join(missing)} not installed" if missing else ""
+    found = way_in()  # the same programs, really tried
+    return found if isinstance(found, str) else ""
 
 
 class ContainerNetworks:

@@ -207,7 +207,8 @@ class InContainers:
             try:
                 return await self._ended_well(node, ["sh", "-c", SHELL_ENTRY, str(log), *command])
             except ClusterError as problem:
-                await asyncio.to_thread(log.write_text, f"{problem}\n")
+                with log.open("a") as file:
+                    file.write(f"{problem}\n")
                 return False
         return await asyncio.to_thread(self._alone, node, command, log)
 
@@ -246,7 +247,9 @@ class InContainers:
 
     async def _ended(self, beginning: "asyncio.Task[str]") -> None:
         with contextlib.suppress(ClusterError):  # it was never begun
-            await asyncio.to_thread(end_session, (await asyncio.to_thread(self._look, await beginning)).pid)
+            look = await asyncio.to_thread(self._look, await beginning)
+            if look.running:  # the number of one that has ended may be anybody's
+                await asyncio.to_thread(end_session, look.pid)
 
     def _begun(self, node: int, command: list[str]) -> str:
         from docker.errors import APIError

@@ -349,3 +349,20 @@ def test_what_containers_do_not_give_is_refused_when_it_is_planned(
 
     with pytest.raises(BadScenario, match=words):
         made(load(folder / "scenario.yaml", overrides), seed=1, cluster="system", time_ms=None, mutants=())
+
+
+def test_cuts_between_containers_are_refused_to_who_is_not_root(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """By what it takes, before anything starts."""
+    folder = in_image(tmp_path, "any")
+    monkeypatch.setattr(os, "geteuid", lambda: 1000)
+
+    with pytest.raises(BadScenario, match=r"cannot cut \(.*the networks of its containers takes root"):
+        made(
+            load(folder / "scenario.yaml", {"steps": "[{isolate: node 1}]"}),
+            seed=1,
+            cluster="system",
+            time_ms=None,
+            mutants=(),
+        )
