@@ -77,7 +77,20 @@ class Answer(NamedTuple):
     body: msgspec.Struct
 
 
+LAST_EPOCH: Final = (1 << 31) - 1
+ENDED_MAX: Final = 10_000  # replicas: a request that is older than so many ends is as unlikely as it is dear to know of
 Effect = Assign | Rename | GiveUp | KeepOnly | Answer | Probe
+
+
+class Ended(NamedTuple):
+    """A replica that was ended, and the leader epoch of the order."""
+
+    topic_id: UUID | None
+    leader_epoch: int
+
+    def is_older(self, topic_id: UUID, leader_epoch: int) -> bool:
+        """Return whether a state of this leader epoch was written before the order."""
+        return topic_id == self.topic_id and leader_epoch < self.leader_epoch
 
 
 class ControlledBroker:
@@ -108,6 +121,9 @@ class ControlledBroker:
         self._fully_informed_in = KnownEpochs(NO_BROKER_EPOCH, -1)  # the latest epochs that all metadata came in
         self._hosted = hosted
         self._hosted_id = hosted_id
+        self._ended: dict[
+            TopicPartition, Ended
+        ] = {}  # replicas that this registration was ordered to end, the oldest first
 
     @property
     def is_complete(self) -> bool:
@@ -123,6 +139,7 @@ class ControlledBroker:
         """Take a new registration in ZooKeeper, the first or a later one of this process."""
         self.identity.broker_epoch = broker_epoch
         self.topic_ids.clear()  # topics may have been deleted since the last registration
+        self._ended.clear()  # requests to the last one are stale by its epoch (KIP-380)
 
     def handle(self, request: ControlRequestBody) -> list[Effect]:
         """Take one control request; return what has to be done about it, in order."""
@@ -196,6 +213,8 @@ class ControlledBroker:
             # KIP-704, "Topic Partition Follower": "will not ignore request that have the same leader epoch".
             if state.leader_epoch == known.leader_epoch and state.recovery is known.recovery:
                 return Error.NONE, []
+        elif (ended := self._ended.get(name)) is not None and ended.is_older(key.topic_id, state.leader_epoch):
+            return Error.STALE_CONTROLLER_EPOCH, []
         return Error.NONE, [Assign(key, name, state)]
 
     def _is_of_former_topic(self, key: TopicIdPartition, name: TopicPartition) -> bool:
@@ -225,12 +244,30 @@ class ControlledBroker:
             else:
                 error = Error.NONE
                 effects.append(GiveUp(name, delete))
+                self._remember_end(name, leader_epoch, known)
             partition_error = sr.StopReplicaPartitionError(
                 topic_name=name.topic, partition_index=name.partition, error_code=error
             )
             errors.append(partition_error)
         effects.append(Answer(sr.StopReplicaResponse(partition_errors=errors)))
         return effects
+
+    def _remember_end(self, name: TopicPartition, leader_epoch: int, known: PartitionState | None) -> None:
+        """Keep in mind what a request of before would bring back: one may wait on a connection that broke, longer than the order to go.
+
+        Only of a topic with an id: one that is made again by the same name begins with its own leader epochs.
+        """
+        topic_id = self._hosted_id(name)
+        if topic_id in (None, id_of_name(name.topic)):
+            return
+        if leader_epoch == DELETED:
+            leader_epoch = LAST_EPOCH
+        elif leader_epoch == NO_EPOCH:
+            leader_epoch = NO_EPOCH if known is None else known.leader_epoch
+        self._ended.pop(name, None)
+        self._ended[name] = Ended(topic_id, leader_epoch)
+        if len(self._ended) > ENDED_MAX:
+            del self._ended[next(iter(self._ended))]
 
     # --- UpdateMetadata ----------------------------------------------------------------------
 

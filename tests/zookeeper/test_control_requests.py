@@ -65,6 +65,38 @@ def test_a_topic_created_again_begins_with_its_own_leader_epochs() -> None:
         assert answer.partition_errors[0].error_code is error  # type: ignore[attr-defined]
 
 
+LATE = 5  # the leader epoch that a late LeaderAndIsr names
+
+
+@pytest.mark.parametrize(("stopped", "is_again", "is_assigned"), [
+    pytest.param({"leader_epoch": LATE + 1}, False, False, id="it is older than the order to go"),
+    pytest.param({"leader_epoch": LATE}, False, True, id="it is as new as that"),
+    pytest.param({"leader_epoch": LATE + 1}, True, True, id="the broker has registered again"),
+    pytest.param({"leader_epoch": -2}, False, False, id="the topic was deleted"),
+    pytest.param({"leader_epoch": LATE + 1, "topic_id": UUID(int=8)}, False, True, id="another topic of the name was ended"),
+    pytest.param(None, False, True, id="nothing was ended"),
+])  # fmt: skip
+def test_a_replica_that_was_ended_is_not_brought_back_by_an_older_request(
+    stopped: dict[str, Any] | None, is_again: bool, is_assigned: bool
+) -> None:
+    """A connection that broke may have held a request of the same controller for as long as it took to end the replica by another one."""
+    ids = iter([(stopped or {}).get("topic_id", UUID(int=7))])
+    broker = a_broker(hosted_id=lambda _: next(ids, None))
+    if stopped is not None:
+        state = sr.StopReplicaPartitionState(leader_epoch=stopped["leader_epoch"], delete_partition=True)
+        topic = sr.StopReplicaTopicState(topic_name="t", partition_states=[state])
+        broker.handle(sr.StopReplicaRequest(controller_epoch=9, broker_epoch=50, topic_states=[topic]))
+    if is_again:
+        broker.registered(BrokerEpoch(60))
+
+    effects = broker.handle(request(60 if is_again else 50))
+
+    assert any(isinstance(effect, Assign) for effect in effects) is is_assigned
+    (answer,) = (effect.body for effect in effects if isinstance(effect, Answer))
+    error = Error.NONE if is_assigned else Error.STALE_CONTROLLER_EPOCH
+    assert answer.topics[0].partition_errors[0].error_code is error  # type: ignore[attr-defined]
+
+
 def test_the_id_in_zookeeper_overrides_that_of_an_earlier_topic_of_the_name() -> None:
     broker = a_broker()
     state = um.UpdateMetadataPartitionState(leader=1, leader_epoch=5, isr=[1], replicas=[1, 2])
