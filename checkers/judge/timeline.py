@@ -627,8 +627,11 @@ class Timeline:
     def _must_follow(self, node: int, elected: Entry, until_ns: int) -> bool:
         """Whether a node that was in the ISR all the time between the election of a leader and a later moment must have heard of it.
 
-        That leader takes out who fetches nothing, and needs a controller for it.
+        That leader takes out who fetches nothing, and needs a controller for it. In ZooKeeper mode nobody but the controller notifies either of them, and any
+        broker may be it: one that is lost behind the election has notified nobody, until the next one does.
         """
+        if not self.settings.high_watermark_needs_min_isr:
+            return self._calm.lasted(node, elected.at_ns, until_ns, OBSERVATION_LAG_NS)
         if self._lag_ns is None:
             return True
         leader, longest_ns = elected.state.leader, self._lag_ns + OBSERVATION_LAG_NS

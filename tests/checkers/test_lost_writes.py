@@ -769,6 +769,32 @@ def test_a_deposed_leader_that_is_left_in_the_isr_need_not_know_while_it_is_cut_
     assert found(run.finish()) == [("lost", *judged, 1), ("lost", *judged, 2)]
 
 
+@pytest.mark.parametrize(
+    ("mode", "lasts", "severity"),
+    [
+        pytest.param(
+            "zookeeper", 1800, "permitted", id="another broker, which may be the controller, was down all the time"
+        ),
+        pytest.param("zookeeper", 400, "violation", id="it was back for long enough"),
+        pytest.param("kraft", 1800, "violation", id="no broker has to notify it"),
+    ],
+)
+def test_only_a_controller_notifies_a_deposed_leader_in_zookeeper_mode(
+    tmp_path: Path, mode: str, lasts: int, severity: str
+) -> None:
+    """A controller that is killed behind an election leaves the former leader in its office (rotating-swarm, seed 708899471)."""
+    settings = {"mode": "zookeeper"} if mode == "zookeeper" else {"eligible.leader.replicas.enable": False}
+    run = Run(tmp_path / "run", **settings)
+    values = [run.send(0, 100)]
+    run.fault("kill", 210, node=2, lasts=lasts)
+    run.change(200, leader=3, isr=[1, 2, 3])
+    run.send(1, 1500, acks=1, answered_by=1)
+    run.change(2100, leader=3, isr=[1, 3], leader_epoch=2)
+    run.final_read(dict(enumerate(values)), at=2500)
+
+    assert [(kind, given) for kind, given, *_ in found(run.finish())] == [("lost", severity)]
+
+
 def test_a_final_read_that_did_not_come_to_the_end_says_nothing_of_what_stands_twice(run: Run) -> None:
     value = run.send(0, 100, offset=1)
     other = run.send(1, 101, offset=0)
