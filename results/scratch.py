@@ -19,10 +19,15 @@ MEMORY: Final = "/dev/shm"  # noqa: S108  # folders in it are made by `tempfile`
 
 
 class Scratch:
-    """One folder; in memory, where the system has such a place, for what is kept only for a moment."""
+    """One folder; in memory, where the system has such a place, for what is kept only for a moment.
+
+    Whoever takes memory first frees what killed processes hold of it: nothing else would before `tribunal heal` or a restart.
+    """
 
     def __init__(self, purpose: str, *, in_memory: bool = False) -> None:
         place = MEMORY if in_memory and os.access(MEMORY, os.W_OK) else None
+        if in_memory:
+            remove_abandoned()
         self.path = Path(tempfile.mkdtemp(prefix=f"{PREFIX}{purpose}-", dir=place))
         unlocked = self.path / f"{LOCK}.new"
         self._lock = unlocked.open("wb")

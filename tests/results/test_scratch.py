@@ -83,6 +83,19 @@ def test_folders_of_others_are_left_alone(tmp_path):
     assert len(list(tmp_path.iterdir())) == 2
 
 
+@pytest.mark.parametrize("ended", [pytest.param(True, id="killed"), pytest.param(False, id="under way")])
+def test_who_takes_memory_frees_what_a_killed_process_holds_of_it_and_nothing_else(ended):
+    process, folder = holder()
+    with process:
+        if ended:
+            process.send_signal(signal.SIGKILL)
+            process.wait()
+
+        with Scratch("next", in_memory=True):
+            assert folder.exists() is not ended
+        process.kill()
+
+
 def test_heal_says_what_it_removed(tmp_path, capsys):
     process, folder = holder()
     with process:
