@@ -13,7 +13,7 @@ from typing import Final
 import msgspec
 
 from tribunal.harness.campaign.runners import LocalRunner, Runner
-from tribunal.harness.campaign.sweep import SeedResult
+from tribunal.harness.campaign.sweep import SeedResult, Sweep
 from tribunal.harness.plan import DrawnAnew, Plan
 from tribunal.results.likelihood import Likelihood, Moment
 from tribunal.results.signature import Signature, gravity, texts
@@ -31,6 +31,8 @@ class Measured:
 
     signature:  what has to be shown; None: the gravest that the plan itself shows.
     each:       how many runs go on from each moment.
+    notify:     called with each moment that was measured, and how many there are by now.
+    under_way:  called with how many moments were measured, and how many runs of the next one have ended, after each run.
     """
 
     def __init__(
@@ -42,12 +44,14 @@ class Measured:
         each: int = 10,
         runner: Runner | None = None,
         notify: Callable[[Moment, int], None] = lambda moment, number: None,
+        under_way: Callable[[int, int], None] = lambda moments, runs: None,
     ) -> None:
         self._plan = plan
         self._scratch = scratch
         self._each = each
         self._runner = runner or LocalRunner(1)
         self._notify = notify
+        self._under_way = under_way
         self._signature = signature
         self._known: dict[int, Moment] = {}
 
@@ -71,20 +75,23 @@ class Measured:
 
     def _measure(self, signature: Signature, times: Iterable[int]) -> None:
         for at_ns in times:
+            anew = (DrawnAnew(at_ns=at_ns, seed=seed) for seed in range(self._each))
             results = self._run(
-                msgspec.structs.replace(self._plan, drawn_anew=DrawnAnew(at_ns=at_ns, seed=seed))
-                for seed in range(self._each)
+                (msgspec.structs.replace(self._plan, drawn_anew=one) for one in anew),
+                lambda _, account: self._under_way(len(self._known), len(account.results)),
             )
             answered = [result for result in results if result.verdict not in WITHOUT_ANSWER]
             shown = sum(signature in result.signatures for result in answered)
             self._known[at_ns] = moment = Moment(at_ns=at_ns, runs=len(answered), shown=shown)
             self._notify(moment, len(self._known))
 
-    def _run(self, plans: Iterable[Plan]) -> Sequence[SeedResult]:
+    def _run(
+        self, plans: Iterable[Plan], notify: Callable[[SeedResult, Sweep], None] = lambda result, account: None
+    ) -> Sequence[SeedResult]:
         named = [
             msgspec.structs.replace(plan, scenario=f"{plan.scenario}.{number}") for number, plan in enumerate(plans)
         ]
-        return self._runner.swept(named, budget_s=None, scratch=self._scratch).results
+        return self._runner.swept(named, budget_s=None, scratch=self._scratch, notify=notify).results
 
 
 def halved(known: Sequence[Moment]) -> int | None:

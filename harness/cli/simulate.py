@@ -63,6 +63,7 @@ SHOWN: Final = 12
 NAMED_AT_MOST: Final = 4  # scenarios, in one line
 MS_PER_HOUR: Final = 3_600_000
 SEED_DIGITS: Final = 18
+MOST_SILENCE_S: Final = 2
 
 
 def sweep(  # noqa: PLR0917 - options
@@ -401,12 +402,21 @@ def likelihood(  # noqa: PLR0917 - options
             f"  ({100 * low:.0f} to {100 * high:.0f} %)"
         )
 
+    spoke_s = time.monotonic()
+
+    def going_on(measured: int, ended: int) -> None:
+        nonlocal spoke_s
+        if time.monotonic() - spoke_s > MOST_SILENCE_S:
+            spoke_s = time.monotonic()
+            _say(f"{measured + 1:>3} of {moments}  {ended} of {each} runs have ended")
+
     where = place(master, remote, python, with_packages=with_packages)
     with Scratch("likelihood", in_memory=True) as scratch, runner_at(where, jobs) as runner:
         measured = Measured(
             plan, scratch, signature=None if signature is None else signature_named(signature), each=each,
-            runner=runner, notify=said,
+            runner=runner, notify=said, under_way=going_on,
         )  # fmt: skip
+        _say("  0  the run itself, once more")
         try:
             found = measured.likelihood(moments, end_ns)
         except NotFound as problem:

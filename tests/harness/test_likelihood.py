@@ -60,13 +60,18 @@ def test_a_run_that_is_continued_with_other_chance_is_the_run_itself_before_that
 
 
 def test_at_its_end_a_run_can_no_longer_avoid_what_it_shows(tmp_path: Path):
-    measured = Measured(plan(mutants=("m44_acks_local",)), tmp_path, each=1, runner=LocalRunner(2))
+    said: list[tuple[int, int]] = []
+    measured = Measured(
+        plan(mutants=("m44_acks_local",)), tmp_path, each=1, runner=LocalRunner(2),
+        notify=lambda moment, count: said.append((count, 0)), under_way=lambda *where: said.append(where),
+    )  # fmt: skip
 
     found = measured.likelihood(2, 60 * S)
 
     assert [moment.at_ns for moment in found.moments] == [0, 60 * S]
     assert (found.moments[-1].shown, found.moments[-1].runs) == (1, 1)
     assert found.sealed_ns is not None
+    assert said == [(0, 1), (1, 0), (1, 1), (2, 0)], "after each run how far it is, and each moment; not the run itself"
 
 
 def test_a_run_that_shows_nothing_has_no_likelihood(tmp_path: Path):
