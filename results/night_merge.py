@@ -33,9 +33,11 @@ def of_shards(shards: Sequence[Night]) -> Night:
     first = shards[0]
     for other in shards[1:]:
         if (other.name, other.commit, other.first_seed) != (first.name, first.commit, first.first_seed):
+            again = (other.name, other.commit) == (first.name, first.commit)
+            hint = "; shards may begin on both sides of midnight (UTC): give all the same --first-seed" if again else ""
             raise ValueError(
                 f"not of one night: {first.name} of {first.commit[:12]}, seeds from {first.first_seed}, and {other.name} of "
-                f"{other.commit[:12]}, seeds from {other.first_seed}"
+                f"{other.commit[:12]}, seeds from {other.first_seed}{hint}"
             )
     count = int(first.shard.partition("/")[2])
     numbers = [int(one.shard.partition("/")[0]) for one in shards]

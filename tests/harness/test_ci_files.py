@@ -28,6 +28,13 @@ def test_a_workflow_calls_what_there_is(path):
             assert option in offered.output, f"{command} {option}"
 
 
+def test_a_workflow_gives_all_its_shards_the_same_seeds_on_both_sides_of_midnight():
+    for path in (ROOT / "docs" / "ci").glob("*.yml"):
+        nights = [rest for command, rest in CALL.findall(path.read_text()) if command == "nightly"]
+        assert nights
+        assert all(re.search(r'--shard .* --first-seed "\$\{[A-Z_]+\}000000"', rest) for rest in nights), path.name
+
+
 WORKFLOWS = [*(ROOT / ".github" / "workflows").glob("*.yml"), *(ROOT / "docs" / "ci").glob("*.yml")]
 USED = [line.strip() for path in sorted(WORKFLOWS) for line in path.read_text().splitlines() if "uses:" in line]
 

@@ -342,6 +342,13 @@ def test_what_is_not_of_one_night_is_refused(other):
         of_shards([part(1), other])
 
 
+def test_shards_with_other_seeds_are_refused_with_what_helps_and_other_programs_without():
+    with pytest.raises(ValueError, match=r"both sides of midnight.*: give all the same --first-seed$"):
+        of_shards([part(1), night(shard="2/2", first_seed=8)])
+    with pytest.raises(ValueError, match=r"seeds from \d+$"):
+        of_shards([part(1), night(shard="2/2", first_seed=8, commit="f" * 40)])
+
+
 def test_a_night_that_went_on_is_one_night():
     before = night(
         state=NightState.RUNNING,
