@@ -16,6 +16,8 @@ from typing import NamedTuple
 
 import pytest
 
+from tribunal.results.scratch import remove_abandoned
+
 ROOT = Path(__file__).parents[2]
 NIGHT = """nightly: killed
 findings: findings
@@ -222,12 +224,19 @@ def test_a_night_that_was_struck_once_it_wrote_says_so_in_every_file(tmp_path, m
         "5",
     ]
 
-    ended = subprocess.run(
+    with subprocess.Popen(
         [sys.executable, "-c", STRUCK, *where, *short],
-        cwd=folder, capture_output=True, text=True, check=False, start_new_session=True,
-    )  # fmt: skip
+        cwd=folder, text=True, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, start_new_session=True,
+    ) as ended:  # fmt: skip
+        try:
+            ended.wait(300)
+        finally:
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(ended.pid, signal.SIGKILL)  # seeds under way that a killed parent has left
+        said = ended.communicate()[1]
+    remove_abandoned()
 
-    assert ended.returncode == ANSWERS[moment.number], ended.stderr
+    assert ended.returncode == ANSWERS[moment.number], said
     assert (folder / "out" / "index.html").is_file()
     night = is_truthful(folder / "out")
     assert night is not None
