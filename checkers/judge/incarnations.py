@@ -8,11 +8,15 @@ from bisect import bisect_right
 from collections.abc import Iterable, Set
 from typing import Final
 
+import msgspec
+
 from tribunal.results.rows import Fault, NodeEvent
+from tribunal.results.unreadable import UNREADABLE
 
 KILLED: Final = "killed"
 DOWN: Final = frozenset({"stop", KILLED, "exit"})
 NEVER: Final = 1 << 62
+HOLD_OVER: Final = "hold-over"
 NUMBERS: Final = re.compile(r"[0-9]+")
 CARRIES_ALL: Final = frozenset({
     "bit-rot", "change-min-isr", "clock-drift", "clock-jump", "clock-strobe", "elect-leaders", "raise-metadata-version", "renew-certificate",
@@ -38,7 +42,25 @@ def concerns(fault: Fault, nodes: Set[int]) -> bool:
 
 
 def _named(fault: Fault) -> set[int]:
-    return set(map(int, NUMBERS.findall(fault.resolved_target or "")))
+    named = set(map(int, NUMBERS.findall(fault.resolved_target or "")))
+    victim = _victim(fault)
+    return named if victim is None else named | {victim}
+
+
+class _Facts(msgspec.Struct, frozen=True):
+    """What the proof of a message that was held says: over the end of whose life."""
+
+    victim: int | None = None
+
+
+def _victim(fault: Fault) -> int | None:
+    """Return whom a fault hurts besides its target; None where it is nobody, or nobody says so."""
+    if fault.kind != HOLD_OVER:
+        return None
+    try:
+        return msgspec.json.decode(fault.proof or "{}", type=_Facts).victim
+    except UNREADABLE:
+        return None
 
 
 class Incarnations:
@@ -124,9 +146,15 @@ class Calm:
 
 
 def _in_effect(fault: Fault) -> tuple[int, int]:
-    """Return since when and until when a fault was in effect."""
+    """Return since when and until when a fault was in effect.
+
+    What ends somebody's life and waits until it has begun again is injected when that is over: it was in effect since it had been begun.
+    """
     assert fault.injected_ns is not None
-    return fault.injected_ns, NEVER if fault.healed_ns is None or not fault.healed else fault.healed_ns
+    since_ns = fault.injected_ns
+    if fault.kind == HOLD_OVER and fault.planned_ns is not None:
+        since_ns = fault.planned_ns
+    return since_ns, NEVER if fault.healed_ns is None or not fault.healed else fault.healed_ns
 
 
 def _lasted_ns(spans: Iterable[tuple[int, int]], since_ns: int, least_ns: int) -> int:

@@ -38,6 +38,7 @@ from tribunal.results.unreadable import UNREADABLE
 from tribunal.results.verdict import PERMITTED_TABLE, NoVerdict, RunVerdict, Verdict, load, save
 
 ENGINES: Final = ("spark", "inline", "spark-sql")
+NOTE: Final = "note "  # how the names of notes begin among the counts of findings
 LAST_SCHEMA_THEN: Final = 2  # of recordings when archives of the first version were made
 VERDICT: Final = "verdict.json"
 REPORT: Final = "report.html"
@@ -182,12 +183,16 @@ def made_anew(stated: Path, run_dir: Path, engine: str | None) -> Anew:
 def compared(content: Bundle, folder: Path, anew: Anew) -> tuple[list[str], list[str]]:
     """Return what an unpacked archive states and is not so, and what was not compared."""
     stated = Stated(folder)
-    differences = [*_of_bundle(content, anew.verdict), *_of_segments(stated), *_of_names(folder)]
+    of_bundle = list(_of_bundle(content, anew.verdict))
+    differences = [*of_bundle, *_of_segments(stated), *_of_names(folder)]
     remarks = list(_unknown_files(content, stated))
     words = [*_of_verdict(folder, anew), *_of_report(folder, anew)]
     if content.bundle_version == FIRST_VERSION:
+        # What a note counts was defined otherwise then, and no verdict rests on it.
+        notes = [words for words in of_bundle if words.startswith(NOTE)]
         remarks.append("an archive of version 1: only its verdict and the counts of its findings are compared")
-        return [*differences, *_of_first_version(stated)], [*remarks, *words]
+        differences = [words for words in differences if words not in notes]
+        return [*differences, *_of_first_version(stated)], [*remarks, *notes, *words]
     for part in (_of_manifest, _of_plan, _of_faults, _of_schedule, _of_simulation, _of_rows, _of_loads):
         words += part(content, stated)
     if stated.manifest is None:

@@ -769,6 +769,27 @@ def test_a_deposed_leader_that_is_left_in_the_isr_need_not_know_while_it_is_cut_
     assert found(run.finish()) == [("lost", *judged, 1), ("lost", *judged, 2)]
 
 
+@pytest.mark.parametrize(("victim", "severity"), [
+    pytest.param(1, "permitted", id="it was the one that was cut off"),
+    pytest.param(3, "violation", id="another one was"),
+])  # fmt: skip
+def test_over_whose_end_a_message_is_held_is_hurt_from_the_begin(tmp_path: Path, victim: int, severity: str) -> None:
+    """The proof names who is cut off, killed or paused; the row is injected when that is over (rotating-swarm.45, seed 1776557625)."""
+    run = Run(tmp_path / "run", **{"replica.lag.time.max.ms": 30_000})
+    values = [run.send(0, 100)]
+    times = {"planned_ns": 150 * MS, "injected_ns": 1900 * MS, "healed_ns": 1950 * MS}
+    proven = {"proof": f'{{"victim":{victim}}}', "heal_proof": "{}", "took_effect": True, "healed": True, "losses": []}
+    run.recorder.row(
+        "faults", index=0, kind="hold-over", planned_target="x", resolved_target="broker 2", **times, **proven
+    )
+    run.change(200, leader=3, isr=[2, 3, 1])
+    run.send(1, 1500, acks=1)
+    run.change(1600, isr=[2, 3])
+    run.final_read(dict(enumerate(values)), at=2500)
+
+    assert [(kind, given) for kind, given, *_ in found(run.finish())] == [("lost", severity)]
+
+
 @pytest.mark.parametrize(
     ("mode", "lasts", "severity"),
     [
