@@ -28,9 +28,9 @@ from tribunal.harness.scenario import Scenario
 ROUND: Final = 4
 FIRST_RUNS: Final = 4  # from the scenarios alone, before anything is varied
 CROSSED_FROM: Final = 16  # runs before are chosen as ever: what they find they find soon
-CROSSING_SHARE: Final = 0.75  # of those behind, as long as pairs are left
-SUCCESSION_WEIGHTS: Final = {"brokers": 1.5, "voters": 0.5}  # of their tables, where that of crossings has 1
-FOLLOWED_SHARE: Final = 0.25  # of the runs behind the first, as long as there is somebody to follow
+CROSSING_SHARE: Final = 0.85  # of those behind, as long as pairs are left
+SUCCESSION_WEIGHTS: Final = {"brokers": 2.0, "voters": 1.0}  # of their tables, where that of crossings has 1
+FOLLOWED_SHARE: Final = 0.1  # of the runs behind the first, as long as there is somebody to follow
 FOLLOWED: Final = 2  # times: who came to a guard that no other run did is varied so often, however old it is
 FRESH_SHARE: Final = 0.3
 COMPOSED_SHARE: Final = 0.7  # of the plans made from scenarios

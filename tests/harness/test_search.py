@@ -153,7 +153,7 @@ def test_whoever_came_to_a_guard_that_no_other_run_did_is_varied_soon_however_li
     corpus.runs = 40
     search = Search([scenario(SMALL)], corpus, seed=3, runner=LocalRunner(1), scratch=tmp_path)
 
-    parents = [search._choice(number)[0] for number in range(40, 60)]
+    parents = [search._choice(number)[0] for number in range(40, 100)]
 
     assert parents.count(0) == FOLLOWED
     assert set(parents) > {0}
