@@ -2,7 +2,7 @@
 
 A leader of the quorum writes a NoOpRecord where nothing else is written, twice a second if no setting says otherwise, so a recording in which
 these records stand shows each silence. Voters elect a leader within some fetch and election time-outs (KIP-595); 20 s, or five times both together where
-that is longer, leave room for a slow machine; for how long these voters, the harness or all of the machine waited for a processor meanwhile is
+that is longer, leave room for a slow machine; for how long one of these voters, the harness or all of the machine waited for a processor meanwhile is
 recorded, and comes on top. What is not known proves nothing: a controller whose disk was touched may lack its vote
 (KIP-853 names voters by directory), so it counts as hurt to the end.
 """
@@ -45,7 +45,7 @@ BROKERS_ALONE: Final = frozenset(
 class Silence(msgspec.Struct, frozen=True, kw_only=True):
     """The quorum committed nothing in [since_ns, until_ns), by the harness's clock, although these controllers ran and nothing hurt them: a majority.
 
-    waited_ns:  how long they, the harness and the machine waited for a processor within it, added up.
+    waited_ns:  how long one of them, the harness or the machine waited for a processor within it.
     """
 
     since_ns: int

@@ -1,7 +1,7 @@
 """How long nodes, the harness or all of a machine waited for a processor: time in which nobody could keep a promise about time.
 
 A rule that says within what time something has to come about asks this for those who had to bring it about, and no others: it gives
-them as much longer as they waited in that very time. The harness's own waits and those of the whole machine are everybody's, since what
+them as much longer as one of them waited in that very time. The harness's own waits and those of the whole machine are everybody's, since what
 the harness has not seen yet looks as if it had not happened. Recordings before version 8, and of nodes on other machines, hold no waits: nothing is added.
 """
 
@@ -25,13 +25,15 @@ class Waits:
         return cls(typed(waits, Wait))
 
     def within(self, since_ns: int, until_ns: int, nodes: Collection[int] | None = None) -> int:
-        """Return how long these nodes (None: all), the harness and the machine waited within a time, added up, in ns.
+        """Return how long these nodes (None: all), the harness or the machine waited within a time, in ns: of each look who waited longest, added up over the looks.
 
-        They may have to act one after the other. Of what was measured over a longer time as much counts as may lie within.
+        Of those who act one after the other only one has its turn at a time; the sum of all would be longer than the time itself on any busy machine, and
+        nothing would be judged there. Of what was measured over a longer time as much counts as may lie within.
         """
-        return sum(
-            min(row.waited_ns, min(row.until_ns, until_ns) - max(row.since_ns, since_ns))
-            for row in self._rows
-            if row.since_ns < until_ns and row.until_ns > since_ns
-            if row.holder != NODE or nodes is None or row.node in nodes
-        )
+        longest: dict[int, int] = {}  # by the end of the look
+        for row in self._rows:
+            if row.holder == NODE and nodes is not None and row.node not in nodes:
+                continue
+            within_ns = min(row.waited_ns, min(row.until_ns, until_ns) - max(row.since_ns, since_ns))
+            longest[row.until_ns] = max(longest.get(row.until_ns, 0), within_ns)
+        return sum(longest.values())

@@ -244,7 +244,9 @@ def _silence_row(silence: Silence) -> Anomaly:
 
 def silence_words(voters: Sequence[int], waited_ns: int) -> str:
     """Say who could have committed something, and how long they had no processor meanwhile."""
-    waited = f"; they, the harness and the machine waited {waited_ns / 1e9:.1f} s for a processor" if waited_ns else ""
+    waited = (
+        f"; one of them, the harness or the machine waited {waited_ns / 1e9:.1f} s for a processor" if waited_ns else ""
+    )
     return f"controllers {list(voters)} ran unhurt, and nothing was committed{waited}"
 
 

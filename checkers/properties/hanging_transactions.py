@@ -8,7 +8,7 @@ Where no transaction is known to have sent (groups' positions, and what coordina
 last stable offset was first seen there in the newest leader epoch: it hangs ten seconds after the longest time-out since then, or after the
 end of the run's last transaction, whichever comes first.
 
-For how long nodes, the harness or the machine waited for a processor since a transaction ended comes on top of the ten seconds.
+For how long a node, the harness or the machine waited for a processor since a transaction ended comes on top of the ten seconds.
 """
 
 from typing import Final
@@ -171,10 +171,12 @@ WITH known AS (
   LEFT JOIN senders s ON n.run_id = s.run_id AND n.topic = s.topic AND n.partition = s.partition
   WHERE n.last_stable_offset < n.high_watermark
 ), waited AS (
-  SELECT e.run_id, e.topic, e.partition,
-         SUM(LEAST(w.waited_ns, LEAST(w.until_ns, e.at_ns) - GREATEST(w.since_ns, e.ended_ns))) AS waited_ns
-  FROM ended e JOIN waits w ON e.run_id = w.run_id AND w.since_ns < e.at_ns AND w.until_ns > e.ended_ns
-  GROUP BY e.run_id, e.topic, e.partition
+  SELECT run_id, topic, partition, SUM(longest_ns) AS waited_ns FROM (
+    SELECT e.run_id, e.topic, e.partition, w.until_ns,
+           MAX(LEAST(w.waited_ns, LEAST(w.until_ns, e.at_ns) - GREATEST(w.since_ns, e.ended_ns))) AS longest_ns
+    FROM ended e JOIN waits w ON e.run_id = w.run_id AND w.since_ns < e.at_ns AND w.until_ns > e.ended_ns
+    GROUP BY e.run_id, e.topic, e.partition, w.until_ns
+  ) GROUP BY run_id, topic, partition
 ), judged AS (
   SELECT e.*, e.ended_ns + 10000000000
          + CASE WHEN e.at_ns >= e.ended_ns + 10000000000 THEN COALESCE(w.waited_ns, 0) ELSE 0 END AS free_ns

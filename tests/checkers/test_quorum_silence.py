@@ -173,3 +173,23 @@ def test_who_waits_for_a_processor_has_longer(
     run.recorder.row("waits", holder=holder, node=node, waited_ns=waited * MS, **span)
 
     assert accused(run) == expected
+
+
+@pytest.mark.parametrize(
+    ("until", "expected"),
+    [
+        pytest.param(
+            [DIED + 12_000] * 2, ["quorum_commits_nothing"], id="two at the same time: one of them has the turn"
+        ),
+        pytest.param([DIED + 12_000, DIED + 22_000], [], id="one after the other"),
+    ],
+)
+def test_who_waits_beside_another_adds_nothing(run: Quorum, until: list[int], expected: list[str]) -> None:
+    run.commits(0, DIED)
+    run.dies()
+    run.commits(DIED + 27_000, END)
+    for node, end in zip((102, 103), until, strict=True):
+        span = {"since_ns": (end - 10_000) * MS, "until_ns": end * MS}
+        run.recorder.row("waits", holder="node", node=node, waited_ns=4_000 * MS, **span)
+
+    assert accused(run) == expected
