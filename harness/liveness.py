@@ -75,7 +75,7 @@ class Liveness:
             await self._cluster.cut(links, CutMode.HOLD)
             try:
                 violated = await self._violated(
-                    lambda: all(committed_end(one) > before[one] for one in partitions),
+                    lambda: [one for one in partitions if committed_end(one) <= before[one]],
                     RECOVERY_MS
                     + SESSIONS * self._cluster.spec.timeout_ms("broker.session.timeout.ms")
                     + self._awaited_ms(),
@@ -98,7 +98,9 @@ class Liveness:
         if self._is_excused() or not all(map(self._cluster.alive, spec.node_ids)):
             return
         violated = await self._violated(
-            lambda: self._awaited().is_fully_in_sync(spec), JOIN_TIMEOUT_MS, Expected.FULL_ISR
+            lambda: [] if self._awaited().is_fully_in_sync(spec) else list(self._cluster.state.partitions),
+            JOIN_TIMEOUT_MS,
+            Expected.FULL_ISR,
         )
         if violated is not None:
             self._cluster.watch.report(violated)
@@ -133,11 +135,15 @@ class Liveness:
     def _is_excused(self) -> bool:
         return self._cluster.watch.has_damage or self._cluster.watch.violation is not None
 
-    async def _violated(self, holds: Callable[[], bool], timeout_ms: int, what: Expected) -> Violated | None:
+    async def _violated(
+        self, left: Callable[[], Sequence[TopicPartition]], timeout_ms: int, what: Expected
+    ) -> Violated | None:
+        """Wait until no partition is left of which it does not hold; say how these stand when the time is over."""
         try:
-            await until(holds, timeout_ms=timeout_ms, what=what.value, cluster=self._cluster)
+            await until(lambda: not left(), timeout_ms=timeout_ms, what=what.value, cluster=self._cluster)
         except Unsettled:
-            states = {str(name): state_of(state) for name, state in sorted(self._cluster.state.partitions.items())}
+            known = self._cluster.state.partitions
+            states = {str(name): state_of(known[name]) for name in sorted(left()) if name in known}
             return Violated(Invariant.LIVENESS, NoProgress(expected=what, timeout_ms=timeout_ms, states=states))
         return None
 
