@@ -18,7 +18,7 @@ def judged_in(folder: Path, scenario: str, overrides: Mapping[str, str], out: Pa
     plan = made(load(folder / scenario, dict(overrides)), seed=seed, cluster="system", time_ms=None, mutants=())
     run_dir = new_run_dir(plan, out)
     ending = asyncio.run(Run(plan, run_dir, Silent()).execute())
-    assert ending.failure is None
+    assert ending.failure is None, ending.failure
     assert kind.leftovers(run_dir) == []
     (verdict,) = check([run_dir], "inline")
     return verdict
