@@ -37,6 +37,7 @@ if TYPE_CHECKING:
 
 ANYBODY_WRITES: Final = 0o777  # an image may run as any user
 SHORT_ANSWER: Final = 300
+SEEN_MS: Final = 2_000
 BUILD_LOG: Final = "image.log"
 # Waits for input that never comes.
 KEEPS_NETWORK: Final = ("sh", "-c", "while read -r line; do :; done")
@@ -201,15 +202,19 @@ class InContainers:
             raise ClusterError(f"cannot make container {name}: {problem.explanation}") from None
 
     async def carried_out(self, node: int, command: list[str], log: Path, run_dir: Path) -> bool:
-        """Run a command in a node's container, or while that is down in one of its own that is removed afterwards. Raises ClusterError."""
+        """Run a command in a node's container, or while that is down in one of its own that is removed afterwards. Raises ClusterError.
+
+        One that stops the node may be ended with it, and has done what it was for.
+        """
         if self._nodes[node].alive:
             log = await asyncio.to_thread(_writable, log)
             try:
-                return await self._ended_well(node, ["sh", "-c", SHELL_ENTRY, str(log), *command])
+                is_well = await self._ended_well(node, ["sh", "-c", SHELL_ENTRY, str(log), *command])
             except ClusterError as problem:
+                is_well = False
                 with log.open("a") as file:
                     file.write(f"{problem}\n")
-                return False
+            return is_well or await self._has_ended(node)
         return await asyncio.to_thread(self._alone, node, command, log)
 
     def _alone(self, node: int, command: list[str], log: Path) -> bool:
@@ -238,12 +243,21 @@ class InContainers:
         beginning = asyncio.create_task(asyncio.to_thread(self._begun, node, command))
         try:
             asked = await asyncio.shield(beginning)
-            while (look := await asyncio.to_thread(self._look, asked)).running:  # noqa: ASYNC110 - only the engine knows
+            # Of an ended container the engine may go on to say that the command runs, or know nothing of it any more.
+            while (look := await asyncio.to_thread(self._look, asked)).running and self._nodes[node].alive:  # noqa: ASYNC110 - only the engine knows
                 await asyncio.sleep(POLL_MS / 1000)
         except asyncio.CancelledError:
             await to_its_end(self._ended(beginning))
             raise
         return look.exit_code == 0
+
+    async def _has_ended(self, node: int) -> bool:
+        """Return whether a node's container has ended; that it has is seen a little later than the end of what ran in it."""
+        for _ in range(SEEN_MS // POLL_MS):
+            if not self._nodes[node].alive:
+                return True
+            await asyncio.sleep(POLL_MS / 1000)
+        return False
 
     async def _ended(self, beginning: "asyncio.Task[str]") -> None:
         with contextlib.suppress(ClusterError):  # it was never begun

@@ -131,7 +131,7 @@ class TestWithAnEngine:
         """`prepare` in a container of its own, the others in the node's."""
         ready = 'ready = { command = ["python3", "-c", "import socket; socket.create_connection((\'{host}\', {port}), 1)"] }'
         prepare = 'prepare = ["sh", "-c", "echo prepared > {data}/prepared"]'
-        stop = 'stop = ["sh", "-c", "kill -TERM 1"]'
+        stop = 'stop = ["sh", "-c", "kill -TERM 1; sleep 5"]'  # it is ended with the container
         folder = in_image(tmp_path, image, ("ready = {", f"{prepare}\n{stop}\n{ready}\n# ready = {{"))
         scenario = {"steps": "[{stop: node 1, for: 100ms, after: 500ms}]", "time": "1s", "warm_up": "500ms"}
 
