@@ -5,6 +5,7 @@ a class that is listed and seen fails here.
 """
 
 from pathlib import Path
+from random import Random
 
 import pytest
 
@@ -285,6 +286,26 @@ def test_records_below_an_operators_order_are_left_alone(tmp_path):
     )
 
     assert kept(run) == []
+
+
+@pytest.mark.parametrize(("paused", "at", "count"), [
+    pytest.param(None, 2_000, 1, id="nothing hindered its leader"),
+    pytest.param(1, 2_000, 0, id="its leader was paused a moment ago"),
+    pytest.param(1, 3_800, 1, id="its leader had been paused long before"),
+    pytest.param(2, 2_000, 1, id="a follower was"),
+])  # fmt: skip
+def test_a_leader_that_may_not_know_of_its_isr_acknowledges_what_it_may(
+    tmp_path: Path, paused: int | None, at: int, count: int
+) -> None:
+    run = Run(tmp_path / "run")
+    for number in range(8):
+        run.metadata("NoOpRecord", 1_000 + 600 * number)
+    run.send(0, at)
+    if paused is not None:
+        run.fault("pause", 1_100, node=paused, lasts=500)
+    below = classes()["acknowledged-below-min-isr"]
+
+    assert len(list(below.inject(Case(Recording.open(run.finish())), Random(1)))) == count
 
 
 def test_an_acknowledgement_that_a_deposed_leader_may_have_given_proves_nothing(tmp_path):

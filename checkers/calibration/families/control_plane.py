@@ -14,6 +14,8 @@ from msgspec.structs import replace
 from tribunal.checkers.calibration.api import AnomalyClass, Inject, Injected, Injection, shuffled
 from tribunal.checkers.calibration.case import LAG_NS, NEVER, Case, Place
 from tribunal.checkers.calibration.draft import Draft
+from tribunal.checkers.judge.incarnations import hinders
+from tribunal.checkers.judge.presence import SETTLING_NS
 from tribunal.results.metadata import NO_LEADER, State
 from tribunal.results.rows import Admin, Fault, Metadata, NodeEvent, Request, Send, Watermark
 
@@ -301,16 +303,21 @@ def between(case: Case, place: Place) -> Iterator[tuple[Metadata, Metadata, Stat
 
 
 def _below_min_isr(case: Case, random: Random) -> Iterator[Injected]:
-    """Commit an ISR of the leader alone while acks=all is acknowledged; it is the committed ISR that counts."""
+    """Commit an ISR of the leader alone while acks=all is acknowledged; it is the committed ISR that counts.
+
+    The leader has to have learned of it: one that is paused or cut off, or was a moment ago, acknowledges what it may.
+    """
     least = int(str(case.settings.get("min.insync.replicas", 1)))
     for place in shuffled(case.places, random):
         if least < 2 or case.is_zookeeper:
             continue
         for first, last, state in shuffled(between(case, place), random):
             begin, end = (first.at_ns or 0) + LAG_NS // 2, (last.at_ns or 0) - LAG_NS // 2
+            hindered = [fault for fault in case.of_run(Fault) if hinders(fault, {state.leader})]
             inside = [
                 send for send in case.rows(Send, place)
                 if send.acks == -1 and send.outcome == "ok" and begin < send.invoke_ns < (send.complete_ns or 0) < end
+                and not any(_is_in_effect(fault, send.invoke_ns) for fault in hindered)
             ]  # fmt: skip
             if not inside or state.leader == NO_LEADER or len(state.isr) < least:
                 continue
@@ -326,6 +333,12 @@ def _below_min_isr(case: Case, random: Random) -> Iterator[Injected]:
             change = f"the committed ISR is [{state.leader}], min ISR {least}, and {len(inside)} records are acknowledged with acks=all"
             yield _injected(draft, place, change, first.at_ns or 0, last.at_ns or 0)
             break
+
+
+def _is_in_effect(fault: Fault, at_ns: int) -> bool:
+    """Return whether a fault was in effect at a moment, or so shortly before that not everybody has learned everything since."""
+    until_ns = NEVER if fault.healed_ns is None else fault.healed_ns + SETTLING_NS
+    return fault.injected_ns is not None and fault.injected_ns - LAG_NS <= at_ns < until_ns
 
 
 def _stale_member(case: Case, random: Random) -> Iterator[Injected]:
