@@ -20,7 +20,7 @@ from urllib.parse import urlsplit
 
 from tribunal import PACKAGE, ROOT
 from tribunal.checkers.spark.java import java_home
-from tribunal.checkers.spark.starting import end_java
+from tribunal.checkers.spark.starting import end_java, hurry
 from tribunal.results.plugins import own_files
 from tribunal.results.scratch import Scratch
 
@@ -70,9 +70,13 @@ def session(master: str | None = None, code: MakesCode | None = None) -> "Iterat
 
 
 class Prepared:
-    """A session that may start in the background while a run still goes on; `session` waits for it."""
+    """A session that may start in the background while a run still goes on; `session` waits for it.
 
-    def __init__(self, master: str | None = None, code: MakesCode | None = None) -> None:
+    niceness:  of what is started so. Judging goes on with it: whoever may not raise a priority again cannot end it.
+    """
+
+    def __init__(self, master: str | None = None, code: MakesCode | None = None, *, niceness: int = BACKGROUND) -> None:
+        self._niceness = niceness
         self._master = master or DEFAULT_MASTER
         self._code = code or _code
         self._thread: threading.Thread | None = None
@@ -101,6 +105,8 @@ class Prepared:
     def session(self) -> "SparkSession":
         """Return the session. Raises NoSpark or NoJava."""
         if self._thread is not None:
+            if self._niceness:
+                hurry(self._scratch.path)
             self._thread.join()
         elif self._session is None:
             self._has_begun = True
@@ -115,19 +121,20 @@ class Prepared:
         deadline = time.monotonic() + END_SECONDS
         # One that becomes another program has no command line for a moment, and one that was killed is there for a moment.
         none_seen = 0 if end_java(self._scratch.path) else 1
-        while (none_seen < 2 or self._is_starting) and time.monotonic() < deadline:
+        while (none_seen < 2 or self.is_starting) and time.monotonic() < deadline:
             threading.Event().wait(LOOK_SECONDS)
             if self._session is not None:
                 break  # it has come, and is stopped as any
             none_seen = 0 if end_java(self._scratch.path) else none_seen + 1
 
     @property
-    def _is_starting(self) -> bool:
+    def is_starting(self) -> bool:
+        """Whether it was begun in the background, and is not there yet."""
         return self._thread is not None and self._thread.is_alive()
 
     def _start_and_warm(self) -> None:
         try:
-            self._session = _start(self._master, self._scratch.path, self._code, niceness=BACKGROUND)
+            self._session = _start(self._master, self._scratch.path, self._code, niceness=self._niceness)
             _warm(self._session)
         except Exception as problem:  # noqa: BLE001 - a thread's top: it is raised where the session is asked for
             self._problem = problem

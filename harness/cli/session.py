@@ -64,13 +64,19 @@ def conduct(
     title = f"{plan.scenario}  {plan.cluster}  seed {plan.seed}  {size(plan.spec)}"
     if plan.spec.mutants:
         title += f"  mutants {', '.join(plan.spec.mutants)}"
-    with Silent() if is_one_of_many else shown_on(title, quiet=quiet) as progress, Prepared() as prepared:
+    # Nodes that are simulated wait for nobody's processor.
+    prepared_for = Prepared(niceness=0) if is_simulated(plan.cluster) else Prepared()
+    with Silent() if is_one_of_many else shown_on(title, quiet=quiet) as progress, prepared_for as prepared:
         spark = prepared if engine == "spark" else None
         ending = _on_loop(plan, run_dir, progress if spark is None else StartsSpark(progress, spark))
         if ending.interrupted:
             progress.say(f"interrupted; what was recorded can be judged: tribunal check {quote(str(run_dir))}")
             return None
         progress.phase("check", 0)
+        if spark is not None and spark.is_starting:
+            progress.say(
+                "         Spark is starting; on a busy machine that takes its time (--engine inline needs none)"
+            )
         verdict = judged(ending, engine, spark)
     if not is_one_of_many:
         write_report(run_dir)
