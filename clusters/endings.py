@@ -38,6 +38,13 @@ async def to_its_end(work: Coroutine[object, None, T]) -> T:
         raise
 
 
+async def put_down(task: asyncio.Task[None]) -> None:
+    """Cancel a task that looks again and again, and wait until it has ended; what it failed of is raised."""
+    task.cancel()
+    with contextlib.suppress(asyncio.CancelledError):
+        await task
+
+
 async def brought_up(cluster: C) -> C:
     """Bring a cluster up; whatever goes wrong, nothing of it stays."""
     try:

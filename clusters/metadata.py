@@ -23,6 +23,7 @@ from replog.wire.messages.fetch import EXCHANGE, FetchPartition, FetchRequest, F
 from replog.wire.records.metadata import decode_metadata_record
 from tribunal.clusters.clients.asking import FAILURES, Asking
 from tribunal.clusters.committed_records import CommittedRecords
+from tribunal.clusters.endings import put_down
 from tribunal.clusters.secured.door import OPEN, Door
 
 WAIT_MS: Final = 250
@@ -117,9 +118,7 @@ class MetadataObserver:
         """Stop following; what was seen stays."""
         task, self._task = self._task, None
         if task is not None:
-            task.cancel()
-            with contextlib.suppress(asyncio.CancelledError):
-                await task
+            await put_down(task)
 
     async def _follow(self) -> None:
         while True:

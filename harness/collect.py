@@ -12,6 +12,7 @@ import pyarrow as pa
 from replog.metadata.records import TopicRecord
 from replog.types import METADATA_TOPIC
 from tribunal.clusters.api import Cluster, DumpedLog, LogEntry, MetadataEntry, NodeEvent, RequestSeen
+from tribunal.clusters.endings import put_down
 from tribunal.clusters.orders import admin_row, named
 from tribunal.results.recording import TABLES, WORDS
 from tribunal.results.store import Recorder
@@ -52,9 +53,7 @@ class Collector:
         """Stop; what is there by now is collected."""
         task, self._task = self._task, None
         if task is not None:
-            task.cancel()
-            with contextlib.suppress(asyncio.CancelledError):
-                await task
+            await put_down(task)
         self.collect()
 
     async def _collect_always(self) -> None:

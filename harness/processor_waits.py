@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Final
 
+from tribunal.clusters.endings import put_down
 from tribunal.results.recording import HARNESS, MACHINE, NODE
 from tribunal.results.store import Recorder
 
@@ -51,9 +52,7 @@ class ProcessorWaits:
         """Look for the last time."""
         task, self._task = self._task, None
         if task is not None:
-            task.cancel()
-            with contextlib.suppress(asyncio.CancelledError):
-                await task
+            await put_down(task)
             self._look()
 
     async def _look_always(self) -> None:

@@ -5,7 +5,6 @@ followed by an observer that reaches the servers themselves, so that no cut blin
 """
 
 import asyncio
-import contextlib
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Final
@@ -23,6 +22,7 @@ from replog.zookeeper.operations import (
     ZooKeeperError,
 )
 from tribunal.clusters.api import ClusterError
+from tribunal.clusters.endings import put_down
 from tribunal.clusters.maven_jars import NoJars
 from tribunal.clusters.nodes.node_program import SERVING_TIMEOUT_MS
 from tribunal.clusters.zookeeper.jars import class_path
@@ -154,9 +154,7 @@ class ZnodeObserver:
         """Stop following; what was seen stays."""
         task, self._task = self._task, None
         if task is not None:
-            task.cancel()
-            with contextlib.suppress(asyncio.CancelledError):
-                await task
+            await put_down(task)
         await self._zookeeper.close()
 
     def on_session(self, state: SessionState) -> None:
