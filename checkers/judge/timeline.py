@@ -582,7 +582,9 @@ class Timeline:
         Until it hears of it, it goes on with the smaller one (decision 0010); with acks=all as long as all of its ISR follow it there. One
         that has stated the new leader epoch, or that nothing has hindered for longer than a session, knows.
         """
-        for place in self._named_anew[: bisect_left(self._named_anew, position)]:
+        for place, end in self._named_anew:
+            if place >= position:
+                break
             before, entry = self.entries[place - 1], self.entries[place]
             if record.answered_by != entry.state.leader or entry.state.leader != self._leader_at(position):
                 continue
@@ -590,7 +592,7 @@ class Timeline:
                 continue
             needed = before.state.isr if record.acks == -1 else (entry.state.leader,)
             if not any(self._surely_knows(node, place, record.invoke_ns) for node in needed):
-                yield self._end(bisect_left(self._epochs, self._epochs[place - 1]) + 1, place)
+                yield end
 
     def _surely_knows(self, node: int, place: int, at_ns: int) -> bool:
         """Whether a node that is in touch with the controllers knows of an election at a place: nothing hindered it for longer than a session."""
@@ -650,15 +652,18 @@ class Timeline:
         ]
 
     @cached_property
-    def _named_anew(self) -> list[int]:
-        """The places of the entries in which a leader was given a new leader epoch behind a larger min ISR that was written in one with it."""
+    def _named_anew(self) -> list[tuple[int, int]]:
+        """The places of the entries in which a leader was given a new leader epoch behind a larger min ISR that was written in one with it.
+
+        With each, how many entries that leader had acted on in its former epoch.
+        """
         found = []
         for place, (before, entry) in enumerate(pairwise(self.entries), 1):
             is_anew = before.state.leader == entry.state.leader and _whole_epoch(before) < _whole_epoch(entry)
             if is_anew and (end := self._end(bisect_left(self._epochs, _whole_epoch(before)) + 1, place)) < place:
                 former = self.entries[end - 1].settings
                 if former.effective_min_isr < entry.settings.effective_min_isr:
-                    found.append(place)
+                    found.append((place, end))
         return found
 
     @cached_property

@@ -17,7 +17,7 @@ class Waits:
     """The waits of one run."""
 
     def __init__(self, rows: Iterable[Wait]) -> None:
-        self._rows = sorted(rows, key=lambda row: row.since_ns)
+        self._rows = tuple(rows)
 
     @classmethod
     def of(cls, waits: pa.Table) -> "Waits":
