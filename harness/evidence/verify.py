@@ -189,10 +189,10 @@ def compared(content: Bundle, folder: Path, anew: Anew) -> tuple[list[str], list
     words = [*_of_verdict(folder, anew), *_of_report(folder, anew)]
     if content.bundle_version == FIRST_VERSION:
         # What a note counts was defined otherwise then, and no verdict rests on it.
-        notes = [words for words in of_bundle if words.startswith(NOTE)]
+        notes = [one for one in of_bundle if one.startswith(NOTE)]
         remarks.append("an archive of version 1: only its verdict and the counts of its findings are compared")
-        differences = [words for words in differences if words not in notes]
-        return [*differences, *_of_first_version(stated)], [*remarks, *notes, *words]
+        others = [one for one in differences if one not in notes]
+        return [*others, *_of_first_version(stated)], [*remarks, *notes, *words]
     for part in (_of_manifest, _of_plan, _of_faults, _of_schedule, _of_simulation, _of_rows, _of_loads):
         words += part(content, stated)
     if stated.manifest is None:

@@ -121,9 +121,8 @@ class ControlledBroker:
         self._fully_informed_in = KnownEpochs(NO_BROKER_EPOCH, -1)  # the latest epochs that all metadata came in
         self._hosted = hosted
         self._hosted_id = hosted_id
-        self._ended: dict[
-            TopicPartition, Ended
-        ] = {}  # replicas that this registration was ordered to end, the oldest first
+        # Replicas that this registration was ordered to end, the oldest first.
+        self._ended: dict[TopicPartition, Ended] = {}
 
     @property
     def is_complete(self) -> bool:

@@ -4,6 +4,7 @@ from collections.abc import Mapping
 
 import msgspec
 
+from tribunal.results.report.promises import OUTCOMES
 from tribunal.results.verdict import Conditions, PhaseLoad
 
 
@@ -27,7 +28,7 @@ def phase_rows(test: Conditions) -> list[PhaseRow]:
 
 def outcomes(test: Conditions) -> list[str]:
     """Return the outcomes that there were."""
-    return [word for word in ("ok", "sent", "fail", "info") if any(_counts(load)[word] for load in test.load)]
+    return [word for word in OUTCOMES if any(_counts(load)[word] for load in test.load)]
 
 
 def _counts(load: PhaseLoad) -> Mapping[str, int]:
