@@ -19,6 +19,7 @@ from tribunal.clusters.nodes.leftovers import started_at
 from tribunal.clusters.nodes.node_process import POLL_MS, SIGNAL_WAIT_MS, last_lines, process_exists
 from tribunal.clusters.nodes.node_program import NodeProgram
 from tribunal.clusters.nodes.own_end import OwnEnd
+from tribunal.clusters.nodes.serving import came_to_serve
 
 if TYPE_CHECKING:
     from docker import DockerClient
@@ -82,13 +83,16 @@ class NodeContainer(OwnEnd):
 
     async def serving(self) -> None:
         """Wait until the node answers requests."""
-        loop = asyncio.get_running_loop()
-        deadline = loop.time() + self._program.serving_timeout_ms / 1000
-        while not await self._answers(wait_ms=self._program.answer_wait_ms):
-            if not self.alive or loop.time() > deadline:
-                state = "does not serve" if self.alive else "ended"
-                raise ClusterError(f"node {self.node} {state}; its log {self._log} ends:\n{last_lines(self._log)}")
-            await asyncio.sleep(POLL_MS / 1000)
+        program = self._program
+        came = await came_to_serve(
+            lambda: self._answers(wait_ms=program.answer_wait_ms),
+            lambda: self.alive,
+            within_ms=program.serving_timeout_ms,
+            poll_ms=POLL_MS,
+        )
+        if came != "serves":
+            state = "ended" if came == "ended" else "does not serve"
+            raise ClusterError(f"node {self.node} {state}; its log {self._log} ends:\n{last_lines(self._log)}")
 
     async def kill(self) -> Proof:
         """Kill -9 through the engine."""

@@ -20,7 +20,7 @@ from tribunal.clusters.api import ClusterError, Proof
 from tribunal.clusters.nodes.leftovers import mark, note_started
 from tribunal.clusters.nodes.node_program import NodeProgram
 from tribunal.clusters.nodes.own_end import OwnEnd
-from tribunal.clusters.nodes.serving import refuses
+from tribunal.clusters.nodes.serving import came_to_serve, refuses
 from tribunal.clusters.spec import Settings, SettingValue
 
 PARENT_DEATH: Final = Path(__file__).with_name("parent_death.py")
@@ -90,16 +90,19 @@ class NodeProcess(OwnEnd):
     async def serving(self) -> None:
         """Wait until the node answers requests; `ClusterError` with its last log lines if it does not."""
         program = self._program
-        deadline = asyncio.get_running_loop().time() + program.serving_timeout_ms / 1000
-        while not await program.answers(self._endpoint, wait_ms=program.answer_wait_ms):
-            if self._process is None or self._process.returncode is not None:
-                raise ClusterError(self._exit_reason(self._process.returncode if self._process else None))
-            if asyncio.get_running_loop().time() > deadline:
-                raise ClusterError(
-                    f"node {self.node} ({program.title}) does not serve after {program.serving_timeout_ms} ms; "
-                    f"its log {self._log} ends:\n{last_lines(self._log)}"
-                )
-            await asyncio.sleep(POLL_MS / 1000)
+        came = await came_to_serve(
+            lambda: program.answers(self._endpoint, wait_ms=program.answer_wait_ms),
+            lambda: self.alive,
+            within_ms=program.serving_timeout_ms,
+            poll_ms=POLL_MS,
+        )
+        if came == "ended":
+            raise ClusterError(self._exit_reason(self._process.returncode if self._process else None))
+        if came == "silent":
+            raise ClusterError(
+                f"node {self.node} ({program.title}) does not serve after {program.serving_timeout_ms} ms; "
+                f"its log {self._log} ends:\n{last_lines(self._log)}"
+            )
 
     async def kill(self) -> Proof:
         """Kill -9; prove that the process is gone and nobody listens on its port."""

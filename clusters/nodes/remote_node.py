@@ -12,7 +12,7 @@ from tribunal.clusters.nodes.leftovers import MARK
 from tribunal.clusters.nodes.node_process import POLL_MS, SIGNAL_WAIT_MS
 from tribunal.clusters.nodes.node_program import NodeProgram
 from tribunal.clusters.nodes.own_end import OwnEnd
-from tribunal.clusters.nodes.serving import refuses
+from tribunal.clusters.nodes.serving import came_to_serve, refuses
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -93,13 +93,17 @@ class RemoteNode(OwnEnd):
 
     async def serving(self) -> None:
         """Wait until the node answers; `ClusterError` with its last log lines if it does not."""
-        deadline = asyncio.get_running_loop().time() + self._program.serving_timeout_ms / 1000
-        while not await self._program.answers(self._endpoint, wait_ms=self._program.answer_wait_ms):
-            if not self.alive or asyncio.get_running_loop().time() > deadline:
-                state = "does not serve" if self.alive else "ended"
-                where = f"node {self.node} ({self._program.title}) on {self._shell.entry.address}"
-                raise ClusterError(f"{where} {state}; its log ends:\n{await self._last_lines()}")
-            await asyncio.sleep(POLL_MS / 1000)
+        program = self._program
+        came = await came_to_serve(
+            lambda: program.answers(self._endpoint, wait_ms=program.answer_wait_ms),
+            lambda: self.alive,
+            within_ms=program.serving_timeout_ms,
+            poll_ms=POLL_MS,
+        )
+        if came != "serves":
+            state = "ended" if came == "ended" else "does not serve"
+            where = f"node {self.node} ({program.title}) on {self._shell.entry.address}"
+            raise ClusterError(f"{where} {state}; its log ends:\n{await self._last_lines()}")
 
     async def kill(self) -> Proof:
         """Kill -9."""

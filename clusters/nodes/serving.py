@@ -5,13 +5,15 @@ import ssl
 import struct
 from collections.abc import Awaitable, Callable
 from functools import partial
-from typing import Final
+from typing import Final, Literal
 
 from tribunal.clusters.links.probing import PROBE_REQUEST
 
 REFUSED_WITHIN_S: Final = 10.0
 REFUSED_AGAIN_S: Final = 0.1
+REST: Final = 2  # times as long as a look took: looks that start programs must not take the processors from the one who is looked at
 
+Came = Literal["serves", "ended", "silent"]
 Connect = Callable[[], Awaitable[tuple[asyncio.StreamReader, asyncio.StreamWriter]]]
 
 
@@ -32,6 +34,28 @@ async def answers(endpoint: tuple[str, int], *, wait_ms: int, tls: ssl.SSLContex
     finally:
         if writer is not None:
             writer.transport.abort()
+
+
+async def came_to_serve(
+    look: Callable[[], Awaitable[bool]], is_alive: Callable[[], bool], *, within_ms: int, poll_ms: int
+) -> Came:
+    """Look at a node that was started until it serves, has ended, or is silent for too long; return which it was."""
+    loop = asyncio.get_running_loop()
+    deadline = loop.time() + within_ms / 1000
+    while True:
+        began = loop.time()
+        if await look():
+            return "serves"
+        if not is_alive():
+            return "ended"
+        if loop.time() > deadline:
+            return "silent"
+        await rest(loop.time() - began, poll_ms=poll_ms)
+
+
+async def rest(look_s: float, *, poll_ms: int) -> None:
+    """Rest between two looks: longer where a look takes long."""
+    await asyncio.sleep(max(poll_ms / 1000, REST * look_s))
 
 
 async def refuses(

@@ -30,6 +30,7 @@ from tribunal.clusters.nodes.leftovers import end_processes, own_processes
 from tribunal.clusters.nodes.node_events import seen_by_harness
 from tribunal.clusters.nodes.node_exits import NodeExits
 from tribunal.clusters.nodes.node_process import last_lines
+from tribunal.clusters.nodes.serving import rest
 from tribunal.clusters.nodes.shared_memory import note_segments, remove_segments
 from tribunal.clusters.orders import OrderSeen
 from tribunal.clusters.run_context import RunContext
@@ -164,9 +165,11 @@ class SystemCluster:
 
     async def _watch_node(self, node: int) -> None:
         """Look again and again; whoever does not answer holds up no other's look."""
+        loop = asyncio.get_running_loop()
         while True:
+            began = loop.time()
             await self._look(node)
-            await asyncio.sleep(WATCH_MS / 1000)
+            await rest(loop.time() - began, poll_ms=WATCH_MS)
 
     async def _look(self, node: int) -> None:
         process, program = self.nodes[node], self._programs[node]

@@ -227,3 +227,22 @@ def test_a_server_behind_a_shell_ends_with_the_run(tmp_path: Path) -> None:
 
     assert asyncio.run(tried()) == 2
     assert kind.leftovers(tmp_path / "run") == []
+
+
+def test_looks_that_take_long_leave_the_machine_to_the_node(tmp_path: Path) -> None:
+    """A command for each look starts programs: without a rest as long as these take, three nodes' looks kept a processor busy by themselves."""
+    looks, look_s, watched_s = tmp_path / "looks", 0.2, 3.0
+    file = with_probe(tmp_path, f"echo >> {looks}; sleep {look_s}")
+
+    async def tried() -> tuple[int, float]:
+        spec = ClusterSpec(brokers=1, controllers=0, system=str(file))
+        cluster = await kind.launch(spec, tmp_path / "run", RunClock(), "tribunalSystemsQQQQQQQ")
+        began, before = asyncio.get_running_loop().time(), looks.stat().st_size
+        await asyncio.sleep(watched_s)
+        seen, took_s = looks.stat().st_size - before, asyncio.get_running_loop().time() - began
+        await cluster.close()
+        return seen, took_s
+
+    seen, took_s = asyncio.run(tried())
+
+    assert 1 <= seen <= took_s / (3 * look_s) + 1
