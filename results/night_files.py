@@ -17,6 +17,7 @@ from typing import Final
 import jinja2
 import msgspec
 
+from tribunal.results.guards import GUARDS
 from tribunal.results.night import Night, NightState, upper_bound
 from tribunal.results.night_junit import junit
 from tribunal.results.signature import renewed
@@ -76,7 +77,7 @@ def killed(folder: Path) -> Night | None:
 
 def forget(folder: Path) -> None:
     """Remove what an earlier night said of itself; its runs stay."""
-    for name in (SUMMARY, JUNIT, INDEX, NIGHT, ANNOUNCED):
+    for name in (SUMMARY, JUNIT, INDEX, NIGHT, ANNOUNCED, GUARDS):
         (folder / name).unlink(missing_ok=True)
 
 

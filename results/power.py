@@ -4,7 +4,7 @@ A file of measurements holds one for each bug and kind of search, the latest. Wh
 it is kept until the bug is found. docs/power.md is the file as a page (`tools/generate_power.py`).
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from enum import StrEnum
 from pathlib import Path
 from typing import Final
@@ -102,6 +102,18 @@ def brought_up_to_date(kept: Sequence[Power], measured: Sequence[Power]) -> list
         known[one.mutant, one.by] = new
     order = list(By)
     return sorted(known.values(), key=lambda one: (one.mutant, -1 if one.by is None else order.index(one.by)))
+
+
+def of_shards(shards: Iterable[tuple[Iterable[Power], Collection[str]]]) -> list[Power]:
+    """Return the measurements of a night's shards as one: each knows its own bugs anew, and all others as they were before.
+
+    shards:  what each wrote, and the bugs that it measured, its canaries.
+    """
+    kept, measured = list[Power](), list[Power]()
+    for rows, own in shards:
+        for one in rows:
+            (measured if one.by is By.OWN and one.mutant in own else kept).append(one)
+    return brought_up_to_date(kept, measured)
 
 
 def not_measured(mutants: Sequence[str], kept: Sequence[Power], by: By) -> list[str]:

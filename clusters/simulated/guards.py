@@ -7,6 +7,7 @@ lasts, compiled from the same source with the same lines; nodes elsewhere run wh
 """
 
 import ast
+import functools
 import gc
 import importlib
 import pkgutil
@@ -69,7 +70,9 @@ def counted() -> Iterator[Guards]:
     guards = Guards()
     changed: list[tuple[FunctionType, CodeType]] = []
     modules = {module.__name__: module for module in _modules()}
-    codes = {name: _codes(module, guards) for name, module in modules.items()}
+    known, codes = _compiled()
+    for guard in known:
+        guards.add(guard)
     for function in [one for one in gc.get_objects() if isinstance(one, FunctionType)]:
         code = codes.get(function.__module__ or "", {}).get(_place(function.__code__))
         if code is not None and code.co_freevars == function.__code__.co_freevars:
@@ -88,10 +91,15 @@ def counted() -> Iterator[Guards]:
 
 def known_guards() -> list[Guard]:
     """Return all there are."""
+    return list(_compiled()[0])
+
+
+@functools.cache  # two seconds, which a night needs for several of its parts
+def _compiled() -> "tuple[tuple[Guard, ...], dict[str, dict[Place, CodeType]]]":
+    """Return all guards in the order of their numbers, and by module the functions that count them."""
     guards = Guards()
-    for module in _modules():
-        _codes(module, guards)
-    return guards.known
+    codes = {module.__name__: _codes(module, guards) for module in _modules()}
+    return tuple(guards.known), codes
 
 
 def _modules() -> Iterator[ModuleType]:

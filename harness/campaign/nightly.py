@@ -11,6 +11,7 @@ import shlex
 import shutil
 import time
 from calendar import timegm
+from collections import Counter
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
@@ -18,7 +19,7 @@ from typing import TYPE_CHECKING, Final
 import msgspec
 
 from tribunal.clusters.api import ClusterError
-from tribunal.clusters.simulated.guards import Guards, counted
+from tribunal.clusters.simulated.guards import Guards, counted, known_guards
 from tribunal.clusters.spec import MODES
 from tribunal.harness.campaign.artefacts import in_turn, within
 from tribunal.harness.campaign.calibrate import Options, measure, missed
@@ -27,7 +28,7 @@ from tribunal.harness.campaign.mutation_score import power
 from tribunal.harness.campaign.night_file import Config, KnownIssues, RealRun, read_known
 from tribunal.harness.campaign.night_findings import Announcement, FindingsOfNight, NotAnnounced, Seen
 from tribunal.harness.campaign.runners import LocalRunner
-from tribunal.harness.campaign.sweep import Keeper, SeedResult, Sweep, cold_guards, swept, write_guards
+from tribunal.harness.campaign.sweep import Keeper, SeedResult, Sweep, guards_table, swept
 from tribunal.harness.catalog import SIMULATED, mutant_named, scenario_file, scenarios
 from tribunal.harness.plan import Plan, chance, made
 from tribunal.harness.progress import Silent
@@ -35,6 +36,10 @@ from tribunal.harness.run import commit, lock_sha256
 from tribunal.harness.scenario import BadScenario, Scenario
 from tribunal.harness.scenario import load as load_scenario
 from tribunal.harness.simulated import conduct_simulated
+from tribunal.results.guards import DamagedTable, Place, Table, cold
+from tribunal.results.guards import added as added_tables
+from tribunal.results.guards import read as read_guards
+from tribunal.results.guards import write as write_guards
 from tribunal.results.night import (
     Canary,
     Confirmation,
@@ -148,7 +153,7 @@ class Nightly:
         self._power = earlier.power
         self._shard = terms.shard
         self._jobs = terms.jobs
-        self._began = time.monotonic()
+        self._began = self._saved = time.monotonic()
         self._kept = [] if config.findings is None else all_findings(self._base / config.findings)
         known = KnownIssues() if config.known is None else read_known(self._base / config.known)
         self._scenarios: dict[str, Scenario] = {name: load_scenario(scenario_file(name), {}) for name in config.sweeps}
@@ -162,6 +167,12 @@ class Nightly:
             str, list[int]
         ] = {}  # what broke in sweeps, and the seeds: it says nothing of the system under test
         self._run_dirs: dict[str, list[str]] = {}
+        self._guards: Table = Counter()  # of the parts that are done, and of the night before it was killed
+        if self._killed is not None:
+            try:
+                self._guards = read_guards(self._out)
+            except DamagedTable as problem:
+                raise BadScenario(f"{problem}; without that file the night goes on, and counts anew") from None
         self._found = FindingsOfNight(
             kept=self._kept, issues=known.issues, today=today, former=self._former,
             announced=self._said_before(), news=self._announce,
@@ -238,6 +249,10 @@ class Nightly:
         broken = [f"{name} ({len(seeds)} runs, seeds {seeds[:3]})" for name, seeds in self._broken.items()]
         night.errors = [*self._errors, *broken]
         save(self._whole(), self._out)
+        self._saved = time.monotonic()
+
+    def _is_time_to_save(self) -> bool:
+        return time.monotonic() - self._saved > SAVED_EVERY_S
 
     def _whole(self) -> Night:
         """Return the night with what it had done before it was killed."""
@@ -303,6 +318,8 @@ class Nightly:
         canaries = self._config.canaries
         own = [mutant_named(name) for number, name in enumerate(canaries.mutants) if self._shard.has(number)]
         if not own:
+            if self._power:  # for the night after this one, which reads them beside this one's account
+                write_power(self._out / POWER, self._power)
             return
         seeds = range(self.night.first_seed, self.night.first_seed + SEEDS_A_NIGHT)
         budget_s = max(self.night.budget_s * canaries.share / 100, CANARY_S * len(own))
@@ -339,11 +356,19 @@ class Nightly:
             plan = plans.pop((result.scenario, result.seed))
             self.night.once.append(_once(plan, result.verdict.value))
             self._see(result, keeper, f" --mode {plan.mode}")
+            if self._is_time_to_save():
+                self._note_guards(account, guards)
+                self._save()
 
-        swept(
-            list(plans.values()), jobs=self._jobs, budget_s=min(budget_s, self._left_s() - self._reserved_s()),
-            scratch=self._scratch / "every", notify=notify,
-        )  # fmt: skip
+        account = Sweep()
+        with counted() as guards:
+            try:
+                swept(
+                    list(plans.values()), jobs=self._jobs, budget_s=min(budget_s, self._left_s() - self._reserved_s()),
+                    scratch=self._scratch / "every", notify=notify, account=account, guards=guards,
+                )  # fmt: skip
+            finally:
+                self._guards = self._note_guards(account, guards)
         self.night.once += [_once(plan) for plan in plans.values()]
         self._notify(f"every one    {counted_words(self.night.once_verdicts)}, {len(plans)} not begun")
 
@@ -363,18 +388,19 @@ class Nightly:
 
     def _sweeps(self) -> None:
         if not self._scenarios:
+            if not self.night.guards_known:  # nothing was simulated that could have reached one: a table says that, too
+                places = [Place(one.module, one.function, one.what) for one in known_guards()]
+                write_guards(self._out, added_tables([self._guards, Counter(dict.fromkeys(places, 0))]))
             return
         reserved_s = self._reserved_s() + self.night.budget_s * self._config.calibrate.share / 100
-        said = time.monotonic()
         account, keeper = Sweep(), Keeper(self._out / "runs")
 
         def notify(result: SeedResult, account: Sweep) -> None:
-            nonlocal said
             self._take(result, keeper)
-            if time.monotonic() - said > SAVED_EVERY_S:
-                said = time.monotonic()
+            if self._is_time_to_save():
                 self._notify(f"sweep        {len(account.results)} runs, {len(account.findings)} signatures")
-                self._count(account, guards)
+                self._count(account)
+                self._note_guards(account, guards)
                 self._save()
 
         budget_s = max(1.0, self._left_s() - reserved_s)
@@ -385,8 +411,8 @@ class Nightly:
                     account=account, guards=guards,
                 )  # fmt: skip
             finally:
-                self._count(account, guards)
-                write_guards(account, guards, self._out)
+                self._count(account)
+                self._guards = self._note_guards(account, guards)
 
     def _take(self, result: SeedResult, keeper: Keeper) -> None:
         """Count one seed, keep what it found, and announce what nobody knows of."""
@@ -417,14 +443,20 @@ class Nightly:
             else:
                 self._found.saw(str(signature), seen)
 
-    def _count(self, account: Sweep, guards: Guards) -> None:
+    def _note_guards(self, account: Sweep, guards: Guards) -> Table:
+        """Write down which guards the night's runs have reached so far; return the table."""
+        table = added_tables([self._guards, guards_table(account, guards)])
+        self.night.guards_known, self.night.guards_cold = len(table), cold(table)
+        write_guards(self._out, table)
+        return table
+
+    def _count(self, account: Sweep) -> None:
         """Write down what the sweeps have said so far."""
         for count in self._counts.values():
             count.bound_95 = upper_bound(answered(count.verdicts), count.verdicts.get(Verdict.VIOLATION.value, 0))
         self.night.swept = list(self._counts.values())
         self.night.probes = dict(sorted(account.probes.items()))
         self.night.cold = [name for name in self._config.probes if not account.probes[name]]
-        self.night.guards_known, self.night.guards_cold = len(guards.known), cold_guards(account, guards)
 
     def upcoming(self) -> Iterator[Plan]:
         """Yield the sweep's plans without end, always of the scenario that has had the least time for its weight."""

@@ -5,7 +5,6 @@ leaves in memory (killed tasks, frozen garbage) goes with its process. A child w
 judges it inline and sends one line back; runs that found something are kept, the others removed.
 """
 
-import csv
 import gc
 import os
 import shutil
@@ -27,6 +26,7 @@ from tribunal.clusters.simulated.guards import Guards
 from tribunal.clusters.simulated.world import Simulation
 from tribunal.harness.plan import Plan
 from tribunal.harness.terminal import echo
+from tribunal.results.guards import Place, Table, of_counts
 from tribunal.results.recording import SCHEMA_VERSION
 from tribunal.results.signature import HARNESS, PROCESS_DIED, Signature, of_exception, of_violation, without_numbers
 from tribunal.results.unreadable import UNREADABLE
@@ -36,7 +36,6 @@ SEED_CPU_S: Final = 600  # of one seed: what a machine that is busy with others 
 SEED_TIMEOUT_S: Final = 3_600  # by the clock: a seed that waits for ever uses no CPU
 POLL_S: Final = 0.02
 KEPT_PER_FINDING: Final = 3
-GUARDS: Final = "guards.csv"
 FIGURES: Final = (
     *("quorum_epoch", "leader_epochs", "isolated_epoch_growth", "isolated_leader_ms", "needless_elections"),
     "lone_leader_ms",
@@ -373,20 +372,9 @@ def run_seed(plan: Plan, run_dir: Path, *, notes_states: bool = False) -> SeedRe
     return result
 
 
-def cold_guards(account: Sweep, guards: Guards) -> list[str]:
-    """Return the guards that no run reached, in the order of the code."""
-    return [name for name in map(str, sorted(guards.known)) if not account.guards[name]]
-
-
-def write_guards(account: Sweep, guards: Guards, folder: Path) -> Path:
-    """Write the table of all guards, the cold ones with 0: what the search has not been to."""
-    folder.mkdir(parents=True, exist_ok=True)
-    path = folder / GUARDS
-    with path.open("w", newline="", encoding="utf-8") as file:
-        rows = csv.writer(file)
-        rows.writerow(("module", "function", "guard", "reached"))
-        rows.writerows((one.module, one.function, one.what, account.guards[str(one)]) for one in sorted(guards.known))
-    return path
+def guards_table(account: Sweep, guards: Guards) -> Table:
+    """Return how often the account's runs reached each guard."""
+    return of_counts([Place(one.module, one.function, one.what) for one in guards.known], account.guards)
 
 
 def recording_hash(run_dir: Path) -> str:

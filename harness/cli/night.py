@@ -4,7 +4,7 @@ import os
 import re
 import shutil
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Annotated, Final
@@ -22,6 +22,9 @@ from tribunal.harness.cli.trends import can_be_store, can_keep, keep
 from tribunal.harness.cli.usage import known_engine, must_not_be_file
 from tribunal.harness.scenario import BadScenario, duration
 from tribunal.harness.terminal import as_json, echo
+from tribunal.results.guards import DamagedTable, Table, added
+from tribunal.results.guards import read as read_guards
+from tribunal.results.guards import write as write_guards
 from tribunal.results.night import Night, compared
 from tribunal.results.night_files import (
     INDEX,
@@ -38,7 +41,9 @@ from tribunal.results.night_files import (
 )
 from tribunal.results.night_merge import of_shards
 from tribunal.results.power import Power
+from tribunal.results.power import of_shards as power_of_shards
 from tribunal.results.power import read as read_power
+from tribunal.results.power import write as write_power
 from tribunal.results.report.index import write as write_index
 from tribunal.results.scratch import Scratch
 from tribunal.results.storage import NoStorage
@@ -162,14 +167,34 @@ def merge(
             of_shards(nights)
         except ValueError as problem:
             raise BadScenario(str(problem)) from None
+        guards, power = _guards(folders), _power(folders, nights)
         whole = of_shards([_moved(one, folder, out / RUNS) for one, folder in zip(nights, folders, strict=True)])
     whole.errors = [*(f"{name}: no night was written there" for name in empty), *whole.errors]
     if former is not None:
         compared(whole, former)
+    if guards:
+        write_guards(out, guards)
+    if power:
+        write_power(out / POWER, power)
     _tables(engine, out, last)(whole)
     save(whole, out)
     write_index(out, findings)
     _show(whole, out, json=json)
+
+
+def _guards(folders: Sequence[Path]) -> Table:
+    """Return the guards of all shards as one table; those of one that was killed before it wrote any are not in it."""
+    try:
+        return added(read_guards(folder) for folder in folders)
+    except DamagedTable as problem:
+        raise BadScenario(str(problem)) from None
+
+
+def _power(folders: Sequence[Path], nights: Sequence[Night]) -> list[Power]:
+    return power_of_shards(
+        (_measured(folder / POWER), {one.mutant for one in night.canaries if one.seeds})
+        for folder, night in zip(folders, nights, strict=True)
+    )
 
 
 def _moved(shard: Night, folder: Path, runs: Path) -> Night:

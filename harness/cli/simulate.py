@@ -27,9 +27,8 @@ from tribunal.harness.campaign.sweep import (
     Keeper,
     SeedResult,
     Sweep,
-    cold_guards,
+    guards_table,
     recording_hash,
-    write_guards,
 )
 from tribunal.harness.catalog import SIMULATED, is_simulated, mutant_named, mutants, one_of, scenario_file
 from tribunal.harness.cli.cluster import Jobs, Master, PythonThere, Remote, RoundSize, WithPackages, place, runner_at
@@ -41,6 +40,8 @@ from tribunal.harness.cli.usage import UsageError
 from tribunal.harness.plan import Plan, encoded, in_simulator, made, read_plan
 from tribunal.harness.scenario import BadScenario, Scenario, duration, load
 from tribunal.harness.terminal import as_json, echo, plain
+from tribunal.results.guards import cold as cold_guards
+from tribunal.results.guards import write as write_guards
 from tribunal.results.night import upper_bound
 from tribunal.results.scratch import Scratch
 from tribunal.results.signature import Signature, texts
@@ -117,7 +118,7 @@ def sweep(  # noqa: PLR0917 - options
                 if not account.results:
                     raise
                 interrupted, gone = True, problem
-        table = kept_in.put_file(write_guards(account, guards, kept_in.folder))
+        table = kept_in.put_file(write_guards(kept_in.folder, guards_table(account, guards)))
     _report(account, keeper.folders, guards, table, json=json, interrupted=interrupted)
     if gone is not None:
         raise gone
@@ -591,7 +592,7 @@ def _seeds(text: str) -> range:
 def _report(
     account: Sweep, kept: dict[Signature, list[str]], guards: Guards, table: str, *, json: bool, interrupted: bool
 ) -> None:
-    cold = cold_guards(account, guards)
+    cold = cold_guards(guards_table(account, guards))
     violations = account.verdicts[Verdict.VIOLATION.value]
     bound = upper_bound(answered(account.verdicts), violations)
     if json:

@@ -4,6 +4,7 @@ import http.server
 import os
 import threading
 import time
+from collections import Counter
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -18,9 +19,13 @@ from tribunal.harness.campaign.sweep import SeedResult, Sweep
 from tribunal.harness.catalog import Unknown
 from tribunal.harness.cli.main import exit_code
 from tribunal.harness.scenario import BadScenario
-from tribunal.results.night import FoundTonight, NightState, Past
+from tribunal.results.guards import added, cold
+from tribunal.results.guards import read as read_guards
+from tribunal.results.guards import write as write_guards
+from tribunal.results.night import Canary, FoundTonight, NightState, Past
 from tribunal.results.night_files import held, is_held, load, save, summary
-from tribunal.results.power import By, Power, read
+from tribunal.results.power import By, Power, brought_up_to_date, read
+from tribunal.results.power import write as write_power
 from tribunal.results.signature import Signature
 from tribunal.results.verdict import Finding, RunVerdict, Verdict
 
@@ -601,6 +606,143 @@ def test_a_night_that_goes_on_keeps_first_what_was_found_before_it_was_killed(tm
 
     assert [path.name for path in runs.iterdir()] == ["the-run-that-showed-it"]
     assert night.left_out == ["run a-run-that-nobody-named was not kept: the size limit"]
+
+
+def sweeping(reached, *, then=None):
+    """Stands in for the simulator: one seed of each sweep, which reached guards so often."""
+
+    def swept(plans, *, notify, account, guards, **options):
+        plan = next(iter(plans))
+        words = [str(guard) for guard in guards.known]
+        result = SeedResult(
+            scenario=plan.scenario, seed=plan.seed, verdict=Verdict.PASS, claim="",
+            guards={words[place]: count for place, count in reached.items()},
+        )  # fmt: skip
+        account.add(result)
+        notify(result, account)
+        if then is not None:
+            raise then
+
+    return swept
+
+
+def counts_of(folder):
+    return sorted(count for count in read_guards(folder).values() if count)
+
+
+def test_a_night_that_goes_on_adds_its_guards_to_those_of_its_first_part(tmp_path, monkeypatch):
+    """The table had the second part's counts alone, beside an account with the guards of both."""
+    monkeypatch.setattr("tribunal.harness.campaign.nightly.SAVED_EVERY_S", -1)
+    monkeypatch.setattr("tribunal.harness.campaign.nightly.swept", sweeping({0: 2, 1: 1}, then=KeyboardInterrupt()))
+    first = night_in(tmp_path, text="nightly: small\nsweeps: {produce-consume: 1}\n", **TERMS)
+    with pytest.raises(KeyboardInterrupt):
+        first.run()
+    killed = load(tmp_path / "out" / "nightly.json")
+    killed.state = NightState.RUNNING
+
+    monkeypatch.setattr("tribunal.harness.campaign.nightly.swept", sweeping({1: 3, 2: 5}))
+    text = "nightly: small\nsweeps: {produce-consume: 1}\n"
+    whole = night_in(tmp_path, text=text, killed=killed, **TERMS).run()
+
+    assert counts_of(tmp_path / "out") == [2, 4, 5]
+    assert whole.guards_known - len(whole.guards_cold) == 3
+    assert whole.guards_cold == cold(read_guards(tmp_path / "out"))
+
+
+def test_guards_are_written_down_while_a_sweep_is_under_way(tmp_path, monkeypatch):
+    """A night that was killed in its sweep left no table: what its first part reached was lost to the whole."""
+    seen = []
+    monkeypatch.setattr("tribunal.harness.campaign.nightly.SAVED_EVERY_S", -1)
+
+    def swept(plans, **options):
+        sweeping({0: 2})(plans, **options)
+        seen.extend(counts_of(tmp_path / "out"))
+
+    monkeypatch.setattr("tribunal.harness.campaign.nightly.swept", swept)
+
+    night_in(tmp_path, text="nightly: small\nsweeps: {produce-consume: 1}\n", **TERMS).run()
+
+    assert seen == [2]
+
+
+def test_runs_of_every_scenario_reach_guards_and_are_written_down_as_they_end(tmp_path, monkeypatch):
+    seen = []
+    monkeypatch.setattr("tribunal.harness.campaign.nightly.SAVED_EVERY_S", -1)
+
+    def swept(plans, **options):
+        sweeping({4: 7})(plans, **options)
+        seen.append(load(tmp_path / "out" / "nightly.json").once_verdicts)
+
+    monkeypatch.setattr("tribunal.harness.campaign.nightly.swept", swept)
+
+    night = night_in(tmp_path, text=EVERY, **TERMS).run()
+
+    assert seen == [{"PASS": 1}]
+    assert counts_of(tmp_path / "out") == [7]
+    assert night.guards_known - len(night.guards_cold) == 1
+
+
+def test_a_night_without_a_simulated_run_says_that_no_guard_was_reached(tmp_path):
+    """It wrote no table, or left that of the night before it there."""
+    (tmp_path / "out").mkdir()
+    (tmp_path / "out" / "guards.csv").write_text("module,function,guard,reached\nreplog.log,f,raises X,9\n")
+
+    night = night_in(tmp_path, text=REAL, conduct=violating, **TERMS).run()
+
+    assert night.guards_known == 0
+    table = read_guards(tmp_path / "out")
+    assert len(table) > 500
+    assert set(table.values()) == {0}
+
+
+@pytest.mark.parametrize("content", [b"a,b\n", b"module,function,guard,reached\na,b,c\n", b"\xff"])
+def test_a_table_of_guards_that_is_none_is_refused_by_its_name(tmp_path, capsys, content):
+    night_in(tmp_path, text=REAL, conduct=violating, **TERMS).run()
+    table = tmp_path / "out" / "guards.csv"
+    table.write_bytes(content)
+
+    assert exit_code(["merge", str(tmp_path / "out"), "--out", str(tmp_path / "whole")]) == 64
+    assert f"{table}: not a table of guards" in capsys.readouterr().err
+    assert not (tmp_path / "whole").exists()
+
+
+def test_the_whole_of_shards_has_their_guards_and_their_measurements_of_known_bugs(tmp_path):
+    """Neither was merged: the night after it (`--last`) knew of no known bug any more."""
+    folders = []
+    before = [measured(name, found=False, seconds=1.0) for name in ("m01_no_elr", "m44_acks_local")]
+    for index, own in ((1, "m01_no_elr"), (2, "m44_acks_local")):
+        terms = {**TERMS, "shard": Shard(index, 2)}
+        folder = tmp_path / str(index) / "out"
+        text = REAL.replace("processes}", "processes, count: 2}")
+        night = night_in(tmp_path / str(index), text=text, conduct=violating, known=before, **terms).run()
+        night.canaries = [
+            Canary(mutant=own, scenario="s", found=True, seen_by=[], seeds=1, seconds=2.0 * index, note="")
+        ]
+        save(night, folder)
+        write_power(folder / "power.json", brought_up_to_date(before, [measured(own, found=True, seconds=2.0 * index)]))
+        places = list(read_guards(folder))
+        write_guards(folder, added([read_guards(folder), Counter({places[0]: index, places[index]: 1})]))
+        folders.append(str(folder))
+
+    exit_code(["merge", *folders, "--out", str(tmp_path / "whole")])
+
+    assert counts_of(tmp_path / "whole") == [1, 1, 3]
+    assert len(read_guards(tmp_path / "whole")) == len(places)
+    known = {one.mutant: (one.found, one.seconds) for one in read(tmp_path / "whole" / "power.json")}
+    assert known == {"m01_no_elr": (True, 2.0), "m44_acks_local": (True, 4.0)}
+
+
+def measured(mutant, *, found, seconds):
+    return Power(mutant=mutant, scenario="s", found=found, by=By.OWN, seen_by=[], seed=None, seeds=3, seconds=seconds)
+
+
+def test_measurements_of_known_bugs_stay_where_a_night_has_no_canaries(tmp_path):
+    """The chain from night to night broke there, and at every shard without one."""
+    before = measured("m44_acks_local", found=False, seconds=1.0)
+
+    night_in(tmp_path, text=REAL, conduct=violating, known=(before,), **TERMS).run()
+
+    assert read(tmp_path / "out" / "power.json") == [before]
 
 
 def test_a_night_that_broke_says_so(tmp_path):

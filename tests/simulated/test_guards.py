@@ -12,7 +12,8 @@ from tribunal.clusters.kinds.simulated import launch
 from tribunal.clusters.simulated.guards import COUNTER, counted
 from tribunal.clusters.simulated.running import run_simulated
 from tribunal.clusters.spec import ClusterSpec
-from tribunal.harness.campaign.sweep import GUARDS, SeedResult, Sweep, cold_guards, write_guards
+from tribunal.harness.campaign.sweep import SeedResult, Sweep, guards_table
+from tribunal.results.guards import GUARDS, cold, read, write
 from tribunal.results.verdict import Verdict
 
 TORN = "replog.log.batch.header_at: raises CorruptBatch"
@@ -76,12 +77,13 @@ def test_what_no_run_reached_is_cold_and_stands_in_the_table(guards, tmp_path):
         result = SeedResult(scenario="s", seed=seed, verdict=Verdict.PASS, claim="", guards={TORN: count})
         account.add(result)
 
-    cold = cold_guards(account, guards)
-    path = write_guards(account, guards, tmp_path)
+    table = guards_table(account, guards)
+    path = write(tmp_path, table)
 
     rows = list(csv.DictReader(path.read_text().splitlines()))
     assert path.name == GUARDS
-    assert SHORT in cold
-    assert TORN not in cold
-    assert len(cold) == len(guards.known) - 1
+    assert SHORT in cold(table)
+    assert TORN not in cold(table)
+    assert len(cold(table)) == len(guards.known) - 1
+    assert read(tmp_path) == table
     assert sum(int(row["reached"]) for row in rows) == 3
