@@ -263,6 +263,7 @@ class Ledger:
         self.least_min_isr = settings.effective_min_isr
         self.acks: int | None = None
         self.bound = False  # has the guarantee of acks=all
+        self.was_exposed = self.was_read = False  # what gave it that guarantee, whatever its acks
         self.leader: int | None = None
         self.isr: tuple[int, ...] | None = None
         self.holders: dict[int, None] = dict(before.holders)
@@ -328,13 +329,13 @@ class Ledger:
 
     def _on_shown(self, fact: Exposed | WasRead) -> None:
         if isinstance(fact, WasRead):
-            self._bind(self.isr)
+            self.was_read |= self._bind(self.isr)
         else:
-            self._bind(fact.isr)
+            self.was_exposed |= self._bind(fact.isr)
             self.certain.update(dict.fromkeys(fact.isr if fact.certain is None else fact.certain))
 
-    def _bind(self, isr: tuple[int, ...] | None) -> None:
-        """The high watermark passed the record: from now on it has the guarantee of acks=all.
+    def _bind(self, isr: tuple[int, ...] | None) -> bool:
+        """The high watermark passed the record: from now on it has the guarantee of acks=all, unless False is returned.
 
         Where the high watermark may move below min ISR (ZooKeeper mode) that binds only with a full enough ISR;
         an unknown ISR binds, because the unknown never excuses.
@@ -342,10 +343,11 @@ class Ledger:
         self.isr = isr
         exposed_too_early = isr is not None and len(isr) < self.settings.effective_min_isr
         if exposed_too_early and not self.settings.high_watermark_needs_min_isr:
-            return
+            return False
         self.bound = True
         for node in isr or ():
             self.holders[node] = None
+        return True
 
     def _on_unclean(self, node: int) -> None:
         self.unclean[node] = None

@@ -121,6 +121,8 @@ class Detail(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
     detail:      what the property says of this one in its own words, for people.
     promise:     why it counts as what it is, for people.
+    exposed_ns:  when it was first observed to lie below a high watermark, or a consumer received it, before it was lost; from then on it had the guarantee
+                 of acks=all. None: it was neither, as far as anybody saw.
     was_at:      the offset that `log_offset` is compared with: where a watermark had been, where a duplicate stood first.
     event:       the simulation's event after which it was seen.
     edges:       of transactions that no order explains: a circle of who has to come before whom, and why.
@@ -132,6 +134,7 @@ class Detail(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     promise: str | None = None
     election: GuiltyElection | None = None
     excuse: ExcusingEvent | None = None
+    exposed_ns: int | None = None
     was_at: int | None = None
     event: int | None = None
     edges: tuple[TransactionEdge, ...] | None = None

@@ -213,6 +213,9 @@ class Judgement(msgspec.Struct, frozen=True):
     holders:           who was known to hold the record then; lost: whose disks provably had not got it any more.
     is_known:          False: nobody recorded the partition's history, so that nothing is excused and nothing can be accused.
     by:                the rule that permits the loss from which something else follows, where the promise names what follows (R8 to R12).
+    was_exposed, was_read:  what gave the record the guarantee of acks=all before that moment, whatever its acks: a high watermark had passed it, a
+                       consumer had received it.
+    exposed_ns:        when the first of these was observed; None: neither was, before that moment.
     """
 
     promise: Promise
@@ -226,6 +229,9 @@ class Judgement(msgspec.Struct, frozen=True):
     lost: tuple[int, ...] = ()
     by: str | None = None
     is_known: bool = True
+    was_exposed: bool = False
+    was_read: bool = False
+    exposed_ns: int | None = None
 
 
 class Timeline:
@@ -465,7 +471,7 @@ class Timeline:
     def _judged_from(self, start: int, record: Record) -> Judgement:
         """Judge a record that was acknowledged, or an offset that was shown, when so many entries had been."""
         since = start if record.since_ns is None else min(start, self._position(record.since_ns, None))
-        exposed, exposed_in_force = self._exposure(record, start)
+        exposed, exposed_in_force, exposed_ns = self._exposure(record, start)
         read = None if record.read_ns is None else max(start, self._position(record.read_ns, None))
         seen = start if record.seen_ns is None else max(start, self._position(record.seen_ns, None))
         shown = max(self._begin(epoch, record) for epoch in (record.shown_epoch, record.seen_epoch))
@@ -485,7 +491,11 @@ class Timeline:
         key = (*places, *reach, record.acks, record.replaced_epoch, record.below_log_start, record.taken_ns)
         if key not in self._memory:
             self._memory[key] = self._judge(record, places)
-        return self._memory[key]
+        judgement = self._memory[key]
+        if not judgement.was_exposed and not judgement.was_read:
+            return judgement
+        known = (exposed_ns if judgement.was_exposed else None, record.read_ns if judgement.was_read else None)
+        return replace(judgement, exposed_ns=min((at_ns for at_ns in known if at_ns is not None), default=None))
 
     def _in_force(self, answered: int, complete_ns: int | None) -> int:
         """Return how many entries may have been in force for the leader that answered: also such as were written by then and observed later.
@@ -693,20 +703,20 @@ class Timeline:
         if position == places.read:
             ledger.add(WasRead())
 
-    def _exposure(self, record: Record, start: int) -> tuple[int | None, int]:
-        """Return how many entries there were when a high watermark had passed it, and how many the leader that showed that may have acted on."""
+    def _exposure(self, record: Record, start: int) -> tuple[int | None, int, int | None]:
+        """Return how many entries there were when a high watermark had passed it, how many the leader that showed that may have acted on, and when it was."""
         if record.exposed_ns is None:
-            return None, 0
+            return None, 0, None
         if record.exposed_ns == record.invoke_ns:  # that it was shown is all that is known of it
-            return start, self._in_force(start, record.exposed_ns)
+            return start, self._in_force(start, record.exposed_ns), record.exposed_ns
         for at_ns, epoch in ((record.exposed_ns, record.exposed_epoch), *record.exposed_later):
             whole = self._whole(epoch, at_ns)
             if whole is not None and whole < self._epochs[start - 1]:
                 continue  # a deposed leader shows the end of its own log
             lag = 0 if epoch is not None else OBSERVATION_LAG_NS
             place = max(start, self._position(at_ns + lag, epoch))
-            return place, self._in_force(place, at_ns)
-        return None, 0
+            return place, self._in_force(place, at_ns), at_ns
+        return None, 0, None
 
     def _judge(self, record: Record, places: "_Places") -> Judgement:
         start, until = places.start, places.until
@@ -803,6 +813,8 @@ def _judgement(ledger: Ledger, entry: Entry) -> Judgement:
         entry.state.isr,
         holders=tuple(sorted(ledger.holders)),
         lost=tuple(sorted(ledger.lost)),
+        was_exposed=ledger.was_exposed,
+        was_read=ledger.was_read,
     )
 
 

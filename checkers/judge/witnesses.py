@@ -16,22 +16,29 @@ from tribunal.results.verdict import Detail, Finding, GuiltyElection
 
 WITNESSES: Final = 20
 PERMITTED: Final = "permitted"
+WITHOUT_MAJORITY: Final = (
+    0,
+    1,
+)  # acks levels to which it makes a difference whether a high watermark had passed the record
 WITNESS_ORDER: Final = ("log_offset", "value", "at_ns", "other_offset", "node", "leader_epoch", "detail")
 
 
 def answers(chosen: Property, found: Found, judgements: Mapping[int, Judgement], place: Place) -> Iterator[TableRow]:
     """Yield the findings among what a property found, what it counted, and what its fold needs."""
-    groups: dict[tuple[str, str, str, int | None], list[int]] = {}
+    groups: dict[tuple[str, str, str, int | None, bool], list[int]] = {}
     kinds, acks = found.anomalies["kind"].to_pylist(), found.anomalies["acks"].to_pylist()
     for row, kind in enumerate(kinds):
         severity, rule = _severity(chosen.kinds[kind], judgements.get(row))
-        groups.setdefault((kind, severity, rule, acks[row]), []).append(row)
-    for (_, severity, rule, _), members in sorted(groups.items(), key=lambda item: (item[0][:3], item[0][3] or 0)):
+        is_below = acks[row] in WITHOUT_MAJORITY and _exposed_ns(judgements.get(row)) is not None
+        groups.setdefault((kind, severity, rule, acks[row], is_below), []).append(row)
+    for (_, severity, rule, *_), members in sorted(groups.items(), key=lambda item: _order(*item[0])):
         witnesses = _lowest(found.anomalies, members)
         for number, row in enumerate(witnesses):
             (anomaly,) = rows_of(found.anomalies.slice(row, 1))
-            detail = found.details.get(row, Detail())
-            finding = _finding(chosen, anomaly, _explained(chosen, judgements.get(row), detail, place), place)
+            judgement = judgements.get(row)
+            detail = _explained(chosen, judgement, found.details.get(row, Detail()), place)
+            detail = msgspec.structs.replace(detail, exposed_ns=_exposed_ns(judgement))
+            finding = _finding(chosen, anomaly, detail, place)
             count = 1 if number else len(members) - len(witnesses) + 1
             judged = msgspec.structs.replace(finding, severity=severity, rule=rule, count=count)
             yield FoundIn(place.run_dir, judged)
@@ -42,6 +49,14 @@ def answers(chosen: Property, found: Found, judgements: Mapping[int, Judgement],
     yield Figures(place, chosen.name, found.figures)
     if found.summary is not None:
         yield Summary(place, chosen.name, msgspec.msgpack.encode(found.summary))
+
+
+def _order(kind: str, severity: str, rule: str, acks: int | None, is_below: bool) -> tuple[str, str, str, int, bool]:  # noqa: FBT001 - of a group
+    return kind, severity, rule, acks or 0, is_below
+
+
+def _exposed_ns(judgement: Judgement | None) -> int | None:
+    return None if judgement is None else judgement.exposed_ns
 
 
 def _lowest(anomalies: pa.Table, members: list[int]) -> list[int]:

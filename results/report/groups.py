@@ -47,7 +47,7 @@ def grouped(findings: Iterable[Finding]) -> list[Group]:
 
 
 class _Alike(NamedTuple):
-    """What findings of one group share; `how` the leader was elected that lost it."""
+    """What findings of one group share; `how` the leader was elected that lost it, and whether that gave an acks level another promise."""
 
     severity: str
     kind: str
@@ -55,6 +55,7 @@ class _Alike(NamedTuple):
     acks: int | None
     rule: str
     how: str
+    is_exposed: bool
 
 
 def _alike(finding: Finding) -> _Alike:
@@ -65,6 +66,7 @@ def _alike(finding: Finding) -> _Alike:
         acks=finding.acks,
         rule=finding.rule,
         how="" if finding.detail.election is None else finding.detail.election.how,
+        is_exposed=finding.acks in (0, 1) and finding.detail.exposed_ns is not None,
     )
 
 

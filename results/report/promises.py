@@ -20,26 +20,47 @@ from tribunal.results.verdict import Finding
 
 ROWS: Final = 40
 PROMISES: Final[Mapping[int, str]] = {
-    -1: "survives whatever the settings cover; a rule must permit its loss",
-    1: "is in the leader's log; survives while that leader leads and keeps its disk",
+    -1: "an acknowledged record survives whatever the settings cover; a rule must permit its loss",
+    1: "an acknowledged record is in the leader's log; survives while that leader leads and keeps its disk",
     0: "nothing",
 }
+# Whatever its acks (docs/verdicts.md): the high watermark moves only with enough of the ISR. Of acks=0 nobody knows the offset who has not read it.
+EXPOSED: Final[Mapping[int, str]] = {
+    1: "one below a high watermark that somebody was shown, or that was read, survives like one of acks=all",
+    0: "one that somebody has read survives like one of acks=all",
+}
+BEFORE: Final = ("R5", "R6")  # permit the loss only of what no high watermark had passed
 OUTCOMES: Final = ("ok", "sent", "fail", "info")
 Array = npt.NDArray[np.int64]
 
 
+class Losses(msgspec.Struct, frozen=True, kw_only=True):
+    """What was lost of records that had one promise. `lost`: violations, `permitted`: rule -> how many."""
+
+    promise: str
+    lost: int
+    permitted: list[tuple[str, int]]
+
+
 class Promise(msgspec.Struct, frozen=True, kw_only=True):
-    """One level of acks. `lost`: violations, `permitted`: rule -> how many; `gone`: those of both that had been acknowledged."""
+    """One level of acks.
+
+    losses:  one row a promise; with acks=1 and 0 a record has another one once a high watermark passed it, where the verdict says of which it was.
+    gone:    of all that was lost, what had been acknowledged.
+    """
 
     acks: int
-    promise: str
     offered: int
     answered: int
     failed: int
     unknown: int
-    lost: int
-    permitted: list[tuple[str, int]]
+    losses: list[Losses]
     gone: int
+
+    @property
+    def lost(self) -> int:
+        """How many were lost that had to survive."""
+        return sum(one.lost for one in self.losses)
 
     @property
     def kept(self) -> int:
@@ -122,30 +143,19 @@ class Account:
 
     def promises(self, findings: Iterable[Finding]) -> list[Promise]:
         """Return a row per acks level, the strongest promise first."""
-        lost: dict[int, int] = {}
-        permitted: dict[int, dict[str, int]] = {}
-        gone: dict[int, int] = {}
+        lost: dict[int, list[Finding]] = {}
         for finding in findings:
-            if finding.kind not in LOSSES or finding.acks is None:
-                continue
-            if finding.kind == LOST and finding.severity in ("violation", "permitted"):
-                gone[finding.acks] = gone.get(finding.acks, 0) + finding.count
-            if finding.severity == "violation":
-                lost[finding.acks] = lost.get(finding.acks, 0) + finding.count
-            elif finding.severity == "permitted":
-                rules = permitted.setdefault(finding.acks, {})
-                rules[finding.rule] = rules.get(finding.rule, 0) + finding.count
+            if finding.kind in LOSSES and finding.acks is not None and finding.severity in ("violation", "permitted"):
+                lost.setdefault(finding.acks, []).append(finding)
         return [
             Promise(
                 acks=acks,
-                promise=PROMISES.get(acks, ""),
                 offered=sum(counts.values()),
                 answered=counts["ok"] + counts["sent"],
                 failed=counts["fail"],
                 unknown=counts["info"],
-                lost=lost.get(acks, 0),
-                permitted=sorted(permitted.get(acks, {}).items()),
-                gone=gone.get(acks, 0),
+                losses=_losses(acks, lost.get(acks, [])),
+                gone=sum(finding.count for finding in lost.get(acks, []) if finding.kind == LOST),
             )
             for acks, counts in sorted(self.counts.items(), key=lambda item: (item[0] >= 0, -item[0]))
         ]
@@ -169,6 +179,25 @@ class Account:
     def worst_silences(self) -> list[Silence]:
         """Return the partitions with gaps, the longest first."""
         return sorted((one for one in self.silences if one.gaps), key=lambda one: -one.longest_ns)[:ROWS]
+
+
+def _losses(acks: int, lost: Sequence[Finding]) -> list[Losses]:
+    """Return a row a promise; one alone where a verdict of former versions does not say what a high watermark had passed."""
+    exposed = [one for one in lost if one.detail.exposed_ns is not None]
+    is_known = exposed or all(one.rule in BEFORE for one in lost)
+    if acks not in EXPOSED or not is_known:
+        return [_added(PROMISES.get(acks, ""), lost)]
+    others = [one for one in lost if one.detail.exposed_ns is None]
+    return [_added(PROMISES[acks], others), _added(EXPOSED[acks], exposed)]
+
+
+def _added(promise: str, lost: Sequence[Finding]) -> Losses:
+    permitted: dict[str, int] = {}
+    for one in lost:
+        if one.severity == "permitted":
+            permitted[one.rule] = permitted.get(one.rule, 0) + one.count
+    violations = sum(one.count for one in lost if one.severity == "violation")
+    return Losses(promise=promise, lost=violations, permitted=sorted(permitted.items()))
 
 
 def account(recording: Recording, names: Sequence[str]) -> Account:

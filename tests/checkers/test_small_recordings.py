@@ -12,6 +12,7 @@ import pytest
 from tests.checkers.recorded import MS, Run
 from tests.checkers.test_lost_writes import found
 from tests.checkers.test_sql import agree
+from tribunal.checkers.judge.engine import judge_runs
 
 UNCLEAN = {"unclean.leader.election.enable": True}
 NO_ELR = {"eligible.leader.replicas.enable": False}
@@ -190,6 +191,53 @@ def test_acks_0_promises_what_was_read(
     run.final_read({}, at=9000)
 
     assert judged(run, "lost_after_read") == expected
+
+
+@pytest.mark.parametrize(("acks", "shown", "read", "expected"), [
+    pytest.param(1, 2500, None, 2500, id="acks=1, shown"),
+    pytest.param(1, None, 2400, 2400, id="acks=1, read"),
+    pytest.param(1, 2500, 2400, 2400, id="acks=1, read, then shown"),
+    pytest.param(0, None, 2400, 2400, id="acks=0, read"),
+    pytest.param(-1, 2500, None, 2500, id="acks=all, shown"),
+    pytest.param(-1, None, None, None, id="acks=all, never shown"),
+    pytest.param(1, None, None, None, id="acks=1, never shown"),
+    pytest.param(1, 3500, None, None, id="acks=1, something else was shown there behind the election that lost it"),
+    pytest.param(-1, 3500, None, None, id="acks=all, something else was shown there behind the election that lost it"),
+])  # fmt: skip
+def test_a_loss_says_since_when_the_record_had_been_shown(
+    run: Run, acks: int, shown: int | None, read: int | None, expected: int | None
+) -> None:
+    run.change(50, isr=[1, 2])
+    value = run.send(0, 1000, acks=acks)
+    if read is not None:
+        run.read({0: value}, read, epoch=0)
+    if shown is not None:
+        run.watermark(1, shown, epoch=0 if shown < 3000 else 1)
+    run.change(3000, leader=2, isr=[2])
+    other = run.send(1, 3400, offset=0)
+    run.final_read({0: other}, at=9000, epoch=1)
+
+    tables = judge_runs([run.finish()], "inline")
+    losses = [row.finding for row in tables.findings if row.finding.kind.startswith("lost")]
+    assert [one.detail.exposed_ns for one in losses] == [None if expected is None else expected * MS]
+
+
+def test_losses_of_what_was_shown_are_counted_apart_from_others(tmp_path: Path) -> None:
+    """A witness stands for others: what it says of them has to hold for all it counts."""
+    run = Run(tmp_path / "run", **UNCLEAN)
+    run.change(50, isr=[1, 2])
+    for sequence in range(50):
+        run.send(sequence, 1000 + sequence, acks=1)
+    run.watermark(30, 2000, epoch=0)
+    run.change(3000, **TO_NODE_3)
+    run.final_read({}, at=9000)
+
+    tables = judge_runs([run.finish()], "inline")
+    losses = [row.finding for row in tables.findings if row.finding.kind == "lost"]
+    counts = Counter[tuple[str, bool]]()
+    for one in losses:
+        counts[one.rule, one.detail.exposed_ns is not None] += one.count
+    assert counts == {("R4", True): 30, ("R5", False): 20}
 
 
 # Disks: a loss has a node, a partition, offsets and a time.
