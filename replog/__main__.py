@@ -7,7 +7,6 @@ directory can be used, 7 the metadata is damaged, on the disk or in ZooKeeper.
 
 import argparse
 import asyncio
-import base64
 import errno
 import importlib
 import pkgutil
@@ -16,7 +15,6 @@ import sys
 from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from enum import IntEnum
 from pathlib import Path
-from typing import Final
 from uuid import UUID
 
 import replog.mutants
@@ -25,19 +23,19 @@ from replog.config import ConfigError, Endpoint, NodeConfig, endpoint
 from replog.host.config_file import read_config
 from replog.host.directory_locks import DirectoryInUse, DirectoryLocks
 from replog.host.world import RealClock, RealDisk, RealEntropy, RealJournal, RealNetwork, RealWorld, run
+from replog.node import first_voters
 from replog.node.broker import Broker
 from replog.node.controller import ControllerNode
 from replog.node.data_plane import BrokerFailed
 from replog.node.directories import meta_properties
 from replog.node.directories.log_directories import NoDirectory
 from replog.node.directories.meta_properties import ForeignDirectory
+from replog.node.first_voters import WhoVotes, format_with_voters
 from replog.node.quorum.metadata_damage import DamagedMetadata
 from replog.ports import Clock, Disk, Entropy, Journal, Network, World
 from replog.types import NodeId
 from replog.zookeeper.operations import NoAuth
 from replog.zookeeper.znodes import DamagedZnode
-
-SHORT_ID_LETTERS: Final = 22  # of a directory id as Kafka writes it
 
 
 class Exit(IntEnum):
@@ -80,6 +78,16 @@ def parser() -> argparse.ArgumentParser:
     formatting.add_argument("--config", required=True, type=Path, metavar="FILE")
     formatting.add_argument("--cluster-id", metavar="ID", help="of the cluster, where FILE is a server.properties")
     formatting.add_argument("--ignore-formatted", action="store_true", help="leave formatted directories as they are")
+    who_votes = formatting.add_mutually_exclusive_group()
+    who_votes.add_argument("--standalone", action="store_true", help="this controller is the only voter (KIP-853)")
+    who_votes.add_argument(
+        first_voters.OPTION,
+        metavar="ID@HOST:PORT:DIRECTORY-ID,...",
+        help="the first voters; this controller's directory gets its id of them",
+    )
+    who_votes.add_argument(
+        "--no-initial-controllers", action="store_true", help="learn from the others who votes; add-voter lets it vote"
+    )
     formatting.set_defaults(run=_format)
     for role in ("broker", "controller", "combined"):
         node = commands.add_parser(role, help=f"run a {role} node until SIGTERM")
@@ -118,7 +126,7 @@ def _add_admin(top: argparse.ArgumentParser) -> None:
 
 def _uuid(text: str) -> UUID:
     try:
-        return UUID(bytes=base64.urlsafe_b64decode(text + "==")) if len(text) == SHORT_ID_LETTERS else UUID(text)
+        return meta_properties.directory_id(text)
     except ValueError:
         raise argparse.ArgumentTypeError(f"{text!r} is not a UUID") from None
 
@@ -146,8 +154,13 @@ def _format(chosen: argparse.Namespace) -> int:
         raise Unusable(Exit.USAGE, f"--cluster-id {chosen.cluster_id}: {chosen.config} says {config.cluster_id}")
     disk = RealDisk()
     try:
-        formatted = meta_properties.format_directories(
-            disk, config, RealEntropy().uuid, ignore_formatted=chosen.ignore_formatted
+        formatted = format_with_voters(
+            disk,
+            config,
+            RealEntropy().uuid,
+            _who_votes(chosen, config),
+            now_ms=RealClock().wall_ms(),
+            ignore_formatted=chosen.ignore_formatted,
         )
     except ForeignDirectory as problem:
         raise Unusable(Exit.FOREIGN_DIRECTORY, str(problem)) from None
@@ -158,6 +171,17 @@ def _format(chosen: argparse.Namespace) -> int:
     for directory in formatted:
         print(f"formatted {directory} for node {config.node_id} of cluster {config.cluster_id}")  # noqa: T201
     return Exit.DONE
+
+
+def _who_votes(chosen: argparse.Namespace, config: NodeConfig) -> WhoVotes:
+    """Return who votes by the options; `Unusable` where they do not fit the configuration, or one is needed."""
+    try:
+        named = () if chosen.initial_controllers is None else first_voters.parsed(chosen.initial_controllers)
+        return first_voters.who_votes(
+            config, named, standalone=chosen.standalone, by_others=chosen.no_initial_controllers
+        )
+    except ConfigError as problem:
+        raise Unusable(Exit.USAGE, str(problem)) from None
 
 
 def _run_node(chosen: argparse.Namespace) -> int:
@@ -205,7 +229,7 @@ def _check_roles(command: str, config: NodeConfig) -> None:
             Exit.USAGE, "a combined node needs 'controller.listeners', or 'controller.listener.names' of 'listeners'"
         )
     voters = {voter.node_id for voter in config.voters}
-    if command != "broker" and config.node_id not in voters and not config.hooks.controller_joins:
+    if command != "broker" and voters and config.node_id not in voters and not config.hooks.controller_joins:
         message = (
             f"node {config.node_id} is not one of 'controller.quorum.voters' {sorted(voters)}; "
             "one that is to be added as a voter later has 'tribunal.controller.joins'"

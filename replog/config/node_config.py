@@ -14,7 +14,7 @@ import msgspec
 from replog.config.access import Access
 from replog.config.areas import DEFINITIONS, definition_of
 from replog.config.controller import ControllerConfig
-from replog.config.endpoints import ConfigError, Voter, voter
+from replog.config.endpoints import ConfigError, Endpoint, Voter, endpoint, voter
 from replog.config.groups import GroupsConfig
 from replog.config.hooks import HooksConfig
 from replog.config.identity import CORDONED_LOG_DIRS, EVERY_DIRECTORY, IdentityConfig
@@ -33,7 +33,9 @@ from replog.types import NodeId
 
 PLAIN: Final = "PLAIN"
 REQUIRED: Final = ("node.id", "cluster.id", "listeners", "log.dirs")
-KRAFT_REQUIRED: Final = ("process.roles", "controller.quorum.voters")
+KRAFT_REQUIRED: Final = ("process.roles",)
+VOTERS: Final = "controller.quorum.voters"
+BOOTSTRAP: Final = "controller.quorum.bootstrap.servers"
 NEEDED_IN_LISTS: Final = {"log.dirs": "directory", "group.consumer.assignors": "assignor"}
 ROLES: Final = frozenset({"broker", "controller"})
 
@@ -74,6 +76,7 @@ class NodeConfig:
         self.log_dirs = list(self.identity.log_dirs)
         self.metadata_log_dir = self.identity.metadata_log_dir or self.log_dirs[0]
         self.voters: list[Voter] = [voter(text) for text in self.quorum.voters]
+        self.bootstrap_servers: list[Endpoint] = [endpoint(BOOTSTRAP, text) for text in self.quorum.bootstrap_servers]
         self.listeners = Listeners.of(self.network, self.roles)
         self.secrets = secrets_of(self.security.jaas_config)
         first = (*self.listeners.brokers, *self.listeners.controllers)[0]
@@ -159,6 +162,8 @@ def checked(settings: Mapping[str, object]) -> dict[str, Value]:
     for name in REQUIRED if is_zookeeper_mode else (*KRAFT_REQUIRED, *REQUIRED):
         if name not in settings:
             raise ConfigError(f"setting {name!r} is missing")
+    if not is_zookeeper_mode and not settings.keys() & {VOTERS, BOOTSTRAP}:
+        raise ConfigError(f"setting {VOTERS!r} is missing, or {BOOTSTRAP!r} instead of it")
     values = {name: definition.checked(settings[name]) for name, definition in definitions.items()}
     if not is_zookeeper_mode:
         _check_roles(as_text(values["process.roles"]))

@@ -16,7 +16,7 @@ from replog.config.areas import DEFINITIONS
 from replog.config.endpoints import ConfigError, endpoint
 from replog.config.kafkas_names import WITHOUT_MEANING
 from replog.config.listeners import PLAIN_NAME
-from replog.config.node_config import NodeConfig
+from replog.config.node_config import BOOTSTRAP, VOTERS, NodeConfig
 from replog.config.setting import ConfigType, words
 
 MINUTE_MS: Final = 60_000
@@ -29,8 +29,6 @@ OTHER_UNITS: Final = {
     "log.roll.jitter.ms": {"log.roll.jitter.hours": HOUR_MS},
 }
 OTHER_NAMES: Final = {"broker.id": "node.id", "log.dir": "log.dirs"}
-VOTERS: Final = "controller.quorum.voters"
-BOOTSTRAP: Final = "controller.quorum.bootstrap.servers"
 LISTENER_PREFIX: Final = "listener.name."
 
 _ESCAPE: Final = re.compile(r"\\(u[0-9A-Fa-f]{4}|.)", re.DOTALL)
@@ -189,9 +187,9 @@ def _rename(rest: dict[str, str]) -> None:
         raise ConfigError(
             "'security.inter.broker.protocol' and 'inter.broker.listener.name' say the same; leave one out"
         )
-    servers = rest.pop(BOOTSTRAP, "")
-    if servers and VOTERS not in rest:
-        rest[VOTERS] = _only_voter(rest, words(servers))
+    only = _only_voter(rest, words(rest.get(BOOTSTRAP, "")))
+    if only is not None and not rest.get(VOTERS):
+        rest[VOTERS] = only
 
 
 def _in_ms(name: str, value: str, unit_ms: int) -> int:
@@ -202,14 +200,12 @@ def _in_ms(name: str, value: str, unit_ms: int) -> int:
     return number * unit_ms if number >= 0 else number
 
 
-def _only_voter(rest: Mapping[str, str], servers: list[str]) -> str:
-    """Return the quorum of one that a node with a controller of its own makes; for any other the file does not say who votes."""
+def _only_voter(rest: Mapping[str, str], servers: list[str]) -> str | None:
+    """Return the quorum of one that a node with a controller of its own makes; None: who votes is in the metadata log."""
     own = {endpoint("listeners", text).port for text in words(rest.get("listeners", ""))}
     has_controller = "controller" in words(rest.get("process.roles", ""))
     if not has_controller or len(servers) != 1 or endpoint(BOOTSTRAP, servers[0]).port not in own:
-        raise ConfigError(
-            f"{BOOTSTRAP!r} does not say which node is where; give {VOTERS!r} as id@host:port of every controller"
-        )
+        return None
     return f"{rest.get('node.id', '')}@{servers[0]}"
 
 

@@ -14,7 +14,16 @@ class QuorumConfig(msgspec.Struct, frozen=True, kw_only=True):
         tuple[str, ...],
         kafka(
             "controller.quorum.voters",
-            "The first voters, as `id@host:port`. Required, except in ZooKeeper mode.",
+            "The first voters, as `id@host:port`. Required where `controller.quorum.bootstrap.servers` is missing, "
+            "except in ZooKeeper mode.",
+        ),
+    ] = ()
+    bootstrap_servers: Annotated[
+        tuple[str, ...],
+        kafka(
+            "controller.quorum.bootstrap.servers",
+            "Where controllers are asked who leads, as `host:port` (KIP-853). Without `controller.quorum.voters` only "
+            "the metadata log says who votes: controllers are formatted with the first voters.",
         ),
     ] = ()
     election_timeout_ms: Annotated[

@@ -397,12 +397,24 @@ def filtered(view: Buffer, header: BatchHeader, keep: Callable[[Record], bool]) 
 
 
 def control_type(view: Buffer, header: BatchHeader) -> int:
-    """Return what a control batch is; see `ControlType` for those known."""
+    """Return what the first record of a control batch is; see `ControlType` for those known."""
+    return next(control_records(view, header))[0]
+
+
+def control_records(view: Buffer, header: BatchHeader) -> Iterator[tuple[int, bytes]]:
+    """Yield what each record of a control batch is, and its value.
+
+    Apache Kafka's quorum writes several of different types into one batch: who leads, and who votes.
+    """
     assert header.is_control
-    record = None if header.codec else next(records(view, header), None)
-    if record is None or record.key is None or len(record.key) < _CONTROL_KEY.size:
+    count = 0
+    for record in () if header.codec else records(view, header):
+        if record.key is None or len(record.key) < _CONTROL_KEY.size:
+            break
+        count += 1
+        yield int(_CONTROL_KEY.unpack_from(record.key)[1]), record.value or b""
+    if count == 0 or count < header.count:
         raise CorruptBatch("control batch", header.position, "no key")
-    return int(_CONTROL_KEY.unpack_from(record.key)[1])
 
 
 def end_transaction(view: Buffer, header: BatchHeader) -> EndTransaction | None:

@@ -515,6 +515,6 @@ def advertised_by(config: NodeConfig) -> list[ListenerConfig]:
     """Return the listeners of the controller role, the first as others reach it by the quorum's voters."""
     first, *others = config.listeners.controllers
     text = config.network.controller_advertised_listeners
-    known = next((voter.endpoint for voter in config.voters if voter.node_id == config.node_id), first.endpoint)
+    known = next((voter.endpoint for voter in config.voters if voter.node_id == config.node_id), first.advertised)
     advertised = endpoint("controller.advertised.listeners", text) if text else known
     return [msgspec.structs.replace(first, advertised=advertised), *others]

@@ -7,11 +7,15 @@ first offset that is still there, `end_offset` the next one to be written, `sync
 
 from bisect import bisect_right
 from collections.abc import Iterable, Mapping
+from typing import Final
 
 from replog.config import Endpoint
 from replog.quorum.messages import BatchSpan, OffsetAndEpoch
 from replog.quorum.voters import ReplicaKey
 from replog.types import NodeId
+
+# The snapshot with the first voters that a directory is formatted with (KIP-853): it holds no record, and nobody has to fetch it.
+FORMATTED_WITH: Final = OffsetAndEpoch(0, 0)
 
 
 class LogShape:
@@ -64,6 +68,11 @@ class LogShape:
         """The voter set written last in the log, committed or not (KIP-853)."""
         return self.voters[-1][1] if self.voters else None
 
+    @property
+    def has_written_voters(self) -> bool:
+        """Whether a record of the log, or of a snapshot of it, names the voters: those a directory is formatted with are in neither."""
+        return bool(self.voters) and self.voters[-1][0] >= 0
+
     def voters_before(self, offset: int) -> tuple[ReplicaKey, ...] | None:
         """Return the voter set in force for records before an offset, None when the log names none."""
         return next((voters for at, voters in reversed(self.voters) if at < offset), None)
@@ -104,7 +113,7 @@ class LogShape:
 
     def _needs_snapshot(self, fetch_offset: int, last_fetched_epoch: int) -> bool:
         oldest = self.oldest_snapshot
-        if oldest is None:
+        if oldest is None or self.latest_snapshot == FORMATTED_WITH:
             return False
         if fetch_offset == 0 or fetch_offset < self.start_offset or last_fetched_epoch < oldest.epoch:
             return True

@@ -21,7 +21,7 @@ from replog.quorum.messages import BatchSpan, FetchAnswer, Request, VoterChangeA
 from replog.quorum.peers import Peers
 from replog.quorum.roles import Ballot, Candidate, Follower, Leader, Prospective, ResignedLeader, Role, Unattached
 from replog.quorum.state_file import StoredQuorumState
-from replog.quorum.voters import ReplicaKey, VoterSet, voter_set
+from replog.quorum.voters import ReplicaKey, VoterSet, is_bootstrap_server, voter_set
 from replog.types import NO_NODE, NodeId, QuorumEpoch
 
 _QUORUM: Final = QuorumConfig()
@@ -101,6 +101,7 @@ class QuorumState:
         self._written: tuple[tuple[ReplicaKey, ...], VoterSet] = (voters.members, voters)
         self._judged: tuple[VoterSet, bool] = (voters, voters.contains(me))
         self._configured_endpoints = dict(endpoints)
+        self._bootstrap_servers = tuple(node_id for node_id in endpoints if is_bootstrap_server(node_id))
         self._learned_endpoints: dict[NodeId, Endpoint] = {}
         self._draw = draw
 
@@ -118,12 +119,12 @@ class QuorumState:
 
     @property
     def bootstrap(self) -> tuple[NodeId, ...]:
-        """Where to look for the leader: the configured voters, and those whom only the log names, but this node.
+        """Where to look for the leader: the configured voters, and those whom only the log names, but this node; bootstrap servers.
 
         All who are configured may have been removed; then none of them learns of the leader or can name it.
         """
         named = (voter for voter in self.voters.ids if self.endpoint_of(voter) is not None)
-        known = dict.fromkeys((*self._configured_voters.ids, *named))
+        known = dict.fromkeys((*self._configured_voters.ids, *named, *self._bootstrap_servers))
         return tuple(voter for voter in known if voter != self.me.node_id)
 
     @property
@@ -174,7 +175,7 @@ class QuorumState:
         The first of a log comes with the version that has voter sets in the log (kraft.version 1).
         """
         offset = self.log.end_offset
-        is_first = self.log.latest_voters is None
+        is_first = not self.log.has_written_voters
         known = ((voter.node_id, self.endpoint_of(voter.node_id)) for voter in voters)
         endpoints = tuple((node_id, endpoint) for node_id, endpoint in known if endpoint is not None)
         self.log.append(BatchSpan(offset, offset + 1 + is_first, self.epoch, voters, endpoints))
@@ -368,6 +369,9 @@ class QuorumState:
                 granting=granting,
             )
         )
+        if self.log.latest_voters is not None and not self.log.has_written_voters:
+            # Others were formatted without the first voters: they learn of them from the log (KIP-853).
+            self.append_voters(self.voters.members)
 
     def become_resigned(self, now_ms: int, reason: str) -> None:
         """Stop leading; the epoch stays, and with it the knowledge that this node led it."""

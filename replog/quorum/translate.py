@@ -12,7 +12,7 @@ import msgspec
 
 from replog.config import Endpoint
 from replog.errors import Error
-from replog.log.batch import ControlType, CorruptBatch, batches, control_type, has_valid_crc, records
+from replog.log.batch import ControlType, CorruptBatch, batches, control_records, has_valid_crc
 from replog.quorum import messages
 from replog.quorum.messages import BatchSpan, OffsetAndEpoch, Reply, Request
 from replog.quorum.voters import ReplicaKey
@@ -495,9 +495,10 @@ def spans(content: bytes | memoryview) -> tuple[BatchSpan, ...]:
             raise CorruptBatch("metadata log", header.position, "checksum")
         voters: tuple[ReplicaKey, ...] | None = None
         endpoints: tuple[tuple[NodeId, Endpoint], ...] = ()
-        if header.is_control and control_type(view, header) == ControlType.KRAFT_VOTERS:
-            record = decode_struct(VotersRecord, 0, next(records(view, header)).value or b"")
-            voters, endpoints = _voters(record), _endpoints(record)
+        for kind, value in control_records(view, header) if header.is_control else ():
+            if kind == ControlType.KRAFT_VOTERS:
+                record = decode_struct(VotersRecord, 0, value)
+                voters, endpoints = _voters(record), _endpoints(record)
         outline.append(BatchSpan(header.base_offset, header.next_offset, header.leader_epoch, voters, endpoints))
     return tuple(outline)
 

@@ -11,7 +11,17 @@ from uuid import UUID
 
 import msgspec
 
-from replog.types import NO_OFFSET, ZERO_UUID, NodeId
+from replog.types import NO_NODE, NO_OFFSET, ZERO_UUID, NodeId
+
+
+def bootstrap_server(position: int) -> NodeId:
+    """Return the id by which a node asks one of its bootstrap servers, whose own id it does not know; as Apache Kafka's."""
+    return NodeId(-2 - position)
+
+
+def is_bootstrap_server(node_id: NodeId) -> bool:
+    """Return whether an id is of a bootstrap server."""
+    return node_id < NO_NODE
 
 
 class ReplicaKey(NamedTuple):

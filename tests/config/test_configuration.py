@@ -107,10 +107,24 @@ def test_a_bad_setting_is_named_with_what_is_wrong(changes: dict[str, Any], mess
     assert message in str(refused.value)
 
 
-@pytest.mark.parametrize("name", BROKER)
+@pytest.mark.parametrize("name", [name for name in BROKER if name != "controller.quorum.voters"])
 def test_what_must_be_given_is_named(name: str) -> None:
     with pytest.raises(ConfigError, match=f"^setting '{name}' is missing$"):
         NodeConfig({other: value for other, value in BROKER.items() if other != name})
+
+
+def test_a_node_has_to_know_voters_or_bootstrap_servers() -> None:
+    others = {name: value for name, value in BROKER.items() if name != "controller.quorum.voters"}
+    servers = {"controller.quorum.bootstrap.servers": "a:9,b:9"}
+
+    with pytest.raises(
+        ConfigError, match=r"'controller\.quorum\.voters' is missing, or 'controller\.quorum\.bootstrap"
+    ):
+        NodeConfig(others)
+
+    assert [str(server) for server in NodeConfig(others | servers).bootstrap_servers] == ["a:9", "b:9"]
+    with pytest.raises(ConfigError, match=r"'controller\.quorum\.bootstrap\.servers': 'a' is not host:port"):
+        NodeConfig(others | {"controller.quorum.bootstrap.servers": "a"})
 
 
 def test_a_retention_may_be_unlimited() -> None:

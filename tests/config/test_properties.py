@@ -85,10 +85,6 @@ def test_kafkas_own_file_makes_a_node_of_both_roles_and_lists_what_it_passes_ove
         pytest.param({"log__roll__hours": "week"}, "'log.roll.hours' must be int, not 'week'", id="another unit"),
         pytest.param({"broker__id": "2"}, "'broker.id' is '2', and 'node.id' is '1'", id="two ids"),
         pytest.param({"security__inter__broker__protocol": "SSL"}, "say the same; leave one out", id="two listeners"),
-        pytest.param(
-            {"controller__quorum__bootstrap__servers": "a:1,b:1"}, "give 'controller.quorum.voters'", id="who votes"
-        ),
-        pytest.param({"process__roles": "broker"}, "give 'controller.quorum.voters'", id="no controller of its own"),
     ],
 )
 def test_what_cannot_be_obeyed_is_refused_by_name(changes: dict[str, str], message: str) -> None:

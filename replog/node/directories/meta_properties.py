@@ -14,11 +14,17 @@ from replog.ports import Disk
 
 FILE_NAME: Final = "meta.properties"
 VERSION: Final = "1"
+SHORT_LETTERS: Final = 22
 
 
 def short(directory_id: UUID) -> str:
     """Return an id as Kafka's tools write it: 22 characters."""
     return base64.urlsafe_b64encode(directory_id.bytes).decode().rstrip("=")
+
+
+def directory_id(text: str) -> UUID:
+    """Return the id that a text says, as Kafka's tools write it or as other programs do; `ValueError` where it says none."""
+    return UUID(bytes=base64.urlsafe_b64decode(text + "==")) if len(text) == SHORT_LETTERS else UUID(text)
 
 
 class ForeignDirectory(Exception):
@@ -70,11 +76,21 @@ def refuse_foreign_directories(config: NodeConfig, directory: str, properties: d
 
 
 def format_directories(
-    disk: Disk, config: NodeConfig, new_id: Callable[[], UUID], *, ignore_formatted: bool
+    disk: Disk,
+    config: NodeConfig,
+    new_id: Callable[[], UUID],
+    *,
+    ignore_formatted: bool,
+    prepare_metadata: Callable[[UUID], None] | None = None,
+    metadata_id: UUID | None = None,
 ) -> list[str]:
     """Write the file where it is missing; return the directories that were formatted.
 
     A directory of this very node is refused unless `ignore_formatted`; one of another node or cluster always.
+
+    prepare_metadata:  puts what else belongs there into the directory of the metadata log, before the file says that it is formatted;
+                       takes the directory's id.
+    metadata_id:       of the directory of the metadata log; None: a new one.
     """
     missing = []
     for directory in directories_of(config):
@@ -87,11 +103,14 @@ def format_directories(
             raise ForeignDirectory(f"{directory} is formatted already; --ignore-formatted leaves it as it is")
     for directory in missing:
         disk.make_directory(directory)
+        own_id = metadata_id if directory == config.metadata_log_dir and metadata_id is not None else new_id()
+        if directory == config.metadata_log_dir and prepare_metadata is not None:
+            prepare_metadata(own_id)
         lines = [
             f"version={VERSION}",
             f"cluster.id={config.cluster_id}",
             f"node.id={config.node_id}",
-            f"directory.id={short(new_id())}",
+            f"directory.id={short(own_id)}",
         ]
         disk.replace_file(f"{directory}/{FILE_NAME}", "".join(f"{line}\n" for line in lines).encode())
     return missing

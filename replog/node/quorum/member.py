@@ -29,6 +29,7 @@ from replog.node.quorum.peers import QuorumPeers
 from replog.ports import World
 from replog.quorum import events
 from replog.quorum.events import Effect, Event, Failure
+from replog.quorum.log_shape import FORMATTED_WITH
 from replog.quorum.messages import (
     FetchAnswer,
     FetchSnapshotAnswer,
@@ -43,7 +44,7 @@ from replog.quorum.quorum_state import Settings
 from replog.quorum.roles import Role
 from replog.quorum.translate import MAX_FETCH_BYTES, answer_to_wire, from_wire
 from replog.quorum.voter_changes import change_answer_to_wire, change_from_wire
-from replog.quorum.voters import ReplicaKey, voter_set
+from replog.quorum.voters import ReplicaKey, bootstrap_server, voter_set
 from replog.types import METADATA_TOPIC, ZERO_UUID, NodeId, QuorumEpoch
 from replog.wire.exchange import Q, R
 from replog.wire.messages import (
@@ -124,6 +125,14 @@ class Snapshot:
         return self._log.snapshot_values(self._id)
 
 
+def _endpoints(config: NodeConfig) -> dict[NodeId, Endpoint]:
+    """Return where the configured voters are, and the bootstrap servers but this node itself."""
+    own = {address for one in config.listeners.controllers for address in (one.endpoint, one.advertised)}
+    servers = (address for address in config.bootstrap_servers if address not in own)
+    voters = {voter.node_id: voter.endpoint for voter in config.voters}
+    return voters | {bootstrap_server(position): address for position, address in enumerate(servers)}
+
+
 class QuorumNode:
     """One node's part in the quorum."""
 
@@ -150,7 +159,7 @@ class QuorumNode:
             me=ReplicaKey(config.node_id, directory_id),
             cluster_id=config.cluster_id,
             voters=voter_set(ReplicaKey(voter.node_id) for voter in config.voters),
-            endpoints={voter.node_id: voter.endpoint for voter in config.voters},
+            endpoints=_endpoints(config),
             settings=Settings.of(config.quorum),
             log=self._log.outline(),
             stored=self._log.stored_state(),
@@ -185,7 +194,7 @@ class QuorumNode:
     def start(self) -> None:
         """Take part in the quorum. Stored state comes first: a snapshot goes to the listener before this returns."""
         latest = self._core.log.latest_snapshot
-        if latest is not None:
+        if latest not in (None, FORMATTED_WITH):
             self._notify_snapshot(latest)
         self._take(events.Started(now_ms=self._now_ms))
 

@@ -147,6 +147,11 @@ def snapshot_ids(disk: Disk, directory: str) -> list[OffsetAndEpoch]:
     return sorted(one for one in ids if one.offset <= LONG_MAX and one.epoch <= INT_MAX)
 
 
+def snapshot_path(directory: str, snapshot: OffsetAndEpoch, suffix: str = SUFFIX) -> str:
+    """Return where a snapshot's file is, by its name."""
+    return f"{directory}/{snapshot.offset:020d}-{snapshot.epoch:010d}{suffix}"
+
+
 class MetadataLog:
     """A `Log` with what only the quorum needs."""
 
@@ -235,7 +240,7 @@ class MetadataLog:
 
     def append_voters(self, effect: AppendVoters) -> None:
         """Write the control batch that fixes the voters' directories (KIP-853)."""
-        entries = [(ControlType.KRAFT_VOTERS, _voters_record(effect.voters, effect.endpoints))]
+        entries = [(ControlType.KRAFT_VOTERS, voters_record(effect.voters, effect.endpoints))]
         if effect.with_version:
             entries.append((ControlType.KRAFT_VERSION, VERSION_WITH_VOTERS))
         batch = control_batch_of(entries, timestamp_ms=self._world.clock.wall_ms())
@@ -284,7 +289,7 @@ class MetadataLog:
     # snapshots
 
     def _path(self, snapshot: OffsetAndEpoch, suffix: str = SUFFIX) -> str:
-        return f"{self.log.directory}/{snapshot.offset:020d}-{snapshot.epoch:010d}{suffix}"
+        return snapshot_path(self.log.directory, snapshot, suffix)
 
     def _size(self, snapshot: OffsetAndEpoch) -> int:
         file = self._disk.open(self._path(snapshot))
@@ -332,8 +337,8 @@ class MetadataLog:
         file = self._disk.open(self._path(snapshot, PART_SUFFIX), create=True)
         try:
             file.truncate(0)
-            members = None if voters is None else _voters_record(voters, sorted((endpoints or {}).items()))
-            for batch in _snapshot_batches(values, snapshot.epoch, now_ms, members):
+            members = None if voters is None else voters_record(voters, sorted((endpoints or {}).items()))
+            for batch in snapshot_batches(values, snapshot.epoch, now_ms, members):
                 file.append(batch)
             size = file.size()
         finally:
@@ -388,7 +393,12 @@ def _committed(content: memoryview, header: BatchHeader) -> CommittedBatch:
     )
 
 
-def _snapshot_batches(values: Iterable[bytes], epoch: int, now_ms: int, voters: bytes | None) -> Iterator[bytes]:
+def snapshot_batches(values: Iterable[bytes], epoch: int, now_ms: int, voters: bytes | None) -> Iterator[bytes]:
+    """Yield the batches of a whole snapshot: header, voters where they are known, the records' values, footer.
+
+    now_ms:  what the header says of the last record's time, ms since 1970.
+    voters:  their record (`voters_record`).
+    """
     header = encode_struct(SnapshotHeaderRecord(last_contained_log_timestamp_ms=now_ms), 0)
     yield control_batch(ControlType.SNAPSHOT_HEADER, header, timestamp_ms=now_ms, base_offset=0, leader_epoch=epoch)
     offset = 1
@@ -407,7 +417,8 @@ def _snapshot_batches(values: Iterable[bytes], epoch: int, now_ms: int, voters: 
     )
 
 
-def _voters_record(voters: Sequence[ReplicaKey], endpoints: Iterable[tuple[NodeId, Endpoint]]) -> bytes:
+def voters_record(voters: Sequence[ReplicaKey], endpoints: Iterable[tuple[NodeId, Endpoint]]) -> bytes:
+    """Return the record that says who votes, and where each listens (KIP-853)."""
     listeners = {
         node_id: [VoterEndpoint(name=LISTENER, host=endpoint.host, port=endpoint.port)]
         for node_id, endpoint in endpoints
