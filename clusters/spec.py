@@ -100,7 +100,7 @@ class ClusterSpec(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
     own_broker_ids: tuple[int, ...] = ()  # of such a cluster, as its file has them; none: 1..
     own_controller_ids: tuple[int, ...] = ()  # of such a cluster, those that are no brokers
     timeouts_ms: dict[str, int] = {}  # of such a system, in its own terms
-    promises: dict[str, str | int] = {}  # of such a system, by their names in its file
+    promises: dict[str, bool | int | str] = {}  # of such a system, by their names in its file
 
     @property
     def broker_ids(self) -> tuple[int, ...]:

@@ -11,6 +11,7 @@ import msgspec
 
 from replog.types import TopicPartition
 from tribunal.clusters.spec import ClusterSpec
+from tribunal.results.not_started import Attempt
 
 CLIENTS: Final = 0  # the node id that stands for every client
 
@@ -41,6 +42,19 @@ class Unanswered(ClusterError):
 
 class Unsettled(ClusterError):
     """Something waited for did not come about in time."""
+
+
+class NotServing(ClusterError):
+    """A node that was started after a fault has ended by itself, or was silent for as long as a start may take.
+
+    within_ms:  how long that is.
+    """
+
+    def __init__(self, words: str, *, node: int, within_ms: int, attempt: Attempt) -> None:
+        super().__init__(words)
+        self.node = node
+        self.within_ms = within_ms
+        self.attempt = attempt
 
 
 class Link(NamedTuple):

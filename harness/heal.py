@@ -5,21 +5,63 @@ judge's (`checkers/judge/heal.py`).
 """
 
 import asyncio
-from collections.abc import Mapping, Sequence, Set
+from collections.abc import Collection, Mapping, Sequence, Set
 from contextlib import suppress
+from typing import Final, Literal, cast
 
-from tribunal.clusters.api import Cluster, PartitionState, TopicPartition, Unsettled, until
-from tribunal.clusters.capabilities import OF_DISKS
-from tribunal.nemesis.api import AnyFault
+from tribunal.clusters.api import Cluster, NotServing, PartitionState, TopicPartition, Unsettled, until
+from tribunal.clusters.capabilities import OF_DISKS, CanStart, Capability
+from tribunal.nemesis.api import AnyFault, came_true, fenced
 from tribunal.results.heal import Look, PartitionSeen, Unhealed
+from tribunal.results.not_started import Attempt
 from tribunal.results.violation import CommittedPartition
 
+LOSE_BYTES: Final = frozenset({Capability.POWER_FAIL, Capability.LOSE_PART, Capability.WIPE})
 Emptied = Set[tuple[TopicPartition, int]]
 
 
 def alters_disks(fault: AnyFault) -> bool:
     """Return whether a fault may alter or refuse bytes on disks."""
     return bool(fault.needs & OF_DISKS)
+
+
+def touches_disks(fault: AnyFault) -> bool:
+    """Return whether a node may find another disk than it had written, when it starts again."""
+    return alters_disks(fault) or bool(fault.needs & LOSE_BYTES)
+
+
+async def tried_again(cluster: Cluster, down: NotServing) -> Attempt | None:
+    """Start a node again that did not come to serve, or wait for it for longer where its process goes on; None: it serves.
+
+    Nothing else may be in effect: else what hinders it may be that.
+    """
+    began_ns = cluster.now_ns()
+    if not cluster.alive(down.node):
+        try:
+            await cast("CanStart", cluster).start(down.node)  # the fault that put it down could
+        except NotServing as problem:
+            return problem.attempt
+        return None
+    # Twice as long as a start may take: a busy machine may keep it from its processor.
+    came = await came_true(
+        lambda: not fenced(cluster, down.node), timeout_ms=2 * down.within_ms, what="ready", cluster=cluster
+    )
+    if came.holds:
+        return None
+    how: Literal["ended", "silent"] = "silent" if cluster.alive(down.node) else "ended"
+    return Attempt(started_ns=began_ns, seen_ns=cluster.now_ns(), how=how)
+
+
+async def not_ready(cluster: Cluster, down: Collection[int]) -> tuple[int, ...]:
+    """Wait until all nodes but these are ready; return those that are not."""
+    others = [node for node in cluster.spec.broker_ids if node not in down]
+    await came_true(
+        lambda: not any(fenced(cluster, node) for node in others),
+        timeout_ms=cluster.spec.recovery_timeout_ms,
+        what="all other nodes ready",
+        cluster=cluster,
+    )
+    return tuple(node for node in cluster.spec.broker_ids if fenced(cluster, node))
 
 
 async def observed(

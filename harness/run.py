@@ -22,7 +22,7 @@ import msgspec
 
 from replog.config import DEFINITIONS
 from tribunal import ROOT
-from tribunal.clusters.api import Cluster, ClusterError, TopicPartition, Unsettled, until
+from tribunal.clusters.api import Cluster, ClusterError, NotServing, TopicPartition, Unsettled, until
 from tribunal.clusters.clock import RunClock
 from tribunal.clusters.endings import to_its_end
 from tribunal.clusters.kafka.releases import release
@@ -38,6 +38,7 @@ from tribunal.nemesis.targets import NoTarget, resolve
 from tribunal.nemesis.triggers import Trigger, Waiting
 from tribunal.results.heal import Unhealed
 from tribunal.results.manifest import LATEST_UNGUARDED, LEADER_RECOVERY, MEMBERS_UNCHECKED, PROMISED, Made, Setting
+from tribunal.results.not_started import NotStarted
 from tribunal.results.rows import cut_off
 from tribunal.results.store import Recorder
 from tribunal.results.topic_names import TopicNames
@@ -125,6 +126,9 @@ class Run:
         ] = {}  # whose disk lost the whole log, by the proof of a fault
         self._on_disks: list[int] = []  # faults that may have altered or refused bytes on disks
         self._unhealed: Unhealed | None = None
+        self._touched: list[tuple[int, int]] = []  # faults that may have changed a disk, and whose
+        self._down: list[tuple[int, NotServing]] = []  # faults whose node did not come to serve when they were undone
+        self._not_started: tuple[NotStarted, ...] = ()
         self._place: str | None = None  # where the nodes live, where there is a choice
         self._loop: asyncio.AbstractEventLoop | None = None  # what it runs on
 
@@ -203,8 +207,9 @@ class Run:
             await self._hurt(cluster)
         async with self._phase("heal", stage):
             await self._operators_end(cluster, stage)
+            await self._try_again(cluster)
             await self.heal(cluster)
-            if not await self._in_full_service(cluster):
+            if not self._is_for_good and not await self._in_full_service(cluster):
                 self._unhealed = await heal.observed(
                     cluster, not_undone=self._not_undone, on_disks=self._on_disks, emptied=self._emptied_members()
                 )
@@ -270,6 +275,33 @@ class Run:
             return False
         return True
 
+    @property
+    def _is_for_good(self) -> bool:
+        """Return whether nodes are down that do not start again."""
+        return any(one.second is not None for one in self._not_started)
+
+    async def _try_again(self, cluster: Cluster) -> None:
+        """Start nodes again that did not come to serve, now that nothing else is in effect."""
+        if not self._down:
+            return
+        seconds = await asyncio.gather(*(heal.tried_again(cluster, problem) for _, problem in self._down))
+        still = {problem.node for (_, problem), second in zip(self._down, seconds, strict=True) if second is not None}
+        not_ready = await heal.not_ready(cluster, still)
+        self._not_started = tuple(
+            NotStarted(
+                node=problem.node,
+                fault=index,
+                touched=tuple(one for one, node in self._touched if node == problem.node and one != index),
+                within_ms=problem.within_ms,
+                first=problem.attempt,
+                second=second,
+                not_ready=not_ready,
+            )
+            for (index, problem), second in zip(self._down, seconds, strict=True)
+        )
+        for node in sorted(still):
+            self.progress.say(f"node {node} does not start again; the run goes on without it")
+
     async def _operators_end(self, cluster: Cluster, stage: Stage) -> None:
         """Wait until whoever orders things has put them back."""
         stage.operators.ending.set()
@@ -298,26 +330,34 @@ class Run:
             for planned in self.plan.faults:
                 if not planned.meanwhile:
                     await self._all_healed()
+                if self._down:
+                    if planned.must:
+                        self._record_missed(planned, f"node {self._down[0][1].node} does not start again")
+                    continue
                 is_over = self._faults_ms() >= self.plan.time_ms
                 if is_over and not planned.must:
                     break
                 if is_over and not is_stretched:
                     is_stretched = True
                     self.progress.say("the time for faults is over; the first round of faults goes on to its end")
-                if not await self._is_awaited(cluster, planned):
-                    if planned.must and planned.when is not None:
-                        self._record_missed(planned, f"never met: {planned.when.text}")
-                elif planned.meanwhile or planned.when is not None or await self._in_full_service(cluster):
-                    await self._hold(cluster, self._pause_before(planned))
-                    await self._begin(cluster, planned)
-                elif planned.must:
-                    self._record_missed(planned, "the cluster did not become whole")
+                await self._hurt_by(cluster, planned)
             await self._all_healed()
         finally:
             for task in self._lasting:
                 task.cancel()
             if self._is_on_its_loop():
                 await asyncio.gather(*self._lasting, return_exceptions=True)
+
+    async def _hurt_by(self, cluster: Cluster, planned: PlannedFault) -> None:
+        """Inject one fault, or record why it does not come."""
+        if not await self._is_awaited(cluster, planned):
+            if planned.must and planned.when is not None:
+                self._record_missed(planned, f"never met: {planned.when.text}")
+        elif planned.meanwhile or planned.when is not None or await self._in_full_service(cluster):
+            await self._hold(cluster, self._pause_before(planned))
+            await self._begin(cluster, planned)
+        elif planned.must:
+            self._record_missed(planned, "the cluster did not become whole")
 
     async def _is_awaited(self, cluster: Cluster, planned: PlannedFault) -> bool:
         """Wait for what a fault waits for; return whether it is to come."""
@@ -377,6 +417,8 @@ class Run:
         aimed = fault.planned(node, planned.options)
         if heal.alters_disks(fault):
             self._on_disks.append(planned.index)
+        if heal.touches_disks(fault):
+            self._touched.append((planned.index, node))
         planned_ns, started_ms = self.clock.now_ns(), self._faults_ms()
         entry = _Entry(planned=planned, target=f"{role} {node}", planned_ns=planned_ns)
         if self._journal is not None:
@@ -398,6 +440,12 @@ class Run:
             entry.healed_ns = self.clock.now_ns()
             if self._journal is not None:
                 self._journal.healed(planned.index)
+        except NotServing as problem:
+            if entry.effect is not None:
+                entry.effect.heal = Proof(holds=False, facts={"not_started": msgspec.to_builtins(problem.attempt)})
+            if all(problem.node != known.node for _, known in self._down):
+                self._down.append((planned.index, problem))
+            self.progress.say(str(problem))
         finally:
             self._record_fault(entry, cluster)
         self.progress.say(f"{self._elapsed_ms() / 1000:6.1f} s    healed  {_healed(entry.effect)}")
@@ -514,6 +562,7 @@ class Run:
             failure_kind=self.failure_kind,
             promised=promised_by(plan),
             unhealed=self._unhealed,
+            not_started=self._not_started,
         )
 
     # --- showing ---------------------------------------------------------------------------

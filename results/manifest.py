@@ -6,6 +6,7 @@ from typing import Final
 import msgspec
 
 from tribunal.results.heal import Unhealed
+from tribunal.results.not_started import NotStarted
 
 KRAFT: Final = "kraft"
 LEADER_RECOVERY: Final = (
@@ -21,6 +22,9 @@ PRODUCER_EXPIRATION: Final = (
 )  # how long a silent producer is remembered; by default
 PROMISED: Final = "promises."  # what a described system promises, among the settings: `promises.consistency`
 Setting = bool | int | float | str | Sequence[str] | None
+STARTS_AFTER: Final = (
+    f"{PROMISED}starts_after."  # whether a node starts again after a fault: `promises.starts_after.kill`
+)
 LOST_MS: Final = f"{PROMISED}lost_ms."  # what may be lost, by the fault that takes it: `promises.lost_ms.kill`
 
 LEASE_MS: Final = f"{PROMISED}lease_ms"  # after how long whoever acquired a lock may have lost it
@@ -41,6 +45,7 @@ class Made(msgspec.Struct, frozen=True, kw_only=True):
     promised:    tables that its workloads fill whatever happens, besides those of every run.
     least_load:  acknowledgements that the phase `faults` must have of each acks level.
     unhealed:    what was seen when full service did not come about after the last fault; None: it did, or nobody looked.
+    not_started: nodes of a described system that did not come to serve when they were started after a fault.
     """
 
     seed: int | None = None
@@ -58,6 +63,7 @@ class Made(msgspec.Struct, frozen=True, kw_only=True):
     promised: tuple[str, ...] = ()
     least_load: int | None = None
     unhealed: Unhealed | None = None
+    not_started: tuple[NotStarted, ...] = ()
 
 
 class TableFacts(msgspec.Struct, frozen=True, kw_only=True):

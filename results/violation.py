@@ -259,6 +259,20 @@ class NodeFailed(msgspec.Struct, frozen=True, kw_only=True, tag="node_failed"):
     line: int
 
 
+class DoesNotStart(msgspec.Struct, frozen=True, kw_only=True, tag="does_not_start"):
+    """A node of a described system did not come to serve after faults; it was started twice, the second time with nothing else in effect.
+
+    faults:     kinds of the faults after which it has to, the one that put it down first.
+    exit_code:  how its process ended, negative: by this signal; None: it ran, and was silent for longer than within_ms.
+    """
+
+    faults: tuple[str, ...]
+    within_ms: int
+    first_ns: int
+    second_ns: int
+    exit_code: int | None = None
+
+
 Facts = (
     TwoLeaders
     | Differs
@@ -282,6 +296,7 @@ Facts = (
     | NeverInformed
     | NoProgress
     | NodeFailed
+    | DoesNotStart
 )
 
 

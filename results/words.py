@@ -12,6 +12,7 @@ from tribunal.results.violation import (
     CleanShutdownFile,
     CommittedPartition,
     Differs,
+    DoesNotStart,
     EligibleBesideFullIsr,
     ExposedBeyondLog,
     FencedJoined,
@@ -118,8 +119,18 @@ def _sentence(violation: Violation) -> str:  # noqa: C901, PLR0912 - one case a 
             return _no_progress(facts)
         case NodeFailed(exception=exception, words=words, function=function, line=line):
             return f"{node} ended by an error of its own: {exception}({words}) in {function}, line {line}"
+        case DoesNotStart() as facts:
+            return _does_not_start(node, facts)
         case other_facts:
             assert_never(other_facts)
+
+
+def _does_not_start(node: int | None, facts: DoesNotStart) -> str:
+    how = f"is silent for longer than {facts.within_ms} ms"
+    if facts.exit_code is not None:
+        how = f"ends with {f'signal {-facts.exit_code}' if facts.exit_code < 0 else f'exit code {facts.exit_code}'}"
+    times = f"at {facts.first_ns / 1e9:.1f} s, and again at {facts.second_ns / 1e9:.1f} s with nothing else in effect"
+    return f"node {node} does not start again after {', '.join(facts.faults)}: started {times}, it {how}"
 
 
 def _no_progress(facts: NoProgress) -> str:

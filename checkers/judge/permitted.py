@@ -19,6 +19,7 @@ from tribunal.checkers.judge.tables import Permitted, Place
 from tribunal.checkers.judge.timeline import Judgement
 from tribunal.results.verdict import PERMITTED_TABLE, ExcusingEvent
 
+OF_A_START: Final = "R15"  # its event is the fault after which a node need not start
 BY_ORDER: Final = Excuse.BY_ORDER.value
 WITHOUT_ELECTION: Final = {
     CLOCK: "clock set back",
@@ -82,7 +83,10 @@ def excuse(judgement: Judgement, place: Place) -> ExcusingEvent:
     """Return the event that a judgement excuses by."""
     election = judgement.election
     is_order = BY_ORDER in (judgement.promise.rule, judgement.by)
-    without = "order" if is_order else WITHOUT_ELECTION.get(judgement.by or "", "loss on disk")
+    if judgement.promise.rule == OF_A_START:
+        without = judgement.by or ""
+    else:
+        without = "order" if is_order else WITHOUT_ELECTION.get(judgement.by or "", "loss on disk")
     elsewhere = judgement.topic is not None
     return ExcusingEvent(
         event=without if is_order or election is None else f"{election.how.value} election",

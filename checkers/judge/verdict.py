@@ -6,15 +6,16 @@ fault without effect, a phase without load, a partition that could not be judged
 acknowledged write.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Sequence, Set
 from pathlib import Path
 from typing import Final
 
 import msgspec
 
-from tribunal.checkers.judge import coverage, engine, permitted
+from tribunal.checkers.judge import coverage, engine, permitted, restarts
 from tribunal.checkers.judge.heal import stands_still
 from tribunal.checkers.judge.looked_at import without_rows
+from tribunal.checkers.judge.restarts import Restart
 from tribunal.checkers.judge.tables import Permitted, Tables
 from tribunal.checkers.spark.java import NoJava
 from tribunal.checkers.spark.session import NoSpark, Prepared
@@ -77,16 +78,16 @@ def check(
     except (NoJava, NoSpark) as error:
         return [_not_judged(run_dir, engine_name, str(error)) for run_dir in run_dirs]
     of_runs = tables.by_run(map(str, run_dirs))
-    verdicts = [_judged(run_dir, engine_name, of_runs[str(run_dir)]) for run_dir in run_dirs]
-    for run_dir, verdict in zip(run_dirs, verdicts, strict=True):
+    judged = [_judged(run_dir, engine_name, of_runs[str(run_dir)]) for run_dir in run_dirs]
+    for run_dir, (verdict, excused_rows) in zip(run_dirs, judged, strict=True):
         if is_history(Path(run_dir)) or any((Path(run_dir) / name).exists() for name in OF_A_RUN):
             path = Path(run_dir) / "verdict.json"
             try:
-                permitted.write(Path(run_dir), _permitted(of_runs[str(run_dir)]))
+                permitted.write(Path(run_dir), excused_rows)
                 save(verdict, path)
             except OSError as problem:
                 unwritten(path, problem)
-    return verdicts
+    return [verdict for verdict, _ in judged]
 
 
 def _not_judged(run_dir: Path, engine_name: str, reason: str) -> RunVerdict:
@@ -96,7 +97,8 @@ def _not_judged(run_dir: Path, engine_name: str, reason: str) -> RunVerdict:
     )  # fmt: skip
 
 
-def _judged(run_dir: Path, engine_name: str, tables: Tables) -> RunVerdict:
+def _judged(run_dir: Path, engine_name: str, tables: Tables) -> tuple[RunVerdict, list[Permitted]]:
+    """Return a run's verdict, and what stands in `permitted.parquet`."""
     found = [row.finding for row in tables.findings]
     findings = [finding for finding in found if finding.severity != UNJUDGED]
     errors = [Failure(signature=Signature(RECORDING, "damaged"), words=row.words) for row in tables.damages]
@@ -114,25 +116,29 @@ def _judged(run_dir: Path, engine_name: str, tables: Tables) -> RunVerdict:
     figures = tables.folded[str(run_dir)]
     test, covered = Conditions(), Coverage()
     doubts: list[str] = []
+    restarted: list[Restart] = []
     if not errors and not is_history(Path(run_dir)):
         recording = Recording.open(run_dir, compare=False)
-        test, doubts = was_it_a_real_test(recording)
+        restarted = restarts.of(recording)
+        test, doubts = was_it_a_real_test(recording, restarts.permitted_faults(restarted))
         covered = coverage.coverage(recording, _hanging(findings))
         doubts = [*coverage.reasons(covered), *doubts]
         findings += violated_invariant(Path(run_dir))
         findings += heal_without_end(recording.manifest)
-        errors = _ended_early(recording.manifest)
+        findings += restarts.findings(restarted)
+        errors = [*_ended_early(recording.manifest), *restarts.failures(restarted)]
         covered = _with_empty(
             covered, recording.manifest, {name for name, count in judged.items() if count} | {*figures}
         )
     doubts = [*(_unjudged(finding) for finding in found if finding.severity == UNJUDGED), *doubts]
     verdict = _verdict(findings, errors, doubts)
-    return RunVerdict(
+    excused_rows = _permitted(tables, run_dir, restarted)
+    said = RunVerdict(
         run_id=Path(run_dir).resolve().name,
         verdict=verdict,
         claim=_claim(verdict, findings, judged),
         findings=findings,
-        permitted_rows=permitted.count(_permitted(tables)),
+        permitted_rows=permitted.count(excused_rows),
         reasons=[*(error.words for error in errors), *doubts],
         failures=errors,
         judged=judged,
@@ -142,6 +148,7 @@ def _judged(run_dir: Path, engine_name: str, tables: Tables) -> RunVerdict:
         engine=engine_name,
         schema_version=SCHEMA_VERSION,
     )
+    return said, excused_rows
 
 
 def _with_empty(covered: Coverage, manifest: Manifest | None, counted: set[str]) -> Coverage:
@@ -165,9 +172,9 @@ def _is_damaged(tables: Tables) -> bool:
     return any(row.table not in _BESIDE for row in tables.damages)
 
 
-def _permitted(tables: Tables) -> Sequence[Permitted]:
+def _permitted(tables: Tables, run_dir: Path, restarted: Sequence[Restart]) -> list[Permitted]:
     """Return what stands in `permitted.parquet`: of a damaged recording nobody could follow an excuse."""
-    return [] if _is_damaged(tables) else tables.permitted
+    return [] if _is_damaged(tables) else [*tables.permitted, *restarts.permitted_rows(restarted, run_dir)]
 
 
 def violated_invariant(run_dir: Path) -> list[Finding]:
@@ -259,11 +266,14 @@ def _unjudged(finding: Finding) -> str:
     return f"{place}: no complete final read and no final logs of all replicas that can lead"
 
 
-def was_it_a_real_test(recording: Recording) -> tuple[Conditions, list[str]]:
-    """Return what the run was put through, and the doubts: why it may not have been a test."""
+def was_it_a_real_test(recording: Recording, permitted_faults: Set[int]) -> tuple[Conditions, list[str]]:
+    """Return what the run was put through, and the doubts: why it may not have been a test.
+
+    permitted_faults:  by index, faults that were not undone because the system need not start after them.
+    """
     faults = typed(recording.table("faults"), Fault)
     load = coverage.load(recording)
-    doubts = [doubt for fault in faults for doubt in _fault_doubts(fault)]
+    doubts = [doubt for fault in faults if fault.index not in permitted_faults for doubt in _fault_doubts(fault)]
     manifest = recording.manifest
     least_load = None if manifest is None else manifest.least_load
     least = LEAST_LOAD if least_load is None else least_load

@@ -13,6 +13,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
+import msgspec
+
 from tribunal.clusters.api import ClusterError, Proof
 from tribunal.clusters.images.build import LABEL
 from tribunal.clusters.nodes.leftovers import started_at
@@ -31,6 +33,12 @@ FREEZE_ATTEMPTS: Final = 4
 SUBNETS: Final = tuple(f"10.213.{number}" for number in range(1, 255))
 # What a container runs: its output goes to the run's log file, like any node's.
 SHELL_ENTRY: Final = 'exec "$@" >>"$0" 2>&1'
+
+
+class Ended(msgspec.Struct, frozen=True, rename="pascal"):
+    """The end of a container, as the engine tells of it."""
+
+    exit_code: int | None = None
 
 
 class NodeContainer(OwnEnd):
@@ -93,6 +101,13 @@ class NodeContainer(OwnEnd):
         if came != "serves":
             state = "ended" if came == "ended" else "does not serve"
             raise ClusterError(f"node {self.node} {state}; its log {self._log} ends:\n{last_lines(self._log)}")
+
+    async def exit_code(self) -> int | None:
+        """Return how the engine says that it ended; None: it runs."""
+        if self.alive:
+            return None
+        await self._noted()
+        return msgspec.convert(self._container.attrs["State"], Ended).exit_code
 
     async def kill(self) -> Proof:
         """Kill -9 through the engine."""

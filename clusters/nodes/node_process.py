@@ -104,6 +104,10 @@ class NodeProcess(OwnEnd):
                 f"its log {self._log} ends:\n{last_lines(self._log)}"
             )
 
+    async def exit_code(self) -> int | None:
+        """Return how its last process ended, negative: by this signal; None: it runs."""
+        return None if self._process is None else self._process.returncode
+
     async def kill(self) -> Proof:
         """Kill -9; prove that the process is gone and nobody listens on its port."""
         pid = self.pid

@@ -105,6 +105,10 @@ class RemoteNode(OwnEnd):
             where = f"node {self.node} ({program.title}) on {self._shell.entry.address}"
             raise ClusterError(f"{where} {state}; its log ends:\n{await self._last_lines()}")
 
+    async def exit_code(self) -> int | None:
+        """Return None: the shell that watches it is not its parent."""
+        return None
+
     async def kill(self) -> Proof:
         """Kill -9."""
         self._ending = True

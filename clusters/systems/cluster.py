@@ -5,6 +5,7 @@ of records. In full service means that every node is ready; a node that is not c
 """
 
 import asyncio
+import signal
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Final, Literal
@@ -19,6 +20,7 @@ from tribunal.clusters.api import (
     Link,
     MetadataEntry,
     NodeEvent,
+    NotServing,
     Proof,
     RequestSeen,
     Unsupported,
@@ -39,10 +41,12 @@ from tribunal.clusters.systems.description import Addresses, System
 from tribunal.clusters.systems.disks import ForgetfulDisk, Forgotten
 from tribunal.clusters.systems.places import Place, RunningNode
 from tribunal.clusters.systems.program import SystemProgram
+from tribunal.results.not_started import Attempt
 
 LOOK_MS: Final = 5
 WATCH_MS: Final = 100
 PREPARE_MS: Final = 60_000
+KILLED: Final = (-signal.SIGKILL, 128 + signal.SIGKILL)  # by itself, or behind a shell or an engine
 CHILDREN_MS: Final = 10_000  # what a killed node's children get to end by themselves
 
 
@@ -211,10 +215,32 @@ class SystemCluster:
             raise ClusterError(f"there is no node {node}; nodes are {sorted(self.nodes)}") from None
 
     async def start(self, node: int) -> None:
-        """Start a node that is down; return when it is ready."""
-        process = self._node(node)
+        """Start a node that is down; return when it is ready. `NotServing` where the node itself does not come to serve."""
+        process, began_ns = self._node(node), self.now_ns()
+        self._exits.starting(node)
         await self._spawn(node)
-        await process.serving()
+        try:
+            await process.serving()
+        except ClusterError as problem:
+            raise await self._not_serving(node, began_ns, problem) from None
+        self._exits.started(node)
+
+    async def _not_serving(self, node: int, began_ns: int, problem: ClusterError) -> ClusterError:
+        process = self._node(node)
+        exit_code = None if process.alive else await process.exit_code()
+        if not process.alive and (exit_code is None or exit_code in KILLED):
+            return problem  # somebody else ended it, or nobody knows
+        return NotServing(
+            str(problem),
+            node=node,
+            within_ms=self._system.nodes.ready.within_ms,
+            attempt=Attempt(
+                started_ns=began_ns,
+                seen_ns=self.now_ns(),
+                how="silent" if process.alive else "ended",
+                exit_code=exit_code,
+            ),
+        )
 
     async def stop(self, node: int) -> None:
         """Ask a node to end in good order."""

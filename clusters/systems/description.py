@@ -107,17 +107,21 @@ class Promises(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     consistency:  of transactions: a model of `tribunal.checkers.graphs.models`, as `serializable`.
     lost_ms:      what may be lost, by the fault that takes it: what was acknowledged at most so long before. Of a system of one node, for of
                   several nobody knows which ones held what is missing.
+    starts_after: whether a node starts again, by the fault that had put it down: true: it has to, false: it may not. A fault that is not
+                  named: nobody is accused, and the run says that it is not known.
     lease_ms:     of locks: so long after an acquisition was asked for its holder has the lock for sure, unless it releases it; None: until then.
     """
 
     consistency: str | None = None
     lost_ms: Mapping[Literal["kill"], Milliseconds] = {}
+    starts_after: Mapping[str, bool] = {}
     lease_ms: Milliseconds | None = None
 
     @property
-    def flat(self) -> dict[str, str | int]:
-        """Return what is promised by dotted names: `consistency`, `lost_ms.kill`, `lease_ms`."""
-        said: dict[str, str | int] = {f"lost_ms.{fault}": within_ms for fault, within_ms in self.lost_ms.items()}
+    def flat(self) -> dict[str, bool | int | str]:
+        """Return what is promised by dotted names: `consistency`, `lost_ms.kill`, `starts_after.torn-loss`, `lease_ms`."""
+        said: dict[str, bool | int | str] = {f"lost_ms.{fault}": within_ms for fault, within_ms in self.lost_ms.items()}
+        said |= {f"starts_after.{fault}": promised for fault, promised in self.starts_after.items()}
         said |= {} if self.lease_ms is None else {"lease_ms": self.lease_ms}
         return said if self.consistency is None else {"consistency": self.consistency, **said}
 

@@ -37,6 +37,9 @@ class RunningNode(HostedNode, Protocol):
     async def ends_by(self, asking: Coroutine[object, None, bool], timeout_ms: int) -> bool:
         """Expect it to end by what somebody else does; return whether that worked, and the end came in time."""
 
+    async def exit_code(self) -> int | None:
+        """Return how its last process ended, negative: by this signal; None: it runs, or nobody knows."""
+
 
 class Place(Protocol):
     """Where the nodes of one cluster live, and its clients."""

@@ -24,7 +24,7 @@ export ERL_CRASH_DUMP="$data/erl_crash.dump" NOTIFY_SOCKET="$data/none"  # it st
   shift
 } > "$data/rabbitmq.conf"
 # At its first start a node joins the one that is there already: it would make a cluster of its own.
-while [ "$host" != "$first" ] && [ ! -e "$data/mnesia" ] && ! python3 "$(dirname "$0")/ready.py" "$first" "$port"; do sleep 0.2; done
+while [ "$host" != "$first" ] && [ ! -e "$data/mnesia" ] && ! python3 "$(dirname "$0")/ready.py" "$first" "$port"; do sleep 1; done
 setpriv --pdeathsig KILL epmd &
 # RabbitMQ does not sync the file of its feature flags, and a node that finds it empty does not start: whoever runs it would sync it.
 setpriv --pdeathsig KILL sh -c 'while sleep 1; do if [ -e "$0" ]; then sync "$0"; fi; done' "$data/flags" &
