@@ -46,6 +46,7 @@ from random import Random
 from typing import Final, NamedTuple
 
 PAGE: Final = 4096
+SECTOR: Final = 512  # what a disk writes whole or not at all
 ZEROS: Final = bytes(PAGE)
 ROOT: Final = 1
 WRITE_BYTES_MAX: Final = 1 << 17
@@ -181,6 +182,8 @@ class Inode:
         for page in torn:
             bits = self._held(page)
             end = random.randrange((bits & -bits).bit_length() - 1, bits.bit_length())
+            if page * PAGE + end < self.synced_size:  # behind the old end the file's length may be any
+                end = end // SECTOR * SECTOR
             self.synced_pages[page] = self.pages[page][:end] + self.synced_pages.get(page, ZEROS)[end:]
             before = bits & ((1 << end) - 1)
             self.dirty[page], kept, reached = bits ^ before, kept + before.bit_count(), page * PAGE + end

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from tests.systems.test_sample import ONE_KILL, planned
 from tribunal.clusters.namespaces.spaces import Namespaces, way_in
 from tribunal.clusters.systems.disks import ForgetfulDisk, Forgotten, lacking
-from tribunal.clusters.systems.forgetful_disk import PAGE, Inode, Lost
+from tribunal.clusters.systems.forgetful_disk import PAGE, SECTOR, Inode, Lost
 from tribunal.harness.scenario import BadScenario
 
 LACKING = str(way_in()) if isinstance(way_in(), str) else lacking()
@@ -135,6 +135,21 @@ def test_a_torn_loss_leaves_the_first_bytes_of_what_was_not_synced(
     assert any(found == (live[:place] + padded[place:])[: len(found)] for place in range(len(live) + 1))
     assert (kept + lost.bytes > 0) == any(one[0] == "write" for one in after)
     assert inode.forget() == Lost(0, False, False)
+
+
+@given(begin=st.integers(0, 9_000), length=st.integers(1, 9_000), seed=st.integers(0, 99))
+def test_no_sector_that_was_synced_is_torn(begin: int, length: int, seed: int) -> None:
+    """A disk writes a sector whole or not at all; systems find a torn record by the zeros of sectors that were made in advance."""
+    inode = Inode(2, 0o100644, 0, 0)
+    done(inode, [("resize", 20_000, b""), ("sync", 0, b""), ("write", begin, b"x" * length)])
+
+    inode.keep_part("torn", Random(seed))
+    inode.forget()
+
+    found = inode.read(0, 1 << 20)
+    end = found.rfind(b"x") + 1
+    assert found == bytes(begin) + b"x" * (end - begin) + bytes(20_000 - end) if end else found == bytes(20_000)
+    assert end % SECTOR == 0
 
 
 def test_of_what_was_cut_again_nothing_reaches_the_disk() -> None:
