@@ -19,6 +19,7 @@ VERSION: Final = 1
 MOST_NIGHTS: Final = 60
 CONFIDENCE: Final = 0.95
 SIMULATED: Final = "simulated"
+NOTHING_RUN: Final = "nothing was run that could have found anything"
 
 FoundState = Literal["new", "known", "regressed", "expired"]
 GRAVITY: Final[tuple[FoundState, ...]] = ("regressed", "new", "expired", "known")
@@ -335,9 +336,14 @@ class Night(msgspec.Struct, kw_only=True):
     def shortfalls(self) -> list[str]:
         """What lacks to be called green: scenarios with too few runs with an answer, canaries that no time was left for."""
         found = [line for one in self.swept if (line := self.shortfall(one))]
-        if not (self.swept or self.past or self.once_verdicts or self.confirmations):
-            found.append("nothing was run that could have found anything")
+        if self.has_nothing_to_say:
+            found.append(NOTHING_RUN)
         return found + [f"canary {one.mutant}: no time was left for a seed" for one in self.canaries if one.is_untried]
+
+    @property
+    def has_nothing_to_say(self) -> bool:
+        """Whether nothing of the system itself was run."""
+        return not (self.swept or self.past or self.once_verdicts or self.confirmations)
 
     def shortfall(self, swept: Swept) -> str:
         """Say what a scenario lacks to be called green; nothing when it had enough runs, or makes the night red anyway."""

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 from junitparser import Error, Failure, JUnitXml, Skipped, TestCase, TestSuite
 
-from tribunal.results.night import Night
+from tribunal.results.night import NOTHING_RUN, SIMULATED, Night
 from tribunal.results.verdict import counted
 
 
@@ -58,6 +58,8 @@ def _night_cases(night: Night) -> Iterator[TestCase]:
         yield _failed(case, f"the night did not end: {at}", lines or at, Error)
     elif night.errors:
         yield _failed(case, night.errors[0], lines, Error)
+    elif night.has_nothing_to_say:
+        yield _failed(case, NOTHING_RUN, lines, Error)
     else:
         case.system_out = _printable(f"{night.word}\n{lines}")
         yield case
@@ -83,8 +85,16 @@ def _canary_cases(night: Night) -> Iterator[TestCase]:
 
 
 def _sweep_cases(night: Night) -> Iterator[TestCase]:
+    unjudged = {
+        one.scenario: f"INCONCLUSIVE {one.inconclusive} of {one.runs}: more than its quarantine allows"
+        for one in night.unjudged
+        if one.cluster == SIMULATED and one.is_too_many
+    }
     for one in night.swept:
         case = _case(one.scenario, "simulated", one.seconds)
+        if one.scenario in unjudged:
+            yield _failed(case, unjudged[one.scenario], counted(one.verdicts), Error)
+            continue
         if shortfall := night.shortfall(one):
             yield _failed(case, f"not enough seeds: {shortfall}", counted(one.verdicts), Error)
             continue

@@ -82,7 +82,9 @@ def _added(parts: Sequence[Night]) -> Night:
         ),
         guards_known=max(part.guards_known for part in parts),
         guards_cold=[name for name in cold[0] if all(name in other for other in cold)] if cold else [],
-        left_out=[one for part in parts for one in part.left_out],
+        left_out=list(
+            dict.fromkeys(one for part in parts for one in part.left_out)
+        ),  # each says that a quarantine is over
         fallen=[],
         trend={},
         before=max((part.before for part in parts), key=len),
@@ -120,11 +122,13 @@ def merged_findings(parts: Iterable[FoundTonight]) -> list[FoundTonight]:
 
 def _both(one: FoundTonight, other: FoundTonight) -> FoundTonight:
     worst = min(one, other, key=lambda found: GRAVITY.index(found.state))
+    # Where one shard saw what somebody has in hand and another what nobody knows of, it is said where the latter was.
+    telling = [found for found in (one, other) if found.state == worst.state]
     return replace(
         worst,
         count=one.count + other.count,
-        scenarios=sorted({*one.scenarios, *other.scenarios}),
-        seeds=sorted({*one.seeds, *other.seeds})[:MOST_SEEDS],
+        scenarios=sorted({name for found in telling for name in found.scenarios}),
+        seeds=sorted({seed for found in telling for seed in found.seeds})[:MOST_SEEDS],
         run_dirs=[*one.run_dirs, *other.run_dirs],
         since=min(one.since, other.since),
     )

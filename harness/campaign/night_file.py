@@ -17,7 +17,9 @@ cluster, rate, owner, expires): from the day after `expires` on, an issue is a f
 """
 
 import datetime
+import math
 import re
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
 
@@ -125,25 +127,26 @@ def read_config(path: Path) -> Config:
         raise BadScenario(f"{path}: {in_words(problem)}") from None
     _check(config, path)
     if config.known is not None:
-        held = read_known(path.parent / config.known).quarantine
-        known = dict.fromkeys((*scenarios(), *_names(config))) if held else {}
-        for one in held:
-            one_of("scenario", one.scenario, known)
+        read_known(path.parent / config.known, own_names(config))
     return config
 
 
-def _names(config: Config) -> list[str]:
+def own_names(config: Config) -> list[str]:
     """Return what the scenarios call themselves that the night runs from files of its own."""
     files = (*config.sweeps, *(run.scenario for run in config.confirm.runs))
     return [load(scenario_file(name), {}).name for name in files]
 
 
-def read_known(path: Path) -> KnownIssues:
-    """Read and check a file of known issues; `BadScenario` in one line says what is wrong with it."""
+def read_known(path: Path, own: Sequence[str] = ()) -> KnownIssues:
+    """Read and check a file of known issues; `BadScenario` in one line says what is wrong with it.
+
+    own:  names of scenarios beside those that are known everywhere.
+    """
     try:
         found = msgspec.convert(read_yaml(path, LINES_MAX) or {}, KnownIssues)
     except UNREADABLE as problem:
         raise BadScenario(f"{path}: {in_words(problem)}") from None
+    known = dict.fromkeys((*scenarios(), *own))
     for issue in found.issues:
         _check_day(path, issue.expires)
         try:
@@ -151,11 +154,12 @@ def read_known(path: Path) -> KnownIssues:
         except ValueError as problem:
             raise BadScenario(f"{path}: {problem}") from None
         if issue.scenario:
-            one_of("scenario", issue.scenario, scenarios())
+            one_of("scenario", issue.scenario, known)
         if issue.mode:
             one_of("mode", issue.mode, dict.fromkeys(MODES))
     for held in found.quarantine:
         _check_day(path, held.expires)
+        one_of("scenario", held.scenario, known)
         one_of("cluster", held.cluster, all_clusters())
         if not 0 < held.rate < 100:
             raise BadScenario(f"{path}: quarantine of {held.scenario}: a rate between 0 and 100 per cent")
@@ -178,8 +182,7 @@ def _check(config: Config, path: Path) -> None:
         mutant_named(mutant)
     for run in config.confirm.runs:
         one_of("cluster", run.cluster, all_clusters())
-    if config.sweeps and min(config.sweeps.values()) <= 0:
-        raise BadScenario(f"{path}: sweeps: each scenario with a weight above 0")
+    _check_numbers(config, path)
     # A part that is empty takes no time.
     shares = config.every_scenario.share + config.calibrate.share
     shares += config.canaries.share if config.canaries.mutants else 0
@@ -197,7 +200,22 @@ def _check(config: Config, path: Path) -> None:
         raise BadScenario(
             f"{path}: the shares of canaries, every_scenario, calibrate and confirm leave nothing for the sweeps"
         )
+
+
+def _check_numbers(config: Config, path: Path) -> None:
+    if not all(0 < weight < math.inf for weight in config.sweeps.values()):
+        raise BadScenario(f"{path}: sweeps: each scenario with a weight above 0")
+    for name, share in (
+        ("canaries", config.canaries.share), ("every_scenario", config.every_scenario.share),
+        ("calibrate", config.calibrate.share), ("confirm", config.confirm.share),
+    ):  # fmt: skip
+        if not 0 <= share <= 100:
+            raise BadScenario(f"{path}: {name}: a share between 0 and 100 per cent")
+    if any(run.count < 1 for run in config.confirm.runs):
+        raise BadScenario(f"{path}: confirm: each of its runs with a count of 1 or more")
+    if config.calibrate.per_class < 1:
+        raise BadScenario(f"{path}: calibrate: per_class: 1 or more")
     if not 0 < config.bound < 100:
         raise BadScenario(f"{path}: bound: between 0 and 100 per cent")
-    if config.artefacts_mb <= 0:
-        raise BadScenario(f"{path}: artefacts_mb: above 0")
+    if not 0 < config.artefacts_mb < math.inf:
+        raise BadScenario(f"{path}: artefacts_mb: a number above 0")

@@ -8,7 +8,7 @@ import shlex
 import shutil
 import subprocess  # the program that the user named
 import urllib.request
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from http.client import HTTPException
 from typing import Final
 
@@ -105,6 +105,14 @@ class Seen(msgspec.Struct, frozen=True, kw_only=True):
     run_dir: str = ""
 
 
+def _said_by(former: Night) -> Iterator[str]:
+    """Yield what a night announced: what its runs found, and what its past findings showed again or besides."""
+    yield from (one.signature for one in former.found if one.state != "known")
+    for past in former.past:
+        if past.is_bad:
+            yield from (*past.others, *([past.signature] if past.outcome == "regressed" else []))
+
+
 class FindingsOfNight:
     """The signatures of a night in progress.
 
@@ -130,8 +138,7 @@ class FindingsOfNight:
         self._issues = list(issues)
         self._today = today
         self._since = {} if former is None else {one.signature: one.since or former.began for one in former.found}
-        said = () if former is None else (one.signature for one in former.found if one.state != "known")
-        self._announced = {*announced, *said}
+        self._announced = {*announced, *(() if former is None else _said_by(former))}
         self._news = news
         self._seen: dict[str, list[Seen]] = {}
 

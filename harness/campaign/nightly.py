@@ -25,9 +25,9 @@ from tribunal.harness.campaign.artefacts import in_turn, within
 from tribunal.harness.campaign.calibrate import Options, measure, missed
 from tribunal.harness.campaign.findings import Rerun, all_findings, rerun
 from tribunal.harness.campaign.mutation_score import power
-from tribunal.harness.campaign.night_file import Config, KnownIssues, RealRun, read_known
+from tribunal.harness.campaign.night_file import Config, KnownIssues, RealRun, own_names, read_known
 from tribunal.harness.campaign.night_findings import Announcement, FindingsOfNight, NotAnnounced, Seen
-from tribunal.harness.campaign.runners import LocalRunner
+from tribunal.harness.campaign.runners import SayingRunner
 from tribunal.harness.campaign.sweep import Keeper, SeedResult, Sweep, guards_table, swept
 from tribunal.harness.catalog import SIMULATED, mutant_named, scenario_file, scenarios
 from tribunal.harness.plan import Plan, chance, made
@@ -155,7 +155,7 @@ class Nightly:
         self._jobs = terms.jobs
         self._began = self._saved = time.monotonic()
         self._kept = [] if config.findings is None else all_findings(self._base / config.findings)
-        known = KnownIssues() if config.known is None else read_known(self._base / config.known)
+        known = KnownIssues() if config.known is None else read_known(self._base / config.known, own_names(config))
         self._scenarios: dict[str, Scenario] = {name: load_scenario(scenario_file(name), {}) for name in config.sweeps}
         self._given = {one.name: name for name, one in self._scenarios.items()}  # a file is found by its path alone
         self._counts = {one.name: Swept(scenario=one.name) for one in self._scenarios.values()}
@@ -196,24 +196,27 @@ class Nightly:
 
     def run(self) -> Night:
         """Do all of it; what is known is saved again and again, so that a night that is cut off has said something."""
-        parts: dict[str, Callable[[], None]] = {
-            "past findings": self._past,
-            "canaries": self._canaries,
-            "every scenario": self._every_scenario,
-            "sweeps": self._sweeps,
-            "sensitivity": self._calibrate,
-            "real nodes": self._real,
-            "tables": lambda: self._outside.tables(self._whole()),
+        config = self._config
+        parts: dict[str, tuple[Callable[[], None], bool]] = {  # what does a part, and whether there is anything to do
+            "past findings": (self._past, bool(self._kept)),
+            "canaries": (self._canaries, bool(config.canaries.mutants)),
+            "every scenario": (self._every_scenario, config.every_scenario.share > 0),
+            "sweeps": (self._sweeps, bool(self._scenarios)),
+            "sensitivity": (self._calibrate, config.calibrate.share > 0),
+            "real nodes": (self._real, bool(config.confirm.runs)),
+            "tables": (lambda: self._outside.tables(self._whole()), False),
         }
         if self._killed is None:
             forget(self._out)
         try:
-            for name, part in parts.items():
+            for name, (part, has_work) in parts.items():
                 if self._killed is not None and name in self._killed.done:
                     continue
                 self.night.under_way = name
                 self._save()
                 self._write_index()
+                if has_work:
+                    self._notify(f"begun        {name}, {max(0.0, self._left_s()):.0f} s are left")
                 began = time.monotonic()
                 part()
                 self.night.part_seconds[name] = round(time.monotonic() - began, 1)
@@ -323,8 +326,9 @@ class Nightly:
             return
         seeds = range(self.night.first_seed, self.night.first_seed + SEEDS_A_NIGHT)
         budget_s = max(self.night.budget_s * canaries.share / 100, CANARY_S * len(own))
+        runner = SayingRunner(self._jobs, lambda line: self._notify(f"canaries     {line}"), SAVED_EVERY_S)
         results = power(
-            own, scenario=None, seeds=seeds, budget_s=budget_s, runner=LocalRunner(self._jobs), scratch=self._scratch / "canaries",
+            own, scenario=None, seeds=seeds, budget_s=budget_s, runner=runner, scratch=self._scratch / "canaries",
             notify=lambda one: self._notify(f"canary       {one.mutant}: {'found' if one.found else 'MISSED' if one.seeds else 'no seed ended'} in {one.seconds} s"),
         )  # fmt: skip
         measured = [one for one in results if one.found or one.seeds]
@@ -522,7 +526,9 @@ class Nightly:
             if not self._shard.has(number) or number in had:
                 continue
             if longest_s and self._left_s() < longest_s:
-                self.night.left_out.append(f"no time was left for {run.scenario} on {run.cluster}")
+                self.night.left_out.append(
+                    f"no time was left for {run.scenario} on {run.cluster}, seed {self.night.first_seed + number}"
+                )
                 continue
             began = time.monotonic()
             self.night.confirmations.append(self._confirmation(run, number))
@@ -532,13 +538,16 @@ class Nightly:
     def _confirmation(self, run: RealRun, number: int) -> Confirmation:
         began, seed = time.monotonic(), self.night.first_seed + number
         scenario = load_scenario(scenario_file(run.scenario), {})
-        self._notify(f"real nodes   {run.scenario} on {run.cluster}, seed {seed}")
+        given = shlex.quote(
+            run.scenario
+        )  # a file is found by its path alone; known issues and quarantines say its name
+        self._notify(f"real nodes   {scenario.name} on {run.cluster}, seed {seed}")
         try:
             plan = made(scenario, seed=seed, cluster=run.cluster, time_ms=None, mutants=())
             judged = self._outside.conduct(plan, self._out / "runs")
         except (ClusterError, BadScenario) as problem:  # also a fault that this machine cannot do
             return Confirmation(
-                scenario=run.scenario, cluster=run.cluster, seed=seed, verdict="ERROR", claim="could not be run",
+                scenario=scenario.name, cluster=run.cluster, seed=seed, verdict="ERROR", claim="could not be run",
                 reasons=[str(problem)], seconds=round(time.monotonic() - began, 1), run_dir="", number=number,
             )  # fmt: skip
         if judged is None:
@@ -549,11 +558,11 @@ class Nightly:
         signatures = texts(sorted({one.signature for one in verdict.violations}))
         for signature in signatures:
             self._run_dirs.setdefault(signature, []).append(str(folder))
-            again = f"tribunal run {run.scenario} --cluster {run.cluster} --seed {seed}"
+            again = f"tribunal run {given} --cluster {run.cluster} --seed {seed}"
             seen = Seen(
-                scenario=run.scenario,
+                scenario=scenario.name,
                 mode=plan.mode,
-                where=f"{run.scenario} on {run.cluster}",
+                where=f"{scenario.name} on {run.cluster}",
                 seed=seed,
                 claim=verdict.claim,
                 again=again,
@@ -561,7 +570,7 @@ class Nightly:
             )
             self._found.saw(signature, seen)
         return Confirmation(
-            scenario=run.scenario, cluster=run.cluster, seed=seed, verdict=verdict.verdict.value, claim=verdict.claim,
+            scenario=scenario.name, cluster=run.cluster, seed=seed, verdict=verdict.verdict.value, claim=verdict.claim,
             reasons=list(verdict.reasons), seconds=round(time.monotonic() - began, 1),
             run_dir=str(folder) if folder.is_dir() else "", number=number, signatures=signatures,
         )  # fmt: skip

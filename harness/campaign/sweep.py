@@ -187,6 +187,7 @@ def swept(  # noqa: PLR0913 - how children run
         for child in children.values():
             child.kill()
         interrupts.close()
+    interrupts.check()  # one that came while the last result was reported
     return sweep
 
 

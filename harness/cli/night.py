@@ -20,6 +20,7 @@ from tribunal.harness.cli.session import conduct
 from tribunal.harness.cli.stored import fetched, storage_at
 from tribunal.harness.cli.trends import can_be_store, can_keep, keep
 from tribunal.harness.cli.usage import known_engine, must_not_be_file
+from tribunal.harness.run import commit
 from tribunal.harness.scenario import BadScenario, duration
 from tribunal.harness.terminal import as_json, echo
 from tribunal.results.guards import DamagedTable, Table, added
@@ -89,7 +90,8 @@ def nightly(  # noqa: PLR0917 - options
         can_be_store("--nights", nights)
         can_keep()
     storage = None if copy_to is None else storage_at("--copy-to", copy_to)
-    before = _killed(config, out, resume=resume)
+    there = killed(out)
+    before = _to_go_on_with(there, config, out) if resume else None
     terms = Terms(
         budget_s=duration(budget, ClusterSpec()).most_ms / 1000 if before is None else before.budget_s,
         shard=_shard(shard if before is None else before.shard),
@@ -105,7 +107,7 @@ def nightly(  # noqa: PLR0917 - options
             announce(notify, content)
 
     with _holding(out), Scratch("nightly", in_memory=True) as scratch, _naming(out, scratch):
-        tonight = Nightly(
+        night = Nightly(
             config,
             terms=terms,
             folders=Folders(base=file.parent, out=out, scratch=scratch),
@@ -116,22 +118,31 @@ def nightly(  # noqa: PLR0917 - options
                 tables=_tables(engine, out, last),
             ),
             earlier=Earlier(former=former, killed=before, power=measured),
-        ).run()
+        )
+        # Not before all that was asked for is known to be possible: a word that was mistyped must not cost what can be gone on with.
+        if there is not None and before is None:
+            _put_aside(there, out)
+        tonight = night.run()
     if nights is not None:
         try:
             keep(nights, tonight)
         except BadScenario as problem:
-            tonight.errors.append(f"{problem}; add it with: tribunal trends {nights} --add {out}")
-            save(tonight, out)
+            _failed(tonight, f"{problem}; add it with: tribunal trends {nights} --add {out}", out, config, file)
         else:
             _say(f"nights       added to {nights}")
     if storage is not None:
         try:
             _say(f"stored       {storage.put(out, storage.free(stored_name(tonight)))}")
         except NoStorage as problem:
-            tonight.errors.append(f"{problem}; the night is in {out} alone")
-            save(tonight, out)
+            _failed(tonight, f"{problem}; the night is in {out} alone", out, config, file)
     _show(tonight, out, json=json)
+
+
+def _failed(night: Night, why: str, out: Path, config: Config, file: Path) -> None:
+    """Say in all files of a night that has ended what could not be done with it."""
+    night.errors.append(why)
+    save(night, out)
+    write_index(out, None if config.findings is None else file.parent / config.findings)
 
 
 def stored_name(night: Night) -> str:
@@ -261,23 +272,28 @@ def _naming(out: Path, scratch: Path) -> Iterator[None]:
         raise OSError(problem.errno, words, f"{out} or {scratch}") from problem
 
 
-def _killed(config: Config, out: Path, *, resume: bool) -> Night | None:
-    """Return the night to go on with. Without --resume one that was killed is said, and what it wrote is kept aside."""
-    before = killed(out)
-    if resume:
-        if before is None:
-            raise BadScenario(f"--resume: no night in {out} was killed")
-        if before.name != config.nightly:
-            raise BadScenario(f"--resume: {out} has a night of {before.name}, the file is of {config.nightly}")
-        _say(f"resumed      the night of {before.began}, killed at {before.under_way} after {before.seconds:.0f} s")
-        return before
-    if before is not None:
-        aside = out / f"killed-{before.began.replace(':', '')}.json"
-        (out / NIGHT).replace(aside)
-        _say(
-            f"killed       the night of {before.began} in {out} did not end: killed at {before.under_way}. What it said is in {aside}"
+def _to_go_on_with(before: Night | None, config: Config, out: Path) -> Night:
+    """Return the night that was killed, or say why this is not one to go on with."""
+    if before is None:
+        raise BadScenario(f"--resume: no night in {out} was killed")
+    if before.name != config.nightly:
+        raise BadScenario(f"--resume: {out} has a night of {before.name}, the file is of {config.nightly}")
+    if before.commit != commit():
+        raise BadScenario(
+            f"--resume: the night in {out} ran commit {before.commit[:12]}, this is {commit()[:12]}: one night says one thing of one commit; "
+            "begin another one without --resume"
         )
-    return None
+    _say(f"resumed      the night of {before.began}, killed at {before.under_way} after {before.seconds:.0f} s")
+    return before
+
+
+def _put_aside(before: Night, out: Path) -> None:
+    """Say that a night was killed here, and keep what it wrote."""
+    aside = out / f"killed-{before.began.replace(':', '')}.json"
+    (out / NIGHT).replace(aside)
+    _say(
+        f"killed       the night of {before.began} in {out} did not end: killed at {before.under_way}. What it said is in {aside}"
+    )
 
 
 def _shard(text: str) -> Shard:
@@ -297,6 +313,7 @@ def _tables(engine: str, out: Path, last: Path | None) -> Callable[[Night], None
         from tribunal.checkers.spark.java import NoJava
         from tribunal.checkers.spark.session import NoSpark, session
 
+        _say("tables       starting Spark")
         try:
             with session() as spark:
                 folders = night_tables.write(spark, [tonight], out, None if last is None else last.parent)

@@ -10,7 +10,7 @@ from tribunal.harness.scenario import BadScenario
 from tribunal.harness.terminal import as_json, echo
 from tribunal.results import night_store
 from tribunal.results.night import Night
-from tribunal.results.night_files import load
+from tribunal.results.night_files import is_held, load
 from tribunal.results.storage import is_url, parts_of
 from tribunal.results.trends import Trends
 from tribunal.results.trends import trends as trends_of
@@ -33,6 +33,9 @@ def trends(
     can_be_store("store", store)
     try:
         for path in night_store.nights_below(add or []):
+            if is_held(path.parent):
+                echo(f"{'under way':<14} {path}: add it when it has ended", err=True)
+                continue
             lacked = keep(store, _night(path))
             echo(f"{'added' if lacked else 'there already':<14} {path}", err=True)
         found = trends_of(store)

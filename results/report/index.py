@@ -214,9 +214,9 @@ def _trends(found_nights: Sequence[Night]) -> Iterator[Trend]:
         for began, figures in (*((one.began, one.figures) for one in night.before), (night.began, night.figures)):
             for name, value in figures.items():
                 series.setdefault(name, {})[began] = value
-    shards = Counter((night.name, night.began[:10]) for night in found_nights)
+    shards = Counter((night.name, night.commit, night.first_seed) for night in found_nights if night.shard != "1/1")
     for name, by_night in series.items():
-        if len(by_night) > 1 and max(shards.values()) == 1:
+        if len(by_night) > 1 and max(shards.values(), default=1) == 1:
             yield _trend(name, sorted(by_night.items()))
 
 
@@ -355,14 +355,14 @@ def _signatures(
                 state={"fixed": "regressed", "known": "known", "": "new"}[state] if found is None else found.state,
                 known_as=known_as or ("" if found is None else found.known_as),
                 count=max(len(own), 0 if found is None else found.count),
-                first=own[0].began if own else "" if night is None else night.began,
+                first=own[0].began if own else "" if found is None or night is None else found.since or night.began,
                 last=own[-1].began if own else "" if night is None else night.began,
                 scenarios=_ordered([*(run.scenario for run in own), *([] if found is None else found.scenarios)]),
                 example=own[-1] if own else None,
                 again="" if found is None else found.again,
                 in_hand=""
                 if found is None or not found.owner
-                else f"{found.owner}, {found.link} until {found.expires}",
+                else f"{', '.join(filter(None, (found.owner, found.link)))} until {found.expires}",
             )
         )
     gone = [(name, one) for name, one in kept.items() if name not in {entry.signature for entry in result}]

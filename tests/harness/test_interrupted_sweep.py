@@ -9,7 +9,10 @@ from pathlib import Path
 
 import pytest
 
-from tribunal.harness.campaign.sweep import Keeper, SeedResult
+from tribunal.harness.campaign.sweep import Keeper, SeedResult, swept
+from tribunal.harness.catalog import scenario_file
+from tribunal.harness.plan import made
+from tribunal.harness.scenario import load
 from tribunal.results.verdict import Verdict
 
 ROOT = Path(__file__).parents[2]
@@ -58,6 +61,15 @@ def test_what_was_found_is_said_and_kept(tmp_path, number):
     assert json.loads((Path(folder) / "verdict.json").read_bytes())["verdict"] == "VIOLATION"
     assert list(memory.iterdir()) == []
     assert "Traceback" not in rest
+
+
+def test_an_interrupt_that_comes_while_the_last_result_is_reported_is_not_lost(tmp_path):
+    """Notifying takes a minute where a program is called with it; the sweep ended then as if nobody had asked for anything."""
+    scenario = load(scenario_file("last-replica-standing"), {})
+    plan = made(scenario, seed=1, cluster="simulated", time_ms=1_000, mutants=())
+
+    with pytest.raises(KeyboardInterrupt):
+        swept([plan], jobs=1, budget_s=None, scratch=tmp_path, notify=lambda *_: os.kill(os.getpid(), signal.SIGTERM))
 
 
 def result(folder, *signatures):

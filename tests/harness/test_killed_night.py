@@ -209,6 +209,7 @@ IN_THE_GATE = (
 )
 
 
+@pytest.mark.timeout(900)  # a night of its own, and a busy machine may give it a tenth of a core
 @pytest.mark.parametrize(
     "moment", [pytest.param(one, id=name, marks=() if name in IN_THE_GATE else pytest.mark.nightly) for name, one in MOMENTS.items()]
 )  # fmt: skip
@@ -237,7 +238,7 @@ def test_a_night_that_was_struck_once_it_wrote_says_so_in_every_file(tmp_path, m
         cwd=folder, text=True, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, start_new_session=True,
     ) as ended:  # fmt: skip
         try:
-            ended.wait(300)
+            ended.wait(800)
         finally:
             with contextlib.suppress(ProcessLookupError):
                 os.killpg(ended.pid, signal.SIGKILL)  # seeds under way that a killed parent has left

@@ -95,6 +95,11 @@ def night_in(
             id="probes of no sweep",
         ),
         pytest.param(NIGHT + "known: nowhere.yaml\n", "nowhere.yaml", id="known issues"),
+        pytest.param("nightly: x\nsweeps: {produce-consume: .nan}\n", "weight above 0", id="weight that is no number"),
+        pytest.param(NIGHT.replace("share: 20", "share: -5"), "canaries: a share between", id="a share below nothing"),
+        pytest.param(NIGHT.replace("processes}", "processes, count: 0}"), "a count of 1 or more", id="count"),
+        pytest.param(NIGHT.replace("share: 5", "share: 5, per_class: 0"), "per_class: 1 or more", id="per class"),
+        pytest.param(NIGHT + "artefacts_mb: .inf\n", "artefacts_mb: a number above 0", id="size"),
     ],
 )
 def test_a_bad_file_is_one_line_and_64(tmp_path, capsys, text, line):
@@ -779,6 +784,110 @@ def test_the_next_command_says_that_a_night_was_killed_and_resume_goes_on(tmp_pa
     assert "did not end: killed at real nodes" in capsys.readouterr().err
     with held(out):
         assert exit_code(["nightly", str(file), *options]) == 64
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        pytest.param(["--budget", "much"], id="budget"),
+        pytest.param(["--shard", "5/4"], id="shard"),
+        pytest.param(["--last", "nowhere.json"], id="last night"),
+    ],
+)
+def test_wrong_usage_leaves_a_killed_night_where_it_can_be_gone_on_with(tmp_path, capsys, wrong):
+    """A word that was mistyped moved its account aside: `--resume` found nothing any more."""
+    out = tmp_path / "out"
+    killed = night_in(tmp_path, text=REAL, **TERMS).night
+    save(killed, out)
+
+    assert exit_code(["nightly", str(written(tmp_path)), "--out", str(out), *wrong]) == 64
+    assert (out / "nightly.json").is_file()
+    assert not list(out.glob("killed-*.json"))
+
+
+def test_the_night_after_one_that_was_killed_in_the_same_folder_is_compared_with_it(tmp_path, capsys):
+    """`--last OUT/nightly.json` of a killed night was looked for after it had been moved aside: no night began any more."""
+    out = tmp_path / "out"
+    killed = night_in(tmp_path, text=REAL, **TERMS).night
+    killed.began = "2026-11-21T02:00:00Z"
+    save(killed, out)
+    (tmp_path / "findings").mkdir()
+    file = written(tmp_path, "nightly: small\nfindings: findings\n")
+    options = ["--out", str(out), "--last", str(out / "nightly.json"), "--engine", "inline", "--budget", "5s"]
+
+    assert exit_code(["nightly", str(file), *options]) == 2  # there are no past findings: nothing was run
+    assert "killed" in capsys.readouterr().err
+    assert [one.began for one in load(out / "nightly.json").before] == [killed.began]
+
+
+def test_a_night_does_not_go_on_with_another_commit(tmp_path, capsys):
+    """Its account named the first commit alone."""
+    out = tmp_path / "out"
+    killed = night_in(tmp_path, text=REAL, **TERMS).night
+    killed.commit = "a" * 40
+    save(killed, out)
+
+    assert exit_code(["nightly", str(written(tmp_path, REAL)), "--out", str(out), "--resume"]) == 64
+    assert "ran commit aaaaaaaaaaaa, this is" in capsys.readouterr().err
+    assert load(out / "nightly.json").commit == killed.commit
+
+
+def test_a_night_that_could_not_be_added_says_so_on_its_index_page_too(tmp_path, monkeypatch):
+    def refused(store, night):
+        raise BadScenario(f"{store}: no room")
+
+    monkeypatch.setattr("tribunal.harness.cli.night.keep", refused)
+    monkeypatch.setattr("tribunal.harness.cli.night.can_keep", lambda: None)
+    (tmp_path / "findings").mkdir()
+    file, out = written(tmp_path, "nightly: small\nfindings: findings\n"), tmp_path / "out"
+
+    options = ["--out", str(out), "--engine", "inline", "--budget", "5s", "--nights", str(tmp_path / "nights")]
+
+    assert exit_code(["nightly", str(file), *options]) == 3
+    assert "harness failure" in (out / "summary.md").read_text()
+    assert "harness failure" in (out / "index.html").read_text()
+
+
+def test_what_a_past_finding_showed_last_night_is_not_announced_again(tmp_path, monkeypatch):
+    """A fixed bug that was back was announced every night."""
+    received = []
+    plan = SimpleNamespace(scenario="s", mode="kraft", seed=1, spec=SimpleNamespace(mutants=()))
+    kept = SimpleNamespace(name="f", shows="a/b", state="fixed", plan=plan)
+    again = Rerun(
+        name="f", about="", signature="a/b", outcome="regressed", runs=1, max_runs=1, seconds=0.1, others=["c/d"]
+    )
+    monkeypatch.setattr("tribunal.harness.campaign.nightly.all_findings", lambda folder: [kept])
+    monkeypatch.setattr("tribunal.harness.campaign.nightly.rerun", lambda findings, **_: [again])
+    (tmp_path / "findings").mkdir()
+    text = "nightly: small\nfindings: ../findings\n"
+
+    first = night_in(tmp_path / "1", text=text, news=received.append, **TERMS).run()
+    second = night_in(tmp_path / "2", text=text, news=received.append, former=first, **TERMS).run()
+
+    assert (first.exit_code, second.exit_code) == (1, 1)
+    assert sorted(one.signature for one in received) == ["a/b", "c/d"]
+
+
+def test_a_scenario_of_ones_own_is_known_and_in_quarantine_by_its_name(tmp_path):
+    """A known issue there was refused, and a quarantine there held nothing: a real run was called by its file's path."""
+    own = tmp_path / "my own.yaml"
+    own.write_text("scenario: mine\nabout: x\nworkload: produce-consume\ntime: 2s\nsteps: []\n")
+    (tmp_path / "known.yaml").write_text(
+        "issues: [{signature: lost_writes/lost, owner: ann, expires: 2099-01-01, scenario: mine}]\n"
+        "quarantine: [{scenario: mine, cluster: processes, rate: 90, owner: bob, expires: 2099-01-01}]\n"
+    )
+    text = f"nightly: x\nknown: known.yaml\nconfirm: {{runs: [{{scenario: '{own}', cluster: processes}}]}}\n"
+
+    def unjudged(plan, folder):
+        (folder / "real").mkdir(parents=True)
+        verdict = RunVerdict(run_id="real", verdict=Verdict.INCONCLUSIVE, claim="", reasons=["why"])
+        return SimpleNamespace(run_dir=folder / "real", verdict=verdict)
+
+    known = night_in(tmp_path / "1", text=text.replace("known.yaml", "../known.yaml"), conduct=violating, **TERMS).run()
+    held = night_in(tmp_path / "2", text=text.replace("known.yaml", "../known.yaml"), conduct=unjudged, **TERMS).run()
+
+    assert (known.exit_code, held.exit_code) == (0, 0)
+    assert known.found[0].again == f"tribunal run '{own}' --cluster processes --seed 5"
 
 
 def test_seeds_that_a_killed_night_has_left_do_not_hold_its_folder(tmp_path):

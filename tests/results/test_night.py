@@ -371,3 +371,45 @@ def test_a_night_that_went_on_is_one_night():
         80.0,
     )
     assert (whole.runs, [one.count for one in whole.found], len(whole.canaries)) == (40, [3], 1)
+
+
+def cases(night):
+    """Return the JUnit cases that are no success, by name."""
+    return {case.name: str(case.result[0].message) for suite in junit(night) for case in suite if case.result}
+
+
+def test_junit_is_red_where_a_quarantine_is_exceeded():
+    """The night ended with exit code 2, and every case of the file was green."""
+    scenario = Swept(scenario="s", runs=40, verdicts={"PASS": 10, "INCONCLUSIVE": 30}, seconds=1.0)
+    held = Quarantine(scenario="s", rate=20, owner="bob", expires="2099-01-01")
+    tried = night(swept=[scenario], quarantine=[held])
+    within = night(swept=[scenario], quarantine=[msgspec.structs.replace(held, rate=80)])
+
+    assert (tried.exit_code, within.exit_code) == (2, 0)
+    assert cases(tried) == {"s": "INCONCLUSIVE 30 of 40: more than its quarantine allows"}
+    assert cases(within) == {}
+
+
+def test_junit_is_red_where_nothing_was_run():
+    nothing = night(swept=[], past=[])
+
+    assert nothing.exit_code == 2
+    assert cases(nothing) == {"the night": "nothing was run that could have found anything"}
+
+
+def test_a_finding_that_is_known_in_one_shard_and_new_in_another_is_said_where_it_is_new():
+    """The whole named the places where somebody has it in hand among those where nobody has."""
+    known = found(state="known", scenarios=["bank"], seeds=[1], owner="ann")
+    new = found(scenarios=["swizzle"], seeds=[9])
+
+    (whole,) = of_shards([part(1, found=[known]), part(2, found=[new])]).found
+
+    assert (whole.state, whole.scenarios, whole.seeds, whole.count) == ("new", ["swizzle"], [9], 6)
+
+
+def test_a_quarantine_that_is_over_is_said_once_of_all_shards():
+    said = "the quarantine of s has expired"
+
+    whole = of_shards([part(1, left_out=[said]), part(2, left_out=[said, "no time was left for s on ssh, seed 8"])])
+
+    assert whole.left_out == [said, "no time was left for s on ssh, seed 8"]
