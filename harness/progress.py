@@ -13,6 +13,7 @@ from tribunal.harness.terminal import echo, plain
 
 PHASES: Final = ("start", "warm-up", "faults", "heal", "quiesce", "final-read", "collect", "check")
 FAULTS_SHOWN: Final = 6
+PLAIN_EVERY_MS: Final = 10_000
 
 
 class Status(msgspec.Struct, kw_only=True):
@@ -45,6 +46,9 @@ class Progress(Protocol):
     def update(self, elapsed_ms: int, cluster: str, load: str) -> None:
         """Show how it stands."""
 
+    def lasts(self, elapsed_ms: int, line: str) -> None:
+        """Show how something stands that takes long."""
+
 
 class Plain:
     """A line for each phase and each fault, on stderr: stdout belongs to the verdict.
@@ -55,6 +59,7 @@ class Plain:
     def __init__(self, title: str) -> None:
         self._title = title
         self._elapsed_ms = 0
+        self._last_ms = -PLAIN_EVERY_MS
 
     def __enter__(self) -> Self:
         self.say(self._title)
@@ -78,6 +83,12 @@ class Plain:
     def update(self, elapsed_ms: int, cluster: str, load: str) -> None:
         """Say nothing: lines are for what happened."""
 
+    def lasts(self, elapsed_ms: int, line: str) -> None:
+        """Show how something stands, now and then."""
+        if elapsed_ms - self._last_ms >= PLAIN_EVERY_MS:
+            self._last_ms = elapsed_ms
+            self.say(f"{elapsed_ms / 1000:6.1f} s    {line}")
+
 
 class Silent:
     """Nothing: for one run of many."""
@@ -95,6 +106,9 @@ class Silent:
         """Say nothing."""
 
     def update(self, elapsed_ms: int, cluster: str, load: str) -> None:
+        """Say nothing."""
+
+    def lasts(self, elapsed_ms: int, line: str) -> None:
         """Say nothing."""
 
 
@@ -127,6 +141,10 @@ class Screen:
     def update(self, elapsed_ms: int, cluster: str, load: str) -> None:
         """Show how it stands."""
         self._status.elapsed_ms, self._status.cluster, self._status.load = elapsed_ms, plain(cluster), plain(load)
+
+    def lasts(self, elapsed_ms: int, line: str) -> None:
+        """Show how something stands, in the cluster's place: there is none yet."""
+        self.update(elapsed_ms, line, "")
 
     def _lines(self) -> Group:
         status = self._status

@@ -26,6 +26,7 @@ from tribunal.clusters.api import Cluster, ClusterError, NotServing, TopicPartit
 from tribunal.clusters.clock import RunClock
 from tribunal.clusters.endings import to_its_end
 from tribunal.clusters.kafka.releases import release
+from tribunal.clusters.notices import listening
 from tribunal.harness import heal
 from tribunal.harness.catalog import all_clusters, all_workloads, faults, one_of
 from tribunal.harness.collect import Collector, record_final_logs
@@ -155,7 +156,8 @@ class Run:
         self._loop = asyncio.get_running_loop()
         self.progress.phase("start", self._elapsed_ms())
         kind = one_of("cluster", self.plan.cluster, all_clusters())
-        cluster = await kind.launch(self.plan.spec, self.run_dir, self.clock, self.plan.cluster_id)
+        with listening(lambda line: self.progress.lasts(self._elapsed_ms(), line)):
+            cluster = await kind.launch(self.plan.spec, self.run_dir, self.clock, self.plan.cluster_id)
         self._place = cluster.place
         if self._place is not None:
             self.progress.say(f"nodes live in {self._place}")

@@ -11,7 +11,7 @@ import re
 import socket
 import tarfile
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from importlib.metadata import version
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
@@ -20,6 +20,7 @@ import msgspec
 
 from tribunal import ROOT
 from tribunal.clusters.api import ClusterError
+from tribunal.clusters.images.half_images import NOTE, HalfImages, remove_half
 from tribunal.clusters.images.interpreter_base import CHANGES, PACKAGES, VERSION, Unbuildable, write_base
 
 if TYPE_CHECKING:
@@ -37,6 +38,7 @@ LOCKED: Final = re.compile(r"^([a-z0-9-]+)==.*(?:\n +--hash=.*)+\n", re.MULTILIN
 CERTIFICATES: Final = ("PIP_CERT", "REQUESTS_CA_BUNDLE", "SSL_CERT_FILE")
 ENGINE_TIMEOUT_S: Final = 120
 LAST_LINES: Final = 12
+SHORT_ANSWER: Final = 300
 
 
 class NoClient(ClusterError):
@@ -136,6 +138,10 @@ class BuilderLine(msgspec.Struct, frozen=True):
     error: str = ""
 
 
+def _nobody(said: str) -> None:
+    """Hear nothing."""
+
+
 def built(
     client: "DockerClient",
     context: bytes,
@@ -145,8 +151,9 @@ def built(
     arguments: Mapping[str, str] | None = None,
     dockerfile: str = "Dockerfile",
     log: Path = Path(os.devnull),
+    receive: Callable[[str], None] = _nobody,
 ) -> None:
-    """Build an image; what the builder says goes to a log as it comes. `ClusterError` with its last lines."""
+    """Build an image; what the builder says goes to a log as it comes, and to who receives it. `ClusterError` with its last lines."""
     from docker.errors import APIError
 
     lines: list[str] = []
@@ -163,6 +170,7 @@ def built(
                 decode=True,
             ):
                 line = msgspec.convert(said, BuilderLine)
+                receive(line.stream)
                 file.write(line.stream or line.error)
                 file.flush()
                 lines += (line.stream or line.error).rstrip().splitlines()
@@ -173,14 +181,62 @@ def built(
         raise ClusterError(f"{what} does not build: {problem.explanation}") from None
 
 
-def image_of(client: "DockerClient", dockerfile: str, context: bytes, log: Path) -> str:
-    """Return the tag of an image of a Dockerfile and what lies around it, built where there is none yet. Raises ClusterError."""
+def image_of(
+    client: "DockerClient", dockerfile: str, context: bytes, log: Path, run_dir: Path, report: Callable[[str], None]
+) -> str:
+    """Return the tag of an image of a Dockerfile and what lies around it, built where there is none yet. Raises ClusterError.
+
+    A build that fails leaves nothing.
+    """
     tag = f"{SYSTEM_REPOSITORY}:{hashlib.sha256(dockerfile.encode() + context).hexdigest()[:16]}"
     if _exists(client, tag):
         log.write_text(f"{tag} is here already\n")
-    else:
-        built(client, context, tag, what=f"the image of {dockerfile}", dockerfile=dockerfile, log=log)
+        return tag
+    half, what = HalfImages(client, run_dir / NOTE), f"the image of {dockerfile}"
+
+    def receive(said: str) -> None:
+        half.take_note(said)
+        report(said)
+
+    try:
+        built(client, context, tag, what=what, dockerfile=dockerfile, log=log, receive=receive)
+    except ClusterError:
+        remove_half(client, run_dir)
+        raise
+    half.has_its_name()
     return tag
+
+
+class PullLine(msgspec.Struct, frozen=True):
+    """What the engine says while it pulls, or what it fails of."""
+
+    status: str = ""
+    id: str = ""
+    progress: str = ""
+    error: str = ""
+
+
+def pulled(client: "DockerClient", image: str, report: Callable[[str], None]) -> str:
+    """Return an image that is there, pulled where it was not. Raises ClusterError."""
+    from docker.errors import DockerException
+    from docker.utils import parse_repository_tag
+
+    if _exists(client, image):
+        return image
+    repository, tag = parse_repository_tag(image)
+    try:
+        for said in client.api.pull(repository, tag=tag or "latest", stream=True, decode=True):
+            line = msgspec.convert(said, PullLine)
+            if line.error:
+                raise ClusterError(_cannot_be_pulled(image, line.error))
+            report(" ".join((line.id, line.status, line.progress)))
+    except (DockerException, OSError) as problem:
+        raise ClusterError(_cannot_be_pulled(image, str(problem))) from None
+    return image
+
+
+def _cannot_be_pulled(image: str, why: str) -> str:
+    return f"image {image} is not here and cannot be pulled: {' '.join(why.split())[:SHORT_ANSWER]}"
 
 
 def requirements(lock: Path) -> str:

@@ -11,6 +11,7 @@ from tribunal.clusters.capabilities import Capability
 from tribunal.clusters.clock import RunClock
 from tribunal.clusters.endings import brought_up, to_its_end
 from tribunal.clusters.images.build import engine
+from tribunal.clusters.images.half_images import half_made, remove_half
 from tribunal.clusters.namespaces.spaces import way_in
 from tribunal.clusters.nodes import hosts_of_run
 from tribunal.clusters.nodes.hosts_of_run import lacking
@@ -48,7 +49,7 @@ async def launch(spec: ClusterSpec, directory: Path, clock: RunClock, cluster_id
 
 def _place(spec: ClusterSpec, system: System, folder: Path) -> Place:
     if system.nodes.dockerfile is not None:
-        return InContainers(folder / system.nodes.dockerfile)
+        return InContainers((folder / system.nodes.dockerfile).resolve())
     if system.nodes.image is not None:
         return InContainers(system.nodes.image)
     if system.nodes.hosts is not None:
@@ -107,6 +108,8 @@ def _no_dockerfile(folder: Path, name: str) -> str:
     path = (folder / name).resolve()
     if not path.is_relative_to(folder.resolve()):
         return f"dockerfile {name}: it has to lie in the folder of system.toml, which is what is sent to the builder"
+    if any(part.startswith(".") for part in path.relative_to(folder.resolve()).parts[:1]):
+        return f"dockerfile {name}: hidden names are not sent to the builder: give it another one"
     return "" if path.is_file() else f"dockerfile {name}: there is no file {path}"
 
 
@@ -173,7 +176,7 @@ def leftovers(run_dir: Path) -> list[str]:
     found += hosts_of_run.leftovers(run_dir)
     if _has_containers(run_dir):
         with contextlib.closing(engine()) as client:
-            found += left_of(client, run_dir)
+            found += left_of(client, run_dir) + half_made(client, run_dir)
     return found
 
 
@@ -182,7 +185,7 @@ def sweep(run_dir: Path) -> list[str]:
     done = end_processes(own_processes(run_dir)) + remove_segments(run_dir) + hosts_of_run.sweep(run_dir)
     if _has_containers(run_dir):
         with contextlib.closing(engine()) as client:
-            done += remove_all(client, run_dir)
+            done += remove_all(client, run_dir) + remove_half(client, run_dir)
     return done
 
 

@@ -9,6 +9,7 @@ import ctypes
 import hashlib
 import os
 import socket
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
@@ -18,7 +19,7 @@ import msgspec
 from tribunal.clusters.api import ClusterError, Proof
 from tribunal.clusters.images.build import LABEL
 from tribunal.clusters.nodes.leftovers import started_at
-from tribunal.clusters.nodes.node_process import POLL_MS, SIGNAL_WAIT_MS, last_lines, process_exists
+from tribunal.clusters.nodes.node_process import EXIT_TIMEOUT_MS, POLL_MS, SIGNAL_WAIT_MS, last_lines, process_exists
 from tribunal.clusters.nodes.node_program import NodeProgram
 from tribunal.clusters.nodes.own_end import OwnEnd
 from tribunal.clusters.nodes.serving import came_to_serve
@@ -30,6 +31,7 @@ if TYPE_CHECKING:
 GATEWAY: Final = 254
 NEW_NETWORK: Final = 0x40000000  # CLONE_NEWNET
 FREEZE_ATTEMPTS: Final = 4
+REMOVED_S: Final = 20.0
 SUBNETS: Final = tuple(f"10.213.{number}" for number in range(1, 255))
 # What a container runs: its output goes to the run's log file, like any node's.
 SHELL_ENTRY: Final = 'exec "$@" >>"$0" 2>&1'
@@ -74,7 +76,7 @@ class NodeContainer(OwnEnd):
         assert not self.alive, f"node {self.node} runs already"
         await self._noted()
         self._ending = False
-        await asyncio.to_thread(self._container.start)
+        await self._engine(self._container.start, must=True)
         await asyncio.to_thread(self._container.reload)
         self.pid = int(self._container.attrs["State"]["Pid"])
         self._started = started_at(self.pid)
@@ -129,11 +131,12 @@ class NodeContainer(OwnEnd):
 
     async def _noted(self) -> None:
         """Wait until the engine has noted the end: it lags behind, and a start before would do nothing."""
-        for _ in range(SIGNAL_WAIT_MS // POLL_MS):
+        for _ in range(EXIT_TIMEOUT_MS // POLL_MS):
             await asyncio.to_thread(self._container.reload)
             if self._container.status in ("exited", "created"):
                 return
             await asyncio.sleep(POLL_MS / 1000)
+        raise ClusterError(f"node {self.node}: the engine has not noted its end after {EXIT_TIMEOUT_MS} ms")
 
     async def pause(self) -> Proof:
         """Freeze the container; on a busy machine cgroups sometimes need to be asked again."""
@@ -156,13 +159,14 @@ class NodeContainer(OwnEnd):
         answered = await self._answers(wait_ms=SIGNAL_WAIT_MS)
         return Proof(holds=running and answered, facts={"pid": self.pid, "running": running, "answers": answered})
 
-    async def _engine(self, action: Callable[[], object]) -> None:
+    async def _engine(self, action: Callable[[], object], *, must: bool = False) -> None:
+        """Ask the engine; what it refuses for a container that has ended is nothing, unless it must be done."""
         from docker.errors import APIError
 
         try:
             await asyncio.to_thread(action)
         except APIError as problem:
-            if self.alive:
+            if must or self.alive:
                 raise ClusterError(f"node {self.node}: the engine says: {problem.explanation}") from None
 
 
@@ -220,10 +224,15 @@ def remove_all(client: "DockerClient", run_dir: Path) -> list[str]:
 
     removed = []
     wanted: dict[str, str | list[str] | bool] = {"label": f"{LABEL}={run_dir.resolve()}"}
-    for container in client.containers.list(all=True, filters=wanted, ignore_removed=True):
-        with contextlib.suppress(NotFound):
-            container.remove(force=True)
-            removed.append(f"container {container.name} removed")
+    deadline = time.monotonic() + REMOVED_S
+    while containers := client.containers.list(all=True, filters=wanted, ignore_removed=True):
+        for container in containers:
+            with contextlib.suppress(NotFound, APIError):  # it is being removed already
+                container.remove(force=True)
+                removed.append(f"container {container.name} removed")
+        if time.monotonic() > deadline:
+            break  # who asks what is left is answered
+        time.sleep(POLL_MS / 1000)  # noqa: TID251 - the harness is no node
     for network in client.networks.list(filters=wanted):
         with contextlib.suppress(NotFound, APIError):
             network.remove()

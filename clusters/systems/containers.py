@@ -18,7 +18,9 @@ import msgspec
 
 from tribunal.clusters.api import CLIENTS, ClusterError, Unsupported
 from tribunal.clusters.endings import to_its_end
-from tribunal.clusters.images.build import LABEL, engine, image_of
+from tribunal.clusters.images.build import LABEL, engine
+from tribunal.clusters.images.builder import Wanted
+from tribunal.clusters.images.half_images import remove_half
 from tribunal.clusters.links.addresses import FIRST_PORT
 from tribunal.clusters.links.relays import connected
 from tribunal.clusters.nodes.node_container import GATEWAY, SHELL_ENTRY, NodeContainer, made_network, named, remove_all
@@ -27,8 +29,8 @@ from tribunal.clusters.nodes.node_program import NodeProgram
 from tribunal.clusters.run_context import RunContext
 from tribunal.clusters.systems.container_links import ContainerNetworks, NodeFirewalls, lacking
 from tribunal.clusters.systems.description import Addresses, Elsewhere, System
+from tribunal.clusters.systems.images import had_image
 from tribunal.clusters.systems.links import SystemLinks
-from tribunal.clusters.systems.packing import by_content, packed
 from tribunal.clusters.systems.places import RunningNode, Streams, addresses_of, emptied_here
 
 if TYPE_CHECKING:
@@ -36,7 +38,6 @@ if TYPE_CHECKING:
     from docker.models.containers import Container
 
 ANYBODY_WRITES: Final = 0o777  # an image may run as any user
-SHORT_ANSWER: Final = 300
 SEEN_MS: Final = 2_000
 BUILD_LOG: Final = "image.log"
 # Waits for input that never comes.
@@ -89,7 +90,7 @@ class InContainers:
         self._directory = await asyncio.to_thread(run.directory.resolve)
         self._folder = folder
         self._client = await asyncio.to_thread(engine)
-        self._image = await asyncio.to_thread(self._had_image, run)
+        self._image = await self._had_image(run)
         prefix, self._network = await asyncio.to_thread(made_network, self._client, self._directory)
         ports = {name: FIRST_PORT + number for number, name in enumerate(system.nodes.ports)}
         hosts = {node: f"{prefix}.{node}" for node in run.spec.broker_ids}
@@ -132,26 +133,14 @@ class InContainers:
         self._links = SystemLinks(self._networks, firewalls, hosts.__getitem__, probe_port=probe_port)
         await self._links.open([*hosts])
 
-    def _had_image(self, run: RunContext) -> str:
-        if isinstance(self._given, str):
-            return self._pulled(self._given)
+    async def _had_image(self, run: RunContext) -> str:
         log = run.directory / "logs" / BUILD_LOG
-        log.parent.mkdir(parents=True, exist_ok=True)
-        context = packed(self._folder, run.directory, by_content)
-        return image_of(self.client, f"{self._given.relative_to(self._folder)}", context, log)
-
-    def _pulled(self, image: str) -> str:
-        from docker.errors import DockerException, ImageNotFound
-
-        try:
-            self.client.images.get(image)
-        except ImageNotFound:
-            try:
-                self.client.images.pull(image)
-            except (DockerException, OSError) as problem:
-                said = " ".join(str(problem).split())[:SHORT_ANSWER]
-                raise ClusterError(f"image {image} is not here and cannot be pulled: {said}") from None
-        return image
+        if isinstance(self._given, str):
+            wanted = Wanted(image=self._given, run_dir=str(self._directory), log=str(log))
+        else:
+            dockerfile = f"{self._given.relative_to(self._folder)}"
+            wanted = Wanted(dockerfile=dockerfile, folder=str(self._folder), run_dir=str(self._directory), log=str(log))
+        return await had_image(wanted, run.directory)
 
     def prefix(self, node: int) -> Sequence[str]:
         """Need none: clients are on this machine."""
@@ -227,7 +216,8 @@ class InContainers:
         except APIError as problem:
             raise ClusterError(f"node {node}: {' '.join(command)}: {problem.explanation}") from None
         finally:
-            container.remove(force=True)
+            with contextlib.suppress(APIError):  # who gave up waiting has removed it
+                container.remove(force=True)
 
     async def looks(self, node: int, command: list[str]) -> bool:
         """Run a command in a node's container; False where it does not run. Who gives up waiting has ended it, with its children."""
@@ -284,8 +274,10 @@ class InContainers:
             raise ClusterError(f"a command in a container: {problem.explanation}") from None
 
     async def emptied(self, node: int, data: Path) -> tuple[int, bool]:
-        """Empty its data folder, which lies on this machine."""
-        return await asyncio.to_thread(emptied_here, data)
+        """Empty its data folder, which lies on this machine; the image's user may write there again."""
+        before, gone = await asyncio.to_thread(emptied_here, data)
+        await asyncio.to_thread(data.chmod, ANYBODY_WRITES)
+        return before, gone
 
     async def close(self) -> None:
         """Remove containers and network; the image stays."""
@@ -294,6 +286,7 @@ class InContainers:
         client, self._client = self._client, None
         if client is not None:
             await asyncio.to_thread(remove_all, client, self._directory)
+            await asyncio.to_thread(remove_half, client, self._directory)
             client.close()
 
 

@@ -135,7 +135,10 @@ class OnThisMachine:
 def emptied_here(data: Path) -> tuple[int, bool]:
     """Empty a folder of this machine; return how many bytes it had, and whether they are gone."""
     before = sum(path.stat().st_size for path in data.rglob("*") if path.is_file())
-    shutil.rmtree(data)
+    try:
+        shutil.rmtree(data)
+    except OSError as problem:
+        raise ClusterError(f"cannot empty {data}: {problem.strerror}: {problem.filename}") from None
     gone = not data.exists()
     data.mkdir()
     return before, gone

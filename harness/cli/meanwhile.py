@@ -34,3 +34,7 @@ class StartsSpark:
     def update(self, elapsed_ms: int, cluster: str, load: str) -> None:
         """Show how it stands."""
         self._progress.update(elapsed_ms, cluster, load)
+
+    def lasts(self, elapsed_ms: int, line: str) -> None:
+        """Show how something stands that takes long."""
+        self._progress.lasts(elapsed_ms, line)

@@ -39,7 +39,7 @@ LIST: Final = "bundle.json"
 VERDICT: Final = "verdict.json"
 REPORT: Final = "report.html"
 # Not evidence: what a node left on its disks, and what a cluster kept for itself.
-LEFT_OUT: Final = ("nodes", "security", "unhealed.json", "processes.jsonl", LIST)
+LEFT_OUT: Final = ("nodes", "security", "unhealed.json", "processes.jsonl", "image-build.jsonl", LIST)
 FOR_READERS: Final = (".log", ".html")  # may name the run's folder; what is judged never does
 NAME_BYTES_MAX: Final = 255  # of a file, on the systems that there are
 MOST_BYTES: Final = 20 << 30

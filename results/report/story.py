@@ -577,12 +577,14 @@ def change_step(before: State, change: Change, guilty: int | None, severity: str
 
 
 def _stopped(finding: Finding, end_ns: int) -> Step:
+    event = finding.detail.event
+    stops = "" if event is None else f"The simulation stops here, at event {event}: "
     return Step(
         at_ns=end_ns,
         lane=CONTROLLERS,
         label=f"✕ {finding.kind}",
-        text=f"The simulation stops here, at event {finding.detail.event}: {finding.explanation}.",
-        tone="bad",
+        text=f"{stops}{finding.explanation}.",
+        tone="bad" if finding.severity == "violation" else "",
         is_key=True,
     )
 

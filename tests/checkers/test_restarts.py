@@ -10,6 +10,7 @@ from tests.checkers.recorded import Run
 from tribunal.checkers.judge.restarts import Meaning, proven
 from tribunal.checkers.judge.verdict import check
 from tribunal.checkers.judge.waits import Waits
+from tribunal.harness.cli.main import exit_code
 from tribunal.results.manifest import Made, Setting
 from tribunal.results.not_started import Attempt, NotStarted
 from tribunal.results.rows import Fault, Wait
@@ -147,3 +148,15 @@ def test_a_run_gets_the_verdict_that_the_file_and_the_second_start_make(
     )
     if said is None:
         assert "[promises] starts_after = { torn-loss = true }" in found.reasons[0]
+
+
+def test_a_real_run_is_no_simulation(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Its account said "The simulation stops here, at event None"."""
+    judged(tmp_path, {"torn-loss": True}, changed(fault=0))
+    capsys.readouterr()
+
+    assert exit_code(["explain", str(tmp_path)]) == 0
+
+    said = capsys.readouterr().out
+    assert "node 2 does not start again after torn-loss" in said
+    assert "simulation" not in said

@@ -21,6 +21,17 @@ def test_a_reader_that_goes_away_does_not_end_the_run(monkeypatch):
         os.close(nowhere)
 
 
+def test_lines_say_now_and_then_how_something_stands_that_lasts(capsys):
+    """A builder says hundreds of lines; a log of CI gets one in ten seconds."""
+    with Plain("a run") as progress:
+        for at_ms in range(2_000, 25_000, 1_000):
+            progress.lasts(at_ms, f"building\x1b[2J, {at_ms} ms")
+
+    assert capsys.readouterr().err.splitlines()[1:] == [
+        f"{at_ms / 1000:6.1f} s    building\\x1b[2J, {at_ms} ms" for at_ms in (2_000, 12_000, 22_000)
+    ]
+
+
 def test_time_does_not_go_back_when_the_judge_begins(capsys):
     """The last line said `0.0 s  check`, below `41.6 s  collect`."""
     with Plain("a run") as progress:

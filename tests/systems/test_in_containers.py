@@ -1,23 +1,28 @@
 """A described system whose nodes run in containers of an image: started, killed, paused, judged; and nothing stays, also not of a harness that is killed."""
 
 import asyncio
+import contextlib
 import os
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
+from typing import TYPE_CHECKING
 
+import msgspec
 import pytest
 
 from tests.systems.judged import judged_in
 from tribunal.clusters.api import ClusterError, CutMode, Link, until
 from tribunal.clusters.clock import RunClock
-from tribunal.clusters.images import build
+from tribunal.clusters.images import build, half_images
 from tribunal.clusters.kinds import system as kind
 from tribunal.clusters.nodes.leftovers import command_lines
-from tribunal.clusters.nodes.node_container import left_of
+from tribunal.clusters.nodes.node_container import left_of, named, remove_all
+from tribunal.clusters.notices import listening
 from tribunal.clusters.spec import ClusterSpec
 from tribunal.clusters.systems import program
 from tribunal.clusters.systems.cluster import WATCH_MS, SystemCluster
@@ -30,6 +35,10 @@ from tribunal.harness.run import Run, new_run_dir
 from tribunal.harness.scenario import BadScenario, load
 from tribunal.results.store import Recording
 from tribunal.results.verdict import RunVerdict, Verdict
+
+if TYPE_CHECKING:
+    from docker import DockerClient
+    from docker.models.containers import Container
 
 ROOT = Path(__file__).parents[2]
 WITHIN_S = 60
@@ -78,6 +87,40 @@ def built_of(folder: Path, dockerfile: str) -> Path:
     own = in_image(folder, "any", ('image = "any"', 'dockerfile = "Dockerfile"'))
     (own / "Dockerfile").write_text(dockerfile)
     return own
+
+
+# Two steps that come to their end, and one that does not.
+LONG_BUILD = """FROM {image}
+RUN echo {unique} > /first
+RUN echo second > /second
+RUN python3 -c 'import time; time.sleep(597)  # {unique}'
+"""
+
+
+def unnamed(client: "DockerClient") -> set[str]:
+    """Return the images without a name."""
+    known = client.images.list(all=True)
+    return {str(one.id) for one in known if not one.tags}
+
+
+def is_at_its_long_step(client: "DockerClient", runs: Path) -> bool:
+    """Return whether the run in a folder has taken note of two images and of the container of the third step."""
+    noted = [half_images.half_made(client, note.parent) for note in runs.glob(f"*/{half_images.NOTE}")]
+    return [len(one) for one in noted] == [3]
+
+
+def removed_somehow(container: "Container") -> None:
+    """Remove a container, or let somebody else."""
+    from docker.errors import APIError
+
+    with contextlib.suppress(APIError):
+        container.remove(force=True)
+
+
+def sleeping_step(client: "DockerClient", unique: Path) -> int:
+    """Return how many containers run the step that does not come to its end."""
+    running = client.containers.list(ignore_removed=True)
+    return sum(f"time.sleep(597)  # {unique}" in " ".join(one.attrs["Config"]["Cmd"] or []) for one in running)
 
 
 def remove_built(word: str) -> None:
@@ -288,6 +331,92 @@ class TestWithAnEngine:
         assert "    about to fail\n" in (ending.failure or "")
         assert kind.leftovers(run_dir) == []
 
+    def test_a_killed_harness_leaves_nothing_of_a_build(self, tmp_path: Path, image: str) -> None:
+        """No process, no container of the step it was at, no image without a name; images of others stay."""
+        folder = built_of(tmp_path, LONG_BUILD.format(image=image, unique=tmp_path))
+        with closing(build.engine()) as client:
+            before = unnamed(client)
+            harness = subprocess.Popen(
+                [
+                    *(sys.executable, "-m", "tribunal.harness.cli.main", "run", str(folder / "scenario.yaml")),
+                    *("--cluster", "system", "--quiet", "--out", str(tmp_path / "runs")),
+                ],
+                cwd=ROOT,
+                stderr=subprocess.DEVNULL,
+                stdout=subprocess.DEVNULL,
+                env={**os.environ, "PYTHONPATH": str(ROOT)},
+            )
+            with harness:
+                deadline = time.monotonic() + WITHIN_S
+                while not (building := is_at_its_long_step(client, tmp_path / "runs")):
+                    assert time.monotonic() < deadline
+                    time.sleep(0.05)  # noqa: TID251
+                (run_dir,) = (tmp_path / "runs").iterdir()
+                made_meanwhile = unnamed(client) - before
+                harness.kill()
+                harness.wait()
+                while (run_dir / "unhealed.json").exists():
+                    assert time.monotonic() < deadline
+                    time.sleep(0.05)  # noqa: TID251
+
+            assert (building, len(made_meanwhile)) == (True, 2)
+            assert sleeping_step(client, tmp_path) == 0
+            assert unnamed(client) == before
+        assert kind.leftovers(run_dir) == []
+        assert "unnamed image" in (run_dir / "heal.log").read_text()
+
+    def test_who_gives_up_in_the_midst_of_a_build_waits_for_nothing(self, tmp_path: Path, image: str) -> None:
+        """Ctrl-C waited for the end of the step; meanwhile one is told how it stands."""
+        folder = built_of(tmp_path, LONG_BUILD.format(image=image, unique=tmp_path))
+        lines: list[str] = []
+
+        async def given_up(client: "DockerClient") -> float:
+            with listening(lines.append):
+                launching = asyncio.create_task(launched(folder, tmp_path / "run", count=1))
+            while not (lines and await asyncio.to_thread(is_at_its_long_step, client, tmp_path)):
+                await asyncio.sleep(0.05)
+                assert not launching.done()
+            began = time.monotonic()
+            launching.cancel()
+            with pytest.raises(asyncio.CancelledError):
+                await launching
+            return time.monotonic() - began
+
+        with closing(build.engine()) as client:
+            before = unnamed(client)
+            took_s = asyncio.run(given_up(client))
+
+            assert took_s < WITHIN_S / 2
+            assert sleeping_step(client, tmp_path) == 0
+            assert unnamed(client) == before
+        assert kind.leftovers(tmp_path / "run") == []
+        assert lines[-1].startswith("building the image of Dockerfile, ")
+
+    def test_a_note_that_another_machine_wrote_removes_nothing(self, tmp_path: Path, image: str) -> None:
+        """Who sends a run's folder may name any container in it."""
+        (tmp_path / "run").mkdir()
+        with closing(build.engine()) as client:
+            container = client.containers.create(image, ["sleep"])
+            try:
+                forged = msgspec.json.encode(half_images.Made(True, container.short_id))
+                (tmp_path / "run" / half_images.NOTE).write_bytes(forged + b"\n" + forged + b"\tproof\n")
+
+                assert half_images.half_made(client, tmp_path / "run") == []
+                assert half_images.remove_half(client, tmp_path / "run") == []
+                assert client.containers.get(container.id).id == container.id
+            finally:
+                container.remove(force=True)
+
+    def test_a_build_that_fails_leaves_no_image(self, tmp_path: Path, image: str) -> None:
+        """Of its first steps neither."""
+        folder = built_of(tmp_path, f"FROM {image}\nRUN echo {tmp_path}\nRUN exit 9\n")
+
+        with closing(build.engine()) as client:
+            before = unnamed(client)
+            with pytest.raises(ClusterError, match="does not build"):
+                asyncio.run(launched(folder, tmp_path / "run", count=1))
+            assert unnamed(client) == before
+
     def test_a_killed_harness_leaves_no_container(self, tmp_path: Path, image: str) -> None:
         """The run's guard removes them, and the network."""
         folder = in_image(tmp_path, image)
@@ -318,6 +447,42 @@ class TestWithAnEngine:
         assert kind.leftovers(runs[0]) == []
         refuse_unless_healed(tmp_path / "runs")
 
+    def test_what_is_being_removed_already_is_waited_for(self, tmp_path: Path, image: str) -> None:
+        """The engine refuses to remove a container twice at once; whoever gives up a preparation and ends the run does both."""
+        removing: list[threading.Thread] = []
+        with closing(build.engine()) as client:
+            for number in range(4):
+                made_one = client.containers.create(
+                    image, ["sleep"], name=f"{named(tmp_path)}-{number}", labels={build.LABEL: str(tmp_path)}
+                )
+                removing.append(threading.Thread(target=lambda one=made_one: removed_somehow(one)))
+            for thread in removing:
+                thread.start()
+            remove_all(client, tmp_path)
+            assert left_of(client, tmp_path) == []
+            for thread in removing:
+                thread.join()
+
+    @pytest.mark.skipif(os.geteuid() != 0, reason="who is not root cannot empty what another user wrote")
+    def test_an_images_own_user_may_write_to_a_disk_that_was_wiped(self, tmp_path: Path, image: str) -> None:
+        """The folder is made anew, by the harness."""
+        folder = built_of(tmp_path, f"FROM {image}\nARG UNIQUE={tmp_path}\nUSER 4711\n")
+
+        async def served() -> str:
+            cluster = await launched(folder, tmp_path / "run", count=1)
+            try:
+                await cluster.kill(1)
+                await cluster.wipe(1)
+                await cluster.start(1)
+                return (await cluster.clients.objects("one").call("write", "r0", 1)).outcome
+            finally:
+                await cluster.close()
+
+        try:
+            assert asyncio.run(served()) == "ok"
+        finally:
+            remove_built(str(tmp_path))
+
     def test_an_image_that_there_is_not_is_named(self, tmp_path: Path) -> None:
         """In one line, and nothing of the run stays."""
         folder = in_image(tmp_path, "tribunal-no-such-image:none")
@@ -338,6 +503,7 @@ class TestWithAnEngine:
         pytest.param([("count = 1", 'count = 1\ndockerfile = "Dockerfile"')], {}, "of an image or of a dockerfile, not both", id="both"),
         pytest.param([('image = "any"', 'dockerfile = "Dockerfile"')], {}, "dockerfile Dockerfile: there is no file", id="no Dockerfile"),
         pytest.param([('image = "any"', 'dockerfile = "../Dockerfile"')], {}, "it has to lie in the folder", id="a Dockerfile elsewhere"),
+        pytest.param([('image = "any"', 'dockerfile = ".docker/Dockerfile"')], {}, "hidden names are not sent", id="a hidden Dockerfile"),
         pytest.param([("count = 1", 'count = 1\ndisk = "forgetful"')], {}, "no forgetful disks", id="disks"),
     ],
 )  # fmt: skip
