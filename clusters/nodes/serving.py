@@ -12,6 +12,7 @@ from tribunal.clusters.links.probing import PROBE_REQUEST
 REFUSED_WITHIN_S: Final = 10.0
 REFUSED_AGAIN_S: Final = 0.1
 REST: Final = 2  # times as long as a look took: looks that start programs must not take the processors from the one who is looked at
+REST_MOST_S: Final = 1.0  # a look that hangs takes no processor
 
 Came = Literal["serves", "ended", "silent"]
 Connect = Callable[[], Awaitable[tuple[asyncio.StreamReader, asyncio.StreamWriter]]]
@@ -55,7 +56,7 @@ async def came_to_serve(
 
 async def rest(look_s: float, *, poll_ms: int) -> None:
     """Rest between two looks: longer where a look takes long."""
-    await asyncio.sleep(max(poll_ms / 1000, REST * look_s))
+    await asyncio.sleep(max(poll_ms / 1000, min(REST * look_s, REST_MOST_S)))
 
 
 async def refuses(
