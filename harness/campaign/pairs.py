@@ -17,11 +17,20 @@ TRIES: Final = 3  # of a pair that did not come about
 class Pairs:
     """The factors of a table, which of their values go together, and which pairs came about.
 
-    tries:    how often each pair of values was tried, by its words; crossed: those that came about.
+    tries:       how often each pair of values was tried, by its words; crossed: those that came about.
+    candidates:  among how many drawn rows the next one is chosen.
     """
 
-    def __init__(self, factors: Mapping[str, Sequence[str]], tries: dict[str, int], crossed: dict[str, None]) -> None:
+    def __init__(
+        self,
+        factors: Mapping[str, Sequence[str]],
+        tries: dict[str, int],
+        crossed: dict[str, None],
+        *,
+        candidates: int = CANDIDATES,
+    ) -> None:
         self.tries, self.crossed = tries, crossed
+        self._candidates = candidates
         self._factors = factors
         self._of_pair = dict(self._all_pairs())
         self.pairs = list(self._of_pair)
@@ -35,7 +44,7 @@ class Pairs:
         left = [pair for pair in self.pairs if pair not in self.crossed and self.tries.get(pair, 0) < TRIES]
         drawn = [
             row
-            for pair in random.choices(left or self.pairs, k=CANDIDATES)
+            for pair in random.choices(left or self.pairs, k=self._candidates)
             if self._fits(row := self._drawn(random, {**self._of_pair[pair], **given}))
         ]
         while not drawn:  # none of these pairs goes with what is given

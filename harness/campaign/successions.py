@@ -11,7 +11,7 @@ from typing import Final, NamedTuple
 
 import msgspec
 
-from tribunal.clusters.spec import ZOOKEEPER, ClusterSpec, SettingValue
+from tribunal.clusters.spec import RACK_AWARE, SELECTOR, ZOOKEEPER, ClusterSpec, SettingValue
 from tribunal.harness.campaign.crossings import ELR, ONE_REPLICA_LESS, THIN, TRANSACTIONS, UNCLEAN, trigger
 from tribunal.harness.campaign.pairs import Pairs, Row, Value
 from tribunal.harness.campaign.variations import BESIDE, OF_BESIDE, SEEDS, UNNOTICED, Chosen, with_faults
@@ -24,17 +24,21 @@ NONE: Final = "none"
 AS_EVER: Final = "as ever"
 PLAIN: Final = "produce-consume"
 OPERATOR: Final = "operator"
+IDLE: Final = "idle"
 FORGOTTEN: Final = "producers forgotten"
 WAIT_MS: Final = 4_500  # for a moment or a target: a follower is missed after 2.5 to 3.8 s
 ROWS: Final = 2  # in one run
 ROW_MS: Final = 11_000
+LOADED_MS: Final = (400, 1_000)  # before a row: who is away from the first record on holds nothing that could be wrong
 BROKERS: Final = "all brokers"
 CONTROLLERS: Final = "all controllers"
 LEADER: Final = "leader(p*)"
 FOLLOWER: Final = "follower(p*)"
+OUTSIDER: Final = "outsider(p*)"
 ACTIVE: Final = "active controller"
 FIRST: Final = "first"
-ACTS: Final = (FIRST, "second", "third")
+THIRD: Final = "third"
+ACTS: Final = (FIRST, "second", THIRD)
 LEADER_LOST: Final = "leader lost"
 
 
@@ -43,8 +47,9 @@ class Step(NamedTuple):
 
     lasts_ms:  one of these; nodes that are hurt together come back in an order of their own.
     options:   each may be a value or a choice among several.
-    pick:      which of several that fit, None: drawn.
+    pick:      which of several that fit, None: drawn, the same one for all steps of an act.
     when:      what it waits for, besides the act's moment.
+    after_ms:  a pause before it, of the second and later steps of an act.
     """
 
     kind: str
@@ -53,6 +58,10 @@ class Step(NamedTuple):
     options: Mapping[str, object] = {}
     pick: float | None = None
     when: str = ""
+    after_ms: Sequence[int] = (0,)
+
+
+Way = Sequence[Step]  # in which an act comes about, one step after the other
 
 
 class Moment(NamedTuple):
@@ -63,23 +72,34 @@ class Moment(NamedTuple):
 
 
 class Standing(NamedTuple):
-    """How things stand before anything happens: what makes them so, and the state by which one knows that they are."""
+    """How things stand before anything happens: what makes them so, and the state by which one knows that they are.
+
+    Factors come to stand one after the other: what makes the second so begins when the first one stands.
+
+    hastens:  what makes the next one so does not wait for this one's state.
+    adds:     its state has to hold beside those of the factors before, not instead of them.
+    """
 
     steps: Sequence[Step] = ()
     when: str = ""
+    hastens: bool = False
+    adds: bool = False
 
 
 class Realm(NamedTuple):
     """What a table is made of.
 
-    standing:  how things stand, by factors; acts: what happens then, each in one of several ways; often: those that come more often.
+    standing:  how things stand, by factors; acts: what happens then, each in one of several ways; often: values of any factor that come more often.
+    first, third:  acts that come more often at these places.
     moments:   of acts; of the first one those without a state.
     settings:  shapes and settings of the cluster; loads: of workloads.
     """
 
     standing: Mapping[str, Mapping[str, Standing]]
-    acts: Mapping[str, Sequence[Step]]
+    acts: Mapping[str, Sequence[Way]]
     often: Sequence[str]
+    first: Sequence[str]
+    third: Sequence[str]
     moments: Mapping[str, Moment]
     settings: Mapping[str, tuple[Mapping[str, object], Mapping[str, SettingValue]]]
     loads: Sequence[str]
@@ -94,19 +114,39 @@ PROPOSAL: Final = "alter-partition request"
 LATE_PROPOSALS: Final = {
     **MESSAGES,
     "api": "alter-partition",
-    "direction": ("request", "response"),
-    "delay_ms": (150, 500, 1_200),
+    "sent_by": "others",
+    "direction": ("request", "request", "response"),
+    "delay_ms": (300, 1_200, 4_000),  # up to where who was proposed is another incarnation by then
 }
 NO_FETCHES: Final = {**MESSAGES, "api": "fetch"}
 NO_HEARTBEATS: Final = {**MESSAGES, "api": "broker-heartbeat"}
 FROM: Final = {**UNNOTICED, "from": ("nodes", "brokers")}
+FROM_BROKERS: Final = {**UNNOTICED, "from": "brokers"}
 ORDERED: Final[Mapping[str, object]] = {"under_way": True, "must_be_granted": False}
 
+
+def _ways(*steps: Step) -> Sequence[Way]:
+    """Return ways of one step each."""
+    return tuple((step,) for step in steps)
+
+
 BOUNCED: Final = {"how": ("stop", "kill"), "times": (1, 2)}
+ANOTHER: Final = Step("elect-leaders", FOLLOWER, (100,), {**ORDERED, "as_first": True})
+# What a lost replica lacks counts only until it is replicated again: for a while it replicates nothing.
+NOT_MENDED: Final = Step("isolate", OUTSIDER, (3_000, 6_000), FROM_BROKERS)
+TURN_MS: Final = (3_600, 4_200)
+RECOVERING: Final = "recovering(p*)"
+OUTSIDER_LOST: Final = "who is behind lost"
+LEADER_MOVED: Final = "leader moved"
+BY_TURNS: Final = "by turns"
+ANOTHER_LEADS: Final = "another leads"
+RAISED: Final = "min isr raised"
+LOWERED: Final = "min isr lowered"
+ORDERS: Final = (ANOTHER_LEADS, LEADER_MOVED, RAISED, LOWERED)  # nothing that a change of the ISR would be about
 # Ways to be lost; an act is one of them.
-OF_LEADERS: Final[Mapping[str, Sequence[Step]]] = {
+OF_LEADERS: Final[Mapping[str, Sequence[Way]]] = {
     NONE: (),
-    LEADER_LOST: (
+    LEADER_LOST: _ways(
         Step("kill", LEADER, SHORT),
         Step("kill", LEADER, SHORT),
         Step("stop", LEADER, SHORT),
@@ -114,62 +154,105 @@ OF_LEADERS: Final[Mapping[str, Sequence[Step]]] = {
         Step("isolate", LEADER, SHORT, FROM),
         Step("fast-bounce", LEADER, (100,), BOUNCED),
     ),
-    "follower lost": (
+    "follower lost": _ways(
         Step("kill", FOLLOWER, SHORT),
         Step("power-loss", FOLLOWER, SHORT),
         Step("isolate", FOLLOWER, SHORT, FROM),
         Step("fast-bounce", FOLLOWER, (100,), BOUNCED),
     ),
-    "another leads": (Step("elect-leaders", FOLLOWER, (100,), ORDERED),),
-    "leader moved": (Step("reassign", LEADER, (3_000, 5_000), {**ORDERED, "elsewhere": (True, False)}),),
-    "all lost": (
+    OUTSIDER_LOST: (
+        (Step("stop", OUTSIDER, (100, 300, 1_500)),),
+        (Step("fast-bounce", OUTSIDER, (100,), BOUNCED),),
+        (Step("kill", OUTSIDER, (100, 300)), NOT_MENDED),
+        (Step("power-loss", OUTSIDER, (100, 300)), NOT_MENDED),
+    ),
+    ANOTHER_LEADS: ((ANOTHER,), (ANOTHER, ANOTHER._replace(after_ms=(100, 300, 900)))),
+    LEADER_MOVED: _ways(Step("reassign", LEADER, (3_000, 5_000), {**ORDERED, "elsewhere": (True, False)})),
+    "all lost": _ways(
         Step("stop", BROKERS, SHORT),
         Step("power-loss", BROKERS, (300, 900, 2_500)),
         Step("kill", BROKERS, SHORT),
     ),
-    "controller lost": (Step("kill", ACTIVE, (400, 2_000)), Step("power-loss", ACTIVE, (400, 2_000))),
+    "controller lost": _ways(Step("kill", ACTIVE, (400, 2_000)), Step("power-loss", ACTIVE, (400, 2_000))),
+    # Whoever comes back leads alone, because the other one goes just then.
+    BY_TURNS: tuple(
+        tuple(Step(lost, LEADER, TURN_MS, options, when=RECOVERING, after_ms=(500, 900, 1_200)) for _ in range(2))
+        for lost, options in (("kill", {}), ("isolate", {**UNNOTICED, "from": "nodes"}))
+    ),
 }
-OF_KRAFT: Final[Mapping[str, Sequence[Step]]] = {
-    "min isr raised": (Step("change-min-isr", ACTIVE, LONG, {"to": "{replicas}"}),),
-    "min isr lowered": (Step("change-min-isr", ACTIVE, LONG, {"to": 1}),),
+OF_KRAFT: Final[Mapping[str, Sequence[Way]]] = {
+    RAISED: _ways(Step("change-min-isr", ACTIVE, LONG, {"to": "{replicas}"})),
+    LOWERED: _ways(Step("change-min-isr", ACTIVE, LONG, {"to": 1})),
 }
-OFTEN: Final = (LEADER_LOST, LEADER_LOST)
+TWO_REPLICAS: Final = "two replicas"
+UNCLEAN_TWO_REPLICAS: Final = "unclean, two replicas"
+UNCLEAN_RACKS: Final = "unclean, racks"
+# Of a small cluster each part is the last one sooner: few things have to coincide.
+OFTEN: Final = (LEADER_LOST, LEADER_LOST, TWO_REPLICAS, UNCLEAN_TWO_REPLICAS)
 # What a state and the acts before have broken shows once another has to lead: such a row is chosen before one with a few more pairs.
 ENDS_WITHOUT_LEADER: Final = 1.6
+MOSTLY_LAST: Final = (LEADER_LOST,) * 9
+# Among so many drawn rows the one with most new pairs is chosen: of more, those that are named often would come as seldom as others.
+OF_SUCCESSIONS: Final = 4
+# Of the last rows of runs: nothing comes behind the first act, so that what it broke is there at the end.
+LEFT_ALONE_SHARE: Final = 0.4
+LATE_MARKERS: Final = {
+    **MESSAGES,
+    "api": "write-txn-markers",
+    "direction": ("request", "response"),
+    "delay_ms": (150, 500),
+}
+ENDS_LATE: Final = "ends late"
+# A transaction is decided, and its partitions learn of it later than of anything else.
+ENDING: Final[Mapping[str, Standing]] = {
+    AS_EVER: Standing(),
+    ENDS_LATE: Standing((Step("delay-messages", BROKERS, (7_000,), LATE_MARKERS),)),
+}
+LATE_ANSWERED: Final = "answers late"
 TRAVELLING: Final[Mapping[str, Standing]] = {
     AS_EVER: Standing(),
-    "answers late": Standing((Step("delay-messages", BROKERS, (7_000,), LATE_ANSWERS),)),
+    LATE_ANSWERED: Standing((Step("delay-messages", BROKERS, (7_000,), LATE_ANSWERS),)),
     "one's requests late": Standing((Step("delay-messages", FOLLOWER, LONG, LATE_REQUESTS),)),
-    "leader alone": Standing((Step("isolate", LEADER, LONG, {**UNNOTICED, "from": "brokers"}),)),
+    "one later than all": Standing(
+        (
+            Step("delay-messages", BROKERS, (7_000,), LATE_ANSWERS),
+            Step("delay-messages", FOLLOWER, (7_000,), LATE_REQUESTS),
+        )
+    ),
+    "leader alone": Standing((Step("isolate", LEADER, LONG, FROM_BROKERS),)),
 }
 SHRUNK: Final = "|isr(p*)| < {replicas}"
 ALONE: Final = "|isr(p*)| = 1"
 UNCLEANLY: Final = "elected uncleanly"
+FOLLOWER_GONE: Final = "follower gone"
 BEHIND: Final[Mapping[str, Standing]] = {
     "nobody": Standing(),
     "follower going": Standing((Step("isolate", FOLLOWER, LONG, FROM),)),
-    "follower gone": Standing((Step("isolate", FOLLOWER, LONG, FROM),), SHRUNK),
+    FOLLOWER_GONE: Standing((Step("isolate", FOLLOWER, LONG, FROM),), SHRUNK),
     "followers gone": Standing(
         (Step("isolate", FOLLOWER, LONG, FROM, 0.0), Step("isolate", FOLLOWER, LONG, FROM, 0.99)), ALONE
     ),
 }
 FENCED: Final = {"follower fenced": Standing((Step("hold-messages", FOLLOWER, (2_500, 4_000), NO_HEARTBEATS),), SHRUNK)}
-# Those who may lead then are alive, or come back before the leader does, and are short of records.
+# Those who may lead then are alive, and are short of records.
 UNCLEAN_ELECTION: Final = {
     UNCLEANLY: Standing(
         (
-            Step("isolate", FOLLOWER, (4_000, 8_000), FROM, 0.0),
-            Step("isolate", FOLLOWER, (4_000, 8_000), FROM, 0.99),
+            Step("isolate", FOLLOWER, (4_000, 8_000), FROM_BROKERS, 0.0),
+            Step("isolate", FOLLOWER, (4_000, 8_000), FROM_BROKERS, 0.99),
             Step("kill", LEADER, (5_000, 7_000), when=ALONE),
         ),
-        "recovering(p*)",
+        RECOVERING,
+        hastens=True,  # the moment is over before anything else could begin in it
     )
 }
+UNHEARD: Final = "leader receives none"
+LATE_CHANGES: Final = "isr changes late"
 WHOLE: Final = "|isr(p*)| = {replicas}"
 TO_LEADER: Final = {**MESSAGES, "direction": "response", "sent_by": "others"}
 METADATA: Final[Mapping[str, Standing]] = {
     AS_EVER: Standing(),
-    "leader receives none": Standing((Step("hold-messages", LEADER, LONG, NO_FETCHES),)),
+    UNHEARD: Standing((Step("hold-messages", LEADER, LONG, NO_FETCHES),)),
     # What it asks for is granted, and it never learns so: who has been away is back in the ISR by then.
     "leader is answered nothing": Standing(
         (
@@ -179,7 +262,7 @@ METADATA: Final[Mapping[str, Standing]] = {
         WHOLE,
     ),
     # What a leader hopes for is not committed yet, or it does not know so, for a while each time.
-    "isr changes late": Standing((Step("delay-messages", BROKERS, (7_000,), LATE_PROPOSALS),), PROPOSAL),
+    LATE_CHANGES: Standing((Step("delay-messages", ACTIVE, (7_000,), LATE_PROPOSALS),), PROPOSAL, adds=True),
 }
 LATE_WATCHES: Final[Mapping[str, Standing]] = {
     AS_EVER: Standing(),
@@ -193,7 +276,7 @@ MOMENTS: Final[Mapping[str, Moment]] = {
     "shrunk": Moment((0, 50, 400), SHRUNK),
     "alone": Moment((0, 50, 400), ALONE),
     "leaderless": Moment((0, 50, 300), "leader(p*) = none"),
-    "recovering": Moment((0, 1, 20), "recovering(p*)"),
+    "recovering": Moment((0, 1, 20), RECOVERING),
 }
 # Who is the first of its replicas leads again as soon as it may.
 GO_BACK: Final[Mapping[str, SettingValue]] = {"leader.imbalance.check.interval.seconds": 1}
@@ -203,8 +286,9 @@ SETTINGS: Final[Mapping[str, tuple[Mapping[str, object], Mapping[str, SettingVal
     "as it is": ({}, {}),
     "no elr": ({}, {ELR: False}),
     "unclean": ({}, UNCLEAN),
-    "unclean, two replicas": (ONE_REPLICA_LESS, UNCLEAN),
-    "two replicas": (ONE_REPLICA_LESS, {}),
+    UNCLEAN_TWO_REPLICAS: (ONE_REPLICA_LESS, UNCLEAN),
+    UNCLEAN_RACKS: ({}, {**UNCLEAN, SELECTOR: RACK_AWARE}),
+    TWO_REPLICAS: (ONE_REPLICA_LESS, {}),
     "min isr 1": ({"min_insync_replicas": 1}, {}),
     "two replicas, both needed": ({"replication_factor": 2, "min_insync_replicas": 2}, {}),
     "leaders go back": ({}, GO_BACK),
@@ -212,21 +296,31 @@ SETTINGS: Final[Mapping[str, tuple[Mapping[str, object], Mapping[str, SettingVal
     FORGOTTEN: ({}, {"producer.id.expiration.ms": 1_000, "producer.id.expiration.check.interval.ms": 200}),
 }
 OF_BROKERS: Final = Realm(
-    standing={"travelling": TRAVELLING, "behind": {**BEHIND, **FENCED, **UNCLEAN_ELECTION}, "metadata": METADATA},
+    standing={
+        "transactions": ENDING,
+        "travelling": TRAVELLING,
+        "behind": {**BEHIND, **FENCED, **UNCLEAN_ELECTION},
+        "metadata": METADATA,
+    },
     acts={**OF_LEADERS, **OF_KRAFT},
-    often=OFTEN,
+    often=(*OFTEN, LATE_CHANGES, LATE_CHANGES, UNHEARD, FOLLOWER_GONE, LATE_ANSWERED, UNCLEAN_RACKS),
+    first=(OUTSIDER_LOST, OUTSIDER_LOST, LEADER_MOVED, BY_TURNS, BY_TURNS),
+    third=MOSTLY_LAST,
     moments={**MOMENTS, **PROPOSED},
     settings=SETTINGS,
     loads=(PLAIN, TRANSACTIONS),
 )
 IN_ZOOKEEPER_MODE: Final = Realm(
     standing={"travelling": TRAVELLING, "behind": {**BEHIND, **UNCLEAN_ELECTION}, "metadata": LATE_WATCHES},
-    acts=OF_LEADERS,
+    acts={name: ways for name, ways in OF_LEADERS.items() if name != BY_TURNS},
     often=(*OFTEN, "follower lost"),
+    first=(),
+    third=MOSTLY_LAST,
     moments=MOMENTS,
-    settings={name: SETTINGS[name] for name in ("as it is", "unclean", "two replicas", "min isr 1")},
+    settings={name: SETTINGS[name] for name in ("as it is", "unclean", TWO_REPLICAS, "min isr 1")},
     loads=(PLAIN,),
 )
+VOTER_BOUNCED: Final = "voter bounced"
 SLOW_VOTES: Final = {**MESSAGES, "api": "vote", "delay_ms": (100, 250)}
 ENDS: Final = (50, 400, 900, 2_500, 4_000)
 LATE_VOTES: Final = Step("delay-messages", CONTROLLERS, (6_000,), SLOW_VOTES)
@@ -251,7 +345,7 @@ OF_VOTERS: Final = Realm(
     },
     acts={
         NONE: (),
-        LEADER_LOST: (
+        LEADER_LOST: _ways(
             Step("kill", ACTIVE, ENDS),
             Step("kill", ACTIVE, ENDS),
             Step("stop", ACTIVE, ENDS),
@@ -259,11 +353,13 @@ OF_VOTERS: Final = Realm(
             Step("isolate", ACTIVE, ENDS, {"from": "controllers", "direction": ("both", "in", "out")}),
             Step("pause", ACTIVE, ENDS),
         ),
-        "voter bounced": (Step("fast-bounce", "{third}", (50,), {"how": "kill", "times": (1, 2)}),),
-        "voter wiped": (Step("wipe", "{one}", ENDS),),
-        "all lost": (Step("kill", CONTROLLERS, ENDS), Step("power-loss", CONTROLLERS, (300, 800))),
+        VOTER_BOUNCED: _ways(Step("fast-bounce", "{third}", (50,), {"how": "kill", "times": (1, 2)})),
+        "voter wiped": _ways(Step("wipe", "{one}", ENDS)),
+        "all lost": _ways(Step("kill", CONTROLLERS, ENDS), Step("power-loss", CONTROLLERS, (300, 800))),
     },
-    often=(LEADER_LOST,),
+    often=(LEADER_LOST, VOTER_BOUNCED),
+    first=(),
+    third=MOSTLY_LAST,
     moments={
         "at once": Moment((0, 5, 30)),
         "soon": Moment((100, 250)),
@@ -271,16 +367,21 @@ OF_VOTERS: Final = Realm(
         "later": Moment((1_500, 2_000)),
         "asked": Moment((0, 2, 20), "vote request"),
         "answered": Moment((0, 2, 20), "vote answer"),
+        # Behind the round of pre-votes: the first answers are of these.
+        "voted": Moment((0, 2, 20, 100), "vote answer x3"),
         "begun": Moment((0, 2, 50), "begin-quorum-epoch request"),
     },
     settings={"three": ({}, {}), "five": ({"controllers": 5}, {})},
-    loads=(OPERATOR,),
+    loads=(OPERATOR, IDLE),
 )
 # Few clients, of which none is idle for long: what they cost is not what finds anything.
 OF_LOAD: Final[Mapping[str, Mapping[str, object]]] = {
-    TRANSACTIONS: {"partitions": 1, "processes": 4, "rest_ms": 40, "aborted_percent": 40},
+    TRANSACTIONS: {"partitions": 1, "processes": 4, "rest_ms": 40, "aborted_percent": 50},
     OPERATOR: {"partitions": 1, "rate": 20, "readers": 1},
+    IDLE: {"partitions": 1, "rate": 20, "readers": 1},
 }
+# Nothing is written to the quorum's log but what has to be: who is behind then is behind for long, and who is not stays so.
+NO_IDLE_RECORDS: Final[Mapping[str, SettingValue]] = {"metadata.max.idle.interval.ms": 0}
 
 
 class Table(Pairs):
@@ -288,33 +389,40 @@ class Table(Pairs):
 
     def __init__(self, name: str, realm: Realm, tries: dict[str, int], crossed: dict[str, None]) -> None:
         self.realm, self.name = realm, name
-        factors: dict[str, Sequence[str]] = {f"{name} setting": list(realm.settings), f"{name} load": realm.loads}
+        factors: dict[str, Sequence[str]] = {f"{name} setting": self._weighted(realm.settings)}
+        factors[f"{name} load"] = realm.loads
         for factor, values in realm.standing.items():
-            factors[f"{name} {factor}"] = list(values)
+            factors[f"{name} {factor}"] = self._weighted(values)
         for act in ACTS:
-            acts, is_first = (*realm.acts, *realm.often), act == FIRST
-            factors[f"{name} {act}"] = [one for one in acts if one != NONE or not is_first]
+            is_first, more = act == FIRST, {FIRST: realm.first, THIRD: realm.third}.get(act, ())
+            acts = (*self._weighted(realm.acts), *more)
+            factors[f"{name} {act}"] = [one for one in acts if one != (NONE if is_first else BY_TURNS)]
             moments = realm.moments.items()
             factors[f"{name} {act} comes"] = [one for one, moment in moments if not (is_first and moment.when)]
-        super().__init__(factors, tries, crossed)
+        super().__init__(factors, tries, crossed, candidates=OF_SUCCESSIONS)
+
+    def _weighted(self, values: Mapping[str, object]) -> list[str]:
+        return [*values, *(one for one in self.realm.often if one in values)]
 
     def value(self, row: Row, factor: str) -> str:
         """Return a row's value of a factor."""
         return row[f"{self.name} {factor}"]
 
     def rows(self, random: Random) -> list[Row]:
-        """Choose the rows of a run; they share the cluster's settings and its load."""
+        """Choose the rows of a run; they share the cluster's settings and its load. What the last one broke is often left as it is."""
         chosen = [self.row(random, {})]
-        shared = {f"{self.name} {one}": self.value(chosen[0], one) for one in ("setting", "load")}
+        given = {f"{self.name} {one}": self.value(chosen[0], one) for one in ("setting", "load")}
         while len(chosen) < ROWS:
-            chosen.append(self.row(random, shared))
+            if len(chosen) == ROWS - 1 and random.random() < LEFT_ALONE_SHARE:
+                given |= {f"{self.name} {act}": NONE for act in ACTS if act != FIRST}
+            chosen.append(self.row(random, given))
         for row in chosen:  # whether an act met what it waits for is not asked
             self.took(row)
         return chosen
 
     def _worth(self, row: Row) -> float:
         acts = [act for act in (self.value(row, name) for name in ACTS) if act != NONE]
-        return super()._worth(row) * (ENDS_WITHOUT_LEADER if acts[-1] == LEADER_LOST else 1)
+        return super()._worth(row) * (ENDS_WITHOUT_LEADER if acts[1:] and acts[-1] == LEADER_LOST else 1)
 
     def is_apart(self, one: Value, other: Value) -> bool:
         """Return whether two values cannot go together."""
@@ -330,8 +438,13 @@ class Table(Pairs):
                 and not (is_unclean or behind == UNCLEANLY)
             )
             or (behind == UNCLEANLY and FORGOTTEN in values.values())
+            or (behind == "nobody" and OUTSIDER_LOST in acts)  # nobody is yet
+            or (values.get("metadata") == LATE_CHANGES and (behind == "nobody" or values.get(FIRST) in ORDERS))
+            or (BY_TURNS in acts and (setting or UNCLEAN_TWO_REPLICAS) != UNCLEAN_TWO_REPLICAS)
+            or (BY_TURNS in acts and (behind or UNCLEANLY) != UNCLEANLY)
+            or (ENDS_LATE in values.values() and values.get("load", TRANSACTIONS) != TRANSACTIONS)
             or (setting == FORGOTTEN and values.get("load", TRANSACTIONS) != TRANSACTIONS)
-            or acts.count("leader moved") > 1  # both would be given back: to different replicas
+            or acts.count(LEADER_MOVED) > 1  # both would be given back: to different replicas
             or acts.count("voter wiped") > 1  # a majority of disks is what a quorum is
         )
 
@@ -352,6 +465,7 @@ def planned(scenario: Scenario, rows: Sequence[Row], table: Table, random: Rando
     shape = {"brokers": random.choice((3, 4, 4)), **shape}
     if scenario.spec.mode == ZOOKEEPER:
         options = {**options, "partitions": 3}  # a control request may name one partition of several
+    settings = {**settings, **(NO_IDLE_RECORDS if load == IDLE else {})}
     spec = msgspec.structs.replace(scenario.spec, settings={**scenario.spec.settings, **OF_BESIDE, **settings}, **shape)
     if spec.is_zookeeper_mode:
         spec.settings.pop(ELR, None)
@@ -377,24 +491,29 @@ def _faults(row: Row, table: Table, spec: ClusterSpec, random: Random) -> list[P
     ids = random.sample(spec.controller_ids, min(3, len(spec.controller_ids)))
     names = {name: f"controller {node}" for name, node in zip(("{one}", "{another}", "{third}"), ids, strict=False)}
     found: list[PlannedFault] = []
-    stands = ""
+    stands = awaited = ""
     for factor, values in table.realm.standing.items():
         standing = values[table.value(row, factor)]
-        stands = standing.when or stands
-        for step in standing.steps:
-            found += _spread(step, Moment((0,), step.when), spec, names, random)
+        for place, step in enumerate(standing.steps):
+            when = step.when or ("" if place else awaited)
+            found += _spread(step, Moment((0,), when), random.random(), spec, names, random)
+        stands = " and ".join(one for one in (stands if standing.adds else "", standing.when) if one) or stands
+        awaited = "" if standing.hastens else stands
     for act in ACTS:
         moment = table.realm.moments[table.value(row, f"{act} comes")]
         if act == FIRST:
             moment = moment._replace(when=stands)
         ways = table.realm.acts[table.value(row, act)]
-        if ways:
-            found += _spread(random.choice(ways), moment, spec, names, random)
+        pick = random.random()
+        for place, step in enumerate(random.choice(ways) if ways else ()):
+            at = Moment(step.after_ms, step.when) if place else moment
+            found += _spread(step, at, pick, spec, names, random)
+    found[0] = msgspec.structs.replace(found[0], after_ms=found[0].after_ms + random.choice(LOADED_MS))
     return [msgspec.structs.replace(one, meanwhile=place > 0) for place, one in enumerate(found)]
 
 
 def _spread(
-    step: Step, moment: Moment, spec: ClusterSpec, names: Mapping[str, str], random: Random
+    step: Step, moment: Moment, pick: float, spec: ClusterSpec, names: Mapping[str, str], random: Random
 ) -> list[PlannedFault]:
     """Return the fault of a step, one for each node that it is aimed at; the first one waits for its moment."""
     targets = [names.get(step.target, step.target)]
@@ -402,7 +521,7 @@ def _spread(
         kind, ids = ("broker", spec.broker_ids) if step.target == BROKERS else ("controller", spec.controller_ids)
         targets = [f"{kind} {node}" for node in ids]
     options = {name: _option(value, spec, names, random) for name, value in step.options.items()}
-    pick = random.random() if step.pick is None else step.pick
+    pick = pick if step.pick is None else step.pick
     return [
         PlannedFault(
             index=0, kind=step.kind, target=draw(target, 1, 0.0, pick), options=options,

@@ -6,7 +6,23 @@ import msgspec
 import pytest
 
 from tribunal.harness.campaign.pairs import Pairs
-from tribunal.harness.campaign.successions import ACTS, ALONE, LEADER_LOST, NONE, ROWS, UNCLEANLY, planned, tables
+from tribunal.harness.campaign.successions import (
+    ACTS,
+    ALONE,
+    BY_TURNS,
+    ENDS_LATE,
+    FIRST,
+    FOLLOWER_GONE,
+    LATE_CHANGES,
+    LEADER_LOST,
+    NONE,
+    OUTSIDER_LOST,
+    ROWS,
+    UNCLEAN_TWO_REPLICAS,
+    UNCLEANLY,
+    planned,
+    tables,
+)
 from tribunal.harness.catalog import faults, scenario_file
 from tribunal.harness.plan import Plan, must_be_possible
 from tribunal.harness.scenario import load
@@ -97,9 +113,9 @@ def test_a_value_that_is_named_twice_comes_more_often_where_nothing_else_decides
 
 
 @pytest.mark.parametrize("name", ["brokers", "voters"])
-def test_most_rows_end_with_the_loss_of_who_leads(name):
+def test_most_rows_that_are_not_left_alone_end_with_the_loss_of_who_leads(name):
     table, random = table_of("kraft", name), Random(8)
-    rows = [row for _ in range(20) for row in table.rows(random)]
+    rows = [table.rows(random)[0] for _ in range(40)]
     last = [[act for act in (table.value(row, one) for one in ACTS) if act != NONE][-1] for row in rows]
 
     assert 0.4 < last.count(LEADER_LOST) / len(rows) < 0.9  # the others come as well
@@ -118,3 +134,90 @@ def test_who_is_granted_nothing_that_it_learns_of_is_hurt_when_the_follower_is_b
     assert [(one.options["api"], one.when.text) for one in held] == [("alter-partition", SHRUNK_ONCE)]
     first = next(fault for fault in plan.faults[held[0].index + 1 :] if fault.when is not None)
     assert first.when.text == f"|isr(p0)| = {plan.spec.replication_factor}"
+
+
+def of_brokers(seed, **given):
+    """Return the plan of one row with these values."""
+    table, random = table_of("kraft", "brokers"), Random(seed)
+    row = table.row(random, {f"brokers {name}": value for name, value in given.items()})
+    return planned(wanted("kraft"), [row], table, random, ()).plan
+
+
+def test_equal_seeds_give_equal_plans():
+    encoded = []
+    for _ in range(2):
+        table, random = table_of("kraft", "brokers"), Random(10)
+        plans = [planned(wanted("kraft"), table.rows(random), table, random, ()).plan for _ in range(4)]
+        encoded.append([msgspec.json.encode(plan) for plan in plans])
+
+    assert encoded[0] == encoded[1]
+    assert len(set(encoded[0])) == 4
+
+
+def test_changes_of_the_isr_become_late_once_a_follower_is_gone_and_its_return_is_what_the_first_act_waits_for():
+    plan = of_brokers(11, behind=FOLLOWER_GONE, metadata=LATE_CHANGES, setting="as it is")
+
+    late = next(one for one in plan.faults if one.options.get("api") == "alter-partition")
+    assert late.when.text == SHRUNK_ONCE  # the shrinking itself is as fast as ever
+    first = plan.faults[late.index + 1]
+    assert first.when.text == f"{SHRUNK_ONCE} and alter-partition request"
+
+
+def test_who_is_elected_uncleanly_is_hurt_while_it_recovers_also_where_its_word_is_late():
+    plan = of_brokers(12, behind=UNCLEANLY, metadata=LATE_CHANGES, setting=UNCLEAN_TWO_REPLICAS, first=LEADER_LOST)
+
+    late = next(one for one in plan.faults if one.options.get("api") == "alter-partition")
+    assert late.when is None  # installed before the election, which would be over before it was
+    assert plan.faults[late.index + 1].when.text == "recovering(p0) and alter-partition request"
+
+
+def test_who_is_behind_is_hurt_where_somebody_is_and_may_come_back_without_replicating():
+    plans = [of_brokers(seed, first=OUTSIDER_LOST, behind=FOLLOWER_GONE, setting="as it is") for seed in range(20)]
+    table, random = table_of("kraft", "brokers"), Random(13)
+    rows = [row for _ in range(40) for row in table.rows(random)]
+
+    hurt = [[one.kind for one in plan.faults if one.target.text.startswith("outsider")] for plan in plans]
+    assert {"stop", "fast-bounce", "kill", "power-loss"} <= {kinds[0] for kinds in hurt if kinds}
+    assert ["power-loss", "isolate"] in hurt
+    behind = {table.value(row, "behind") for row in rows if OUTSIDER_LOST in [table.value(row, act) for act in ACTS]}
+    assert behind
+    assert "nobody" not in behind
+
+
+def test_by_turns_is_a_whole_row_of_two_replicas_that_may_be_elected_uncleanly():
+    table, random = table_of("kraft", "brokers"), Random(14)
+    rows = [row for _ in range(300) for row in table.rows(random)]
+    by_turns = [row for row in rows if BY_TURNS in row.values()]
+
+    assert by_turns
+    assert {table.value(row, "setting") for row in by_turns} == {UNCLEAN_TWO_REPLICAS}
+    assert {table.value(row, FIRST) for row in by_turns} == {BY_TURNS}
+    plan = of_brokers(15, first=BY_TURNS, setting=UNCLEAN_TWO_REPLICAS)
+    waiting = [one for one in plan.faults if one.when is not None and one.when.text.startswith("recovering(p0)")]
+    turns = waiting[:2]  # the acts behind may wait for another election
+    assert [fault.kind for fault in turns] in (["kill", "kill"], ["isolate", "isolate"])
+    assert all(fault.target.text == "leader(p*)" for fault in turns)
+
+
+def test_ends_of_transactions_are_late_only_where_there_are_any():
+    table, random = table_of("kraft", "brokers"), Random(16)
+    rows = [row for _ in range(40) for row in table.rows(random)]
+
+    assert {table.value(row, "load") for row in rows if table.value(row, "transactions") == ENDS_LATE} == {
+        "transactions"
+    }
+
+
+@pytest.mark.parametrize(("mode", "name"), CASES)
+def test_behind_the_last_row_often_nothing_else_comes(mode, name):
+    table, random = table_of(mode, name), Random(17)
+    runs = [table.rows(random) for _ in range(60)]
+    alone = [[all(table.value(row, act) == NONE for act in ACTS if act != FIRST) for row in rows] for rows in runs]
+
+    assert 15 < sum(one[-1] for one in alone) < 40
+    assert sum(one[0] for one in alone) < 8
+
+
+def test_nobody_is_hurt_before_there_are_records():
+    for seed in range(5):
+        assert of_brokers(seed).faults[0].after_ms >= 400
