@@ -440,6 +440,8 @@ class Table(Pairs):
             or (behind == UNCLEANLY and FORGOTTEN in values.values())
             or (behind == "nobody" and OUTSIDER_LOST in acts)  # nobody is yet
             or (values.get("metadata") == LATE_CHANGES and (behind == "nobody" or values.get(FIRST) in ORDERS))
+            # Who hears nothing has to be there when something is decided about it.
+            or (values.get("metadata") == UNHEARD and values.get(FIRST) in {LEADER_LOST, OUTSIDER_LOST, BY_TURNS})
             or (BY_TURNS in acts and (setting or UNCLEAN_TWO_REPLICAS) != UNCLEAN_TWO_REPLICAS)
             or (BY_TURNS in acts and (behind or UNCLEANLY) != UNCLEANLY)
             or (ENDS_LATE in values.values() and values.get("load", TRANSACTIONS) != TRANSACTIONS)
