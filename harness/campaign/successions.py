@@ -246,13 +246,13 @@ UNCLEAN_ELECTION: Final = {
         hastens=True,  # the moment is over before anything else could begin in it
     )
 }
-UNHEARD: Final = "leader receives none"
+NO_METADATA: Final = "leader receives none"
 LATE_CHANGES: Final = "isr changes late"
 WHOLE: Final = "|isr(p*)| = {replicas}"
 TO_LEADER: Final = {**MESSAGES, "direction": "response", "sent_by": "others"}
 METADATA: Final[Mapping[str, Standing]] = {
     AS_EVER: Standing(),
-    UNHEARD: Standing((Step("hold-messages", LEADER, LONG, NO_FETCHES),)),
+    NO_METADATA: Standing((Step("hold-messages", LEADER, LONG, NO_FETCHES),)),
     # What it asks for is granted, and it never learns so: who has been away is back in the ISR by then.
     "leader is answered nothing": Standing(
         (
@@ -303,7 +303,7 @@ OF_BROKERS: Final = Realm(
         "metadata": METADATA,
     },
     acts={**OF_LEADERS, **OF_KRAFT},
-    often=(*OFTEN, LATE_CHANGES, LATE_CHANGES, UNHEARD, FOLLOWER_GONE, LATE_ANSWERED, UNCLEAN_RACKS),
+    often=(*OFTEN, LATE_CHANGES, LATE_CHANGES, NO_METADATA, FOLLOWER_GONE, LATE_ANSWERED, UNCLEAN_RACKS),
     first=(OUTSIDER_LOST, OUTSIDER_LOST, LEADER_MOVED, BY_TURNS, BY_TURNS),
     third=MOSTLY_LAST,
     moments={**MOMENTS, **PROPOSED},
@@ -440,8 +440,8 @@ class Table(Pairs):
             or (behind == UNCLEANLY and FORGOTTEN in values.values())
             or (behind == "nobody" and OUTSIDER_LOST in acts)  # nobody is yet
             or (values.get("metadata") == LATE_CHANGES and (behind == "nobody" or values.get(FIRST) in ORDERS))
-            # Who hears nothing has to be there when something is decided about it.
-            or (values.get("metadata") == UNHEARD and values.get(FIRST) in {LEADER_LOST, OUTSIDER_LOST, BY_TURNS})
+            # Who receives none has to be there when something is decided about it.
+            or (values.get("metadata") == NO_METADATA and values.get(FIRST) in {LEADER_LOST, OUTSIDER_LOST, BY_TURNS})
             or (BY_TURNS in acts and (setting or UNCLEAN_TWO_REPLICAS) != UNCLEAN_TWO_REPLICAS)
             or (BY_TURNS in acts and (behind or UNCLEANLY) != UNCLEANLY)
             or (ENDS_LATE in values.values() and values.get("load", TRANSACTIONS) != TRANSACTIONS)

@@ -15,13 +15,13 @@ from tribunal.harness.campaign.successions import (
     FOLLOWER_GONE,
     LATE_CHANGES,
     LEADER_LOST,
+    NO_METADATA,
     NONE,
     ORDERS,
     OUTSIDER_LOST,
     ROWS,
     UNCLEAN_TWO_REPLICAS,
     UNCLEANLY,
-    UNHEARD,
     planned,
     tables,
 )
@@ -201,16 +201,16 @@ def test_by_turns_is_a_whole_row_of_two_replicas_that_may_be_elected_uncleanly()
     assert all(fault.target.text == "leader(p*)" for fault in turns)
 
 
-def test_who_hears_nothing_is_decided_about_first_and_where_changes_travel_somebody_is_lost_first():
+def test_who_receives_no_metadata_is_decided_about_first_and_where_changes_travel_somebody_is_lost_first():
     table, random = table_of("kraft", "brokers"), Random(18)
     rows = [row for _ in range(80) for row in table.rows(random)]
     firsts = {
         name: {table.value(row, FIRST) for row in rows if table.value(row, "metadata") == name}
-        for name in (UNHEARD, LATE_CHANGES)
+        for name in (NO_METADATA, LATE_CHANGES)
     }
 
-    assert firsts[UNHEARD] >= set(ORDERS)
-    assert LEADER_LOST not in firsts[UNHEARD]
+    assert firsts[NO_METADATA] >= set(ORDERS)
+    assert LEADER_LOST not in firsts[NO_METADATA]
     assert firsts[LATE_CHANGES] >= {LEADER_LOST, OUTSIDER_LOST}
     assert not firsts[LATE_CHANGES] & set(ORDERS)
 
