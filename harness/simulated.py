@@ -23,6 +23,7 @@ from tribunal.checkers.api import properties
 from tribunal.clusters.api import Cluster
 from tribunal.clusters.simulated.cluster import SimulatedCluster
 from tribunal.clusters.simulated.guard import sealed
+from tribunal.clusters.simulated.rare_states import known_rare_states
 from tribunal.clusters.simulated.violation import Violated
 from tribunal.clusters.simulated.world import Simulation
 from tribunal.harness.catalog import all_workloads, faults
@@ -48,6 +49,7 @@ class SimulatedRun(msgspec.Struct, frozen=True, kw_only=True):
     isolated_epoch_growth, isolated_leader_ms, needless_elections:  I15 and I16, see `clusters/simulated/stability.py`.
     lone_leader_ms:  the longest time that a leader alone in its ISR did not commit what it had, see `clusters/simulated/lone_leaders.py`.
     invariant, violation:  which invariant was violated, and how in words; violated: the facts.
+    unreached:      the rare states that nodes of this mode can count (`probes`) and that this run did not reach.
     crossed:        which faults held a message over an event in somebody's life, by their index in the plan.
     entered:        whether code of a known bug that was switched on was called at all.
     checkpoints:    the running trace hash after each block of events: where two runs part can be seen from them.
@@ -70,6 +72,7 @@ class SimulatedRun(msgspec.Struct, frozen=True, kw_only=True):
     isolated_leader_ms: int = 0
     needless_elections: int = 0
     lone_leader_ms: int = 0
+    unreached: list[str] = []
     crossed: list[int] = []
     entered: bool = True
     checkpoints: list[str] = []
@@ -93,6 +96,7 @@ def warm_up() -> None:
         decoder_for(struct, version)
     pa.array([""])  # pyarrow imports pandas with its first array
     importlib.import_module("tribunal.clusters.simulated.cluster")
+    known_rare_states("kraft")
     commit()
     lock_sha256()
 
@@ -157,6 +161,7 @@ def _known(plan: Plan, simulation: Simulation, cpu_ns: int, *, is_entered: bool)
         violated=violation.violation if violation else None,
         violated_at_event=violation.event_count if violation else None,
         probes=probes,
+        unreached=[name for name in known_rare_states(plan.mode) if name not in probes],
         quorum_epoch=state.quorum_epoch if state else 0,
         leader_epochs=sum(partition.leader_epoch for partition in state.partitions.values()) if state else 0,
         isolated_epoch_growth=stability.isolated_epoch_growth if stability else 0,
