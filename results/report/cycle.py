@@ -146,18 +146,18 @@ def _vertex(number: int, x: float, y: float, box: Box | None) -> Vertex:
 def _arrow(
     number: int, start: tuple[float, float], end: tuple[float, float], edge: TransactionEdge, count: int
 ) -> Arrow:
-    """An arrow from border to border; two transactions alone are joined by one above and one below."""
+    """An arrow from border to border; two transactions alone are joined by two beside each other."""
     (x, y), (to_x, to_y) = start, end
     aside = 9.0 if count == 2 else 0.0
-    side = aside if number == 1 else -aside
     length = math.hypot(to_x - x, to_y - y) or 1.0
-    x, to_x = x + side * (to_y - y) / length, to_x + side * (to_y - y) / length
-    y, to_y = y - side * (to_x - x) / length, to_y - side * (to_x - x) / length
+    # To the arrow's own left: of two that go opposite ways these are two sides.
+    side_x, side_y = aside * (to_y - y) / length, aside * (x - to_x) / length
+    x, y, to_x, to_y = x + side_x, y + side_y, to_x + side_x, to_y + side_y
     from_x, from_y = _border((x, y), (to_x, to_y))
     tip_x, tip_y = _border((to_x, to_y), (x, y))
     return Arrow(
         number=number, kind=edge.kind.value, x=round(from_x, 1), y=round(from_y, 1), to_x=round(tip_x, 1), to_y=round(tip_y, 1),
-        text_x=round((from_x + tip_x) / 2 + 2.2 * side, 1), text_y=round((from_y + tip_y) / 2, 1), sentence=of_edge(edge),
+        text_x=round((from_x + tip_x) / 2 + 2.2 * side_x, 1), text_y=round((from_y + tip_y) / 2 + 2.2 * side_y, 1), sentence=of_edge(edge),
     )  # fmt: skip
 
 

@@ -31,6 +31,7 @@ MOST_CHANGES: Final = 7
 MOST_COPIES: Final = 6
 AROUND_NS: Final = 2_000_000_000
 LAG_NS: Final = 500_000_000
+OUR_CONTROLLERS: Final = (101, 199)
 
 
 class Step(msgspec.Struct, frozen=True, kw_only=True):
@@ -43,6 +44,7 @@ class Step(msgspec.Struct, frozen=True, kw_only=True):
     is_end:     whether it says what stands in the record's place in the end.
     until_ns:   end of what lasts (a fault).
     fault:      the index of the fault that it is about.
+    see:        where the page shows more of it: operations, read (the first wrong one) or logs.
     """
 
     at_ns: int
@@ -55,6 +57,7 @@ class Step(msgspec.Struct, frozen=True, kw_only=True):
     is_end: bool = False
     until_ns: int | None = None
     fault: int | None = None
+    see: str = ""
 
 
 class Story(msgspec.Struct, frozen=True, kw_only=True):
@@ -241,15 +244,17 @@ def _record_steps(
 def _wrong_read_steps(recording: Recording, finding: Finding) -> Iterator[Step]:
     read = wrong_read(recording, finding)
     if read is not None:
+        known = "read" if finding.acknowledged_ns is None else "acknowledged"
         other = "a record without a value" if read.value is None else record_name(read.value)
         yield Step(
             at_ns=read.at_ns,
             lane=CLIENT,
             label="✕ reads another record",
+            see="read",
             is_key=True,
             tone="bad" if finding.severity == "violation" else "",
             text=f"The first wrong read: process {read.process} receives {other} at offset {read.log_offset}, where "
-            f"{record_name(finding.value or 0)} had been acknowledged.",
+            f"{record_name(finding.value or 0)} had been {known}.",
         )
 
 
@@ -273,9 +278,12 @@ def state_at(changes: Sequence[Change], at_ns: int) -> State | None:
 
 def broker_lane(node: int) -> str:
     """Return the lane of a broker."""
-    return (
-        CONTROLLERS if node < 0 or node > 100 else f"broker {node}"
-    )  # docs/contract.md: brokers 1..99, controllers 101..199
+    return CONTROLLERS if node < 0 else f"broker {node}"
+
+
+def _node_lane(node: int, brokers: Iterable[int]) -> str:
+    """Return the lane of a node of which it is not said what it is: our own controllers are 101..199 (docs/contract.md), other clusters' brokers may be."""
+    return broker_lane(node) if node in brokers or not OUR_CONTROLLERS[0] <= node <= OUR_CONTROLLERS[1] else CONTROLLERS
 
 
 def ids(nodes: Iterable[int]) -> str:
@@ -318,6 +326,7 @@ def _send_steps(sent: Send, changes: Sequence[Change]) -> Iterator[Step]:
         to=CLIENT,
         label=word,
         is_key=True,
+        see="operations",
         text=f"The record is {word}, {took_ms:,.1f} ms later{attempts}; {_led(state_at(changes, sent.complete_ns))}.",
     )
 
@@ -338,7 +347,11 @@ def _exposure_steps(recording: Recording, partition: str, finding: Finding, sent
     lane = _observer_lane(first["observer"])
     tale = (
         f"Only now an observer ({first['observer']}) sees a high watermark beyond offset {offset}: {first['high_watermark']}. "
-        "The record was acknowledged although nobody had seen it committed."
+        + (
+            "The record was acknowledged although nobody had seen it committed."
+            if sent.acks == -1 and sent.outcome == "ok"
+            else "Nobody had seen the record committed before."
+        )
         if late
         else f"{first['observer']} sees the high watermark at {first['high_watermark']}, beyond the record."
     )
@@ -420,6 +433,7 @@ def _cut_step(end: LogEnd, offset: int, finding: Finding, changes: Sequence[Chan
         lane=broker_lane(leader),
         to=broker_lane(end.node),
         label=f"truncate to {end.after}",
+        see="logs",
         text=f"Broker {end.node} follows {_leader_of(end.leader_epoch, changes)} and cuts its log from {end.before} "
         f"to {end.after}: what it had at offset {offset} is gone from it.",
         tone="bad" if finding.severity == "violation" else "",
@@ -476,6 +490,7 @@ def _ending_steps(recording: Recording, partition: str, finding: Finding, change
             label=f"✕ gone from {brokers}" if gone else f"still at {brokers}",
             is_key=True,
             is_end=gone,
+            see="logs",
             tone="bad" if gone and finding.severity == "violation" else "",
             text=f"In the final log{'s' if len(nodes) > 1 else ''} of {brokers} offset {finding.log_offset} holds "
             f"{content if gone else 'the record'}.",
@@ -501,8 +516,7 @@ def _held(recording: Recording, partition: str, finding: Finding, replicas: Iter
         own = logs.filter(pc.equal(logs["node"], node))
         rows = own.filter(pc.equal(own["log_offset"], finding.log_offset)).to_pylist()
         if not rows:
-            last = pc.max(own["log_offset"]).as_py()
-            held[node] = f"nothing (the log ends at {0 if last is None else last + 1})"
+            held[node] = f"nothing ({_around(own['log_offset'], finding.log_offset or 0)})"
         elif rows[0]["value"] == finding.value:
             held[node] = "it"
         elif rows[0]["is_control"] or rows[0]["value"] is None:
@@ -510,6 +524,15 @@ def _held(recording: Recording, partition: str, finding: Finding, replicas: Iter
         else:
             held[node] = f"another one: {record_name(rows[0]['value'])}, leader epoch {rows[0]['leader_epoch']}"
     return held
+
+
+def _around(offsets: pa.ChunkedArray, offset: int) -> str:
+    """Say how a log goes past an offset that it has not."""
+    later = pc.min(offsets.filter(pc.greater(offsets, offset))).as_py()
+    if later is None:
+        last = pc.max(offsets).as_py()
+        return f"the log ends at {0 if last is None else last + 1}"
+    return f"the log {'begins' if later == pc.min(offsets).as_py() else 'goes on'} at {later}"
 
 
 def _fault_steps(recording: Recording, start: int, end: int) -> Iterator[Step]:
@@ -535,8 +558,10 @@ def _target_lane(target: str) -> str:
     """Return the lane of a fault's target; the nodes of a system are neither brokers nor controllers."""
     if target.startswith("node "):
         return target
-    node = target.rpartition(" ")[2]
-    return broker_lane(int(node)) if node.isdigit() else CONTROLLERS
+    role, _, node = target.rpartition(" ")
+    if not node.isdigit():
+        return CONTROLLERS
+    return broker_lane(int(node)) if role == "broker" else _node_lane(int(node), ())
 
 
 def _change_steps(finding: Finding, changes: Sequence[Change], start: int, end: int) -> list[Step]:
@@ -602,7 +627,8 @@ def _found(recording: Recording, partition: str | None, finding: Finding, change
         at_ns = max(at_ns, _final_read_ns(recording, partition))
     was_at = finding.detail.was_at
     moved = f" (from {was_at} to {finding.log_offset})" if was_at is not None else ""
-    lane = broker_lane(finding.node) if finding.node is not None else CLIENT
+    brokers = {replica for change in changes for replica in change.state.replicas}
+    lane = _node_lane(finding.node, brokers) if finding.node is not None else CLIENT
     led = f"; {_led(state_at(changes, at_ns))}" if changes else ""
     return Step(
         at_ns=at_ns,

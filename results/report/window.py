@@ -5,7 +5,7 @@ from typing import Final
 
 import msgspec
 
-WRITTEN: Final = re.compile(r"(\d+(?:\.\d+)?)s?[:,](\d+(?:\.\d+)?)s?")
+WRITTEN: Final = re.compile(r"(\d{1,9}(?:\.\d{1,12})?)s?[:,](\d{1,9}(?:\.\d{1,12})?)s?")  # thirty years
 
 
 class BadWindow(ValueError):

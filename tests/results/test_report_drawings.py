@@ -133,6 +133,19 @@ def test_a_circle_is_drawn_with_a_sentence_an_edge(
         ElementTree.fromstring(svg)
 
 
+def test_the_two_arrows_of_a_circle_of_two_lie_beside_each_other(tmp_path: Path) -> None:
+    """They were drawn one on the other, each with its number at another side."""
+    run_dir = circle(tmp_path / "run", "send t-0 5@0; poll t-1 6@0", "send t-1 6@0; poll t-0 5@0")
+
+    drawn = cycle(Recording.open(run_dir), report.page(run_dir).verdict.findings)
+
+    assert drawn is not None
+    there, back = drawn.arrows
+    assert abs(there.x - back.to_x) >= 12
+    assert (there.y < there.to_y) is (back.to_y < back.y)
+    assert (there.x < back.x) is (there.text_x < back.text_x)
+
+
 def test_a_circle_of_transactions_on_objects_has_the_calls_in_its_boxes(tmp_path: Path) -> None:
     """Their edges name rows of the table `operations`; they were looked for among transactions of producers."""
     run = Run(tmp_path / "run")
