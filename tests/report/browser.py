@@ -19,6 +19,11 @@ FLAGS = (
     "--disable-background-networking", "--disable-component-update", "--disable-sync", "--remote-debugging-pipe",
 )  # fmt: skip
 
+KEYS = {
+    "Enter": ("\r", 13),
+    "Tab": ("", 9),
+}  # what they write, and their code: by it the browser knows what to do itself
+
 
 def _high(descriptor: int) -> int:
     """Move a descriptor out of the way of 3 and 4."""
@@ -45,7 +50,7 @@ class Browser:
         self._number = 0
         self._buffer = b""
         self._session: str | None = None
-        self._loaded = False
+        self.loaded = False
         self.complaints: list[str] = []
         self.requests: list[str] = []
         atexit.register(self._process.kill)  # also when the next lines fail
@@ -90,7 +95,7 @@ class Browser:
 
     def _take_in(self, method: str, params: dict[str, Any]) -> None:
         if method == "Page.loadEventFired":
-            self._loaded = True
+            self.loaded = True
         elif method == "Runtime.exceptionThrown":
             self.complaints.append(str(params["exceptionDetails"].get("exception", params["exceptionDetails"])))
         elif method in {"Log.entryAdded", "Runtime.consoleAPICalled"}:
@@ -99,9 +104,12 @@ class Browser:
             self.requests.append(params["request"]["url"])
 
     def open(self, url: str) -> None:
-        self._loaded = False
+        self.loaded = False
         self.send("Page.navigate", url=url)
-        while not self._loaded:
+        self.wait_until_loaded()
+
+    def wait_until_loaded(self) -> None:
+        while not self.loaded:
             self._next()
 
     def look(self, width: int, height: int = 900, *, dark: bool = False, script: bool = True, media: str = "") -> None:
@@ -120,8 +128,9 @@ class Browser:
         return answer["result"].get("value")
 
     def key(self, key: str) -> None:
-        self.send("Input.dispatchKeyEvent", type="keyDown", key=key, text=key if len(key) == 1 else "")
-        self.send("Input.dispatchKeyEvent", type="keyUp", key=key)
+        text, code = KEYS.get(key, (key if len(key) == 1 else "", 0))
+        self.send("Input.dispatchKeyEvent", type="keyDown", key=key, text=text, windowsVirtualKeyCode=code)
+        self.send("Input.dispatchKeyEvent", type="keyUp", key=key, windowsVirtualKeyCode=code)
 
     def mouse(self, kind: str, x: float, y: float, *, shift: bool = False) -> None:
         held = 8 if shift else 0

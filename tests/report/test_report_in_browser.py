@@ -1,5 +1,6 @@
 """The report of a violation in a real browser: two widths, two colour schemes, with and without JavaScript."""
 
+import json
 import os
 import re
 import subprocess
@@ -394,3 +395,107 @@ def test_a_window_is_a_page_of_its_own_in_which_everything_moves_within_it(brows
     press(browser, "0")
     assert seconds(browser) == (3, 6.5)
     assert browser.complaints == []
+
+
+WIDTHS = pytest.mark.parametrize("width", [390, 1280])
+IN_VIEW = "(b => b.bottom > 42 && b.top < innerHeight)"  # below the bar that stays at the top
+
+
+def is_in_view(browser, element: str) -> bool:
+    return bool(browser.ask(f"{IN_VIEW}({element}.getBoundingClientRect())"))
+
+
+@WIDTHS
+def test_a_step_of_the_story_leads_to_the_proof_of_its_fault(browser, report, width):
+    browser.complaints.clear()
+    browser.look(width)
+    browser.open(report.as_uri())
+    link = "document.querySelector('#story .steps a[href^=\"#fault-\"]')"
+
+    click(browser, link)
+
+    fault = browser.ask("location.hash")
+    row = f"document.querySelector('{fault}')"
+    assert fault == browser.ask(f"{link}.getAttribute('href')")
+    assert is_in_view(browser, row)
+    step_text = browser.ask(f"{link}.closest('li').textContent")
+    assert browser.ask(f"{row}.querySelector('th').textContent") in step_text  # the same kind of fault
+    browser.ask(f"{row}.querySelector('summary').focus()")
+    browser.key("Enter")
+    assert browser.ask(f"{row}.querySelector('details').open")
+    assert '":' in browser.ask(f"{row}.querySelector('pre').textContent")
+    assert browser.ask("document.documentElement.scrollWidth <= window.innerWidth")
+    assert browser.complaints == []
+
+
+@WIDTHS
+@pytest.mark.parametrize("place", ["operations", "wrong-read", "matrix"])
+def test_a_step_of_the_story_leads_to_where_the_page_shows_more_of_it(browser, report, width, place):
+    browser.look(width)
+    browser.open(report.as_uri())
+    link = f"document.querySelector('#story .steps a[href=\"#{place}\"]')"
+
+    browser.ask(f"{link}.focus()")
+    browser.key("Enter")
+
+    assert browser.ask("location.hash") == f"#{place}"
+    assert is_in_view(browser, f"document.getElementById('{place}')")
+
+
+@WIDTHS
+def test_a_finding_leads_to_its_rows_and_each_row_to_all_that_is_recorded_by_keys_alone(browser, report, width):
+    browser.look(width)
+    with server(report.parent.parent, 0) as running:
+        thread = threading.Thread(target=running.serve_forever, daemon=True)
+        thread.start()
+        browser.complaints.clear()
+        browser.open(f"http://127.0.0.1:{running.server_address[1]}/{report.parent.name}/report.html")
+        witness = "[...document.querySelectorAll('#findings a.served')].find(a => !a.hidden)"
+        number, process = re.findall(r"\d+", browser.ask(f"{witness}.textContent"))
+
+        follow(browser, witness)
+        shown = browser.ask("document.querySelector('tbody').innerText")
+        follow(browser, "document.querySelector('tbody th a')")
+        raw = json.loads(browser.ask("document.body.innerText"))
+        running.shutdown()
+        thread.join()
+
+    assert f"record {number} of process {process}" in shown
+    assert (raw["process"], raw["value"] & (1 << 40) - 1) == (int(process), int(number))
+    assert {"acks", "outcome", "log_offset", "invoke_ns", "complete_ns"} <= set(raw)
+    assert browser.complaints == []
+
+
+def follow(browser, link: str) -> None:
+    """Go where a link leads, by the key Enter."""
+    target = browser.ask(f"{link}.href")
+    browser.ask(f"{link}.focus()")
+    browser.loaded = False
+    browser.key("Enter")
+    browser.wait_until_loaded()
+    assert browser.ask("location.href") == target
+
+
+@WIDTHS
+def test_everything_that_can_be_done_is_reached_by_the_tabulator(browser, report, width):
+    browser.look(width)
+    browser.open(report.as_uri())
+    name = "(e => e.id ? '#' + e.id : e.dataset.do || e.getAttribute('href') || e.tagName)(document.activeElement)"
+    wanted = browser.ask(
+        "[...document.querySelectorAll('a[href], button, summary, input, [tabindex=\"0\"]')].filter(e => e.getClientRects().length && e.checkVisibility()).length"
+    )
+
+    reached, outlined = [], []
+    while len(reached) <= wanted + 5:
+        browser.key("Tab")
+        if browser.ask("document.activeElement === document.body"):
+            break
+        reached.append(browser.ask(name))
+        outlined.append(browser.ask("getComputedStyle(document.activeElement).outlineStyle"))
+
+    assert reached[0] == "#main"  # over everything else that is before it
+    assert len(reached) == wanted
+    assert {"in", "next", "#copy", "#again", "SUMMARY"} <= set(reached)
+    assert any(one.startswith("#fault-") for one in reached)
+    assert set(outlined) <= {"solid", "auto"}
+    assert reached.index("#verdict") < reached.index("#copy") < reached.index("in") < reached.index("SUMMARY")
