@@ -28,6 +28,7 @@ from tribunal.results.report.loads import outcomes, phase_rows
 from tribunal.results.report.measures import LEFT, PLOT, ROW, WIDTH
 from tribunal.results.report.model import Page, page
 from tribunal.results.report.overview import NARROW, overview
+from tribunal.results.report.proofs import gist
 from tribunal.results.report.sequence import WIDTH as SEQUENCE_WIDTH
 from tribunal.results.report.sequence import sequence
 from tribunal.results.report.window import Window
@@ -108,6 +109,7 @@ def _context(content: Page) -> dict[str, object]:
         "shown_faults": FAULTS,
         "linked": {fault.index for fault in content.verdict.test.faults[:FAULTS]},
         "kept": None if content.minimal is None else content.minimal.kept,
+        "minimal_plan": "" if content.minimal is None else shlex.quote(str(content.minimal.path)),
         "settings": _settings(content.manifest),
         "folder": shlex.quote(str(content.run_dir)),
         "beside": [*_beside(content.run_dir)],
@@ -147,6 +149,7 @@ def environment() -> jinja2.Environment:
         "count": _count,
         "short": _short,
         "record": record_name,
+        "gist": gist,
     }
     return found
 

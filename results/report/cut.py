@@ -55,7 +55,8 @@ def _series(window: Window, series: Series) -> Series:
     end = first + sum(1 for at_ns in series.at_ns[first:] if at_ns <= window.end_ns)
     # A step back at the first place was seen before the window began.
     back = [place - first for place in series.back if first < place < end]
-    return replace(series, at_ns=series.at_ns[first:end], offsets=series.offsets[first:end], back=back)
+    alone = [place - first for place in series.alone if first <= place < end]
+    return replace(series, at_ns=series.at_ns[first:end], offsets=series.offsets[first:end], back=back, alone=alone)
 
 
 def _lanes(window: Window, lanes: Lanes | None) -> Lanes | None:

@@ -37,8 +37,9 @@ OUTLINED: Final = ("phase", "noleader")
 LENS: Final = 30  # offsets on each side of the finding's
 COLOURS: Final = 6
 LEAST_LATENCY_NS: Final = 100_000
-WORDS: Final = 4  # of a chart, at the dots where something went back
-WORDS_APART: Final = 96
+WORDS: Final = 8  # of a chart, at most
+LINE: Final = 12  # the height of words
+SEEN_MS: Final = 50  # so long the read-out says what was reported once
 LABEL: Final = 12  # from one label at a line's end to the next
 STEPS: Final = (
     0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 5, 10, 20, 60, 120, 300, 600, 3600,
@@ -65,7 +66,8 @@ class Bar(msgspec.Struct, frozen=True):
 class Line(msgspec.Struct, frozen=True):
     """A step line and the red dots where it went back; `title` is for those who point at it, `label` stands at its end.
 
-    name, values: what the read-out says: milliseconds and values from then on, as they are in the recording.
+    name, values: what the read-out says: milliseconds and values from then on, as they are in the recording; -1: not known.
+    marks:        a path of points: what was reported once, and goes on in no line.
     """
 
     path: str
@@ -76,15 +78,20 @@ class Line(msgspec.Struct, frozen=True):
     title: str = ""
     name: str = ""
     values: list[tuple[int, float]] = []
+    marks: str = ""
 
 
 class Words(msgspec.Struct, frozen=True):
-    """What is said beside a point of a curve; `anchor`: on which side of it the words begin, as SVG has it."""
+    """What is said beside a point of a curve; `anchor`: on which side of it the words begin, as SVG has it.
+
+    kind:  whose colour the words have; "": that of what went back.
+    """
 
     x: float
     y: float
     text: str
     anchor: str
+    kind: str = ""
 
 
 class Track(msgspec.Struct, frozen=True):
@@ -355,9 +362,19 @@ def _watermarks(page: Page, axis: _Axis, y: float) -> Iterator[Track]:
         least = 0 if page.window is None else min(top - 1, *(min(one.offsets) for one in series))
         lines = _apart([_line(page, one, axis, y + 18, top, least) for one in series])
         grid = [(y + 18 + CHART * (1 - part), f"{round(least + (top - least) * part):,}") for part in (0, 0.5, 1)]
-        ends = ", replicas' log ends (thin)" if any(one.is_log_end for one in series) else ""
+        ends = ", replicas' log ends (thin; a point: reported once)" if any(one.is_log_end for one in series) else ""
         title = f"{name}: high watermark as observed (red dot: went back){ends}"
-        yield Track(title, y, [], [], lines, grid, low=least, high=top, words=_words(lines, y + 18))
+        yield Track(
+            title,
+            y,
+            [],
+            [],
+            lines,
+            grid,
+            low=least,
+            high=top,
+            words=_words(_said(page, lines, series, axis, y + 18, (least, top)), y + 18),
+        )
         y += CHART + 18 + 14
         lens = _lens(page, name, top)
         if lens is not None:
@@ -365,18 +382,74 @@ def _watermarks(page: Page, axis: _Axis, y: float) -> Iterator[Track]:
             lines = _apart([_line(page, one, axis, y + 18, high, low) for one in series])
             grid = [(y + 18 + CHART * (1 - part), f"{round(low + (high - low) * part):,}") for part in (0, 0.5, 1)]
             title = f"{name}: the same between offsets {low:,} and {high:,} only, around the finding's"
-            yield Track(title, y, [], [], lines, grid, low=low, high=high, is_lens=True, words=_words(lines, y + 18))
+            said = _said(page, lines, series, axis, y + 18, (low, high), is_lens=True)
+            yield Track(title, y, [], [], lines, grid, low=low, high=high, is_lens=True, words=_words(said, y + 18))
             y += CHART + 18 + 14
 
 
-def _words(lines: Iterable[Line], top: float) -> list[Words]:
-    """Say beside the dots where something went back from where to where; of dots that are near each other at the first."""
-    found: list[Words] = []
-    for x, y, title in sorted({dot for line in lines for dot in line.dots}):
-        if len(found) < WORDS and (not found or x - found[-1].x >= WORDS_APART):
-            is_late = x > LEFT + PLOT - WORDS_APART
-            found.append(Words(x, max(y - 7, top + 9), title.rpartition(": ")[2], "end" if is_late else "start"))
-    return found
+def _said(
+    page: Page,
+    lines: Iterable[Line],
+    series: Iterable[Series],
+    axis: _Axis,
+    y: float,
+    scale: tuple[int, int],
+    *,
+    is_lens: bool = False,
+) -> Iterator[Words]:
+    """Yield what is worth saying at the curves, the gravest first: what went back, which log was cut, in the lens where logs ended."""
+    for x, dot_y, title in sorted({dot for line in lines for dot in line.dots}):
+        yield Words(x, dot_y, title.rpartition(": ")[2], "start")
+    low, high = scale
+    ends = [one for one in series if one.is_log_end]
+    cuts, others = [], []
+    for one in ends:
+        for i, after in enumerate(one.offsets):
+            before = one.offsets[i - 1] if i else 0
+            at = (axis.x(one.at_ns[i]), _height(after, y, scale))
+            if after < before and (not is_lens or (before > low and after < high)):
+                cuts.append(Words(*at, f"{one.name}: {before:,} → {after:,}", "start", _look(page, one.name)))
+            elif i in one.alone and is_lens and low < after < high:
+                others.append(Words(*at, f"{one.name} ends at {after:,}", "start", _look(page, one.name)))
+    yield from sorted(cuts, key=lambda words: words.x)
+    yield from sorted(others, key=lambda words: words.x)
+
+
+def _words(said: Iterable[Words], top: float) -> list[Words]:
+    """Place words beside their points, where no others are: right of it or left, above or below; those without room are left out."""
+    placed: list[Words] = []
+    taken: list[tuple[float, float, float]] = []  # left, right, base line
+    for words in said:
+        width = len(words.text) * CHARACTER
+        for anchor, y in (("start", -7), ("end", -7), ("start", 14), ("end", 14)):
+            left = words.x + 5 if anchor == "start" else words.x - 5 - width
+            base = words.y + y
+            is_inside = left >= LEFT and left + width <= LEFT + PLOT and top + 9 <= base <= top + CHART
+            if (
+                len(placed) < WORDS
+                and is_inside
+                and all(
+                    left >= end or left + width <= begin or abs(base - other) >= LINE for begin, end, other in taken
+                )
+            ):
+                taken.append((left, left + width, base))
+                placed.append(
+                    replace(
+                        words, x=round(words.x + (5 if anchor == "start" else -5), 2), y=round(base, 2), anchor=anchor
+                    )
+                )
+                break
+    return placed
+
+
+def _height(offset: int, y: float, scale: tuple[int, int]) -> float:
+    low, top = scale
+    return round(y + CHART * (1 - (min(max(offset, low), top) - low) / (top - low)), 2)
+
+
+def _look(page: Page, observer: str) -> str:
+    node = observer.removeprefix("node-")
+    return colour(page, int(node)) if observer.startswith("node-") and node.isdigit() else "client"
 
 
 def _lens(page: Page, name: str, top: int) -> tuple[int, int] | None:
@@ -403,16 +476,16 @@ def _apart(lines: list[Line]) -> list[Line]:
 
 
 def _line(page: Page, series: Series, axis: _Axis, y: float, top: int, low: int = 0) -> Line:
-    def height(offset: int) -> float:
-        return round(y + CHART * (1 - (min(max(offset, low), top) - low) / (top - low)), 2)
-
+    height = partial(_height, y=y, scale=(low, top))
     chosen = list(_thinned(series, POINTS if page.window is None else POINTS_OF_A_WINDOW))
-    steps = []
-    for place, position in enumerate(chosen):
-        x = axis.x(series.at_ns[position])
-        steps.append(
-            f"M{x} {height(series.offsets[position])}" if place == 0 else f"H{x}V{height(series.offsets[position])}"
-        )
+    steps, alone = [], {*series.alone}
+    is_known = False  # whether the line goes on from the point before
+    for position in chosen:
+        x, level = axis.x(series.at_ns[position]), height(series.offsets[position])
+        steps.append(f"H{x}V{level}" if is_known else f"M{x} {level}")
+        is_known = position not in alone
+    by_itself = [i for i in series.alone if i == 0 or i - 1 in alone]
+    marks = [f"M{axis.x(series.at_ns[i])} {height(series.offsets[i])}h.01" for i in by_itself]
     dots = [
         (
             axis.x(series.at_ns[i]),
@@ -421,24 +494,36 @@ def _line(page: Page, series: Series, axis: _Axis, y: float, top: int, low: int 
         )
         for i in series.back[:500]
     ]
-    node = series.name.removeprefix("node-")
-    kind = colour(page, int(node)) if series.name.startswith("node-") and node.isdigit() else "client"
-    values = [(series.at_ns[i] // 1_000_000, float(series.offsets[i])) for i in chosen]
+    kind = _look(page, series.name)
+    values: list[tuple[int, float]] = []
+    for i in chosen:
+        at_ms = series.at_ns[i] // 1_000_000
+        values.append((at_ms, float(series.offsets[i])))
+        if i in alone:
+            values.append((at_ms + SEEN_MS, -1.0))  # from then on nobody knows
     name = f"{series.name}{' log end' if series.is_log_end else ''}"
     if series.is_log_end:
         title = f"{series.name}: log end"
-        return Line("".join(steps), f"{kind} logend", "", height(series.offsets[-1]), dots, title, name, values)
-    return Line("".join(steps), kind, series.name, height(series.offsets[-1]), dots, "", name, values)
+        return Line(
+            "".join(steps), f"{kind} logend", "", height(series.offsets[-1]), dots, title, name, values, "".join(marks)
+        )
+    level = height(series.offsets[-1])
+    return Line("".join(steps), kind, series.name, level, dots, "", name, values, "".join(marks))
 
 
 def _thinned(series: Series, most: int) -> Iterable[int]:
     """Keep where the offset changes; of many such, an even choice, and every step back with its neighbour."""
     offsets = series.offsets
-    changed = [i for i in range(len(offsets)) if i in (0, len(offsets) - 1) or offsets[i] != offsets[i - 1]]
+    alone = {*series.alone}
+    changed = [
+        i
+        for i in range(len(offsets))
+        if i in (0, len(offsets) - 1) or offsets[i] != offsets[i - 1] or i in alone or i - 1 in alone
+    ]
     if len(changed) <= most:
         return changed
     stride = -(-len(changed) // most)
-    return sorted({*changed[::stride], changed[-1], *series.back, *(i - 1 for i in series.back)})
+    return sorted({*changed[::stride], changed[-1], *series.back, *(i - 1 for i in series.back), *alone})
 
 
 def _drawn(page: Page) -> Rates | None:
@@ -446,21 +531,41 @@ def _drawn(page: Page) -> Rates | None:
 
 
 def _rates(page: Page, axis: _Axis, y: float) -> Iterator[Track]:
+    """Draw what was accepted, and below it, on a scale of its own, what was not: ten failures in a second are nothing beside ten thousand records."""
     rates = _drawn(page)
     if rates is None:
         return
     good = [sum(pair) for pair in zip(rates.counts["ok"], rates.counts["sent"], strict=True)]
-    bad = [sum(pair) for pair in zip(rates.counts["fail"], rates.counts["info"], strict=True)]
+    failed, unknown = rates.counts["fail"], rates.counts["info"]
+    asked = "calls" if page.is_of_a_system else "sends"
+    if any(good) or any(failed) or any(unknown):
+        title = f"Completed {asked} per second"
+        yield _rate_track(title, rates, [(good, "rateok", "accepted")], axis, y)
+        y += CHART + 18 + 14
+    if any(failed) or any(unknown):
+        title = f"{asked.capitalize()} per second that failed, or of which nobody knows the end"
+        curves = [(failed, "ratebad", "failed"), (unknown, "rateinfo", "nobody knows")]
+        yield _rate_track(title, rates, [one for one in curves if any(one[0])], axis, y, is_said=True)
+
+
+def _rate_track(
+    title: str,
+    rates: Rates,
+    curves: Sequence[tuple[Sequence[int], str, str]],
+    axis: _Axis,
+    y: float,
+    *,
+    is_said: bool = False,
+) -> Track:
+    """Draw counts per bin; `is_said`: each curve's name stands at its peak as well."""
     per_second = 1e9 / rates.bin_ns
-    top = max([*good, *bad, 1])
-    if not any(good) and not any(bad):
-        return
-    lines = []
-    for counts, kind, label in ((good, "rateok", "accepted"), (bad, "ratebad", "others")):
-        steps = [f"M{axis.x(rates.start_ns)} {_count_y(y, 0, top)}"]
-        steps += [
-            f"V{_count_y(y, n, top)}H{axis.x(rates.start_ns + (i + 1) * rates.bin_ns)}" for i, n in enumerate(counts)
-        ]
+    top = max([1, *(count for counts, _, _ in curves for count in counts)])
+    lines, said = [], []
+    for counts, kind, label in curves:
+        ends = [axis.x(rates.start_ns + place * rates.bin_ns) for place in range(len(counts) + 1)]
+        steps = [f"M{ends[0]} {_count_y(y, 0, top)}"]
+        steps += [f"V{_count_y(y, count, top)}H{ends[place + 1]}" for place, count in enumerate(counts)]
+        values = _binned(rates, [count * per_second for count in counts])
         lines.append(
             Line(
                 "".join(steps),
@@ -469,13 +574,23 @@ def _rates(page: Page, axis: _Axis, y: float) -> Iterator[Track]:
                 _count_y(y, counts[-1] if counts else 0, top),
                 [],
                 name=label,
-                values=_binned(rates, [count * per_second for count in counts]),
+                values=values,
             )
         )
+        most = max(counts, default=0)
+        if is_said and most:
+            place = list(counts).index(most)
+            said.append(
+                Words(
+                    ends[place + 1],
+                    _count_y(y, most, top) + 16,
+                    f"{label}: up to {most * per_second:,.0f}",
+                    "start",
+                    kind,
+                )
+            )
     grid = [(_count_y(y, top * part, top), f"{top * part * per_second:,.0f}") for part in (0, 0.5, 1)]
-    asked = "calls" if page.is_of_a_system else "sends"
-    title = f"Completed {asked} per second (others: failed, or nobody knows)"
-    yield Track(title, y, [], [], _apart(lines), grid, low=0, high=top * per_second)
+    return Track(title, y, [], [], _apart(lines), grid, low=0, high=top * per_second, words=_words(said, y + 18))
 
 
 def _binned(rates: Rates, counts: Sequence[float]) -> list[tuple[int, float]]:
@@ -536,7 +651,8 @@ def _unread(page: Page, axis: _Axis, y: float) -> Iterator[Track]:
     steps = [f"M{axis.x(rates.start_ns)} {_count_y(y, 0, top)}"]
     steps += [f"V{_count_y(y, n, top)}H{axis.x(rates.start_ns + (i + 1) * rates.bin_ns)}" for i, n in enumerate(counts)]
     values = _binned(rates, counts)
-    lines = [Line("".join(steps), "rateok", "unread", _count_y(y, counts[-1], top), [], name="unread", values=values)]
+    label = f"{counts[-1]:,} unread"
+    lines = [Line("".join(steps), "rateok", label, _count_y(y, counts[-1], top), [], name="unread", values=values)]
     grid = [(_count_y(y, top * part, top), f"{round(top * part):,}") for part in (0, 0.5, 1)]
     yield Track("Acknowledged records that no consumer has received yet", y, [], [], lines, grid, low=0, high=top)
 

@@ -17,6 +17,7 @@ from tribunal.results.history import load as load_history
 from tribunal.results.manifest import Manifest
 from tribunal.results.recording import DamagedRecording
 from tribunal.results.report.cycle import Cycle, cycle, cycle_of_history
+from tribunal.results.report.holds import HOLDS
 from tribunal.results.report.imported import Imported, imported_of
 from tribunal.results.report.matrix import Matrix, matrix
 from tribunal.results.report.minimal import Minimal, minimal_of
@@ -24,7 +25,7 @@ from tribunal.results.report.moments import Change, changes_of, min_isrs
 from tribunal.results.report.operations import Operations, operations, operations_of_read
 from tribunal.results.report.participants import Participants, participants
 from tribunal.results.report.promises import OUTCOMES, Account, Array, Availability, Promise, Silence, account
-from tribunal.results.report.simulation import Simulation, simulation_of
+from tribunal.results.report.simulation import Simulation, rare_states, simulation_of
 from tribunal.results.report.story import Story, located, protagonist, story_of
 from tribunal.results.report.unread import unread
 from tribunal.results.report.window import BadWindow, Window
@@ -50,16 +51,21 @@ class File(msgspec.Struct, frozen=True, kw_only=True):
     rows: int
     files: int
     sha256: str
+    holds: str = ""
 
 
 class Series(msgspec.Struct, frozen=True):
-    """One observer's high watermark or log end over time; `back` are the positions where a high watermark went back."""
+    """One observer's high watermark or log end over time; `back` are the positions where a high watermark went back.
+
+    alone:  the positions behind which nobody knows of it until the next one.
+    """
 
     name: str
     at_ns: list[int]
     offsets: list[int]
     back: list[int]
     is_log_end: bool = False
+    alone: list[int] = []
 
 
 class Rates(msgspec.Struct, frozen=True):
@@ -116,6 +122,7 @@ class Page(msgspec.Struct, frozen=True, kw_only=True):
     availability: list[Availability] = msgspec.field(default_factory=list)
     complaints: list[tuple[str, list[str]]] = msgspec.field(default_factory=list)
     simulation: Simulation | None = None
+    rare_states: dict[str, int] = msgspec.field(default_factory=dict)
     confirmed: list[Rate] = msgspec.field(default_factory=list)
 
     @property
@@ -209,6 +216,7 @@ def _page_of(run_dir: Path, verdict: RunVerdict, recording: Recording, window: W
         availability=sends.availability(),
         complaints=list(_complaints(run_dir)),
         simulation=simulation_of(run_dir),
+        rare_states=rare_states(recording),
         confirmed=confirmed_rates(run_dir),
     )
 
@@ -256,17 +264,35 @@ def _watermarks(recording: Recording, name: str) -> Iterator[Series]:
         epochs = pc.fill_null(known["leader_epoch"], -1).to_numpy()[chosen]
         same = (epochs[1:] == epochs[:-1]) | (sources[chosen][1:] == "list_offsets")
         back = 1 + np.flatnonzero((offsets[1:] < offsets[:-1]) & same)
-        yield Series(observer, at_ns.tolist(), offsets.tolist(), back.tolist())
+        # A node reports its high watermark while it leads: in between others led, and it said nothing.
+        over = (sources[chosen][:-1] == "node") & (epochs[1:] != epochs[:-1])
+        yield Series(observer, at_ns.tolist(), offsets.tolist(), back.tolist(), alone=np.flatnonzero(over).tolist())
 
 
 def _log_ends(rows: pa.Table) -> Iterator[Series]:
-    """Yield how far each replica's own log went; that one is cut after an election is no regression."""
+    """Yield how far each replica's own log went; that one is cut after an election is no regression.
+
+    A leader reports all the time. A follower (it has no high watermark to report) does so only as it begins to follow, or cuts its log: it fetches on
+    behind that, and nobody knows how much. So it is with a leader once somebody else leads.
+    """
     own = pc.and_(pc.equal(rows["source"].cast(pa.string()), "node"), pc.is_valid(rows["log_end_offset"]))
-    known = rows.filter(own).sort_by("at_ns")
+    known = rows.filter(own)
+    # Before and behind a cut have the same time: the cut is what comes second.
+    known = known.sort_by([("at_ns", "ascending"), ("log_end_offset", "descending")])
     observers = np.asarray(known["observer"].cast(pa.string()).to_pylist(), dtype=object)
     for observer in sorted(set(observers.tolist())):
         chosen = known.filter(pa.array(observers == observer))
-        yield Series(observer, chosen["at_ns"].to_pylist(), chosen["log_end_offset"].to_pylist(), [], is_log_end=True)
+        leads = pc.is_valid(chosen["high_watermark"]).to_numpy()
+        epochs = pc.fill_null(chosen["leader_epoch"], -1).to_numpy()
+        goes_on = leads[:-1] & (epochs[:-1] == epochs[1:])
+        yield Series(
+            observer,
+            chosen["at_ns"].to_pylist(),
+            chosen["log_end_offset"].to_pylist(),
+            [],
+            is_log_end=True,
+            alone=[*np.flatnonzero(~goes_on).tolist(), chosen.num_rows - 1],
+        )
 
 
 def _within(window: Window, end_ns: int) -> Window:
@@ -315,7 +341,9 @@ def _latencies(place: Array, took: Array, bins: int) -> dict[str, list[int | Non
 def _files(recording: Recording) -> list[File]:
     tables = recording.manifest.tables if recording.manifest is not None else {}
     return [
-        File(name=f"recording/{name}", rows=known.rows, files=known.files, sha256=known.sha256)
+        File(
+            name=f"recording/{name}", rows=known.rows, files=known.files, sha256=known.sha256, holds=HOLDS.get(name, "")
+        )
         for name, known in sorted(tables.items())
     ]
 

@@ -15,7 +15,7 @@ from tribunal.results.report.measures import LEFT, PLOT
 from tribunal.results.report.wrong_read import WrongRead
 from tribunal.results.rows import Poll, Send, typed
 from tribunal.results.store import Recording
-from tribunal.results.values import record_name
+from tribunal.results.values import number_of, record_name
 from tribunal.results.verdict import Finding
 
 MARGIN_NS: Final = 300_000_000
@@ -28,10 +28,11 @@ LEAST_WIDTH: Final = 1.5
 TICKS: Final = 12
 STEPS_MS: Final = (50, 100, 200, 500, 1_000, 2_000, 5_000, 10_000, 60_000, 600_000)
 HOUR_MS: Final = 3_600_000
+CHARACTER: Final = 6.4
 
 
 class Bar(msgspec.Struct, frozen=True, kw_only=True):
-    """One operation. kind: ok, sent, fail, info, poll; `own`: the record that the finding is about."""
+    """One operation. kind: ok, sent, fail, info, poll; `own`: the record that the finding is about, which has a `label`: words, and where they begin or end."""
 
     x: float
     y: float
@@ -40,6 +41,7 @@ class Bar(msgspec.Struct, frozen=True, kw_only=True):
     own: bool
     is_open: bool
     title: str
+    label: tuple[str, float, str] | None = None
 
 
 class Operation(msgspec.Struct, frozen=True, kw_only=True):
@@ -51,6 +53,7 @@ class Operation(msgspec.Struct, frozen=True, kw_only=True):
     kind: str
     own: bool
     title: str
+    label: str = ""
 
 
 class Band(msgspec.Struct, frozen=True):
@@ -62,7 +65,7 @@ class Band(msgspec.Struct, frozen=True):
 
 
 class Operations(msgspec.Struct, frozen=True, kw_only=True):
-    """The window; times in seconds."""
+    """The window; times in seconds. election: where that lies at which the record was lost, if it lies in the window."""
 
     name: str
     start_s: float
@@ -72,6 +75,7 @@ class Operations(msgspec.Struct, frozen=True, kw_only=True):
     bars: list[Bar]
     ticks: list[tuple[float, str]]
     left_out: int
+    election: tuple[float, str] | None = None
 
 
 def operations(recording: Recording, finding: Finding) -> Operations | None:
@@ -104,7 +108,7 @@ def _window(
     bands, bars, height = _placed(kept, start, end)
     return Operations(
         name=name, start_s=start / 1e9, end_s=end / 1e9, height=height, bands=bands, bars=bars,
-        ticks=_ticks(start, end), left_out=len(rows) - len(kept),
+        ticks=_ticks(start, end), left_out=len(rows) - len(kept), election=_election(finding, start, end),
     )  # fmt: skip
 
 
@@ -130,16 +134,19 @@ def _send(row: Send, finding: Finding) -> Operation:
         kind=row.outcome,
         own=row.value == finding.value,
         title=f"{record_name(row.value)} acks={acks} {row.outcome}{at}",
+        label=f"record {number_of(row.value)}{at}" if row.value == finding.value else "",
     )
 
 
 def _poll(row: Poll, read: WrongRead | None) -> Operation:
+    own = read is not None and (row.process, row.poll_index) == (read.process, read.poll_index)
     return Operation(
         process=row.process,
         invoke_ns=row.invoke_ns,
         complete_ns=row.complete_ns,
         kind="poll",
-        own=read is not None and (row.process, row.poll_index) == (read.process, read.poll_index),
+        own=own,
+        label=f"reads another record at offset {read.log_offset}" if own and read is not None else "",
         title=f"poll from {row.position}: {row.record_count} records, {row.outcome}",
     )
 
@@ -166,11 +173,31 @@ def _bar(row: Operation, done: int, start: int, end: int, y: float) -> Bar:
     left, right = (max(start, row.invoke_ns) - start), (min(end, done) - start)
     scale = PLOT / (end - start)
     until = "no answer" if row.complete_ns is None else f"{row.complete_ns / 1e9:.3f} s"
+    x, width = round(LEFT + left * scale, 2), round(max(LEAST_WIDTH, (right - left) * scale), 2)
     return Bar(
-        x=round(LEFT + left * scale, 2), y=y, width=round(max(LEAST_WIDTH, (right - left) * scale), 2), kind=row.kind,
-        own=row.own, is_open=row.complete_ns is None or done > end,
+        x=x, y=y, width=width, kind=row.kind, own=row.own, is_open=row.complete_ns is None or done > end, label=_label(row.label, x, width),
         title=f"{row.title}: {row.invoke_ns / 1e9:.3f} s to {until}",
     )  # fmt: skip
+
+
+def _label(text: str, x: float, width: float) -> tuple[str, float, str] | None:
+    """Return words in a bar, or behind it, or before it, wherever there is room."""
+    needed = len(text) * CHARACTER + 8
+    if not text:
+        return None
+    if width >= needed:
+        return text, round(x + 4, 2), "start"
+    if x + width + needed <= LEFT + PLOT:
+        return text, round(x + width + 4, 2), "start"
+    return (text, round(x - 4, 2), "end") if x - needed >= LEFT else None
+
+
+def _election(finding: Finding, start: int, end: int) -> tuple[float, str] | None:
+    election = finding.detail.election
+    if election is None or election.at_ns is None or not start <= election.at_ns <= end:
+        return None
+    x = round(LEFT + (election.at_ns - start) * PLOT / (end - start), 2)
+    return x, f"broker {election.leader} is elected, leader epoch {election.leader_epoch}"
 
 
 def _ticks(start: int, end: int) -> list[tuple[float, str]]:

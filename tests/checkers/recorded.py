@@ -155,7 +155,7 @@ class Run:
 
     def watermark(
         self,
-        high_watermark: int,
+        high_watermark: int | None,
         at: int,
         *,
         epoch: int | None,

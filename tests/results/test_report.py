@@ -23,7 +23,7 @@ from tribunal.results.report.measures import LEFT, PLOT
 from tribunal.results.report.minimal import keep_story
 from tribunal.results.report.model import Change, Page, Series, page
 from tribunal.results.report.overview import overview
-from tribunal.results.report.window import parsed
+from tribunal.results.report.window import BadWindow, parsed
 from tribunal.results.sensitivity import measured, total
 from tribunal.results.store import Recorder
 from tribunal.results.values import value_of
@@ -167,7 +167,10 @@ def test_tracks_share_one_axis_and_mark_what_went_back(run: Path) -> None:
         ("", "b0 logend")
     ]
     assert any("no consumer has received" in track.title for track in drawn.tracks)
-    assert [(one.text, one.anchor) for track in drawn.tracks for one in track.words] == [("5 → 3", "start")]
+    assert [(one.text, one.anchor) for track in drawn.tracks for one in track.words] == [
+        ("5 → 3", "start"),
+        ("node-1: 9 → 3", "start"),
+    ]
 
 
 def test_every_step_back_survives_thinning(tmp_path: Path) -> None:
@@ -313,6 +316,50 @@ def test_a_violation_says_what_to_do_next_and_a_pass_does_not(run: Path) -> None
     assert "tribunal shrink" not in found  # of a run on real nodes the simulator may know nothing
     assert f"tribunal shrink {run}" in simulated
     assert "tribunal explain" not in passed
+
+
+@pytest.mark.parametrize(("known", "shown"), [
+    pytest.param(True, '<span class="good">yes</span>', id="yes"),
+    pytest.param(False, '<b class="bad">no', id="no"),
+    pytest.param(None, "not known", id="the run was cut off before anybody looked"),
+])  # fmt: skip
+def test_a_fault_of_which_nobody_knows_whether_it_took_effect_is_not_one_without_effect(
+    run: Path, known: bool | None, shown: str
+) -> None:
+    fault = InjectedFault(index=0, kind="kill", took_effect=known, healed=known)
+    save(a_verdict(Verdict.INCONCLUSIVE, test=Conditions(faults=(fault,))), run / "verdict.json")
+
+    table = report.write(run).read_text().partition("<caption>Faults")[2].partition("</table>")[0]
+
+    assert table.count(shown) == 2
+
+
+def test_rare_states_are_counted_through_restarts_and_those_not_reached_are_named(run: Path) -> None:
+    recorder = Recorder(run / "own", "r")
+    counts = ((1, 1), (2, 2), (3, 5), (4, 1), (5, 2))  # seconds and count: from the fourth on a new process counts
+    for at_s, count in counts:
+        recorder.row("probes", name="isr_shrunk", node=1, at_ns=at_s * S, count=count)
+    recorder.row("probes", name="isr_shrunk", node=2, at_ns=S, count=3)
+    recorder.row("probes", name="point fetch", node=2, at_ns=S, count=9)
+    recorder.finish(Made(seed=5))
+    save(a_verdict(Verdict.PASS), run / "own" / "verdict.json")
+
+    real = report.write(run / "own").read_text()
+    simulation = {"probes": {"isr_empty": 4}, "unreached": ["elr_nonempty", "leaderless"]}
+    (run / "own" / "simulation.json").write_text(json.dumps(simulation))
+    simulated = report.write(run / "own").read_text()
+
+    assert page(run / "own").rare_states == {"isr_shrunk": 10}
+    assert "<dt>isr shrunk</dt><dd>10</dd>" in real
+    assert "were not reached" not in real  # which ones a release of its own can count nobody knows
+    assert "<dt>isr empty</dt><dd>4</dd>" in simulated
+    assert "2 rare states were not reached" in simulated
+    assert "elr nonempty, leaderless" in simulated
+
+
+def test_a_window_of_more_seconds_than_there_are_is_refused() -> None:
+    with pytest.raises(BadWindow, match="is no stretch of time"):
+        parsed(f"0:{'9' * 400}")
 
 
 def test_what_the_nodes_were_set_to_is_there(tmp_path: Path) -> None:

@@ -55,6 +55,7 @@
     for (const one of series) {
       if (one.lines !== chart.lines) continue;
       for (let i = Math.max(0, place(one.points, from)); i < one.points.length && one.points[i][0] <= to; i++) {
+        if (one.points[i][1] < 0) continue; // not known
         const value = Math.min(Math.max(one.points[i][1], chart.low), chart.high);
         least = Math.min(least, value);
         most = Math.max(most, value);
