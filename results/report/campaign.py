@@ -154,7 +154,7 @@ def _abstract(
     gone = [one for verdict in own for one in verdict.permitted if one.kind in LOSSES]
     said = [
         Sentence(
-            f"{statement.system}, version {statement.version}, was run {len(own)} times, {lived} in all, while {effective:,} of "
+            f"{statement.system}, version {statement.version}, was run {len(own)} {'time' if len(own) == 1 else 'times'}, {lived} in all, while {effective:,} of "
             f"{len(faults):,} injected faults of {kinds} kinds provably took effect; {sum(map(acknowledged, own)):,} records were acknowledged."
         ),
         Sentence(_broken(bad, promised) if bad else "No promise was broken: no record that had to survive was lost."),

@@ -28,14 +28,14 @@ def figure_tables(figures: Mapping[str, Figures]) -> Iterator[FigureTable]:
             rows = _rows(value)
             if rows:
                 yield _table(f"{title}: {key.replace('_', ' ')}", rows)
-            elif not isinstance(value, list) and value not in (None, 0, "", {}):
+            elif value is False or value not in (None, 0, "", {}, []):
                 single.append([key.removesuffix(NS).replace("_", " "), _text(key, value)])
         if single:
             yield FigureTable(title=title, columns=["figure", "value"], rows=single, more=0)
 
 
 def _rows(value: object) -> list[Mapping[str, object]]:
-    return [one for one in value if isinstance(one, dict)] if isinstance(value, list) else []
+    return value if isinstance(value, list) and all(isinstance(one, dict) for one in value) else []
 
 
 def _table(title: str, rows: Sequence[Mapping[str, object]]) -> FigureTable:

@@ -8,7 +8,7 @@ import os
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Final
+from typing import Final, Literal
 
 import msgspec
 
@@ -297,7 +297,7 @@ class _KeptFinding(msgspec.Struct, frozen=True):
 
     name: str
     signature: str
-    state: str
+    state: Literal["fixed", "known"]
 
 
 def _nights(folder: Path, unreadable: list[str]) -> Iterator[Night]:
@@ -310,7 +310,7 @@ def _nights(folder: Path, unreadable: list[str]) -> Iterator[Night]:
 
 def _kept(findings: Path | None, unreadable: list[str]) -> dict[str, tuple[str, str]]:
     """Return what is kept of past failures: signature -> (name, state)."""
-    kept = {}
+    kept: dict[str, tuple[str, str]] = {}
     for path in sorted(findings.glob("*.json")) if findings is not None else ():
         try:
             finding = msgspec.json.decode(path.read_bytes(), type=_KeptFinding)
