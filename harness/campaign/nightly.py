@@ -198,8 +198,8 @@ class Nightly:
         """Do all of it; what is known is saved again and again, so that a night that is cut off has said something."""
         config = self._config
         parts: dict[str, tuple[Callable[[], None], bool]] = {  # what does a part, and whether there is anything to do
-            "past findings": (self._past, bool(self._kept)),
-            "canaries": (self._canaries, bool(config.canaries.mutants)),
+            "past findings": (self._past, any(map(self._shard.has, range(len(self._kept))))),
+            "canaries": (self._canaries, any(map(self._shard.has, range(len(config.canaries.mutants))))),
             "every scenario": (self._every_scenario, config.every_scenario.share > 0),
             "sweeps": (self._sweeps, bool(self._scenarios)),
             "sensitivity": (self._calibrate, config.calibrate.share > 0),

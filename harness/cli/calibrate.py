@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Final
 import msgspec
 import typer
 
-from tribunal.harness.cli.usage import known_engine
+from tribunal.harness.cli.usage import known_engine, must_be_file_to_write
 from tribunal.harness.scenario import BadScenario
 from tribunal.harness.terminal import as_json, echo
 from tribunal.results.history import is_history
@@ -46,8 +46,15 @@ def calibrate(
             raise BadScenario(f"no run in {str(folder)!r}: no such folder")
         if is_history(folder):
             raise BadScenario(f"{folder}: an imported history; anomalies are put into recordings of runs")
+    if out is not None:
+        must_be_file_to_write("--out", out)
     before = None if last is None else read(last)
     board = _Board()
+    measured = len(chosen or all_classes())
+    echo(
+        f"{len(runs)} recordings: each is judged as it is, then copies of it with anomalies of {measured} classes",
+        err=True,
+    )
 
     def progress(outcome: Outcome, count: int) -> None:
         board.update(outcome.run, count, seen=outcome.seen)

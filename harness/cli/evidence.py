@@ -1,5 +1,6 @@
 """The commands about runs that exist: bundle, verify, publish, diff, bisect."""
 
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -80,7 +81,7 @@ def verify(
 
     if engine is not None:
         known_engine(engine)
-    result = verified(archive, engine, is_replayed=replay, signers=signers)
+    result = verified(archive, engine, is_replayed=replay, signers=signers, notify=partial(echo, err=True))
     if json:
         echo(as_json(result))
     else:

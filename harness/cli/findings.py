@@ -3,7 +3,7 @@
 import os
 import sys
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Final
 
 import typer
 
@@ -19,6 +19,7 @@ from tribunal.results.verdict import EXIT_ERROR, Verdict, load
 findings = typer.Typer(no_args_is_help=True, help="Past failures, kept as plans and run again.")
 Folder = Annotated[Path, typer.Option(help="Folder of the findings.")]
 Json = Annotated[bool, typer.Option("--json", help="Print the result as JSON on stdout.")]
+NO_VIOLATION: Final = "{run}: found nothing; give --signature, or a run with a violation"
 
 
 @findings.command()
@@ -98,7 +99,7 @@ def must_have_found(run: Path) -> None:
     """Raise `BadScenario` for a run that passed: to run it again for what it showed takes time and finds that there was nothing."""
     stated = run / "verdict.json"
     if stated.is_file() and load(stated).verdict in (Verdict.PASS, Verdict.PERMITTED):
-        raise BadScenario(f"{run}: found nothing; give --signature")
+        raise BadScenario(NO_VIOLATION.format(run=run))
 
 
 def first_signature(run: Path) -> Signature:
@@ -113,4 +114,4 @@ def first_signature(run: Path) -> Signature:
     if (folder / "verdict.json").is_file():
         for found in load(folder / "verdict.json").violations:
             return found.signature
-    raise BadScenario(f"{folder}: found nothing; give --signature")
+    raise BadScenario(NO_VIOLATION.format(run=folder))

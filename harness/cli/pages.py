@@ -45,12 +45,20 @@ def report(
         raise typer.BadParameter(f"--figures: {run} is a folder of runs; name one of them")
     path = _index(run) if of_many else _one(run, window)
     drawn: list[str] = []
+
+    def show(line: str) -> None:
+        if not json:
+            echo(line)
+
+    show(str(path))
     if figures:
         from tribunal.results.report.figures import write_figures
 
-        drawn = [str(one) for one in write_figures(run)]
-    said = {"report": str(path), **({"figures": drawn} if figures else {})}
-    echo(as_json(said) if json else "\n".join([str(path), *drawn]))
+        for one in write_figures(run):
+            drawn.append(str(one))
+            show(str(one))
+    if json:
+        echo(as_json({"report": str(path), **({"figures": drawn} if figures else {})}))
 
 
 def serve(

@@ -504,6 +504,8 @@ class Board:
     def __enter__(self) -> "Board":
         if self._live is not None:
             self._live.start()
+        else:
+            echo(f"{self._title}: begun", err=True)
         return self
 
     def __exit__(self, *error: object) -> None:

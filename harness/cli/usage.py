@@ -38,6 +38,14 @@ def must_not_be_file(option: str, folder: Path) -> None:
         raise UsageError(f"{option} {str(folder)!r}: a file, and a folder is needed")
 
 
+def must_be_file_to_write(option: str, file: Path) -> None:
+    """Raise `UsageError` where a file cannot be written: whoever names one must not find that out after minutes of work."""
+    if file.is_dir():
+        raise UsageError(f"{option} {str(file)!r}: a folder, and a file is needed")
+    if not file.absolute().parent.is_dir():
+        raise UsageError(f"{option} {str(file)!r}: there is no folder {str(file.parent)!r}")
+
+
 def must_be_there(option: str, folder: Path) -> None:
     """Raise `UsageError` where what is to be looked through is not there: that nothing was found would be no news."""
     must_not_be_file(option, folder)

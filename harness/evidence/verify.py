@@ -7,7 +7,7 @@ simulated run can be run again (`is_replayed`), and of any other only a signatur
 """
 
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import cached_property, partial
 from pathlib import Path
 from typing import Final
@@ -127,18 +127,25 @@ class Anew(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def verified(
-    archive_path: Path, engine: str | None, *, is_replayed: bool = False, signers: Path | None = None
+    archive_path: Path,
+    engine: str | None,
+    *,
+    is_replayed: bool = False,
+    signers: Path | None = None,
+    notify: Callable[[str], None] = lambda line: None,
 ) -> Verified:
     """Compare an archive with what it is made of; `Tampered` names a file that is not as listed, or a signature that is false.
 
     engine:   who judges; None: who judged it before.
     signers:  whose signatures count: an allowed_signers file of ssh, or a public key of minisign.
+    notify:   is called with a line before what takes longest.
     """
     not_checked = unchecked(archive_path, signers)
     signature = None if not_checked else signed(archive_path, signers)
     with Scratch("verify") as folder:
         stated = folder / "stated"
         content = unpacked(archive_path, stated)
+        notify(f"the hashes of {len(content.files)} files agree; the recording is judged and its report made again")
         run_dir = folder / "again" / content.run_id
         anew = made_anew(stated, run_dir, engine)
         differences, remarks = compared(content, stated, anew)

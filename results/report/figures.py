@@ -6,6 +6,7 @@ A drawing of the page takes its colours from the page's style; here they are wri
 import re
 import shutil
 import subprocess  # a browser of this machine
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
 
@@ -22,20 +23,19 @@ VARIABLE: Final = re.compile(r"--([a-z0-9]+):([^;}]+)")
 FONT: Final = "font-family:system-ui,Arial,sans-serif"
 
 
-def write_figures(run_dir: Path) -> list[Path]:
-    """Write each drawing of a run's report below its folder; return the files."""
+def write_figures(run_dir: Path) -> Iterator[Path]:
+    """Write each drawing of a run's report below its folder; yield the files as they are written: a browser takes seconds for each."""
     folder = Path(run_dir) / FOLDER
     folder.mkdir(exist_ok=True)
     html, style = drawings(page(Path(run_dir)))
-    written = []
     for name, text in html.items():
         found = SVG.search(text)
         if found is None:
             continue
         svg = folder / f"{name}.svg"
         svg.write_text(standalone(found[0], style), encoding="utf-8")
-        written += [svg, *_as_png(svg)]
-    return written
+        yield svg
+        yield from _as_png(svg)
 
 
 def standalone(svg: str, style: str) -> str:

@@ -101,6 +101,8 @@ def test_every_engine_sees_the_same(recorded, capsys, engine):
     pytest.param(["--classes", "hoel"], "unknown class 'hoel'", id="unknown class"),
     pytest.param(["--engine", "duck"], "unknown engine 'duck'", id="unknown engine"),
     pytest.param(["--last", "nowhere.json"], "nowhere.json", id="no last figures"),
+    pytest.param(["--out", "nowhere/figures.json"], "there is no folder 'nowhere'", id="no folder, found out before it begins"),
+    pytest.param(["--out", "."], "a folder, and a file is needed", id="a folder"),
 ])  # fmt: skip
 def test_wrong_usage_is_said_in_one_line(recorded, capsys, arguments, said):
     assert exit_code(["calibrate", str(recorded), *arguments]) == 64
