@@ -570,7 +570,8 @@ class Kind(msgspec.Struct, frozen=True, kw_only=True):
     can_be_secured:  a spec may ask for TLS, logins and an authorizer (`ClusterSpec.security`).
     is_there_already:  a spec names the file of a cluster that its user has (`ClusterSpec.file`).
     of_whole_nodes:  capabilities that are given for whole nodes, not for single links: the fault `isolate` alone needs no more.
-    has_log:       it has records, and with them the clients, partitions and metadata of a log.
+    runs_systems:  it runs what a system.toml describes (`ClusterSpec.system`).
+    has_log:       tells whether a spec's cluster has records, and with them the clients, partitions and metadata of a log.
     operations:    tells what clients of a spec's cluster can call on objects.
     missing:       tells which of the capabilities a cluster of this spec does not have, and why.
     refused:       tells why it cannot be what a spec asks for; empty: it can.
@@ -594,7 +595,8 @@ class Kind(msgspec.Struct, frozen=True, kw_only=True):
     can_be_secured: bool = False
     is_there_already: bool = False
     of_whole_nodes: frozenset[Capability] = frozenset()
-    has_log: bool = True
+    runs_systems: bool = False
+    has_log: Callable[[ClusterSpec], bool] = lambda _: True
     operations: Callable[[ClusterSpec], frozenset[ObjectOperation]] = lambda _: frozenset()
     refused: Callable[[ClusterSpec], str] = lambda _: ""
     prepare: Callable[[ClusterSpec, Sequence[str]], None] = lambda _, __: None

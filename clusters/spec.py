@@ -99,8 +99,16 @@ class ClusterSpec(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
     file: str = ""  # of the kind existing: its cluster.toml
     own_broker_ids: tuple[int, ...] = ()  # of such a cluster, as its file has them; none: 1..
     own_controller_ids: tuple[int, ...] = ()  # of such a cluster, those that are no brokers
+    protocol: Literal["", "kafka"] = (
+        ""  # that clients of such a system speak; none: its own adapter calls operations on objects
+    )
     timeouts_ms: dict[str, int] = {}  # of such a system, in its own terms
     promises: dict[str, bool | int | str] = {}  # of such a system, by their names in its file
+
+    @property
+    def has_objects(self) -> bool:
+        """Whether it is a described system whose clients call operations on objects: it has no records, and knows none of Kafka's settings."""
+        return bool(self.system) and not self.protocol
 
     @property
     def broker_ids(self) -> tuple[int, ...]:
@@ -151,8 +159,8 @@ class ClusterSpec(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
         return self.controller_ids + self.broker_ids
 
     def role(self, node: int) -> str:
-        """Return what a node is: broker or controller, of a described system just a node."""
-        if self.system:
+        """Return what a node is: broker or controller, of a described system without records just a node."""
+        if self.has_objects:
             return "node"
         return "controller" if node in self.controller_ids else "broker"
 
@@ -164,8 +172,8 @@ class ClusterSpec(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
         return {node: f"rack-{node % RACKS}" for node in self.broker_ids}
 
     def node_settings(self) -> dict[str, SettingValue]:
-        """Return what all nodes have in common, by Kafka's names; a described system knows none of them."""
-        if self.system:
+        """Return what all nodes have in common, by Kafka's names; a described system without records knows none of them."""
+        if self.has_objects:
             return {}
         return {
             "min.insync.replicas": self.min_insync_replicas,
@@ -183,7 +191,7 @@ class ClusterSpec(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
     @property
     def recovery_timeout_ms(self) -> int:
         """How long all brokers may take after a fault to be in service, and every ISR to be full."""
-        session_ms = max(self.timeouts_ms.values(), default=0) if self.system else self.timeout_ms(SESSION)
+        session_ms = max(self.timeouts_ms.values(), default=0) if self.has_objects else self.timeout_ms(SESSION)
         return max(RECOVERY_MS_LEAST, RECOVERY_SESSIONS * session_ms)
 
     def timeout_ms(self, setting: str) -> int:

@@ -177,7 +177,7 @@ def _must_be_granted(
     name: str, workload: AnyWorkload, options: Mapping[str, object], spec: ClusterSpec, kind: Kind
 ) -> None:
     called = workload.called(options)
-    if called is None and not kind.has_log:
+    if called is None and not kind.has_log(spec):
         raise BadScenario(f"workload {name} sends and reads records, which this system does not have")
     if called is not None and (missing := sorted(called - kind.operations(spec))):
         raise BadScenario(f"workload {name} calls {', '.join(missing)}, which clients of this cluster do not have")
@@ -260,7 +260,7 @@ def _must_fit(spec: ClusterSpec, kind: Kind, cluster: str) -> None:
         raise BadScenario(
             f"the simulator runs replog alone, not {spec.system}: tribunal run ... --cluster system, or a nightly"
         )
-    if spec.system and kind.has_log:
+    if spec.system and not kind.runs_systems:
         raise BadScenario(f"cluster {cluster} runs logs; {spec.system} is for --cluster system")
 
 

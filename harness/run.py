@@ -618,7 +618,7 @@ def _emptied(effect: Effect | None) -> Iterator[tuple[TopicPartition, int]]:
 
 def settings(plan: Plan) -> dict[str, Setting]:
     """Return the nodes' settings that say what a run promises."""
-    if plan.spec.system:
+    if plan.spec.has_objects:
         return {f"{PROMISED}{name}": value for name, value in plan.spec.promises.items()}
     given: dict[str, Setting] = {
         **{name: DEFINITIONS[name].default for name in JUDGED_SETTINGS},

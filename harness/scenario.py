@@ -38,7 +38,7 @@ from tribunal.clusters.existing.description import read_cluster
 from tribunal.clusters.kafka.releases import KAFKA_ALONE, release
 from tribunal.clusters.secured.run_security import OF_SECURITY
 from tribunal.clusters.spec import KRAFT, MODES, PROFILES, ClusterSpec, Settings
-from tribunal.clusters.systems.description import read_system
+from tribunal.clusters.systems.description import Log, read_system
 from tribunal.harness.catalog import all_workloads, faults, known_name, nearest
 from tribunal.nemesis.targets import BadTarget, parse
 from tribunal.nemesis.triggers import Trigger, parse_trigger
@@ -390,15 +390,31 @@ def _described(spec: ClusterSpec) -> ClusterSpec:
             raise ValueError(
                 f"{spec.system}: promises: starts_after: {kind!r} is no fault behind which a node is started: {starting}"
             )
+    spec = msgspec.structs.replace(
+        spec, system=str(Path(spec.system).resolve()), brokers=system.nodes.count, controllers=0
+    )
+    if system.log is not None:
+        return _with_log(spec, system.log)
     return msgspec.structs.replace(
         spec,
-        system=str(Path(spec.system).resolve()),
-        brokers=system.nodes.count,
-        controllers=0,
+        protocol="",
         replication_factor=1,
         min_insync_replicas=1,
         timeouts_ms=dict(system.timeouts_ms),
         promises=system.promises.flat,
+    )
+
+
+def _with_log(spec: ClusterSpec, log: Log) -> ClusterSpec:
+    """Take what a system says of its log; what the scenario says of replicas and settings goes before, for its nodes are started with it."""
+    return msgspec.structs.replace(
+        spec,
+        protocol=log.protocol,
+        replication_factor=min(spec.replication_factor, spec.brokers),
+        min_insync_replicas=min(spec.min_insync_replicas, spec.replication_factor, spec.brokers),
+        profile="kafka-defaults",
+        settings={**log.settings, **spec.settings},
+        version=log.version,
     )
 
 
@@ -511,7 +527,7 @@ def step(number: int, given: Plain, spec: ClusterSpec, partitions: int) -> Step:
         return Step(
             kind=name,
             target=parse(str(target), spec, partitions),
-            lasts=duration(given.get("for", LASTS_OF_SYSTEMS if spec.system else "1x session"), spec),
+            lasts=duration(given.get("for", LASTS_OF_SYSTEMS if spec.has_objects else "1x session"), spec),
             after=duration(given.get("after", "300ms" if given.get("when") is None else "0ms"), spec),
             meanwhile=meanwhile,
             when=_trigger(given.get("when"), spec, partitions),
@@ -540,10 +556,10 @@ def duration(given: Plain, spec: ClusterSpec) -> Duration:
         unit_ms = UNITS_MS[unit]
     else:
         name = unit.removeprefix("x").strip()
-        known = spec.timeouts_ms if spec.system else TIMEOUTS
+        known = spec.timeouts_ms if spec.has_objects else TIMEOUTS
         if name not in known:
             raise nearest("time-out", name, known)
-        unit_ms = spec.timeouts_ms[name] if spec.system else spec.timeout_ms(TIMEOUTS[name])
+        unit_ms = spec.timeouts_ms[name] if spec.has_objects else spec.timeout_ms(TIMEOUTS[name])
     if not 0 <= least <= most:
         raise BadScenario(f"duration {given!r} goes backwards")
     return Duration(round(least * unit_ms), round(most * unit_ms))

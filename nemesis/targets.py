@@ -52,7 +52,7 @@ class Target(msgspec.Struct, frozen=True, kw_only=True):
 def parse(text: str, spec: ClusterSpec, partition_count: int) -> str:
     """Return the expression with single spaces; `BadTarget` when it names nobody in such a cluster."""
     words = " ".join(str(text).split())
-    if spec.system:
+    if spec.has_objects:
         return _of_system(words, spec)
     if words in ("random broker", "random controller", "active controller"):
         return words

@@ -6,12 +6,15 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Final
 
-from tribunal.clusters.api import ClusterError, Kind
+import msgspec
+
+from tribunal.clusters.api import CLIENTS, ClusterError, Kind
 from tribunal.clusters.capabilities import Capability
 from tribunal.clusters.clock import RunClock
 from tribunal.clusters.endings import brought_up, to_its_end
 from tribunal.clusters.images.build import engine
 from tribunal.clusters.images.half_images import half_made, remove_half
+from tribunal.clusters.kafka.node import property_text
 from tribunal.clusters.namespaces.spaces import way_in
 from tribunal.clusters.nodes import hosts_of_run
 from tribunal.clusters.nodes.hosts_of_run import lacking
@@ -22,13 +25,15 @@ from tribunal.clusters.nodes.ssh_hosts import read_hosts
 from tribunal.clusters.objects import ObjectOperation
 from tribunal.clusters.run_context import RunContext
 from tribunal.clusters.spec import ClusterSpec
-from tribunal.clusters.systems.cluster import CAPABILITIES, SystemCluster
+from tribunal.clusters.systems.cluster import CAPABILITIES, OF_OBJECTS, LogCluster, SystemCluster
 from tribunal.clusters.systems.container_links import lacking as no_cuts
 from tribunal.clusters.systems.containers import InContainers
-from tribunal.clusters.systems.description import BadSystem, System, read_system
+from tribunal.clusters.systems.description import Addresses, BadSystem, System, read_system
 from tribunal.clusters.systems.disks import lacking as no_disks
+from tribunal.clusters.systems.kafka_view import KafkaView
 from tribunal.clusters.systems.on_hosts import OnSshHosts
 from tribunal.clusters.systems.places import NAMESPACES, InNamespaces, OnLoopback, Place
+from tribunal.clusters.systems.views import ObjectView
 
 MUTANTS_ARE_OURS: Final = "known bugs are replog's own"
 
@@ -39,12 +44,34 @@ async def launch(spec: ClusterSpec, directory: Path, clock: RunClock, cluster_id
     system, folder = _taken(run)
     place = _place(spec, system, folder)
     try:
-        addresses = await place.open(run, system, folder)
-        cluster = SystemCluster(run, system, place, addresses, CAPABILITIES - _lacking(spec, system).keys())
+        cluster = await _composed(run, system, place, await place.open(run, system, folder))
     except BaseException:
         await to_its_end(place.close())
         raise
     return await brought_up(cluster)
+
+
+async def _composed(run: RunContext, system: System, place: Place, addresses: Addresses) -> SystemCluster:
+    """Return the cluster, not started yet: of objects, or of a log."""
+    capabilities = CAPABILITIES - _lacking(run.spec, system).keys()
+    if system.client is not None:
+        seen = ObjectView(run, system.name, system.client, addresses, place.prefix(CLIENTS), run.directory)
+        return SystemCluster(run, system, place, addresses, capabilities, seen)
+    assert system.log is not None
+    ports = {node: addresses.ports[node][system.log.controllers] for node in addresses.hosts}
+    where = {node: (addresses.hosts[node], port) for node, port in ports.items()}
+    advertised = {node: await place.reached(node, addresses.endpoint(node), past_cuts=False) for node in where}
+    view = KafkaView(
+        run,
+        advertised=advertised,
+        brokers={node: await place.reached(node, addresses.endpoint(node), past_cuts=True) for node in where},
+        controllers={node: await place.reached(node, where[node], past_cuts=True) for node in where},
+        may_forget=system.nodes.may_forget,
+    )
+    settings = [f"{name}={property_text(value)}" for name, value in run.spec.node_settings().items()]
+    given = {"settings": "\n".join(settings), "cluster_id": run.cluster_id}
+    addresses = msgspec.structs.replace(addresses, advertised=advertised, of_log=given)
+    return LogCluster(run, system, place, addresses, capabilities, view)
 
 
 def _place(spec: ClusterSpec, system: System, folder: Path) -> Place:
@@ -74,6 +101,10 @@ def _described(spec: ClusterSpec) -> System | None:
 
 def refused(spec: ClusterSpec) -> str:
     """Say why there is no such cluster."""
+    return _unfit(spec) or (MUTANTS_ARE_OURS if spec.mutants else "")
+
+
+def _unfit(spec: ClusterSpec) -> str:
     try:
         system = _described(spec)
     except BadSystem as problem:
@@ -82,6 +113,11 @@ def refused(spec: ClusterSpec) -> str:
         return "it runs what a file describes: cluster: {system: path/to/system.toml}"
     if spec.brokers != system.nodes.count:
         return f"{system.name} has {system.nodes.count} nodes, not {spec.brokers}"
+    return _cannot_be_placed(spec, system) or _cannot_be_isolated(spec, system)
+
+
+def _cannot_be_placed(spec: ClusterSpec, system: System) -> str:
+    """Return why its nodes cannot be where its file says; empty: they can."""
     nodes = system.nodes
     if nodes.in_containers and nodes.hosts is not None:
         return f"{system.name} runs in containers (image, dockerfile) or on hosts, not both"
@@ -89,18 +125,27 @@ def refused(spec: ClusterSpec) -> str:
         return f"{system.name} runs in containers of an image or of a dockerfile, not both"
     if nodes.dockerfile is not None and (no_file := _no_dockerfile(Path(spec.system).parent, nodes.dockerfile)):
         return no_file
+    if system.log is not None and (nodes.in_containers or nodes.hosts is not None):
+        return f"{system.name} is a log: its nodes are processes of this machine, not in containers or on hosts"
+    if system.log is None and spec.version:
+        return f"{system.name} is no log of Apache Kafka: it has no release {spec.version}"
     where = "in containers" if nodes.in_containers else "on hosts" if nodes.hosts is not None else ""
     if where and (spec.isolation == NAMESPACES or nodes.may_forget):
         return f"{system.name} runs {where}: no isolation {NAMESPACES}, and no forgetful disks"
     if nodes.hosts is not None:
         return _no_hosts(Path(spec.system).parent / nodes.hosts, spec)
+    return ""
+
+
+def _cannot_be_isolated(spec: ClusterSpec, system: System) -> str:
+    """Return why processes of this machine cannot be parted, or have such disks; empty: they can."""
     if spec.isolation == NAMESPACES and isinstance(way_in(), str):
         return f"isolation {NAMESPACES}: {way_in()}"
     if system.nodes.may_forget and spec.isolation != NAMESPACES:
         return f"forgetful disks of {system.name} are mounted in namespaces: --set cluster.isolation={NAMESPACES}"
     if system.nodes.may_forget and no_disks():
         return f"forgetful disks of {system.name}: {no_disks()}"
-    return MUTANTS_ARE_OURS if spec.mutants else ""
+    return ""
 
 
 def _no_dockerfile(folder: Path, name: str) -> str:
@@ -123,7 +168,7 @@ def _no_hosts(file: Path, spec: ClusterSpec) -> str:
             hosts.entry(node)
     except ClusterError as problem:
         return str(problem)
-    return MUTANTS_ARE_OURS if spec.mutants else ""
+    return ""
 
 
 def _lacking(spec: ClusterSpec, system: System) -> dict[Capability, str]:
@@ -142,6 +187,8 @@ def _lacking(spec: ClusterSpec, system: System) -> dict[Capability, str]:
         found[Capability.LOSE_PART] = found[Capability.POWER_FAIL]
         found[Capability.TROUBLE_DISK] = f"the machine's own disk refuses nothing: {no_disk}"
         found[Capability.FAIL_DISK] = found[Capability.TROUBLE_DISK]
+    if system.log is None:
+        found |= dict.fromkeys(CAPABILITIES - OF_OBJECTS, f"{system.name} has no records")
     if not system.has_data:
         found[Capability.WIPE] = f"no command of {system.name} names {{data}}"
     return found | dict.fromkeys(sorted(system.withheld), f"{system.name} withholds it")
@@ -159,7 +206,12 @@ def missing(spec: ClusterSpec) -> Mapping[Capability, str]:
 def operations(spec: ClusterSpec) -> frozenset[ObjectOperation]:
     """Return what its client can call."""
     system = _described(spec)
-    return frozenset() if system is None else frozenset(system.client.operations)
+    return frozenset() if system is None or system.client is None else frozenset(system.client.operations)
+
+
+def has_log(spec: ClusterSpec) -> bool:
+    """Whether it has records."""
+    return bool(spec.protocol)
 
 
 def _has_containers(run_dir: Path) -> bool:
@@ -192,7 +244,9 @@ def sweep(run_dir: Path) -> list[str]:
 KIND: Final = Kind(
     launch=launch,
     capabilities=CAPABILITIES,
-    has_log=False,
+    runs_systems=True,
+    has_releases=True,
+    has_log=has_log,
     refused=refused,
     missing=missing,
     operations=operations,

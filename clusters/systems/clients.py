@@ -7,14 +7,17 @@ from typing import Literal, NoReturn
 
 from tribunal.clusters.api import GroupSettings, ProducerSettings, Unsupported
 from tribunal.clusters.systems.adapter import Adapter
-from tribunal.clusters.systems.description import Addresses, System
+from tribunal.clusters.systems.description import Addresses, Client
 
 
 class SystemClients:
     """Implements `tribunal.clusters.api.ClientFactory`."""
 
-    def __init__(self, system: System, addresses: Addresses, run_dir: Path, prefix: Sequence[str] = ()) -> None:
-        self._system = system
+    def __init__(
+        self, name: str, client: Client, addresses: Addresses, run_dir: Path, prefix: Sequence[str] = ()
+    ) -> None:
+        self._name = name
+        self._client = client
         self._addresses = addresses
         self._run_dir = run_dir
         self._prefix = prefix  # words in front of each client's command: where clients are
@@ -22,7 +25,7 @@ class SystemClients:
 
     def objects(self, client_id: str) -> Adapter:
         """Make a caller of operations; its process begins with the first call."""
-        adapter = Adapter(self._system.client, client_id, self._addresses, self._run_dir, self._prefix)
+        adapter = Adapter(self._client, client_id, self._addresses, self._run_dir, self._prefix)
         self._adapters.append(adapter)
         return adapter
 
@@ -57,4 +60,4 @@ class SystemClients:
         raise self._no_log()
 
     def _no_log(self) -> Unsupported:
-        return Unsupported(f"{self._system.name} has no records: use a workload of operations")
+        return Unsupported(f"{self._name} has no records: use a workload of operations")

@@ -1,7 +1,8 @@
 """A cluster of a described system: its nodes are processes or containers of this machine, or daemons on hosts, each with an address of its own (`places.py`).
 
-It is a `Cluster` like any other. What only a log has stays empty: no partitions, no committed metadata, no final logs, no clients
-of records. In full service means that every node is ready; a node that is not counts as fenced.
+It is a `Cluster` like any other. Of objects, what only a log has stays empty: no partitions, no committed metadata, no final logs, no clients
+of records; in full service means that every node is ready, and a node that is not counts as fenced. A log that speaks Kafka's protocol has all
+of that (`kafka_view.py`), and can be operated (`LogCluster`).
 """
 
 import asyncio
@@ -11,8 +12,7 @@ from pathlib import Path
 from typing import Final, Literal
 
 from tribunal.clusters.api import (
-    CLIENTS,
-    BrokerState,
+    ClientFactory,
     ClusterError,
     ClusterState,
     CutMode,
@@ -23,60 +23,36 @@ from tribunal.clusters.api import (
     NotServing,
     Proof,
     RequestSeen,
+    TopicPartition,
     Unsupported,
     until,
 )
 from tribunal.clusters.capabilities import Capability, DiskTrouble, Failing, PartKept, offered_by
 from tribunal.clusters.host_environment import processes_here
 from tribunal.clusters.nodes.leftovers import end_processes, own_processes
-from tribunal.clusters.nodes.node_events import seen_by_harness
+from tribunal.clusters.nodes.log_damage import log_ends
 from tribunal.clusters.nodes.node_exits import NodeExits
 from tribunal.clusters.nodes.node_process import last_lines
 from tribunal.clusters.nodes.serving import rest
 from tribunal.clusters.nodes.shared_memory import note_segments, remove_segments
-from tribunal.clusters.orders import OrderSeen
+from tribunal.clusters.orders import Order, OrderSeen, elections
 from tribunal.clusters.run_context import RunContext
-from tribunal.clusters.systems.clients import SystemClients
 from tribunal.clusters.systems.description import Addresses, System
 from tribunal.clusters.systems.disks import ForgetfulDisk, Forgotten
+from tribunal.clusters.systems.kafka_view import KafkaView, files_of
 from tribunal.clusters.systems.places import Place, RunningNode
 from tribunal.clusters.systems.program import SystemProgram
+from tribunal.clusters.systems.views import View
+from tribunal.results.admin_apis import PREFERRED, AdminApi
 from tribunal.results.not_started import Attempt
 
 LOOK_MS: Final = 5
 WATCH_MS: Final = 100
 PREPARE_MS: Final = 60_000
 KILLED: Final = (-signal.SIGKILL, 128 + signal.SIGKILL)  # by itself, or behind a shell or an engine
+# Indexes are built anew from what is copied, and may take as much room as everything else.
+COPY: Final = 'rm -rf "$2" && mkdir "$2" && cd "$1" && tar -cf - --exclude="*.*index" . | tar -xf - -C "$2"'
 CHILDREN_MS: Final = 10_000  # what a killed node's children get to end by themselves
-
-
-class SeenEvents:
-    """Starts and ends of nodes that report nothing themselves; implements `NodeEvents`."""
-
-    def __init__(self, run: RunContext) -> None:
-        self._now_ns = run.clock.now_ns
-        self._seen: list[NodeEvent] = []
-
-    def starting(self, node: int) -> None:
-        """Take note that a node is about to be started."""
-        self._seen.append(seen_by_harness(node, "start", self._now_ns()))
-
-    def stopped(self, node: int) -> None:
-        """Take note that a node ended in good order, as it was asked to."""
-        self._seen.append(seen_by_harness(node, "stop", self._now_ns()))
-
-    def killed(self, node: int, pid: int | None) -> None:
-        """Take note that a node was killed."""
-        self._seen.append(seen_by_harness(node, "killed", self._now_ns(), pid=pid))
-
-    def exited(self, node: int, reason: str) -> None:
-        """Take note that a node ended without being asked to."""
-        self._seen.append(seen_by_harness(node, "exit", self._now_ns(), reason=reason))
-
-    def drain(self) -> list[NodeEvent]:
-        """Return what came since the last call."""
-        seen, self._seen = self._seen, []
-        return seen
 
 
 class SystemCluster:
@@ -91,19 +67,22 @@ class SystemCluster:
         place: Place,
         addresses: Addresses,
         capabilities: frozenset[Capability],
+        view: View,
     ) -> None:
         self.place = f"{system.name}, {place.words}"
         self.capabilities = capabilities
         self.spec = run.spec
-        self.state = ClusterState()
-        self.clients = SystemClients(system, addresses, run.directory, place.prefix(CLIENTS))
+        self.state: ClusterState = view.state
+        self.clients: ClientFactory = view.clients
+        self._view = view
         self._run = run
         self._place = place
         self._system = system
         self._addresses = addresses
-        self._events = SeenEvents(run)
+        self._events = view.events
         self._exits = NodeExits(self._events)
         self._watching: asyncio.Task[None] | None = None
+        self._was_ready: dict[int, str | None] = {}  # as which process each node was ready when it was last asked
         self.nodes = {node: self._process(node) for node in run.spec.broker_ids}
         self._disks = {node: self._disk(node) for node in self.nodes} if system.nodes.may_forget else {}
         self._programs = {node: self._program(node) for node in self.nodes}
@@ -128,6 +107,7 @@ class SystemCluster:
             if node in self._disks:
                 await self._disks[node].mount(self._place.prefix(node))
             await self._prepare(node)
+        self._view.start()
         begun = await asyncio.gather(*map(self._spawn, self.nodes), return_exceptions=True)
         if problem := next((one for one in begun if one is not None), None):
             raise problem
@@ -181,17 +161,17 @@ class SystemCluster:
         ready = process.alive and await program.answers(self._addresses.endpoint(node), wait_ms=program.answer_wait_ms)
         # Who was killed and started again meanwhile was not looked at.
         ready = ready and incarnation == str(process.pid)
-        former = self.state.brokers.get(node)
-        if ready and (former is None or former.fenced or former.incarnation != incarnation):
+        if ready and self._was_ready.get(node) != incarnation:
             await asyncio.to_thread(note_segments, self._run.directory)
-        self.state.brokers[node] = BrokerState(broker_epoch=0, incarnation=incarnation, fenced=not ready)
+        self._was_ready[node] = incarnation if ready else None
+        self._view.looked(node, incarnation, is_ready=ready)
 
     async def shut_down(self) -> None:
         """End every client and every node at once."""
         if self._watching is not None:
             self._watching.cancel()
             await asyncio.wait([self._watching])
-        await self.clients.close()
+        await self._view.close()
         await asyncio.gather(*(node.kill() for node in self.nodes.values()))
         await asyncio.gather(*(disk.close() for disk in self._disks.values()))
 
@@ -287,6 +267,7 @@ class SystemCluster:
         if self._node(node).alive:
             raise ClusterError(f"node {node} runs: kill it before its disk is touched")
         closed = True
+        ends = await self._log_ends(node)
         if node in self._disks:
             # Children of the node that live on for a moment must not write to its next disk.
             closed = await self._disks[node].is_closed(CHILDREN_MS)
@@ -295,7 +276,8 @@ class SystemCluster:
         else:
             before, gone = await self._place.emptied(node, self._run.data_dir(node))
         await self._prepare(node)
-        return Proof(holds=gone and closed, facts={"bytes_before": before, "all_closed": closed})
+        lost = {} if ends is None else {"log_end_offsets_before": ends, "log_end_offsets_after": dict.fromkeys(ends, 0)}
+        return Proof(holds=gone and closed, facts={"bytes_before": before, "all_closed": closed, **lost})
 
     async def power_fail(self, node: int) -> Proof:
         """Kill a node, and let its disk forget what was not synced; proven by the disk's having nothing left to forget."""
@@ -310,8 +292,10 @@ class SystemCluster:
         killed = await self.kill(node)
         # Children of the node may live on for a moment, and must not write to the disk that has lost power.
         closed = await disk.is_closed(CHILDREN_MS)
+        before = await self._log_ends(node)
         lost = await forget(disk)
         left = await disk.ask("forget")
+        after = await self._log_ends(node)
         facts = {
             "all_closed": closed,
             "bytes_lost": lost.bytes,
@@ -320,7 +304,12 @@ class SystemCluster:
             "files_rolled_back": lost.files,
             "names_rolled_back": lost.names,
         }
-        return Proof(holds=killed.holds and closed and left == Forgotten(), facts={**killed.facts, **facts})
+        ends = {} if before is None else {"log_end_offsets_before": before, "log_end_offsets_after": after}
+        return Proof(holds=killed.holds and closed and left == Forgotten(), facts={**killed.facts, **facts, **ends})
+
+    async def _log_ends(self, node: int) -> Mapping[str, int] | None:
+        """Return where each log on a dead node's disk ends; None of a system whose files nobody knows."""
+        return None
 
     async def trouble_disk(self, node: int, trouble: DiskTrouble) -> Proof:
         """Let a node's disk be full, read-only or slow; proven by requests of the node that met it."""
@@ -370,8 +359,8 @@ class SystemCluster:
         await asyncio.sleep(min(timeout_ms, LOOK_MS) / 1000)
 
     def failures(self) -> list[str]:
-        """Return which nodes ended without a fault."""
-        return list(self._exits.failures)
+        """Return which nodes ended without a fault, and what was missed of the others."""
+        return [*self._exits.failures, *self._view.failures()]
 
     def clock_offset_ns(self, node: int) -> int:
         """Return none: nodes are on this machine."""
@@ -386,16 +375,16 @@ class SystemCluster:
         return self._events.drain()
 
     def drain_metadata(self) -> list[MetadataEntry]:
-        """Return none: there is no metadata log."""
-        return []
+        """Return committed metadata records since the last call; none where there is no metadata log."""
+        return self._view.drain_metadata()
 
     def drain_requests(self) -> list[RequestSeen]:
         """Return none: there are no relays."""
         return []
 
     def drain_orders(self) -> list[OrderSeen]:
-        """Return none: nobody operates it."""
-        return []
+        """Return what was ordered as an operator does since the last call; none where nobody operates it."""
+        return self._view.drain_orders()
 
     async def answers(self, node: int) -> bool:
         """Return False: nobody knows how to ask it."""
@@ -406,8 +395,86 @@ class SystemCluster:
         return None
 
     def final_logs(self) -> Iterator[DumpedLog]:
-        """Read none: nobody knows its files."""
-        return iter(())
+        """Read every replica's log; none of a system whose files nobody knows."""
+        return self._view.final_logs()
 
 
-CAPABILITIES: Final = offered_by(SystemCluster)
+class LogCluster(SystemCluster):
+    """One whose nodes are a log that speaks Kafka's protocol: it can be operated as well."""
+
+    def __init__(
+        self,
+        run: RunContext,
+        system: System,
+        place: Place,
+        addresses: Addresses,
+        capabilities: frozenset[Capability],
+        view: KafkaView,
+    ) -> None:
+        super().__init__(run, system, place, addresses, capabilities, view)
+        self._administration = view.administration
+        self._orders = view.orders
+
+    async def answers(self, node: int) -> bool:
+        """Return whether a node's process exists and is ready now."""
+        program = self._programs[node]
+        return self.alive(node) and await program.answers(
+            self._addresses.endpoint(node), wait_ms=program.answer_wait_ms
+        )
+
+    async def _spawn(self, node: int) -> None:
+        await self._see_files(node)  # how the process before ended is said by a file that the next one removes
+        await super()._spawn(node)
+
+    async def shut_down(self) -> None:
+        """End every client and every node at once, and keep what is on disks that end with the run."""
+        await asyncio.gather(*(node.kill() for node in self.nodes.values()))
+        await asyncio.gather(*map(self._see_files, self._disks))
+        await super().shut_down()
+
+    async def _see_files(self, node: int) -> None:
+        """Copy what a dead node's disk has to where this process sees it; files on this machine's own disk are there already."""
+        if node not in self._disks:
+            return
+        copy = files_of(self._run, node, may_forget=True).resolve()
+        command = ["/bin/sh", "-c", COPY, "sh", str(self._addresses.data[node]), str(copy)]
+        log = self._log("copy", node)
+        if not await self._place.carried_out(node, command, log, self._run.directory):
+            raise ClusterError(f"node {node}: its files cannot be copied; the log {log} ends:\n{last_lines(log)}")
+
+    async def _log_ends(self, node: int) -> Mapping[str, int] | None:
+        await self._see_files(node)
+        return await asyncio.to_thread(log_ends, files_of(self._run, node, may_forget=node in self._disks))
+
+    async def log_ends_now(self, node: int) -> Mapping[str, int] | None:
+        """Read the files under the running node: what it has written is in the page cache; None of a disk that only the node sees."""
+        if node in self._disks:
+            return None
+        try:
+            return await asyncio.to_thread(log_ends, self._run.data_dir(node))
+        except (OSError, ValueError):  # a segment was deleted meanwhile
+            return None
+
+    async def reassign(self, partition: TopicPartition, replicas: Sequence[int]) -> None:
+        """Ask for these replicas."""
+        order = Order(api=AdminApi.REASSIGN, topic=partition.topic, partition=partition.partition)
+        async with self._orders.given(order) as asked:
+            await self._administration.reassign(partition, replicas)
+            asked.left_in_doubt = self._administration.left_in_doubt
+
+    async def set_topic_config(self, topic: str, name: str, value: str | None) -> None:
+        """Set one of a topic's settings."""
+        order = Order(api=AdminApi.SET_CONFIG, topic=topic, setting=name, value=value)
+        async with self._orders.given(order) as asked:
+            await self._administration.set_topic_config(topic, name, value)
+            asked.left_in_doubt = self._administration.left_in_doubt
+
+    async def elect_preferred(self, partitions: Sequence[TopicPartition]) -> None:
+        """Give each partition's lead to its first replica."""
+        async with self._orders.given(*elections(partitions, PREFERRED)) as asked:
+            await self._administration.elect_preferred(partitions)
+            asked.left_in_doubt = self._administration.left_in_doubt
+
+
+OF_OBJECTS: Final = offered_by(SystemCluster)
+CAPABILITIES: Final = offered_by(LogCluster)

@@ -31,7 +31,8 @@ from tribunal.clusters.systems.container_links import ContainerNetworks, NodeFir
 from tribunal.clusters.systems.description import Addresses, Elsewhere, System
 from tribunal.clusters.systems.images import had_image
 from tribunal.clusters.systems.links import SystemLinks
-from tribunal.clusters.systems.places import RunningNode, Streams, addresses_of, emptied_here
+from tribunal.clusters.systems.places import RunningNode, addresses_of, emptied_here
+from tribunal.clusters.systems.ways import Streams
 
 if TYPE_CHECKING:
     from docker import DockerClient
@@ -152,6 +153,10 @@ class InContainers:
             return await asyncio.open_connection(*endpoint)
         sock = await connected(self._networks.outgoing(str(node)), endpoint, bound_to=None)
         return await asyncio.open_connection(sock=sock)
+
+    async def reached(self, node: int, endpoint: tuple[str, int], *, past_cuts: bool) -> tuple[str, int]:
+        """Return the port itself, which the engine's bridge leads to."""
+        return endpoint
 
     def node(
         self, run: RunContext, node: int, program: NodeProgram, addresses: Addresses, on_exit: Callable[[str], None]

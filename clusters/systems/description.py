@@ -6,6 +6,9 @@ Every command is a list of words. In them stand placeholders:
     {node}    the node's number, 1..             {data}    the node's own folder for data
     {host}    the node's address                 {port}    the node's port, the first of `ports`
     {port:NAME}, {host@N}, {port@N}, {port:NAME@N}         another port, and those of node N
+    of a system with a log also:
+    {advertised}  host:port where clients find the node     {settings}  what it is to be started with, NAME=VALUE lines by Kafka's names
+    {cluster_id}  the cluster's id, as Kafka writes it
 
 A capability that the description does not give is missing: a fault that needs it is refused by name when the run is planned.
 """
@@ -20,14 +23,19 @@ from typing import Annotated, Final, Literal
 
 import msgspec
 
+from replog.config import DEFINITIONS
 from tribunal.clusters.capabilities import Capability
+from tribunal.clusters.kafka.releases import release
 from tribunal.clusters.objects import ObjectOperation
+from tribunal.clusters.spec import SettingValue
 from tribunal.results.unreadable import UNREADABLE, in_words
 
 PLACEHOLDER: Final = re.compile(r"\{(\w+)(?::(\w+))?(?:@(\d+))?\}")
 PORT_NAME: Final = re.compile(r"\w+")
 MAIN_PORT: Final = "main"
 PLAIN: Final = ("folder", "python", "node", "data")
+SETTINGS: Final = "settings"
+OF_LOGS: Final = ("advertised", SETTINGS, "cluster_id")
 CALL_GRACE_MS: Final = 1_000  # what a client gets beyond its own time-out before it counts as hung
 
 Command = Annotated[tuple[str, ...], msgspec.Meta(min_length=1)]
@@ -101,6 +109,21 @@ class Client(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     timeout_ms: Milliseconds = 1_000
 
 
+class Log(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """A log that Kafka's clients write and read, in KRaft mode; the workloads are those of records, and the harness brings the clients.
+
+    protocol:     what clients speak.
+    controllers:  the port, by its name, at which each node's controller listens: the committed metadata are read there.
+    version:      of Apache Kafka, that its nodes speak like; none: the newest.
+    settings:     what nodes are started with ({settings}), by Kafka's names; those of a scenario go before.
+    """
+
+    protocol: Literal["kafka"]
+    controllers: str
+    version: str = ""
+    settings: Mapping[str, SettingValue] = {}
+
+
 class Promises(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """What the system promises, by which its runs are judged.
 
@@ -129,13 +152,15 @@ class Promises(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
 class System(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """A system.
 
-    timeouts_ms:  its own, by the words that durations of scenarios may use: `1.5x session`.
+    client, log:  what calls its operations on objects, or how it is a log: one of them.
+    timeouts_ms:  its own, by the words that durations of scenarios may use: `1.5x session`; of a log its settings say them.
     withheld:     what must not be done to its nodes.
     """
 
     name: str
     nodes: Nodes
-    client: Client
+    client: Client | None = None
+    log: Log | None = None
     promises: Promises = Promises()
     timeouts_ms: Mapping[str, Milliseconds] = {}
     withheld: frozenset[Capability] = frozenset()
@@ -167,10 +192,37 @@ def read_system(path: Path) -> System:
             f"{path}: promises: lost_ms is for systems of one node: of several nobody knows who held what is lost"
         )
     _must_be_whole(path, system.nodes)
+    if wrong := _neither_nor(system) or _log_problem(system):
+        raise BadSystem(f"{path}: {wrong}")
     for words in _commands(system):
         for word in words:
-            _must_be_known(path, word, system.nodes)
+            _must_be_known(path, word, system)
     return system
+
+
+def _neither_nor(system: System) -> str:
+    if (system.client is None) == (system.log is None):
+        return "[client] says what calls operations on objects, [log] that it is a log: write one of the two"
+    return ""
+
+
+def _log_problem(system: System) -> str:
+    """Return what a log's description lacks, or says too much; empty: nothing."""
+    if system.log is None:
+        return ""
+    try:
+        release(system.log.version)
+    except ValueError as problem:
+        return f"log: {problem}"
+    if system.log.controllers not in system.nodes.ports:
+        return f"log: controllers: there is no port {system.log.controllers!r} among {', '.join(system.nodes.ports)}"
+    if unknown := next((name for name in system.log.settings if name not in DEFINITIONS), None):
+        return f"log: settings: no rule of the judge knows {unknown!r}: put it where the nodes are started"
+    if not any(f"{{{SETTINGS}}}" in word for word in system.nodes.start):
+        return "log: start does not name {settings}: its nodes would not have what its runs are judged by"
+    if system.promises != Promises() or system.timeouts_ms:
+        return "log: [promises] and [timeouts_ms] are for operations on objects: a log promises what its settings say"
+    return ""
 
 
 def _must_be_whole(path: Path, nodes: Nodes) -> None:
@@ -183,7 +235,7 @@ def _must_be_whole(path: Path, nodes: Nodes) -> None:
 
 
 def _commands(system: System) -> list[tuple[str, ...]]:
-    return [*_of_nodes(system), system.client.command]
+    return [*_of_nodes(system), *([] if system.client is None else [system.client.command])]
 
 
 def _of_nodes(system: System) -> list[tuple[str, ...]]:
@@ -192,10 +244,11 @@ def _of_nodes(system: System) -> list[tuple[str, ...]]:
     return [words for words in given if words is not None]
 
 
-def _must_be_known(path: Path, word: str, nodes: Nodes) -> None:
+def _must_be_known(path: Path, word: str, system: System) -> None:
+    nodes, known = system.nodes, PLAIN if system.log is None else (*PLAIN, *OF_LOGS)
     for match in PLACEHOLDER.finditer(word):
         name, port, node = match.groups()
-        plain = name in PLAIN and port is None and node is None
+        plain = name in known and port is None and node is None
         place = name in ("host", "port") and (port is None or (name == "port" and port in nodes.ports))
         if not (plain or (place and (node is None or 1 <= int(node) <= nodes.count))):
             raise BadSystem(f"{path}: there is no {match[0]}")
@@ -214,6 +267,8 @@ class Addresses(msgspec.Struct, frozen=True, kw_only=True):
     ports:  by node and name.
     data:   each node's own folder.
     elsewhere:  of nodes whose commands are programs of an image or a host, not of this machine.
+    advertised:  of a log: where clients find each node.
+    of_log:  what the placeholders of logs alone are that all nodes have in common.
     """
 
     folder: Path
@@ -221,6 +276,8 @@ class Addresses(msgspec.Struct, frozen=True, kw_only=True):
     ports: Mapping[int, Mapping[str, int]]
     data: Mapping[int, Path]
     elsewhere: Mapping[int, Elsewhere] = {}
+    advertised: Mapping[int, tuple[str, int]] = {}
+    of_log: Mapping[str, str] = {}
 
     def endpoint(self, node: int) -> tuple[str, int]:
         """Return where a node's clients find it: its first port."""
@@ -247,6 +304,11 @@ class Addresses(msgspec.Struct, frozen=True, kw_only=True):
             return str(node)
         if name == "data":
             return str(self.data[node])
+        if name in self.of_log:
+            return self.of_log[name]
+        if name == "advertised":
+            host, number = self.advertised[node]
+            return f"{host}:{number}"
         if name == "host":
             return self.hosts[node]
         return str(self.ports[node][port] if port is not None else self.endpoint(node)[1])

@@ -20,7 +20,8 @@ from tribunal.clusters.run_context import RunContext
 from tribunal.clusters.systems.description import Addresses, Elsewhere, System
 from tribunal.clusters.systems.links import SystemLinks
 from tribunal.clusters.systems.packing import as_it_is, packed
-from tribunal.clusters.systems.places import RunningNode, Streams
+from tribunal.clusters.systems.places import RunningNode
+from tribunal.clusters.systems.ways import Streams
 
 LOOK_S: Final = 6  # a look that hangs ends on its host; longer than anybody waits for it (`program.py`)
 ENVIRONMENT: Final = {"PYTHONUNBUFFERED": "1"}
@@ -80,6 +81,10 @@ class OnSshHosts:
     async def connect(self, node: int, endpoint: tuple[str, int]) -> Streams:
         """Connect as clients do."""
         return await asyncio.open_connection(*endpoint)
+
+    async def reached(self, node: int, endpoint: tuple[str, int], *, past_cuts: bool) -> tuple[str, int]:
+        """Return the port itself."""
+        return endpoint
 
     def node(
         self, run: RunContext, node: int, program: NodeProgram, addresses: Addresses, on_exit: Callable[[str], None]

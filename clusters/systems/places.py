@@ -27,8 +27,7 @@ from tribunal.clusters.run_context import RunContext
 from tribunal.clusters.systems.commands import carried_out, ended_well
 from tribunal.clusters.systems.description import Addresses, Elsewhere, System
 from tribunal.clusters.systems.links import SystemLinks
-
-Streams = tuple[asyncio.StreamReader, asyncio.StreamWriter]
+from tribunal.clusters.systems.ways import Streams, Way
 
 
 class RunningNode(HostedNode, Protocol):
@@ -60,6 +59,9 @@ class Place(Protocol):
 
     async def connect(self, node: int, endpoint: tuple[str, int]) -> Streams:
         """Connect to a node past every cut."""
+
+    async def reached(self, node: int, endpoint: tuple[str, int], *, past_cuts: bool) -> tuple[str, int]:
+        """Return where this process finds a node's port: past every cut, or as clients do."""
 
     def node(
         self, run: RunContext, node: int, program: NodeProgram, addresses: Addresses, on_exit: Callable[[str], None]
@@ -118,6 +120,10 @@ class OnThisMachine:
     async def connect(self, node: int, endpoint: tuple[str, int]) -> Streams:
         """Connect as anybody does."""
         return await asyncio.open_connection(*endpoint)
+
+    async def reached(self, node: int, endpoint: tuple[str, int], *, past_cuts: bool) -> tuple[str, int]:
+        """Return the port itself: nothing is in the way."""
+        return endpoint
 
     async def carried_out(self, node: int, command: list[str], log: Path, run_dir: Path) -> bool:
         """Run a command behind these words; it ends with the harness. Raises ClusterError."""
@@ -185,6 +191,7 @@ class InNamespaces(OnThisMachine):
     def __init__(self) -> None:
         self._spaces: Namespaces | None = None
         self._links: SystemLinks | None = None
+        self._ways: list[Way] = []
 
     @property
     def spaces(self) -> Namespaces:
@@ -225,11 +232,22 @@ class InNamespaces(OnThisMachine):
 
     async def connect(self, node: int, endpoint: tuple[str, int]) -> Streams:
         """Connect from within the node's own namespace."""
-        sock = await connected(self.spaces.outgoing(str(node)), endpoint, bound_to=None)
+        return await self._connected(node, endpoint)
+
+    async def _connected(self, source: int, endpoint: tuple[str, int]) -> Streams:
+        sock = await connected(self.spaces.outgoing(str(source)), endpoint, bound_to=None)
         return await asyncio.open_connection(sock=sock)
+
+    async def reached(self, node: int, endpoint: tuple[str, int], *, past_cuts: bool) -> tuple[str, int]:
+        """Open a way into the network: from the node's own namespace, or from where clients are, over the hub and under its rules."""
+        way = Way(partial(self._connected, node if past_cuts else CLIENTS, endpoint))
+        self._ways.append(way)
+        return await way.open()
 
     async def close(self) -> None:
         """End the keeper, and with it every namespace."""
+        for way in self._ways:
+            await way.close()
         if self._links is not None:
             await self._links.close()
         if self._spaces is not None:

@@ -286,7 +286,7 @@ class _Pace(msgspec.Struct, frozen=True):
 
 def fewer_calls(plan: Plan) -> Iterator[Plan]:
     """Yield the plan of a described system with one process, with half of them; with one object, with half; with an eighth of the rate, with half."""
-    if not plan.spec.system:
+    if not plan.spec.has_objects:
         return
     calling = msgspec.convert(plan.workload_plan, _Calling)
     pace, count = msgspec.convert(calling.options, _Pace), len(calling.seeds)
@@ -364,14 +364,14 @@ def _with_load(plan: Plan, **changed: object) -> Plan:
 
 def rate_of(plan: Plan) -> int:
     """Return the records per second that all workers produce together, of a described system the calls of all processes."""
-    if plan.spec.system:
+    if plan.spec.has_objects:
         return msgspec.convert(msgspec.convert(plan.workload_plan, _Calling).options, _Pace).rate
     return sum(_rate_of(worker).rate_per_s for worker in _load_of(plan).workers)
 
 
 def records_of(plan: Plan) -> int | None:
     """Return how many records all workers produce together at most; None where nothing limits them."""
-    if plan.spec.system:
+    if plan.spec.has_objects:
         return None
     limits = [_rate_of(worker).records_max for worker in _load_of(plan).workers]
     known = [limit for limit in limits if limit is not None]
@@ -383,7 +383,7 @@ def said(plan: Plan) -> str:
     records = records_of(plan)
     load = f"{rate_of(plan)} records/s" if records is None else f"{records} records"
     nodes = f"{plan.spec.brokers}+{plan.spec.controllers} nodes"
-    if plan.spec.system:
+    if plan.spec.has_objects:
         load, nodes = f"{rate_of(plan)} calls/s", f"{plan.time_ms / 1000:g} s"
     lasting_ms = sum(fault.lasts_ms + fault.after_ms for fault in plan.faults)
     return f"{len(plan.faults)} faults of {lasting_ms / 1000:.1f} s in all, {load}, {nodes}"
@@ -402,7 +402,7 @@ def size_of(plan: Plan) -> Size:
         spec.brokers + spec.controllers,
         len(plan.beside),
         load.partitions,
-        len(load.workers) + load.readers + (processes_of(plan) + _objects_of(plan) if spec.system else 0),
+        len(load.workers) + load.readers + (processes_of(plan) + _objects_of(plan) if spec.has_objects else 0),
         -1 if records is None else records,
         rate_of(plan),
         plan.time_ms + plan.warm_up_ms,

@@ -44,8 +44,8 @@ async def inject(cluster: CanCutLinks, node: int, options: Options) -> AsyncGene
     was_controller = cluster.spec.is_zookeeper_mode and cluster.state.quorum_leader == node
     effect = Effect(node, await cluster.cut(links, options.mode))
     yield effect
-    # What a described system makes of it nobody sees: there the probes alone say that it is cut off.
-    if options.others != "clients" and node in cluster.spec.broker_ids and not cluster.spec.system:
+    # What a system without metadata makes of it nobody sees: there the probes alone say that it is cut off.
+    if options.others != "clients" and node in cluster.spec.broker_ids and not cluster.spec.has_objects:
         consequence = await _consequence(cluster, node, before, missed)
         if was_controller and options.others == "brokers" and not consequence.holds:
             # Who would change an ISR is cut off itself, and keeps its session with ZooKeeper.

@@ -1,0 +1,83 @@
+"""A way into another network for a client library that opens its own sockets here: a port of this machine whose connections go on from there."""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from typing import Final
+
+HERE: Final = "127.0.0.1"
+PIECE_BYTES: Final = 1 << 16
+
+Streams = tuple[asyncio.StreamReader, asyncio.StreamWriter]
+
+
+class Way:
+    """Hands on bytes, both ways, as they come; whoever hangs up at one end is hung up on at the other."""
+
+    def __init__(self, connect: Callable[[], Awaitable[Streams]]) -> None:
+        """`connect` connects to the far end."""
+        self._connect = connect
+        self._server: asyncio.Server | None = None
+        self._serving: set[asyncio.Task[None]] = set()
+        self._open: set[asyncio.StreamWriter] = set()
+
+    async def open(self) -> tuple[str, int]:
+        """Listen; return where."""
+        self._server = await asyncio.start_server(self._serve, HERE, 0)
+        host, port = self._server.sockets[0].getsockname()
+        return host, port
+
+    async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        task = asyncio.current_task()
+        assert task is not None
+        self._serving.add(task)
+        self._open.add(writer)
+        try:
+            await self._hand_on(reader, writer)
+        except (OSError, asyncio.CancelledError):
+            pass  # nobody is there, or the way is closed
+        finally:
+            self._serving.discard(task)
+            await self._let_go(writer)
+
+    async def _hand_on(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        far_reader, far_writer = await self._connect()
+        self._open.add(far_writer)
+        halves = [asyncio.create_task(_copied(reader, far_writer)), asyncio.create_task(_copied(far_reader, writer))]
+        try:
+            await asyncio.wait(halves, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            for half in halves:
+                half.cancel()
+            await asyncio.wait(halves)
+            await self._let_go(far_writer)
+
+    async def _let_go(self, writer: asyncio.StreamWriter) -> None:
+        """Close one end: what was received for it is sent yet, where somebody takes it."""
+        writer.close()
+        try:
+            await writer.wait_closed()
+        except OSError:
+            pass  # it broke
+        finally:
+            self._open.discard(writer)
+
+    async def close(self) -> None:
+        """Hang up on everybody; safe twice."""
+        if self._server is None:
+            return
+        self._server.close()
+        for writer in list(self._open):
+            writer.transport.abort()
+        for task in list(self._serving):
+            task.cancel()
+        if self._serving:
+            await asyncio.wait(list(self._serving))
+
+
+async def _copied(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    try:
+        while data := await reader.read(PIECE_BYTES):
+            writer.write(data)
+            await writer.drain()
+    except OSError:
+        pass  # one end broke: the other one is let go of
