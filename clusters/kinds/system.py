@@ -30,6 +30,7 @@ from tribunal.clusters.systems.container_links import lacking as no_cuts
 from tribunal.clusters.systems.containers import InContainers
 from tribunal.clusters.systems.description import Addresses, BadSystem, System, read_system
 from tribunal.clusters.systems.disks import lacking as no_disks
+from tribunal.clusters.systems.host_links import lacking as no_rules_on_hosts
 from tribunal.clusters.systems.kafka_view import KafkaView
 from tribunal.clusters.systems.on_hosts import OnSshHosts
 from tribunal.clusters.systems.places import NAMESPACES, InNamespaces, OnLoopback, Place
@@ -158,6 +159,14 @@ def _no_dockerfile(folder: Path, name: str) -> str:
     return "" if path.is_file() else f"dockerfile {name}: there is no file {path}"
 
 
+def _no_rules(file: Path, spec: ClusterSpec) -> str:
+    """Return why links between the hosts of a file are not cut; empty: they may be."""
+    try:
+        return no_rules_on_hosts(read_hosts(file), spec.broker_ids)
+    except ClusterError as problem:
+        return str(problem)  # `refused` says it too
+
+
 def _no_hosts(file: Path, spec: ClusterSpec) -> str:
     """Return why its nodes cannot be on the hosts of a file; empty: they can."""
     if missing := lacking():
@@ -178,7 +187,8 @@ def _lacking(spec: ClusterSpec, system: System) -> dict[Capability, str]:
         if no_cuts():
             found[Capability.CUT] = f"nobody stops packets between its containers: {no_cuts()}"
     elif system.nodes.hosts is not None:
-        found[Capability.CUT] = "nobody stops packets between its hosts"
+        if no_rules := _no_rules(Path(spec.system).parent / system.nodes.hosts, spec):
+            found[Capability.CUT] = no_rules
     elif spec.isolation != NAMESPACES:
         found[Capability.CUT] = f"its nodes share this machine's network: cluster.isolation={NAMESPACES} parts them"
     if not system.nodes.may_forget:

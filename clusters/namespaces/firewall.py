@@ -12,12 +12,12 @@ import msgspec
 from tribunal.clusters.api import CutMode, Link
 from tribunal.clusters.capabilities import Shape
 
-TABLE: Final = "ip tribunal"
+TABLE: Final = "tribunal"
 LOSS_PARTS: Final = 1_000
 UNHINDERED: Final = "1:ffff"
 # A set for each way to be cut, its elements with counters; losses are rules of their own, by comment.
 RULESET: Final = """
-table ip tribunal {
+table ip %s {
   set held {
     type ipv4_addr . ipv4_addr
     counter
@@ -29,7 +29,7 @@ table ip tribunal {
   chain lossy {
   }
   chain between {
-    ip saddr . ip daddr @held drop
+%s    ip saddr . ip daddr @held drop
     %s
     ip saddr . ip daddr @refused ip protocol tcp reject with tcp reset
     ip saddr . ip daddr @refused drop
@@ -44,6 +44,10 @@ HOOK: Final = """  chain at_%s {
 """
 # Where packets are refused by one end and not between both, the other end of a link that is refused both ways has to hear of it.
 RESETS_GO_ON: Final = "tcp flags & rst == rst accept"
+# Where a machine has other things to do, rules are for some ports alone, at either end of a connection.
+OTHER_PORTS_GO_ON: Final = """    meta l4proto != { tcp, udp } accept
+    th sport != { %s } th dport != { %s } accept
+"""
 SETS: Final[Mapping[CutMode, str]] = {CutMode.HOLD: "held", CutMode.RESET: "refused"}
 
 
@@ -62,24 +66,38 @@ class Cuts:
 
     at:     the name of the place.
     hooks:  where packets meet the rules: between two networks (`forward`), or in a node's own (`input`, `output`).
+    table:  the name of the table that has the rules, where others have tables of theirs.
+    ports:  whose packets alone are meant; none: all.
     """
 
     name = "nftables"
 
     def __init__(
-        self, spaces: Places, address: Callable[[int], str], *, at: str = "hub", hooks: Sequence[str] = ("forward",)
+        self,
+        spaces: Places,
+        address: Callable[[int], str],
+        *,
+        at: str = "hub",
+        hooks: Sequence[str] = ("forward",),
+        table: str = TABLE,
+        ports: Sequence[int] = (),
     ) -> None:
         self._spaces = spaces
         self._address = address
         self._at = at
         self._hooks = hooks
+        self._name = table
+        self._table = f"ip {table}"
+        self._ports = ports
         self._cuts: dict[Link, CutMode] = {}
 
     def open(self) -> None:
         """Put the empty rules in place."""
         resets = "" if self._hooks == ("forward",) else RESETS_GO_ON
         hooks = "".join(HOOK % (hook, hook) for hook in self._hooks)
-        self._spaces.run(["nft", "-f", "-"], stdin=RULESET % (resets, hooks), name=self._at)
+        ports = ", ".join(map(str, self._ports))
+        others = OTHER_PORTS_GO_ON % (ports, ports) if ports else ""
+        self._spaces.run(["nft", "-f", "-"], stdin=RULESET % (self._name, others, resets, hooks), name=self._at)
 
     def _pair(self, link: Link) -> str:
         return f"{self._address(link.source)} . {self._address(link.target)}"
@@ -93,7 +111,7 @@ class Cuts:
         fresh = [link for link in links if self._cuts.get(link) is not mode]
         lines = [self._removal(link) for link in fresh if link in self._cuts]
         if fresh:
-            lines.append(f"add element {TABLE} {SETS[mode]} {{ {', '.join(map(self._pair, fresh))} }}")
+            lines.append(f"add element {self._table} {SETS[mode]} {{ {', '.join(map(self._pair, fresh))} }}")
         self._cuts |= dict.fromkeys(fresh, mode)
         await self._commit(lines)
 
@@ -106,7 +124,7 @@ class Cuts:
         await self._commit(lines)
 
     def _removal(self, link: Link) -> str:
-        return f"delete element {TABLE} {SETS[self._cuts[link]]} {{ {self._pair(link)} }}"
+        return f"delete element {self._table} {SETS[self._cuts[link]]} {{ {self._pair(link)} }}"
 
     def is_cut(self, link: Link) -> bool:
         """Return whether the link's packets are stopped."""
@@ -116,7 +134,9 @@ class Cuts:
         """Return how many packets of these links were stopped since they were cut."""
         counts: dict[str, int] = {}
         for name in {SETS[self._cuts[link]] for link in links}:
-            listed = await self._spaces.run_aside(["nft", "-j", "list", "set", *TABLE.split(), name], name=self._at)
+            listed = await self._spaces.run_aside(
+                ["nft", "-j", "list", "set", *self._table.split(), name], name=self._at
+            )
             counts |= _stopped_packets(listed)
         return {str(link): counts.get(self._pair(link), 0) for link in links}
 
@@ -149,15 +169,17 @@ class Firewall(Cuts):
             else:
                 self._losses.pop(link, None)
         rules = [
-            f"add rule {TABLE} lossy ip saddr {self._address(link.source)} ip daddr {self._address(link.target)} "
+            f"add rule {self._table} lossy ip saddr {self._address(link.source)} ip daddr {self._address(link.target)} "
             f"numgen random mod {LOSS_PARTS} < {max(1, round(share * LOSS_PARTS))} counter drop"
             for link, share in self._losses.items()
         ]
-        await self._commit([f"flush chain {TABLE} lossy", *rules])
+        await self._commit([f"flush chain {self._table} lossy", *rules])
 
     async def lost(self) -> int:
         """Return how many packets the present losses have taken."""
-        return _lost_packets(await self._spaces.run_aside(["nft", "-j", "list", "chain", *TABLE.split(), "lossy"]))
+        return _lost_packets(
+            await self._spaces.run_aside(["nft", "-j", "list", "chain", *self._table.split(), "lossy"])
+        )
 
     async def set_bandwidth(self, links: Iterable[Link], bytes_per_s: int) -> None:
         """Let the links carry so many bytes a second at most; 0: no bound."""

@@ -37,6 +37,14 @@ OWN: Final = (
 )
 END_ALL: Final = f"{OWN}kill -9 ${{p#/proc/}} 2>/dev/null; done; true"
 STILL: Final = f"{OWN}echo process ${{p#/proc/}}; done; true"
+# A node's `cuts` names the table of rules that was made for it. Whoever cannot say whether it is there yet leaves the folder, which says where to look.
+CUTS: Final = "cuts"
+HAS_TABLE: Final = (
+    f"if [ -s {CUTS} ]; then PATH=$PATH:/usr/sbin:/sbin; read -r table <{CUTS}; tables=$(nft list tables ip) || exit 1; "
+    'case "$tables" in *"table ip $table"*) '
+)
+END_CUTS: Final = f'{HAS_TABLE} nft delete table ip "$table" || exit 1; echo "table $table";; esac; fi'
+STILL_CUTS: Final = f'{HAS_TABLE} echo "table $table";; esac; fi'
 NOTE: Final = "echo $$ >>sessions"  # what a shell says in a node's folder before it becomes what is to be found again
 
 
@@ -48,6 +56,11 @@ class HostsOfRun:
         self.shells: dict[int, Shell] = {}
         self._run_name = ""
         self._threads = concurrent.futures.ThreadPoolExecutor(THREADS, "hosts")
+
+    @property
+    def mark(self) -> str:
+        """Return what is this run's alone, on hosts that others use as well: letters and digits."""
+        return self._run_name.rpartition("-")[2]
 
     async def in_thread(self, call: Callable[P, T], /, *arguments: P.args, **named: P.kwargs) -> T:
         """Run what blocks in a thread: more of them than the loop's own executor has."""
@@ -109,7 +122,7 @@ def _emptied(shell: Shell, name: str) -> list[str]:
     folder = shlex.quote(remote_folder(shell.entry, name))
     try:
         said = shell.run(
-            f"[ -d {folder} ] || exit 0; cd {folder} && {END_ALL}; cd / && rm -rf {folder} && echo {folder}"
+            f"[ -d {folder} ] || exit 0; cd {folder} && {END_ALL}; {END_CUTS}; cd / && rm -rf {folder} && echo {folder}"
         )
         shell.tried(
             f"rmdir {shlex.quote(f'{shell.entry.directory}/{name}')}"
@@ -154,7 +167,7 @@ def leftovers(run_dir: Path) -> list[str]:
 
     def left(shell: Shell) -> list[str]:
         folder = shlex.quote(remote_folder(shell.entry, run_name(run_dir)))
-        said = shell.run(f"[ -d {folder} ] || exit 0; echo {folder}; cd {folder} && {STILL}").decode()
+        said = shell.run(f"[ -d {folder} ] || exit 0; echo {folder}; cd {folder} && {STILL}; {STILL_CUTS}").decode()
         return [f"{shell.entry.address}: {line}" for line in said.splitlines()]
 
     return _on_all(run_dir, left)

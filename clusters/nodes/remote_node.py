@@ -12,7 +12,7 @@ from tribunal.clusters.nodes.leftovers import MARK
 from tribunal.clusters.nodes.node_process import POLL_MS, SIGNAL_WAIT_MS
 from tribunal.clusters.nodes.node_program import NodeProgram
 from tribunal.clusters.nodes.own_end import OwnEnd
-from tribunal.clusters.nodes.serving import came_to_serve, refuses
+from tribunal.clusters.nodes.serving import Connect, came_to_serve, refuses
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -47,7 +47,9 @@ class RemoteNode(OwnEnd):
         endpoint: tuple[str, int],
         on_exit: Callable[[str], None],
         environment: Mapping[str, str],
+        connect: Connect | None = None,
     ) -> None:
+        """`connect` connects to it past every cut, where that is not plain."""
         self.node = node
         self.pid: int | None = None
         self._is_alive = False
@@ -55,6 +57,7 @@ class RemoteNode(OwnEnd):
         self._shell = hosts.shells[node]
         self._folder = hosts.folder(node)
         self._endpoint = endpoint
+        self._connect = connect
         self._on_exit = on_exit
         self._in_thread = hosts.in_thread
         self._environment = environment
@@ -115,7 +118,7 @@ class RemoteNode(OwnEnd):
         if self.alive:
             await self._run(f"kill -9 {self.pid} 2>/dev/null || true")
         await self._ended()
-        refused = await refuses(self._endpoint)
+        refused = await refuses(self._endpoint, connect=self._connect)
         return Proof(
             holds=not self.alive and refused,
             facts={"pid": self.pid, "process_gone": not self.alive, "port_refused": refused},

@@ -10,12 +10,15 @@
     host_key = "ssh-ed25519 AAAA..."             # pinned: another one is refused
     # ssh = "192.0.2.1:22", directory = "/tmp/tribunal", python = "python3"
 
+    cuts = true                                  # above the nodes, for described systems alone: links may be cut by nftables on the hosts, as root
+
 A command costs a few milliseconds: one connection a node, TCP_NODELAY, one channel a command, `/bin/sh` and no login shell.
 paramiko blocks, so everything here is called in threads.
 """
 
 import base64
 import contextlib
+import logging
 import socket
 import threading
 import tomllib
@@ -35,6 +38,7 @@ CONNECT_TIMEOUT_S: Final = 5
 COMMAND_TIMEOUT_S: Final = 60
 SSH_PORT: Final = 22
 CHUNK_BYTES: Final = 1 << 16
+logging.getLogger("paramiko").addHandler(logging.NullHandler())  # what fails is said by whoever asked for it
 
 
 class HostEntry(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -60,6 +64,7 @@ class Hosts(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     """All of the file."""
 
     relay: str = ""
+    cuts: bool = False
     node: tuple[HostEntry, ...]
 
     def entry(self, node: int) -> HostEntry:
@@ -202,6 +207,8 @@ class Shell:
                 channel = transport.open_channel(
                     "direct-tcpip", endpoint, (self.entry.address, 0), timeout=CONNECT_TIMEOUT_S
                 )
+        except paramiko.ChannelException as problem:
+            raise ConnectionRefusedError(f"{self.entry.address}: {endpoint[0]}:{endpoint[1]}: {problem}") from None
         except (EOFError, paramiko.SSHException) as problem:
             raise OSError(f"{self.entry.address} cannot connect to {endpoint[0]}:{endpoint[1]}: {problem}") from None
         ours, theirs = socket.socketpair()

@@ -71,12 +71,9 @@ class NodeFirewalls:
 
     name = "nftables"
 
-    def __init__(self, networks: ContainerNetworks, addresses: Mapping[int, str]) -> None:
-        self._own = {
-            node: Cuts(networks, addresses.__getitem__, at=str(node), hooks=HOOKS)
-            for node in addresses
-            if node != CLIENTS
-        }
+    def __init__(self, own: Mapping[int, Cuts]) -> None:
+        """`own`: the rules of each node's network, clients have none."""
+        self._own = own
 
     def open(self) -> None:
         """Put the empty rules in place."""
@@ -103,6 +100,12 @@ class NodeFirewalls:
         """Return how many packets of these links were stopped since they were cut."""
         counted = await asyncio.gather(*(self._own[node].stopped(own) for node, own in _by_node(links).items()))
         return {link: packets for counts in counted for link, packets in counts.items()}
+
+
+def in_containers(networks: ContainerNetworks, addresses: Mapping[int, str]) -> NodeFirewalls:
+    """Return the rules in the networks of containers."""
+    nodes = [node for node in addresses if node != CLIENTS]
+    return NodeFirewalls({node: Cuts(networks, addresses.__getitem__, at=str(node), hooks=HOOKS) for node in nodes})
 
 
 def _stopped_at(link: Link) -> int:

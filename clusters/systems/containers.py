@@ -27,10 +27,10 @@ from tribunal.clusters.nodes.node_container import GATEWAY, SHELL_ENTRY, NodeCon
 from tribunal.clusters.nodes.node_process import POLL_MS
 from tribunal.clusters.nodes.node_program import NodeProgram
 from tribunal.clusters.run_context import RunContext
-from tribunal.clusters.systems.container_links import ContainerNetworks, NodeFirewalls, lacking
+from tribunal.clusters.systems.container_links import ContainerNetworks, in_containers, lacking
 from tribunal.clusters.systems.description import Addresses, Elsewhere, System
 from tribunal.clusters.systems.images import had_image
-from tribunal.clusters.systems.links import SystemLinks
+from tribunal.clusters.systems.links import LocalProbes, SystemLinks
 from tribunal.clusters.systems.places import RunningNode, addresses_of, emptied_here
 from tribunal.clusters.systems.ways import Streams
 
@@ -129,9 +129,9 @@ class InContainers:
     async def _open_links(self, hosts: Mapping[int, str], probe_port: int) -> None:
         pids = {node: int(keeper.attrs["State"]["Pid"]) for node, keeper in self._keepers.items()}
         self._networks = ContainerNetworks(pids)
-        firewalls = NodeFirewalls(self._networks, hosts)
+        firewalls = in_containers(self._networks, hosts)
         await asyncio.to_thread(firewalls.open)
-        self._links = SystemLinks(self._networks, firewalls, hosts.__getitem__, probe_port=probe_port)
+        self._links = SystemLinks(LocalProbes(self._networks), firewalls, hosts.__getitem__, probe_port=probe_port)
         await self._links.open([*hosts])
 
     async def _had_image(self, run: RunContext) -> str:

@@ -43,6 +43,25 @@ class Probed(msgspec.Struct, frozen=True, kw_only=True):
     answered: bool
 
 
+class Takes(Protocol):
+    """A port that says to whoever connects as whom it knows that one (`127.0.0.1:40001`, a line), takes bytes, and sends them back."""
+
+    taken: dict[tuple[str, int], int]  # bytes, by who sent them
+
+    async def close(self) -> None:
+        """Hang up on everybody."""
+
+
+class Probes(Protocol):
+    """How probes get into the networks of nodes and clients."""
+
+    async def listen(self, node: int, where: tuple[str, int]) -> Takes:
+        """Open a port in a node's network. Raises ClusterError or OSError."""
+
+    async def connected(self, source: int, endpoint: tuple[str, int]) -> socket.socket:
+        """Connect from a node's network; `OSError` when that cannot be."""
+
+
 class ProbePort:
     """Takes bytes in one namespace, and sends them back."""
 
@@ -59,6 +78,7 @@ class ProbePort:
         peer = writer.get_extra_info("peername")[:2]
         self._open.add(writer)
         try:
+            writer.write(b"%s:%d\n" % (peer[0].encode(), peer[1]))
             while data := await reader.read(1 << 12):
                 self.taken[peer] = self.taken.get(peer, 0) + len(data)
                 writer.write(data)
@@ -78,15 +98,39 @@ class ProbePort:
             await self._server.wait_closed()
 
 
+class LocalProbes:
+    """Probes by sockets that this process has in each network; implements `Probes`."""
+
+    def __init__(self, spaces: Networks) -> None:
+        self._spaces = spaces
+
+    async def listen(self, node: int, where: tuple[str, int]) -> ProbePort:
+        """Listen there."""
+        port = ProbePort()
+        await port.listen(self._spaces, node, where)
+        return port
+
+    async def connected(self, source: int, endpoint: tuple[str, int]) -> socket.socket:
+        """Connect."""
+        return await connected(self._spaces.outgoing(str(source)), endpoint, bound_to=None)
+
+
 class Channel:
     """A probing connection."""
 
-    def __init__(self, link: Link, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, port: ProbePort) -> None:
+    def __init__(
+        self,
+        link: Link,
+        reader: asyncio.StreamReader,
+        writer: asyncio.StreamWriter,
+        port: Takes,
+        name: tuple[str, int],
+    ) -> None:
         self.link = link
         self._reader = reader
         self._writer = writer
         self._port = port
-        self._name = writer.get_extra_info("sockname")[:2]
+        self._name = name
 
     async def ask(self, wait_ms: int) -> Probed:
         """Send a probe; return what became of it in this time."""
@@ -110,21 +154,18 @@ class Channel:
 class SystemLinks:
     """Cuts links, and proves it."""
 
-    def __init__(
-        self, spaces: Networks, firewall: CutFilter, address: Callable[[int], str], *, probe_port: int
-    ) -> None:
-        self._spaces = spaces
+    def __init__(self, probes: Probes, firewall: CutFilter, address: Callable[[int], str], *, probe_port: int) -> None:
+        self._probes = probes
         self._firewall = firewall
         self._address = address
         self._probe_port = probe_port
-        self._ports: dict[int, ProbePort] = {}
+        self._ports: dict[int, Takes] = {}
         self._standing = StandingCuts()
 
     async def open(self, nodes: Sequence[int]) -> None:
         """Open a probe port in each namespace."""
         for node in nodes:
-            self._ports[node] = ProbePort()
-            await self._ports[node].listen(self._spaces, node, (self._address(node), self._probe_port))
+            self._ports[node] = await self._probes.listen(node, (self._address(node), self._probe_port))
 
     async def close(self) -> None:
         """Close the probe ports."""
@@ -184,18 +225,30 @@ class SystemLinks:
     async def _channel(self, link: Link) -> Channel | None:
         try:
             async with asyncio.timeout(PROBE_WAIT_MS / 1000):
-                sock = await connected(
-                    self._spaces.outgoing(str(link.source)),
-                    (self._address(link.target), self._probe_port),
-                    bound_to=None,
-                )
-            reader, writer = await asyncio.open_connection(sock=sock)
-        except (OSError, TimeoutError):
+                sock = await self._probes.connected(link.source, (self._address(link.target), self._probe_port))
+                reader, writer = await asyncio.open_connection(sock=sock)
+                name = await _greeted(reader, writer)
+        except (OSError, TimeoutError, asyncio.IncompleteReadError):
             return None  # no probe speaks for this link, and the proof lacks it
-        return Channel(link, reader, writer, self._ports[link.target])
+        return Channel(link, reader, writer, self._ports[link.target], name)
 
     async def _ask(self, channels: Sequence[Channel], wait_ms: int) -> list[Probed]:
         return list(await asyncio.gather(*(channel.ask(wait_ms) for channel in channels)))
+
+
+async def _greeted(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> tuple[str, int]:
+    """Return as whom the port knows this connection, which is closed when it does not say so."""
+    try:
+        return peer_name((await reader.readuntil(b"\n")).decode())
+    except BaseException:
+        writer.transport.abort()
+        raise
+
+
+def peer_name(text: str) -> tuple[str, int]:
+    """Read such a name."""
+    host, _, port = text.strip().rpartition(":")
+    return host, int(port)
 
 
 def _facts(probes: Sequence[Probed]) -> list[dict[str, object]]:

@@ -7,6 +7,7 @@ this machine and reach the nodes by their addresses. Everything in the folders i
 import asyncio
 import shlex
 from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Final
 
@@ -18,6 +19,7 @@ from tribunal.clusters.nodes.remote_node import RemoteNode
 from tribunal.clusters.nodes.ssh_hosts import read_hosts
 from tribunal.clusters.run_context import RunContext
 from tribunal.clusters.systems.description import Addresses, Elsewhere, System
+from tribunal.clusters.systems.host_links import lacking, opened
 from tribunal.clusters.systems.links import SystemLinks
 from tribunal.clusters.systems.packing import as_it_is, packed
 from tribunal.clusters.systems.places import RunningNode
@@ -41,11 +43,14 @@ class OnSshHosts:
         self._file = hosts
         self._hosts = HostsOfRun()
         self._run: RunContext | None = None
+        self._links: SystemLinks | None = None
 
     @property
     def links(self) -> SystemLinks:
-        """Refuse."""
-        raise Unsupported("nobody stops packets between hosts of a described system")
+        """The links, once open; refuse where the hosts' file does not let anybody cut them."""
+        if self._links is None:
+            raise Unsupported(lacking(self._hosts.hosts, [*self._hosts.shells]))
+        return self._links
 
     async def open(self, run: RunContext, system: System, folder: Path) -> Addresses:
         """Connect to each host, and make the node's folder there."""
@@ -57,6 +62,9 @@ class OnSshHosts:
         ports = {name: first + number for number, name in enumerate(system.nodes.ports)}
         entries = {node: self._hosts.hosts.entry(node) for node in nodes}
         folders = {node: Path(self._hosts.folder(node)) for node in nodes}
+        if not lacking(self._hosts.hosts, nodes):
+            addresses = {node: entry.address for node, entry in entries.items()}
+            self._links = await opened(self._hosts, addresses, [*ports.values()], first + len(ports))
         return Addresses(
             folder=folder,
             hosts={node: entry.address for node, entry in entries.items()},
@@ -79,8 +87,12 @@ class OnSshHosts:
         return ()
 
     async def connect(self, node: int, endpoint: tuple[str, int]) -> Streams:
-        """Connect as clients do."""
-        return await asyncio.open_connection(*endpoint)
+        """Connect as clients do; where that may be cut, let the host connect to itself."""
+        if self._links is None:
+            return await asyncio.open_connection(*endpoint)
+        sock = await self._hosts.in_thread(self._hosts.shells[node].forwarded, endpoint)
+        sock.settimeout(0)
+        return await asyncio.open_connection(sock=sock)
 
     async def reached(self, node: int, endpoint: tuple[str, int], *, past_cuts: bool) -> tuple[str, int]:
         """Return the port itself."""
@@ -90,7 +102,10 @@ class OnSshHosts:
         self, run: RunContext, node: int, program: NodeProgram, addresses: Addresses, on_exit: Callable[[str], None]
     ) -> RunningNode:
         """Make its daemon."""
-        return RemoteNode(node, program, self._hosts, addresses.endpoint(node), on_exit, ENVIRONMENT)
+        endpoint = addresses.endpoint(node)
+        return RemoteNode(
+            node, program, self._hosts, endpoint, on_exit, ENVIRONMENT, partial(self.connect, node, endpoint)
+        )
 
     async def carried_out(self, node: int, command: list[str], log: Path, run_dir: Path) -> bool:
         """Run a command in the node's folder; it is ended with the run. Raises ClusterError."""
@@ -120,6 +135,8 @@ class OnSshHosts:
 
     async def close(self) -> None:
         """Fetch the logs, and leave nothing on the hosts."""
+        if self._links is not None:
+            await self._links.close()
         reached = [node for node, shell in self._hosts.shells.items() if shell.is_open]
         await asyncio.gather(*map(self._fetch, reached))
         await self._hosts.close()

@@ -26,7 +26,7 @@ from tribunal.clusters.nodes.serving import refuses
 from tribunal.clusters.run_context import RunContext
 from tribunal.clusters.systems.commands import carried_out, ended_well
 from tribunal.clusters.systems.description import Addresses, Elsewhere, System
-from tribunal.clusters.systems.links import SystemLinks
+from tribunal.clusters.systems.links import LocalProbes, SystemLinks
 from tribunal.clusters.systems.ways import Streams, Way
 
 
@@ -216,7 +216,7 @@ class InNamespaces(OnThisMachine):
         firewall.open()
         first = run.spec.base_port or FIRST_PORT
         chosen = {name: first + number for number, name in enumerate(system.nodes.ports)}
-        self._links = SystemLinks(self._spaces, firewall, address, probe_port=first + len(chosen))
+        self._links = SystemLinks(LocalProbes(self._spaces), firewall, address, probe_port=first + len(chosen))
         await self._links.open([*nodes, CLIENTS])
         return addresses_of(run, folder, {node: address(node) for node in nodes}, chosen)
 

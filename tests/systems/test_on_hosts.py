@@ -15,11 +15,11 @@ from tribunal.harness.new import made_system
 from tribunal.harness.plan import made
 from tribunal.harness.scenario import BadScenario, load
 
-WITHIN_S = 60
+WITHIN_S = 150
 RUN = [sys.executable, "-m", "tribunal"]
 needs_hosts = [
     pytest.mark.e2e,
-    pytest.mark.timeout(180),
+    pytest.mark.timeout(400),
     pytest.mark.skipif(bool(why_not()), reason=why_not() or "there are hosts"),
 ]
 
@@ -81,6 +81,26 @@ def waited_for(holds: Callable[[], bool]) -> bool:
     return holds()
 
 
+def on_cut_hosts(town: Town, folder: Path) -> Path:
+    """Make the sample system with two nodes, on hosts whose links may be cut; return its folder."""
+    hosts = folder / "cut-hosts.toml"
+    hosts.write_text(f"cuts = true\n{town.hosts.read_text()}")
+    made = on_hosts(folder, str(hosts))
+    for file in made.glob("*.toml"):
+        file.write_text(file.read_text().replace("count = 1", "count = 2"))
+    return made
+
+
+def tables(town: Town) -> dict[int, list[str]]:
+    """Return which tables of rules the first two hosts have."""
+    return {node: town.spaces.run(["nft", "list", "tables", "ip"], name=str(node)).splitlines() for node in (1, 2)}
+
+
+def rules(town: Town, node: int) -> str:
+    """Return all rules of a host."""
+    return town.spaces.run(["nft", "list", "ruleset"], name=str(node))
+
+
 KILL = "{kill: node 1, for: 100ms, after: 300ms}"
 PAUSE = "{pause: node 1, for: 300ms, after: 200ms}"
 WIPE = "{wipe: node 1, for: 100ms, after: 300ms}"
@@ -111,6 +131,36 @@ class TestWithHosts:
         assert log.is_file()
         assert not list((town.folder / "remote").rglob("*"))
 
+    @pytest.mark.parametrize(("others", "mode"), [("nodes", "hold"), ("all", "reset")])
+    def test_links_between_hosts_are_cut_and_healed(self, town: Town, tmp_path: Path, others: str, mode: str) -> None:
+        """Proven by connections from host to host; the rules are gone afterwards, and ssh never noticed."""
+        folder = on_cut_hosts(town, tmp_path)
+        isolate = f"{{isolate: node 1, from: {others}, mode: {mode}, for: 300ms, after: 300ms}}"
+
+        code, said = ended(town, folder, *hurt(isolate))
+
+        assert (code, "faults 1/1 effective, heals 1/1" in said) == (0, True), said
+        assert tables(town) == {node: [] for node in (1, 2)}
+        assert not list((town.folder / "remote").rglob("*"))
+
+    def test_cuts_of_a_harness_that_is_killed_are_undone(self, town: Town, tmp_path: Path) -> None:
+        """The guard of the run removes the rules as well, and nobody else's."""
+        folder = on_cut_hosts(town, tmp_path)
+        town.spaces.run(["nft", "add", "table", "ip", "owner"], name="1")
+
+        try:
+            with begun(town, folder, *hurt("{isolate: node 1, from: nodes, for: 60s, after: 100ms}")) as running:
+                cut = waited_for(lambda: any("elements" in rules(town, node) for node in (1, 2)))
+                running.kill()
+            gone = waited_for(lambda: tables(town) == {1: ["table ip owner"], 2: []})
+        finally:
+            town.spaces.run(["nft", "delete", "table", "ip", "owner"], name="1")
+
+        assert cut
+        assert gone, tables(town)
+        healed = "table tribunal_"
+        assert waited_for(lambda: any(healed in log.read_text() for log in (folder / "runs").glob("*/heal.log")))
+
     def test_nothing_stays_of_a_harness_that_is_killed(self, town: Town, tmp_path: Path) -> None:
         """The guard of the run ends the node on its host, and removes its folder."""
         folder = on_hosts(tmp_path, str(town.hosts))
@@ -130,8 +180,15 @@ class TestWithHosts:
     [
         pytest.param("none.toml", {}, "none.toml: No such file", id="no file"),
         pytest.param("of-two.toml", {}, "no host for node 1", id="no host"),
+        pytest.param("hosts.toml", {"steps": "[{isolate: node 1}]"}, "their file does not say cuts = true", id="cut"),
         pytest.param(
-            "hosts.toml", {"steps": "[{isolate: node 1}]"}, "nobody stops packets between its hosts", id="cut"
+            "user.toml",
+            {"steps": "[{isolate: node 1}]"},
+            "takes root, and tribunal is asked on 192.0.2.1",
+            id="no root",
+        ),
+        pytest.param(
+            "named.toml", {"steps": "[{isolate: node 1}]"}, "IPv4 addresses, and node-1.example is none", id="a name"
         ),
         pytest.param("hosts.toml", {"cluster.isolation": "namespaces"}, "runs on hosts: no isolation", id="namespaces"),
     ],
@@ -141,10 +198,12 @@ def test_what_hosts_cannot_give_is_refused_when_it_is_planned(
 ) -> None:
     """By the name of what is missing, and before any host is asked."""
     folder = on_hosts(tmp_path, hosts)
+    key = 'host_key = "ssh-ed25519 AAAA"'
     for name, node in (("hosts.toml", 1), ("of-two.toml", 2)):
-        (folder / name).write_text(
-            f'[[node]]\nid = {node}\naddress = "192.0.2.{node}"\nhost_key = "ssh-ed25519 AAAA"\n'
-        )
+        (folder / name).write_text(f'[[node]]\nid = {node}\naddress = "192.0.2.{node}"\n{key}\n')
+    cuts = "cuts = true\n[[node]]\nid = 1\n"
+    (folder / "user.toml").write_text(f'{cuts}address = "192.0.2.1"\nuser = "tribunal"\n{key}\n')
+    (folder / "named.toml").write_text(f'{cuts}address = "node-1.example"\n{key}\n')
 
     with pytest.raises(BadScenario, match=words):
         made(load(folder / "scenario.yaml", more), seed=1, cluster="system", time_ms=None, mutants=())
