@@ -84,11 +84,14 @@ class HostsOfRun:
         await asyncio.gather(*(self.in_thread(shell.open) for shell in self.shells.values()))
 
     async def close(self) -> None:
-        """Leave nothing on the hosts."""
+        """Leave nothing on the hosts, also not on one that has hung up meanwhile, or behind one that cannot be asked. Raises ClusterError."""
         shells, self.shells = self.shells, {}
-        reached = [shell for shell in shells.values() if shell.is_open]
-        await asyncio.gather(*(self.in_thread(_emptied, shell, self._run_name) for shell in reached))
+        reached = [shell for shell in shells.values() if shell.was_open]
+        emptying = (self.in_thread(_emptied_again, shell, self._run_name) for shell in reached)
+        ended = await asyncio.gather(*emptying, return_exceptions=True)
         self._threads.shutdown(wait=True)
+        if problem := next((one for one in ended if isinstance(one, BaseException)), None):
+            raise problem
 
 
 def lacking() -> list[Obstacle]:
@@ -130,6 +133,14 @@ def _emptied(shell: Shell, name: str) -> list[str]:
     finally:
         shell.close()
     return [f"{shell.entry.address}: {line} removed" for line in said.decode().splitlines()]
+
+
+def _emptied_again(shell: Shell, name: str) -> list[str]:
+    """Do so over a new connection where the one that there was has gone."""
+    if not shell.is_open:
+        shell.close()
+        shell.open()
+    return _emptied(shell, name)
 
 
 def _recorded(run_dir: Path) -> list[Shell]:

@@ -108,6 +108,11 @@ class Shell:
         transport = self._client.get_transport() if self._client is not None else None
         return transport is not None and transport.is_active()
 
+    @property
+    def was_open(self) -> bool:
+        """Whether it was connected to, and not hung up since by us: the host may have done so."""
+        return self._client is not None
+
     def open(self) -> None:
         """Connect; `ClusterError` when the host does not answer, shows another key, or does not let us in."""
         import paramiko

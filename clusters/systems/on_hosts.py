@@ -138,8 +138,10 @@ class OnSshHosts:
         if self._links is not None:
             await self._links.close()
         reached = [node for node, shell in self._hosts.shells.items() if shell.is_open]
-        await asyncio.gather(*map(self._fetch, reached))
-        await self._hosts.close()
+        try:
+            await asyncio.gather(*map(self._fetch, reached))
+        finally:
+            await self._hosts.close()
 
     async def _fetch(self, node: int) -> None:
         assert self._run is not None

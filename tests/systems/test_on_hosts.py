@@ -1,6 +1,7 @@
 """A described system whose nodes run on hosts over ssh: hurt, judged, and nothing stays there, also not of a harness that is killed."""
 
 import os
+import signal
 import subprocess
 import sys
 import time
@@ -96,6 +97,15 @@ def tables(town: Town) -> dict[int, list[str]]:
     return {node: town.spaces.run(["nft", "list", "tables", "ip"], name=str(node)).splitlines() for node in (1, 2)}
 
 
+def sessions(daemon: int) -> list[int]:
+    """Return the processes that an sshd has for its connections."""
+    return [
+        int(path.parent.name)
+        for path in Path("/proc").glob("[0-9]*/stat")
+        if path.read_text().rpartition(")")[2].split()[1] == str(daemon)
+    ]
+
+
 def rules(town: Town, node: int) -> str:
     """Return all rules of a host."""
     return town.spaces.run(["nft", "list", "ruleset"], name=str(node))
@@ -160,6 +170,24 @@ class TestWithHosts:
         assert gone, tables(town)
         healed = "table tribunal_"
         assert waited_for(lambda: any(healed in log.read_text() for log in (folder / "runs").glob("*/heal.log")))
+
+    def test_a_host_that_hangs_up_keeps_nothing_from_being_put_down(self, town: Town, tmp_path: Path) -> None:
+        """The run is an error that names the host; its node is ended over a new connection, and so are all others."""
+        folder = on_hosts(tmp_path, str(town.hosts))
+        for file in folder.glob("*.toml"):
+            file.write_text(file.read_text().replace("count = 1", "count = 2"))
+        remote = town.folder / "remote"
+
+        with begun(town, folder, "--set", "time=60s") as running:
+            started = waited_for(lambda: any(remote.rglob("2/pid")) and "warm-up" in (folder / "said").read_text())
+            for session in sessions(town.daemons[0].pid):
+                os.kill(session, signal.SIGKILL)
+            code = running.wait(timeout=WITHIN_S)
+
+        said = (folder / "said").read_text()
+        assert started
+        assert (code, "has hung up" in said, "left behind" in said) == (3, True, False), said
+        assert not list(remote.rglob("*"))
 
     def test_nothing_stays_of_a_harness_that_is_killed(self, town: Town, tmp_path: Path) -> None:
         """The guard of the run ends the node on its host, and removes its folder."""
