@@ -150,6 +150,7 @@ OF_THE_RUN: Final = frozenset(
         "listeners",
         "advertised.listeners",
         "controller.quorum.voters",
+        "controller.quorum.bootstrap.servers",
         "zookeeper.connect",
         "tribunal.bind.host",
         "tribunal.events.file",

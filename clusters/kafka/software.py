@@ -4,9 +4,10 @@ In ZooKeeper mode there is nothing to format, and a real ZooKeeper stands beside
 """
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Final
+from uuid import UUID
 
 import msgspec
 
@@ -28,11 +29,12 @@ from tribunal.clusters.kafka.node import (
 from tribunal.clusters.kafka.releases import DYNAMIC_VOTERS, Release, release
 from tribunal.clusters.links.relays import Links
 from tribunal.clusters.maven_jars import NoJars
+from tribunal.clusters.nodes.first_votes import FirstVotes
 from tribunal.clusters.nodes.leftovers import command_line
 from tribunal.clusters.nodes.node_program import NodeProgram
 from tribunal.clusters.nodes.node_software import BootOrder, configure_server, is_zookeeper, role
 from tribunal.clusters.run_context import RunContext
-from tribunal.clusters.spec import Settings, SettingValue
+from tribunal.clusters.spec import ClusterSpec, Settings, SettingValue
 from tribunal.clusters.zookeeper.ensemble import ZooKeeperProgram
 
 UP_TIMEOUT_MS: Final = 120_000
@@ -53,11 +55,18 @@ def runtime_of(chosen: Release) -> Runtime:
     return Runtime(jars=kafka_jars(chosen.name), java=java_for(chosen))
 
 
+def first_votes(spec: ClusterSpec, new_id: Callable[[], UUID]) -> FirstVotes | None:
+    """Return whose directories vote first where a spec asks for voters that can be changed; None: the configuration says who votes."""
+    return FirstVotes(spec.controller_ids, new_id) if spec.settings.get(DYNAMIC_VOTERS) else None
+
+
 class KafkaSoftware:
     """Brokers and controllers of Apache Kafka, from plain jars.
 
     nodes:     which nodes of the cluster run it.
     begins_as: with which release's metadata.version the cluster begins; None: that of the spec's.
+    votes:     in a quorum of several systems whose voters can be changed, which directories have a vote; None: those of
+               its own, where the spec asks for such a quorum.
     """
 
     stop_timeout_ms = STOP_TIMEOUT_MS
@@ -70,6 +79,7 @@ class KafkaSoftware:
         runtime: Runtime,
         nodes: Sequence[int],
         begins_as: Release | None = None,
+        votes: FirstVotes | None = None,
     ) -> None:
         self._run = run
         self._environment = environment
@@ -80,11 +90,7 @@ class KafkaSoftware:
         self._runtimes = {self._first.name: runtime}
         self._programs: dict[int, KafkaProgram] = {}
         self._entropy = RealEntropy()
-        self._has_dynamic_voters = bool(run.spec.settings.get(DYNAMIC_VOTERS))
-        # The directories that have a vote from the beginning; whose node has taken its own is out of here.
-        self._first_votes = (
-            {node: self._entropy.uuid() for node in run.spec.controller_ids} if self._has_dynamic_voters else {}
-        )
+        self._votes = votes or first_votes(run.spec, self._entropy.uuid)
 
     @property
     def boot_order(self) -> BootOrder:
@@ -160,7 +166,7 @@ class KafkaSoftware:
             "listener.security.protocol.map": "CONTROLLER:PLAINTEXT,PLAINTEXT:PLAINTEXT",
             "log.dirs": str(self._run.data_dir(node).resolve()),
         }
-        if self._has_dynamic_voters:
+        if self._votes is not None:
             own["controller.quorum.bootstrap.servers"] = ",".join(f"{host}:{port}" for _, host, port in controllers)
         else:
             own["controller.quorum.voters"] = ",".join(
@@ -197,7 +203,8 @@ class KafkaSoftware:
         config = self._template.with_name("format.properties")
         config.write_text(properties(self._settings(self._nodes[0]) | {"log.dirs": str(self._template)}))
         elr = bool(self._run.spec.node_settings().get(ELR, True))
-        voters = [voter(node, self._links.advertised(node), vote) for node, vote in self._first_votes.items()]
+        ids = {} if self._votes is None else self._votes.ids
+        voters = [voter(node, self._links.advertised(node), vote) for node, vote in ids.items()]
         first = self._runtimes[self._first.name]
         command = formatting_command(
             first.java, first.jars, config, self._run.cluster_id,
@@ -213,6 +220,6 @@ class KafkaSoftware:
         if self._run.spec.is_zookeeper_mode:
             self._run.data_dir(node).mkdir(parents=True, exist_ok=True)
             return
-        vote = self._first_votes.pop(node, None)
-        votes = vote is not None or not self._has_dynamic_voters
+        vote = None if self._votes is None else self._votes.taken(node)
+        votes = vote is not None or self._votes is None
         copy_formatted(self._template, self._run.data_dir(node), node, vote or self._entropy.uuid(), votes=votes)

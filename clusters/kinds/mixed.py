@@ -13,6 +13,7 @@ from typing import Final
 
 import msgspec
 
+from replog.host.world import RealEntropy
 from tribunal.clusters.api import ClusterError, ClusterSpec, ClusterState, Kind, Proof
 from tribunal.clusters.assembly import Observation, System, composed, launched, observer_of
 from tribunal.clusters.capabilities import Capability
@@ -23,8 +24,8 @@ from tribunal.clusters.host_environment import HostEnvironment
 from tribunal.clusters.kafka.disk import power_fail as kafka_power_fail
 from tribunal.clusters.kafka.events import KafkaMetadata, RegisteredEvents, Registrations
 from tribunal.clusters.kafka.mixed_software import MixedSoftware
-from tribunal.clusters.kafka.releases import KAFKA_ALONE, release
-from tribunal.clusters.kafka.software import KafkaSoftware, Runtime
+from tribunal.clusters.kafka.releases import DYNAMIC_VOTERS, KAFKA_ALONE, release
+from tribunal.clusters.kafka.software import KafkaSoftware, Runtime, first_votes
 from tribunal.clusters.kinds import apache_kafka
 from tribunal.clusters.kinds.processes import leftovers, sweep
 from tribunal.clusters.links.relays import Links
@@ -38,9 +39,7 @@ from tribunal.clusters.nodes.on_host import power_fail as replog_power_fail
 from tribunal.clusters.run_context import RunContext
 
 # Of what was tried with both; replog's processes can do all of it.
-CAPABILITIES: Final = apache_kafka.CAPABILITIES - {Capability.CHANGE_RELEASE, Capability.REMOVE_VOTER} | {
-    Capability.CHANGE_SYSTEM
-}
+CAPABILITIES: Final = apache_kafka.CAPABILITIES - {Capability.CHANGE_RELEASE} | {Capability.CHANGE_SYSTEM}
 SINCE: Final = (4, 0, 0)  # the first that knows the metadata.version that replog's controllers begin with
 BEGINS_AS: Final = release("4.0.0")  # whose metadata.version replog's controllers begin with, whoever is active first
 RECOVERY_MANAGER: Final = "unclean.recovery.manager.enabled"
@@ -56,8 +55,10 @@ def host_environment_for(spec: ClusterSpec) -> HostEnvironment:
 
 def mixed_cluster(run: RunContext, environment: HostEnvironment, links: Links, runtime: Runtime) -> ComposedCluster:
     """Compose a cluster of both systems' nodes."""
-    replog = ReplogSoftware(run, environment, links, lambda node: str(run.folder(node).resolve()))
-    software = MixedSoftware(run, replog, KafkaSoftware(run, environment, links, runtime, run.spec.kafka, BEGINS_AS))
+    votes = first_votes(run.spec, RealEntropy().uuid)
+    replog = ReplogSoftware(run, environment, links, lambda node: str(run.folder(node).resolve()), votes)
+    kafka = KafkaSoftware(run, environment, links, runtime, run.spec.kafka, BEGINS_AS, votes)
+    software = MixedSoftware(run, replog, kafka)
     nodes = run.spec.node_ids  # also those that begin as Apache Kafka: they may go over
     files = {node: EventFile(node, run.folder(node) / "events.jsonl", run.clock.at_ns) for node in nodes}
     state = ClusterState()
@@ -75,7 +76,8 @@ def mixed_cluster(run: RunContext, environment: HostEnvironment, links: Links, r
         ),
         systems=software,
     )
-    return composed(run, environment, links, system, kind="mixed", capabilities=CAPABILITIES)
+    can = CAPABILITIES - missing(run.spec).keys()  # a wiped controller whose vote is fixed has it again by its number
+    return composed(run, environment, links, system, kind="mixed", capabilities=can)
 
 
 def power_failure_of(run: RunContext, software: MixedSoftware) -> Callable[[Path], Proof]:
@@ -101,7 +103,7 @@ async def launch(spec: ClusterSpec, directory: Path, clock: RunClock, cluster_id
 
 def refused(spec: ClusterSpec) -> str:
     """Return why the two systems cannot be one cluster as it is asked for; empty: they can."""
-    if foreign := sorted(KAFKA_ALONE & spec.settings.keys()):
+    if foreign := sorted((KAFKA_ALONE - {DYNAMIC_VOTERS}) & spec.settings.keys()):
         return f"replog's nodes have no setting {foreign[0]}: it is for --cluster apache-kafka"
     if spec.is_zookeeper_mode:
         return "in ZooKeeper mode the two systems were never tried together: --mode kraft"
@@ -113,6 +115,11 @@ def refused(spec: ClusterSpec) -> str:
             f"Apache Kafka {release(spec.version).name} does not know replog's metadata.version: {since} is the first"
         )
     return apache_kafka.refused(msgspec.structs.replace(spec, mutants=()))
+
+
+def missing(spec: ClusterSpec) -> dict[Capability, str]:
+    """Return which of the kind's capabilities a cluster of this spec does not have, and why."""
+    return {} if spec.settings.get(DYNAMIC_VOTERS) else {Capability.REMOVE_VOTER: apache_kafka.FIXED_VOTERS}
 
 
 def places() -> str:
@@ -130,6 +137,7 @@ KIND: Final = Kind(
     has_releases=True,
     is_mixed=True,
     refused=refused,
+    missing=missing,
     prepare=apache_kafka.prepare,
     leftovers=leftovers,
     sweep=sweep,

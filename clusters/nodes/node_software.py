@@ -6,12 +6,17 @@ from typing import Final, Protocol
 
 import msgspec
 
-from replog.config import ConfigError, load
-from replog.host.world import RealDisk, RealEntropy
-from replog.node.directories.meta_properties import ForeignDirectory, format_directories
+from replog.config import ConfigError, Endpoint, load
+from replog.host.world import RealClock, RealDisk, RealEntropy
+from replog.node.directories.meta_properties import ForeignDirectory
+from replog.node.first_voters import FirstVoter, WhoVotes, format_with_voters
+from replog.quorum.voters import ReplicaKey
+from replog.types import NodeId
 from tribunal.clusters.api import ClusterError
 from tribunal.clusters.host_environment import HostEnvironment
+from tribunal.clusters.kafka.releases import KAFKA_ALONE
 from tribunal.clusters.links.relays import Links
+from tribunal.clusters.nodes.first_votes import FirstVotes
 from tribunal.clusters.nodes.node_process import toml
 from tribunal.clusters.nodes.node_program import NodeProgram, ReplogProgram
 from tribunal.clusters.run_context import RunContext
@@ -66,17 +71,25 @@ class ReplogSoftware:
     """replog, with a real ZooKeeper beside it in ZooKeeper mode.
 
     folder_of:  a node's folder as the node sees it.
+    votes:      in a quorum that is formatted with its first voters, which directories have a vote; None: the configuration
+                says who votes, and a directory gets its vote when it has fetched.
     """
 
     stop_timeout_ms = STOP_TIMEOUT_MS
 
     def __init__(
-        self, run: RunContext, environment: HostEnvironment, links: Links, folder_of: Callable[[int], str]
+        self,
+        run: RunContext,
+        environment: HostEnvironment,
+        links: Links,
+        folder_of: Callable[[int], str],
+        votes: FirstVotes | None = None,
     ) -> None:
         self._run = run
         self._environment = environment
         self._links = links
         self._folder_of = folder_of
+        self._votes = votes
 
     @property
     def boot_order(self) -> BootOrder:
@@ -133,7 +146,7 @@ class ReplogSoftware:
             "tribunal.undo.journal": f"{folder}/undo",
             "tribunal.control.page": f"{folder}/control.page",
             "tribunal.mutants": list(self._run.spec.mutants),
-            **self._run.spec.node_settings(),
+            **{name: value for name, value in self._run.spec.node_settings().items() if name not in KAFKA_ALONE},
         }
 
     def _source_of_metadata(self, node: int) -> dict[str, SettingValue]:
@@ -142,6 +155,9 @@ class ReplogSoftware:
         servers = [(server, *self._links.advertised(server)) for server in spec.controller_ids]
         if spec.is_zookeeper_mode:
             return {"zookeeper.connect": ",".join(f"{host}:{port}" for _, host, port in servers)}
+        if self._votes is not None:
+            addresses = ",".join(f"{host}:{port}" for _, host, port in servers)
+            return {"process.roles": role(spec, node), "controller.quorum.bootstrap.servers": addresses}
         return {
             "process.roles": role(spec, node),
             "controller.quorum.voters": ",".join(f"{server}@{host}:{port}" for server, host, port in servers),
@@ -158,11 +174,29 @@ class ReplogSoftware:
         disk = RealDisk()
         try:
             config = load(path.read_bytes(), str(path))
-            format_directories(disk, config, RealEntropy().uuid, ignore_formatted=False)
+            format_with_voters(
+                disk,
+                config,
+                RealEntropy().uuid,
+                self._who_votes(node),
+                now_ms=RealClock().wall_ms(),
+                ignore_formatted=False,
+            )
         except (ConfigError, ForeignDirectory) as problem:
             raise ClusterError(f"node {node}: {problem}") from None
         finally:
             disk.close()
+
+    def _who_votes(self, node: int) -> WhoVotes:
+        """Return what the node's directory is formatted with: the first voters, where it is the first directory of one of them."""
+        if self._votes is None or self._votes.taken(node) is None:
+            return WhoVotes()
+        return WhoVotes(
+            tuple(
+                FirstVoter(ReplicaKey(NodeId(voter), vote), Endpoint(*self._links.advertised(voter)))
+                for voter, vote in sorted(self._votes.ids.items())
+            )
+        )
 
 
 def configure_server(run: RunContext, environment: HostEnvironment, node: int) -> None:
