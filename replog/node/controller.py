@@ -293,8 +293,7 @@ class ControllerNode:
             return
         if not self.authorizer.admits(request, handled.served):
             return
-        fixed = self.controller.is_active and not self.controller.image.features.get(KRAFT_VERSION)
-        if fixed and isinstance(request.body, ChangeRequest):
+        if isinstance(request.body, ChangeRequest) and self._has_fixed_voters():
             words = f"Voters are those of the configuration until {KRAFT_VERSION} is 1."
             request.reply(voter_change_refused(request.body, Error.UNSUPPORTED_VERSION, words))
             return
@@ -302,6 +301,16 @@ class ControllerNode:
             request.reply(voter_change_refused(request.body, Error.INVALID_REQUEST, words))
             return
         handled.handle(request)
+
+    def _has_fixed_voters(self) -> bool:
+        """Return whether voters cannot be changed yet.
+
+        A quorum that began with Apache Kafka's controllers finalizes no feature for it: there the log says it, by naming the
+        voters' directories.
+        """
+        if not self.controller.is_active or self.controller.image.features.get(KRAFT_VERSION):
+            return False
+        return self.quorum is None or not self.quorum.voter_directories_known
 
     def _no_voter(self, node: NodeId) -> str:
         """Return why a node cannot vote, empty where nothing speaks against it.

@@ -3,15 +3,17 @@
 import asyncio
 from pathlib import Path
 from typing import Any
+from uuid import UUID
 
 from replog.client.connection import Connection
-from replog.config import NodeConfig
+from replog.config import Endpoint, NodeConfig
 from replog.errors import Error
-from replog.host.world import RealWorld
+from replog.host.world import RealDisk, RealWorld
 from replog.log.batch import ControlType, batches, records
 from replog.metadata import records as r
 from replog.metadata.features import KRAFT_VERSION, SUPPORTED
 from replog.node.controller import ControllerNode
+from replog.node.first_voters import WhoVotes, format_with_voters
 from replog.wire.apis import Api, request_type
 from replog.wire.codec import decode_struct
 from replog.wire.error_codes import errors_in
@@ -148,6 +150,25 @@ def test_voters_stay_those_of_the_configuration_until_kraft_version_is_1(tmp_pat
         assert before == {api: [Error.UNSUPPORTED_VERSION] for api in VOTER_CHANGES}
         assert raised.error_code is Error.NONE
         assert all(Error.UNSUPPORTED_VERSION not in errors for errors in after.values()), after
+
+    asyncio.run(main())
+
+
+def test_voters_that_the_log_names_can_be_changed_whatever_is_finalized(tmp_path: Path) -> None:
+    """Apache Kafka's controllers finalize no kraft.version in the metadata: the log of the quorum has it."""
+    settings, standalone = config(tmp_path), WhoVotes(standalone=Endpoint("127.0.0.1", 9))
+    format_with_voters(RealDisk(), settings, lambda: UUID(int=1), standalone, now_ms=0, ignore_formatted=False)
+
+    async def main() -> None:
+        async with Started(tmp_path) as old:
+            assert old.node.quorum is not None
+            record = r.FeatureLevelRecord(name=KRAFT_VERSION, feature_level=0)
+            old.node.quorum.append([encode_metadata_record(record)])
+        async with Started(tmp_path) as started:
+            assert not started.node.controller.image.features.get(KRAFT_VERSION)
+            refusals = await started.refusals()
+
+        assert all(errors and Error.UNSUPPORTED_VERSION not in errors for errors in refusals.values()), refusals
 
     asyncio.run(main())
 

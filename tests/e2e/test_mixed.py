@@ -83,3 +83,41 @@ def test_a_cluster_goes_over_from_kafka_to_replog_and_back(tmp_path):
         *(("replog", "apache-kafka"),) * 3,
     ]
     assert ours(left_of(run)) == []
+
+
+VOTES = """scenario: votes
+about: controllers of both systems lose their votes and their disks, and get votes again; snapshots of the metadata go from one system to the other
+cluster:
+  brokers: 3
+  controllers: 3
+  replication_factor: 3
+  min_insync_replicas: 2
+  profile: jvm
+  settings: {tribunal.dynamic.voters: true, metadata.log.max.record.bytes.between.snapshots: 3000}
+workload: {name: produce-consume, partitions: 3, rate: 100, readers: 1}
+time: 5s
+warm_up: 1s
+steps:
+  - {kill: broker 1, for: 1s}
+  - {wipe: controller 103, for: 1s}
+  - {wipe: controller 101, for: 1s}
+  - {wipe: controller 102, for: 1s}
+  - {wipe: broker 2, for: 1s}
+  - {wipe: broker 3, for: 1s}
+  - {remove-voter: controller 101, for: 1s}
+  - {remove-voter: controller 103, for: 1s}
+  - {kill: active controller, for: 1s}
+"""
+
+
+@pytest.mark.parametrize("kafka", [(2, 101), (2, 101, 102)], ids=["most of replog", "most of Apache Kafka"])
+def test_votes_change_whichever_system_leads(tmp_path, kafka):
+    (tmp_path / "votes.yaml").write_text(VOTES)
+
+    verdict = judged_run(tmp_path, str(tmp_path / "votes.yaml"), "--set", f"cluster.kafka={','.join(map(str, kafka))}")
+
+    assert verdict["judged"]["acknowledged, acks=all"] > 0
+    (run,) = (tmp_path / "runs").iterdir()
+    faults = pq.read_table(run / "recording" / "faults").to_pylist()
+    votes = [json.loads(fault["proof"]) for fault in faults if fault["kind"] == "remove-voter"]
+    assert [(sorted(proof["voters"]), len(proof["voters"])) for proof in votes] == [([102, 103], 2), ([101, 102], 2)]
