@@ -55,6 +55,14 @@ class Sent(msgspec.Struct, frozen=True, kw_only=True):
     leader_epoch: int | None = None
 
 
+class _Answered(NamedTuple):
+    """When a record was acknowledged and by whom, and the leader epoch of the log that it is known to stand in; None: unknown."""
+
+    written: int | None
+    node: int | None
+    complete_ns: int | None
+
+
 class Evidence:
     """What one partition's rows say about any of its records."""
 
@@ -102,7 +110,17 @@ class Evidence:
         times = self._read_times(value, only_at)
         send = self._send(value)
         invoke_ns = anomaly.invoke_ns or self._of_send("invoke_ns", send) or 0
-        exposures = self._exposed(offset, invoke_ns)
+        answered = _Answered(
+            self._written_in(value, offset),
+            self._of_send("answered_by", send) if anomaly.kind in ("lost", "moved") else None,
+            anomaly.at_ns if anomaly.kind == "lost" else None,
+        )
+        topic = self._topic(invoke_ns)
+        exposures = [
+            (at_ns, epoch)
+            for at_ns, epoch in self._exposed(offset, invoke_ns)
+            if epoch is None or not self._lacked_in(topic, epoch, offset, answered)
+        ]
         exposed_ns, exposed_epoch = exposures[0] if exposures else (None, None)
         # An order takes records away: it puts no other one in their place.
         is_replaced = anomaly.kind == "offset_conflict"
@@ -121,9 +139,9 @@ class Evidence:
             read_ns=min(times, default=None),
             seen_ns=self._fetched_after(value, only_at),
             absent_ns=self.absent_ns if anomaly.kind in _ABSENT else None,
-            answered_by=self._of_send("answered_by", send) if anomaly.kind in ("lost", "moved") else None,
+            answered_by=answered.node,
             stated=self._stated(invoke_ns),
-            shown_epoch=self._shown_epoch(offset, invoke_ns, value, anomaly.at_ns if anomaly.kind == "lost" else None),
+            shown_epoch=self._shown_epoch(offset, invoke_ns, answered),
             seen_epoch=self._seen_epoch(value, only_at),
             replaced_epoch=self._replaced_epoch(offset),
             below_log_start=gone or taken_ns is not None,
@@ -271,7 +289,7 @@ class Evidence:
     def _logs_by_value(self) -> Array:
         return np.argsort(self._rows.columns("logs")["value"], kind="stable")
 
-    def _shown_epoch(self, offset: int, since_ns: int, value: int | None, complete_ns: int | None) -> int | None:
+    def _shown_epoch(self, offset: int, since_ns: int, answered: _Answered) -> int | None:
         """Return the last leader epoch that showed something at the offset, older than what stands there in the end, which may be the record.
 
         What a high watermark has passed has the guarantee of acks=all: where nothing stands there, it was lost later than that.
@@ -287,9 +305,8 @@ class Evidence:
             chosen &= epochs < standing[place]
         elif offset < self._begins:
             return None  # what stood there may be gone by an order
-        written = self._written_in(value, offset)
         shown = np.unique(epochs[chosen])[::-1].tolist()
-        return next((epoch for epoch in shown if not self._lacked_in(topic, epoch, offset, written, complete_ns)), None)
+        return next((epoch for epoch in shown if not self._lacked_in(topic, epoch, offset, answered)), None)
 
     def _topic(self, since_ns: int) -> int | None:
         """Return of which topic what was sent at a moment is, UNKNOWN_TOPIC: of one of two; None: nobody knows when it was sent, or there was only one."""
@@ -297,13 +314,12 @@ class Evidence:
             return None
         return int(self._leaders.topics(np.array([since_ns]))[0])
 
-    def _lacked_in(
-        self, topic: int | None, epoch: int, offset: int, written: int | None, complete_ns: int | None
-    ) -> bool:
+    def _lacked_in(self, topic: int | None, epoch: int, offset: int, answered: _Answered) -> bool:
         """Whether a leader had stated, in its leader epoch, that its log ended at or before the offset of an older record.
 
-        What it showed there later it had written itself. The record is older where a reader or a log has it of an older leader epoch, or it
-        had been acknowledged before that was stated (a node's journal has its own clock).
+        What it showed there later it had written itself. The record is older where a reader or a log has it of an older leader epoch, where
+        who acknowledged it had stated no later one by then, as each leader does before it answers, or where that was before the end was
+        stated (a node's journal has its own clock).
         """
         at_ns, ends, nodes = self._led_ends.get(epoch, (np.zeros(0, np.int64),) * 3)
         if topic is not None and topic != UNKNOWN_TOPIC:
@@ -312,9 +328,15 @@ class Evidence:
             own &= (nodes == leader) | (leader == NOBODY)
             at_ns, ends = at_ns[own], ends[own]
         short = ends <= offset
-        if written is not None:
-            return written < epoch and bool(short.any())
-        return complete_ns is not None and bool((short & (at_ns > complete_ns + OBSERVATION_LAG_NS)).any())
+        if answered.written is not None:
+            return answered.written < epoch and bool(short.any())
+        if answered.complete_ns is None:
+            return False
+        known_ns = answered.complete_ns + OBSERVATION_LAG_NS
+        led = None if answered.node is None else self._stated(known_ns).get(answered.node)
+        if led is not None and led < epoch:
+            return bool(short.any())
+        return bool((short & (at_ns > known_ns)).any())
 
     @cached_property
     def _led_ends(self) -> dict[int, tuple[Array, Array, Array]]:
