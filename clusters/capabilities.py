@@ -71,6 +71,9 @@ OF_DISKS: Final = frozenset(
         Capability.MOUNT_DISK,
     }
 )
+# Of disks that a node may find otherwise than it had written them, when it starts again.
+LOSE_BYTES: Final = frozenset({Capability.POWER_FAIL, Capability.LOSE_PART, Capability.WIPE})
+STARTS: Final = frozenset({Capability.START})  # what a fault asks for behind which a node is started
 SystemName = Literal["replog", "apache-kafka"]  # of a node in a cluster of both
 RETRANSMISSION_MS: Final = 200  # Linux' least retransmission time-out: what losing a packet costs a TCP stream
 

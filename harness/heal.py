@@ -7,16 +7,15 @@ judge's (`checkers/judge/heal.py`).
 import asyncio
 from collections.abc import Collection, Mapping, Sequence, Set
 from contextlib import suppress
-from typing import Final, Literal, cast
+from typing import Literal, cast
 
 from tribunal.clusters.api import Cluster, NotServing, PartitionState, TopicPartition, Unsettled, until
-from tribunal.clusters.capabilities import OF_DISKS, CanStart, Capability
+from tribunal.clusters.capabilities import LOSE_BYTES, OF_DISKS, CanStart
 from tribunal.nemesis.api import AnyFault, came_true, fenced
 from tribunal.results.heal import Look, PartitionSeen, Unhealed
 from tribunal.results.not_started import Attempt
 from tribunal.results.violation import CommittedPartition
 
-LOSE_BYTES: Final = frozenset({Capability.POWER_FAIL, Capability.LOSE_PART, Capability.WIPE})
 Emptied = Set[tuple[TopicPartition, int]]
 
 

@@ -33,7 +33,7 @@ from msgspec.inspect import StructType, type_info
 
 from replog.config import DEFINITIONS, ConfigError
 from tribunal.checkers.graphs.models import weaker
-from tribunal.clusters.capabilities import Capability
+from tribunal.clusters.capabilities import STARTS
 from tribunal.clusters.existing.description import read_cluster
 from tribunal.clusters.kafka.releases import KAFKA_ALONE, release
 from tribunal.clusters.secured.run_security import OF_SECURITY
@@ -386,8 +386,8 @@ def _described(spec: ClusterSpec) -> ClusterSpec:
         weaker(system.promises.consistency)  # who does not know it says which ones there are
     known = faults()
     for kind in system.promises.starts_after:
-        if kind not in known or Capability.START not in known[kind].needs:
-            starting = ", ".join(sorted(name for name, fault in known.items() if Capability.START in fault.needs))
+        if kind not in known or not known[kind].needs & STARTS:
+            starting = ", ".join(sorted(name for name, fault in known.items() if fault.needs & STARTS))
             raise ValueError(
                 f"{spec.system}: promises: starts_after: {kind!r} is no fault behind which a node is started: {starting}"
             )
