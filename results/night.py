@@ -99,6 +99,25 @@ class Once(msgspec.Struct, frozen=True, kw_only=True):
         return f"{self.scenario} --mode {self.mode} --seed {self.seed}"
 
 
+class Guided(msgspec.Struct, frozen=True, kw_only=True):
+    """What the guided search of tonight came to in one mode.
+
+    new:       states that no run of any night before had reached; states: all that its corpus knows now, of shards the most that one knows.
+    seconds:   of the search; cpu_s: of its runs, judging included.
+    bound_95:  at most this share of such runs has a violation, with 95 % confidence.
+    """
+
+    mode: str
+    scenarios: list[str]
+    runs: int = 0
+    new: int = 0
+    states: int = 0
+    seconds: float = 0.0
+    cpu_s: float = 0.0
+    verdicts: dict[str, int] = {}
+    bound_95: float = 1.0
+
+
 class FoundTonight(msgspec.Struct, frozen=True, kw_only=True):
     """A signature that runs of tonight showed; `known_as` is the kept finding of that signature.
 
@@ -219,6 +238,7 @@ class Night(msgspec.Struct, kw_only=True):
     canaries: list[Canary] = []
     once: list[Once] = []
     swept: list[Swept] = []
+    guided: list[Guided] = []
     found: list[FoundTonight] = []
     confirmations: list[Confirmation] = []
     quarantine: list[Quarantine] = []
@@ -273,6 +293,8 @@ class Night(msgspec.Struct, kw_only=True):
             "probes reached": float(len(self.probes)),
             "guards reached": float(self.guards_known - len(self.guards_cold)),
         }
+        if searched_s := sum(one.seconds for one in self.guided):
+            found["new states per minute of search"] = 60 * sum(one.new for one in self.guided) / searched_s
         if self.runs:
             found["INCONCLUSIVE, %"] = 100 * self.verdicts["INCONCLUSIVE"] / self.runs
         if self.sensitivity.total.injected:
@@ -343,7 +365,8 @@ class Night(msgspec.Struct, kw_only=True):
     @property
     def has_nothing_to_say(self) -> bool:
         """Whether nothing of the system itself was run."""
-        return not (self.swept or self.past or self.once_verdicts or self.confirmations)
+        searched = any(one.runs for one in self.guided)
+        return not (self.swept or self.past or self.once_verdicts or self.confirmations or searched)
 
     def shortfall(self, swept: Swept) -> str:
         """Say what a scenario lacks to be called green; nothing when it had enough runs, or makes the night red anyway."""

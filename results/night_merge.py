@@ -6,7 +6,7 @@ from typing import Final
 
 from msgspec.structs import replace
 
-from tribunal.results.night import GRAVITY, FoundTonight, Night, NightState, Swept, least_runs, upper_bound
+from tribunal.results.night import GRAVITY, FoundTonight, Guided, Night, NightState, Swept, least_runs, upper_bound
 from tribunal.results.sensitivity import Sensitivity, added
 from tribunal.results.verdict import answered
 
@@ -71,6 +71,7 @@ def _added(parts: Sequence[Night]) -> Night:
         canaries=[one for part in parts for one in part.canaries],
         once=[one for part in parts for one in part.once],
         swept=_swept(one for part in parts for one in part.swept),
+        guided=_guided(one for part in parts for one in part.guided),
         found=merged_findings(one for part in parts for one in part.found),
         confirmations=[one for part in parts for one in part.confirmations],
         probes=dict(sorted(probes.items())),
@@ -108,6 +109,25 @@ def _swept(parts: Iterable[Swept]) -> list[Swept]:
         whole.verdicts = dict(Counter(whole.verdicts) + Counter(one.verdicts))
         whole.reasons = dict(Counter(whole.reasons) + Counter(one.reasons))
         whole.bound_95 = upper_bound(answered(whole.verdicts), whole.verdicts.get("VIOLATION", 0))
+    return list(found.values())
+
+
+def _guided(parts: Iterable[Guided]) -> list[Guided]:
+    found: dict[str, Guided] = {}
+    for one in parts:
+        had = found.get(one.mode, Guided(mode=one.mode, scenarios=[]))
+        verdicts = dict(Counter(had.verdicts) + Counter(one.verdicts))
+        found[one.mode] = Guided(
+            mode=one.mode,
+            scenarios=list(dict.fromkeys([*had.scenarios, *one.scenarios])),
+            runs=had.runs + one.runs,
+            new=had.new + one.new,
+            states=max(had.states, one.states),
+            seconds=round(had.seconds + one.seconds, 1),
+            cpu_s=round(had.cpu_s + one.cpu_s, 1),
+            verdicts=verdicts,
+            bound_95=upper_bound(answered(verdicts), verdicts.get("VIOLATION", 0)),
+        )
     return list(found.values())
 
 

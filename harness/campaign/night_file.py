@@ -5,6 +5,7 @@
     known: known-issues.yaml                         # bugs that somebody has in hand, and what may be INCONCLUSIVE
     canaries: {mutants: [M01, M44], share: 20}       # per cent of the budget; each must be found
     every_scenario: {share: 20, without: {zookeeper: [exact-stale-join]}}  # each once in each mode that it can do
+    search: {scenarios: [rotating-swarm, wide-swarm], modes: [kraft, zookeeper], share: 30}  # guided, on from the last night's corpus
     sweeps: {rotating-swarm: 6, produce-consume: 1}  # weights of the time that is left
     bound: 10                                        # per cent: a scenario is green from 29 clean runs on
     calibrate: {share: 10}                           # anomalies put into recordings of tonight: how many are seen
@@ -27,8 +28,9 @@ import msgspec
 
 from tribunal.checkers.calibration.api import classes
 from tribunal.clusters.spec import MODES, Mode
-from tribunal.harness.catalog import all_clusters, mutant_named, one_of, scenario_file, scenarios
-from tribunal.harness.scenario import BadScenario, load, read_yaml
+from tribunal.harness.catalog import SIMULATED, all_clusters, mutant_named, one_of, scenario_file, scenarios
+from tribunal.harness.plan import made
+from tribunal.harness.scenario import BadScenario, Scenario, load, read_yaml
 from tribunal.results.night import Quarantine
 from tribunal.results.signature import read as read_signature
 from tribunal.results.unreadable import UNREADABLE, in_words
@@ -52,6 +54,28 @@ class EveryScenario(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
 
     share: float = 0
     without: dict[Mode, tuple[str, ...]] = {}
+
+
+class GuidedSearch(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Scenarios that the guided search begins with, and per cent of the budget for it, of which each mode has the same part; no scenario: none."""
+
+    scenarios: tuple[str, ...] = ()
+    modes: tuple[Mode, ...] = ("kraft",)
+    share: float = 30
+
+    def loaded(self, mode: Mode) -> list[Scenario]:
+        """Return those scenarios in a mode; `BadScenario` where one cannot be run in it, or two have one name."""
+        found: dict[str, Scenario] = {}
+        for name in self.scenarios:
+            try:
+                one = load(scenario_file(name), {"cluster.mode": mode})
+                made(one, seed=0, cluster=SIMULATED, time_ms=None, mutants=())
+            except BadScenario as problem:
+                raise BadScenario(f"search: {name} in {mode} mode: {problem}") from None
+            if one.name in found:
+                raise BadScenario(f"search: two scenarios are called {one.name}")
+            found[one.name] = one
+        return list(found.values())
 
 
 class Calibrate(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -85,6 +109,7 @@ class Config(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     known: str | None = None
     canaries: Canaries = Canaries()
     every_scenario: EveryScenario = EveryScenario()
+    search: GuidedSearch = GuidedSearch()
     sweeps: dict[str, float] = {}
     bound: float = 10
     calibrate: Calibrate = Calibrate()
@@ -182,15 +207,18 @@ def _check(config: Config, path: Path) -> None:
         mutant_named(mutant)
     for run in config.confirm.runs:
         one_of("cluster", run.cluster, all_clusters())
+    for mode in config.search.modes:
+        config.search.loaded(mode)
     _check_numbers(config, path)
     # A part that is empty takes no time.
     shares = config.every_scenario.share + config.calibrate.share
     shares += config.canaries.share if config.canaries.mutants else 0
     shares += config.confirm.share if config.confirm.runs else 0
+    shares += config.search.share if config.search.scenarios else 0
     parts = (config.sweeps, config.findings, config.canaries.mutants, config.confirm.runs, config.every_scenario.share)
-    if not any(parts):
+    if not any((*parts, config.search.scenarios)):
         raise BadScenario(
-            f"{path}: nothing to do: sweeps, every_scenario, findings, canaries or confirm, at least one of them"
+            f"{path}: nothing to do: search, sweeps, every_scenario, findings, canaries or confirm, at least one of them"
         )
     if (config.calibrate.share or config.probes) and not config.sweeps:
         raise BadScenario(f"{path}: calibrate and probes take their runs from sweeps, and there are none")
@@ -198,7 +226,7 @@ def _check(config: Config, path: Path) -> None:
         one_of("class", name, classes())
     if not 0 <= shares < 100:
         raise BadScenario(
-            f"{path}: the shares of canaries, every_scenario, calibrate and confirm leave nothing for the sweeps"
+            f"{path}: the shares of canaries, every_scenario, search, calibrate and confirm leave nothing for the sweeps"
         )
 
 
@@ -207,10 +235,12 @@ def _check_numbers(config: Config, path: Path) -> None:
         raise BadScenario(f"{path}: sweeps: each scenario with a weight above 0")
     for name, share in (
         ("canaries", config.canaries.share), ("every_scenario", config.every_scenario.share),
-        ("calibrate", config.calibrate.share), ("confirm", config.confirm.share),
+        ("search", config.search.share), ("calibrate", config.calibrate.share), ("confirm", config.confirm.share),
     ):  # fmt: skip
         if not 0 <= share <= 100:
             raise BadScenario(f"{path}: {name}: a share between 0 and 100 per cent")
+    if config.search.scenarios and not (config.search.modes and config.search.share):
+        raise BadScenario(f"{path}: search: a mode, and a share above 0")
     if any(run.count < 1 for run in config.confirm.runs):
         raise BadScenario(f"{path}: confirm: each of its runs with a count of 1 or more")
     if config.calibrate.per_class < 1:

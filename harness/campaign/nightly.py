@@ -20,17 +20,19 @@ import msgspec
 
 from tribunal.clusters.api import ClusterError
 from tribunal.clusters.simulated.guards import Guards, counted, known_guards
-from tribunal.clusters.spec import MODES
+from tribunal.clusters.spec import MODES, Mode
 from tribunal.harness.campaign.artefacts import in_turn, within
 from tribunal.harness.campaign.calibrate import Options, measure, missed
 from tribunal.harness.campaign.findings import Rerun, all_findings, rerun
 from tribunal.harness.campaign.mutation_score import power
 from tribunal.harness.campaign.night_file import Config, KnownIssues, RealRun, own_names, read_known
 from tribunal.harness.campaign.night_findings import Announcement, FindingsOfNight, NotAnnounced, Seen
-from tribunal.harness.campaign.runners import SayingRunner
+from tribunal.harness.campaign.night_search import begun, came_to, search_for
+from tribunal.harness.campaign.runners import LocalRunner, SayingRunner
+from tribunal.harness.campaign.search import Ran, Searched
 from tribunal.harness.campaign.sweep import Keeper, SeedResult, Sweep, guards_table, swept
 from tribunal.harness.catalog import SIMULATED, mutant_named, scenario_file, scenarios
-from tribunal.harness.plan import Plan, chance, made
+from tribunal.harness.plan import Plan, chance, encoded, made
 from tribunal.harness.progress import Silent
 from tribunal.harness.run import commit, lock_sha256
 from tribunal.harness.scenario import BadScenario, Scenario
@@ -44,6 +46,7 @@ from tribunal.results.night import (
     Canary,
     Confirmation,
     FoundState,
+    Guided,
     Night,
     NightState,
     Once,
@@ -133,12 +136,14 @@ class Outside(msgspec.Struct, frozen=True, kw_only=True):
 class Earlier(msgspec.Struct, frozen=True, kw_only=True):
     """The last night, to compare with; and this night as far as it came before it was killed: what it had done is not done again.
 
-    power:  what is known of bugs that were switched on: this night's canaries are put in their places.
+    power:    what is known of bugs that were switched on: this night's canaries are put in their places.
+    corpora:  the folder of the corpora that the last night's searches have left; None: there is none.
     """
 
     former: Night | None = None
     killed: Night | None = None
     power: tuple[Power, ...] = ()
+    corpora: Path | None = None
 
 
 class Nightly:
@@ -151,6 +156,7 @@ class Nightly:
         self._notify = outside.notify
         self._former, self._killed = earlier.former, earlier.killed
         self._power = earlier.power
+        self._corpora = earlier.corpora
         self._shard = terms.shard
         self._jobs = terms.jobs
         self._began = self._saved = time.monotonic()
@@ -201,6 +207,7 @@ class Nightly:
             "past findings": (self._past, any(map(self._shard.has, range(len(self._kept))))),
             "canaries": (self._canaries, any(map(self._shard.has, range(len(config.canaries.mutants))))),
             "every scenario": (self._every_scenario, config.every_scenario.share > 0),
+            "search": (self._search, bool(config.search.scenarios)),
             "sweeps": (self._sweeps, bool(self._scenarios)),
             "sensitivity": (self._calibrate, config.calibrate.share > 0),
             "real nodes": (self._real, bool(config.confirm.runs)),
@@ -390,6 +397,48 @@ class Nightly:
             except BadScenario:  # it is of the other mode, or of other clusters
                 continue
 
+    def _search(self) -> None:
+        """Search in each mode for an equal part of the time, on from the corpus that the last night has left."""
+        for mode in self._config.search.modes if self._config.search.scenarios else ():
+            self.night.guided.append(Guided(mode=mode, scenarios=list(self._config.search.scenarios)))
+            self._search_in(mode)
+
+    def _search_in(self, mode: Mode) -> None:
+        wanted, keeper, account = self._config.search, Keeper(self._out / "runs"), Sweep()
+        part_s = self.night.budget_s * wanted.share / 100 / len(wanted.modes)
+
+        def notify(ran: Ran, searched: Searched) -> None:
+            self._take_searched(ran, keeper)
+            self.night.guided[-1] = came_to(self.night.guided[-1], searched, account)
+            if self._is_time_to_save():
+                self._notify(f"search       {mode}: {searched.runs} runs, {searched.new} new states")
+                self._note_guards(account, guards)
+                self._save()
+
+        with counted() as guards:
+            try:
+                search_for(
+                    wanted.loaded(mode),
+                    begun(self._out, mode, str(self._shard), self._corpora, self.night.left_out.append),
+                    seed=self.night.first_seed + self._shard.index - 1,
+                    budget_s=max(1.0, min(part_s, self._left_s() - self._reserved_s())),
+                    runner=LocalRunner(self._jobs, guards),
+                    scratch=self._scratch / f"search-{mode}",
+                    account=account,
+                    notify=notify,
+                )
+            finally:
+                self._guards = self._note_guards(account, guards)
+
+    def _take_searched(self, ran: Ran, keeper: Keeper) -> None:
+        """Keep and announce what a run of the search found; its own plan runs it again, no seed alone does."""
+        plan, result = ran.chosen.plan, ran.result
+        place = keeper.keep(result)
+        if place is not None:
+            (place / "plan.json").write_bytes(encoded(plan))
+        again = "" if place is None else f"tribunal run --plan {shlex.quote(str(place / 'plan.json'))}"
+        self._note(result, keeper, place, scenario=plan.scenario, where=f"search from {plan.scenario}", again=again)
+
     def _sweeps(self) -> None:
         if not self._scenarios:
             if not self.night.guards_known:  # nothing was simulated that could have reached one: a table says that, too
@@ -433,12 +482,17 @@ class Nightly:
     def _see(self, result: SeedResult, keeper: Keeper, options: str = "") -> None:
         """Keep what a seed found, and announce what nobody knows of."""
         place = keeper.keep(result)
-        for name, places in keeper.folders.items():
-            self._run_dirs[str(name)] = list(dict.fromkeys([*self._run_dirs.get(str(name), []), *places]))
         scenario = shlex.quote(self._given.get(result.scenario, result.scenario))
         again = f"tribunal run {scenario} --cluster simulated --seed {result.seed}{options}"
+        self._note(result, keeper, place, scenario=result.scenario, where="", again=again)
+
+    def _note(
+        self, result: SeedResult, keeper: Keeper, place: Path | None, *, scenario: str, where: str, again: str
+    ) -> None:
+        for name, places in keeper.folders.items():
+            self._run_dirs[str(name)] = list(dict.fromkeys([*self._run_dirs.get(str(name), []), *places]))
         seen = Seen(
-            scenario=result.scenario, mode=result.mode, seed=result.seed, claim=result.claim, again=again,
+            scenario=scenario, where=where, mode=result.mode, seed=result.seed, claim=result.claim, again=again,
             run_dir="" if place is None else str(place),
         )  # fmt: skip
         for signature in result.signatures:

@@ -15,6 +15,7 @@ import typer
 from tribunal.clusters.spec import ClusterSpec
 from tribunal.harness.campaign.night_file import Config, read_config
 from tribunal.harness.campaign.night_findings import ADDRESSES, Announcement, announce, must_be_program
+from tribunal.harness.campaign.night_search import FOLDER as CORPORA
 from tribunal.harness.campaign.nightly import Earlier, Folders, Nightly, Outside, Shard, Terms, first_seed_of
 from tribunal.harness.cli.session import conduct
 from tribunal.harness.cli.stored import fetched, storage_at
@@ -117,7 +118,12 @@ def nightly(  # noqa: PLR0917 - options
                 news=news,
                 tables=_tables(engine, out, last),
             ),
-            earlier=Earlier(former=former, killed=before, power=measured),
+            earlier=Earlier(
+                former=former,
+                killed=before,
+                power=measured,
+                corpora=None if last is None else last.parent / CORPORA,
+            ),
         )
         # Not before all that was asked for is known to be possible: a word that was mistyped must not cost what can be gone on with.
         if there is not None and before is None:
@@ -179,6 +185,9 @@ def merge(
         except ValueError as problem:
             raise BadScenario(str(problem)) from None
         guards, power = _guards(folders), _power(folders, nights)
+        for corpus in (found for folder in folders for found in sorted((folder / CORPORA).glob("*"))):
+            if not (out / CORPORA / corpus.name).exists():  # of a single night that is merged alone it is the only one
+                shutil.copytree(corpus, out / CORPORA / corpus.name)
         whole = of_shards([_moved(one, folder, out / RUNS) for one, folder in zip(nights, folders, strict=True)])
     whole.errors = [*(f"{name}: no night was written there" for name in empty), *whole.errors]
     if former is not None:

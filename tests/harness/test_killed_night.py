@@ -177,7 +177,7 @@ sys.argv = ["tribunal", "nightly", *sys.argv[6:]]
 from tribunal.harness.cli.main import main
 main()
 """
-PARTS = ("past findings", "canaries", "every scenario", "sweeps", "sensitivity", "real nodes", "tables")
+PARTS = ("past findings", "canaries", "every scenario", "search", "sweeps", "sensitivity", "real nodes", "tables")
 
 
 class Moment(NamedTuple):
@@ -196,11 +196,11 @@ MOMENTS = {
     "a canary is under way": Moment(2, "os.fork", "", 1, signal.SIGINT),
     "canaries are done, and JUnit is written": Moment(2, "open", "junit.xml.tmp", 1, signal.SIGKILL),
     "the index is written": Moment(3, "open", "index.tmp", 1, signal.SIGTERM),
-    "the sweep begins": Moment(4, "os.fork", "", 1, signal.SIGTERM),
-    "some runs of the sweep are done and others under way": Moment(4, "os.fork", "", 3, signal.SIGKILL),
-    "a recording is measured": Moment(5, "os.mkdir", "last-replica-standing-5", 1, signal.SIGINT),
-    "all but nightly.json says that a part is done": Moment(6, "os.rename", "nightly.json.tmp", 1, signal.SIGKILL),
-    "its last account is written": Moment(7, "os.rename", "junit.xml.tmp", 1, signal.SIGTERM),
+    "the sweep begins": Moment(5, "os.fork", "", 1, signal.SIGTERM),
+    "some runs of the sweep are done and others under way": Moment(5, "os.fork", "", 3, signal.SIGKILL),
+    "a recording is measured": Moment(6, "os.mkdir", "last-replica-standing-5", 1, signal.SIGINT),
+    "all but nightly.json says that a part is done": Moment(7, "os.rename", "nightly.json.tmp", 1, signal.SIGKILL),
+    "its last account is written": Moment(8, "os.rename", "junit.xml.tmp", 1, signal.SIGTERM),
 }
 IN_THE_GATE = (
     "canaries are done, and JUnit is written",

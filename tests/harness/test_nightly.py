@@ -15,9 +15,12 @@ from tribunal.harness.campaign.findings import Rerun
 from tribunal.harness.campaign.night_file import KnownIssue, RealRun, read_config, read_known
 from tribunal.harness.campaign.night_findings import Announcement, FindingsOfNight, NotAnnounced, Seen, announce
 from tribunal.harness.campaign.nightly import Earlier, Folders, Nightly, Outside, Shard, Terms, first_seed_of
+from tribunal.harness.campaign.search import Ran, Searched
 from tribunal.harness.campaign.sweep import SeedResult, Sweep
+from tribunal.harness.campaign.variations import Chosen
 from tribunal.harness.catalog import Unknown
 from tribunal.harness.cli.main import exit_code
+from tribunal.harness.plan import made, read_plan
 from tribunal.harness.scenario import BadScenario
 from tribunal.results.guards import added, cold
 from tribunal.results.guards import read as read_guards
@@ -47,15 +50,16 @@ def written(tmp_path, text=NIGHT):
 
 
 def night_in(
-    folder, *, conduct=lambda plan, folder: None, text=NIGHT, former=None, killed=None, known=(), news=None, **terms
-):
+    folder, *, conduct=lambda plan, folder: None, text=NIGHT, former=None, killed=None, known=(), news=None, corpora=None,
+    **terms,
+):  # fmt: skip
     """A small night whose findings go below a folder."""
     return Nightly(
         read_config(written(folder, text)),
         terms=Terms(**terms),
         folders=Folders(base=folder, out=folder / "out", scratch=folder / "scratch"),
         outside=Outside(conduct=conduct, notify=lambda line: None, news=news or (lambda news: None)),
-        earlier=Earlier(former=former, killed=killed, power=known),
+        earlier=Earlier(former=former, killed=killed, power=known, corpora=corpora),
     )
 
 
@@ -99,6 +103,20 @@ def night_in(
         pytest.param(NIGHT.replace("share: 20", "share: -5"), "canaries: a share between", id="a share below nothing"),
         pytest.param(NIGHT.replace("processes}", "processes, count: 0}"), "a count of 1 or more", id="count"),
         pytest.param(NIGHT.replace("share: 5", "share: 5, per_class: 0"), "per_class: 1 or more", id="per class"),
+        pytest.param("nightly: x\nsearch: {scenarios: [a]}\n", "unknown scenario", id="scenario of the search"),
+        pytest.param(
+            "nightly: x\nsearch: {scenarios: [disruptive-voter], modes: [zookeeper]}\n",
+            "disruptive-voter",
+            id="mode that a searched scenario has not",
+        ),
+        pytest.param(
+            "nightly: x\nsearch: {scenarios: [rotating-swarm], share: 0}\n", "a share above 0", id="search without time"
+        ),
+        pytest.param(
+            "nightly: x\nsearch: {scenarios: [rotating-swarm, rotating-swarm]}\n",
+            "two scenarios are called rotating-swarm",
+            id="twice",
+        ),
         pytest.param(NIGHT + "artefacts_mb: .inf\n", "artefacts_mb: a number above 0", id="size"),
     ],
 )
@@ -959,3 +977,107 @@ def test_a_shard_that_is_not_there_is_wrong_usage(tmp_path, capsys):
     assert capsys.readouterr().err.splitlines() == [
         f"tribunal: no night was written to {tmp_path}/gone: name the folders of `tribunal nightly --out`"
     ]
+
+
+SEARCH = "nightly: small\nsearch: {scenarios: [rotating-swarm], modes: [kraft, zookeeper], share: 80}\n"
+
+
+def searching(ran, *, after=4, new=3):
+    """Stand for the search: a run that shows something, one that does not, and a corpus that grew."""
+
+    def search(scenarios, corpus, *, seed, budget_s, runner, scratch, account, notify):
+        ran.append((scenarios[0].spec.mode, corpus.runs, seed, budget_s))
+        plan = made(scenarios[0], seed=seed, cluster="simulated", time_ms=None, mutants=())
+        shown = [Signature("lost_writes", "lost")]
+        for number, (signatures, verdict) in enumerate([(shown, Verdict.VIOLATION), ([], Verdict.PASS)]):
+            folder = scratch / f"rotating-swarm.{number}-{seed}"
+            folder.mkdir(parents=True)
+            result = SeedResult(
+                scenario=f"{plan.scenario}.{number}", mode=plan.mode, seed=seed, verdict=verdict, claim="",
+                signatures=signatures, run_dir=str(folder),
+            )  # fmt: skip
+            account.add(result)
+            corpus.runs += after
+            corpus.save()
+            notify(
+                Ran(number, Chosen(plan, "drawn"), result, []),
+                Searched(runs=number + 1, new=new, states=9, seconds=60.0),
+            )
+
+    return search
+
+
+def test_a_night_searches_in_each_mode_and_the_next_one_goes_on_from_its_corpora(tmp_path, monkeypatch):
+    ran: list = []
+    monkeypatch.setattr("tribunal.harness.campaign.nightly.search_for", searching(ran))
+    terms = {"budget_s": 100, "shard": Shard(1, 1), "first_seed": 7, "jobs": 1}
+    news: list[Announcement] = []
+
+    first = night_in(tmp_path / "first", text=SEARCH, news=news.append, **terms).run()
+    night_in(tmp_path / "second", text=SEARCH, corpora=tmp_path / "first" / "out" / "corpus", **terms).run()
+
+    assert [(mode, runs, seed) for mode, runs, seed, _ in ran] == [
+        ("kraft", 0, 7), ("zookeeper", 0, 7), ("kraft", 8, 7), ("zookeeper", 8, 7),
+    ]  # fmt: skip
+    assert all(39 < budget_s <= 40 for *_, budget_s in ran)
+    assert [(one.mode, one.runs, one.new, one.verdicts) for one in first.guided] == [
+        (mode, 2, 3, {"VIOLATION": 1, "PASS": 1}) for mode in ("kraft", "zookeeper")
+    ]
+    assert (first.word, first.exit_code) == ("RED", 1)
+    assert "guided search" in summary(first)
+    (found,) = news
+    plan = tmp_path / "first" / "out" / "runs" / "rotating-swarm.0-7" / "plan.json"
+    assert found.again == f"tribunal run --plan {plan}"
+    assert read_plan(plan).scenario == "rotating-swarm"
+    assert first.found[0].again == found.again
+
+
+def test_a_corpus_that_cannot_be_gone_on_with_stays_beside_a_new_one(tmp_path, monkeypatch):
+    ran: list = []
+    monkeypatch.setattr("tribunal.harness.campaign.nightly.search_for", searching(ran))
+    corpus = tmp_path / "out" / "corpus" / "kraft"
+    corpus.mkdir(parents=True)
+    (corpus / "corpus.json").write_text('{"corpus_version": 0}')
+
+    text = SEARCH.replace(", zookeeper", "")
+    night = night_in(tmp_path, text=text, budget_s=100, shard=Shard(1, 1), first_seed=7, jobs=1).run()
+
+    assert [runs for _, runs, *_ in ran] == [0]
+    (line,) = night.left_out
+    assert "search in kraft mode began anew" in line
+    assert "corpus version 0" in line
+    assert (tmp_path / "out" / "corpus" / "kraft-not-used" / "corpus.json").exists()
+
+
+def test_shards_search_with_seeds_and_corpora_of_their_own_and_are_one_night(tmp_path, monkeypatch, capsys):
+    ran: list = []
+    monkeypatch.setattr("tribunal.harness.campaign.nightly.search_for", searching(ran))
+    text = SEARCH.replace(", zookeeper", "")
+    for number in (1, 2):
+        night_in(tmp_path / str(number), text=text, budget_s=100, shard=Shard(number, 2), first_seed=7, jobs=1).run()
+
+    code = exit_code(
+        ["merge", *(str(tmp_path / f"{number}" / "out") for number in (1, 2)), "--out", str(tmp_path / "all")]
+    )
+
+    whole = load(tmp_path / "all" / "nightly.json")
+    assert code == 1
+    assert [seed for _, _, seed, _ in ran] == [7, 8]
+    assert [(one.mode, one.runs, one.new, one.states, one.verdicts) for one in whole.guided] == [
+        ("kraft", 4, 6, 9, {"VIOLATION": 2, "PASS": 2})
+    ]
+    assert sorted(path.name for path in (tmp_path / "all" / "corpus").iterdir()) == ["kraft-1of2", "kraft-2of2"]
+
+
+@pytest.mark.timeout(200)
+def test_a_night_of_a_real_search_leaves_a_corpus(tmp_path):
+    text = "nightly: small\nsearch: {scenarios: [rotating-swarm], share: 50}\n"
+
+    night = night_in(tmp_path, text=text, budget_s=2, shard=Shard(1, 1), first_seed=7, jobs=2).run()
+
+    (guided,) = night.guided
+    assert guided.runs == 4  # one round, however short the time
+    assert guided.new > 100
+    assert night.guards_known > len(night.guards_cold)
+    assert (tmp_path / "out" / "corpus" / "kraft" / "corpus.json").exists()
+    assert night.word == "green", night.harness_failures
