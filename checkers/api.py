@@ -221,8 +221,8 @@ class Property(msgspec.Struct, frozen=True, kw_only=True):
     tables:   the tables it looks at.
     kinds:    the anomalies it can find, each with its sentence and what it means.
     kernel:   looks at one partition's rows.
-    kernel_in_pieces:  does the same for a partition too large to be held at once, of which `sends` come in pieces, with the columns
-              of `hot_partitions.IN_PIECES`, after a piece with its small tables if it looks at any.
+    kernel_in_pieces:  does the same for a partition too large to be held at once: first comes a piece with its small tables if it looks
+              at any, then table after table of `columns_in_pieces`, in pieces with these columns, which it reads as far as it needs.
     timeline_kernel:   looks at one partition's committed history.
     run_kernel:        looks at a whole run.
     fold:     if something can only be said of all partitions together: the kernel's summaries, partition by partition, become
@@ -236,6 +236,7 @@ class Property(msgspec.Struct, frozen=True, kw_only=True):
     kinds: Mapping[str, Kind]
     kernel: "Callable[[PartitionRows, Context], Found] | None" = None
     kernel_in_pieces: "Callable[[Iterable[PartitionRows], Context], Found] | None" = None
+    columns_in_pieces: Mapping[str, tuple[str, ...]] = {}
     timeline_kernel: Callable[[Timeline], Found] | None = None
     run_kernel: "Callable[[PartitionRows, History], Found] | None" = None
     fold: FoldOfAnything | None = None

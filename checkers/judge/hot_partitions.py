@@ -42,9 +42,6 @@ COLUMNS: Final = {
     "reads": ("process", "log_offset", "value", "leader_epoch", "phase", "content"),
     "logs": ("node", "log_offset", "leader_epoch", "value", "is_control", "content"),
 }
-IN_PIECES: Final = (
-    "acks", "outcome", "invoke_ns", "complete_ns", "value", "log_offset", "leader_epoch", "answered_by",
-)  # fmt: skip
 SIEVED: Final = frozenset({"lost_writes", "log_order", "replicas", "whole_records"})
 READERS: Final = -1  # beside nodes: what readers were given
 HOLES: Final = frozenset({"gap", "replicas_lack"})  # which end before their `other_offset`
@@ -113,6 +110,7 @@ class Known(msgspec.Struct, frozen=True):
     spared:    (node, from, end) of what their own disks are to blame for.
     leaders:   of every leader epoch in which somebody led, as committed; none where not each one was observed.
     tails:     of tail readers, where they are judged in ranges.
+    members:   whose logs are compared in the end; compared: from which offset on and before which one.
     """
 
     readers: tuple[int, ...]
@@ -121,6 +119,8 @@ class Known(msgspec.Struct, frozen=True):
     spared: tuple[tuple[int, int, int], ...] = ()
     leaders: Leaders = Leaders()
     tails: Tails | None = None
+    members: tuple[int, ...] = ()
+    compared: tuple[int, int] = (0, 0)
 
 
 class Group(msgspec.Struct, frozen=True, array_like=True):
@@ -301,7 +301,7 @@ def sieve(own: Range, rows: PartitionRows, known: Known) -> Sieved:
     summary = Sieved(
         range=own,
         clean=True,
-        figures=_figures(sends, reads),
+        figures=_figures(sends, reads, rows.columns("logs"), known),
         dumped=[node for node in can_lead if node in known.dumped],
     )
     placed = np.flatnonzero(sends["log_offset"] != UNKNOWN)
@@ -331,25 +331,41 @@ def sieve(own: Range, rows: PartitionRows, known: Known) -> Sieved:
     summary.clean &= _epochs_ascend(summary, reads)
     summary.clean &= not bool(known.leaders.of_nobody_in_any(reads["leader_epoch"]).any())
     _order(summary, sends, final, sent, offsets)
-    _ends(summary, rows.columns("logs"), distinct(reads["log_offset"][chosen]) - own.first, can_lead)
-    summary.figures["records in final logs"] = int(offsets.size)
+    held = distinct(reads["log_offset"][chosen]) - own.first
+    _ends(summary, rows.columns("logs"), held, can_lead)
+    summary.figures["records in final logs"] = int(held.size)
     if known.tails is not None:
-        held = np.zeros(own.end - own.first, bool)
-        held[reads["log_offset"][chosen] - own.first] = True
-        summary.tail = follow(own.first, held, sent, rows, known.tails)
+        final_there = np.zeros(own.end - own.first, bool)
+        final_there[held] = True
+        summary.tail = follow(own.first, final_there, sent, rows, known.tails)
     summary.clean &= not summary.whole
     return summary
 
 
-def _figures(sends: Columns, reads: Columns) -> dict[str, int]:
+def _figures(sends: Columns, reads: Columns, logs: Columns, known: Known) -> dict[str, int]:
+    """Count what the properties count that the sieve stands for; of sends those with an offset (`other_figures` has the rest)."""
     mine = sends["log_offset"] != UNKNOWN
     acknowledged = mine & (sends["outcome"] == OK)
+    compared = _is_compared(logs, known)
+    in_replicas = {"records in replicas compared": int(compared.sum())} if compared.size else {}
     return {
+        **in_replicas,
+        "records compared whole": int(reads["value"].size + logs["value"].size),
         "acknowledged, acks=all": int((acknowledged & (sends["acks"] == -1)).sum()),
         "acknowledged, acks=1": int((acknowledged & (sends["acks"] == 1)).sum()),
         "sent, acks=0": int((mine & (sends["acks"] == 0)).sum()),
         "records read": int(reads["value"].size),
     }
+
+
+def _is_compared(logs: Columns, known: Known) -> Array:
+    """Return which rows of replicas' logs `replicas` compares."""
+    first, end = known.compared
+    compared = (logs["log_offset"] >= first) & (logs["log_offset"] < end)
+    compared &= is_among(logs["node"], np.asarray(sorted(known.members), np.int64))
+    for node, from_offset, end_offset in known.spared:
+        compared &= (logs["node"] != node) | (logs["log_offset"] < from_offset) | (logs["log_offset"] >= end_offset)
+    return np.asarray(compared)
 
 
 def _match_open(summary: Sieved, sends: Columns, final: Array, sent: Array, offsets: Array) -> None:
@@ -531,21 +547,46 @@ def _ends(summary: Sieved, logs: Columns, offsets: Array, can_lead: Sequence[int
     summary.holed = bool(there.size < there[-1] - there[0] + 1)
 
 
-def without_offset(recording: Recording, topic_partition: str) -> dict[str, int]:
-    """Return the figures of sends whose offset nobody knows: they belong to no range."""
+def other_figures(recording: Recording, topic_partition: str, committed: Array | None) -> dict[str, int]:
+    """Return the figures of sends whose offset nobody knows: they belong to no range.
+
+    committed:  values of committed transactions, None where nothing was sent in any: whatever else was sent in one was not acknowledged,
+                so what ranges counted of it is taken away.
+    """
     counts: dict[str, int] = {}
     paths = recording.files["sends"].get(topic_partition, [])
-    chosen = (group for group in groups("sends", paths) if group.unknown)
-    for rows in read_groups("sends", chosen, ("log_offset", "acks", "outcome")):
-        open_ = rows.filter(pc.is_null(rows["log_offset"]))
-        sends = PartitionRows({"sends": open_}).columns("sends")
-        ok = sends["outcome"] == OK
+    columns = ("log_offset", "acks", "outcome", *(() if committed is None else ("txn_id", "value")))
+    for rows in read_groups(
+        "sends", (one for one in groups("sends", paths) if one.unknown or committed is not None), columns
+    ):
+        sends = PartitionRows({"sends": rows}).columns("sends")
+        ok, open_ = sends["outcome"] == OK, sends["log_offset"] == UNKNOWN
+        change = np.where(open_ & ok, 1, 0)
+        if committed is not None:
+            change -= ok & (sends["txn_id"] != UNKNOWN) & ~is_among(sends["value"], committed)
         counts = added([counts, {
-            "acknowledged, acks=all": int((ok & (sends["acks"] == -1)).sum()),
-            "acknowledged, acks=1": int((ok & (sends["acks"] == 1)).sum()),
-            "sent, acks=0": int((sends["acks"] == 0).sum()),
+            "acknowledged, acks=all": int(change[sends["acks"] == -1].sum()),
+            "acknowledged, acks=1": int(change[sends["acks"] == 1].sum()),
+            "sent, acks=0": int((open_ & (sends["acks"] == 0)).sum()),
         }])  # fmt: skip
     return counts
+
+
+def pieces(recording: Recording, topic_partition: str, columns: Mapping[str, Sequence[str]]) -> Iterator[PartitionRows]:
+    """Yield a partition's rows, table by table, a row group at a time; `columns`: by table."""
+    for name, own in columns.items():
+        found = groups(name, recording.files[name].get(topic_partition, []))
+        for rows in read_groups(name, found, own):
+            yield PartitionRows({name: rows})
+
+
+def ends(recording: Recording, topic_partition: str, name: str) -> pa.Table:
+    """Return the last row of `sends`, of `reads`, or of each replica's log, which says how far they go."""
+    if name == "logs":
+        return ends_of_logs(recording, topic_partition)
+    last = max((group.last for group in groups(name, recording.files[name].get(topic_partition, []))), default=-1)
+    schema = pa.schema([TABLES[name].arrow.field("log_offset")])
+    return pa.Table.from_pydict({"log_offset": [last] if last >= 0 else []}, schema=schema)
 
 
 def ends_of_logs(recording: Recording, topic_partition: str) -> pa.Table:

@@ -16,7 +16,8 @@ from tribunal.checkers.judge.files import Window, dealt
 from tribunal.checkers.judge.led import Leaders
 from tribunal.checkers.judge.partition import history_of, settings_of
 from tribunal.checkers.judge.tails import tails
-from tribunal.checkers.properties.lost_writes import complete_readers
+from tribunal.checkers.properties.lost_writes import complete_readers, log_start
+from tribunal.checkers.properties.replicas import shown_high_watermark
 from tribunal.results.history import is_history
 from tribunal.results.manifest import KRAFT
 from tribunal.results.metadata import PartitionRecord
@@ -24,6 +25,7 @@ from tribunal.results.recording import NO_PARTITION, TABLES, DamagedRecording
 from tribunal.results.store import Recording, partition_in, partition_order
 
 PART_BYTES: Final = 16 << 20
+SHOWN: Final = ("source", "leader_epoch", "at_ns", "high_watermark", "log_start_offset")
 HASHED_AT_COST_OF_ONE: Final = 8  # bytes are hashed while one is judged, about
 
 
@@ -167,7 +169,8 @@ def _parts(run_dir: Path, name: str) -> list[WorkItem]:
 
 def _known(recording: Recording, name: str) -> ranges.Known:
     """Look up what all ranges of a hot partition need."""
-    rows = PartitionRows({"polls": recording.table("polls", name)})
+    watermarks = recording.table("watermarks", name, SHOWN)
+    rows = PartitionRows({"polls": recording.table("polls", name), "watermarks": watermarks})
     # What a group went through says what its members lack: then readers are not judged in ranges.
     in_group = bool(recording.files["commits"].get(name))
     context = Context(complete=recording.complete, of_run=lambda table: recording.table(table, columns=("process",)))
@@ -180,6 +183,8 @@ def _known(recording: Recording, name: str) -> ranges.Known:
         spared=(*ended.hurt, *ended.damaged),
         leaders=timeline.leaders if settings_of(recording).get("mode") == KRAFT else Leaders(),
         tails=None if in_group else tails(rows, context),
+        members=ended.members,
+        compared=(log_start(rows), shown_high_watermark(rows, ended)),
     )
 
 

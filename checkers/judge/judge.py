@@ -47,6 +47,7 @@ from tribunal.checkers.judge.items import (
 )
 from tribunal.checkers.judge.partition import PartitionJudge, Weighed, history_of, joined
 from tribunal.checkers.judge.remembered import Remembered
+from tribunal.checkers.judge.steps import committed_values
 from tribunal.checkers.judge.tables import (
     Damage,
     Failed,
@@ -61,6 +62,7 @@ from tribunal.checkers.judge.tails import FOLLOWING
 from tribunal.checkers.judge.timeline import History, Judgement
 from tribunal.checkers.judge.witnesses import answers
 from tribunal.checkers.properties.bank import WORKER_CLASS
+from tribunal.checkers.properties.lost_writes import all_logged, complete_readers
 from tribunal.results.recording import NO_PARTITION, TABLES, DamagedRecording
 from tribunal.results.storage import NoStorage
 from tribunal.results.store import MANIFEST, Recording, file_facts
@@ -68,6 +70,11 @@ from tribunal.results.validation import all_different, contradiction, time_goes_
 
 RUN_TABLES: Final = tuple(name for name, table in TABLES.items() if not table.by_partition)
 PARTITION_TABLES: Final = tuple(name for name, table in TABLES.items() if table.by_partition)
+OF_TRANSACTIONS: Final = frozenset({"aborted_reads", "atomicity"})
+OF_GROUPS: Final = frozenset({"exactly_once", "group_ends", "group_members"})
+OF_ENDS: Final = frozenset(
+    {"group_ends", "shown_end"}
+)  # which ask of sends, reads and logs how far they go, and nothing else
 
 
 class Histories:
@@ -212,29 +219,35 @@ def _judge_rest(item: Rest) -> Iterator[TableRow]:
         of_bank |= bool(pc.any(pc.equal(rows["worker_class"].cast(pa.string()), WORKER_CLASS)).as_py())
     committed = bool(recording.files["commits"].get(name))  # what a group went through says what its members lack
     apart = item.tails_apart and not (in_transactions or committed)
-    big = bool((tail and not apart) or in_transactions or committed or of_bank)
-    elsewhere = ranges.SIEVED | FOLLOWING if apart else ranges.SIEVED
-    in_pieces = {own: one for own, one in properties().items() if one.kernel_in_pieces is not None}
-    chosen = {
-        own: one
-        for own, one in properties().items()
-        if one.kernel is not None and own not in elsewhere and own not in in_pieces
-        and (big or not {"sends", "reads", "logs"} & {*one.tables})
-    }  # fmt: skip
-    needed = dict.fromkeys(table for one in chosen.values() for table in one.tables)
-    tables = {table: _sound(recording, table, name) for table in needed}
+    # Of those that say nothing of a partition without what they are about its rows are not read.
+    says = {
+        **dict.fromkeys(ranges.SIEVED, False),
+        **dict.fromkeys(OF_TRANSACTIONS, in_transactions),
+        **dict.fromkeys(OF_GROUPS, committed),
+        **dict.fromkeys(FOLLOWING, tail and not apart),
+        "bank": of_bank,
+    }
+    chosen = {own: one for own, one in properties().items() if one.kernel is not None and says.get(own, True)}
+    whole = {own: one for own, one in chosen.items() if one.kernel_in_pieces is None and own not in OF_ENDS}
+    small = {table: None for one in chosen.values() for table in one.tables if table not in ranges.BIG}
+    needed = dict.fromkeys(table for one in whole.values() for table in one.tables)
+    tables = {table: _sound(recording, table, name) for table in small | needed}
     judge = _RestJudge(recording, name, PartitionRows(tables))
-    with_ends = PartitionRows(tables | {"logs": ranges.ends_of_logs(recording, name)})
+    of_ends = {table for own in OF_ENDS & {*chosen} for table in chosen[own].tables} & {*ranges.BIG} | {"logs"}
+    ends = {table: ranges.ends(recording, name, table) for table in of_ends}
+    with_ends = PartitionRows({table: rows for table, rows in tables.items() if table in small} | ends)
     for own, one in chosen.items():
-        rows = with_ends if own == "shown_end" else judge.rows
-        yield from _attempt(own, judge.place, partial(judge.found_in, one, rows))
-    for own, one in in_pieces.items():
-        small = {table: _sound(recording, table, name) for table in one.tables if table not in ranges.BIG}
-        read = ranges.read_groups("sends", ranges.groups("sends", paths), ranges.IN_PIECES)
-        sent = (PartitionRows({"sends": rows}) for rows in read)
-        pieces = chain([PartitionRows(small)] if small else [], sent)
-        yield from _attempt(own, judge.place, partial(judge.found_in_pieces, one, pieces))
-    yield Figures(judge.place, "lost_writes", ranges.without_offset(recording, name))
+        if one.kernel_in_pieces is not None:
+            first = PartitionRows({table: tables[table] for table in one.tables if table in small})
+            pieces = chain((first,), ranges.pieces(recording, name, one.columns_in_pieces))
+            yield from _attempt(own, judge.place, partial(judge.found_in_pieces, one, pieces))
+        else:
+            rows = with_ends if own in OF_ENDS else judge.rows
+            yield from _attempt(own, judge.place, partial(judge.found_in, one, rows))
+    committed = committed_values(judge.context.of_run("txns")) if in_transactions else None
+    is_known = complete_readers(with_ends.columns("polls")).size or all_logged(with_ends.columns("logs"), judge.context)
+    counts = ranges.other_figures(recording, name, committed) | {"partitions with a final log": int(bool(is_known))}
+    yield Figures(judge.place, "lost_writes", counts)
 
 
 class _RestJudge:
@@ -244,23 +257,23 @@ class _RestJudge:
         self._recording, self._name = recording, name
         self.rows = rows
         self._judge = PartitionJudge(recording, name, rows)
-        self.place = self._judge.place
+        self.place, self.context = self._judge.place, self._judge.context
 
     def found_in(self, chosen: Property, rows: PartitionRows) -> list[TableRow]:
         """Run a property's kernel on some rows, and explain what it found."""
         assert chosen.kernel is not None
-        return self.explained(chosen, chosen.kernel(rows, self._judge.context))
+        return self.explained(chosen, chosen.kernel(rows, self.context))
 
     def found_there(self, chosen: Property, rows: PartitionRows, into: list[pa.Table]) -> list[TableRow]:
         """Put what a property's kernel finds in some rows to what it found in others; there is no answer before all are known."""
         assert chosen.kernel is not None
-        into.append(chosen.kernel(rows, self._judge.context).anomalies)
+        into.append(chosen.kernel(rows, self.context).anomalies)
         return []
 
     def found_in_pieces(self, chosen: Property, pieces: Iterable[PartitionRows]) -> list[TableRow]:
         """Run a property's kernel on one piece after the other, and explain what it found."""
         assert chosen.kernel_in_pieces is not None
-        return self.explained(chosen, chosen.kernel_in_pieces(pieces, self._judge.context))
+        return self.explained(chosen, chosen.kernel_in_pieces(pieces, self.context))
 
     def explained(self, chosen: Property, found: Found) -> list[TableRow]:
         """Explain what a property found, from all rows where any of it may be excused."""
@@ -397,8 +410,7 @@ def _look_at_ranges(tables: Tables) -> list[WorkItem]:
     items: list[WorkItem] = []
     for place, sieved in by_place.items():
         sieved.sort(key=lambda own: own.range.first)
-        counts = ranges.added(own.figures for own in sieved) | {"partitions with a final log": 1}
-        tables.figures.append(Figures(place, "lost_writes", counts))
+        tables.figures.append(Figures(place, "lost_writes", ranges.added(own.figures for own in sieved)))
         if received := ranges.figures_of_tails(sieved):
             tables.figures.append(Figures(place, "consumers", received))
         name = f"{place.topic}-{place.partition}"

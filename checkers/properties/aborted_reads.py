@@ -4,12 +4,15 @@ Looks at polls with isolation read_committed and at the values that aborted tran
 `transactions`' business (G1a).
 """
 
+from collections.abc import Iterable, Iterator
+from itertools import chain
 from typing import Final
 
 import numpy as np
 
 from tribunal.checkers.api import (
     UNKNOWN,
+    Array,
     Context,
     Excuse,
     Found,
@@ -42,18 +45,43 @@ def kernel(rows: PartitionRows, context: Context) -> Found:
     returns:  one row per offset and value.
     source:   KIP-98, "Guarantees"; I18 (docs/invariants.md).
     """
-    if not (rows.columns("sends")["txn_id"] != UNKNOWN).any():
+    return kernel_in_pieces((rows,), context)
+
+
+def kernel_in_pieces(pieces: Iterable[PartitionRows], context: Context) -> Found:
+    """Do the same piece by piece: what is wrong with a record does not depend on others."""
+    parts = iter(pieces)
+    small = next(parts)
+    rest = _from_first_in_transaction(chain((small,), parts))
+    first = next(rest, None)
+    if first is None:
         return Found(nothing())
-    steps, polls, reads = context.steps(), rows.columns("polls"), rows.columns("reads")
+    steps, polls = context.steps(), small.columns("polls")
     aborted = distinct(steps["value"][is_among(steps["kind"], WRITES) & (steps["outcome"] == ABORTED)])
-    suspects = np.flatnonzero(is_among(reads["value"], aborted) & (reads["value"] != UNKNOWN))
     committed = polls["isolation"] == READ_COMMITTED
     asked = distinct((polls["process"][committed].astype(np.int64) << 40) + polls["poll_index"][committed])
+    found = [np.zeros((0, 2), np.int64), *(_received(rows, aborted, asked) for rows in chain((first,), rest))]
+    pairs = np.unique(np.concatenate(found), axis=0)
+    table = anomalies(ABORTED_READ, log_offset=pairs[:, 0], value=pairs[:, 1])
+    return Found(table, {"records of aborted transactions": int(aborted.size)})
+
+
+def _from_first_in_transaction(pieces: Iterable[PartitionRows]) -> Iterator[PartitionRows]:
+    """Yield pieces from the first one with anything that was sent in a transaction: `sends` come before `reads`."""
+    in_transactions = False
+    for rows in pieces:
+        in_transactions = in_transactions or bool((rows.columns("sends")["txn_id"] != UNKNOWN).any())
+        if in_transactions:
+            yield rows
+
+
+def _received(rows: PartitionRows, aborted: Array, asked: Array) -> Array:
+    """Return offset and value of what some polls received of aborted transactions, each once."""
+    reads = rows.columns("reads")
+    suspects = np.flatnonzero(is_among(reads["value"], aborted) & (reads["value"] != UNKNOWN))
     asking = (reads["process"][suspects].astype(np.int64) << 40) + reads["poll_index"][suspects]
     suspects = suspects[is_among(asking, asked)]
-    pairs = np.unique(np.stack([reads["log_offset"][suspects], reads["value"][suspects]], axis=1), axis=0)
-    found = anomalies(ABORTED_READ, log_offset=pairs[:, 0], value=pairs[:, 1])
-    return Found(found, {"records of aborted transactions": int(aborted.size)})
+    return np.unique(np.stack([reads["log_offset"][suspects], reads["value"][suspects]], axis=1), axis=0)
 
 
 SQL: Final = """
@@ -74,5 +102,7 @@ PROPERTY: Final = Property(
     tables=("polls", "reads", "sends"),
     kinds=KINDS,
     kernel=kernel,
+    kernel_in_pieces=kernel_in_pieces,
+    columns_in_pieces={"sends": ("txn_id",), "reads": ("process", "poll_index", "log_offset", "value")},
     sql=SQL,
 )

@@ -5,7 +5,8 @@ parts together. What a committed transaction lacks is `lost_writes`' business, a
 `aborted_reads`': here those of unknown outcome are judged, which may have gone either way, but not both.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from itertools import chain
 from typing import Final
 
 import msgspec
@@ -57,16 +58,32 @@ def committed_final_reads(rows: PartitionRows) -> Array | None:
 
 def kernel(rows: PartitionRows, context: Context) -> Found:
     """Count what of each open transaction's sends is visible here; the fold compares."""
-    if not (rows.columns("sends")["txn_id"] != UNKNOWN).any():
-        return Found(nothing())
-    steps = context.steps()
+    return kernel_in_pieces((rows,), context)
+
+
+def kernel_in_pieces(pieces: Iterable[PartitionRows], context: Context) -> Found:
+    """Do the same piece by piece: of each only the values of open transactions are kept."""
+    parts = iter(pieces)
+    small = next(parts)
+    steps, polls = context.steps(), small.columns("polls")
     open_ = np.flatnonzero(is_among(steps["kind"], WRITES) & (steps["outcome"] == OPEN) & (steps["value"] != UNKNOWN))
-    read = rows.derived(committed_final_reads)
-    if read is None or open_.size == 0:
+    readers = complete_readers(polls, committed=True)
+    if readers.size == 0 or open_.size == 0:
         return Found(nothing())
-    seen = is_among(steps["value"][open_], distinct(rows.columns("reads")["value"][read]))
-    # One whose send was never answered may not even have left the producer.
-    answered = is_among(steps["value"][open_], distinct(_answered(rows)))
+    wanted = steps["value"][open_]
+    start = int(polls["log_start_offset"][polls["phase"] == FINAL].max(initial=0))
+    seen, answered = np.zeros(open_.size, bool), np.zeros(open_.size, bool)
+    in_transactions = False
+    for rows in chain((small,), parts):
+        sends, reads = rows.columns("sends"), rows.columns("reads")
+        in_transactions = in_transactions or bool((sends["txn_id"] != UNKNOWN).any())
+        # One whose send was never answered may not even have left the producer, and nobody reads what stands before the log start.
+        placed = (sends["log_offset"] != UNKNOWN) & (sends["log_offset"] >= start)
+        answered |= is_among(wanted, distinct(sends["value"][placed]))
+        read = (reads["phase"] == FINAL) & is_among(reads["process"], readers)
+        seen |= is_among(wanted, distinct(reads["value"][read]))
+    if not in_transactions:
+        return Found(nothing())
     begins_ns = zip(steps["txn"][open_].tolist(), steps["begin_ns"][open_].tolist(), strict=True)
     summary = Summary(
         seen=steps["txn"][open_[seen]].tolist(),
@@ -74,13 +91,6 @@ def kernel(rows: PartitionRows, context: Context) -> Found:
         begins_ns=dict(begins_ns),
     )
     return Found(nothing(), summary=summary)
-
-
-def _answered(rows: PartitionRows) -> Array:
-    """Return the values that are known to have been written where the log still begins before them."""
-    sends, polls = rows.columns("sends"), rows.columns("polls")
-    start = int(polls["log_start_offset"][polls["phase"] == FINAL].max(initial=0))
-    return np.asarray(sends["value"][(sends["log_offset"] != UNKNOWN) & (sends["log_offset"] >= start)])
 
 
 def join(summaries: Sequence[PartitionSummary[Summary]]) -> Folded:
@@ -130,6 +140,8 @@ PROPERTY: Final = Property(
     tables=("sends", "polls", "reads"),
     kinds=KINDS,
     kernel=kernel,
+    kernel_in_pieces=kernel_in_pieces,
+    columns_in_pieces={"sends": ("txn_id", "value", "log_offset"), "reads": ("process", "phase", "value")},
     fold=Fold(Summary, join),
     sql=SQL,
 )

@@ -344,6 +344,7 @@ PROPERTY: Final = Property(
     kinds=KINDS,
     kernel=kernel,
     kernel_in_pieces=kernel_in_pieces,
+    columns_in_pieces={"sends": ("acks", "outcome", "invoke_ns", "complete_ns")},
     fold=Fold(Summary, join),
     detail=detail,
     sql=SQL,

@@ -77,9 +77,7 @@ class FinalLog:
         readers = complete_readers(rows.columns("polls"))
         self._logs, self._leaders = logs, np.asarray(context.can_lead, np.int64)
         self._index = rows.derived(sends_by_value)
-        held = np.flatnonzero(np.bincount(logs["node"])) if logs["node"].size else np.zeros(0, np.int64)
-        logged = np.append(held, np.array([*context.dumped, *context.begins], np.int64))
-        self.all_logged = self._leaders.size > 0 and bool(is_among(self._leaders, logged).all())
+        self.all_logged = all_logged(logs, context)
         self.by_read = readers.size > 0
         self.known = self.by_read or self.all_logged
         self.values: Array = np.zeros(0, np.int64)
@@ -100,6 +98,14 @@ class FinalLog:
         if not self.all_logged:
             return np.zeros(0, np.int64)
         return distinct(self._logs["value"][is_among(self._logs["node"], self._leaders)])
+
+
+def all_logged(logs: Columns, context: Context) -> bool:
+    """Return whether the final log of each replica that can lead is known, by `node` alone."""
+    leaders = np.asarray(context.can_lead, np.int64)
+    held = np.flatnonzero(np.bincount(logs["node"])) if logs["node"].size else np.zeros(0, np.int64)
+    logged = np.append(held, np.array([*context.dumped, *context.begins], np.int64))
+    return leaders.size > 0 and bool(is_among(leaders, logged).all())
 
 
 def _known(rows: Array) -> Array:

@@ -190,6 +190,9 @@ PROPERTY: Final = Property(
     kinds=KINDS,
     kernel=kernel,
     kernel_in_pieces=kernel_in_pieces,
+    columns_in_pieces={
+        "sends": ("acks", "outcome", "invoke_ns", "complete_ns", "value", "log_offset", "leader_epoch", "answered_by")
+    },
     detail=detail,
     sql=SQL,
 )

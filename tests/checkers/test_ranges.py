@@ -21,6 +21,7 @@ from tribunal.checkers.judge.hot_partitions import Range
 from tribunal.checkers.judge.items import FollowAgain, Rest, SieveRange, work_items
 from tribunal.checkers.judge.judge import judge_item, second_look
 from tribunal.checkers.judge.tables import Damage, SievedRange, Tables
+from tribunal.results.store import Recording
 from tribunal.results.values import value_of
 
 
@@ -42,7 +43,8 @@ def cut_everything(monkeypatch: pytest.MonkeyPatch, offsets: int) -> None:
 
 def judged(run_dir: Path) -> tuple[list[Any], ...]:
     tables = engine.judge_runs([run_dir], "inline")
-    return tables.findings, tables.damages, tables.failures, [sorted(own) for own in tables.folded.values()]
+    folded = [sorted(own) for own in tables.folded.values()]
+    return tables.findings, tables.damages, tables.failures, folded, tables.counts
 
 
 def test_a_clean_partition_is_never_looked_at_twice(tmp_path: Path, cut_small: int) -> None:
@@ -547,6 +549,89 @@ def test_the_rest_of_a_partition_needs_no_reads_where_ranges_follow_its_tail_rea
     damages = [row.table for row in judge_item(rest) if isinstance(row, Damage)]
 
     assert damages == (["reads"] if in_group else [])
+
+
+READS_ALL = """
+'''What is sent, counted.'''
+from tribunal.checkers.api import Found, Kind, Meaning, Property, anomalies
+
+def kernel(rows, context):
+    values = rows.columns("sends")["value"]
+    return Found(anomalies("seen", value=values[-1:]), {"sends that the user counted": int(values.size)})
+
+PROPERTY = Property(tables=("sends",), kinds={"seen": Kind(Meaning.VIOLATION, "it was sent")}, kernel=kernel)
+"""
+
+
+def test_a_users_own_property_is_asked_where_a_partition_is_cut_too(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It looks at sends, and nothing else in the partition has to be judged as a whole."""
+    folder = tmp_path / "user" / "tribunal_plugins" / "checkers"
+    folder.mkdir(parents=True)
+    (folder / "counted.py").write_text(READS_ALL)
+    monkeypatch.chdir(tmp_path / "user")
+    run = Run(tmp_path / "run")
+    log = {offset: run.send(offset, 100 + 10 * offset) for offset in range(5)}
+    run.final_read(dict(log))
+    for node in (1, 2, 3):
+        run.log(node, log)
+
+    assert found_whole_and_cut(run.finish(), 2) == [("seen", "violation", None)]
+
+
+@pytest.mark.parametrize("logged", [(1, 2, 3), ()])
+def test_a_partition_without_a_final_log_is_not_counted_as_one(tmp_path: Path, logged: tuple[int, ...]) -> None:
+    run = Run(tmp_path / "run")
+    log = {offset: run.send(offset, 100 + 10 * offset) for offset in range(5)}
+    for node in logged:
+        run.log(node, log)
+    run_dir = run.finish()
+
+    found_whole_and_cut(run_dir, 2)
+    assert judged(run_dir)[-1]["partitions with a final log"] == len(logged) // 3
+
+
+@pytest.mark.parametrize("offset", [2, None])
+def test_what_was_sent_in_an_aborted_transaction_is_not_counted_as_acknowledged(
+    tmp_path: Path, offset: int | None
+) -> None:
+    run = Run(tmp_path / "run")
+    log = {
+        place: run.send(place, 100 + 10 * place, txn_id="x", log_offset=(place, offset)[place == 2])
+        for place in range(4)
+    }
+    for value, outcome in ((log[0], "committed"), (log[1], "info"), (log[2], "aborted")):
+        step = {"kind": "send", "topic": "t", "partition": 0, "log_offset": None, "value": value}
+        span = {"begin_ns": 90 * MS, "end_ns": None if outcome == "info" else 200 * MS}
+        run.recorder.row("txns", process=7, txn_id="x", **span, outcome=outcome, operations=[step])
+    run.final_read(dict(log))
+    run_dir = run.finish()
+
+    found_whole_and_cut(run_dir, 2)
+    assert judged(run_dir)[-1]["acknowledged, acks=all"] == 1
+
+
+@pytest.mark.parametrize("in_transactions", [False, True])
+def test_the_rest_of_a_partition_in_transactions_holds_no_table_as_a_whole(
+    tmp_path: Path, cut_small: int, monkeypatch: pytest.MonkeyPatch, *, in_transactions: bool
+) -> None:
+    """What aborted transactions wrote, and which ones are visible in part, is looked for row group by row group."""
+    run = Run(tmp_path / "run")
+    more = {"txn_id": "x"} if in_transactions else {}
+    log = {offset: run.send(offset, 100 + offset, **more) for offset in range(8)}
+    run.final_read(dict(log), isolation="read_committed")
+    (rest,) = [item for item in work_items(run.finish()) if isinstance(item, Rest)]
+    read: list[str] = []
+    whole = Recording.table
+    monkeypatch.setattr(
+        Recording, "table", lambda self, name, *more, **named: read.append(name) or whole(self, name, *more, **named)
+    )
+
+    judge_item(rest)
+
+    assert not {"sends", "reads", "logs"} & {*read}
+    assert ("txns" in read) == in_transactions
 
 
 @pytest.mark.parametrize("in_transactions", [False, True])
