@@ -489,6 +489,10 @@ def fold(tables: Tables) -> None:
     parts: dict[tuple[str, str], list[EncodedSummary]] = {}
     # Of a damaged partition nothing is told: one that is cut into ranges may be known to be damaged when its sends were summed up.
     damaged = {row.place for row in tables.damages}
+    of_partitions = {name for name, one in properties().items() if one.kernel is not None}
+    tables.figures = [
+        row for row in tables.figures if not (row.place in damaged and row.property_name in of_partitions)
+    ]
     for row in tables.summaries:
         if row.place in damaged:
             continue
