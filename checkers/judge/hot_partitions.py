@@ -20,9 +20,11 @@ import msgspec
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
+import pyarrow.parquet as pq
 
 from tribunal.checkers.api import FAIL, FINAL, OK, UNKNOWN, Array, Columns, PartitionRows, distinct, is_among
 from tribunal.checkers.judge.led import Leaders
+from tribunal.checkers.judge.steps import COMMITTED, OPEN
 from tribunal.checkers.judge.suspicions import Suspicions
 from tribunal.checkers.judge.tails import COLUMNS as POLL_COLUMNS
 from tribunal.checkers.judge.tails import POLL_OFFSETS, RECEIVED, Followed, Tails, follow, places_of_suspects
@@ -111,6 +113,7 @@ class Known(msgspec.Struct, frozen=True):
     leaders:   of every leader epoch in which somebody led, as committed; none where not each one was observed.
     tails:     of tail readers, where they are judged in ranges.
     members:   whose logs are compared in the end; compared: from which offset on and before which one.
+    committed_readers:  processes that ever asked for what is committed alone.
     """
 
     readers: tuple[int, ...]
@@ -121,6 +124,7 @@ class Known(msgspec.Struct, frozen=True):
     tails: Tails | None = None
     members: tuple[int, ...] = ()
     compared: tuple[int, int] = (0, 0)
+    committed_readers: tuple[int, ...] = ()
 
 
 class Group(msgspec.Struct, frozen=True, array_like=True):
@@ -208,10 +212,9 @@ def groups(name: str, paths: Sequence[Path], by: str = "log_offset") -> Iterator
     footers_here(*paths)
     for path in paths:
         with readable(name, path, only_footer=True) as (file, stored):
-            column = file.schema_arrow.names.index(stored.names[by])
             for number in range(file.metadata.num_row_groups):
                 own = file.metadata.row_group(number)
-                statistics = own.column(column).statistics
+                statistics = own.column(_place_of(own, stored.names[by])).statistics
                 span: tuple[int, int, int] | None
                 if statistics is None or not statistics.has_null_count:
                     span = None
@@ -222,6 +225,11 @@ def groups(name: str, paths: Sequence[Path], by: str = "log_offset") -> Iterator
                 # A file of somebody else's does not say it: its rows do.
                 span = span or _looked_up(name, path, number, by)
                 yield Group(str(path), number, *span, own.num_rows)
+
+
+def _place_of(group: pq.RowGroupMetaData, name: str) -> int:
+    """Return which column of a row group has a name: one that is nested has several, each with a place of its own."""
+    return next(place for place in range(group.num_columns) if group.column(place).path_in_schema == name)
 
 
 def _looked_up(name: str, path: Path, number: int, by: str) -> tuple[int, int, int]:
@@ -291,10 +299,11 @@ def _is_beside(group: Group, own: Range) -> bool:
     return group.first < own.end + margin and group.last >= own.first - margin
 
 
-def sieve(own: Range, rows: PartitionRows, known: Known) -> Sieved:
+def sieve(own: Range, rows: PartitionRows, known: Known, outcomes: Array) -> Sieved:
     """Look for anything suspect in one range.
 
-    rows:  sends, reads and logs of the range (sends without offset may be others').
+    rows:      sends, reads and logs of the range (sends without offset may be others').
+    outcomes:  of the transaction of each send (`steps`); UNKNOWN: nobody knows, or there is none.
     """
     can_lead = known.can_lead
     sends, reads = rows.columns("sends"), rows.columns("reads")
@@ -306,21 +315,25 @@ def sieve(own: Range, rows: PartitionRows, known: Known) -> Sieved:
     )
     placed = np.flatnonzero(sends["log_offset"] != UNKNOWN)
     chosen = np.flatnonzero((reads["phase"] == FINAL) & is_among(reads["process"], np.asarray(known.readers, np.int64)))
-    # Without a complete final read nothing is clean, nor where a transaction or a corrupt record has to be judged.
-    summary.clean = bool(chosen.size and (sends["txn_id"] == UNKNOWN).all() and (reads["value"] != UNKNOWN).all())
+    uncommitted = (sends["txn_id"] != UNKNOWN) & (outcomes != COMMITTED)
+    # Without a complete final read nothing is clean, nor where a corrupt record has to be judged.
+    summary.clean = bool(chosen.size and (reads["value"] != UNKNOWN).all())
     final = np.full(own.end - own.first, UNKNOWN, np.int64)  # the value of each offset
     final[reads["log_offset"][chosen] - own.first] = reads["value"][chosen]
     sent = np.full(own.end - own.first, UNKNOWN, np.int64)  # the send of each offset
     sent[sends["log_offset"][placed] - own.first] = placed
     offsets = np.flatnonzero(final != UNKNOWN)
     summary.clean &= bool((sent[sends["log_offset"][placed] - own.first] == placed).all())
-    _match_open(summary, sends, final, sent, offsets)
+    _match_open(summary, sends, final, sent, offsets, uncommitted)
     there = (reads, rows.columns("logs"))
     elsewhere = distinct(np.concatenate([_sent_elsewhere(own, one, sends, sent) for one in there]))
     summary.elsewhere = {process: (int(own[0]), int(own[-1])) for process, own in _by_process(elsewhere)}
     summary.whole |= elsewhere.size > LISTED
     summary.sent_elsewhere = elsewhere[:LISTED].tolist()
-    summary.clean &= _is_kept(sends, placed, final, own) and _is_as_sent(own, reads, sends, sent, final)
+    # Who was given a record of a transaction of unknown outcome, and reads what is committed, knows that it was.
+    may_lack = (uncommitted, uncommitted & (outcomes != OPEN))
+    summary.clean &= _is_kept(sends, placed, final, own, uncommitted)
+    summary.clean &= _is_as_sent(own, reads, sends, sent, final, may_lack, known.committed_readers)
     summary.clean &= _logs_agree(own, rows.columns("logs"), final, can_lead)
     summary.clean &= _was_logged_as_sent(own, rows.columns("logs"), sends, final)
     summary.clean &= all(
@@ -330,7 +343,7 @@ def sieve(own: Range, rows: PartitionRows, known: Known) -> Sieved:
     summary.clean &= summary.agreed
     summary.clean &= _epochs_ascend(summary, reads)
     summary.clean &= not bool(known.leaders.of_nobody_in_any(reads["leader_epoch"]).any())
-    _order(summary, sends, final, sent, offsets)
+    _order(summary, sends, final, sent, offsets, uncommitted)
     held = distinct(reads["log_offset"][chosen]) - own.first
     _ends(summary, rows.columns("logs"), held, can_lead)
     summary.figures["records in final logs"] = int(held.size)
@@ -368,7 +381,7 @@ def _is_compared(logs: Columns, known: Known) -> Array:
     return np.asarray(compared)
 
 
-def _match_open(summary: Sieved, sends: Columns, final: Array, sent: Array, offsets: Array) -> None:
+def _match_open(summary: Sieved, sends: Columns, final: Array, sent: Array, offsets: Array, uncommitted: Array) -> None:
     """Give sends of unknown offset the place at which their value was read."""
     open_ = np.flatnonzero(sends["log_offset"] == UNKNOWN)
     lacking = offsets[sent[offsets] == UNKNOWN]
@@ -379,7 +392,7 @@ def _match_open(summary: Sieved, sends: Columns, final: Array, sent: Array, offs
         hit = values[at] == final[lacking]
         sent[lacking[hit]] = order[at[hit]]
         summary.found_open = sends["value"][order[at[hit]]][sends["outcome"][order[at[hit]]] == OK].tolist()
-    summary.open_acknowledged = sends["value"][open_[sends["outcome"][open_] == OK]].tolist()
+    summary.open_acknowledged = sends["value"][open_[(sends["outcome"][open_] == OK) & ~uncommitted[open_]]].tolist()
     summary.whole |= max(len(summary.found_open), len(summary.open_acknowledged)) > LISTED
     summary.found_open, summary.open_acknowledged = summary.found_open[:LISTED], summary.open_acknowledged[:LISTED]
 
@@ -393,20 +406,35 @@ def _sent_elsewhere(own: Range, there: Columns, sends: Columns, sent: Array) -> 
     return np.asarray(there["value"][elsewhere & (there["value"] != UNKNOWN)])
 
 
-def _is_kept(sends: Columns, placed: Array, final: Array, own: Range) -> bool:
+def _is_kept(sends: Columns, placed: Array, final: Array, own: Range, uncommitted: Array) -> bool:
     """Whether every acknowledged record stands where it was acknowledged, and none that was refused has a place."""
     outcome = sends["outcome"][placed]
     there = final[sends["log_offset"][placed] - own.first] == sends["value"][placed]
-    return bool(there[outcome == OK].all() and not (outcome == FAIL).any())
+    return bool(there[(outcome == OK) & ~uncommitted[placed]].all() and not (outcome == FAIL).any())
 
 
-def _is_as_sent(own: Range, reads: Columns, sends: Columns, sent: Array, final: Array) -> bool:
-    """Whether everything that anybody read is what the final log holds there, and was sent and not refused."""
+def _is_as_sent(
+    own: Range,
+    reads: Columns,
+    sends: Columns,
+    sent: Array,
+    final: Array,
+    may_lack: tuple[Array, Array],
+    committed_readers: Sequence[int],
+) -> bool:
+    """Whether everything that anybody read is what the final log holds there, and was sent and not refused.
+
+    may_lack:  which sends the final log may hold nothing of, although somebody read them: whoever it was, or a reader of what is committed.
+    """
     place = reads["log_offset"] - own.first
     send = sent[place]
     if (send == UNKNOWN).any():
         return False
-    same = (reads["value"] == final[place]) & (reads["value"] == sends["value"][send])
+    same = reads["value"] == final[place]
+    if not same.all() and may_lack[0].any():
+        committed = is_among(reads["process"], np.asarray(sorted(committed_readers), np.int64))
+        same |= (final[place] == UNKNOWN) & np.where(committed, may_lack[1][send], may_lack[0][send])
+    same &= reads["value"] == sends["value"][send]
     return bool((same & (sends["outcome"][send] != FAIL)).all())
 
 
@@ -468,7 +496,7 @@ def _epochs(node: int, offsets: Array, epochs: Array, spared: Iterable[tuple[int
     return epochs if chosen.all() else epochs[chosen]
 
 
-def _order(summary: Sieved, sends: Columns, final: Array, sent: Array, offsets: Array) -> None:
+def _order(summary: Sieved, sends: Columns, final: Array, sent: Array, offsets: Array, uncommitted: Array) -> None:
     """Look at the order in real time and of each producer."""
     placed = sent[sent != UNKNOWN]
     known = offsets[sent[offsets] != UNKNOWN]
@@ -486,13 +514,13 @@ def _order(summary: Sieved, sends: Columns, final: Array, sent: Array, offsets: 
     unread = np.zeros(sends["value"].size, bool)
     unread[placed] = True
     unread[send] = False
-    summary.clean &= _ascends(summary, sends, values, send, np.flatnonzero(unread))
+    summary.clean &= _ascends(summary, sends, values, send, np.flatnonzero(unread), uncommitted)
 
 
-def _ascends(summary: Sieved, sends: Columns, standing: Array, send: Array, unread: Array) -> bool:
+def _ascends(summary: Sieved, sends: Columns, standing: Array, send: Array, unread: Array, uncommitted: Array) -> bool:
     """Return whether each producer's values ascend; note their ends. Those that are sent and not read stand behind.
 
-    standing, send:  values in log order, and the sends of their places; unread: other sends.
+    standing, send:  values in log order, and the sends of their places; unread: other sends; uncommitted: of these nothing has to be there.
     """
     rows = np.append(send, unread)
     own = sends["value"][rows]
@@ -503,6 +531,10 @@ def _ascends(summary: Sieved, sends: Columns, standing: Array, send: Array, unre
     stands = np.where(order < standing.size, ordered, UNKNOWN) if unread.size else ordered
     summary.stands = dict(zip(names, np.maximum.reduceat(stands, first).tolist(), strict=True))
     ascends = bool((ordered[1:] > ordered[:-1]).all())
+    if not ascends and uncommitted[unread].any():
+        there = np.append(standing, sends["value"][unread[~uncommitted[unread]]])
+        along = there[_each_process(there)[0]] if there.size else there
+        ascends = bool((along[1:] > along[:-1]).all())
     if not np.array_equal(own, values):
         order, first, names = _each_process(own)
         ordered = own[order]

@@ -8,15 +8,16 @@ import msgspec
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from tribunal.checkers.api import Context, PartitionRows
+from tribunal.checkers.api import Context, PartitionRows, distinct
 from tribunal.checkers.judge import hot_partitions as ranges
 from tribunal.checkers.judge.dumps import dumped
 from tribunal.checkers.judge.endings import ending
 from tribunal.checkers.judge.files import Window, dealt
 from tribunal.checkers.judge.led import Leaders
+from tribunal.checkers.judge.outcomes import with_transactions
 from tribunal.checkers.judge.partition import history_of, settings_of
 from tribunal.checkers.judge.tails import tails
-from tribunal.checkers.properties.lost_writes import complete_readers, log_start
+from tribunal.checkers.properties.lost_writes import READ_COMMITTED, complete_readers, log_start
 from tribunal.checkers.properties.replicas import shown_high_watermark
 from tribunal.results.history import is_history
 from tribunal.results.manifest import KRAFT
@@ -161,6 +162,7 @@ def _parts(run_dir: Path, name: str) -> list[WorkItem]:
         known = _known(recording, name)
         if known.tails is not None:
             cut = ranges.with_polls(recording, name, cut)
+        cut = with_transactions(recording, name, cut)
     except DamagedRecording:
         return [whole]  # whoever judges it says what is wrong
     sieves = (SieveRange(str(run_dir), name, own, known, dict(groups)) for own, groups in cut)
@@ -171,6 +173,7 @@ def _known(recording: Recording, name: str) -> ranges.Known:
     """Look up what all ranges of a hot partition need."""
     watermarks = recording.table("watermarks", name, SHOWN)
     rows = PartitionRows({"polls": recording.table("polls", name), "watermarks": watermarks})
+    polls = rows.columns("polls")
     # What a group went through says what its members lack: then readers are not judged in ranges.
     in_group = bool(recording.files["commits"].get(name))
     context = Context(complete=recording.complete, of_run=lambda table: recording.table(table, columns=("process",)))
@@ -185,6 +188,7 @@ def _known(recording: Recording, name: str) -> ranges.Known:
         tails=None if in_group else tails(rows, context),
         members=ended.members,
         compared=(log_start(rows), shown_high_watermark(rows, ended)),
+        committed_readers=tuple(distinct(polls["process"][polls["isolation"] == READ_COMMITTED]).tolist()),
     )
 
 

@@ -17,6 +17,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from tribunal.checkers.api import (
+    UNKNOWN,
     Array,
     EncodedSummary,
     Excuse,
@@ -45,6 +46,7 @@ from tribunal.checkers.judge.items import (
     WholeRun,
     WorkItem,
 )
+from tribunal.checkers.judge.outcomes import outcomes_of
 from tribunal.checkers.judge.partition import PartitionJudge, Weighed, history_of, joined
 from tribunal.checkers.judge.remembered import Remembered
 from tribunal.checkers.judge.steps import committed_values
@@ -203,7 +205,12 @@ def _sieved(item: SieveRange) -> Iterator[TableRow]:
             raise DamagedRecording(table, None, f"{damage.reason} (tp={name}, offsets {own.first} to {own.end})")
     if item.known.tails is not None:
         tables["polls"] = ranges.polls_in(item.groups["polls"], own)
-    yield SievedRange(place_of(item.run_dir, name), ranges.sieve(own, PartitionRows(tables), item.known))
+    rows = PartitionRows(tables)
+    sends = rows.columns("sends")
+    outcomes = np.full(sends["value"].size, UNKNOWN, np.int8)
+    sent = np.flatnonzero(sends["txn_id"] != UNKNOWN)
+    outcomes[sent] = outcomes_of(Path(item.run_dir), item.groups["txns"], sends["value"][sent])
+    yield SievedRange(place_of(item.run_dir, name), ranges.sieve(own, rows, item.known, outcomes))
 
 
 def _judge_rest(item: Rest) -> Iterator[TableRow]:
