@@ -224,13 +224,13 @@ def _judge_rest(item: Rest) -> Iterator[TableRow]:
     for rows in ranges.read_groups("sends", ranges.groups("sends", paths), ["txn_id", "worker_class"]):
         in_transactions |= rows["txn_id"].null_count < rows.num_rows
         of_bank |= bool(pc.any(pc.equal(rows["worker_class"].cast(pa.string()), WORKER_CLASS)).as_py())
-    committed = bool(recording.files["commits"].get(name))  # what a group went through says what its members lack
-    apart = item.tails_apart and not (in_transactions or committed)
+    in_group = bool(recording.files["commits"].get(name))  # what a group went through says what its members lack
+    apart = item.tails_apart and not (in_transactions or in_group)
     # Of those that say nothing of a partition without what they are about its rows are not read.
     says = {
         **dict.fromkeys(ranges.SIEVED, False),
         **dict.fromkeys(OF_TRANSACTIONS, in_transactions),
-        **dict.fromkeys(OF_GROUPS, committed),
+        **dict.fromkeys(OF_GROUPS, in_group),
         **dict.fromkeys(FOLLOWING, tail and not apart),
         "bank": of_bank,
     }
