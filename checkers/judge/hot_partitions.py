@@ -350,7 +350,10 @@ def sieve(own: Range, rows: PartitionRows, known: Known, outcomes: Array) -> Sie
     if known.tails is not None:
         final_there = np.zeros(own.end - own.first, bool)
         final_there[held] = True
-        summary.tail = follow(own.first, final_there, sent, rows, known.tails)
+        known_send = np.flatnonzero(sent != UNKNOWN)
+        hidden = np.zeros(own.end - own.first, bool)
+        hidden[known_send] = uncommitted[sent[known_send]] & (sends["value"][sent[known_send]] == final[known_send])
+        summary.tail = follow(own.first, final_there, hidden, sent, rows, known.tails)
     summary.clean &= not summary.whole
     return summary
 
@@ -712,8 +715,7 @@ def _with_the_same(sieved: Sequence[Sieved]) -> Iterator[list[int]]:
 
 def _followed(sieved: Sequence[Sieved]) -> list[Followed]:
     """Return what each range says of its tail readers; nothing where whoever judges the rest follows them."""
-    found = [own.tail for own in sieved if own.tail is not None]
-    return [] if any(own.in_transactions for own in found) else found
+    return [own.tail for own in sieved if own.tail is not None]
 
 
 def figures_of_tails(sieved: Sequence[Sieved]) -> dict[str, int]:

@@ -79,7 +79,7 @@ class SieveRange(msgspec.Struct, frozen=True, tag="sieve"):
 
 
 class Rest(msgspec.Struct, frozen=True, tag="rest", omit_defaults=True):
-    """What is small in a hot partition; `tails_apart`: ranges are asked of its tail readers, where it has no transactions."""
+    """What is small in a hot partition; `tails_apart`: ranges are asked of its tail readers."""
 
     run_dir: str
     partition: str
@@ -174,8 +174,6 @@ def _known(recording: Recording, name: str) -> ranges.Known:
     watermarks = recording.table("watermarks", name, SHOWN)
     rows = PartitionRows({"polls": recording.table("polls", name), "watermarks": watermarks})
     polls = rows.columns("polls")
-    # What a group went through says what its members lack: then readers are not judged in ranges.
-    in_group = bool(recording.files["commits"].get(name))
     context = Context(complete=recording.complete, of_run=lambda table: recording.table(table, columns=("process",)))
     timeline = history_of(recording).timeline(*partition_order(name))
     ended = ending(timeline.entries)
@@ -185,7 +183,7 @@ def _known(recording: Recording, name: str) -> ranges.Known:
         dumped=tuple(dumped(recording.table, *partition_order(name))),
         spared=(*ended.hurt, *ended.damaged),
         leaders=timeline.leaders if settings_of(recording).get("mode") == KRAFT else Leaders(),
-        tails=None if in_group else tails(rows, context),
+        tails=tails(rows, context),
         members=ended.members,
         compared=(log_start(rows), shown_high_watermark(rows, ended)),
         committed_readers=tuple(distinct(polls["process"][polls["isolation"] == READ_COMMITTED]).tolist()),

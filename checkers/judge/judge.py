@@ -224,14 +224,13 @@ def _judge_rest(item: Rest) -> Iterator[TableRow]:
     for rows in ranges.read_groups("sends", ranges.groups("sends", paths), ["txn_id", "worker_class"]):
         in_transactions |= rows["txn_id"].null_count < rows.num_rows
         of_bank |= bool(pc.any(pc.equal(rows["worker_class"].cast(pa.string()), WORKER_CLASS)).as_py())
-    in_group = bool(recording.files["commits"].get(name))  # what a group went through says what its members lack
-    apart = item.tails_apart and not (in_transactions or in_group)
+    in_group = bool(recording.files["commits"].get(name))
     # Of those that say nothing of a partition without what they are about its rows are not read.
     says = {
         **dict.fromkeys(ranges.SIEVED, False),
         **dict.fromkeys(OF_TRANSACTIONS, in_transactions),
         **dict.fromkeys(OF_GROUPS, in_group),
-        **dict.fromkeys(FOLLOWING, tail and not apart),
+        **dict.fromkeys(FOLLOWING, tail and not item.tails_apart),
         "bank": of_bank,
     }
     chosen = {own: one for own, one in properties().items() if one.kernel is not None and says.get(own, True)}
@@ -265,6 +264,12 @@ class _RestJudge:
         self.rows = rows
         self._judge = PartitionJudge(recording, name, rows)
         self.place, self.context = self._judge.place, self._judge.context
+
+    def know_committed(self, rows: PartitionRows) -> None:
+        """Look up what was committed, if anything in these rows was sent in a transaction."""
+        if self.context.committed is None and (rows.columns("sends")["txn_id"] != UNKNOWN).any():
+            committed = committed_values(self.context.of_run("txns"))
+            self.context = msgspec.structs.replace(self.context, committed=committed)
 
     def found_in(self, chosen: Property, rows: PartitionRows) -> list[TableRow]:
         """Run a property's kernel on some rows, and explain what it found."""
@@ -309,6 +314,7 @@ def _follow_again(item: FollowAgain) -> Iterator[TableRow]:
     found: dict[str, list[pa.Table]] = {own: [nothing()] for own in sorted(FOLLOWING)}
     for held in ranges.together(item.components):
         rows = PartitionRows(small | _rows_of(recording, name, held, ("reads",), whole=item.whole))
+        judge.know_committed(rows)
         for own in [*found]:
             failed = _attempt(own, judge.place, partial(judge.found_there, properties()[own], rows, found[own]))
             if failed:  # (said once, however many components there are)

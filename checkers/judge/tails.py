@@ -6,7 +6,7 @@ between two of these the final log holds nothing that lies in no range of them, 
 Where a turn does not go up from range to range, all its ranges are read again together. So every record that is read again has the one before it beside it, or
 nothing lies between the two. What was sent to one range and received in another is read again with all ranges that may hold it.
 
-Nothing of it is in transactions, and no group committed a position: then a partition's consumers are judged as a whole.
+A reader of what is committed need not receive what is not known to be.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -47,13 +47,14 @@ class Turn(msgspec.Struct, frozen=True, array_like=True):
 class Tails(msgspec.Struct, frozen=True):
     """What ranges have to know of tail readers: looked up once for all of them.
 
-    assigned:  those that `consumers` follows; turns: of all of them, ascending.
+    assigned:  those that `consumers` follows; turns: of all of them, ascending; committed: those that read what is committed alone.
     waits:     (position, end) of those who waited long at their ends: whether there was more is seen there.
     """
 
     assigned: tuple[int, ...]
     turns: tuple[Turn, ...]
     waits: tuple[tuple[int, int], ...]
+    committed: tuple[int, ...] = ()
 
 
 class Part(msgspec.Struct, frozen=True):
@@ -72,14 +73,12 @@ class Followed(msgspec.Struct, frozen=True, kw_only=True):
     clean:            nothing inside of the range is suspect.
     received:         how many records assigned consumers received here; is_read: whether any consumer received one.
     whole:            too much would have to be listed: the ranges say nothing.
-    in_transactions:  anything here was sent in one.
     first, last:      offsets of the final log, -1: it holds nothing here.
     parts:            by turn; waits: those of `Tails.waits` that this range may answer.
     """
 
     clean: bool
     whole: bool
-    in_transactions: bool
     is_read: bool = False
     received: int = 0
     first: int = -1
@@ -100,7 +99,8 @@ def tails(rows: PartitionRows, context: Context) -> Tails | None:
     if max(len(turns), who.size) > LISTED:
         return None
     long = tuple(sorted({(own.position, own.end) for own in waits(polls, who)}))
-    return Tails(tuple(who.tolist()), turns, long)
+    committed = distinct(polls["process"][tail][polls["isolation"][tail] == READ_COMMITTED])
+    return Tails(tuple(who.tolist()), turns, long, tuple(committed.tolist()))
 
 
 def _turns(polls: Columns, who: Array, out_of_range: Array) -> tuple[Turn, ...]:
@@ -122,21 +122,21 @@ def _turns(polls: Columns, who: Array, out_of_range: Array) -> tuple[Turn, ...]:
     return tuple(Turn(*own) for own in zip(since.tolist(), positions.tolist(), strict=True))
 
 
-def follow(first: int, final: Array, sent: Array, rows: PartitionRows, known: Tails) -> Followed:
+def follow(first: int, final: Array, hidden: Array, sent: Array, rows: PartitionRows, known: Tails) -> Followed:
     """Look at what tail readers received in one range, which begins at an offset.
 
-    final:  whether the final log holds each offset; sent: the send of each offset.
-    rows:   sends, reads, and the polls that the reads came with.
+    final:   whether the final log holds each offset; sent: the send of each offset.
+    hidden:  where it surely holds what is not known to be committed: who reads that alone need not receive it.
+    rows:    sends, reads, and the polls that the reads came with.
     """
-    sends, reads = rows.columns("sends"), rows.columns("reads")
+    reads = rows.columns("reads")
     tail = np.flatnonzero(reads["phase"] == TAIL)
     there = np.flatnonzero(final) + first
     own = tail[is_among(reads["process"][tail], np.asarray(known.assigned, np.int64))]
-    parts, ascends = _parts(first, final, reads, own, known)
+    parts, ascends = _parts(first, final, hidden, reads, own, known)
     return Followed(
         clean=ascends and _in_time(first, sent, rows, tail),
         whole=len(parts) > LISTED,
-        in_transactions=bool((sends["txn_id"] != UNKNOWN).any()),
         is_read=tail.size > 0,
         received=int(own.size),
         first=int(there[0]) if there.size else -1,
@@ -148,7 +148,9 @@ def follow(first: int, final: Array, sent: Array, rows: PartitionRows, known: Ta
     )
 
 
-def _parts(first: int, final: Array, reads: Columns, own: Array, known: Tails) -> tuple[dict[int, Part], bool]:
+def _parts(
+    first: int, final: Array, hidden: Array, reads: Columns, own: Array, known: Tails
+) -> tuple[dict[int, Part], bool]:
     """Return the parts of turns, and whether nothing was passed over or received again in any of them."""
     if own.size == 0:
         return {}, True
@@ -156,10 +158,13 @@ def _parts(first: int, final: Array, reads: Columns, own: Array, known: Tails) -
     order = np.lexsort((offsets, calls))
     calls, offsets = calls[order], offsets[order]
     turn = np.searchsorted(np.array([one.since for one in known.turns], np.int64), calls) - 1
-    before = np.append(0, np.cumsum(final))  # how much the final log holds before each offset
+    committed = is_among(reads["process"][own][order], np.asarray(known.committed, np.int64)).astype(np.int8)
+    # How much the final log holds before each offset, and how much of that a reader of what is committed has to receive.
+    before = np.zeros((2, final.size + 1), np.int64)
+    before[0, 1:], before[1, 1:] = np.cumsum(final), np.cumsum(final & ~hidden)
     follows = turn[1:] == turn[:-1]
     place = offsets - first
-    steps = (place[1:] > place[:-1]) & (before[place[1:]] == before[place[:-1] + 1])
+    steps = (place[1:] > place[:-1]) & (before[committed[1:], place[1:]] == before[committed[1:], place[:-1] + 1])
     begins = np.append(0, 1 + np.flatnonzero(~follows))
     ends = np.append(begins[1:], turn.size) - 1
     columns = (turn[begins], calls[begins], offsets[begins], calls[ends], offsets[ends])

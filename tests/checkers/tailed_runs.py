@@ -3,7 +3,7 @@
 For comparing a partition that is judged whole with the same one cut into ranges: most records are read as they stand.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Set
 from pathlib import Path
 from random import Random
 
@@ -13,20 +13,21 @@ from tribunal.results.values import value_of
 APART = 0.02  # what is judged as a whole, wherever anything is asked of ranges
 
 
-def tailed_run(run_dir: Path, seed: int) -> Path:
+def tailed_run(run_dir: Path, seed: int, *, in_transactions: bool = False) -> Path:
     """A run of one partition with up to four tail readers; every seed is another one, the same each time."""
     random = Random(seed)
     run = Run(run_dir)
     count = random.randrange(4, 40)
-    log = _sends(run, random, count)
+    log, hidden = _sends(run, random, count, Random(f"transactions of {seed}") if in_transactions else None)
     last = 100 + 10 * count
     if random.random() < 0.3:
         run.change(random.randrange(100, last), leader=2, isr=[2, 3], leader_epoch=1)
     for number in range(random.randrange(5)):
-        _reader(run, random, 90 + number, log)
+        _reader(run, random, 90 + number, log, hidden)
     final = {offset: value for offset, value in log.items() if random.random() < 0.99}
     if random.random() < 0.95:
-        run.final_read(dict(final), last + 60_000, epoch=random.choice([None, 0]))
+        final, isolation = _shown(final, hidden, seed)
+        run.final_read(dict(final), last + 60_000, epoch=random.choice([None, 0]), isolation=isolation)
     for node in random.choice([(), (1, 2, 3), (1, 2, 3)]):
         run.log(node, log)
     for _ in range(random.randrange(4)):
@@ -42,18 +43,40 @@ def tailed_run(run_dir: Path, seed: int) -> Path:
     return run.finish()
 
 
-def _sends(run: Run, random: Random, count: int) -> dict[int, int]:
-    """Send all records, and return where each stands; of some no offset is known."""
+def _shown(log: dict[int, int], hidden: Set[int], seed: int) -> tuple[dict[int, int], str]:
+    """Return what a final read shows, and what it asks for: everything, or what is committed, wherever anything is not."""
+    if not hidden or seed % 2:
+        return log, "read_uncommitted"
+    return {offset: value for offset, value in log.items() if offset not in hidden}, "read_committed"
+
+
+def _sends(run: Run, random: Random, count: int, transactions: Random | None) -> tuple[dict[int, int], set[int]]:
+    """Send all records, and return where each stands, and where what is hidden from those who read what is committed; of some no offset is known."""
     log: dict[int, int] = {}
+    hidden: set[int] = set()
     for offset in range(count):
         known, outcome = random.random() < 0.95, random.choice(["ok"] * 9 + ["info"])
         place = offset if known and outcome == "ok" else None
         more = {"txn_id": "x"} if random.random() < APART / count else {}
+        if transactions is not None and transactions.random() < 0.5:
+            more = {"txn_id": "x"}
+            if _transaction(run, transactions, offset, place) != "committed":
+                hidden.add(offset)
         log[offset] = run.send(offset, 100 + 10 * offset, log_offset=place, outcome=outcome, **more)
-    return log
+    return log, hidden
 
 
-def _reader(run: Run, random: Random, process: int, log: Mapping[int, int]) -> None:
+def _transaction(run: Run, random: Random, offset: int, place: int | None) -> str:
+    """Write down the transaction of one record, and return its outcome."""
+    outcome = random.choice(["committed", "committed", "aborted", "info"])
+    step = {"kind": "send", "topic": "t", "partition": 0, "log_offset": place, "value": value_of(7, offset)}
+    begin_ns = (99 + 10 * offset) * MS
+    span = {"begin_ns": begin_ns, "end_ns": None if outcome == "info" else begin_ns + 5 * MS}
+    run.recorder.row("txns", process=7, txn_id="x", **span, outcome=outcome, operations=[step])
+    return outcome
+
+
+def _reader(run: Run, random: Random, process: int, log: Mapping[int, int], hidden: Set[int]) -> None:
     """Read on from somewhere, poll by poll; what is planted is rare, so that most ranges are clean."""
     plants = random.choice([0.0, 0.0, 0.05, 0.2])
     isolation = random.choice(["read_committed", "read_uncommitted"])
@@ -64,7 +87,8 @@ def _reader(run: Run, random: Random, process: int, log: Mapping[int, int]) -> N
         planted = random.choice(["skip", "back", "reset", "early", "beyond", "unpolled", "elsewhere"])
         if random.random() >= plants:
             planted = ""
-        records = {offset: log[offset] for offset in range(position, end)}
+        passed = hidden if isolation == "read_committed" and planted != "early" else set()
+        records = {offset: log[offset] for offset in range(position, end) if offset not in passed}
         if planted == "skip" and records:
             del records[random.choice(sorted(records))]
         if planted == "elsewhere" and records:

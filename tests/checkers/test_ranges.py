@@ -439,19 +439,25 @@ def received(run_dir: Path) -> tuple[Any, ...]:
 
 @pytest.mark.parametrize("seed", [4, 9, 17])
 @pytest.mark.parametrize("offsets", [1, 3])
-def test_tail_readers_went_through_ranges_what_they_went_through(tmp_path: Path, seed: int, offsets: int) -> None:
-    compared_of_tails(tmp_path, seed, (offsets,))
+@pytest.mark.parametrize("in_transactions", [False, True])
+def test_tail_readers_went_through_ranges_what_they_went_through(
+    tmp_path: Path, seed: int, offsets: int, *, in_transactions: bool
+) -> None:
+    compared_of_tails(tmp_path, seed, (offsets,), in_transactions=in_transactions)
 
 
 @pytest.mark.nightly
 @pytest.mark.parametrize("first", range(0, 400, 50))
-def test_many_tail_readers_went_through_ranges_what_they_went_through(tmp_path: Path, first: int) -> None:
+@pytest.mark.parametrize("in_transactions", [False, True])
+def test_many_tail_readers_went_through_ranges_what_they_went_through(
+    tmp_path: Path, first: int, *, in_transactions: bool
+) -> None:
     for seed in range(first, first + 50):
-        compared_of_tails(tmp_path, seed, (1, 2, 3, 7))
+        compared_of_tails(tmp_path, seed, (1, 2, 3, 7), in_transactions=in_transactions)
 
 
-def compared_of_tails(folder: Path, seed: int, offsets: Sequence[int]) -> None:
-    run_dir = tailed_run(folder / f"run-{seed}", seed)
+def compared_of_tails(folder: Path, seed: int, offsets: Sequence[int], *, in_transactions: bool) -> None:
+    run_dir = tailed_run(folder / f"run-{seed}", seed, in_transactions=in_transactions)
     whole = received(run_dir)
     for each in offsets:
         with pytest.MonkeyPatch.context() as monkeypatch:

@@ -3,7 +3,7 @@
 The runs are the simulator's, as they came and with anomalies put into them; `test_ranges` has random ones.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Set
 from functools import cache
 from pathlib import Path
 from random import Random
@@ -16,7 +16,7 @@ from tests.checkers.test_ranges import cut_everything, found_whole_and_cut
 from tribunal.checkers.calibration.api import classes
 from tribunal.checkers.calibration.case import Case
 from tribunal.checkers.judge.hot_partitions import Range
-from tribunal.checkers.judge.items import SieveRange, Suspects, work_items
+from tribunal.checkers.judge.items import FollowAgain, SieveRange, Suspects, work_items
 from tribunal.checkers.judge.judge import judge_item, second_look
 from tribunal.checkers.judge.tables import Tables
 from tribunal.harness.campaign.calibrate import copy_with, injections
@@ -128,14 +128,14 @@ def in_transactions(
     return run, log
 
 
-def looked_at_again(run_dir: Path, offsets: int) -> list[Range]:
-    """Return which ranges are not clean."""
+def looked_at_again(run_dir: Path, offsets: int, kind: type[Suspects | FollowAgain] = Suspects) -> list[Range]:
+    """Return which ranges are not clean, or which ones readers are followed through again."""
     with pytest.MonkeyPatch.context() as monkeypatch:
         cut_everything(monkeypatch, offsets)
         tables = Tables()
         tables.add(row for item in work_items(run_dir) for row in judge_item(item))
         assert tables.sieved
-        items = [item for item in second_look(tables) if isinstance(item, Suspects)]
+        items = [item for item in second_look(tables) if isinstance(item, kind)]
     return [own for item in items for component in item.components for own in component.ranges]
 
 
@@ -202,3 +202,27 @@ def test_only_transactions_of_a_ranges_time_are_read(
     items = [item for item in work_items(run_dir) if isinstance(item, SieveRange)]
 
     assert [group.number for group in items[behind].groups["txns"]] == [behind]
+
+
+@pytest.mark.parametrize("shown", ["c", "coa"])
+@pytest.mark.parametrize(
+    ("isolation", "passed_over", "skipped"),
+    [
+        pytest.param("read_committed", {2, 4, 6}, {"c": [], "coa": []}, id="what is not committed"),
+        pytest.param("read_committed", {2, 4, 5, 6}, {"c": [5], "coa": [5]}, id="what is"),
+        pytest.param("read_uncommitted", {2, 4, 6}, {"c": [], "coa": [2, 4, 6]}, id="what it asked for"),
+    ],
+)
+def test_a_reader_of_what_is_committed_passes_over_what_is_not(
+    tmp_path: Path, isolation: str, passed_over: Set[int], skipped: Mapping[str, list[int]], shown: str
+) -> None:
+    """Offsets 2 and 6 were aborted, and nobody knows what became of 4."""
+    run, log = in_transactions(tmp_path / "run", "ccacocacc", kept=shown)
+    run.read({offset: value for offset, value in log.items() if offset not in passed_over}, 500, isolation=isolation)
+    run_dir = run.finish()
+
+    found = found_whole_and_cut(run_dir, 3)
+
+    assert [offset for kind, _, offset in found if kind == "skipped"] == skipped[shown]
+    # (where it lies at a border it is looked at again, to be sure)
+    assert bool(looked_at_again(run_dir, 9, FollowAgain)) == bool(skipped[shown])
