@@ -49,6 +49,7 @@ READERS: Final = -1  # beside nodes: what readers were given
 HOLES: Final = frozenset({"gap", "replicas_lack"})  # which end before their `other_offset`
 STEPS: Final = frozenset({"epoch_back", "read_epoch_back"})  # of which `other_offset` is the record before
 NEVER: Final = np.iinfo(np.int64).max
+ANYTHING: Final = (-NEVER, NEVER, 0)  # first, last, unknown
 
 
 class Range(msgspec.Struct, frozen=True):
@@ -207,8 +208,12 @@ def polls_in(chosen: Iterable[Group], own: Range) -> pa.Table:
     return pa.concat_tables(found)
 
 
-def groups(name: str, paths: Sequence[Path], by: str = "log_offset") -> Iterator[Group]:
-    """Yield the row groups of some files of a table, as their footers say; `by`: the column of offsets."""
+def groups(name: str, paths: Sequence[Path], by: str = "log_offset", *, only_footers: bool = False) -> Iterator[Group]:
+    """Yield the row groups of some files of a table, as their footers say.
+
+    by:            the column of offsets, or of times.
+    only_footers:  no rows are read where they do not say it: then a group may hold anything.
+    """
     footers_here(*paths)
     for path in paths:
         with readable(name, path, only_footer=True) as (file, stored):
@@ -223,7 +228,7 @@ def groups(name: str, paths: Sequence[Path], by: str = "log_offset") -> Iterator
                 else:
                     span = (0, -1, own.num_rows) if statistics.null_count == own.num_rows else None
                 # A file of somebody else's does not say it: its rows do.
-                span = span or _looked_up(name, path, number, by)
+                span = span or (ANYTHING if only_footers else _looked_up(name, path, number, by))
                 yield Group(str(path), number, *span, own.num_rows)
 
 

@@ -22,10 +22,11 @@ Cut = Sequence[tuple[Range, Groups]]
 
 
 def with_transactions(recording: Recording, topic_partition: str, ranges: Cut) -> list[tuple[Range, Groups]]:
-    """Add the row groups of transactions that overlap in time with what may have been sent to each range."""
-    ended = list(_ended(_paths(recording)))
-    sent = recording.files["sends"].get(topic_partition, [])
-    spans = {(one.path, one.number): (one.first, one.last) for one in groups("sends", sent, by="invoke_ns")}
+    """Add the row groups of transactions that overlap in time with what may have been sent to each range, as far as footers say it."""
+    ended = [one for one in _ended(_paths(recording)) if one.rows]
+    sent = recording.files["sends"].get(topic_partition, []) if ended else []
+    known = groups("sends", sent, by="invoke_ns", only_footers=True)
+    spans = {(one.path, one.number): (one.first, one.last) for one in known}
     return [(own, {**beside, "txns": tuple(_beside(ended, beside["sends"], spans))}) for own, beside in ranges]
 
 
@@ -35,14 +36,15 @@ def _paths(recording: Recording) -> list[Path]:
 
 def _ended(paths: Sequence[Path]) -> Iterator[Group]:
     """Yield the row groups of transactions: from when the first of each began to when the last had begun or ended."""
-    for began, ended in zip(groups("txns", paths, by="begin_ns"), groups("txns", paths, by="end_ns"), strict=True):
+    times = [groups("txns", paths, by=column, only_footers=True) for column in ("begin_ns", "end_ns")]
+    for began, ended in zip(*times, strict=True):
         yield Group(began.path, began.number, began.first, max(began.last, ended.last), ended.unknown, began.rows)
 
 
 def _beside(
-    ended: Iterable[Group], sends: Iterable[Group], spans: Mapping[tuple[str, int], tuple[int, int]]
+    ended: Sequence[Group], sends: Iterable[Group], spans: Mapping[tuple[str, int], tuple[int, int]]
 ) -> Iterator[Group]:
-    own = [spans[one.path, one.number] for one in sends]
+    own = [spans[one.path, one.number] for one in sends] if ended else []
     first, last = min((one[0] for one in own), default=0), max((one[1] for one in own), default=-1)
     return (one for one in ended if one.first <= last and one.last >= first)
 

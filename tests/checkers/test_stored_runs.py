@@ -86,11 +86,14 @@ def test_a_task_fetches_what_it_looks_at_and_no_more(tmp_path: Path) -> None:
     assert not [path for path in brought(mirror) if "tp=t-0" in path or "tp=t-2" in path]
 
 
+@pytest.mark.parametrize("in_transactions", [False, True])
 def test_who_deals_a_hot_partition_out_fetches_footers_and_no_rows(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *, in_transactions: bool
 ) -> None:
     cut_everything(monkeypatch, 3)
     run = Run(tmp_path / "run")
+    if in_transactions:
+        run.recorder.row("txns", process=7, txn_id="x", begin_ns=0, end_ns=1, outcome="committed", operations=[])
     values = [run.send(0, 100 + at, offset=at) for at in range(10)]
     run.final_read(dict(enumerate(values)))
     url = Storage(f"file://{tmp_path}/there").put(run.finish())
