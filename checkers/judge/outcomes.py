@@ -14,9 +14,9 @@ import pyarrow.compute as pc
 from tribunal.checkers.api import UNKNOWN, Array, distinct
 from tribunal.checkers.judge.hot_partitions import Group, Groups, Range, groups, read_groups
 from tribunal.checkers.judge.steps import COMMITTED, KINDS, OUTCOMES, WRITES, codes
-from tribunal.results.recording import NO_PARTITION
 from tribunal.results.store import Recording
 
+TABLE: Final = "txns"
 COLUMNS: Final = ("outcome", "operations")
 Cut = Sequence[tuple[Range, Groups]]
 
@@ -27,16 +27,16 @@ def with_transactions(recording: Recording, topic_partition: str, ranges: Cut) -
     sent = recording.files["sends"].get(topic_partition, []) if ended else []
     known = groups("sends", sent, by="invoke_ns", only_footers=True)
     spans = {(one.path, one.number): (one.first, one.last) for one in known}
-    return [(own, {**beside, "txns": tuple(_beside(ended, beside["sends"], spans))}) for own, beside in ranges]
+    return [(own, {**beside, TABLE: tuple(_beside(ended, beside["sends"], spans))}) for own, beside in ranges]
 
 
 def _paths(recording: Recording) -> list[Path]:
-    return [path for paths in recording.files["txns"].values() for path in paths]
+    return [path for paths in recording.files[TABLE].values() for path in paths]
 
 
 def _ended(paths: Sequence[Path]) -> Iterator[Group]:
     """Yield the row groups of transactions: from when the first of each began to when the last had begun or ended."""
-    times = [groups("txns", paths, by=column, only_footers=True) for column in ("begin_ns", "end_ns")]
+    times = [groups(TABLE, paths, by=column, only_footers=True) for column in ("begin_ns", "end_ns")]
     for began, ended in zip(*times, strict=True):
         yield Group(began.path, began.number, began.first, max(began.last, ended.last), ended.unknown, began.rows)
 
@@ -59,14 +59,15 @@ def outcomes_of(run_dir: Path, beside: Sequence[Group], values: Array) -> Array:
     _look(beside, wanted, found)
     if (found == UNKNOWN).any():
         read = {(one.path, one.number) for one in beside}
-        paths = _paths(Recording.open(run_dir, compare=False, only=NO_PARTITION))
+        # (a task that reads from storage sees no other tables' files, so it cannot open the recording)
+        paths = sorted((run_dir / "recording" / TABLE).glob("tp=*/part-*.parquet"))
         _look([one for one in _ended(paths) if (one.path, one.number) not in read], wanted, found)
     return np.asarray(found[np.searchsorted(wanted, values)])
 
 
 def _look(chosen: Sequence[Group], wanted: Array, found: Array) -> None:
     """Note what some row groups say of these values, which ascend; what was committed by any is."""
-    for rows in read_groups("txns", chosen, COLUMNS) if wanted.size else ():
+    for rows in read_groups(TABLE, chosen, COLUMNS) if wanted.size else ():
         operations = rows["operations"].combine_chunks()
         steps = pc.list_flatten(operations)
         outcome = codes(rows["outcome"], OUTCOMES).to_numpy(zero_copy_only=False)

@@ -14,6 +14,7 @@ from typing import Final, TypeVar
 import msgspec
 
 from tribunal.checkers.judge.items import Files, SieveRange, WorkItem
+from tribunal.checkers.judge.outcomes import TABLE as TRANSACTIONS
 from tribunal.checkers.judge.tables import TableRow
 from tribunal.results.history import HISTORY, ORIGIN
 from tribunal.results.mirror import Mirror, mirrored
@@ -64,15 +65,17 @@ def _looked_at(item: WorkItem) -> Callable[[str], bool]:
 
     What is judged may be excused by what stands in any partition (`remembered.py`): only items that name all they read see less.
     """
+    all_of: str | None = None
     match item:
         case Files():
             paths = set(item.paths)
         case SieveRange():
             paths = {group.path for own in item.groups.values() for group in own}
+            all_of = f"recording/{TRANSACTIONS}/"  # they are read where those of the range's time are not enough
         case _:
             return lambda name: True
     own = {Path(path).relative_to(item.run_dir).as_posix() for path in paths}
-    return own.__contains__
+    return own.__contains__ if all_of is None else lambda name: name in own or name.startswith(all_of)
 
 
 def _renamed(value: Moved, former: str, today: str) -> Moved:

@@ -71,6 +71,21 @@ def test_tasks_judge_a_recording_at_a_url_like_the_one_that_was_put_there(
     assert found == expected
 
 
+def test_a_transaction_that_is_in_none_of_the_row_groups_of_its_time_is_looked_for_in_all_of_storage(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    cut_everything(monkeypatch, 2)
+    run = Run(tmp_path / "run")
+    values = [run.send(at, 100 + at, txn_id="x") for at in range(4)]
+    run.recorder.row("txns", process=7, txn_id="x", begin_ns=0, end_ns=1, outcome="aborted", operations=[])
+    run.final_read(dict(enumerate(values)))
+    run_dir = run.finish()
+    expected = of(engine.judge_runs([run_dir], "inline"), run_dir)
+    url = Storage(f"file://{tmp_path}/there").put(run_dir, "run")
+
+    assert of(judged_by_tasks(tmp_path / "mirror", url), tmp_path / "mirror") == expected
+
+
 def test_a_task_fetches_what_it_looks_at_and_no_more(tmp_path: Path) -> None:
     run = Run(tmp_path / "run")
     for partition in range(3):
