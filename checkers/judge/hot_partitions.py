@@ -11,6 +11,7 @@ offsets are scattered over all row groups every range reads all of them. Tail re
 watermarks and groups is small and is judged in an item of its own.
 """
 
+from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import pairwise
 from pathlib import Path
@@ -22,7 +23,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from tribunal.checkers.api import FAIL, FINAL, OK, UNKNOWN, Array, Columns, PartitionRows, distinct, is_among
+from tribunal.checkers.api import FAIL, FINAL, OK, TAIL, UNKNOWN, Array, Columns, PartitionRows, distinct, is_among
 from tribunal.checkers.judge.led import Leaders
 from tribunal.checkers.judge.steps import COMMITTED, OPEN
 from tribunal.checkers.judge.suspicions import Suspicions
@@ -49,6 +50,7 @@ READERS: Final = -1  # beside nodes: what readers were given
 HOLES: Final = frozenset({"gap", "replicas_lack"})  # which end before their `other_offset`
 STEPS: Final = frozenset({"epoch_back", "read_epoch_back"})  # of which `other_offset` is the record before
 NEVER: Final = np.iinfo(np.int64).max
+IN_FINAL: Final = "records in final logs"
 ANYTHING: Final = (-NEVER, NEVER, 0)  # first, last, unknown
 
 
@@ -65,7 +67,8 @@ class Sieved(msgspec.Struct, kw_only=True):
     clean:  nothing inside of the range is suspect.
     whole:  that is so because too much would have to be listed: nothing less than the whole partition says what is wrong.
     agreed: the members of the ISR and ELR that hold anything here hold the same.
-    holed:  offsets hold nothing between others that do; which is suspect where the log of any leader was recorded.
+    holed:  offsets hold nothing between others that do; which is suspect where the log of any leader was recorded. loose: some of
+            these are not between what a final read received here.
     values: for each process its least and its greatest value that was sent to here or stands here.
     stands: for each process the greatest that stands here in the end.
     sent:   for each process the least and the greatest value of what was sent to here or was found here, and when the first and the last
@@ -85,6 +88,7 @@ class Sieved(msgspec.Struct, kw_only=True):
     whole: bool = False
     agreed: bool = True
     holed: bool = False
+    loose: bool = False
     least_done: int = NEVER
     greatest_invoke: int = -1
     first_offset: int = -1
@@ -351,7 +355,7 @@ def sieve(own: Range, rows: PartitionRows, known: Known, outcomes: Array) -> Sie
     _order(summary, sends, final, sent, offsets, uncommitted)
     held = distinct(reads["log_offset"][chosen]) - own.first
     _ends(summary, rows.columns("logs"), held, can_lead)
-    summary.figures["records in final logs"] = int(held.size)
+    summary.figures[IN_FINAL] = int(held.size)
     if known.tails is not None:
         final_there = np.zeros(own.end - own.first, bool)
         final_there[held] = True
@@ -368,8 +372,10 @@ def _figures(sends: Columns, reads: Columns, logs: Columns, known: Known) -> dic
     mine = sends["log_offset"] != UNKNOWN
     acknowledged = mine & (sends["outcome"] == OK)
     compared = _is_compared(logs, known)
+    received = {RECEIVED: 0} if (reads["phase"] == TAIL).any() else {}  # (what `tails` counts comes on top)
     in_replicas = {"records in replicas compared": int(compared.sum())} if compared.size else {}
     return {
+        **received,
         **in_replicas,
         "records compared whole": int(reads["value"].size + logs["value"].size),
         "acknowledged, acks=all": int((acknowledged & (sends["acks"] == -1)).sum()),
@@ -584,7 +590,9 @@ def _ends(summary: Sieved, logs: Columns, offsets: Array, can_lead: Sequence[int
     there = np.flatnonzero(present)
     summary.first_offset = summary.range.first + int(there[0])
     summary.last_offset = summary.range.first + int(there[-1])
-    summary.holed = bool(there.size < there[-1] - there[0] + 1)
+    holes = there[-1] - there[0] + 1 - there.size
+    read = present[offsets[0] : offsets[-1] + 1] if offsets.size else present[:0]
+    summary.holed, summary.loose = bool(holes), bool(holes > read.size - np.count_nonzero(read))
 
 
 def other_figures(recording: Recording, topic_partition: str, committed: Array | None) -> dict[str, int]:
@@ -682,10 +690,14 @@ def fold(sieved: Sequence[Sieved]) -> list[Component]:
         suspects.suspect[place] |= lacks
     _cross_in_time(sieved, suspects)
     _cross_in_producers(sieved, suspects)
-    _cross_in_offsets(sieved, suspects)
+    _cross_in_offsets(sieved, suspects, any_log=any_log)
     _cross_in_replicas(sieved, suspects)
+    unread = _unread(sieved)
+    for place, summary in enumerate(sieved):
+        # What nobody read may stand in a replica's log all the same: lost it is only where it does not.
+        suspects.suspect[place] |= not unread.isdisjoint(summary.sent_elsewhere)
     _depend(sieved, suspects, lacking)
-    missing = _missing(sieved, suspects)
+    missing = _missing(sieved, suspects, unread)
     by_place: dict[int | None, list[int]] = {}
     for value, at in missing.items():
         by_place.setdefault(at, []).append(value)
@@ -788,11 +800,21 @@ def _cross_in_producers(sieved: Sequence[Sieved], suspects: Suspicions) -> None:
             greatest[process] = max(greatest.get(process, -1), high)
 
 
-def _cross_in_offsets(sieved: Sequence[Sieved], suspects: Suspicions) -> None:
+def _cross_in_offsets(sieved: Sequence[Sieved], suspects: Suspicions, *, any_log: bool) -> None:
+    """Join what lies around holes: they are holes between what final reads received, which may stand in ranges further off."""
+    read = [place for place, own in enumerate(sieved) if own.figures.get(IN_FINAL, 0)]
+
+    def around(before: int, after: int, first: int, last: int) -> range:
+        """From the last of so many ranges that were read, or `first`, to the one behind as many, or `last`."""
+        return range(read[before - 1] if before else first, (read[after] if after < len(read) else last) + 1)
+
     holding = [(place, own) for place, own in enumerate(sieved) if own.first_offset >= 0]
     for (one, before), (other, after) in pairwise(holding):
         if after.first_offset != before.last_offset + 1:
-            suspects.join(range(one, other + 1))
+            suspects.join(around(bisect_right(read, one), bisect_left(read, other), one, other))
+    for place, own in enumerate(sieved) if any_log else ():
+        if own.loose:
+            suspects.join(around(bisect_left(read, place), bisect_right(read, place), place, place))
 
 
 def _cross_in_replicas(sieved: Sequence[Sieved], suspects: Suspicions) -> None:
@@ -851,17 +873,21 @@ def _concerns(own: Sieved, other: Sieved, *, is_before: bool) -> bool:
     )
 
 
-def _missing(sieved: Sequence[Sieved], suspects: Suspicions) -> dict[int, int | None]:
-    """Return the values that were acknowledged without an offset and that the final log holds nowhere, and which range has them all the same."""
+def _unread(sieved: Sequence[Sieved]) -> set[int]:
+    """Return the values that were acknowledged without an offset and that the final log holds nowhere."""
     found = {value for summary in sieved for value in summary.found_open}
-    wanted = sorted({value for summary in sieved for value in summary.open_acknowledged} - found)
+    return {value for summary in sieved for value in summary.open_acknowledged} - found
+
+
+def _missing(sieved: Sequence[Sieved], suspects: Suspicions, unread: Iterable[int]) -> dict[int, int | None]:
+    """Return which range has each of these values all the same."""
     there = {
         value: place
         for place, summary in enumerate(sieved)
         if suspects.suspect[place]
         for value in summary.sent_elsewhere
     }
-    return {value: there.get(value) for value in wanted}
+    return {value: there.get(value) for value in sorted(unread)}
 
 
 def _may_hold(summary: Sieved, value: int) -> bool:

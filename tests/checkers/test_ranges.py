@@ -1,6 +1,6 @@
 """A partition cut into ranges is judged like the same partition whole, whatever was injected into it."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping, Sequence, Set
 from pathlib import Path
 from random import Random
 from tempfile import TemporaryDirectory
@@ -360,6 +360,46 @@ def test_a_process_whose_time_goes_back_in_another_range_makes_the_recording_a_d
     assert [row.words for row in judged(run_dir)[1]] == (
         [] if late else ["table sends, row 4: time goes back: a process's later record has an earlier invoke (tp=t-0)"]
     )
+
+
+@pytest.mark.parametrize("offsets", [1, 2, 3, 4])
+@pytest.mark.parametrize(
+    ("final", "logged", "gaps"),
+    [
+        pytest.param({0, 1, 10}, {0, 1, 2, 3, 4, 5}, [6], id="behind what only logs hold"),
+        pytest.param({0, 1, 10}, {6, 7, 8, 9, 10}, [2], id="before what only logs hold"),
+        pytest.param({0, 10}, {0, 3, 4, 5, 8, 10}, [1, 6, 9], id="between what only logs hold"),
+        pytest.param({4, 5}, {0, 2, 3, 5, 7, 10}, [], id="beyond what was read"),
+    ],
+)
+def test_a_hole_is_one_between_what_was_read_however_far_that_is(
+    tmp_path: Path, offsets: int, final: Set[int], logged: Set[int], gaps: list[int]
+) -> None:
+    run = Run(tmp_path / "run")
+    log = {place: run.send(place, 100 + 10 * place, log_offset=None, outcome="info") for place in range(11)}
+    run.final_read({place: log[place] for place in sorted(final)})
+    for node in (1, 2, 3):
+        run.log(node, {place: log[place] for place in sorted(logged)})
+
+    found = found_whole_and_cut(run.finish(), offsets)
+
+    assert [offset for kind, _, offset in found if kind == "gap"] == gaps
+
+
+@pytest.mark.parametrize("offsets", [2, 5])
+@pytest.mark.parametrize("logged", [True, False])
+def test_a_record_that_only_the_logs_hold_is_unread_and_not_lost(tmp_path: Path, offsets: int, *, logged: bool) -> None:
+    """It was acknowledged without an offset, and nothing else is wrong in its range."""
+    run = Run(tmp_path / "run")
+    log = {place: run.send(place, 100 + 10 * place, log_offset=None if place == 3 else place) for place in range(8)}
+    run.final_read({place: value for place, value in log.items() if place != 3})
+    for node in (1, 2, 3):
+        run.log(node, {place: value for place, value in log.items() if logged or place != 3})
+
+    found = found_whole_and_cut(run.finish(), offsets)
+
+    kinds = {kind for kind, *_ in found}
+    assert ("unread" in kinds, "lost" in kinds) == (logged, not logged)
 
 
 @pytest.mark.parametrize("offsets", [1, 7, 8])
