@@ -21,7 +21,6 @@ from tribunal.clusters.api import (
     NodeEvent,
     Proof,
     RequestSeen,
-    TopicPartition,
     Unsupported,
     until,
 )
@@ -52,11 +51,11 @@ from tribunal.clusters.nodes.node_events import NodeEvents
 from tribunal.clusters.nodes.node_exits import NodeExits
 from tribunal.clusters.nodes.node_files import NodeFiles
 from tribunal.clusters.nodes.node_software import NodeSoftware
-from tribunal.clusters.orders import Order, Orders, OrderSeen, elections
+from tribunal.clusters.operated import Operated
+from tribunal.clusters.orders import Orders, OrderSeen
 from tribunal.clusters.run_context import RunContext
 from tribunal.clusters.secured.secured_operation import SecuredOperation
 from tribunal.clusters.spec import Settings
-from tribunal.results.admin_apis import PREFERRED, AdminApi
 
 LOOK_MS: Final = 5
 ANSWER_WAIT_MS: Final = 10_000  # a JVM on a busy machine
@@ -137,7 +136,7 @@ class Parts(msgspec.Struct, frozen=True, kw_only=True):
     systems: Systems | None = None  # of a cluster of two systems
 
 
-class ComposedCluster:
+class ComposedCluster(Operated):
     """A cluster of real nodes; see `tribunal.clusters.api.Cluster` and `tribunal.clusters.capabilities`."""
 
     def __init__(self, run: RunContext, parts: Parts) -> None:
@@ -151,6 +150,7 @@ class ComposedCluster:
         self.links = parts.links
         self._run = run
         self._parts = parts
+        self._administration = parts.administration
         self._orders = Orders(run.clock.now_ns, lambda: self.state.topic_ids)
 
     def now_ns(self) -> int:
@@ -385,26 +385,6 @@ class ComposedCluster:
         return self._parts.link_faults.remove_rule(rule)
 
     # --- administration --------------------------------------------------------------------
-
-    async def reassign(self, partition: TopicPartition, replicas: Sequence[int]) -> None:
-        """Ask for these replicas."""
-        order = Order(api=AdminApi.REASSIGN, topic=partition.topic, partition=partition.partition)
-        async with self._orders.given(order) as asked:
-            await self._parts.administration.reassign(partition, replicas)
-            asked.left_in_doubt = self._parts.administration.left_in_doubt
-
-    async def set_topic_config(self, topic: str, name: str, value: str | None) -> None:
-        """Set one of a topic's settings."""
-        order = Order(api=AdminApi.SET_CONFIG, topic=topic, setting=name, value=value)
-        async with self._orders.given(order) as asked:
-            await self._parts.administration.set_topic_config(topic, name, value)
-            asked.left_in_doubt = self._parts.administration.left_in_doubt
-
-    async def elect_preferred(self, partitions: Sequence[TopicPartition]) -> None:
-        """Give each partition's lead to its first replica."""
-        async with self._orders.given(*elections(partitions, PREFERRED)) as asked:
-            await self._parts.administration.elect_preferred(partitions)
-            asked.left_in_doubt = self._parts.administration.left_in_doubt
 
     async def unregister(self, node: int) -> None:
         """Let the controllers forget a broker."""

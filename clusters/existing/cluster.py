@@ -54,10 +54,10 @@ from tribunal.clusters.links.answers import ClientAnswers
 from tribunal.clusters.metadata import MetadataObserver, MetadataView
 from tribunal.clusters.nodes.final_logs import all_partition_directories, dumped_logs
 from tribunal.clusters.nodes.node_exits import NodeExits
-from tribunal.clusters.orders import Order, Orders, OrderSeen, elections
+from tribunal.clusters.operated import Operated
+from tribunal.clusters.orders import Orders, OrderSeen
 from tribunal.clusters.run_context import RunContext
 from tribunal.clusters.spec import SettingValue
-from tribunal.results.admin_apis import PREFERRED, AdminApi
 
 LOOK_MS: Final = 5
 WATCH_MS: Final = 500
@@ -84,7 +84,7 @@ COUNTED_ON: Final = (
 )
 
 
-class ExistingCluster:
+class ExistingCluster(Operated):
     """See `tribunal.clusters.api.Cluster`."""
 
     kind = "existing"
@@ -403,27 +403,11 @@ class ExistingCluster:
 
     # --- administration --------------------------------------------------------------------
 
-    async def reassign(self, partition: TopicPartition, replicas: Sequence[int]) -> None:
-        """Ask for these replicas."""
-        order = Order(api=AdminApi.REASSIGN, topic=partition.topic, partition=partition.partition)
-        async with self._orders.given(order) as asked:
-            await self._administration.reassign(partition, replicas)
-            asked.left_in_doubt = self._administration.left_in_doubt
-
     async def set_topic_config(self, topic: str, name: str, value: str | None) -> None:
         """Set one of a topic's settings; back to the default means what the run made it with."""
         if value is None and name == "min.insync.replicas":
             value = str(self.spec.min_insync_replicas)
-        order = Order(api=AdminApi.SET_CONFIG, topic=topic, setting=name, value=value)
-        async with self._orders.given(order) as asked:
-            await self._administration.set_topic_config(topic, name, value)
-            asked.left_in_doubt = self._administration.left_in_doubt
-
-    async def elect_preferred(self, partitions: Sequence[TopicPartition]) -> None:
-        """Give each partition's lead to its first replica."""
-        async with self._orders.given(*elections(partitions, PREFERRED)) as asked:
-            await self._administration.elect_preferred(partitions)
-            asked.left_in_doubt = self._administration.left_in_doubt
+        await super().set_topic_config(topic, name, value)
 
     # --- what was seen ---------------------------------------------------------------------
 

@@ -23,7 +23,6 @@ from tribunal.clusters.api import (
     NotServing,
     Proof,
     RequestSeen,
-    TopicPartition,
     Unsupported,
     until,
 )
@@ -35,7 +34,8 @@ from tribunal.clusters.nodes.node_exits import NodeExits
 from tribunal.clusters.nodes.node_process import last_lines
 from tribunal.clusters.nodes.serving import rest
 from tribunal.clusters.nodes.shared_memory import note_segments, remove_segments
-from tribunal.clusters.orders import Order, OrderSeen, elections
+from tribunal.clusters.operated import Operated
+from tribunal.clusters.orders import OrderSeen
 from tribunal.clusters.run_context import RunContext
 from tribunal.clusters.systems.description import Addresses, System
 from tribunal.clusters.systems.disks import ForgetfulDisk, Forgotten
@@ -43,7 +43,6 @@ from tribunal.clusters.systems.kafka_view import KafkaView, files_of
 from tribunal.clusters.systems.places import Place, RunningNode
 from tribunal.clusters.systems.program import SystemProgram
 from tribunal.clusters.systems.views import View
-from tribunal.results.admin_apis import PREFERRED, AdminApi
 from tribunal.results.not_started import Attempt
 
 LOOK_MS: Final = 5
@@ -399,7 +398,7 @@ class SystemCluster:
         return self._view.final_logs()
 
 
-class LogCluster(SystemCluster):
+class LogCluster(Operated, SystemCluster):
     """One whose nodes are a log that speaks Kafka's protocol: it can be operated as well."""
 
     def __init__(
@@ -454,26 +453,6 @@ class LogCluster(SystemCluster):
             return await asyncio.to_thread(log_ends, self._run.data_dir(node))
         except (OSError, ValueError):  # a segment was deleted meanwhile
             return None
-
-    async def reassign(self, partition: TopicPartition, replicas: Sequence[int]) -> None:
-        """Ask for these replicas."""
-        order = Order(api=AdminApi.REASSIGN, topic=partition.topic, partition=partition.partition)
-        async with self._orders.given(order) as asked:
-            await self._administration.reassign(partition, replicas)
-            asked.left_in_doubt = self._administration.left_in_doubt
-
-    async def set_topic_config(self, topic: str, name: str, value: str | None) -> None:
-        """Set one of a topic's settings."""
-        order = Order(api=AdminApi.SET_CONFIG, topic=topic, setting=name, value=value)
-        async with self._orders.given(order) as asked:
-            await self._administration.set_topic_config(topic, name, value)
-            asked.left_in_doubt = self._administration.left_in_doubt
-
-    async def elect_preferred(self, partitions: Sequence[TopicPartition]) -> None:
-        """Give each partition's lead to its first replica."""
-        async with self._orders.given(*elections(partitions, PREFERRED)) as asked:
-            await self._administration.elect_preferred(partitions)
-            asked.left_in_doubt = self._administration.left_in_doubt
 
 
 OF_OBJECTS: Final = offered_by(SystemCluster)
