@@ -7,6 +7,7 @@ until something says otherwise, so that `kill -9` cannot leave a green one behin
 
 import math
 from collections import Counter
+from collections.abc import Mapping
 from enum import StrEnum
 from typing import Final, Literal
 
@@ -409,6 +410,16 @@ def compared(night: Night, last: Night) -> None:
     night.fallen = fallen(last.sensitivity.figures, night.sensitivity.figures)
     own = NightBefore(began=last.began, commit=last.commit, word=last.word, figures=then)
     night.before = [*last.before, own][-MOST_NIGHTS:]
+
+
+def part_of_name(shard: str) -> str:
+    """Return what a shard (`i/n`) adds to the name of what belongs to it; nothing where there is one alone."""
+    return "" if shard == "1/1" else f"-{shard.replace('/', 'of')}"
+
+
+def bound_of(verdicts: Mapping[str, int]) -> float:
+    """Return the 95 % upper bound of the share of violations among runs with an answer, by how many came to which verdict."""
+    return upper_bound(answered(verdicts), verdicts.get("VIOLATION", 0))
 
 
 def upper_bound(runs: int, found: int) -> float:

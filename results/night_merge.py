@@ -6,9 +6,8 @@ from typing import Final
 
 from msgspec.structs import replace
 
-from tribunal.results.night import GRAVITY, FoundTonight, Guided, Night, NightState, Swept, least_runs, upper_bound
+from tribunal.results.night import GRAVITY, FoundTonight, Guided, Night, NightState, Swept, bound_of, least_runs
 from tribunal.results.sensitivity import Sensitivity, added
-from tribunal.results.verdict import answered
 
 EARLIEST: Final = (NightState.FAILED, NightState.INTERRUPTED, NightState.RUNNING, NightState.ENDED)
 MOST_SEEDS: Final = 5
@@ -108,7 +107,7 @@ def _swept(parts: Iterable[Swept]) -> list[Swept]:
         whole.simulated_ms += one.simulated_ms
         whole.verdicts = dict(Counter(whole.verdicts) + Counter(one.verdicts))
         whole.reasons = dict(Counter(whole.reasons) + Counter(one.reasons))
-        whole.bound_95 = upper_bound(answered(whole.verdicts), whole.verdicts.get("VIOLATION", 0))
+        whole.bound_95 = bound_of(whole.verdicts)
     return list(found.values())
 
 
@@ -126,7 +125,7 @@ def _guided(parts: Iterable[Guided]) -> list[Guided]:
             seconds=round(had.seconds + one.seconds, 1),
             cpu_s=round(had.cpu_s + one.cpu_s, 1),
             verdicts=verdicts,
-            bound_95=upper_bound(answered(verdicts), verdicts.get("VIOLATION", 0)),
+            bound_95=bound_of(verdicts),
         )
     return list(found.values())
 

@@ -12,10 +12,9 @@ from typing import Final
 
 import msgspec
 
-from tribunal.results.night import Night, upper_bound
+from tribunal.results.night import Night, bound_of
 from tribunal.results.power import WORDS, By, Power, read
 from tribunal.results.sensitivity import measured, total
-from tribunal.results.verdict import answered
 
 ROOT = Path(__file__).parent.parent
 POWER = ROOT / "docs" / "power.json"
@@ -224,7 +223,7 @@ def _night() -> Iterator[str]:
     yield "| | |"
     yield "|---|---|"
     yield f"| time | {night.seconds:,.0f} s, of {night.budget_s:,.0f} s that it was given |"
-    bound = 100 * upper_bound(answered(night.verdicts), night.verdicts.get("VIOLATION", 0))
+    bound = 100 * bound_of(night.verdicts)
     yield f"| simulated runs | {night.runs:,} ({_words(night.verdicts)}), {night.hours:g} hours of the clusters' time; with 95 % confidence at most {bound:.1f} % of such runs have a violation |"
     yield f"| every scenario once | {_words(night.once) or 'no time was left'} |"
     yield f"| on real nodes | {_words(night.real_nodes) or 'none'} |"

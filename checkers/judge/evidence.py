@@ -132,7 +132,7 @@ class Evidence:
             acks=anomaly.acks,
             invoke_ns=invoke_ns,
             complete_ns=anomaly.at_ns if anomaly.kind in ("lost", "moved") else None,
-            leader_epoch=self._written_in(value, offset) if anomaly.leader_epoch is None else anomaly.leader_epoch,
+            leader_epoch=answered.written if anomaly.leader_epoch is None else anomaly.leader_epoch,
             exposed_ns=exposed_ns,
             exposed_epoch=exposed_epoch,
             exposed_later=tuple(exposures[1:]),

@@ -13,15 +13,14 @@ from tribunal.harness.campaign.runners import Runner
 from tribunal.harness.campaign.search import Ran, Search, Searched
 from tribunal.harness.campaign.sweep import Sweep
 from tribunal.harness.scenario import BadScenario, Scenario
-from tribunal.results.night import Guided, upper_bound
-from tribunal.results.verdict import Verdict, answered
+from tribunal.results.night import Guided, bound_of, part_of_name
 
 FOLDER: Final = "corpus"
 
 
 def folder_of(mode: str, shard: str) -> str:
     """Return the name of a corpus below `FOLDER`: each mode and each shard (`i/n`) has its own."""
-    return mode if shard == "1/1" else f"{mode}-{shard.replace('/', 'of')}"
+    return f"{mode}{part_of_name(shard)}"
 
 
 def begun(out: Path, mode: str, shard: str, before: Path | None, note: Callable[[str], None]) -> Corpus:
@@ -72,5 +71,5 @@ def came_to(before: Guided, searched: Searched, account: Sweep) -> Guided:
         seconds=searched.seconds,
         cpu_s=searched.cpu_s,
         verdicts=verdicts,
-        bound_95=upper_bound(answered(verdicts), verdicts.get(Verdict.VIOLATION.value, 0)),
+        bound_95=bound_of(verdicts),
     )

@@ -29,10 +29,10 @@ from tribunal.harness.campaign.night_file import Config, KnownIssues, RealRun, o
 from tribunal.harness.campaign.night_findings import Announcement, FindingsOfNight, NotAnnounced, Seen
 from tribunal.harness.campaign.night_search import begun, came_to, search_for
 from tribunal.harness.campaign.runners import LocalRunner, SayingRunner
-from tribunal.harness.campaign.search import Ran, Searched
+from tribunal.harness.campaign.search import PLAN, Ran, Searched, keep
 from tribunal.harness.campaign.sweep import Keeper, SeedResult, Sweep, guards_table, swept
 from tribunal.harness.catalog import SIMULATED, mutant_named, scenario_file, scenarios
-from tribunal.harness.plan import Plan, chance, encoded, made
+from tribunal.harness.plan import Plan, chance, made
 from tribunal.harness.progress import Silent
 from tribunal.harness.run import commit, lock_sha256
 from tribunal.harness.scenario import BadScenario, Scenario
@@ -52,9 +52,9 @@ from tribunal.results.night import (
     Once,
     Past,
     Swept,
+    bound_of,
     compared,
     least_runs,
-    upper_bound,
 )
 from tribunal.results.night_files import POWER, announced, forget, note_announced, save
 from tribunal.results.night_merge import continued
@@ -64,7 +64,7 @@ from tribunal.results.recording import DamagedRecording
 from tribunal.results.report.index import write as write_index
 from tribunal.results.sensitivity import Figure, Sensitivity, added
 from tribunal.results.signature import texts, without_numbers
-from tribunal.results.verdict import Verdict, answered
+from tribunal.results.verdict import Verdict
 from tribunal.results.verdict import counted as counted_words
 
 if TYPE_CHECKING:
@@ -432,12 +432,9 @@ class Nightly:
 
     def _take_searched(self, ran: Ran, keeper: Keeper) -> None:
         """Keep and announce what a run of the search found; its own plan runs it again, no seed alone does."""
-        plan, result = ran.chosen.plan, ran.result
-        place = keeper.keep(result)
-        if place is not None:
-            (place / "plan.json").write_bytes(encoded(plan))
-        again = "" if place is None else f"tribunal run --plan {shlex.quote(str(place / 'plan.json'))}"
-        self._note(result, keeper, place, scenario=plan.scenario, where=f"search from {plan.scenario}", again=again)
+        place, scenario = keep(keeper, ran), ran.chosen.plan.scenario
+        again = "" if place is None else f"tribunal run --plan {shlex.quote(str(place / PLAN))}"
+        self._note(ran.result, keeper, place, scenario=scenario, where=f"search from {scenario}", again=again)
 
     def _sweeps(self) -> None:
         if not self._scenarios:
@@ -511,7 +508,7 @@ class Nightly:
     def _count(self, account: Sweep) -> None:
         """Write down what the sweeps have said so far."""
         for count in self._counts.values():
-            count.bound_95 = upper_bound(answered(count.verdicts), count.verdicts.get(Verdict.VIOLATION.value, 0))
+            count.bound_95 = bound_of(count.verdicts)
         self.night.swept = list(self._counts.values())
         self.night.probes = dict(sorted(account.probes.items()))
         self.night.cold = [name for name in self._config.probes if not account.probes[name]]

@@ -20,11 +20,12 @@ from tribunal.harness.campaign.corpus import Corpus, Entry
 from tribunal.harness.campaign.crossings import Table, crossed_rows, is_crossable, planned
 from tribunal.harness.campaign.pairs import Row
 from tribunal.harness.campaign.runners import Runner
-from tribunal.harness.campaign.sweep import SeedResult, Sweep, run_name, states_file
+from tribunal.harness.campaign.sweep import Keeper, SeedResult, Sweep, run_name, states_file
 from tribunal.harness.campaign.variations import Chosen, fresh, varied
-from tribunal.harness.plan import Plan
+from tribunal.harness.plan import Plan, encoded
 from tribunal.harness.scenario import Scenario
 
+PLAN: Final = "plan.json"
 ROUND: Final = 4
 FIRST_RUNS: Final = 4  # from the scenarios alone, before anything is varied
 CROSSED_FROM: Final = 16  # runs before are chosen as ever: what they find they find soon
@@ -47,6 +48,14 @@ class Ran(NamedTuple):
     chosen: Chosen
     result: SeedResult
     new: Sequence[str]
+
+
+def keep(keeper: Keeper, ran: Ran) -> Path | None:
+    """Keep a run if it shows something new enough, with the plan that shows it again, which no seed alone does; return its folder."""
+    folder = keeper.keep(ran.result)
+    if folder is not None:
+        (folder / PLAN).write_bytes(encoded(ran.chosen.plan))
+    return folder
 
 
 class Searched(msgspec.Struct, kw_only=True):

@@ -27,7 +27,7 @@ from tribunal.harness.terminal import as_json, echo
 from tribunal.results.guards import DamagedTable, Table, added
 from tribunal.results.guards import read as read_guards
 from tribunal.results.guards import write as write_guards
-from tribunal.results.night import Night, compared
+from tribunal.results.night import Night, compared, part_of_name
 from tribunal.results.night_files import (
     INDEX,
     JUNIT,
@@ -153,8 +153,7 @@ def _failed(night: Night, why: str, out: Path, config: Config, file: Path) -> No
 
 def stored_name(night: Night) -> str:
     """Return what a night's folder is called in storage: no two nights and no two shards are called the same."""
-    shard = "" if night.shard == "1/1" else f"-{night.shard.replace('/', 'of')}"
-    return re.sub(r"[^\w.-]", "-", f"{night.name}-{night.began.replace(':', '')}{shard}")
+    return re.sub(r"[^\w.-]", "-", f"{night.name}-{night.began.replace(':', '')}{part_of_name(night.shard)}")
 
 
 def merge(

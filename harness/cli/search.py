@@ -13,14 +13,13 @@ import typer
 from tribunal.clusters.simulated.guards import counted as counted_guards
 from tribunal.clusters.spec import ClusterSpec
 from tribunal.harness.campaign.corpus import Corpus
-from tribunal.harness.campaign.search import IDLE_RUNS, ROUND, Ran, Search, Searched
+from tribunal.harness.campaign.search import IDLE_RUNS, ROUND, Ran, Search, Searched, keep
 from tribunal.harness.campaign.sweep import Keeper, Sweep
 from tribunal.harness.catalog import mutant_named, scenario_file
 from tribunal.harness.cli.cluster import Jobs, Master, PythonThere, Remote, RoundSize, WithPackages, place, runner_at
 from tribunal.harness.cli.complete import named
 from tribunal.harness.cli.simulate import finding_lines
 from tribunal.harness.cli.stored import Kept
-from tribunal.harness.plan import encoded
 from tribunal.harness.scenario import BadScenario, Scenario, duration, load
 from tribunal.harness.terminal import as_json, echo
 from tribunal.results.scratch import Scratch
@@ -64,10 +63,7 @@ def search(  # noqa: PLR0917 - options
         kept = Corpus(begun.folder)
 
         def notify(ran: Ran, searched: Searched) -> None:
-            folder = keeper.keep(ran.result)
-            if folder is not None:
-                (folder / "plan.json").write_bytes(encoded(ran.chosen.plan))
-            screen.notify(ran, searched, folder)
+            screen.notify(ran, searched, keep(keeper, ran))
 
         try:
             with counted_guards() as guards, runner_at(where, jobs, guards) as runner:
