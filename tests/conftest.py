@@ -51,6 +51,22 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> TwoLane
     return TwoLanes(config, log)
 
 
+class NothingRunsBesideAnErrorOfCollection:
+    """Ends a run on two workers at a file that does not import, as pytest does on one; xdist would run all the rest first."""
+
+    def __init__(self, session: pytest.Session) -> None:
+        self._session = session
+
+    def pytest_collectreport(self, report: pytest.CollectReport) -> None:
+        """Say that the run has failed."""
+        if report.failed:
+            self._session.shouldfail = f"{report.nodeid} cannot be collected"
+
+
+def pytest_sessionstart(session: pytest.Session) -> None:
+    session.config.pluginmanager.register(NothingRunsBesideAnErrorOfCollection(session))
+
+
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     items.sort(key=_lane)
 

@@ -22,11 +22,12 @@ def end_java(folder: Path) -> list[int]:
 
 
 def hurry(folder: Path) -> None:
-    """Give the threads of such processes the usual priority again: somebody waits for them now. Who may not do that leaves them as they are."""
+    """Give the threads of such processes this process's own priority: somebody waits for them now. Who may not do that leaves them as they are."""
+    own = os.getpriority(os.PRIO_PROCESS, 0)
     for pid in _started_with(folder):
         with contextlib.suppress(OSError):
             for thread in Path(f"/proc/{pid}/task").iterdir():
-                os.setpriority(os.PRIO_PROCESS, int(thread.name), 0)
+                os.setpriority(os.PRIO_PROCESS, int(thread.name), own)
 
 
 def _started_with(folder: Path) -> Iterator[int]:

@@ -52,7 +52,7 @@ CIRCLE = Finding(
 )  # fmt: skip
 SIEVED = Sieved(range=Range(0, 8), clean=True, values={1: (2, 3)}, sent_elsewhere=[4], figures={"records read": 5})
 PART = Part(first_call=1 << 40, first=0, last_call=1 + (1 << 40), last=7, position=-1)
-TAIL = Followed(clean=True, whole=False, in_transactions=False, received=8, first=0, last=7, parts={2: PART}, waits=[1])
+TAIL = Followed(clean=True, whole=False, received=8, first=0, last=7, parts={2: PART}, waits=[1])
 ROWS = [
     pytest.param(FoundIn("run", LOST), id="a loss"),
     pytest.param(FoundIn("run", CIRCLE), id="a circle"),
