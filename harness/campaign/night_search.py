@@ -55,8 +55,7 @@ def search_for(
     notify: Callable[[Ran, Searched], None],
 ) -> None:
     """Search from these scenarios for a time in seconds; what runs show goes to `account` and, run by run, to `notify`."""
-    search = Search(scenarios, corpus, seed=seed, runner=runner, scratch=scratch, notify=notify)
-    search.account = account
+    search = Search(scenarios, corpus, seed=seed, runner=runner, scratch=scratch, notify=notify, account=account)
     search.run(budget_s=budget_s)
 
 

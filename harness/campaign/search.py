@@ -89,9 +89,11 @@ class Search:
     """A search over one corpus.
 
     round_size:  how many runs are chosen from the same corpus; another size gives other runs.
+    notify:      is called with each run when its round has ended, and with those that had ended when a round was cut off.
+    account:     takes the results of all runs.
     """
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 - what a search begins with
         self,
         scenarios: Sequence[Scenario],
         corpus: Corpus,
@@ -102,9 +104,10 @@ class Search:
         round_size: int = ROUND,
         mutants: tuple[str, ...] = (),
         notify: Callable[[Ran, Searched], None] = lambda ran, searched: None,
+        account: Sweep | None = None,
     ) -> None:
         self.corpus = corpus
-        self.account = Sweep()
+        self.account = Sweep() if account is None else account
         self._scenarios = scenarios
         self._seed = seed
         self._runner = runner
@@ -162,8 +165,16 @@ class Search:
             msgspec.structs.replace(one.plan, scenario=f"{one.plan.scenario}.{first + index}")
             for index, (_, one) in enumerate(chosen)
         ]
-        self._runner.swept(named, budget_s=None, scratch=self._scratch, account=self.account, notes_states=True)
-        by_name = {result.scenario: result for result in self.account.results[-count:]}
+        before = len(self.account.results)
+        try:
+            self._runner.swept(named, budget_s=None, scratch=self._scratch, account=self.account, notes_states=True)
+        except BaseException:  # Ctrl-C, or the cluster went away: what had ended by then found what it found
+            numbers = {plan.scenario: index for index, plan in enumerate(named)}
+            for result in self.account.results[before:]:
+                index = numbers[result.scenario]
+                self._notify(Ran(first + index, chosen[index][1], result, new=()), self.searched)
+            raise
+        by_name = {result.scenario: result for result in self.account.results[before:]}
         ended = [
             self._account_for(first + index, parent, one, by_name[plan.scenario], plan)
             for index, ((parent, one), plan) in enumerate(zip(chosen, named, strict=True))

@@ -75,9 +75,6 @@ def search(  # noqa: PLR0917 - options
                     found.run(runs=runs, budget_s=budget_s)
                 except KeyboardInterrupt:
                     interrupted = True
-                finally:
-                    for result in found.account.results[found.searched.runs :]:  # of a round that did not end
-                        keeper.keep(result)
         finally:  # also of a search whose cluster went away
             place_of_corpus = begun.put(kept.runs, CORPUS)
     _report(found.searched, found.account, keeper, place_of_corpus, json=json, interrupted=interrupted)

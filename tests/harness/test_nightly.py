@@ -15,8 +15,9 @@ from tribunal.harness.campaign.findings import Rerun
 from tribunal.harness.campaign.night_file import KnownIssue, RealRun, read_config, read_known
 from tribunal.harness.campaign.night_findings import Announcement, FindingsOfNight, NotAnnounced, Seen, announce
 from tribunal.harness.campaign.nightly import Earlier, Folders, Nightly, Outside, Shard, Terms, first_seed_of
+from tribunal.harness.campaign.runners import LocalRunner
 from tribunal.harness.campaign.search import Ran, Searched
-from tribunal.harness.campaign.sweep import SeedResult, Sweep
+from tribunal.harness.campaign.sweep import SeedResult, Sweep, run_name
 from tribunal.harness.campaign.variations import Chosen
 from tribunal.harness.catalog import Unknown
 from tribunal.harness.cli.main import exit_code
@@ -1030,6 +1031,32 @@ def test_a_night_searches_in_each_mode_and_the_next_one_goes_on_from_its_corpora
     assert found.again == f"tribunal run --plan {plan}"
     assert read_plan(plan).scenario == "rotating-swarm"
     assert first.found[0].again == found.again
+
+
+def test_what_a_search_had_found_in_the_round_that_was_interrupted_is_in_the_night(tmp_path, monkeypatch):
+    def one_found_and_no_more(self, plans, *, scratch, account, **_):
+        folder = scratch / run_name(plans[0])
+        folder.mkdir(parents=True)
+        account.add(
+            SeedResult(
+                scenario=plans[0].scenario, seed=plans[0].seed, verdict=Verdict.VIOLATION, claim="1 x lost",
+                signatures=[Signature("lost_writes", "lost")], run_dir=str(folder),
+            )
+        )  # fmt: skip
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(LocalRunner, "swept", one_found_and_no_more)
+    nightly = night_in(tmp_path, text=SEARCH, budget_s=100, shard=Shard(1, 1), first_seed=7, jobs=1)
+
+    with pytest.raises(KeyboardInterrupt):
+        nightly.run()
+
+    night = load(tmp_path / "out" / "nightly.json")
+    (found,) = night.found
+    place = Path(found.run_dirs[0])
+    assert (found.signature, night.guided[0].verdicts) == ("lost_writes/lost", {"VIOLATION": 1})
+    assert read_plan(place / "plan.json").scenario == "rotating-swarm"
+    assert found.again == f"tribunal run --plan {place / 'plan.json'}"
 
 
 def test_a_corpus_that_cannot_be_gone_on_with_stays_beside_a_new_one(tmp_path, monkeypatch):

@@ -12,8 +12,8 @@ from tribunal.harness.campaign import mutation_score
 from tribunal.harness.campaign.corpus import FEW, Corpus, Entry
 from tribunal.harness.campaign.mutation_score import Innocents, own_seeds, power, searched
 from tribunal.harness.campaign.runners import LocalRunner
-from tribunal.harness.campaign.search import FOLLOWED, IDLE_RUNS, Search, Searched
-from tribunal.harness.campaign.sweep import SeedResult, swept
+from tribunal.harness.campaign.search import FOLLOWED, IDLE_RUNS, PLAN, Search, Searched
+from tribunal.harness.campaign.sweep import SeedResult, run_name, swept
 from tribunal.harness.campaign.variations import FAULTS_MAX, SHARED, WAITS_MS, fresh, varied
 from tribunal.harness.catalog import SIMULATED, faults, mutants, scenario_file
 from tribunal.harness.cli.main import exit_code
@@ -477,22 +477,32 @@ def test_scenarios_with_a_fault_of_the_other_mode_are_left_out(monkeypatch):
 
 @pytest.mark.parametrize(("end", "code"), [(KeyboardInterrupt(), EXIT_INTERRUPTED), (NoSpark("gone"), EXIT_ERROR)])
 def test_a_search_that_ends_early_keeps_what_its_last_round_had_found(tmp_path, monkeypatch, end, code):
-    def interrupted(search, **_):
-        folder = search._scratch / "small.0-1"
-        folder.mkdir()
+    monkeypatch.setattr(LocalRunner, "swept", one_found_then(end))
+    order = ["search", "rotating-swarm", "--corpus", str(tmp_path / "corpus"), "--out", str(tmp_path / "out")]
+
+    assert exit_code(order) == code
+    (kept,) = (tmp_path / "out").iterdir()
+    assert msgspec.json.decode((kept / PLAN).read_bytes(), type=Plan).scenario == "rotating-swarm"
+    assert Corpus(tmp_path / "corpus").runs == 0  # the round is chosen again
+
+
+def one_found_then(end):
+    """Return how a round goes in which one run found a loss, and then `end` is raised."""
+
+    def swept(self, plans, *, scratch, account, **_):
+        plan = plans[0]
+        folder = scratch / run_name(plan)
+        folder.mkdir(parents=True)
         signatures = [Signature("lost_writes", "lost")]
-        search.account.add(
+        account.add(
             SeedResult(
-                scenario="small.0", seed=1, verdict=Verdict.VIOLATION, claim="1 x lost", signatures=signatures, run_dir=str(folder)
+                scenario=plan.scenario, seed=plan.seed, verdict=Verdict.VIOLATION, claim="1 x lost", signatures=signatures,
+                run_dir=str(folder),
             )
         )  # fmt: skip
         raise end
 
-    monkeypatch.setattr(Search, "run", interrupted)
-    order = ["search", "rotating-swarm", "--corpus", str(tmp_path / "corpus"), "--out", str(tmp_path / "out")]
-
-    assert exit_code(order) == code
-    assert [path.name for path in (tmp_path / "out").iterdir()] == ["small.0-1"]
+    return swept
 
 
 def test_a_corpus_is_read_in_the_order_of_its_runs_also_after_a_hundred_thousand(tmp_path):
