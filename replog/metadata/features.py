@@ -57,6 +57,18 @@ def bootstrap(settings: Settings) -> list[r.MetadataRecord]:
     return records
 
 
+def finalized(levels: Mapping[str, int], *, voters_in_log: bool) -> dict[str, int]:
+    """Return the features in force by name, ascending, each with its level; those at level 0 are not.
+
+    voters_in_log:  the quorum's log says who votes. A quorum that Apache Kafka's controllers began says kraft.version there alone, not in
+                    the metadata, and its nodes answer clients with it all the same.
+    """
+    known = {name: level for name, level in levels.items() if level > 0}
+    if voters_in_log:
+        known.setdefault(KRAFT_VERSION, SUPPORTED[KRAFT_VERSION].highest)
+    return dict(sorted(known.items()))
+
+
 def update(
     image: Image, settings: Settings, name: str, level: int, upgrade_type: int, wanted: Mapping[str, int]
 ) -> Outcome:

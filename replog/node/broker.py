@@ -52,7 +52,10 @@ class Broker:
         """Prepare; a combined node gives its `quorum`, and passes on what is committed."""
         self.world = world
         self.config = config
-        plane = self.plane = DataPlane(world, config, KRAFT, self, may=may)
+        plane = self.plane = DataPlane(
+            world, config, KRAFT, self, may=may,
+            voters_in_log=lambda: self.quorum is not None and self.quorum.has_voters_in_log,
+        )  # fmt: skip
         self.identity = plane.identity
         self.assignments = DirectoryAssignments(
             plane.replicas, plane.directories, plane.link, plane.tasks, plane.identity

@@ -38,7 +38,7 @@ from replog.controller.served_api import ServedApi, without_message
 from replog.errors import Error
 from replog.log.log import Log
 from replog.metadata.committed_view import CommittedView
-from replog.metadata.features import KRAFT_VERSION, SUPPORTED
+from replog.metadata.features import KRAFT_VERSION, SUPPORTED, finalized
 from replog.metadata.record_versions import NEWEST, RecordWriter
 from replog.metadata.state import CONTROLLERS_LEVEL
 from replog.node.api.authorizer import Authorizer
@@ -502,8 +502,10 @@ class ControllerNode:
             finalized_features_epoch=self.committed.last_offset,
             finalized_features=[
                 api_versions.FinalizedFeatureKey(name=name, min_version_level=level, max_version_level=level)
-                for name, level in sorted(self.committed.image.features.items())
-                if level > 0
+                for name, level in finalized(
+                    self.committed.image.features,
+                    voters_in_log=self.quorum is not None and self.quorum.has_voters_in_log,
+                ).items()
             ],
         )
 

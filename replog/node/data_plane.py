@@ -102,8 +102,12 @@ class DataPlane:
         *,
         may: May,
         handler: Handler | None = None,
+        voters_in_log: Callable[[], bool] = lambda: False,
     ) -> None:
-        """`handler` gets the requests instead, and hands on to `handle` what is not the driver's."""
+        """`handler` gets the requests instead, and hands on to `handle` what is not the driver's.
+
+        voters_in_log:  whether the metadata quorum's log says who votes.
+        """
         self.world = world
         self.config = config
         self.identity = BrokerIdentity(config.node_id, world.entropy.uuid())
@@ -129,7 +133,7 @@ class DataPlane:
         self.moves = DirectoryMoves(self.replicas, self.directories, driver.on_replica_moved, self.tasks)
         self.compaction = Compaction(self.replicas, self.flushing, self.tasks)
         self.scrubbing = Scrubbing(self.replicas, self.tasks, config.broker_access, config.log.scrub_bytes_per_second)
-        self.cluster = ClusterApi(config, self.replicas, self.link, self.tasks, may=may)
+        self.cluster = ClusterApi(config, self.replicas, self.link, self.tasks, may=may, voters_in_log=voters_in_log)
         self.authorizer = self.cluster.authorizer
         self.metering = Metering(world.clock, lambda: self.metadata.image.client_quotas)
         self.handlers = self._handlers()

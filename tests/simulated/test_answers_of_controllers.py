@@ -6,7 +6,8 @@ from contextlib import suppress
 
 import pytest
 
-from replog.metadata.features import SAFE_DOWNGRADE
+from replog.metadata import features
+from replog.metadata.features import KRAFT_VERSION, SAFE_DOWNGRADE, bootstrap, finalized
 from replog.wire.apis import Api
 from replog.wire.messages.list_partition_reassignments import ListPartitionReassignmentsRequest
 from replog.wire.messages.update_features import FeatureUpdateKey, UpdateFeaturesRequest
@@ -120,5 +121,41 @@ def test_what_is_not_committed_is_shown_to_nobody():
     assert decided[2] == shown[2]  # committed after all, or lost with the leader
 
 
+def as_apache_kafka_begins(settings):
+    """The first records of a quorum of Apache Kafka's: none of them finalizes kraft.version."""
+    return [record for record in bootstrap(settings) if getattr(record, "name", "") != KRAFT_VERSION]
+
+
+@pytest.mark.parametrize("begin", [bootstrap, as_apache_kafka_begins], ids=["in the metadata", "in the log alone"])
+def test_every_node_says_that_voters_are_in_the_log_wherever_that_is_written(monkeypatch, begin):
+    monkeypatch.setattr(features, "bootstrap", begin)
+    shown = []
+
+    async def scenario(cluster):
+        await voted_anew(cluster)
+        await asyncio.sleep(1)
+        assert (KRAFT_VERSION in cluster.nodes[cluster.state.quorum_leader].shell.controller.image.features) == (
+            begin is bootstrap
+        )
+        shown.extend(finalized_of(cluster.nodes[node].shell)[KRAFT_VERSION] for node in cluster.spec.controller_ids)
+        shown.extend(
+            levels(cluster.nodes[node].shell.plane.cluster.features())[KRAFT_VERSION]
+            for node in cluster.spec.broker_ids
+        )
+
+    Trial("who says that voters are in the log").run(scenario)
+
+    assert shown == [1] * 6
+
+
+def test_a_feature_at_level_0_is_not_in_force_and_one_of_the_log_needs_voters_there():
+    assert finalized({"b": 0, "a": 2}, voters_in_log=False) == {"a": 2}
+    assert finalized({KRAFT_VERSION: 0}, voters_in_log=True) == {KRAFT_VERSION: 1}
+
+
 def finalized_of(node):
-    return {one.name: one.max_version_level for one in node._features().finalized_features}
+    return levels(node._features())
+
+
+def levels(answer):
+    return {one.name: one.max_version_level for one in answer.finalized_features}

@@ -4,6 +4,7 @@ An answer is as old as the image; clients refresh when they are answered NOT_LEA
 see is the broker they ask: admin requests are forwarded from everywhere (KIP-590).
 """
 
+from collections.abc import Callable
 from functools import partial
 from typing import Final
 
@@ -17,7 +18,7 @@ from replog.controller.served_api import ServedApi, Unasked
 from replog.controller.topics import BROKER_DEFAULT, invalid_name
 from replog.distinct import distinct
 from replog.errors import Error
-from replog.metadata.features import SUPPORTED
+from replog.metadata.features import SUPPORTED, finalized
 from replog.metadata.image import Image
 from replog.metadata.state import (
     BROKER_RESOURCE,
@@ -69,6 +70,7 @@ class ClusterApi:
         tasks: Tasks,
         *,
         may: May = allow_all,
+        voters_in_log: Callable[[], bool] = lambda: False,
     ) -> None:
         self.config = config
         self.replicas = replicas
@@ -76,6 +78,7 @@ class ClusterApi:
         self.tasks = tasks
         self.settings = TopicSettings(config)
         self.authorizer = Authorizer(hook_of(config.security, lambda: self.image, may), lambda: self.image)
+        self._voters_in_log = voters_in_log
         self._creating: dict[str, None] = {}
         self._described = DescribedPartitions()
 
@@ -93,7 +96,7 @@ class ClusterApi:
             ],
             finalized_features=[
                 av.FinalizedFeatureKey(name=name, min_version_level=level, max_version_level=level)
-                for name, level in sorted(self.image.features.items())
+                for name, level in finalized(self.image.features, voters_in_log=self._voters_in_log()).items()
             ],
             finalized_features_epoch=self.image.last_offset,
         )

@@ -287,6 +287,12 @@ class QuorumNode:
         """Whether the log names every voter's directory: from then on a wiped voter is found out."""
         return all(voter.directory_id != ZERO_UUID for voter in self._core.voters.members)
 
+    @property
+    def has_voters_in_log(self) -> bool:
+        """Whether it is committed that the log says who votes, and with which directories (kraft.version 1, KIP-853)."""
+        committed = [voters for offset, voters in self._core.log.voters if offset < self._core.high_watermark]
+        return bool(committed) and all(voter.directory_id != ZERO_UUID for voter in committed[-1])
+
     # --- the leader's log
 
     def append(self, records: Sequence[bytes], *, atomic: bool = True) -> int:
