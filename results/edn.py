@@ -118,7 +118,7 @@ class _Reader:
             return CONSTANTS[word]
         if NUMBER.fullmatch(word):
             plain = word.rstrip("NM")
-            return int(plain) if plain.lstrip("+-").isdigit() else float(plain)
+            return int(plain) if plain.lstrip("+-").isdecimal() else float(plain)
         if HEXADECIMAL.fullmatch(word):
             return int(word, 16)
         name = word.removeprefix(":")

@@ -256,7 +256,7 @@ class Recording:
 def partition_order(topic_partition: str) -> tuple[str, int]:
     """Sort key of `topic-p`: topics by name, partitions by number."""
     topic, _, number = topic_partition.rpartition("-")
-    return (topic, int(number)) if number.isdigit() else (topic_partition, -1)
+    return (topic, int(number)) if number.isdecimal() else (topic_partition, -1)
 
 
 def read_files(name: str, paths: Iterable[Path | str], columns: Sequence[str] | None = None) -> pa.Table:

@@ -172,7 +172,7 @@ class Evidence:
         for code, observer in enumerate(self._rows.words("watermarks", "observer")):
             own = known[seen["observer"][known] == code]
             node = observer.removeprefix("node-")
-            if own.size and node.isdigit():
+            if own.size and node.isdecimal():
                 found[int(node)] = (seen["at_ns"][own], np.maximum.accumulate(seen["leader_epoch"][own]))
         return found
 

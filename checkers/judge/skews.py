@@ -43,7 +43,7 @@ def skews(faults: Iterable[Fault]) -> Iterator[Skew]:
         if CLOCK not in f"{fault.kind} {fault.proof or ''}" or fault.injected_ns is None:
             continue
         target = fault.resolved_target or ""
-        is_of_one = fault.kind.startswith(CLOCK) and target.isdigit()
+        is_of_one = fault.kind.startswith(CLOCK) and target.isdecimal()
         since_ns = fault.injected_ns
         until_ns = NEVER if fault.healed_ns is None or not fault.healed else fault.healed_ns
         least_ns, most_ns = _reach(fault, until_ns - since_ns) if is_of_one else (-NEVER, NEVER)

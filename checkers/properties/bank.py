@@ -135,7 +135,7 @@ def _amounts(rows: PartitionRows, chosen: Array) -> Array:
 
 def _amount(key: str | None) -> int:
     text = (key or "").rpartition(":")[2]
-    return int(text) if text.removeprefix("-").isdigit() else 0
+    return int(text) if text.removeprefix("-").isdecimal() else 0
 
 
 def join(summaries: Sequence[PartitionSummary[Summary]]) -> Folded:

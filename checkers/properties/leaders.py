@@ -66,7 +66,7 @@ def kernel(rows: PartitionRows, context: Context) -> Found:
 
 def _number(observer: str) -> int:
     number = observer.rpartition("-")[2]
-    return int(number) if number.isdigit() else UNKNOWN
+    return int(number) if number.isdecimal() else UNKNOWN
 
 
 def _doubled(topics: Array, epochs: Array, nodes: Array, times: Array) -> pa.Table:

@@ -235,7 +235,7 @@ def said_by(rows: PartitionRows) -> Array:
     """Return the node that each observation is of; UNKNOWN where nobody recorded it."""
     seen = rows.columns("watermarks")
     names = [name.removeprefix("node-") for name in rows.words("watermarks", "observer")]
-    numbers = np.array([int(name) if name.isdigit() else UNKNOWN for name in names] + [UNKNOWN], np.int64)
+    numbers = np.array([int(name) if name.isdecimal() else UNKNOWN for name in names] + [UNKNOWN], np.int64)
     return np.where(seen["source"] == NODE, numbers[seen["observer"]], seen["answered_by"])
 
 

@@ -486,4 +486,4 @@ def _same(wanted: SettingValue | None, said: str) -> bool:
 
 
 def _toml(said: str) -> str:
-    return said if said.lstrip("-").isdigit() or said in ("true", "false") else f'"{said}"'
+    return said if said.lstrip("-").isdecimal() or said in ("true", "false") else f'"{said}"'

@@ -138,7 +138,7 @@ def _nodes_problem(cluster: ExistingCluster) -> str:
             return f"{role} {twice[0]} stands there twice"
         for node in nodes:
             host, _, port = node.address.rpartition(":")
-            if not host or not port.isdigit() or not 1 <= int(port) <= PORT_MAX:
+            if not host or not port.isdecimal() or not 1 <= int(port) <= PORT_MAX:
                 return f"{role} {node.id}: {node.address!r} is no address: write host:port"
     return ""
 

@@ -69,7 +69,7 @@ def lose_unflushed(data: Path) -> Lost:
     for folder in sorted(path for path in data.iterdir() if path.is_dir()):
         topic, dash, number = folder.name.rpartition("-")
         segments = sorted(folder.glob("*.log"))
-        if not (dash and number.isdigit() and segments) or topic == METADATA_TOPIC:
+        if not (dash and number.isdecimal() and segments) or topic == METADATA_TOPIC:
             continue
         # A segment that was rolled is being flushed: all of it is kept, though the checkpoint may not say so yet.
         flushed_to = max(points.get(folder.name, 0), int(segments[-1].stem))

@@ -26,7 +26,7 @@ def all_partition_directories(log_dir: Path) -> list[tuple[str, int, Path]]:
     found = []
     for folder in sorted(log_dir.iterdir()) if log_dir.is_dir() else []:
         topic, dash, number = folder.name.rpartition("-")
-        if folder.is_dir() and dash and number.isdigit() and topic != METADATA_TOPIC:
+        if folder.is_dir() and dash and number.isdecimal() and topic != METADATA_TOPIC:
             found.append((topic, int(number), folder))
     return found
 
@@ -36,7 +36,7 @@ def dumped_logs(node: int, log_dir: Path) -> Iterator[DumpedLog]:
     for topic, partition, folder in partition_directories(log_dir):
         owner = folder / PARTITION_METADATA_FILE
         topic_id = topic_id_of(owner.read_bytes()) if owner.is_file() else None
-        segments = [path for path in sorted(folder.glob("*.log")) if path.stem.isdigit()]
+        segments = [path for path in sorted(folder.glob("*.log")) if path.stem.isdecimal()]
         if segments:
             yield dumped_log(
                 node, (topic, partition), topic_id, [(int(path.stem), path.read_bytes) for path in segments]

@@ -98,7 +98,7 @@ def command_lines() -> list[tuple[int, list[str]]]:
         return _command_lines_by_ps()
     found = []
     for folder in PROC.iterdir():
-        if folder.name.isdigit():
+        if folder.name.isdecimal():
             with contextlib.suppress(OSError):
                 words = (folder / "cmdline").read_bytes().decode(errors="replace").split("\0")
                 state = (folder / "stat").read_text().rpartition(")")[2].split()[0]

@@ -229,7 +229,7 @@ def partition_of(data_directory: str, path: str) -> TopicPartition | None:
     topic, dash, number = folder_name.rpartition("-")
     # A node has one log directory, or several next to each other in this one.
     is_log_directory = data_directory in (parent, parent.rpartition("/")[0])
-    if not is_log_directory or not name.endswith(LOG_SUFFIX) or not dash or not number.isdigit():
+    if not is_log_directory or not name.endswith(LOG_SUFFIX) or not dash or not number.isdecimal():
         return None
     return TopicPartition(topic, int(number))
 
@@ -237,4 +237,4 @@ def partition_of(data_directory: str, path: str) -> TopicPartition | None:
 def first_offset_of(path: str) -> int | None:
     """Return the offset that a segment is named after."""
     stem = path.rpartition("/")[2].removesuffix(LOG_SUFFIX)
-    return int(stem) if stem.isdigit() else None
+    return int(stem) if stem.isdecimal() else None

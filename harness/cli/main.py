@@ -233,7 +233,7 @@ def _plan(
     wanted = load(scenario_file(scenario), _overrides(settings))
     time_ms = None
     if time is not None:
-        time_ms = duration(f"{time}s" if time.replace(".", "", 1).isdigit() else time, wanted.spec).most_ms
+        time_ms = duration(f"{time}s" if time.replace(".", "", 1).isdecimal() else time, wanted.spec).most_ms
     drawn = seed if seed is not None else fresh_seed()
     return made(wanted, seed=drawn, cluster=cluster, time_ms=time_ms, mutants=switched_on)
 

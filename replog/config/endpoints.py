@@ -7,6 +7,7 @@ import msgspec
 
 from replog.types import NodeId
 
+NODE_ID_MAX: Final = 2**31 - 1
 HOST_LETTERS_MAX: Final = 253
 _LABEL: Final = r"[A-Za-z0-9_]([A-Za-z0-9_-]{0,61}[A-Za-z0-9_])?"
 _NAME: Final = re.compile(rf"{_LABEL}(\.{_LABEL})*\.?")
@@ -49,14 +50,19 @@ class Voter(msgspec.Struct, frozen=True):
 def endpoint(name: str, text: str) -> Endpoint:
     """Parse `host:port`, with or without a listener name in front (`PLAINTEXT://host:port`)."""
     host, colon, port = text.rpartition("://")[2].rpartition(":")
-    if not colon or not port.isdigit() or int(port) > 65535:
+    if not colon or not port.isdecimal() or int(port) > 65535:
         raise ConfigError(f"{name!r}: {text!r} is not host:port")
     return Endpoint(host.strip("[]"), int(port))
+
+
+def is_node_id(text: str) -> bool:
+    """Return whether a text is the id of a node: a number that fits into 32 bits."""
+    return text.isdecimal() and int(text) <= NODE_ID_MAX
 
 
 def voter(text: str) -> Voter:
     """Parse one of `controller.quorum.voters`: `id@host:port`."""
     node_id, at, address = text.partition("@")
-    if not at or not node_id.isdigit():
+    if not at or not is_node_id(node_id):
         raise ConfigError(f"'controller.quorum.voters': {text!r} is not id@host:port")
     return Voter(NodeId(int(node_id)), endpoint("controller.quorum.voters", address))

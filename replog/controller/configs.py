@@ -210,7 +210,7 @@ def resource_refusal(image: Image, resource_type: int, resource_name: str) -> Re
         return Refused(Error.INVALID_REQUEST, f"Configs of resource type {resource_type} are not kept here")
     if resource_type == TOPIC_RESOURCE and resource_name not in image.topics_by_name:
         return Refused(Error.UNKNOWN_TOPIC_OR_PARTITION, f"Topic {resource_name!r} does not exist")
-    if resource_type == BROKER_RESOURCE and resource_name != CLUSTER_DEFAULT and not resource_name.isdigit():
+    if resource_type == BROKER_RESOURCE and resource_name != CLUSTER_DEFAULT and not resource_name.isdecimal():
         return Refused(Error.INVALID_REQUEST, f"Broker id expected, not {resource_name!r}")
     if resource_type == GROUP_RESOURCE and not resource_name:
         return Refused(Error.INVALID_REQUEST, "Group name must not be empty.")

@@ -13,6 +13,7 @@ from uuid import UUID
 import msgspec
 
 from replog.config import ConfigError, Endpoint, NodeConfig, endpoint
+from replog.config.endpoints import is_node_id
 from replog.config.node_config import BOOTSTRAP, VOTERS
 from replog.config.setting import words
 from replog.node.directories.meta_properties import directory_id, format_directories
@@ -61,7 +62,7 @@ def parsed(text: str) -> tuple[FirstVoter, ...]:
 def _voter(text: str) -> FirstVoter:
     node_id, at, rest = text.partition("@")
     address, colon, directory = rest.rpartition(":")
-    if not at or not colon or not node_id.isdigit():
+    if not at or not colon or not is_node_id(node_id):
         raise ConfigError(f"{OPTION}: {text!r} is not id@host:port:directory-id")
     try:
         own = directory_id(directory)

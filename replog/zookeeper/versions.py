@@ -41,7 +41,7 @@ class ProtocolVersion(msgspec.Struct, frozen=True):
     def parse(cls, text: str) -> "ProtocolVersion":
         """Read the setting; `UnknownVersion` when it is none."""
         number = text.partition("-")[0].split(".")
-        if len(number) < 2 or not all(part.isdigit() for part in number):
+        if len(number) < 2 or not all(part.isdecimal() for part in number):
             raise UnknownVersion(f"{text!r} is no protocol version: write 2.1, 2.8 or 3.4")
         found = cls(int(number[0]), int(number[1]))
         if not (1, 0) <= (found.major, found.minor) <= (3, 9):

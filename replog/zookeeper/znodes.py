@@ -179,7 +179,7 @@ def topic(name: str, data: bytes) -> TopicZnode:
     if not LEGAL_NAME.fullmatch(name) or name in (".", ".."):
         raise DamagedZnode(path, "no topic may have this name")
     for index, replicas in found.partitions.items():
-        if not index.isdigit() or not replicas or len(set(replicas)) != len(replicas):
+        if not index.isdecimal() or not replicas or len(set(replicas)) != len(replicas):
             raise DamagedZnode(path, f"partition {index!r} has replicas {replicas}")
     if found.topic_id:
         try:
@@ -226,7 +226,7 @@ def controller_epoch(data: bytes) -> int:
 
 def node_id(path: str, name: str) -> NodeId:
     """Read a broker's id from a znode's name."""
-    if not name.isdigit():
+    if not name.isdecimal():
         raise DamagedZnode(f"{path}/{name}", "no broker id")
     return NodeId(int(name))
 

@@ -273,7 +273,7 @@ def _row(folder: Path, run_dir: Path, verdict: RunVerdict) -> RunRow:
 def _began(run_id: str) -> str:
     """Return a run's start as its name gives it, `20261121T062120Z`; nothing for other names."""
     stamp = run_id[:16]
-    return stamp if len(stamp) == 16 and stamp[8] == "T" and stamp[15] == "Z" and stamp[:8].isdigit() else ""
+    return stamp if len(stamp) == 16 and stamp[8] == "T" and stamp[15] == "Z" and stamp[:8].isdecimal() else ""
 
 
 class _Made(msgspec.Struct, frozen=True):

@@ -449,7 +449,7 @@ def _height(offset: int, y: float, scale: tuple[int, int]) -> float:
 
 def _look(page: Page, observer: str) -> str:
     node = observer.removeprefix("node-")
-    return colour(page, int(node)) if observer.startswith("node-") and node.isdigit() else "client"
+    return colour(page, int(node)) if observer.startswith("node-") and node.isdecimal() else "client"
 
 
 def _lens(page: Page, name: str, top: int) -> tuple[int, int] | None:

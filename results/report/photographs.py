@@ -54,7 +54,7 @@ def reports(recording: Recording, name: str, first: int, end: int) -> Reports:
     # Before and behind a cut have the same time: the cut is what comes second.
     for row in sorted(typed(rows.filter(own), Watermark), key=lambda row: (row.at_ns, -(row.log_end_offset or 0))):
         node = row.observer.removeprefix("node-")
-        if node.isdigit():
+        if node.isdecimal():
             found.setdefault(int(node), []).append(Report(row.at_ns, row.log_end_offset or 0))
     for answered_by, at_ns, offset in _answers(recording, name, first, end):
         found.setdefault(answered_by, []).append(Report(at_ns, offset + 1, at_least=True))

@@ -448,7 +448,7 @@ def _leader_of(leader_epoch: int | None, changes: Sequence[Change]) -> str:
 
 def _observer_lane(observer: str) -> str:
     node = observer.removeprefix("node-")
-    return broker_lane(int(node)) if observer.startswith("node-") and node.isdigit() else CLIENT
+    return broker_lane(int(node)) if observer.startswith("node-") and node.isdecimal() else CLIENT
 
 
 def _read_steps(recording: Recording, partition: str, finding: Finding) -> Iterator[Step]:
@@ -559,7 +559,7 @@ def _target_lane(target: str) -> str:
     if target.startswith("node "):
         return target
     role, _, node = target.rpartition(" ")
-    if not node.isdigit():
+    if not node.isdecimal():
         return CONTROLLERS
     return broker_lane(int(node)) if role == "broker" else _node_lane(int(node), ())
 

@@ -98,6 +98,15 @@ def test_a_file_may_nest_names_or_quote_them() -> None:
         ),
         pytest.param({"listeners": "9092"}, "'listeners': '9092' is not host:port", id="address"),
         pytest.param({"controller.quorum.voters": "a:1"}, "'a:1' is not id@host:port", id="voter"),
+        pytest.param({"listeners": "a:9²"}, "'listeners': 'a:9²' is not host:port", id="digit that is no number"),
+        pytest.param(
+            {"controller.quorum.voters": "2²@a:1"}, "'2²@a:1' is not id@host:port", id="voter that is no number"
+        ),
+        pytest.param(
+            {"controller.quorum.voters": "2147483648@a:1"},
+            "'2147483648@a:1' is not id@host:port",
+            id="voter beyond 32 bits",
+        ),
     ],
 )
 def test_a_bad_setting_is_named_with_what_is_wrong(changes: dict[str, Any], message: str) -> None:

@@ -102,6 +102,12 @@ STATIC = {"controller__quorum__voters": "101@127.0.0.1:9101,102@127.0.0.1:9102"}
     [
         pytest.param((), {}, "say who votes first by --standalone or --initial-controllers", id="nobody says it"),
         pytest.param(("--initial-controllers", "101"), {}, "'101' is not id@host:port:directory-id", id="no address"),
+        pytest.param(
+            ("--initial-controllers", f"2147483648@a:1:{DIRECTORY}"),
+            {},
+            "is not id@host:port:directory-id",
+            id="beyond 32 bits",
+        ),
         pytest.param(("--initial-controllers", "101@h:1:x"), {}, "'x' is not the id of a directory", id="no id"),
         pytest.param(
             ("--initial-controllers", f"101@h:1:{UUID(int=0)}"), {}, "is not the id of a directory", id="id of none"

@@ -181,7 +181,7 @@ def _bank(case: Case, random: Random) -> Iterator[Injected]:
             continue
         send = random.choice(sends)
         account, _, amount = (send.key or "").rpartition(":")
-        if not amount.removeprefix("-").isdigit():
+        if not amount.removeprefix("-").isdecimal():
             continue
         draft = Draft(case)
         draft.replace_row(Place(send.topic, send.partition), send, replace(send, key=f"{account}:{int(amount) + 1}"))

@@ -492,6 +492,6 @@ def _take_note(path: str, lost: list[TopicPartition]) -> None:
 def partition_of(folder: str) -> TopicPartition | None:
     """Return the partition that a folder name stands for; None for everything else in a log directory."""
     topic, dash, index = folder.rpartition("-")
-    if not dash or not topic or not index.isdigit() or topic == METADATA_TOPIC:
+    if not dash or not topic or not index.isdecimal() or topic == METADATA_TOPIC:
         return None
     return TopicPartition(topic, int(index))

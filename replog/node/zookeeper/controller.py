@@ -390,7 +390,7 @@ class ControllerSeat:
         except NoNode:
             return None
         block = znodes.decoded(znodes.ProducerIdsZnode, paths.PRODUCER_IDS, data)
-        if not block.block_end.isdigit():
+        if not block.block_end.isdecimal():
             raise DamagedZnode(paths.PRODUCER_IDS, f"block_end {block.block_end!r}")
         return int(block.block_end) + 1
 
