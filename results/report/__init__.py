@@ -150,6 +150,7 @@ def environment() -> jinja2.Environment:
         "short": _short,
         "record": record_name,
         "gist": gist,
+        "size": _size,
     }
     return found
 
@@ -163,6 +164,14 @@ def embedded(name: str) -> Mapping[str, str]:
 
 def _seconds(at_ns: int | None) -> str:
     return "" if at_ns is None else f"{at_ns / 1e9:.3f} s"
+
+
+def _size(size_bytes: int) -> str:
+    """Return a size in the largest unit of which there is one."""
+    for unit, name in ((1 << 30, "GiB"), (1 << 20, "MiB"), (1 << 10, "KiB")):
+        if size_bytes >= unit:
+            return f"{size_bytes / unit:.1f} {name}"
+    return f"{size_bytes} B"
 
 
 def _percent(asked_ns: int, silent_ns: int) -> str:

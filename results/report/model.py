@@ -45,11 +45,12 @@ LOG_BYTES: Final = 2_000_000
 
 
 class File(msgspec.Struct, frozen=True, kw_only=True):
-    """A table of the recording as the manifest knows it."""
+    """A table of the recording as the manifest knows it; `size_bytes` are those of its files that are there."""
 
     name: str
     rows: int
     files: int
+    size_bytes: int
     sha256: str
     holds: str = ""
 
@@ -342,8 +343,9 @@ def _files(recording: Recording) -> list[File]:
     tables = recording.manifest.tables if recording.manifest is not None else {}
     return [
         File(
-            name=f"recording/{name}", rows=known.rows, files=known.files, sha256=known.sha256, holds=HOLDS.get(name, "")
-        )
+            name=f"recording/{name}", rows=known.rows, files=known.files, sha256=known.sha256, holds=HOLDS.get(name, ""),
+            size_bytes=sum(path.stat().st_size for path in (recording.run_dir / "recording" / name).rglob("*.parquet")),
+        )  # fmt: skip
         for name, known in sorted(tables.items())
     ]
 

@@ -152,9 +152,10 @@ def test_a_step_of_the_story_leads_to_its_moment_in_the_timeline(opened):
 
     click(opened, step)
 
-    assert opened.ask("location.hash") == "#timeline"
     first, last = seconds(opened)
     assert first <= moment <= last + 0.001  # what is shown is rounded
+    start, end = map(float, opened.ask("location.hash").removeprefix("#t=").split(","))
+    assert (start, end) == (pytest.approx(first, abs=0.002), pytest.approx(last, abs=0.002))
     top = opened.ask("document.querySelector('#timeline').getBoundingClientRect().top")
     assert -5 <= top <= opened.ask("window.innerHeight") / 2
 

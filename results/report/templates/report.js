@@ -132,6 +132,11 @@
   const about = (middle, factor) => zoom(middle - (middle - from) * factor, middle + (to - middle) * factor);
   const pan = share => zoom(from + (to - from) * share, to + (to - from) * share);
   const around = at => zoom(at - WHOLE / 20, at + WHOLE / 20);
+  const follow = address => {
+    const asked = /^#t=([\d.]+),([\d.]+)$/.exec(address);
+    if (asked) { zoom(+asked[1], +asked[2]); byId("timeline").scrollIntoView(); }
+    return asked !== null;
+  };
   const deeds = {
     in: () => about((from + to) / 2, .5), out: () => about((from + to) / 2, 2), left: () => pan(-.4), right: () => pan(.4),
     all: () => zoom(START, END), mark: button => around(+button.dataset.at),
@@ -161,7 +166,15 @@
     event.preventDefault();
     deeds[keys[event.key]]();
   });
-  for (const link of document.querySelectorAll("a.when")) link.addEventListener("click", () => around(+link.dataset.at));
+  // With a script a time is a link to its stretch, which can be sent to others; without it, to the drawing.
+  for (const link of document.querySelectorAll("a.when")) {
+    const moment = +link.dataset.at;
+    link.hash = `t=${Math.max(START, moment - WHOLE / 20).toFixed(3)},${Math.min(END, moment + WHOLE / 20).toFixed(3)}`;
+    link.addEventListener("click", () => { // the address does not change where it is followed for the second time
+      follow(link.hash);
+      drawing.parentElement.focus({ preventScroll: true });
+    });
+  }
 
   const second = event => {
     const box = drawing.getBoundingClientRect();
@@ -247,6 +260,6 @@
     about(second(event), event.deltaY > 0 ? 1.25 : .8);
   }, { passive: false });
   addEventListener("beforeprint", () => zoom(START, END));
-  const asked = /^#t=([\d.]+),([\d.]+)$/.exec(location.hash);
-  if (asked) { zoom(+asked[1], +asked[2]); byId("timeline").scrollIntoView(); } else show();
+  addEventListener("hashchange", () => follow(location.hash));
+  if (!follow(location.hash)) show();
 })();
