@@ -14,7 +14,7 @@ run: setup  ## a chaos run on the embedded default, judged and reported
 	@$(BIN)/tribunal run produce-consume $(ARGS)
 
 test: static  ## everything CI runs: static checks, then all tests, fast ones first
-	@tools/with_engine.sh $(BIN)/python -m pytest $(TESTS) -m "not nightly" -n 2
+	@tools/with_engine.sh $(BIN)/python -m pytest $(TESTS) -m "not nightly" -n 2 --durations 25 --durations-min 20
 
 setup: $(STAMP)  ## makes .venv; does nothing when nothing changed
 

@@ -343,9 +343,13 @@ def _files(recording: Recording) -> list[File]:
     tables = recording.manifest.tables if recording.manifest is not None else {}
     return [
         File(
-            name=f"recording/{name}", rows=known.rows, files=known.files, sha256=known.sha256, holds=HOLDS.get(name, ""),
+            name=f"recording/{name}",
+            rows=known.rows,
+            files=known.files,
+            sha256=known.sha256,
+            holds=HOLDS.get(name, ""),
             size_bytes=sum(path.stat().st_size for path in (recording.run_dir / "recording" / name).rglob("*.parquet")),
-        )  # fmt: skip
+        )
         for name, known in sorted(tables.items())
     ]
 
