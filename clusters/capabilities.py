@@ -191,6 +191,9 @@ class FaultTarget(Protocol):
     def message_count(self, api: int, direction: Literal["request", "response"]) -> int:
         """Return how many messages of an API were sent until now, of those that do not flow all the time."""
 
+    def last_message(self, api: int, direction: Literal["request", "response"]) -> tuple[int, ...]:
+        """Return who sent the last message of an API, and to whom, of those that do not flow all the time; empty: there was none."""
+
     async def something_happens(self, timeout_ms: int) -> None:
         """Return when a message was sent or metadata were committed, or after this time at the latest."""
 

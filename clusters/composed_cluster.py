@@ -429,6 +429,10 @@ class ComposedCluster(Operated):
         """Return how many messages of an API passed the relays."""
         return self._parts.requests.counts[api, direction == "request"]
 
+    def last_message(self, api: int, direction: Literal["request", "response"]) -> tuple[int, ...]:
+        """Return who sent the last message of this API that passed the relays, and to whom."""
+        return self._parts.requests.ends.get((api, direction == "request"), ())
+
     async def something_happens(self, timeout_ms: int) -> None:
         """Rest for a moment: relays and observer are asked again."""
         await asyncio.sleep(min(timeout_ms, LOOK_MS) / 1000)

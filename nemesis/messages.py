@@ -11,6 +11,7 @@ from typing import Final, Literal
 import msgspec
 
 from tribunal.clusters.capabilities import CanHinderMessages, Fate, FrameRule
+from tribunal.clusters.links.requests import FLOWING
 from tribunal.clusters.spec import KRAFT, ZOOKEEPER, ClusterSpec, Mode
 from tribunal.nemesis.api import AsyncGenerator, ClusterError, Effect, Proof, all_back, came_true, joined
 
@@ -52,6 +53,8 @@ APIS: Final = {
     "consumer-group-heartbeat": 68,
     "assign-replicas-to-dirs": 73,
 }
+# How triggers and targets name a message: `vote answer`.
+NAMED: Final = r"([a-z-]+) (request|answer)"
 
 # In the other mode nobody sends them: a rule for them would meet no message.
 ONLY_IN: Final[Mapping[str, Mode]] = {
@@ -102,6 +105,17 @@ def rule(node: int, meant: Meant, fate: Fate, *, delay_ms: int = 0, overtaking: 
         limit=meant.limit or None,
         overtaking=overtaking,
     )
+
+
+def counted_api(name: str) -> int | None:
+    """Return the number of an API whose messages clusters count; None: they flow all the time, or it is no API's name."""
+    api = APIS.get(name)
+    return None if api in FLOWING else api
+
+
+def direction_of(word: str) -> Literal["request", "response"]:
+    """Return what recordings call a `request` or an `answer`."""
+    return "request" if word == "request" else "response"
 
 
 def refused(meant: Meant, spec: ClusterSpec) -> str:

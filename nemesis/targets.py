@@ -5,6 +5,7 @@
     random broker, random controller            drawn by the plan
     active controller                           the leader of the metadata quorum
     broker 2, controller 101                    by id
+    sender(vote answer)                         who has sent the last message of this kind, receiver(...): whom it was for; clients are no targets
     random node, node 2                         of a described system, which has neither brokers nor controllers
 
 Where several nodes fit, the plan's drawn fraction decides, so that a seed chooses alike whatever the ids are. A node
@@ -18,13 +19,15 @@ from typing import Final
 import msgspec
 
 from tribunal.clusters.api import ClusterError, ClusterSpec, FaultTarget, PartitionState, TopicPartition
+from tribunal.nemesis.messages import APIS, NAMED, counted_api, direction_of
 
 ROLES: Final = ("leader", "follower", "isr_member", "last_isr_member", "elr_member", "outsider")
 FORMS: Final = (
     "leader(pN), follower(pN), isr_member(pN), last_isr_member(pN), elr_member(pN), outsider(pN), p* for any partition, "
-    "random broker, random controller, active controller, broker N, controller N"
+    "random broker, random controller, active controller, broker N, controller N, sender(alter-partition answer), receiver(vote request)"
 )
 OF_PARTITION: Final = re.compile(r"(\w+)\(p(\d+|\*)\)")
+OF_MESSAGE: Final = re.compile(rf"(sender|receiver)\({NAMED}\)")
 BY_ID: Final = re.compile(r"(broker|controller|node)\s+(\d+)")
 FORMS_OF_SYSTEMS: Final = "random node, node N"
 
@@ -59,6 +62,11 @@ def parse(text: str, spec: ClusterSpec, partition_count: int) -> str:
     if (match := OF_PARTITION.fullmatch(words)) and match[1] in ROLES:
         if match[2] != "*" and int(match[2]) >= partition_count:
             raise BadTarget(f"target {words!r}: the topic has partitions p0 to p{partition_count - 1}")
+        return words
+    if match := OF_MESSAGE.fullmatch(words):
+        if counted_api(match[2]) is None:
+            apis = ", ".join(name for name in APIS if counted_api(name) is not None)
+            raise BadTarget(f"target {words!r}: {match[2]} is no API of which messages are counted; these are: {apis}")
         return words
     if (match := BY_ID.fullmatch(words)) and match[1] != "node":
         known = spec.broker_ids if match[1] == "broker" else spec.controller_ids
@@ -106,6 +114,11 @@ def _fitting(target: Target, cluster: FaultTarget, topic: str) -> Sequence[int]:
         return spec.controller_ids
     if target.text == "active controller":
         return [cluster.state.quorum_leader] if cluster.state.quorum_leader in spec.node_ids else []
+    if match := OF_MESSAGE.fullmatch(target.text):
+        api = counted_api(match[2])
+        assert api is not None, "parse refuses others"
+        ends = cluster.last_message(api, direction_of(match[3]))
+        return [node for node in ends[match[1] == "receiver" :][:1] if node in spec.node_ids]
     assert target.partition is not None
     partition = cluster.state.partitions.get(TopicPartition(topic, target.partition))
     if partition is None:

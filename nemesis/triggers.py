@@ -20,15 +20,14 @@ from typing import Final, Literal, Protocol, TypeAlias
 import msgspec
 
 from tribunal.clusters.api import ClusterSpec, ClusterState, PartitionState, TopicPartition
-from tribunal.clusters.links.requests import FLOWING
-from tribunal.nemesis.messages import APIS
+from tribunal.nemesis.messages import APIS, NAMED, counted_api, direction_of
 
 NUMBERED: Final = r"\(p(\d+|\*)\)"
 MEMBERS: Final = re.compile(rf"(isr|elr){NUMBERED} ?= ?\{{(.*)\}}")
 SIZE: Final = re.compile(rf"\|(isr|elr){NUMBERED}\| ?(=|<=|<|>=|>) ?(\d+)")
 LEADER: Final = re.compile(rf"leader{NUMBERED} ?= ?(\d+|none)")
 RECOVERING: Final = re.compile(rf"recovering{NUMBERED}")
-MESSAGE: Final = re.compile(r"([a-z-]+) (request|answer)(?: x(\d+))?")
+MESSAGE: Final = re.compile(rf"{NAMED}(?: x(\d+))?")
 RELATIONS: Final[Mapping[str, Callable[[int, int], bool]]] = {"=": eq, "<": lt, "<=": le, ">": gt, ">=": ge}
 COUNT_MAX: Final = 10_000
 FORMS: Final = (
@@ -153,7 +152,7 @@ class Waiting:
         return state is not None and condition.holds(state)
 
     def _sent(self, condition: Sent) -> int:
-        api = APIS[condition.api]
+        api = counted_api(condition.api)
         assert api is not None
         return self._cluster.message_count(api, condition.direction)
 
@@ -213,9 +212,9 @@ def _partition(text: str, partition_count: int, where: str) -> int | None:
 
 def _sent(match: re.Match[str], text: str) -> Sent:
     api, count = match[1], int(match[3] or 1)
-    if APIS.get(api) is None or APIS[api] in FLOWING:
-        known = ", ".join(name for name, key in APIS.items() if key is not None and key not in FLOWING)
+    if counted_api(api) is None:
+        known = ", ".join(name for name in APIS if counted_api(name) is not None)
         raise BadTrigger(f"trigger {text!r}: {api} is no API to wait for; these are: {known}")
     if not 1 <= count <= COUNT_MAX:
         raise BadTrigger(f"trigger {text!r}: x1 to x{COUNT_MAX}")
-    return Sent(api=api, direction="request" if match[2] == "request" else "response", count=count)
+    return Sent(api=api, direction=direction_of(match[2]), count=count)

@@ -419,6 +419,10 @@ class ExistingCluster(Operated):
         """Return none: nobody looks at what nodes say to each other."""
         return 0
 
+    def last_message(self, api: int, direction: Literal["request", "response"]) -> tuple[int, ...]:
+        """Return nobody: nobody looks at what nodes say to each other."""
+        return ()
+
     async def something_happens(self, timeout_ms: int) -> None:
         """Rest for a moment."""
         await asyncio.sleep(min(timeout_ms, LOOK_MS) / 1000)

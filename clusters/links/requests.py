@@ -29,6 +29,7 @@ class RequestLog:
         self.counts: Counter[tuple[int, bool]] = (
             Counter()
         )  # by API, and whether it is a request; of those that do not flow
+        self.ends: dict[tuple[int, bool], tuple[int, ...]] = {}  # likewise: sender and receiver of the last one
 
     def note(self, message: Message, fate: Fate, *, metadata_offset: int | None = None) -> None:
         """Take note of a message.
@@ -36,7 +37,9 @@ class RequestLog:
         metadata_offset:  how far its sender knows the metadata, where it says so and its bytes were read.
         """
         if message.api not in FLOWING:
-            self.counts[message.api, message.is_request] += 1
+            kind = message.api, message.is_request
+            self.counts[kind] += 1
+            self.ends[kind] = message.source, message.target
         between_nodes = CLIENTS not in (message.source, message.target)
         steers = between_nodes and message.api not in FLOWING
         if not (steers or message.rule is not None) or len(self._seen) >= KEPT_MAX:

@@ -452,6 +452,10 @@ class SimulatedCluster(SimulatedFaults):
         """Return how many messages of an API were sent."""
         return self._requests.counts[api, direction == "request"]
 
+    def last_message(self, api: int, direction: Literal["request", "response"]) -> tuple[int, ...]:
+        """Return who sent the last message of this API, and to whom."""
+        return self._requests.ends.get((api, direction == "request"), ())
+
     async def something_happens(self, timeout_ms: int) -> None:
         """Return in the event in which it happens, or a callback later."""
         happened: asyncio.Future[None] = asyncio.get_running_loop().create_future()

@@ -353,6 +353,10 @@ class SystemCluster:
         """Return none: nobody looks at what nodes of this system say."""
         return 0
 
+    def last_message(self, api: int, direction: Literal["request", "response"]) -> tuple[int, ...]:
+        """Return nobody: nobody looks at what nodes of this system say."""
+        return ()
+
     async def something_happens(self, timeout_ms: int) -> None:
         """Rest for a moment."""
         await asyncio.sleep(min(timeout_ms, LOOK_MS) / 1000)

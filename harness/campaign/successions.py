@@ -140,6 +140,9 @@ OUTSIDER_LOST: Final = "who is behind lost"
 LEADER_MOVED: Final = "leader moved"
 BY_TURNS: Final = "by turns"
 ANOTHER_LEADS: Final = "another leads"
+COORDINATOR_LOST: Final = "coordinator lost"
+MARKERS: Final = "write-txn-markers request"
+COORDINATOR: Final = f"sender({MARKERS})"  # the last one that had a transaction to end
 RAISED: Final = "min isr raised"
 LOWERED: Final = "min isr lowered"
 ORDERS: Final = (ANOTHER_LEADS, LEADER_MOVED, RAISED, LOWERED)  # nothing that a change of the ISR would be about
@@ -181,6 +184,11 @@ OF_LEADERS: Final[Mapping[str, Sequence[Way]]] = {
     ),
 }
 OF_KRAFT: Final[Mapping[str, Sequence[Way]]] = {
+    COORDINATOR_LOST: _ways(
+        Step("kill", COORDINATOR, SHORT),
+        Step("power-loss", COORDINATOR, SHORT),
+        Step("fast-bounce", COORDINATOR, (100,), BOUNCED),
+    ),
     RAISED: _ways(Step("change-min-isr", ACTIVE, LONG, {"to": "{replicas}"})),
     LOWERED: _ways(Step("change-min-isr", ACTIVE, LONG, {"to": 1})),
 }
@@ -282,6 +290,7 @@ MOMENTS: Final[Mapping[str, Moment]] = {
 GO_BACK: Final[Mapping[str, SettingValue]] = {"leader.imbalance.check.interval.seconds": 1}
 # Of KRaft mode: in the other one leaders write to ZooKeeper what they propose here.
 PROPOSED: Final[Mapping[str, Moment]] = {"proposed": Moment((0, 1, 20), PROPOSAL)}
+MARKED: Final = "marked"  # a transaction is decided, and its partitions are being notified
 SETTINGS: Final[Mapping[str, tuple[Mapping[str, object], Mapping[str, SettingValue]]]] = {
     "as it is": ({}, {}),
     "no elr": ({}, {ELR: False}),
@@ -306,7 +315,7 @@ OF_BROKERS: Final = Realm(
     often=(*OFTEN, LATE_CHANGES, LATE_CHANGES, NO_METADATA, FOLLOWER_GONE, LATE_ANSWERED, UNCLEAN_RACKS),
     first=(OUTSIDER_LOST, OUTSIDER_LOST, LEADER_MOVED, BY_TURNS, BY_TURNS),
     third=MOSTLY_LAST,
-    moments={**MOMENTS, **PROPOSED},
+    moments={**MOMENTS, **PROPOSED, MARKED: Moment((0, 1, 20), MARKERS)},
     settings=SETTINGS,
     loads=(PLAIN, TRANSACTIONS),
 )
@@ -324,6 +333,7 @@ VOTER_BOUNCED: Final = "voter bounced"
 SLOW_VOTES: Final = {**MESSAGES, "api": "vote", "delay_ms": (100, 250)}
 ENDS: Final = (50, 400, 900, 2_500, 4_000)
 LATE_VOTES: Final = Step("delay-messages", CONTROLLERS, (6_000,), SLOW_VOTES)
+VOTED: Final = "sender(vote answer)"
 CUT_LINK: Final = Step("single-link", "{one}", (6_000,), {"to": "{another}"})
 OF_VOTERS: Final = Realm(
     standing={
@@ -353,7 +363,12 @@ OF_VOTERS: Final = Realm(
             Step("isolate", ACTIVE, ENDS, {"from": "controllers", "direction": ("both", "in", "out")}),
             Step("pause", ACTIVE, ENDS),
         ),
-        VOTER_BOUNCED: _ways(Step("fast-bounce", "{third}", (50,), {"how": "kill", "times": (1, 2)})),
+        # Who has just given its word has to know of it when it is back.
+        VOTER_BOUNCED: _ways(
+            Step("fast-bounce", "{third}", (50,), {"how": "kill", "times": (1, 2)}),
+            Step("fast-bounce", VOTED, (50,), {"how": "kill"}),
+            Step("power-loss", VOTED, (20, 50)),
+        ),
         "voter wiped": _ways(Step("wipe", "{one}", ENDS)),
         "all lost": _ways(Step("kill", CONTROLLERS, ENDS), Step("power-loss", CONTROLLERS, (300, 800))),
     },
@@ -369,6 +384,7 @@ OF_VOTERS: Final = Realm(
         "answered": Moment((0, 2, 20), "vote answer"),
         # Behind the round of pre-votes: the first answers are of these.
         "voted": Moment((0, 2, 20, 100), "vote answer x3"),
+        "voted for two": Moment((0, 2, 20, 100), "vote answer x5"),  # where two stand at once
         "begun": Moment((0, 2, 50), "begin-quorum-epoch request"),
     },
     settings={"three": ({}, {}), "five": ({"controllers": 5}, {})},
@@ -444,7 +460,10 @@ class Table(Pairs):
             or (values.get("metadata") == NO_METADATA and values.get(FIRST) in {LEADER_LOST, OUTSIDER_LOST, BY_TURNS})
             or (BY_TURNS in acts and (setting or UNCLEAN_TWO_REPLICAS) != UNCLEAN_TWO_REPLICAS)
             or (BY_TURNS in acts and (behind or UNCLEANLY) != UNCLEANLY)
-            or (ENDS_LATE in values.values() and values.get("load", TRANSACTIONS) != TRANSACTIONS)
+            or (
+                {ENDS_LATE, MARKED, COORDINATOR_LOST} & set(values.values())
+                and values.get("load", TRANSACTIONS) != TRANSACTIONS
+            )
             or (setting == FORGOTTEN and values.get("load", TRANSACTIONS) != TRANSACTIONS)
             or acts.count(LEADER_MOVED) > 1  # both would be given back: to different replicas
             or acts.count("voter wiped") > 1  # a majority of disks is what a quorum is

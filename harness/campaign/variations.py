@@ -18,7 +18,7 @@ from tribunal.harness.plan import Plan, PlannedFault, made, planned_beside, refu
 from tribunal.harness.scenario import Scenario
 from tribunal.nemesis.messages import APIS, not_sent_in
 from tribunal.nemesis.targets import BY_ID, draw
-from tribunal.nemesis.triggers import Trigger, parse_trigger
+from tribunal.nemesis.triggers import Sent, Trigger, parse_trigger
 
 Options = Mapping[str, object]
 SEEDS: Final = 1 << 31
@@ -178,6 +178,11 @@ KINDS: Final[Mapping[str, Kind]] = {
 # What may strike all brokers or all controllers at one moment: a power cut, an overloaded store of all their disks. No law outlives
 # that all disks lose what they had synced, so faults that take such bytes are not among them.
 SHARED: Final = ("kill", "stop", "power-loss", "pause", "slow-fsync", "slow", "fast-bounce")
+# What may strike who sent or received the message that it waited for: whatever that node is, the cluster outlives it.
+AT_MESSAGES: Final = frozenset(
+    {"kill", "stop", "power-loss", "pause", "isolate", "hold-messages", "slow-fsync", "kill-in-shutdown", "fast-bounce"}
+)
+AT_MESSAGES_SHARE: Final = 0.3
 BETWEEN_ALIKE: Final = ("single-link",)  # needs another node of the same kind, whoever its target is
 # Settings that are drawn anew by themselves, whatever the scenario says of them.
 SETTINGS: Final[Mapping[str, Sequence[SettingValue]]] = {
@@ -426,10 +431,22 @@ def _timed(fault: PlannedFault, plan: Plan, random: Random, sent: Mapping[str, i
         when, after_ms = _trigger(plan, fault, random, sent), random.choice(AFTER_MS)
     if random.random() < 0.25:
         until = _trigger(plan, fault, random, sent)
+    if when is not None and fault.kind in AT_MESSAGES and random.random() < AT_MESSAGES_SHARE:
+        fault = _at_message(fault, when, random)
     # A run without it is one of its other faults, not an inconclusive one.
     return msgspec.structs.replace(
         fault, when=when, until=until, wait_ms=wait_ms, after_ms=after_ms, meanwhile=random.random() < 0.9, must=False
     )
+
+
+def _at_message(fault: PlannedFault, when: Trigger, random: Random) -> PlannedFault:
+    """Aim a fault at who sent or received the message that it waits for, where it waits for one."""
+    for one in when.conditions:
+        if isinstance(one, Sent):
+            end, kind = random.choice(("sender", "receiver")), "request" if one.direction == "request" else "answer"
+            target = draw(f"{end}({one.api} {kind})", 1, 0.0, 0.0)
+            return msgspec.structs.replace(fault, target=target)
+    return fault
 
 
 def _trigger(plan: Plan, fault: PlannedFault, random: Random, sent: Mapping[str, int]) -> Trigger:

@@ -14,7 +14,7 @@ from tribunal.harness.campaign.mutation_score import Innocents, own_seeds, power
 from tribunal.harness.campaign.runners import LocalRunner
 from tribunal.harness.campaign.search import FOLLOWED, IDLE_RUNS, PLAN, Search, Searched
 from tribunal.harness.campaign.sweep import SeedResult, run_name, swept
-from tribunal.harness.campaign.variations import FAULTS_MAX, SHARED, WAITS_MS, fresh, varied
+from tribunal.harness.campaign.variations import AT_MESSAGES, FAULTS_MAX, SHARED, WAITS_MS, fresh, varied
 from tribunal.harness.catalog import SIMULATED, faults, mutants, scenario_file
 from tribunal.harness.cli.main import exit_code
 from tribunal.harness.cli.search import exhausted, headline
@@ -23,7 +23,7 @@ from tribunal.harness.progress import Silent
 from tribunal.harness.scenario import load, scenario
 from tribunal.harness.simulated import conduct_simulated
 from tribunal.nemesis.messages import MEET_TIMEOUT_MS
-from tribunal.nemesis.targets import parse
+from tribunal.nemesis.targets import OF_MESSAGE, parse
 from tribunal.nemesis.triggers import parse_trigger
 from tribunal.results.power import By, Power, brought_up_to_date, not_measured
 from tribunal.results.scratch import Scratch
@@ -102,6 +102,23 @@ def test_a_variation_is_its_chance_s_and_another_plan():
 
     assert alike[0] == alike[1]
     assert all(varied(parent, Random(number), SENT).plan != parent for number in range(50))
+
+
+def test_a_fault_at_a_message_is_often_aimed_at_who_sent_or_received_it():
+    random, plan = Random(3), fresh(load(scenario_file("rotating-swarm"), {}), Random(3), (), composed=True).plan
+    before = [one.when for one in plan.faults]
+    moved = [
+        fault for _ in range(400) for fault in varied(plan, random, SENT).plan.faults
+        if fault.when is not None and fault.when not in before and fault.kind in AT_MESSAGES and fault.when.text.partition(" ")[0] in SENT
+    ]  # fmt: skip
+
+    aimed = [fault for fault in moved if OF_MESSAGE.fullmatch(fault.target.text)]
+    assert 0.1 < len(aimed) / len(moved) < 0.5
+    for fault in aimed:
+        assert fault.when is not None
+        assert fault.target.text.partition("(")[2].rstrip(")") in fault.when.text
+        assert parse(fault.target.text, plan.spec, 99) == fault.target.text
+        assert fault.kind != "wipe"  # a majority of disks is what a quorum is
 
 
 def test_a_search_repeats_itself_and_goes_on_where_it_ended(tmp_path):

@@ -5,16 +5,19 @@ from random import Random
 import msgspec
 import pytest
 
+from tribunal.harness.campaign.crossings import TRANSACTIONS
 from tribunal.harness.campaign.pairs import Pairs
 from tribunal.harness.campaign.successions import (
     ACTS,
     ALONE,
     BY_TURNS,
+    COORDINATOR_LOST,
     ENDS_LATE,
     FIRST,
     FOLLOWER_GONE,
     LATE_CHANGES,
     LEADER_LOST,
+    MARKED,
     NO_METADATA,
     NONE,
     ORDERS,
@@ -103,6 +106,15 @@ def test_who_is_hurt_together_comes_back_in_an_order_that_is_drawn():
 
     lasts = [[one.lasts_ms for one in plan.faults if one.target.text.startswith("broker ")] for plan in plans]
     assert any(len(set(one)) > 1 for one in lasts)
+
+
+def test_only_transactions_have_a_coordinator_to_lose_and_markers_to_wait_for():
+    table, random = table_of("kraft", "brokers"), Random(10)
+    rows = [row for _ in range(200) for row in table.rows(random)]
+
+    met = [row for row in rows if {COORDINATOR_LOST, MARKED} & set(row.values())]
+    assert met
+    assert {table.value(row, "load") for row in met} == {TRANSACTIONS}
 
 
 def test_a_value_that_is_named_twice_comes_more_often_where_nothing_else_decides():
@@ -194,7 +206,7 @@ def test_by_turns_is_a_whole_row_of_two_replicas_that_may_be_elected_uncleanly()
     assert by_turns
     assert {table.value(row, "setting") for row in by_turns} == {UNCLEAN_TWO_REPLICAS}
     assert {table.value(row, FIRST) for row in by_turns} == {BY_TURNS}
-    plan = of_brokers(15, first=BY_TURNS, setting=UNCLEAN_TWO_REPLICAS)
+    plan = of_brokers(15, first=BY_TURNS, setting=UNCLEAN_TWO_REPLICAS, metadata="as ever")
     waiting = [one for one in plan.faults if one.when is not None and one.when.text.startswith("recovering(p0)")]
     turns = waiting[:2]  # the acts behind may wait for another election
     assert [fault.kind for fault in turns] in (["kill", "kill"], ["isolate", "isolate"])

@@ -6,13 +6,18 @@ from types import SimpleNamespace
 import pytest
 
 from tribunal.clusters.api import ClusterError, ClusterSpec, ClusterState, PartitionState, TopicPartition
-from tribunal.nemesis.targets import NoTarget, draw, parse, resolve
+from tribunal.nemesis.targets import BadTarget, NoTarget, draw, parse, resolve
 
 
-def a_cluster(leader=2, isr=(1, 2, 3), elr=(), quorum_leader=102, down=()):
+def a_cluster(leader=2, isr=(1, 2, 3), elr=(), quorum_leader=102, down=(), sent=None):
     partition = PartitionState(leader=leader, leader_epoch=1, partition_epoch=1, replicas=(1, 2, 3), isr=isr, elr=elr)
     state = ClusterState(quorum_leader=quorum_leader, partitions={TopicPartition("t", 0): partition})
-    return SimpleNamespace(spec=ClusterSpec(), state=state, alive=lambda node: node not in down)
+    return SimpleNamespace(
+        spec=ClusterSpec(),
+        state=state,
+        alive=lambda node: node not in down,
+        last_message=lambda *kind: (sent or {}).get(kind, ()),
+    )
 
 
 def meant(text, cluster, pick=0.0):
@@ -51,6 +56,14 @@ def test_a_leader_that_is_missing_is_no_target():
         pytest.param("outsider(p0)", {"isr": (2,), "elr": (3,)}, 1, id="in neither"),
         pytest.param("leader(p0)", {"down": (2,)}, None, id="the leader's process is gone"),
         pytest.param("random broker", {"down": (1, 2)}, 3, id="a broker that runs"),
+        pytest.param("sender(vote answer)", {"sent": {(52, "response"): (103, 101)}}, 103, id="who answered"),
+        pytest.param("receiver(vote answer)", {"sent": {(52, "response"): (103, 101)}}, 101, id="who was answered"),
+        pytest.param("sender(vote request)", {"sent": {(52, "response"): (103, 101)}}, None, id="nobody asked"),
+        pytest.param("sender(end-txn request)", {"sent": {(26, "request"): (-1, 2)}}, None, id="a client is no node"),
+        pytest.param("receiver(end-txn request)", {"sent": {(26, "request"): (-1, 2)}}, 2, id="whom a client asked"),
+        pytest.param(
+            "sender(vote answer)", {"sent": {(52, "response"): (103, 101)}, "down": (103,)}, None, id="it is gone"
+        ),
     ],
 )
 def test_a_target_by_state(text, cluster, node):
@@ -59,6 +72,13 @@ def test_a_target_by_state(text, cluster, node):
             meant(text, a_cluster(**cluster))
     else:
         assert meant(text, a_cluster(**cluster)) == node
+
+
+def test_messages_that_flow_all_the_time_have_no_last_one_worth_aiming_at():
+    with pytest.raises(
+        BadTarget, match=r"'sender\(fetch request\)': fetch is no API of which messages are counted; these are: .*vote"
+    ):
+        parse("sender(fetch request)", ClusterSpec(), 6)
 
 
 def test_the_plan_draws_the_partition():
