@@ -3,9 +3,6 @@
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 
-from tribunal.harness.catalog import KINDS, listing
-from tribunal.results.plugins import BadPlugin
-
 Offer = Callable[[str], Iterator[tuple[str, str]]]
 
 
@@ -13,6 +10,9 @@ def named(kind: str) -> Offer:
     """Return what offers the names of one kind (a plural of `tribunal list`) that begin with what was typed."""
 
     def offer(incomplete: str) -> Iterator[tuple[str, str]]:
+        from tribunal.harness.catalog import listing
+        from tribunal.results.plugins import BadPlugin
+
         typed = incomplete.lower()
         with suppress(BadPlugin):  # the command itself reports it
             yield from ((name, about) for name, about in listing(kind).items() if name.lower().startswith(typed))
@@ -22,4 +22,6 @@ def named(kind: str) -> Offer:
 
 def kinds(incomplete: str) -> Iterator[str]:
     """Offer what `tribunal list` can list."""
+    from tribunal.harness.catalog import KINDS
+
     yield from (kind for kind in KINDS if kind.startswith(incomplete.lower()))

@@ -1,23 +1,16 @@
-"""Where the command `tribunal` begins: Ctrl-C or SIGTERM while its modules are still loading end it like any later one."""
+"""Where the command `tribunal` begins."""
 
-import os
 import signal
-import sys
-from typing import Final, NoReturn
+from typing import NoReturn
 
-INTERRUPTED: Final = 130
-"""As `tribunal.results.verdict.EXIT_INTERRUPTED`, which is not loaded yet."""
+from tribunal.harness.cli.loading import loading
 
 
 def main() -> NoReturn:
     """Load the command and run it."""
-    try:
+    with loading():
         signal.signal(signal.SIGTERM, signal.default_int_handler)
         from tribunal.harness.cli.main import main as command
-    except KeyboardInterrupt:
-        sys.stderr.write("tribunal: interrupted before anything was begun\n")
-        sys.stderr.flush()
-        os._exit(INTERRUPTED)  # half-loaded modules have nothing to put away, and may not be able to
     command()
 
 

@@ -16,13 +16,18 @@ from tribunal.results.scratch import Scratch
 from tribunal.results.signature import Signature, of_violation, read
 from tribunal.results.verdict import EXIT_ERROR, Verdict, load
 
-findings = typer.Typer(no_args_is_help=True, help="Past failures, kept as plans and run again.")
+app = typer.Typer(no_args_is_help=True, add_completion=False)
 Folder = Annotated[Path, typer.Option(help="Folder of the findings.")]
 Json = Annotated[bool, typer.Option("--json", help="Print the result as JSON on stdout.")]
 NO_VIOLATION: Final = "{run}: found nothing; give --signature, or a run with a violation"
 
 
-@findings.command()
+@app.callback()
+def findings() -> None:
+    """Past failures, kept as plans and run again."""
+
+
+@app.command()
 def add(
     run: Annotated[Path, typer.Argument(help="Folder of a run that found something, or a plan.json.")],
     name: Annotated[str, typer.Option(help="Small letters, digits and hyphens; the file's name.")],
@@ -44,7 +49,7 @@ def add(
     echo(as_json({"finding": name, "file": str(kept)}) if json else str(kept))
 
 
-@findings.command("run")
+@app.command("run")
 def run_(
     names: Annotated[list[str] | None, typer.Argument(help="Which; default: all.")] = None,
     folder: Folder = known.FOLDER,
@@ -68,7 +73,7 @@ def run_(
     raise typer.Exit(exit_code_of(results))
 
 
-@findings.command("list")
+@app.command("list")
 def list_(folder: Folder = known.FOLDER, json: Json = False) -> None:
     """List the findings that are kept."""
     found = known.all_findings(folder)

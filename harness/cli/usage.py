@@ -5,8 +5,6 @@ from typing import Final, cast
 
 import typer
 
-from tribunal.results.history import is_history
-
 # (typer brings its own click: its usage errors are reached through what it exports.)
 UsageError = cast("type[typer.BadParameter]", typer.BadParameter.__mro__[1])
 
@@ -27,6 +25,8 @@ def must_be_folder(run: Path) -> None:
 
 def must_hold_run(run: Path) -> None:
     """Raise `UsageError` where a folder is none, or has nothing that a run leaves."""
+    from tribunal.results.history import is_history
+
     must_be_folder(run)
     if not ((run / "recording").is_dir() or (run / "verdict.json").is_file() or is_history(run)):
         raise UsageError(f"no run in {str(run)!r}: neither a recording nor a verdict is there")

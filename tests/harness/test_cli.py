@@ -249,32 +249,25 @@ def test_a_time_too_short_for_the_first_round_is_stretched(tmp_path, capsys):
 
 
 INTERRUPTED_WHILE_LOADING = """
-import sys
+import os, signal, sys
+MODULE = sys.argv.pop(1)
 class Interrupts:
     def find_spec(self, name, path, target=None):
-        if name == "tribunal.harness.cli.main":
-            raise KeyboardInterrupt
+        if name == MODULE:
+            HOW
 sys.meta_path.insert(0, Interrupts())
 from tribunal.harness.cli.entry import main
 main()
 """
+MODULES = ["tribunal.harness.cli.main", "tribunal.harness.cli.verdicts", "tribunal.harness.cli.session"]
 
 
-def test_an_interrupt_in_the_first_second_is_a_line_and_130():
-    done = subprocess.run(
-        [sys.executable, "-c", INTERRUPTED_WHILE_LOADING], capture_output=True, text=True, check=False
-    )
-
-    assert (done.returncode, done.stderr) == (130, "tribunal: interrupted before anything was begun\n")
-
-
-TERMINATED_WHILE_LOADING = INTERRUPTED_WHILE_LOADING.replace(
-    "raise KeyboardInterrupt", "os.kill(os.getpid(), signal.SIGTERM)"
-).replace("import sys\n", "import os, signal, sys\n", 1)
-
-
-def test_a_termination_in_the_first_second_is_a_line_and_130():
-    done = subprocess.run([sys.executable, "-c", TERMINATED_WHILE_LOADING], capture_output=True, text=True, check=False)
+@pytest.mark.parametrize("module", MODULES)
+@pytest.mark.parametrize("how", ["raise KeyboardInterrupt", "os.kill(os.getpid(), signal.SIGTERM)"])
+def test_an_interrupt_in_the_first_second_is_a_line_and_130(how, module):
+    code = INTERRUPTED_WHILE_LOADING.replace("HOW", how)
+    words = [module, "run", "produce-consume"]
+    done = subprocess.run([sys.executable, "-c", code, *words], capture_output=True, text=True, check=False)
 
     assert (done.returncode, done.stderr) == (130, "tribunal: interrupted before anything was begun\n")
 

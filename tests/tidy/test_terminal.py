@@ -19,7 +19,7 @@ WRITES: Final = (
 )
 KNOWN: Final = {
     "harness/campaign/bisect_probe.py: traceback.print_exc",  # among the lines of git bisect, with the packages of an old commit
-    "harness/cli/entry.py: sys.stderr.write",  # nothing is loaded yet; a sentence of ours
+    "harness/cli/loading.py: sys.stderr.write",  # nothing is loaded yet; a sentence of ours
     "harness/cli/histories.py: sys.stdout.writelines",  # a history for another tool; on a terminal it is made plain
     "harness/guard.py: sys.stdout.write",  # into the log of the run's guard
     "harness/terminal.py: typer.echo",
