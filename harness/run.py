@@ -31,6 +31,7 @@ from tribunal.harness import heal
 from tribunal.harness.catalog import all_clusters, all_workloads, faults, one_of
 from tribunal.harness.collect import Collector, record_final_logs
 from tribunal.harness.fault_journal import ActiveFault, FaultJournal
+from tribunal.harness.installed import installed_code
 from tribunal.harness.plan import ExecutedFault, Plan, PlannedFault, encoded, expression
 from tribunal.harness.processor_waits import ProcessorWaits
 from tribunal.harness.progress import Progress
@@ -637,12 +638,15 @@ def settings(plan: Plan) -> dict[str, Setting]:
 
 @cache
 def commit() -> str:
-    """Return the commit the code is at, `unknown` outside a clone; asked once a process, for it starts another one.
+    """Return the commit the code is at, asked once a process, for it starts another one.
 
-    Code that was sent to another machine brings it along.
+    Code that was sent to another machine brings it along. A wheel has none: it is known by its version and its hash. `unknown`: neither a
+    clone nor installed. A clone of something else around it says nothing of it.
     """
     if (ROOT / COMMIT).is_file():
         return (ROOT / COMMIT).read_text().strip()
+    if not (ROOT / ".git").exists():
+        return installed_code(ROOT) or "unknown"
     try:
         found = subprocess.run(  # noqa: S603 - fixed words
             ["git", "-C", str(ROOT), "describe", "--always", "--dirty", "--abbrev=40"],  # noqa: S607

@@ -1,9 +1,11 @@
 """The wheel: two import names, complete, and at home in an empty directory."""
 
 import os
+import re
 import subprocess
 import sys
 import zipfile
+from importlib.metadata import version
 from pathlib import Path
 
 import pytest
@@ -76,6 +78,31 @@ def test_installed_elsewhere_nothing_comes_from_the_checkout(installed, tmp_path
     assert done.stdout.split() == [
         str(installed / "replog" / "__init__.py"), str(installed / "tribunal"), str(installed),
     ]  # fmt: skip
+
+
+def commit_named_in(folder, cwd):
+    done = run(folder, cwd, "-c", "from tribunal.harness.run import commit; print(commit())")
+    assert done.returncode == 0, done.stderr
+    return done.stdout.strip()
+
+
+def test_code_of_a_wheel_is_known_by_its_version_and_hash(wheel, installed, tmp_path):
+    """In a project's own folder (`.venv`) it had that project's commit, and elsewhere `unknown`, whatever code it was."""
+    project = tmp_path / "project"
+    inside = project / "packages"
+    with zipfile.ZipFile(wheel) as archive:
+        archive.extractall(inside)
+    git = ["git", "-C", str(project), "-c", "user.name=a", "-c", "user.email=a@b"]
+    for words in (["init", "--quiet"], ["commit", "--quiet", "--allow-empty", "--message", "theirs"]):
+        subprocess.run([*git, *words], check=True)
+
+    named = commit_named_in(installed, tmp_path)
+
+    assert re.fullmatch(rf"{re.escape(version('replog'))}-[0-9a-f]{{64}}", named)
+    assert commit_named_in(inside, project) == named
+    (record,) = inside.glob("*.dist-info/RECORD")
+    record.write_text(record.read_text().replace("replog/__init__.py,sha256=", "replog/__init__.py,sha256=x", 1))
+    assert commit_named_in(inside, project) not in (named, "unknown")
 
 
 def test_a_run_from_an_empty_directory(installed, tmp_path):
