@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Final
 
 import replog
+from replog.quorum.messages import VoterChange
 
 ROOT: Final = Path(replog.__file__).parent
 # Whose code runs in one mode only, as folders and files of the package.
@@ -20,21 +21,36 @@ OF_MODE: Final = {
 }
 SAID_BY: Final = ("probe", "Probe")
 LISTED_BY: Final = "rare_states"  # a function that makes a list of names
+STRUCK_BY: Final = ("strikes", "linger")  # functions of a world and the name of a fault injection point
 
 
 @cache
 def known_rare_states(mode: str) -> tuple[str, ...]:
     """Return the names that nodes of a mode (`kraft`, `zookeeper`) can count, sorted."""
+    return tuple(sorted({name for tree in _trees(mode) for name in _named(tree)}))
+
+
+@cache
+def countable(mode: str) -> frozenset[str]:
+    """Return all names that nodes of a mode can count: rare states, strikes of fault injection points, and how the voters of a quorum changed."""
+    points = (f"point {name}" for tree in _trees(mode) for name in _points(tree))
+    voters = (f"quorum_voter_{change.value}" for change in VoterChange) if mode == "kraft" else ()
+    return frozenset((*known_rare_states(mode), *points, *voters))
+
+
+@cache
+def _trees(mode: str) -> tuple[ast.Module, ...]:
+    """Return the modules of a mode that can count something."""
     others = [part for other, parts in OF_MODE.items() if other != mode for part in parts]
-    found: set[str] = set()
+    found: list[ast.Module] = []
     for path in sorted(ROOT.rglob("*.py")):
         place = path.relative_to(ROOT).as_posix()
         if any(place == part or place.startswith(f"{part}/") for part in others):
             continue
         text = path.read_text(encoding="utf-8")
-        if any(f"{name}(" in text for name in (*SAID_BY, LISTED_BY)):
-            found.update(_named(ast.parse(text, str(path))))
-    return tuple(sorted(found))
+        if any(f"{name}(" in text for name in (*SAID_BY, LISTED_BY, *STRUCK_BY)):
+            found.append(ast.parse(text, str(path)))
+    return tuple(found)
 
 
 def _named(tree: ast.Module) -> Iterator[str]:
@@ -46,6 +62,12 @@ def _named(tree: ast.Module) -> Iterator[str]:
             for call in ast.walk(node):
                 if isinstance(call, ast.Call) and _name(call.func) == "append":
                     yield from _constants(call.args[0])
+
+
+def _points(tree: ast.Module) -> Iterator[str]:
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Call) and _name(node.func) in STRUCK_BY and len(node.args) > 1:
+            yield from _constants(node.args[1])
 
 
 def _name(called: ast.expr) -> str:

@@ -20,16 +20,17 @@ cluster, rate, owner, expires): from the day after `expires` on, an issue is a f
 import datetime
 import math
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Final
 
 import msgspec
 
 from tribunal.checkers.calibration.api import classes
+from tribunal.clusters.simulated.rare_states import countable
 from tribunal.clusters.spec import MODES, Mode
-from tribunal.harness.catalog import SIMULATED, all_clusters, mutant_named, one_of, scenario_file, scenarios
-from tribunal.harness.plan import made
+from tribunal.harness.catalog import SIMULATED, all_clusters, mutant_named, nearest, one_of, scenario_file, scenarios
+from tribunal.harness.plan import Plan, made
 from tribunal.harness.scenario import BadScenario, Scenario, load, read_yaml
 from tribunal.results.night import Quarantine
 from tribunal.results.signature import read as read_signature
@@ -199,8 +200,9 @@ def _check_day(path: Path, text: str) -> None:
 
 
 def _check(config: Config, path: Path) -> None:
-    for name in (*config.sweeps, *(run.scenario for run in config.confirm.runs)):
-        scenario_file(name)
+    for run in config.confirm.runs:
+        scenario_file(run.scenario)
+    in_sweeps = {name: _in_simulator(name) for name in config.sweeps}
     for name in (name for names in config.every_scenario.without.values() for name in names):
         one_of("scenario", name, scenarios())
     for mutant in config.canaries.mutants:
@@ -224,10 +226,27 @@ def _check(config: Config, path: Path) -> None:
         raise BadScenario(f"{path}: calibrate and probes take their runs from sweeps, and there are none")
     for name in config.calibrate.classes:
         one_of("class", name, classes())
+    _check_probes(config.probes, in_sweeps)
     if not 0 <= shares < 100:
         raise BadScenario(
             f"{path}: the shares of canaries, every_scenario, search, calibrate and confirm leave nothing for the sweeps"
         )
+
+
+def _in_simulator(name: str) -> Plan:
+    """Return a plan of one of the sweeps; `BadScenario` where the simulator cannot run it: no night is to find that out in its middle."""
+    try:
+        return made(load(scenario_file(name), {}), seed=0, cluster=SIMULATED, time_ms=None, mutants=())
+    except BadScenario as problem:
+        raise BadScenario(f"sweeps: {name}: {problem}") from None
+
+
+def _check_probes(names: Sequence[str], in_sweeps: Mapping[str, Plan]) -> None:
+    """Raise `Unknown` for a probe that no node in the sweeps can count: it would be missed at the end of each night."""
+    known = {name for mode in {plan.mode for plan in in_sweeps.values()} for name in countable(mode)}
+    for name in names:
+        if name not in known:
+            raise nearest("probe", name, known)
 
 
 def _check_numbers(config: Config, path: Path) -> None:

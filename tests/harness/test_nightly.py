@@ -38,7 +38,7 @@ canaries: {mutants: [M01], share: 20}
 sweeps: {last-replica-standing: 1}
 calibrate: {share: 5, classes: [hole, changed-key]}
 confirm: {runs: [{scenario: produce-consume, cluster: processes}]}
-probes: [never-reached-by-anything]
+probes: [reassignment_completed]
 """
 EVERY = "nightly: small\nevery_scenario: {share: 20, without: {zookeeper: [exact-stale-join]}}\n"
 
@@ -98,6 +98,12 @@ def night_in(
             "nightly: x\nconfirm: {runs: [{scenario: produce-consume, cluster: processes}]}\nprobes: [a]\n",
             "there are none",
             id="probes of no sweep",
+        ),
+        pytest.param(NIGHT.replace("reassignment_completed", "elr_nonemtpy"), "did you mean elr_nonempty", id="probe"),
+        pytest.param(
+            NIGHT.replace("reassignment_completed", "zookeeper_session_expired"),
+            "unknown probe 'zookeeper_session_expired'",
+            id="a probe of the mode that no sweep is in",
         ),
         pytest.param(NIGHT + "known: nowhere.yaml\n", "nowhere.yaml", id="known issues"),
         pytest.param("nightly: x\nsweeps: {produce-consume: .nan}\n", "weight above 0", id="weight that is no number"),
@@ -167,7 +173,7 @@ def test_a_night_end_to_end(tmp_path):
     }
     assert night.sensitivity.total.injected >= 1
     assert night.sensitivity.runs[0] == "last-replica-standing, seed 5"
-    assert night.cold == ["never-reached-by-anything"]
+    assert night.cold == ["reassignment_completed"]
     assert asked == [("produce-consume", "processes")]
     assert (tmp_path / "out" / "runs" / "real").is_dir()  # no passing run: its folder is evidence
     assert night.exit_code in (1, 3)
@@ -322,6 +328,19 @@ def test_a_fault_that_this_cluster_cannot_do_is_one_run_of_the_night_not_its_end
 
     assert confirmed.verdict == "ERROR"
     assert "slow-zookeeper" in confirmed.reasons[0]
+
+
+def test_a_scenario_that_the_simulator_cannot_run_is_refused_before_the_night_begins(tmp_path, capsys):
+    """The night ran everything that comes before its sweeps, and broke there."""
+    (tmp_path / "odd.yaml").write_text(
+        "scenario: odd\nworkload: produce-consume\nsteps: [{slow-zookeeper: random broker}]\n"
+    )
+    night = written(tmp_path, f"nightly: x\ncanaries: {{mutants: [M01]}}\nsweeps: {{{tmp_path}/odd.yaml: 1}}\n")
+
+    assert exit_code(["nightly", str(night), "--out", str(tmp_path / "out")]) == 64
+
+    assert f"sweeps: {tmp_path}/odd.yaml: " in capsys.readouterr().err
+    assert not (tmp_path / "out").exists()
 
 
 def test_two_scenarios_of_one_name_are_refused(tmp_path, capsys):

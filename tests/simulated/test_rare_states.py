@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 import replog
-from tribunal.clusters.simulated.rare_states import known_rare_states
+from tribunal.clusters.simulated.rare_states import countable, known_rare_states
 from tribunal.harness.campaign.night_file import read_config
 
 ROOT = Path(__file__).parents[2]
@@ -39,3 +39,10 @@ def test_the_states_that_a_night_demands_are_among_them() -> None:
 
     assert demanded
     assert demanded <= set(known_rare_states("kraft"))
+
+
+def test_what_is_named_while_a_node_runs_can_be_counted_too() -> None:
+    """Names that are put together: a night may demand them as well."""
+    assert {"point segment is rolled early", "quorum_voter_add", "elr_nonempty"} <= countable("kraft")
+    assert "quorum_voter_add" not in countable("zookeeper")
+    assert set(known_rare_states("zookeeper")) < countable("zookeeper")
