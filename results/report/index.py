@@ -5,7 +5,6 @@ each night, `power.json` as `tribunal power --json` prints it, `sensitivity.json
 """
 
 import os
-from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Final, Literal
@@ -25,6 +24,7 @@ MOST_RUNS: Final = 2_000
 MOST_MARKS: Final = 40
 DEPTH: Final = 4
 UNKNOWN: Final = "unknown"
+WHOLE: Final = "1/1"
 LETTERS: Final[Mapping[str, str]] = {
     "PASS": "P", "PERMITTED": "L", "INCONCLUSIVE": "?", "VIOLATION": "V", "ERROR": "E",
 }  # fmt: skip
@@ -208,16 +208,41 @@ def _shown(runs: Sequence[RunRow], most: int) -> list[RunRow]:
 
 
 def _trends(found_nights: Sequence[Night]) -> Iterator[Trend]:
-    """Yield each figure of two nights or more, those here and those that they remember; shards of one night are not compared."""
-    series: dict[str, dict[str, float]] = {}
-    for night in reversed(found_nights):
-        for began, figures in (*((one.began, one.figures) for one in night.before), (night.began, night.figures)):
-            for name, value in figures.items():
-                series.setdefault(name, {})[began] = value
-    shards = Counter((night.name, night.commit, night.first_seed) for night in found_nights if night.shard != "1/1")
-    for name, by_night in series.items():
-        if len(by_night) > 1 and max(shards.values(), default=1) == 1:
-            yield _trend(name, sorted(by_night.items()))
+    """Yield each figure of two nights or more of one name, those here and those that they remember; shards of one night are not compared."""
+    several = len({night.name for night in found_nights}) > 1
+    for name in _ordered(night.name for night in found_nights):
+        own = _whole(night for night in reversed(found_nights) if night.name == name)
+        series: dict[str, dict[str, float]] = {}
+        for night in own:
+            for began, figures in (*((one.began, one.figures) for one in night.before), (night.began, night.figures)):
+                for figure, value in figures.items():
+                    series.setdefault(figure, {})[began] = value
+        for figure, by_night in series.items():
+            if len(by_night) > 1:
+                yield _trend(f"{name}: {figure}" if several else figure, sorted(by_night.items()))
+
+
+def _whole(nights: Iterable[Night]) -> list[Night]:
+    """Leave out shards of a night that is there as a whole; return none where there are shards that nobody has merged.
+
+    The same shard twice is of two nights that began on one day.
+    """
+    groups: dict[tuple[str, int, str], list[Night]] = {}
+    for night in nights:
+        groups.setdefault((night.commit, night.first_seed, night.shard.partition("/")[2]), []).append(night)
+    merged = {
+        (night.commit, night.first_seed, night.began)
+        for own in groups.values()
+        for night in own
+        if night.shard == WHOLE
+    }
+    found: list[Night] = []
+    for (commit, first_seed, _), own in groups.items():
+        if len({night.shard for night in own}) == 1:
+            found += own
+        elif not any((commit, first_seed, night.began) in merged for night in own):
+            return []
+    return sorted(found, key=lambda night: night.began)
 
 
 def _trend(name: str, nights: Sequence[tuple[str, float]]) -> Trend:

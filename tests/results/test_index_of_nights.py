@@ -1,0 +1,48 @@
+"""What the page over many runs says of several nights."""
+
+import msgspec
+import pytest
+
+from tribunal.results.night import Night
+from tribunal.results.night_files import save
+from tribunal.results.report.index import index
+
+BASE = Night(
+    name="tribunal", began="2026-11-21T02:00:00Z", commit="c" * 40, lock_sha256="l", shard="1/1", budget_s=60.0,
+    first_seed=7,
+)  # fmt: skip
+EARLY, LATE = "2026-11-21T02:00:00Z", "2026-11-21T14:00:00Z"
+
+
+@pytest.mark.parametrize(
+    ("nights", "compared"),
+    [
+        pytest.param([("tribunal", EARLY, "1/1"), ("tribunal", LATE, "1/1")], 2, id="two nights on one day"),
+        pytest.param([("tribunal", EARLY, "2/4"), ("tribunal", LATE, "2/4")], 2, id="one shard of two nights"),
+        pytest.param([("tribunal", EARLY, "1/4"), ("tribunal", EARLY, "2/4")], 0, id="two shards of one night"),
+        pytest.param(
+            [("tribunal", EARLY, "1/2"), ("tribunal", EARLY, "2/2"), ("tribunal", EARLY, "1/1"), ("tribunal", LATE, "1/1")],
+            2,
+            id="a night beside the shards that it was made of, and another one",
+        ),
+        pytest.param([("tribunal", EARLY, "1/1"), ("other", LATE, "1/1")], 0, id="two names"),
+    ],
+)  # fmt: skip
+def test_nights_of_one_name_are_compared_and_nothing_else(tmp_path, nights, compared):
+    for number, (name, began, shard) in enumerate(nights):
+        save(msgspec.structs.replace(BASE, name=name, began=began, shard=shard), tmp_path / str(number))
+
+    trends = {trend.name: trend for trend in index(tmp_path).trends}
+
+    assert {len(trend.values) for trend in trends.values()} == ({compared} if compared else set())
+    assert ("probes reached" in trends) == bool(compared)
+
+
+def test_where_there_are_several_names_each_figure_says_whose_it_is(tmp_path):
+    for number, (name, began) in enumerate([("one", EARLY), ("one", LATE), ("two", EARLY), ("two", LATE)]):
+        save(msgspec.structs.replace(BASE, name=name, began=began, first_seed=number), tmp_path / str(number))
+
+    names = {trend.name for trend in index(tmp_path).trends}
+
+    assert {"one: probes reached", "two: probes reached"} <= names
+    assert "probes reached" not in names
