@@ -28,8 +28,12 @@ from tribunal.results.verdict import Finding, RunVerdict, Verdict
 if TYPE_CHECKING:
     from tribunal.checkers.spark.session import Prepared
 
-TOGETHER: Final = 12  # copies that are judged in one job
-SQL_TOGETHER: Final = 4  # by SQL: their rows are in Java's memory at once
+TOGETHER: Final = {
+    "spark": 12,
+    "spark-sql": 4,  # their rows are in Java's memory at once
+    "inline": 1,  # a job of its own costs nothing here, and whoever waits sees each one end
+}
+"""Copies that are judged in one job."""
 SAID: Final = 4  # findings that explain a miss
 
 
@@ -84,16 +88,18 @@ def measure(
     scratch: Path,
     notify: Callable[[Outcome, int], None] = lambda outcome, count: None,
     prepared: "Prepared | None" = None,
+    say: Callable[[str], None] = lambda line: None,
 ) -> Measure:
     """Put anomalies into copies of recordings, judge them, and add up.
 
     notify:  called with each outcome, and how many there are by now.
+    say:     called with what begins now, before it takes its time.
     """
     known = classes()
     chosen = [known[name] for name in options.chosen or known]
     outcomes: list[Outcome] = []
     for run_dir in run_dirs:
-        for outcome in _of_run(run_dir, chosen, options, scratch, prepared):
+        for outcome in _of_run(run_dir, chosen, options, scratch, prepared, say):
             outcomes.append(outcome)
             notify(outcome, len(outcomes))
     injected = Counter(outcome.class_name for outcome in outcomes)
@@ -116,8 +122,14 @@ def missed(outcome: Outcome) -> str:
 
 
 def _of_run(
-    run_dir: Path, chosen: Sequence[AnomalyClass], options: Options, scratch: Path, prepared: "Prepared | None"
+    run_dir: Path,
+    chosen: Sequence[AnomalyClass],
+    options: Options,
+    scratch: Path,
+    prepared: "Prepared | None",
+    say: Callable[[str], None],
 ) -> Iterator[Outcome]:
+    say(f"{run_dir.name}: being judged as it is")
     recording = Recording.open(run_dir)
     case = Case(recording)
     unchanged = copied(recording, scratch / f"{run_dir.name}-unchanged", {})
@@ -128,10 +140,18 @@ def _of_run(
     for number, (one, injected) in enumerate(injections(case, chosen, options.per_class, options.seed)):
         # A folder of its own: Spark keeps what it has read by the files' names.
         waiting.append((one, injected, scratch / f"{run_dir.name}-{number}"))
-        if len(waiting) == TOGETHER:
+        if len(waiting) == TOGETHER[options.engine]:
+            say(_judging(run_dir, waiting))
             yield from _outcomes(case, before, waiting, options.engine, prepared)
             waiting = []
-    yield from _outcomes(case, before, waiting, options.engine, prepared)
+    if waiting:
+        say(_judging(run_dir, waiting))
+        yield from _outcomes(case, before, waiting, options.engine, prepared)
+
+
+def _judging(run_dir: Path, waiting: Sequence[tuple[AnomalyClass, Injected, Path]]) -> str:
+    names = ", ".join(dict.fromkeys(one.name for one, _, _ in waiting))
+    return f"{run_dir.name}: {len(waiting)} with an anomaly being judged: {names}"
 
 
 def injections(
@@ -175,9 +195,7 @@ def _outcomes(
 
 
 def _judged(folders: Sequence[Path], engine: str, prepared: "Prepared | None") -> list[RunVerdict]:
-    size = SQL_TOGETHER if engine == "spark-sql" else TOGETHER
-    jobs = (folders[first : first + size] for first in range(0, len(folders), size))
-    verdicts = [verdict for job in jobs for verdict in check(job, engine, prepared=prepared)]
+    verdicts = check(folders, engine, prepared=prepared)
     for folder in folders:
         shutil.rmtree(folder, ignore_errors=True)
     return verdicts

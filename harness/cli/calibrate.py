@@ -18,7 +18,7 @@ from tribunal.results.unreadable import UNREADABLE
 if TYPE_CHECKING:
     from tribunal.harness.campaign.calibrate import Measure
 
-EVERY_S: Final = 5.0
+EVERY_S: Final = 2.0
 
 
 def calibrate(
@@ -51,10 +51,8 @@ def calibrate(
     before = None if last is None else read(last)
     board = _Board()
     measured = len(chosen or all_classes())
-    echo(
-        f"{len(runs)} recordings: each is judged as it is, then copies of it with anomalies of {measured} classes",
-        err=True,
-    )
+    many = "1 recording: it is" if len(runs) == 1 else f"{len(runs)} recordings: each is"
+    echo(f"{many} judged as it is, then copies of it with anomalies of {measured} classes", err=True)
 
     def progress(outcome: Outcome, count: int) -> None:
         board.update(outcome.run, count, seen=outcome.seen)
@@ -63,7 +61,7 @@ def calibrate(
         scratch = stack.enter_context(Scratch("calibrate", in_memory=True))
         prepared = None if engine == "inline" else stack.enter_context(Prepared())
         options = Options(per_class=per_class, seed=seed, engine=engine, chosen=chosen)
-        found = measure([folder.resolve() for folder in runs], options, scratch, progress, prepared)
+        found = measure([folder.resolve() for folder in runs], options, scratch, progress, prepared, board.say)
     less = [] if before is None else fallen(before.figures, found.figures)
     if out is not None:
         out.write_bytes(msgspec.json.format(msgspec.json.encode(found), indent=2) + b"\n")
@@ -113,6 +111,10 @@ class _Board:
     def update(self, run: str, count: int, *, seen: bool) -> None:
         """Take in one outcome."""
         self._seen += seen
+        self.say(f"{run}: {count} {'anomaly' if count == 1 else 'anomalies'} judged, {self._seen} seen")
+
+    def say(self, line: str) -> None:
+        """Say a line, unless one was said a moment ago."""
         if time.monotonic() - self._said > EVERY_S:
             self._said = time.monotonic()
-            echo(f"{run}: {count} anomalies judged, {self._seen} seen", err=True)
+            echo(line, err=True)

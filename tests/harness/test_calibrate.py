@@ -42,6 +42,22 @@ def test_it_prints_a_line_a_class(recorded, capsys):
     ]  # fmt: skip
 
 
+def test_each_step_is_said_before_it_takes_its_time(recorded, capsys, monkeypatch):
+    """Twelve copies were judged before a second word: a minute on a busy machine."""
+    monkeypatch.setattr("tribunal.harness.cli.calibrate.EVERY_S", -1.0)
+
+    assert exit_code(["calibrate", str(recorded), "--classes", "hole,changed-key"]) == 0
+
+    assert capsys.readouterr().err.splitlines() == [
+        "1 recording: it is judged as it is, then copies of it with anomalies of 2 classes",
+        "run: being judged as it is",
+        "run: 1 with an anomaly being judged: hole",
+        "run: 1 anomaly judged, 1 seen",
+        "run: 1 with an anomaly being judged: changed-key",
+        "run: 2 anomalies judged, 2 seen",
+    ]
+
+
 def test_a_miss_is_explained_by_what_the_judge_said_instead():
     injection = Injection(change="two records are gone", place=Place("t", 0), log_offset=4, since_ns=10**9)
     miss = Outcome(
