@@ -6,7 +6,9 @@ STAMP := $(VENV)/.ready
 TESTS ?= tests
 HASHES ?= yes
 AUDIT ?=
-PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check
+# What takes minutes shows that it goes on.
+PIP_ALOUD := $(BIN)/python -m pip install --disable-pip-version-check
+PIP := $(PIP_ALOUD) --quiet
 
 .PHONY: run test setup check static lock audit nightly bench clean
 
@@ -24,9 +26,9 @@ $(STAMP): requirements.lock pyproject.toml
 	@echo "setting up $(VENV) (once; pyspark alone is a 456 MB download)"
 	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	@if [ "$(HASHES)" = no ]; then \
-	  sed -e '/^ *--hash=/d' -e 's/ *\\$$//' requirements.lock >$(VENV)/versions.txt && $(PIP) -r $(VENV)/versions.txt; \
+	  sed -e '/^ *--hash=/d' -e 's/ *\\$$//' requirements.lock >$(VENV)/versions.txt && $(PIP_ALOUD) -r $(VENV)/versions.txt; \
 	else \
-	  $(PIP) --require-hashes -r requirements.lock || \
+	  $(PIP_ALOUD) --require-hashes -r requirements.lock || \
 	  { echo "set-up failed. Where hashes differ, the index has other files than those of requirements.lock: 'make HASHES=no setup' takes them by version alone." >&2; exit 3; }; \
 	fi
 	@$(PIP) --no-deps --no-build-isolation --editable .

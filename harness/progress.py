@@ -151,9 +151,15 @@ class Screen:
         marks = dict.fromkeys(status.done, "✓") | {status.phase: "▶"}
         phases = "  ".join(f"{name} {marks.get(name, '·')}" for name in PHASES)
         lines = [Text(f"{status.title}   {status.elapsed_ms / 1000:.1f} s", style="bold"), Text(f"phase    {phases}")]
-        lines += [Text(f"fault    {line}") for line in status.faults[-FAULTS_SHOWN:]]
+        lines += [Text(_said(line)) for line in status.faults[-FAULTS_SHOWN:]]
         lines += [Text(f"cluster  {status.cluster}"), Text(f"load     {status.load}")]
         return Group(*lines)
+
+
+def _said(line: str) -> str:
+    """Return a line with what it is: what has no time of the run, as that Spark is starting, is no fault."""
+    words = line.lstrip()
+    return f"fault    {line}" if words[:1].isdecimal() else f"         {words}"
 
 
 def shown_on(title: str, *, quiet: bool) -> Progress:

@@ -2,7 +2,7 @@
 
 import os
 
-from tribunal.harness.progress import Plain
+from tribunal.harness.progress import Plain, Screen
 
 
 def test_a_reader_that_goes_away_does_not_end_the_run(monkeypatch):
@@ -39,3 +39,17 @@ def test_time_does_not_go_back_when_the_judge_begins(capsys):
         progress.phase("check", 0)
 
     assert capsys.readouterr().err.splitlines()[1:] == ["  41.6 s  collect", "  41.6 s  check"]
+
+
+def test_what_is_no_fault_is_not_called_one():
+    """On a terminal it said `fault  Spark is starting`."""
+    screen = Screen("a run")
+    screen.say("  36.9 s  kill broker 2  took effect ✓")
+    screen.say("         Spark is starting; on a busy machine that takes its time")
+
+    shown = [str(line) for line in screen._lines().renderables]
+
+    assert shown[2:4] == [
+        "fault      36.9 s  kill broker 2  took effect ✓",
+        "         Spark is starting; on a busy machine that takes its time",
+    ]
