@@ -10,7 +10,7 @@ AUDIT ?=
 PIP_ALOUD := $(BIN)/python -m pip install --disable-pip-version-check
 PIP := $(PIP_ALOUD) --quiet
 
-.PHONY: run test setup check static lock audit nightly bench clean
+.PHONY: run test setup check static lock audit nightly bench image clean
 
 run: setup  ## a chaos run on the embedded default, judged and reported
 	@$(BIN)/tribunal run produce-consume $(ARGS)
@@ -52,6 +52,9 @@ audit: setup  ## asks a database of known weaknesses about the lock file, where 
 
 nightly: setup  ## the long lane: everything of `make test`, and the full matrices
 	@tools/with_engine.sh $(BIN)/python -m pytest tests
+
+image: setup  ## a container image of replog by itself: make image TAG=replog:latest
+	@tools/with_engine.sh $(BIN)/python tools/build_image.py $(TAG)
 
 clean:  ## forget recordings and caches, keep the environment
 	@rm -rf runs .pytest_cache .mypy_cache .ruff_cache .hypothesis spark-warehouse
