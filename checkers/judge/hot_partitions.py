@@ -512,9 +512,11 @@ def _epochs(node: int, offsets: Array, epochs: Array, spared: Iterable[tuple[int
 
 def _order(summary: Sieved, sends: Columns, final: Array, sent: Array, offsets: Array, uncommitted: Array) -> None:
     """Look at the order in real time and of each producer."""
-    placed = sent[sent != UNKNOWN]
+    # Of several that were acknowledged with one offset each was sent to here.
+    unread = sends["log_offset"] != UNKNOWN
+    unread[sent[sent != UNKNOWN]] = True
     known = offsets[sent[offsets] != UNKNOWN]
-    if placed.size == 0:
+    if not unread.any():
         return
     send, values = sent[known], final[known]
     invoke = sends["invoke_ns"][send]
@@ -525,8 +527,6 @@ def _order(summary: Sieved, sends: Columns, final: Array, sent: Array, offsets: 
     behind = np.append(np.minimum.accumulate(done[::-1])[::-1][1:], NEVER)
     summary.clean &= not bool((invoke > behind).any())
     summary.least_done, summary.greatest_invoke = int(done.min(initial=NEVER)), int(invoke.max(initial=-1))
-    unread = np.zeros(sends["value"].size, bool)
-    unread[placed] = True
     unread[send] = False
     summary.clean &= _ascends(summary, sends, values, send, np.flatnonzero(unread), uncommitted)
 

@@ -402,6 +402,21 @@ def test_a_record_that_only_the_logs_hold_is_unread_and_not_lost(tmp_path: Path,
     assert ("unread" in kinds, "lost" in kinds) == (logged, not logged)
 
 
+@pytest.mark.parametrize("offsets", [1, 2, 5])
+@pytest.mark.parametrize("number", [1, 7])
+def test_of_two_that_were_acknowledged_with_one_offset_both_were_sent_to_its_range(
+    tmp_path: Path, offsets: int, number: int
+) -> None:
+    """Record 1 stands at offset 1, another one where it was acknowledged: only its value says that it was sent."""
+    run = Run(tmp_path / "run")
+    log = {place: run.send(place, 100 + 10 * place, log_offset=6 if place == number else place) for place in range(8)}
+    run.final_read(dict(log))
+
+    found = found_whole_and_cut(run.finish(), offsets)
+
+    assert found == [("moved", "violation", 6)]
+
+
 @pytest.mark.parametrize("offsets", [1, 7, 8])
 def test_records_without_a_place_belong_to_the_first_range(tmp_path: Path, offsets: int) -> None:
     """All was acknowledged without an offset, in row groups of which nothing has a place, and is lost."""
