@@ -7,7 +7,7 @@ A property is one module of `checkers/properties` (or of a user's `tribunal_plug
 The engine discovers modules by that value. Nothing else has to be touched to add one.
 """
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from enum import StrEnum
 from typing import Any, Final, Generic, Protocol, TypeVar, cast
 
@@ -215,6 +215,27 @@ class FoldOfAnything(Protocol):
         """Read the summaries and put them together."""
 
 
+class RangeRows(Protocol):
+    """One range of a partition's offsets."""
+
+    def rows(self, name: str, wanted: Sequence[str]) -> "PartitionRows":
+        """Return these columns of the rows of a table that have an offset in this range; `log_offset` is among them."""
+
+
+class LargePartition(Protocol):
+    """A partition too large to be held at once. Each call reads its files anew."""
+
+    @property
+    def small(self) -> "PartitionRows":
+        """The small tables: all that the property looks at but sends, reads and logs."""
+
+    def in_ranges(self) -> Iterator["RangeRows"]:
+        """Yield ranges of offsets, ascending, that hold all rows which have an offset."""
+
+    def in_pieces(self, name: str, wanted: Sequence[str]) -> Iterator["PartitionRows"]:
+        """Yield these columns of all rows of a table, a row group at a time."""
+
+
 class Property(msgspec.Struct, frozen=True, kw_only=True):
     """All that a property may give; at least one kernel. Kernels are pure, and vectorised where there are many rows.
 
@@ -223,6 +244,7 @@ class Property(msgspec.Struct, frozen=True, kw_only=True):
     kernel:   looks at one partition's rows.
     kernel_in_pieces:  does the same for a partition too large to be held at once: first comes a piece with its small tables if it looks
               at any, then table after table of `columns_in_pieces`, in pieces with these columns, which it reads as far as it needs.
+    kernel_in_ranges:  does the same for a partition too large to be held at once, range by range of offsets.
     timeline_kernel:   looks at one partition's committed history.
     run_kernel:        looks at a whole run.
     fold:     if something can only be said of all partitions together: the kernel's summaries, partition by partition, become
@@ -237,6 +259,7 @@ class Property(msgspec.Struct, frozen=True, kw_only=True):
     kernel: "Callable[[PartitionRows, Context], Found] | None" = None
     kernel_in_pieces: "Callable[[Iterable[PartitionRows], Context], Found] | None" = None
     columns_in_pieces: Mapping[str, tuple[str, ...]] = {}
+    kernel_in_ranges: "Callable[[LargePartition, Context], Found] | None" = None
     timeline_kernel: Callable[[Timeline], Found] | None = None
     run_kernel: "Callable[[PartitionRows, History], Found] | None" = None
     fold: FoldOfAnything | None = None

@@ -163,22 +163,28 @@ def cut(recording: Recording, topic_partition: str) -> list[tuple[Range, Groups]
     end = 1 + max((group.last for group in every), default=0)
     if end > SPARSE * rows:  # a wrong offset would make more ranges than anybody can hold
         return []
-    ranges = [Range(first, min(first + RANGE_OFFSETS, end)) for first in range(0, end, RANGE_OFFSETS)]
-    beside = {name: _beside(own, ranges) for name, own in found.items()}
-    return [(own, {name: tuple(beside[name][place]) for name in BIG}) for place, own in enumerate(ranges)]
+    cut_into = ranges_of(found)
+    near = {name: beside(own, cut_into) for name, own in found.items()}
+    return [(own, {name: tuple(near[name][place]) for name in BIG}) for place, own in enumerate(cut_into)]
 
 
-def _beside(found: Sequence[Group], cut_into: Sequence[Range]) -> list[list[Group]]:
+def ranges_of(found: Mapping[str, Sequence[Group]]) -> list[Range]:
+    """Return the ranges of offsets that hold all that these row groups, by table, have a place for."""
+    end = 1 + max((group.last for own in found.values() for group in own), default=-1)
+    return [Range(first, min(first + RANGE_OFFSETS, end)) for first in range(0, end, RANGE_OFFSETS)]
+
+
+def beside(found: Sequence[Group], cut_into: Sequence[Range]) -> list[list[Group]]:
     """Return for each range the groups that it has to read, without asking each range of each group."""
-    beside: list[list[Group]] = [[] for _ in cut_into]
+    near: list[list[Group]] = [[] for _ in cut_into]
     for group in found:
         margin = RANGE_OFFSETS if group.unknown else 0  # (`_is_beside` is exact)
         first = max(0, (group.first - margin) // RANGE_OFFSETS)
         last = min(len(cut_into) - 1, (group.last + margin) // RANGE_OFFSETS)
         for place in range(first, last + 1):
             if _is_beside(group, cut_into[place]):
-                beside[place].append(group)
-    return beside
+                near[place].append(group)
+    return near
 
 
 def columns_of(name: str, known: Known) -> tuple[str, ...]:

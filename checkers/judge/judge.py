@@ -46,6 +46,7 @@ from tribunal.checkers.judge.items import (
     WholeRun,
     WorkItem,
 )
+from tribunal.checkers.judge.large import RowsOfLarge
 from tribunal.checkers.judge.outcomes import outcomes_of
 from tribunal.checkers.judge.partition import PartitionJudge, Weighed, history_of, joined
 from tribunal.checkers.judge.remembered import Remembered
@@ -234,23 +235,27 @@ def _judge_rest(item: Rest) -> Iterator[TableRow]:
         "bank": of_bank,
     }
     chosen = {own: one for own, one in properties().items() if one.kernel is not None and says.get(own, True)}
-    whole = {own: one for own, one in chosen.items() if one.kernel_in_pieces is None and own not in OF_ENDS}
+    whole = {own: one for own, one in chosen.items() if _needs_all(one) and own not in OF_ENDS}
     small = {table: None for one in chosen.values() for table in one.tables if table not in ranges.BIG}
     needed = dict.fromkeys(table for one in whole.values() for table in one.tables)
     tables = {table: _sound(recording, table, name) for table in small | needed}
     judge = _RestJudge(recording, name, PartitionRows(tables))
+    committed = committed_values(judge.context.of_run("txns")) if in_transactions else None
+    judge.context = msgspec.structs.replace(judge.context, committed=committed)
     of_ends = {table for own in OF_ENDS & {*chosen} for table in chosen[own].tables} & {*ranges.BIG} | {"logs"}
     ends = {table: ranges.ends(recording, name, table) for table in of_ends}
     with_ends = PartitionRows({table: rows for table, rows in tables.items() if table in small} | ends)
     for own, one in chosen.items():
-        if one.kernel_in_pieces is not None:
-            first = PartitionRows({table: tables[table] for table in one.tables if table in small})
+        first = PartitionRows({table: tables[table] for table in one.tables if table in small})
+        if one.kernel_in_ranges is not None:
+            large = RowsOfLarge(recording, name, first)
+            yield from _attempt(own, judge.place, partial(judge.found_in_ranges, one, large))
+        elif one.kernel_in_pieces is not None:
             pieces = chain((first,), ranges.pieces(recording, name, one.columns_in_pieces))
             yield from _attempt(own, judge.place, partial(judge.found_in_pieces, one, pieces))
         else:
             rows = with_ends if own in OF_ENDS else judge.rows
             yield from _attempt(own, judge.place, partial(judge.found_in, one, rows))
-    committed = committed_values(judge.context.of_run("txns")) if in_transactions else None
     is_known = complete_readers(with_ends.columns("polls")).size or all_logged(with_ends.columns("logs"), judge.context)
     counts = ranges.other_figures(recording, name, committed) | {"partitions with a final log": int(bool(is_known))}
     yield Figures(judge.place, "lost_writes", counts)
@@ -287,6 +292,11 @@ class _RestJudge:
         assert chosen.kernel_in_pieces is not None
         return self.explained(chosen, chosen.kernel_in_pieces(pieces, self.context))
 
+    def found_in_ranges(self, chosen: Property, large: RowsOfLarge) -> list[TableRow]:
+        """Run a property's kernel on one range after the other, and explain what it found."""
+        assert chosen.kernel_in_ranges is not None
+        return self.explained(chosen, chosen.kernel_in_ranges(large, self.context))
+
     def explained(self, chosen: Property, found: Found) -> list[TableRow]:
         """Explain what a property found, from all rows where any of it may be excused."""
         kinds = found.anomalies["kind"].unique().to_pylist()
@@ -298,6 +308,10 @@ class _RestJudge:
         needed = dict.fromkeys(table for one in properties().values() if one.kernel is not None for table in one.tables)
         rows = {table: _sound(self._recording, table, self._name) for table in needed}
         return PartitionJudge(self._recording, self._name, PartitionRows(rows))
+
+
+def _needs_all(chosen: Property) -> bool:
+    return chosen.kernel_in_pieces is None and chosen.kernel_in_ranges is None
 
 
 def _may_be_excused(kind: Kind) -> bool:

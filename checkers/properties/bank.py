@@ -8,7 +8,7 @@ first record, a transfer that was acknowledged, or whose transaction is of unkno
 log without such a transfer makes up for nothing. Where a partition that a transfer went to was not recorded there is no sum.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Final
 
 import msgspec
@@ -20,12 +20,14 @@ from tribunal.checkers.api import (
     FINAL,
     UNKNOWN,
     Array,
+    Columns,
     Context,
     Excuse,
     Fold,
     Folded,
     Found,
     Kind,
+    LargePartition,
     Meaning,
     PartitionRows,
     PartitionSummary,
@@ -38,9 +40,11 @@ from tribunal.checkers.api import (
 )
 from tribunal.checkers.judge.steps import OPEN, SEND, flat
 from tribunal.checkers.properties.atomicity import committed_final_reads
-from tribunal.checkers.properties.lost_writes import COMMITTED_READERS, acknowledged_sends
+from tribunal.checkers.properties.lost_writes import COMMITTED_READERS, acknowledged_sends, complete_readers
 
 WORKER_CLASS: Final = "transactional-bank"
+SENT: Final = ("log_offset", "value", "worker_class", "key", "acks", "outcome", "txn_id")
+READ: Final = ("log_offset", "process", "phase", "value")
 KINDS: Final = {
     "unbalanced": Kind(
         Meaning.VIOLATION,
@@ -95,31 +99,103 @@ def kernel(rows: PartitionRows, context: Context) -> Found:
     read = rows.derived(committed_final_reads)
     if read is None:
         return Found(nothing(), summary=Summary(is_read=False))
-    named = _named(context, sends["value"][transfers])
     send = rows.derived(sends_of_reads)[read]
     visible = np.zeros(transfers.size, bool)
     visible[send[send != UNKNOWN]] = True
-    chosen = np.flatnonzero(visible & transfers)
-    missing = np.flatnonzero(acknowledged_sends(sends, context) & transfers & ~visible)
-    polls = rows.columns("polls")
-    begins = int(polls["log_start_offset"][polls["phase"] == FINAL].max(initial=0)) > 0
-    steps = context.steps()
-    open_ = transfers & ~visible & is_among(sends["value"], distinct(steps["value"][steps["outcome"] == OPEN]))
-    summary = Summary(
-        amount=int(_amounts(rows, chosen).sum()),
-        records=int(chosen.size),
-        missing=int(missing.size),
-        lost=int(_amounts(rows, missing).sum()),
-        hidden=int(missing.size + open_.sum()) if begins else 0,
-        named=named,
-    )
-    return Found(nothing(), summary=summary)
+    accounts = _Accounts(context)
+    accounts.add(rows, np.flatnonzero(transfers), visible)
+    return Found(nothing(), summary=accounts.summary(rows.columns("polls")))
 
 
-def _named(context: Context, values: Array) -> tuple[str, ...]:
-    """Return all partitions to which transactions sent that sent one of these values."""
-    own = context.steps()
-    txns = np.unique(own["txn"][(own["kind"] == SEND) & is_among(own["value"], distinct(values))])
+def kernel_in_ranges(partition: LargePartition, context: Context) -> Found:
+    """Do the same range by range: only values are kept that were read elsewhere than where they were acknowledged."""
+    readers = complete_readers(partition.small.columns("polls"), committed=True)
+    elsewhere = np.zeros(0, np.int64)
+    if readers.size:
+        elsewhere = distinct(np.concatenate([elsewhere, *_read_elsewhere(partition, readers)]))
+    is_bank, accounts = False, _Accounts(context)
+    for own in partition.in_ranges():
+        rows = own.rows("sends", SENT)
+        chosen = _transfers(rows)
+        if chosen.size:
+            is_bank = True
+            values = rows.columns("sends")["value"]
+            read = _read(own.rows("reads", READ).columns("reads"), readers)
+            accounts.add(rows, chosen, is_among(values, read) | is_among(values, elsewhere))
+    for rows in partition.in_pieces("sends", SENT):
+        sends, chosen = rows.columns("sends"), _transfers(rows)
+        chosen = chosen[sends["log_offset"][chosen] == UNKNOWN]
+        if chosen.size:
+            is_bank = True
+            accounts.add(rows, chosen, is_among(sends["value"], elsewhere))
+    if not is_bank:
+        return Found(nothing())
+    if readers.size == 0:
+        return Found(nothing(), summary=Summary(is_read=False))
+    return Found(nothing(), summary=accounts.summary(partition.small.columns("polls")))
+
+
+def _read_elsewhere(partition: LargePartition, readers: Array) -> Iterator[Array]:
+    for own in partition.in_ranges():
+        read = _read(own.rows("reads", READ).columns("reads"), readers)
+        sent = distinct(own.rows("sends", ("log_offset", "value")).columns("sends")["value"])
+        yield read[~is_among(read, sent)]
+
+
+def _read(reads: Columns, readers: Array) -> Array:
+    """Return the values that some processes' final reads received."""
+    chosen = (reads["phase"] == FINAL) & is_among(reads["process"], readers) & (reads["value"] != UNKNOWN)
+    return distinct(reads["value"][chosen])
+
+
+def _transfers(rows: PartitionRows) -> Array:
+    words = rows.words("sends", "worker_class")
+    if WORKER_CLASS not in words:
+        return np.zeros(0, np.int64)
+    return np.flatnonzero(rows.columns("sends")["worker_class"] == words.index(WORKER_CLASS))
+
+
+class _Accounts:
+    """Adds up a partition's transfers."""
+
+    def __init__(self, context: Context) -> None:
+        self._context = context
+        steps = context.steps()
+        self._open = distinct(steps["value"][steps["outcome"] == OPEN])
+        self._sent, self._step = np.unique(steps["value"][steps["kind"] == SEND], return_inverse=True)
+        self._txn = steps["txn"][steps["kind"] == SEND]
+        self._is_named = np.zeros(self._sent.size, bool)
+        self._amount = self._records = self._missing = self._lost = self._unseen = 0
+
+    def add(self, rows: PartitionRows, transfers: Array, visible: Array) -> None:
+        """Add some transfers; `visible`: which sends of these rows are."""
+        sends = rows.columns("sends")
+        chosen, hidden = transfers[visible[transfers]], transfers[~visible[transfers]]
+        missing = hidden[acknowledged_sends(sends, self._context)[hidden]]
+        self._amount += int(_amounts(rows, chosen).sum())
+        self._records += int(chosen.size)
+        self._missing += int(missing.size)
+        self._lost += int(_amounts(rows, missing).sum())
+        self._unseen += int(missing.size + is_among(sends["value"][hidden], self._open).sum())
+        if self._sent.size:
+            place = np.minimum(np.searchsorted(self._sent, sends["value"][transfers]), self._sent.size - 1)
+            self._is_named[place[self._sent[place] == sends["value"][transfers]]] = True
+
+    def summary(self, polls: Columns) -> Summary:
+        """Return what the partition adds."""
+        begins = int(polls["log_start_offset"][polls["phase"] == FINAL].max(initial=0)) > 0
+        return Summary(
+            amount=self._amount,
+            records=self._records,
+            missing=self._missing,
+            lost=self._lost,
+            hidden=self._unseen if begins else 0,
+            named=_places(self._context, np.unique(self._txn[self._is_named[self._step]])),
+        )
+
+
+def _places(context: Context, txns: Array) -> tuple[str, ...]:
+    """Return all partitions to which some transactions sent."""
     if txns.size == 0:
         return ()
     steps = flat(context.of_run("txns"))
@@ -212,6 +288,7 @@ PROPERTY: Final = Property(
     tables=("sends", "polls", "reads"),
     kinds=KINDS,
     kernel=kernel,
+    kernel_in_ranges=kernel_in_ranges,
     fold=Fold(Summary, join),
     sql=SQL,
 )

@@ -7,12 +7,15 @@ before them at or behind the first position that a member of the group asked fro
 Transactions of unknown outcome are no evidence of an anomaly, and excuse what they polled.
 """
 
-from typing import Final
+from collections.abc import Iterable, Sequence
+from itertools import chain
+from typing import Final, NamedTuple
 
 import numpy as np
 import pyarrow as pa
 
 from tribunal.checkers.api import (
+    FINAL,
     OK,
     TAIL,
     UNKNOWN,
@@ -30,11 +33,10 @@ from tribunal.checkers.api import (
     distinct,
     is_among,
     nothing,
-    sends_of_reads,
 )
 from tribunal.checkers.judge.steps import ABORTED, COMMITTED, POLL
 from tribunal.checkers.properties.group_offsets import COMMIT
-from tribunal.checkers.properties.lost_writes import READERS, final_reads, uncommitted_sends
+from tribunal.checkers.properties.lost_writes import READERS, complete_readers, uncommitted_sends
 
 KINDS: Final = {
     "processed_twice": Kind(
@@ -50,26 +52,43 @@ KINDS: Final = {
 }
 
 
+class Input(NamedTuple):
+    """What a group's committed transactions went through: offsets from `first` on and before `last`, and those that any may have consumed."""
+
+    first: int
+    last: int
+    perhaps: Array
+
+
 def kernel(rows: PartitionRows, context: Context) -> Found:
     """Compare the inputs of a group's transactions with the input partition.
 
     returns:  one row per record and group: log_offset, value; at_ns: begin of the second transaction.
     source:   KIP-98, "Guarantees"; KIP-447.
     """
-    commits = rows.columns("commits")
+    return kernel_in_pieces((rows,), context)
+
+
+def kernel_in_pieces(pieces: Iterable[PartitionRows], context: Context) -> Found:
+    """Do the same piece by piece, `reads` before `sends`: of what was read in the end only what no transaction may have consumed is kept."""
+    parts = iter(pieces)
+    small = next(parts)
+    commits = small.columns("commits")
     if commits["kind"].size == 0:
         return Found(nothing())
     steps = context.steps()
     polls = np.flatnonzero((steps["kind"] == POLL) & (steps["log_offset"] != UNKNOWN))
-    found, judged = [], 0
+    found, inputs, judged = [nothing()], list[Input](), 0
     for group in np.unique(commits["group"]).tolist():
         own = polls[is_among(steps["txn"][polls], _transactions(steps, commits, group))]
         committed = own[steps["outcome"][own] == COMMITTED]
         judged += committed.size
         found.append(_twice(steps, committed))
-        began = _began(rows, distinct(commits["process"][(commits["group"] == group) & (commits["kind"] == COMMIT)]))
-        found.append(_passed_over(rows, context, steps, own, committed, began))
-    return Found(pa.concat_tables(found) if found else nothing(), {"records consumed exactly once": judged})
+        began = _began(small, distinct(commits["process"][(commits["group"] == group) & (commits["kind"] == COMMIT)]))
+        if committed.size:
+            inputs.append(_input(steps, own, committed, began))
+    found += _passed_over(inputs, chain((small,), parts), complete_readers(small.columns("polls")), context)
+    return Found(pa.concat_tables(found), {"records consumed exactly once": judged})
 
 
 def _transactions(steps: Columns, commits: Columns, group: int) -> Array:
@@ -112,25 +131,49 @@ def _began(rows: PartitionRows, members: Array) -> int | None:
     return int(asked.min()) if asked.size else None
 
 
-def _passed_over(
-    rows: PartitionRows, context: Context, steps: Columns, own: Array, committed: Array, began: int | None
-) -> pa.Table:
-    if committed.size == 0:
-        return nothing()
-    reads, final = rows.columns("reads"), rows.derived(final_reads)
+def _input(steps: Columns, own: Array, committed: Array, began: int | None) -> Input:
     first, last = int(steps["log_offset"][committed].min()), int(steps["log_offset"][committed].max())
-    first = first if began is None else min(first, began)
-    offsets = reads["log_offset"][final]
-    final = final[(offsets >= first) & (offsets < last)]
-    send = rows.derived(sends_of_reads)[final]
-    visible = ~uncommitted_sends(rows.columns("sends"), context)
-    known = send != UNKNOWN
-    final, send = final[known], send[known]
-    final = final[visible[send]]
     perhaps = distinct(steps["log_offset"][own[steps["outcome"][own] != ABORTED]])
-    missed = final[~is_among(reads["log_offset"][final], perhaps)]
-    pairs = np.unique(np.stack([reads["log_offset"][missed], reads["value"][missed]], axis=1), axis=0)
-    return anomalies("passed_over", log_offset=pairs[:, 0], value=pairs[:, 1])
+    return Input(first if began is None else min(first, began), last, perhaps)
+
+
+def _passed_over(
+    inputs: Sequence[Input], pieces: Iterable[PartitionRows], readers: Array, context: Context
+) -> list[pa.Table]:
+    """Return for each input the committed records of the final log that nobody may have consumed."""
+    if not any(_has_holes(own) for own in inputs):
+        return []
+    missed: list[list[Array]] = [[np.zeros((0, 2), np.int64)] for _ in inputs]
+    visible = [np.zeros(0, np.int64)]
+    wanted: Array | None = None
+    for rows in pieces:
+        for own, pairs in zip(inputs, missed, strict=True):
+            pairs.append(_missed(rows.columns("reads"), readers, own))
+        sends = rows.columns("sends")
+        if sends["value"].size == 0:
+            continue
+        if wanted is None:
+            wanted = distinct(np.concatenate([own[:, 1] for pairs in missed for own in pairs]))
+        sent = is_among(sends["value"], wanted)
+        if sent.any():
+            visible.append(sends["value"][sent & ~uncommitted_sends(sends, context)])
+    known = distinct(np.concatenate(visible))
+    together = [np.unique(np.concatenate(pairs), axis=0) for pairs in missed]
+    kept = [pairs[is_among(pairs[:, 1], known)] for pairs in together]
+    return [anomalies("passed_over", log_offset=pairs[:, 0], value=pairs[:, 1]) for pairs in kept]
+
+
+def _has_holes(own: Input) -> bool:
+    return int(np.count_nonzero((own.perhaps >= own.first) & (own.perhaps < own.last))) < own.last - own.first
+
+
+def _missed(reads: Columns, readers: Array, own: Input) -> Array:
+    """Return offset and value of what final reads received among an input's offsets where nobody may have consumed anything, each once."""
+    offsets = reads["log_offset"]
+    final = np.flatnonzero((reads["phase"] == FINAL) & (offsets >= own.first) & (offsets < own.last))
+    final = final[is_among(reads["process"][final], readers) & (reads["value"][final] != UNKNOWN)]
+    final = final[~is_among(offsets[final], own.perhaps)]
+    return np.unique(np.stack([offsets[final], reads["value"][final]], axis=1), axis=0)
 
 
 def detail(anomaly: Anomaly) -> str:
@@ -183,6 +226,8 @@ PROPERTY: Final = Property(
     tables=("sends", "polls", "reads", "commits"),
     kinds=KINDS,
     kernel=kernel,
+    kernel_in_pieces=kernel_in_pieces,
+    columns_in_pieces={"reads": ("process", "phase", "log_offset", "value"), "sends": ("value", "txn_id")},
     detail=detail,
     sql=SQL,
 )

@@ -5,13 +5,16 @@ an earlier generation that is made afterwards has to be refused: its partitions 
 that all records before were received by some member. Commits in transactions are `exactly_once`'s business as to the second.
 """
 
-from typing import Final
+from collections.abc import Sequence
+from typing import Final, NamedTuple
 
+import msgspec
 import numpy as np
 import pyarrow as pa
 
 from tribunal.checkers.api import (
     FAIL,
+    FINAL,
     OK,
     TAIL,
     UNKNOWN,
@@ -22,6 +25,7 @@ from tribunal.checkers.api import (
     Excuse,
     Found,
     Kind,
+    LargePartition,
     Meaning,
     PartitionRows,
     Property,
@@ -32,17 +36,25 @@ from tribunal.checkers.api import (
     sends_of_reads,
 )
 from tribunal.checkers.properties.group_offsets import COMMIT
-from tribunal.checkers.properties.lost_writes import READERS, acknowledged_sends, final_reads
+from tribunal.checkers.properties.lost_writes import READERS, acknowledged_sends, complete_readers, final_reads
 
 SENTENCES: Final = {
     "stale_generation": "a commit of a generation that had passed was accepted",
     "unconsumed": "an acknowledged record lies before a committed offset, and no member received it",
 }
+SENT: Final = ("value", "acks", "outcome", "txn_id")
 KINDS: Final = {
     # A group's generation lies beside its positions: who lost the one counts the other anew.
     "stale_generation": Kind(Meaning.VIOLATION, SENTENCES["stale_generation"], excused_by=(Excuse.POSITIONS_LOST,)),
     "unconsumed": Kind(Meaning.VIOLATION, SENTENCES["unconsumed"], excused_by=(Excuse.TAIL_LOST,)),
 }
+
+
+class Consumed(NamedTuple):
+    """What a group says that it consumed: all before an offset, by one of its members."""
+
+    end_offset: int
+    members: Array
 
 
 def kernel(rows: PartitionRows, context: Context) -> Found:
@@ -51,20 +63,37 @@ def kernel(rows: PartitionRows, context: Context) -> Found:
     returns:  stale_generation: log_offset is what was committed, invoke_ns and at_ns when; unconsumed: log_offset, value.
     source:   SPEC 4.3.4, M84; I19 (docs/invariants.md).
     """
+    found, groups = _of_commits(rows, context)
+    left_out = [_left_out(_unconsumed(rows, context, own)) for own in groups]
+    return msgspec.structs.replace(found, anomalies=pa.concat_tables([found.anomalies, *left_out]))
+
+
+def kernel_in_ranges(partition: LargePartition, context: Context) -> Found:
+    """Do the same range by range: of what was read in the end only what no member received in the same range is kept."""
+    found, groups = _of_commits(partition.small, context)
+    pairs = _unconsumed_in_ranges(partition, context, groups) if groups else []
+    left_out = [_left_out(own) for own in pairs]
+    return msgspec.structs.replace(found, anomalies=pa.concat_tables([found.anomalies, *left_out]))
+
+
+def _of_commits(rows: PartitionRows, context: Context) -> tuple[Found, list[Consumed]]:
+    """Return what commits alone show, and what each group that committed any outside of transactions says that it consumed."""
     commits = rows.columns("commits")
     if commits["kind"].size == 0:
-        return Found(nothing())
+        return Found(nothing()), []
     fine = (commits["kind"] == COMMIT) & (commits["outcome"] == OK)
     # Also one whose commits were never answered may have moved the group's offset.
     perhaps = (commits["kind"] == COMMIT) & (commits["outcome"] != FAIL)
     transactional = is_among(commits["process"], distinct(context.of_run("txns")["process"].to_numpy()))
-    found = []
+    found, groups = [nothing()], []
     for group in np.unique(commits["group"]).tolist():
         own = np.flatnonzero(fine & (commits["group"] == group))
         found.append(_stale(commits, own))
-        members = distinct(commits["process"][perhaps & (commits["group"] == group)])
-        found.append(_unconsumed(rows, context, own[~transactional[own]], members))
-    return Found(pa.concat_tables(found), {"commits of groups": int(fine.sum())})
+        own = own[~transactional[own]]
+        if own.size:
+            members = distinct(commits["process"][perhaps & (commits["group"] == group)])
+            groups.append(Consumed(int(commits["committed_offset"][own].max()), members))
+    return Found(pa.concat_tables(found), {"commits of groups": int(fine.sum())}), groups
 
 
 def _stale(commits: Columns, own: Array) -> pa.Table:
@@ -85,19 +114,75 @@ def _stale(commits: Columns, own: Array) -> pa.Table:
     )
 
 
-def _unconsumed(rows: PartitionRows, context: Context, own: Array, members: Array) -> pa.Table:
-    commits, sends, reads = rows.columns("commits"), rows.columns("sends"), rows.columns("reads")
-    if own.size == 0:
-        return nothing()
-    end_offset = int(commits["committed_offset"][own].max())
+def _unconsumed(rows: PartitionRows, context: Context, group: Consumed) -> Array:
+    """Return offset and value of acknowledged records that no member received."""
+    sends, reads = rows.columns("sends"), rows.columns("reads")
     final = rows.derived(final_reads)
     send = rows.derived(sends_of_reads)[final]
     final, send = final[send != UNKNOWN], send[send != UNKNOWN]
     final = final[acknowledged_sends(sends, context)[send]]
-    received = distinct(reads["value"][(reads["phase"] == TAIL) & is_among(reads["process"], members)])
-    final = final[(reads["log_offset"][final] < end_offset) & ~is_among(reads["value"][final], received)]
-    pairs = np.unique(np.stack([reads["log_offset"][final], reads["value"][final]], axis=1), axis=0)
+    received = distinct(reads["value"][(reads["phase"] == TAIL) & is_among(reads["process"], group.members)])
+    final = final[(reads["log_offset"][final] < group.end_offset) & ~is_among(reads["value"][final], received)]
+    return _pairs(reads, final)
+
+
+def _pairs(reads: Columns, chosen: Array) -> Array:
+    return np.unique(np.stack([reads["log_offset"][chosen], reads["value"][chosen]], axis=1), axis=0)
+
+
+def _left_out(pairs: Array) -> pa.Table:
     return anomalies("unconsumed", log_offset=pairs[:, 0], value=pairs[:, 1])
+
+
+def _unconsumed_in_ranges(partition: LargePartition, context: Context, groups: Sequence[Consumed]) -> list[Array]:
+    """Return for each group offset and value of acknowledged records that no member received.
+
+    Nearly every record was received where it stands: only those that were not are looked for elsewhere.
+    """
+    readers = complete_readers(partition.small.columns("polls"))
+    kept: list[list[Array]] = [[np.zeros((0, 2), np.int64)] for _ in groups]
+    for own_range in partition.in_ranges():
+        reads = own_range.rows("reads", ("process", "phase", "log_offset", "value")).columns("reads")
+        final = np.flatnonzero((reads["phase"] == FINAL) & (reads["value"] != UNKNOWN))
+        final = final[is_among(reads["process"][final], readers)]
+        own = [_not_received(reads, final, group) for group in groups]
+        if any(pairs.size for pairs in own):
+            # (where nothing is amiss nobody reads its sends)
+            sends = own_range.rows("sends", ("log_offset", *SENT)).columns("sends")
+            refuted = distinct(sends["value"][~acknowledged_sends(sends, context)])
+            own = [pairs[~is_among(pairs[:, 1], refuted)] for pairs in own]
+        for pairs, more in zip(kept, own, strict=True):
+            pairs.append(more)
+    found = [np.unique(np.concatenate(pairs), axis=0) for pairs in kept]
+    wanted = distinct(np.concatenate([pairs[:, 1] for pairs in found]))
+    if wanted.size == 0:
+        return found
+    received: list[list[Array]] = [[wanted[:0]] for _ in groups]
+    for rows in partition.in_pieces("reads", ("process", "phase", "value")):
+        reads = rows.columns("reads")
+        tail = np.flatnonzero((reads["phase"] == TAIL) & is_among(reads["value"], wanted))
+        for values, group in zip(received, groups, strict=True):
+            values.append(distinct(reads["value"][tail[is_among(reads["process"][tail], group.members)]]))
+    acknowledged = [wanted[:0]]
+    for rows in partition.in_pieces("sends", SENT):
+        sends = rows.columns("sends")
+        own_sends = is_among(sends["value"], wanted)
+        if own_sends.any():
+            acknowledged.append(sends["value"][own_sends & acknowledged_sends(sends, context)])
+    known = distinct(np.concatenate(acknowledged))
+    return [
+        pairs[is_among(pairs[:, 1], known) & ~is_among(pairs[:, 1], distinct(np.concatenate(values)))]
+        for pairs, values in zip(found, received, strict=True)
+    ]
+
+
+def _not_received(reads: Columns, final: Array, group: Consumed) -> Array:
+    """Return offset and value of what stands in a range before a group's position, and was not received there by any of its members."""
+    before = final[reads["log_offset"][final] < group.end_offset]
+    if before.size == 0:
+        return np.zeros((0, 2), np.int64)
+    received = distinct(reads["value"][(reads["phase"] == TAIL) & is_among(reads["process"], group.members)])
+    return _pairs(reads, before[~is_among(reads["value"][before], received)])
 
 
 def detail(anomaly: Anomaly) -> str:
@@ -149,6 +234,7 @@ PROPERTY: Final = Property(
     tables=("sends", "polls", "reads", "commits"),
     kinds=KINDS,
     kernel=kernel,
+    kernel_in_ranges=kernel_in_ranges,
     detail=detail,
     sql=SQL,
 )

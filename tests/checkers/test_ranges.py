@@ -97,7 +97,7 @@ def test_every_range_gets_the_row_groups_that_may_hold_any_of_it(
 
     with pytest.MonkeyPatch.context() as monkeypatch:
         monkeypatch.setattr(ranges, "RANGE_OFFSETS", offsets)
-        beside = ranges._beside(groups, cut)
+        beside = ranges.beside(groups, cut)
 
     assert beside == [[group for group in groups if ranges._is_beside(group, own)] for own in cut]
 
