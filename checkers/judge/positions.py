@@ -99,7 +99,7 @@ class Positions:
                 return self._of_generation(anomaly)
             case "processed_twice":
                 assert anomaly.log_offset is not None
-                return self._of_processed(anomaly.log_offset)
+                return self._of_processed(anomaly.log_offset, UNKNOWN if anomaly.value is None else anomaly.value)
             case _:
                 return None
 
@@ -186,10 +186,11 @@ class Positions:
         later &= commits["complete_ns"] < commits["invoke_ns"][stale]
         return np.flatnonzero(later)
 
-    def _of_processed(self, log_offset: int) -> Judgement | None:
+    def _of_processed(self, log_offset: int, value: int) -> Judgement | None:
         """Look at the commit of every transaction that consumed the record, but for the last one."""
         steps, commits = self._context.steps(), self._commits
         chosen = (steps["kind"] == POLL) & (steps["log_offset"] == log_offset) & (steps["outcome"] == COMMITTED)
+        chosen &= steps["value"] == value
         txns = {int(steps["txn"][row]): row for row in np.flatnonzero(chosen).tolist()}
         by_group: dict[int, list[int]] = {}
         for row in txns.values():

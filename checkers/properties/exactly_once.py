@@ -1,7 +1,7 @@
 """Consume, transform, produce: every record of the input takes part in exactly one committed transaction of its group.
 
 A transaction belongs to a group if its process commits the group's offset in this partition while the transaction is open (table
-`commits`). What it polled here is its input. Two committed transactions of one group with the same input processed it twice;
+`commits`). What it polled here is its input. Two committed transactions of one group with the same input, a value at an offset, processed it twice;
 a committed record of the input that no transaction of the group may have was passed over if it lies between others that were processed, or
 before them at or behind the first position that a member of the group asked from.
 Transactions of unknown outcome are no evidence of an anomaly, and excuse what they polled.
@@ -111,16 +111,17 @@ def _transactions(steps: Columns, commits: Columns, group: int) -> Array:
 
 
 def _twice(steps: Columns, committed: Array) -> pa.Table:
-    pairs = np.unique(np.stack([steps["log_offset"][committed], steps["txn"][committed]], axis=1), axis=0)
-    offsets, counts = np.unique(pairs[:, 0], return_counts=True)
-    offsets = offsets[counts > 1]
-    rows = [committed[steps["log_offset"][committed] == offset] for offset in offsets.tolist()]
-    return anomalies(
-        "processed_twice",
-        log_offset=offsets,
-        value=[int(steps["value"][own].max()) for own in rows],
-        at_ns=[int(steps["begin_ns"][own].max()) for own in rows],
+    """Return the records that several transactions consumed: what was written anew at an offset is another one."""
+    columns = ("log_offset", "value", "txn")
+    each = np.unique(np.stack([steps[name][committed] for name in columns], axis=1), axis=0)
+    pairs, counts = np.unique(each[:, :2], axis=0, return_counts=True)
+    pairs = pairs[counts > 1]
+    same = (
+        (steps["log_offset"][committed] == offset) & (steps["value"][committed] == value)
+        for offset, value in pairs.tolist()
     )
+    at_ns = [int(steps["begin_ns"][committed[own]].max()) for own in same]
+    return anomalies("processed_twice", log_offset=pairs[:, 0], value=pairs[:, 1], at_ns=at_ns)
 
 
 def _began(rows: PartitionRows, members: Array) -> int | None:
@@ -203,8 +204,8 @@ SQL: Final = "".join((READERS, """, visible AS (
   WHERE p.phase = 'tail' AND p.outcome = 'ok' AND p.position IS NOT NULL
   GROUP BY p.run_id, p.topic, p.partition, c.group_id
 ), found AS (
-  SELECT run_id, topic, partition, 'processed_twice' AS kind, log_offset, MAX(value) AS value, MAX(begin_ns) AS at_ns
-  FROM inputs WHERE outcome = 'committed' GROUP BY run_id, topic, partition, group_id, log_offset
+  SELECT run_id, topic, partition, 'processed_twice' AS kind, log_offset, value, MAX(begin_ns) AS at_ns
+  FROM inputs WHERE outcome = 'committed' GROUP BY run_id, topic, partition, group_id, log_offset, value
   HAVING COUNT(DISTINCT txn) > 1
   UNION ALL
   SELECT v.run_id, v.topic, v.partition, 'passed_over', v.log_offset, v.value, CAST(NULL AS BIGINT)

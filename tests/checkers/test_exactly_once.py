@@ -87,6 +87,28 @@ def test_what_a_group_asks_for_at_first_it_processes(
     assert agree(run.run_dir)["passed_over"] == len(expected)
 
 
+@pytest.mark.parametrize(
+    ("second", "expected"),
+    [
+        pytest.param(1, [("processed_twice", "violation", 1)], id="the same record"),
+        pytest.param(9, [], id="what was written there anew"),
+    ],
+)
+def test_a_record_that_was_written_where_another_one_was_lost_is_another_one(
+    run: Transactions, second: int, expected: list[Any]
+) -> None:
+    """Whoever is told that the log was cut off goes back to where it ends."""
+    values = {sequence: run.send(sequence, 100 + sequence, offset=min(sequence, 1)) for sequence in (0, 1, 9)}
+    run.txn("committed", 200, ("poll", 0, values[0]), ("poll", 1, values[1]), process=8)
+    run.offsets("commit", 2, 205, process=8)
+    run.txn("committed", 220, ("poll", 1, values[second]), process=9)
+    run.offsets("commit", 2, 225, process=9)
+    run.final_read({0: values[0], 1: values[second]})
+
+    assert found(run.finish(), "exactly_once") == expected
+    assert agree(run.run_dir)["processed_twice"] == len(expected)
+
+
 def test_transactions_without_a_group_consume_as_they_like(run: Transactions) -> None:
     values = {offset: run.send(offset, 100 + offset) for offset in range(2)}
     for process in (8, 9):
