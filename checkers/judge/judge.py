@@ -298,9 +298,11 @@ class _RestJudge:
         return self.explained(chosen, chosen.kernel_in_ranges(large, self.context))
 
     def explained(self, chosen: Property, found: Found) -> list[TableRow]:
-        """Explain what a property found, from all rows where any of it may be excused."""
-        kinds = found.anomalies["kind"].unique().to_pylist()
-        asks = any(_may_be_excused(chosen.kinds[kind]) for kind in kinds)
+        """Explain what a property found, from all rows where these may say what excuses it."""
+        kinds, other = found.anomalies["kind"].to_pylist(), found.anomalies["other_offset"].is_null().to_pylist()
+        asks = any(
+            _needs_records(chosen.kinds[kind], is_step=not one) for kind, one in {*zip(kinds, other, strict=True)}
+        )
         return (self._whole if asks else self._judge).explained(chosen, found)
 
     @cached_property
@@ -314,8 +316,15 @@ def _needs_all(chosen: Property) -> bool:
     return chosen.kernel_in_pieces is None and chosen.kernel_in_ranges is None
 
 
-def _may_be_excused(kind: Kind) -> bool:
-    return kind.meaning is Meaning.PROMISED or (kind.meaning is Meaning.VIOLATION and bool(kind.excused_by))
+def _needs_records(kind: Kind, *, is_step: bool) -> bool:
+    """Whether sends, reads or logs may say what excuses an anomaly.
+
+    Watermarks alone say what permitted a step back over offsets (`is_step`), and commits what took a group's positions.
+    """
+    if kind.meaning is Meaning.PROMISED and not is_step:
+        return True
+    may_be_excused = kind.meaning in (Meaning.PROMISED, Meaning.VIOLATION)
+    return may_be_excused and any(excuse is not Excuse.POSITIONS_LOST for excuse in kind.excused_by)
 
 
 def _follow_again(item: FollowAgain) -> Iterator[TableRow]:

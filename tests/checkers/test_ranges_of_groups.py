@@ -1,9 +1,10 @@
 """What groups consumed and what banks hold comes out of ranges as out of the whole partition, a rule with a good and a bad neighbour."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import pytest
 
 from tests.checkers.grouped_runs import PLACE, grouped_run, in_row_groups
@@ -203,3 +204,110 @@ def test_the_rest_of_a_partition_with_groups_and_a_bank_holds_no_table_as_a_whol
     assert not {"sends", "reads", "logs"} & {*read}
     assert counted["exactly_once"] == {"records consumed exactly once": 8}
     assert counted["group_members"] == {"commits of groups": 2}
+
+
+def judged_with(run_dir: Path, offsets: int) -> tuple[list[tuple[str, str, int | None]], set[str]]:
+    """Return what a partition shows, whole and cut, and which tables the tasks of its ranges held as a whole."""
+    found = found_whole_and_cut(run_dir, offsets)
+    read: set[str] = set()
+    whole = Recording.table
+
+    def noted(
+        self: Recording, name: str, topic_partition: str | None = None, columns: Sequence[str] | None = None
+    ) -> pa.Table:
+        read.update([name] if topic_partition == "t-0" else [])
+        return whole(self, name, topic_partition, columns)
+
+    with pytest.MonkeyPatch.context() as monkeypatch:
+        cut_everything(monkeypatch, offsets)
+        monkeypatch.setattr(Recording, "table", noted)
+        engine.judge_runs([run_dir], "inline")
+    return found, read
+
+
+def a_log(run: Run, count: int = 8) -> dict[int, int]:
+    log = {offset: run.send(offset, 100 + 10 * offset) for offset in range(count)}
+    run.final_read(dict(log), 20_000)
+    return log
+
+
+def stopped(run: Run) -> None:
+    log = a_log(run)
+    received(run, {0: log[0], 1: log[1]}, 300, 90)
+    for at in (1_000, 6_000, 13_000):
+        run.poll(90, "tail", 2, 0, at, high_watermark=5 + at // 6_000, leader_epoch=0)
+
+
+def high_watermark_back(run: Run) -> None:
+    a_log(run)
+    run.watermark(6, 300, epoch=0)
+    run.watermark(4, 350, epoch=0)
+
+
+def offset_stale(run: Run) -> None:
+    a_log(run)
+    run.read({}, 290, process=50)
+    for kind, offset, at in (("commit", 0, 300), ("commit", -1, 310), ("fetch", 0, 400)):
+        times = {"invoke_ns": at * MS, "complete_ns": (at + 1) * MS}
+        row = {"group": "g", "kind": kind, "committed_offset": offset, "outcome": "ok"}
+        run.recorder.row("commits", process=50, **row, **PLACE, **times)
+
+
+def stale_generation(run: Run) -> None:
+    a_log(run)
+    for process, generation, at in ((50, 5, 300), (51, 4, 400)):
+        times = {"invoke_ns": at * MS, "complete_ns": (at + 1) * MS}
+        row = {"group": "g", "kind": "commit", "committed_offset": 0, "generation": generation, "outcome": "ok"}
+        run.recorder.row("commits", process=process, **row, **PLACE, **times)
+
+
+def processed_twice(run: Run) -> None:
+    log = a_log(run)
+    for process, at in ((8, 300), (9, 400)):
+        transaction(run, "committed", at, ("poll", 0, log[0]), process=process)
+        committed(run, 1, at + 5, process)
+
+
+CREATED = {"partition_id": 0, "replicas": [1, 2, 3], "isr": [1, 2], "leader": 1, "leader_epoch": 0}
+
+
+@pytest.mark.parametrize("is_lossy", [False, True], ids=["", "unclean leaders"])
+@pytest.mark.parametrize(
+    ("planted", "at", "permitted"),
+    [
+        (stopped, 7_000, "permitted"),
+        pytest.param(high_watermark_back, 345, "violation", id="high_watermark_back: within one leader epoch"),
+        (offset_stale, 345, "permitted"),
+        (stale_generation, 345, "permitted"),
+        (processed_twice, 345, "permitted"),
+    ],
+)
+def test_what_watermarks_and_commits_explain_needs_no_records(
+    tmp_path: Path, planted: Callable[[Run], None], at: int, permitted: str, *, is_lossy: bool
+) -> None:
+    run = Run(tmp_path / "run", **{"unclean.leader.election.enable": True})
+    run.change(50, isr=[1, 2])
+    run.metadata("PartitionRecord", 0, topic="__consumer_offsets", **CREATED)
+    for topic in ("t", "__consumer_offsets") if is_lossy else ():
+        unclean = {"isr": [3], "leader": 3, "leader_recovery_state": 1}
+        run.metadata("PartitionChangeRecord", at, topic=topic, partition_id=0, **unclean)
+    planted(run)
+
+    found, read = judged_with(run.finish(), 2)
+
+    severity = permitted if is_lossy else "violation"
+    assert [one for kind, one, _ in found if kind == planted.__name__] == [severity]
+    assert not {"sends", "reads", "logs"} & read
+
+
+@pytest.mark.parametrize("received_by", [(), (50,)])
+def test_what_was_read_explains_needs_all_of_it(tmp_path: Path, received_by: tuple[int, ...]) -> None:
+    """Whether a group had read on before an unclean leader wrote a record is seen in reads."""
+    run = Run(tmp_path / "run")
+    log = a_log(run)
+    received(run, {offset: value for offset, value in log.items() if offset or received_by}, 300)
+    committed(run, 8, 320)
+
+    found, read = judged_with(run.finish(), 2)
+
+    assert bool(found) == ("reads" in read) == (not received_by)
