@@ -16,7 +16,7 @@ from tribunal.checkers.judge.files import Window, dealt
 from tribunal.checkers.judge.led import Leaders
 from tribunal.checkers.judge.outcomes import with_transactions
 from tribunal.checkers.judge.partition import history_of, settings_of
-from tribunal.checkers.judge.tails import tails
+from tribunal.checkers.judge.tails import by_range, tails
 from tribunal.checkers.properties.lost_writes import READ_COMMITTED, complete_readers, log_start
 from tribunal.checkers.properties.replicas import shown_high_watermark
 from tribunal.results.history import is_history
@@ -160,13 +160,19 @@ def _parts(run_dir: Path, name: str) -> list[WorkItem]:
         if not cut:
             return [whole]
         known = _known(recording, name)
-        if known.tails is not None:
+        followed = None if known.tails is None else by_range(known.tails, [(own.first, own.end) for own, _ in cut])
+        if followed is not None:
             cut = ranges.with_polls(recording, name, cut)
         cut = with_transactions(recording, name, cut)
     except DamagedRecording:
         return [whole]  # whoever judges it says what is wrong
-    sieves = (SieveRange(str(run_dir), name, own, known, dict(groups)) for own, groups in cut)
-    return [Rest(str(run_dir), name, tails_apart=known.tails is not None), *sieves]
+    sieves = (
+        SieveRange(
+            str(run_dir), name, own, msgspec.structs.replace(known, tails=followed and followed[place]), dict(groups)
+        )
+        for place, (own, groups) in enumerate(cut)
+    )
+    return [Rest(str(run_dir), name, tails_apart=followed is not None), *sieves]
 
 
 def _known(recording: Recording, name: str) -> ranges.Known:

@@ -29,7 +29,8 @@ from tribunal.checkers.properties.consumers import (
 from tribunal.checkers.properties.skipped_records import waits
 
 POLL_OFFSETS: Final = 10_000  # so far behind its poll's position a record is expected at most
-LISTED: Final = 1_000  # turns; of more consumers' begins the whole partition is judged
+LISTED: Final = 1_000  # consumers, and turns that may concern a range; of more the whole partition is judged
+NEVER: Final = np.iinfo(np.int64).max
 COLUMNS: Final = (
     "process", "poll_index", "phase", "isolation", "position", "complete_ns", "leader_epoch", "high_watermark", "last_stable_offset",
 )  # fmt: skip
@@ -38,16 +39,25 @@ RECEIVED: Final = "records received by assigned consumers"
 
 
 class Turn(msgspec.Struct, frozen=True, array_like=True):
-    """A consumer's turn: `since` a poll that is before it (`call_keys`), `position`: where it began, UNKNOWN where nobody knows."""
+    """A consumer's turn: `since` a poll that is before it, up to another one (`call_keys`), by its place among all turns.
 
+    position:         where it began, UNKNOWN where nobody knows.
+    least, greatest:  positions that it asked from.
+    """
+
+    number: int
     since: int
+    until: int
     position: int
+    least: int
+    greatest: int
 
 
 class Tails(msgspec.Struct, frozen=True):
     """What ranges have to know of tail readers: looked up once for all of them.
 
-    assigned:  those that `consumers` follows; turns: of all of them, ascending; committed: those that read what is committed alone.
+    assigned:  those that `consumers` follows; committed: those that read what is committed alone.
+    turns:     of all of them, ascending; of many those that may have received anything in the range.
     waits:     (position, end) of those who waited long at their ends: whether there was more is seen there.
     """
 
@@ -96,7 +106,7 @@ def tails(rows: PartitionRows, context: Context) -> Tails | None:
         return None
     who = assigned(rows, context)
     turns = _turns(polls, who, error_codes(rows, OUT_OF_RANGE))
-    if max(len(turns), who.size) > LISTED:
+    if who.size > LISTED:
         return None
     long = tuple(sorted({(own.position, own.end) for own in waits(polls, who)}))
     committed = distinct(polls["process"][tail][polls["isolation"][tail] == READ_COMMITTED])
@@ -113,13 +123,35 @@ def _turns(polls: Columns, who: Array, out_of_range: Array) -> tuple[Turn, ...]:
     since = np.sort(np.append(begins, keys[is_among(polls["error"][asked], out_of_range)]))
     good = np.flatnonzero((polls["outcome"][asked] == OK) & (polls["position"][asked] != UNKNOWN))
     first = np.searchsorted(keys[good], since)
-    ends = np.append(since[1:], np.iinfo(np.int64).max)
+    ends = np.append(since, NEVER)[1:]
     positions = np.full(since.size, UNKNOWN, np.int64)
     if good.size:
         at = good[np.minimum(first, good.size - 1)]
         begun = (first < good.size) & (keys[at] <= ends)
         positions = np.where(begun, polls["position"][asked][at], UNKNOWN)
-    return tuple(Turn(*own) for own in zip(since.tolist(), positions.tolist(), strict=True))
+    of_turn, asked_from = np.searchsorted(since, keys) - 1, polls["position"][asked]
+    known = asked_from != UNKNOWN
+    least, greatest = np.full(since.size, NEVER), np.full(since.size, UNKNOWN)
+    np.minimum.at(least, of_turn[known], asked_from[known])
+    np.maximum.at(greatest, of_turn[known], asked_from[known])
+    columns = (since, ends, positions, least, greatest)
+    return tuple(
+        Turn(number, *own) for number, own in enumerate(zip(*(column.tolist() for column in columns), strict=True))
+    )
+
+
+def by_range(known: Tails, spans: Sequence[tuple[int, int]]) -> list[Tails] | None:
+    """Return what ranges (first offset, end) have to know, each of those turns alone that may concern it where there are many; None: even so there are too many."""
+    if len(known.turns) <= LISTED:
+        return [known] * len(spans)
+    least, greatest = (np.array([getattr(one, name) for one in known.turns]) for name in ("least", "greatest"))
+    found = []
+    for first, end in spans:
+        near = np.flatnonzero((least < end) & (greatest >= first - POLL_OFFSETS)).tolist()
+        if len(near) > LISTED:
+            return None
+        found.append(msgspec.structs.replace(known, turns=tuple(known.turns[place] for place in near)))
+    return found
 
 
 def follow(first: int, final: Array, hidden: Array, sent: Array, rows: PartitionRows, known: Tails) -> Followed:
@@ -134,14 +166,15 @@ def follow(first: int, final: Array, hidden: Array, sent: Array, rows: Partition
     there = np.flatnonzero(final) + first
     own = tail[is_among(reads["process"][tail], np.asarray(known.assigned, np.int64))]
     parts, ascends = _parts(first, final, hidden, reads, own, known)
+    whole = parts is None or len(parts) > LISTED
     return Followed(
         clean=ascends and _in_time(first, sent, rows, tail),
-        whole=len(parts) > LISTED,
+        whole=whole,
         is_read=tail.size > 0,
         received=int(own.size),
         first=int(there[0]) if there.size else -1,
         last=int(there[-1]) if there.size else -1,
-        parts=parts if len(parts) <= LISTED else {},
+        parts={} if whole or parts is None else parts,
         waits=[
             place for place, (position, end) in enumerate(known.waits) if position < first + final.size and end > first
         ],
@@ -150,14 +183,16 @@ def follow(first: int, final: Array, hidden: Array, sent: Array, rows: Partition
 
 def _parts(
     first: int, final: Array, hidden: Array, reads: Columns, own: Array, known: Tails
-) -> tuple[dict[int, Part], bool]:
-    """Return the parts of turns, and whether nothing was passed over or received again in any of them."""
+) -> tuple[dict[int, Part] | None, bool]:
+    """Return the parts of turns, and whether nothing was passed over or received again in any of them; None: of a turn that is not known here."""
     if own.size == 0:
         return {}, True
     calls, offsets = call_keys(reads["process"][own], reads["poll_index"][own]), reads["log_offset"][own]
     order = np.lexsort((offsets, calls))
     calls, offsets = calls[order], offsets[order]
     turn = np.searchsorted(np.array([one.since for one in known.turns], np.int64), calls) - 1
+    if (turn < 0).any() or (calls > np.array([one.until for one in known.turns], np.int64)[turn]).any():
+        return None, False
     committed = is_among(reads["process"][own][order], np.asarray(known.committed, np.int64)).astype(np.int8)
     # How much the final log holds before each offset, and how much of that a reader of what is committed has to receive.
     before = np.zeros((2, final.size + 1), np.int64)
@@ -169,8 +204,8 @@ def _parts(
     ends = np.append(begins[1:], turn.size) - 1
     columns = (turn[begins], calls[begins], offsets[begins], calls[ends], offsets[ends])
     parts = {
-        number: Part(call, begun, last_call, last, known.turns[number].position)
-        for number, call, begun, last_call, last in zip(*(column.tolist() for column in columns), strict=True)
+        known.turns[place].number: Part(call, begun, last_call, last, known.turns[place].position)
+        for place, call, begun, last_call, last in zip(*(column.tolist() for column in columns), strict=True)
     }
     return parts, bool((steps | ~follows).all())
 

@@ -15,7 +15,7 @@ from tests.checkers.planted_runs import planted_run
 from tests.checkers.random_runs import random_run
 from tests.checkers.recorded import MS, Run
 from tests.checkers.tailed_runs import tailed_run
-from tribunal.checkers.judge import engine, files
+from tribunal.checkers.judge import engine, files, tails
 from tribunal.checkers.judge import hot_partitions as ranges
 from tribunal.checkers.judge.hot_partitions import Range
 from tribunal.checkers.judge.items import FollowAgain, Rest, SieveRange, work_items
@@ -518,6 +518,54 @@ def compared_of_tails(folder: Path, seed: int, offsets: Sequence[int], *, in_tra
         with pytest.MonkeyPatch.context() as monkeypatch:
             cut_everything(monkeypatch, each)
             assert received(run_dir) == whole
+
+
+@pytest.mark.parametrize("seed", [4, 9, 17, 23, 31])
+@pytest.mark.parametrize("listed", [1, 3])
+def test_of_many_turns_each_range_knows_those_that_may_concern_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, seed: int, listed: int
+) -> None:
+    monkeypatch.setattr(tails, "LISTED", listed)
+    for module in (tails, ranges):
+        monkeypatch.setattr(module, "POLL_OFFSETS", 8)
+    compared_of_tails(tmp_path, seed, (2, 7), in_transactions=bool(seed % 2))
+
+
+def begins_anew(run_dir: Path, turns: int) -> Path:
+    """A consumer reads two records, is out of range, and begins behind them, so many times; its third turn passes one over."""
+    run = Run(run_dir)
+    log = {offset: run.send(offset, 100 + offset) for offset in range(2 * turns)}
+    for turn in range(turns):
+        at = 400 + 10 * turn
+        records = {2 * turn + place: log[2 * turn + place] for place in range(2) if (turn, place) != (2, 0)}
+        run.poll(90, "tail", 2 * turn, len(records), at, high_watermark=len(log))
+        _received(run, records)
+        row = {"process": 90, "poll_index": run.polls, "topic": "t", "partition": 0, "phase": "tail"}
+        times = {"invoke_ns": (at + 5) * MS, "complete_ns": (at + 6) * MS}
+        answer = {"outcome": "fail", "error": "OFFSET_OUT_OF_RANGE", "isolation": "read_uncommitted"}
+        run.recorder.row("polls", **row, **times, **answer)
+        run.polls += 1
+    run.final_read(dict(log), 20_000)
+    run.log(1, log)
+    return run.finish()
+
+
+@pytest.mark.parametrize("far", [0, 20])
+def test_who_begins_anew_many_times_is_followed_through_ranges(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, far: int
+) -> None:
+    """Of 20 turns at most 3 may concern a range; where all may, whoever judges the rest follows them."""
+    run_dir = begins_anew(tmp_path / "run", 20)
+    whole = received(run_dir)
+    monkeypatch.setattr(tails, "LISTED", 3)
+    for module in (tails, ranges):
+        monkeypatch.setattr(module, "POLL_OFFSETS", far)
+    cut_everything(monkeypatch, 4)
+
+    assert received(run_dir) == whole
+    assert {row.finding.log_offset for row in whole[0]} == {4}
+    (rest,) = [item for item in work_items(run_dir) if isinstance(item, Rest)]
+    assert rest.tails_apart == (not far)
 
 
 def tail_run(run_dir: Path, *, passed_over: Sequence[int] = (), again_from: int | None = None) -> Run:

@@ -126,7 +126,9 @@ def test_tables_of_many_runs_are_taken_apart_by_run():
         ImportedHistory("run"),
         WholePartition("run", "t#1-0"),
         SieveRange("run", "t-0", Range(0, 8), Known((1,), (1, 2), ()), {"sends": (Group("a", 0, 0, 7, 0, 8),)}),
-        SieveRange("run", "t-0", Range(0, 8), Known((), (), (), tails=Tails((90,), (Turn(4, -1),), ((3, 8),))), {}),
+        SieveRange(
+            "run", "t-0", Range(0, 8), Known((), (), (), tails=Tails((90,), (Turn(0, 4, 9, -1, 2, 8),), ((3, 8),))), {}
+        ),
         Rest("run", "t-0"),
         Rest("run", "t-0", tails_apart=True),
         FollowAgain("run", "t-0", (Component((Range(0, 8),)),), whole=True),
