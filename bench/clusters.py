@@ -17,7 +17,7 @@ import time
 from collections.abc import AsyncIterator
 from pathlib import Path
 from types import ModuleType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from tribunal.clusters.api import ClusterError, CutMode
 from tribunal.clusters.clock import RunClock
@@ -26,6 +26,9 @@ from tribunal.clusters.kinds import containers, processes
 from tribunal.clusters.spec import ClusterSpec
 from tribunal.nemesis.link_groups import links_of
 from tribunal.results.store import Recorder
+
+if TYPE_CHECKING:
+    from docker import DockerClient
 
 TRIES = 3
 CUTS = 7
@@ -77,12 +80,17 @@ async def partition(module: ModuleType, spec: ClusterSpec) -> str:
     )
 
 
+def _node_image(client: "DockerClient") -> str:
+    with tempfile.TemporaryDirectory() as folder:
+        return node_image(client, Path(folder, "image.log"), Path(folder), lambda _: None)
+
+
 def image() -> str:
     client = engine()
-    tag = node_image(client)
+    tag = _node_image(client)
     client.images.remove(tag, force=True)
     began = time.perf_counter()
-    assert node_image(client) == tag
+    assert _node_image(client) == tag
     took_s = time.perf_counter() - began
     client.close()
     return f"image from source in {took_s:.1f} s (base {os.environ.get('TRIBUNAL_BASE_IMAGE', 'public')} there)"

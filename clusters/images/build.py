@@ -81,14 +81,16 @@ def _short(problem: Exception) -> str:
     return " ".join(str(problem).split())[:160]
 
 
-def node_image(client: "DockerClient") -> str:
-    """Return the tag of an image of this very source; `ClusterError` with the build's last lines."""
-    context, tag = _context(), ""
+def node_image(client: "DockerClient", log: Path, run_dir: Path, report: Callable[[str], None]) -> str:
+    """Return the tag of an image of this very source; `ClusterError` with the build's last lines. A build that fails leaves nothing."""
+    context = _context()
     base_name = os.environ.get("TRIBUNAL_BASE_IMAGE", PUBLIC_BASE)
     fingerprint = hashlib.sha256(context + base_name.encode() + VERSION.encode()).hexdigest()[:16]
     tag = f"{REPOSITORY}:{fingerprint}"
     if not _exists(client, tag):
-        built(client, context, tag, what="the node's image", arguments={"BASE_IMAGE": _base(client, base_name)})
+        base = _base(client, base_name, report)
+        recipe = Recipe(what="the node's image", context=context, arguments={"BASE_IMAGE": base})
+        built(client, recipe, tag, log=log, run_dir=run_dir, report=report)
     return tag
 
 
@@ -102,20 +104,14 @@ def _exists(client: "DockerClient", tag: str) -> bool:
     return True
 
 
-def _base(client: "DockerClient", name: str) -> str:
+def _base(client: "DockerClient", name: str, report: Callable[[str], None]) -> str:
     """Return a base that is there: the wanted one, or one made of this interpreter."""
-    from docker.errors import APIError, ImageNotFound
-
     if name != INTERPRETER:
-        if _exists(client, name):
-            return name
         try:
-            client.images.pull(name)
-        except (APIError, ImageNotFound, OSError):
+            return pulled(client, name, report)
+        except ClusterError as problem:
             if name != PUBLIC_BASE:
-                raise ClusterError(f"base image {name} is not here and cannot be pulled") from None
-        else:
-            return name
+                raise ClusterError(f"base {problem}") from None
     recipe = hashlib.sha256((HERE / "interpreter_base.py").read_bytes()).hexdigest()[:12]
     tag = f"{BASE_REPOSITORY}:{VERSION}-{recipe}"
     if not _exists(client, tag):
@@ -138,21 +134,16 @@ class BuilderLine(msgspec.Struct, frozen=True):
     error: str = ""
 
 
-def _nobody(said: str) -> None:
-    """Hear nothing."""
+class Recipe(msgspec.Struct, frozen=True, kw_only=True):
+    """What an image is made of: `context` is a tar archive with the Dockerfile in it."""
+
+    what: str
+    context: bytes
+    dockerfile: str = "Dockerfile"
+    arguments: Mapping[str, str] = {}
 
 
-def built(
-    client: "DockerClient",
-    context: bytes,
-    tag: str,
-    *,
-    what: str,
-    arguments: Mapping[str, str] | None = None,
-    dockerfile: str = "Dockerfile",
-    log: Path = Path(os.devnull),
-    receive: Callable[[str], None] = _nobody,
-) -> None:
+def _build(client: "DockerClient", recipe: Recipe, tag: str, log: Path, receive: Callable[[str], None]) -> None:
     """Build an image; what the builder says goes to a log as it comes, and to who receives it. `ClusterError` with its last lines."""
     from docker.errors import APIError
 
@@ -160,11 +151,11 @@ def built(
     try:
         with log.open("a", encoding="utf-8", errors="replace") as file:
             for said in client.api.build(
-                fileobj=io.BytesIO(context),
+                fileobj=io.BytesIO(recipe.context),
                 custom_context=True,
                 tag=tag,
-                dockerfile=dockerfile,
-                buildargs=dict(arguments or {}),
+                dockerfile=recipe.dockerfile,
+                buildargs=dict(recipe.arguments),
                 rm=True,
                 forcerm=True,
                 decode=True,
@@ -176,9 +167,27 @@ def built(
                 lines += (line.stream or line.error).rstrip().splitlines()
                 if line.error:
                     ending = "\n".join(f"    {one}" for one in [one for one in lines if one.strip()][-LAST_LINES:])
-                    raise ClusterError(f"{what} does not build: {line.error.strip()}; its last lines:\n{ending}")
+                    raise ClusterError(f"{recipe.what} does not build: {line.error.strip()}; its last lines:\n{ending}")
     except APIError as problem:
-        raise ClusterError(f"{what} does not build: {problem.explanation}") from None
+        raise ClusterError(f"{recipe.what} does not build: {problem.explanation}") from None
+
+
+def built(
+    client: "DockerClient", recipe: Recipe, tag: str, *, log: Path, run_dir: Path, report: Callable[[str], None]
+) -> None:
+    """Build an image, and take note of what it makes on the way until it has its name. Raises ClusterError; nothing is left then."""
+    half = HalfImages(client, run_dir / NOTE)
+
+    def receive(said: str) -> None:
+        half.take_note(said)
+        report(said)
+
+    try:
+        _build(client, recipe, tag, log, receive)
+    except ClusterError:
+        remove_half(client, run_dir)
+        raise
+    half.has_its_name()
 
 
 def image_of(
@@ -192,18 +201,8 @@ def image_of(
     if _exists(client, tag):
         log.write_text(f"{tag} is here already\n")
         return tag
-    half, what = HalfImages(client, run_dir / NOTE), f"the image of {dockerfile}"
-
-    def receive(said: str) -> None:
-        half.take_note(said)
-        report(said)
-
-    try:
-        built(client, context, tag, what=what, dockerfile=dockerfile, log=log, receive=receive)
-    except ClusterError:
-        remove_half(client, run_dir)
-        raise
-    half.has_its_name()
+    recipe = Recipe(what=f"the image of {dockerfile}", context=context, dockerfile=dockerfile)
+    built(client, recipe, tag, log=log, run_dir=run_dir, report=report)
     return tag
 
 

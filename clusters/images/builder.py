@@ -1,4 +1,4 @@
-"""Has the image of a described system in a process of its own: whoever gives up waiting ends it, and with it what the engine does for it.
+"""Has the image that nodes run in in a process of its own: whoever gives up waiting ends it, and with it what the engine does for it.
 
     python -m tribunal.clusters.images.builder      reads one `Wanted` as a line of JSON; says lines of JSON: `Said`, and at the end `Had` or `Failed`
 
@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Final
 import msgspec
 
 from tribunal.clusters.api import ClusterError
-from tribunal.clusters.images.build import engine, image_of, pulled
+from tribunal.clusters.images.build import engine, image_of, node_image, pulled
 from tribunal.clusters.systems.packing import by_content, packed
 
 if TYPE_CHECKING:
@@ -24,7 +24,7 @@ LONGEST: Final = 16_000  # of a line, in characters
 
 
 class Wanted(msgspec.Struct, frozen=True, kw_only=True):
-    """An image of this name, or of a Dockerfile in a folder.
+    """An image of this name, or of a Dockerfile in a folder; neither: that of replog's nodes, of this very source.
 
     log:  of what the builder says.
     """
@@ -38,7 +38,9 @@ class Wanted(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def words(self) -> str:
         """What is done, for people."""
-        return f"pulling image {self.image}" if self.image else f"building the image of {self.dockerfile}"
+        if self.image:
+            return f"pulling image {self.image}"
+        return f"building the image of {self.dockerfile}" if self.dockerfile else "building the nodes' image"
 
 
 class Said(msgspec.Struct, frozen=True, tag="said"):
@@ -77,6 +79,8 @@ def had(client: "DockerClient", wanted: Wanted) -> str:
     """Return the name of an image that is there now. Raises ClusterError."""
     if wanted.image:
         return pulled(client, wanted.image, _report)
+    if not wanted.dockerfile:
+        return node_image(client, Path(wanted.log), Path(wanted.run_dir), _report)
     context = packed(Path(wanted.folder), Path(wanted.run_dir), by_content)
     return image_of(client, wanted.dockerfile, context, Path(wanted.log), Path(wanted.run_dir), _report)
 

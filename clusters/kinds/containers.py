@@ -25,7 +25,10 @@ from tribunal.clusters.capabilities import SECURED, Capability
 from tribunal.clusters.clock import RunClock
 from tribunal.clusters.composed_cluster import CAPABILITIES as ALL_CAPABILITIES
 from tribunal.clusters.composed_cluster import ComposedCluster
-from tribunal.clusters.images.build import LABEL, NoClient, engine, node_image
+from tribunal.clusters.images.build import LABEL, NoClient, engine
+from tribunal.clusters.images.builder import Wanted
+from tribunal.clusters.images.half_images import half_made, remove_half
+from tribunal.clusters.images.waiting import BUILD_LOG, had_image
 from tribunal.clusters.links.relay import Side, Wires
 from tribunal.clusters.links.relays import Links, RelayListener, connect_far, connected, listener_at
 from tribunal.clusters.nodes.mounts import below
@@ -125,7 +128,8 @@ class Containers:
         # By the same name as `leftovers` and `sweep`, which look for it: a folder may be reached by a symbolic link.
         self._directory = await asyncio.to_thread(run.directory.resolve)
         self._client = await asyncio.to_thread(engine)
-        self._image = await asyncio.to_thread(node_image, self._client)
+        log = run.directory / "logs" / BUILD_LOG
+        self._image = await had_image(Wanted(run_dir=str(self._directory), log=str(log)), self._directory)
         prefix, self._network = await asyncio.to_thread(made_network, self._client, self._directory)
         addresses = ContainerAddresses(prefix, self._pid_of)
         self._links = Links(
@@ -198,6 +202,7 @@ class Containers:
         client, self._client = self._client, None
         if client is not None:
             await asyncio.to_thread(remove_all, client, self._directory)
+            await asyncio.to_thread(remove_half, client, self._directory)
             client.close()
 
 
@@ -229,13 +234,13 @@ def obstacles() -> list[Obstacle]:
 def leftovers(run_dir: Path) -> list[str]:
     """Return what a run of this folder has left."""
     with contextlib.closing(engine()) as client:
-        return left_of(client, run_dir) + [f"mount {path}" for path in below(run_dir)]
+        return left_of(client, run_dir) + half_made(client, run_dir) + [f"mount {path}" for path in below(run_dir)]
 
 
 def sweep(run_dir: Path) -> list[str]:
     """Remove what a run of this folder has left; return what was done."""
     with contextlib.closing(engine()) as client:
-        return remove_all(client, run_dir) + unmount_all(run_dir)
+        return remove_all(client, run_dir) + remove_half(client, run_dir) + unmount_all(run_dir)
 
 
 def lacking() -> dict[Capability, str]:

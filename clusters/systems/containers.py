@@ -22,6 +22,7 @@ from tribunal.clusters.images.build import LABEL, engine
 from tribunal.clusters.images.builder import Wanted
 from tribunal.clusters.images.half_images import remove_half
 from tribunal.clusters.links.addresses import FIRST_PORT
+from tribunal.clusters.images.waiting import BUILD_LOG, had_image
 from tribunal.clusters.links.relays import connected
 from tribunal.clusters.nodes.node_container import GATEWAY, SHELL_ENTRY, NodeContainer, made_network, named, remove_all
 from tribunal.clusters.nodes.node_process import POLL_MS
@@ -29,7 +30,6 @@ from tribunal.clusters.nodes.node_program import NodeProgram
 from tribunal.clusters.run_context import RunContext
 from tribunal.clusters.systems.container_links import ContainerNetworks, in_containers, lacking
 from tribunal.clusters.systems.description import Addresses, Elsewhere, System
-from tribunal.clusters.systems.images import had_image
 from tribunal.clusters.systems.links import LocalProbes, SystemLinks
 from tribunal.clusters.systems.places import RunningNode, addresses_of, emptied_here
 from tribunal.clusters.systems.ways import Streams
@@ -40,7 +40,6 @@ if TYPE_CHECKING:
 
 ANYBODY_WRITES: Final = 0o777  # an image may run as any user
 SEEN_MS: Final = 2_000
-BUILD_LOG: Final = "image.log"
 # Waits for input that never comes.
 KEEPS_NETWORK: Final = ("sh", "-c", "while read -r line; do :; done")
 

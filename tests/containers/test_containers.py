@@ -4,14 +4,17 @@ import asyncio
 import os
 import subprocess
 import sys
+import time
 from contextlib import closing
 from pathlib import Path
 
 import pytest
 
+from tests.clusters.docker_images import unnamed
 from tests.nemesis.living_cluster import LivingCluster, broken, hurt
 from tribunal.clusters.api import ClusterError, CutMode
 from tribunal.clusters.clock import RunClock
+from tribunal.clusters.images import build
 from tribunal.clusters.images.build import engine
 from tribunal.clusters.kinds import containers
 from tribunal.clusters.spec import ClusterSpec
@@ -121,30 +124,84 @@ def test_a_killed_harness_leaves_containers_that_a_sweep_removes(tmp_path):
     assert containers.leftovers(tmp_path) == []
 
 
-def test_an_image_that_does_not_build_shows_its_last_lines(tmp_path, monkeypatch):
-    from tribunal.clusters.images import build
+def made_image(client, folder):
+    return build.node_image(client, folder / "image.log", folder, lambda _: None)
 
+
+# Python there does not come to its end; each folder has an image of its own.
+HANGS = """FROM {base}
+COPY hangs.py /hangs.py
+RUN python3 /hangs.py {unique}
+"""
+HANGING = """import os, shutil
+own = shutil.which("python3")
+os.rename(os.path.realpath(own), own + "-itself")
+if os.path.lexists(own):
+    os.unlink(own)
+with open(own, "w") as file:
+    file.write(f"#!/bin/sh\\nexec {own}-itself -c 'import time; time.sleep(597)'\\n")
+os.chmod(own, 0o755)
+"""
+
+
+def test_who_gives_up_while_the_nodes_image_is_built_waits_for_nothing(tmp_path, monkeypatch):
+    """A thread waited for the end of the build: Ctrl-C came through when it was over."""
+    run_dir, base = tmp_path / "run", f"tribunal-test-base:{tmp_path.name}"
+    run_dir.mkdir()
+    with closing(engine()) as client:
+        (tmp_path / "Dockerfile").write_text(
+            HANGS.format(base=build._base(client, build.INTERPRETER, print), unique=tmp_path)
+        )
+        (tmp_path / "hangs.py").write_text(HANGING)
+        client.images.build(path=str(tmp_path), tag=base, rm=True)
+        monkeypatch.setenv("TRIBUNAL_BASE_IMAGE", base)
+
+        async def given_up():
+            spec = ClusterSpec(brokers=1, controllers=0)
+            launching = asyncio.create_task(containers.launch(spec, run_dir, RunClock(), "A" * 22))
+            while not any(
+                one.startswith("build container") for one in await asyncio.to_thread(containers.leftovers, run_dir)
+            ):
+                assert not launching.done()
+                await asyncio.sleep(0.05)
+            launching.cancel()
+            began = time.monotonic()
+            with pytest.raises(asyncio.CancelledError):
+                await launching
+            return began
+
+        try:
+            began = asyncio.run(given_up())
+            took_s = time.monotonic() - began
+            assert containers.leftovers(run_dir) == []
+            assert unnamed(client, tmp_path) == []
+        finally:
+            client.images.remove(base, force=True)
+
+    assert took_s < 30
+    assert "Step" in (run_dir / "logs" / "image.log").read_text()
+
+
+def test_an_image_that_does_not_build_shows_its_last_lines(tmp_path, monkeypatch):
     (tmp_path / "Dockerfile").write_text("ARG BASE_IMAGE\nFROM ${BASE_IMAGE}\nRUN echo about to fail && exit 9\n")
     monkeypatch.setattr(build, "HERE", tmp_path)
-    monkeypatch.setattr(build, "_base", lambda client, name: base)
+    monkeypatch.setattr(build, "_base", lambda client, name, report: base)
     client = engine()
     base = next(tag for image in client.images.list(build.BASE_REPOSITORY) for tag in image.tags)
 
     with pytest.raises(ClusterError, match="about to fail"):
-        build.node_image(client)
+        made_image(client, tmp_path)
 
     client.close()
 
 
-def test_the_image_has_every_package_that_a_node_imports(monkeypatch):
+def test_the_image_has_every_package_that_a_node_imports(tmp_path, monkeypatch):
     from testcontainers.core.config import testcontainers_config
     from testcontainers.core.container import DockerContainer
 
-    from tribunal.clusters.images.build import node_image
-
     monkeypatch.setattr(testcontainers_config, "ryuk_disabled", True)
     with closing(engine()) as client:
-        tag = node_image(client)
+        tag = made_image(client, tmp_path)
     program = (
         "import importlib, pkgutil, replog;"
         "[importlib.import_module(m.name) for m in pkgutil.walk_packages(replog.__path__, 'replog.')"
@@ -161,14 +218,12 @@ def test_the_image_has_every_package_that_a_node_imports(monkeypatch):
     assert (code, said.strip()) == (0, "all there"), said
 
 
-def test_a_base_that_is_not_there_is_refused(monkeypatch):
-    from tribunal.clusters.images import build
-
+def test_a_base_that_is_not_there_is_refused(tmp_path, monkeypatch):
     monkeypatch.setenv("TRIBUNAL_BASE_IMAGE", "127.0.0.1:1/no-such-image:0")
     client = engine()
 
     with pytest.raises(ClusterError, match="is not here and cannot be pulled"):
-        build.node_image(client)
+        made_image(client, tmp_path)
 
     client.close()
 

@@ -16,6 +16,7 @@ import msgspec
 import pytest
 
 from tests.systems.judged import judged_in
+from tests.clusters.docker_images import unnamed
 from tribunal.clusters.api import ClusterError, CutMode, Link, until
 from tribunal.clusters.clock import RunClock
 from tribunal.clusters.images import build, half_images
@@ -98,18 +99,6 @@ RUN python3 -c 'import time; time.sleep(597)  # {unique}'
 """
 
 
-def unnamed(client: "DockerClient", unique: Path) -> list[str]:
-    """Return the images without a name that a build of this test has made."""
-    from docker.errors import NotFound
-
-    found = []
-    for one in client.images.list(all=True):
-        with contextlib.suppress(NotFound):  # somebody else has removed it meanwhile
-            if not one.tags and any(f"{unique}" in step["CreatedBy"] for step in one.history()):
-                found.append(str(one.id))
-    return found
-
-
 def is_at_its_long_step(client: "DockerClient", runs: Path) -> bool:
     """Return whether the run in a folder has taken note of two images and of the container of the third step."""
     noted = [half_images.half_made(client, note.parent) for note in runs.glob(f"*/{half_images.NOTE}")]
@@ -142,7 +131,7 @@ def remove_built(word: str) -> None:
 def image() -> Iterator[str]:
     """An image with Python in it, made of this interpreter: no registry is asked."""
     with closing(build.engine()) as client:
-        yield build._base(client, build.INTERPRETER)
+        yield build._base(client, build.INTERPRETER, lambda _: None)
 
 
 def sleepers() -> int:

@@ -1,4 +1,4 @@
-"""Waiting for the image of a described system: what lasts longer is shown, and who gives up ends what the engine does for it."""
+"""Waiting for the image that nodes run in: what lasts longer is shown, and who gives up ends what the engine does for it."""
 
 import asyncio
 import sys
@@ -15,6 +15,7 @@ from tribunal.clusters.notices import notify
 
 LONG_S: Final = 2.0  # what lasts longer is shown
 NOTICE_S: Final = 1.0
+BUILD_LOG: Final = "image.log"  # in the run's logs
 
 
 async def had_image(wanted: Wanted, run_dir: Path) -> str:
