@@ -7,7 +7,7 @@ judge's (`checkers/judge/heal.py`).
 import asyncio
 from collections.abc import Collection, Mapping, Sequence, Set
 from contextlib import suppress
-from typing import Literal, cast
+from typing import cast
 
 from tribunal.clusters.api import Cluster, NotServing, PartitionState, TopicPartition, Unsettled, until
 from tribunal.clusters.capabilities import LOSE_BYTES, OF_DISKS, CanStart
@@ -34,21 +34,23 @@ async def tried_again(cluster: Cluster, down: NotServing) -> Attempt | None:
 
     Nothing else may be in effect: else what hinders it may be that.
     """
-    began_ns = cluster.now_ns()
-    if not cluster.alive(down.node):
-        try:
-            await cast("CanStart", cluster).start(down.node)  # the fault that put it down could
-        except NotServing as problem:
-            return problem.attempt
-        return None
-    # Twice as long as a start may take: a busy machine may keep it from its processor.
-    came = await came_true(
-        lambda: not fenced(cluster, down.node), timeout_ms=2 * down.within_ms, what="ready", cluster=cluster
-    )
-    if came.holds:
-        return None
-    how: Literal["ended", "silent"] = "silent" if cluster.alive(down.node) else "ended"
-    return Attempt(started_ns=began_ns, seen_ns=cluster.now_ns(), how=how)
+    if cluster.alive(down.node):
+        began_ns = cluster.now_ns()
+        # Twice as long as a start may take: a busy machine may keep it from its processor.
+        await came_true(
+            lambda: not (cluster.alive(down.node) and fenced(cluster, down.node)),
+            timeout_ms=2 * down.within_ms,
+            what="ready, or ended",
+            cluster=cluster,
+        )
+        if cluster.alive(down.node):
+            silent = Attempt(started_ns=began_ns, seen_ns=cluster.now_ns(), how="silent")
+            return silent if fenced(cluster, down.node) else None
+    try:
+        await cast("CanStart", cluster).start(down.node)  # the fault that put it down could
+    except NotServing as problem:
+        return problem.attempt
+    return None
 
 
 async def not_ready(cluster: Cluster, down: Collection[int]) -> tuple[int, ...]:

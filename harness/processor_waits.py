@@ -1,14 +1,15 @@
 """How long nodes' processes, and the harness itself, waited for a processor: what a rule about time needs to know of a busy machine.
 
 Linux counts for each thread how long it was ready to run and did not (`/proc/PID/task/TID/schedstat`, the second figure, in ns; it grows when the
-thread runs at last). A process has waited as long as the thread of it that waited longest. What a hypervisor took of a processor is in none
+thread runs at last). A process has waited as long as the thread of it that waited longest, a node also as long as one of its children: its first process may
+be a shell, or the engine's own in a container. What a hypervisor took of a processor is in none
 of these, but in `/proc/stat` (`steal`, in hundredths of a second). Where there are no such files (other systems, other hosts) nothing is recorded.
 """
 
 import asyncio
 import contextlib
 import os
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Final
 
@@ -43,7 +44,7 @@ class ProcessorWaits:
 
     def start(self) -> None:
         """Look from now on."""
-        self._threads = {os.getpid(): _waited_by_thread(os.getpid())}
+        self._threads = {os.getpid(): _waited_by_thread([os.getpid()])}
         self._stolen_ns = _stolen_by_processor()
         self._last_ns = self._now_ns()
         self._task = asyncio.create_task(self._look_always(), name="processor waits")
@@ -76,7 +77,7 @@ class ProcessorWaits:
     def _waited(self, processes: Mapping[int, int]) -> Iterator[tuple[str, int | None, int]]:
         """Yield who waited how long since the last look, at the longest of its threads; what was taken of a processor, likewise."""
         own = os.getpid()
-        now = {pid: _waited_by_thread(pid) for pid in (own, *processes.values())}
+        now = {own: _waited_by_thread([own])} | {pid: _waited_by_thread(_family(pid)) for pid in processes.values()}
         before, self._threads = self._threads, now
         for node, pid in processes.items():
             yield NODE, node, _most(now[pid], before.get(pid, {}))
@@ -90,14 +91,26 @@ def _most(now: Mapping[str, int], before: Mapping[str, int]) -> int:
     return max((count - before.get(name, 0) for name, count in now.items()), default=0)
 
 
-def _waited_by_thread(pid: int) -> dict[str, int]:
-    """Return for each thread of a process how long it has waited in its life, in ns; nothing of one that is gone."""
+def _family(pid: int) -> list[int]:
+    """Return a process and its children, theirs too; of a kernel that does not name them (`CONFIG_PROC_CHILDREN`), it alone."""
+    found = [pid]
+    for one in found:  # it grows meanwhile
+        with contextlib.suppress(OSError):
+            for thread in (PROC / str(one) / "task").iterdir():
+                with contextlib.suppress(OSError):
+                    found += map(int, (thread / "children").read_bytes().split())
+    return found
+
+
+def _waited_by_thread(pids: Iterable[int]) -> dict[str, int]:
+    """Return for each thread of processes how long it has waited in its life, in ns; nothing of one that is gone."""
     waited: dict[str, int] = {}
-    # The process or a thread may end between two looks; a kernel may be built without these figures.
-    with contextlib.suppress(OSError):
-        for thread in (PROC / str(pid) / "task").iterdir():
-            with contextlib.suppress(OSError, IndexError, ValueError):
-                waited[thread.name] = int((thread / "schedstat").read_bytes().split()[1])
+    for pid in pids:
+        # The process or a thread may end between two looks; a kernel may be built without these figures.
+        with contextlib.suppress(OSError):
+            for thread in (PROC / str(pid) / "task").iterdir():
+                with contextlib.suppress(OSError, IndexError, ValueError):
+                    waited[thread.name] = int((thread / "schedstat").read_bytes().split()[1])
     return waited
 
 

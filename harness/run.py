@@ -130,6 +130,7 @@ class Run:
         self._unhealed: Unhealed | None = None
         self._touched: list[tuple[int, int]] = []  # faults that may have changed a disk, and whose
         self._down: list[tuple[int, NotServing]] = []  # faults whose node did not come to serve when they were undone
+        self._unstarted: list[tuple[int, int]] = []  # all such faults and their nodes, several of one node too
         self._not_started: tuple[NotStarted, ...] = ()
         self._place: str | None = None  # where the nodes live, where there is a choice
         self._loop: asyncio.AbstractEventLoop | None = None  # what it runs on
@@ -290,15 +291,18 @@ class Run:
         seconds = await asyncio.gather(*(heal.tried_again(cluster, problem) for _, problem in self._down))
         still = {problem.node for (_, problem), second in zip(self._down, seconds, strict=True) if second is not None}
         not_ready = await heal.not_ready(cluster, still)
+        struck = dict.fromkeys([*self._touched, *self._unstarted])
+        unstarted = {index for index, _ in self._unstarted}
         self._not_started = tuple(
             NotStarted(
                 node=problem.node,
                 fault=index,
-                touched=tuple(one for one, node in self._touched if node == problem.node and one != index),
+                touched=tuple(one for one, node in struck if node == problem.node and one != index),
                 within_ms=problem.within_ms,
                 first=problem.attempt,
                 second=second,
                 not_ready=not_ready,
+                not_undone=tuple(one for one in self._not_undone if one not in unstarted),
             )
             for (index, problem), second in zip(self._down, seconds, strict=True)
         )
@@ -446,6 +450,7 @@ class Run:
         except NotServing as problem:
             if entry.effect is not None:
                 entry.effect.heal = Proof(holds=False, facts={"not_started": msgspec.to_builtins(problem.attempt)})
+            self._unstarted.append((planned.index, problem.node))
             if all(problem.node != known.node for _, known in self._down):
                 self._down.append((planned.index, problem))
             self.progress.say(str(problem))
@@ -619,9 +624,11 @@ def _emptied(effect: Effect | None) -> Iterator[tuple[TopicPartition, int]]:
 
 def settings(plan: Plan) -> dict[str, Setting]:
     """Return the nodes' settings that say what a run promises."""
+    promised: dict[str, Setting] = {f"{PROMISED}{name}": value for name, value in plan.spec.promises.items()}
     if plan.spec.has_objects:
-        return {f"{PROMISED}{name}": value for name, value in plan.spec.promises.items()}
+        return promised
     given: dict[str, Setting] = {
+        **promised,
         **{name: DEFINITIONS[name].default for name in JUDGED_SETTINGS},
         **plan.spec.node_settings(),
     }

@@ -394,6 +394,7 @@ def _described(spec: ClusterSpec) -> ClusterSpec:
     spec = msgspec.structs.replace(
         spec, system=str(Path(spec.system).resolve()), brokers=system.nodes.count, controllers=0
     )
+    spec = msgspec.structs.replace(spec, promises=system.promises.flat)
     if system.log is not None:
         return _with_log(spec, system.log)
     return msgspec.structs.replace(
@@ -402,7 +403,6 @@ def _described(spec: ClusterSpec) -> ClusterSpec:
         replication_factor=1,
         min_insync_replicas=1,
         timeouts_ms=dict(system.timeouts_ms),
-        promises=system.promises.flat,
     )
 
 

@@ -25,7 +25,8 @@ class Attempt(msgspec.Struct, frozen=True, kw_only=True):
 class NotStarted(msgspec.Struct, frozen=True, kw_only=True):
     """A node that was started when its fault was undone, and did not come to serve.
 
-    fault:      the index of that fault; touched: of former faults on this node that touched its disk.
+    fault:      the index of that fault; touched: of others on this node that touched its disk, or that it did not start after either.
+    not_undone: the faults of which no proof said then that they are undone, but for those of nodes that did not start.
     within_ms:  how long a start may take, by the system's file.
     second:     None: it was not tried again, or came to serve then.
     not_ready:  the nodes that were not ready at the end of the second attempt.
@@ -38,3 +39,4 @@ class NotStarted(msgspec.Struct, frozen=True, kw_only=True):
     first: Attempt
     second: Attempt | None = None
     not_ready: tuple[int, ...] = ()
+    not_undone: tuple[int, ...] = ()

@@ -74,7 +74,8 @@ def proven(
     found = []
     for one in seen:
         fault = by_index.get(one.fault)
-        is_alone = set(one.not_ready) <= down  # who is not ready, and is none of these, may be what it waits for
+        # Who is not ready, and is none of these, may be what it waits for, and so may a fault that is still in effect.
+        is_alone = set(one.not_ready) <= down and not one.not_undone
         if fault is None or one.second is None or not (is_alone and _is_its_own(one, one.second, waits)):
             continue
         if fault.took_effect is not True or fault.injected_ns is None or _node(fault) != one.node:

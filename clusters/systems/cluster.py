@@ -206,6 +206,8 @@ class SystemCluster:
 
     async def _not_serving(self, node: int, began_ns: int, problem: ClusterError) -> ClusterError:
         process = self._node(node)
+        if not process.is_here:
+            return problem  # of another host nobody knows whether it had a processor, and how a process ended
         exit_code = None if process.alive else await process.exit_code()
         if not process.alive and (exit_code is None or exit_code in KILLED):
             return problem  # somebody else ended it, or nobody knows

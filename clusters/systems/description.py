@@ -220,8 +220,8 @@ def _log_problem(system: System) -> str:
         return f"log: settings: no rule of the judge knows {unknown!r}: put it where the nodes are started"
     if not any(f"{{{SETTINGS}}}" in word for word in system.nodes.start):
         return "log: start does not name {settings}: its nodes would not have what its runs are judged by"
-    if system.promises != Promises() or system.timeouts_ms:
-        return "log: [promises] and [timeouts_ms] are for operations on objects: a log promises what its settings say"
+    if system.promises != Promises(starts_after=system.promises.starts_after) or system.timeouts_ms:
+        return "log: [promises] (but for starts_after) and [timeouts_ms] are for operations on objects: a log promises what its settings say"
     return ""
 
 

@@ -63,6 +63,7 @@ def test_a_node_that_does_not_start_twice_breaks_the_promise(seen: NotStarted) -
         pytest.param(SEEN, msgspec.structs.replace(TORN, took_effect=False), id="the fault is not proven"),
         pytest.param(SEEN, msgspec.structs.replace(TORN, resolved_target="node 3"), id="the fault struck another node"),
         pytest.param(SEEN, msgspec.structs.replace(TORN, index=5), id="no such fault"),
+        pytest.param(changed(not_undone=(0,)), TORN, id="of another fault nobody knows whether it is undone"),
     ],
 )
 def test_what_may_come_from_elsewhere_proves_nothing(seen: NotStarted, fault: Fault) -> None:

@@ -14,6 +14,7 @@ from tribunal.clusters.namespaces.spaces import way_in
 from tribunal.clusters.systems.disks import lacking as no_disks
 from tribunal.harness.new import made_system
 from tribunal.harness.plan import Plan, made
+from tribunal.harness.run import settings
 from tribunal.harness.scenario import BadScenario, load
 from tribunal.results.verdict import RunVerdict, Verdict
 
@@ -133,6 +134,20 @@ def test_what_a_scenario_sets_is_what_nodes_are_started_with() -> None:
 
 def test_a_log_that_does_not_come_up_leaves_nothing(tmp_path: Path) -> None:
     """The error has the last lines of a node's log."""
+def test_a_log_says_whether_its_nodes_start_again_and_promises_nothing_else(tmp_path: Path) -> None:
+    """Where nothing is said, a node that does not start again is an error whose remedy is this very line."""
+    file, text = tmp_path / "system.toml", (REPLOG / "system.toml").read_text().partition("[promises]")[0]
+    file.write_text(f"{text}\n[promises]\nstarts_after = {{ kill = true, pause-kill = false }}\n")
+
+    given = settings(planned(file))
+
+    assert (given["promises.starts_after.kill"], given["promises.starts_after.pause-kill"]) == (True, False)
+    assert given["broker.session.timeout.ms"] == 1800
+    file.write_text(f'{text}\n[promises]\nconsistency = "serializable"\n')
+    with pytest.raises((BadScenario, ValueError), match="what its settings say"):
+        planned(file)
+
+
     text = (REPLOG / "system.toml").read_text()
     file = tmp_path / "system.toml"
     file.write_text(text.replace('"sh", "{folder}/node.sh",', '"sh", "-c", "echo broken; exit 3", "sh",'))

@@ -144,6 +144,20 @@ class TestWithHosts:
     @pytest.mark.parametrize(("others", "mode"), [("nodes", "hold"), ("all", "reset")])
     def test_links_between_hosts_are_cut_and_healed(self, town: Town, tmp_path: Path, others: str, mode: str) -> None:
         """Proven by connections from host to host; the rules are gone afterwards, and ssh never noticed."""
+    def test_a_node_on_a_host_that_is_silent_after_its_kill_is_not_accused(self, town: Town, tmp_path: Path) -> None:
+        """Nobody knows there whether it had a processor: the run is an error that says so, whatever the file promises."""
+        folder = on_hosts(tmp_path, str(town.hosts))
+        once = '"sh", "-c", "test -e $1/was && exec sleep 300; touch $1/was; shift; exec \\"$@\\"", "sh", "{data}",'
+        for file in folder.glob("*.toml"):
+            text = file.read_text().replace("within_ms = 10000", "within_ms = 2000")
+            assert 'start = ["{python}",' in text
+            text = text.replace('start = ["{python}",', f'start = [{once} "{{python}}",')
+            file.write_text(f"{text}\n[promises]\nstarts_after = {{ kill = true }}\n")
+
+        code, said = ended(town, folder, *hurt(KILL))
+
+        assert (code, "does not serve" in said) == (3, True), said
+
         folder = on_cut_hosts(town, tmp_path)
         isolate = f"{{isolate: node 1, from: {others}, mode: {mode}, for: 300ms, after: 300ms}}"
 

@@ -17,11 +17,13 @@ from tribunal.results.store import Recording
 from tribunal.results.verdict import RunVerdict, Verdict
 
 # Starts its server, or ends at once, as the next line of a file says: what a damaged disk does to a real one.
-STARTS = """import pathlib, runpy, sys
+STARTS = """import pathlib, runpy, sys, time
 file = pathlib.Path(sys.argv[1])
 word, *later = file.read_text().split()
 file.write_text(" ".join(later))
-if word == "ends":
+if word == "late":
+    time.sleep(7)
+if word in ("ends", "late"):
     sys.exit("proto: illegal tag 0")
 sys.argv = sys.argv[2:]
 runpy.run_path(sys.argv[0], run_name="__main__")
@@ -29,7 +31,7 @@ runpy.run_path(sys.argv[0], run_name="__main__")
 TWICE = "serves ends ends"
 
 
-def judged(folder: Path, starts: str, promises: str) -> tuple[RunVerdict, Path]:
+def judged(folder: Path, starts: str, promises: str, *, within_ms: int = 10_000) -> tuple[RunVerdict, Path]:
     """Kill the node of a sample system that starts like this, and judge the run."""
     made_system("keeper", folder)
     (folder / "starts.py").write_text(STARTS)
@@ -37,6 +39,7 @@ def judged(folder: Path, starts: str, promises: str) -> tuple[RunVerdict, Path]:
     file = folder / "keeper" / "system.toml"
     begun = f'start = ["{{python}}", "{folder}/starts.py", "{folder}/starts", "{{folder}}/server.py",'
     text = file.read_text().replace('start = ["{python}", "{folder}/server.py",', begun)
+    text = text.replace("within_ms = 10000", f"within_ms = {within_ms}")
     assert begun in text
     file.write_text(f"{text}\n[promises]\n{promises}\n")
     scenario = load(folder / "keeper" / "scenario.yaml", dict(ONE_KILL) | {"final_read": "2s"})
@@ -60,6 +63,17 @@ def test_a_node_that_has_to_start_again_and_does_not_is_accused(tmp_path: Path) 
     assert seen.second is not None
     assert (seen.node, seen.first.exit_code, seen.second.exit_code, seen.not_ready) == (1, 1, 1, (1,))
     assert (run_dir / "logs" / "1.log").read_text().count("illegal tag 0") == 2
+
+
+def test_a_node_that_was_silent_and_ends_while_it_is_waited_for_is_started_again(tmp_path: Path) -> None:
+    """Only the end of the start that was made with nothing else in effect has an exit code."""
+    verdict, run_dir = judged(tmp_path, "serves late ends", "starts_after = { kill = true }", within_ms=5_000)
+
+    assert verdict.verdict is Verdict.VIOLATION
+    manifest = Recording.open(run_dir).manifest
+    assert manifest is not None
+    (seen,) = manifest.not_started
+    assert (seen.first.how, seen.second and seen.second.exit_code) == ("silent", 1)
 
 
 @pytest.mark.parametrize(
