@@ -32,11 +32,15 @@ async def launched(folder: Path) -> SystemCluster:
 
 
 def test_a_node_that_is_cut_off_is_not_reached_and_comes_back(tmp_path: Path) -> None:
-    """Calls of that time are left open, none is lost, the node is killed there too, and nothing stays running."""
+    """Calls of that time are left open, none is lost, the node is killed there too, and nothing stays running.
+
+    Clients are connected by then, and the cut lasts for twice as long as one of them waits: whoever calls in its first half gets no answer.
+    """
     steps = {
-        "steps": "[{isolate: node 1, for: 300ms, after: 200ms}, {kill: node 1, for: 100ms, after: 200ms}]",
+        "steps": "[{isolate: node 1, for: 2s, after: 200ms}, {kill: node 1, for: 100ms, after: 200ms}]",
         "workload": "{name: register, keys: 20, rate: 60}",
-        "time": "1500ms",
+        "warm_up": "2s",
+        "time": "3s",
     }
 
     verdict, run_dir = judged(planned(tmp_path, APART | steps), tmp_path)
