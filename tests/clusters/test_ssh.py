@@ -1,5 +1,7 @@
 """Hosts over ssh, for real: several sshd, each in a network namespace of this machine, hurt and left clean."""
 
+import json
+import os
 import shutil
 import subprocess
 import sys
@@ -7,12 +9,12 @@ from pathlib import Path
 
 import pytest
 
-from tests.clusters.ssh_town import NODES, Town, a_key, why_not
+from tests.clusters.ssh_town import NODES, ROOT, Town, a_key, why_not
 from tests.nemesis.fault_matrix import write_row
 from tests.nemesis.fault_table import COMPOSED, ONCE
-from tribunal.clusters.api import ClusterError
+from tribunal.clusters.api import CLIENTS, ClusterError
 from tribunal.clusters.kinds import ssh
-from tribunal.clusters.namespaces.network import address
+from tribunal.clusters.namespaces.network import address, device
 from tribunal.clusters.nodes import hosts_of_run
 from tribunal.clusters.nodes.ssh_hosts import HostEntry, Shell, read_hosts
 from tribunal.harness.catalog import faults
@@ -46,6 +48,62 @@ def test_three_faults_bite_and_heal_on_hosts_and_nothing_is_left(town):
     assert {"start", "registered", "unfenced"} <= set(report["events"])
     assert report["offset_ms"] < 20  # one machine: one clock
     assert not list((town.folder / "remote").rglob("*"))
+
+
+# What a shell on a host of the town says of commands, one after the other, each with so many bytes of input.
+TRIED = """
+import json, sys
+from pathlib import Path
+from tribunal.clusters.nodes.ssh_hosts import Shell, read_hosts
+shell = Shell(read_hosts(Path(sys.argv[1])).entry(1))
+shell.open()
+for command, size in json.loads(sys.argv[2]):
+    code, said, complaint = shell.tried(command, bytes(size))
+    print(json.dumps([code, said.decode(), len(complaint), complaint[:20]]))
+shell.close()
+"""
+# Waits for a command that does not end; says when it runs, and what became of it.
+WATCHED = """
+import sys, time
+from pathlib import Path
+from tribunal.clusters.nodes import ssh_hosts
+ssh_hosts.IDLE_S = ssh_hosts.ASKED_EVERY_S = 1
+shell = ssh_hosts.Shell(ssh_hosts.read_hosts(Path(sys.argv[1])).entry(2))
+shell.open()
+has_hung_up = shell.watched("echo runs; sleep 100", lambda said: print(said.decode(), end="", flush=True))
+print("hung up" if has_hung_up else "ended", shell.is_open)
+"""
+
+
+def from_clients(town, program, *words):
+    return town.start(
+        str(CLIENTS), sys.executable, "-c", program, str(town.hosts), *words,
+        cwd=ROOT, stdout=subprocess.PIPE, text=True, env=os.environ | {"PYTHONPATH": str(ROOT)},
+    )  # fmt: skip
+
+
+def test_what_a_command_complains_of_is_received_however_much_it_is_and_whatever_it_has_not_read(town):
+    loud = "head -c 5000000 /dev/zero | tr '\\0' x >&2; echo done"
+    refusing = "exec 0<&-; echo no room >&2; sleep 0.2; exit 3"
+
+    with from_clients(town, TRIED, json.dumps([[loud, 0], [refusing, 20_000_000], ["cat | wc -c", 100_000]])) as asked:
+        said = [json.loads(line) for line in asked.stdout]
+
+    assert said == [[0, "done\n", 5_000_000, "x" * 20], [3, "", 7, "no room"], [0, "100000\n", 0, ""]]
+
+
+def test_a_host_that_falls_silent_has_hung_up(town):
+    """It has lost its power, or its network: nobody there closes the connection."""
+    with from_clients(town, WATCHED) as watching:
+        assert watching.stdout.readline() == "runs\n"
+        town.spaces.run(["ip", "link", "set", device(2), "down"])
+        try:
+            said, _ = watching.communicate(timeout=40)
+        finally:
+            town.spaces.run(["ip", "link", "set", device(2), "up"])
+            watching.kill()
+
+    assert said == "hung up False\n"
 
 
 EVERY = [
