@@ -67,7 +67,7 @@ async def _composed(run: RunContext, system: System, place: Place, addresses: Ad
         advertised=advertised,
         brokers={node: await place.reached(node, addresses.endpoint(node), past_cuts=True) for node in where},
         controllers={node: await place.reached(node, where[node], past_cuts=True) for node in where},
-        may_forget=system.nodes.may_forget,
+        are_copied=system.nodes.may_forget or place.fetching is not None,
     )
     settings = [f"{name}={property_text(value)}" for name, value in run.spec.node_settings().items()]
     given = {"settings": "\n".join(settings), "cluster_id": run.cluster_id}
@@ -126,8 +126,6 @@ def _cannot_be_placed(spec: ClusterSpec, system: System) -> str:
         return f"{system.name} runs in containers of an image or of a dockerfile, not both"
     if nodes.dockerfile is not None and (no_file := _no_dockerfile(Path(spec.system).parent, nodes.dockerfile)):
         return no_file
-    if system.log is not None and (nodes.in_containers or nodes.hosts is not None):
-        return f"{system.name} is a log: its nodes are processes of this machine, not in containers or on hosts"
     if system.log is None and spec.version:
         return f"{system.name} is no log of Apache Kafka: it has no release {spec.version}"
     where = "in containers" if nodes.in_containers else "on hosts" if nodes.hosts is not None else ""

@@ -417,6 +417,7 @@ class LogCluster(Operated, SystemCluster):
         view: KafkaView,
     ) -> None:
         super().__init__(run, system, place, addresses, capabilities, view)
+        self._copied = self.nodes.keys() if place.fetching is not None else self._disks.keys()
         self._administration = view.administration
         self._orders = view.orders
 
@@ -432,16 +433,21 @@ class LogCluster(Operated, SystemCluster):
         await super()._spawn(node)
 
     async def shut_down(self) -> None:
-        """End every client and every node at once, and keep what is on disks that end with the run."""
-        await asyncio.gather(*(node.kill() for node in self.nodes.values()))
-        await asyncio.gather(*map(self._see_files, self._disks))
-        await super().shut_down()
+        """End every client and every node at once, and keep what is on disks that end with the run, or on hosts that are left."""
+        try:
+            await asyncio.gather(*(node.kill() for node in self.nodes.values()))
+            await asyncio.gather(*map(self._see_files, self._copied))
+        finally:
+            await super().shut_down()
 
     async def _see_files(self, node: int) -> None:
         """Copy what a dead node's disk has to where this process sees it; files on this machine's own disk are there already."""
-        if node not in self._disks:
+        if node not in self._copied:
             return
-        copy = files_of(self._run, node, may_forget=True).resolve()
+        copy = files_of(self._run, node, are_copied=True).resolve()
+        if self._place.fetching is not None:
+            await self._place.fetching(node, copy)
+            return
         command = ["/bin/sh", "-c", COPY, "sh", str(self._addresses.data[node]), str(copy)]
         log = self._log("copy", node)
         if not await self._place.carried_out(node, command, log, self._run.directory):
@@ -449,11 +455,11 @@ class LogCluster(Operated, SystemCluster):
 
     async def _log_ends(self, node: int) -> Mapping[str, int] | None:
         await self._see_files(node)
-        return await asyncio.to_thread(log_ends, files_of(self._run, node, may_forget=node in self._disks))
+        return await asyncio.to_thread(log_ends, files_of(self._run, node, are_copied=node in self._copied))
 
     async def log_ends_now(self, node: int) -> Mapping[str, int] | None:
         """Read the files under the running node: what it has written is in the page cache; None of a disk that only the node sees."""
-        if node in self._disks:
+        if node in self._copied:
             return None
         try:
             return await asyncio.to_thread(log_ends, self._run.data_dir(node))

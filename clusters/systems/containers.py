@@ -11,6 +11,7 @@ import contextlib
 import os
 import signal
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
@@ -21,8 +22,8 @@ from tribunal.clusters.endings import to_its_end
 from tribunal.clusters.images.build import LABEL, engine
 from tribunal.clusters.images.builder import Wanted
 from tribunal.clusters.images.half_images import remove_half
-from tribunal.clusters.links.addresses import FIRST_PORT
 from tribunal.clusters.images.waiting import BUILD_LOG, had_image
+from tribunal.clusters.links.addresses import FIRST_PORT
 from tribunal.clusters.links.relays import connected
 from tribunal.clusters.nodes.node_container import GATEWAY, SHELL_ENTRY, NodeContainer, made_network, named, remove_all
 from tribunal.clusters.nodes.node_process import POLL_MS
@@ -31,8 +32,8 @@ from tribunal.clusters.run_context import RunContext
 from tribunal.clusters.systems.container_links import ContainerNetworks, in_containers, lacking
 from tribunal.clusters.systems.description import Addresses, Elsewhere, System
 from tribunal.clusters.systems.links import LocalProbes, SystemLinks
-from tribunal.clusters.systems.places import RunningNode, addresses_of, emptied_here
-from tribunal.clusters.systems.ways import Streams
+from tribunal.clusters.systems.places import Fetching, RunningNode, addresses_of, emptied_here
+from tribunal.clusters.systems.ways import Streams, Ways
 
 if TYPE_CHECKING:
     from docker import DockerClient
@@ -56,6 +57,7 @@ class InContainers:
     """A place; implements `tribunal.clusters.systems.places.Place`."""
 
     words = "containers"
+    fetching: Fetching | None = None  # data folders are bound in
 
     def __init__(self, image: str | Path) -> None:
         self._given = image  # its name, or a Dockerfile
@@ -70,6 +72,7 @@ class InContainers:
         self._nodes: dict[int, NodeContainer] = {}
         self._networks: ContainerNetworks | None = None
         self._links: SystemLinks | None = None
+        self._ways = Ways()
 
     @property
     def links(self) -> SystemLinks:
@@ -154,8 +157,10 @@ class InContainers:
         return await asyncio.open_connection(sock=sock)
 
     async def reached(self, node: int, endpoint: tuple[str, int], *, past_cuts: bool) -> tuple[str, int]:
-        """Return the port itself, which the engine's bridge leads to."""
-        return endpoint
+        """Return the port itself, which the engine's bridge leads to; past cuts of that a way from the node's own network."""
+        if not past_cuts or self._networks is None:
+            return endpoint
+        return await self._ways.opened(partial(self.connect, node, endpoint))
 
     def node(
         self, run: RunContext, node: int, program: NodeProgram, addresses: Addresses, on_exit: Callable[[str], None]
@@ -285,6 +290,7 @@ class InContainers:
 
     async def close(self) -> None:
         """Remove containers and network; the image stays."""
+        await self._ways.close()
         if self._links is not None:
             await self._links.close()
         client, self._client = self._client, None

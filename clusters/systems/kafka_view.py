@@ -25,9 +25,9 @@ from tribunal.clusters.run_context import RunContext
 Endpoints = Mapping[int, tuple[str, int]]
 
 
-def files_of(run: RunContext, node: int, *, may_forget: bool) -> Path:
-    """Return where this process sees a node's log directory: in its data folder, or copied from a disk that only the node sees."""
-    return run.folder(node) / "disk" if may_forget else run.data_dir(node)
+def files_of(run: RunContext, node: int, *, are_copied: bool) -> Path:
+    """Return where this process sees a node's log directory: in its data folder, or copied from a disk or a host that only the node sees."""
+    return run.folder(node) / "disk" if are_copied else run.data_dir(node)
 
 
 class KafkaView:
@@ -35,17 +35,17 @@ class KafkaView:
 
     advertised:   where clients find each node.
     brokers, controllers:  where the harness finds the nodes' listeners, past every cut.
-    may_forget:   whether the nodes' disks are such (`disks.py`), and this process sees copies of what is on them.
+    are_copied:   whether this process sees copies of what is on the nodes' disks.
     """
 
     def __init__(
-        self, run: RunContext, *, advertised: Endpoints, brokers: Endpoints, controllers: Endpoints, may_forget: bool
+        self, run: RunContext, *, advertised: Endpoints, brokers: Endpoints, controllers: Endpoints, are_copied: bool
     ) -> None:
         self.state = ClusterState()
         self._run = run
         self._advertised = advertised
         committed = CommittedRecords(self.state)
-        self._files = partial(files_of, run, may_forget=may_forget)
+        self._files = partial(files_of, run, are_copied=are_copied)
         registrations = Registrations(committed, self._files, run.clock.now_ns)
         self.events = seen_from_outside(run.spec.node_ids, registrations, run.clock.now_ns)
         self._metadata = KafkaMetadata(registrations)

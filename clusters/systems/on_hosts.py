@@ -1,11 +1,14 @@
 """Nodes of a described system on hosts reached over ssh (`hosts.toml`): any daemon, on a host that has `sh`.
 
 Each node has a folder on its host, with its data and, where a command of nodes names {folder}, what lies beside system.toml. Clients are on
-this machine and reach the nodes by their addresses. Everything in the folders is gone after the run but the nodes' logs, which are fetched.
+this machine and reach the nodes by their addresses. Everything in the folders is gone after the run but the nodes' logs, which are fetched, and the data of a log that speaks Kafka's protocol.
 """
 
 import asyncio
+import io
 import shlex
+import shutil
+import tarfile
 from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
@@ -22,8 +25,8 @@ from tribunal.clusters.systems.description import Addresses, Elsewhere, System
 from tribunal.clusters.systems.host_links import lacking, opened
 from tribunal.clusters.systems.links import SystemLinks
 from tribunal.clusters.systems.packing import as_it_is, packed
-from tribunal.clusters.systems.places import RunningNode
-from tribunal.clusters.systems.ways import Streams
+from tribunal.clusters.systems.places import Fetching, RunningNode
+from tribunal.clusters.systems.ways import Streams, Ways
 
 LOOK_S: Final = 6  # a look that hangs ends on its host; longer than anybody waits for it (`program.py`)
 ENVIRONMENT: Final = {"PYTHONUNBUFFERED": "1"}
@@ -32,6 +35,7 @@ DESCRIBED: Final = "described"
 # Bytes that are there, one number a line; and what is left after they were removed.
 SIZES: Final = "find data -type f -exec stat -c %s {} +"
 WIPE: Final = "rm -rf data && mkdir data"
+PACK: Final = "tar -cf - --exclude='*.*index' -C data ."  # indexes may take as much room as everything else
 
 
 class OnSshHosts:
@@ -44,6 +48,12 @@ class OnSshHosts:
         self._hosts = HostsOfRun()
         self._run: RunContext | None = None
         self._links: SystemLinks | None = None
+        self._ways = Ways()
+
+    @property
+    def fetching(self) -> Fetching | None:
+        """What brings a dead node's data folder here."""
+        return self._fetch_data
 
     @property
     def links(self) -> SystemLinks:
@@ -95,8 +105,10 @@ class OnSshHosts:
         return await asyncio.open_connection(sock=sock)
 
     async def reached(self, node: int, endpoint: tuple[str, int], *, past_cuts: bool) -> tuple[str, int]:
-        """Return the port itself."""
-        return endpoint
+        """Return the port itself; where that may be cut, past cuts a way through the node's own host."""
+        if not past_cuts or self._links is None:
+            return endpoint
+        return await self._ways.opened(partial(self.connect, node, endpoint))
 
     def node(
         self, run: RunContext, node: int, program: NodeProgram, addresses: Addresses, on_exit: Callable[[str], None]
@@ -135,6 +147,7 @@ class OnSshHosts:
 
     async def close(self) -> None:
         """Fetch the logs, and leave nothing on the hosts."""
+        await self._ways.close()
         if self._links is not None:
             await self._links.close()
         reached = [node for node, shell in self._hosts.shells.items() if shell.is_open]
@@ -143,6 +156,14 @@ class OnSshHosts:
         finally:
             await self._hosts.close()
 
+    async def _fetch_data(self, node: int, copy: Path) -> None:
+        """Bring a dead node's data folder here. Raises ClusterError."""
+        code, content, complaint = await self._tried(node, PACK)
+        if code != 0:
+            where = self._hosts.hosts.entry(node).address
+            raise ClusterError(f"node {node}: its files cannot be fetched from {where}: {complaint}")
+        await asyncio.to_thread(_unpacked, content, copy)
+
     async def _fetch(self, node: int) -> None:
         assert self._run is not None
         log = self._run.log_file(node)
@@ -150,3 +171,11 @@ class OnSshHosts:
         if code == 0:
             log.parent.mkdir(parents=True, exist_ok=True)
             log.write_bytes(said)
+
+
+def _unpacked(content: bytes, folder: Path) -> None:
+    """Unpack an archive into a folder that has nothing else in it then."""
+    shutil.rmtree(folder, ignore_errors=True)
+    folder.mkdir(parents=True)
+    with tarfile.open(fileobj=io.BytesIO(content)) as archive:
+        archive.extractall(folder, filter="data")

@@ -8,7 +8,7 @@ namespace, past every cut.
 
 import asyncio
 import shutil
-from collections.abc import Callable, Coroutine, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Final, Protocol
@@ -27,7 +27,9 @@ from tribunal.clusters.run_context import RunContext
 from tribunal.clusters.systems.commands import carried_out, ended_well
 from tribunal.clusters.systems.description import Addresses, Elsewhere, System
 from tribunal.clusters.systems.links import LocalProbes, SystemLinks
-from tribunal.clusters.systems.ways import Streams, Way
+from tribunal.clusters.systems.ways import Streams, Ways
+
+Fetching = Callable[[int, Path], Awaitable[None]]
 
 
 class RunningNode(HostedNode, Protocol):
@@ -50,6 +52,10 @@ class Place(Protocol):
     @property
     def links(self) -> SystemLinks:
         """What can be cut; `Unsupported` where nothing can."""
+
+    @property
+    def fetching(self) -> Fetching | None:
+        """What brings a dead node's data folder, without indexes, into a folder here; None: data folders are here."""
 
     async def open(self, run: RunContext, system: System, folder: Path) -> Addresses:
         """Prepare it; return where everybody is."""
@@ -112,6 +118,8 @@ class PlacedProcess(NodeProcess):
 
 class OnThisMachine:
     """What places have in common whose nodes are processes of this machine, started with words in front of their commands."""
+
+    fetching: Fetching | None = None
 
     def prefix(self, node: int) -> Sequence[str]:
         """Return the words in front of a command that is to run where this node is, or the clients."""
@@ -191,7 +199,7 @@ class InNamespaces(OnThisMachine):
     def __init__(self) -> None:
         self._spaces: Namespaces | None = None
         self._links: SystemLinks | None = None
-        self._ways: list[Way] = []
+        self._ways = Ways()
 
     @property
     def spaces(self) -> Namespaces:
@@ -240,14 +248,11 @@ class InNamespaces(OnThisMachine):
 
     async def reached(self, node: int, endpoint: tuple[str, int], *, past_cuts: bool) -> tuple[str, int]:
         """Open a way into the network: from the node's own namespace, or from where clients are, over the hub and under its rules."""
-        way = Way(partial(self._connected, node if past_cuts else CLIENTS, endpoint))
-        self._ways.append(way)
-        return await way.open()
+        return await self._ways.opened(partial(self._connected, node if past_cuts else CLIENTS, endpoint))
 
     async def close(self) -> None:
         """End the keeper, and with it every namespace."""
-        for way in self._ways:
-            await way.close()
+        await self._ways.close()
         if self._links is not None:
             await self._links.close()
         if self._spaces is not None:

@@ -74,6 +74,23 @@ class Way:
             await asyncio.wait(list(self._serving))
 
 
+class Ways:
+    """All ways of one place."""
+
+    def __init__(self) -> None:
+        self._ways: list[Way] = []
+
+    async def opened(self, connect: Callable[[], Awaitable[Streams]]) -> tuple[str, int]:
+        """Open one more; return where it listens."""
+        self._ways.append(Way(connect))
+        return await self._ways[-1].open()
+
+    async def close(self) -> None:
+        """Hang up on everybody; safe twice."""
+        for way in self._ways:
+            await way.close()
+
+
 async def _copied(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
     try:
         while data := await reader.read(PIECE_BYTES):

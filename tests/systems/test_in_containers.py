@@ -3,6 +3,7 @@
 import asyncio
 import contextlib
 import os
+import shutil
 import subprocess
 import sys
 import threading
@@ -15,8 +16,8 @@ from typing import TYPE_CHECKING
 import msgspec
 import pytest
 
-from tests.systems.judged import judged_in
 from tests.clusters.docker_images import unnamed
+from tests.systems.judged import judged_in
 from tribunal.clusters.api import ClusterError, CutMode, Link, until
 from tribunal.clusters.clock import RunClock
 from tribunal.clusters.images import build, half_images
@@ -279,7 +280,7 @@ class TestWithAnEngine:
     @needs_root
     def test_a_run_with_a_node_cut_off_in_its_container_is_judged(self, tmp_path: Path, image: str) -> None:
         """Calls of that time are left open, and none is lost."""
-        steps = {"steps": "[{isolate: node 1, for: 2s, after: 200ms}]", "time": "3s", "warm_up": "500ms"}
+        steps = {"steps": "[{isolate: node 1, for: 2s, after: 200ms}]", "time": "3s", "warm_up": "2s"}
         folder = in_image(tmp_path, image)
 
         verdict = judged_in(folder, "scenario.yaml", steps, tmp_path / "runs")
@@ -287,6 +288,28 @@ class TestWithAnEngine:
         assert (verdict.verdict, verdict.reasons) == (Verdict.PASS, [])
         (run_dir,) = (tmp_path / "runs").iterdir()
         assert "info" in Recording.open(run_dir).table("operations")["outcome"].to_pylist()
+
+    @needs_root
+    def test_a_log_in_containers_is_cut_off_and_judged_with_its_replicas(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """The committed metadata are seen past the cut, and the final logs are read in the nodes' folders."""
+        monkeypatch.setenv("TRIBUNAL_BASE_IMAGE", build.INTERPRETER)
+        with closing(build.engine()) as client:
+            image = build.node_image(client, tmp_path / "image.log", tmp_path, lambda _: None)
+        folder = tmp_path / "replog"
+        shutil.copytree(ROOT / "systems" / "replog", folder)
+        text = (folder / "system.toml").read_text()
+        (folder / "system.toml").write_text(text.replace("[nodes]\n", f'[nodes]\nimage = "{image}"\n'))
+        steps = (
+            "[{isolate: leader(p0), from: all, for: 1.2x session, after: 300ms}, {kill: leader(p0), for: 1.2x session}]"
+        )
+
+        verdict = judged_in(folder, "kill.yaml", {"steps": steps, "time": "1s"}, tmp_path / "runs")
+
+        assert verdict.verdict in (Verdict.PASS, Verdict.PERMITTED), verdict.reasons
+        assert verdict.judged["acknowledged, acks=all"] > 50
+        assert verdict.judged["partitions with a final log"] == 3
 
     def test_an_image_is_built_of_a_dockerfile_once_for_what_lies_there(self, tmp_path: Path, image: str) -> None:
         """What the builder says is in the run's logs; where nothing has changed nobody builds again."""

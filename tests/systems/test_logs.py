@@ -91,7 +91,9 @@ def test_logs_that_are_cut_off_or_lose_power_are_not_accused(folder: Path, scena
         pytest.param('protocol = "kafka"', 'protocol = "kafka"\nversion = "17.0"', "17.0", id="a release"),
         pytest.param("[log]", '[client]\ncommand = ["a"]\noperations = ["read"]\n[log]', "one of the two", id="both"),
         pytest.param("[log]", "[timeouts_ms]\nelection = 1\n[log]", "what its settings say", id="time-outs"),
-        pytest.param("count = 3", 'count = 3\nimage = "busybox"', "processes of this machine", id="containers"),
+        pytest.param(
+            "count = 3", 'count = 3\nimage = "busybox"\ndisk = "forgetful"', "no forgetful disks", id="containers"
+        ),
     ],
 )
 def test_a_log_that_could_not_be_judged_is_refused(old: str, new: str, why: str, tmp_path: Path) -> None:
@@ -132,8 +134,6 @@ def test_what_a_scenario_sets_is_what_nodes_are_started_with() -> None:
     assert settings["min.insync.replicas"] == 1
 
 
-def test_a_log_that_does_not_come_up_leaves_nothing(tmp_path: Path) -> None:
-    """The error has the last lines of a node's log."""
 def test_a_log_says_whether_its_nodes_start_again_and_promises_nothing_else(tmp_path: Path) -> None:
     """Where nothing is said, a node that does not start again is an error whose remedy is this very line."""
     file, text = tmp_path / "system.toml", (REPLOG / "system.toml").read_text().partition("[promises]")[0]
@@ -148,6 +148,8 @@ def test_a_log_says_whether_its_nodes_start_again_and_promises_nothing_else(tmp_
         planned(file)
 
 
+def test_a_log_that_does_not_come_up_leaves_nothing(tmp_path: Path) -> None:
+    """The error has the last lines of a node's log."""
     text = (REPLOG / "system.toml").read_text()
     file = tmp_path / "system.toml"
     file.write_text(text.replace('"sh", "{folder}/node.sh",', '"sh", "-c", "echo broken; exit 3", "sh",'))

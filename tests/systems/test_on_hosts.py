@@ -1,6 +1,7 @@
 """A described system whose nodes run on hosts over ssh: hurt, judged, and nothing stays there, also not of a harness that is killed."""
 
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -8,6 +9,7 @@ import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from tests.clusters.ssh_town import ROOT, Town, why_not
@@ -15,6 +17,7 @@ from tribunal.clusters.api import CLIENTS
 from tribunal.harness.new import made_system
 from tribunal.harness.plan import made
 from tribunal.harness.scenario import BadScenario, load
+from tribunal.results.verdict import RunVerdict
 
 WITHIN_S = 150
 RUN = [sys.executable, "-m", "tribunal"]
@@ -141,9 +144,6 @@ class TestWithHosts:
         assert log.is_file()
         assert not list((town.folder / "remote").rglob("*"))
 
-    @pytest.mark.parametrize(("others", "mode"), [("nodes", "hold"), ("all", "reset")])
-    def test_links_between_hosts_are_cut_and_healed(self, town: Town, tmp_path: Path, others: str, mode: str) -> None:
-        """Proven by connections from host to host; the rules are gone afterwards, and ssh never noticed."""
     def test_a_node_on_a_host_that_is_silent_after_its_kill_is_not_accused(self, town: Town, tmp_path: Path) -> None:
         """Nobody knows there whether it had a processor: the run is an error that says so, whatever the file promises."""
         folder = on_hosts(tmp_path, str(town.hosts))
@@ -158,6 +158,9 @@ class TestWithHosts:
 
         assert (code, "does not serve" in said) == (3, True), said
 
+    @pytest.mark.parametrize(("others", "mode"), [("nodes", "hold"), ("all", "reset")])
+    def test_links_between_hosts_are_cut_and_healed(self, town: Town, tmp_path: Path, others: str, mode: str) -> None:
+        """Proven by connections from host to host; the rules are gone afterwards, and ssh never noticed."""
         folder = on_cut_hosts(town, tmp_path)
         isolate = f"{{isolate: node 1, from: {others}, mode: {mode}, for: 300ms, after: 300ms}}"
 
@@ -165,6 +168,27 @@ class TestWithHosts:
 
         assert (code, "faults 1/1 effective, heals 1/1" in said) == (0, True), said
         assert tables(town) == {node: [] for node in (1, 2)}
+        assert not list((town.folder / "remote").rglob("*"))
+
+    def test_a_log_on_hosts_is_cut_off_and_judged_with_replicas_that_are_fetched(
+        self, town: Town, tmp_path: Path
+    ) -> None:
+        """The committed metadata are seen past the cut; what the nodes had written is here when their folders are gone."""
+        folder, hosts = tmp_path / "replog", tmp_path / "cut-hosts.toml"
+        shutil.copytree(ROOT / "systems" / "replog", folder)
+        hosts.write_text(f"cuts = true\n{town.hosts.read_text()}")
+        text = (folder / "system.toml").read_text()
+        (folder / "system.toml").write_text(text.replace("[nodes]\n", f'[nodes]\nhosts = "{hosts}"\n'))
+        (folder / "kill.yaml").rename(folder / "scenario.yaml")
+        steps = ("{isolate: leader(p0), from: all, for: 1.2x session}", "{kill: leader(p0), for: 1.2x session}")
+
+        code, said = ended(town, folder, *hurt(*steps))
+
+        assert (code, "faults 2/2 effective, heals 2/2" in said) == (0, True), said
+        (run_dir,) = (folder / "runs").iterdir()
+        verdict = msgspec.json.decode((run_dir / "verdict.json").read_bytes(), type=RunVerdict)
+        assert verdict.judged["acknowledged, acks=all"] > 50
+        assert verdict.judged["partitions with a final log"] == 3
         assert not list((town.folder / "remote").rglob("*"))
 
     def test_cuts_of_a_harness_that_is_killed_are_undone(self, town: Town, tmp_path: Path) -> None:
