@@ -39,7 +39,7 @@ class Restart(msgspec.Struct, frozen=True, kw_only=True):
 
     meaning:  the file promises it, says that it need not be, or does not say it of `unsaid`.
     fault:    the index of the fault that put it down; at_ns: when that fault was in effect.
-    by:       of what is permitted: the fault after which it need not start.
+    by:       of what is permitted: the fault after which it need not start; it may be another node's, which this one waits for.
     """
 
     violation: Violation
@@ -47,7 +47,7 @@ class Restart(msgspec.Struct, frozen=True, kw_only=True):
     node: int
     fault: int
     at_ns: int
-    by: str = ""
+    by: Fault | None = None
     unsaid: tuple[str, ...] = ()
 
     @property
@@ -80,11 +80,16 @@ def proven(
             continue
         if fault.took_effect is not True or fault.injected_ns is None or _node(fault) != one.node:
             continue
-        kinds = _kinds(one, by_index)
+        own = _struck(one, by_index)
         others = [
-            kind for other in seen if other.node in down and other.node != one.node for kind in _kinds(other, by_index)
+            struck
+            for other in seen
+            if other.node in down and other.node != one.node
+            for struck in _struck(other, by_index)
         ]
-        found.append(_judged(one, one.second, fault.injected_ns, kinds, [*kinds, *others], settings))
+        judged = _judged(one, one.second, fault.injected_ns, own, [*own, *others], settings)
+        if judged is not None:
+            found.append(judged)
     return found
 
 
@@ -92,15 +97,19 @@ def _judged(
     one: NotStarted,
     second: Attempt,
     at_ns: int,
-    kinds: Sequence[str],
-    to_be_promised: Sequence[str],
+    own: Sequence[Fault],
+    to_be_promised: Sequence[Fault],
     settings: Mapping[str, Setting],
-) -> Restart:
-    said = {kind: settings.get(f"{STARTS_AFTER}{kind}") for kind in dict.fromkeys(to_be_promised)}
-    permitting = next((kind for kind, promised in said.items() if promised is False), "")
+) -> Restart | None:
+    """Return what the file makes of it; None: a fault that nobody saw take effect may be what permits it."""
+    said = {fault.kind: settings.get(f"{STARTS_AFTER}{fault.kind}") for fault in to_be_promised}
+    need_not = [fault for fault in to_be_promised if said[fault.kind] is False]
+    permitting = next((fault for fault in need_not if fault.took_effect is True), None)
+    if need_not and permitting is None:
+        return None
     unsaid = tuple(kind for kind, promised in said.items() if not isinstance(promised, bool))
     facts = DoesNotStart(
-        faults=tuple(dict.fromkeys(kinds)),
+        faults=tuple(dict.fromkeys(fault.kind for fault in own)),
         within_ms=one.within_ms,
         first_ns=one.first.started_ns,
         second_ns=second.started_ns,
@@ -125,9 +134,9 @@ def _is_its_own(one: NotStarted, second: Attempt, waits: Waits) -> bool:
     return second.seen_ns - second.started_ns - waited_ns > one.within_ms * NS
 
 
-def _kinds(one: NotStarted, faults: Mapping[int, Fault]) -> list[str]:
-    """Return what had hurt it: the fault that put it down first, then former ones that touched its disk."""
-    return [faults[index].kind for index in (one.fault, *one.touched) if index in faults]
+def _struck(one: NotStarted, faults: Mapping[int, Fault]) -> list[Fault]:
+    """Return what had hurt it: the fault that put it down first, then those that touched its disk, or behind which it did not start either."""
+    return [faults[index] for index in (one.fault, *one.touched) if index in faults]
 
 
 def _node(fault: Fault) -> int | None:
@@ -194,4 +203,7 @@ def permitted_rows(restarts: Iterable[Restart], run_dir: Path) -> list[Permitted
 
 
 def _judgement(one: Restart) -> Judgement:
-    return Judgement(Promise(RULE, ()), None, -1, one.at_ns, (), holders=(one.node,), by=one.by)
+    assert one.by is not None  # of what is permitted
+    node = _node(one.by)
+    holders = () if node is None else (node,)
+    return Judgement(Promise(RULE, ()), None, -1, one.by.injected_ns, (), holders=holders, by=one.by.kind)

@@ -3,11 +3,12 @@
 from pathlib import Path
 
 import msgspec
+import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
 from tests.checkers.recorded import Run
-from tribunal.checkers.judge.restarts import Meaning, proven
+from tribunal.checkers.judge.restarts import Meaning, permitted_rows, proven
 from tribunal.checkers.judge.verdict import check
 from tribunal.checkers.judge.waits import Waits
 from tribunal.harness.cli.main import exit_code
@@ -111,6 +112,50 @@ def test_one_of_two_may_lack_the_other() -> None:
     ]
 
     assert meanings == [["broken", "broken"], ["permitted", "permitted"]]
+
+
+@pytest.mark.parametrize(
+    ("fault", "seen", "node", "at_ns"),
+    [
+        pytest.param(
+            Fault(index=2, kind="wipe", resolved_target="node 3", injected_ns=17 * S, took_effect=True),
+            [changed(not_ready=(2, 3)), changed(node=3, fault=2, not_ready=(2, 3))],
+            3,
+            17 * S,
+            id="that of another node, which this one may wait for",
+        ),
+        pytest.param(
+            Fault(index=2, kind="wipe", resolved_target="node 2", injected_ns=5 * S, took_effect=True, healed=True),
+            [changed(touched=(2,))],
+            2,
+            5 * S,
+            id="a former one of its own",
+        ),
+    ],
+)
+def test_what_permits_it_is_named_with_its_own_node_and_time(
+    tmp_path: Path, fault: Fault, seen: list[NotStarted], node: int, at_ns: int
+) -> None:
+    """The rows had the node that did not start, and when it was put down."""
+    found = proven(seen, [TORN, fault], PROMISED | {"promises.starts_after.wipe": False}, NO_WAITS)
+
+    (written,) = permitted_rows(found[:1], tmp_path)
+
+    (row,) = pq.read_table(pa.BufferReader(written.rows)).to_pylist()
+    assert (row["event"], row["event_ns"], row["holders"]) == ("wipe", at_ns, [node])
+
+
+def test_a_fault_without_effect_permits_nothing() -> None:
+    """Whether it had touched the disk is not known: nobody is accused either."""
+    missed = Fault(index=2, kind="wipe", resolved_target="node 2", injected_ns=5 * S, took_effect=False)
+    seen = changed(touched=(2,))
+
+    found = [
+        proven([seen], [TORN, missed], PROMISED | {"promises.starts_after.wipe": promised}, NO_WAITS)
+        for promised in (False, True)
+    ]
+
+    assert [[one.meaning for one in each] for each in found] == [[], ["broken"]]
 
 
 def judged(run_dir: Path, said: dict[str, Setting], seen: NotStarted) -> RunVerdict:
