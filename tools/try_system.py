@@ -2,15 +2,16 @@
 
 `python tools/try_system.py systems/redis --out DIR` reads systems/redis/page.toml: rows of a scenario, a system.toml, seeds and the verdicts that
 are right. It ends with 1 if a run had another verdict, or none. Every run stays in DIR, with its evidence; `--seeds N` makes as many of each row,
-`--only fine` leaves out the rows in which a violation is right. `--record` writes how many runs had which verdict into page.toml (`found`), and
-goes on with the seeds behind those that stand there; `--minutes M` begins no run after so many. Whoever changes what is run deletes `found`.
+`--only fine` leaves out the rows in which a violation is right, `--scenario kill.yaml` all but those of one. `--record` writes how many runs had which
+verdict into page.toml (`found`) after each run, and goes on with the seeds behind those that stand there; `--minutes M` begins no run after so many.
+Whoever changes what is run deletes `found`.
 """
 
 import argparse
 import sys
 import time
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Final
 
@@ -60,13 +61,16 @@ def one(folder: Path, row: Row, seed: int, out: Path) -> str:
     return judged.verdict.verdict.value
 
 
-def tried(folder: Path, row: Row, seeds: int, out: Path, until_s: float) -> Mapping[str, int]:
-    """Run a row with the seeds that it lacks, and print it; return how many had which verdict."""
+def tried(
+    folder: Path, row: Row, seeds: int, out: Path, until_s: float, note: Callable[[Mapping[str, int]], None]
+) -> Mapping[str, int]:
+    """Run a row with the seeds that it lacks, and print it; return how many had which verdict, as is noted after each run."""
     found = Counter(row.found)
     for seed in range(found.total() + 1, seeds + 1):
         if time.monotonic() > until_s:
             break
         found[one(folder, row, seed, out)] += 1
+        note(dict(found.most_common()))
     words = ", ".join(f"{verdict} in {count}" for verdict, count in found.most_common())
     print(f"| `{row.system}` | `{row.scenario}` | {words or 'none'} of {found.total()} |", flush=True)
     return dict(found.most_common())
@@ -101,6 +105,7 @@ def main() -> int:
     asked.add_argument("--out", type=Path, required=True)
     asked.add_argument("--seeds", type=int, help="runs of each row")
     asked.add_argument("--only", choices=("all", "fine"), default="all")
+    asked.add_argument("--scenario", help="only the rows of this one, by its name in page.toml")
     asked.add_argument(
         "--record", action="store_true", help="write what was found into page.toml, and go on from there"
     )
@@ -109,17 +114,24 @@ def main() -> int:
     until_s = time.monotonic() + options.minutes * 60
     file = options.folder / PAGE
     rows = list(msgspec.toml.decode(file.read_bytes(), type=Page).row)
+    if options.scenario not in (None, *(row.scenario for row in rows)):
+        asked.error(
+            f"{file} has no row of {options.scenario}: {', '.join(dict.fromkeys(row.scenario for row in rows))}"
+        )
     print("| what runs | what happens | verdict |\n|---|---|---|")
     right = True
     for number, row in enumerate(rows):
-        if options.only == "fine" and ACCUSED in row.right:
+        if (options.only == "fine" and ACCUSED in row.right) or options.scenario not in (None, row.scenario):
             continue
+
+        def note(found: Mapping[str, int], number: int = number, row: Row = row) -> None:
+            rows[number] = msgspec.structs.replace(row, found=found)
+            if options.record:
+                file.write_text(written(file.read_text(), rows))
+
         given = row if options.record else msgspec.structs.replace(row, found={})
-        found = tried(options.folder, given, options.seeds or row.seeds, options.out, until_s)
+        found = tried(options.folder, given, options.seeds or row.seeds, options.out, until_s, note)
         right = right and is_right(row, found)
-        rows[number] = msgspec.structs.replace(row, found=found)
-        if options.record:
-            file.write_text(written(file.read_text(), rows))
     return 0 if right else 1
 
 
