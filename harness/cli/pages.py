@@ -89,6 +89,11 @@ class _Loopback(http.server.ThreadingHTTPServer):
     daemon_threads = True
     allow_reuse_address = False
 
+    def handle_error(self, request: Any, client_address: Any) -> None:
+        """Say nothing of a reader who has gone away before the answer was there: it is no error of ours."""
+        if not isinstance(sys.exception(), ConnectionError):
+            super().handle_error(request, client_address)
+
 
 class _Pages(http.server.BaseHTTPRequestHandler):
     """Answers GET: the index at /, files of known kinds below the folder, the rows of a run's recording, nothing else."""
@@ -120,13 +125,22 @@ class _Pages(http.server.BaseHTTPRequestHandler):
         if not path.is_relative_to(self._folder) or path.suffix not in SHOWN:
             self._refuse(HTTPStatus.NOT_FOUND)
         elif path.name == "report.html" and not path.is_file() and (path.parent / "verdict.json").is_file():
-            self._send(_one(path.parent).read_bytes(), ".html")
+            self._send_report(path.parent)
         elif path.name in ROWS and (path.parent / "recording").is_dir():
             self._send_rows(path, asked.query)
         elif path.is_file():
             self._send(path.read_bytes(), path.suffix)
         else:
             self._refuse(HTTPStatus.NOT_FOUND)
+
+    def _send_report(self, run: Path) -> None:
+        """Answer with the report of a run that has none yet."""
+        try:
+            content = _one(run).read_bytes()
+        except (ClusterError, DamagedRecording, OSError, *UNREADABLE) as problem:
+            self.send_error(HTTPStatus.INTERNAL_SERVER_ERROR, explain=f"{run.name} cannot be reported: {problem}")
+            return
+        self._send(content, ".html")
 
     def _send_rows(self, path: Path, query: str) -> None:
         """Answer with a page of the recording's rows, or with one row as it is stored."""
