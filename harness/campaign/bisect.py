@@ -46,6 +46,10 @@ def bisected(
     Raises ClusterError when git cannot do it: unknown commits, `good` that is not good, no repository; BadScenario when the simulator cannot run the plan.
     """
     plan = in_simulator(run / "plan.json" if run.is_dir() else run)
+    if not (ROOT / ".git").exists():
+        raise ClusterError(
+            f"{ROOT} is no clone of tribunal: bisect asks its commits; run it in a clone, whose plans are the same"
+        )
     with _work_tree(bad) as tree, Scratch("bisect") as folder:
         path = folder / "plan.json"
         path.write_bytes(encoded(plan))

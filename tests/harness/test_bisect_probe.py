@@ -7,7 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from tribunal.harness.campaign.bisect import PROBE
+from tribunal.clusters.api import ClusterError
+from tribunal.harness.campaign.bisect import PROBE, bisected
+from tribunal.harness.catalog import scenario_file
+from tribunal.harness.plan import encoded, made
+from tribunal.harness.scenario import load
 
 PLAN = """
 import msgspec
@@ -70,3 +74,14 @@ def test_a_commit_is_asked_by_its_own_names_and_in_its_own_words(tmp_path, plan,
 def test_a_commit_that_has_nothing_that_sweeps_cannot_be_asked(tmp_path):
     """The environment has something that does, of another version."""
     assert asked(tmp_path, KIND, seeds=1) == 125
+
+
+def test_installed_from_a_wheel_there_are_no_commits_to_ask(tmp_path, monkeypatch):
+    """git took the clone that the environment happened to lie in, and asked commits of somebody else's program."""
+    subprocess.run(["git", "init", "--quiet", str(tmp_path)], check=True)
+    monkeypatch.setattr("tribunal.harness.campaign.bisect.ROOT", tmp_path / "site-packages")
+    plan = made(load(scenario_file("produce-consume"), {}), seed=1, cluster="simulated", time_ms=None, mutants=())
+    (tmp_path / "plan.json").write_bytes(encoded(plan))
+
+    with pytest.raises(ClusterError, match="is no clone of tribunal"):
+        bisected(tmp_path / "plan.json", "lost_writes/lost", "HEAD~1", "HEAD", lambda line: None)
