@@ -376,7 +376,7 @@ class Nightly:
             try:
                 swept(
                     list(plans.values()), jobs=self._jobs, budget_s=min(budget_s, self._left_s() - self._reserved_s()),
-                    scratch=self._scratch / "every", notify=notify, account=account, guards=guards,
+                    scratch=self._scratch / "every", notify=notify, account=account, guards=guards, ends_in_time=True,
                 )  # fmt: skip
             finally:
                 self._guards = self._note_guards(account, guards)
@@ -458,7 +458,7 @@ class Nightly:
             try:
                 swept(
                     self.upcoming(), jobs=self._jobs, budget_s=budget_s, scratch=self._scratch / "sweep", notify=notify,
-                    account=account, guards=guards,
+                    account=account, guards=guards, ends_in_time=True,
                 )  # fmt: skip
             finally:
                 self._count(account)

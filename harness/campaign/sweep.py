@@ -14,7 +14,7 @@ import threading
 import time
 import traceback
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import count
 from pathlib import Path
 from types import FrameType
@@ -150,18 +150,21 @@ def swept(  # noqa: PLR0913 - how children run
     guards: Guards | None = None,
     cut_at: float | None = None,
     notes_states: bool = False,
+    ends_in_time: bool = False,
 ) -> Sweep:
     """Run plans until they or the budget are used up; `notify` is called with every seed as it ends.
 
     account:  what is counted into and returned; whoever gives one has it also when an interrupt ends the sweep.
     cut_at:   when runs under way are given up, without a result, as `time.monotonic` says.
     guards:   which are counted in this process, and so in those that it forks.
+    ends_in_time:  no seed begins that would end after the budget, going by the mean of those that have ended; without it, none after the budget.
     notes_states:  every run writes the abstract states that it came to into `states_file`, for whoever takes it away.
     """
     from tribunal.harness.simulated import warm_up
 
     warm_up()
     sweep = Sweep() if account is None else account
+    had = len(sweep.results)
     deadline = None if budget_s is None else time.monotonic() + budget_s
     children: dict[int, Child] = {}
     waiting = iter(plans)
@@ -172,7 +175,8 @@ def swept(  # noqa: PLR0913 - how children run
             interrupts.check()
             if cut_at is not None and time.monotonic() >= cut_at:
                 break
-            exhausted = exhausted or (deadline is not None and time.monotonic() >= deadline)
+            needed_s = _mean_s(sweep.results[had:]) if ends_in_time else 0.0
+            exhausted = exhausted or (deadline is not None and time.monotonic() + needed_s >= deadline)
             while not exhausted and len(children) < jobs:
                 plan = next(waiting, None)
                 if plan is None:
@@ -189,6 +193,11 @@ def swept(  # noqa: PLR0913 - how children run
         interrupts.close()
     interrupts.check()  # one that came while the last result was reported
     return sweep
+
+
+def _mean_s(results: Sequence[SeedResult]) -> float:
+    """Return how long runs have taken, in seconds; 0 where none has ended."""
+    return sum(result.wall_ms for result in results) / len(results) / 1000 if results else 0.0
 
 
 class Interrupts:

@@ -66,3 +66,15 @@ def test_the_cpu_of_a_process_that_is_gone_is_none() -> None:
     ended.wait()
 
     assert cpu_s(ended.pid) == 0.0
+
+
+def test_no_seed_begins_that_would_outlast_a_night(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """On a busy machine a night of ten minutes took fourteen: a seed took a minute and a half, and one began in the last second."""
+    monkeypatch.setattr(sweep, "run_seed", sleeping)
+    plans = (
+        made(load(scenario_file("produce-consume"), {}), seed=seed, cluster=SIMULATED, time_ms=1000, mutants=())
+        for seed in range(9)
+    )
+    account = swept(plans, jobs=1, budget_s=2.5, scratch=tmp_path, ends_in_time=True)
+
+    assert len(account.results) == 1
