@@ -93,7 +93,7 @@ class Meaning(StrEnum):
 
 
 class Grounds(msgspec.Struct, frozen=True, kw_only=True):
-    """What a rule may look at: the partition's committed history and that of the run, the partition's rows."""
+    """What a rule may look at: the partition's committed history and that of the run, the partition's rows of its property's tables."""
 
     timeline: Timeline
     history: History

@@ -22,10 +22,10 @@ from tribunal.checkers.api import (
     EncodedSummary,
     Excuse,
     Found,
-    Kind,
     Meaning,
     PartitionRows,
     Property,
+    Rule,
     nothing,
     properties,
 )
@@ -300,9 +300,7 @@ class _RestJudge:
     def explained(self, chosen: Property, found: Found) -> list[TableRow]:
         """Explain what a property found, from all rows where these may say what excuses it."""
         kinds, other = found.anomalies["kind"].to_pylist(), found.anomalies["other_offset"].is_null().to_pylist()
-        asks = any(
-            _needs_records(chosen.kinds[kind], is_step=not one) for kind, one in {*zip(kinds, other, strict=True)}
-        )
+        asks = any(_needs_records(chosen, kind, is_step=not one) for kind, one in {*zip(kinds, other, strict=True)})
         return (self._whole if asks else self._judge).explained(chosen, found)
 
     @cached_property
@@ -316,15 +314,19 @@ def _needs_all(chosen: Property) -> bool:
     return chosen.kernel_in_pieces is None and chosen.kernel_in_ranges is None
 
 
-def _needs_records(kind: Kind, *, is_step: bool) -> bool:
+def _needs_records(chosen: Property, name: str, *, is_step: bool) -> bool:
     """Whether sends, reads or logs may say what excuses an anomaly.
 
-    Watermarks alone say what permitted a step back over offsets (`is_step`), and commits what took a group's positions.
+    Watermarks alone say what permitted a step back over offsets (`is_step`), and commits what took a group's positions. A rule of the
+    property's own looks at the property's tables.
     """
+    kind = chosen.kinds[name]
     if kind.meaning is Meaning.PROMISED and not is_step:
         return True
-    may_be_excused = kind.meaning in (Meaning.PROMISED, Meaning.VIOLATION)
-    return may_be_excused and any(excuse is not Excuse.POSITIONS_LOST for excuse in kind.excused_by)
+    if kind.meaning not in (Meaning.PROMISED, Meaning.VIOLATION):
+        return False
+    of_records = not {*ranges.BIG}.isdisjoint(chosen.tables)
+    return any(of_records if isinstance(one, Rule) else one is not Excuse.POSITIONS_LOST for one in kind.excused_by)
 
 
 def _follow_again(item: FollowAgain) -> Iterator[TableRow]:

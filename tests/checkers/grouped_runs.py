@@ -1,7 +1,7 @@
 """Random small recordings with groups, transactions that consume, and banks, of which some pass records over, take them twice, or lack money.
 
 For comparing a partition that is judged whole with the same one cut into ranges: most records are read, and received, where they were
-acknowledged; a few stand, or were received, elsewhere, stand twice, or have an offset that nobody knows.
+acknowledged; a few stand, or were received, elsewhere, stand twice, have an offset that nobody knows or one that others were given, too.
 """
 
 from collections.abc import Mapping
@@ -56,7 +56,8 @@ def _sends(run: Run, random: Random, count: int, *, is_bank: bool) -> tuple[dict
     log: dict[int, int] = {}
     hidden: set[int] = set()
     for offset in range(count):
-        outcome, place = random.choice([("ok", offset)] * 12 + [("info", None), ("ok", None), ("fail", None)])
+        others = [("info", None), ("ok", None), ("fail", None), ("ok", random.randrange(offset + 1))]
+        outcome, place = random.choice([("ok", offset)] * 14 + others)
         more: dict[str, object] = {"acks": random.choice([-1, -1, -1, 1])}
         if is_bank and random.random() < 0.9:
             more = {"worker_class": "transactional-bank", "key": f"a{offset % 3}:{(-1) ** offset * (offset // 2 + 1)}"}
