@@ -5,7 +5,7 @@ set -eu
 python=$1 node=$2 data=$3 id=$4 settings=$5 voters=$6 main=$7 peer=$8 controller=$9
 shift 9
 config=${data%/*}/server.properties
-echo "$settings
+printf '%s\n' "$settings
 process.roles=broker,controller
 node.id=$node
 log.dirs=$data
