@@ -122,15 +122,16 @@ def publish(
     """Make a static site of a campaign: claims, fault model, volume, power, bound, findings, limits, evidence."""
     from tribunal.harness.evidence.publish import published
 
+    notify = partial(echo, err=True)
     if is_url(out):
         storage = storage_at("--out", out)
         if storage.is_whole():
             raise UsageError(f"{out}: there already; give an address that has nothing")
         with Scratch("site") as scratch:
-            made = published(folder, statement, scratch / "site", evidence)
+            made = published(folder, statement, scratch / "site", evidence, notify)
             path = f"{storage.put(made.parent)}/{made.name}"
     else:
-        path = str(published(folder, statement, Path(out), evidence))
+        path = str(published(folder, statement, Path(out), evidence, notify))
     echo(as_json({"site": path}) if json else path)
 
 

@@ -1,8 +1,10 @@
 """From a folder of runs to a site that others can check: the campaign's page and the evidence of its runs."""
 
+import os
+import shutil
 import sys
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from itertools import count
 from pathlib import Path
 from typing import Final
@@ -22,10 +24,20 @@ from tribunal.results.unreadable import in_words
 from tribunal.results.verdict import PRECEDENCE, Verdict
 
 BUNDLES: Final = "evidence"
+PAGE: Final = "index.html"
 
 
-def published(folder: Path, statement_file: Path, out: Path, most_evidence: int) -> Path:
-    """Write the site into a new folder; return its index.html. Errors name the file and what is wrong with it."""
+def published(
+    folder: Path,
+    statement_file: Path,
+    out: Path,
+    most_evidence: int,
+    notify: Callable[[str], None] = lambda line: None,
+) -> Path:
+    """Write the site into a new folder, completely or not at all; return its index.html. Errors name the file and what is wrong with it.
+
+    notify:  takes a line about what begins now.
+    """
     statement = read_statement(statement_file)
     if not folder.is_dir():
         raise BadScenario(f"{folder}: no such folder of runs")
@@ -34,18 +46,39 @@ def published(folder: Path, statement_file: Path, out: Path, most_evidence: int)
     found = index(folder, most=None)
     if not found.runs:
         raise BadScenario(f"{folder}: no judged run in it; tribunal check RUN...")
-    (out / BUNDLES).mkdir(parents=True)
+    making = out.with_name(f"{out.name}.{os.getpid()}.tmp")
+    try:
+        _write_site(making, folder, statement, found.runs, most_evidence, notify)
+        making.rename(out)
+    finally:
+        shutil.rmtree(making, ignore_errors=True)
+    return out / PAGE
+
+
+def _write_site(
+    site: Path,
+    folder: Path,
+    statement: Statement,
+    runs: Sequence[RunRow],
+    most_evidence: int,
+    notify: Callable[[str], None],
+) -> None:
+    """Write the evidence and the page about runs below a folder."""
+    (site / BUNDLES).mkdir(parents=True)
     evidence = {}
-    for run in most_informative(found.runs, folder, most_evidence):
-        target = unused(out / BUNDLES / f"{run.run_id}.zip")  # runs of one name in two folders are two runs
+    chosen = most_informative(runs, folder, most_evidence)
+    for number, run in enumerate(chosen, 1):
+        notify(f"archive {number} of {len(chosen)}: {run.place}")
+        target = unused(site / BUNDLES / f"{run.run_id}.zip")  # runs of one name in two folders are two runs
         bundle(folder / run.place, target)
         evidence[run.place] = (f"{BUNDLES}/{target.name}", sha256_of(target))
+    notify(f"the page, of {len(runs)} run{'' if len(runs) == 1 else 's'}")
     made_with = {
         "tribunal": commit(), "lock file": lock_sha256(), "Python": sys.version.split()[0], "platform": sys.platform,
     }  # fmt: skip
-    return write(
-        folder, statement, claims=claims_of([folder / run.place for run in found.runs]), faults=listing("faults"), evidence=evidence,
-        bound=upper_bound(*clean_and_violating(found.runs)), target=out, made_with=made_with,
+    write(
+        folder, statement, claims=claims_of([folder / run.place for run in runs]), faults=listing("faults"), evidence=evidence,
+        bound=upper_bound(*clean_and_violating(runs)), target=site, made_with=made_with,
     )  # fmt: skip
 
 

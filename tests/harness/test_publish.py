@@ -74,6 +74,31 @@ def test_a_site_says_all_of_it_and_its_evidence_verifies(runs, statement, tmp_pa
     assert verified(archive, "inline").is_same
 
 
+def test_what_is_being_made_is_said(runs, statement, tmp_path, capsys):
+    """Twenty archives are minutes of work."""
+    words = ["publish", str(runs), "--statement", str(statement), "-o", str(tmp_path / "site"), "--evidence", "1"]
+
+    assert exit_code(words) == 0
+
+    first, second = capsys.readouterr().err.splitlines()
+    assert first.startswith("archive 1 of 1: ")
+    assert second == "the page, of 2 runs"
+
+
+def test_a_site_that_cannot_be_finished_leaves_nothing(runs, statement, tmp_path, monkeypatch):
+    """The next attempt was refused: the folder was there already."""
+    with monkeypatch.context() as disk:
+        disk.setattr("tribunal.harness.evidence.publish.sha256_of", full)
+        assert exit_code(["publish", str(runs), "--statement", str(statement), "-o", str(tmp_path / "site")]) == 3
+    assert [path.name for path in tmp_path.iterdir()] == ["campaign.yaml"]
+
+    assert exit_code(["publish", str(runs), "--statement", str(statement), "-o", str(tmp_path / "site")]) == 0
+
+
+def full(path):
+    raise OSError(28, "No space left on device", str(path))
+
+
 def test_a_site_says_how_many_anomalies_would_have_been_seen(runs, statement, tmp_path):
     folder = tmp_path / "runs"
     shutil.copytree(runs, folder)
