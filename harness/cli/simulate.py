@@ -251,6 +251,7 @@ def replay(
         )
     _offer_to_go_on(replays.other_code(recorded), anyway=anyway)
     again = out or recorded.with_name(f"{recorded.name}.replay-{time.strftime('%H%M%S')}")
+    _say(f"running it again, into {again}")
     result = replays.replayed(recorded, again)
     for line in [as_json(result)] if json else result.lines:
         echo(line)
@@ -335,6 +336,7 @@ def shrink(  # noqa: PLR0917 - options
     path.with_name(STORY).unlink(missing_ok=True)  # of another shrinking
     with Scratch("shrink", in_memory=not is_real) as scratch, runners as runner:
         shrinker = Shrinker(scratch, signature=wanted, runner=runner, budget_s=budget_s, notify=_say)
+        _say(f"the plan itself, once more; then smaller ones, for {budget_s:.0f} s at most")
         try:
             small = shrinker.shrink(plan)
         except NotFound as problem:

@@ -66,7 +66,9 @@ def test_other_code_is_run_only_when_asked_for(recorded, capsys):
     assert "another commit" in said
     assert "--anyway" in said
     assert anyway == 0
-    assert "bit-exact" in capsys.readouterr().out
+    then = capsys.readouterr()
+    assert "bit-exact" in then.out
+    assert f"running it again, into {recorded}.replay-" in then.err
 
 
 def test_a_plan_of_another_version_is_refused_for_that_whatever_else_is_in_it(tmp_path):
