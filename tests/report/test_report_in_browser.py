@@ -179,6 +179,21 @@ def test_it_prints(browser, report):
     assert browser.pdf().startswith(b"%PDF")
 
 
+def test_paper_has_the_whole_run_and_the_screen_is_then_as_it_was(browser, report):
+    """Whoever had zoomed in and printed found the whole run on the screen again."""
+    shown = "[document.querySelector('#from-range').value, document.querySelector('#to-range').value].map(Number)"
+    browser.look(1280)
+    browser.open("about:blank")  # from the page itself another stretch would be no new page
+    browser.open(f"{report.as_uri()}#t=4,6")
+    before = browser.ask(shown)
+    browser.ask(f"addEventListener('beforeprint', () => {{ window.printed = {shown}; }})")
+
+    browser.pdf()
+
+    assert browser.ask("window.printed") == [0, 1000]
+    assert browser.ask(shown) == before != [0, 1000]
+
+
 @pytest.mark.parametrize("width", [390, 420, 1280])
 def test_the_first_screens_picture_is_whole_and_readable_at_every_width(browser, report, width):
     browser.look(width)

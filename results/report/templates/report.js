@@ -259,7 +259,9 @@
     event.preventDefault();
     about(second(event), event.deltaY > 0 ? 1.25 : .8);
   }, { passive: false });
-  addEventListener("beforeprint", () => zoom(START, END));
+  let before = null; // what was shown when the page was printed: on paper is all of it
+  addEventListener("beforeprint", () => { before = [from, to]; zoom(START, END); });
+  addEventListener("afterprint", () => { if (before) zoom(...before); before = null; });
   addEventListener("hashchange", () => follow(location.hash));
   if (!follow(location.hash)) show();
 })();
