@@ -127,21 +127,24 @@ def trace_of(run_dir: Path) -> list[bytes]:
 
 
 def lines_at(plan: Plan, number: int) -> list[str]:
-    """Run once more and return the line at which the trace reaches a number, with a few before it."""
+    """Run once more as far as the trace's number, and return the line that reaches it, with a few before it."""
     recent: deque[str] = deque(maxlen=LINES_BEFORE + 1)
 
     def listen(simulation: Simulation) -> None:
-        trace = simulation.loop.trace
+        loop, trace = simulation.loop, simulation.loop.trace
 
         def line(text: str) -> None:
             recent.append(text)
             if trace.number_count > number:
                 trace.sink = None
+                loop.stop_at_event = loop.event_count  # before the next one
 
         trace.sink = line
 
-    with Scratch("replay") as folder:
-        conduct_simulated(plan, folder, Silent(), listen)
+    with Scratch("replay") as folder, without_complaints():
+        with contextlib.suppress(InterruptedError):
+            conduct_simulated(plan, folder, Silent(), listen)
+        collect_quietly()  # whoever was stopped in the middle, and now closes its recording
     return list(recent)
 
 
