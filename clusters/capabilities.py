@@ -40,6 +40,7 @@ class Capability(StrEnum):
     SET_CLOCK = "set_clock"
     TROUBLE_DISK = "trouble_disk"
     FAIL_DISK = "fail_disk"
+    FAIL_DIRECTORY = "fail_directory"
     LOSE_PART = "lose_part"
     TEAR_APPEND = "tear_append"
     MOUNT_DISK = "mount_disk"
@@ -67,6 +68,7 @@ OF_DISKS: Final = frozenset(
         Capability.ROT,
         Capability.TROUBLE_DISK,
         Capability.FAIL_DISK,
+        Capability.FAIL_DIRECTORY,
         Capability.TEAR_APPEND,
         Capability.MOUNT_DISK,
     }
@@ -402,6 +404,19 @@ class CanFailDisk(FaultTarget, Protocol):
         """Let a running node's disk answer such requests with EIO, or none any more; proven by those of the node that it refused."""
 
 
+class CanFailDirectory(FaultTarget, Protocol):
+    """Lets one of a broker's several log directories fail."""
+
+    async def fail_directory(self, node: int) -> Proof:
+        """Let the last log directory of a running broker answer everything with EIO, an append in its midst; proven by a request of one's own."""
+
+    async def mend_directory(self, node: int) -> Proof:
+        """Let it answer again, with what it held."""
+
+    def logs_of_failing_directory(self, node: int) -> Sequence[TopicPartition]:
+        """Return whose logs lie in it."""
+
+
 class CanTearAppends(FaultTarget, Protocol):
     """Lets an append fail in its midst."""
 
@@ -508,6 +523,7 @@ PROTOCOLS: Final[Mapping[Capability, type]] = {
     Capability.SET_CLOCK: CanSetClock,
     Capability.TROUBLE_DISK: CanTroubleDisk,
     Capability.FAIL_DISK: CanFailDisk,
+    Capability.FAIL_DIRECTORY: CanFailDirectory,
     Capability.LOSE_PART: CanLosePart,
     Capability.TEAR_APPEND: CanTearAppends,
     Capability.MOUNT_DISK: CanMountDisk,

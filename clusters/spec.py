@@ -86,6 +86,7 @@ class ClusterSpec(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
     profile: str = "ci"
     settings: dict[str, SettingValue] = {}
     mutants: tuple[str, ...] = ()
+    log_directories: int = 1  # of each broker; several are for simulated ones
     base_port: int | None = None  # None: any that is free
     mode: str = "kraft"
     version: str = ""  # of Apache Kafka, for kinds that run it; none: the newest

@@ -276,6 +276,8 @@ def _must_be_granted_by_kind(spec: ClusterSpec, kind: Kind, cluster: str) -> Non
         raise BadScenario(f"cluster {cluster} is of one system; nodes that are Apache Kafka are for --cluster mixed")
     if kind.is_mixed and not spec.kafka:
         raise BadScenario(f"cluster {cluster}: say which of its nodes are Apache Kafka: --set cluster.kafka=2,3")
+    if spec.log_directories > 1 and not kind.is_simulated:
+        raise BadScenario(f"cluster {cluster}: brokers have one log directory; several are for --cluster simulated")
     if spec.security and not kind.can_be_secured:
         raise BadScenario(f"cluster {cluster} cannot have security {spec.security}: it is for --cluster processes")
 

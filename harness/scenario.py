@@ -139,6 +139,7 @@ KNOWN: Final = (
 )
 
 
+LOG_DIRECTORIES_MAX: Final = 9
 # Of settings that a scenario, or a plan of anybody, must not have: nodes may run as root, and write where these say.
 OF_THE_RUN: Final = frozenset(
     {
@@ -471,10 +472,18 @@ def must_be_sound(spec: ClusterSpec) -> None:
         )
     if spec.security and (taken := sorted(spec.settings.keys() & OF_SECURITY)):
         raise ValueError(f"cluster: {taken[0]} is chosen by security {spec.security}")
+    _check_log_directories(spec)
     if not (0 if spec.system or spec.file else 1) <= spec.controllers <= 99:
         raise ValueError(f"cluster: {spec.controllers} controllers cannot be")
     if spec.base_port is not None and not 1 <= spec.base_port <= 65_535:
         raise ValueError(f"cluster: there is no port {spec.base_port}")
+
+
+def _check_log_directories(spec: ClusterSpec) -> None:
+    if not 1 <= spec.log_directories <= LOG_DIRECTORIES_MAX:
+        raise ValueError(f"cluster: 1 to {LOG_DIRECTORIES_MAX} log_directories, not {spec.log_directories}")
+    if spec.log_directories > 1 and spec.mode != KRAFT:
+        raise ValueError("cluster: several log_directories are for KRaft mode")
 
 
 def _check_settings(settings: Mapping[str, Plain] | Settings) -> None:

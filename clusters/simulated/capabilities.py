@@ -3,6 +3,7 @@
 Nothing has to be measured here: the simulated world is set to be so, and the proof states it.
 """
 
+import errno
 from collections.abc import AsyncGenerator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from typing import Final, Literal, Protocol, assert_never
@@ -212,6 +213,24 @@ class SimulatedFaults(Body, Protocol):
         disk.faults.tears = False
         disk.faults.sync_delay_ns = trouble.fsync_delay_ms * NS_PER_MS
         return Proof(holds=True, facts=msgspec.to_builtins(trouble))
+
+    async def fail_directory(self, node: int) -> Proof:
+        """Let the last of a broker's log directories fail, an append in its midst."""
+        directory, disk = self.nodes[node].config.log_dirs[-1], self.machine(node).disk
+        disk.break_below(directory, errno.EIO, tears=True)
+        return Proof(holds=disk.is_broken(directory), facts={"directory": directory, "answers": "EIO"})
+
+    async def mend_directory(self, node: int) -> Proof:
+        """Let it work again, with what it held."""
+        directory, disk = self.nodes[node].config.log_dirs[-1], self.machine(node).disk
+        disk.mend(directory)
+        return Proof(holds=not disk.is_broken(directory), facts={"directory": directory, "answers": "as before"})
+
+    def logs_of_failing_directory(self, node: int) -> Sequence[TopicPartition]:
+        """Return whose logs lie in the last of a broker's log directories."""
+        replicas = self.watch.replicas[node]
+        paths = self.machine(node).disk.files_below(self.nodes[node].config.log_dirs[-1])
+        return list(dict.fromkeys(one for one in map(replicas.partition_of, paths) if one is not None))
 
     async def tear_append(self, node: int, room_bytes: int) -> Proof:
         """Let a disk take so many bytes more, the first part of the append that meets the end among them."""

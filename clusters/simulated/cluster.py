@@ -73,6 +73,13 @@ STOP_TIMEOUT_MS: Final = 30_000
 CLIENTS_RANK: Final = 1_000
 
 
+def log_directories(spec: ClusterSpec) -> list[str]:
+    """Return where a broker's log directories are; the first one has the metadata log."""
+    if spec.log_directories == 1:
+        return [DATA]
+    return [f"{DATA}/{number}" for number in range(spec.log_directories)]
+
+
 class SimulatedCluster(SimulatedFaults):
     """A cluster of simulated machines; see `tribunal.clusters.api.Cluster`."""
 
@@ -104,6 +111,7 @@ class SimulatedCluster(SimulatedFaults):
             self._quorum_members,
             elr_enabled=elr_enabled,
             producer_expiration_ms=spec.timeout_ms(PRODUCER_EXPIRATION),
+            log_directories=log_directories(spec),
         )
         self.watch.on_violation = self._violated
         if isinstance(self.committed, CommittedZnodes):
@@ -216,7 +224,7 @@ class SimulatedCluster(SimulatedFaults):
             "node.id": node,
             "cluster.id": self.cluster_id,
             "listeners": f"{_address(node)}:{PORT}",
-            "log.dirs": DATA,
+            "log.dirs": ",".join(log_directories(self.spec)) if role == "broker" else DATA,
             **({"broker.rack": self.spec.racks[node]} if node in self.spec.racks else {}),
             **self.spec.node_settings(),
         }
@@ -343,6 +351,8 @@ class SimulatedCluster(SimulatedFaults):
         before, old_directory_id = self.log_ends(node), one.directory_id
         had_logs = bool(self.watch.replicas[node].logs)
         one.machine.power_on()
+        for directory in one.config.log_dirs:
+            one.machine.disk.mend(directory)  # it is another disk
         one.machine.disk.wipe(DATA)
         self.watch.lost_data(node)
         self.lost_directories[node, old_directory_id] = None

@@ -203,6 +203,7 @@ class SimulatedDisk:
     ) -> None:
         self.faults = Faults()
         self.broken: dict[str, int] = {}  # paths at and below which nothing works, and the error
+        self._tearing: dict[str, None] = {}  # of these: the first append to a log below leaves its first half
         self.powered = True
         self.operation_count = 0
         self.sync_count = 0
@@ -410,6 +411,10 @@ class SimulatedDisk:
             if path == broken or path.startswith(f"{broken}/"):
                 raise OSError(number, errno.errorcode[number], path)
 
+    def is_broken(self, path: str) -> bool:
+        """Return whether a path lies in a part of the disk that does not work."""
+        return any(path == broken or path.startswith(f"{broken}/") for broken in self.broken)
+
     def room_bytes(self) -> int:
         """Return how many bytes a disk of limited capacity still takes."""
         assert self.faults.capacity_bytes is not None
@@ -465,13 +470,23 @@ class SimulatedDisk:
 
     # faults
 
-    def break_below(self, path: str, number: int) -> None:
-        """Fail every operation at or below a path with this error (`errno.EIO`), until `mend`."""
+    def break_below(self, path: str, number: int, *, tears: bool = False) -> None:
+        """Fail every operation at or below a path with this error (`errno.EIO`), until `mend`; the first append to a log in its midst, if it `tears`."""
         self.broken[path] = number
+        if tears:
+            self._tearing[path] = None
 
     def mend(self, path: str) -> None:
         """Let it work again."""
-        del self.broken[path]
+        self.broken.pop(path, None)
+        self._tearing.pop(path, None)
+
+    def takes_half(self, path: str) -> bool:
+        """Return whether an append to a log's file is the one in whose midst its directory fails."""
+        failing = next((one for one in self._tearing if path.startswith(f"{one}/") and path.endswith(LOG_SUFFIX)), None)
+        if failing is not None:
+            del self._tearing[failing]
+        return failing is not None
 
     def crash_at(self, operation: int | None) -> None:
         """Fail the power in the middle of the operation of this number, counted from 0 from now on."""
@@ -634,6 +649,8 @@ class SimulatedFile:
         position = len(inode.content)
         disk = self.disk
         if disk.broken:
+            if parts and disk.takes_half(self.path):
+                self._tear(parts[0], len(parts[0]) // 2)
             disk.refuse(self.path)
         start = position
         for part in parts:
@@ -650,7 +667,7 @@ class SimulatedFile:
         return position
 
     def _tear(self, part: Buffer, size: int) -> None:
-        """Write the first bytes of what does not fit: how a disk that gets full leaves an append."""
+        """Write the first bytes of a part: how a disk that gets full or fails leaves an append."""
         inode = self.inode
         start = len(inode.content)
         self.disk.grow(size)

@@ -99,6 +99,7 @@ class ReplicaLogs:
         self._data_directory = data_directory
         self._grown: dict[str, None] = {}
         self._inodes: dict[str, Inode] = {}  # of files that grew, as long as no name changes
+        self._folders: dict[TopicPartition, str] = {}  # where each log lies that is followed
         self._read_again = True
         self.changed = True  # there is something to read
         self.is_damaged = False  # bytes were altered where recovery does not look: CRCs say nothing of where a log ends
@@ -112,7 +113,7 @@ class ReplicaLogs:
     def was_cut(self, path: str, size: int) -> None:
         """Drop what was cut away."""
         partition = self.partition_of(path)
-        if partition in self.logs:
+        if partition in self.logs and self._is_followed(partition, path):
             self.logs[partition].cut(path, size)
             self._grown[path] = None
             self._note_change()
@@ -135,7 +136,7 @@ class ReplicaLogs:
         touched: dict[TopicPartition, None] = {}
         for path in sorted(self._grown):
             partition = self.partition_of(path)
-            if partition is not None:
+            if partition is not None and self._is_followed(partition, path):
                 log = self.logs.setdefault(partition, ReplicaLog())
                 self._read(log, path)
                 self._identify(partition, log, path)
@@ -149,9 +150,11 @@ class ReplicaLogs:
         before = list(self.logs)
         self.logs.clear()
         ended: dict[TopicPartition, None] = {}  # nothing counts behind a batch that is not complete
-        for path in self._disk.files_below(self._data_directory):
+        paths = self._disk.files_below(self._data_directory)
+        self._folders = self._chosen(paths)
+        for path in paths:
             partition = self.partition_of(path)
-            if partition is not None:
+            if partition is not None and self._is_followed(partition, path):
                 log = self.logs.setdefault(partition, ReplicaLog())
                 if log.start_offset is None:
                     log.start_offset = first_offset_of(path)
@@ -160,6 +163,26 @@ class ReplicaLogs:
                 if partition not in ended and not self._read(log, path, suspicious=not self.is_damaged):
                     ended[partition] = None
         return list(dict.fromkeys([*before, *self.logs]))
+
+    def _is_followed(self, partition: TopicPartition, path: str) -> bool:
+        folder = path.rpartition("/")[0]
+        return self._folders.setdefault(partition, folder) == folder
+
+    def _chosen(self, paths: list[str]) -> dict[TopicPartition, str]:
+        """Choose where each log lies: a directory that fails may keep one whose topic is gone, beside that of a topic of the same name in another directory.
+
+        One in a directory that works counts before one in a directory that does not, then the one that was followed.
+        """
+        found: dict[TopicPartition, dict[str, None]] = {}
+        for path in paths:
+            if (partition := self.partition_of(path)) is not None:
+                found.setdefault(partition, {})[path.rpartition("/")[0]] = None
+        return {
+            partition: min(
+                folders, key=lambda folder: (self._disk.is_broken(folder), folder != self._folders.get(partition))
+            )
+            for partition, folders in found.items()
+        }
 
     def _identify(self, partition: TopicPartition, log: ReplicaLog, path: str) -> None:
         if not log.owner:

@@ -24,7 +24,7 @@ I11 is kept as far as committed metadata show it: who enters an ISR is registere
 is seen by I9. I6, I19 and the readers' half of I18 are claims about clients; they are checked in the recording.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Final
 
@@ -73,9 +73,11 @@ class Watch:
         *,
         elr_enabled: bool,
         producer_expiration_ms: int,
+        log_directories: Sequence[str] = (),
     ) -> None:
         """Follow these machines.
 
+        log_directories:         of brokers, where they have several below `data_directory`.
         members:                 the running nodes' members of the quorum.
         producer_expiration_ms:  after which silence a node may forget a producer.
         """
@@ -85,7 +87,7 @@ class Watch:
         self.replicas = {node: ReplicaLogs(machine.disk, data_directory) for node, machine in machines.items()}
         self._simulation = simulation
         self._machines = machines
-        self._data_directory = data_directory
+        self._log_directories = log_directories or (data_directory,)
         self._quorum_members = members
         self._elr_enabled = elr_enabled
         self._nodes = {machine.name: node for node, machine in machines.items()}
@@ -480,9 +482,12 @@ class Watch:
     def _registered(self, node: int) -> None:
         for prefix in self._prefixes.values():
             prefix.doubtful.pop(node, None)
-        path = f"{self._data_directory}/{CLEAN_SHUTDOWN_FILE}"
-        if self._machines[node].disk.exists(path):
-            raise Violated(Invariant.I20, CleanShutdownFile(), node=node)
+        disk = self._machines[node].disk
+        for (
+            directory
+        ) in self._log_directories:  # a file in one that fails is of no use to anybody, and cannot be removed
+            if disk.exists(f"{directory}/{CLEAN_SHUTDOWN_FILE}") and not disk.is_broken(directory):
+                raise Violated(Invariant.I20, CleanShutdownFile(), node=node)
 
 
 class Batches:

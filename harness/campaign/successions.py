@@ -140,6 +140,9 @@ OUTSIDER_LOST: Final = "who is behind lost"
 LEADER_MOVED: Final = "leader moved"
 BY_TURNS: Final = "by turns"
 ANOTHER_LEADS: Final = "another leads"
+TWO_DIRECTORIES: Final = "two directories"
+DIRECTORY_LOST: Final = "directory lost"
+FAILING: Final[Mapping[str, object]] = {"how": ("stop", "kill"), "must_be_noticed": False}
 COORDINATOR_LOST: Final = "coordinator lost"
 MARKERS: Final = "write-txn-markers request"
 COORDINATOR: Final = f"sender({MARKERS})"  # the last one that had a transaction to end
@@ -188,6 +191,9 @@ OF_KRAFT: Final[Mapping[str, Sequence[Way]]] = {
         Step("kill", COORDINATOR, SHORT),
         Step("power-loss", COORDINATOR, SHORT),
         Step("fast-bounce", COORDINATOR, (100,), BOUNCED),
+    ),
+    DIRECTORY_LOST: _ways(
+        Step("failing-directory", LEADER, SHORT, FAILING), Step("failing-directory", FOLLOWER, SHORT, FAILING)
     ),
     RAISED: _ways(Step("change-min-isr", ACTIVE, LONG, {"to": "{replicas}"})),
     LOWERED: _ways(Step("change-min-isr", ACTIVE, LONG, {"to": 1})),
@@ -299,6 +305,7 @@ SETTINGS: Final[Mapping[str, tuple[Mapping[str, object], Mapping[str, SettingVal
     UNCLEAN_RACKS: ({}, {**UNCLEAN, SELECTOR: RACK_AWARE}),
     TWO_REPLICAS: (ONE_REPLICA_LESS, {}),
     "min isr 1": ({"min_insync_replicas": 1}, {}),
+    TWO_DIRECTORIES: ({"log_directories": 2}, {}),
     "two replicas, both needed": ({"replication_factor": 2, "min_insync_replicas": 2}, {}),
     "leaders go back": ({}, GO_BACK),
     # For transactions alone: who only repeats a batch may be forgotten between its tries.
@@ -400,6 +407,14 @@ OF_LOAD: Final[Mapping[str, Mapping[str, object]]] = {
 NO_IDLE_RECORDS: Final[Mapping[str, SettingValue]] = {"metadata.max.idle.interval.ms": 0}
 
 
+# What a value is never without.
+NEEDS: Final[Mapping[str, Mapping[str, str]]] = {
+    DIRECTORY_LOST: {"setting": TWO_DIRECTORIES},
+    BY_TURNS: {"setting": UNCLEAN_TWO_REPLICAS, "behind": UNCLEANLY},
+    **{value: {"load": TRANSACTIONS} for value in (ENDS_LATE, MARKED, COORDINATOR_LOST)},
+}
+
+
 class Table(Pairs):
     """The factors of a realm, and which of their values go together."""
 
@@ -436,6 +451,15 @@ class Table(Pairs):
             self.took(row)
         return chosen
 
+    def _drawn(self, random: Random, given: Row) -> Row:
+        """Draw a row, in which values that need others have these, unless something else is given."""
+        row = dict(super()._drawn(random, given))
+        for value in tuple(row.values()):
+            for factor, needed in NEEDS.get(value, {}).items():
+                name = f"{self.name} {factor}"
+                row[name] = given.get(name, needed)
+        return row
+
     def _worth(self, row: Row) -> float:
         acts = [act for act in (self.value(row, name) for name in ACTS) if act != NONE]
         return super()._worth(row) * (ENDS_WITHOUT_LEADER if acts[1:] and acts[-1] == LEADER_LOST else 1)
@@ -465,6 +489,13 @@ class Table(Pairs):
                 and values.get("load", TRANSACTIONS) != TRANSACTIONS
             )
             or (setting == FORGOTTEN and values.get("load", TRANSACTIONS) != TRANSACTIONS)
+            or (
+                DIRECTORY_LOST in acts
+                and (
+                    (setting or TWO_DIRECTORIES) != TWO_DIRECTORIES
+                    or bool({BY_TURNS, UNCLEANLY, "recovering"} & set(values.values()))
+                )
+            )
             or acts.count(LEADER_MOVED) > 1  # both would be given back: to different replicas
             or acts.count("voter wiped") > 1  # a majority of disks is what a quorum is
         )

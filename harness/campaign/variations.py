@@ -150,6 +150,10 @@ def _one_link(random: Random, plan: Plan, sent: Mapping[str, int]) -> Options:
     return {"direction": random.choice(("both", "in", "out"))}
 
 
+def _ended_at_last(random: Random, plan: Plan, sent: Mapping[str, int]) -> Options:
+    return {"how": random.choice(("stop", "kill")), "must_be_noticed": False}
+
+
 KINDS: Final[Mapping[str, Kind]] = {
     "kill": Kind(14, TARGETS, _none),
     "stop": Kind(8, TARGETS, _none),
@@ -172,6 +176,7 @@ KINDS: Final[Mapping[str, Kind]] = {
     "truncate-segment": Kind(1, BROKERS, _none),
     "full-disk": Kind(3, BROKERS, _none),
     "read-only-disk": Kind(1, BROKERS, _none),
+    "failing-directory": Kind(8, BROKERS, _ended_at_last),  # where there are several
     "reassign": Kind(4, BROKERS, _elsewhere),
     "clock-jump": Kind(2, TARGETS, _jump),
 }
@@ -183,6 +188,7 @@ AT_MESSAGES: Final = frozenset(
     {"kill", "stop", "power-loss", "pause", "isolate", "hold-messages", "slow-fsync", "kill-in-shutdown", "fast-bounce"}
 )
 AT_MESSAGES_SHARE: Final = 0.3
+DIRECTORIES_SHARE: Final = 0.2  # of composed plans have brokers with two log directories
 BETWEEN_ALIKE: Final = ("single-link",)  # needs another node of the same kind, whoever its target is
 # Settings that are drawn anew by themselves, whatever the scenario says of them.
 SETTINGS: Final[Mapping[str, Sequence[SettingValue]]] = {
@@ -232,6 +238,8 @@ def fresh(scenario: Scenario, random: Random, mutants: tuple[str, ...], *, compo
     if not composed:
         return Chosen(_without_reserve(plan), "as the scenario says")
     plan = msgspec.structs.replace(plan, faults=())
+    if _mode(plan) == KRAFT and random.random() < DIRECTORIES_SHARE:
+        plan = msgspec.structs.replace(plan, spec=msgspec.structs.replace(plan.spec, log_directories=2))
     for _ in range(random.randint(2, 5)):
         plan = _added(plan, random, USUAL)
     if random.random() < RESETTLED_SHARE:

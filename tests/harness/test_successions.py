@@ -12,6 +12,7 @@ from tribunal.harness.campaign.successions import (
     ALONE,
     BY_TURNS,
     COORDINATOR_LOST,
+    DIRECTORY_LOST,
     ENDS_LATE,
     FIRST,
     FOLLOWER_GONE,
@@ -23,6 +24,7 @@ from tribunal.harness.campaign.successions import (
     ORDERS,
     OUTSIDER_LOST,
     ROWS,
+    TWO_DIRECTORIES,
     UNCLEAN_TWO_REPLICAS,
     UNCLEANLY,
     planned,
@@ -115,6 +117,17 @@ def test_only_transactions_have_a_coordinator_to_lose_and_markers_to_wait_for():
     met = [row for row in rows if {COORDINATOR_LOST, MARKED} & set(row.values())]
     assert met
     assert {table.value(row, "load") for row in met} == {TRANSACTIONS}
+
+
+def test_only_brokers_with_two_directories_lose_one():
+    table, random = table_of("kraft", "brokers"), Random(11)
+    rows = [row for _ in range(400) for row in table.rows(random)]
+
+    met = {table.value(row, "setting") for row in rows if DIRECTORY_LOST in row.values()}
+    assert met == {TWO_DIRECTORIES}
+    plan = of_brokers(12, setting=TWO_DIRECTORIES, first=DIRECTORY_LOST)
+    assert plan.spec.log_directories == 2
+    assert "failing-directory" in [fault.kind for fault in plan.faults]
 
 
 def test_a_value_that_is_named_twice_comes_more_often_where_nothing_else_decides():

@@ -22,7 +22,10 @@ def voter(cluster):
 
 
 AIM = {"remove-voter": voter}
-SPECS = {"bit-rot": ClusterSpec(settings={"log.segment.bytes": 2048})}  # only closed segments rot
+SPECS = {
+    "bit-rot": ClusterSpec(settings={"log.segment.bytes": 2048}),  # only closed segments rot
+    "failing-directory": ClusterSpec(log_directories=2),
+}
 POSSIBLE = {name: fault for name, fault in faults().items() if SimulatedCluster.capabilities >= fault.needs}
 
 
