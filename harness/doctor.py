@@ -4,11 +4,14 @@ A kind of cluster is asked for its obstacles by really trying (binding its addre
 where the kind is able to do what it needs.
 """
 
+from collections.abc import Mapping
+
 import msgspec
 
 from tribunal.clusters.api import Kind
+from tribunal.clusters.capabilities import Capability
 from tribunal.clusters.obstacles import Obstacle
-from tribunal.clusters.spec import ClusterSpec
+from tribunal.clusters.spec import MODES, ClusterSpec, Mode
 from tribunal.harness.catalog import all_clusters, faults, nearest
 from tribunal.harness.plan import refusal
 from tribunal.nemesis.api import AnyFault
@@ -31,6 +34,18 @@ class FaultHealth(msgspec.Struct, frozen=True, kw_only=True):
     refused: dict[str, str]
 
 
+class _Examined(msgspec.Struct, frozen=True, kw_only=True):
+    """A kind of cluster, and what it answers whatever the fault: each is found out by trying.
+
+    refused:  by mode, why it cannot be what nobody has described; empty: it can.
+    """
+
+    kind: Kind
+    health: KindHealth
+    lacking: Mapping[Capability, str]
+    refused: Mapping[Mode, str]
+
+
 class Health(msgspec.Struct, frozen=True, kw_only=True):
     """All of it."""
 
@@ -43,12 +58,17 @@ def examined(fault: str | None = None) -> Health:
     known = faults()
     if fault is not None and fault.replace("_", "-") not in known:
         raise nearest("fault", fault, known)
-    kinds = {name: (kind, _kind(name, kind)) for name, kind in all_clusters().items()}
+    kinds = {name: _examined(name, kind) for name, kind in all_clusters().items()}
     wanted = known if fault is None else {fault.replace("_", "-"): known[fault.replace("_", "-")]}
     return Health(
-        clusters=tuple(health for _, health in kinds.values()),
+        clusters=tuple(one.health for one in kinds.values()),
         faults=tuple(_fault(name, one, kinds) for name, one in wanted.items()),
     )
+
+
+def _examined(name: str, kind: Kind) -> _Examined:
+    refused = {mode: kind.refused(ClusterSpec(mode=mode)) for mode in MODES}
+    return _Examined(kind=kind, health=_kind(name, kind), lacking=kind.lacking(), refused=refused)
 
 
 def _kind(name: str, kind: Kind) -> KindHealth:
@@ -57,17 +77,17 @@ def _kind(name: str, kind: Kind) -> KindHealth:
     return KindHealth(kind=name, works=works, place=kind.places() if works else "", obstacles=found)
 
 
-def _fault(name: str, fault: AnyFault, kinds: dict[str, tuple[Kind, KindHealth]]) -> FaultHealth:
+def _fault(name: str, fault: AnyFault, kinds: Mapping[str, _Examined]) -> FaultHealth:
     works, refused = [], {}
-    for kind, (cluster, health) in kinds.items():
-        lacking = refusal(fault, cluster)
-        reasons = [cluster.refused(ClusterSpec(mode=mode)) for mode in fault.modes]
+    for kind, known in kinds.items():
+        lacking = refusal(fault, known.kind, known.lacking)
+        reasons = [known.refused[mode] for mode in fault.modes]
         if lacking:
             refused[kind] = f"cannot {lacking}"
         elif all(reasons):  # it has no mode in which there is what the fault strikes
             refused[kind] = reasons[0]
-        elif not health.works:
-            refused[kind] = health.obstacles[0].reason
+        elif not known.health.works:
+            refused[kind] = known.health.obstacles[0].reason
         else:
             works.append(kind)
     return FaultHealth(fault=name, works_on=tuple(works), refused=refused)

@@ -18,6 +18,7 @@ from replog.controller.describe import INTERNAL_TOPICS
 from replog.controller.topics import LEGAL_NAME
 from replog.types import METADATA_TOPIC
 from tribunal.clusters.api import Kind
+from tribunal.clusters.capabilities import Capability
 from tribunal.clusters.kafka.releases import KAFKA_ALONE
 from tribunal.clusters.objects import TRANSACTIONS
 from tribunal.clusters.spec import KRAFT, ZOOKEEPER, ClusterSpec, Mode
@@ -282,11 +283,14 @@ def _must_be_granted_by_kind(spec: ClusterSpec, kind: Kind, cluster: str) -> Non
         raise BadScenario(f"cluster {cluster} cannot have security {spec.security}: it is for --cluster processes")
 
 
-def refusal(fault: AnyFault, kind: Kind) -> str:
-    """Return what a fault needs and this kind of cluster cannot do, at all or on this machine; empty: nothing."""
+def refusal(fault: AnyFault, kind: Kind, lacking: Mapping[Capability, str] | None = None) -> str:
+    """Return what a fault needs and this kind of cluster cannot do, at all or on this machine; empty: nothing.
+
+    lacking:  what the kind answers to `lacking`, where it was asked already.
+    """
     if never := sorted(fault.needs - kind.capabilities):
         return ", ".join(never)
-    here = kind.lacking()
+    here = kind.lacking() if lacking is None else lacking
     return ", ".join(f"{need} ({here[need]})" for need in sorted(fault.needs & here.keys()))
 
 
