@@ -101,6 +101,7 @@ def test_a_host_that_falls_silent_has_hung_up(town):
             said, _ = watching.communicate(timeout=40)
         finally:
             town.spaces.run(["ip", "link", "set", device(2), "up"])
+            town.spaces.run(["ip", "route", "add", f"{address(2)}/32", "dev", device(2)])  # it went with the link
             watching.kill()
 
     assert said == "hung up False\n"
