@@ -127,12 +127,13 @@ class Evidence:
         gone = not is_replaced and self._orders.is_deleted_before(self.absent_ns)
         there_ns = self._read_whole_ns(value, only_at) or invoke_ns
         taken_ns = None if gone or is_replaced else self._taken_ns(value, offset, invoke_ns, there_ns)
+        leader_epoch = answered.written if anomaly.leader_epoch is None else anomaly.leader_epoch
         return Record(
             log_offset=offset,
             acks=anomaly.acks,
             invoke_ns=invoke_ns,
             complete_ns=anomaly.at_ns if anomaly.kind in ("lost", "moved") else None,
-            leader_epoch=answered.written if anomaly.leader_epoch is None else anomaly.leader_epoch,
+            leader_epoch=leader_epoch,
             exposed_ns=exposed_ns,
             exposed_epoch=exposed_epoch,
             exposed_later=tuple(exposures[1:]),
@@ -141,6 +142,7 @@ class Evidence:
             absent_ns=self.absent_ns if anomaly.kind in _ABSENT else None,
             answered_by=answered.node,
             stated=self._stated(invoke_ns),
+            uncommitted_ns=self._uncommitted_ns(leader_epoch, offset),
             shown_epoch=self._shown_epoch(offset, invoke_ns, answered),
             seen_epoch=self._seen_epoch(value, only_at),
             replaced_epoch=self._replaced_epoch(offset),
@@ -307,6 +309,19 @@ class Evidence:
             return None  # what stood there may be gone by an order
         shown = np.unique(epochs[chosen])[::-1].tolist()
         return next((epoch for epoch in shown if not self._lacked_in(topic, epoch, offset, answered)), None)
+
+    def _uncommitted_ns(self, leader_epoch: int | None, offset: int) -> int | None:
+        """Return when a client last asked who answered in this leader epoch with a high watermark at or before an offset; None: nobody did.
+
+        A leader's high watermark never goes back: it had not passed the offset when it was asked. Of a name that several topics had nothing is said.
+        """
+        if leader_epoch is None or offset == UNKNOWN or self._leaders.anew_ns:
+            return None
+        seen = self._rows.columns("watermarks")
+        own = (seen["leader_epoch"] == leader_epoch) & (seen["source"] != NODE) & (seen["asked_ns"] != UNKNOWN)
+        own &= (seen["high_watermark"] != UNKNOWN) & (seen["high_watermark"] <= offset)
+        asked_ns = seen["asked_ns"][own]
+        return int(asked_ns.max()) if asked_ns.size else None
 
     def _topic(self, since_ns: int) -> int | None:
         """Return of which topic what was sent at a moment is, UNKNOWN_TOPIC: of one of two; None: nobody knows when it was sent, or there was only one."""

@@ -172,6 +172,7 @@ class Record(msgspec.Struct, frozen=True, kw_only=True):
     absent_ns:       first proof that it is not there; what was observed later excuses nothing. None: at the end.
     answered_by:     who acknowledged it, None unknown.
     stated:          the last leader epoch that each node had stated before `invoke_ns`, as a leader or as a follower.
+    uncommitted_ns:  the last moment at which the leader of its leader epoch was asked, and answered in it with a high watermark at or before its offset.
     shown_epoch:     the last leader epoch whose leader showed a high watermark beyond its offset, while nothing newer stood there.
     seen_epoch:      the last leader epoch whose leader handed it out.
     replaced_epoch:  leader epoch of what stands at or behind its offset in the final log; None: nothing does.
@@ -194,6 +195,7 @@ class Record(msgspec.Struct, frozen=True, kw_only=True):
     absent_ns: int | None = None
     answered_by: int | None = None
     stated: Mapping[int, int] = {}
+    uncommitted_ns: int | None = None
     shown_epoch: int | None = None
     seen_epoch: int | None = None
     replaced_epoch: int | None = None
@@ -449,6 +451,7 @@ class Timeline:
         start = self._position(record.invoke_ns, record.leader_epoch)
         if record.leader_epoch is not None:
             yield start
+            yield from self._once_committed(start, record)
             return
         end = start if record.complete_ns is None else max(start, bisect_right(self._times, record.complete_ns))
         own = range(start, end + 1)
@@ -464,6 +467,26 @@ class Timeline:
             yield place
         if record.answered_by is not None and none:
             yield start  # it was nobody's to answer: judged as if its leader had
+
+    def _once_committed(self, start: int, record: Record) -> Iterator[int]:
+        """Yield the places behind a start at which the record may have been committed, where its leader had shown later than it was written that it was not.
+
+        Who joined the ISR meanwhile need not hold it: what is not committed yet is copied by the ISR from then on. With acks=all its leader
+        acknowledged it behind that, also in a later leader epoch of its own that nobody else's lies before.
+        """
+        if record.uncommitted_ns is None:
+            return
+        first = self._position(record.uncommitted_ns, record.leader_epoch)
+        last = first
+        if record.acks == -1 and record.complete_ns is not None:
+            last = max(first, bisect_right(self._times, record.complete_ns))
+        leader = self._leader_at(start)
+        for place in range(start + 1, last + 1):
+            joined = place > first and any(isinstance(fact, JoinedIsr) for fact in self.entries[place - 1].facts)
+            if joined or self._leader_at(place) != leader:
+                return  # who joined later may have found it committed
+            if place >= first:
+                yield place
 
     def _leader_at(self, place: int) -> int:
         return self.entries[place - 1].state.leader
