@@ -127,7 +127,8 @@ def test_a_cluster_offers_what_it_has_every_method_for():
     assert offered_by(KillsAndHalfPauses) == {Capability.KILL}
     assert offered_by(AlsoResumes) == {Capability.KILL, Capability.PAUSE}
     # No real disk fails in the midst of an append when it is asked to; no harness knows which bytes a running node writes.
-    simulated_only = {Capability.TEAR_APPEND, Capability.ROT}
+    # Real brokers of ours have one log directory.
+    simulated_only = {Capability.TEAR_APPEND, Capability.ROT, Capability.FAIL_DIRECTORY}
     assert offered_by(ComposedCluster) == set(Capability) - simulated_only - FOREIGN
     assert processes.KIND.capabilities == offered_by(ComposedCluster) - RELEASED
 
