@@ -121,7 +121,11 @@ def inject(cluster: EpisodeTarget, node: int, options: Options) -> AbstractAsync
         if cluster.spec.is_zookeeper_mode and random.random() < options.server_odds:
             chosen.append(random.choice(SERVER_KINDS))
             victims.append(random.choice(cluster.spec.controller_ids))
-        return together(*(kind.at(node) for kind, node in zip(chosen, victims, strict=True))), options.period_ms
+        # Whoever another fault has ended is started again by that.
+        able_to_be_hurt = [(kind, one) for kind, one in zip(chosen, victims, strict=True) if cluster.alive(one)]
+        return together(
+            *(kind.at(one) for kind, one in able_to_be_hurt)
+        ) if able_to_be_hurt else idle, options.period_ms
 
     return episodes(cluster, node, episode, lambda _: options.rest_ms)
 

@@ -7,7 +7,7 @@ from typing import Final
 import msgspec
 
 from tribunal.nemesis.api import Aimed, Effect, Fault
-from tribunal.nemesis.combine import aimed, one_of
+from tribunal.nemesis.combine import aimed, idle, one_of
 from tribunal.nemesis.episodes import EpisodeTarget, episodes
 from tribunal.nemesis.faults import isolate, kill, pause, stop
 
@@ -35,7 +35,7 @@ def inject(cluster: EpisodeTarget, node: int, options: Options) -> AbstractAsync
             aimed(pause.FAULT, victim, pause.Options()),
             aimed(isolate.FAULT, victim, isolate.Options(others="nodes")),
         )
-        return chosen, options.each_ms
+        return chosen if cluster.alive(victim) else idle, options.each_ms  # who has ended it starts it again
 
     return episodes(
         cluster, node, episode, lambda number: min(options.rest_ms + number * options.growth_ms, options.rest_ms_max)
