@@ -53,6 +53,8 @@ APIS: Final = {
     "consumer-group-heartbeat": 68,
     "assign-replicas-to-dirs": 73,
 }
+# Those whose messages clusters count: the others flow all the time.
+COUNTED: Final = {name: api for name, api in APIS.items() if api is not None and api not in FLOWING}
 # How triggers and targets name a message: `vote answer`.
 NAMED: Final = r"([a-z-]+) (request|answer)"
 
@@ -105,12 +107,6 @@ def rule(node: int, meant: Meant, fate: Fate, *, delay_ms: int = 0, overtaking: 
         limit=meant.limit or None,
         overtaking=overtaking,
     )
-
-
-def counted_api(name: str) -> int | None:
-    """Return the number of an API whose messages clusters count; None: they flow all the time, or it is no API's name."""
-    api = APIS.get(name)
-    return None if api in FLOWING else api
 
 
 def direction_of(word: str) -> Literal["request", "response"]:

@@ -19,7 +19,7 @@ from typing import Final
 import msgspec
 
 from tribunal.clusters.api import ClusterError, ClusterSpec, FaultTarget, PartitionState, TopicPartition
-from tribunal.nemesis.messages import APIS, NAMED, counted_api, direction_of
+from tribunal.nemesis.messages import COUNTED, NAMED, direction_of
 
 ROLES: Final = ("leader", "follower", "isr_member", "last_isr_member", "elr_member", "outsider")
 FORMS: Final = (
@@ -64,8 +64,8 @@ def parse(text: str, spec: ClusterSpec, partition_count: int) -> str:
             raise BadTarget(f"target {words!r}: the topic has partitions p0 to p{partition_count - 1}")
         return words
     if match := OF_MESSAGE.fullmatch(words):
-        if counted_api(match[2]) is None:
-            apis = ", ".join(name for name in APIS if counted_api(name) is not None)
+        if match[2] not in COUNTED:
+            apis = ", ".join(COUNTED)
             raise BadTarget(f"target {words!r}: {match[2]} is no API of which messages are counted; these are: {apis}")
         return words
     if (match := BY_ID.fullmatch(words)) and match[1] != "node":
@@ -115,9 +115,7 @@ def _fitting(target: Target, cluster: FaultTarget, topic: str) -> Sequence[int]:
     if target.text == "active controller":
         return [cluster.state.quorum_leader] if cluster.state.quorum_leader in spec.node_ids else []
     if match := OF_MESSAGE.fullmatch(target.text):
-        api = counted_api(match[2])
-        assert api is not None, "parse refuses others"
-        ends = cluster.last_message(api, direction_of(match[3]))
+        ends = cluster.last_message(COUNTED[match[2]], direction_of(match[3]))
         return [node for node in ends[match[1] == "receiver" :][:1] if node in spec.node_ids]
     assert target.partition is not None
     partition = cluster.state.partitions.get(TopicPartition(topic, target.partition))

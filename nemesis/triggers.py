@@ -20,7 +20,7 @@ from typing import Final, Literal, Protocol, TypeAlias
 import msgspec
 
 from tribunal.clusters.api import ClusterSpec, ClusterState, PartitionState, TopicPartition
-from tribunal.nemesis.messages import APIS, NAMED, counted_api, direction_of
+from tribunal.nemesis.messages import COUNTED, NAMED, direction_of
 
 NUMBERED: Final = r"\(p(\d+|\*)\)"
 MEMBERS: Final = re.compile(rf"(isr|elr){NUMBERED} ?= ?\{{(.*)\}}")
@@ -152,9 +152,7 @@ class Waiting:
         return state is not None and condition.holds(state)
 
     def _sent(self, condition: Sent) -> int:
-        api = counted_api(condition.api)
-        assert api is not None
-        return self._cluster.message_count(api, condition.direction)
+        return self._cluster.message_count(COUNTED[condition.api], condition.direction)
 
 
 def parse_trigger(text: str, spec: ClusterSpec, partition_count: int) -> Trigger:
@@ -212,9 +210,8 @@ def _partition(text: str, partition_count: int, where: str) -> int | None:
 
 def _sent(match: re.Match[str], text: str) -> Sent:
     api, count = match[1], int(match[3] or 1)
-    if counted_api(api) is None:
-        known = ", ".join(name for name in APIS if counted_api(name) is not None)
-        raise BadTrigger(f"trigger {text!r}: {api} is no API to wait for; these are: {known}")
+    if api not in COUNTED:
+        raise BadTrigger(f"trigger {text!r}: {api} is no API to wait for; these are: {', '.join(COUNTED)}")
     if not 1 <= count <= COUNT_MAX:
         raise BadTrigger(f"trigger {text!r}: x1 to x{COUNT_MAX}")
     return Sent(api=api, direction=direction_of(match[2]), count=count)

@@ -11,12 +11,11 @@ from typing import Final, NamedTuple
 
 import msgspec
 
-from tribunal.clusters.links.requests import FLOWING
 from tribunal.clusters.spec import KRAFT, RACK_AWARE, SELECTOR, ZOOKEEPER, Mode, SettingValue
 from tribunal.harness.catalog import SIMULATED, all_clusters, faults
 from tribunal.harness.plan import Plan, PlannedFault, made, planned_beside, refusal
 from tribunal.harness.scenario import Scenario
-from tribunal.nemesis.messages import APIS, not_sent_in
+from tribunal.nemesis.messages import COUNTED, not_sent_in
 from tribunal.nemesis.targets import BY_ID, draw
 from tribunal.nemesis.triggers import Sent, Trigger, parse_trigger
 
@@ -459,7 +458,7 @@ def _at_message(fault: PlannedFault, when: Trigger, random: Random) -> PlannedFa
 
 def _trigger(plan: Plan, fault: PlannedFault, random: Random, sent: Mapping[str, int]) -> Trigger:
     partition = fault.target.partition or 0
-    counts = {api: count for api, count in sent.items() if APIS.get(api) not in (None, *FLOWING)} or USUAL
+    counts = {api: count for api, count in sent.items() if api in COUNTED} or USUAL
     if random.random() < 0.5:
         api = random.choice(sorted(counts))
         number = random.choice((1, 1, 1, 2, 3, random.randint(1, max(1, min(counts[api], 40)))))
