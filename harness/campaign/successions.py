@@ -467,6 +467,11 @@ class Table(Pairs):
     def is_apart(self, one: Value, other: Value) -> bool:
         """Return whether two values cannot go together."""
         values = {name.removeprefix(f"{self.name} "): value for name, value in (one, other)}
+        needed: dict[str, str] = {}
+        for need in (NEEDS.get(value, {}) for value in values.values()):
+            for factor, value in need.items():
+                if values.get(factor, value) != value or needed.setdefault(factor, value) != value:
+                    return True
         setting, behind = values.get("setting"), values.get("behind")
         is_unclean = setting is not None and setting.startswith("unclean")
         acts = [value for name, value in values.items() if name in ACTS]
@@ -482,20 +487,8 @@ class Table(Pairs):
             or (values.get("metadata") == LATE_CHANGES and (behind == "nobody" or values.get(FIRST) in ORDERS))
             # Who receives none has to be there when something is decided about it.
             or (values.get("metadata") == NO_METADATA and values.get(FIRST) in {LEADER_LOST, OUTSIDER_LOST, BY_TURNS})
-            or (BY_TURNS in acts and (setting or UNCLEAN_TWO_REPLICAS) != UNCLEAN_TWO_REPLICAS)
-            or (BY_TURNS in acts and (behind or UNCLEANLY) != UNCLEANLY)
-            or (
-                {ENDS_LATE, MARKED, COORDINATOR_LOST} & set(values.values())
-                and values.get("load", TRANSACTIONS) != TRANSACTIONS
-            )
             or (setting == FORGOTTEN and values.get("load", TRANSACTIONS) != TRANSACTIONS)
-            or (
-                DIRECTORY_LOST in acts
-                and (
-                    (setting or TWO_DIRECTORIES) != TWO_DIRECTORIES
-                    or bool({BY_TURNS, UNCLEANLY, "recovering"} & set(values.values()))
-                )
-            )
+            or (DIRECTORY_LOST in acts and not {UNCLEANLY, "recovering"}.isdisjoint(values.values()))
             or acts.count(LEADER_MOVED) > 1  # both would be given back: to different replicas
             or acts.count("voter wiped") > 1  # a majority of disks is what a quorum is
         )
