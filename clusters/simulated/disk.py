@@ -407,13 +407,20 @@ class SimulatedDisk:
 
     def refuse(self, path: str) -> None:
         """Fail what concerns a path in a part of the disk that does not work."""
-        for broken, number in self.broken.items():
-            if path == broken or path.startswith(f"{broken}/"):
-                raise OSError(number, errno.errorcode[number], path)
+        part = self._broken_part(path)
+        if part is not None:
+            number = self.broken[part]
+            raise OSError(number, errno.errorcode[number], path)
 
     def is_broken(self, path: str) -> bool:
         """Return whether a path lies in a part of the disk that does not work."""
-        return any(path == broken or path.startswith(f"{broken}/") for broken in self.broken)
+        return self._broken_part(path) is not None
+
+    def _broken_part(self, path: str) -> str | None:
+        for broken in self.broken:
+            if path == broken or path.startswith(f"{broken}/"):
+                return broken
+        return None
 
     def room_bytes(self) -> int:
         """Return how many bytes a disk of limited capacity still takes."""
@@ -483,10 +490,11 @@ class SimulatedDisk:
 
     def takes_half(self, path: str) -> bool:
         """Return whether an append to a log's file is the one in whose midst its directory fails."""
-        failing = next((one for one in self._tearing if path.startswith(f"{one}/") and path.endswith(LOG_SUFFIX)), None)
-        if failing is not None:
-            del self._tearing[failing]
-        return failing is not None
+        part = self._broken_part(path)
+        if part not in self._tearing or not path.endswith(LOG_SUFFIX):
+            return False
+        del self._tearing[part]
+        return True
 
     def crash_at(self, operation: int | None) -> None:
         """Fail the power in the middle of the operation of this number, counted from 0 from now on."""
