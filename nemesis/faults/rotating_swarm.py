@@ -122,10 +122,8 @@ def inject(cluster: EpisodeTarget, node: int, options: Options) -> AbstractAsync
             chosen.append(random.choice(SERVER_KINDS))
             victims.append(random.choice(cluster.spec.controller_ids))
         # Whoever another fault has ended is started again by that.
-        able_to_be_hurt = [(kind, one) for kind, one in zip(chosen, victims, strict=True) if cluster.alive(one)]
-        return together(
-            *(kind.at(one) for kind, one in able_to_be_hurt)
-        ) if able_to_be_hurt else idle, options.period_ms
+        parts = [kind.at(one) for kind, one in zip(chosen, victims, strict=True) if cluster.alive(one)]
+        return together(*parts) if parts else idle, options.period_ms
 
     return episodes(cluster, node, episode, lambda _: options.rest_ms)
 
