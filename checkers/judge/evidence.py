@@ -317,11 +317,23 @@ class Evidence:
         """
         if leader_epoch is None or offset == UNKNOWN or self._leaders.anew_ns:
             return None
+        high_watermarks, last_asked_ns = self._asked.get(leader_epoch, (np.zeros(0, np.int64),) * 2)
+        place = int(np.searchsorted(high_watermarks, offset, side="right"))
+        return int(last_asked_ns[place - 1]) if place else None
+
+    @cached_property
+    def _asked(self) -> dict[int, tuple[Array, Array]]:
+        """For each leader epoch the high watermarks that clients were answered with, ascending, and when one was last asked that had that or a lower one."""
         seen = self._rows.columns("watermarks")
-        own = (seen["leader_epoch"] == leader_epoch) & (seen["source"] != NODE) & (seen["asked_ns"] != UNKNOWN)
-        own &= (seen["high_watermark"] != UNKNOWN) & (seen["high_watermark"] <= offset)
-        asked_ns = seen["asked_ns"][own]
-        return int(asked_ns.max()) if asked_ns.size else None
+        known = (seen["leader_epoch"] != UNKNOWN) & (seen["high_watermark"] != UNKNOWN)
+        own = np.flatnonzero(known & (seen["source"] != NODE) & (seen["asked_ns"] != UNKNOWN))
+        own = own[np.argsort(seen["high_watermark"][own], kind="stable")]
+        epochs = seen["leader_epoch"][own]
+        rows = {epoch: own[epochs == epoch] for epoch in np.unique(epochs).tolist()}
+        return {
+            epoch: (seen["high_watermark"][some], np.maximum.accumulate(seen["asked_ns"][some]))
+            for epoch, some in rows.items()
+        }
 
     def _topic(self, since_ns: int) -> int | None:
         """Return of which topic what was sent at a moment is, UNKNOWN_TOPIC: of one of two; None: nobody knows when it was sent, or there was only one."""
