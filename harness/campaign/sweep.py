@@ -14,7 +14,7 @@ import threading
 import time
 import traceback
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator
 from itertools import count
 from pathlib import Path
 from types import FrameType
@@ -164,7 +164,7 @@ def swept(  # noqa: PLR0913 - how children run
 
     warm_up()
     sweep = Sweep() if account is None else account
-    had = len(sweep.results)
+    ended, took_s = 0, 0.0
     deadline = None if budget_s is None else time.monotonic() + budget_s
     children: dict[int, Child] = {}
     waiting = iter(plans)
@@ -175,7 +175,7 @@ def swept(  # noqa: PLR0913 - how children run
             interrupts.check()
             if cut_at is not None and time.monotonic() >= cut_at:
                 break
-            needed_s = _mean_s(sweep.results[had:]) if ends_in_time else 0.0
+            needed_s = took_s / ended if ends_in_time and ended else 0.0
             exhausted = exhausted or (deadline is not None and time.monotonic() + needed_s >= deadline)
             while not exhausted and len(children) < jobs:
                 plan = next(waiting, None)
@@ -185,6 +185,7 @@ def swept(  # noqa: PLR0913 - how children run
                     child = Child(plan, scratch, guards, notes_states=notes_states)
                     children[child.pid] = child
             for result in _ended(children):
+                ended, took_s = ended + 1, took_s + result.wall_ms / 1000
                 sweep.add(result)
                 notify(result, sweep)
     finally:
@@ -193,11 +194,6 @@ def swept(  # noqa: PLR0913 - how children run
         interrupts.close()
     interrupts.check()  # one that came while the last result was reported
     return sweep
-
-
-def _mean_s(results: Sequence[SeedResult]) -> float:
-    """Return how long runs have taken, in seconds; 0 where none has ended."""
-    return sum(result.wall_ms for result in results) / len(results) / 1000 if results else 0.0
 
 
 class Interrupts:
