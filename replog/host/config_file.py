@@ -5,6 +5,7 @@ formats them does.
 """
 
 import socket
+from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
 from typing import Final
@@ -25,12 +26,12 @@ def read_config(path: Path, *, cluster_id: str | None = None) -> NodeConfig:
     content = path.read_bytes()
     if path.suffix != ENDING:
         return load(content, str(path))
-    known = cluster_id or _cluster_of_directories(content.decode(errors="replace"))
+    known = cluster_id or cluster_of_directories(parsed(content.decode(errors="replace")))
     return config_of(content, str(path), cluster_id=known, host=socket.gethostname())
 
 
-def _cluster_of_directories(text: str) -> str | None:
-    given = parsed(text)
+def cluster_of_directories(given: Mapping[str, str]) -> str | None:
+    """Return the cluster that the directories of a file of Kafka's are formatted for; None: they are not."""
     for directory in [given.get("metadata.log.dir", ""), *words(given.get("log.dirs", given.get("log.dir", "")))]:
         with suppress(OSError):
             found = parsed((Path(directory) / META_PROPERTIES).read_text(errors="replace")).get("cluster.id")

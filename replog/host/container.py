@@ -17,7 +17,7 @@ from typing import Final
 from replog.__main__ import Exit, main
 from replog.config.properties import parsed
 from replog.config.setting import words
-from replog.host.config_file import META_PROPERTIES
+from replog.host.config_file import cluster_of_directories
 
 MOUNTED: Final = Path("/mnt/shared/config/server.properties")
 DATA: Final = "/var/lib/replog"
@@ -79,15 +79,10 @@ def run(environment: Mapping[str, str], mounted: Path, made: Path) -> int:
     roles = words(given.get("process.roles", ""))
     command = "combined" if len(roles) > 1 else roles[0] if roles else "broker"
     formatting = ["format", "--ignore-formatted", "--config", str(path)]
-    if not _is_formatted(given):
+    if cluster_of_directories(given) is None:
         formatting += ["--cluster-id", environment.get(CLUSTER_ID) or DEFAULT_CLUSTER]
     code = main(formatting) if roles else Exit.DONE  # brokers of ZooKeeper mode have nothing to format
     return code or main([command, "--config", str(path)])
-
-
-def _is_formatted(given: Mapping[str, str]) -> bool:
-    directories = words(given.get("log.dirs", given.get("log.dir", "")))
-    return any((Path(directory) / META_PROPERTIES).is_file() for directory in directories)
 
 
 if __name__ == "__main__":
