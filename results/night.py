@@ -18,6 +18,7 @@ from tribunal.results.verdict import answered
 
 VERSION: Final = 1
 MOST_NIGHTS: Final = 60
+WHOLE: Final = "1/1"  # the shard of a night that is not shared out
 CONFIDENCE: Final = 0.95
 SIMULATED: Final = "simulated"
 NOTHING_RUN: Final = "nothing was run that could have found anything"
@@ -414,7 +415,7 @@ def compared(night: Night, last: Night) -> None:
 
 def part_of_name(shard: str) -> str:
     """Return what a shard (`i/n`) adds to the name of what belongs to it; nothing where there is one alone."""
-    return "" if shard == "1/1" else f"-{shard.replace('/', 'of')}"
+    return "" if shard == WHOLE else f"-{shard.replace('/', 'of')}"
 
 
 def bound_of(verdicts: Mapping[str, int]) -> float:

@@ -6,7 +6,7 @@ from typing import Final
 
 from msgspec.structs import replace
 
-from tribunal.results.night import GRAVITY, FoundTonight, Guided, Night, NightState, Swept, bound_of, least_runs
+from tribunal.results.night import GRAVITY, WHOLE, FoundTonight, Guided, Night, NightState, Swept, bound_of, least_runs
 from tribunal.results.sensitivity import Sensitivity, added
 
 EARLIEST: Final = (NightState.FAILED, NightState.INTERRUPTED, NightState.RUNNING, NightState.ENDED)
@@ -43,7 +43,7 @@ def of_shards(shards: Sequence[Night]) -> Night:
     if len(set(numbers)) < len(numbers) or any(not one.shard.endswith(f"/{count}") for one in shards):
         raise ValueError(f"not the shards of one night: {', '.join(one.shard for one in shards)}")
     whole = _added(shards)
-    whole.shard = "1/1"
+    whole.shard = WHOLE
     whole.state = min((one.state for one in shards), key=EARLIEST.index)
     whole.under_way = ", ".join(one.under_way for one in shards if one.under_way)
     whole.done = [part for part in first.done if all(part in one.done for one in shards)]

@@ -7,6 +7,7 @@ from typing import Final, TypeVar
 import msgspec
 
 from tribunal.results.intervals import interval
+from tribunal.results.night import WHOLE
 from tribunal.results.night_store import (
     FigureRow,
     FindingRow,
@@ -19,7 +20,6 @@ from tribunal.results.night_store import (
 )
 
 MOST: Final = 20
-WHOLE: Final = "1/1"
 
 
 class Chance(msgspec.Struct, frozen=True, kw_only=True):

@@ -11,7 +11,7 @@ from typing import Final, Literal
 
 import msgspec
 
-from tribunal.results.night import Canary, Night
+from tribunal.results.night import WHOLE, Canary, Night
 from tribunal.results.night_files import load as load_night
 from tribunal.results.report import embedded, environment
 from tribunal.results.report.simulation import simulation_of
@@ -24,7 +24,6 @@ MOST_RUNS: Final = 2_000
 MOST_MARKS: Final = 40
 DEPTH: Final = 4
 UNKNOWN: Final = "unknown"
-WHOLE: Final = "1/1"
 LETTERS: Final[Mapping[str, str]] = {
     "PASS": "P", "PERMITTED": "L", "INCONCLUSIVE": "?", "VIOLATION": "V", "ERROR": "E",
 }  # fmt: skip
