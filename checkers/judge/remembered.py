@@ -6,6 +6,7 @@ state in its last acknowledged record. So each is judged by the same rules (R1 t
 was found to be missing. R8 to R12 (docs/verdicts.md) are names for what follows.
 """
 
+from bisect import bisect_right
 from collections.abc import Iterable, Iterator, Mapping
 from functools import cached_property
 from pathlib import Path
@@ -341,12 +342,21 @@ class Remembered:
         return None if found is None else replace(found, by=DEPOSED)
 
     def transaction_of(self, commit: Commit) -> Transaction | None:
-        """Return the transaction that a commit was a part of."""
-        for row in self.transactions:
-            end_ns = NEVER if row.end_ns is None else row.end_ns
-            if row.process == commit.process and row.begin_ns <= commit.invoke_ns <= end_ns:
-                return row
-        return None
+        """Return the transaction that a commit was a part of; one whose end nobody saw ends where its process begins the next one."""
+        own = self._of_process.get(commit.process, [])
+        begun = bisect_right(own, commit.invoke_ns, key=lambda row: row.begin_ns)
+        if not begun:
+            return None
+        last = own[begun - 1]
+        return last if last.end_ns is None or commit.invoke_ns <= last.end_ns else None
+
+    @cached_property
+    def _of_process(self) -> dict[int, list[Transaction]]:
+        """The transactions of each process, by their begins."""
+        found: dict[int, list[Transaction]] = {}
+        for row in sorted(self.transactions, key=lambda row: row.begin_ns):
+            found.setdefault(row.process, []).append(row)
+        return found
 
     # Producers
 

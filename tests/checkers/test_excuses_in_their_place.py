@@ -345,6 +345,31 @@ def test_a_position_is_lost_in_its_own_partition(tmp_path: Path, partition: int,
     assert [one for one, _ in judged(run, "offset_forgotten")] == [severity]
 
 
+@pytest.mark.parametrize(("lost_at", "severity"), [
+    pytest.param(4000, "permitted", id="since the position was committed"),
+    pytest.param(2000, "violation", id="when the transaction before was open"),
+])  # fmt: skip
+def test_a_position_is_of_the_transaction_that_its_producer_began_last(
+    tmp_path: Path, lost_at: int, severity: str
+) -> None:
+    """Nobody saw the end of the one before: it was over when the next one began."""
+    run = Run(tmp_path / "run", **UNCLEAN)
+    for topic in ("__consumer_offsets", "__transaction_state"):
+        run.metadata("PartitionRecord", 0, topic=topic, **CREATED | {"isr": [1, 2]})
+    for begin, end, outcome in ((1000, None, "info"), (3000, 3200 * MS, "committed")):
+        run.recorder.row(
+            "txns", process=50, txn_id="x", begin_ns=begin * MS, end_ns=end, outcome=outcome, operations=[]
+        )
+    row = {"process": 50, "group": "g", "topic": "t", "partition": 0, "outcome": "ok"}
+    times = {"invoke_ns": 3100 * MS, "complete_ns": 3110 * MS}
+    run.recorder.row("commits", **row, **times, kind="commit", committed_offset=3)
+    uncleanly_elected(run, "__transaction_state", lost_at)
+    times = {"invoke_ns": 6000 * MS, "complete_ns": 6001 * MS}
+    run.recorder.row("commits", **row, **times, kind="fetch", committed_offset=None)
+
+    assert [one for one, _ in judged(run, "offset_forgotten")] == [severity]
+
+
 @pytest.mark.parametrize(("asked_at", "answered_by", "severity"), [
     pytest.param(3500, 3, "violation", id="the new coordinator had it"),
     pytest.param(3500, 1, "permitted", id="the deposed one had it"),
