@@ -25,6 +25,7 @@ RECORDS_MOST: Final = 64  # as many a worker may have when they are first counte
 TIME_LEAST_MS: Final = 1_000
 WARM_UP_LEAST_MS: Final = 100
 DURATION_LEAST_MS: Final = 100
+SAID_EVERY_S: Final = 10  # whoever waits wants to know that it goes on
 # How workloads of calls name how many objects they have.
 OBJECTS: Final = ("keys", "sets", "queues", "counters", "locks")
 
@@ -62,9 +63,9 @@ class Shrinker:
         self._scratch = scratch
         self._runner = runner or LocalRunner(1)
         self._budget_s = budget_s
-        self._notify = notify
+        self._say = notify
         self._tried = 0
-        self._began = time.monotonic()
+        self._began = self._spoke_at = time.monotonic()
         self._best: tuple[Plan, SeedResult] | None = None
 
     def shrink(self, plan: Plan) -> Shrunk:
@@ -150,6 +151,7 @@ class Shrinker:
                 if self.signature in result.signatures:
                     self._best = (plan, result)
                     return plan
+            self._say_that_it_goes_on()
         return None
 
     def _run(self, plans: Sequence[Plan], cut_at: float | None = None) -> list[tuple[Plan, SeedResult]]:
@@ -165,6 +167,16 @@ class Shrinker:
         return [
             (plan, by_name[name.scenario]) for plan, name in zip(plans, named, strict=True) if name.scenario in by_name
         ]
+
+    def _notify(self, line: str) -> None:
+        self._spoke_at = time.monotonic()
+        self._say(line)
+
+    def _say_that_it_goes_on(self) -> None:
+        """Say how far it is where nothing that was tried has shown the finding for a while."""
+        if self._best is not None and time.monotonic() - self._spoke_at >= SAID_EVERY_S:
+            left_s = max(0.0, self._budget_s - (time.monotonic() - self._began))
+            self._notify(f"{self._tried} plans tried, {left_s:.0f} s are left; smallest: {said(self._best[0])}")
 
     def _is_over(self) -> bool:
         return time.monotonic() - self._began >= self._budget_s
