@@ -483,9 +483,8 @@ class Watch:
         for prefix in self._prefixes.values():
             prefix.doubtful.pop(node, None)
         disk = self._machines[node].disk
-        for (
-            directory
-        ) in self._log_directories:  # a file in one that fails is of no use to anybody, and cannot be removed
+        # A file in one that fails is of no use to anybody, and cannot be removed.
+        for directory in self._log_directories:
             if disk.exists(f"{directory}/{CLEAN_SHUTDOWN_FILE}") and not disk.is_broken(directory):
                 raise Violated(Invariant.I20, CleanShutdownFile(), node=node)
 
