@@ -7,6 +7,7 @@ import msgspec
 
 from tribunal.results.intervals import interval
 from tribunal.results.unreadable import UNREADABLE
+from tribunal.results.whole_files import put_json
 
 FILE: Final = "confirm.json"
 
@@ -37,9 +38,4 @@ def confirmed_rates(run_dir: Path) -> list[Rate]:
 def keep(rate: Rate, run_dir: Path) -> Path:
     """Write a rate beside a run, in the place of an earlier one of its kind of cluster; return the file."""
     others = [one for one in confirmed_rates(run_dir) if one.cluster != rate.cluster]
-    path = run_dir / FILE
-    temporary = path.with_suffix(".tmp")
-    found = sorted([*others, rate], key=lambda one: one.cluster)
-    temporary.write_bytes(msgspec.json.format(msgspec.json.encode(found), indent=2) + b"\n")
-    temporary.replace(path)
-    return path
+    return put_json(run_dir / FILE, sorted([*others, rate], key=lambda one: one.cluster))

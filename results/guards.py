@@ -4,10 +4,13 @@ A night writes it, adds to it when it goes on after it was killed, and `merge` a
 """
 
 import csv
+import io
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Final, NamedTuple
+
+from tribunal.results.whole_files import put
 
 GUARDS: Final = "guards.csv"
 HEAD: Final = ("module", "function", "guard", "reached")
@@ -34,14 +37,11 @@ Table = Counter[Place]  # cold guards are in it with 0
 def write(folder: Path, table: Table) -> Path:
     """Write a folder's table as a whole; return its path."""
     folder.mkdir(parents=True, exist_ok=True)
-    path = folder / GUARDS
-    temporary = path.with_name(f"{GUARDS}.tmp")
-    with temporary.open("w", newline="", encoding="utf-8") as file:
-        rows = csv.writer(file)
-        rows.writerow(HEAD)
-        rows.writerows((*place, table[place]) for place in sorted(table))
-    temporary.replace(path)
-    return path
+    file = io.StringIO(newline="")
+    rows = csv.writer(file)
+    rows.writerow(HEAD)
+    rows.writerows((*place, table[place]) for place in sorted(table))
+    return put(folder / GUARDS, file.getvalue().encode())
 
 
 def read(folder: Path) -> Table:

@@ -7,6 +7,7 @@ import msgspec
 
 from tribunal.results.intervals import interval
 from tribunal.results.unreadable import UNREADABLE
+from tribunal.results.whole_files import put_json
 
 FILE: Final = "likelihood.json"
 
@@ -58,8 +59,4 @@ def read(run_dir: Path) -> Likelihood | None:
 
 def save(found: Likelihood, run_dir: Path) -> Path:
     """Write it beside a run; return the file."""
-    path = run_dir / FILE
-    temporary = path.with_suffix(".tmp")
-    temporary.write_bytes(msgspec.json.format(msgspec.json.encode(found), indent=2) + b"\n")
-    temporary.replace(path)
-    return path
+    return put_json(run_dir / FILE, found)

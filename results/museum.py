@@ -14,6 +14,7 @@ import msgspec
 
 from tribunal.results.intervals import interval
 from tribunal.results.verdict import Verdict
+from tribunal.results.whole_files import put_json
 
 FILE: Final = "museum.json"
 JUDGED: Final = (Verdict.PASS, Verdict.PERMITTED, Verdict.VIOLATION)
@@ -173,9 +174,7 @@ def _lines(shown: Sequence[Shown]) -> list[str]:
 def save(museum: Museum, folder: Path) -> None:
     """Write museum.json completely or not at all."""
     folder.mkdir(parents=True, exist_ok=True)
-    temporary = folder / f"{FILE}.tmp"
-    temporary.write_bytes(msgspec.json.format(msgspec.json.encode(museum), indent=2) + b"\n")
-    temporary.replace(folder / FILE)
+    put_json(folder / FILE, museum)
 
 
 def load(path: Path) -> Museum:

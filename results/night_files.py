@@ -6,6 +6,7 @@ that it is running, and whose lock nobody holds, was killed.
 """
 
 import fcntl
+import io
 import os
 import time
 from collections.abc import Iterator
@@ -23,6 +24,7 @@ from tribunal.results.night_junit import junit
 from tribunal.results.signature import renewed
 from tribunal.results.unreadable import UNREADABLE
 from tribunal.results.verdict import answered, counted
+from tribunal.results.whole_files import put, put_json
 
 NIGHT: Final = "nightly.json"
 POWER: Final = "power.json"  # measurements of known bugs: they stay from night to night
@@ -99,17 +101,11 @@ def announced(folder: Path) -> list[str]:
 def save(night: Night, folder: Path) -> None:
     """Write nightly.json, summary.md and junit.xml, each as a whole."""
     folder.mkdir(parents=True, exist_ok=True)
-    _replace(folder / SUMMARY, summary(night).encode())
-    temporary = folder / f"{JUNIT}.tmp"
-    junit(night).write(str(temporary), pretty=True)
-    temporary.replace(folder / JUNIT)
-    _replace(folder / NIGHT, msgspec.json.format(msgspec.json.encode(night), indent=2) + b"\n")
-
-
-def _replace(path: Path, content: bytes) -> None:
-    temporary = path.with_name(f"{path.name}.tmp")
-    temporary.write_bytes(content)
-    temporary.replace(path)
+    put(folder / SUMMARY, summary(night).encode())
+    written = io.BytesIO()
+    junit(night).write(written, pretty=True)
+    put(folder / JUNIT, written.getvalue())
+    put_json(folder / NIGHT, night)
 
 
 def load(path: Path) -> Night:

@@ -13,6 +13,7 @@ import msgspec
 
 from tribunal.results.signature import Signature
 from tribunal.results.verdict import Verdict
+from tribunal.results.whole_files import put
 
 
 class By(StrEnum):
@@ -83,9 +84,7 @@ def read(path: Path) -> list[Power]:
 def write(path: Path, measured: Iterable[Power]) -> None:
     """Write a file of measurements, to be read by people, too; whole or not at all: it holds what hours of runs came to."""
     lines = b",\n".join(msgspec.json.encode(one) for one in measured)
-    beside = path.with_suffix(".new")
-    beside.write_bytes(b"[\n" + lines + b"\n]\n")
-    beside.replace(path)
+    put(path, b"[\n" + lines + b"\n]\n")
 
 
 def brought_up_to_date(kept: Sequence[Power], measured: Sequence[Power]) -> list[Power]:

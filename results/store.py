@@ -30,6 +30,7 @@ from tribunal.results.recording import NO_PARTITION, SCHEMA_VERSION, TABLES, Dam
 from tribunal.results.unreadable import UNREADABLE
 from tribunal.results.validation import contradiction, value_sent_twice, wrong_schema
 from tribunal.results.versions import OLDEST, StoredTable, is_known, stored_table, tables_of
+from tribunal.results.whole_files import put_json
 
 SEGMENT_ROWS: Final = 262_144
 ROW_GROUP_ROWS: Final = 262_144
@@ -124,10 +125,7 @@ class Recorder:
             tables=tables,
             recording_hash=recording_hash(Recording(self.run_dir, self.run_id, None, files)),
         )
-        path = self.run_dir / MANIFEST
-        temporary = path.with_suffix(".tmp")
-        temporary.write_bytes(msgspec.json.format(msgspec.json.encode(manifest), indent=2) + b"\n")
-        temporary.replace(path)
+        put_json(self.run_dir / MANIFEST, manifest)
         return manifest
 
     def _columns(self, table: TableSchema, rows: list[Row]) -> pa.Table:

@@ -11,6 +11,7 @@ from tribunal.results import signature
 from tribunal.results.signature import Signature
 from tribunal.results.unreadable import UNREADABLE
 from tribunal.results.violation import Violation
+from tribunal.results.whole_files import put_json
 
 EXIT_ERROR: Final = 3
 EXIT_USAGE: Final = 64
@@ -330,10 +331,7 @@ def _observed(name: str) -> str:
 
 def save(verdict: RunVerdict, path: Path) -> None:
     """Write verdict.json completely or not at all."""
-    temporary = path.with_suffix(".tmp")
-    written = msgspec.structs.replace(verdict, schema_version=SCHEMA_VERSION)
-    temporary.write_bytes(msgspec.json.format(msgspec.json.encode(written), indent=2) + b"\n")
-    temporary.replace(path)
+    put_json(path, msgspec.structs.replace(verdict, schema_version=SCHEMA_VERSION))
 
 
 class NoVerdict(msgspec.ValidationError):

@@ -13,6 +13,7 @@ import msgspec
 from tribunal.harness.plan import PLAN_VERSION, Plan, must_be_runnable
 from tribunal.harness.scenario import BadScenario
 from tribunal.results.unreadable import UNREADABLE
+from tribunal.results.whole_files import put
 
 VERSION: Final = 1
 INDEX: Final = "corpus.json"
@@ -89,7 +90,7 @@ class Corpus:
         self.entries.append(entry)
         self.known.update(dict.fromkeys(entry.new))
         self.last_new = entry.number
-        _write(self._folder / f"{entry.number:05}.json", msgspec.json.format(msgspec.json.encode(entry), indent=1))
+        put(self._folder / f"{entry.number:05}.json", _bytes(entry))
 
     def came_to(self, guards: Iterable[str]) -> list[str]:
         """Count a run's guards; return those that few runs have come to."""
@@ -110,7 +111,7 @@ class Corpus:
             runs=self.runs, last_new=self.last_new, chosen=self.chosen, tried=self.tried, crossed=list(self.crossed),
             guards=self.guards,
         )  # fmt: skip
-        _write(self._folder / INDEX, msgspec.json.format(msgspec.json.encode(index), indent=1))
+        put(self._folder / INDEX, _bytes(index))
 
 
 Content = TypeVar("Content", Entry, Index)
@@ -125,15 +126,12 @@ def _read(path: Path, wanted: type[Content]) -> Content:
         raise BadScenario(f"{path}: not of a corpus: {problem}") from None
 
 
+def _bytes(content: Entry | Index) -> bytes:
+    return msgspec.json.format(msgspec.json.encode(content), indent=1) + b"\n"
+
+
 def _entry(path: Path) -> Entry:
     """Read an entry; what is varied and run is checked as any plan that comes from a file."""
     entry = _read(path, Entry)
     must_be_runnable(entry.plan, path)
     return entry
-
-
-def _write(path: Path, content: bytes) -> None:
-    """Write a file whole or not at all."""
-    beside = path.with_suffix(".new")
-    beside.write_bytes(content + b"\n")
-    beside.replace(path)

@@ -34,6 +34,7 @@ from tribunal.results.report.sequence import sequence
 from tribunal.results.report.window import Window
 from tribunal.results.values import record_name
 from tribunal.results.verdict import Finding, RunVerdict
+from tribunal.results.whole_files import put
 
 MOST_TEXT = 400
 FAULTS = 300  # of the table of faults
@@ -50,11 +51,7 @@ def write(run_dir: Path, window: Window | None = None) -> Path:
     window:  what the timeline is drawn of, in a file of its own; `BadWindow` where the run was over before it.
     """
     name = "report.html" if window is None else f"report-{window.name.replace(':', '-')}.html"
-    path = Path(run_dir) / name
-    temporary = path.with_suffix(".tmp")
-    temporary.write_text(render(page(Path(run_dir), window)), encoding="utf-8")
-    temporary.replace(path)
-    return path
+    return put(Path(run_dir) / name, render(page(Path(run_dir), window)).encode())
 
 
 def render(content: Page) -> str:

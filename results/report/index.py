@@ -19,6 +19,7 @@ from tribunal.results.sensitivity import Figure, Sensitivity, added, total
 from tribunal.results.signature import renewed, texts
 from tribunal.results.unreadable import UNREADABLE
 from tribunal.results.verdict import RunVerdict, Verdict, load
+from tribunal.results.whole_files import put
 
 MOST_RUNS: Final = 2_000
 MOST_MARKS: Final = 40
@@ -149,11 +150,7 @@ class Index(msgspec.Struct, frozen=True, kw_only=True):
 
 def write(folder: Path, findings: Path | None = None) -> Path:
     """Write index.html into a folder of runs; return its path."""
-    path = folder / "index.html"
-    temporary = path.with_suffix(".tmp")
-    temporary.write_text(render(index(folder, findings)), encoding="utf-8")
-    temporary.replace(path)
-    return path
+    return put(folder / "index.html", render(index(folder, findings)).encode())
 
 
 def render(content: Index) -> str:

@@ -4,6 +4,7 @@ from pathlib import Path
 
 from tribunal.results.museum import Museum
 from tribunal.results.report import environment
+from tribunal.results.whole_files import put
 
 WORDS = {True: "as expected", False: "not as expected", None: "not known"}
 MARKS = {True: "PASS", False: "VIOLATION", None: "INCONCLUSIVE"}  # colours of the tags
@@ -12,11 +13,7 @@ MARKS = {True: "PASS", False: "VIOLATION", None: "INCONCLUSIVE"}  # colours of t
 def write(museum: Museum, folder: Path) -> Path:
     """Write index.html into the museum's folder; return its path."""
     folder.mkdir(parents=True, exist_ok=True)
-    path = folder / "index.html"
-    temporary = path.with_suffix(".tmp")
-    temporary.write_text(render(museum), encoding="utf-8")
-    temporary.replace(path)
-    return path
+    return put(folder / "index.html", render(museum).encode())
 
 
 def render(museum: Museum) -> str:

@@ -8,6 +8,7 @@ import msgspec
 
 from tribunal.results.report import environment
 from tribunal.results.trends import Chance, Series, Trends
+from tribunal.results.whole_files import put
 
 WIDTH: Final = 640
 HEIGHT: Final = 160
@@ -49,10 +50,7 @@ class Spark(msgspec.Struct, frozen=True, kw_only=True):
 def write(found: Sequence[Trends], path: Path) -> Path:
     """Write the page; return its path."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    temporary = path.with_suffix(".tmp")
-    temporary.write_text(render(found), encoding="utf-8")
-    temporary.replace(path)
-    return path
+    return put(path, render(found).encode())
 
 
 def render(found: Sequence[Trends]) -> str:

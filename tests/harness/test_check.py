@@ -43,7 +43,7 @@ def test_pass_says_how_much_was_judged(run: Run) -> None:
 def test_a_verdict_that_cannot_be_written_is_given_all_the_same(run: Run) -> None:
     run.final_read(dict(enumerate(a_good_run(run))))
     run_dir = run.finish()
-    (run_dir / "verdict.tmp").mkdir()  # root may write into read-only folders
+    (run_dir / "verdict.json.tmp").mkdir()  # root may write into read-only folders
     written: list[Path] = []
 
     (verdict,) = check([run_dir], "inline", unwritten=lambda path, _: written.append(path))

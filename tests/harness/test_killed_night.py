@@ -169,7 +169,7 @@ def watch(seen, args):
         count += 1
         if count == nth:
             os.kill(night, number)
-    if seen == "os.rename" and what.endswith("index.tmp"):
+    if seen == "os.rename" and what.endswith("index.html.tmp"):
         parts += 1
 
 sys.addaudithook(watch)
@@ -195,7 +195,7 @@ MOMENTS = {
     "past findings are done and about to be written down": Moment(1, "open", "summary.md.tmp", 1, signal.SIGTERM),
     "a canary is under way": Moment(2, "os.fork", "", 1, signal.SIGINT),
     "canaries are done, and JUnit is written": Moment(2, "open", "junit.xml.tmp", 1, signal.SIGKILL),
-    "the index is written": Moment(3, "open", "index.tmp", 1, signal.SIGTERM),
+    "the index is written": Moment(3, "open", "index.html.tmp", 1, signal.SIGTERM),
     "the sweep begins": Moment(5, "os.fork", "", 1, signal.SIGTERM),
     "some runs of the sweep are done and others under way": Moment(5, "os.fork", "", 3, signal.SIGKILL),
     "a recording is measured": Moment(6, "os.mkdir", "last-replica-standing-5", 1, signal.SIGINT),
