@@ -673,8 +673,10 @@ class Partition:
         is_before_start = point.offset < self.log.log_start_offset or is_all_ours
         if point.done and is_before_start and leader_end_offset >= leader_log_start_offset:
             # The mirror of it: what the leader still has of the common history we have deleted, and what lies on our disk before
-            # our log start cannot be compared. It would come to light again below what the leader sends.
-            return self._cut(Restart(offset=leader_log_start_offset))
+            # our log start cannot be compared. It would come to light again below what the leader sends. Where we show no record at all
+            # none is of another history: our end stays, for what is committed before it may be in nobody's log but the leader's.
+            shows_nothing = point.offset == self.log.log_start_offset == self.log.log_end_offset
+            return self._cut(Restart(offset=point.offset if shows_nothing else leader_log_start_offset))
         return self._cut(point)
 
     def on_leader_range(self, *, log_start_offset: int, log_end_offset: int) -> list[Effect]:

@@ -100,3 +100,27 @@ def test_a_follower_that_deleted_what_the_leader_still_has_begins_anew(
     follower.on_divergence(*end, leader_log_start_offset=leader.log_start_offset)
 
     assert (own.log_start_offset, own.log_end_offset) == expected
+
+
+def test_a_follower_that_shows_nothing_any_more_keeps_its_log_end(tmp_path: Path) -> None:
+    """Broker 3 led epoch 1 without a record, and deleted all it had; broker 2 has one record more of epoch 0, and all that is not deleted there.
+
+    It began anew at the leader's log start: in the ELR with an end before what is committed.
+    """
+    leader = a_log(tmp_path / "leader", end=10, epochs=[[0, 0]])
+    leader.epochs.assign(3, 10)
+    leader.move_log_start(5)
+    own = a_log(tmp_path / "follower", end=9, epochs=[[0, 0]])
+    own.epochs.assign(1, 9)
+    own.move_log_start(9)
+    follower = a_replica(own, high_watermark=9)
+    apply_metadata(follower, state(leader=2, leader_epoch=3))
+
+    end = leader.epochs.end_offset_for(1, leader.log_end_offset)
+    assert end == (0, 10)
+    follower.on_divergence(*end, leader_log_start_offset=leader.log_start_offset)
+
+    assert (own.log_start_offset, own.log_end_offset, follower.high_watermark) == (9, 9, 9)
+    follower.on_fetched(read(leader, 9), high_watermark=10, log_start_offset=5, wall_ms=WALL_MS)
+    assert (own.log_start_offset, own.log_end_offset) == (9, 10)
+    assert own.epochs.latest == 0
