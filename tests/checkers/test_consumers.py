@@ -104,7 +104,7 @@ def test_nobody_receives_what_lies_beyond_the_end_that_is_shown(
     run.final_read(dict(values))
 
     assert facts(run.finish()) == [(kind, "violation", offset) for offset in beyond]
-    assert agree(run.run_dir)[kind] == len(beyond)
+    assert agree(run.run_dir, "consumers")[kind] == len(beyond)
 
 
 @pytest.mark.parametrize(("at", "lasts", "expected"), [

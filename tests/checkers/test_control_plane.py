@@ -162,7 +162,7 @@ def test_before_kip_841_a_leader_in_zookeeper_mode_asks_nobody_who_is_registered
     run.change(200, isr=[1, 2, 3])
 
     assert kinds(run) == expected
-    assert agree(run.run_dir)["fenced_replica_joined"] == len(expected)
+    assert agree(run.run_dir, "control_plane")["fenced_replica_joined"] == len(expected)
 
 
 @pytest.mark.parametrize(("first", "expected"), [(-1, []), (None, ["elr_lost_member", "elr_member_forgotten"])])
@@ -198,7 +198,7 @@ def test_who_was_killed_shut_down_uncleanly_though_nobody_reads_what_it_says_of_
     run.registered(1, at=200, previous=None)
     run.change(300, isr=[1], leader=1, leader_recovery_state=1, last_known_elr=[])
 
-    assert [kind for kind in agree(run.finish()) if kind == "elr_lost_member"] == expected
+    assert [kind for kind in agree(run.finish(), "control_plane") if kind == "elr_lost_member"] == expected
 
 
 @pytest.mark.parametrize(("replicas", "expected"), [
@@ -218,7 +218,7 @@ def test_only_a_reassignment_that_takes_holders_away_leaves_fewer_of_them(
     run.registered(3, at=220, previous=-1)
     run.change(300, isr=[3], leader=3, leader_recovery_state=1)
 
-    assert [kind for kind in agree(run.finish()) if kind == "elr_lost_member"] == expected
+    assert [kind for kind in agree(run.finish(), "control_plane") if kind == "elr_lost_member"] == expected
 
 
 @pytest.mark.parametrize(("change", "expected"), [

@@ -664,7 +664,7 @@ def test_a_transaction_that_holds_a_partition_of_positions_back_is_any_of_the_ru
         run.watermark(2, at, epoch=0, topic="__consumer_offsets", last_stable_offset=stable)
 
     assert judged(run, "hanging") == expected
-    assert agree(run.run_dir)["hanging"] == len(expected)
+    assert agree(run.run_dir, "hanging_transactions")["hanging"] == len(expected)
 
 
 @pytest.mark.parametrize(("epochs", "expected"), [
@@ -681,7 +681,7 @@ def test_since_when_something_is_open_is_said_within_one_leader_epoch(
         run.watermark(2, at, epoch=epoch, topic="__consumer_offsets", last_stable_offset=0)
 
     assert judged(run, "hanging") == expected
-    assert agree(run.run_dir)["hanging"] == len(expected)
+    assert agree(run.run_dir, "hanging_transactions")["hanging"] == len(expected)
 
 
 @pytest.mark.parametrize(("lost", "committed", "expected"), [

@@ -193,7 +193,7 @@ def test_leader_epochs_go_up_along_what_one_answer_hands_out(
     back = [("read_epoch_back", "violation", "", offset) for offset in expected]
 
     assert [one for one in found(run.finish()) if one[0] == "read_epoch_back"] == back
-    assert agree(run.run_dir)["read_epoch_back"] == len(back)
+    assert agree(run.run_dir, "log_order")["read_epoch_back"] == len(back)
     cut_everything(monkeypatch, 2)
     assert [one for one in found(run.run_dir) if one[0] == "read_epoch_back"] == back
 
@@ -227,6 +227,6 @@ def test_a_record_is_of_a_leader_epoch_in_which_somebody_led(
     wrong = [("read_epoch_of_nobody", "violation", "", 1)] * expected
 
     assert [one for one in found(run.finish(mode=mode)) if one[0] == "read_epoch_of_nobody"] == wrong
-    assert agree(run.run_dir)["read_epoch_of_nobody"] == len(wrong)
+    assert agree(run.run_dir, "log_order")["read_epoch_of_nobody"] == len(wrong)
     cut_everything(monkeypatch, 2)
     assert [one for one in found(run.run_dir) if one[0] == "read_epoch_of_nobody"] == wrong

@@ -315,7 +315,7 @@ def test_what_nobody_sent_stands_in_no_replica_s_log(run: Run, fault: dict[str, 
         run.log(node, {0: sent} | ({1: value_of(9, 5)} if node == 3 else {}))
 
     assert found(run.finish()) == expected
-    assert agree(run.run_dir)["phantom"] == len(expected)
+    assert agree(run.run_dir, "lost_writes")["phantom"] == len(expected)
 
 
 @pytest.mark.parametrize("answered", ["sent", "info"])

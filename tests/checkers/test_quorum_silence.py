@@ -35,7 +35,7 @@ class Quorum(Run):
 
 def accused(run: Run, **manifest: Any) -> list[str]:
     """Return what kernels and SQL, which agree, say of the quorum."""
-    return [kind for kind in agree(run.finish(**manifest)) if kind == "quorum_commits_nothing"]
+    return [kind for kind in agree(run.finish(**manifest), "control_plane") if kind == "quorum_commits_nothing"]
 
 
 @pytest.fixture

@@ -143,4 +143,4 @@ def test_what_happened_in_another_partition_says_nothing_of_this_one(tmp_path: P
 
 @pytest.mark.parametrize("meanwhile", [[CARRIED_OUT], []], ids=["carried out", "nobody knows"])
 def test_sql_says_the_same(tmp_path: Path, meanwhile: list[Step]) -> None:
-    assert agree(story(Run(tmp_path / "run", **UNCLEAN), meanwhile, []))["lost"] == 1
+    assert agree(story(Run(tmp_path / "run", **UNCLEAN), meanwhile, []), "lost_writes")["lost"] == 1

@@ -283,7 +283,7 @@ def test_beyond_the_high_watermark_one_log_alone_may_hold_it(run: Run) -> None:
     log_null(run, 3, 4)
 
     assert found(run.finish()) == []
-    assert agree(run.run_dir) == {}
+    assert agree(run.run_dir, "replicas", "log_order") == {}
 
 
 def test_who_left_the_isr_may_hold_it(run: Run) -> None:
@@ -293,4 +293,4 @@ def test_who_left_the_isr_may_hold_it(run: Run) -> None:
     log_null(run, 3, 2)
 
     assert found(run.finish()) == []
-    assert agree(run.run_dir) == {}
+    assert agree(run.run_dir, "replicas", "log_order") == {}

@@ -333,7 +333,7 @@ def test_the_last_stable_offset_stays_at_or_below_the_high_watermark(
     if other is not None:
         run.watermark(10, **other, observer="client-2", source="fetch")
 
-    assert [*agree(run.finish())] == kinds
+    assert [*agree(run.finish(), "watermarks")] == kinds
 
 
 def test_a_new_leader_may_not_move_it_and_stay_below_what_a_former_one_had_shown(run: Run) -> None:
@@ -523,7 +523,7 @@ def test_what_its_leader_deleted_is_not_there_again(
 
     kinds = [kind for kind, *_ in found(run.finish())]
     assert set(kinds) == ({"log_start_back"} if is_wrong else set())
-    assert agree(run.run_dir)["log_start_back"] == len(kinds)
+    assert agree(run.run_dir, "watermarks")["log_start_back"] == len(kinds)
 
 
 @pytest.mark.parametrize(("change", "judged"), [
