@@ -73,6 +73,7 @@ async def moved(cluster, node, path):
     )
 
 
+@pytest.mark.nightly
 def test_replicas_move_while_they_lead_and_follow_and_it_is_reported_to_the_controller():
     async def scenario(cluster):
         assert len({leader(cluster, partition) for partition in ALL}) > 1

@@ -166,6 +166,7 @@ def test_a_host_that_is_still_being_furnished_when_another_is_refused_is_left_em
     assert not list((town.folder / "remote").rglob("*"))
 
 
+@pytest.mark.nightly
 def test_a_killed_harness_leaves_daemons_that_a_sweep_ends(town):
     with town.story("up", run="killed") as story:
         assert story.stdout.readline() == "up\n"

@@ -40,6 +40,7 @@ def create(cluster: SideBySide, topic: str, partitions: int) -> None:
         future.result(20)
 
 
+@pytest.mark.nightly
 def test_transactions_of_the_java_producer_are_read_in_full(cluster: SideBySide, tools: Tools) -> None:
     create(cluster, "perf", 3)
     said = tools.run(

@@ -99,5 +99,6 @@ def test_transactions_are_all_or_nothing(seed: int, faults: Any) -> None:
     assert audit.hanging == []
 
 
+@pytest.mark.nightly
 def test_a_seed_repeats_itself() -> None:
     assert Audit(7, nothing).trace_hash == Audit(7, nothing).trace_hash

@@ -233,6 +233,7 @@ steps:
 """
 
 
+@pytest.mark.nightly
 @NEEDS_KAFKA
 def test_one_power_failure_loses_nothing_that_was_promised(tmp_path):
     (tmp_path / "short.yaml").write_text(SHORT)

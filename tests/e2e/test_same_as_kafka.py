@@ -252,6 +252,7 @@ def compare(folder: Path, steps: list[Step]) -> None:
     assert differing == known
 
 
+@pytest.mark.nightly
 @pytest.mark.e2e
 @pytest.mark.timeout(180)
 def test_kills_and_returns_leave_what_kafka_has(tmp_path: Path) -> None:

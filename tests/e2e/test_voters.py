@@ -70,6 +70,7 @@ def quorum(tmp_path: Path) -> "Quorum":
         yield quorum  # type: ignore[misc]
 
 
+@pytest.mark.nightly
 def test_a_controller_that_no_configuration_names_is_added_and_comes_to_lead(quorum: Quorum) -> None:
     quorum.prepare(quorum.newcomer, {"tribunal.controller.joins": True})
     quorum.start(NEWCOMER)

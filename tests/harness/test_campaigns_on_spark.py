@@ -82,6 +82,7 @@ def small_file(folder: Path) -> Path:
     return path
 
 
+@pytest.mark.nightly
 @pytest.mark.spark
 def test_campaigns_come_to_the_same_on_spark(tmp_path: Path) -> None:
     small = small_file(tmp_path)

@@ -236,6 +236,7 @@ def confirmed_on_processes(tmp_path, count, *plan):
     return json.loads(done.stdout)
 
 
+@pytest.mark.nightly
 @pytest.mark.e2e
 @pytest.mark.timeout(200)
 def test_the_last_replica_standing_is_found_again_on_real_processes(tmp_path):

@@ -26,7 +26,7 @@ main()
 """
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+@pytest.mark.parametrize("number", [signal.SIGINT, pytest.param(signal.SIGTERM, marks=pytest.mark.nightly)])
 def test_what_was_found_is_said_and_kept(tmp_path, number):
     memory = tmp_path / "memory"
     memory.mkdir()

@@ -116,7 +116,9 @@ def test_a_mutant_is_a_violation_that_names_the_records(tmp_path):
     assert all(found.value is not None and found.acknowledged_ns is not None for found in lost)
 
 
-@pytest.mark.parametrize("moment", ["start", "warm-up", "kill broker", "collect"])
+@pytest.mark.parametrize(
+    "moment", ["start", "warm-up", "kill broker", pytest.param("collect", marks=pytest.mark.nightly)]
+)
 def test_an_interrupted_run_leaves_a_recording_and_nothing_else(tmp_path, moment):
     process, nodes = begun(tmp_path, scenario(tmp_path, "kill: leader(p0)"), until=moment)
 

@@ -57,6 +57,7 @@ def a_plan(folder: Path) -> Path:
     return path
 
 
+@pytest.mark.nightly
 def test_a_worker_unpacks_the_archive_once_and_runs_seeds_in_a_process_that_stays(tmp_path: Path) -> None:
     code = archive(tmp_path, with_packages=False)
 

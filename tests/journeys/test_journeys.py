@@ -19,16 +19,17 @@ def tribunal(folder, line, *, code=0):
     return done.stdout
 
 
+@pytest.mark.nightly
 def test_a_night_in_ci(tmp_path):
     """A job of a CI server: one command, then its summary, its red cases and what it kept are looked at."""
     (tmp_path / "nightly.yaml").write_text(
         "nightly: my-log\ncanaries: {mutants: [M01], share: 40}\nsweeps: {pause-kill: 1}\nbound: 97\n"
     )
 
-    first = tribunal(tmp_path, "nightly nightly.yaml --budget 40s --first-seed 11 --out out --engine inline")
+    first = tribunal(tmp_path, "nightly nightly.yaml --budget 30s --first-seed 11 --out out --engine inline")
     tribunal(
         tmp_path,
-        "nightly nightly.yaml --budget 40s --first-seed 11 --last out/nightly.json --out again --engine inline",
+        "nightly nightly.yaml --budget 30s --first-seed 11 --last out/nightly.json --out again --engine inline",
     )
 
     assert first.startswith("## my-log: green")
@@ -51,7 +52,7 @@ def test_a_seed_at_the_desk(tmp_path):
     pasted = tribunal(tmp_path, f"{again.partition('   (')[0]} --engine inline --quiet --json", code=1)
     explained = tribunal(tmp_path, f"explain runs/{run.name}")
     replayed = tribunal(tmp_path, f"replay runs/{run.name} --out again")
-    small = json.loads(tribunal(tmp_path, f"shrink runs/{run.name} --budget 30s --json"))
+    small = json.loads(tribunal(tmp_path, f"shrink runs/{run.name} --budget 10s --json"))
     tribunal(tmp_path, f"report runs/{run.name}")
     kept = tribunal(tmp_path, f"findings add runs/{run.name} --name forgotten --about x --state known --folder kept")
     found = tribunal(tmp_path, "findings run --folder kept")

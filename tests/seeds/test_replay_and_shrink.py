@@ -167,6 +167,7 @@ def test_an_interrupted_shrink_gives_the_smallest_so_far(tmp_path):
     assert shrinker.signature in small.result.signatures
 
 
+@pytest.mark.nightly
 def test_the_last_replica_standing_shrinks_to_a_handful_that_still_fails_when_replayed(tmp_path):
     """Issue 6: with its mutant at most 5 steps and 10 records, in under a minute, which is what it may take."""
     found = sought("m01_no_elr", "last-replica-standing", range(20), 600, LocalRunner(2), tmp_path / "found")

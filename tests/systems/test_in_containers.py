@@ -289,6 +289,7 @@ class TestWithAnEngine:
         (run_dir,) = (tmp_path / "runs").iterdir()
         assert "info" in Recording.open(run_dir).table("operations")["outcome"].to_pylist()
 
+    @pytest.mark.nightly
     @needs_root
     def test_a_log_in_containers_is_cut_off_and_judged_with_its_replicas(
         self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

@@ -128,7 +128,7 @@ class TestWithHosts:
         ("steps", "verdict"),
         [
             pytest.param((KILL, PAUSE), (0, "PASS"), id="what is written outlives kill -9"),
-            pytest.param((WIPE,), (1, "VIOLATION"), id="nothing outlives its disk"),
+            pytest.param((WIPE,), (1, "VIOLATION"), id="nothing outlives its disk", marks=pytest.mark.nightly),
         ],
     )
     def test_a_system_on_a_host_is_hurt_and_judged_and_nothing_stays(
@@ -144,6 +144,7 @@ class TestWithHosts:
         assert log.is_file()
         assert not list((town.folder / "remote").rglob("*"))
 
+    @pytest.mark.nightly
     def test_a_node_on_a_host_that_is_silent_after_its_kill_is_not_accused(self, town: Town, tmp_path: Path) -> None:
         """Nobody knows there whether it had a processor: the run is an error that says so, whatever the file promises."""
         folder = on_hosts(tmp_path, str(town.hosts))
@@ -158,7 +159,9 @@ class TestWithHosts:
 
         assert (code, "does not serve" in said) == (3, True), said
 
-    @pytest.mark.parametrize(("others", "mode"), [("nodes", "hold"), ("all", "reset")])
+    @pytest.mark.parametrize(
+        ("others", "mode"), [("nodes", "hold"), pytest.param("all", "reset", marks=pytest.mark.nightly)]
+    )
     def test_links_between_hosts_are_cut_and_healed(self, town: Town, tmp_path: Path, others: str, mode: str) -> None:
         """Proven by connections from host to host; the rules are gone afterwards, and ssh never noticed."""
         folder = on_cut_hosts(town, tmp_path)
@@ -170,6 +173,7 @@ class TestWithHosts:
         assert tables(town) == {node: [] for node in (1, 2)}
         assert not list((town.folder / "remote").rglob("*"))
 
+    @pytest.mark.nightly
     def test_a_log_on_hosts_is_cut_off_and_judged_with_replicas_that_are_fetched(
         self, town: Town, tmp_path: Path
     ) -> None:
@@ -191,6 +195,7 @@ class TestWithHosts:
         assert verdict.judged["partitions with a final log"] == 3
         assert not list((town.folder / "remote").rglob("*"))
 
+    @pytest.mark.nightly
     def test_cuts_of_a_harness_that_is_killed_are_undone(self, town: Town, tmp_path: Path) -> None:
         """The guard of the run removes the rules as well, and nobody else's."""
         folder = on_cut_hosts(town, tmp_path)
@@ -209,6 +214,7 @@ class TestWithHosts:
         healed = "table tribunal_"
         assert waited_for(lambda: any(healed in log.read_text() for log in (folder / "runs").glob("*/heal.log")))
 
+    @pytest.mark.nightly
     def test_a_host_that_hangs_up_keeps_nothing_from_being_put_down(self, town: Town, tmp_path: Path) -> None:
         """The run is an error that names the host; its node is ended over a new connection, and so are all others."""
         folder = on_hosts(tmp_path, str(town.hosts))
@@ -227,6 +233,7 @@ class TestWithHosts:
         assert (code, "has hung up" in said, "left behind" in said) == (3, True, False), said
         assert not list(remote.rglob("*"))
 
+    @pytest.mark.nightly
     def test_nothing_stays_of_a_harness_that_is_killed(self, town: Town, tmp_path: Path) -> None:
         """The guard of the run ends the node on its host, and removes its folder."""
         folder = on_hosts(tmp_path, str(town.hosts))

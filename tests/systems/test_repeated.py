@@ -80,6 +80,7 @@ def history(folder: Path) -> list[str]:
     return commits
 
 
+@pytest.mark.nightly
 def test_the_commit_that_broke_a_system_is_found_in_its_own_repository(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -54,7 +54,7 @@ def test_its_scenario_breaks_no_promise(tmp_path: Path, name: str) -> None:
 @pytest.mark.timeout(180)
 @pytest.mark.parametrize(
     "name",
-    [pytest.param(name, marks=() if name in ("bank", "consumer-group") else pytest.mark.nightly) for name in NAMES],
+    [pytest.param(name, marks=() if name == "bank" else pytest.mark.nightly) for name in NAMES],
 )
 def test_librdkafka_does_the_same_on_processes(tmp_path: Path, name: str) -> None:
     command = [sys.executable, "-m", "tribunal.harness.cli.main", "run", scenario(tmp_path, name), "--seed", "1"]
