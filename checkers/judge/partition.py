@@ -1,7 +1,7 @@
 """One partition's judge: distinguishes violations from what its committed history permits (docs/verdicts.md)."""
 
 from collections.abc import Iterable, Mapping, Sequence
-from functools import cache
+from functools import cache, cached_property
 
 import msgspec
 import numpy as np
@@ -9,8 +9,6 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from tribunal.checkers.api import (
-    OK,
-    TAIL,
     UNKNOWN,
     Anomaly,
     Array,
@@ -36,15 +34,15 @@ from tribunal.checkers.judge.dumps import dumped
 from tribunal.checkers.judge.endings import ending
 from tribunal.checkers.judge.evidence import Evidence
 from tribunal.checkers.judge.hot_partitions import HOLES, Range
-from tribunal.checkers.judge.orders import OF_POSITIONS, Order
+from tribunal.checkers.judge.orders import OF_POSITIONS
 from tribunal.checkers.judge.positions import Positions
-from tribunal.checkers.judge.remembered import Part, Remembered, by_order, under
-from tribunal.checkers.judge.steps import ABORTED, POLL, committed_values, of_partition
+from tribunal.checkers.judge.remembered import Part, Remembered, under
+from tribunal.checkers.judge.rewinds import Rewinds
+from tribunal.checkers.judge.steps import committed_values, of_partition
 from tribunal.checkers.judge.tables import Place, TableRow
 from tribunal.checkers.judge.timeline import History, Judgement, NodeSettings, Record, Timeline, excused
 from tribunal.checkers.judge.witnesses import answers
 from tribunal.checkers.properties.aborted_reads import ABORTED_READ, READ_COMMITTED
-from tribunal.checkers.properties.group_offsets import COMMIT
 from tribunal.checkers.properties.hanging_transactions import standing
 from tribunal.checkers.properties.lost_writes import is_idempotent
 from tribunal.results.admin_apis import AdminApi
@@ -52,7 +50,6 @@ from tribunal.results.manifest import KRAFT
 from tribunal.results.rows import Transaction
 from tribunal.results.store import Recording, partition_order
 
-PASSED_OVER = "passed_over"
 Weighed = tuple[Found, dict[int, Judgement]]  # what a property found, and what is judged of its rows
 FACT_TABLES = ("metadata", "nodes", "faults", "phases", "admin")
 
@@ -272,72 +269,18 @@ class PartitionJudge:
     def _of_rewinds(self, found: Found, chosen: list[int]) -> dict[int, Judgement]:
         """Excuse records at offsets behind which a group had read on already, where what it had read there was permitted to be lost."""
         rows = zip(chosen, rows_of(found.anomalies.take(pa.array(chosen))), strict=True)
-        return _excused((row, self._of_rewind(anomaly)) for row, anomaly in rows)
+        return _excused((row, self._rewinds.excuse(anomaly)) for row, anomaly in rows)
 
-    def _of_rewind(self, anomaly: Anomaly) -> Judgement | None:
-        """Look whether each group that lacks what stands at an offset had read on beyond it in an older leader epoch, or was set beyond it."""
-        assert anomaly.log_offset is not None
-        log_offset = anomaly.log_offset
-        lacking = self._lacking(log_offset, self._received(log_offset, processed=anomaly.kind == PASSED_OVER))
-        found = [
-            self._read_on(log_offset, self._members(group)) or self._set_beyond(log_offset, group, first_ns)
-            for group, first_ns in lacking.items()
-        ]
-        found = found or [self._read_on(log_offset, None)]
-        return None if None in found else found[0]
+    @cached_property
+    def _rewinds(self) -> Rewinds:
+        orders = [one for one in self._history.orders if one.api == AdminApi.ALTER_OFFSET and one.names(*self._name)]
+        return Rewinds(self.rows, self.context, orders, self._had_read_on)
 
-    def _members(self, group: str) -> Array:
-        """Return the processes that committed for a group, or may have."""
-        commits = self.rows.columns("commits")
-        code = self.rows.words("commits", "group").index(group)
-        return distinct(commits["process"][(commits["group"] == code) & (commits["kind"] == COMMIT)])
-
-    def _read_on(self, log_offset: int, readers: Array | None) -> Judgement | None:
+    def _had_read_on(self, log_offset: int, readers: Array | None) -> Judgement | None:
         former = self._looked_up().former_records(log_offset, self.timeline, readers)
         found = map(self.timeline.judge, former)
         lost = next((judgement for judgement in found if not judgement.promise.must_survive), None)
         return None if lost is None else under(Excuse.TAIL_LOST, lost)
-
-    def _set_beyond(self, log_offset: int, group: str, first_ns: int) -> Judgement | None:
-        """Look for an order that set a group's position beyond an offset, before it committed beyond it at first."""
-        orders = (
-            order
-            for order in self._history.orders
-            if order.api == AdminApi.ALTER_OFFSET and order.names(*self._name) and order.group in (None, group)
-            if order.log_offset is None or order.log_offset > log_offset
-            if order.since_ns <= first_ns and not self._is_overwritten(order, log_offset, group, first_ns)
-        )
-        order = next(orders, None)
-        return None if order is None else by_order(order)
-
-    def _is_overwritten(self, order: Order, log_offset: int, group: str, first_ns: int) -> bool:
-        """Whether a group committed a position before or at an offset, after an order had been carried out and before it committed beyond."""
-        commits = self.rows.columns("commits")
-        own = commits["group"] == self.rows.words("commits", "group").index(group)
-        own &= (commits["kind"] == COMMIT) & (commits["outcome"] == OK) & (commits["committed_offset"] != UNKNOWN)
-        own &= (commits["committed_offset"] <= log_offset) & (commits["invoke_ns"] > order.until_ns)
-        return bool((own & (commits["complete_ns"] < first_ns)).any())
-
-    def _received(self, log_offset: int, *, processed: bool) -> Array:
-        """Return the processes that received what stands at an offset; `processed`: in transactions that were not aborted."""
-        reads, steps = self.rows.columns("reads"), self.context.steps()
-        read = (reads["phase"] == TAIL) & (reads["log_offset"] == log_offset)
-        polled = (steps["kind"] == POLL) & (steps["log_offset"] == log_offset)
-        if processed:
-            return distinct(steps["process"][polled & (steps["outcome"] != ABORTED)])
-        return distinct(np.concatenate([reads["process"][read], steps["process"][polled]]))
-
-    def _lacking(self, log_offset: int, received: Array) -> dict[str, int]:
-        """Return the groups that committed beyond an offset and of whose members none received what stands there, and when they first did."""
-        commits = self.rows.columns("commits")
-        own = commits["kind"] == COMMIT
-        beyond = own & (commits["outcome"] == OK) & (commits["committed_offset"] > log_offset)
-        words, found = self.rows.words("commits", "group"), {}
-        for group in distinct(commits["group"][beyond]).tolist():
-            members = commits["process"][own & (commits["group"] == group)]
-            if not is_among(members, received).any():
-                found[words[group]] = int(commits["invoke_ns"][beyond & (commits["group"] == group)].min())
-        return found
 
     def _of_memory(self, found: Found, chosen: list[int]) -> dict[int, Judgement]:
         """Excuse records that stand twice, where a leader by right did not know their producer: it had lost what it knew, or had forgotten it."""
@@ -418,7 +361,7 @@ class PartitionJudge:
     def of_place(self, value: int) -> Judgement | None:
         """Return what permitted the loss of what readers had read where a record was written anew."""
         offset = self._looked_up().offset_of(value)
-        return None if offset is None else self._read_on(offset, None)
+        return None if offset is None else self._had_read_on(offset, None)
 
     def of_value(self, value: int, absent_ns: int) -> Judgement | None:
         """Say whether a record was permitted to be lost before it was found to be absent; None: nobody sent it here."""

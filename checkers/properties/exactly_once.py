@@ -7,7 +7,7 @@ before them at or behind the first position that a member of the group asked fro
 Transactions of unknown outcome are no evidence of an anomaly, and excuse what they polled.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import chain
 from typing import Final, NamedTuple
 
@@ -59,6 +59,10 @@ class Input(NamedTuple):
     last: int
     perhaps: Array
 
+    def lacks(self, log_offset: int) -> bool:
+        """Whether an offset lies in between that nobody may have consumed."""
+        return self.first <= log_offset < self.last and not is_among(np.array([log_offset]), self.perhaps).any()
+
 
 def kernel(rows: PartitionRows, context: Context) -> Found:
     """Compare the inputs of a group's transactions with the input partition.
@@ -76,19 +80,43 @@ def kernel_in_pieces(pieces: Iterable[PartitionRows], context: Context) -> Found
     commits = small.columns("commits")
     if commits["kind"].size == 0:
         return Found(nothing())
-    steps = context.steps()
-    polls = np.flatnonzero((steps["kind"] == POLL) & (steps["log_offset"] != UNKNOWN))
-    found, inputs, judged = [nothing()], list[Input](), 0
-    for group in np.unique(commits["group"]).tolist():
-        own = polls[is_among(steps["txn"][polls], _transactions(steps, commits, group))]
+    steps, found, judged = context.steps(), [nothing()], 0
+    taken = dict(_taken(small, context))
+    for own in taken.values():
         committed = own[steps["outcome"][own] == COMMITTED]
         judged += committed.size
         found.append(_twice(steps, committed))
-        began = _began(small, distinct(commits["process"][(commits["group"] == group) & (commits["kind"] == COMMIT)]))
-        if committed.size:
-            inputs.append(_input(steps, own, committed, began))
-    found += _passed_over(inputs, chain((small,), parts), complete_readers(small.columns("polls")), context)
+    gone_through = [*_inputs(small, context, taken).values()]
+    found += _passed_over(gone_through, chain((small,), parts), complete_readers(small.columns("polls")), context)
     return Found(pa.concat_tables(found), {"records consumed exactly once": judged})
+
+
+def inputs(rows: PartitionRows, context: Context) -> dict[str, Input]:
+    """Return what the transactions of each group went through, of those that committed any.
+
+    rows:  commits and polls.
+    """
+    return _inputs(rows, context, dict(_taken(rows, context)))
+
+
+def _taken(rows: PartitionRows, context: Context) -> Iterator[tuple[str, Array]]:
+    """Yield each group with the steps by which its transactions took something, as their places among all steps."""
+    commits, steps = rows.columns("commits"), context.steps()
+    polls = np.flatnonzero((steps["kind"] == POLL) & (steps["log_offset"] != UNKNOWN))
+    words = rows.words("commits", "group")
+    for group in np.unique(commits["group"]).tolist():
+        yield words[group], polls[is_among(steps["txn"][polls], _transactions(steps, commits, group))]
+
+
+def _inputs(rows: PartitionRows, context: Context, taken: Mapping[str, Array]) -> dict[str, Input]:
+    commits, steps, words = rows.columns("commits"), context.steps(), rows.words("commits", "group")
+    found = {}
+    for group, own in taken.items():
+        committed = own[steps["outcome"][own] == COMMITTED]
+        if committed.size:
+            members = (commits["group"] == words.index(group)) & (commits["kind"] == COMMIT)
+            found[group] = _input(steps, own, committed, _began(rows, distinct(commits["process"][members])))
+    return found
 
 
 def _transactions(steps: Columns, commits: Columns, group: int) -> Array:

@@ -81,19 +81,33 @@ def _of_commits(rows: PartitionRows, context: Context) -> tuple[Found, list[Cons
     commits = rows.columns("commits")
     if commits["kind"].size == 0:
         return Found(nothing()), []
-    fine = (commits["kind"] == COMMIT) & (commits["outcome"] == OK)
+    fine = _answered(commits)
+    groups = np.unique(commits["group"]).tolist()
+    stale = [_stale(commits, np.flatnonzero(fine & (commits["group"] == group))) for group in groups]
+    figures = {"commits of groups": int(fine.sum())}
+    return Found(pa.concat_tables([nothing(), *stale]), figures), [*consumed(rows, context).values()]
+
+
+def consumed(rows: PartitionRows, context: Context) -> dict[str, Consumed]:
+    """Return what each group says that it consumed, of those that committed any position outside of transactions.
+
+    rows:  commits.
+    """
+    commits, words = rows.columns("commits"), rows.words("commits", "group")
     # Also one whose commits were never answered may have moved the group's offset.
     perhaps = (commits["kind"] == COMMIT) & (commits["outcome"] != FAIL)
     transactional = is_among(commits["process"], distinct(context.of_run("txns")["process"].to_numpy()))
-    found, groups = [nothing()], []
-    for group in np.unique(commits["group"]).tolist():
-        own = np.flatnonzero(fine & (commits["group"] == group))
-        found.append(_stale(commits, own))
-        own = own[~transactional[own]]
-        if own.size:
-            members = distinct(commits["process"][perhaps & (commits["group"] == group)])
-            groups.append(Consumed(int(commits["committed_offset"][own].max()), members))
-    return Found(pa.concat_tables(found), {"commits of groups": int(fine.sum())}), groups
+    outside = _answered(commits) & ~transactional
+    found = {}
+    for group in np.unique(commits["group"][outside]).tolist():
+        own = commits["group"] == group
+        members = distinct(commits["process"][perhaps & own])
+        found[words[group]] = Consumed(int(commits["committed_offset"][outside & own].max()), members)
+    return found
+
+
+def _answered(commits: Columns) -> Array:
+    return np.asarray((commits["kind"] == COMMIT) & (commits["outcome"] == OK))
 
 
 def _stale(commits: Columns, own: Array) -> pa.Table:

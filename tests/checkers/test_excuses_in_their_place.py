@@ -905,11 +905,12 @@ def test_who_showed_a_record_has_it_whatever_its_disk_had_lost(
     assert judged(run) == [expected]
 
 
+@pytest.mark.parametrize("taken", ["aborted", "of no group"])
 @pytest.mark.parametrize(("process", "severity"), [
     pytest.param(50, "permitted", id="its own members"), pytest.param(60, "violation", id="somebody else")
 ])  # fmt: skip
-def test_what_was_processed_in_an_aborted_transaction_only_needs_its_groups_own_excuse(
-    tmp_path: Path, process: int, severity: str
+def test_what_no_transaction_of_a_group_took_needs_its_own_excuse(
+    tmp_path: Path, process: int, severity: str, taken: str
 ) -> None:
     """Whoever had read on in an older leader epoch excuses what a group passes over, if it is the group's member."""
     run = Run(tmp_path / "run", **UNCLEAN)
@@ -919,13 +920,15 @@ def test_what_was_processed_in_an_aborted_transaction_only_needs_its_groups_own_
     run.recorder.row("commits", **row, **former, committed_offset=3, invoke_ns=50 * MS, complete_ns=51 * MS)
     run.change(60, **TO_NODE_3)
     values = [run.send(sequence, 100 + sequence) for sequence in range(3)]
-    for number, (outcome, offset) in enumerate([("committed", 0), ("aborted", 1), ("committed", 2)]):
+    between = "aborted" if taken == "aborted" else "info"
+    for number, (outcome, offset) in enumerate([("committed", 0), (between, 1), ("committed", 2)]):
         at = 200 + 20 * number
         step = {"kind": "poll", "topic": "t", "partition": 0, "log_offset": offset, "value": values[offset]}
         times = {"begin_ns": at * MS, "end_ns": (at + 10) * MS, "outcome": outcome}
         run.recorder.row("txns", process=50, txn_id="x", operations=[step], **times)
         own = {"process": 50, "group": "g", "committed_offset": offset + 1}
-        run.recorder.row("commits", **row, **own, invoke_ns=(at + 5) * MS, complete_ns=(at + 6) * MS)
+        if outcome != "info":
+            run.recorder.row("commits", **row, **own, invoke_ns=(at + 5) * MS, complete_ns=(at + 6) * MS)
     run.final_read(dict(enumerate(values)), at=9000, epoch=1)
 
     assert [one for one, _ in judged(run, "passed_over")] == [severity]

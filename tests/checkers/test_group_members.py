@@ -158,3 +158,23 @@ def test_an_unclean_leader_of_the_groups_topic_may_count_generations_anew(
     committed(run, 50, 1, 2, 310)
 
     assert found(run) == [("stale_generation", severity, 2)]
+
+
+@pytest.mark.parametrize(
+    ("reader", "severity"),
+    [pytest.param(50, "permitted", id="a member"), pytest.param(60, "violation", id="who is no member")],
+)
+def test_only_members_had_read_on_beyond_what_a_group_lacks(tmp_path: Path, reader: int, severity: str) -> None:
+    """Process 51 received the record, but all that it committed was refused."""
+    run = Run(tmp_path / "run", **{"unclean.leader.election.enable": True})
+    run.change(40, isr=[1, 2])
+    run.read({1: run.send(9, 42, offset=1, process=8, value=(8 << 40) + 9)}, 50, process=reader, epoch=0)
+    run.change(60, leader=3, isr=[3], leader_recovery_state=1)
+    values = [run.send(sequence, 100 + sequence) for sequence in range(3)]
+    for process, offset in ((50, 0), (51, 1), (50, 2)):
+        run.read({offset: values[offset]}, 200 + offset, process=process, epoch=1)
+    committed(run, 51, 4, 2, 250, "fail")
+    committed(run, 50, 5, 3, 300)
+    run.final_read(dict(enumerate(values)), epoch=1)
+
+    assert found(run) == [("unconsumed", severity, 1)]
