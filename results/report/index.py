@@ -11,8 +11,9 @@ from typing import Final, Literal
 
 import msgspec
 
-from tribunal.results.night import WHOLE, Canary, Night
+from tribunal.results.night import WHOLE, Canary, FoundTonight, Night
 from tribunal.results.night_files import load as load_night
+from tribunal.results.night_merge import merged_findings
 from tribunal.results.report import embedded, environment
 from tribunal.results.report.simulation import simulation_of
 from tribunal.results.sensitivity import Figure, Sensitivity, added, total
@@ -365,7 +366,7 @@ def _signatures(
     for run in reversed(runs):
         for name in run.signatures if not run.mutants else ():
             by_name.setdefault(name, []).append(run)
-    of_nights = {found.signature: (found, night) for night in reversed(found_nights) for found in night.found}
+    of_nights = _found_by(found_nights)
     result = []
     for name in sorted({**by_name, **of_nights}):
         own, (found, night) = by_name.get(name, []), of_nights.get(name, (None, None))
@@ -395,6 +396,27 @@ def _signatures(
     ]
     order = {"new": 0, "regressed": 1, "expired": 1, "known": 2, "fixed": 3}
     return sorted(result, key=lambda one: (order.get(one.state, 9), -one.count, one.signature))
+
+
+def _found_by(found_nights: Iterable[Night]) -> dict[str, tuple[FoundTonight, Night]]:
+    """Return each signature as the newest night has it that found it: what shards of one night found is one finding.
+
+    found_nights:  the newest first.
+    """
+    groups: list[dict[str, Night]] = []
+    newest: dict[tuple[str, str, int, str], dict[str, Night]] = {}
+    for night in reversed([*found_nights]):
+        key = (night.name, night.commit, night.first_seed, night.shard.partition("/")[2])
+        own = newest.get(key)
+        if own is None or night.shard in own:  # the same shard once more is of the next such night
+            own = newest[key] = {}
+            groups.append(own)
+        own[night.shard] = night
+    return {
+        one.signature: (one, [*own.values()][-1])
+        for own in groups
+        for one in merged_findings(one for night in own.values() for one in night.found)
+    }
 
 
 class _Sought(msgspec.Struct, frozen=True, kw_only=True):

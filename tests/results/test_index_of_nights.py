@@ -3,7 +3,7 @@
 import msgspec
 import pytest
 
-from tribunal.results.night import Night
+from tribunal.results.night import FoundTonight, Night
 from tribunal.results.night_files import save
 from tribunal.results.report.index import index
 
@@ -46,3 +46,29 @@ def test_where_there_are_several_names_each_figure_says_whose_it_is(tmp_path):
 
     assert {"one: probes reached", "two: probes reached"} <= names
     assert "probes reached" not in names
+
+
+def found(state, count):
+    return FoundTonight(
+        signature="lost_writes/lost", state=state, known_as="", count=count, scenarios=["bank"], seeds=[1], claim="", run_dirs=[],
+        again="tribunal run bank", owner="ann" if state == "known" else "", expires="2099-01-01" if state == "known" else "",
+    )  # fmt: skip
+
+
+def test_what_one_shard_knows_and_another_does_not_is_new_on_the_page_of_both(tmp_path):
+    """It said what the shard that began last had said: somebody had it in hand."""
+    for shard, began, one in (("1/2", EARLY, found("new", 2)), ("2/2", LATE, found("known", 3))):
+        save(msgspec.structs.replace(BASE, began=began, shard=shard, found=[one]), tmp_path / shard[0])
+
+    (signature,) = index(tmp_path).signatures
+
+    assert (signature.state, signature.count, signature.in_hand) == ("new", 5, "")
+
+
+def test_what_the_newest_night_says_of_a_signature_counts(tmp_path):
+    for number, (began, one) in enumerate(((EARLY, found("new", 2)), (LATE, found("known", 3)))):
+        save(msgspec.structs.replace(BASE, began=began, found=[one]), tmp_path / str(number))
+
+    (signature,) = index(tmp_path).signatures
+
+    assert (signature.state, signature.count, signature.last) == ("known", 3, LATE)
