@@ -431,7 +431,7 @@ class _Sought(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def _power(folder: Path, found_nights: Sequence[Night], unreadable: list[str]) -> list[PowerCell]:
-    """Return each mutant sought with each scenario once, the latest first seen wins."""
+    """Return each mutant sought with each scenario once, the latest first seen wins; where no seed ended, nothing was sought."""
     cells: dict[tuple[str, str], PowerCell] = {}
     rows: list[Canary | _Sought] = [canary for night in found_nights for canary in night.canaries]
     for path in _files(folder, "power.json"):
@@ -445,7 +445,7 @@ def _power(folder: Path, found_nights: Sequence[Night], unreadable: list[str]) -
                 rows.append(msgspec.json.decode(one, type=_Sought))
             except UNREADABLE as problem:
                 unreadable.append(f"a row of power: {problem!r}")
-    for row in rows:
+    for row in (row for row in rows if row.found or row.seeds):
         cell = PowerCell(
             mutant=row.mutant, scenario=row.scenario, found=row.found, seconds=row.seconds, seeds=row.seeds,
             seen_by="; ".join(row.seen_by), shade=_shade(row.seconds if row.found else None),

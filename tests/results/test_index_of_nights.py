@@ -3,7 +3,7 @@
 import msgspec
 import pytest
 
-from tribunal.results.night import FoundTonight, Night
+from tribunal.results.night import Canary, FoundTonight, Night
 from tribunal.results.night_files import save
 from tribunal.results.report.index import index
 
@@ -72,3 +72,24 @@ def test_what_the_newest_night_says_of_a_signature_counts(tmp_path):
     (signature,) = index(tmp_path).signatures
 
     assert (signature.state, signature.count, signature.last) == ("known", 3, LATE)
+
+
+CANARY = Canary(mutant="m01_no_elr", scenario="s", found=False, seen_by=[], seeds=0, seconds=30.0, note="")
+SOUGHT = '[{"mutant": "m01_no_elr", "scenario": "s", "found": true, "seen_by": ["x"], "seeds": 4, "seconds": 9.0}]'
+
+
+@pytest.mark.parametrize(
+    ("seeds", "measured", "shown"),
+    [
+        pytest.param(0, "", [], id="no time was left for it"),
+        pytest.param(0, SOUGHT, [(True, 4)], id="no time was left for it, and it was measured before"),
+        pytest.param(3, SOUGHT, [(False, 3)], id="it was missed"),
+    ],
+)
+def test_a_known_bug_that_no_seed_was_run_with_was_not_missed(tmp_path, seeds, measured, shown):
+    """The page called it missed, also where power.json says how soon it is found."""
+    save(msgspec.structs.replace(BASE, canaries=[msgspec.structs.replace(CANARY, seeds=seeds)]), tmp_path)
+    if measured:
+        (tmp_path / "power.json").write_text(measured)
+
+    assert [(cell.found, cell.seeds) for cell in index(tmp_path).power] == shown
