@@ -32,6 +32,11 @@ MOST_COPIES: Final = 6
 AROUND_NS: Final = 2_000_000_000
 LAG_NS: Final = 500_000_000
 OUR_CONTROLLERS: Final = (101, 199)
+UNANSWERED: Final = {
+    "sent": "sent, no answer asked for",
+    "info": "of unknown outcome",
+    "fail": "refused",
+}  # how a send ended that nobody acknowledged
 
 
 class Step(msgspec.Struct, frozen=True, kw_only=True):
@@ -301,13 +306,12 @@ def _led(state: State | None) -> str:
 
 def _send_steps(sent: Send, changes: Sequence[Change]) -> Iterator[Step]:
     state = state_at(changes, sent.invoke_ns)
-    leader = broker_lane(state.leader) if state is not None and state.leader >= 0 else CONTROLLERS
     acks = acks_name(sent.acks)
     place = f"{sent.topic}-{sent.partition}"
     yield Step(
         at_ns=sent.invoke_ns,
         lane=CLIENT,
-        to=leader,
+        to=_leaders_lane(state),
         label=f"Produce, {acks}",
         is_key=True,
         text=f"Process {sent.process} ({sent.worker_class}) sends {_own_name(sent)} to {place} with {acks}; "
@@ -315,20 +319,33 @@ def _send_steps(sent: Send, changes: Sequence[Change]) -> Iterator[Step]:
     )
     if sent.complete_ns is None:
         return
-    offset = sent.log_offset
-    at = "" if offset is None else f" at offset {offset}"
-    word = {"ok": f"acknowledged{at}", "sent": "sent, no answer asked for"}.get(sent.outcome, str(sent.outcome))
+    answerer = _answerers_lane(sent, changes)
+    at = "" if sent.log_offset is None else f" at offset {sent.log_offset}"
+    word = f"acknowledged{at}" if sent.outcome == "ok" else UNANSWERED.get(sent.outcome, sent.outcome)
     took_ms = (sent.complete_ns - sent.invoke_ns) / 1e6
     attempts = f", attempt {sent.attempts}" if (sent.attempts or 1) > 1 else ""
     yield Step(
         at_ns=sent.complete_ns,
-        lane=leader,
-        to=CLIENT,
+        lane=answerer or CLIENT,
+        to=None if answerer is None else CLIENT,
         label=word,
         is_key=True,
         see="operations",
         text=f"The record is {word}, {took_ms:,.1f} ms later{attempts}; {_led(state_at(changes, sent.complete_ns))}.",
     )
+
+
+def _leaders_lane(state: State | None) -> str | None:
+    return None if state is None or state.leader < 0 else broker_lane(state.leader)
+
+
+def _answerers_lane(sent: Send, changes: Sequence[Change]) -> str | None:
+    """Return the lane of who acknowledged a record; where that is not recorded, of who led then. None: nobody is known to have answered."""
+    if sent.outcome != "ok" or sent.complete_ns is None:
+        return None
+    if sent.answered_by is not None:
+        return broker_lane(sent.answered_by)
+    return _leaders_lane(state_at(changes, sent.complete_ns))
 
 
 def _exposure_steps(recording: Recording, partition: str, finding: Finding, sent: Send) -> Iterator[Step]:

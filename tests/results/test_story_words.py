@@ -113,3 +113,52 @@ def test_a_broker_is_a_broker_whatever_its_id(run: Run) -> None:
     step = change_step(before, after, None, "violation")
 
     assert (step.lane, step.to) == (CONTROLLERS, "broker 1002")
+
+
+@pytest.mark.parametrize(("sent", "arrows"), [
+    pytest.param({"answered_by": 2, "complete_ns": 300 * MS}, [("client", "broker 1"), ("broker 2", "client")], id="the new leader"),
+    pytest.param({"answered_by": None, "complete_ns": 300 * MS}, [("client", "broker 1"), ("broker 2", "client")], id="who led when it was answered"),
+    pytest.param({"answered_by": 1, "complete_ns": 300 * MS}, [("client", "broker 1"), ("broker 1", "client")], id="the deposed one, who does not know"),
+])  # fmt: skip
+def test_an_acknowledgement_is_drawn_from_who_gave_it(
+    run: Run, sent: dict[str, int | None], arrows: list[tuple[str, str]]
+) -> None:
+    """It was drawn from the leader of the moment at which the record had been sent."""
+    value = run.send(0, 100, **sent)  # type: ignore[arg-type]
+    run.change(200, leader=2, isr=[2, 3])
+    run.final_read({})
+
+    story = story_in(run, kind="lost", log_offset=0, value=value, acks=-1, acknowledged_ns=300 * MS)
+
+    assert [(step.lane, step.to) for step in story.steps if "client" in (step.lane, step.to) and step.to] == arrows
+
+
+@pytest.mark.parametrize(("acks", "ended", "words"), [
+    pytest.param(0, {"outcome": "sent"}, "The record is sent, no answer asked for, 1.0 ms later", id="acks=0"),
+    pytest.param(-1, {"outcome": "info", "log_offset": None}, "The record is of unknown outcome, 1.0 ms later", id="no answer"),
+])  # fmt: skip
+def test_what_nobody_answered_comes_back_from_no_broker(
+    run: Run, acks: int, ended: dict[str, str | None], words: str
+) -> None:
+    """The record `is info`, said an arrow from the leader to the client."""
+    value = run.send(0, 100, acks=acks, **ended)  # type: ignore[arg-type]
+    run.read({0: value}, 150, epoch=0)
+    run.final_read({})
+
+    story = story_in(run, kind="lost_after_read", log_offset=0, value=value, acks=acks)
+
+    assert words in said(story)
+    assert [step.lane for step in story.steps if step.to == "client"] == []
+
+
+def test_a_record_that_is_sent_while_nobody_leads_goes_to_nobody(run: Run) -> None:
+    """It was sent to the controllers, and they acknowledged it."""
+    run.change(50, leader=-1, isr=[2])
+    value = run.send(0, 100, answered_by=2, complete_ns=300 * MS)
+    run.change(200, leader=2, isr=[2])
+    run.final_read({})
+
+    story = story_in(run, kind="lost", log_offset=0, value=value, acks=-1, acknowledged_ns=300 * MS)
+
+    own = [(step.lane, step.to) for step in story.steps if step.label.startswith(("Produce", "acknowledged"))]
+    assert own == [("client", None), ("broker 2", "client")]
