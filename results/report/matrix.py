@@ -104,7 +104,7 @@ def matrix(recording: Recording, finding: Finding, findings: Sequence[Finding]) 
         return None
     acknowledged = _acknowledged(recording, name, first, logs)
     epochs = sorted({epoch for rows in logs.values() for epoch, _ in rows.values() if epoch is not None})
-    shade = {epoch: max(0, SHADES - len(epochs)) // 2 + place for place, epoch in enumerate(epochs)}
+    shade = {epoch: _shade(place, len(epochs)) for place, epoch in enumerate(epochs)}
     severity = _severities(findings, finding)
     whole, end = _whole(recording, name, shade)
     offsets = [
@@ -173,6 +173,11 @@ def _whole(recording: Recording, name: str, shade: dict[int, int]) -> tuple[list
             for at in kept.tolist()
         ])  # fmt: skip
     return found, end
+
+
+def _shade(place: int, count: int) -> int:
+    """Return the shade of one of so many epochs, the later the darker; where there are more of them than shades, neighbours share one."""
+    return (SHADES - count) // 2 + place if count <= SHADES else place * SHADES // count
 
 
 def _whole_shade(shade: dict[int, int], epoch: int) -> int:

@@ -142,3 +142,21 @@ def test_a_record_that_was_sent_with_acks_0_is_shown_where_a_log_has_it(tmp_path
 
     assert [(one.column, one.acks) for one in found.acknowledged] == shown
     assert "acks=0: sent, nobody answered" in found.acknowledged[-1].title or acks == 1
+
+
+@pytest.mark.parametrize("count", [1, 6, 7, 20, 44])
+def test_every_leader_epoch_of_the_window_has_a_shade_that_there_is(tmp_path, count):
+    """From the seventh on cells had none: they were black, as is what was cut away."""
+    run = Run(tmp_path / "run")
+    log(run, 1, [(run.send(offset, 10 + offset), min(offset, count - 1)) for offset in range(44)])
+    run.recorder.close_segment()
+    finding = Finding(
+        topic="t", partition=0, property_name="lost_writes", kind="lost", severity="note", explanation="", value=0, log_offset=0,
+    )  # fmt: skip
+
+    found = matrix(Recording.open(run.run_dir), finding, [finding])
+
+    shades = [cell.shade for one in found.logs for cell in one.cells]
+    assert {*shades, *(one.shade for runs in found.whole for one in runs)} <= set(range(6))
+    assert len(set(shades)) == min(count, 6)
+    assert shades == sorted(shades)
