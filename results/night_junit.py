@@ -3,12 +3,16 @@
 A signature fails one case, its own, however many runs showed it: the same bug must not open thirty red cases.
 """
 
+import re
 from collections.abc import Iterator
+from typing import Final
 
 from junitparser import Error, Failure, JUnitXml, Skipped, TestCase, TestSuite
 
 from tribunal.results.night import NOTHING_RUN, SIMULATED, Night
 from tribunal.results.verdict import counted
+
+NOT_XML: Final = re.compile("[^\t\n\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 
 
 def junit(night: Night) -> JUnitXml:
@@ -39,7 +43,7 @@ def _case(name: str, group: str, seconds: float = 0.0) -> TestCase:
 
 def _printable(text: str) -> str:
     """Return text without the characters that XML cannot hold."""
-    return "".join(mark if mark in "\t\n" or " " <= mark <= "\ud7ff" or mark >= "\ue000" else "?" for mark in text)
+    return NOT_XML.sub("?", text)
 
 
 def _failed(case: TestCase, message: str, text: str, kind: type[Failure] | type[Error] = Failure) -> TestCase:
@@ -112,7 +116,7 @@ def _found_cases(night: Night) -> Iterator[TestCase]:
         case = _case(one.signature, f"found.{one.state}")
         if one.state == "known":
             about = ", ".join(filter(None, (one.known_as, one.owner, one.link, one.expires and f"until {one.expires}")))
-            case.system_out = f"known as {about}; {one.count} runs"
+            case.system_out = _printable(f"known as {about}; {one.count} runs")
             yield case
         else:
             yield _failed(case, f"{one.state}: {one.claim}", f"{one.count} runs, seeds {one.seeds}\nagain: {one.again}")
@@ -142,7 +146,7 @@ def _confirmation_cases(night: Night) -> Iterator[TestCase]:
         case = _case(f"{one.scenario} seed {one.seed}", one.cluster, one.seconds)
         text = "\n".join([one.claim, *one.reasons, one.run_dir])
         if one.verdict == "VIOLATION" and one.signatures and known.issuperset(one.signatures):
-            case.system_out = f"known: {text}"
+            case.system_out = _printable(f"known: {text}")
             yield case
         elif one.verdict == "INCONCLUSIVE" and (one.scenario, one.cluster) in passed_over:
             case.result = [Skipped(_printable(f"INCONCLUSIVE, in quarantine: {one.claim}"))]

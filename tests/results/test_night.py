@@ -96,12 +96,19 @@ def test_what_the_harness_failed_at_is_an_error_and_not_a_failure():
     assert not root.findall(".//failure")
 
 
+KNOWN_ON_REAL_NODES = msgspec.structs.replace(
+    real("VIOLATION"), signatures=["lost_writes/lost"], reasons=["\x1b[31mthe node said so in red"]
+)
+
+
 @pytest.mark.parametrize(
     "changes",
     [
         {},
         {"found": [found(signature='<b>"&\x00\ud800', claim="]]>\x1b[31m")]},
         {"canaries": [MISSED], "cold": ["x"], "confirmations": [real("ERROR"), real("PASS")]},
+        {"found": [found(state="known", owner="\x1b[1mann")], "confirmations": [KNOWN_ON_REAL_NODES]},
+        {"found": [found(claim="\ufffe\uffff")]},
         {"swept": [Swept(scenario="never-begun")]},
     ],
 )
