@@ -86,16 +86,24 @@ def forget(folder: Path) -> None:
 def note_announced(folder: Path, signature: str) -> None:
     """Write down that a signature was announced, at once: a night that is killed now must not say it again when it goes on."""
     folder.mkdir(parents=True, exist_ok=True)
-    with (folder / ANNOUNCED).open("ab") as file:
-        file.write(msgspec.json.encode(signature) + b"\n")
+    path = folder / ANNOUNCED
+    former = path.read_bytes() if path.is_file() else b""
+    with path.open("ab") as file:  # behind a line that was cut off another one begins
+        file.write((b"\n" if former and not former.endswith(b"\n") else b"") + msgspec.json.encode(signature) + b"\n")
 
 
 def announced(folder: Path) -> list[str]:
-    """Return what this night announced; a last line that was cut off was announced, perhaps, and counts as not."""
+    """Return what this night announced; a line that was cut off was announced, perhaps, and counts as not."""
     if not (folder / ANNOUNCED).is_file():
         return []
-    whole = (folder / ANNOUNCED).read_bytes().split(b"\n")[:-1]
-    return [msgspec.json.decode(line, type=str) for line in whole]
+    return [one for line in (folder / ANNOUNCED).read_bytes().split(b"\n") if (one := _signature(line)) is not None]
+
+
+def _signature(line: bytes) -> str | None:
+    try:
+        return msgspec.json.decode(line, type=str)
+    except UNREADABLE:
+        return None
 
 
 def save(night: Night, folder: Path) -> None:

@@ -19,7 +19,7 @@ from tribunal.results.night import (
     compared,
     least_runs,
 )
-from tribunal.results.night_files import killed, load, save, summary
+from tribunal.results.night_files import ANNOUNCED, announced, killed, load, note_announced, save, summary
 from tribunal.results.night_junit import junit
 from tribunal.results.night_merge import continued, of_shards
 from tribunal.results.sensitivity import Figure, Sensitivity
@@ -141,6 +141,17 @@ def test_the_summary_takes_no_markup_from_what_it_reports():
 
     assert "<script>" not in text.replace("\\<", "")
     assert "\\|" in text
+
+
+def test_a_line_that_was_cut_off_hides_nothing_that_is_announced_after_it(tmp_path):
+    """The night that went on wrote behind it, and could not be gone on with a second time."""
+    note_announced(tmp_path, "a/b")
+    with (tmp_path / ANNOUNCED).open("ab") as file:
+        file.write(b'"c/d')
+
+    note_announced(tmp_path, "e/f")
+
+    assert announced(tmp_path) == ["a/b", "e/f"]
 
 
 def test_a_night_reads_as_it_was_saved(tmp_path):
