@@ -3,7 +3,7 @@
 Only for anomalies that a rule may excuse; there are few of them, so looking things up one by one is fine.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from functools import cached_property
 from typing import Final, Literal, NamedTuple
 
@@ -11,7 +11,6 @@ import msgspec
 import numpy as np
 
 from tribunal.checkers.api import (
-    FAIL,
     FINAL,
     OK,
     TAIL,
@@ -230,34 +229,12 @@ class Evidence:
             for offset in offsets
         ]
 
-    def former_records(self, offset: int, timeline: Timeline, readers: Array | None) -> Iterator[Record]:
-        """Yield what these processes had read at or beyond an offset before what stands there in the end was written.
-
-        Either a consumer received a record of an older leader epoch at or behind it, or it asked from beyond, or committed a position beyond, in an
-        older epoch.
-
-        readers:  distinct and ascending; None: everybody.
-        """
+    def epoch_at(self, offset: int) -> int | None:
+        """Return the leader epoch of what stands at an offset in the end; None: nothing does, or it is unknown."""
         place = int(np.searchsorted(self._final_offsets, offset))
         stands = place < self._final_offsets.size and self._final_offsets[place] == offset
         epoch = int(self._final_epochs[place]) if stands else UNKNOWN
-        if epoch == UNKNOWN:
-            return
-        reads, commits = self._reads, self._rows.columns("commits")
-        older = (reads["phase"] == TAIL) & (reads["log_offset"] >= offset) & (reads["leader_epoch"] < epoch)
-        older &= (reads["leader_epoch"] != UNKNOWN) & _by(reads, readers)
-        for row in np.flatnonzero(older).tolist():
-            at_ns = self._polled_ns.get((int(reads["process"][row]), int(reads["poll_index"][row])))
-            if at_ns is not None:
-                yield _read_there(offset, at_ns, int(reads["leader_epoch"][row]), epoch)
-        beyond = (commits["committed_offset"] > offset) & (commits["outcome"] != FAIL) & _by(commits, readers)
-        polls = self._rows.columns("polls")
-        asked = (polls["position"] > offset) & (polls["phase"] == TAIL) & _by(polls, readers)
-        times = np.concatenate([commits["invoke_ns"][beyond], polls["invoke_ns"][asked]])
-        for at_ns in np.unique(times).tolist():
-            known = timeline.leader_epoch_at(at_ns)
-            if known is not None and known < epoch:
-                yield _read_there(offset, at_ns, known, epoch)
+        return None if epoch == UNKNOWN else epoch
 
     def _send(self, value: int | None) -> int:
         """Return the row of a record's send; -1 where nobody knows one: what joined the ISR before held nothing of it."""
@@ -597,10 +574,6 @@ class Evidence:
         return None if epoch == UNKNOWN else epoch
 
 
-def _by(rows: Columns, processes: Array | None) -> Array:
-    return np.ones(rows["process"].size, bool) if processes is None else is_among(rows["process"], processes)
-
-
 def _of_value(rows: Columns, order: Array, value: int) -> Array:
     """Return the rows with a value, by the order of their values."""
     first, last = (np.searchsorted(rows["value"], value, side, sorter=order) for side in _SIDES)
@@ -610,18 +583,6 @@ def _of_value(rows: Columns, order: Array, value: int) -> Array:
 def _only(values: Array) -> int | None:
     """Return the one known value; None where there are several or none."""
     return int(values[0]) if values.size == 1 and values[0] != UNKNOWN else None
-
-
-def _read_there(offset: int, at_ns: int, leader_epoch: int, replaced_epoch: int) -> Record:
-    return Record(
-        log_offset=offset,
-        acks=None,
-        invoke_ns=at_ns,
-        leader_epoch=leader_epoch,
-        exposed_ns=at_ns,  # what was read lay below the high watermark
-        read_ns=at_ns,
-        replaced_epoch=replaced_epoch,
-    )
 
 
 def _poll_times(rows: PartitionRows) -> dict[tuple[int, int], int]:

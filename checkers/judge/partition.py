@@ -36,6 +36,7 @@ from tribunal.checkers.judge.evidence import Evidence
 from tribunal.checkers.judge.hot_partitions import HOLES, Range
 from tribunal.checkers.judge.orders import OF_POSITIONS
 from tribunal.checkers.judge.positions import Positions
+from tribunal.checkers.judge.read_on import ReadOn
 from tribunal.checkers.judge.remembered import Part, Remembered, under
 from tribunal.checkers.judge.rewinds import Rewinds
 from tribunal.checkers.judge.steps import committed_values, of_partition
@@ -277,10 +278,13 @@ class PartitionJudge:
         return Rewinds(self.rows, self.context, orders, self._had_read_on)
 
     def _had_read_on(self, log_offset: int, readers: Array | None) -> Judgement | None:
-        former = self._looked_up().former_records(log_offset, self.timeline, readers)
-        found = map(self.timeline.judge, former)
-        lost = next((judgement for judgement in found if not judgement.promise.must_survive), None)
+        epoch = self._looked_up().epoch_at(log_offset)
+        lost = None if epoch is None else self._read_on.excuse(log_offset, epoch, readers)
         return None if lost is None else under(Excuse.TAIL_LOST, lost)
+
+    @cached_property
+    def _read_on(self) -> ReadOn:
+        return ReadOn(self.rows, self.timeline)
 
     def _of_memory(self, found: Found, chosen: list[int]) -> dict[int, Judgement]:
         """Excuse records that stand twice, where a leader by right did not know their producer: it had lost what it knew, or had forgotten it."""

@@ -17,6 +17,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 from msgspec.structs import replace
+from numpy.typing import NDArray
 
 from tribunal.checkers.guarantees import (
     Acknowledged,
@@ -74,6 +75,7 @@ from tribunal.results.rows import Admin, Fault, NodeEvent, typed
 from tribunal.results.rows import Loss as LostRecords
 from tribunal.results.silences import deletion_ns
 
+Integers = NDArray[np.int64]
 OBSERVATION_LAG_NS: Final = 500_000_000
 UNKNOWN_EPOCH: Final = -1
 MOST_REPLICAS: Final = 1 << 15
@@ -309,6 +311,24 @@ class Timeline:
         """Return the leader epoch committed at that time, as far as it was observed."""
         position = bisect_right(self._times, at_ns)
         return self.entries[position - 1].state.leader_epoch if position else None
+
+    def leader_epochs_at(self, at_ns: Integers) -> Integers:
+        """Return the leader epochs committed at some times, as far as they were observed; UNKNOWN_EPOCH where none was."""
+        epochs = np.array([UNKNOWN_EPOCH, *(entry.state.leader_epoch for entry in self.entries)], np.int64)
+        return epochs[np.searchsorted(self._times, at_ns, side="right")]
+
+    def turns(self, at_ns: Integers) -> Integers:
+        """Return a number for each of some moments: nothing was committed, as far as anybody may have acted on it, between two that have the same one."""
+        return np.searchsorted(self._moments, at_ns, side="right")
+
+    @cached_property
+    def _moments(self) -> Integers:
+        written_ns = [entry.written_ns for entry in self.entries if entry.written_ns is not None]
+        return np.unique(np.array([*self._times, *written_ns], np.int64))
+
+    def stretch(self, offset: int) -> tuple[int, int]:
+        """Return what is the same of two offsets between which no loss on a disk begins or ends."""
+        return bisect_right(self._loss_offsets, offset), bisect_right(self._loss_ends, offset)
 
     def newest_epoch(self, complete_ns: int | None) -> int | None:
         """Return the newest leader epoch in which something may have been written that had been answered by then; None: nobody knows."""

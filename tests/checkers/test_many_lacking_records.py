@@ -1,0 +1,43 @@
+"""What a group lacks is explained in a time that grows with how much that is, not with its square."""
+
+import time
+from pathlib import Path
+
+from tests.checkers.recorded import MS, Run
+from tribunal.checkers.judge.engine import judge_runs
+
+RECORDS = 3000
+POSITIONS = 3000
+MOST_S = 20  # of CPU: each record looked through all that its group had ever done, which took minutes
+
+
+def test_a_group_that_lacks_very_much_is_explained_fast(tmp_path: Path) -> None:
+    """Its members had read on before an election that nobody had allowed: nothing of it is an excuse."""
+    run = Run(tmp_path / "run")
+    row = {
+        "process": 50,
+        "group": "g",
+        "generation": 5,
+        "topic": "t",
+        "partition": 0,
+        "kind": "commit",
+        "outcome": "ok",
+    }
+    run.change(40, isr=[1, 2])
+    for number in range(POSITIONS):
+        at_ns = 50 * MS + number
+        run.recorder.row("commits", **row, committed_offset=number + 1, invoke_ns=at_ns, complete_ns=at_ns + 1)
+    run.change(60, leader=3, isr=[3], leader_recovery_state=1)
+    values = [run.send(sequence, 100 + sequence) for sequence in range(RECORDS)]
+    end = {"committed_offset": RECORDS, "invoke_ns": 9000 * MS, "complete_ns": 9001 * MS}
+    run.recorder.row("commits", **row, **end)
+    run.final_read(dict(enumerate(values)), at=9900, epoch=1)
+    run_dir = run.finish()
+    began = time.process_time()
+
+    found = [row.finding for row in judge_runs([run_dir], "inline").findings]
+
+    assert time.process_time() - began < MOST_S
+    lacking = [one for one in found if one.kind == "unconsumed"]
+    assert {one.severity for one in lacking} == {"violation"}
+    assert sum(one.count for one in lacking) == RECORDS
