@@ -32,13 +32,20 @@ def together(*faults: Aimed) -> Aimed:
         assert faults
         leave = asyncio.Event()
         parts = [_Part(one, cluster, leave) for one in faults]
-        effects = [await part.entered for part in parts]
-        total = Effect(effects[0].node, Proof(holds=True, facts={}))
-        for effect in effects:
-            take_losses(total, effect)
-        yield total
-        leave.set()
-        await asyncio.gather(*(part.task for part in parts))
+        try:
+            effects = [await part.entered for part in parts]
+            total = Effect(effects[0].node, Proof(holds=True, facts={}))
+            for effect in effects:
+                take_losses(total, effect)
+            yield total
+            leave.set()
+            # Who does not heal keeps no other one from it.
+            ended = await asyncio.gather(*(part.task for part in parts), return_exceptions=True)
+        finally:
+            for part in parts:
+                part.task.cancel()  # where the run was broken off: nobody writes down what it would do yet
+        if problem := next((one for one in ended if one is not None), None):
+            raise problem
         for index, effect in enumerate(effects):
             take(total, f"part_{index}", effect)
 

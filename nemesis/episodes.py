@@ -26,9 +26,12 @@ async def episodes(
     effect.heal = Proof(holds=True, facts={})
     leave = asyncio.Event()
     going = asyncio.create_task(_go(cluster, effect, episode, gap_ms, leave))
-    yield effect
-    leave.set()
-    await going
+    try:
+        yield effect
+        leave.set()
+        await going
+    finally:
+        going.cancel()  # where the run was broken off: nobody writes down what it would do yet
     effect.add_heal("service", await all_back(cluster))
 
 

@@ -22,8 +22,10 @@ async def inject(cluster: CanSetClock, node: int, options: Options) -> AsyncGene
     """Inject: the first jump is proven. Heal: the clock reads as the machine's."""
     effect = Effect(node, await cluster.set_clock(node, ClockSkew(offset_ms=options.offset_ms)))
     strobe = asyncio.ensure_future(_strobe(cluster, node, options, effect))
-    yield effect
-    strobe.cancel()
+    try:
+        yield effect
+    finally:
+        strobe.cancel()
     await asyncio.wait([strobe])
     right = await cluster.set_clock(node, ClockSkew())
     effect.heal = joined(right, "service", await all_back(cluster))

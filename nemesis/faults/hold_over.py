@@ -88,10 +88,13 @@ async def inject(cluster: HoldTarget, node: int, options: Options) -> AsyncGener
             aside += _without_records(cluster, victim) if options.unfetched else []
             # What is held may be what it needs to begin: it is let go on when the moment has come, or would have.
             beginning = asyncio.ensure_future(_begin_again(cluster, victim, options, links))
-            await asyncio.wait([beginning], timeout=BEGINS_S)
-            await _moment(cluster, victim, former, options)
-            released += cluster.remove_rule(held)
-            await beginning
+            try:
+                await asyncio.wait([beginning], timeout=BEGINS_S)
+                await _moment(cluster, victim, former, options)
+                released += cluster.remove_rule(held)
+                await beginning
+            finally:
+                beginning.cancel()  # where the run was broken off
         effect.crossed = is_crossed = waiting > 0 and released > 0
         facts: dict[str, object] = {"crossed": is_crossed, "waiting": waiting, "released": released}
         effect.add_proof("crossing", Proof(holds=is_crossed or not options.must_meet, facts=facts))

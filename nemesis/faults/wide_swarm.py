@@ -82,6 +82,11 @@ class Swarm:
         if self._disk_lost is not None:
             await self._give_vote(self._disk_lost)
 
+    def give_up(self) -> None:
+        """End every lane where the run was broken off: nobody writes down what it would do yet."""
+        for lane in self._lanes:
+            lane.cancel()
+
     async def _lane(self, number: int) -> None:
         random = Random(f"{self._options.seed}/wide swarm/{number}")
         await self._rest(random.choice(RESTS_MS) if number else 0)
@@ -172,8 +177,11 @@ async def inject(cluster: HurtTarget, node: int, options: Options) -> AsyncGener
     """Inject: hurts as they are drawn, until the fault ends. Heal: every one mended, everybody back in service."""
     effect = Effect(node, Proof(holds=True, facts={}))
     swarm = Swarm(cluster, effect, options)
-    yield effect
-    await swarm.end()
+    try:
+        yield effect
+        await swarm.end()
+    finally:
+        swarm.give_up()
     effect.proof = Proof(holds=bool(swarm.done), facts={"hurts": swarm.done})
     effect.heal = await all_back(cluster)
 
