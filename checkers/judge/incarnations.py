@@ -27,6 +27,13 @@ OF_MANY: Final = frozenset({
 })  # fmt: skip
 
 
+# Those that have ended, paused or cut off somebody, and begun or mended him again, before they count as injected.
+BEGUN_BEFORE: Final = frozenset({
+    "change-release", "change-system", "early-leader-and-isr", "fast-bounce", HOLD_OVER, "late-deletion", "late-leave", "late-stop-replica",
+    "missed-bounce", "part-kill", "pause-kill", "remove-broker", "rolling-restart", "rolling-upgrade",
+})  # fmt: skip
+
+
 def hinders(fault: Fault, nodes: Set[int]) -> bool:
     """Whether a fault, while it is in effect, may keep messages from any of these nodes: it names one, or hurts several by its nature.
 
@@ -108,7 +115,7 @@ class Calm:
 
     def __init__(self, faults: Iterable[Fault] = (), fenced: Iterable[tuple[int, int, bool]] = ()) -> None:
         """Take the faults, and (when, node, whether it is fenced now) in order."""
-        self._faults = [one for one in faults if one.injected_ns is not None]
+        self._faults = [one for one in faults if begun_ns(one) is not None]
         self._hurt = [_in_effect(one) for one in self._faults]
         self._hindered: dict[int, list[tuple[int, int]]] = {}
         self._fenced: dict[int, list[tuple[int, int]]] = {}
@@ -146,15 +153,21 @@ class Calm:
 
 
 def _in_effect(fault: Fault) -> tuple[int, int]:
-    """Return since when and until when a fault was in effect.
-
-    What ends somebody's life and waits until it has begun again is injected when that is over: it was in effect since it had been begun.
-    """
-    assert fault.injected_ns is not None
-    since_ns = fault.injected_ns
-    if fault.kind == HOLD_OVER and fault.planned_ns is not None:
-        since_ns = fault.planned_ns
+    """Return since when and until when a fault was in effect."""
+    since_ns = begun_ns(fault)
+    assert since_ns is not None
     return since_ns, NEVER if fault.healed_ns is None or not fault.healed else fault.healed_ns
+
+
+def begun_ns(fault: Fault) -> int | None:
+    """Return since when a fault was in effect; None: it never was.
+
+    What ends somebody's life and waits until it has begun again is injected when that is over: it was in effect since it had been begun,
+    also where it was broken off before that was over.
+    """
+    if fault.kind in BEGUN_BEFORE and fault.planned_ns is not None:
+        return fault.planned_ns
+    return fault.injected_ns
 
 
 def _lasted_ns(spans: Iterable[tuple[int, int]], since_ns: int, least_ns: int) -> int:

@@ -20,7 +20,7 @@ from tribunal.checkers.api import FAIL, FINAL, OK, UNKNOWN, Array, Columns, Excu
 from tribunal.checkers.guarantees import Promise
 from tribunal.checkers.judge.clocks import leading, set_back
 from tribunal.checkers.judge.evidence import Sent
-from tribunal.checkers.judge.incarnations import Calm, hinders
+from tribunal.checkers.judge.incarnations import Calm, begun_ns, hinders
 from tribunal.checkers.judge.markers import lost_marker
 from tribunal.checkers.judge.orders import Order
 from tribunal.checkers.judge.silence import longest_silence
@@ -256,15 +256,13 @@ class Remembered:
         led = [*leading(self._history.timeline(*home).entries, since_ns, at_ns)]
         led += leading(self._history.timeline(*place).entries, since_ns, at_ns)
         nodes = {one.node for one in led}
-        faults = [
-            fault for fault in self._history.faults if fault.injected_ns is not None and fault.injected_ns < at_ns
-        ]
+        faults = [fault for fault in self._history.faults if (since := begun_ns(fault)) is not None and since < at_ns]
         there = [fault for fault in faults if hinders(fault, nodes)]
         if not there or Calm(there).lasted(NOBODY, since_ns, at_ns, GRACE_NS):
             return None
-        last = max(there, key=lambda fault: (fault.injected_ns or 0, fault.index))
+        last = max(there, key=lambda fault: (begun_ns(fault) or 0, fault.index))
         promise = Promise(rule=Excuse.END_LOST, violations=())
-        return Judgement(promise, None, -1, last.injected_ns, (), topic=home[0], partition=home[1], by=HINDERED)
+        return Judgement(promise, None, -1, begun_ns(last), (), topic=home[0], partition=home[1], by=HINDERED)
 
     def sent_elsewhere(self, place: Place) -> Array:
         """Return the values that were offered to other topics of this name and may stand in this one, distinct."""

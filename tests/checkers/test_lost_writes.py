@@ -790,6 +790,30 @@ def test_over_whose_end_a_message_is_held_is_hurt_from_the_begin(tmp_path: Path,
     assert [(kind, given) for kind, given, *_ in found(run.finish())] == [("lost", severity)]
 
 
+@pytest.mark.parametrize(("kind", "planned", "injected", "severity"), [
+    pytest.param("part-kill", 150, 1900, "permitted", id="it was cut off before another one was"),
+    pytest.param("fast-bounce", 150, 1900, "permitted", id="it was ended and begun again"),
+    pytest.param("fast-bounce", 150, None, "permitted", id="the run was broken off in the midst of it"),
+    pytest.param("part-kill", 1600, 1900, "violation", id="it had known for long"),
+    pytest.param("kill", 150, 1900, "violation", id="what is injected at once"),
+])  # fmt: skip
+def test_who_was_hurt_before_a_fault_counts_as_injected_is_hurt_from_the_begin(
+    tmp_path: Path, kind: str, planned: int, injected: int | None, severity: str
+) -> None:
+    """The row is injected when it has come back; a deposed leader that was away until then need not know that it is."""
+    run = Run(tmp_path / "run", **{"replica.lag.time.max.ms": 30_000})
+    values = [run.send(0, 100)]
+    times = {"planned_ns": planned * MS, "injected_ns": injected and injected * MS, "healed_ns": injected and 1950 * MS}
+    proven = {"proof": "{}", "heal_proof": "{}", "took_effect": True, "healed": injected is not None, "losses": []}
+    run.recorder.row("faults", index=0, kind=kind, planned_target="x", resolved_target="broker 1", **times, **proven)
+    run.change(200, leader=3, isr=[2, 3, 1])
+    run.send(1, 1500, acks=1)
+    run.change(1600, isr=[2, 3])
+    run.final_read(dict(enumerate(values)), at=2500)
+
+    assert [(kind, given) for kind, given, *_ in found(run.finish())] == [("lost", severity)]
+
+
 @pytest.mark.parametrize(
     ("mode", "lasts", "severity"),
     [
