@@ -136,6 +136,8 @@ class Adapter:
         assert self._process.stdin is not None
         assert self._process.stdout is not None
         async with asyncio.timeout(timeout_ms / 1000):
+            if self._process.stdin.is_closing():  # (uvloop calls a write to what has gone a RuntimeError)
+                raise BrokenPipeError
             self._process.stdin.write(line + b"\n")
             await self._process.stdin.drain()
             try:

@@ -127,9 +127,11 @@ class ForgetfulDisk:
         async with self._asking:
             assert self._process is not None
             assert self._process.stdin is not None
+            stdin = self._process.stdin
             with contextlib.suppress(OSError):  # then it does not answer either
-                self._process.stdin.write(f"{line}\n".encode())
-                await self._process.stdin.drain()
+                if not stdin.is_closing():  # (uvloop calls a write to what has gone a RuntimeError)
+                    stdin.write(f"{line}\n".encode())
+                await stdin.drain()
             return await self._answer()
 
     async def is_closed(self, within_ms: int) -> bool:

@@ -52,6 +52,8 @@ class SystemProgram:
 
 
 async def _answers_http(reader: asyncio.StreamReader, writer: asyncio.StreamWriter, host: str, path: str) -> bool:
+    if writer.transport.is_closing():  # reset already; uvloop would call a write a RuntimeError
+        return False
     writer.write(f"GET {path} HTTP/1.0\r\nHost: {host}\r\n\r\n".encode())
     status = (await reader.readuntil(b"\n")).split()
     return len(status) > 1 and status[1].startswith(b"2")

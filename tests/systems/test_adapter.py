@@ -1,9 +1,11 @@
 """Clients as processes: what they say is recorded, and one that hangs or ends never holds anything up."""
 
 import asyncio
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+import uvloop
 
 from tribunal.clusters.api import ClusterError
 from tribunal.clusters.nodes.leftovers import own_processes
@@ -25,6 +27,7 @@ ENDLESS = "    while True: sys.stdout.write('x' * 4096)\n"
 CHILD = "    subprocess.Popen(['sleep', '600'])\n"
 
 ECHO = '    print(json.dumps({"id": asked["id"], "type": "ok", "value": json.loads(VALUE)}), flush=True)\n'  # VALUE: as each test has it
+LOOPS = [pytest.param(asyncio.new_event_loop, id="asyncio"), pytest.param(uvloop.new_event_loop, id="uvloop")]
 STEPS = (Step(StepKind.APPEND, "l0", 5), Step(StepKind.READ, "l0", None))
 
 
@@ -75,6 +78,31 @@ def test_every_call_comes_to_an_end(
 
     assert [(one.outcome, one.value, one.error) for one in said] == answers
     assert own_processes(tmp_path) == []
+
+
+@pytest.mark.parametrize("loop", LOOPS)
+def test_a_client_that_ends_between_two_calls_is_begun_anew(
+    tmp_path: Path, loop: Callable[[], asyncio.AbstractEventLoop]
+) -> None:
+    """Nobody waits for it then; on uvloop writing to what has gone is no OSError, and ended the run."""
+    called = client(tmp_path, BEGIN + ANSWER + "    sys.exit(0)\n")
+
+    async def three_reads() -> list[ObjectAnswer]:
+        answers = []
+        try:
+            for _ in range(3):
+                answers.append(await called.call(ObjectOperation.READ, "r0", None))
+                while own_processes(tmp_path):  # noqa: ASYNC110 - only the system knows
+                    await asyncio.sleep(0.01)
+                await asyncio.sleep(0.05)  # the loop has seen it
+        finally:
+            await called.close()
+        return answers
+
+    with asyncio.Runner(loop_factory=loop) as runner:
+        said = runner.run(three_reads())
+
+    assert [(one.outcome, one.error) for one in said] == [("ok", None), ("info", GONE), ("ok", None)]
 
 
 @pytest.mark.parametrize(

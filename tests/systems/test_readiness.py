@@ -2,9 +2,11 @@
 
 import asyncio
 import re
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+import uvloop
 
 from tribunal.clusters.api import ClusterError
 from tribunal.clusters.clock import RunClock
@@ -17,6 +19,7 @@ from tribunal.clusters.systems.description import Addresses, Nodes, Ready
 from tribunal.clusters.systems.disks import lacking
 from tribunal.clusters.systems.places import OnLoopback
 from tribunal.clusters.systems.program import SystemProgram
+from tribunal.clusters.systems.ways import Streams
 from tribunal.harness.new import made_system
 
 CATCHING_UP_S = 0.4
@@ -116,6 +119,30 @@ def test_a_page_without_an_end_is_no_answer(tmp_path: Path) -> None:
             return await SystemProgram("one", nodes, 1, addresses, OnLoopback()).answers(endpoint, wait_ms=2_000)
 
     assert asyncio.run(tried()) is False
+
+
+@pytest.mark.parametrize("loop", [asyncio.new_event_loop, uvloop.new_event_loop], ids=["asyncio", "uvloop"])
+def test_a_connection_that_is_reset_at_once_is_no_answer(
+    tmp_path: Path, loop: Callable[[], asyncio.AbstractEventLoop]
+) -> None:
+    """On uvloop writing to it is no OSError, which ended the watch over all nodes."""
+
+    class Reset(OnLoopback):
+        async def connect(self, node: int, endpoint: tuple[str, int]) -> Streams:
+            reader, writer = await super().connect(node, endpoint)
+            writer.transport.abort()
+            await asyncio.sleep(0.01)
+            return reader, writer
+
+    async def tried() -> bool:
+        async with await asyncio.start_server(lambda _, writer: writer.close(), "127.0.0.1", 0) as server:
+            endpoint = server.sockets[0].getsockname()
+            nodes = Nodes(count=1, start=("keeper",), ready=Ready(http="/health"))
+            addresses = Addresses(folder=tmp_path, hosts={}, ports={}, data={})
+            return await SystemProgram("one", nodes, 1, addresses, Reset()).answers(endpoint, wait_ms=2_000)
+
+    with asyncio.Runner(loop_factory=loop) as runner:
+        assert runner.run(tried()) is False
 
 
 @pytest.mark.skipif(bool(LACKING), reason=LACKING or "there are such disks")
