@@ -50,7 +50,11 @@ WATCH_MS: Final = 100
 PREPARE_MS: Final = 60_000
 KILLED: Final = (-signal.SIGKILL, 128 + signal.SIGKILL)  # by itself, or behind a shell or an engine
 # Indexes are built anew from what is copied, and may take as much room as everything else.
-COPY: Final = 'rm -rf "$2" && mkdir "$2" && cd "$1" && tar -cf - --exclude="*.*index" . | tar -xf - -C "$2"'
+# A pipe ends as its last program does: what could not be read has to be said by the first one.
+COPY: Final = (
+    'rm -rf "$2" "$2.torn" && mkdir "$2" && cd "$1"'
+    ' && { tar -cf - --exclude="*.*index" . || : >"$2.torn"; } | tar -xf - -C "$2" && [ ! -e "$2.torn" ]'
+)
 CHILDREN_MS: Final = 10_000  # what a killed node's children get to end by themselves
 
 

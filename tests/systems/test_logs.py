@@ -1,6 +1,9 @@
 """replog and Apache Kafka as described systems (`systems/replog`, `systems/kafka`): the same file as anybody's, judged as logs."""
 
 import asyncio
+import os
+import shutil
+import subprocess
 from pathlib import Path
 
 import pytest
@@ -11,6 +14,7 @@ from tribunal.clusters.clock import RunClock
 from tribunal.clusters.kafka.jars import obstacles
 from tribunal.clusters.kinds import system as kind
 from tribunal.clusters.namespaces.spaces import way_in
+from tribunal.clusters.systems.cluster import COPY
 from tribunal.clusters.systems.disks import lacking as no_disks
 from tribunal.harness.new import made_system
 from tribunal.harness.plan import Plan, made
@@ -161,3 +165,24 @@ def test_a_log_that_does_not_come_up_leaves_nothing(tmp_path: Path) -> None:
         asyncio.run(kind.launch(plan.spec, run_dir, RunClock(), "tribunalSystemsQQQQQQQ"))
 
     assert kind.leftovers(run_dir) == []
+
+
+@pytest.mark.parametrize(
+    ("reads", "holds"), [("exit 0", True), ("exit 2", False)], ids=["all was read", "some was not"]
+)
+def test_a_copy_that_lacks_what_could_not_be_read_is_none(tmp_path: Path, reads: str, holds: bool) -> None:
+    """Of a disk that fails tar makes a whole archive with zeros in it: the replica would seem to have lost them."""
+    log, copy, tools = tmp_path / "its data" / "t-0" / "0.log", tmp_path / "its copy", tmp_path / "tools"
+    log.parent.mkdir(parents=True)
+    log.write_text("records")
+    tools.mkdir()
+    (tools / "tar").write_text(f'#!/bin/sh\n{shutil.which("tar")} "$@" || exit\ncase $1 in -cf) {reads};; esac\n')
+    (tools / "tar").chmod(0o755)
+
+    done = subprocess.run(
+        ["/bin/sh", "-c", COPY, "sh", str(log.parents[1]), str(copy)],
+        env=os.environ | {"PATH": f"{tools}:{os.environ['PATH']}"},
+        check=False,
+    )
+
+    assert (done.returncode == 0, (copy / "t-0" / "0.log").read_text()) == (holds, "records")
