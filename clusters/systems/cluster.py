@@ -179,15 +179,17 @@ class SystemCluster:
         await asyncio.gather(*(disk.close() for disk in self._disks.values()))
 
     async def close(self) -> None:
-        """Leave nothing behind but files."""
+        """Leave nothing behind but files, also where what nodes wrote cannot be had any more."""
         try:
             await self.shut_down()
-            # Where a node's command is a shell, the program that it runs outlives it.
-            left = await asyncio.to_thread(own_processes, self._run.directory)
-            await asyncio.to_thread(end_processes, left)
-            await asyncio.to_thread(remove_segments, self._run.directory)
         finally:
-            await self._place.close()
+            try:
+                # Where a node's command is a shell, the program that it runs outlives it.
+                left = await asyncio.to_thread(own_processes, self._run.directory)
+                await asyncio.to_thread(end_processes, left)
+                await asyncio.to_thread(remove_segments, self._run.directory)
+            finally:
+                await self._place.close()
 
     # --- nodes -----------------------------------------------------------------------------
 

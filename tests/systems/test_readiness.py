@@ -256,6 +256,32 @@ def test_a_server_behind_a_shell_ends_with_the_run(tmp_path: Path) -> None:
     assert kind.leftovers(tmp_path / "run") == []
 
 
+def test_a_server_behind_a_shell_ends_also_where_putting_down_fails(tmp_path: Path) -> None:
+    """What goes wrong is raised when nothing is left: a run whose evidence cannot be had leaves no processes."""
+    made_system("keeper", tmp_path)
+    (tmp_path / "run").mkdir()
+    file = tmp_path / "keeper" / "system.toml"
+    shell = """start = ["sh", "-c", '"$@" & wait', "sh", "{python}","""
+    file.write_text(file.read_text().replace('start = ["{python}",', shell))
+    assert shell in file.read_text()
+
+    async def refused() -> None:
+        raise ClusterError("nothing is had any more")
+
+    async def tried() -> None:
+        spec = ClusterSpec(brokers=1, controllers=0, system=str(file))
+        cluster = await kind.launch(spec, tmp_path / "run", RunClock(), "tribunalSystemsQQQQQQQ")
+        cluster._view.close = refused  # type: ignore[method-assign]
+        await cluster.close()
+
+    with pytest.raises(ClusterError, match="nothing is had"):
+        asyncio.run(tried())
+
+    left = kind.leftovers(tmp_path / "run")
+    kind.sweep(tmp_path / "run")
+    assert left == []
+
+
 def test_looks_that_take_long_leave_the_machine_to_the_node(tmp_path: Path) -> None:
     """A command for each look starts programs: without a rest as long as these take, three nodes' looks kept a processor busy by themselves."""
     looks, look_s, watched_s = tmp_path / "looks", 0.2, 3.0
