@@ -48,7 +48,7 @@ mount --bind {folder} {folder}
 for name in {besides}; do mount --bind {folder}/$name {folder}/$name; done
 mount -o remount,bind,ro {folder}"""
 THAW: Final = "umount -R {folder}"
-TRY: Final = "f={folder}/data/tribunal-probe; head -c 8192 /dev/zero >$f && rm -f $f"
+TRY: Final = 'f={folder}/data/tribunal-probe; head -c 8192 /dev/zero >"$f" && rm -f "$f"'
 
 
 class MountedDisks:

@@ -19,6 +19,7 @@ from tribunal.clusters.clock import RunClock
 from tribunal.clusters.links.addresses import free_port, taken_address
 from tribunal.clusters.links.relays import node_host
 from tribunal.clusters.nodes.final_logs import dumped_logs, log_bytes
+from tribunal.clusters.nodes.mounts import MountedDisks
 from tribunal.clusters.nodes.node_events import EventFile
 from tribunal.clusters.nodes.node_files import directory_id
 from tribunal.clusters.nodes.node_process import PARENT_DEATH, is_stopped, last_lines, process_exists, toml
@@ -123,6 +124,23 @@ def test_a_wipe_of_a_disk_that_held_no_log_proves_nothing(tmp_path):
     (tmp_path / "data").mkdir()
 
     assert not wipe(tmp_path).holds
+
+
+def test_a_disk_is_tried_in_its_own_folder_also_where_a_name_has_spaces(tmp_path):
+    """A scenario's name is part of the run's: what a shell makes of two words of it is somebody else's file."""
+    folder, foreign = tmp_path / "a run" / "1", tmp_path / "a"
+    (folder / "data").mkdir(parents=True)
+    foreign.write_text("somebody's")
+
+    async def run(argv):
+        done = await asyncio.to_thread(subprocess.run, argv, check=True, capture_output=True, text=True)
+        return done.stdout
+
+    proof = asyncio.run(MountedDisks(run, lambda node: folder, while_running=False).mend(1))
+
+    assert proof.holds
+    assert list((folder / "data").iterdir()) == []
+    assert foreign.read_text() == "somebody's"
 
 
 def test_settings_survive_toml():
