@@ -276,18 +276,22 @@ class ExistingCluster(Operated):
         words = self._words(node, "copy_logs", data)
         if words is None or data.exists():
             return
-        await copied(node, words, data, self._given.command_within_ms)
-        for topic, _, folder in all_partition_directories(data):
-            if topic in self._own.foreign:
-                await asyncio.to_thread(shutil.rmtree, folder)
+        try:
+            await copied(node, words, data, self._given.command_within_ms)
+            for topic, _, folder in all_partition_directories(data):
+                if topic in self._own.foreign:
+                    await asyncio.to_thread(shutil.rmtree, folder)
+        except OSError as problem:
+            where = f"{problem.filename or data}: {problem.strerror or problem}"
+            raise ClusterError(f"node {node}: what copy_logs has copied must be this user's own: {where}") from None
 
     async def close(self) -> None:
         """Undo what was done, and delete the topics that were made; what cannot be undone keeps nothing else from it."""
-        problems: list[ClusterError] = []
+        problems: list[ClusterError | OSError] = []
         for undoing in (self.shut_down, *map(self._undoing, list(self._acts.done.acts)), self._delete_topics):
             try:
                 await undoing()
-            except ClusterError as problem:
+            except (ClusterError, OSError) as problem:
                 problems.append(problem)
         self._admin = None
         self._acts.close()

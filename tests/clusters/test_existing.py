@@ -14,14 +14,18 @@ from confluent_kafka.admin import AdminClient, AlterConfigOpType, ConfigEntry, C
 
 from tests.clusters.existing_nodes import SecuredKafka, cluster_toml, standing
 from tribunal.clusters.api import ClusterError
+from tribunal.clusters.clock import RunClock
+from tribunal.clusters.existing import cluster as existing_cluster
 from tribunal.clusters.existing.access import BadAccess, ExistingAccess, door
 from tribunal.clusters.existing.acts import Act, Acts, left
+from tribunal.clusters.existing.cluster import ExistingCluster
 from tribunal.clusters.existing.description import BadCluster, read_cluster
 from tribunal.clusters.existing.node import copied
 from tribunal.clusters.existing.topics import OwnTopics
 from tribunal.clusters.kafka.jars import kafka_jars
 from tribunal.clusters.kafka.side_by_side import ApacheKafka, SideBySide
 from tribunal.clusters.kinds.existing import leftovers, sweep
+from tribunal.clusters.run_context import RunContext
 from tribunal.clusters.secured.authority import Authority, obstacle
 from tribunal.clusters.spec import CI, JVM
 from tribunal.harness.fault_journal import FILE, Entry, NotHealed, heal
@@ -271,6 +275,31 @@ def test_a_log_that_was_copied_in_part_is_no_evidence(tmp_path: Path, end: str, 
         asyncio.run(copied(2, words, target, within_ms))
 
     assert not target.exists()
+
+
+@pytest.mark.parametrize("command", ["rm -r {target}; exit 1", "ln -s . {target}/theirs-0"], ids=["it fails", "links"])
+def test_logs_that_cannot_be_copied_keep_no_node_from_being_undone(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, command: str
+) -> None:
+    """What was done to the user's nodes is mended, whatever becomes of the evidence."""
+    monkeypatch.setattr(existing_cluster, "ASK_S", 0.2)
+    copy_logs = f'copy_logs = ["sh", "-c", "{command}"]\n'
+    content = NODES + f'[commands]\nkill = ["k"]\nstart = ["touch", "{{folder}}/started-{{node}}"]\n{copy_logs}'
+    spec, path, run_dir = plan_of(tmp_path, content).spec, tmp_path / "cluster.toml", tmp_path / "run"
+    run_dir.mkdir()
+
+    async def closed() -> None:
+        run = RunContext(spec, run_dir, RunClock(), "mine")
+        cluster = ExistingCluster(run, read_cluster(path), path, frozenset())
+        cluster._own.foreign = frozenset({"theirs"})
+        cluster._acts.doing(7, "start")
+        cluster._acts.making("ours")
+        await cluster.close()
+
+    with pytest.raises(ClusterError, match="copy_logs"):
+        asyncio.run(closed())
+
+    assert (tmp_path / "started-7").exists()
 
 
 def test_a_log_that_was_copied_whole_stays(tmp_path: Path) -> None:
