@@ -1,12 +1,16 @@
 """Commands of a described system that run on this machine: one that changes something, and one that only looks."""
 
 import asyncio
+import os
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Final
 
 from tribunal.clusters.api import ClusterError
 from tribunal.clusters.nodes.leftovers import mark, note_started
 from tribunal.clusters.nodes.node_process import put_to_end, start_with_parent, with_parent
+
+QUICK_MS: Final = 50  # what ends within it needs no note: there are several looks a second
 
 
 async def carried_out(prefix: Sequence[str], command: list[str], log: Path, run_dir: Path) -> bool:
@@ -24,18 +28,24 @@ async def carried_out(prefix: Sequence[str], command: list[str], log: Path, run_
         await put_to_end(process)
 
 
-async def ended_well(command: list[str]) -> bool:
-    """Run a command that only looks; return whether it ended with 0. Who gives up waiting has ended it, with its children."""
+async def ended_well(command: list[str], run_dir: Path) -> bool:
+    """Run a command that only looks; return whether it ended with 0. Who gives up waiting has ended it, with its children.
+
+    One that does not end at once is noted as the run's: whoever undoes a killed harness ends it.
+    """
     process = await asyncio.create_subprocess_exec(
         *command,
         stdin=asyncio.subprocess.DEVNULL,
         stdout=asyncio.subprocess.DEVNULL,
         stderr=asyncio.subprocess.DEVNULL,
+        env={**os.environ, **mark(run_dir)},
         start_new_session=True,
     )
+    noting = asyncio.get_running_loop().call_later(QUICK_MS / 1000, note_started, run_dir, process.pid)
     try:
         return await process.wait() == 0
     finally:
+        noting.cancel()
         await put_to_end(process)
 
 

@@ -120,6 +120,7 @@ class OnThisMachine:
     """What places have in common whose nodes are processes of this machine, started with words in front of their commands."""
 
     fetching: Fetching | None = None
+    run_dir = Path()  # of the run that it was opened for
 
     def prefix(self, node: int) -> Sequence[str]:
         """Return the words in front of a command that is to run where this node is, or the clients."""
@@ -139,7 +140,7 @@ class OnThisMachine:
 
     async def looks(self, node: int, command: list[str]) -> bool:
         """Run it behind them; who gives up waiting has ended it."""
-        return await ended_well([*self.prefix(node), *command])
+        return await ended_well([*self.prefix(node), *command], self.run_dir)
 
     async def emptied(self, node: int, data: Path) -> tuple[int, bool]:
         """Empty its data folder."""
@@ -170,7 +171,7 @@ class OnLoopback(OnThisMachine):
 
     async def open(self, run: RunContext, system: System, folder: Path) -> Addresses:
         """Choose ports that are free on all addresses: each name's port is the same on every node's own."""
-        nodes = run.spec.broker_ids
+        self.run_dir, nodes = run.directory, run.spec.broker_ids
         chosen: dict[str, int] = {}
         for port in candidate_ports(run.spec.base_port):
             if len(chosen) == len(system.nodes.ports):
@@ -215,7 +216,7 @@ class InNamespaces(OnThisMachine):
 
     async def open(self, run: RunContext, system: System, folder: Path) -> Addresses:
         """Make the namespaces and their network; every port in them is free."""
-        nodes = run.spec.broker_ids
+        self.run_dir, nodes = run.directory, run.spec.broker_ids
         # Not in a thread: the kernel ends the keeper with the thread that started it.
         self._spaces = Namespaces(run.directory)
         self._spaces.open()

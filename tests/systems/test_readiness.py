@@ -12,9 +12,10 @@ from tribunal.clusters.api import ClusterError
 from tribunal.clusters.clock import RunClock
 from tribunal.clusters.kinds import system as kind
 from tribunal.clusters.namespaces.spaces import way_in
-from tribunal.clusters.nodes.leftovers import PROC, command_lines, end_processes
+from tribunal.clusters.nodes.leftovers import PROC, command_lines, end_processes, own_processes
 from tribunal.clusters.spec import ClusterSpec
 from tribunal.clusters.systems import cluster as cluster_module
+from tribunal.clusters.systems.commands import ended_well
 from tribunal.clusters.systems.description import Addresses, Nodes, Ready
 from tribunal.clusters.systems.disks import lacking
 from tribunal.clusters.systems.places import OnLoopback
@@ -143,6 +144,22 @@ def test_a_connection_that_is_reset_at_once_is_no_answer(
 
     with asyncio.Runner(loop_factory=loop) as runner:
         assert runner.run(tried()) is False
+
+
+def test_a_look_that_hangs_is_known_as_the_run_s_and_ends_with_who_waits_for_it(tmp_path: Path) -> None:
+    """Whoever undoes a harness that was killed finds it, and its children."""
+
+    async def tried() -> tuple[int, list[int]]:
+        looking = asyncio.create_task(ended_well(["/bin/sh", "-c", "sleep 598; true"], tmp_path))
+        deadline = asyncio.get_running_loop().time() + 10
+        while len(own_processes(tmp_path)) < 2 and asyncio.get_running_loop().time() < deadline:  # noqa: ASYNC110 - only the system knows
+            await asyncio.sleep(0.02)
+        known = len(own_processes(tmp_path))
+        looking.cancel()
+        await asyncio.wait([looking])
+        return known, own_processes(tmp_path)
+
+    assert asyncio.run(tried()) == (2, [])
 
 
 @pytest.mark.skipif(bool(LACKING), reason=LACKING or "there are such disks")
