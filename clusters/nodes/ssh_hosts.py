@@ -25,7 +25,7 @@ import sys
 import threading
 import tomllib
 from collections.abc import Callable
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING, Final, Protocol
 
 import msgspec
@@ -63,7 +63,7 @@ class HostEntry(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
     @property
     def endpoint(self) -> tuple[str, int]:
         """Return where its sshd listens."""
-        host, _, port = (self.ssh or self.address).partition(":")
+        host, port = _host_and_port(self.ssh or self.address)
         return host, int(port or SSH_PORT)
 
 
@@ -82,6 +82,15 @@ class Hosts(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
         return found
 
 
+def _host_and_port(where: str) -> tuple[str, str]:
+    """Take a host and its port apart, which may be missing: `192.0.2.1:22`, `2001:db8::1`, `[2001:db8::1]:22`."""
+    if where.startswith("["):
+        host, _, port = where[1:].partition("]")
+        return host, port.removeprefix(":")
+    host, _, port = where.partition(":")
+    return (host, port) if ":" not in port else (where, "")
+
+
 def read_hosts(path: Path) -> Hosts:
     """Read hosts.toml; `ClusterError` in one line when it is none."""
     try:
@@ -90,15 +99,28 @@ def read_hosts(path: Path) -> Hosts:
         raise ClusterError(f"{path}: {problem.strerror}; --set cluster.hosts=FILE names another") from None
     except (tomllib.TOMLDecodeError, *UNREADABLE) as problem:
         raise ClusterError(f"{path}: {in_words(problem)}") from None
-    for entry in hosts.node:
-        _, _, port = (entry.ssh or "").partition(":")
-        if port and not (port.isascii() and port.isdecimal()):
-            raise ClusterError(f"{path}: ssh = {entry.ssh!r} of node {entry.id}: its port is no number")
+    if wrong := next(filter(None, map(_problem, hosts.node)), ""):
+        raise ClusterError(f"{path}: {wrong}")
+    ids = [entry.id for entry in hosts.node]
+    if same := next((one for one in ids if ids.count(one) > 1), None):
+        raise ClusterError(f"{path}: node {same} stands there twice: a node runs on one host")
     addresses = [entry.address for entry in hosts.node]
     twice = next((address for address in addresses if addresses.count(address) > 1), None)
     if twice is not None:
         raise ClusterError(f"{path}: two nodes on {twice}: each needs an address of its own, links are known by it")
     return hosts
+
+
+def _problem(entry: HostEntry) -> str:
+    """Return what is wrong with a host's entry; empty: nothing."""
+    _, port = _host_and_port(entry.ssh or "")
+    if port and not (port.isascii() and port.isdecimal()):
+        return f"ssh = {entry.ssh!r} of node {entry.id}: its port is no number"
+    if _host_and_port(entry.address)[1]:
+        return f"address = {entry.address!r} of node {entry.id}: it is a host's alone; where its sshd listens is said by ssh"
+    if not PurePosixPath(entry.directory).is_absolute():
+        return f"directory = {entry.directory!r} of node {entry.id}: it has to be a full path, it is worked in and removed from elsewhere"
+    return ""
 
 
 class Shell:

@@ -246,6 +246,21 @@ def test_a_record_of_hosts_that_was_cut_off_is_named(tmp_path, find):
             "ssh = 'b:ssh' of node 1",
             id="port no number",
         ),
+        pytest.param(
+            '[[node]]\nid = 1\naddress = "b:22"\nhost_key = "k"',
+            "address = 'b:22' of node 1",
+            id="a port in the address",
+        ),
+        pytest.param(
+            '[[node]]\nid = 1\naddress = "b"\nhost_key = "k"\ndirectory = "~/runs"',
+            "directory = '~/runs' of node 1: it has to be a full path",
+            id="a folder that is another one elsewhere",
+        ),
+        pytest.param(
+            '[[node]]\nid = 1\naddress = "b"\nhost_key = "k"\n[[node]]\nid = 1\naddress = "c"\nhost_key = "k"',
+            "node 1 stands there twice",
+            id="node twice",
+        ),
     ],
 )
 def test_a_bad_file_of_hosts_is_refused_in_one_line(tmp_path, text, complaint):
@@ -256,6 +271,19 @@ def test_a_bad_file_of_hosts_is_refused_in_one_line(tmp_path, text, complaint):
         read_hosts(path)
 
     assert "\n" not in str(refused.value)
+
+
+@pytest.mark.parametrize(
+    ("address", "ssh", "endpoint"),
+    [
+        ("192.0.2.1", None, ("192.0.2.1", 22)),
+        ("192.0.2.1", "192.0.2.9:2222", ("192.0.2.9", 2222)),
+        ("2001:db8::1", None, ("2001:db8::1", 22)),
+        ("2001:db8::1", "[2001:db8::1]:2222", ("2001:db8::1", 2222)),
+    ],
+)
+def test_an_address_may_be_of_either_sort(address, ssh, endpoint):
+    assert HostEntry(id=1, address=address, ssh=ssh, host_key="k").endpoint == endpoint
 
 
 def test_a_missing_file_of_hosts_says_how_to_name_another(tmp_path):
