@@ -34,15 +34,17 @@ class _CleanShutdown(msgspec.Struct, frozen=True, rename="camel"):
     broker_epoch: int = -1
 
 
-def previous_broker_epoch(data: Path) -> int:
-    """Return the broker epoch with which the previous process ended in good order; -1 when it did not, or there was none.
+def previous_broker_epoch(data: Path) -> int | None:
+    """Return the broker epoch with which the previous process ended in good order; -1 when it did not, or there was none; None where that may not be read.
 
     It is what the broker will say of itself when it registers (KIP-966): it reads the same file, and then removes it.
     """
     try:
         return msgspec.json.decode((data / CLEAN_SHUTDOWN).read_bytes(), type=_CleanShutdown).broker_epoch
-    except (OSError, *UNREADABLE):
+    except (FileNotFoundError, *UNREADABLE):
         return -1
+    except OSError:
+        return None  # unknown: an excuse made of it would be none
 
 
 def power_fail(folder: Path) -> Proof:

@@ -38,7 +38,7 @@ class Registrations:
         self._data_dir = data_dir
         self._now_ns = now_ns
         self._starts: dict[
-            int, list[tuple[int, int]]
+            int, list[tuple[int, int | None]]
         ] = {}  # node -> when each process began, and how the one before ended
         self._seen: list[NodeEvent] = []
         self._entries: list[MetadataEntry] = []

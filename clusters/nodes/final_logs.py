@@ -3,6 +3,7 @@
 import base64
 import re
 from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Final
 from uuid import UUID
@@ -10,7 +11,7 @@ from uuid import UUID
 from replog.log import batch
 from replog.log.creation import PARTITION_METADATA_FILE
 from replog.types import METADATA_TOPIC
-from tribunal.clusters.api import DumpedLog, LogEntry
+from tribunal.clusters.api import ClusterError, DumpedLog, LogEntry
 from tribunal.results.values import value_in
 
 OWNER: Final = re.compile(rb"^topic_id: ([\w-]{22})$", re.MULTILINE)
@@ -32,15 +33,35 @@ def all_partition_directories(log_dir: Path) -> list[tuple[str, int, Path]]:
 
 
 def dumped_logs(node: int, log_dir: Path) -> Iterator[DumpedLog]:
-    """Yield a node's replicas by partition; a log ends at its first damaged batch."""
-    for topic, partition, folder in partition_directories(log_dir):
-        owner = folder / PARTITION_METADATA_FILE
-        topic_id = topic_id_of(owner.read_bytes()) if owner.is_file() else None
-        segments = [path for path in sorted(folder.glob("*.log")) if path.stem.isdecimal()]
-        if segments:
-            yield dumped_log(
-                node, (topic, partition), topic_id, [(int(path.stem), path.read_bytes) for path in segments]
-            )
+    """Yield a node's replicas by partition; a log ends at its first damaged batch. `ClusterError` where files may not be read."""
+    try:
+        for topic, partition, folder in partition_directories(log_dir):
+            owner = folder / PARTITION_METADATA_FILE
+            topic_id = topic_id_of(owner.read_bytes()) if owner.is_file() else None
+            segments = [path for path in segments_of(folder) if path.stem.isdecimal()]
+            if segments:
+                contents = [(int(path.stem), partial(_content, node, path)) for path in segments]
+                yield dumped_log(node, (topic, partition), topic_id, contents)
+    except OSError as problem:
+        raise unreadable(node, problem) from None
+
+
+def segments_of(folder: Path) -> list[Path]:
+    """Return a log's segments, in their order; `OSError` where they may not be looked for (`Path.glob` would find none)."""
+    return sorted(path for path in folder.iterdir() if path.suffix == ".log")
+
+
+def _content(node: int, segment: Path) -> bytes:
+    try:
+        return segment.read_bytes()
+    except OSError as problem:
+        raise unreadable(node, problem) from None
+
+
+def unreadable(node: int, problem: OSError) -> ClusterError:
+    """Say that a node's files may not be read: of a log that nobody can read nothing is known."""
+    where = f"{problem.filename}: {problem.strerror}"
+    return ClusterError(f"node {node}: its files cannot be read: {where}; give this user the right to, or be root")
 
 
 def dumped_log(

@@ -10,7 +10,7 @@ from replog.log import batch
 from replog.log.batch import BatchHeader, CorruptBatch, has_valid_crc
 from tribunal.clusters.api import Proof
 from tribunal.clusters.capabilities import Damage
-from tribunal.clusters.nodes.final_logs import all_partition_directories, partition_directories
+from tribunal.clusters.nodes.final_logs import all_partition_directories, partition_directories, segments_of
 
 RECORDS_AT = 61  # where a batch's records begin: a bit turned there is seen by the checksum alone
 
@@ -22,7 +22,7 @@ def log_ends(log_dir: Path) -> dict[str, int]:
 
 def _log_end(folder: Path) -> int:
     end = 0
-    for segment in sorted(folder.glob("*.log")):
+    for segment in segments_of(folder):
         content = memoryview(segment.read_bytes())
         end = max(end, int(segment.stem))
         try:
@@ -40,7 +40,7 @@ def do_damage(log_dir: Path, damage: Damage) -> Proof:
     before = log_ends(log_dir)
     harmed = []
     for topic, partition, folder in partition_directories(log_dir):
-        segments = [segment for segment in sorted(folder.glob("*.log")) if segment.stat().st_size]
+        segments = [segment for segment in segments_of(folder) if segment.stat().st_size]
         if segments:
             _harm(segments[-1], damage)
             harmed.append(f"{topic}-{partition}")

@@ -28,6 +28,7 @@ from tribunal.clusters.api import (
 )
 from tribunal.clusters.capabilities import Capability, DiskTrouble, Failing, PartKept, offered_by
 from tribunal.clusters.host_environment import processes_here
+from tribunal.clusters.nodes.final_logs import unreadable
 from tribunal.clusters.nodes.leftovers import end_processes, own_processes
 from tribunal.clusters.nodes.log_damage import log_ends
 from tribunal.clusters.nodes.node_exits import NodeExits
@@ -461,7 +462,10 @@ class LogCluster(Operated, SystemCluster):
 
     async def _log_ends(self, node: int) -> Mapping[str, int] | None:
         await self._see_files(node)
-        return await asyncio.to_thread(log_ends, files_of(self._run, node, are_copied=node in self._copied))
+        try:
+            return await asyncio.to_thread(log_ends, files_of(self._run, node, are_copied=node in self._copied))
+        except OSError as problem:
+            raise unreadable(node, problem) from None
 
     async def log_ends_now(self, node: int) -> Mapping[str, int] | None:
         """Read the files under the running node: what it has written is in the page cache; None of a disk that only the node sees."""

@@ -1,6 +1,7 @@
 """What nodes leave in files, read while they write and after they died; and that they end with their harness."""
 
 import asyncio
+import errno
 import json
 import os
 import signal
@@ -16,9 +17,11 @@ import pytest
 from replog.log import batch
 from tribunal.clusters.api import ClusterError
 from tribunal.clusters.clock import RunClock
+from tribunal.clusters.kafka.disk import CLEAN_SHUTDOWN, previous_broker_epoch
 from tribunal.clusters.links.addresses import free_port, taken_address
 from tribunal.clusters.links.relays import node_host
 from tribunal.clusters.nodes.final_logs import dumped_logs, log_bytes
+from tribunal.clusters.nodes.log_damage import log_ends
 from tribunal.clusters.nodes.mounts import MountedDisks
 from tribunal.clusters.nodes.node_events import EventFile
 from tribunal.clusters.nodes.node_files import directory_id
@@ -141,6 +144,41 @@ def test_a_disk_is_tried_in_its_own_folder_also_where_a_name_has_spaces(tmp_path
     assert proof.holds
     assert list((folder / "data").iterdir()) == []
     assert foreign.read_text() == "somebody's"
+
+
+def refused(path, *_):
+    raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), str(path))
+
+
+def test_a_log_that_may_not_be_read_is_said_in_words(tmp_path, monkeypatch):
+    """Where nodes run as another user than the harness."""
+    a_log(tmp_path / "t-0", a_batch(0, 11))
+    monkeypatch.setattr(Path, "read_bytes", refused)
+
+    with pytest.raises(ClusterError, match=r"node 2: its files cannot be read: .*t-0.*: Permission denied"):
+        entries_of(2, tmp_path)
+
+
+def test_a_folder_that_may_not_be_looked_into_is_no_empty_log(tmp_path, monkeypatch):
+    """Who takes its end for 0 finds that nobody copies anything, and accuses the system of it."""
+    a_log(tmp_path / "t-0", a_batch(0, 11))
+    for name in ("listdir", "scandir"):
+        usual = getattr(os, name)
+        monkeypatch.setattr(
+            os, name, lambda path, usual=usual: refused(path) if str(path).endswith("t-0") else usual(path)
+        )
+
+    with pytest.raises(PermissionError):
+        log_ends(tmp_path)
+
+
+@pytest.mark.parametrize(("is_there", "epoch"), [(False, -1), (True, None)], ids=["none", "not to be read"])
+def test_how_a_process_ended_is_not_known_where_its_file_may_not_be_read(tmp_path, is_there, epoch):
+    """An unclean shutdown excuses: it has to be read, not guessed."""
+    if is_there:
+        (tmp_path / CLEAN_SHUTDOWN).mkdir()
+
+    assert previous_broker_epoch(tmp_path) == epoch
 
 
 def test_settings_survive_toml():
