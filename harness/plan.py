@@ -37,9 +37,9 @@ from tribunal.harness.level_steps import level_problem
 from tribunal.harness.scenario import BadScenario, GivenWorkload, Scenario, Step, must_be_sound, usable
 from tribunal.harness.swarm import drawn_cluster, drawn_load, with_points, with_racks
 from tribunal.nemesis.api import AnyFault
-from tribunal.nemesis.targets import BadTarget, Target, draw, parse
+from tribunal.nemesis.targets import OF_PARTITION, BadTarget, Target, draw, parse
 from tribunal.nemesis.triggers import Sent, Trigger, parse_trigger
-from tribunal.results.unreadable import UNREADABLE
+from tribunal.results.unreadable import UNREADABLE, in_words
 from tribunal.workloads.api import AnyWorkload
 
 PLAN_VERSION: Final = 1
@@ -437,8 +437,30 @@ def _must_be_sound(plan: Plan) -> None:
     ):
         _must_be_a_load(name, load)
     for fault in plan.faults:
+        _must_be_a_fault(fault, plan.spec)
         _must_say_what_it_waits_for(fault.when, plan.spec, is_timed=fault.not_before_ms is not None)
         _must_say_what_it_waits_for(fault.until, plan.spec, is_timed=False)
+
+
+def _must_be_a_fault(fault: PlannedFault, spec: ClusterSpec) -> None:
+    """Raise ValueError for options that are none of its kind, or a target that names nobody: a run would end in its midst."""
+    try:
+        msgspec.convert(fault.options, faults()[fault.kind].options)
+    except UNREADABLE as problem:
+        raise ValueError(f"fault {fault.index} ({fault.kind}): options: {in_words(problem)}") from None
+    target = fault.target
+    # A drawn cluster may be smaller than the scenario's: then a target fits nobody.
+    parse(target.text, _largest(spec), ANY_COUNT)
+    if target.partition is None and OF_PARTITION.fullmatch(target.text):
+        raise ValueError(
+            f"fault {fault.index} ({fault.kind}): target {target.text!r} without the partition that is meant"
+        )
+    if not 0 <= target.pick < 1:
+        raise ValueError(f"fault {fault.index} ({fault.kind}): pick is {target.pick}, not a share from 0 up to 1")
+
+
+def _largest(spec: ClusterSpec) -> ClusterSpec:
+    return msgspec.structs.replace(spec, brokers=99, controllers=99, replication_factor=99)
 
 
 def _must_be_a_load(workload: str, load: Mapping[str, object]) -> None:
@@ -486,7 +508,7 @@ def _must_say_what_it_waits_for(trigger: Trigger | None, spec: ClusterSpec, *, i
     if trigger is None or (is_timed and not trigger.conditions):
         return
     # A drawn cluster may be smaller than the scenario's: then a trigger may wait in vain.
-    largest = msgspec.structs.replace(spec, brokers=99, replication_factor=99)
+    largest = _largest(spec)
     said = parse_trigger(trigger.text, largest, ANY_COUNT).conditions
     if said != trigger.conditions or any(not isinstance(one, Sent) and one.partition is None for one in said):
         raise ValueError(f"trigger {trigger.text[:MOST_SHOWN]!r}: its conditions say something else")
@@ -515,7 +537,9 @@ def read_schedule(path: Path) -> Plan:
         )
         for index, line in enumerate(sorted(lines, key=lambda line: line.started_ms))
     )
-    return msgspec.structs.replace(plan, faults=again)
+    repeated = msgspec.structs.replace(plan, faults=again)
+    must_be_runnable(repeated, path)
+    return repeated
 
 
 def _at_its_time(line: ExecutedFault) -> Trigger | None:

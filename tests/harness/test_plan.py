@@ -75,6 +75,11 @@ def test_what_is_no_plan_is_refused_in_one_line(tmp_path, content, reason):
         read_plan(path)
 
 
+def with_fault(**changes):
+    first, *others = a_plan(5).faults
+    return encoded(replace(a_plan(5), faults=(replace(first, **changes), *others)))
+
+
 def with_words(old, new):
     content = encoded(a_plan(5))
     assert old in content
@@ -94,6 +99,10 @@ def with_words(old, new):
         pytest.param(with_words(b'"version": ""', b'"version": "x"'), "version", id="release"),
         pytest.param(with_words(b'"base_port": null', b'"base_port": 70000'), "port", id="port"),
         pytest.param(with_words(b'"mode": "kraft"', b'"mode": "zookeeper"'), "mode", id="two modes"),
+        pytest.param(with_fault(options={"becaus": 1}), "options: unknown field `becaus`", id="options of no fault"),
+        pytest.param(with_fault(target=Target(text="lead(p0)", partition=0, pick=0.0)), "'lead(p0)'", id="target"),
+        pytest.param(with_fault(target=Target(text="leader(p*)", partition=None, pick=0.0)), "partition", id="which"),
+        pytest.param(with_fault(target=Target(text="random broker", partition=None, pick=1.0)), "pick", id="pick"),
         *(
             pytest.param(with_words(b'"topic": "produce-consume"', f'"topic": "{name}"'.encode()), why, id=name)
             for name, why in (
