@@ -33,7 +33,8 @@ from tribunal.results.unreadable import UNREADABLE, in_words
 PLACEHOLDER: Final = re.compile(r"\{(\w+)(?::(\w+))?(?:@(\d+))?\}")
 PORT_NAME: Final = re.compile(r"\w+")
 MAIN_PORT: Final = "main"
-PLAIN: Final = ("folder", "python", "node", "data")
+OF_CLIENTS: Final = ("folder", "python")
+PLAIN: Final = (*OF_CLIENTS, "node", "data")
 SETTINGS: Final = "settings"
 OF_LOGS: Final = ("advertised", SETTINGS, "cluster_id")
 CALL_GRACE_MS: Final = 1_000  # what a client gets beyond its own time-out before it counts as hung
@@ -197,6 +198,8 @@ def read_system(path: Path) -> System:
     for words in _commands(system):
         for word in words:
             _must_be_known(path, word, system)
+    for word in () if system.client is None else system.client.command:
+        _must_be_of_no_node(path, word)
     return system
 
 
@@ -252,6 +255,13 @@ def _must_be_known(path: Path, word: str, system: System) -> None:
         place = name in ("host", "port") and (port is None or (name == "port" and port in nodes.ports))
         if not (plain or (place and (node is None or 1 <= int(node) <= nodes.count))):
             raise BadSystem(f"{path}: there is no {match[0]}")
+
+
+def _must_be_of_no_node(path: Path, word: str) -> None:
+    """Refuse what means another thing at each node, in the command of a client."""
+    for match in PLACEHOLDER.finditer(word):
+        if match[1] not in OF_CLIENTS and match[3] is None:
+            raise BadSystem(f"{path}: client: {match[0]}: a client is of no node; it is told where the nodes are")
 
 
 class Elsewhere(msgspec.Struct, frozen=True, kw_only=True):

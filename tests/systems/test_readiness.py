@@ -16,7 +16,7 @@ from tribunal.clusters.nodes.leftovers import PROC, command_lines, end_processes
 from tribunal.clusters.spec import ClusterSpec
 from tribunal.clusters.systems import cluster as cluster_module
 from tribunal.clusters.systems.commands import ended_well
-from tribunal.clusters.systems.description import Addresses, Nodes, Ready
+from tribunal.clusters.systems.description import Addresses, BadSystem, Nodes, Ready, read_system
 from tribunal.clusters.systems.disks import lacking
 from tribunal.clusters.systems.places import OnLoopback
 from tribunal.clusters.systems.program import SystemProgram
@@ -160,6 +160,23 @@ def test_a_look_that_hangs_is_known_as_the_run_s_and_ends_with_who_waits_for_it(
         return known, own_processes(tmp_path)
 
     assert asyncio.run(tried()) == (2, [])
+
+
+@pytest.mark.parametrize("word", ["{node}", "{data}", "{port}", "--at={host}:{port:main}"])
+def test_a_client_that_would_be_of_a_node_is_refused_with_its_file(tmp_path: Path, word: str) -> None:
+    """It runs for a process of the workload, and is told where the nodes are; {host@1} says which one is meant."""
+    made_system("keeper", tmp_path)
+    file = tmp_path / "keeper" / "system.toml"
+    text = file.read_text()
+    own = '"{python}", "{folder}/client.py"'
+    assert own in text
+
+    file.write_text(text.replace(own, f'{own}, "{word}"'))
+    with pytest.raises(BadSystem, match="a client is of no node"):
+        read_system(file)
+
+    file.write_text(text.replace(own, f'{own}, "{{host@1}}:{{port:main@1}}"'))
+    assert read_system(file).client is not None
 
 
 @pytest.mark.skipif(bool(LACKING), reason=LACKING or "there are such disks")
