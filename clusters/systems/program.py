@@ -28,6 +28,8 @@ class SystemProgram:
         words = self._addresses.command((*self._nodes.start, *self._nodes.more.get(self._node, ())), self._node)
         if self._node not in self._addresses.elsewhere:
             must_exist(words)
+            for asked in filter(None, (self._nodes.ready.command, self._nodes.stop)):
+                must_exist(self._addresses.command(asked, self._node))
         return words
 
     def needed_folders(self, command: list[str]) -> list[str]:

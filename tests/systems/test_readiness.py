@@ -179,6 +179,20 @@ def test_a_client_that_would_be_of_a_node_is_refused_with_its_file(tmp_path: Pat
     assert read_system(file).client is not None
 
 
+@pytest.mark.parametrize("what", ['ready = { command = ["no-such-probe"] }', 'stop = ["no-such-probe"]'])
+def test_a_command_whose_program_is_missing_is_named_before_a_node_starts(tmp_path: Path, what: str) -> None:
+    """Each look of it would fail, and the node seem not to serve."""
+    made_system("keeper", tmp_path)
+    (tmp_path / "run").mkdir()
+    file = tmp_path / "keeper" / "system.toml"
+    lines = [line for line in file.read_text().splitlines() if not line.startswith(what.partition(" ")[0])]
+    file.write_text("\n".join(lines).replace("[nodes]", f"[nodes]\n{what}", 1))
+    spec = ClusterSpec(brokers=1, controllers=0, system=str(file))
+
+    with pytest.raises(ClusterError, match="there is no program no-such-probe"):
+        asyncio.run(kind.launch(spec, tmp_path / "run", RunClock(), "tribunalSystemsQQQQQQQ"))
+
+
 @pytest.mark.skipif(bool(LACKING), reason=LACKING or "there are such disks")
 def test_a_disk_is_wiped_when_the_node_s_children_have_ended_too(tmp_path: Path) -> None:
     """A child that outlives the kill would write to the next disk."""
