@@ -174,11 +174,17 @@ def undone(run_dir: Path) -> list[str]:
     except UNREADABLE as problem:
         raise ClusterError(f"{path}: not a fault journal ({problem}); remove it by hand") from None
     _must_be_trusted(entry.cluster, run_dir, ())
+    known = _known(entry.cluster, run_dir)
     done: list[str] = []
     for number in range(LATE_ROUNDS):
         if number:
             time.sleep(LATE_S)  # noqa: TID251 - the harness is no node
-        done += sweep(entry.cluster, run_dir)
+        try:
+            done += known.sweep(run_dir)
+        except ClusterError:  # who does not answer now may do so in a moment
+            if number == LATE_ROUNDS - 1:
+                raise
+    _must_be_gone(known, run_dir)
     path.unlink(missing_ok=True)
     return [*done, f"{entry.title()}: healed"]
 
@@ -205,6 +211,10 @@ def sweep(kind: str, run_dir: Path) -> list[str]:
     """End what a run of this kind left; `NotHealed` if something remains."""
     known = _known(kind, run_dir)
     done = known.sweep(run_dir)
+    _must_be_gone(known, run_dir)
+    return done
+
+
+def _must_be_gone(known: Kind, run_dir: Path) -> None:
     if left := known.leftovers(run_dir):
         raise NotHealed(f"{run_dir.name}: cannot undo {', '.join(left)}")
-    return done

@@ -9,9 +9,11 @@ from pathlib import Path
 
 import pytest
 
+from tribunal.clusters.api import ClusterError, Kind
 from tribunal.clusters.nodes.leftovers import mark, note_started
 from tribunal.clusters.nodes.node_process import process_exists
-from tribunal.harness.fault_journal import FILE, refuse_unless_healed
+from tribunal.harness import fault_journal
+from tribunal.harness.fault_journal import FILE, FaultJournal, NotHealed, refuse_unless_healed, undone
 from tribunal.harness.guard import LOG
 
 ROOT = Path(__file__).parents[2]
@@ -94,6 +96,63 @@ def test_the_guard_of_a_run_that_is_over_touches_nothing(tmp_path: Path, stray: 
     assert node.poll() is None
     assert (run_dir / FILE).exists()
     assert not (run_dir / LOG).exists()
+
+
+class Engine:
+    """What a run may leave in an engine: what it was asked for is there a moment later, or it does not answer yet."""
+
+    def __init__(self, there: list[list[str]], *, is_silent_at_first: bool = False) -> None:
+        self._there = there
+        self._is_silent = is_silent_at_first
+
+    def left(self, run_dir: Path) -> list[str]:
+        """Return what is there now; one more thing is removed, or has come."""
+        return self._there.pop(0) if self._there else []
+
+    def sweep(self, run_dir: Path) -> list[str]:
+        """Remove what is there."""
+        if self._is_silent:
+            self._is_silent = False
+            raise ClusterError("no engine answers")
+        return [f"{one} removed" for one in self.left(run_dir)]
+
+    @property
+    def kind(self) -> Kind:
+        """As a kind of cluster."""
+        return Kind(launch=None, capabilities=frozenset(), leftovers=self.left, sweep=self.sweep)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("engine", "done"),
+    [
+        pytest.param(Engine([[], ["late"]]), ["late removed"], id="it comes when it was looked for"),
+        pytest.param(Engine([["one"]], is_silent_at_first=True), ["one removed"], id="nobody answers at first"),
+    ],
+)
+def test_what_comes_late_is_undone_as_well(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, engine: Engine, done: list[str]
+) -> None:
+    """What is left counts when all rounds are over."""
+    monkeypatch.setattr(fault_journal, "LATE_S", 0.0)
+    monkeypatch.setattr(fault_journal, "all_clusters", lambda: {"engine": engine.kind})
+    FaultJournal(tmp_path, "engine").__enter__()
+
+    said = undone(tmp_path)
+
+    assert said[:-1] == done
+    assert not (tmp_path / FILE).exists()
+
+
+def test_what_is_left_when_all_rounds_are_over_is_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """And the journal stays for `tribunal heal`."""
+    monkeypatch.setattr(fault_journal, "LATE_S", 0.0)
+    monkeypatch.setattr(fault_journal, "all_clusters", lambda: {"engine": Engine([["stays"]] * 9).kind})
+    FaultJournal(tmp_path, "engine").__enter__()
+
+    with pytest.raises(NotHealed, match="cannot undo stays"):
+        undone(tmp_path)
+
+    assert (tmp_path / FILE).exists()
 
 
 def test_a_guard_that_somebody_ended_keeps_no_run_from_its_end(tmp_path: Path) -> None:
