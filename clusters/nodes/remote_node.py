@@ -148,7 +148,8 @@ class RemoteNode(OwnEnd):
             raise ClusterError(f"node {self.node} is down: nothing to send SIG{signal} to")
         await self._run(f"kill -{signal} {self.pid}")
         for _ in range(SIGNAL_WAIT_MS // 50):
-            if await self._run(STATE.format(pid=self.pid)) in states:
+            state = await self._run(STATE.format(pid=self.pid))
+            if state and state in states:  # of a process that has just ended nothing is said
                 return True
             await asyncio.sleep(0.05)
         return False

@@ -1,0 +1,50 @@
+"""A daemon on a host, by what its shell says of it; hosts of their own are in `test_ssh.py`."""
+
+import asyncio
+
+import pytest
+
+from tribunal.clusters.nodes import remote_node
+from tribunal.clusters.nodes.hosts_of_run import HostsOfRun
+from tribunal.clusters.nodes.node_program import ReplogProgram
+from tribunal.clusters.nodes.remote_node import RemoteNode
+from tribunal.clusters.nodes.ssh_hosts import HostEntry, Hosts, Shell
+
+
+class Said(Shell):
+    """A host on which a process is in this state; nothing is said of one that has ended."""
+
+    def __init__(self, entry: HostEntry, state: str) -> None:
+        super().__init__(entry)
+        self._state = state
+
+    def run(self, command: str, stdin: bytes = b"") -> bytes:
+        """Say it."""
+        return f"{self._state}\n".encode() if "/stat" in command else b""
+
+
+class Silent(ReplogProgram):
+    """A node that does not answer."""
+
+    async def answers(self, endpoint: tuple[str, int], *, wait_ms: int) -> bool:
+        """Say nothing."""
+        return False
+
+
+@pytest.mark.parametrize(
+    ("state", "is_paused"),
+    [pytest.param("T", True, id="stopped"), pytest.param("S", False, id="waits"), pytest.param("", False, id="ended")],
+)
+def test_only_a_process_that_is_there_is_paused(monkeypatch: pytest.MonkeyPatch, state: str, is_paused: bool) -> None:
+    """One that ended in that moment answers nobody either, and would have passed for a fault that bit."""
+    monkeypatch.setattr(remote_node, "SIGNAL_WAIT_MS", 100)
+    entry = HostEntry(id=1, address="192.0.2.1", host_key="none")
+
+    async def paused() -> bool:
+        hosts = HostsOfRun()
+        hosts.hosts, hosts.shells = Hosts(node=(entry,)), {1: Said(entry, state)}
+        node = RemoteNode(1, Silent("broker"), hosts, ("192.0.2.1", 1), lambda reason: None, {})
+        node._is_alive = True
+        return (await node.pause()).holds
+
+    assert asyncio.run(paused()) is is_paused
