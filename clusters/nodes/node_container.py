@@ -8,6 +8,7 @@ import contextlib
 import ctypes
 import hashlib
 import os
+import re
 import socket
 import time
 from collections.abc import Callable
@@ -32,6 +33,7 @@ GATEWAY: Final = 254
 NEW_NETWORK: Final = 0x40000000  # CLONE_NEWNET
 FREEZE_ATTEMPTS: Final = 4
 REMOVED_S: Final = 20.0
+NO_LETTER: Final = re.compile(r"[^a-zA-Z0-9_.-]")  # of a container's name
 SUBNETS: Final = tuple(f"10.213.{number}" for number in range(1, 255))
 # What a container runs: its output goes to the run's log file, like any node's.
 SHELL_ENTRY: Final = 'exec "$@" >>"$0" 2>&1'
@@ -172,7 +174,9 @@ class NodeContainer(OwnEnd):
 
 def named(run_dir: Path) -> str:
     """Return what a run's network is called, and its containers begin with: runs of one name may lie in several folders."""
-    return f"tribunal-{hashlib.sha256(str(run_dir).encode()).hexdigest()[:8]}-{run_dir.name}"[:60]
+    # A scenario may be called by any words; an engine knows fewer letters.
+    name = NO_LETTER.sub("-", run_dir.name)
+    return f"tribunal-{hashlib.sha256(str(run_dir).encode()).hexdigest()[:8]}-{name}"[:60]
 
 
 def made_network(client: "DockerClient", directory: Path) -> tuple[str, str]:

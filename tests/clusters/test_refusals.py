@@ -3,6 +3,7 @@
 import errno
 import json
 import os
+import re
 import socket
 import sys
 from importlib.metadata import distribution, version
@@ -13,6 +14,7 @@ from packaging.requirements import Requirement
 from tribunal.clusters.images import build
 from tribunal.clusters.images.interpreter_base import PACKAGES
 from tribunal.clusters.kinds import apache_kafka, containers, processes, ssh
+from tribunal.clusters.nodes.node_container import named
 from tribunal.clusters.obstacles import with_tool
 from tribunal.clusters.spec import ClusterSpec
 from tribunal.harness.catalog import faults
@@ -32,6 +34,15 @@ def test_a_fault_that_this_machine_cannot_do_is_refused_with_the_reason(monkeypa
     assert refusal(faults()["mount-full"], processes.KIND) == "mount_disk (no network namespaces: forbidden)"
     assert refusal(faults()["mount-full"], containers.KIND) == "mount_disk (mounting into containers takes root)"
     assert refusal(faults()["kill"], processes.KIND) == ""
+
+
+@pytest.mark.parametrize("scenario", ["leader dies", "größe", "a:b,c"])
+def test_containers_of_a_scenario_of_any_name_are_called_as_an_engine_takes_it(tmp_path, scenario):
+    """An engine takes letters, digits, _, . and - alone."""
+    names = [named(tmp_path / f"20261129T090000Z-{scenario}-{kind}-7") for kind in ("containers", "system")]
+
+    assert all(re.fullmatch(r"[a-zA-Z0-9][a-zA-Z0-9_.-]+", name) for name in names)
+    assert len(set(names)) == 2
 
 
 @pytest.mark.parametrize(("fault", "kinds"), [("late-leave", {"ssh", "apache-kafka", "mixed"}), ("stop", set())])
