@@ -27,6 +27,8 @@ OF_MANY: Final = frozenset({
 })  # fmt: skip
 
 
+# Those that hinder all brokers, whichever one they were aimed at, and leave the quorum of the controllers alone.
+OF_ALL_BROKERS: Final = frozenset({"brokers-from-controllers", "change-system"})
 # Those that have ended, paused or cut off somebody, and begun or mended him again, before they count as injected.
 BEGUN_BEFORE: Final = frozenset({
     "change-release", "change-system", "early-leader-and-isr", "fast-bounce", HOLD_OVER, "late-deletion", "late-leave", "late-stop-replica",
@@ -39,7 +41,7 @@ def hinders(fault: Fault, nodes: Set[int]) -> bool:
 
     One without a target may hurt everybody. Clocks, settings and bits at rest keep no message.
     """
-    return fault.kind not in CARRIES_ALL and concerns(fault, nodes)
+    return fault.kind not in CARRIES_ALL and (fault.kind in OF_ALL_BROKERS or concerns(fault, nodes))
 
 
 def concerns(fault: Fault, nodes: Set[int]) -> bool:

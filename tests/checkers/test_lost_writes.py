@@ -790,6 +790,25 @@ def test_over_whose_end_a_message_is_held_is_hurt_from_the_begin(tmp_path: Path,
     assert [(kind, given) for kind, given, *_ in found(run.finish())] == [("lost", severity)]
 
 
+@pytest.mark.parametrize(("kind", "severity"), [
+    pytest.param("brokers-from-controllers", "permitted", id="no controller notified it"),
+    pytest.param("change-system", "permitted", id="each broker is ended and begun again"),
+    pytest.param("clients-from-brokers", "violation", id="it was reached by who notifies it"),
+    pytest.param("isolate", "violation", id="another one was cut off"),
+])  # fmt: skip
+def test_a_fault_about_all_brokers_hinders_whom_it_does_not_name(tmp_path: Path, kind: str, severity: str) -> None:
+    """It names the target that it was aimed at; the deposed leader is another one."""
+    run = Run(tmp_path / "run", **{"replica.lag.time.max.ms": 30_000})
+    values = [run.send(0, 100)]
+    run.fault(kind, 150, node=2, target="broker 2", lasts=1800)
+    run.change(200, leader=3, isr=[2, 3, 1])
+    run.send(1, 1500, acks=1)
+    run.change(1600, isr=[2, 3])
+    run.final_read(dict(enumerate(values)), at=2500)
+
+    assert [(kind, given) for kind, given, *_ in found(run.finish())] == [("lost", severity)]
+
+
 @pytest.mark.parametrize(("kind", "planned", "injected", "severity"), [
     pytest.param("part-kill", 150, 1900, "permitted", id="it was cut off before another one was"),
     pytest.param("fast-bounce", 150, 1900, "permitted", id="it was ended and begun again"),
