@@ -372,7 +372,13 @@ class SystemCluster:
 
     def failures(self) -> list[str]:
         """Return which nodes ended without a fault, and what was missed of the others."""
-        return [*self._exits.failures, *self._view.failures()]
+        return [*self._exits.failures, *self._view.failures(), *self._unwatched()]
+
+    def _unwatched(self) -> list[str]:
+        """Return why nobody looks at the nodes any more, where somebody should: each would stay as ready as it was last seen."""
+        watching = self._watching
+        problem = None if watching is None or not watching.done() or watching.cancelled() else watching.exception()
+        return [] if problem is None else [f"nobody looks at its nodes any more: {type(problem).__name__}: {problem}"]
 
     def clock_offset_ns(self, node: int) -> int:
         """Return none: nodes are on this machine."""

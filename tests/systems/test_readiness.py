@@ -330,6 +330,29 @@ def test_a_server_behind_a_shell_ends_also_where_putting_down_fails(tmp_path: Pa
     assert left == []
 
 
+def test_a_watch_that_ended_is_a_failure_of_the_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Every node would stay as ready as it was last seen, and no heal be waited for."""
+    made_system("keeper", tmp_path)
+    (tmp_path / "run").mkdir()
+    file = tmp_path / "keeper" / "system.toml"
+
+    async def broken(*_: object, **__: object) -> bool:
+        raise ZeroDivisionError("a bug of a look")
+
+    async def tried() -> list[str]:
+        spec = ClusterSpec(brokers=1, controllers=0, system=str(file))
+        cluster = await kind.launch(spec, tmp_path / "run", RunClock(), "tribunalSystemsQQQQQQQ")
+        try:
+            assert cluster.failures() == []
+            monkeypatch.setattr(SystemProgram, "answers", broken)
+            await asyncio.sleep(0.5)
+            return cluster.failures()
+        finally:
+            await cluster.close()
+
+    assert asyncio.run(tried()) == ["nobody looks at its nodes any more: ZeroDivisionError: a bug of a look"]
+
+
 def test_looks_that_take_long_leave_the_machine_to_the_node(tmp_path: Path) -> None:
     """A command for each look starts programs: without a rest as long as these take, three nodes' looks kept a processor busy by themselves."""
     looks, look_s, watched_s = tmp_path / "looks", 0.2, 3.0
