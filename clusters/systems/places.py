@@ -29,6 +29,7 @@ from tribunal.clusters.systems.description import Addresses, Elsewhere, System
 from tribunal.clusters.systems.links import LocalProbes, SystemLinks
 from tribunal.clusters.systems.ways import Streams, Ways
 
+LAST_PORT: Final = 65_535
 Fetching = Callable[[int, Path], Awaitable[None]]
 
 
@@ -172,14 +173,18 @@ class OnLoopback(OnThisMachine):
     async def open(self, run: RunContext, system: System, folder: Path) -> Addresses:
         """Choose ports that are free on all addresses: each name's port is the same on every node's own."""
         self.run_dir, nodes = run.directory, run.spec.broker_ids
+        base, count = run.spec.base_port, len(system.nodes.ports)
         chosen: dict[str, int] = {}
-        for port in candidate_ports(run.spec.base_port):
-            if len(chosen) == len(system.nodes.ports):
+        taken: str | None = None
+        for port in candidate_ports(None) if base is None else range(base, base + count):
+            if len(chosen) == count:
                 break
-            if taken_address(nodes, port) is None:
+            found = taken_address(nodes, port) if port <= LAST_PORT else f"{port} (the last one is {LAST_PORT})"
+            taken = found or taken
+            if found is None:
                 chosen[system.nodes.ports[len(chosen)]] = port
-        if len(chosen) < len(system.nodes.ports):
-            raise ClusterError(f"{system.name} needs {len(system.nodes.ports)} free ports on 127.0.1.N")
+        if len(chosen) < count:
+            raise ClusterError(f"{system.name} needs {count} free ports on 127.0.1.N; this one cannot be had: {taken}")
         return addresses_of(run, folder, {node: node_host(node) for node in nodes}, chosen)
 
     def node(

@@ -2,6 +2,7 @@
 
 import asyncio
 import re
+import socket
 from collections.abc import Callable
 from pathlib import Path
 
@@ -11,8 +12,10 @@ import uvloop
 from tribunal.clusters.api import ClusterError
 from tribunal.clusters.clock import RunClock
 from tribunal.clusters.kinds import system as kind
+from tribunal.clusters.links.relays import node_host
 from tribunal.clusters.namespaces.spaces import way_in
 from tribunal.clusters.nodes.leftovers import PROC, command_lines, end_processes, own_processes
+from tribunal.clusters.run_context import RunContext
 from tribunal.clusters.spec import ClusterSpec
 from tribunal.clusters.systems import cluster as cluster_module
 from tribunal.clusters.systems.commands import ended_well
@@ -351,6 +354,42 @@ def test_a_watch_that_ended_is_a_failure_of_the_run(tmp_path: Path, monkeypatch:
             await cluster.close()
 
     assert asyncio.run(tried()) == ["nobody looks at its nodes any more: ZeroDivisionError: a bug of a look"]
+
+
+@pytest.mark.parametrize("base_port", [21_733, None])
+def test_each_port_of_a_node_has_its_number_from_the_one_that_was_asked_for_on(
+    tmp_path: Path, base_port: int | None
+) -> None:
+    """As in namespaces and on hosts."""
+    made_system("keeper", tmp_path)
+    file = tmp_path / "keeper" / "system.toml"
+    file.write_text(file.read_text().replace("[nodes]", '[nodes]\nports = ["main", "peer"]', 1))
+    spec = ClusterSpec(brokers=1, controllers=0, system=str(file), base_port=base_port)
+    run = RunContext(spec, tmp_path, RunClock(), "tribunalSystemsQQQQQQQ")
+
+    ports = asyncio.run(OnLoopback().open(run, read_system(file), file.parent)).ports[1]
+
+    assert len(set(ports.values())) == 2
+    assert base_port is None or list(ports.values()) == [base_port, base_port + 1]
+
+
+def test_a_port_that_is_taken_is_named(tmp_path: Path) -> None:
+    """So is one above all that there are."""
+    made_system("keeper", tmp_path)
+    file = tmp_path / "keeper" / "system.toml"
+    file.write_text(file.read_text().replace("[nodes]", '[nodes]\nports = ["main", "peer"]', 1))
+
+    def opened(base_port: int) -> None:
+        spec = ClusterSpec(brokers=1, controllers=0, system=str(file), base_port=base_port)
+        run = RunContext(spec, tmp_path, RunClock(), "tribunalSystemsQQQQQQQ")
+        asyncio.run(OnLoopback().open(run, read_system(file), file.parent))
+
+    with socket.create_server((node_host(1), 0)) as taken:
+        port = taken.getsockname()[1]
+        with pytest.raises(ClusterError, match=f"{node_host(1)}:{port}"):
+            opened(port)
+    with pytest.raises(ClusterError, match="65535"):
+        opened(65_535)
 
 
 def test_looks_that_take_long_leave_the_machine_to_the_node(tmp_path: Path) -> None:
