@@ -26,6 +26,9 @@ T = TypeVar("T")
 RECORD: Final = "ssh.json"
 CLIENT: Final = "pip install 'paramiko>=3' (the extra replog[ssh])"
 THREADS: Final = 64
+OF_A_NODE: Final = (
+    4  # threads that are kept as long as it lives: its watch, what follows its files, its port for probes
+)
 # What a folder's `sessions` says was started for it. A number proves nothing: a host that was started anew may have given it to anybody. So a
 # process has to be of the folder too: it works there, names it, or was given it in its environment, which some programs overwrite.
 OWN: Final = (
@@ -77,6 +80,8 @@ class HostsOfRun:
     async def open(self, directory: Path, hosts: Hosts, nodes: Sequence[int]) -> None:
         """Say where the run will be, and connect to every node's host. Raises ClusterError."""
         self.hosts = hosts
+        self._threads.shutdown()
+        self._threads = concurrent.futures.ThreadPoolExecutor(THREADS + OF_A_NODE * len(nodes), "hosts")
         entries = [hosts.entry(node) for node in nodes]
         self._run_name = run_name(directory)
         write_record(directory, hosts)

@@ -1,10 +1,12 @@
 """A daemon on a host, by what its shell says of it; hosts of their own are in `test_ssh.py`."""
 
 import asyncio
+import threading
+from pathlib import Path
 
 import pytest
 
-from tribunal.clusters.nodes import remote_node
+from tribunal.clusters.nodes import hosts_of_run, remote_node
 from tribunal.clusters.nodes.hosts_of_run import HostsOfRun
 from tribunal.clusters.nodes.node_program import ReplogProgram
 from tribunal.clusters.nodes.remote_node import RemoteNode
@@ -29,6 +31,27 @@ class Silent(ReplogProgram):
     async def answers(self, endpoint: tuple[str, int], *, wait_ms: int) -> bool:
         """Say nothing."""
         return False
+
+
+def test_each_of_many_hosts_is_asked_while_all_are_watched(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Watches keep a thread each as long as a node lives: with as many of them as there are threads nobody was asked any more."""
+    monkeypatch.setattr(hosts_of_run, "THREADS", 4)
+    monkeypatch.setattr(Shell, "open", lambda shell: None)
+    entries = tuple(HostEntry(id=node, address=f"192.0.2.{node}", host_key="none") for node in range(1, 9))
+    over = threading.Event()
+
+    async def asked() -> int:
+        hosts = HostsOfRun()
+        await hosts.open(tmp_path, Hosts(node=entries), [entry.id for entry in entries])
+        watching = [hosts.begun(over.wait) for _ in range(2 * len(entries))]  # a node and its port for probes
+        try:
+            async with asyncio.timeout(5):
+                return await hosts.in_thread(len, watching)
+        finally:
+            over.set()
+            await hosts.close()
+
+    assert asyncio.run(asked()) == 16
 
 
 @pytest.mark.parametrize(
