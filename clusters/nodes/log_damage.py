@@ -41,8 +41,7 @@ def do_damage(log_dir: Path, damage: Damage) -> Proof:
     harmed = []
     for topic, partition, folder in partition_directories(log_dir):
         segments = [segment for segment in segments_of(folder) if segment.stat().st_size]
-        if segments:
-            _harm(segments[-1], damage)
+        if segments and _harm(segments[-1], damage):
             harmed.append(f"{topic}-{partition}")
     after = log_ends(log_dir)
     shorter = all(after[name] < before[name] for name in harmed)
@@ -52,9 +51,12 @@ def do_damage(log_dir: Path, damage: Damage) -> Proof:
     )
 
 
-def _harm(segment: Path, damage: Damage) -> None:
+def _harm(segment: Path, damage: Damage) -> bool:
+    """Damage a segment; return whether there was anything: a process that was killed may have left half a batch."""
     content = bytearray(segment.read_bytes())
     headers = _headers(content)
+    if not headers:
+        return False
     match damage:
         case Damage.TORN_TAIL:
             del content[headers[-1].position + headers[-1].size // 2 :]
@@ -64,6 +66,7 @@ def _harm(segment: Path, damage: Damage) -> None:
             chosen = headers[len(headers) // 2]
             content[chosen.position + min(RECORDS_AT, chosen.size - 1)] ^= 0x10
     segment.write_bytes(content)
+    return True
 
 
 def _headers(content: bytearray) -> list[BatchHeader]:

@@ -16,12 +16,13 @@ import pytest
 
 from replog.log import batch
 from tribunal.clusters.api import ClusterError
+from tribunal.clusters.capabilities import Damage
 from tribunal.clusters.clock import RunClock
 from tribunal.clusters.kafka.disk import CLEAN_SHUTDOWN, previous_broker_epoch
 from tribunal.clusters.links.addresses import free_port, taken_address
 from tribunal.clusters.links.relays import node_host
 from tribunal.clusters.nodes.final_logs import dumped_logs, log_bytes
-from tribunal.clusters.nodes.log_damage import log_ends
+from tribunal.clusters.nodes.log_damage import do_damage, log_ends
 from tribunal.clusters.nodes.mounts import MountedDisks
 from tribunal.clusters.nodes.node_events import EventFile
 from tribunal.clusters.nodes.node_files import directory_id
@@ -127,6 +128,14 @@ def test_a_wipe_of_a_disk_that_held_no_log_proves_nothing(tmp_path):
     (tmp_path / "data").mkdir()
 
     assert not wipe(tmp_path).holds
+
+
+@pytest.mark.parametrize("damage", Damage)
+def test_damage_of_a_log_that_has_nothing_sound_proves_nothing(tmp_path, damage):
+    """kill -9 in the midst of the first append leaves half a batch: there is nothing to harm, and nothing breaks."""
+    a_log(tmp_path / "t-0", a_batch(0, 11)[:30])
+
+    assert not do_damage(tmp_path, damage).holds
 
 
 def test_a_disk_is_tried_in_its_own_folder_also_where_a_name_has_spaces(tmp_path):
