@@ -1,7 +1,7 @@
 """Connections to other brokers for what coordinators and leaders ask of each other; one a broker, opened when needed.
 
 An answer or None: None says that nobody knows whether the request arrived. What is asked here can be asked again. Nobody waits
-for a broker that has been fenced meanwhile: others lead what it led.
+for a broker that has been fenced meanwhile, or has registered anew: others lead what it led, and whoever has lost its power hangs up on nobody.
 What a broker asks itself goes straight to its own handler, without a socket: often coordinator and leader are one.
 """
 
@@ -16,7 +16,7 @@ from replog.client.connection import Connection, ConnectionLost, UnsupportedVers
 from replog.config.access import Access
 from replog.controller.authorization import ANONYMOUS
 from replog.ports import World
-from replog.types import NodeId
+from replog.types import BrokerEpoch, NodeId
 from replog.wire.apis import BROKER_APIS, Api
 from replog.wire.exchange import Exchange, Q, R
 
@@ -59,6 +59,7 @@ class BrokerLinks:
         self.metadata = metadata
         self._own: dict[Api, Callable[[OwnRequest[msgspec.Struct, msgspec.Struct]], None]] = {}
         self._connections: dict[NodeId, Connection] = {}
+        self._registered: dict[NodeId, BrokerEpoch | None] = {}  # the broker epoch that was known when its connection was opened
         self._opening: dict[NodeId, asyncio.Lock] = {}
 
     def answer_ourselves(self, exchange: Exchange[Q, R], handler: Callable[[OwnRequest[Q, R]], None]) -> None:
@@ -99,7 +100,10 @@ class BrokerLinks:
 
     def _is_gone(self, node: NodeId, connection: Connection) -> bool:
         broker = self.metadata.image.brokers.get(node)
-        return broker is None or broker.fenced or self.metadata.endpoint_of(node) != connection.endpoint
+        if broker is None or broker.fenced or self.metadata.endpoint_of(node) != connection.endpoint:
+            return True
+        # Fenced and back within one look, as a broker is that comes back after a power failure.
+        return self._connections.get(node) is connection and self._registered[node] != broker.epoch
 
     def close(self) -> None:
         """Close them all."""
@@ -109,8 +113,8 @@ class BrokerLinks:
     async def _open(self, node: NodeId) -> Connection | None:
         async with self._opening.setdefault(node, asyncio.Lock()):
             endpoint = self.metadata.endpoint_of(node)
-            known = self._connections.get(node)
-            if known is not None and known.is_open and known.endpoint == endpoint:
+            known, epoch = self._connections.get(node), self._epoch_of(node)
+            if known is not None and known.is_open and (known.endpoint, self._registered[node]) == (endpoint, epoch):
                 return known
             if known is not None:
                 known.close()
@@ -119,5 +123,9 @@ class BrokerLinks:
                 return None
             connection = Connection(self.world, endpoint, f"broker-{self.metadata.node_id}-coordinator", self.access)
             await connection.open(timeout_ms=OPEN_TIMEOUT_MS)
-            self._connections[node] = connection
+            self._connections[node], self._registered[node] = connection, epoch
             return connection
+
+    def _epoch_of(self, node: NodeId) -> BrokerEpoch | None:
+        broker = self.metadata.image.brokers.get(node)
+        return None if broker is None else broker.epoch
