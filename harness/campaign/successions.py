@@ -40,6 +40,8 @@ FIRST: Final = "first"
 THIRD: Final = "third"
 ACTS: Final = (FIRST, "second", THIRD)
 LEADER_LOST: Final = "leader lost"
+FOLLOWER_LOST: Final = "follower lost"
+ALL_LOST: Final = "all lost"
 
 
 class Step(NamedTuple):
@@ -93,6 +95,7 @@ class Realm(NamedTuple):
     first, third:  acts that come more often at these places.
     moments:   of acts; of the first one those without a state.
     settings:  shapes and settings of the cluster; loads: of workloads.
+    leads_to:  what a value brings in question: values of other factors in which it would show, by factor; of an act also `NEXT` and its moment.
     """
 
     standing: Mapping[str, Mapping[str, Standing]]
@@ -103,6 +106,7 @@ class Realm(NamedTuple):
     moments: Mapping[str, Moment]
     settings: Mapping[str, tuple[Mapping[str, object], Mapping[str, SettingValue]]]
     loads: Sequence[str]
+    leads_to: Mapping[str, Mapping[str, Sequence[str]]] = {}
 
 
 LONG: Final = (4_000, 7_000)
@@ -160,10 +164,11 @@ OF_LEADERS: Final[Mapping[str, Sequence[Way]]] = {
         Step("isolate", LEADER, SHORT, FROM),
         Step("fast-bounce", LEADER, (100,), BOUNCED),
     ),
-    "follower lost": _ways(
+    FOLLOWER_LOST: _ways(
         Step("kill", FOLLOWER, SHORT),
         Step("power-loss", FOLLOWER, SHORT),
         Step("isolate", FOLLOWER, SHORT, FROM),
+        Step("isolate", FOLLOWER, SHORT, FROM_BROKERS),
         Step("fast-bounce", FOLLOWER, (100,), BOUNCED),
     ),
     OUTSIDER_LOST: (
@@ -174,7 +179,7 @@ OF_LEADERS: Final[Mapping[str, Sequence[Way]]] = {
     ),
     ANOTHER_LEADS: ((ANOTHER,), (ANOTHER, ANOTHER._replace(after_ms=(100, 300, 900)))),
     LEADER_MOVED: _ways(Step("reassign", LEADER, (3_000, 5_000), {**ORDERED, "elsewhere": (True, False)})),
-    "all lost": _ways(
+    ALL_LOST: _ways(
         Step("stop", BROKERS, SHORT),
         Step("power-loss", BROKERS, (300, 900, 2_500)),
         Step("kill", BROKERS, SHORT),
@@ -208,6 +213,12 @@ ENDS_WITHOUT_LEADER: Final = 1.6
 MOSTLY_LAST: Final = (LEADER_LOST,) * 9
 # Among so many drawn rows the one with most new pairs is chosen: of more, those that are named often would come as seldom as others.
 OF_SUCCESSIONS: Final = 4
+# Of the rows ask what their values bring in question: whoever is concerned by what does not travel is hurt, then who leads.
+ASKED_SHARE: Final = 0.7
+ASKED_TRIES: Final = 20
+SAME_SHARE: Final = 0.6
+NEXT: Final = "next"
+NEXT_COMES: Final = "next comes"
 # Of the last rows of runs: nothing comes behind the first act, so that what it broke is there at the end.
 LEFT_ALONE_SHARE: Final = 0.4
 LATE_MARKERS: Final = {
@@ -239,11 +250,12 @@ SHRUNK: Final = "|isr(p*)| < {replicas}"
 ALONE: Final = "|isr(p*)| = 1"
 UNCLEANLY: Final = "elected uncleanly"
 FOLLOWER_GONE: Final = "follower gone"
+FOLLOWERS_GONE: Final = "followers gone"
 BEHIND: Final[Mapping[str, Standing]] = {
     "nobody": Standing(),
     "follower going": Standing((Step("isolate", FOLLOWER, LONG, FROM),)),
     FOLLOWER_GONE: Standing((Step("isolate", FOLLOWER, LONG, FROM),), SHRUNK),
-    "followers gone": Standing(
+    FOLLOWERS_GONE: Standing(
         (Step("isolate", FOLLOWER, LONG, FROM, 0.0), Step("isolate", FOLLOWER, LONG, FROM, 0.99)), ALONE
     ),
 }
@@ -261,6 +273,7 @@ UNCLEAN_ELECTION: Final = {
     )
 }
 NO_METADATA: Final = "leader receives none"
+ANSWERED_NOTHING: Final = "leader is answered nothing"
 LATE_CHANGES: Final = "isr changes late"
 WHOLE: Final = "|isr(p*)| = {replicas}"
 TO_LEADER: Final = {**MESSAGES, "direction": "response", "sent_by": "others"}
@@ -268,7 +281,7 @@ METADATA: Final[Mapping[str, Standing]] = {
     AS_EVER: Standing(),
     NO_METADATA: Standing((Step("hold-messages", LEADER, LONG, NO_FETCHES),)),
     # What it asks for is granted, and it never learns so: who has been away is back in the ISR by then.
-    "leader is answered nothing": Standing(
+    ANSWERED_NOTHING: Standing(
         (
             Step("hold-messages", LEADER, LONG, {**TO_LEADER, "api": "alter-partition"}, when=SHRUNK),
             Step("hold-messages", LEADER, LONG, {**TO_LEADER, "api": "fetch"}),
@@ -307,9 +320,67 @@ SETTINGS: Final[Mapping[str, tuple[Mapping[str, object], Mapping[str, SettingVal
     "min isr 1": ({"min_insync_replicas": 1}, {}),
     TWO_DIRECTORIES: ({"log_directories": 2}, {}),
     "two replicas, both needed": ({"replication_factor": 2, "min_insync_replicas": 2}, {}),
+    "more needed than there are": ({"replication_factor": 2, "min_insync_replicas": 3}, {}),
     "leaders go back": ({}, GO_BACK),
     # For transactions alone: who only repeats a batch may be forgotten between its tries.
     FORGOTTEN: ({}, {"producer.id.expiration.ms": 1_000, "producer.id.expiration.check.interval.ms": 200}),
+}
+SOON: Final = ("at once", "soon", "soon", "later")  # before anybody is missed
+# A follower that is not what it was is found out when it leads, and a leader when another one does.
+FOUND_OUT: Final[Mapping[str, Sequence[str]]] = {NEXT: (LEADER_LOST,), NEXT_COMES: SOON}
+NOTICED: Final = (*SOON, "missed", "shrunk", "alone")  # or behind that
+MOVED_ON: Final[Mapping[str, Sequence[str]]] = {
+    NEXT: (NONE, LEADER_LOST, ALL_LOST),
+    NEXT_COMES: ("soon", "later", "missed"),
+}
+LOST_NEXT: Final[Mapping[str, Sequence[str]]] = {"second": (LEADER_LOST,), "second comes": SOON}
+UNHEARD: Final = (NO_METADATA, NO_METADATA, AS_EVER)
+LeadsTo = Mapping[str, Mapping[str, Sequence[str]]]
+OF_LATE_RECORDS: Final[LeadsTo] = {
+    LATE_ANSWERED: {FIRST: (LEADER_LOST, ANOTHER_LEADS), **LOST_NEXT},
+    "one's requests late": {FIRST: (ANOTHER_LEADS, LEADER_LOST), **LOST_NEXT},
+    "one later than all": {FIRST: (LEADER_LOST, ANOTHER_LEADS), **LOST_NEXT},
+    "leader alone": {FIRST: (ALL_LOST, LEADER_LOST, ANOTHER_LEADS)},
+    "unclean": {"behind": (UNCLEANLY,)},
+    UNCLEANLY: {"setting": ("unclean",), FIRST: (LEADER_LOST, "controller lost", FOLLOWER_LOST)},
+    ANOTHER_LEADS: {"travelling": ("one's requests late", "one later than all", LATE_ANSWERED), **FOUND_OUT},
+    ALL_LOST: {NEXT: (LEADER_LOST, "controller lost"), NEXT_COMES: ("leaderless", "at once", "soon")},
+    LEADER_MOVED: {"behind": (FOLLOWER_GONE, FOLLOWERS_GONE), **MOVED_ON},
+    FOLLOWER_LOST: {NEXT: (LEADER_LOST,), NEXT_COMES: NOTICED},
+    OUTSIDER_LOST: {"behind": (FOLLOWER_GONE, FOLLOWERS_GONE), **FOUND_OUT},
+}
+OF_LATE_METADATA: Final[LeadsTo] = {
+    NO_METADATA: {
+        "behind": (FOLLOWER_GONE, FOLLOWER_GONE, "nobody"),
+        FIRST: (LEADER_MOVED, RAISED, FOLLOWER_LOST, LOWERED, ANOTHER_LEADS),
+    },
+    ANSWERED_NOTHING: {"behind": (FOLLOWER_GONE,), FIRST: (FOLLOWER_LOST, FOLLOWER_LOST, LEADER_LOST)},
+    LATE_CHANGES: {
+        "behind": (FOLLOWER_GONE, FOLLOWER_GONE, FOLLOWERS_GONE, UNCLEANLY),
+        FIRST: (OUTSIDER_LOST, OUTSIDER_LOST, OUTSIDER_LOST, "controller lost", LEADER_LOST),
+    },
+    "follower fenced": {"travelling": (LATE_ANSWERED, "one later than all"), FIRST: (LEADER_LOST,), **LOST_NEXT},
+    UNCLEAN_TWO_REPLICAS: {"behind": (UNCLEANLY,)},
+    UNCLEAN_RACKS: {"behind": (UNCLEANLY,)},
+    UNCLEANLY: {
+        "setting": ("unclean", UNCLEAN_TWO_REPLICAS, UNCLEAN_TWO_REPLICAS, UNCLEAN_RACKS),
+        "load": (TRANSACTIONS, PLAIN),
+        FIRST: (LEADER_LOST, BY_TURNS, "controller lost", FOLLOWER_LOST),
+        "metadata": (LATE_CHANGES, AS_EVER),
+    },
+    ENDS_LATE: {FIRST: (LEADER_LOST, COORDINATOR_LOST)},
+    FORGOTTEN: {"travelling": ("leader alone", AS_EVER, LATE_ANSWERED), FIRST: (LEADER_LOST,)},
+    OUTSIDER_LOST: {
+        "behind": (FOLLOWER_GONE, FOLLOWERS_GONE),
+        "metadata": (LATE_CHANGES, LATE_CHANGES, AS_EVER),
+        NEXT: (LEADER_LOST, LEADER_LOST, NONE),
+        NEXT_COMES: SOON,
+    },
+    COORDINATOR_LOST: {NEXT: (LEADER_LOST, COORDINATOR_LOST)},
+    ALL_LOST: {NEXT: (LOWERED, RAISED, LEADER_LOST, "controller lost"), NEXT_COMES: ("leaderless", "at once", "soon")},
+    LEADER_MOVED: {"behind": (FOLLOWER_GONE, FOLLOWERS_GONE), "metadata": UNHEARD, **MOVED_ON},
+    RAISED: {"metadata": UNHEARD, NEXT: (FOLLOWER_LOST,), NEXT_COMES: SOON},
+    LOWERED: {"metadata": UNHEARD, NEXT: (LEADER_LOST, ALL_LOST)},
 }
 OF_BROKERS: Final = Realm(
     standing={
@@ -325,16 +396,18 @@ OF_BROKERS: Final = Realm(
     moments={**MOMENTS, **PROPOSED, MARKED: Moment((0, 1, 20), MARKERS)},
     settings=SETTINGS,
     loads=(PLAIN, TRANSACTIONS),
+    leads_to={**OF_LATE_RECORDS, **OF_LATE_METADATA},
 )
 IN_ZOOKEEPER_MODE: Final = Realm(
     standing={"travelling": TRAVELLING, "behind": {**BEHIND, **UNCLEAN_ELECTION}, "metadata": LATE_WATCHES},
     acts={name: ways for name, ways in OF_LEADERS.items() if name != BY_TURNS},
-    often=(*OFTEN, "follower lost"),
+    often=(*OFTEN, FOLLOWER_LOST),
     first=(),
     third=MOSTLY_LAST,
     moments=MOMENTS,
     settings={name: SETTINGS[name] for name in ("as it is", "unclean", TWO_REPLICAS, "min isr 1")},
     loads=(PLAIN,),
+    leads_to=OF_LATE_RECORDS,
 )
 VOTER_BOUNCED: Final = "voter bounced"
 SLOW_VOTES: Final = {**MESSAGES, "api": "vote", "delay_ms": (100, 250)}
@@ -377,7 +450,7 @@ OF_VOTERS: Final = Realm(
             Step("power-loss", VOTED, (20, 50)),
         ),
         "voter wiped": _ways(Step("wipe", "{one}", ENDS)),
-        "all lost": _ways(Step("kill", CONTROLLERS, ENDS), Step("power-loss", CONTROLLERS, (300, 800))),
+        ALL_LOST: _ways(Step("kill", CONTROLLERS, ENDS), Step("power-loss", CONTROLLERS, (300, 800))),
     },
     often=(LEADER_LOST, VOTER_BOUNCED),
     first=(),
@@ -396,6 +469,17 @@ OF_VOTERS: Final = Realm(
     },
     settings={"three": ({}, {}), "five": ({"controllers": 5}, {})},
     loads=(OPERATOR, IDLE),
+    leads_to={
+        "late": {FIRST: (LEADER_LOST,)},
+        "a link cut": {FIRST: (LEADER_LOST,)},
+        "late, a link cut": {FIRST: (LEADER_LOST,)},
+        "slowly": {FIRST: (LEADER_LOST, ALL_LOST)},
+        LEADER_LOST: {
+            NEXT: (VOTER_BOUNCED, VOTER_BOUNCED, ALL_LOST),
+            NEXT_COMES: ("voted", "voted for two", "answered", "asked"),
+        },
+        VOTER_BOUNCED: {NEXT: (VOTER_BOUNCED, LEADER_LOST), NEXT_COMES: ("at once", "voted", "voted for two", "soon")},
+    },
 )
 # Few clients, of which none is idle for long: what they cost is not what finds anything.
 OF_LOAD: Final[Mapping[str, Mapping[str, object]]] = {
@@ -430,6 +514,12 @@ class Table(Pairs):
             factors[f"{name} {act}"] = [one for one in acts if one != (NONE if is_first else BY_TURNS)]
             moments = realm.moments.items()
             factors[f"{name} {act} comes"] = [one for one, moment in moments if not (is_first and moment.when)]
+        self._questions = [
+            (factor, value)
+            for factor, values in factors.items()
+            for value in dict.fromkeys(values)
+            if value in realm.leads_to and factor not in {f"{name} {act}" for act in ACTS[1:]}
+        ]
         super().__init__(factors, tries, crossed, candidates=OF_SUCCESSIONS)
 
     def _weighted(self, values: Mapping[str, object]) -> list[str]:
@@ -441,24 +531,71 @@ class Table(Pairs):
 
     def rows(self, random: Random) -> list[Row]:
         """Choose the rows of a run; they share the cluster's settings and its load. What the last one broke is often left as it is."""
-        chosen = [self.row(random, {})]
+        chosen = [self._chosen(random, {})]
         given = {f"{self.name} {one}": self.value(chosen[0], one) for one in ("setting", "load")}
         while len(chosen) < ROWS:
             if len(chosen) == ROWS - 1 and random.random() < LEFT_ALONE_SHARE:
                 given |= {f"{self.name} {act}": NONE for act in ACTS if act != FIRST}
-            chosen.append(self.row(random, given))
+            chosen.append(self._chosen(random, given))
         for row in chosen:  # whether an act met what it waits for is not asked
             self.took(row)
         return chosen
 
+    def _chosen(self, random: Random, given: Row) -> Row:
+        """Choose a row that asks a question, or one with pairs that are left."""
+        asked = self._asked(random, given) if random.random() < ASKED_SHARE else None
+        return self.row(random, given) if asked is None else asked
+
     def _drawn(self, random: Random, given: Row) -> Row:
         """Draw a row, in which values that need others have these, unless something else is given."""
-        row = dict(super()._drawn(random, given))
-        for value in tuple(row.values()):
+        return self._with_needed(super()._drawn(random, given), given)
+
+    def _with_needed(self, row: Row, given: Row) -> dict[str, str]:
+        whole = dict(row)
+        for value in row.values():
             for factor, needed in NEEDS.get(value, {}).items():
                 name = f"{self.name} {factor}"
-                row[name] = given.get(name, needed)
-        return row
+                whole[name] = given.get(name, needed)
+        return whole
+
+    def _asked(self, random: Random, given: Row) -> Row | None:
+        """Return a row in which one value and what it leads to are all that is not as ever, None where that goes with nothing that is given."""
+        for _ in range(ASKED_TRIES):
+            row = {**self._as_ever(random), **given}
+            fixed = set(given)
+            asked, led = [random.choice(self._questions)], set[str]()
+            while asked:
+                factor, value = asked.pop()
+                if factor in led or (factor in fixed and row[factor] != value):
+                    continue
+                row[factor] = value
+                fixed.add(factor)
+                led.add(factor)
+                asked += [(name, random.choice(values)) for name, values in self._led_to(factor, value)]
+            row = self._with_needed(row, given)
+            if self._fits(row):
+                return row
+        return None
+
+    def _as_ever(self, random: Random) -> dict[str, str]:
+        """Return a row in which nothing happens: the first value of each standing and act; cluster, load and moments are drawn."""
+        ever = {*self.realm.standing, *ACTS}
+        return {
+            name: values[0] if name.removeprefix(f"{self.name} ") in ever else random.choice(values)
+            for name, values in self._factors.items()
+        }
+
+    def _led_to(self, factor: str, value: str) -> list[tuple[str, Sequence[str]]]:
+        """Return what a value of a factor leads to: values by the factors' names, what comes next last, so that it is fixed first."""
+        act = factor.removeprefix(f"{self.name} ")
+        later = ACTS[ACTS.index(act) + 1 :] if act in ACTS else ()
+        found = []
+        for other, values in self.realm.leads_to.get(value, {}).items():
+            if NEXT not in other:
+                found.append((f"{self.name} {other}", values))
+            elif later:
+                found.append((f"{self.name} {other.replace(NEXT, later[0])}", values))
+        return found
 
     def _worth(self, row: Row) -> float:
         acts = [act for act in (self.value(row, name) for name in ACTS) if act != NONE]
@@ -536,12 +673,13 @@ def _faults(row: Row, table: Table, spec: ClusterSpec, random: Random) -> list[P
     ids = random.sample(spec.controller_ids, min(3, len(spec.controller_ids)))
     names = {name: f"controller {node}" for name, node in zip(("{one}", "{another}", "{third}"), ids, strict=False)}
     found: list[PlannedFault] = []
+    same = random.random()  # who is behind is often the one that is hurt afterwards
     stands = awaited = ""
     for factor, values in table.realm.standing.items():
         standing = values[table.value(row, factor)]
         for place, step in enumerate(standing.steps):
             when = step.when or ("" if place else awaited)
-            found += _spread(step, Moment((0,), when), random.random(), spec, names, random)
+            found += _spread(step, Moment((0,), when), same, spec, names, random)
         stands = " and ".join(one for one in (stands if standing.adds else "", standing.when) if one) or stands
         awaited = "" if standing.hastens else stands
     for act in ACTS:
@@ -549,7 +687,7 @@ def _faults(row: Row, table: Table, spec: ClusterSpec, random: Random) -> list[P
         if act == FIRST:
             moment = moment._replace(when=stands)
         ways = table.realm.acts[table.value(row, act)]
-        pick = random.random()
+        pick = same if random.random() < SAME_SHARE else random.random()
         for place, step in enumerate(random.choice(ways) if ways else ()):
             at = Moment(step.after_ms, step.when) if place else moment
             found += _spread(step, at, pick, spec, names, random)

@@ -59,7 +59,9 @@ class BrokerLinks:
         self.metadata = metadata
         self._own: dict[Api, Callable[[OwnRequest[msgspec.Struct, msgspec.Struct]], None]] = {}
         self._connections: dict[NodeId, Connection] = {}
-        self._registered: dict[NodeId, BrokerEpoch | None] = {}  # the broker epoch that was known when its connection was opened
+        self._registered: dict[
+            NodeId, BrokerEpoch | None
+        ] = {}  # the broker epoch that was known when its connection was opened
         self._opening: dict[NodeId, asyncio.Lock] = {}
 
     def answer_ourselves(self, exchange: Exchange[Q, R], handler: Callable[[OwnRequest[Q, R]], None]) -> None:
