@@ -27,7 +27,7 @@ def leading(entries: Sequence[Entry], since_ns: int, until_ns: int) -> list[Lead
     ends = [*(entry.at_ns for entry in entries[1:]), NEVER]
     return [
         Leading(node=entry.state.leader, since_ns=max(since_ns, entry.at_ns - OBSERVATION_LAG_NS), until_ns=end_ns)
-        for entry, end_ns in zip(entries, ends, strict=True)
+        for entry, end_ns in zip(entries, ends, strict=False)  # (of a partition without metadata there is no entry)
         if entry.state.leader != NO_LEADER and end_ns >= since_ns and entry.at_ns - OBSERVATION_LAG_NS <= until_ns
     ]
 
