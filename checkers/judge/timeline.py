@@ -343,6 +343,8 @@ class Timeline:
 
         leader_epoch:  of what may be open; who was elected in it or before found nothing of it in its log. None: unknown.
         """
+        if not self.entries:
+            return None
         written = self._whole(leader_epoch, absent_ns)
         for place in range(self._position(since_ns, None), self._until(absent_ns)):
             entry = self.entries[place]

@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 from tests.checkers.recorded import MS, Run
+from tests.checkers.test_excuses_in_their_place import in_transaction
 from tests.checkers.test_small_recordings import LOST, judged
 
 PLACE = {"topic": "u", "partition": 0}
@@ -36,3 +37,12 @@ def test_no_clock_excuses_what_stands_twice_where_nobody_knows_who_led(run: Run,
     received(run, "final", {0: value, 1: value}, 9000, isolation="read_uncommitted", epoch=None)
 
     assert judged(run, "duplicate") == [LOST]
+
+
+@pytest.mark.parametrize("epoch", [None, 3])
+def test_what_was_shown_of_a_transaction_is_not_judged_where_nobody_knows_who_led(run: Run, epoch: int | None) -> None:
+    value = in_transaction(run, {"u": 0}, "info")["u"]
+    received(run, "tail", {0: value}, 500, isolation="read_committed", epoch=epoch)
+    received(run, "final", {}, 9000, isolation="read_committed", epoch=None)
+
+    assert judged(run, "withdrawn") == [("unjudged", "")]
