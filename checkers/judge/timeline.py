@@ -7,6 +7,7 @@ that stands in its place; it was permitted to be lost if one of those elections 
 """
 
 from bisect import bisect_left, bisect_right
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import cached_property
 from itertools import pairwise
@@ -972,15 +973,19 @@ class History:
             settings,
             clocks=[clock for clock in clocks if clock.node is None or not leaders or clock.node in leaders],
             clocks_of_followers=[clock for clock in clocks if clock.node is not None],
-            removed_ns=self._removed_ns(topic),
+            removed_ns=self._removed_ns.get(topic),
         )
 
-    def _removed_ns(self, topic: str) -> int | None:
-        """Return when a topic's removal was committed, if that is the last that was committed of it as a whole."""
-        own = pc.fill_null(pc.equal(self._metadata["topic"].cast(pa.string()), topic), False)  # noqa: FBT003 - pyarrow's signature
-        of_whole = (CREATED, PartitionRecord.__name__, REMOVED)
-        places = [place for place in np.flatnonzero(own.to_numpy()) if self._types[place] in of_whole]
-        return self._at_ns[places[-1]] if places and self._types[places[-1]] == REMOVED else None
+    @cached_property
+    def _removed_ns(self) -> dict[str, int]:
+        """When the removal of each topic was committed of which that was the last that was committed of it as a whole."""
+        found: dict[str, int] = {}
+        for place, topic in enumerate(self._metadata["topic"].to_pylist()):
+            if topic is not None and self._types[place] == REMOVED:
+                found[topic] = self._at_ns[place]
+            elif topic is not None and self._types[place] in (CREATED, PartitionRecord.__name__):
+                found.pop(topic, None)
+        return found
 
     @property
     def faults(self) -> list[Fault]:
@@ -994,8 +999,12 @@ class History:
 
     def home(self, topic: str, name: str) -> tuple[str, int] | None:
         """Return the partition of an internal topic in which the coordinator of a group or a transactional id remembers it."""
-        count = sum(place[0] == topic for place in self.partitions())
+        count = self._partition_counts[topic]
         return (topic, _hashed(name) % count) if count else None
+
+    @cached_property
+    def _partition_counts(self) -> Counter[str]:
+        return Counter(topic for topic, _ in self.partitions())
 
     def _committed(self, position: int) -> Committed | None:
         """Return a record of the metadata log; None for one that says nothing of who holds what."""
