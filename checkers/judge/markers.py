@@ -59,20 +59,17 @@ def _record(seen: Seen, first_offset: int, absent_ns: int | None) -> Record:
 
 def _received(rows: PartitionRows, sent: Sent, absent_ns: int | None) -> Iterator[Seen]:
     """Yield the last time at which a read_committed consumer was surely given the record, and that in the newest leader epoch."""
-    reads, polls = rows.columns("reads"), rows.columns("polls")
+    reads = rows.columns("reads")
     if sent.value is None:
         return
     chosen = np.flatnonzero((reads["value"] == sent.value) & (reads["phase"] == TAIL))
     given = {(int(reads["process"][row]), int(reads["poll_index"][row])) for row in chosen.tolist()}
+    answers = rows.derived(_answers)
     waited, first = rows.derived(polled_at_end), rows.derived(first_polls)
     found: list[Seen] = []
-    for row in np.flatnonzero((polls["isolation"] == READ_COMMITTED) & (polls["outcome"] == OK)).tolist():
-        poll = (int(polls["process"][row]), int(polls["poll_index"][row]))
-        if poll not in given:
-            continue
-        epoch = int(polls["leader_epoch"][row])
-        if epoch != UNKNOWN:
-            found.append(Seen(int(polls["complete_ns"][row]), epoch))
+    for poll in sorted(given & answers.keys()):
+        if answers[poll].leader_epoch is not None:
+            found.append(answers[poll])
         found += [Seen(times[poll], None) for times in (waited, first) if poll in times]
     found = [one for one in found if absent_ns is None or one.at_ns <= absent_ns]
     yield from sorted((one for one in found if one.leader_epoch is None), key=lambda one: one.at_ns)[-1:]
@@ -80,6 +77,17 @@ def _received(rows: PartitionRows, sent: Sent, absent_ns: int | None) -> Iterato
     if known:
         epoch, at_ns = max(known)
         yield Seen(at_ns, epoch)
+
+
+def _answers(rows: PartitionRows) -> dict[tuple[int, int], Seen]:
+    """Return when those polls were answered that asked for what is committed, and by whom."""
+    polls = rows.columns("polls")
+    own = np.flatnonzero((polls["isolation"] == READ_COMMITTED) & (polls["outcome"] == OK))
+    names = ("process", "poll_index", "complete_ns", "leader_epoch")
+    columns = zip(*(polls[name][own].tolist() for name in names), strict=True)
+    return {
+        (process, poll): Seen(at_ns, None if epoch == UNKNOWN else epoch) for process, poll, at_ns, epoch in columns
+    }
 
 
 def _passed(rows: PartitionRows, sent: Sent, end_epoch: int | None, absent_ns: int | None) -> Iterator[Seen]:

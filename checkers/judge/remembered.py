@@ -36,7 +36,7 @@ from tribunal.checkers.judge.timeline import (
 )
 from tribunal.checkers.properties.hanging_transactions import DEFAULT_TIMEOUT_MS, GRACE_NS, TIMEOUT
 from tribunal.results.manifest import LEADER_RECOVERY, PRODUCER_EXPIRATION, integer
-from tribunal.results.rows import Commit, Step, Transaction, typed
+from tribunal.results.rows import Commit, Transaction, typed
 from tribunal.results.store import Recording
 from tribunal.results.topic_names import MARK
 
@@ -73,6 +73,7 @@ class Remembered:
         self._run_dir = run_dir
         self._history = history
         self._rows: dict[tuple[str, Place], Columns] = {}
+        self._shows_markers: dict[Place, PartitionRows] = {}
 
     @cached_property
     def _recording(self) -> Recording:
@@ -130,8 +131,10 @@ class Remembered:
 
     def marker(self, place: Place, sent: Sent, absent_ns: int | None) -> Judgement | None:
         """Return what may have taken a transaction's end marker from a partition to which it sent."""
-        tables = {table: self._recording.table(table, f"{place[0]}-{place[1]}") for table in OF_MARKERS}
-        return lost_marker(self._history.timeline(*place), PartitionRows(tables), sent, absent_ns)
+        if place not in self._shows_markers:
+            tables = {table: self._recording.table(table, f"{place[0]}-{place[1]}") for table in OF_MARKERS}
+            self._shows_markers[place] = PartitionRows(tables)
+        return lost_marker(self._history.timeline(*place), self._shows_markers[place], sent, absent_ns)
 
     def decision(self, row: Transaction, since_ns: int, absent_ns: int | None) -> Judgement | None:
         """Return what may have taken the decision of a transaction, which was made after that moment, and before its answer."""
@@ -282,7 +285,17 @@ class Remembered:
 
     def transaction_that_sent(self, value: int) -> Transaction | None:
         """Return the transaction that a record was sent in."""
-        return next((row for row in self.transactions for step in row.operations or () if _sends(step, value)), None)
+        return self._that_sent.get(value)
+
+    @cached_property
+    def _that_sent(self) -> dict[int, Transaction]:
+        """The transaction of each value that was sent in one."""
+        found: dict[int, Transaction] = {}
+        for row in self.transactions:
+            for step in row.operations or ():
+                if step.kind in WRITE_KINDS and step.value is not None:
+                    found.setdefault(step.value, row)
+        return found
 
     def sends_in_transactions(self, place: Place) -> list[Part]:
         """Return what transactions sent to a partition."""
@@ -456,10 +469,6 @@ def _offsets(row: Transaction, place: Place) -> list[int | None]:
     """Return the offset of each record that a transaction sent to a partition, None where nobody knows it."""
     steps = row.operations or ()
     return [step.log_offset for step in steps if step.kind in WRITE_KINDS and (step.topic, step.partition) == place]
-
-
-def _sends(step: Step, value: int) -> bool:
-    return step.kind in WRITE_KINDS and step.value == value
 
 
 def _first(found: Iterable[Judgement | None], rule: Excuse) -> Judgement | None:
