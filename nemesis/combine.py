@@ -44,10 +44,10 @@ def together(*faults: Aimed) -> Aimed:
         finally:
             for part in parts:
                 part.task.cancel()  # where the run was broken off: nobody writes down what it would do yet
-        if problem := next((one for one in ended if one is not None), None):
-            raise problem
         for index, effect in enumerate(effects):
             take(total, f"part_{index}", effect)
+        if problem := next((one for one in ended if one is not None), None):
+            raise problem
 
     return fault
 

@@ -45,10 +45,13 @@ async def _go(
     number = 0
     while number == 0 or not leave.is_set():
         fault, lasts_ms = episode(number)
-        async with fault(cluster) as one:
-            take_losses(effect, one)
-            await _rest(lasts_ms, leave if number else None)
-        take(effect, f"episode_{number}", one)
+        one = Effect(effect.node, Proof(holds=False, facts={"missing": "its begin"}))
+        try:
+            async with fault(cluster) as one:
+                take_losses(effect, one)
+                await _rest(lasts_ms, leave if number else None)
+        finally:
+            take(effect, f"episode_{number}", one)  # also of one that does not heal
         number += 1
         effect.proof.facts["episodes"] = number
         await _rest(gap_ms(number), leave)

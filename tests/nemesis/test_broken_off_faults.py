@@ -17,6 +17,7 @@ from tribunal.clusters.spec import ClusterSpec
 from tribunal.harness.catalog import faults
 from tribunal.nemesis.api import Effect, FaultTarget
 from tribunal.nemesis.combine import together
+from tribunal.nemesis.episodes import episodes
 
 MENDS = ("resume", "heal", "remove_rule")
 ASKED = frozenset((*map(str, Capability), *MENDS))
@@ -76,12 +77,12 @@ def test_nothing_is_done_any_more_when_the_run_was_broken_off(fault, options):
     assert asked[1] == []
 
 
-def part(name: str, said: list[str], *, refuses: bool = False, heal_s: float = 0.0):
+def part(name: str, said: list[str], *, refuses: bool = False, bites: bool = True, heal_s: float = 0.0):
     """Return a fault that says what becomes of it."""
 
     @asynccontextmanager
     async def fault(cluster: FaultTarget) -> AsyncGenerator[Effect]:
-        effect = Effect(1, Proof(holds=True, facts={}))
+        effect = Effect(1, Proof(holds=bites, facts={}))
         try:
             yield effect
         except asyncio.CancelledError:
@@ -126,3 +127,34 @@ def test_faults_that_lasted_together_end_with_the_run():
     asyncio.run(story())
 
     assert said == ["one broken off", "other broken off"]
+
+
+async def an_effect(fault) -> Effect:
+    """Return what is known of a fault that does not heal."""
+    known: list[Effect] = []
+
+    async def lasted() -> None:
+        async with fault(None) as effect:
+            known.append(effect)
+            await asyncio.sleep(0.2)
+
+    with pytest.raises(ClusterError, match="one does not heal"):
+        await lasted()
+    return known[0]
+
+
+@pytest.mark.parametrize("bites", [True, False])
+@pytest.mark.parametrize(
+    "made",
+    [
+        pytest.param(lambda one: lambda cluster: episodes(cluster, 1, lambda _: (one, 50), lambda _: 0), id="episode"),
+        pytest.param(lambda one: together(one, part("other", [])), id="part"),
+    ],
+)
+def test_what_does_not_heal_counts_with_its_own_proof(made, bites):
+    """A node that does not start again leaves the run going on: whether the fault that put it down bit must not be said for it."""
+    effect = asyncio.run(an_effect(made(part("one", [], refuses=True, bites=bites))))
+
+    assert effect.proof.holds is bites
+    assert effect.heal is not None
+    assert not effect.heal.holds
