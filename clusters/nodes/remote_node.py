@@ -26,8 +26,10 @@ class InThread(Protocol):
 
 
 START: Final = (
-    "rm -f pid && setsid -f sh -c {inner} </dev/null >>log 2>&1 && while [ ! -s pid ]; do sleep 0.01; done && cat pid"
+    "rm -f pid && setsid -f sh -c {inner} </dev/null >>log 2>&1 && {{ n=0;"
+    " while [ ! -s pid ] && [ $n -lt {tries} ]; do sleep 0.01; n=$((n + 1)); done; cat pid 2>/dev/null || true; }}"
 )
+TRIES: Final = 2_000  # a busy host takes its time
 WATCH: Final = "while kill -0 {pid} 2>/dev/null; do sleep 0.05; done"
 STATE: Final = "sed 's/.*) //' /proc/{pid}/stat | cut -c1"
 LOG_LINES: Final = 12
@@ -79,8 +81,13 @@ class RemoteNode(OwnEnd):
         self._ending = False
         command = shlex.join(self._program.command(CONFIG, python=self._shell.entry.python, java="java"))
         given = " ".join(f"{name}={shlex.quote(value)}" for name, value in self._environment.items())
-        inner = f'{NOTE}; echo $$ >pid; {MARK}="$(pwd -P)" {given} exec {command}'
-        self.pid = int(await self._run(START.format(inner=shlex.quote(inner))))
+        # What cannot be noted is not begun: nobody would find it again.
+        inner = f'{NOTE} && echo $$ >pid && {MARK}="$(pwd -P)" {given} exec {command}'
+        said = await self._run(START.format(inner=shlex.quote(inner), tries=TRIES))
+        if not said.isdecimal():
+            where = f"{self.node} ({self._program.title}) on {self._shell.entry.address}"
+            raise ClusterError(f"node {where} cannot be started: nothing can be written in {self._folder}")
+        self.pid = int(said)
         self._is_alive = True
         self._watch = asyncio.create_task(self._wait_for_end(), name=f"watch node {self.node}")
 

@@ -1,11 +1,13 @@
 """A daemon on a host, by what its shell says of it; hosts of their own are in `test_ssh.py`."""
 
 import asyncio
+import subprocess
 import threading
 from pathlib import Path
 
 import pytest
 
+from tribunal.clusters.api import ClusterError
 from tribunal.clusters.nodes import hosts_of_run, remote_node
 from tribunal.clusters.nodes.hosts_of_run import HostsOfRun
 from tribunal.clusters.nodes.node_program import ReplogProgram
@@ -52,6 +54,46 @@ def test_each_of_many_hosts_is_asked_while_all_are_watched(tmp_path: Path, monke
             await hosts.close()
 
     assert asyncio.run(asked()) == 16
+
+
+class Here(Shell):
+    """A host that is this machine."""
+
+    def run(self, command: str, stdin: bytes = b"") -> bytes:
+        """Run a command."""
+        done = subprocess.run(["/bin/sh", "-c", command], input=stdin, capture_output=True, check=False)
+        if done.returncode != 0:
+            raise ClusterError(done.stderr.decode())
+        return done.stdout
+
+
+class Touches(Silent):
+    """A node that leaves a file."""
+
+    def command(self, config: Path, *, python: str, java: str) -> list[str]:
+        """Return its command."""
+        return ["touch", "has begun"]
+
+
+@pytest.mark.parametrize("full", [("sessions",), ("sessions", "log")], ids=["sessions", "all"])
+def test_a_daemon_that_cannot_be_noted_on_its_host_is_not_begun(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, full: tuple[str, ...]
+) -> None:
+    """On a full disk nobody would find it again; and who waits for its number gives up in words."""
+    monkeypatch.setattr(remote_node, "TRIES", 20)
+    entry = HostEntry(id=1, address="192.0.2.1", host_key="none", directory=f"{tmp_path}")
+    hosts = HostsOfRun()
+    hosts.hosts, hosts.shells = Hosts(node=(entry,)), {1: Here(entry)}
+    folder = Path(hosts.folder(1))
+    folder.mkdir(parents=True)
+    for name in full:
+        (folder / name).symlink_to("/dev/full")
+    node = RemoteNode(1, Touches("broker"), hosts, ("192.0.2.1", 1), lambda reason: None, {})
+
+    with pytest.raises(ClusterError, match=r"node 1 .* cannot be started"):
+        asyncio.run(node.spawn())
+
+    assert not (folder / "has begun").exists()
 
 
 @pytest.mark.parametrize(
