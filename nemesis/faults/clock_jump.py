@@ -14,6 +14,11 @@ class Options(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
     offset_ms: int = 60_000
 
+    def __post_init__(self) -> None:
+        """Refuse what leaves the clock as it is: it would pass for a fault that took effect."""
+        if not self.offset_ms:
+            raise ValueError("offset_ms is 0: the clock would be right")
+
 
 @asynccontextmanager
 async def inject(cluster: CanSetClock, node: int, options: Options) -> AsyncGenerator[Effect]:

@@ -2,7 +2,7 @@
 
 import asyncio
 from contextlib import asynccontextmanager
-from typing import Final
+from typing import Annotated, Final
 
 import msgspec
 
@@ -14,7 +14,12 @@ class Options(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """How far, and how often."""
 
     offset_ms: int = 30_000
-    period_ms: int = 100
+    period_ms: Annotated[int, msgspec.Meta(ge=1)] = 100
+
+    def __post_init__(self) -> None:
+        """Refuse what leaves the clock as it is: it would pass for a fault that took effect."""
+        if not self.offset_ms:
+            raise ValueError("offset_ms is 0: the clock would be right")
 
 
 @asynccontextmanager

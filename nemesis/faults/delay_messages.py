@@ -1,7 +1,9 @@
 """Delay messages of one Kafka API that a node sends or gets; heal by delaying no more."""
 
 from contextlib import AbstractAsyncContextManager
-from typing import Final
+from typing import Annotated, Final
+
+import msgspec
 
 from tribunal.clusters.capabilities import CanHinderMessages, Fate
 from tribunal.nemesis.api import Effect, Fault
@@ -11,7 +13,7 @@ from tribunal.nemesis.messages import Meant, hindered, refused, rule
 class Options(Meant, frozen=True, forbid_unknown_fields=True):
     """Which messages, and by how much."""
 
-    delay_ms: int = 300
+    delay_ms: Annotated[int, msgspec.Meta(ge=1)] = 300
 
 
 def inject(cluster: CanHinderMessages, node: int, options: Options) -> AbstractAsyncContextManager[Effect]:

@@ -1,7 +1,7 @@
 """Lose a share of what a node's links carry: it arrives late, by retransmission; heal by losing nothing."""
 
 from contextlib import AbstractAsyncContextManager
-from typing import Final
+from typing import Annotated, Final
 
 import msgspec
 
@@ -15,7 +15,7 @@ class Options(msgspec.Struct, frozen=True, forbid_unknown_fields=True, rename={"
     """Links to whom, and which share of the pieces is lost on the first try."""
 
     others: Others = "all"
-    loss: float = 0.2
+    loss: Annotated[float, msgspec.Meta(gt=0, le=1)] = 0.2
 
 
 def inject(cluster: CanShapeLinks, node: int, options: Options) -> AbstractAsyncContextManager[Effect]:

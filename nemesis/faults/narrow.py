@@ -1,7 +1,7 @@
 """Give a node's links little bandwidth; heal by lifting the bound."""
 
 from contextlib import AbstractAsyncContextManager
-from typing import Final
+from typing import Annotated, Final
 
 import msgspec
 
@@ -15,7 +15,7 @@ class Options(msgspec.Struct, frozen=True, forbid_unknown_fields=True, rename={"
     """Links to whom, and how many bytes a second each carries."""
 
     others: Others = "all"
-    bytes_per_s: int = 375_000  # 3000 kbit/s, as in Kafka's round-trip fault test
+    bytes_per_s: Annotated[int, msgspec.Meta(ge=1)] = 375_000  # 3000 kbit/s, as in Kafka's round-trip fault test
 
 
 def inject(cluster: CanShapeLinks, node: int, options: Options) -> AbstractAsyncContextManager[Effect]:

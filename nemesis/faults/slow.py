@@ -1,7 +1,7 @@
 """Make a node's links slow, with jitter; heal by making them fast again."""
 
 from contextlib import AbstractAsyncContextManager
-from typing import Final
+from typing import Annotated, Final
 
 import msgspec
 
@@ -15,8 +15,13 @@ class Options(msgspec.Struct, frozen=True, forbid_unknown_fields=True, rename={"
     """Links to whom, and how late bytes come each way."""
 
     others: Others = "all"
-    delay_ms: int = 100
-    jitter_ms: int = 50
+    delay_ms: Annotated[int, msgspec.Meta(ge=0)] = 100
+    jitter_ms: Annotated[int, msgspec.Meta(ge=0)] = 50
+
+    def __post_init__(self) -> None:
+        """Refuse what hinders nothing: it would pass for a fault that took effect."""
+        if not self.delay_ms and not self.jitter_ms:
+            raise ValueError("delay_ms and jitter_ms are 0: nothing would be late")
 
 
 def inject(cluster: CanShapeLinks, node: int, options: Options) -> AbstractAsyncContextManager[Effect]:

@@ -1,7 +1,7 @@
 """Let every fsync of a running node take longer; heal by letting it be quick again."""
 
 from contextlib import asynccontextmanager
-from typing import Final
+from typing import Annotated, Final
 
 import msgspec
 
@@ -12,7 +12,7 @@ from tribunal.nemesis.api import AsyncGenerator, Effect, Fault, all_back, joined
 class Options(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """How much longer."""
 
-    delay_ms: int = 200
+    delay_ms: Annotated[int, msgspec.Meta(ge=1)] = 200
 
 
 @asynccontextmanager

@@ -1,7 +1,7 @@
 """Delay everything from ZooKeeper to a broker; heal by mending the links. Aimed at the controller, broker changes come late."""
 
 from contextlib import asynccontextmanager
-from typing import Final
+from typing import Annotated, Final
 
 import msgspec
 
@@ -14,7 +14,7 @@ from tribunal.nemesis.link_groups import from_ensemble
 class Options(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """How late what ZooKeeper says comes; requests to it are as fast as ever."""
 
-    delay_ms: int = 450
+    delay_ms: Annotated[int, msgspec.Meta(ge=1)] = 450
 
 
 @asynccontextmanager

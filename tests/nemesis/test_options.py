@@ -1,0 +1,56 @@
+"""Options by which a fault would do nothing are refused: its proof has nothing to look for, and holds."""
+
+import msgspec
+import pytest
+
+from tribunal.harness.catalog import faults
+from tribunal.harness.scenario import BadScenario, scenario
+
+NOTHING = [
+    ("clock-drift", {"drift_ppm": 0}),
+    ("clock-jump", {"offset_ms": 0}),
+    ("clock-strobe", {"offset_ms": 0}),
+    ("clock-strobe", {"period_ms": 0}),
+    ("delay-messages", {"delay_ms": 0}),
+    ("flaky", {"loss": 0}),
+    ("flaky", {"loss": 20}),  # percent, it was meant
+    ("narrow", {"bytes_per_s": 0}),
+    ("slow", {"delay_ms": 0, "jitter_ms": 0}),
+    ("slow", {"delay_ms": -100}),
+    ("slow-fsync", {"delay_ms": 0}),
+    ("slow-zookeeper", {"delay_ms": 0}),
+]
+LITTLE = [
+    ("clock-drift", {"drift_ppm": -1}),
+    ("clock-jump", {"offset_ms": -60_000}),
+    ("clock-strobe", {"period_ms": 1}),
+    ("delay-messages", {"delay_ms": 1}),
+    ("flaky", {"loss": 1}),
+    ("narrow", {"bytes_per_s": 1}),
+    ("slow", {"delay_ms": 0, "jitter_ms": 30}),
+    ("slow", {"delay_ms": 30, "jitter_ms": 0}),
+    ("slow-fsync", {"delay_ms": 1}),
+    ("slow-zookeeper", {"delay_ms": 1}),
+]
+
+
+def shown(value):
+    return value if isinstance(value, str) else ",".join(f"{name}={one}" for name, one in value.items())
+
+
+@pytest.mark.parametrize(("fault", "options"), NOTHING, ids=shown)
+def test_what_would_do_nothing_is_refused(fault, options):
+    with pytest.raises(msgspec.ValidationError):
+        msgspec.convert(options, faults()[fault].options)
+
+
+@pytest.mark.parametrize(("fault", "options"), LITTLE, ids=shown)
+def test_what_does_little_is_taken(fault, options):
+    assert msgspec.convert(options, faults()[fault].options)
+
+
+def test_a_scenario_with_it_is_refused_by_the_step():
+    given = {"scenario": "x", "workload": "produce-consume", "steps": [{"flaky": "leader(p0)", "loss": 20}]}
+
+    with pytest.raises((BadScenario, ValueError), match=r"step 1: .*loss: a number <= 1.0 is needed"):
+        scenario(given)
