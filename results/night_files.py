@@ -18,6 +18,7 @@ from typing import Final
 import jinja2
 import msgspec
 
+from tribunal.results.digits import significant
 from tribunal.results.guards import GUARDS
 from tribunal.results.night import Night, NightState, upper_bound
 from tribunal.results.night_junit import junit
@@ -135,6 +136,7 @@ def summary(night: Night) -> str:
     )
     environment.filters["cell"] = _cell
     environment.filters["counted"] = counted
+    environment.filters["digits"] = significant
     written = time.strftime("%H:%M:%S UTC", time.gmtime())
     text = environment.from_string(template).render(
         night=night, shown=SHOWN, bound=_bound(night), trend=list(night.trend.items())[:TREND_SHOWN], written=written

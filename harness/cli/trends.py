@@ -9,6 +9,7 @@ from tribunal.harness.cli.usage import must_not_be_file
 from tribunal.harness.scenario import BadScenario
 from tribunal.harness.terminal import as_json, echo
 from tribunal.results import night_store
+from tribunal.results.digits import significant
 from tribunal.results.night import Night
 from tribunal.results.night_files import is_held, load
 from tribunal.results.storage import is_url, parts_of
@@ -97,7 +98,11 @@ def _night(path: Path) -> Night:
 def _show(one: Trends) -> None:
     echo(f"{one.night}: {len(one.began)} nights")
     for night in one.chances[-SHOWN:]:
-        share = f"{100 * night.low:.2g} to {100 * night.high:.2g} %" if night.runs else "nothing is known"
+        share = (
+            f"{significant(100 * night.low, 2)} to {significant(100 * night.high, 2)} %"
+            if night.runs
+            else "nothing is known"
+        )
         echo(
             f"  {night.began}  {night.commit[:8]:<8}  {night.violations} of {night.runs} runs are violations ({share})  {night.word}"
         )
@@ -117,4 +122,4 @@ def _show(one: Trends) -> None:
 
 
 def _figure(value: float | None, unit: str) -> str:
-    return "-" if value is None else f"{value:.4g} {unit}"
+    return "-" if value is None else f"{significant(value, 4)} {unit}"

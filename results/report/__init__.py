@@ -16,6 +16,7 @@ import jinja2
 import markupsafe
 import msgspec
 
+from tribunal.results.digits import significant
 from tribunal.results.likelihood import read as read_likelihood
 from tribunal.results.manifest import Manifest, Setting
 from tribunal.results.report import matrix as matrix_of
@@ -148,6 +149,7 @@ def environment() -> jinja2.Environment:
         "record": record_name,
         "gist": gist,
         "size": _size,
+        "digits": significant,
     }
     return found
 

@@ -4,6 +4,7 @@ from collections.abc import Iterator, Mapping, Sequence
 
 import msgspec
 
+from tribunal.results.digits import significant
 from tribunal.results.verdict import Figures
 
 MOST_ROWS = 60
@@ -62,7 +63,7 @@ def _text(key: str, value: object) -> str:
         case int():
             return f"{value:,}"
         case float():
-            return f"{value:,.4g}"
+            return significant(value, 4)
         case list():
             return ", ".join(_text(key, one) for one in value)
         case dict():

@@ -11,6 +11,7 @@ from typing import Final, Literal
 
 import msgspec
 
+from tribunal.results.digits import significant
 from tribunal.results.night import WHOLE, Canary, FoundTonight, Night
 from tribunal.results.night_files import load as load_night
 from tribunal.results.night_merge import merged_findings
@@ -253,7 +254,9 @@ def _trend(name: str, nights: Sequence[tuple[str, float]]) -> Trend:
         name=name,
         values=values,
         points=" ".join(f"{x},{y}" for x, y in places),
-        dots=[(x, y, f"{began}: {value:.4g}") for (x, y), (began, value) in zip(places, nights, strict=True)],
+        dots=[
+            (x, y, f"{began}: {significant(value, 4)}") for (x, y), (began, value) in zip(places, nights, strict=True)
+        ],
     )
 
 

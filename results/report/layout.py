@@ -13,6 +13,7 @@ from typing import Final
 import msgspec
 from msgspec.structs import replace
 
+from tribunal.results.digits import significant
 from tribunal.results.report.cut import cut
 from tribunal.results.report.folded import AROUND_NS, NARROW, folded
 from tribunal.results.report.measures import LEFT, PLOT, ROW
@@ -660,8 +661,8 @@ def _unread(page: Page, axis: _Axis, y: float) -> Iterator[Track]:
 def _latency(latency_ns: int) -> str:
     """Return a latency as it is read: three digits are enough."""
     if latency_ns >= 1_000_000_000:
-        return f"{latency_ns / 1e9:.3g} s"
-    return f"{latency_ns / 1e6:.3g} ms"
+        return f"{significant(latency_ns / 1e9, 3)} s"
+    return f"{significant(latency_ns / 1e6, 3)} ms"
 
 
 def _milliseconds(latency_ns: int) -> str:

@@ -6,6 +6,7 @@ from typing import Final
 
 import msgspec
 
+from tribunal.results.digits import significant
 from tribunal.results.report import environment
 from tribunal.results.trends import Chance, Series, Trends
 from tribunal.results.whole_files import put
@@ -75,7 +76,7 @@ def chances(nights: Sequence[Chance]) -> Drawing:
                 high=_height(night.high, most),
                 says=(
                     f"{night.began}, commit {night.commit[:12]}: {night.violations} of {night.runs} runs, "
-                    f"{100 * night.low:.2g} to {100 * night.high:.2g} %"
+                    f"{significant(100 * night.low, 2)} to {significant(100 * night.high, 2)} %"
                 ),
             )
         )
@@ -99,7 +100,7 @@ def _spark(series: Series, began: Sequence[str]) -> Spark:
         x = round(4 + 192 * (place / (len(series.values) - 1) if len(series.values) > 1 else 0.5), 1)
         y = round(24 - 20 * (value - low) / span, 1)
         lines[-1].append(f"{x},{y}")
-        dots.append((x, y, f"{began[place]}: {value:.4g}"))
+        dots.append((x, y, f"{began[place]}: {significant(value, 4)}"))
     return Spark(
         name=series.name,
         lines=[" ".join(line) for line in lines if len(line) > 1],
