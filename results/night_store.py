@@ -1,7 +1,8 @@
 """Nights as data: Delta tables with a row per night and thing, to which many nights may add at once, and which Spark reads.
 
-Each night adds its rows to each table in one transaction that carries the night's name (Delta's `txn`, one version a night):
-whoever adds a night a second time, or while somebody else does, adds nothing. A writer that is killed leaves no rows that a reader sees.
+Each night adds its rows to each table in one transaction that carries the night's name (Delta's `txn`):
+whoever adds a night a second time, or while somebody else does, adds nothing. A night that was killed may go on: then it takes the
+place of what had been added of it. A writer that is killed leaves no rows that a reader sees.
 """
 
 from collections.abc import Iterator, Sequence
@@ -11,15 +12,17 @@ from typing import TYPE_CHECKING, Final, TypeVar
 import msgspec
 import pyarrow as pa
 
-from tribunal.results.night import Night
+from tribunal.results.night import Night, NightState
 from tribunal.results.unreadable import UNREADABLE
 
 if TYPE_CHECKING:
-    from deltalake import DeltaTable
+    from deltalake import CommitProperties, DeltaTable
 
 CLIENT: Final = "pip install 'deltalake>=1.6' (the extra replog[nights])"
 RETRIES: Final = 100  # commits of other nights that may come first
-ADDED: Final = 1  # the version that a night's transactions carry
+# The versions that a night's transactions carry: as far as it came before it was killed, and as it is.
+SO_FAR: Final = 1
+ADDED: Final = 2
 
 
 class NoTables(Exception):
@@ -145,13 +148,12 @@ ARROW: Final = {
 
 
 def add(store: str, night: Night) -> list[str]:
-    """Add a night's rows to the tables of a store; return the tables that lacked it.
+    """Add a night's rows to the tables of a store; return the tables that lacked it, or had it as it was when it was killed.
 
     store:  a folder, or an address that Delta knows, such as s3://bucket/nights with credentials in the environment.
     """
     from deltalake.exceptions import DeltaError
 
-    name = f"{night.name} {night.began} {night.shard}"
     rows = list(rows_of(night))
     lacked = []
     for kind, table in TABLES.items():
@@ -159,7 +161,7 @@ def add(store: str, night: Night) -> list[str]:
             [msgspec.to_builtins(row) for row in rows if isinstance(row, kind)], schema=schema(kind)
         )
         try:
-            if _appended(store, table, name, content):
+            if _written(store, table, night, content):
                 lacked.append(table)
         except (DeltaError, OSError) as problem:
             raise NoTables(f"{store}: {table}: {_line(problem)}") from None
@@ -232,25 +234,46 @@ def nights_below(folders: Sequence[Path]) -> Iterator[Path]:
         yield from found
 
 
-def _appended(store: str, table: str, name: str, content: pa.Table) -> bool:
-    """Append what a night adds to a table; False: it is there. CommitFailedError: others were always first."""
-    from deltalake import CommitProperties, Transaction, write_deltalake
+def _written(store: str, table: str, night: Night, content: pa.Table) -> bool:
+    """Write what a night adds to a table; False: it is there. CommitFailedError: others were always first."""
+    from deltalake import CommitProperties, Transaction
     from deltalake.exceptions import CommitFailedError
 
-    once = CommitProperties(max_commit_retries=RETRIES, app_transactions=[Transaction(name, ADDED)])
+    name = f"{night.name} {night.began} {night.shard}"
+    version = SO_FAR if night.state is NightState.RUNNING else ADDED
+    once = CommitProperties(max_commit_retries=RETRIES, app_transactions=[Transaction(name, version)])
     for left in reversed(range(RETRIES)):
         there = _made(store, table, content.schema)
-        if there.transaction_version(name) is not None:
+        had = there.transaction_version(name)
+        if had is not None and had >= version:
             return False
         try:
-            # Against the version that was looked at: who adds the same night behind it makes this commit fail.
-            write_deltalake(there, content, mode="append", schema_mode="merge", commit_properties=once)
+            _write(there, content, once, None if had is None else night)
         except CommitFailedError:  # the same night, or somebody made the table meanwhile, too
             if not left:
                 raise
         else:
             return True
     raise AssertionError("the last try returns or raises")
+
+
+def _write(there: "DeltaTable", content: pa.Table, once: "CommitProperties", instead_of: Night | None) -> None:
+    """Write against the version that was looked at: who adds the same night behind it makes this commit fail.
+
+    instead_of:  whose rows it takes the place of.
+    """
+    from deltalake import write_deltalake
+
+    if instead_of is None:
+        write_deltalake(there, content, mode="append", schema_mode="merge", commit_properties=once)
+        return
+    named = {"night": instead_of.name, "began": instead_of.began, "shard": instead_of.shard}
+    own = " AND ".join(f"{column} = {_quoted(value)}" for column, value in named.items())
+    write_deltalake(there, content, mode="overwrite", predicate=own, schema_mode="merge", commit_properties=once)
+
+
+def _quoted(text: str) -> str:
+    return "'" + text.replace("'", "''") + "'"
 
 
 def _made(store: str, table: str, columns: pa.Schema) -> "DeltaTable":

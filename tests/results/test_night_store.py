@@ -250,3 +250,27 @@ def test_the_command_adds_shows_and_writes_the_page(tmp_path: Path):
     assert "Clopper and Pearson" in (tmp_path / "trends.html").read_text()
     assert [line.split()[0] for line in again.stderr.splitlines()] == ["there", "there"]
     assert len(msgspec.json.decode(again.stdout)[0]["began"]) == 2
+
+
+@pytest.mark.parametrize(
+    "name", [pytest.param("nights", id="a night"), pytest.param("ann's \\ nights", id="one with a quote in its name")]
+)
+def test_a_night_that_was_killed_and_went_on_is_there_as_it_ended(tmp_path: Path, name: str):
+    """What it did behind the kill was never added, and `nightly --nights` said that it was."""
+    store = str(tmp_path / "nights")
+    ended = msgspec.structs.replace(night(1, violations=2, runs=200), name=name)
+    killed = msgspec.structs.replace(night(1, runs=50), name=name, state=NightState.RUNNING, canaries=[])
+    other = msgspec.structs.replace(night(2), name=name)
+    for one in (other, killed):
+        night_store.add(store, one)
+
+    assert set(night_store.add(store, ended)) == set(night_store.TABLES.values())
+
+    assert [(row.began[8:10], row.runs, row.word) for row in rows(store, NightRow)] == [
+        ("01", 200, "RED"),
+        ("02", 100, "green"),
+    ]
+    assert [(row.began[8:10], row.runs) for row in rows(store, SweepRow)] == [("01", 200), ("02", 100)]
+    assert [row.mutant for row in rows(store, KnownBugRow)] == ["M01", "M01"]
+    assert [one.signature for one in rows(store, FindingRow)] == ["lost acks=all"]
+    assert night_store.add(store, killed) == night_store.add(store, ended) == []
