@@ -169,13 +169,15 @@ def add(store: str, night: Night) -> list[str]:
 
 
 def rows(store: str, kind: type[One]) -> list[One]:
-    """Return the rows of one kind, the oldest night first. NoTables: there are none."""
+    """Return the rows of one kind, the oldest night first. NoTables: no night was ever added, or what is there cannot be read."""
     from deltalake.exceptions import DeltaError
 
     try:
         table = _table(store, TABLES[kind])
-        if table is None:
+        if table is None and kind is NightRow:
             raise NoTables(f"{store}: no nights are kept there; add some with --add FOLDER")
+        if table is None:  # the first night was cut off as it was added
+            return []
         found = msgspec.convert(table.to_pyarrow_table().to_pylist(), list[kind])  # type: ignore[valid-type]
     except (DeltaError, OSError, pa.ArrowInvalid, *UNREADABLE) as problem:
         raise NoTables(f"{store}: {TABLES[kind]}: {_line(problem)}") from None

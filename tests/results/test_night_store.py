@@ -1,6 +1,7 @@
 """Nights as tables: added once each, also by many at once; what they say together."""
 
 import multiprocessing
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -250,6 +251,19 @@ def test_the_command_adds_shows_and_writes_the_page(tmp_path: Path):
     assert "Clopper and Pearson" in (tmp_path / "trends.html").read_text()
     assert [line.split()[0] for line in again.stderr.splitlines()] == ["there", "there"]
     assert len(msgspec.json.decode(again.stdout)[0]["began"]) == 2
+
+
+def test_a_store_whose_first_night_was_cut_off_as_it_was_added_shows_what_it_has(tmp_path: Path):
+    """It said that no nights are kept there."""
+    store = str(tmp_path / "nights")
+    night_store.add(store, night(1, violations=2))
+    for table in ("reasons", "parts"):
+        shutil.rmtree(Path(store, table))
+
+    (found,) = trends(store)
+
+    assert ([one.violations for one in found.chances], found.parts, found.no_answer) == ([2], [], [])
+    assert night_store.add(store, night(1, violations=2)) == ["reasons", "parts"]
 
 
 @pytest.mark.parametrize(
