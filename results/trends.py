@@ -99,6 +99,7 @@ def trends(store: str) -> list[Trends]:
     nights = _joined(table, began_of)
     figures, bugs = _joined(rows(store, FigureRow), began_of), _joined(rows(store, KnownBugRow), began_of)
     anomalies, parts = _joined(rows(store, SensitivityRow), began_of), _joined(rows(store, PartRow), began_of)
+    put_in = [row for row in anomalies if row.injected]  # a class without a place says nothing
     findings, reasons = _joined(rows(store, FindingRow), began_of), _joined(rows(store, ReasonRow), began_of)
     found = []
     for name in dict.fromkeys(row.night for row in nights):
@@ -111,7 +112,7 @@ def trends(store: str) -> list[Trends]:
                 chances=[_chance([row for row in own if row.began == at]) for at in began],
                 known_bugs=_series(_of(bugs, name), began, lambda row: row.mutant, _soonest),
                 figures=_series(_of(figures, name), began, lambda row: row.figure, _mean),
-                sensitivity=_series(_of(anomalies, name), began, lambda row: row.anomaly, _seen),
+                sensitivity=_series(_of(put_in, name), began, lambda row: row.anomaly, _seen),
                 parts=_slowest(_series(_of(parts, name), began, lambda row: row.part, _longest)),
                 findings=_findings([row for row in findings if row.night == name]),
                 no_answer=_no_answer([row for row in reasons if row.night == name]),

@@ -253,6 +253,16 @@ def test_the_command_adds_shows_and_writes_the_page(tmp_path: Path):
     assert len(msgspec.json.decode(again.stdout)[0]["began"]) == 2
 
 
+def test_a_class_of_anomaly_that_was_never_put_in_is_not_said_to_be_never_seen(tmp_path: Path):
+    store = str(tmp_path / "nights")
+    sensitivity = Sensitivity(figures={"torn": Figure(injected=0, seen=0), "hole": Figure(injected=2, seen=0)})
+    night_store.add(store, msgspec.structs.replace(night(1), sensitivity=sensitivity))
+
+    (found,) = trends(store)
+
+    assert [(one.name, one.values) for one in found.sensitivity] == [("hole", [0.0])]
+
+
 def test_a_store_whose_first_night_was_cut_off_as_it_was_added_shows_what_it_has(tmp_path: Path):
     """It said that no nights are kept there."""
     store = str(tmp_path / "nights")
