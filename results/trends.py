@@ -224,8 +224,8 @@ def _findings(table: Sequence[FindingRow]) -> list[Seen]:
             signature=signature,
             nights=len({row.began for row in own}),
             runs=sum(row.count for row in own),
-            first=own[0].began,
-            last=own[-1].began,
+            first=min(row.began for row in own),
+            last=max(row.began for row in own),
         )
         for signature, own in by_signature.items()
     ]

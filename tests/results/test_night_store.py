@@ -276,6 +276,21 @@ def test_a_store_whose_first_night_was_cut_off_as_it_was_added_shows_what_it_has
     assert night_store.add(store, night(1, violations=2)) == ["reasons", "parts"]
 
 
+def test_a_signature_was_last_seen_in_the_night_that_began_last(tmp_path: Path):
+    """A late shard of an earlier night stood behind the next night."""
+    store = str(tmp_path / "nights")
+    for one in (
+        night_of("1/2", "2026-11-05T01:00:00Z", violations=1),
+        night_of("1/1", "2026-11-05T02:00:00Z", violations=1, first_seed=8),
+        night_of("2/2", "2026-11-05T03:00:00Z", violations=1),
+    ):
+        night_store.add(store, one)
+
+    (found,) = trends(store)
+
+    assert [(one.first, one.last) for one in found.findings] == [("2026-11-05T01:00:00Z", "2026-11-05T02:00:00Z")]
+
+
 @pytest.mark.parametrize(
     "name", [pytest.param("nights", id="a night"), pytest.param("ann's \\ nights", id="one with a quote in its name")]
 )
