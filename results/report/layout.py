@@ -16,7 +16,7 @@ from msgspec.structs import replace
 from tribunal.results.digits import significant
 from tribunal.results.report.cut import cut
 from tribunal.results.report.folded import AROUND_NS, NARROW, folded
-from tribunal.results.report.measures import LEFT, PLOT, ROW
+from tribunal.results.report.measures import LEFT, PLOT, ROW, rate
 from tribunal.results.report.model import Page, Rates, Series
 from tribunal.results.report.moments import Change
 from tribunal.results.report.participants import Lanes
@@ -585,12 +585,12 @@ def _rate_track(
                 Words(
                     ends[place + 1],
                     _count_y(y, most, top) + 16,
-                    f"{label}: up to {most * per_second:,.0f}",
+                    f"{label}: up to {rate(most * per_second)}",
                     "start",
                     kind,
                 )
             )
-    grid = [(_count_y(y, top * part, top), f"{top * part * per_second:,.0f}") for part in (0, 0.5, 1)]
+    grid = [(_count_y(y, top * part, top), rate(top * part * per_second)) for part in (0, 0.5, 1)]
     return Track(title, y, [], [], _apart(lines), grid, low=0, high=top * per_second, words=_words(said, y + 18))
 
 

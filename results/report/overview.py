@@ -9,7 +9,7 @@ from itertools import pairwise
 
 import msgspec
 
-from tribunal.results.report.measures import LEFT, PLOT, WIDTH
+from tribunal.results.report.measures import LEFT, PLOT, WIDTH, rate
 from tribunal.results.report.model import Page
 from tribunal.results.report.story import acks_name
 
@@ -88,7 +88,7 @@ def overview(page: Page, frame: Frame = WIDE) -> Overview | None:
         area=_area(page, frame, good, most, base) if any(good) else "",
         base=base,
         top=top,
-        most="" if not any(good) else f"{most * 1e9 / page.rates.bin_ns:,.0f}/s" + (f" (peak {max(good) * 1e9 / page.rates.bin_ns:,.0f})" if max(good) > most else ""),
+        most="" if not any(good) else f"{rate(most * 1e9 / page.rates.bin_ns)}/s" + (f" (peak {rate(max(good) * 1e9 / page.rates.bin_ns)})" if max(good) > most else ""),
         silences=[
             Block(_x(page, frame, start), top, max(1.0, _x(page, frame, end) - _x(page, frame, start)), "silence", "", f"{one.partition}: nothing of {acks_name(one.acks)} was acknowledged from {start / 1e9:.3f} s to {end / 1e9:.3f} s")
             for one in page.silences

@@ -21,7 +21,7 @@ from tribunal.results.report.index import index
 from tribunal.results.report.layout import drawing
 from tribunal.results.report.measures import LEFT, PLOT
 from tribunal.results.report.minimal import keep_story
-from tribunal.results.report.model import Change, Page, Series, page
+from tribunal.results.report.model import Change, Page, Rates, Series, page
 from tribunal.results.report.overview import overview
 from tribunal.results.report.window import BadWindow, parsed
 from tribunal.results.sensitivity import measured, total
@@ -600,3 +600,25 @@ def test_a_window_of_a_folder_of_runs_is_refused(run: Path, capsys: pytest.Captu
     assert exit_code(["report", str(run.parent), "--window", "1:2"]) == 64
 
     assert "is a folder of runs" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(("failures", "said"), [
+    pytest.param(1, "failed: up to 0.067", id="one in a quarter of a minute"),
+    pytest.param(30, "failed: up to 2", id="thirty"),
+    pytest.param(1_500, "failed: up to 100", id="many"),
+])  # fmt: skip
+def test_a_rate_of_less_than_one_a_second_is_not_none(tmp_path: Path, failures: int, said: str) -> None:
+    """In a run of an hour a bin has fifteen seconds: beside the curve of what failed stood `up to 0`, and `at most 0/s` was acknowledged."""
+    counts = {word: [0] * 240 for word in ("ok", "sent", "fail", "info")}
+    counts["ok"][3], counts["fail"][3] = 3, failures
+    shown = Page(
+        run_dir=tmp_path, verdict=a_verdict(Verdict.PASS), manifest=None, damage=None, end_ns=3_600 * S, rates=Rates(15 * S, counts)
+    )  # fmt: skip
+
+    tracks = {track.title: track for track in drawing(shown).tracks}
+    whole = overview(shown)
+
+    assert [words.text for track in tracks.values() for words in track.words] == [said]
+    assert [label for _, label in tracks["Completed sends per second"].grid] == ["0", "0.1", "0.2"]
+    assert whole is not None
+    assert whole.most == "0.2/s"
