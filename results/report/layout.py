@@ -405,12 +405,13 @@ def _said(
     ends = [one for one in series if one.is_log_end]
     cuts, others = [], []
     for one in ends:
+        alone = {*one.alone}
         for i, after in enumerate(one.offsets):
             before = one.offsets[i - 1] if i else 0
             at = (axis.x(one.at_ns[i]), _height(after, y, scale))
             if after < before and (not is_lens or (before > low and after < high)):
                 cuts.append(Words(*at, f"{one.name}: {before:,} → {after:,}", "start", _look(page, one.name)))
-            elif i in one.alone and is_lens and low < after < high:
+            elif is_lens and i in alone and low < after < high:
                 others.append(Words(*at, f"{one.name} ends at {after:,}", "start", _look(page, one.name)))
     yield from sorted(cuts, key=lambda words: words.x)
     yield from sorted(others, key=lambda words: words.x)

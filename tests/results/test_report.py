@@ -622,3 +622,24 @@ def test_a_rate_of_less_than_one_a_second_is_not_none(tmp_path: Path, failures: 
     assert [label for _, label in tracks["Completed sends per second"].grid] == ["0", "0.1", "0.2"]
     assert whole is not None
     assert whole.most == "0.2/s"
+
+
+def test_what_is_said_at_the_curve_of_a_log_is_found_in_one_pass(tmp_path: Path) -> None:
+    """Each position was looked for in the list of those that were reported once: a minute and more for a long run."""
+    looked = []
+
+    class Positions(list[int]):
+        def __contains__(self, position: object) -> bool:
+            looked.append(position)
+            return super().__contains__(position)
+
+    alone = Positions(range(0, 3_000, 2))
+    series = Series("node-1", list(range(3_000)), list(range(3_000)), [], is_log_end=True, alone=alone)
+    shown = Page(
+        run_dir=tmp_path, verdict=a_verdict(Verdict.PASS), manifest=None, damage=None, end_ns=3_000, in_full=["t-0"],
+        watermarks={"t-0": [series]},
+    )  # fmt: skip
+
+    drawing(shown)
+
+    assert looked == []
