@@ -12,7 +12,7 @@ from tribunal.checkers.guarantees import OF_MEMORY, OF_SYSTEMS, RULES, Excuse
 from tribunal.harness.cli.main import exit_code
 from tribunal.harness.evidence.publish import most_informative
 from tribunal.harness.evidence.verify import verified
-from tribunal.results.report.campaign import Statement, campaign
+from tribunal.results.report.campaign import Statement, campaign, write
 from tribunal.results.report.index import RunRow, index
 from tribunal.results.report.rules import IN_PLAIN_WORDS, rules_of
 from tribunal.results.sensitivity import measured
@@ -137,6 +137,17 @@ def test_an_abstract_says_in_words_why_what_is_lost_may_be(tmp_path):
         (name, IN_PLAIN_WORDS[name]) for name in ("gone_by_order", "R5")
     ]
     assert [(one.name, one.count) for one in found.permitted] == [("gone_by_order", 9), ("R5", 3), ("R1", 1)]
+
+
+@pytest.mark.parametrize("verdict", [Verdict.INCONCLUSIVE, Verdict.PASS])
+def test_a_campaign_without_an_answer_is_not_green(tmp_path, verdict):
+    (tmp_path / "run").mkdir()
+    save(RunVerdict(run_id="run", verdict=verdict, claim=""), tmp_path / "run" / "verdict.json")
+    said = Statement(campaign="c", system="s", version="1")
+
+    page = write(tmp_path, said, claims=[], faults={}, evidence={}, bound=1.0, target=tmp_path, made_with={})
+
+    assert f'id="result" class="verdict {verdict}"' in page.read_text()
 
 
 def test_every_rule_that_the_judge_may_name_is_known_in_plain_words():
