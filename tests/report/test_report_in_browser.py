@@ -239,6 +239,17 @@ def test_events_are_stepped_through_by_keys_and_said(opened):
     assert first <= float(said.partition(" ")[0]) <= last
 
 
+def test_the_line_at_a_moment_moves_with_the_drawing(opened):
+    """It stayed where it was, and the read-out beside it was of another moment than it stood at."""
+    press(opened, "n", "ArrowRight")
+
+    moment = float(opened.ask("document.querySelector('#readout').textContent").partition(" ")[0])
+    first, last = seconds(opened)
+    left, plot = opened.ask("(d => [+d.left, +d.plot])(document.querySelector('#drawing').dataset)")
+    x = float(opened.ask("document.querySelector('#crosshair').getAttribute('transform')").split("(")[1].split()[0])
+    assert x == pytest.approx(left + plot * (moment - first) / (last - first), abs=1)
+
+
 def test_who_pressed_a_button_goes_on_with_keys(opened):
     """The keys worked in the drawing alone, and whoever had pressed "Next event" pressed n in vain."""
     click(opened, button("Next event"))

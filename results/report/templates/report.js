@@ -40,7 +40,7 @@
     points: path.dataset.values.trim().split(" ").map(pair => pair.split(":").map(Number)).map(([at, value]) => [at / 1000, value]),
   }));
   const events = JSON.parse(drawing.dataset.events);
-  let from = START, to = END;
+  let from = START, to = END, pointed = null; // what is shown, and the moment that was pointed at last
   // The value of a step line at a moment: that of the last point before it.
   const place = (points, at) => {
     let low = 0, high = points.length;
@@ -94,6 +94,7 @@
     }
     ticks(scale, shift);
     byId("range").textContent = `${from.toFixed(3)} s to ${to.toFixed(3)} s`;
+    if (pointed !== null) pointAt(pointed);
   };
   const ticks = () => {
     const step = STEPS.find(step => (to - from) / step <= 12) || 1e9;
@@ -183,6 +184,7 @@
   };
   const crosshair = byId("crosshair"), readout = byId("readout");
   const pointAt = moment => {
+    pointed = moment;
     const x = LEFT + PLOT * (moment - from) / (to - from);
     crosshair.setAttribute("transform", `translate(${x} 0)`);
     crosshair.setAttribute("visibility", x < LEFT || x > LEFT + PLOT ? "hidden" : "visible");
@@ -198,7 +200,7 @@
     readout.textContent = `${moment.toFixed(3)} s ${said.join("  ")}`;
   };
   drawing.addEventListener("pointermove", event => { if (event.pointerType !== "touch") pointAt(second(event)); });
-  drawing.addEventListener("pointerleave", () => crosshair.setAttribute("visibility", "hidden"));
+  drawing.addEventListener("pointerleave", () => { pointed = null; crosshair.setAttribute("visibility", "hidden"); });
   if (box) {
     byId("brush-box").hidden = byId("edges").hidden = false;
     const moment = event => {
