@@ -424,6 +424,22 @@ def test_a_window_is_a_page_of_its_own_in_which_everything_moves_within_it(brows
     assert browser.complaints == []
 
 
+def test_a_time_outside_of_a_window_leads_to_the_whole_run(browser, report):
+    """It led to a sliver at the window's edge, with nothing of that time in it."""
+    command = [*TRIBUNAL, "report", report.parent, "--window", "10:11"]
+    subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True)
+    browser.look(1280)
+    browser.open((report.parent / "report-10-11.html").as_uri())
+    outside = "[...document.querySelectorAll('#story a.when')].find(link => +link.dataset.at < 10)"
+    moment = browser.ask(f"+{outside}.dataset.at")
+    address = browser.ask(f"{outside}.href")
+
+    browser.open(address)
+
+    assert address.startswith(f"{report.as_uri()}#t=")
+    assert seconds(browser)[0] <= moment <= seconds(browser)[1]
+
+
 WIDTHS = pytest.mark.parametrize("width", [390, 1280])
 IN_VIEW = "(b => b.bottom > 42 && b.top < innerHeight)"  # below the bar that stays at the top
 

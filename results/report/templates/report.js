@@ -170,6 +170,10 @@
   // With a script a time is a link to its stretch, which can be sent to others; without it, to the drawing.
   for (const link of document.querySelectorAll("a.when")) {
     const moment = +link.dataset.at;
+    if (drawing.dataset.whole && (moment < START || moment > END)) { // this page is of a stretch only
+      link.href = `${drawing.dataset.whole}#t=${Math.max(0, moment - WHOLE / 20).toFixed(3)},${(moment + WHOLE / 20).toFixed(3)}`;
+      continue;
+    }
     link.hash = `t=${Math.max(START, moment - WHOLE / 20).toFixed(3)},${Math.min(END, moment + WHOLE / 20).toFixed(3)}`;
     link.addEventListener("click", () => { // the address does not change where it is followed for the second time
       follow(link.hash);
