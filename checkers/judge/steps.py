@@ -71,7 +71,7 @@ def committed_values(txns: pa.Table) -> Array:
 
 
 def spans(txns: pa.Table) -> pa.Table:
-    """Return process, begin_ns, end_ns, outcome of every transaction.
+    """Return process, begin_ns, end_ns, outcome of every transaction, and its row.
 
     One whose end nobody saw ends where its process begins the next one: a producer has one transaction at a time.
     """
@@ -82,4 +82,12 @@ def spans(txns: pa.Table) -> pa.Table:
     for place in range(len(end) - 1):
         if end[place] is None and process[place] == process[place + 1]:
             end[place] = int(begin[place + 1]) - 1
-    return txns.set_column(2, "end_ns", pa.array(end, pa.int64()))
+    return txns.set_column(2, "end_ns", pa.array(end, pa.int64())).append_column("txn", rows.cast(pa.int64()))
+
+
+def ends(txns: pa.Table) -> Array:
+    """Return when each transaction was over at the latest (`spans`), by its row; -1 where nobody knows."""
+    ended = spans(txns)
+    found = np.full(ended.num_rows, -1, np.int64)
+    found[ended["txn"].to_numpy()] = ended["end_ns"].fill_null(-1).to_numpy()
+    return found

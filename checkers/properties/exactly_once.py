@@ -34,7 +34,7 @@ from tribunal.checkers.api import (
     is_among,
     nothing,
 )
-from tribunal.checkers.judge.steps import ABORTED, COMMITTED, POLL
+from tribunal.checkers.judge.steps import ABORTED, COMMITTED, POLL, ends
 from tribunal.checkers.properties.group_offsets import COMMIT
 from tribunal.checkers.properties.lost_writes import READERS, complete_readers, uncommitted_sends
 
@@ -103,9 +103,9 @@ def _taken(rows: PartitionRows, context: Context) -> Iterator[tuple[str, Array]]
     """Yield each group with the steps by which its transactions took something, as their places among all steps."""
     commits, steps = rows.columns("commits"), context.steps()
     polls = np.flatnonzero((steps["kind"] == POLL) & (steps["log_offset"] != UNKNOWN))
-    words = rows.words("commits", "group")
+    words, over = rows.words("commits", "group"), ends(context.of_run("txns"))
     for group in np.unique(commits["group"]).tolist():
-        yield words[group], polls[is_among(steps["txn"][polls], _transactions(steps, commits, group))]
+        yield words[group], polls[is_among(steps["txn"][polls], _transactions(steps, commits, group, over))]
 
 
 def _inputs(rows: PartitionRows, context: Context, taken: Mapping[str, Array]) -> dict[str, Input]:
@@ -119,8 +119,8 @@ def _inputs(rows: PartitionRows, context: Context, taken: Mapping[str, Array]) -
     return found
 
 
-def _transactions(steps: Columns, commits: Columns, group: int) -> Array:
-    """Return the transactions in which the group's offset was committed, ascending."""
+def _transactions(steps: Columns, commits: Columns, group: int, over: Array) -> Array:
+    """Return the transactions in which the group's offset was committed, ascending; `over`: when each was over (`steps.ends`)."""
     own = np.flatnonzero((commits["group"] == group) & (commits["kind"] == COMMIT))
     txns, rows = np.unique(steps["txn"], return_index=True)
     if own.size == 0 or txns.size == 0:
@@ -131,7 +131,7 @@ def _transactions(steps: Columns, commits: Columns, group: int) -> Array:
     first_ns, span = int(times.min()), int(times.max() - times.min()) + 2
     committed = np.sort(code * span + (times - first_ns))
     place = np.minimum(np.searchsorted(processes, steps["process"][rows]), processes.size - 1)
-    begin, end = steps["begin_ns"][rows], steps["end_ns"][rows]
+    begin, end = steps["begin_ns"][rows], over[txns]
     last = np.where(end == UNKNOWN, span - 1, np.clip(end - first_ns, -1, span - 1))
     since = np.searchsorted(committed, place * span + np.clip(begin - first_ns, 0, span - 1), "left")
     until = np.searchsorted(committed, place * span + last, "right")
@@ -218,9 +218,10 @@ SQL: Final = "".join((READERS, """, visible AS (
   WHERE r.phase = 'final' AND (s.txn_id IS NULL OR c.value IS NOT NULL)
 ), inputs AS (
   SELECT DISTINCT s.run_id, s.topic, s.partition, c.group_id, s.txn, s.outcome, s.begin_ns, s.log_offset, s.value
-  FROM txn_steps s JOIN commits c
+  FROM txn_steps s JOIN txn_spans t ON s.run_id = t.run_id AND s.txn = t.txn
+  JOIN commits c
     ON s.run_id = c.run_id AND s.topic = c.topic AND s.partition = c.partition AND s.process = c.process
-   AND c.kind = 'commit' AND c.invoke_ns >= s.begin_ns AND (s.end_ns IS NULL OR c.invoke_ns <= s.end_ns)
+   AND c.kind = 'commit' AND c.invoke_ns >= t.begin_ns AND (t.end_ns IS NULL OR c.invoke_ns <= t.end_ns)
   WHERE s.kind = 'poll' AND s.log_offset IS NOT NULL
 ), ends AS (
   SELECT run_id, topic, partition, group_id, MIN(log_offset) AS first_offset, MAX(log_offset) AS last_offset

@@ -12,7 +12,7 @@ concluded from them, and tests of that code check what they hold.
     damaged_batches     topic, partition, node, from_offset, end_offset  batches that were damaged where no checksum sees it
     committed           value                                     sent in a committed transaction
     txn_steps           txn, step, process, outcome, begin_ns, end_ns, timeout_ms, kind, topic, partition, log_offset, value
-    txn_spans           process, begin_ns, end_ns, outcome        of transactions
+    txn_spans           txn, process, begin_ns, end_ns, outcome   of transactions; one whose end nobody saw ends where its process begins the next one
     transaction_timeouts  timeout_ns, ended_ns, longest_ns        of runs with transactions
     complete_runs                                                 runs that came to their end
     kraft_runs                                                    runs of which the metadata log was recorded, record by record

@@ -109,6 +109,31 @@ def test_a_record_that_was_written_where_another_one_was_lost_is_another_one(
     assert agree(run.run_dir, "exactly_once")["processed_twice"] == len(expected)
 
 
+@pytest.mark.parametrize(("process", "expected"), [
+    pytest.param(9, [("passed_over", 2)], id="it began another one, which did"),
+    pytest.param(8, [], id="it did so while nobody had seen the end"),
+])  # fmt: skip
+def test_who_begins_the_next_transaction_is_done_with_the_one_before(
+    run: Transactions, process: int, expected: list[Any]
+) -> None:
+    """Process 9 took a record, committed no position, and nobody saw how that ended."""
+    values = {offset: run.send(offset, 100 + offset) for offset in range(4)}
+    run.txn("committed", 200, ("poll", 0, values[0]), ("poll", 1, values[1]), process=7)
+    run.offsets("commit", 2, 205)
+    step = {"kind": "poll", "log_offset": 2, "value": values[2]} | PLACE
+    run.recorder.row(
+        "txns", process=process, txn_id="x9", outcome="info", operations=[step], begin_ns=220 * MS, end_ns=None
+    )
+    run.txn("committed", 240, ("poll", 3, values[3]), process=9)
+    run.offsets("commit", 4, 245, process=9)
+    if process == 8:
+        run.offsets("commit", 3, 245, process=8)
+    run.final_read(dict(values))
+
+    assert [(kind, offset) for kind, _, offset in found(run.finish(), "exactly_once")] == expected
+    assert agree(run.run_dir)["passed_over"] == len(expected)
+
+
 def test_transactions_without_a_group_consume_as_they_like(run: Transactions) -> None:
     values = {offset: run.send(offset, 100 + offset) for offset in range(2)}
     for process in (8, 9):
