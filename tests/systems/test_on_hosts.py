@@ -14,6 +14,7 @@ import pytest
 
 from tests.clusters.ssh_town import ROOT, Town, why_not
 from tribunal.clusters.api import CLIENTS
+from tribunal.clusters.nodes.leftovers import command_lines
 from tribunal.harness.new import made_system
 from tribunal.harness.plan import made
 from tribunal.harness.scenario import BadScenario, load
@@ -34,6 +35,16 @@ def on_hosts(folder: Path, hosts: str) -> Path:
     for file in (folder / "keeper").glob("*.toml"):
         file.write_text(file.read_text().replace("[nodes]\n", f'[nodes]\nhosts = "{hosts}"\n'))
     return folder / "keeper"
+
+
+def log_on_hosts(folder: Path, hosts: str) -> Path:
+    """Have replog as anybody's log, its nodes on the hosts of a file; return its folder."""
+    made = folder / "replog"
+    shutil.copytree(ROOT / "systems" / "replog", made)
+    file = made / "system.toml"
+    file.write_text(file.read_text().replace("[nodes]\n", f'[nodes]\nhosts = "{hosts}"\n'))
+    (made / "kill.yaml").rename(made / "scenario.yaml")
+    return made
 
 
 @pytest.fixture(scope="module")
@@ -178,12 +189,9 @@ class TestWithHosts:
         self, town: Town, tmp_path: Path
     ) -> None:
         """The committed metadata are seen past the cut; what the nodes had written is here when their folders are gone."""
-        folder, hosts = tmp_path / "replog", tmp_path / "cut-hosts.toml"
-        shutil.copytree(ROOT / "systems" / "replog", folder)
+        hosts = tmp_path / "cut-hosts.toml"
         hosts.write_text(f"cuts = true\n{town.hosts.read_text()}")
-        text = (folder / "system.toml").read_text()
-        (folder / "system.toml").write_text(text.replace("[nodes]\n", f'[nodes]\nhosts = "{hosts}"\n'))
-        (folder / "kill.yaml").rename(folder / "scenario.yaml")
+        folder = log_on_hosts(tmp_path, str(hosts))
         steps = ("{isolate: leader(p0), from: all, for: 1.2x session}", "{kill: leader(p0), for: 1.2x session}")
 
         code, said = ended(town, folder, *hurt(*steps))
@@ -234,17 +242,21 @@ class TestWithHosts:
         assert not list(remote.rglob("*"))
 
     @pytest.mark.nightly
-    def test_nothing_stays_of_a_harness_that_is_killed(self, town: Town, tmp_path: Path) -> None:
-        """The guard of the run ends the node on its host, and removes its folder."""
-        folder = on_hosts(tmp_path, str(town.hosts))
+    @pytest.mark.parametrize("made", [on_hosts, log_on_hosts], ids=["of objects", "a log"])
+    def test_nothing_stays_of_a_harness_that_is_killed(
+        self, town: Town, tmp_path: Path, made: Callable[[Path, str], Path]
+    ) -> None:
+        """The guard of the run ends the nodes on their hosts, and removes their folders."""
+        folder = made(tmp_path, str(town.hosts))
         remote = town.folder / "remote"
 
         with begun(town, folder, "--set", "time=60s") as running:
-            started = waited_for(lambda: any(remote.rglob("sessions")))
+            started = waited_for(lambda: "warm-up" in (folder / "said").read_text())
             running.kill()
 
         assert started
         assert waited_for(lambda: not any(remote.rglob("*")))
+        assert [words for _, words in command_lines() if any(str(remote) in word for word in words)] == []
         assert waited_for(lambda: any("removed" in log.read_text() for log in (folder / "runs").glob("*/heal.log")))
 
 
