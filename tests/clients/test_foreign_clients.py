@@ -103,6 +103,8 @@ def said_while_dying(
             assert first == "connected\n", first + program.communicate(timeout=RUN_S)[1]
             timer = dying(cluster, node, 0.1)
             out, problems = program.communicate(timeout=RUN_S)
+        if program.returncode:
+            revive(cluster, node, timer)  # the tests behind this one have the same cluster
         assert program.returncode == 0, problems[-2000:]
         lines = out.splitlines()
     return lines, timer

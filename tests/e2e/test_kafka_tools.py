@@ -122,6 +122,7 @@ def test_a_move_to_a_broker_that_died_is_listed_and_cancelled(
     assert sorted(after["Replicas"].split(",")) == sorted(map(str, now))
 
 
+@pytest.mark.nightly
 def test_quotas_of_clients_and_users_are_altered_and_described(tools: Tools) -> None:
     client = ("--entity-type", "clients", "--entity-name", "greedy")
     users = ("--entity-type", "users", "--entity-default")
@@ -141,6 +142,7 @@ def test_quotas_of_clients_and_users_are_altered_and_described(tools: Tools) -> 
     assert "is more than 0" in refused
 
 
+@pytest.mark.nightly
 def test_a_topic_config_is_altered_and_described(tools: Tools) -> None:
     create(tools, "configured")
     entity = ("--entity-type", "topics", "--entity-name", "configured")
