@@ -7,7 +7,7 @@ What a broker asks itself goes straight to its own handler, without a socket: of
 
 import asyncio
 from collections.abc import Callable
-from typing import Final, Generic, cast
+from typing import Final, Generic, NamedTuple, cast
 
 import msgspec
 
@@ -50,6 +50,13 @@ class OwnRequest(Generic[Q, R]):
             self.answer.set_result(body)
 
 
+class Link(NamedTuple):
+    """A connection to a broker, and the broker epoch that was known when it was opened."""
+
+    connection: Connection
+    broker_epoch: BrokerEpoch | None
+
+
 class BrokerLinks:
     """Ways to the other brokers, and to ourselves."""
 
@@ -58,10 +65,7 @@ class BrokerLinks:
         self.access = access
         self.metadata = metadata
         self._own: dict[Api, Callable[[OwnRequest[msgspec.Struct, msgspec.Struct]], None]] = {}
-        self._connections: dict[NodeId, Connection] = {}
-        self._registered: dict[
-            NodeId, BrokerEpoch | None
-        ] = {}  # the broker epoch that was known when its connection was opened
+        self._links: dict[NodeId, Link] = {}
         self._opening: dict[NodeId, asyncio.Lock] = {}
 
     def answer_ourselves(self, exchange: Exchange[Q, R], handler: Callable[[OwnRequest[Q, R]], None]) -> None:
@@ -73,14 +77,14 @@ class BrokerLinks:
         if node == self.metadata.node_id and exchange.api in self._own:
             return await self._ask_ourselves(exchange, body, version)
         try:
-            connection = await self._open(node)
-            if connection is None:
+            link = await self._open(node)
+            if link is None:
                 return None
-            answer = connection.send(exchange, body, version=version, timeout_ms=REQUEST_TIMEOUT_MS)
+            answer = link.connection.send(exchange, body, version=version, timeout_ms=REQUEST_TIMEOUT_MS)
             while not answer.done():
                 await asyncio.wait([answer], timeout=LOOK_MS / 1000)
-                if not answer.done() and self._is_gone(node, connection):
-                    connection.close()  # it will not answer: somebody else leads by now, and requests wait behind this
+                if not answer.done() and self._is_gone(node, link):
+                    link.connection.close()  # it will not answer: somebody else leads by now, and requests wait behind this
             return await answer
         except (ConnectionLost, UnsupportedVersion) as problem:
             self.world.journal.log("debug", f"{exchange} to broker {node}: {problem}")
@@ -100,34 +104,33 @@ class BrokerLinks:
         except TimeoutError:
             return None
 
-    def _is_gone(self, node: NodeId, connection: Connection) -> bool:
+    def _is_gone(self, node: NodeId, link: Link) -> bool:
         broker = self.metadata.image.brokers.get(node)
-        if broker is None or broker.fenced or self.metadata.endpoint_of(node) != connection.endpoint:
+        if broker is None or broker.fenced or self.metadata.endpoint_of(node) != link.connection.endpoint:
             return True
         # Fenced and back within one look, as a broker is that comes back after a power failure.
-        return self._connections.get(node) is connection and self._registered[node] != broker.epoch
+        return broker.epoch != link.broker_epoch
 
     def close(self) -> None:
         """Close them all."""
-        for connection in self._connections.values():
-            connection.close()
+        for link in self._links.values():
+            link.connection.close()
 
-    async def _open(self, node: NodeId) -> Connection | None:
+    async def _open(self, node: NodeId) -> Link | None:
         async with self._opening.setdefault(node, asyncio.Lock()):
             endpoint = self.metadata.endpoint_of(node)
-            known, epoch = self._connections.get(node), self._epoch_of(node)
-            if known is not None and known.is_open and (known.endpoint, self._registered[node]) == (endpoint, epoch):
-                return known
+            broker = self.metadata.image.brokers.get(node)
+            epoch = None if broker is None else broker.epoch
+            known = self._links.get(node)
             if known is not None:
-                known.close()
-                del self._connections[node]
+                is_open, to = known.connection.is_open, known.connection.endpoint
+                if is_open and (to, known.broker_epoch) == (endpoint, epoch):
+                    return known
+                known.connection.close()
+                del self._links[node]
             if endpoint is None:
                 return None
             connection = Connection(self.world, endpoint, f"broker-{self.metadata.node_id}-coordinator", self.access)
             await connection.open(timeout_ms=OPEN_TIMEOUT_MS)
-            self._connections[node], self._registered[node] = connection, epoch
-            return connection
-
-    def _epoch_of(self, node: NodeId) -> BrokerEpoch | None:
-        broker = self.metadata.image.brokers.get(node)
-        return None if broker is None else broker.epoch
+            link = self._links[node] = Link(connection, epoch)
+            return link
