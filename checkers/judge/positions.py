@@ -13,7 +13,7 @@ from tribunal.checkers.judge.orders import Order
 from tribunal.checkers.judge.remembered import NEVER, Remembered, by_order
 from tribunal.checkers.judge.steps import ABORTED, COMMITTED, POLL
 from tribunal.checkers.judge.timeline import Judgement
-from tribunal.checkers.properties.group_offsets import COMMIT, INVENTED, effective, prove
+from tribunal.checkers.properties.group_offsets import COMMIT, INVENTED, answered, effective, prove
 from tribunal.results.admin_apis import AdminApi
 from tribunal.results.rows import Commit, typed
 
@@ -70,7 +70,7 @@ class Positions:
             return None
         commits, group = self._commits, self._groups[int(self._commits["group"][commit])]
         own = (commits["group"] == commits["group"][commit]) & (commits["process"] == anomaly.process)
-        own &= (commits["kind"] == COMMIT) & (commits["outcome"] == OK) & (commits["invoke_ns"] < anomaly.invoke_ns)
+        own &= answered(commits) & (commits["invoke_ns"] < anomaly.invoke_ns)
         own &= commits["committed_offset"] != anomaly.log_offset
         since_ns = int(commits["invoke_ns"][own].max(initial=0))
         for order in self._orders:
@@ -181,7 +181,7 @@ class Positions:
     def _later_generations(self, stale: int) -> Array:
         """Return the group's commits of later generations that had been answered before this one was made."""
         commits = self._commits
-        later = (commits["group"] == commits["group"][stale]) & (commits["kind"] == COMMIT) & (commits["outcome"] == OK)
+        later = (commits["group"] == commits["group"][stale]) & answered(commits)
         later &= commits["generation"] > commits["generation"][stale]
         later &= commits["complete_ns"] < commits["invoke_ns"][stale]
         return np.flatnonzero(later)

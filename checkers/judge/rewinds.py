@@ -9,13 +9,13 @@ from typing import Final
 
 import numpy as np
 
-from tribunal.checkers.api import FAIL, OK, TAIL, UNKNOWN, Anomaly, Array, Context, PartitionRows, distinct, is_among
+from tribunal.checkers.api import TAIL, UNKNOWN, Anomaly, Array, Context, PartitionRows, distinct, is_among
 from tribunal.checkers.judge.leasts import Leasts
 from tribunal.checkers.judge.orders import Order
 from tribunal.checkers.judge.remembered import by_order
 from tribunal.checkers.judge.timeline import Judgement
 from tribunal.checkers.properties import exactly_once, group_members
-from tribunal.checkers.properties.group_offsets import COMMIT
+from tribunal.checkers.properties.group_offsets import answered, may_count
 
 PASSED_OVER: Final = "passed_over"
 HadReadOn = Callable[[int, Array], Judgement | None]
@@ -100,7 +100,7 @@ class Rewinds:
     def _members(self) -> dict[str, Array]:
         """The processes that committed for each group, or may have: who was refused is no member."""
         commits = self._rows.columns("commits")
-        own = (commits["kind"] == COMMIT) & (commits["outcome"] != FAIL)
+        own = may_count(commits)
         return {
             group: distinct(commits["process"][own & (commits["group"] == code)])
             for code, group in enumerate(self._rows.words("commits", "group"))
@@ -119,4 +119,4 @@ class Rewinds:
     def _answered_by(self, group: str) -> Array:
         commits = self._rows.columns("commits")
         own = commits["group"] == self._rows.words("commits", "group").index(group)
-        return np.asarray(own & (commits["kind"] == COMMIT) & (commits["outcome"] == OK))
+        return np.asarray(own & answered(commits))

@@ -25,7 +25,7 @@ from tribunal.checkers.api import (
     nothing,
 )
 from tribunal.checkers.judge.steps import ABORTED
-from tribunal.checkers.properties.group_offsets import COMMIT, effective
+from tribunal.checkers.properties.group_offsets import answered, effective
 from tribunal.checkers.properties.lost_writes import READERS
 from tribunal.checkers.properties.shown_end import logged_end, read_end
 
@@ -55,9 +55,8 @@ def kernel(rows: PartitionRows, context: Context) -> Found:
     if not ends:
         return Found(nothing())
     end = furthest(rows, context)
-    answered = (commits["kind"] == COMMIT) & (commits["outcome"] == OK)
-    answered &= effective(commits, context)[1] != ABORTED
-    beyond = np.flatnonzero(answered & (commits["committed_offset"] > end))
+    kept = answered(commits) & (effective(commits, context)[1] != ABORTED)
+    beyond = np.flatnonzero(kept & (commits["committed_offset"] > end))
     table = anomalies(
         BEYOND,
         log_offset=commits["committed_offset"][beyond],
@@ -66,7 +65,7 @@ def kernel(rows: PartitionRows, context: Context) -> Found:
         at_ns=commits["complete_ns"][beyond],
         process=commits["process"][beyond],
     )
-    return Found(table, {"positions compared with the end of the log": int(answered.sum())})
+    return Found(table, {"positions compared with the end of the log": int(kept.sum())})
 
 
 def furthest(rows: PartitionRows, context: Context) -> int:

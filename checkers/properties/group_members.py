@@ -13,9 +13,7 @@ import numpy as np
 import pyarrow as pa
 
 from tribunal.checkers.api import (
-    FAIL,
     FINAL,
-    OK,
     TAIL,
     UNKNOWN,
     Anomaly,
@@ -35,7 +33,7 @@ from tribunal.checkers.api import (
     nothing,
     sends_of_reads,
 )
-from tribunal.checkers.properties.group_offsets import COMMIT
+from tribunal.checkers.properties.group_offsets import answered, may_count
 from tribunal.checkers.properties.lost_writes import READERS, acknowledged_sends, complete_readers, final_reads
 
 SENTENCES: Final = {
@@ -81,7 +79,7 @@ def _of_commits(rows: PartitionRows, context: Context) -> tuple[Found, list[Cons
     commits = rows.columns("commits")
     if commits["kind"].size == 0:
         return Found(nothing()), []
-    fine = _answered(commits)
+    fine = answered(commits)
     groups = np.unique(commits["group"]).tolist()
     stale = [_stale(commits, np.flatnonzero(fine & (commits["group"] == group))) for group in groups]
     figures = {"commits of groups": int(fine.sum())}
@@ -94,20 +92,15 @@ def consumed(rows: PartitionRows, context: Context) -> dict[str, Consumed]:
     rows:  commits.
     """
     commits, words = rows.columns("commits"), rows.words("commits", "group")
-    # Also one whose commits were never answered may have moved the group's offset.
-    perhaps = (commits["kind"] == COMMIT) & (commits["outcome"] != FAIL)
+    perhaps = may_count(commits)
     transactional = is_among(commits["process"], distinct(context.of_run("txns")["process"].to_numpy()))
-    outside = _answered(commits) & ~transactional
+    outside = answered(commits) & ~transactional
     found = {}
     for group in np.unique(commits["group"][outside]).tolist():
         own = commits["group"] == group
         members = distinct(commits["process"][perhaps & own])
         found[words[group]] = Consumed(int(commits["committed_offset"][outside & own].max()), members)
     return found
-
-
-def _answered(commits: Columns) -> Array:
-    return np.asarray((commits["kind"] == COMMIT) & (commits["outcome"] == OK))
 
 
 def _stale(commits: Columns, own: Array) -> pa.Table:

@@ -12,6 +12,7 @@ import numpy as np
 import pyarrow as pa
 
 from tribunal.checkers.api import (
+    FAIL,
     OK,
     UNKNOWN,
     Anomaly,
@@ -42,6 +43,16 @@ SENTENCES: Final = {
 KINDS: Final = {
     kind: Kind(Meaning.VIOLATION, sentence, (Excuse.POSITIONS_LOST,)) for kind, sentence in SENTENCES.items()
 }
+
+
+def answered(commits: Columns) -> Array:
+    """Return of each row whether it is a commit that was answered without an error."""
+    return np.asarray((commits["kind"] == COMMIT) & (commits["outcome"] == OK))
+
+
+def may_count(commits: Columns) -> Array:
+    """Return of each row whether it is a commit that may have moved its group's offset: one without an answer may have as well."""
+    return np.asarray((commits["kind"] == COMMIT) & (commits["outcome"] != FAIL))
 
 
 def kernel(rows: PartitionRows, context: Context) -> Found:
