@@ -24,10 +24,10 @@ class Leading(msgspec.Struct, frozen=True, kw_only=True):
 
 def leading(entries: Sequence[Entry], since_ns: int, until_ns: int) -> list[Leading]:
     """Return who led between two moments, as it was observed, and up to the lag of observation before."""
-    ends = [*(entry.at_ns for entry in entries[1:]), NEVER]
+    ends = [*(entry.at_ns for entry in entries), NEVER][1:]
     return [
         Leading(node=entry.state.leader, since_ns=max(since_ns, entry.at_ns - OBSERVATION_LAG_NS), until_ns=end_ns)
-        for entry, end_ns in zip(entries, ends, strict=False)  # (of a partition without metadata there is no entry)
+        for entry, end_ns in zip(entries, ends, strict=True)
         if entry.state.leader != NO_LEADER and end_ns >= since_ns and entry.at_ns - OBSERVATION_LAG_NS <= until_ns
     ]
 
