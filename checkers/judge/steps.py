@@ -78,11 +78,14 @@ def spans(txns: pa.Table) -> pa.Table:
     rows = pc.sort_indices(txns, sort_keys=[("process", "ascending"), ("begin_ns", "ascending")])
     txns = txns.select(["process", "begin_ns", "end_ns", "outcome"]).take(rows)
     process, begin = txns["process"].to_numpy(), txns["begin_ns"].to_numpy()
-    end = txns["end_ns"].to_pylist()
-    for place in range(len(end) - 1):
-        if end[place] is None and process[place] == process[place + 1]:
-            end[place] = int(begin[place + 1]) - 1
-    return txns.set_column(2, "end_ns", pa.array(end, pa.int64())).append_column("txn", rows.cast(pa.int64()))
+    is_unseen = pc.is_null(txns["end_ns"]).to_numpy()
+    is_followed = np.zeros(txns.num_rows, bool)
+    is_followed[:-1] = process[1:] == process[:-1]
+    end = np.array(txns["end_ns"].fill_null(0).to_numpy(), np.int64)
+    ended = np.flatnonzero(is_unseen & is_followed)
+    end[ended] = begin[ended + 1] - 1
+    whole = pa.array(end, pa.int64(), mask=is_unseen & ~is_followed)
+    return txns.set_column(2, "end_ns", whole).append_column("txn", rows.cast(pa.int64()))
 
 
 def ends(txns: pa.Table) -> Array:
