@@ -286,14 +286,20 @@ def test_a_server_behind_a_shell_that_wrote_over_its_environment_ends_with_the_r
     assert left == []
 
 
-def test_a_server_behind_a_shell_ends_with_the_run(tmp_path: Path) -> None:
-    """The shell is the node that is killed; the server is its child and would hold the ports of the next run."""
-    made_system("keeper", tmp_path)
-    (tmp_path / "run").mkdir()
-    file = tmp_path / "keeper" / "system.toml"
+def behind_a_shell(folder: Path) -> Path:
+    """Describe a system whose node is a shell with the server as its child; return its file."""
+    made_system("keeper", folder)
+    (folder / "run").mkdir()
+    file = folder / "keeper" / "system.toml"
     shell = """start = ["sh", "-c", '"$@" & wait', "sh", "{python}","""
     file.write_text(file.read_text().replace('start = ["{python}",', shell))
     assert shell in file.read_text()
+    return file
+
+
+def test_a_server_behind_a_shell_ends_with_the_run(tmp_path: Path) -> None:
+    """The shell is the node that is killed; the server is its child and would hold the ports of the next run."""
+    file = behind_a_shell(tmp_path)
 
     async def tried() -> int:
         spec = ClusterSpec(brokers=1, controllers=0, system=str(file))
@@ -309,12 +315,7 @@ def test_a_server_behind_a_shell_ends_with_the_run(tmp_path: Path) -> None:
 
 def test_a_server_behind_a_shell_ends_also_where_putting_down_fails(tmp_path: Path) -> None:
     """What goes wrong is raised when nothing is left: a run whose evidence cannot be had leaves no processes."""
-    made_system("keeper", tmp_path)
-    (tmp_path / "run").mkdir()
-    file = tmp_path / "keeper" / "system.toml"
-    shell = """start = ["sh", "-c", '"$@" & wait', "sh", "{python}","""
-    file.write_text(file.read_text().replace('start = ["{python}",', shell))
-    assert shell in file.read_text()
+    file = behind_a_shell(tmp_path)
 
     async def refused() -> None:
         raise ClusterError("nothing is had any more")
