@@ -63,6 +63,7 @@ class Step(NamedTuple):
     after_ms: Sequence[int] = (0,)
 
 
+LeadsTo = Mapping[str, Mapping[str, Sequence[str]]]  # values by a value and a factor
 Way = Sequence[Step]  # in which an act comes about, one step after the other
 
 
@@ -106,7 +107,7 @@ class Realm(NamedTuple):
     moments: Mapping[str, Moment]
     settings: Mapping[str, tuple[Mapping[str, object], Mapping[str, SettingValue]]]
     loads: Sequence[str]
-    leads_to: Mapping[str, Mapping[str, Sequence[str]]] = {}
+    leads_to: LeadsTo
 
 
 LONG: Final = (4_000, 7_000)
@@ -215,7 +216,8 @@ MOSTLY_LAST: Final = (LEADER_LOST,) * 9
 OF_SUCCESSIONS: Final = 4
 # Of the rows ask what their values bring in question: whoever is concerned by what does not travel is hurt, then who leads.
 ASKED_SHARE: Final = 0.7
-ASKED_TRIES: Final = 20
+ASKED_TRIES: Final = 20  # a question may not go with what is given
+# Of the acts hurt the follower that is behind.
 SAME_SHARE: Final = 0.6
 NEXT: Final = "next"
 NEXT_COMES: Final = "next comes"
@@ -335,7 +337,6 @@ MOVED_ON: Final[Mapping[str, Sequence[str]]] = {
 }
 LOST_NEXT: Final[Mapping[str, Sequence[str]]] = {"second": (LEADER_LOST,), "second comes": SOON}
 UNHEARD: Final = (NO_METADATA, NO_METADATA, AS_EVER)
-LeadsTo = Mapping[str, Mapping[str, Sequence[str]]]
 OF_LATE_RECORDS: Final[LeadsTo] = {
     LATE_ANSWERED: {FIRST: (LEADER_LOST, ANOTHER_LEADS), **LOST_NEXT},
     "one's requests late": {FIRST: (ANOTHER_LEADS, LEADER_LOST), **LOST_NEXT},
@@ -514,11 +515,13 @@ class Table(Pairs):
             factors[f"{name} {act}"] = [one for one in acts if one != (NONE if is_first else BY_TURNS)]
             moments = realm.moments.items()
             factors[f"{name} {act} comes"] = [one for one, moment in moments if not (is_first and moment.when)]
+        later = [f"{name} {act}" for act in ACTS[1:]]  # of these nothing is asked: they follow
         self._questions = [
             (factor, value)
             for factor, values in factors.items()
+            if factor not in later
             for value in dict.fromkeys(values)
-            if value in realm.leads_to and factor not in {f"{name} {act}" for act in ACTS[1:]}
+            if value in realm.leads_to
         ]
         super().__init__(factors, tries, crossed, candidates=OF_SUCCESSIONS)
 
