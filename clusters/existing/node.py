@@ -134,9 +134,8 @@ async def copied(node: int, words: list[str], target: Path, within_ms: int) -> N
     await asyncio.to_thread(target.mkdir, parents=True)
     code, said = await ended(words, within_ms)
     if code != 0:
-        await asyncio.to_thread(
-            shutil.rmtree, target, ignore_errors=True
-        )  # the command may have removed it, or made it another user's
+        # The command may have removed it, or made it another user's.
+        await asyncio.to_thread(shutil.rmtree, target, ignore_errors=True)
         why = f"did not end within {within_ms} ms" if code is None else f"ended with {code}"
         raise ClusterError(f"node {node}: copy_logs {why}: {' '.join(words)}{said}")
 

@@ -26,9 +26,8 @@ T = TypeVar("T")
 RECORD: Final = "ssh.json"
 CLIENT: Final = "pip install 'paramiko>=3' (the extra replog[ssh])"
 THREADS: Final = 64
-OF_A_NODE: Final = (
-    4  # threads that are kept as long as it lives: its watch, what follows its files, its port for probes
-)
+# Threads that are kept as long as a node lives: its watch, what follows its files, its port for probes.
+OF_A_NODE: Final = 4
 # What a folder's `sessions` says was started for it. A number proves nothing: a host that was started anew may have given it to anybody. So a
 # process has to be of the folder too: it works there, names it, or was given it in its environment, which some programs overwrite.
 OWN: Final = (
