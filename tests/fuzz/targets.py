@@ -379,13 +379,19 @@ def known_of(cluster: Loopback, topic_ids: list[Any], topics: tuple[str, ...] = 
 
 @asynccontextmanager
 async def attacked(cluster: Loopback, client: Client) -> AsyncGenerator[Target]:
-    """Watch a cluster while it is attacked."""
+    """Watch a cluster while it is attacked.
+
+    What tests before this one left in the process is no garbage of the cluster: to look through millions of their
+    objects takes a second, and would be counted as the event loop's.
+    """
+    gc.freeze()
     target = Target(cluster, client)
     beating = asyncio.create_task(target.beat())
     try:
         yield target
     finally:
         beating.cancel()
+        gc.unfreeze()
 
 
 def repeated_for(minutes: float, once: Callable[[str], None], seed: str) -> int:
