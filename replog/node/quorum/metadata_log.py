@@ -112,13 +112,25 @@ def open_metadata_log(world: World, config: NodeConfig) -> Log:
         log_start_offset=known[0].offset if len(known) > 1 else 0,
         now_ms=world.clock.wall_ms(),
     )
-    if known and known[-1].offset > log.log_end_offset:
-        log.restart_at(known[-1].offset)  # died between taking the snapshot in and emptying the log
+    if known and _is_of_the_past(log, known[-1]):
+        # Died between taking the snapshot in and emptying the log.
+        SyncedEnd(world.disk, directory).lower_to(known[-1].offset)
+        log.restart_at(known[-1].offset)
     if log.cut is not None:
         world.journal.log("warning", f"metadata log: cut at {log.cut.offset} in recovery: {log.cut.reason}")
     if log.topic_id is None:
         log.assign_topic_id(METADATA_TOPIC_ID)
     return log
+
+
+def _is_of_the_past(log: Log, snapshot: OffsetAndEpoch) -> bool:
+    """Return whether a log is not the one that a snapshot was taken of: it ends before it, or goes on behind it with an older epoch.
+
+    The latter is what a deposed leader has written alone. Cut back to where it parts from the next leader's, it would end below
+    what the snapshot says is committed.
+    """
+    last_epoch = max((epoch for epoch, start in log.epochs if start < log.log_end_offset), default=snapshot.epoch)
+    return log.log_end_offset < snapshot.offset or last_epoch < snapshot.epoch
 
 
 def directory_id_of(disk: Disk, directory: str) -> UUID:
