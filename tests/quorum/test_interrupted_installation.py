@@ -52,3 +52,26 @@ def test_the_log_goes_unless_the_snapshot_is_of_it(
         assert (outline.start_offset, outline.end_offset) == (start, end)
         assert outline.last_epoch == snapshot.epoch
     world.close()
+
+
+@pytest.mark.parametrize("emptied", [False, True], ids=["before the log was emptied", "after it was emptied"])
+def test_the_snapshots_before_it_go_as_well(tmp_path: Path, emptied: bool) -> None:
+    """As a leader it offered the snapshot again, and again, to each follower that had it."""
+    world, nodes = died(tmp_path, OffsetAndEpoch(40, 1))
+    log = open_metadata_log(world, nodes.config(101))
+    metadata = MetadataLog(world, log)
+    metadata.write_snapshot(OffsetAndEpoch(150, 5), [b"state"])
+    if emptied:
+        log.restart_at(150)
+    metadata.store_chunk(OffsetAndEpoch(90, 3), 0, b"the beginning of another that a former leader had")
+    log.close_files()
+
+    log = open_metadata_log(world, nodes.config(101))
+    outline = MetadataLog(world, log).outline()
+
+    assert outline.position_of(150, 5).is_valid
+    assert list(outline.snapshots) == [OffsetAndEpoch(150, 5)]
+    checkpoints = [name for name in world.disk.list_directory(log.directory) if ".checkpoint" in name]
+    assert checkpoints == ["00000000000000000150-0000000005.checkpoint"]
+    log.close_files()
+    world.close()

@@ -116,6 +116,7 @@ def open_metadata_log(world: World, config: NodeConfig) -> Log:
         # Died between taking the snapshot in and emptying the log.
         SyncedEnd(world.disk, directory).lower_to(known[-1].offset)
         log.restart_at(known[-1].offset)
+    _remove_leftovers(world.disk, directory, log.log_start_offset)
     if log.cut is not None:
         world.journal.log("warning", f"metadata log: cut at {log.cut.offset} in recovery: {log.cut.reason}")
     if log.topic_id is None:
@@ -131,6 +132,19 @@ def _is_of_the_past(log: Log, snapshot: OffsetAndEpoch) -> bool:
     """
     last_epoch = max((epoch for epoch, start in log.epochs if start < log.log_end_offset), default=snapshot.epoch)
     return log.log_end_offset < snapshot.offset or last_epoch < snapshot.epoch
+
+
+def _remove_leftovers(disk: Disk, directory: str, log_start_offset: int) -> None:
+    """Remove what a process that died left: snapshots that the log begins behind, and parts of others.
+
+    The oldest snapshot says which epoch comes before the log's start: with one of before a follower there is never right.
+    """
+    for known in snapshot_ids(disk, directory):
+        if known.offset < log_start_offset:
+            disk.remove(snapshot_path(directory, known))
+    for name in disk.list_directory(directory):
+        if name.endswith(PART_SUFFIX):
+            disk.remove(f"{directory}/{name}")
 
 
 def directory_id_of(disk: Disk, directory: str) -> UUID:
