@@ -6,6 +6,7 @@ by the shell, which asks `describe`, `fetch`, `listed` and `delete` group by gro
 Groups of the classic protocol are kept here, those of the new one (KIP-848) in `consumer`; an id belongs to one of them.
 """
 
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 from typing import Final, Protocol, assert_never
 from uuid import UUID
@@ -169,6 +170,8 @@ class GroupCoordinator:
         self._converted: dict[str, ClassicGroup] = {}
         self._replaced: dict[str, ConsumerGroup] = {}
         self._in_transaction: dict[int, dict[str, None]] = {}  # producer id -> groups it holds offsets of
+        # By group: partitions of which offsets are on their way to the log, outside of transactions, and how many.
+        self._storing: dict[str, Counter[TopicPartition]] = {}
 
     @property
     def next_ms(self) -> int | None:
@@ -540,6 +543,8 @@ class GroupCoordinator:
         if producer is not None:
             offsets = self.offsets.setdefault(group_id, GroupOffsets())
             offsets.offer(producer.producer_id, [partition for partition, _ in commits])
+        else:
+            self._storing.setdefault(group_id, Counter()).update(partition for partition, _ in commits)
         entries = [offset_entry(group_id, partition, committed) for partition, committed in commits]
         ticket = OffsetsStored(group_id, tuple(commits), token, answer, producer)
         return [Write(entries=entries, ticket=ticket, producer=producer)]
@@ -551,6 +556,7 @@ class GroupCoordinator:
             for index, (partition, committed) in enumerate(ticket.commits)
         )
         if ticket.producer is None:
+            self._arrived(ticket)
             for partition, committed in commits:
                 offsets.commit(partition, committed)
         else:
@@ -565,10 +571,22 @@ class GroupCoordinator:
             offsets.hold(producer_id, partition, committed)
 
     def _offsets_refused(self, ticket: OffsetsStored, error: Error) -> list[Effect]:
-        if ticket.producer is not None:
+        if ticket.producer is None:
+            self._arrived(ticket)
+        else:
             partitions = [partition for partition, _ in ticket.commits]
             self.offsets[ticket.group_id].withdraw(ticket.producer.producer_id, partitions)
         return [Reply(ticket.token, _with_error(ticket.answer, error))]
+
+    def _arrived(self, ticket: OffsetsStored) -> None:
+        """Note that offsets outside of transactions are on their way no more."""
+        storing = self._storing[ticket.group_id]
+        storing.subtract(partition for partition, _ in ticket.commits)
+        left = +storing
+        if left:
+            self._storing[ticket.group_id] = left
+        else:
+            del self._storing[ticket.group_id]
 
     # --- reading offsets ---------------------------------------------------------------------
 
@@ -623,8 +641,11 @@ class GroupCoordinator:
     def on_topics_deleted(self, names: Mapping[str, None]) -> list[Effect]:
         """Forget the offsets of topics that are gone, as Apache Kafka does: who reads others of these names begins anew."""
         effects: list[Effect] = []
-        for group_id, offsets in self.offsets.items():
-            gone = tuple(partition for partition in offsets.partitions if partition.topic in names)
+        for group_id in {**self.offsets, **self._storing}:
+            offsets = self.offsets.get(group_id) or GroupOffsets()
+            # Those on their way, too: their tombstones come behind them.
+            written = dict.fromkeys([*offsets.partitions, *offsets.offered, *self._storing.get(group_id, ())])
+            gone = tuple(partition for partition in written if partition.topic in names)
             if gone:
                 entries = [offset_tombstone(group_id, partition) for partition in gone]
                 effects.append(Write(entries=entries, ticket=OffsetsForgotten(group_id, gone, None, None)))

@@ -36,6 +36,11 @@ class GroupOffsets:
         """All partitions of which the log has an offset, of open transactions too."""
         return tuple(dict.fromkeys([*self.committed, *(name for held in self._pending.values() for name in held)]))
 
+    @property
+    def offered(self) -> tuple[TopicPartition, ...]:
+        """All partitions of which transactions' offsets are on their way to the log."""
+        return tuple(dict.fromkeys(name for offered in self._offered.values() for name in offered))
+
     def forget(self, partition: TopicPartition) -> None:
         """Note a tombstone; what open transactions wrote before it goes, too (as in Apache Kafka)."""
         self.committed.pop(partition, None)

@@ -413,6 +413,25 @@ def test_offsets_of_a_deleted_topic_are_forgotten_also_those_of_open_transaction
     assert committed(replayed(driver), stable=True) == (-1, Error.NONE)
 
 
+@pytest.mark.parametrize("asked", [commit(5), commit_in_transaction(5, producer_id=7)], ids=["plain", "transaction"])
+def test_offsets_of_a_deleted_topic_are_forgotten_also_those_on_their_way(asked: msgspec.Struct) -> None:
+    """Another topic of the name would be read from where the former one was."""
+    driver = a_coordinator()
+    driver.hold()
+    committing = driver.send(asked)
+    driver.perform(driver.core.on_topics_deleted({"t": None}))
+    driver.release()
+
+    assert driver.replies[committing].topics[0].partitions[0].error_code is Error.NONE
+    loaded = replayed(driver)
+    for one in (driver, loaded):
+        one.core.on_marker(7, committed=True)
+        assert committed(one, stable=True) == (-1, Error.NONE)
+    driver.send(commit(2))  # of the topic that has the name now
+    driver.perform(driver.core.on_topics_deleted({"other": None}))
+    assert committed(driver) == committed(replayed(driver)) == (2, Error.NONE)
+
+
 def test_nobody_takes_a_static_members_place_by_an_id_that_was_given_to_a_dynamic_one() -> None:
     """Two members of one instance id: the second to be forgotten ended the node (found by tests/fuzz/test_conversations.py)."""
     driver = a_coordinator()
