@@ -671,10 +671,12 @@ class GroupCoordinator:
             group = self.groups.get(group_id)
             consumer_group = self.consumer.groups.get(group_id)
             offsets = self.offsets.get(group_id) or GroupOffsets()
-            gone = self._expired(group_id, group, offsets, now)
+            # One that is being committed anew has not expired: a tombstone would come behind it, and take it.
+            storing = self._storing.get(group_id, ())
+            gone = [one for one in self._expired(group_id, group, offsets, now) if one not in storing]
             is_over = group is None or (group.state is GroupState.EMPTY and not group.pending)
             is_over = is_over and not is_in_use(consumer_group)
-            if is_over and len(gone) == len(offsets.committed) and not offsets.has_pending:
+            if is_over and len(gone) == len(offsets.committed) and not offsets.has_pending and not storing:
                 if group is not None or consumer_group is not None or offsets.committed:
                     effects.append(self._ending(group_id, group, offsets, None))
                 else:

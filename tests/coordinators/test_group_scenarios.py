@@ -432,6 +432,35 @@ def test_offsets_of_a_deleted_topic_are_forgotten_also_those_on_their_way(asked:
     assert committed(driver) == committed(replayed(driver)) == (2, Error.NONE)
 
 
+def test_an_offset_that_is_being_committed_anew_does_not_expire() -> None:
+    """Its tombstone would come behind it: an offset that was acknowledged would be gone."""
+    driver = a_coordinator()
+    driver.send(commit(5))
+    driver.pass_time(7 * DAY_MS - 1_000)
+    driver.hold()
+    again = driver.send(commit(6))
+    driver.pass_time(600_000)
+    driver.release()
+
+    assert driver.replies[again].topics[0].partitions[0].error_code is Error.NONE
+    assert committed(driver) == committed(replayed(driver)) == (6, Error.NONE)
+    driver.pass_time(8 * DAY_MS)
+    assert committed(driver) == committed(replayed(driver)) == (-1, Error.NONE)
+
+
+def test_an_offset_whose_renewal_is_refused_expires() -> None:
+    driver = a_coordinator()
+    driver.send(commit(5))
+    driver.pass_time(7 * DAY_MS - 1_000)
+    driver.hold()
+    again = driver.send(commit(6))
+    driver.refuse()
+    driver.pass_time(600_000)
+
+    assert driver.replies[again].topics[0].partitions[0].error_code is Error.COORDINATOR_NOT_AVAILABLE
+    assert committed(driver) == committed(replayed(driver)) == (-1, Error.NONE)
+
+
 def test_nobody_takes_a_static_members_place_by_an_id_that_was_given_to_a_dynamic_one() -> None:
     """Two members of one instance id: the second to be forgotten ended the node (found by tests/fuzz/test_conversations.py)."""
     driver = a_coordinator()
