@@ -326,6 +326,11 @@ class TransactionCoordinator:
 
     # --- EndTxn ------------------------------------------------------------------------------
 
+    def has_used_up_epochs(self, transactional_id: str) -> bool:
+        """Return whether the end of an id's transaction takes a producer id (KIP-890)."""
+        slot = self.slots.get(transactional_id)
+        return slot is not None and slot.known is not None and slot.known.is_epoch_exhausted
+
     def _end(self, request: Request[EndTxnRequest], now: Now) -> list[Effect]:
         body = request.body
         if request.version >= FIRST_END_WITH_BUMP:

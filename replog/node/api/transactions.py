@@ -26,7 +26,12 @@ from replog.coordinators.group_coordinator import GroupCoordinator
 from replog.coordinators.placement import OFFSETS_TOPIC
 from replog.coordinators.topic_pattern import BadPattern, TopicPattern
 from replog.coordinators.transaction import State
-from replog.coordinators.transaction_coordinator import FIRST_ADD_BY_BROKERS, TransactionCoordinator, added
+from replog.coordinators.transaction_coordinator import (
+    FIRST_ADD_BY_BROKERS,
+    FIRST_END_WITH_BUMP,
+    TransactionCoordinator,
+    added,
+)
 from replog.distinct import distinct
 from replog.errors import Error
 from replog.node.coordinators.producer_ids import ProducerIds
@@ -90,8 +95,25 @@ class TransactionApi:
         self.runtime.ask(key, request, INIT_PRODUCER_ID.served.refused)
 
     def end(self, request: ServerRequest[et.EndTxnRequest, et.EndTxnResponse]) -> None:
-        """EndTxn."""
+        """EndTxn: at the end of a producer's epochs its next transaction has another producer id, which is given out with this answer."""
+        raises_epoch = request.version >= FIRST_END_WITH_BUMP
+        if raises_epoch and self.producer_ids.is_empty and self._has_used_up_epochs(request.body.transactional_id):
+            failed = contained(self.replicas.world.journal, request, END_TXN.served, request.body)
+            self.tasks.start(self._end_later(request), failed=failed)
+        else:
+            self._end(request)
+
+    async def _end_later(self, request: ServerRequest[et.EndTxnRequest, et.EndTxnResponse]) -> None:
+        await self.producer_ids.stock_up()
+        if not request.is_answered:  # else the connection is gone
+            self._end(request)
+
+    def _end(self, request: ServerRequest[et.EndTxnRequest, et.EndTxnResponse]) -> None:
         self.runtime.ask(request.body.transactional_id, request, END_TXN.served.refused)
+
+    def _has_used_up_epochs(self, transactional_id: str) -> bool:
+        found = self.runtime.find(transactional_id)
+        return not isinstance(found, Error) and found.core.has_used_up_epochs(transactional_id)
 
     def add_partitions(self, request: AddRequest) -> None:
         """AddPartitionsToTxn: one transaction of a client before version 4, any number of a broker since."""
