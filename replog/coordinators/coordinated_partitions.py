@@ -41,6 +41,11 @@ class CoordinatedPartitions(Generic[Core]):
             return Error.COORDINATOR_NOT_AVAILABLE
         return coordinated if coordinated.is_loaded else Error.COORDINATOR_LOAD_IN_PROGRESS
 
+    @property
+    def is_loading(self) -> bool:
+        """Return whether more will answer in a moment; one whose log cannot be replayed never will."""
+        return any(not one.is_loaded and not one.is_offline for one in self.by_partition.values())
+
     def loaded(self) -> list[CoordinatedPartition[Core]]:
         """Return those that answer, in the order of their numbers."""
         return [coordinated for _, coordinated in sorted(self.by_partition.items()) if coordinated.is_loaded]

@@ -223,7 +223,7 @@ class GroupApi:
     def list_groups(self, request: ServerRequest[ls.ListGroupsRequest, ls.ListGroupsResponse]) -> None:
         """ListGroups: those that are coordinated here."""
         body = request.body
-        if any(not coordinated.is_loaded for coordinated in self.runtime.partitions.by_partition.values()):
+        if self.runtime.partitions.is_loading:
             error = Error.COORDINATOR_LOAD_IN_PROGRESS
             request.reply(ls.ListGroupsResponse(error_code=error))
             return

@@ -232,7 +232,7 @@ class TransactionApi:
     ) -> None:
         """ListTransactions: those that are coordinated here."""
         body = request.body
-        if any(not coordinated.is_loaded for coordinated in self.runtime.partitions.by_partition.values()):
+        if self.runtime.partitions.is_loading:
             request.reply(lt.ListTransactionsResponse(error_code=Error.COORDINATOR_LOAD_IN_PROGRESS))
             return
         try:
