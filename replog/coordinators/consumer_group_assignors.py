@@ -5,6 +5,7 @@ run of neighbouring partitions of each topic, the same run in topics of the same
 """
 
 from collections.abc import Callable, Mapping
+from heapq import heappush, heapreplace
 from typing import Final
 from uuid import UUID
 
@@ -80,39 +81,71 @@ def _balanced(wishes: Wishes, counts: Counts) -> Target:
         for topic in sorted(counts)
     }
     holder: dict[TopicIdPartition, str] = {}
-    load = dict.fromkeys(sorted(wishes), 0)
+    loads = Loads(subscribers, sorted(wishes))
     partitions = [
         TopicIdPartition(topic, index)
         for topic, members in sorted(subscribers.items(), key=lambda item: (len(item[1]), item[0]))
         for index in range(counts[topic] if members else 0)
     ]
-    for member_id in load:
+    for member_id in loads.of:
         for partition in sorted(wishes[member_id].before):
-            known = member_id in subscribers.get(partition.topic_id, ()) and partition not in holder
-            if known and partition.partition < counts[partition.topic_id]:
+            wants = partition.topic_id in counts and partition.topic_id in wishes[member_id].topics
+            if wants and partition not in holder and partition.partition < counts[partition.topic_id]:
                 holder[partition] = member_id
-                load[member_id] += 1
+                loads.give(member_id)
     for partition in partitions:
         if partition not in holder:
-            holder[partition] = _least(subscribers[partition.topic_id], load)
-            load[holder[partition]] += 1
+            holder[partition] = loads.least(partition.topic_id)
+            loads.give(holder[partition])
     is_moving = True
     while is_moving:  # each move makes the sum of squares smaller
         is_moving = False
         for partition in partitions:
-            giver, taker = holder[partition], _least(subscribers[partition.topic_id], load)
-            if load[giver] > load[taker] + 1:
+            giver, taker = holder[partition], loads.least(partition.topic_id)
+            if loads.of[giver] > loads.of[taker] + 1:
                 holder[partition] = taker
-                load[giver] -= 1
-                load[taker] += 1
+                loads.take(giver)
+                loads.give(taker)
                 is_moving = True
-    return {
-        member_id: frozenset(partition for partition, name in holder.items() if name == member_id) for member_id in load
-    }
+    shares: dict[str, list[TopicIdPartition]] = {member_id: [] for member_id in loads.of}
+    for partition, member_id in holder.items():
+        shares[member_id].append(partition)
+    return {member_id: frozenset(share) for member_id, share in shares.items()}
 
 
-def _least(members: list[str], load: Mapping[str, int]) -> str:
-    return min(members, key=lambda member_id: (load[member_id], member_id))
+class Loads:
+    """How many partitions each member has, and who of a topic's subscribers has least: without a look at each of them.
+
+    of:  by member id, in order.
+    """
+
+    def __init__(self, subscribers: Mapping[UUID, list[str]], members: list[str]) -> None:
+        self.of = dict.fromkeys(members, 0)
+        # By topic: of each subscriber at least one entry that says no more than it has.
+        self._least = {topic: [(0, member_id) for member_id in wanting] for topic, wanting in subscribers.items()}
+        self._topics: dict[str, list[UUID]] = {member_id: [] for member_id in members}
+        for topic, wanting in subscribers.items():
+            for member_id in wanting:
+                self._topics[member_id].append(topic)
+
+    def least(self, topic: UUID) -> str:
+        """Return the subscriber that has least, the first of equals."""
+        entries = self._least[topic]
+        while True:
+            said, member_id = entries[0]
+            if said == self.of[member_id]:
+                return member_id
+            heapreplace(entries, (self.of[member_id], member_id))
+
+    def give(self, member_id: str) -> None:
+        """Note one more."""
+        self.of[member_id] += 1
+
+    def take(self, member_id: str) -> None:
+        """Note one less."""
+        self.of[member_id] -= 1
+        for topic in self._topics[member_id]:
+            heappush(self._least[topic], (self.of[member_id], member_id))
 
 
 ASSIGNORS: Final[dict[str, Assign]] = {"uniform": uniform_assignment, "range": range_assignment}
