@@ -521,8 +521,16 @@ class Partition:
         error, records = self._read(fetch_offset, max_bytes, limit, at_least_one=at_least_one)
         if error is not Error.NONE:
             return FetchAnswer(error)
-        aborted = self.log.aborted_transactions(fetch_offset, limit) if isolation == READ_COMMITTED else None
+        aborted = self._aborted_within(fetch_offset, records, limit) if isolation == READ_COMMITTED else None
         return self._answer(Error.NONE, records=records, aborted=aborted)
+
+    def _aborted_within(self, fetch_offset: int, records: bytes, limit: int) -> list[AbortedTransaction]:
+        """Return the aborted transactions that a reader of these records has to know of; those behind come with their records.
+
+        Who is a million aborted transactions behind would be sent all of them with each answer.
+        """
+        end_offset = min(limit, self.log.end_of_read(fetch_offset, len(records)))
+        return self.log.aborted_transactions(fetch_offset, end_offset)
 
     def _read(self, offset: int, max_bytes: int, end_offset: int, *, at_least_one: bool) -> tuple[Error, bytes]:
         try:

@@ -468,6 +468,14 @@ class Log:
         segment = self.segments[self._segment_index(offset)]
         return segment.position_of(end_offset) - segment.position_of(offset)
 
+    def end_of_read(self, offset: int, size_bytes: int) -> int:
+        """Return an offset that a read of so many bytes from `offset` does not reach beyond: that of the next index entry."""
+        for segment in self.segments[self._segment_index(offset) :]:
+            position = segment.position_of(offset)
+            if position < segment.size:
+                return segment.offset_behind(position + size_bytes)
+        return self.log_end_offset
+
     def _segment_index(self, offset: int) -> int:
         if offset >= self.segments[-1].base_offset:
             return len(self.segments) - 1

@@ -242,6 +242,11 @@ class Segment:
                 return header.position
         return self.size
 
+    def offset_behind(self, position: int) -> int:
+        """Return an offset that no batch before a position of the file reaches beyond; by the index alone."""
+        index = bisect_left(self._positions, position)
+        return self._offsets[index] + 1 if index < len(self._offsets) else self.next_offset
+
     def _boundary_within(self, begin: int, max_bytes: int, *, at_least_one: bool) -> int:
         """Return the last batch boundary at most `max_bytes` behind `begin`, or that of the first batch."""
         limit = begin + max_bytes

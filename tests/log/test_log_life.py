@@ -5,8 +5,9 @@ from uuid import UUID
 
 import pytest
 from crc32c import crc32c
+from msgspec import structs
 
-from replog.log.batch import CODEC_MASK, TRANSACTIONAL, NewRecord, build
+from replog.log.batch import CODEC_MASK, TRANSACTIONAL, NewRecord, batches, build
 from replog.log.batch import end_transaction_marker as marker
 from replog.log.compression import Codec
 from replog.log.log import Appended, Log
@@ -66,6 +67,21 @@ def test_aborted_transactions_are_found_across_segments(again: bool) -> None:
     assert [a[:3] for a in log.aborted_transactions(0, 2)] == [(1, first, end)]
     assert log.aborted_transactions(end + 1, log.log_end_offset) == []
     assert other < end
+
+
+@pytest.mark.parametrize("settings", [SMALL, BIG], ids=["small segments", "one segment"])
+def test_the_end_of_a_read_is_known_without_looking_at_its_batches(settings: LogSettings) -> None:
+    """By the index: never before the read's end, and not far behind it."""
+    log = opened(a_disk(), structs.replace(settings, index_interval_bytes=150))
+    for _ in range(60):
+        append(log, b"x" * 40)
+
+    for offset in range(log.log_end_offset):
+        for max_bytes in (1, 200, 500, 5000):
+            found = log.read(offset, max_bytes=max_bytes, end_offset=log.log_end_offset, at_least_one=True)
+            end = list(batches(found))[-1].next_offset
+            assert end <= log.end_of_read(offset, len(found)) <= end + 3
+    assert log.end_of_read(log.log_end_offset, 0) == log.log_end_offset
 
 
 def test_open_transactions_survive_a_restart_and_a_snapshot() -> None:
