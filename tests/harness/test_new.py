@@ -15,14 +15,19 @@ def called(folder, *arguments):
     return subprocess.run([*TRIBUNAL, *arguments], cwd=folder, capture_output=True, text=True, check=False)
 
 
-@pytest.mark.parametrize("kind", ["fault", "workload", "checker", "scenario"])
-def test_a_new_thing_works_as_written(tmp_path, kind):
-    made = called(tmp_path, "new", kind, "my-own", "--about", "Something of mine.")
+AT_NIGHT = pytest.mark.nightly  # what is run there is a simulation of its own
+
+
+@pytest.mark.parametrize(
+    "kind", ["fault", pytest.param("workload", marks=AT_NIGHT), "checker", pytest.param("scenario", marks=AT_NIGHT)]
+)
+def test_a_new_thing_works_as_written(tmp_path, monkeypatch, kind):
+    monkeypatch.chdir(tmp_path)
+    assert exit_code(["new", kind, "my-own", "--about", "Something of mine."]) == 0
     listed = called(tmp_path, "list", f"{kind}s")
     tests = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "tribunal_plugins/tests"]
     tried = subprocess.run(tests, cwd=tmp_path, capture_output=True, text=True, check=False, env=os.environ)
 
-    assert made.returncode == 0, made.stderr
     assert "my-own" in listed.stdout
     assert "Something of mine" in listed.stdout
     assert tried.returncode == 0, tried.stdout
@@ -50,17 +55,18 @@ def test_what_cannot_be_is_one_line_and_64(tmp_path, monkeypatch, capsys, argume
     assert not list(tmp_path.iterdir())
 
 
-@pytest.mark.parametrize("about", ["", 'yes: it\'s "quoted" \\ {and} [more] #1', "two\nlines"])
 @pytest.mark.parametrize("kind", ["scenario", "fault"])
-def test_whatever_it_is_said_to_be(tmp_path, kind, about):
-    made = called(tmp_path, "new", kind, "mine", "--about", about)
+def test_whatever_it_is_said_to_be(tmp_path, monkeypatch, kind):
+    monkeypatch.chdir(tmp_path)
+    abouts = {"silent": "", "quoting": 'yes: it\'s "quoted" \\ {and} [more] #1', "long": "two\nlines"}
+    for name, about in abouts.items():
+        assert exit_code(["new", kind, name, "--about", about]) == 0
     listed = called(tmp_path, "list", f"{kind}s")
-    tried = called(
-        tmp_path, "run", "mine" if kind == "scenario" else "produce-consume", "--seed", "1", "--cluster", "nope"
-    )
+    run = next(iter(abouts)) if kind == "scenario" else "produce-consume"
+    tried = called(tmp_path, "run", run, "--seed", "1", "--cluster", "nope")
 
-    assert made.returncode == listed.returncode == 0
-    assert "mine" in listed.stdout
+    assert listed.returncode == 0, listed.stderr
+    assert all(name in listed.stdout for name in abouts)
     assert "unknown cluster" in tried.stderr
 
 

@@ -21,7 +21,7 @@ ROOT = Path(__file__).resolve().parents[2]
 SCENARIO = """\
 scenario: small
 workload: {name: produce-consume, rate: 300}
-time: 20s
+time: 14s
 warm_up: 1s
 steps:
   - {FAULT, for: 1.2x session}

@@ -1,11 +1,13 @@
 """The demonstration: a known bug found, shrunk, explained and reported in under a minute."""
 
 import msgspec
+import pytest
 
 from tribunal.harness.campaign.demo import demonstrate
 from tribunal.results.verdict import Verdict, load
 
 
+@pytest.mark.nightly
 def test_a_known_bug_is_found_shrunk_explained_and_reported_within_a_minute(tmp_path):
     said = []
 

@@ -15,11 +15,11 @@ def differing(seeds):
 
 
 @pytest.mark.timeout(600)
-def test_3_seeds():
-    assert differing(range(3)) == []
+def test_2_seeds():
+    assert differing(range(2)) == []
 
 
 @pytest.mark.nightly
 @pytest.mark.timeout(7200)
 def test_200_seeds():
-    assert differing(range(3, 203)) == []
+    assert differing(range(2, 202)) == []

@@ -51,11 +51,9 @@ def test_its_scenario_breaks_no_promise(tmp_path: Path, name: str) -> None:
 
 
 @pytest.mark.e2e
+@pytest.mark.nightly
 @pytest.mark.timeout(180)
-@pytest.mark.parametrize(
-    "name",
-    [pytest.param(name, marks=() if name == "bank" else pytest.mark.nightly) for name in NAMES],
-)
+@pytest.mark.parametrize("name", NAMES)
 def test_librdkafka_does_the_same_on_processes(tmp_path: Path, name: str) -> None:
     command = [sys.executable, "-m", "tribunal.harness.cli.main", "run", scenario(tmp_path, name), "--seed", "1"]
     command += ["--engine", "inline", "--out", str(tmp_path / "runs")]
