@@ -46,14 +46,15 @@ def hinders(fault: Fault, nodes: Set[int]) -> bool:
 
 def concerns(fault: Fault, nodes: Set[int]) -> bool:
     """Whether a fault may have to do with any of these nodes: it names one, or none, or hurts several by its nature."""
-    named = _named(fault)
-    return fault.kind in OF_MANY or not named or bool(named & nodes)
+    own = named(fault)
+    return fault.kind in OF_MANY or not own or bool(own & nodes)
 
 
-def _named(fault: Fault) -> set[int]:
-    named = set(map(int, NUMBERS.findall(fault.resolved_target or "")))
+def named(fault: Fault) -> set[int]:
+    """Return the nodes that a fault names: its target, as the recording says it (`broker 2`), and whom it hurts besides."""
+    targets = set(map(int, NUMBERS.findall(fault.resolved_target or "")))
     victim = _victim(fault)
-    return named if victim is None else named | {victim}
+    return targets if victim is None else targets | {victim}
 
 
 class _Facts(msgspec.Struct, frozen=True):
@@ -151,7 +152,7 @@ class Calm:
         return _lasted_ns(self._hindered[node], since_ns, least_ns) <= until_ns
 
     def _controllers(self, fault: Fault) -> set[int]:
-        return _named(fault) - self._brokers if self._brokers else set()
+        return named(fault) - self._brokers if self._brokers else set()
 
 
 def _in_effect(fault: Fault) -> tuple[int, int]:

@@ -8,8 +8,9 @@ from typing import Final
 
 import msgspec
 
-from tribunal.checkers.judge.incarnations import NEVER
+from tribunal.checkers.judge.incarnations import NEVER, named
 from tribunal.results.rows import Fault
+from tribunal.results.unreadable import UNREADABLE
 
 CLOCK: Final = "clock"
 STROBE: Final = "clock-strobe"
@@ -42,20 +43,29 @@ def skews(faults: Iterable[Fault]) -> Iterator[Skew]:
     for fault in faults:
         if CLOCK not in f"{fault.kind} {fault.proof or ''}" or fault.injected_ns is None:
             continue
-        target = fault.resolved_target or ""
-        is_of_one = fault.kind.startswith(CLOCK) and target.isdecimal()
+        nodes = named(fault)
+        is_of_one = fault.kind.startswith(CLOCK) and len(nodes) == 1
         since_ns = fault.injected_ns
         until_ns = NEVER if fault.healed_ns is None or not fault.healed else fault.healed_ns
-        least_ns, most_ns = _reach(fault, until_ns - since_ns) if is_of_one else (-NEVER, NEVER)
-        node = int(target) if is_of_one else None
+        least_ns, most_ns = _reach(fault, until_ns) if is_of_one else (-NEVER, NEVER)
+        node = min(nodes) if is_of_one else None
         yield Skew(node=node, since_ns=since_ns, until_ns=until_ns, least_ns=least_ns, most_ns=most_ns)
 
 
-def _reach(fault: Fault, lasted_ns: int) -> tuple[int, int]:
-    facts = msgspec.json.decode(fault.proof or "{}", type=_Facts)
+def _facts(fault: Fault) -> _Facts:
+    """Return what a proof says of a clock; one that nobody can read says nothing of it."""
+    try:
+        return msgspec.json.decode(fault.proof or "{}", type=_Facts)
+    except UNREADABLE:
+        return _Facts()
+
+
+def _reach(fault: Fault, until_ns: int) -> tuple[int, int]:
+    """Return by how much a clock was ahead at least and at most; one that drifts may do so as if it had since the run began (a simulated one does)."""
+    facts = _facts(fault)
     if facts.offset_ms is None and facts.drift_ppm is None:
         return -NEVER, NEVER
     offset_ns = (facts.offset_ms or 0) * 1_000_000
-    drift_ns = min(lasted_ns, NEVER) * (facts.drift_ppm or 0) // 1_000_000
+    drift_ns = min(until_ns, NEVER) * (facts.drift_ppm or 0) // 1_000_000
     ends = [offset_ns, offset_ns + drift_ns, *([-offset_ns] if fault.kind == STROBE else [])]
     return min(ends), max(ends)

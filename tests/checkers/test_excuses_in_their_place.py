@@ -581,6 +581,16 @@ def test_a_coordinator_ends_what_is_open_by_its_own_clock(
     assert judged(run, "hanging") == [expected]
 
 
+@pytest.mark.parametrize("proof", ["the clock was set back", "{", '{"offset_ms": "far"}', "\\xff"])
+def test_a_proof_that_nobody_can_read_says_not_how_far_a_clock_was_set(run: Run, proof: str) -> None:
+    run.metadata("PartitionRecord", 0, topic="__transaction_state", **CREATED)
+    in_transaction(run, {"t": 0}, "info", timeout_ms=5000)
+    run.fault("clock-jump", 2000, node=1, lasts=100_000, proof=proof)
+    run.watermark(1, 20_000, epoch=0, last_stable_offset=0)
+
+    assert judged(run, "hanging") == [BY_R9]
+
+
 @pytest.mark.nightly
 def test_what_was_answered_is_owed_whatever_the_clock_says(run: Run) -> None:
     run.metadata("PartitionRecord", 0, topic="__transaction_state", **CREATED)
@@ -738,7 +748,13 @@ def without_an_answer(run: Run, begin: int, timeout_ms: int) -> None:
 
 def set_clock(run: Run, *, at: int, offset_ms: int, node: int = 1, until: int = 100_000) -> None:
     """Record that a node's clock was set."""
-    row = {"index": 0, "kind": "clock-jump", "planned_target": "leader", "resolved_target": str(node), "losses": []}
+    row = {
+        "index": 0,
+        "kind": "clock-jump",
+        "planned_target": "leader",
+        "resolved_target": f"broker {node}",
+        "losses": [],
+    }
     times = {"planned_ns": at * MS, "injected_ns": at * MS, "healed_ns": until * MS}
     proof = msgspec.json.encode({"offset_ms": offset_ms, "drift_ppm": 0}).decode()
     run.recorder.row("faults", **row, **times, proof=proof, took_effect=True, heal_proof="{}", healed=True)

@@ -1,0 +1,32 @@
+"""Whose clock a fault set, and by how much, as recordings say it."""
+
+import pytest
+
+from tribunal.checkers.judge.incarnations import NEVER
+from tribunal.checkers.judge.skews import skews
+from tribunal.results.rows import Fault
+
+S = 1_000_000_000
+
+
+@pytest.mark.parametrize(("kind", "target", "proof", "node", "least_s", "most_s"), [
+    pytest.param("clock-jump", "broker 2", '{"offset_ms": 60000}', 2, 60, 60, id="of a broker"),
+    pytest.param("clock-jump", "2", '{"offset_ms": -60000}', 2, -60, -60, id="named by its number alone"),
+    pytest.param("clock-strobe", "broker 2", '{"offset_ms": 30000}', 2, -30, 30, id="to and fro"),
+    pytest.param("clock-drift", "broker 2", '{"drift_ppm": 50000}', 2, 0, 5, id="as if it had drifted since the run began"),
+    pytest.param("clock-jump", "broker 2", "{}", 2, None, None, id="nobody knows how far"),
+    pytest.param("clock-jump", "broker 2", "it was set", 2, None, None, id="in words that nobody can read"),
+    pytest.param("clock-jump", "brokers 1, 2", '{"offset_ms": 60000}', None, None, None, id="of two, or one of them"),
+    pytest.param("storm", "broker 2", '{"hurt": "clock-jump"}', None, None, None, id="beside other things"),
+])  # fmt: skip
+def test_whose_clock_was_wrong_by_how_much(
+    kind: str, target: str, proof: str, node: int | None, least_s: int | None, most_s: int | None
+) -> None:
+    times = {"planned_ns": 90 * S, "injected_ns": 90 * S, "healed_ns": 100 * S}
+    (found,) = skews([Fault(index=0, kind=kind, resolved_target=target, proof=proof, healed=True, **times)])
+
+    assert found.node == node
+    assert (found.least_ns, found.most_ns) == (
+        -NEVER if least_s is None else least_s * S,
+        NEVER if most_s is None else most_s * S,
+    )
