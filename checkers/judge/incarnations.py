@@ -29,10 +29,12 @@ OF_MANY: Final = frozenset({
 
 # Those that hinder all brokers, whichever one they were aimed at, and leave the quorum of the controllers alone.
 OF_ALL_BROKERS: Final = frozenset({"brokers-from-controllers", "change-system"})
-# Those that have ended, paused or cut off somebody, and begun or mended him again, before they count as injected.
+# Those that have ended, paused or cut off somebody before they count as injected: they have begun or mended him again by then, hurt one after the other,
+# or wait for what he makes of it.
 BEGUN_BEFORE: Final = frozenset({
-    "change-release", "change-system", "early-leader-and-isr", "fast-bounce", HOLD_OVER, "late-deletion", "late-leave", "late-stop-replica",
-    "missed-bounce", "part-kill", "pause-kill", "remove-broker", "rolling-restart", "rolling-upgrade",
+    "change-release", "change-system", "early-leader-and-isr", "failing-directory", "failing-disk", "fast-bounce", "flaky", "full-disk", HOLD_OVER,
+    "late-deletion", "late-leave", "late-stop-replica", "missed-bounce", "mount-full", "mount-read-only", "narrow", "part-kill", "pause-kill",
+    "read-only-disk", "remove-broker", "rolling-restart", "rolling-upgrade", "slow", "slow-zookeeper", "swizzle",
 })  # fmt: skip
 
 
@@ -119,7 +121,7 @@ class Calm:
     def __init__(self, faults: Iterable[Fault] = (), fenced: Iterable[tuple[int, int, bool]] = ()) -> None:
         """Take the faults, and (when, node, whether it is fenced now) in order."""
         self._faults = [one for one in faults if begun_ns(one) is not None]
-        self._hurt = [_in_effect(one) for one in self._faults]
+        self._hurt = [in_effect(one) for one in self._faults]
         self._hindered: dict[int, list[tuple[int, int]]] = {}
         self._fenced: dict[int, list[tuple[int, int]]] = {}
         self._brokers: set[int] = set()  # that are known to have registered
@@ -148,14 +150,14 @@ class Calm:
         """
         if node not in self._hindered:
             hindering = [one for one in self._faults if hinders(one, {node, *self._controllers(one)})]
-            self._hindered[node] = [_in_effect(one) for one in hindering]
+            self._hindered[node] = [in_effect(one) for one in hindering]
         return _lasted_ns(self._hindered[node], since_ns, least_ns) <= until_ns
 
     def _controllers(self, fault: Fault) -> set[int]:
         return named(fault) - self._brokers if self._brokers else set()
 
 
-def _in_effect(fault: Fault) -> tuple[int, int]:
+def in_effect(fault: Fault) -> tuple[int, int]:
     """Return since when and until when a fault was in effect."""
     since_ns = begun_ns(fault)
     assert since_ns is not None
@@ -165,7 +167,7 @@ def _in_effect(fault: Fault) -> tuple[int, int]:
 def begun_ns(fault: Fault) -> int | None:
     """Return since when a fault was in effect; None: it never was.
 
-    What ends somebody's life and waits until it has begun again is injected when that is over: it was in effect since it had been begun,
+    What hurts somebody, and waits until he is back or has noticed it, is injected when that is over: it was in effect since it had been begun,
     also where it was broken off before that was over.
     """
     if fault.kind in BEGUN_BEFORE and fault.planned_ns is not None:

@@ -23,7 +23,8 @@ from tribunal.checkers.guarantees import (
 )
 from tribunal.checkers.judge.cuts import with_cuts
 from tribunal.checkers.judge.endings import ending
-from tribunal.checkers.judge.incarnations import DOWN, NEVER
+from tribunal.checkers.judge.incarnations import DOWN, NEVER, OF_ALL_BROKERS, OF_MANY, begun_ns, named
+from tribunal.checkers.judge.incarnations import in_effect as span_of
 from tribunal.checkers.judge.removals import HEARTBEAT, Said, said
 from tribunal.checkers.judge.timeline import OBSERVATION_LAG_NS, Entry, NodeSettings, Timeline
 from tribunal.checkers.judge.waits import Waits
@@ -31,6 +32,7 @@ from tribunal.results.manifest import KRAFT, integer
 from tribunal.results.metadata import NO_LEADER, State
 
 LED_WITHIN_NS: Final = (
+from tribunal.results.rows import Fault, typed
     1_000_000_000  # of commits observed: an election is in the very batch that makes it possible (SPEC 2.6)
 )
 ENSEMBLE_LED_WITHIN_NS: Final = (
@@ -147,11 +149,15 @@ def in_effect(faults: pa.Table, left_hurt: Set[int] = frozenset()) -> list[Span]
 
     left_hurt:  nodes of which what was never healed does not count.
     """
-    names = {str(node) for node in left_hurt}
-    rows = faults.select(["resolved_target", "injected_ns", "healed_ns"]).to_pylist()
-    begun = [row for row in rows if row["injected_ns"] is not None]
-    counted = [row for row in begun if row["healed_ns"] is not None or row["resolved_target"] not in names]
-    return [Span(row["injected_ns"], NEVER if row["healed_ns"] is None else row["healed_ns"]) for row in counted]
+    spans = []
+    for fault in typed(faults, Fault):
+        if begun_ns(fault) is None:
+            continue
+        since_ns, until_ns = span_of(fault)
+        is_theirs = fault.kind not in (OF_MANY | OF_ALL_BROKERS) and bool(named(fault)) and named(fault) <= left_hurt
+        if until_ns < NEVER or not is_theirs:
+            spans.append(Span(since_ns, until_ns))
+    return spans
 
 
 def leaderless(history: Sequence[Entry], settings: NodeSettings, of_run: OfRun) -> Leaderless | None:

@@ -15,7 +15,7 @@ import msgspec
 import pyarrow as pa
 
 from tribunal.checkers.judge.cuts import with_cuts
-from tribunal.checkers.judge.incarnations import DOWN, NEVER, concerns
+from tribunal.checkers.judge.incarnations import DOWN, NEVER, begun_ns, concerns
 from tribunal.checkers.judge.presence import OfRun, Span, without
 from tribunal.checkers.judge.timeline import NodeSettings
 from tribunal.checkers.judge.waits import Waits
@@ -139,5 +139,5 @@ def _hurt(node: int, faults: Sequence[Fault]) -> Iterator[Span]:
     """Yield when faults hurt a controller; one whose beginning is not known hurt it all the time. Clocks decide elections, too."""
     for fault in faults:
         if fault.kind not in BROKERS_ALONE and concerns(fault, {node}):
-            healed_ns = fault.healed_ns if fault.kind in PASSES else None
-            yield Span(fault.injected_ns or 0, NEVER if healed_ns is None else healed_ns)
+            healed_ns = fault.healed_ns if fault.kind in PASSES and fault.healed else None
+            yield Span(begun_ns(fault) or 0, NEVER if healed_ns is None else healed_ns)

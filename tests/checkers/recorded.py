@@ -199,7 +199,7 @@ class Run:
             index=index,
             kind=kind,
             planned_target="leader",
-            resolved_target=target or str(node),
+            resolved_target=target or f"broker {node}",
             planned_ns=at * MS,
             injected_ns=at * MS,
             healed_ns=(at + lasts) * MS,

@@ -6,7 +6,7 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
-from tests.checkers.recorded import Run
+from tests.checkers.recorded import MS, Run
 from tests.checkers.test_sql import agree
 from tribunal.checkers.api import Context, PartitionRows
 from tribunal.checkers.judge.partition import history_of, settings_of
@@ -75,6 +75,31 @@ def test_a_leader_knows_again_once_it_can_fetch_again(
     heartbeats(run, 3000)
     heartbeats(run, 6000)
     message(run, 1, 101, FETCH, "request", at, fate=fate)
+    run.metadata("NoOpRecord", 9000)
+    run.send(0, at=sent_at)
+
+    (verdict,) = check([run.finish()], "inline")
+
+    kinds = [found.kind for found in verdict.violations]
+    assert kinds.count("acknowledged_below_min_isr") == expected
+
+
+@pytest.mark.parametrize(("kind", "injected", "ended", "healed", "sent_at", "expected"), [
+    pytest.param("part-kill", 2500, 8000, True, 1500, 0, id="what had put somebody down before it counts as injected"),
+    pytest.param("swizzle", 2500, 8000, True, 1500, 0, id="what had cut off others already"),
+    pytest.param("full-disk", 2500, 8000, True, 1500, 0, id="what waits until somebody has ended of it"),
+    pytest.param("kill", 2500, 8000, True, 1500, 1, id="what begins when it is injected"),
+    pytest.param("isolate", 500, 900, False, 6000, 0, id="a heal that nobody saw"),
+    pytest.param("isolate", 500, 900, True, 6000, 1, id="a heal that was seen"),
+])  # fmt: skip
+def test_a_leader_need_not_know_while_a_fault_is_in_effect(
+    tmp_path: Path, kind: str, injected: int, ended: int, healed: bool, sent_at: int, expected: int
+) -> None:
+    run = Run(tmp_path / "run")
+    times = {"planned_ns": 500 * MS, "injected_ns": injected * MS, "healed_ns": ended * MS}
+    fault = {"index": 0, "kind": kind, "resolved_target": "broker 2", "proof": "{}", "heal_proof": "{}", "losses": []}
+    run.recorder.row("faults", **fault, **times, took_effect=True, healed=healed)
+    run.change(1000, isr=[1])
     run.metadata("NoOpRecord", 9000)
     run.send(0, at=sent_at)
 

@@ -251,6 +251,7 @@ def test_a_cleared_elr_is_not_missed_where_somebody_leads(run: Run) -> None:
     pytest.param(None, 900, [], id="for a moment"),
     pytest.param(3, None, ["leaderless"], id="another broker was never healed"),
     pytest.param(2, None, [], id="it was never healed itself"),
+    pytest.param(101, None, [], id="a controller was never healed"),
 ])  # fmt: skip
 def test_who_could_lead_at_some_time_was_to_be_elected(
     run: Run, left_hurt: int | None, led_at: int | None, expected: list[str]
@@ -258,7 +259,7 @@ def test_who_could_lead_at_some_time_was_to_be_elected(
     run.send(0, 100)
     if left_hurt is not None:
         fault = {"index": 0, "kind": "cut", "planned_ns": 150 * MS, "injected_ns": 150 * MS, "took_effect": True}
-        run.recorder.row("faults", **fault, resolved_target=str(left_hurt), healed=False, losses=[])
+        run.recorder.row("faults", **fault, resolved_target=f"broker {left_hurt}", healed=False, losses=[])
     run.change(200, leader=-1, isr=[2])
     if led_at is not None:
         run.metadata("NoOpRecord", led_at - 200)

@@ -14,7 +14,7 @@ from msgspec.structs import replace
 from tribunal.checkers.calibration.api import AnomalyClass, Inject, Injected, Injection, shuffled
 from tribunal.checkers.calibration.case import LAG_NS, NEVER, Case, Place
 from tribunal.checkers.calibration.draft import Draft
-from tribunal.checkers.judge.incarnations import hinders
+from tribunal.checkers.judge.incarnations import begun_ns, hinders, in_effect
 from tribunal.checkers.judge.presence import SETTLING_NS
 from tribunal.results.metadata import NO_LEADER, State
 from tribunal.results.rows import Admin, Fault, Metadata, NodeEvent, Request, Send, Watermark
@@ -337,8 +337,10 @@ def _below_min_isr(case: Case, random: Random) -> Iterator[Injected]:
 
 def _is_in_effect(fault: Fault, at_ns: int) -> bool:
     """Return whether a fault was in effect at a moment, or so shortly before that not everybody has learned everything since."""
-    until_ns = NEVER if fault.healed_ns is None else fault.healed_ns + SETTLING_NS
-    return fault.injected_ns is not None and fault.injected_ns - LAG_NS <= at_ns < until_ns
+    if begun_ns(fault) is None:
+        return False
+    since_ns, until_ns = in_effect(fault)
+    return since_ns - LAG_NS <= at_ns < until_ns + SETTLING_NS
 
 
 def _stale_member(case: Case, random: Random) -> Iterator[Injected]:
