@@ -135,19 +135,20 @@ def _first_holders(judgement: Judgement) -> tuple[int, tuple[int, ...], tuple[in
 
 def _self_evident(chosen: Property, judgements: Mapping[int, Judgement], place: Place) -> Iterator[Finding]:
     """Elections that are violations by themselves, seen while judging records."""
-    seen: dict[tuple[str, int], Judgement] = {}
+    seen: dict[tuple[str, str | None, int | None, int], Judgement] = {}
     # Who finds anomalies in another order says the same of them.
     for judgement in sorted(judgements.values(), key=_first_holders):
         for violation in judgement.promise.violations:
-            seen.setdefault((violation, judgement.leader_epoch), judgement)
-    for (violation, _), judgement in seen.items():
+            # What is wrong with a whole run may be judged in several partitions, each with leader epochs of its own.
+            seen.setdefault((violation, judgement.topic, judgement.partition, judgement.leader_epoch), judgement)
+    for (violation, topic, partition, _), judgement in seen.items():
         yield Finding(
             property_name="guarantees",
             kind=violation,
             severity="violation",
             explanation=VIOLATIONS[violation],
-            topic=place.topic,
-            partition=place.partition,
+            topic=place.topic if topic is None else topic,
+            partition=place.partition if topic is None else partition,
             acknowledged_ns=judgement.at_ns,
             node=judgement.election.leader if judgement.election is not None else None,
             leader_epoch=judgement.leader_epoch,

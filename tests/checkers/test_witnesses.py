@@ -8,10 +8,12 @@ import pytest
 
 from tests.checkers.recorded import Run
 from tribunal.checkers.api import ANOMALY, Excuse, Found, Kind, Meaning, PartitionRows, Property, anomalies
+from tribunal.checkers.guarantees import Promise
 from tribunal.checkers.judge.judge import judged_of_run
 from tribunal.checkers.judge.partition import PartitionJudge
-from tribunal.checkers.judge.tables import FoundIn, Tables
-from tribunal.checkers.judge.witnesses import WITNESSES
+from tribunal.checkers.judge.tables import FoundIn, Place, Tables
+from tribunal.checkers.judge.timeline import Judgement
+from tribunal.checkers.judge.witnesses import WITNESSES, answers
 from tribunal.checkers.properties import control_plane
 from tribunal.results.store import Recording
 from tribunal.results.verdict import Detail
@@ -54,3 +56,28 @@ def test_what_is_known_of_a_row_stays_with_it_where_compaction_takes_others(tmp_
 
     (finding,) = [row.finding for row in answers if isinstance(row, FoundIn)]
     assert (finding.kind, finding.log_offset, finding.detail.operations) == ("other", 2, (5,))
+
+
+@pytest.mark.parametrize(("places", "expected"), [
+    pytest.param([("t", 0), ("t", 1)], [("t", 0), ("t", 1)], id="of two partitions"),
+    pytest.param([("t", 0), ("u", 0)], [("t", 0), ("u", 0)], id="of two topics"),
+    pytest.param([("t", 0), ("t", 0)], [("t", 0)], id="twice of one"),
+    pytest.param([(None, None)], [("own", 3)], id="of no other place"),
+])  # fmt: skip
+def test_what_is_wrong_with_elections_is_said_of_the_partition_that_they_were_in(
+    places: list[tuple[str | None, int | None]], expected: list[tuple[str, int]]
+) -> None:
+    promise = Promise(None, ("elr_lost_member",))
+    judgements = {
+        row: Judgement(promise, None, 4, 5 + row, (1,), topic=topic, partition=partition)
+        for row, (topic, partition) in enumerate(places)
+    }
+    found = Found(anomalies("mine", log_offset=range(len(places))))
+    chosen = Property(tables=(), kinds={"mine": Kind(Meaning.PROMISED, "words")}, name="mine")
+
+    findings = [
+        row.finding for row in answers(chosen, found, judgements, Place("run", "own", 3)) if isinstance(row, FoundIn)
+    ]
+
+    wrong = [one for one in findings if one.kind == "elr_lost_member"]
+    assert [(one.topic, one.partition) for one in wrong] == expected
