@@ -9,7 +9,7 @@ from typing import Final
 import msgspec
 import pyarrow as pa
 
-from replog.metadata.records import TopicRecord
+from replog.metadata.records import RemoveTopicRecord, TopicRecord
 from replog.types import METADATA_TOPIC
 from tribunal.clusters.api import Cluster, DumpedLog, LogEntry, MetadataEntry, NodeEvent, RequestSeen
 from tribunal.clusters.endings import put_down
@@ -26,6 +26,28 @@ CONFIG_OF_TOPIC: Final = 2  # Kafka's type of the resource
 NODE_EVENTS: Final = frozenset(WORDS["nodes", "event"])
 
 
+class SettingsOfTopics:
+    """Which topic of a name a setting in the committed metadata is of: the newest, or the next one where that has been removed.
+
+    With KRaft a topic's settings are written behind it, in ZooKeeper mode before it.
+    """
+
+    def __init__(self, names: TopicNames) -> None:
+        self._names = names
+        self._now: dict[str, str] = {}  # recorded names, by name
+
+    def named(self, entry: MetadataEntry) -> Mapping[str, object]:
+        """Return what the next record of the metadata says, a topic that it sets something of by its recorded name."""
+        if entry.topic is not None and entry.record_type == TopicRecord.__name__:
+            self._now[entry.topic] = self._names.of(entry.topic, entry.topic_id)
+        if entry.topic is not None and entry.record_type == RemoveTopicRecord.__name__:
+            self._now[entry.topic] = self._names.behind(entry.topic, entry.topic_id)
+        name = entry.body.get("resource_name")
+        if isinstance(name, str) and entry.body.get("resource_type") == CONFIG_OF_TOPIC:
+            return {**entry.body, "resource_name": self._now.get(name, name)}
+        return entry.body
+
+
 class Collector:
     """Moves events and metadata from the cluster into the recording, and closes segments now and then."""
 
@@ -33,7 +55,7 @@ class Collector:
         """Collect from a cluster; `in_segments`: close segments while the run goes on, so that they survive this process."""
         self._cluster = cluster
         self._names = names
-        self._newest: dict[str, str] = {}  # the recorded name of the newest topic of each name
+        self._settings = SettingsOfTopics(names)
         self._recorder = recorder
         self._in_segments = in_segments
         self._task: asyncio.Task[None] | None = None
@@ -137,8 +159,6 @@ class Collector:
 
     def _metadata(self, entry: MetadataEntry) -> None:
         topic = None if entry.topic is None else self._names.of(entry.topic, entry.topic_id)
-        if topic is not None and entry.topic is not None and entry.record_type == TopicRecord.__name__:
-            self._newest[entry.topic] = topic
         self._recorder.row(
             "metadata",
             metadata_offset=entry.metadata_offset,
@@ -149,15 +169,8 @@ class Collector:
             topic=topic,
             topic_id=entry.topic_id,
             partition=entry.partition,
-            body=msgspec.json.encode(self._body(entry)).decode(),
+            body=msgspec.json.encode(self._settings.named(entry)).decode(),
         )
-
-    def _body(self, entry: MetadataEntry) -> Mapping[str, object]:
-        """Return what a record says; a setting of a topic is one of the newest of that name."""
-        name = entry.body.get("resource_name")
-        if isinstance(name, str) and entry.body.get("resource_type") == CONFIG_OF_TOPIC:
-            return {**entry.body, "resource_name": self._newest.get(name, name)}
-        return entry.body
 
 
 def _text(value: object) -> str | None:

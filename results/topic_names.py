@@ -28,6 +28,13 @@ class TopicNames:
             known[topic_id] = f"{topic}{MARK}{len(known) + 1}" if known else topic
         return known[topic_id]
 
+    def behind(self, topic: str, topic_id: str | None) -> str:
+        """Return the recorded name that the topic has, or will have, which comes behind one of its name."""
+        if topic_id is None:
+            return topic
+        self.of(topic, topic_id)
+        return f"{topic}{MARK}{[*self._known[topic]].index(topic_id) + 2}"
+
     def newest(self, topic: str) -> str | None:
         """Return the id of the topic of a name that it got to know last; None: of none."""
         return next(reversed(self._known.get(topic, {})), None)
