@@ -17,6 +17,7 @@ from replog.zookeeper.controller import broker_of
 from replog.zookeeper.operations import Stat
 from replog.zookeeper.znodes import ConfigZnode, ControllerZnode, DamagedZnode, PartitionStateZnode, TopicZnode
 from tribunal.clusters.committed_records import CommittedRecords
+from tribunal.results.metadata import NO_CHANGE, NO_LEADER
 
 
 class Assignment(NamedTuple):
@@ -111,14 +112,15 @@ class ZnodeView:
         assignment = self._assignment(key)
         raised = now.leader_epoch - before[0].leader_epoch
         for number in range(stat.version - before[1] - 1):
-            leader = before[0].leader if number < raised - 1 else -2
+            # Who led in a leader epoch that nobody saw is not known: it may be any of them.
+            leader = NO_LEADER if number < raised - 1 else NO_CHANGE
             self._say(r.PartitionChangeRecord(partition_id=key.partition, topic_id=topic.topic_id, leader=leader), key)
         known = topic.partitions[key.partition]
         record = r.PartitionChangeRecord(
             partition_id=key.partition,
             topic_id=topic.topic_id,
             isr=_changed(known.isr, now.isr),
-            leader=now.leader if raised > 0 else -2,
+            leader=now.leader if raised > 0 else NO_CHANGE,
             leader_recovery_state=(
                 now.leader_recovery_state if now.leader_recovery_state != before[0].leader_recovery_state else -1
             ),
