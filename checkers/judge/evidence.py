@@ -300,9 +300,14 @@ class Evidence:
 
     @cached_property
     def _asked(self) -> dict[int, tuple[Array, Array]]:
-        """For each leader epoch the high watermarks that clients were answered with, ascending, and when one was last asked that had that or a lower one."""
+        """For each leader epoch the high watermarks that its leader answered clients with, ascending, and when one was last asked that had that or a lower one.
+
+        A follower that serves readers (KIP-392) hears of the high watermark later.
+        """
         seen = self._rows.columns("watermarks")
         known = (seen["leader_epoch"] != UNKNOWN) & (seen["high_watermark"] != UNKNOWN)
+        led_by = self._leaders.leaders(np.zeros(known.size, np.int64), seen["leader_epoch"])
+        known &= (seen["answered_by"] != UNKNOWN) & (seen["answered_by"] == led_by)
         own = np.flatnonzero(known & (seen["source"] != NODE) & (seen["asked_ns"] != UNKNOWN))
         own = own[np.argsort(seen["high_watermark"][own], kind="stable")]
         epochs = seen["leader_epoch"][own]

@@ -19,14 +19,14 @@ def run(tmp_path: Path) -> Run:
     return run
 
 
-def asked(run: Run, high_watermark: int, at: int, *, epoch: int = 1) -> None:
+def asked(run: Run, high_watermark: int, at: int, *, epoch: int = 1, by: int | None = 1) -> None:
     run.watermark(
         high_watermark,
         at,
         epoch=epoch,
         observer="client-9",
         source="list_offsets",
-        answered_by=1,
+        answered_by=by,
         asked_ns=(at - 1) * MS,
     )
 
@@ -50,6 +50,24 @@ def test_who_joined_before_a_record_was_committed(
     run.read({0: value}, ALONE_AGAIN + 600, epoch=1, answered_by=1)
     if leader == 1:
         run.change(ELECTED, leader=3, isr=[3], leader_recovery_state=1)
+    other = run.send(1, ELECTED + 1_000, offset=0, answered_by=3)
+    run.final_read({0: other}, 20_000, epoch=3)
+
+    assert judged(run) == [expected]
+
+
+@pytest.mark.parametrize(("by", "expected"), [
+    pytest.param(1, BY_R4, id="its leader"),
+    pytest.param(3, LOST, id="a follower that serves readers: it hears of it later"),
+    pytest.param(None, LOST, id="nobody knows who"),
+])  # fmt: skip
+def test_only_its_leader_says_what_is_not_committed_yet(run: Run, by: int | None, expected: tuple[str, str]) -> None:
+    value = run.send(0, WRITTEN, complete_ns=(ALONE_AGAIN + 500) * MS, answered_by=1)
+    run.change(JOINED, isr=[1, 3])
+    asked(run, 0, SHOWN, by=by)
+    run.change(ALONE_AGAIN, leader=1, isr=[1])
+    run.read({0: value}, ALONE_AGAIN + 600, epoch=1, answered_by=1)
+    run.change(ELECTED, leader=3, isr=[3], leader_recovery_state=1)
     other = run.send(1, ELECTED + 1_000, offset=0, answered_by=3)
     run.final_read({0: other}, 20_000, epoch=3)
 
