@@ -19,7 +19,7 @@ from msgspec.structs import replace
 from tribunal.checkers.api import FAIL, FINAL, OK, UNKNOWN, Array, Columns, Excuse, PartitionRows, distinct
 from tribunal.checkers.guarantees import Promise
 from tribunal.checkers.judge.clocks import leading, set_back
-from tribunal.checkers.judge.evidence import Sent
+from tribunal.checkers.judge.evidence import NODE, Sent
 from tribunal.checkers.judge.incarnations import Calm, begun_ns, hinders
 from tribunal.checkers.judge.markers import lost_marker
 from tribunal.checkers.judge.orders import Order
@@ -116,15 +116,22 @@ class Remembered:
         return timeline.judge(record)
 
     def _bounds(self, place: Place, since_ns: int, done_ns: int | None) -> tuple[int, int]:
-        """Return the least and the greatest offset that something may have, by the high watermarks of its leader epoch."""
+        """Return the least and the greatest offset that something may have, by the high watermarks of its leader epoch.
+
+        Those that were surely shown before it was written, and those that were surely asked for when it had been: a node's journal has its node's clock,
+        and an answer may have been long on its way.
+        """
         seen, timeline = self._columns("watermarks", place), self._history.timeline(*place)
         epochs = {timeline.leader_epoch_at(since_ns), None if done_ns is None else timeline.leader_epoch_at(done_ns)}
         known = seen["high_watermark"] != UNKNOWN
         if len(epochs) > 1 or None in epochs or done_ns is None:
             return 0, NEVER
         known &= seen["leader_epoch"] == epochs.pop()
-        before = seen["high_watermark"][known & (seen["at_ns"] < since_ns)]
-        behind = seen["high_watermark"][known & (seen["at_ns"] > done_ns)]
+        of_journal = seen["source"] == NODE
+        shown_ns = seen["at_ns"] + np.where(of_journal, OBSERVATION_LAG_NS, 0)
+        asked_ns = np.where(of_journal, seen["at_ns"] - OBSERVATION_LAG_NS, seen["asked_ns"])
+        before = seen["high_watermark"][known & (shown_ns < since_ns)]
+        behind = seen["high_watermark"][known & (asked_ns > done_ns)]
         return int(before.max(initial=0)), int(behind.min(initial=NEVER)) - 1 if behind.size else NEVER
 
     # Things written at some time

@@ -447,7 +447,8 @@ def test_a_position_is_lost_with_the_log_of_its_coordinator(
     run = Transactions(tmp_path, **{"eligible.leader.replicas.enable": False})
     run.metadata("PartitionRecord", 0, topic="__consumer_offsets", **CREATED | {"leader": 3, "isr": [3]})
     for high_watermark, at in ((8, 90), (11, 120)):
-        run.watermark(high_watermark, at, epoch=0, observer="node-3", topic="__consumer_offsets")
+        asked = {"observer": "client-1", "source": "fetch", "asked_ns": (at - 1) * MS, "answered_by": 3}
+        run.watermark(high_watermark, at, epoch=0, topic="__consumer_offsets", **asked)
     run.offsets("commit", 3, 100)
     run.offsets("commit", 5, 110)
     run.node(3, "killed", 200)
@@ -456,6 +457,43 @@ def test_a_position_is_lost_with_the_log_of_its_coordinator(
     run.registered(3, 230, previous=-1, fenced=False)
     run.metadata("PartitionChangeRecord", 250, topic="__consumer_offsets", partition_id=0, leader=3, isr=[3])
     run.offsets("fetch", None, 300)
+
+    assert found(run.finish(), "group_offsets") == [("offset_forgotten", severity, None)]
+
+
+SHOWN_TO_CLIENT = {"observer": "client-1", "source": "fetch", "answered_by": 3}
+
+
+@pytest.mark.parametrize(("before", "behind", "lost", "severity"), [
+    pytest.param((1900, {}), (2700, {}), {"from_offset": 12}, "violation", id="its journal, long after it"),
+    pytest.param((1900, {}), (2300, {}), {"from_offset": 12}, "permitted", id="its journal, whose clock may be ahead"),
+    pytest.param((1400, {}), (2700, {}), {"end_offset": 7}, "violation", id="its journal, long before it"),
+    pytest.param((1900, {}), (2700, {}), {"end_offset": 7}, "permitted", id="its journal, whose clock may be behind"),
+    pytest.param((1900, {}), (2030, {"asked_ns": 2020 * MS}), {"from_offset": 12}, "violation", id="asked for later"),
+    pytest.param((1900, {}), (2030, {"asked_ns": 1990 * MS}), {"from_offset": 12}, "permitted", id="long on its way"),
+    pytest.param((1900, {}), (2030, {"asked_ns": None}), {"from_offset": 12}, "permitted", id="nobody knows since when"),
+    pytest.param((1990, {"asked_ns": 1980 * MS}), (2700, {}), {"end_offset": 7}, "violation", id="answered before it"),
+])  # fmt: skip
+def test_an_offset_is_bounded_by_what_was_surely_shown_before_and_behind_it(
+    tmp_path: Path,
+    before: tuple[int, dict[str, Any]],
+    behind: tuple[int, dict[str, Any]],
+    lost: dict[str, int],
+    severity: str,
+) -> None:
+    run = Transactions(tmp_path, **{"eligible.leader.replicas.enable": False})
+    run.metadata("PartitionRecord", 0, topic="__consumer_offsets", **CREATED | {"leader": 3, "isr": [3]})
+    for high_watermark, (at, asked) in ((8, before), (11, behind)):
+        shown = SHOWN_TO_CLIENT | asked if asked else {"observer": "node-3"}
+        run.watermark(high_watermark, at, epoch=0, topic="__consumer_offsets", **shown)
+    run.offsets("commit", 3, 2000)
+    run.node(3, "killed", 3000)
+    fields = {"index": 0, "kind": "power-loss", "planned_ns": 1, "injected_ns": 1, "took_effect": True, "healed": True}
+    gone = LOST | {"begin_ns": 3000 * MS, "end_ns": 3010 * MS} | lost
+    run.recorder.row("faults", **fields, losses=[gone])
+    run.registered(3, 3100, previous=-1, fenced=False)
+    run.metadata("PartitionChangeRecord", 3200, topic="__consumer_offsets", partition_id=0, leader=3, isr=[3])
+    run.offsets("fetch", None, 4000)
 
     assert found(run.finish(), "group_offsets") == [("offset_forgotten", severity, None)]
 
