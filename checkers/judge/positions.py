@@ -12,8 +12,8 @@ from tribunal.checkers.api import OK, UNKNOWN, Anomaly, Array, Context, Partitio
 from tribunal.checkers.judge.orders import Order
 from tribunal.checkers.judge.remembered import NEVER, Remembered, by_order
 from tribunal.checkers.judge.steps import ABORTED, COMMITTED, POLL
-from tribunal.checkers.judge.timeline import Judgement
-from tribunal.checkers.properties.group_offsets import COMMIT, INVENTED, answered, effective, prove
+from tribunal.checkers.judge.timeline import Deposed, Judgement
+from tribunal.checkers.properties.group_offsets import COMMIT, INVENTED, SIDES, answered, effective, prove
 from tribunal.results.admin_apis import AdminApi
 from tribunal.results.rows import Commit, typed
 
@@ -127,14 +127,32 @@ class Positions:
         missing = missing[commits["invoke_ns"][missing] > since_ns]
         before = fetches[commits["complete_ns"][fetches] < commits["invoke_ns"][fetch]]
         deposed = self._deposed(fetch)
-        if deposed is not None and deposed.at_ns is not None:
-            # What was committed behind its election no deposed coordinator can know.
-            missing = missing[done[missing] < deposed.at_ns]
+        if deposed is not None:
+            # What was committed behind its election no deposed coordinator can know, unless it answered that itself.
+            behind = done[missing] >= deposed.written_ns
+            by_itself = commits["answered_by"][missing] == commits["answered_by"][fetch]
+            missing = missing[~behind | (by_itself & (done[missing] < (deposed.judgement.at_ns or 0)))]
             if missing.size == 0:
-                return deposed
+                return deposed.judgement
         return self._all_lost(missing, int(commits["complete_ns"][fetch]), before)
 
-    def _deposed(self, fetch: int) -> Judgement | None:
+    def _effects_of(self, group: int) -> tuple[Array, Array, Array, Array]:
+        """Return since when which commits had surely taken effect, and the rows of a group's commits and fetches."""
+        if group not in self._effects:
+            commits = self._commits
+            own = np.flatnonzero(commits["group"] == group)
+            done, outcome = (one.copy() for one in self._effective)
+            writes = own[(commits["kind"][own] == COMMIT) & (outcome[own] != ABORTED)]
+            fetches = own[(commits["kind"][own] != COMMIT) & (commits["outcome"][own] == OK)]
+            prove(commits, (done, outcome), writes, fetches)
+            self._effects[group] = (done, outcome, writes, fetches)
+        return self._effects[group]
+
+    @cached_property
+    def _effective(self) -> tuple[Array, Array]:
+        return effective(self._commits, self._context)
+
+    def _deposed(self, fetch: int) -> Deposed | None:
         """Return the election that who answered a fetch may not have known of; None where nobody recorded who that was."""
         node = int(self._commits["answered_by"][fetch])
         if node == UNKNOWN:

@@ -30,6 +30,7 @@ from tribunal.checkers.judge.timeline import (
     GROUP_LOG,
     OBSERVATION_LAG_NS,
     TRANSACTION_LOG,
+    Deposed,
     History,
     Judgement,
     Record,
@@ -353,11 +354,11 @@ class Remembered:
         home = self._history.home(GROUP_LOG, group)
         return at_ns if home is None else self._history.timeline(*home).answered_since(at_ns, answered_by)
 
-    def coordinator_deposed(self, group: str, node: int, at_ns: int) -> Judgement | None:
+    def coordinator_deposed(self, group: str, node: int, at_ns: int) -> Deposed | None:
         """Return the election by which a node that answered for a group was no longer its coordinator, if it may not have known that (R11)."""
         home = self._history.home(GROUP_LOG, group)
         found = None if home is None else self._history.timeline(*home).deposed(node, at_ns, Excuse.POSITIONS_LOST)
-        return None if found is None else replace(found, by=DEPOSED)
+        return None if found is None else found._replace(judgement=replace(found.judgement, by=DEPOSED))
 
     def transaction_of(self, commit: Commit) -> Transaction | None:
         """Return the transaction that a commit was a part of; one whose end nobody saw ends where its process begins the next one."""

@@ -10,7 +10,7 @@ from bisect import bisect_left, bisect_right
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import cached_property
-from itertools import pairwise
+from itertools import chain, pairwise
 from typing import Final, NamedTuple, assert_never
 
 import msgspec
@@ -432,11 +432,26 @@ class Timeline:
         places = self._before_deposed(self._position(at_ns, None), record) if self.entries else ()
         return min((self.entries[place].at_ns - 1 for place in places), default=at_ns)
 
-    def deposed(self, node: int, at_ns: int, rule: str) -> Judgement | None:
-        """Return, as what excuses by a rule, the election that a node which answered at a moment may not have known of: it led before."""
+    def deposed(self, node: int, at_ns: int, rule: str) -> "Deposed | None":
+        """Return, as what excuses by a rule, the election that a node which answered at a moment may not have known of: it led before.
+
+        One that was observed a little later may have been before the answer.
+        """
+        if not self.entries:
+            return None
         record = Record(log_offset=NEVER, acks=None, invoke_ns=at_ns, answered_by=node)
-        places = self._before_deposed(self._position(at_ns, None), record) if self.entries else ()
-        return next((self._placed(excused(self.entries[place], rule)) for place in places), None)
+        position = self._position(at_ns, None)
+        first, end = (bisect_left(self._depositions, place) for place in (position, self._until(at_ns)))
+        unobserved = (
+            place
+            for place in self._depositions[first:end]
+            if self._leader_at(place) == node and _written_ns(self.entries[place]) <= at_ns
+        )
+        place = next(chain(self._before_deposed(position, record), unobserved), None)
+        if place is None:
+            return None
+        entry = self.entries[place]
+        return Deposed(self._placed(excused(entry, rule)), _written_ns(entry))
 
     def may_bring_back(self, since_ns: int | None) -> bool:
         """Whether anybody was elected after a moment (None: the end) who may have had in its log what had been lost: not from ISR or ELR."""
@@ -833,6 +848,17 @@ class _Places(NamedTuple):
     shown: int
     seen: int
     until: int
+
+
+class Deposed(NamedTuple):
+    """The election by which somebody was deposed who may not have known of it, and since when who was elected may have acted on it."""
+
+    judgement: Judgement
+    written_ns: int
+
+
+def _written_ns(entry: Entry) -> int:
+    return entry.at_ns if entry.written_ns is None else entry.written_ns
 
 
 def _may_lose(entry: Entry) -> bool:

@@ -135,3 +135,33 @@ def test_a_deposed_coordinator_does_not_know_what_was_committed_since(
     did("fetch", 3, 8000, answered_by)
 
     assert judged(run, "offset_stale") == [expected]
+
+
+@pytest.mark.parametrize(("newer", "by", "written", "asked", "expected"), [
+    pytest.param(2900, None, 2850, 8000, BY_R11, id="its successor may have answered it before anybody observed the election"),
+    pytest.param(2900, None, 2850, 2950, BY_R11, id="it was asked before that, too"),
+    pytest.param(2900, None, 2920, 8000, LOST, id="nobody else had been elected yet"),
+    pytest.param(2900, None, None, 8000, LOST, id="nobody knows since when anybody else led"),
+    pytest.param(2900, 1, 2850, 8000, LOST, id="it had answered it itself"),
+    pytest.param(2900, None, 2850, 2840, LOST, id="it was asked before the election"),
+    pytest.param(2400, None, 2000, 8000, LOST, id="a stamp says nothing of the time before a commit may have been observed"),
+])  # fmt: skip
+def test_what_a_successor_may_have_answered_no_deposed_coordinator_knows(
+    run: Run, newer: int, by: int | None, written: int | None, asked: int, expected: tuple[str, str]
+) -> None:
+    for node in (1, 2, 3):
+        run.node(node, "start", 0)
+    run.metadata("PartitionRecord", 0, topic="__consumer_offsets", **CREATED | {"isr": [1, 2]})
+
+    def did(what: str, offset: int, at: int, answered_by: int | None) -> None:
+        row = {"process": 50, "topic": "t", "partition": 0, "outcome": "ok", "group": "g", "answered_by": answered_by}
+        times = {"invoke_ns": at * MS, "complete_ns": (at + 1) * MS}
+        run.recorder.row("commits", **row, **times, kind=what, committed_offset=offset)
+
+    did("commit", 3, 1000, None)
+    did("commit", 5, newer if asked > newer else asked - 100, by)
+    elected = {"partition_id": 0, "leader": 2, "isr": [2]}
+    run.metadata("PartitionChangeRecord", 3000, topic="__consumer_offsets", stamped=written, **elected)
+    did("fetch", 3, asked, 1)
+
+    assert judged(run, "offset_stale") == [expected]
