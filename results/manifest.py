@@ -20,6 +20,10 @@ PRODUCER_EXPIRATION: Final = (
     "producer.id.expiration.ms",
     86_400_000,
 )  # how long a silent producer is remembered; by default
+REQUEST_TIMEOUT: Final = (
+    "request.timeout.ms",
+    0,
+)  # for how long a broker waits for another one's answer; nobody knows where it is not recorded
 PROMISED: Final = "promises."  # what a described system promises, among the settings: `promises.consistency`
 Setting = bool | int | float | str | Sequence[str] | None
 STARTS_AFTER: Final = (

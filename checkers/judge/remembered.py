@@ -14,6 +14,7 @@ from typing import Final
 
 import msgspec
 import numpy as np
+import pyarrow.compute as pc
 from msgspec.structs import replace
 
 from tribunal.checkers.api import FAIL, FINAL, OK, UNKNOWN, Array, Columns, Excuse, PartitionRows, distinct
@@ -36,8 +37,8 @@ from tribunal.checkers.judge.timeline import (
     Record,
 )
 from tribunal.checkers.properties.hanging_transactions import DEFAULT_TIMEOUT_MS, GRACE_NS, TIMEOUT
-from tribunal.results.manifest import LEADER_RECOVERY, PRODUCER_EXPIRATION, integer
-from tribunal.results.rows import Commit, Transaction, typed
+from tribunal.results.manifest import LEADER_RECOVERY, PRODUCER_EXPIRATION, REQUEST_TIMEOUT, integer
+from tribunal.results.rows import Commit, Fault, Transaction, typed
 from tribunal.results.store import Recording
 from tribunal.results.topic_names import MARK
 
@@ -50,6 +51,8 @@ OPEN: Final = "info"
 DEPOSED: Final = "deposed"
 HINDERED: Final = "hindered"
 EXPIRED: Final = "expired"
+WRITE_TXN_MARKERS: Final = 27
+DELIVERED: Final = "delivered"
 OF_MARKERS: Final = ("polls", "reads", "watermarks")
 Place = tuple[str, int]
 
@@ -256,7 +259,8 @@ class Remembered:
         """Return the fault by which a transaction's marker may not have come to a partition before it was last looked at (R9).
 
         A coordinator writes markers to who leads the partition for as long as it takes. They need ten seconds at a stretch in which no
-        fault is in effect at any node that led either of both partitions; what hurts others hinders nobody here.
+        fault is in effect at any node that led either of both partitions; what hurts others hinders nobody here. And one of Apache Kafka waits
+        for the answer of a broker that is gone for as long as any request may take, before it asks the next leader.
         """
         home = self._history.home(TRANSACTION_LOG, row.txn_id)
         if home is None or at_ns is None:
@@ -269,11 +273,52 @@ class Remembered:
         nodes = {one.node for one in led}
         faults = [fault for fault in self._history.faults if (since := begun_ns(fault)) is not None and since < at_ns]
         there = [fault for fault in faults if hinders(fault, nodes)]
-        if not there or Calm(there).lasted(NOBODY, since_ns, at_ns, GRACE_NS):
+        if not there:
             return None
+        if Calm(there).lasted(NOBODY, since_ns, at_ns, GRACE_NS):
+            asked = self._asked_in_vain(home, place, since_ns, at_ns, there)
+            promise = Promise(rule=Excuse.END_LOST, violations=())
+            found = Judgement(promise, None, -1, asked, (), topic=home[0], partition=home[1], by=HINDERED)
+            return None if asked is None else found
         last = max(there, key=lambda fault: (begun_ns(fault) or 0, fault.index))
         promise = Promise(rule=Excuse.END_LOST, violations=())
         return Judgement(promise, None, -1, begun_ns(last), (), topic=home[0], partition=home[1], by=HINDERED)
+
+    def _asked_in_vain(
+        self, home: Place, place: Place, since_ns: int, at_ns: int, faults: Iterable[Fault]
+    ) -> int | None:
+        """Return when a coordinator had asked who led a partition to write markers, and may have waited for the answer when it was last looked at.
+
+        It asked that process and nobody answered, for a fault ended it; it has coordinated ever since itself, and the transaction was ended
+        while that broker led. Only where relays saw what nodes ask each other, and where it is recorded how long they wait.
+        """
+        waits_ns = integer(self._history.settings, *REQUEST_TIMEOUT) * 1_000_000
+        if not waits_ns:
+            return None
+        led = {one.node for one in leading(self._history.timeline(*place).entries, since_ns, at_ns)}
+        ended_ns = self._history.incarnations.ended_ns
+        for asked_ns, source, target in reversed(self._unanswered):
+            if target not in led or not asked_ns <= at_ns < asked_ns + waits_ns + GRACE_NS:
+                continue
+            gone_ns = ended_ns(target, asked_ns)
+            is_hurt = any(_lasts(one, gone_ns) and hinders(one, {target}) for one in faults)
+            coordinated = {one.node for one in leading(self._history.timeline(*home).entries, asked_ns, at_ns)}
+            if is_hurt and asked_ns <= gone_ns <= at_ns < ended_ns(source, asked_ns) and coordinated == {source}:
+                return asked_ns
+        return None
+
+    @cached_property
+    def _unanswered(self) -> list[tuple[int, int, int]]:
+        """When which node asked which other one to write markers, of those requests that nobody answered, in order."""
+        rows = self._recording.table("requests")
+        rows = rows.filter(pc.equal(rows["api_key"], WRITE_TXN_MARKERS)).sort_by("at_ns")
+        asked: dict[tuple[int, int, int], int] = {}
+        for row in rows.select(["direction", "from", "to", "correlation_id", "fate", "at_ns"]).to_pylist():
+            if row["direction"] == "request":
+                asked[row["from"], row["to"], row["correlation_id"]] = row["at_ns"]
+            elif row["fate"] == DELIVERED:
+                asked.pop((row["to"], row["from"], row["correlation_id"]), None)
+        return sorted((at_ns, source, target) for (source, target, _), at_ns in asked.items())
 
     def sent_elsewhere(self, place: Place) -> Array:
         """Return the values that were offered to other topics of this name and may stand in this one, distinct."""
@@ -466,6 +511,12 @@ class Remembered:
         within = own[(done >= invoke_ns) & (done <= (NEVER if done_ns is None else done_ns))]
         last = before[np.argmax(sends["complete_ns"][before])] if before.size else None
         return [*([] if last is None else [int(last)]), *within.tolist()]
+
+
+def _lasts(fault: Fault, at_ns: int) -> bool:
+    """Whether a fault was being injected or in effect at a moment: who ends a process says so when it is gone."""
+    begun = [one for one in (fault.planned_ns, begun_ns(fault)) if one is not None]
+    return min(begun, default=NEVER) <= at_ns <= (NEVER if fault.healed_ns is None else fault.healed_ns)
 
 
 def _place(topic_partition: str) -> Place:

@@ -922,9 +922,9 @@ class History:
         self._types: list[str] = self._metadata["record_type"].cast(pa.string()).to_pylist()
         self._given = settings
         self._nodes = typed(nodes.sort_by("at_ns"), NodeEvent)
-        self._incarnations = Incarnations(self._nodes)
+        self.incarnations = Incarnations(self._nodes)
         self._removals = Removals(
-            lambda: () if requests is None else said(requests()), lambda: self._directories, self._incarnations
+            lambda: () if requests is None else said(requests()), lambda: self._directories, self.incarnations
         )
         self._timelines: dict[tuple[str, int], Timeline] = {}
         # Says of a value of a partition whether readers had read on where it was written anew, and what permitted the loss of what they had read.
@@ -969,7 +969,7 @@ class History:
             (topic, partition),
             self._given,
             losses,
-            _Brokers(self.registrations, self._incarnations, self._calm, self._removals),
+            _Brokers(self.registrations, self.incarnations, self._calm, self._removals),
             self._orders_of_kind(AdminApi.ELECT_LEADERS, topic, partition),
             self._orders_of_kind(AdminApi.DELETE_TOPIC, topic, partition),
         )

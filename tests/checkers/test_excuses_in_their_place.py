@@ -626,6 +626,58 @@ def test_a_marker_needs_ten_seconds_in_which_coordinator_and_leader_are_whole(
     assert judged(run, "hanging") == [expected]
 
 
+WAITS = {"request.timeout.ms": 30_000}
+ASKED = {"from": 1, "to": 2, "api_key": 27, "api_version": 1, "correlation_id": 5, "fate": "delivered"}
+
+
+@pytest.mark.parametrize(("changed", "expected"), [
+    pytest.param({}, BY_R9, id="it asked who had led, and lost power before it answered"),
+    pytest.param({"looked": 40_000}, BY_R9, id="it may wait still"),
+    pytest.param({"looked": 41_000}, LOST, id="it waits no longer"),
+    pytest.param({"waits": {}}, LOST, id="nobody knows how long it waits"),
+    pytest.param({"answered": 350}, LOST, id="it was answered"),
+    pytest.param({"asked": {"from": 3}}, LOST, id="somebody else asked"),
+    pytest.param({"asked": {"to": 3}}, LOST, id="it asked somebody else"),
+    pytest.param({"asked": {"api_key": 1}}, LOST, id="for something else"),
+    pytest.param({"asked": None}, LOST, id="nobody saw what was asked"),
+    pytest.param({"killed": None}, LOST, id="who was asked goes on"),
+    pytest.param({"killed": 305}, LOST, id="it was gone before it was asked"),
+    pytest.param({"fault": 6000}, LOST, id="it ended by itself"),
+    pytest.param({"coordinator": 1500}, LOST, id="another one coordinates since"),
+    pytest.param({"restarted": 1500}, LOST, id="another process of it coordinates since"),
+    pytest.param({"deposed": 250}, LOST, id="the transaction ended when it led no longer"),
+])  # fmt: skip
+def test_a_coordinator_of_kafka_waits_for_who_lost_its_power_as_long_as_requests_may_take(
+    tmp_path: Path, changed: dict[str, Any], expected: tuple[str, str]
+) -> None:
+    run = Run(tmp_path / "run", **changed.get("waits", WAITS))
+    for node in (1, 2, 3):
+        run.node(node, "start", 0)
+    run.metadata("PartitionRecord", 0, topic="__transaction_state", **CREATED)
+    run.change(10, leader=2)
+    in_transaction(run, {"t": 0}, "committed")
+    asked = changed.get("asked", {})
+    if asked is not None:
+        row = ASKED | {"summary": "write_txn_markers"} | asked
+        run.recorder.row("requests", **row, direction="request", at_ns=310 * MS)
+    if "answered" in changed:
+        row = ASKED | {"from": 2, "to": 1, "summary": "write_txn_markers"}
+        run.recorder.row("requests", **row, direction="response", at_ns=changed["answered"] * MS)
+    if changed.get("killed", 400) is not None:
+        run.node(2, "killed", changed.get("killed", 400))
+    run.fault("power-loss", changed.get("fault", 300), node=2, lasts=3000)
+    run.change(changed.get("deposed", 2000), leader=3, isr=[3, 1])
+    if "coordinator" in changed:
+        elected = {"partition_id": 0, "leader": 3}
+        run.metadata("PartitionChangeRecord", changed["coordinator"], topic="__transaction_state", **elected)
+    if "restarted" in changed:
+        run.node(1, "killed", changed["restarted"])
+        run.node(1, "start", changed["restarted"] + 100)
+    run.watermark(1, changed.get("looked", 20_000), epoch=2, observer="node-3", last_stable_offset=0)
+
+    assert judged(run, "hanging") == [expected]
+
+
 @pytest.mark.parametrize(("stands", "expected"), [
     pytest.param("former", BY_R9, id="one that an unclean election may have aborted"),
     pytest.param("later", LOST, id="one that began behind it"),
