@@ -3,7 +3,7 @@
 A history comes as `Operation`s (imported, small) or straight from a recording's table `txns`; both become the same arrays.
 """
 
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Hashable, Iterator, Mapping, Sequence
 from typing import Final
 
 import msgspec
@@ -139,6 +139,32 @@ class ListSteps(msgspec.Struct):
         return cls(
             Transactions.recorded(txns, rows), txn[heads], is_read[heads], keys[heads], values[heads], first, length,
             values[element], names, Numbering(),
+        )  # fmt: skip
+
+    @property
+    def key_count(self) -> int:
+        """How many keys there are, by the greatest number."""
+        return int(self.key.max(initial=-1)) + 1
+
+    def in_parts(self, at_once: int) -> "Iterator[tuple[int, ListSteps]]":
+        """Yield the steps on some keys after the others, those counted from the first of them: of so many steps and elements together, or of one key."""
+        cost = np.bincount(self.key, weights=1 + self.length, minlength=self.key_count)
+        parts = (np.cumsum(cost) - cost) // at_once  # of which part each key is
+        firsts = np.flatnonzero(np.append(True, np.diff(parts) > 0)[: parts.size])
+        if firsts.size < 2:
+            yield 0, self
+            return
+        for first, end in zip(firsts.tolist(), [*firsts[1:].tolist(), parts.size], strict=True):
+            yield first, self._on_keys(first, end)
+
+    def _on_keys(self, first: int, end: int) -> "ListSteps":
+        rows = np.flatnonzero((self.key >= first) & (self.key < end))
+        length = self.length[rows]
+        begins = np.cumsum(length) - length
+        places = np.repeat(self.first[rows] - begins, length) + np.arange(int(length.sum()))
+        return ListSteps(
+            self.transactions, self.txn[rows], self.is_read[rows], self.key[rows] - first, self.value[rows], begins, length,
+            self.elements[places], self.names, self.numbering,
         )  # fmt: skip
 
     def without(self, dropped: Mapping[int, Sequence[int]]) -> "ListSteps":

@@ -33,6 +33,7 @@ from tribunal.results.verdict import EdgeKind, TransactionEdge
 Key = Hashable
 Element = Hashable
 CHUNK: Final = 1 << 22  # elements compared at once
+AT_ONCE: Final = 1 << 22  # steps and elements of the keys that are looked at together
 UNREAD: Final = -1
 
 
@@ -44,9 +45,8 @@ def check(history: Sequence[Operation] | ListSteps, model: str = "strict-seriali
     """
     steps = history if isinstance(history, ListSteps) else ListSteps.of(history)
     found = Findings()
-    lists = Lists(steps)
-    graph = dependencies(steps, lists, found)
-    for number in lists.doubtful_transactions().tolist():
+    graph, doubtful = dependencies(steps, found)
+    for number in doubtful.tolist():
         _internal(found, steps.operation(number))
     add_time(graph, steps.transactions, suffixes_of(model))
     result = search(graph, suffixes_of(model), implied_by)
@@ -56,12 +56,21 @@ def check(history: Sequence[Operation] | ListSteps, model: str = "strict-seriali
     return forbidden(found, model)
 
 
-def dependencies(steps: ListSteps, lists: "Lists", found: Findings) -> Graph:
-    """Return the graph of who wrote, read and replaced what, without time (as SQL: `sql_edges.LISTS`)."""
+def dependencies(steps: ListSteps, found: Findings, at_once: int = AT_ONCE) -> tuple[Graph, Integers]:
+    """Return the graph of who wrote, read and replaced what, without time (as SQL: `sql_edges.LISTS`), and the transactions that may contradict themselves.
+
+    A key has nothing to do with another one, so that keys are taken some after the others: what is known of them besides their edges is held for so many steps and
+    elements at once.
+    """
     graph = Graph(len(steps.transactions))
-    lists.add_edges(graph)
-    _look_closely(found, graph, steps, lists)
-    return graph
+    irregular, doubtful = np.zeros(steps.key_count, bool), [np.zeros(0, np.int64)]
+    for first, part in steps.in_parts(at_once):
+        lists = Lists(part)
+        lists.add_edges(graph)
+        irregular[first : first + lists.count] = lists.irregular
+        doubtful.append(lists.doubtful_transactions())
+    _look_closely(found, graph, steps, irregular)
+    return graph, np.unique(np.concatenate(doubtful))
 
 
 class Lists:
@@ -69,7 +78,7 @@ class Lists:
 
     def __init__(self, steps: ListSteps) -> None:
         self.steps = steps
-        self.count = int(steps.key.max(initial=-1)) + 1
+        self.count = steps.key_count
         outcome = steps.transactions.outcome
         self.reads = np.flatnonzero(steps.is_read & (outcome[steps.txn] == OK))
         self.appends = np.flatnonzero(~steps.is_read)
@@ -260,11 +269,11 @@ def pair_codes(*pairs: tuple[Integers, Integers]) -> list[Integers]:
     return codes
 
 
-def _look_closely(found: Findings, graph: Graph, steps: ListSteps, lists: Lists) -> None:
+def _look_closely(found: Findings, graph: Graph, steps: ListSteps, irregular: NDArray[np.bool_]) -> None:
     """Judge the irregular keys read by read."""
-    if not lists.irregular.any():
+    if not irregular.any():
         return
-    rows = np.flatnonzero(lists.irregular[steps.key])
+    rows = np.flatnonzero(irregular[steps.key])
     numbers = np.unique(steps.txn[rows]).tolist()
     keys = dict.fromkeys(steps.names[int(key)] for key in steps.key[rows])
     history = ListHistory({number: steps.operation(number) for number in numbers}, keys)

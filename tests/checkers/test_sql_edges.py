@@ -56,9 +56,9 @@ def edges_of(graph: Graph, rows: Any) -> Edges:
     return {(source, target, known[kind]) for source, target, kind in pairs}
 
 
-def of_lists(table: pa.Table) -> Edges:
+def of_lists(table: pa.Table, at_once: int = list_append.AT_ONCE) -> Edges:
     steps = ListSteps.recorded(table)
-    graph = list_append.dependencies(steps, list_append.Lists(steps), Findings())
+    graph, _ = list_append.dependencies(steps, Findings(), at_once)
     return edges_of(graph, steps.transactions.index)
 
 
@@ -164,6 +164,20 @@ QUICK = {"deadline": None, "suppress_health_check": list(HealthCheck)}
 @given(lists())
 def test_sql_and_columns_agree_on_edges_of_lists(table: pa.Table) -> None:
     assert by_sql(LISTS, table) == of_lists(table)
+
+
+@settings(max_examples=40, **QUICK)
+@given(lists())
+def test_keys_that_are_looked_at_one_after_the_other_say_the_same(table: pa.Table) -> None:
+    steps = ListSteps.recorded(table)
+    together, apart = Findings(), Findings()
+
+    _, doubtful = list_append.dependencies(steps, together)
+    _, one_by_one = list_append.dependencies(steps, apart, at_once=1)
+
+    assert of_lists(table, at_once=1) == of_lists(table)
+    assert one_by_one.tolist() == doubtful.tolist()
+    assert apart.counts == together.counts
 
 
 @settings(max_examples=40, **QUICK)
