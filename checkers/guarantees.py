@@ -8,7 +8,7 @@ facts, and no rule permits anything without a fact that says so: unknown never e
 Worked rows as data: tests/cases/data/guarantees.yaml.
 """
 
-from collections.abc import Iterable
+from collections.abc import Hashable, Iterable
 from enum import StrEnum
 from typing import assert_never
 
@@ -277,6 +277,14 @@ class Ledger:
         self.election: Elected | None = None
         self._is_election_over = True
         self.violations: dict[str, None] = {}
+
+    @property
+    def state(self) -> Hashable:
+        """All that what it says from now on depends on: of two that are equal in it the same is said behind the same facts."""
+        said = (self.acks, self.bound, self.was_exposed, self.was_read, self.leader, self.isr, self.other_led)
+        moved = (self.settings, self.least_min_isr, self.log_start_moved, self.election, self._is_election_over)
+        nodes = (self.holders, self.certain, self.unclean, self.lost, self.cut_live)
+        return *said, *moved, *map(frozenset[int], nodes), frozenset(self.violations)
 
     def add(self, fact: Fact) -> None:
         """Take in the next fact."""

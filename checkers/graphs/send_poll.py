@@ -244,8 +244,9 @@ class Order:
         message: Integers,
         new: NDArray[np.bool_],
     ) -> None:
-        for place in np.flatnonzero(new[:-1] & ~new[1:]) if len(new) else []:
-            same = (key == key[place]) & (offset == offset[place])
+        starts = np.append(np.flatnonzero(new), new.size)  # of what stands at one offset, one behind the other
+        for number in np.flatnonzero(np.diff(starts) > 1).tolist():
+            place, same = starts[number], slice(starts[number], starts[number + 1])
             numbers = tuple(history.message_value[message[same]].tolist())
             values = [history.value(number) for number in numbers]
             writers = tuple(history.index(w) for w in history.writer[message[same]] if w >= 0)
@@ -253,9 +254,10 @@ class Order:
             found.add("inconsistent-offsets", writers, words)
             found.contradictions.append(Contradiction(name, int(offset[place]), numbers, writers, words))
         order = np.lexsort((offset, message))
-        again = np.flatnonzero(message[order][1:] == message[order][:-1])
-        for number in np.unique(message[order][again]):
-            places = offset[message == number].tolist()
+        ordered = message[order]
+        for number in np.unique(ordered[1:][ordered[1:] == ordered[:-1]]):
+            first, end = np.searchsorted(ordered, number, "left"), np.searchsorted(ordered, number, "right")
+            places = offset[order[first:end]].tolist()
             writer = history.writer[number]
             if writer < 0 and not history.has_all_senders:
                 continue  # whoever sent it outside of transactions is judged by what its producer promised

@@ -276,15 +276,16 @@ class Evidence:
         """
         if offset == UNKNOWN or self._orders.is_compacted or not self._shows_all:
             return None
-        epochs, topic = self._exposures.epochs, self._topic(since_ns)
-        chosen = self._exposures.beyond(offset, since_ns, topic) & (epochs != UNKNOWN)
+        topic = self._topic(since_ns)
+        epochs = self._exposures.epochs[self._exposures.beyond(offset, since_ns, topic)]
+        epochs = epochs[epochs != UNKNOWN]
         offsets, standing = self._standing
         place = int(np.searchsorted(offsets, offset))
         if place < offsets.size and offsets[place] == offset:
-            chosen &= epochs < standing[place]
+            epochs = epochs[epochs < standing[place]]
         elif offset < self._begins:
             return None  # what stood there may be gone by an order
-        shown = np.unique(epochs[chosen])[::-1].tolist()
+        shown = np.sort(epochs)[::-1].tolist()
         return next((epoch for epoch in shown if not self._lacked_in(topic, epoch, offset, answered)), None)
 
     def _uncommitted_ns(self, leader_epoch: int | None, offset: int) -> int | None:
@@ -449,14 +450,21 @@ class Evidence:
         """
         own = self._log_start
         if node is not None:
-            logs = self._rows.columns("logs")
-            held = logs["log_offset"][logs["node"] == node]
-            own = int(held.min()) if held.size else self._dumped.get(node, own)
+            own = self._held_from.get(node, self._dumped.get(node, own))
             own = self._log_begins.get(node, own)  # of ranges alone the first row is not the log's
         log_offset = offsets[-1]
         sent_ns = self._sent_last_ns(offsets) if value is None else self._sent_ns(value)
         dumped_ns = None if node is None else max(ended_ns, self.absent_ns or 0) + APPLIED_NS
         return 0 <= log_offset < own and self._ordered_ns(log_offset, sent_ns, sent_ns, node, dumped_ns) is not None
+
+    @cached_property
+    def _held_from(self) -> dict[int, int]:
+        """The least offset that each replica's log holds."""
+        logs = self._rows.columns("logs")
+        nodes, place = np.unique(logs["node"], return_inverse=True)
+        first = np.full(nodes.size, np.iinfo(np.int64).max)
+        np.minimum.at(first, place.reshape(-1), logs["log_offset"])
+        return dict(zip(nodes.tolist(), first.tolist(), strict=True))
 
     def values_at(self, log_offset: int) -> frozenset[int]:
         """Return the values that the logs of those that can lead hold at an offset."""
@@ -563,9 +571,7 @@ class Evidence:
         if offset == UNKNOWN:
             return []
         topic = self._topic(since_ns if of_ns is None else of_ns)
-        beyond = np.flatnonzero(self._exposures.beyond(offset, since_ns, topic))
-        _, first = np.unique(epochs[beyond], return_index=True)
-        rows = beyond[np.sort(first)].tolist()
+        rows = self._exposures.beyond(offset, since_ns, topic).tolist()
         return [(int(at_ns[row]), None if epochs[row] == UNKNOWN else int(epochs[row])) for row in rows]
 
     def _replaced_epoch(self, offset: int) -> int | None:
@@ -658,18 +664,57 @@ def _absent_ns(rows: PartitionRows) -> int | None:
     return min((end for end in ends if end != UNKNOWN), default=None)
 
 
-class _Exposures(NamedTuple):
-    """Observations of high watermarks, by time: when, what, in which leader epoch and surely of which topic."""
+class _Exposures:
+    """Observations of high watermarks, by time: when, what, in which leader epoch and surely of which topic. Sorted once, for many may be asked for."""
 
-    at_ns: Array
-    high_watermarks: Array
-    epochs: Array
-    topics: Array
+    def __init__(self, at_ns: Array, high_watermarks: Array, epochs: Array, topics: Array) -> None:
+        self.at_ns, self.epochs = at_ns, epochs
+        self._high_watermarks, self._topics = high_watermarks, topics
+        self._by_epoch: dict[int | None, _ByEpoch] = {}
 
     def beyond(self, offset: int, since_ns: int, topic: int | None) -> Array:
-        """Tell which of them passed an offset of a topic since a moment; None: there is only one, or nobody knows which."""
-        found = (self.high_watermarks > offset) & (self.at_ns >= since_ns)
-        return found if topic is None else found & (self.topics == topic) & (topic != UNKNOWN_TOPIC)
+        """Return of each leader epoch the first of them that passed an offset of a topic since a moment; None: there is only one, or nobody knows which."""
+        if topic == UNKNOWN_TOPIC:
+            return np.zeros(0, np.int64)
+        if topic not in self._by_epoch:
+            own = np.arange(self.at_ns.size) if topic is None else np.flatnonzero(self._topics == topic)
+            self._by_epoch[topic] = _ByEpoch(own, self.at_ns, self._high_watermarks, self.epochs)
+        return self._by_epoch[topic].first_beyond(offset, since_ns)
+
+
+class _ByEpoch:
+    """The observations of one topic, leader epoch by leader epoch."""
+
+    def __init__(self, rows: Array, at_ns: Array, high_watermarks: Array, epochs: Array) -> None:
+        self._rows = rows = rows[np.argsort(epochs[rows], kind="stable")]
+        self._marks = high_watermarks[rows]
+        borders = np.flatnonzero(np.diff(epochs[rows])) + 1
+        self._ends = np.append(borders, rows.size) if rows.size else np.zeros(0, np.int64)
+        begins = np.append(0, borders)[: self._ends.size]
+        self._numbers = np.arange(self._ends.size)
+        number = np.repeat(self._numbers, self._ends - begins)
+        self._first_ns = int(at_ns[rows].min(initial=0))
+        self._span_ns = int(at_ns[rows].max(initial=0)) - self._first_ns + 2
+        self._times = number * self._span_ns + (at_ns[rows] - self._first_ns)  # ascending, as what follows
+        self._most = int(self._marks.max(initial=0)) + 1
+        parts = np.split(self._marks, borders)
+        so_far = np.concatenate([np.maximum.accumulate(part) for part in parts])
+        self._so_far = number * self._most + so_far
+        self._to_come = np.concatenate([np.maximum.accumulate(part[::-1])[::-1] for part in parts])
+
+    def first_beyond(self, offset: int, since_ns: int) -> Array:
+        """Return, in order of time, the first observation of each leader epoch since a moment that lies beyond an offset, where there is one."""
+        since = min(max(since_ns - self._first_ns, 0), self._span_ns - 1)
+        begins = np.searchsorted(self._times, self._numbers * self._span_ns + since)
+        known = np.flatnonzero(begins < self._ends)
+        known = known[self._to_come[begins[known]] > offset]
+        passed = np.searchsorted(self._so_far, known * self._most + min(offset, self._most - 1), "right")
+        places = np.maximum(begins[known], passed)
+        # Whatever was shown before that moment, beyond it or not, what comes behind it may fall short at first.
+        for number in np.flatnonzero(self._marks[places] <= offset).tolist():
+            later = self._marks[places[number] : self._ends[known[number]]]
+            places[number] += int(np.argmax(later > offset))
+        return np.sort(self._rows[places])
 
 
 def _exposures(rows: PartitionRows, leaders: Leaders) -> _Exposures:

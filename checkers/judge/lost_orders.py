@@ -95,11 +95,12 @@ def _lacked(lists: ListSteps) -> Iterator[_Lacked]:
         row: frozenset(lists.elements[lists.first[row] : lists.first[row] + lists.length[row]].tolist())
         for row in reads.tolist()
     }
+    by_key = reads[np.argsort(lists.key[reads], kind="stable")]
+    keys = lists.key[by_key]
     for append in np.flatnonzero(~lists.is_read & (transactions.outcome[lists.txn] != FAIL)).tolist():
         key, element, writer = int(lists.key[append]), int(lists.value[append]), lists.txn[append]
-        own = reads[
-            (lists.key[reads] == key) & (transactions.completed[lists.txn[reads]] > transactions.invoked[writer])
-        ]
+        own = by_key[np.searchsorted(keys, key, "left") : np.searchsorted(keys, key, "right")]
+        own = own[transactions.completed[lists.txn[own]] > transactions.invoked[writer]]
         lacking = [row for row in own.tolist() if element not in elements[row] and lists.txn[row] != writer]
         if not lacking:
             continue

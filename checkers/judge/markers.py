@@ -10,7 +10,7 @@ from typing import Final
 import msgspec
 import numpy as np
 
-from tribunal.checkers.api import OK, TAIL, UNKNOWN, PartitionRows
+from tribunal.checkers.api import OK, TAIL, UNKNOWN, Array, PartitionRows
 from tribunal.checkers.judge.evidence import READ_COMMITTED, Sent, first_polls, polled_at_end
 from tribunal.checkers.judge.timeline import Judgement, Record, Timeline
 
@@ -62,7 +62,9 @@ def _received(rows: PartitionRows, sent: Sent, absent_ns: int | None) -> Iterato
     reads = rows.columns("reads")
     if sent.value is None:
         return
-    chosen = np.flatnonzero((reads["value"] == sent.value) & (reads["phase"] == TAIL))
+    order, values = rows.derived(_by_value)
+    own = order[np.searchsorted(values, sent.value, "left") : np.searchsorted(values, sent.value, "right")]
+    chosen = own[reads["phase"][own] == TAIL]
     given = {(int(reads["process"][row]), int(reads["poll_index"][row])) for row in chosen.tolist()}
     answers = rows.derived(_answers)
     waited, first = rows.derived(polled_at_end), rows.derived(first_polls)
@@ -77,6 +79,13 @@ def _received(rows: PartitionRows, sent: Sent, absent_ns: int | None) -> Iterato
     if known:
         epoch, at_ns = max(known)
         yield Seen(at_ns, epoch)
+
+
+def _by_value(rows: PartitionRows) -> tuple[Array, Array]:
+    """Return the reads in the order of their values, and these."""
+    values = rows.columns("reads")["value"]
+    order = np.argsort(values, kind="stable")
+    return order, values[order]
 
 
 def _answers(rows: PartitionRows) -> dict[tuple[int, int], Seen]:

@@ -156,11 +156,14 @@ class PartitionJudge:
         """Whether what an anomaly is about was sent before the last time at which older records of a key could go."""
         sends = self.rows.columns("sends")
         if anomaly.value is not None:
-            own = sends["value"] == anomaly.value
+            own = self.rows.derived(sends_by_value).rows(np.array([anomaly.value]))
+            own = own[own != UNKNOWN]
         else:
             last = anomaly.log_offset if anomaly.other_offset is None else anomaly.other_offset
-            own = (sends["log_offset"] >= (anomaly.log_offset or 0)) & (sends["log_offset"] <= (last or 0))
-        since_ns = int(sends["invoke_ns"][own].min()) if own.any() else 0
+            own = np.flatnonzero(
+                (sends["log_offset"] >= (anomaly.log_offset or 0)) & (sends["log_offset"] <= (last or 0))
+            )
+        since_ns = int(sends["invoke_ns"][own].min()) if own.size else 0
         return self._orders.compacted_ns(since_ns, None) is not None
 
     def _judgements(self, chosen: Property, found: Found) -> dict[int, Judgement]:

@@ -4,6 +4,7 @@ Looks at one partition's `commits` again, for the few fetches, commits and trans
 """
 
 from collections.abc import Iterable, Sequence
+from functools import cached_property
 from itertools import pairwise
 
 import numpy as np
@@ -28,6 +29,7 @@ class Positions:
         self._remembered = remembered
         self._commits = rows.columns("commits")
         self._groups = rows.words("commits", "group")
+        self._effects: dict[int, tuple[Array, Array, Array, Array]] = {}
 
     def excuse(self, anomaly: Anomaly) -> Judgement | None:
         """Return what permitted the loss of the positions in question, if all of it was, or who ordered it."""
@@ -104,22 +106,24 @@ class Positions:
                 return None
 
     def _found(self, anomaly: Anomaly, *, is_commit: bool) -> int | None:
-        commits = self._commits
-        own = (commits["process"] == anomaly.process) & (commits["invoke_ns"] == anomaly.invoke_ns)
-        own &= (commits["complete_ns"] == anomaly.at_ns) & ((commits["kind"] == COMMIT) == is_commit)
-        places = np.flatnonzero(own)
-        return int(places[0]) if places.size else None
+        return self._places.get((anomaly.process, anomaly.invoke_ns, anomaly.at_ns, is_commit))
+
+    @cached_property
+    def _places(self) -> dict[tuple[int | None, int | None, int | None, bool], int]:
+        """The first row of each process, with these times, that is a commit or not."""
+        names = ("process", "invoke_ns", "complete_ns")
+        columns = (*(self._commits[name].tolist() for name in names), (self._commits["kind"] == COMMIT).tolist())
+        found: dict[tuple[int | None, int | None, int | None, bool], int] = {}
+        for row, key in enumerate(zip(*columns, strict=True)):
+            found.setdefault(key, row)
+        return found
 
     def _of_fetch(self, anomaly: Anomaly) -> Judgement | None:
         fetch = self._found(anomaly, is_commit=False)
         if fetch is None:
             return None
         commits = self._commits
-        own = np.flatnonzero(commits["group"] == commits["group"][fetch])
-        done, outcome = effective(commits, self._context)
-        writes = own[(commits["kind"][own] == COMMIT) & (outcome[own] != ABORTED)]
-        fetches = own[(commits["kind"][own] != COMMIT) & (commits["outcome"][own] == OK)]
-        prove(commits, (done, outcome), writes, fetches)
+        done, outcome, writes, fetches = self._effects_of(int(commits["group"][fetch]))
         value = commits["committed_offset"][fetch]
         returned = writes[(commits["committed_offset"][writes] == value) & (value != UNKNOWN)]
         since_ns = int(commits["invoke_ns"][returned].max(initial=-1))
@@ -207,17 +211,37 @@ class Positions:
     def _of_processed(self, log_offset: int, value: int) -> Judgement | None:
         """Look at the commit of every transaction that consumed the record, but for the last one."""
         steps, commits = self._context.steps(), self._commits
-        chosen = (steps["kind"] == POLL) & (steps["log_offset"] == log_offset) & (steps["outcome"] == COMMITTED)
-        chosen &= steps["value"] == value
-        txns = {int(steps["txn"][row]): row for row in np.flatnonzero(chosen).tolist()}
+        polled, offsets = self._polled
+        first, end = (int(np.searchsorted(offsets, log_offset, side)) for side in SIDES)
+        chosen = polled[first:end]
+        chosen = chosen[steps["value"][chosen] == value]
+        txns = {int(steps["txn"][row]): row for row in chosen.tolist()}
         by_group: dict[int, list[int]] = {}
         for row in txns.values():
             end_ns = NEVER if steps["end_ns"][row] == UNKNOWN else steps["end_ns"][row]
-            within = (commits["process"] == steps["process"][row]) & (commits["kind"] == COMMIT)
-            within &= (commits["invoke_ns"] >= steps["begin_ns"][row]) & (commits["invoke_ns"] <= end_ns)
-            for commit in np.flatnonzero(within)[-1:].tolist():
+            own = self._committed.get(int(steps["process"][row]), np.zeros(0, np.int64))
+            times = commits["invoke_ns"][own]
+            within = own[np.searchsorted(times, steps["begin_ns"][row]) : np.searchsorted(times, end_ns, "right")]
+            for commit in within[-1:].tolist():
                 by_group.setdefault(int(commits["group"][commit]), []).append(commit)
         return _all(self._in_turn(group, own, log_offset) for group, own in by_group.items() if len(own) > 1)
+
+    @cached_property
+    def _polled(self) -> tuple[Array, Array]:
+        """The steps by which committed transactions took something, by the offset that they took."""
+        steps = self._context.steps()
+        own = np.flatnonzero((steps["kind"] == POLL) & (steps["outcome"] == COMMITTED))
+        own = own[np.argsort(steps["log_offset"][own], kind="stable")]
+        return own, steps["log_offset"][own]
+
+    @cached_property
+    def _committed(self) -> dict[int, Array]:
+        """The commits of each process, in order of time."""
+        commits = self._commits
+        own = np.flatnonzero(commits["kind"] == COMMIT)
+        own = own[np.lexsort((commits["invoke_ns"][own], commits["process"][own]))]
+        processes, first = np.unique(commits["process"][own], return_index=True)
+        return dict(zip(processes.tolist(), np.split(own, first[1:]), strict=False))
 
     def _in_turn(self, group: int, own: list[int], log_offset: int) -> Judgement | None:
         times = self._commits["invoke_ns"]

@@ -4,8 +4,10 @@ All from what the harness observed. A broker can lead while it is registered, ne
 log directories online, and its process runs.
 """
 
+from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Iterator, Sequence, Set
-from itertools import pairwise
+from functools import cached_property
+from itertools import islice, pairwise
 from typing import Final
 
 import msgspec
@@ -30,9 +32,9 @@ from tribunal.checkers.judge.timeline import OBSERVATION_LAG_NS, Entry, NodeSett
 from tribunal.checkers.judge.waits import Waits
 from tribunal.results.manifest import KRAFT, integer
 from tribunal.results.metadata import NO_LEADER, State
+from tribunal.results.rows import Fault, typed
 
 LED_WITHIN_NS: Final = (
-from tribunal.results.rows import Fault, typed
     1_000_000_000  # of commits observed: an election is in the very batch that makes it possible (SPEC 2.6)
 )
 ENSEMBLE_LED_WITHIN_NS: Final = (
@@ -280,7 +282,7 @@ def below_min_isr(history: Sequence[Entry], settings: NodeSettings, of_run: OfRu
     faults = [Span(one.since_ns, one.until_ns + SETTLING_NS) for one in hurts]
     leaders = {entry.state.leader for entry in history} - {NO_LEADER}
     found: list[TooSmall] = []
-    heartbeats: Sequence[Said] | None = None  # read where the first change asks for them
+    heartbeats: _Heartbeats | None = None  # read where the first change asks for it
     first = 0
     for place, entry in enumerate(history):
         if place and not _same(history[place - 1], entry):
@@ -291,13 +293,14 @@ def below_min_isr(history: Sequence[Entry], settings: NodeSettings, of_run: OfRu
         leader, epoch = _term(entry)
         began = first == 0 or history[first - 1].state.leader_epoch != epoch
         before = {leader} if first == 0 else {leader, history[first - 1].state.leader}
-        heartbeats = list(said(of_run("requests"))) if heartbeats is None else heartbeats
-        ignorant_ns = _ignorant_ns(of_run("metadata"), heartbeats, before, history[first].at_ns)
+        heartbeats = (
+            _Heartbeats(of_run("metadata"), of_run("requests"), hurts, settings) if heartbeats is None else heartbeats
+        )
+        ignorant_ns = heartbeats.ignorant_ns(before, history[first].at_ns)
         known = Span(max(history[first].at_ns + OBSERVATION_LAG_NS // 2, ignorant_ns), until_ns)
         known_ns = -1
         if not began:
-            known_ns = _known_ns(of_run("requests"), hurts, settings, leader, history[first].at_ns)
-            known_ns = max(known_ns, ignorant_ns)
+            known_ns = max(heartbeats.known_ns(leader, history[first].at_ns), ignorant_ns)
         times: list[tuple[Span, int | None]] = [(quiet, None) for quiet in without(known, faults)]
         times += [(Span(known_ns, until_ns), leader)] if known_ns < until_ns else []
         found += [
@@ -307,70 +310,101 @@ def below_min_isr(history: Sequence[Entry], settings: NodeSettings, of_run: OfRu
     return found
 
 
-def _ignorant_ns(metadata: pa.Table, heartbeats: Sequence[Said], nodes: Set[int], since_ns: int) -> int:
-    """Return when one of these nodes last said, by a heartbeat, that it did not know yet what was committed at a moment; -1: none did.
+class _Heartbeats:
+    """What brokers said to controllers and heard from them: read once, and asked in the order of what was committed."""
 
-    A node that has said that it knows has known since: what a later process of it does not know yet, this one knew.
-    """
-    committed = metadata.filter(pc.equal(metadata["at_ns"], since_ns))["metadata_offset"].to_pylist()
-    if not committed:
-        return -1
-    knowing: set[int] = set()
-    last_ns = -1
-    for node, at_ns, offset in heartbeats:
-        if node not in nodes or at_ns < since_ns:
-            continue
-        if offset >= min(committed):
-            knowing.add(node)
-        elif node not in knowing:
-            last_ns = at_ns
-    return last_ns
+    def __init__(self, metadata: pa.Table, requests: pa.Table, faults: Sequence[Span], settings: NodeSettings) -> None:
+        self._requests, self._faults, self._settings = requests, faults, settings
+        self._offsets: dict[int, int] = {}  # by when it was committed, the first record
+        for at_ns, offset in zip(metadata["at_ns"].to_pylist(), metadata["metadata_offset"].to_pylist(), strict=True):
+            if at_ns is not None:
+                self._offsets[at_ns] = min(offset, self._offsets.get(at_ns, offset))
+        self._said: dict[int, list[Said]] = {}
+        for one in said(requests):
+            self._said.setdefault(one.node, []).append(one)
+        self._answered: dict[int, list[int]] = {}
+        self._asked: dict[int, list[int]] = {}
+        self._controllers: dict[int, set[int]] = {}
+        for row in requests.filter(pc.equal(requests["api_key"], HEARTBEAT)).sort_by("at_ns").to_pylist():
+            if row["direction"] == "request":
+                self._asked.setdefault(row["from"], []).append(row["at_ns"])
+            elif row["direction"] == "response":
+                self._controllers.setdefault(row["to"], set()).add(row["from"])
+                if row["fate"] == DELIVERED:
+                    self._answered.setdefault(row["to"], []).append(row["at_ns"])
+        self._spans: dict[int, list[Span]] = {}
 
+    def ignorant_ns(self, nodes: Set[int], since_ns: int) -> int:
+        """Return when one of these nodes last said, by a heartbeat, that it did not know yet what was committed at a moment; -1: none did.
 
-def _known_ns(requests: pa.Table, faults: Sequence[Span], settings: NodeSettings, leader: int, since_ns: int) -> int:
-    """Return when a leader surely knew what was committed before: it asked once more after a controller had answered its heartbeat.
+        A node that has said that it knows has known since: what a later process of it does not know yet, this one knew.
+        """
+        committed = self._offsets.get(since_ns)
+        if committed is None:
+            return -1
+        last_ns = -1
+        for node in nodes:
+            own = self._said.get(node, [])
+            for one in islice(own, bisect_left(own, since_ns, key=lambda said: said.at_ns), None):
+                if one.metadata_offset >= committed:
+                    break
+                last_ns = max(last_ns, one.at_ns)
+        return last_ns
 
-    A heartbeat brings no metadata: while a leader was hindered to fetch them it may know nothing, however often it was answered.
-    """
-    rows = requests.filter(pc.equal(requests["api_key"], HEARTBEAT)).sort_by("at_ns").to_pylist()
-    answers = [row for row in rows if row["direction"] == "response" and row["to"] == leader]
-    answered = [row["at_ns"] for row in answers if row["fate"] == DELIVERED]
-    asked = [row["at_ns"] for row in rows if row["direction"] == "request" and row["from"] == leader]
-    spans = _hindered(requests, leader, {row["from"] for row in answers}, faults, settings)
-    known_ns = _asked_again(answered, asked, since_ns)
-    for span in sorted(spans, key=lambda one: one.since_ns):
-        if span.since_ns <= known_ns and span.until_ns > since_ns:
-            since_ns = span.until_ns
-            known_ns = _asked_again(answered, asked, since_ns)
-    return known_ns
+    def known_ns(self, leader: int, since_ns: int) -> int:
+        """Return when a leader surely knew what was committed before: it asked once more after a controller had answered its heartbeat.
 
+        A heartbeat brings no metadata: while a leader was hindered to fetch them it may know nothing, however often it was answered.
+        """
+        if leader not in self._spans:
+            self._spans[leader] = sorted(self._hindered(leader), key=lambda one: one.since_ns)
+        # Those that are over by now are over for all that was committed later.
+        spans = self._spans[leader] = [one for one in self._spans[leader] if one.until_ns > since_ns]
+        known_ns = self._asked_again(leader, since_ns)
+        for span in spans:
+            if span.since_ns > known_ns:
+                break
+            if span.until_ns > since_ns:
+                since_ns = span.until_ns
+                known_ns = self._asked_again(leader, since_ns)
+        return known_ns
 
-def _asked_again(answered: Sequence[int], asked: Sequence[int], since_ns: int) -> int:
-    """Return when a node asked once more after the first answer since a moment; both ascending. NEVER: it did not."""
-    first_ns = next((at_ns for at_ns in answered if at_ns > since_ns), NEVER)
-    return next((at_ns for at_ns in asked if at_ns > first_ns), NEVER)
+    def _asked_again(self, node: int, since_ns: int) -> int:
+        """Return when a node asked once more after the first answer since a moment. NEVER: it did not."""
+        answered, asked = self._answered.get(node, []), self._asked.get(node, [])
+        place = bisect_right(answered, since_ns)
+        if place == len(answered):
+            return NEVER
+        place = bisect_right(asked, answered[place])
+        return asked[place] if place < len(asked) else NEVER
 
+    def _hindered(self, leader: int) -> Iterator[Span]:
+        """Yield when messages of a leader's fetches from controllers did not arrive as they were sent.
 
-def _hindered(
-    requests: pa.Table, leader: int, controllers: Set[int], faults: Sequence[Span], settings: NodeSettings
-) -> Iterator[Span]:
-    """Yield when messages of a leader's fetches from controllers did not arrive as they were sent.
+        What is held arrives when its fault ends; behind anything else the leader fetches again, once it waits no longer.
+        """
+        controllers = self._controllers.get(leader, set())
+        waits_ns = integer(self._settings, *QUORUM_REQUEST_MS) * 1_000_000
+        for source, target, fate, at_ns in self._not_arrived:
+            other = target if source == leader else source if target == leader else None
+            if other not in controllers:
+                continue
+            until_ns = at_ns + waits_ns
+            if fate == HELD:
+                ends_ns = [
+                    one.until_ns for one in self._faults if one.since_ns - OBSERVATION_LAG_NS <= at_ns <= one.until_ns
+                ]
+                until_ns = max(ends_ns, default=NEVER)
+            yield Span(at_ns, min(until_ns + SETTLING_NS, NEVER))
 
-    What is held arrives when its fault ends; behind anything else the leader fetches again, once it waits no longer.
-    """
-    rows = requests.filter(
-        pc.and_(pc.equal(requests["api_key"], FETCH), pc.not_equal(requests["fate"], DELIVERED))
-    ).to_pylist()
-    waits_ns = integer(settings, *QUORUM_REQUEST_MS) * 1_000_000
-    for row in rows:
-        if (row["to"] if row["from"] == leader else row["from"] if row["to"] == leader else None) not in controllers:
-            continue
-        at_ns = row["at_ns"]
-        until_ns = at_ns + waits_ns
-        if row["fate"] == HELD:
-            ends_ns = [one.until_ns for one in faults if one.since_ns - OBSERVATION_LAG_NS <= at_ns <= one.until_ns]
-            until_ns = max(ends_ns, default=NEVER)
-        yield Span(at_ns, min(until_ns + SETTLING_NS, NEVER))
+    @cached_property
+    def _not_arrived(self) -> list[tuple[int, int, str, int]]:
+        """Who sent whom the messages of fetches that did not arrive as they were sent, what became of them, and when."""
+        fates = self._requests["fate"]
+        rows = self._requests.filter(
+            pc.and_(pc.equal(self._requests["api_key"], FETCH), pc.not_equal(fates, DELIVERED))
+        )
+        return [*zip(*(rows[name].to_pylist() for name in ("from", "to", "fate", "at_ns")), strict=True)]
 
 
 def _observed_ns(metadata: pa.Table) -> int:

@@ -78,6 +78,8 @@ class Remembered:
         self._history = history
         self._rows: dict[tuple[str, Place], Columns] = {}
         self._shows_markers: dict[Place, PartitionRows] = {}
+        self._acknowledged: dict[tuple[Place, int], Array] = {}
+        self._final_reads: dict[Place, tuple[Array, Array]] = {}  # by value
 
     @cached_property
     def _recording(self) -> Recording:
@@ -480,8 +482,7 @@ class Remembered:
         found = []
         for place in map(_place, self._recording.partitions("sends")):
             sends = self._columns("sends", place)
-            own = np.flatnonzero((sends["process"] == process) & (sends["outcome"] == OK) & (sends["acks"] == -1))
-            for row in self._state(sends, own, invoke_ns, done_ns):
+            for row in self._state(sends, self._acknowledged_by(place, process), invoke_ns, done_ns):
                 offset = int(sends["log_offset"][row])
                 record = Record(
                     log_offset=offset,
@@ -495,14 +496,28 @@ class Remembered:
                 found.append(self._history.timeline(*place).judge(record))
         return _first(found, Excuse.MEMORY_LOST)
 
+    def _acknowledged_by(self, place: Place, process: int) -> Array:
+        """Return the sends of a producer that were acknowledged with acks=all: asked for once, for one may have repeated very much."""
+        if (place, process) not in self._acknowledged:
+            sends = self._columns("sends", place)
+            own = (sends["process"] == process) & (sends["outcome"] == OK) & (sends["acks"] == -1)
+            self._acknowledged[place, process] = np.flatnonzero(own)
+        return self._acknowledged[place, process]
+
     def _stands(self, place: Place, value: int, record: Record) -> bool:
         """Whether a record stands in the final log as it was acknowledged: nobody wrote it anew, or brought it back after it had been missed."""
         reads, timeline = self._columns("reads", place), self._history.timeline(*place)
-        there = (reads["log_offset"] == record.log_offset) & (reads["value"] == value) & (reads["phase"] == FINAL)
+        if place not in self._final_reads:
+            final = np.flatnonzero(reads["phase"] == FINAL)
+            final = final[np.argsort(reads["value"][final], kind="stable")]
+            self._final_reads[place] = final, reads["value"][final]
+        final, values = self._final_reads[place]
+        own = final[np.searchsorted(values, value, "left") : np.searchsorted(values, value, "right")]
+        own = own[reads["log_offset"][own] == record.log_offset]
         newest = timeline.newest_epoch(record.complete_ns)
         if newest is not None:
-            there &= reads["leader_epoch"] <= newest
-        return bool(there.any()) and not timeline.may_bring_back(record.absent_ns)
+            own = own[reads["leader_epoch"][own] <= newest]
+        return own.size > 0 and not timeline.may_bring_back(record.absent_ns)
 
     def _state(self, sends: Columns, own: Array, invoke_ns: int, done_ns: int | None) -> list[int]:
         """Return the record by which a leader knew the producer when another one was sent, and those while that was under way."""

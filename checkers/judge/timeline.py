@@ -8,7 +8,7 @@ that stands in its place; it was permitted to be lost if one of those elections 
 
 from bisect import bisect_left, bisect_right
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping
 from functools import cached_property
 from itertools import chain, pairwise
 from typing import Final, NamedTuple, assert_never
@@ -264,6 +264,7 @@ class Timeline:
         self._loss_offsets = sorted({entry.from_offset for entry in entries if entry.from_offset})
         self._loss_ends = sorted({entry.end_offset for entry in entries if entry.end_offset is not None})
         self._memory: dict[tuple[object, ...], Judgement] = {}
+        self._permitted: dict[int, _Permitted] = {}
 
     def restarted_between(self, node: int, since_ns: int, until_ns: int) -> bool:
         """Whether another life of the node began in between, as far as that is recorded."""
@@ -414,14 +415,55 @@ class Timeline:
         begun = bisect_left(self._epochs, whole) + 1 if whole is not None and whole in self._epochs else 0
         begin = max(begun, self._position(since_ns, None))
         last = until if done_ns is None else max(begin, min(until, self._until(done_ns)))
-        for start in range(begin, last + 1):
-            record = Record(
-                log_offset=NEVER, first_offset=first_offset, acks=-1, invoke_ns=since_ns, absent_ns=absent_ns
-            )
-            judgement = self._judged_from(start, record)
-            if not judgement.promise.must_survive:
-                return self._placed(judgement)
-        return None
+        until = max(begin, until)
+        permitted = self._permitted_from(bisect_right(self._loss_ends, first_offset), first_offset)
+        is_lost = permitted.places[begin : last + 1] < until
+        if until == len(self.entries):
+            is_lost |= permitted.is_undecided[begin : last + 1]
+        starts = np.flatnonzero(is_lost)
+        return self._placed(permitted.judgements[begin + int(starts[0])]) if starts.size else None
+
+    def _permitted_from(self, reach: int, first_offset: int) -> "_Permitted":
+        """Return what permits the loss of what was acknowledged with acks=all at each place, whatever its offset is from this one on.
+
+        Of all places at once: from where two of them have come to the same on they say the same.
+        """
+        if reach in self._permitted:
+            return self._permitted[reach]
+        record = Record(log_offset=NEVER, first_offset=first_offset, acks=-1, invoke_ns=0)
+        count = len(self.entries)
+        places, is_undecided = np.full(count + 1, NEVER, np.int64), np.zeros(count + 1, bool)
+        judgements: dict[int, Judgement] = {}
+        same: dict[Hashable, tuple[Ledger, list[int]]] = {}  # by what is known, of which places
+        for position in range(1, count + 1):
+            before = self.entries[position - 1]
+            ledger = Ledger(before.settings)
+            ledger.add(Acknowledged(-1, before.state.isr, before.state.leader, before.state.isr))
+            same.setdefault(ledger.state, (ledger, []))[1].append(position)
+            entry = self.entries[position] if position < count else None
+            if entry is None or not entry.facts or not entry.concerns(record):
+                continue
+            following: dict[Hashable, tuple[Ledger, list[int]]] = {}
+            for ledger, starts in same.values():
+                for fact in entry.facts:
+                    ledger.add(fact)
+                judgement = _judgement(ledger, entry) if _may_lose(entry) else None
+                if judgement is not None and not judgement.promise.must_survive:
+                    places[starts] = position
+                    judgements |= dict.fromkeys(starts, judgement)
+                    continue
+                _, others = following.get(ledger.state, (ledger, []))
+                few, many = sorted((starts, others), key=len)
+                many.extend(few)
+                following[ledger.state] = (ledger, many)
+            same = following
+        for ledger, starts in same.values():
+            undecided = self._undecided(ledger, self.entries[-1], count)
+            if undecided is not None:
+                is_undecided[starts] = True
+                judgements |= dict.fromkeys(starts, undecided)
+        self._permitted[reach] = _Permitted(places, is_undecided, judgements)
+        return self._permitted[reach]
 
     def answered_since(self, at_ns: int, answered_by: int | None = None) -> int:
         """Return the earliest moment whose log an answer may have been of: a leader that was deposed and does not know it answers on.
@@ -826,6 +868,14 @@ class Timeline:
             return None
         ledger.election = None
         return replace(_judgement(ledger, last), promise=Promise(rule, tuple(ledger.violations)))
+
+
+class _Permitted(NamedTuple):
+    """By the place at which something was acknowledged: the entry that permits its loss first (NEVER: none does), whether it is permitted as nobody leads in the end."""
+
+    places: Integers
+    is_undecided: NDArray[np.bool_]
+    judgements: Mapping[int, Judgement]
 
 
 class _Places(NamedTuple):

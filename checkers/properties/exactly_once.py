@@ -85,7 +85,7 @@ def kernel_in_pieces(pieces: Iterable[PartitionRows], context: Context) -> Found
     for own in taken.values():
         committed = own[steps["outcome"][own] == COMMITTED]
         judged += committed.size
-        found.append(_twice(steps, committed))
+        found.append(twice(steps, committed))
     gone_through = [*_inputs(small, context, taken).values()]
     found += _passed_over(gone_through, chain((small,), parts), complete_readers(small.columns("polls")), context)
     return Found(pa.concat_tables(found), {"records consumed exactly once": judged})
@@ -138,18 +138,16 @@ def _transactions(steps: Columns, commits: Columns, group: int, over: Array) -> 
     return np.asarray(txns[(until > since) & (processes[place] == steps["process"][rows])])
 
 
-def _twice(steps: Columns, committed: Array) -> pa.Table:
+def twice(steps: Mapping[str, Array], committed: Array) -> pa.Table:
     """Return the records that several transactions consumed: what was written anew at an offset is another one."""
     columns = ("log_offset", "value", "txn")
-    each = np.unique(np.stack([steps[name][committed] for name in columns], axis=1), axis=0)
-    pairs, counts = np.unique(each[:, :2], axis=0, return_counts=True)
-    pairs = pairs[counts > 1]
-    same = (
-        (steps["log_offset"][committed] == offset) & (steps["value"][committed] == value)
-        for offset, value in pairs.tolist()
-    )
-    at_ns = [int(steps["begin_ns"][committed[own]].max()) for own in same]
-    return anomalies("processed_twice", log_offset=pairs[:, 0], value=pairs[:, 1], at_ns=at_ns)
+    # A transaction has one begin: any of its rows says it.
+    each, rows = np.unique(np.stack([steps[name][committed] for name in columns], axis=1), axis=0, return_index=True)
+    pairs, place, counts = np.unique(each[:, :2], axis=0, return_inverse=True, return_counts=True)
+    at_ns = np.full(counts.size, UNKNOWN, np.int64)
+    np.maximum.at(at_ns, place.reshape(-1), steps["begin_ns"][committed[rows]])
+    twice = counts > 1
+    return anomalies("processed_twice", log_offset=pairs[twice, 0], value=pairs[twice, 1], at_ns=at_ns[twice])
 
 
 def _began(rows: PartitionRows, members: Array) -> int | None:

@@ -6,7 +6,7 @@ that was not surely overwritten before it was asked. A position is a record of t
 as records are (R11).
 """
 
-from typing import Final
+from typing import Final, Literal
 
 import numpy as np
 import pyarrow as pa
@@ -33,6 +33,7 @@ from tribunal.results.recording import WORDS
 
 COMMIT: Final = WORDS["commits", "kind"].index("commit")
 NEVER: Final = np.iinfo(np.int64).max
+SIDES: Final[tuple[Literal["left"], Literal["right"]]] = ("left", "right")
 INVENTED: Final = "offset_invented"
 """No loss makes up what nobody committed: only who set the position to this very offset did."""
 SENTENCES: Final = {
@@ -82,11 +83,25 @@ def effective(commits: Columns, context: Context) -> tuple[Array, Array]:
     done = np.where(commits["outcome"] == OK, commits["complete_ns"], NEVER)
     # fail: refused, without effect.
     outcome = np.select([commits["outcome"] == OK, commits["outcome"] == 1], [COMMITTED, ABORTED], 2)
+    # Of each process in order of time, so that what lies in a transaction is one stretch.
+    order = np.flatnonzero(commits["kind"] == COMMIT)
+    if order.size == 0:
+        return done, outcome
+    order = order[np.lexsort((commits["invoke_ns"][order], commits["process"][order]))]
+    processes, first = np.unique(commits["process"][order], return_index=True)
+    times = np.split(commits["invoke_ns"][order], first[1:])
+    own = {
+        process: (begin, some) for process, begin, some in zip(processes.tolist(), first.tolist(), times, strict=True)
+    }
     for process, begin_ns, end_ns, ended in _spans(context):
-        within = (commits["process"] == process) & (commits["kind"] == COMMIT) & (commits["invoke_ns"] >= begin_ns)
-        within &= (commits["invoke_ns"] <= end_ns) & (outcome != ABORTED)
+        if process not in own:
+            continue
+        begin, invoke_ns = own[process]
+        since, until = np.searchsorted(invoke_ns, begin_ns, "left"), np.searchsorted(invoke_ns, end_ns, "right")
+        within = order[begin + since : begin + until]
+        within = within[outcome[within] != ABORTED]
         # The coordinator ends a transaction without knowing of a commit that never reached the group.
-        sure = within & ((outcome != 2) | (ended != COMMITTED))
+        sure = within[(outcome[within] != 2) | (ended != COMMITTED)]
         outcome[sure] = ended
         done[within] = NEVER
         done[sure] = end_ns if ended == COMMITTED else NEVER
@@ -99,11 +114,13 @@ def prove(commits: Columns, effects: tuple[Array, Array], writes: Array, fetches
     offset = commits["committed_offset"]
     _, first, counts = np.unique(offset[writes], return_index=True, return_counts=True)
     alone = writes[first[counts == 1]]
+    seen = fetches[np.lexsort((commits["complete_ns"][fetches], offset[fetches]))]
+    seen_ns, seen_offsets = commits["complete_ns"][seen], offset[seen]
     for write in alone[(done[alone] == NEVER) & (offset[alone] != UNKNOWN)].tolist():
-        seen_ns = commits["complete_ns"][fetches[offset[fetches] == offset[write]]]
-        seen_ns = seen_ns[seen_ns > commits["invoke_ns"][write]]
-        if seen_ns.size:
-            done[write], outcome[write] = seen_ns.min(), COMMITTED
+        first_seen, end = (np.searchsorted(seen_offsets, offset[write], side) for side in SIDES)
+        place = first_seen + np.searchsorted(seen_ns[first_seen:end], commits["invoke_ns"][write], "right")
+        if place < end:
+            done[write], outcome[write] = seen_ns[place], COMMITTED
 
 
 def _spans(context: Context) -> list[tuple[int, int, int, int]]:

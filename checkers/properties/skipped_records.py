@@ -71,10 +71,11 @@ def _unseen(rows: PartitionRows, context: Context) -> pa.Table:
     offsets, values = reads["log_offset"][final], reads["value"][final]
     open_ = ~is_among(values, distinct(reads["value"][reads["phase"] == TAIL]))
     offsets, values = offsets[open_], values[open_]
-    over = np.zeros(offsets.size, bool)
-    ends = reads["log_offset"][passed.rows[places]]
-    for first, end in zip(passed.expected[places].tolist(), ends.tolist(), strict=True):
-        over |= (offsets >= first) & (offsets < end)
+    firsts, ends = passed.expected[places], reads["log_offset"][passed.rows[places]]
+    forward = firsts < ends
+    # Of gaps that begin at an offset or before it, at least one has not come to its end there.
+    begun, ended = (np.searchsorted(np.sort(one[forward]), offsets, "right") for one in (firsts, ends))
+    over = begun > ended
     pairs = np.unique(np.stack([offsets[over], values[over]], axis=1), axis=0)
     return anomalies("unseen", log_offset=pairs[:, 0], value=pairs[:, 1])
 

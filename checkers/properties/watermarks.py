@@ -37,6 +37,7 @@ from tribunal.checkers.api import (
     Property,
     Rule,
     anomalies,
+    is_among,
 )
 from tribunal.checkers.guarantees import RULES, CutLive, Elected, JoinedIsr, ProvenLoss
 from tribunal.checkers.judge.led import UNKNOWN_TOPIC
@@ -339,8 +340,7 @@ def _stable_beyond(seen: Columns, context: Context) -> pa.Table:
     beyond = np.flatnonzero(known & (seen["last_stable_offset"] > seen["high_watermark"]))
     if beyond.size:
         topics = context.leaders.topics(seen["at_ns"])
-        shown = [one[known] for one in (topics, *(seen[name] for name in ("leader_epoch", "high_watermark", "at_ns")))]
-        beyond = beyond[[not _is_bounded(seen, row, int(topics[row]), *shown) for row in beyond.tolist()]]
+        beyond = beyond[~_are_bounded(seen, beyond, np.flatnonzero(known), topics)]
     return anomalies(
         "last_stable_offset_beyond_high_watermark",
         log_offset=seen["high_watermark"][beyond],
@@ -350,10 +350,21 @@ def _stable_beyond(seen: Columns, context: Context) -> pa.Table:
     )
 
 
-def _is_bounded(seen: Columns, row: int, topic: int, topics: Array, epochs: Array, marks: Array, times: Array) -> bool:
-    own = (epochs == seen["leader_epoch"][row]) & (times <= seen["at_ns"][row] + OBSERVATION_LAG_NS)
-    own &= (topics == topic) | (topics == UNKNOWN_TOPIC) | (topic == UNKNOWN_TOPIC)
-    return bool((marks[own] >= seen["last_stable_offset"][row]).any())
+def _are_bounded(seen: Columns, rows: Array, shown: Array, topics: Array) -> Array:
+    """Tell of which answers somebody showed a high watermark as far on as the last stable offset, in that leader epoch of that topic, soon enough."""
+    found = np.zeros(rows.size, bool)
+    shown = shown[np.argsort(seen["at_ns"][shown], kind="stable")]
+    pairs, place = np.unique(np.stack([topics[rows], seen["leader_epoch"][rows]], axis=1), axis=0, return_inverse=True)
+    for number, (topic, epoch) in enumerate(pairs.tolist()):
+        own = shown[seen["leader_epoch"][shown] == epoch]
+        if topic != UNKNOWN_TOPIC:
+            own = own[is_among(topics[own], np.array([UNKNOWN_TOPIC, topic]))]
+        asked = place.reshape(-1) == number
+        until_ns = seen["at_ns"][rows[asked]] + OBSERVATION_LAG_NS
+        so_far = np.append(UNKNOWN, np.maximum.accumulate(seen["high_watermark"][own]))
+        most = so_far[np.searchsorted(seen["at_ns"][own], until_ns, "right")]
+        found[asked] = most >= seen["last_stable_offset"][rows[asked]]
+    return found
 
 
 SAID_BY_LEADERS: Final = """placed AS (
