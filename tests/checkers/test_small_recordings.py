@@ -1091,21 +1091,24 @@ def test_who_lost_the_whole_log_is_not_elected_without_elr(
     assert judged(run, "leaderless") == expected
 
 
-@pytest.mark.parametrize(("left", "down", "healed", "expected"), [
-    pytest.param({"isr": [2]}, None, True, [LOST], id="a member of the ISR could lead"),
-    pytest.param({"isr": [], "eligible_leader_replicas": [2]}, None, True, [LOST], id="a member of the ELR could"),
-    pytest.param({"isr": [], "eligible_leader_replicas": []}, None, True, [], id="nobody is in either"),
-    pytest.param({"isr": [2]}, 2, True, [], id="it is down"),
-    pytest.param({"isr": [2]}, 3, True, [LOST], id="another one is down"),
-    pytest.param({"isr": [2]}, None, False, [], id="a fault was never healed"),
+@pytest.mark.parametrize(("left", "down", "unhealed", "expected"), [
+    pytest.param({"isr": [2]}, None, None, [LOST], id="a member of the ISR could lead"),
+    pytest.param({"isr": [], "eligible_leader_replicas": [2]}, None, None, [LOST], id="a member of the ELR could"),
+    pytest.param({"isr": [], "eligible_leader_replicas": []}, None, None, [], id="nobody is in either"),
+    pytest.param({"isr": [2]}, 2, None, [], id="it is down"),
+    pytest.param({"isr": [2]}, 3, None, [LOST], id="another one is down"),
+    pytest.param({"isr": [2]}, None, 1, [LOST], id="another broker was never healed"),
+    pytest.param({"isr": [2]}, None, 2, [], id="it was never healed itself"),
 ])  # fmt: skip
 def test_who_could_lead(
-    run: Run, left: dict[str, Any], down: int | None, healed: bool, expected: list[tuple[str, str]]
+    run: Run, left: dict[str, Any], down: int | None, unhealed: int | None, expected: list[tuple[str, str]]
 ) -> None:
     for node in (1, 2, 3):
         run.node(node, "start", 0)
-    run.fault("kill", 500, node=1, healed=healed, lasts=100 if healed else 20_000)
+    run.fault("kill", 500, node=1, healed=unhealed != 1, lasts=100)
     run.node(1, "killed", 500)
+    if unhealed == 2:
+        run.fault("cut", 500, node=2, healed=False)
     if down is not None:
         run.node(down, "killed", 600)
     run.watermark(0, 100, epoch=0)
