@@ -35,7 +35,7 @@ from tribunal.harness.installed import installed_code
 from tribunal.harness.plan import ExecutedFault, Plan, PlannedFault, encoded, expression
 from tribunal.harness.processor_waits import ProcessorWaits
 from tribunal.harness.progress import Progress
-from tribunal.nemesis.api import Effect, Loss, Proof
+from tribunal.nemesis.api import Aimed, Effect, Loss, Proof, losses_proven
 from tribunal.nemesis.targets import NoTarget, resolve
 from tribunal.nemesis.triggers import Trigger, Waiting
 from tribunal.results.heal import Unhealed
@@ -435,24 +435,13 @@ class Run:
             self._on_disks.append(planned.index)
         if heal.touches_disks(fault):
             self._touched.append((planned.index, node))
-        planned_ns, started_ms = self.clock.now_ns(), self._faults_ms()
-        entry = _Entry(planned=planned, target=f"{role} {node}", planned_ns=planned_ns)
+        entry = _Entry(planned=planned, target=f"{role} {node}", planned_ns=self.clock.now_ns())
         if self._journal is not None:
             active = ActiveFault(index=planned.index, kind=planned.kind, target=entry.target, options=planned.options)
             self._journal.injecting(active)
         try:
-            async with aimed(cluster) as effect:
-                entry.effect, entry.injected_ns = effect, self.clock.now_ns()
-                injected.set()
-                self.progress.say(
-                    f"{self._elapsed_ms() / 1000:6.1f} s  {planned.kind} {role} {node}  {_effect(effect)}"
-                )
-                if planned.until is None:
-                    await self._hold(cluster, planned.lasts_ms)
-                else:
-                    await self._met(cluster, planned.until, planned.lasts_ms)
-                lasted_ms = self._faults_ms() - started_ms
-                self._schedule(planned, node, role, started_ms, lasted_ms)
+            with losses_proven() as entry.proven:
+                await self._last(cluster, aimed, node, entry, injected)
             entry.healed_ns = self.clock.now_ns()
             if self._journal is not None:
                 self._journal.healed(planned.index)
@@ -464,8 +453,21 @@ class Run:
                 self._down.append((planned.index, problem))
             self.progress.say(str(problem))
         finally:
-            self._record_fault(entry, cluster)
+            self._record_fault(entry)
         self.progress.say(f"{self._elapsed_ms() / 1000:6.1f} s    healed  {_healed(entry.effect)}")
+
+    async def _last(self, cluster: Cluster, aimed: Aimed, node: int, entry: "_Entry", injected: asyncio.Event) -> None:
+        """Inject a fault, let it last, heal it."""
+        planned, role, started_ms = entry.planned, self.plan.spec.role(node), self._faults_ms()
+        async with aimed(cluster) as effect:
+            entry.effect, entry.injected_ns = effect, self.clock.now_ns()
+            injected.set()
+            self.progress.say(f"{self._elapsed_ms() / 1000:6.1f} s  {planned.kind} {role} {node}  {_effect(effect)}")
+            if planned.until is None:
+                await self._hold(cluster, planned.lasts_ms)
+            else:
+                await self._met(cluster, planned.until, planned.lasts_ms)
+            self._schedule(planned, node, role, started_ms, self._faults_ms() - started_ms)
 
     async def _target(self, cluster: Cluster, planned: PlannedFault) -> int:
         wait_ms = TARGET_TIMEOUT_MS if planned.wait_ms is None else planned.wait_ms
@@ -510,11 +512,11 @@ class Run:
             losses=[],
         )
 
-    def _record_fault(self, entry: "_Entry", cluster: Cluster) -> None:
-        effect = entry.effect
+    def _record_fault(self, entry: "_Entry") -> None:
+        effect, lost = entry.effect, entry.losses()
         heal_proof = effect.heal if effect else None
-        losses = [self._loss(loss) for loss in effect.losses] if effect else []
-        self._emptied |= dict.fromkeys(_emptied(effect))
+        losses = [self._loss(loss) for loss in lost]
+        self._emptied |= dict.fromkeys(_emptied(lost))
         if effect is not None and effect.crossed:
             self.crossed.append(entry.planned.index)
         if heal_proof is None or not heal_proof.is_undone:
@@ -622,11 +624,17 @@ class _Entry:
         self.injected_ns: int | None = None
         self.healed_ns: int | None = None
         self.effect: Effect | None = None
+        self.proven: list[Loss] = []  # of losses, while it was in force
+
+    def losses(self) -> list[Loss]:
+        """Return what disks have lost by it: what it says, and what was proven where it did not come to say it."""
+        said = [] if self.effect is None else self.effect.losses
+        return [*said, *(loss for loss in self.proven if loss not in said)]
 
 
-def _emptied(effect: Effect | None) -> Iterator[tuple[TopicPartition, int]]:
+def _emptied(losses: Sequence[Loss]) -> Iterator[tuple[TopicPartition, int]]:
     """Yield of what a disk lost the whole log."""
-    for loss in effect.losses if effect else ():
+    for loss in losses:
         if loss.from_offset == 0:
             yield TopicPartition(loss.topic, loss.partition), loss.node
 

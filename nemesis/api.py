@@ -17,10 +17,11 @@ What several faults share lies beside this page; nothing in `tribunal.nemesis.fa
 
 import inspect
 import typing
-from collections.abc import AsyncGenerator, Callable, Mapping
-from contextlib import AbstractAsyncContextManager
+from collections.abc import AsyncGenerator, Callable, Iterator, Mapping
+from contextlib import AbstractAsyncContextManager, contextmanager
+from contextvars import ContextVar
 from functools import cache
-from typing import Generic, Protocol, TypeVar, cast
+from typing import Final, Generic, Protocol, TypeVar, cast
 
 import msgspec
 
@@ -64,8 +65,25 @@ class LogEnds(msgspec.Struct):
     unseen_end_offsets: dict[str, int] = {}
 
 
+_PROVEN: Final[ContextVar[list[Loss] | None]] = ContextVar("proven", default=None)
+
+
+@contextmanager
+def losses_proven() -> Iterator[list[Loss]]:
+    """Collect what is proven to be lost meanwhile, also in tasks that are begun meanwhile.
+
+    A fault tells of its losses when it is entered. What ends it before that (a node that does not start again, Ctrl-C) takes back no loss.
+    """
+    proven: list[Loss] = []
+    token = _PROVEN.set(proven)
+    try:
+        yield proven
+    finally:
+        _PROVEN.reset(token)
+
+
 def proven_losses(cluster: FaultTarget, node: int, proof: Proof, begin_ns: int) -> list[Loss]:
-    """Return what a disk has lost by now, from the log ends that a proof names before and after.
+    """Return what a disk has lost by now, from the log ends that a proof names before and after; whoever collects losses has them, too.
 
     begin_ns:  when the disk was still whole.
     """
@@ -88,6 +106,9 @@ def proven_losses(cluster: FaultTarget, node: int, proof: Proof, begin_ns: int) 
                 unseen_end_offset=ends.unseen_end_offsets.get(name),
             )
             found.append(loss)
+    collected = _PROVEN.get()
+    if collected is not None:
+        collected += found
     return found
 
 

@@ -1206,7 +1206,7 @@ class History:
             for lost in fault.losses or ():
                 here = lost.topic is None or (lost.topic == topic and lost.partition == partition)
                 here = here and self._is_of_its_name(lost.topic, lost.topic_id)
-                if here and lost.node is not None and fault.injected_ns is not None:
+                if here and lost.node is not None:
                     for at_ns, alive in self._moments_of(lost, fault.injected_ns, fault.healed_ns):
                         losses.append(
                             Loss(
@@ -1220,11 +1220,12 @@ class History:
                         )
         return losses
 
-    def _moments_of(self, lost: LostRecords, began_ns: int, healed_ns: int | None) -> list[tuple[int, bool]]:
+    def _moments_of(self, lost: LostRecords, began_ns: int | None, healed_ns: int | None) -> list[tuple[int, bool]]:
+        """Return when it was lost: a loss with a time of its own is one also where its fault was broken off before all of it was injected."""
         assert lost.node is not None
-        if lost.end_ns is None:
-            return self._moments(lost.node, began_ns, healed_ns)
-        return [(lost.end_ns, self._alive(lost.node, lost.end_ns))]
+        if lost.end_ns is not None:
+            return [(lost.end_ns, self._alive(lost.node, lost.end_ns))]
+        return [] if began_ns is None else self._moments(lost.node, began_ns, healed_ns)
 
     def _moments(self, node: int, began_ns: int, healed_ns: int | None) -> list[tuple[int, bool]]:
         """Return when a fault may have taken a node's data, and whether its process ran on.

@@ -927,6 +927,28 @@ def test_who_is_whole_again_holds_no_leader_back(
     assert judged(run, "high_watermark_below_former") == [expected]
 
 
+@pytest.mark.parametrize(("span", "expected"), [
+    pytest.param({"begin_ns": 205 * MS, "end_ns": 210 * MS}, ("permitted", "R3"), id="proven by itself"),
+    pytest.param({}, LOST, id="some time while a fault lasted that never began"),
+    pytest.param({"begin_ns": 10 * MS, "end_ns": 50 * MS}, LOST, id="before the record was there"),
+])  # fmt: skip
+def test_what_a_disk_lost_is_lost_where_the_fault_was_broken_off_before_all_of_it_was_injected(
+    tmp_path: Path, span: dict[str, int], expected: tuple[str, str]
+) -> None:
+    run = Run(tmp_path / "run", **NO_ELR)
+    run.node(3, "start", 0)
+    run.send(0, 100)
+    run.node(3, "killed", 200)
+    fields = {"index": 0, "kind": "part-kill", "planned_ns": 150 * MS, "took_effect": False, "healed": False}
+    lost = {"node": 3, "topic": "t", "partition": 0, "from_offset": 0, **span}
+    run.recorder.row("faults", **fields, losses=[lost])
+    run.registered(3, 300, previous=-1, fenced=False)
+    run.change(1000, leader=3)
+    run.final_read({}, at=9000)
+
+    assert judged(run) == [expected]
+
+
 @pytest.mark.parametrize(("topic_id", "expected"), [
     pytest.param("a", ("permitted", "R3"), id="its own id"),
     pytest.param(None, ("permitted", "R3"), id="no id"),
