@@ -39,6 +39,7 @@ from tribunal.clusters.capabilities import (
 from tribunal.clusters.clients.administration import Administration
 from tribunal.clusters.clients.finalized_features import FinalizedFeatures
 from tribunal.clusters.clients.membership import Membership
+from tribunal.clusters.endings import completed
 from tribunal.clusters.frame_rules import Rule
 from tribunal.clusters.host_environment import HostedNode, HostEnvironment, processes_here
 from tribunal.clusters.links.answers import ClientAnswers
@@ -305,10 +306,13 @@ class ComposedCluster(Operated):
     async def wipe(self, node: int) -> Proof:
         """Remove a dead node's log directory and format it again: a new disk."""
         self._must_be_down(node)
-        return await self._parts.files.wipe(node)
+        return await completed(self._parts.files.wipe(node))
 
     async def power_fail(self, node: int) -> Proof:
         """Kill -9, then take back from the disk what was not synced."""
+        return await completed(self._powerless(node))
+
+    async def _powerless(self, node: int) -> Proof:
         gone = await self.kill(node)
         lost = await self._parts.files.power_fail(node)
         return Proof(holds=gone.holds and lost.holds, facts={**gone.facts, **lost.facts})
@@ -316,7 +320,7 @@ class ComposedCluster(Operated):
     async def damage(self, node: int, damage: Damage) -> Proof:
         """Damage the log files of a dead node."""
         self._must_be_down(node)
-        return await self._parts.files.damage(node, damage)
+        return await completed(self._parts.files.damage(node, damage))
 
     async def set_clock(self, node: int, skew: ClockSkew) -> Proof:
         """Move a running node's clock."""

@@ -38,6 +38,23 @@ async def to_its_end(work: Coroutine[object, None, T]) -> T:
         raise
 
 
+async def completed(work: Coroutine[object, None, T]) -> T:
+    """Do work whose result must not be lost, as what a disk has lost by it; who is cancelled meanwhile is so at his next wait behind it."""
+    task, waiting = asyncio.ensure_future(work), asyncio.current_task()
+    assert waiting is not None
+    try:
+        return await asyncio.shield(task)
+    except asyncio.CancelledError:
+        if task.cancelled():
+            raise
+        while not task.done():
+            with contextlib.suppress(asyncio.CancelledError):
+                await asyncio.wait([task])
+        waiting.uncancel()
+        waiting.cancel()
+        return task.result()
+
+
 async def put_down(task: asyncio.Task[None]) -> None:
     """Cancel a task that looks again and again, and wait until it has ended; what it failed of is raised."""
     task.cancel()

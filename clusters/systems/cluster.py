@@ -27,6 +27,7 @@ from tribunal.clusters.api import (
     until,
 )
 from tribunal.clusters.capabilities import Capability, DiskTrouble, Failing, PartKept, offered_by
+from tribunal.clusters.endings import completed
 from tribunal.clusters.host_environment import processes_here
 from tribunal.clusters.nodes.final_logs import unreadable
 from tribunal.clusters.nodes.leftovers import end_processes, own_processes
@@ -274,6 +275,9 @@ class SystemCluster:
         """Empty a dead node's data folder, and prepare it again."""
         if self._node(node).alive:
             raise ClusterError(f"node {node} runs: kill it before its disk is touched")
+        return await completed(self._wiped(node))
+
+    async def _wiped(self, node: int) -> Proof:
         closed = True
         ends = await self._log_ends(node)
         if node in self._disks:
@@ -289,11 +293,11 @@ class SystemCluster:
 
     async def power_fail(self, node: int) -> Proof:
         """Kill a node, and let its disk forget what was not synced; proven by the disk's having nothing left to forget."""
-        return await self._powerless(node, lambda disk: disk.ask("forget"))
+        return await completed(self._powerless(node, lambda disk: disk.ask("forget")))
 
     async def lose_part(self, node: int, how: PartKept, seed: int) -> Proof:
         """The same, but a part of what was not synced had reached the disk; the facts say how many bytes (`bytes_kept`)."""
-        return await self._powerless(node, lambda disk: disk.forget_part(how, seed))
+        return await completed(self._powerless(node, lambda disk: disk.forget_part(how, seed)))
 
     async def _powerless(self, node: int, forget: Callable[[ForgetfulDisk], Awaitable[Forgotten]]) -> Proof:
         disk = self._own_disk(node)

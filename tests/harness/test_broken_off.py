@@ -6,7 +6,7 @@ import errno
 import msgspec
 import pytest
 
-from tribunal.clusters.endings import to_its_end
+from tribunal.clusters.endings import completed, to_its_end
 from tribunal.harness.catalog import scenario_file
 from tribunal.harness.plan import made
 from tribunal.harness.progress import Silent
@@ -61,6 +61,44 @@ def test_work_that_must_end_ends_before_the_cancellation_goes_on():
     asyncio.run(scene())
 
     assert done == ["work", "after it"]
+
+
+@pytest.mark.parametrize("times", [1, 3])
+def test_the_result_of_work_that_is_cancelled_meanwhile_is_not_lost(times):
+    """A disk that has lost something by then has lost it, whoever broke the run off."""
+    done = []
+
+    async def work():
+        await asyncio.sleep(0.01)
+        return "lost"
+
+    async def cancelled():
+        done.append(await completed(work()))
+        await asyncio.sleep(0)
+        done.append("went on")
+
+    async def scene():
+        task = asyncio.create_task(cancelled())
+        await asyncio.sleep(0)
+        for _ in range(times):
+            task.cancel()
+            await asyncio.sleep(0)
+        with pytest.raises(asyncio.CancelledError):
+            await task
+
+    asyncio.run(scene())
+
+    assert done == ["lost"]
+
+
+def test_a_time_out_is_one_also_where_the_result_is_waited_for():
+    async def scene():
+        async with asyncio.timeout(0.01):
+            await completed(asyncio.sleep(0.05))
+            await asyncio.sleep(1)
+
+    with pytest.raises(TimeoutError):
+        asyncio.run(scene())
 
 
 def test_rows_of_a_segment_that_could_not_be_written_are_in_the_next_one(tmp_path, monkeypatch):
