@@ -5,6 +5,7 @@ leaves in memory (killed tasks, frozen garbage) goes with its process. A child w
 judges it inline and sends one line back; runs that found something are kept, the others removed.
 """
 
+import contextlib
 import gc
 import os
 import shutil
@@ -35,6 +36,7 @@ from tribunal.results.verdict import Verdict
 SEED_CPU_S: Final = 600  # of one seed: what a machine that is busy with others does not give does not count
 SEED_TIMEOUT_S: Final = 3_600  # by the clock: a seed that waits for ever uses no CPU
 POLL_S: Final = 0.02
+CHUNK_BYTES: Final = 1 << 16
 KEPT_PER_FINDING: Final = 3
 FIGURES: Final = (
     *("quorum_epoch", "leader_epochs", "isolated_epoch_growth", "isolated_leader_ms", "needless_elections"),
@@ -231,7 +233,9 @@ class Child:
         self.run_dir = scratch / run_name(plan)
         self.began = time.monotonic()
         self._ended_for = ""
+        self._said = bytearray()
         self._reader, writer = os.pipe()
+        os.set_blocking(self._reader, False)
         sys.stdout.flush()
         sys.stderr.flush()
         self.pid = os.fork()
@@ -242,11 +246,11 @@ class Child:
 
     def result(self, status: int, cpu_ms: int) -> SeedResult:
         """Read what the child said; a child without words is an ERROR of the harness."""
-        with os.fdopen(self._reader, "rb") as file:
-            content = file.read()
+        self.listen()
+        os.close(self._reader)
         wall_ms = int(1000 * (time.monotonic() - self.began))
         try:
-            said = msgspec.json.decode(content, type=SeedResult)
+            said = msgspec.json.decode(self._said, type=SeedResult)
         except UNREADABLE:
             return SeedResult(
                 scenario=self.plan.scenario,
@@ -260,6 +264,12 @@ class Child:
                 mode=self.plan.mode,
             )
         return msgspec.structs.replace(said, wall_ms=wall_ms, cpu_ms=cpu_ms, mode=self.plan.mode)
+
+    def listen(self) -> None:
+        """Take what it has said by now: who says more than a pipe holds waits until somebody listens."""
+        with contextlib.suppress(BlockingIOError):
+            while said := os.read(self._reader, CHUNK_BYTES):
+                self._said += said
 
     def end_if_overdue(self) -> None:
         """Kill it if it has run too long."""
@@ -295,6 +305,7 @@ def _ended(children: dict[int, Child]) -> Iterator[SeedResult]:
             yield children.pop(pid).result(status, int(1000 * (used.ru_utime + used.ru_stime)))
             return
     for child in list(children.values()):
+        child.listen()
         child.end_if_overdue()
     time.sleep(POLL_S)  # noqa: TID251  # real time: children are real processes
 

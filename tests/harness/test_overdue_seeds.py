@@ -61,6 +61,21 @@ def test_a_seed_that_works_for_ever_is_ended(tmp_path: Path, monkeypatch: pytest
     assert "the process was ended: no result after" in found.claim
 
 
+def talking(plan: Plan, run_dir: Path, *, notes_states: bool = False) -> SeedResult:
+    return SeedResult(scenario=plan.scenario, seed=plan.seed, verdict=Verdict.PASS, claim="said " * 100_000)
+
+
+def test_a_seed_that_says_more_than_a_pipe_holds_is_heard(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It waited for somebody to listen, who waited for its end: for an hour, and then it was an error."""
+    monkeypatch.setattr(sweep, "SEED_CPU_S", 1)
+    monkeypatch.setattr(sweep, "SEED_TIMEOUT_S", 3)
+    monkeypatch.setattr(sweep, "run_seed", talking)
+
+    found = one_seed(tmp_path)
+
+    assert (found.verdict, len(found.claim)) == (Verdict.PASS, 500_000)
+
+
 def test_the_cpu_of_a_process_that_is_gone_is_none() -> None:
     ended = subprocess.Popen([sys.executable, "-c", ""])
     ended.wait()
