@@ -90,6 +90,7 @@ class SparkRunner:
             pool.shutdown(wait=False, cancel_futures=True)
             if running:
                 _cancel(self._spark)
+        interrupts.check()  # one that came while the last result was reported
         return sweep
 
     def _run(self, plan: Plan, notes_states: bool) -> "Row":  # noqa: FBT001 - a thread's arguments
