@@ -1,4 +1,4 @@
-"""How many cuts stand on each link: faults overlap, and a link passes again when the last of those who cut it has healed."""
+"""How many cuts, or shapes, stand on each link: faults overlap, and a link is as it was when the last of those who hindered it has healed."""
 
 from collections.abc import Iterable
 

@@ -200,6 +200,7 @@ class Links:
         self.rules = Rules()
         self.relays: dict[Relay, None] = {}
         self._shapes: dict[Link, Shape] = {}
+        self._standing_shapes = StandingCuts()
         self._free_s: dict[Link, float] = {}  # when a narrow link has sent what it was given
         self._random = Random("links")
         self._traffic: dict[Link, Traffic] = {}
@@ -284,6 +285,7 @@ class Links:
             loop.remove_reader(listener.fileno())  # accept no more
         self.cuts.clear()
         self._standing.clear()
+        self._standing_shapes.clear()
         self.rules.clear()
         self._shapes.clear()
         # Whoever was being accepted appears in a later turn. Servers have to wait for it: asyncio's, closed meanwhile,
@@ -433,7 +435,11 @@ class Links:
     # --- shapes ----------------------------------------------------------------------------
 
     async def set_shape(self, links: Sequence[Link], shape: Shape) -> None:
-        """Make links slow, lossy or narrow, or as they were."""
+        """Make links slow, lossy or narrow, or as they were once nobody else has them so; of several shapes the newest one is in effect."""
+        if shape == Shape():
+            links = self._standing_shapes.undo(links)
+        else:
+            self._standing_shapes.add(links)
         relayed = await self._packets.shape(links, shape)
         for link in links:
             self._free_s.pop(link, None)

@@ -109,6 +109,23 @@ async def lossy_without_a_loss_after_one_with():
         assert again.facts["lost"] == 0
 
 
+async def slow_for_two_faults():
+    async with two_nodes() as (faults, _, caller):
+        await faults.shape(BOTH, Shape(delay_ms=50))
+        await faults.shape([Link(1, 2)], Shape(delay_ms=150))
+        assert (await faults.shape(BOTH, Shape())).holds
+
+        began = asyncio.get_running_loop().time()
+        await caller.ask(FETCH, 1)
+        assert asyncio.get_running_loop().time() - began >= 0.140
+        assert not faults.links.is_shaped(Link(2, 1))
+
+        assert (await faults.shape([Link(1, 2)], Shape())).holds
+        began = asyncio.get_running_loop().time()
+        await caller.ask(FETCH, 2)
+        assert asyncio.get_running_loop().time() - began < 0.1
+
+
 async def narrow():
     async with two_nodes() as (faults, _, _caller):
         proof = await faults.shape([Link(1, 2)], Shape(bytes_per_s=50_000))
@@ -248,6 +265,7 @@ async def delayed_by_api():
         slow,
         lossy,
         lossy_without_a_loss_after_one_with,
+        slow_for_two_faults,
         narrow,
         a_slow_link_that_is_cut_delivers_after_the_heal,
         reset_once,
