@@ -93,7 +93,6 @@ async def inject(cluster: DeletingTarget, node: int, options: Options) -> AsyncG
     finally:
         if rule is not None:
             cluster.remove_rule(rule)
-        await cluster.heal(links)
         await admin.close()
     effect.heal = await back_in_service(cluster, broker, None)
 

@@ -363,6 +363,52 @@ def test_an_unclean_election_begins_anew_whether_or_not_it_is_written(protocol):
 
 
 def isr(cluster):
+def test_a_late_deletion_leaves_the_links_cut_that_another_fault_cuts():
+    still_cut = []
+
+    async def with_another_cut(cluster):
+        fault = faults()["late-deletion"]
+        async with fault.aimed(1, fault.options())(cluster) as effect:
+            links = [Link(ZOOKEEPER, effect.node), Link(effect.node, ZOOKEEPER)]
+            await cluster.cut(links, CutMode.HOLD)
+        still_cut.extend(cluster.simulation.network.link(*pair).cut for pair in cluster.pairs(links))
+        await cluster.heal(links)
+
+    Trial("zookeeper/cuts", SPEC).run(with_another_cut)
+
+    assert still_cut == [CutMode.HOLD, CutMode.HOLD]
+
+
+class StaysLate:
+    """A cluster whose links stay slow, as far as their proofs say."""
+
+    def __init__(self, cluster):
+        self._cluster = cluster
+
+    def __getattr__(self, name):
+        return getattr(self._cluster, name)
+
+    async def shape(self, links, shape):
+        proof = await self._cluster.shape(links, shape)
+        return Proof(holds=proof.holds and shape != Shape(), facts=proof.facts)
+
+
+@pytest.mark.parametrize("name", ["missed-bounce", "late-stop-replica", "early-leader-and-isr"])
+def test_a_fault_that_leaves_links_slow_is_not_healed(name):
+    heals = []
+
+    async def hurt(cluster):
+        fault = faults()[name]
+        for one in (cluster, StaysLate(cluster)):
+            async with fault.aimed(1, fault.options())(one) as effect:
+                pass
+            heals.append((effect.heal.holds, effect.heal.is_undone))
+
+    Trial(f"zookeeper/late/{name}", SPEC).run(hurt)
+
+    assert heals == [(True, True), (False, False)]
+
+
     return cluster.state.partitions[PARTITION].isr
 
 
