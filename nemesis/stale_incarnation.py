@@ -8,7 +8,16 @@ from contextlib import asynccontextmanager
 from typing import Final
 
 from tribunal.clusters.capabilities import CanShapeLinks, Fate, FaultTarget, FrameRule, RuleInForce, Shape
-from tribunal.nemesis.api import AsyncGenerator, ClusterError, Effect, Proof, all_back, came_true, joined
+from tribunal.nemesis.api import (
+    AsyncGenerator,
+    ClusterError,
+    Effect,
+    Proof,
+    all_back,
+    back_in_service,
+    came_true,
+    joined,
+)
 from tribunal.nemesis.link_groups import from_ensemble, from_target
 
 LEADER_AND_ISR: Final = 4
@@ -29,11 +38,18 @@ def victim(cluster: FaultTarget, node: int) -> tuple[int, int]:
 
 
 @asynccontextmanager
-async def slow_watches(cluster: CanShapeLinks, controller: int) -> AsyncGenerator[Proof]:
+async def slow_watches(cluster: CanShapeLinks, controller: int) -> AsyncGenerator[Effect]:
     """Let everything from ZooKeeper reach the controller late: by a quarter of a session, so that a JVM is given longer."""
     links = from_ensemble(cluster.spec, controller)
-    yield await cluster.shape(links, Shape(delay_ms=cluster.spec.timeout_ms(SESSION) // LATE_PART))
-    await cluster.shape(links, Shape())
+    late = Effect(controller, await cluster.shape(links, Shape(delay_ms=cluster.spec.timeout_ms(SESSION) // LATE_PART)))
+    yield late
+    late.heal = await cluster.shape(links, Shape())
+
+
+async def back_without_delay(cluster: FaultTarget, broker: int, former: str | None, late: Effect) -> Proof:
+    """Wait until a broker is in all its ISRs as a new incarnation; nothing is late for the controller any more."""
+    mended = late.heal or Proof(holds=False, facts={"missing": "a heal"})
+    return joined(await back_in_service(cluster, broker, former), "watches", mended)
 
 
 def held(api: int, source: int | None, target: int | None) -> FrameRule:

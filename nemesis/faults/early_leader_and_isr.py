@@ -7,9 +7,9 @@ import msgspec
 
 from tribunal.clusters.capabilities import CanReassign, CanShapeLinks
 from tribunal.clusters.spec import ZOOKEEPER
-from tribunal.nemesis.api import AsyncGenerator, ClusterError, Effect, Fault, back_in_service, incarnation
+from tribunal.nemesis.api import AsyncGenerator, ClusterError, Effect, Fault, incarnation
 from tribunal.nemesis.bounce import KillTarget
-from tribunal.nemesis.stale_incarnation import epoch_of, reregistered, slow_watches, victim
+from tribunal.nemesis.stale_incarnation import back_without_delay, epoch_of, reregistered, slow_watches, victim
 
 
 class EarlyTarget(KillTarget, CanReassign, CanShapeLinks, Protocol):
@@ -32,11 +32,12 @@ async def inject(cluster: EarlyTarget, node: int, options: Options) -> AsyncGene
     effect = Effect(broker, await cluster.kill(broker))
     # The same replicas in another order: a change of this one partition, sent to all of them.
     await cluster.reassign(partition, (*replicas[1:], replicas[0]))
-    async with slow_watches(cluster, controller):
+    async with slow_watches(cluster, controller) as late:
+        effect.add_proof("late", late.proof)
         await cluster.start(broker)
         effect.add_proof("life", await reregistered(cluster, broker, epoch))
         yield effect
-    effect.heal = await back_in_service(cluster, broker, former)
+    effect.heal = await back_without_delay(cluster, broker, former, late)
 
 
 FAULT: Final = Fault(options=Options, inject=inject, modes=(ZOOKEEPER,))

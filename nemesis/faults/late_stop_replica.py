@@ -7,9 +7,18 @@ import msgspec
 
 from tribunal.clusters.capabilities import CanHinderMessages, CanShapeLinks
 from tribunal.clusters.spec import ZOOKEEPER
-from tribunal.nemesis.api import AsyncGenerator, Effect, Fault, back_in_service, incarnation
+from tribunal.nemesis.api import AsyncGenerator, Effect, Fault, incarnation
 from tribunal.nemesis.bounce import BounceTarget, bounced
-from tribunal.nemesis.stale_incarnation import STOP_REPLICA, epoch_of, held, met, reregistered, slow_watches, victim
+from tribunal.nemesis.stale_incarnation import (
+    STOP_REPLICA,
+    back_without_delay,
+    epoch_of,
+    held,
+    met,
+    reregistered,
+    slow_watches,
+    victim,
+)
 
 
 class LateTarget(BounceTarget, CanHinderMessages, CanShapeLinks, Protocol):
@@ -27,13 +36,13 @@ async def inject(cluster: LateTarget, node: int, options: Options) -> AsyncGener
     former, epoch = incarnation(cluster, broker), epoch_of(cluster, broker)
     rule = cluster.add_rule(held(STOP_REPLICA, controller, broker))
     async with slow_watches(cluster, controller) as late:
-        effect = Effect(broker, late)
+        effect = Effect(broker, late.proof)
         effect.add_proof("bounce", await bounced(cluster, broker, "stop"))
         effect.add_proof("held", await met(cluster, rule))
         effect.add_proof("life", await reregistered(cluster, broker, epoch))
         yield effect
     cluster.remove_rule(rule)
-    effect.heal = await back_in_service(cluster, broker, former)
+    effect.heal = await back_without_delay(cluster, broker, former, late)
 
 
 FAULT: Final = Fault(options=Options, inject=inject, modes=(ZOOKEEPER,))

@@ -7,9 +7,9 @@ import msgspec
 
 from tribunal.clusters.capabilities import CanShapeLinks
 from tribunal.clusters.spec import ZOOKEEPER
-from tribunal.nemesis.api import AsyncGenerator, Effect, Fault, back_in_service, incarnation
+from tribunal.nemesis.api import AsyncGenerator, Effect, Fault, incarnation
 from tribunal.nemesis.bounce import BounceTarget, bounced
-from tribunal.nemesis.stale_incarnation import epoch_of, reregistered, slow_watches, victim
+from tribunal.nemesis.stale_incarnation import back_without_delay, epoch_of, reregistered, slow_watches, victim
 
 
 class MissedTarget(BounceTarget, CanShapeLinks, Protocol):
@@ -26,11 +26,11 @@ async def inject(cluster: MissedTarget, node: int, options: Options) -> AsyncGen
     broker, controller = victim(cluster, node)
     former, epoch = incarnation(cluster, broker), epoch_of(cluster, broker)
     async with slow_watches(cluster, controller) as late:
-        effect = Effect(broker, late)
+        effect = Effect(broker, late.proof)
         effect.add_proof("bounce", await bounced(cluster, broker, "stop"))
         effect.add_proof("life", await reregistered(cluster, broker, epoch))
         yield effect
-    effect.heal = await back_in_service(cluster, broker, former)
+    effect.heal = await back_without_delay(cluster, broker, former, late)
 
 
 FAULT: Final = Fault(options=Options, inject=inject, modes=(ZOOKEEPER,))

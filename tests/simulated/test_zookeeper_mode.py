@@ -34,7 +34,8 @@ from replog.zookeeper import paths
 from replog.zookeeper.operations import Create, Delete
 from replog.zookeeper.znodes import TopicZnode, encoded, id_text
 from tests.simulated.cluster_program import Trial, leader
-from tribunal.clusters.api import CutMode, Link, TopicPartition
+from tribunal.clusters.api import CutMode, Link, Proof, TopicPartition
+from tribunal.clusters.capabilities import Shape
 from tribunal.clusters.spec import ClusterSpec
 from tribunal.harness.catalog import faults
 
@@ -362,7 +363,6 @@ def test_an_unclean_election_begins_anew_whether_or_not_it_is_written(protocol):
     assert trial.lost() != []
 
 
-def isr(cluster):
 def test_a_late_deletion_leaves_the_links_cut_that_another_fault_cuts():
     still_cut = []
 
@@ -409,6 +409,7 @@ def test_a_fault_that_leaves_links_slow_is_not_healed(name):
     assert heals == [(True, True), (False, False)]
 
 
+def isr(cluster):
     return cluster.state.partitions[PARTITION].isr
 
 
