@@ -39,6 +39,13 @@ def test_every_number_is_drawn_in_a_moment_or_refused(workload: str, option: str
     assert time.process_time() - began_s < CPU_S_MAX
 
 
+def test_a_bank_has_two_accounts_at_least() -> None:
+    """With one there is nobody to transfer anything to: the run ended in an error."""
+    assert all_workloads()["bank"].drawn({"partitions": 2}, Random(1))
+    with pytest.raises(msgspec.ValidationError, match=">= 2"):
+        all_workloads()["bank"].drawn({"partitions": 1}, Random(1))
+
+
 @pytest.mark.parametrize(
     ("workload", "option"), [("produce-consume", "partitions"), ("register", "keys"), ("lock", "locks")]
 )

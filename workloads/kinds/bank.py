@@ -6,12 +6,12 @@ a transactional id: whoever begins fences the other one.
 
 import asyncio
 from random import Random
-from typing import Final
+from typing import Annotated, Final
 
 import msgspec
 
 from tribunal.clusters.api import TopicPartition
-from tribunal.workloads.api import Count, Number, Percent, Several, Stage, Workload, drawn_seed
+from tribunal.workloads.api import PROCESSES, Count, Number, Percent, Several, Stage, Workload, drawn_seed
 from tribunal.workloads.committed_read import create, read_committed
 from tribunal.workloads.transactor import Transactor
 
@@ -22,9 +22,9 @@ RIVALS: Final = 2
 
 
 class Options(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """What a scenario may say: accounts, tellers, how many transfers are aborted, what a teller rests between two."""
+    """What a scenario may say: accounts (a transfer is between two), tellers, how many transfers are aborted, what a teller rests between two."""
 
-    partitions: Several = 3
+    partitions: Annotated[int, msgspec.Meta(ge=2, le=PROCESSES)] = 3
     tellers: Several = 4
     aborted_percent: Percent = 20
     rest_ms: Number = 100
