@@ -1,5 +1,7 @@
-"""Which sessions of group members the nodes grant: shorter or longer ones are refused, and nobody ever joins."""
+"""Which sessions of group members the nodes grant: shorter or longer ones are refused, and nobody ever joins. How long members nap that outlive theirs."""
 
+import math
+from random import Random
 from typing import Final
 
 from tribunal.clusters.spec import Settings
@@ -7,6 +9,18 @@ from tribunal.clusters.spec import Settings
 LEAST: Final = ("group.min.session.timeout.ms", 6_000)
 MOST: Final = ("group.max.session.timeout.ms", 1_800_000)
 """Names of settings and their defaults, Kafka's and ours."""
+NAP: Final = (1.1, 2.5)
+"""How many sessions a nap lasts, at least and at most."""
+
+
+def nap_s(session_timeout_ms: int, random: Random) -> float:
+    """Draw how long a member naps: for longer than its session."""
+    return random.uniform(*NAP) * session_timeout_ms / 1000
+
+
+def longest_nap_ms(session_timeout_ms: int) -> int:
+    """Return how long one may go on that has begun when the workload is asked to stop."""
+    return math.ceil(NAP[1] * session_timeout_ms)
 
 
 def refused_session(session_timeout_ms: int, settings: Settings) -> str | None:

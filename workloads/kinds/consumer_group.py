@@ -24,7 +24,7 @@ from tribunal.workloads.api import (
 )
 from tribunal.workloads.committed_read import create, read_committed
 from tribunal.workloads.feeding import DELIVERY_TIMEOUT_MS, FEEDERS, feed
-from tribunal.workloads.session_bounds import refused_session
+from tribunal.workloads.session_bounds import longest_nap_ms, nap_s, refused_session
 from tribunal.workloads.transactor import Member
 
 TOPIC: Final = "consumer-group"
@@ -58,8 +58,12 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
 def plan(options: Options, random: Random) -> Plan:
     """Draw everybody's seeds."""
     seeds = tuple(drawn_seed(random) for _ in range(options.members))
+    drained_ms = longest_nap_ms(options.session_timeout_ms) + DRAIN_POLLS * POLL_MS
     return Plan(
-        options=options, feeders=idempotent_workers(FEEDERS, options.partitions, options.rate, random), seeds=seeds
+        options=options,
+        feeders=idempotent_workers(FEEDERS, options.partitions, options.rate, random),
+        seeds=seeds,
+        delivery_timeout_ms=max(DELIVERY_TIMEOUT_MS, drained_ms),
     )
 
 
@@ -86,7 +90,7 @@ async def _consume(stage: Stage, chosen: Plan, number: int) -> None:
             polls = await member.poll(POLL_RECORDS, POLL_MS)
             idle = 0 if polls and not stage.stopping.is_set() else idle + 1
             if not stage.stopping.is_set() and random.randrange(100) < options.nap_percent:
-                await asyncio.sleep(random.uniform(1.1, 2.5) * options.session_timeout_ms / 1000)
+                await asyncio.sleep(nap_s(options.session_timeout_ms, random))
             await member.commit(polls)
             if not stage.stopping.is_set() and random.randrange(100) < options.leave_percent:
                 await member.leave()

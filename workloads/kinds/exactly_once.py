@@ -15,8 +15,8 @@ from tribunal.clusters.spec import Settings
 from tribunal.workloads.api import Count, Percent, Several, Stage, WorkerPlan, Workload, drawn_seed, idempotent_workers
 from tribunal.workloads.committed_read import create, read_committed
 from tribunal.workloads.feeding import FEEDERS, feed
-from tribunal.workloads.session_bounds import refused_session
-from tribunal.workloads.transactor import Member, Transactor, ends
+from tribunal.workloads.session_bounds import longest_nap_ms, nap_s, refused_session
+from tribunal.workloads.transactor import END_MS, OFFSETS_MS, Member, Transactor, ends
 
 TOPIC: Final = "exactly-once"
 OUTPUT: Final = "exactly-once-output"
@@ -25,6 +25,7 @@ WORKER_CLASS: Final = "transactional"
 FIRST_PROCESSOR: Final = 101
 POLL_RECORDS: Final = 20
 POLL_MS: Final = 200
+ENDING_MS: Final = 12_000
 
 
 class Options(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -44,14 +45,18 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
     options: Options
     feeders: tuple[WorkerPlan, ...]
     seeds: tuple[str, ...]
-    delivery_timeout_ms: int = 12_000
+    delivery_timeout_ms: int = ENDING_MS
 
 
 def plan(options: Options, random: Random) -> Plan:
     """Draw everybody's seeds."""
     seeds = tuple(drawn_seed(random) for _ in range(options.processors))
+    ended_ms = longest_nap_ms(options.session_timeout_ms) + OFFSETS_MS + END_MS
     return Plan(
-        options=options, feeders=idempotent_workers(FEEDERS, options.partitions, options.rate, random), seeds=seeds
+        options=options,
+        feeders=idempotent_workers(FEEDERS, options.partitions, options.rate, random),
+        seeds=seeds,
+        delivery_timeout_ms=max(ENDING_MS, ended_ms),
     )
 
 
@@ -99,7 +104,7 @@ async def _transform(
         for record in poll.records:
             transactor.send(output, f"{poll.partition.partition}:{record.log_offset}")
     if random.randrange(100) < options.nap_percent:
-        await asyncio.sleep(random.uniform(1.1, 2.5) * options.session_timeout_ms / 1000)
+        await asyncio.sleep(nap_s(options.session_timeout_ms, random))
     answered = await transactor.send_offsets(member, ends(polls))
     return (await transactor.end(commit=answered.outcome == "ok")).outcome == "committed"
 
