@@ -115,6 +115,7 @@ async def read_to_end(stage: Stage, chosen: Plan, timeout_ms: int) -> list[Topic
                 if loop.time() > deadline_s:
                     break
                 await asyncio.sleep(RETRY_MS / 1000)
+                await reader.release_one()  # it may have acquired it itself, with an answer that was lost
         await reader.release_all()
     finally:
         await reader.close()
