@@ -6,7 +6,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from tribunal.clusters.api import TopicPartition, until
+from tribunal.clusters.api import Offsets, PartitionPoll, TopicPartition, until
 from tribunal.clusters.capabilities import Fate
 from tribunal.clusters.clock import RunClock
 from tribunal.clusters.kinds.simulated import launch
@@ -16,7 +16,7 @@ from tribunal.clusters.spec import ClusterSpec
 from tribunal.nemesis.messages import Meant, rule
 from tribunal.workloads.api import Stage, Worker, WorkerPlan
 from tribunal.workloads.kinds import operator
-from tribunal.workloads.kinds.produce_consume import Options, plan, read_to_end
+from tribunal.workloads.kinds.produce_consume import Options, _poll, plan, read_to_end
 
 LAG_MS = 1_500
 
@@ -136,3 +136,32 @@ def test_what_operators_users_were_acknowledged_is_waited_for_when_these_are_gon
     assert unread == []
     assert len(values["sends"]) > 10
     assert values["sends"] <= values["reads"]
+
+
+class Gone:
+    """A consumer of a partition whose log begins behind its position, and an administrator whom nobody answers."""
+
+    def __init__(self):
+        self.sought = []
+
+    async def poll(self, max_records, timeout_ms):
+        return [PartitionPoll(partition=GONE, position=3, records=[], error="OFFSET_OUT_OF_RANGE")]
+
+    async def offsets(self, wanted, timeout_ms):
+        return [Offsets(one, None, None, None, "NOT_LEADER_OR_FOLLOWER") for one in wanted]
+
+    def seek(self, partition, offset):
+        self.sought.append((partition, offset))
+
+
+GONE = TopicPartition("t", 0)
+
+
+def test_a_partition_whose_read_is_closed_may_begin_later_while_others_are_read():
+    """Retention took what was read already, and its leader did not say where its log begins now: the run ended in an error."""
+    stage, both, positions, ends = Stage(clients=None, sink=Sink(), now_ns=lambda: 0), Gone(), {GONE: 3}, {}
+
+    answered = asyncio.run(_poll(stage, both, both, positions, ends))
+
+    assert answered == {GONE}
+    assert (positions, both.sought) == ({GONE: 3}, [(GONE, 3)])

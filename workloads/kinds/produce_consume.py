@@ -321,7 +321,8 @@ async def _poll(
     if out_of_range:
         ends |= await record_offsets(stage, admin, out_of_range)
         for partition in out_of_range:
-            positions[partition] = max(positions[partition], ends[partition].start)
+            if partition in ends:  # of one whose read is closed nobody need say where it begins now
+                positions[partition] = max(positions[partition], ends[partition].start)
             reader.seek(partition, positions[partition])
         await asyncio.sleep(POLL_MS / 1000)  # who does not know yet where it begins may be asked for long
     return {poll.partition for poll in polls}
