@@ -7,8 +7,9 @@ from typing import Annotated
 import typer
 
 from tribunal.clusters.spec import ClusterSpec
-from tribunal.harness.catalog import mutant_named
+from tribunal.harness.catalog import mutant_named, nearest
 from tribunal.harness.cli.complete import named
+from tribunal.harness.cli.usage import must_not_be_file
 from tribunal.harness.explore import atlas, written
 from tribunal.harness.explore.engine import explore
 from tribunal.harness.scenario import BadScenario, duration
@@ -32,10 +33,15 @@ def explore_(  # noqa: PLR0917 - options
     json: Annotated[bool, typer.Option("--json", help="Print the result as JSON on stdout.")] = False,
 ) -> None:
     """Explore a small world exhaustively: every interleaving up to a bound, the shortest way to a broken invariant."""
+    if out is not None:
+        must_not_be_file("--out", out)
     mutants = tuple(mutant_named(name) for name in mutant or [])
     bounds = Bounds(steps=steps, states=states, seconds=duration(time, ClusterSpec()).most_ms / 1000)
     with switched_on(mutants):
         made, settings = atlas.world(world, _given(set_ or []))
+        for name in invariant or ():
+            if name not in made.invariants:  # nothing would be looked at, and nothing would be broken
+                raise nearest(f"invariant of world {world}", name, made.invariants)
         found = explore(
             made, bounds, name=world, settings=settings, mutants=mutants, only=tuple(invariant or []), notify=_notify
         )

@@ -22,6 +22,10 @@ NOWHERE: Final = -1
 class World(Protocol):
     """A transition system made of cores."""
 
+    @property
+    def invariants(self) -> tuple[str, ...]:
+        """The names of all that it can find broken."""
+
     def start(self) -> State:
         """Return the state that everything begins in."""
 
@@ -104,7 +108,7 @@ def explore(
     search = Search(world)
     start = world.start()
     search.meet(start, NOWHERE, NOWHERE)
-    frontier, levels, found = [start], [1], _broken(search, start, only)
+    frontier, levels, depth, found = [start], [1], 0, _broken(search, start, only)
     stopped = "an invariant is broken" if found else ""
     while frontier and not stopped and len(levels) <= bounds.steps:
         after: list[State] = []
@@ -122,6 +126,7 @@ def explore(
             if stopped:
                 break
         frontier = after
+        depth += bool(after) and not stopped
         if after:
             levels.append(len(after))
             if notify is not None:
@@ -135,7 +140,7 @@ def explore(
         bounds=bounds,
         states=len(search.seen),
         steps_taken=search.steps_taken,
-        depth=len(levels) - 1 - bool(stopped),
+        depth=depth,
         levels=tuple(levels),
         is_whole=whole,
         stopped=stopped or ("there are no more states" if whole else f"the bound of {bounds.steps} steps"),

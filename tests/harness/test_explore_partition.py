@@ -53,6 +53,16 @@ def test_with_elr_the_same_world_loses_nothing() -> None:
     assert found.depth == 9
 
 
+def test_what_was_looked_at_wholly_is_the_depth() -> None:
+    """Not what was begun: nobody may take the level at which a search ended for one that has nothing broken."""
+    whole = explored(TWO_BROKERS, steps=3)
+    cut_off = explored(TWO_BROKERS, steps=9, states=sum(whole.levels[:-1]) + 1)
+
+    assert (whole.depth, len(whole.levels)) == (3, 4)
+    assert cut_off.depth == 2
+    assert explored(TWO_BROKERS, steps=9, states=1).depth == 0
+
+
 def test_the_shortest_way_is_found_again_and_again() -> None:
     settings = msgspec.structs.replace(TWO_BROKERS, elr=False)
 

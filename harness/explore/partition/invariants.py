@@ -5,6 +5,7 @@ I6 is judged where it is decided: a leader elected without an acknowledged recor
 
 from collections.abc import Iterator, Mapping
 from itertools import combinations
+from typing import Final
 
 from replog.types import NO_NODE, NodeId
 from tribunal.harness.explore.partition.broker import Seen, Stored
@@ -12,6 +13,8 @@ from tribunal.harness.explore.partition.controller import Known
 from tribunal.harness.explore.partition.events import Tally
 from tribunal.harness.explore.partition.words import log_words
 from tribunal.results.explored import Broken
+
+INVARIANTS: Final = ("I4", "I6", "I7", "I8", "I9", "I10", "I12", "I14")
 
 
 def broken(known: Known, seen: Mapping[NodeId, Seen], tally: Tally) -> list[Broken]:

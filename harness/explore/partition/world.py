@@ -45,7 +45,7 @@ from tribunal.harness.explore.partition.events import (
     Take,
     Tally,
 )
-from tribunal.harness.explore.partition.invariants import broken
+from tribunal.harness.explore.partition.invariants import INVARIANTS, broken
 from tribunal.harness.explore.partition.scenario import Moment, scenario
 from tribunal.harness.explore.partition.words import (
     broker_words,
@@ -89,6 +89,8 @@ class Here(NamedTuple):
 
 class PartitionWorld:
     """The transition system."""
+
+    invariants = INVARIANTS
 
     def __init__(self, settings: Settings) -> None:
         self.settings = settings

@@ -10,7 +10,7 @@ of it, however often all took their turn, then the cluster stays without one unt
 
 import struct
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Final, NamedTuple
+from typing import Annotated, Final, NamedTuple
 
 import msgspec
 
@@ -28,8 +28,8 @@ CALM_MESSAGES: Final = 60  # between two turns
 class Settings(msgspec.Struct, frozen=True, kw_only=True):
     """What the world is like and how much may happen in it."""
 
-    voters: int = 3
-    observers: int = 0  # that an operator may make voters, one after another
+    voters: Annotated[int, msgspec.Meta(ge=1, le=5)] = 3
+    observers: Annotated[int, msgspec.Meta(ge=0, le=3)] = 0  # that an operator may make voters, one after another
     records: int = 1
     crashes: int = 1
     restarts: bool = True
@@ -129,6 +129,8 @@ class Here(NamedTuple):
 
 class QuorumWorld:
     """The transition system."""
+
+    invariants = ("I1", "liveness", "assertion")
 
     def __init__(self, settings: Settings) -> None:
         self.settings = settings
