@@ -19,6 +19,7 @@ Value = TypeVar("Value", bound=Hashable)
 Core = TypeVar("Core")
 Event = TypeVar("Event", bound=Hashable)
 Outcome = TypeVar("Outcome")
+Entry = TypeVar("Entry")
 
 NO_CHANCE: Final = Random(0)  # what asks for chance gets this one; no world lets anything depend on it
 
@@ -85,6 +86,14 @@ class Remembered(Generic[Event, Outcome]):
         if found is None:
             found = self._outcomes[core, event] = self._work_out(core, event)
         return found
+
+
+def grown(committed: tuple[Entry, ...], shown: tuple[Entry, ...]) -> tuple[Entry, ...]:
+    """Return all that was ever committed, once somebody shows this much as committed.
+
+    What contradicts the former stays out: taken for what is committed, it would be found wrong only while somebody else shows the former yet.
+    """
+    return shown if shown[: len(committed)] == committed else committed
 
 
 def no_chance(_: Random) -> tuple[Callable[[], Random], tuple[()]]:

@@ -10,7 +10,7 @@ import msgspec
 import pytest
 
 from tribunal.harness.campaign.sweep import swept
-from tribunal.harness.explore.cores import Cores
+from tribunal.harness.explore.cores import Cores, grown
 from tribunal.harness.explore.engine import explore
 from tribunal.harness.explore.partition.broker import SmallBroker
 from tribunal.harness.explore.partition.events import Settings
@@ -136,3 +136,17 @@ def test_two_cores_with_one_key_do_the_same() -> None:
 
     assert brokers.number(brokers.core(number)) == number
     assert brokers.core(number) is not brokers.core(number)
+
+
+@pytest.mark.parametrize(
+    ("shown", "committed"),
+    [
+        pytest.param("ab", "ab", id="as much"),
+        pytest.param("abc", "abc", id="more"),
+        pytest.param("a", "ab", id="less"),
+        pytest.param("xbc", "ab", id="more, and other records"),
+        pytest.param("x", "ab", id="less, and other records"),
+    ],
+)
+def test_what_was_committed_stays_so(shown: str, committed: str) -> None:
+    assert grown(tuple("ab"), tuple(shown)) == tuple(committed)

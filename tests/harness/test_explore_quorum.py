@@ -5,7 +5,7 @@ import pytest
 from replog.quorum.election import Election
 from replog.quorum.roles import Follower
 from tribunal.harness.explore.engine import explore
-from tribunal.harness.explore.quorum.world import QuorumWorld, Settings
+from tribunal.harness.explore.quorum.world import Append, QuorumWorld, Settings
 from tribunal.results.explored import Bounds, Explored
 
 JOINING = Settings(voters=2, observers=1, records=0, crashes=1, restarts=False)
@@ -61,3 +61,25 @@ def test_three_voters_agree_whatever_crashes() -> None:
 
     assert found.counterexample is None
     assert found.states >= 300_000
+
+
+@pytest.mark.parametrize(
+    ("by_others", "is_wrong"),
+    [pytest.param("the same", False, id="what it has"), pytest.param("another", True, id="another record")],
+)
+def test_who_commits_more_than_others_had_must_have_what_they_had(by_others: str, is_wrong: bool) -> None:
+    """Its longer log was taken for what had been committed, and nobody else was there to contradict it."""
+    world = QuorumWorld(THREE)
+    here = world._unpacked(world.start())
+    (index,) = (index for index, number in enumerate(here.members) if world._look(number).leads)
+    node = world._nodes[index]
+    here = world._quiet(world._moved(here, index, Append(node, 1)))
+    seen, tally = world._look(here.members[index]), world._tallies[here.tally]
+    (first, content), *more = seen.log
+    assert more
+    assert len(tally.committed) > 1
+    others = tally._replace(committed=((first, content if by_others == "the same" else by_others),))
+
+    found = world.broken(world._packed(world._noted(world._tallied(here, others), node, seen)))
+
+    assert {one.invariant for one in found} == ({"I1"} if is_wrong else set())

@@ -17,7 +17,7 @@ from typing import NamedTuple
 import msgspec
 
 from replog.types import BrokerEpoch, NodeId
-from tribunal.harness.explore.cores import Cores, Numbered, Remembered
+from tribunal.harness.explore.cores import Cores, Numbered, Remembered, grown
 from tribunal.harness.explore.engine import State
 from tribunal.harness.explore.partition.broker import Fetch, Fetched, Proposed, Seen, SmallBroker
 from tribunal.harness.explore.partition.controller import Batch, Known, SmallController
@@ -374,8 +374,7 @@ class PartitionWorld:
         if seen.leads:
             tally = self._tallies[after.tally]
             shown = seen.stored[: seen.high_watermark]
-            if len(shown) > len(tally.committed):
-                after = self._tallied(after, tally._replace(committed=shown))
+            after = self._tallied(after, tally._replace(committed=grown(tally.committed, shown)))
         return after
 
     def _sent(self, here: Here, messages: tuple[int, ...]) -> Here:

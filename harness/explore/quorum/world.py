@@ -16,7 +16,7 @@ import msgspec
 
 from replog.quorum.messages import Reply, Request
 from replog.types import NodeId
-from tribunal.harness.explore.cores import Cores, Numbered, Remembered
+from tribunal.harness.explore.cores import Cores, Numbered, Remembered, grown
 from tribunal.harness.explore.engine import State
 from tribunal.harness.explore.quorum.member import Answer, Seen, Sent, SmallMember, Written, key_of
 from tribunal.results.explored import Broken, Row
@@ -286,12 +286,10 @@ class QuorumWorld:
     def _noted(self, here: Here, node: NodeId, seen: Seen) -> Here:
         """Note who leads which epoch and what is committed."""
         tally = self._tallies[here.tally]
-        leaders, committed = tally.leaders, tally.committed
+        leaders = tally.leaders
         if seen.role == "Leader" and (seen.epoch, node) not in leaders:
             leaders = (*leaders, (seen.epoch, node))
-        shown = _below(seen.log, seen.high_watermark)
-        if len(shown) > len(committed):
-            committed = shown
+        committed = grown(tally.committed, _below(seen.log, seen.high_watermark))
         return here._replace(tally=self._tallies.number(tally._replace(leaders=leaders, committed=committed)))
 
     def _tallied(self, here: Here, tally: Tally) -> Here:
