@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from tribunal.results.verdict import RunVerdict
 
 RUNS: Final = Path("runs")
+DEFAULT_CLUSTER: Final = "processes"
 
 Mutants = Annotated[
     list[str] | None, typer.Option(help="Switch a known bug back on, e.g. M44.", autocompletion=named("mutants"))
@@ -36,7 +37,9 @@ def run(  # noqa: PLR0917 - options
     scenario: Annotated[
         str | None, typer.Argument(help="Name of a scenario, or a .yaml file.", autocompletion=named("scenarios"))
     ] = None,
-    cluster: Annotated[str, typer.Option(help="Kind of cluster.", autocompletion=named("clusters"))] = "processes",
+    cluster: Annotated[
+        str | None, typer.Option(help="Kind of cluster; default: processes.", autocompletion=named("clusters"))
+    ] = None,
     mode: Annotated[str | None, typer.Option(help="kraft or zookeeper; default: the scenario's.")] = None,
     seed: Annotated[int | None, typer.Option(min=0, help="Seed of every choice; default: a new one.")] = None,
     time: Annotated[str | None, typer.Option(help="How long faults go on, e.g. 45s; default: the scenario's.")] = None,
@@ -54,13 +57,17 @@ def run(  # noqa: PLR0917 - options
     """Run a scenario against a cluster, judge what was recorded, and report it."""
     known_engine(engine)
     _one_of(scenario, plan, schedule)
+    if scenario is None:
+        _must_be_free(cluster=cluster, mode=mode, seed=seed, time=time, set=set_ or None)
     with loading():
         from tribunal.harness.catalog import is_simulated
         from tribunal.harness.cli.session import conduct
         from tribunal.harness.cli.simulate import simulation_figures
         from tribunal.results.storage import Storage, is_url
 
-    chosen = _plan(scenario, cluster, seed, time, mutant or [], in_mode(set_ or [], mode), plan, schedule)
+    chosen = _plan(
+        scenario, cluster or DEFAULT_CLUSTER, seed, time, mutant or [], in_mode(set_ or [], mode), plan, schedule
+    )
     storage = Storage(out) if is_url(out) else None
     if storage is not None:
         storage.must_answer()
@@ -125,6 +132,13 @@ def _one_of(*given: object) -> None:
     """Raise `UsageError` unless a run is asked for in one way."""
     if sum(one is not None for one in given) != 1:
         raise UsageError("name a scenario, or give --plan or --schedule")
+
+
+def _must_be_free(**options: object) -> None:
+    """Raise `UsageError` for what a plan or a schedule says itself: it would be run as it is, whatever was asked for."""
+    for name, given in options.items():
+        if given is not None:
+            raise UsageError(f"--{name} goes with a scenario: --plan and --schedule run again what they say")
 
 
 def _plan(
