@@ -55,6 +55,7 @@ TIMEOUTS: Final[Mapping[str, str]] = {
 }
 NUMBER: Final = r"\d+(?:\.\d*)?|\.\d+"
 DURATION: Final = re.compile(rf"({NUMBER})(?:\.\.({NUMBER}))?\s*(ms|s|m|h|x\s+\w+)")
+LONGEST_MS: Final = 100 * 365 * 86_400_000  # nobody waits for longer, and clocks can count it
 LASTS_OF_SYSTEMS: Final = "1s"  # a step of a described system that does not say how long it lasts
 NAME_BYTES: Final = 100  # it becomes part of folders' names
 WORDS: Final = ("for", "after", "meanwhile", "when", "until")  # of a step, beside its fault's own options
@@ -572,6 +573,8 @@ def duration(given: Plain, spec: ClusterSpec) -> Duration:
         unit_ms = spec.timeouts_ms[name] if spec.has_objects else spec.timeout_ms(TIMEOUTS[name])
     if not 0 <= least <= most:
         raise BadScenario(f"duration {given!r} goes backwards")
+    if most * unit_ms > LONGEST_MS:
+        raise BadScenario(f"duration {str(given)[:40]!r} is longer than a hundred years")
     return Duration(round(least * unit_ms), round(most * unit_ms))
 
 

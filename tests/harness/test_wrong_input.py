@@ -50,14 +50,15 @@ def folder(tmp_path, monkeypatch):
         pytest.param("nightly --notify nobody-at-all", "--notify 'nobody-at-all': no such program", id="nobody to notify"),
         pytest.param("nightly --nights file.txt", "--nights 'file.txt': a file", id="nights in a file"),
         pytest.param("nightly --budget 10", "duration 10 has no unit: write 10s for seconds, 10m for minutes", id="a budget of what"),
+        pytest.param(f"nightly --budget {'9' * 400}h", "is longer than a hundred years", id="a budget beyond all numbers"),
         pytest.param("museum --only KIP-903 --only KIP-9O3", "unknown entry 'KIP-9O3'", id="the second of two entries"),
-        pytest.param("run --schedule file.txt", "file.txt: not an executed schedule", id="no schedule"),
         pytest.param("explore partition --invariant i6 --steps 1", "unknown invariant of world partition 'i6'; did you mean I6?", id="an invariant that nobody looks at"),
         pytest.param("explore quorum --set voters=0 --steps 1", "world quorum: ", id="a quorum of nobody"),
         pytest.param("explore quorum --steps 1 --out file.txt", "--out 'file.txt': a file", id="a world in a file"),
         pytest.param("run --plan file.txt --cluster processes", "--cluster goes with a scenario", id="a plan on another cluster"),
         pytest.param("run --schedule file.txt --seed 3", "--seed goes with a scenario", id="a schedule of another seed"),
         pytest.param("run --plan file.txt --set workload.rate=9", "--set goes with a scenario", id="a plan with another load"),
+        pytest.param("run --schedule file.txt", "file.txt: not an executed schedule", id="no schedule"),
     ],
 )  # fmt: skip
 def test_what_cannot_be_is_said_before_anything_begins(line, words, folder, capsys):
