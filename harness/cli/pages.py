@@ -108,7 +108,7 @@ class _Pages(http.server.BaseHTTPRequestHandler):
     def do_GET(self) -> None:
         """Answer."""
         # Another name for this address in the Host header is a page of somebody else's that reaches in.
-        if self.headers.get("Host", "").rpartition(":")[0] not in ("127.0.0.1", "localhost"):
+        if self.headers.get("Host", "").partition(":")[0] not in ("127.0.0.1", "localhost"):  # (port 80 is not named)
             self._refuse(HTTPStatus.MISDIRECTED_REQUEST)
             return
         asked = urlsplit(self.path)
@@ -209,5 +209,9 @@ def _index(folder: Path) -> Path:
 
     for verdict in sorted(folder.rglob("verdict.json")):
         if not (verdict.parent / "report.html").is_file():
-            _one(verdict.parent)
+            try:
+                _one(verdict.parent)
+            except (ClusterError, DamagedRecording, OSError, *UNREADABLE) as problem:
+                # One of many; the others are shown all the same.
+                echo(f"tribunal: {verdict.parent} cannot be reported: {problem}", err=True)
     return write(folder, FOLDER if FOLDER.is_dir() else None)

@@ -148,6 +148,17 @@ def test_a_verdict_that_cannot_be_read_is_named_in_one_line(command, tmp_path, c
     assert "verdict.json: not a verdict" in said
 
 
+def test_one_run_of_many_that_cannot_be_reported_does_not_hide_the_others(tmp_path, capsys):
+    (tmp_path / "broken" / "recording").mkdir(parents=True)
+    (tmp_path / "broken" / "verdict.json").write_text('{"')
+
+    code = exit_code(["report", str(tmp_path)])
+
+    assert code == 0
+    assert "broken cannot be reported" in capsys.readouterr().err
+    assert "broken/verdict.json" in (tmp_path / "index.html").read_text()
+
+
 @pytest.mark.parametrize("kind", ["scenarios", "faults", "workloads", "checkers", "mutants", "clusters"])
 def test_everything_listed_says_what_it_is(kind, capsys):
     code = exit_code(["list", kind, "--json"])

@@ -62,3 +62,21 @@ def test_a_reader_who_goes_away_is_no_error(tmp_path, port, capfd):
         if "process_request_thread" in thread.name:
             thread.join(10)
     assert capfd.readouterr().err == ""
+
+
+@pytest.mark.parametrize(
+    ("host", "status"),
+    [
+        pytest.param("localhost", 200, id="at port 80, which a browser does not name"),
+        pytest.param("localhost:8090", 200, id="at another port"),
+        pytest.param("localhost.example:8090", 421, id="somebody else's name"),
+    ],
+)
+def test_only_this_machines_own_names_are_answered(port, host, status):
+    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=10)
+    connection.request("GET", "/", headers={"Host": host})
+    answer = connection.getresponse()
+    answer.read()
+    connection.close()
+
+    assert answer.status == status
