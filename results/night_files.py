@@ -60,8 +60,9 @@ def held(folder: Path) -> Iterator[None]:
 def is_held(folder: Path) -> bool:
     """Return whether a process runs a night in this folder."""
     try:
-        with (folder / LOCK).open("r+b") as lock:
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        # Together with others who only look, and where nobody may write: a folder of nights may be read-only.
+        with (folder / LOCK).open("rb") as lock:
+            fcntl.flock(lock, fcntl.LOCK_SH | fcntl.LOCK_NB)
     except FileNotFoundError:
         return False
     except OSError:

@@ -1,10 +1,13 @@
 """A night: its file is checked before anything starts, its parts happen in order, its shards see different seeds."""
 
+import fcntl
 import http.server
 import os
+import tempfile
 import threading
 import time
 from collections import Counter
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -27,7 +30,7 @@ from tribunal.results.guards import added, cold
 from tribunal.results.guards import read as read_guards
 from tribunal.results.guards import write as write_guards
 from tribunal.results.night import Canary, FoundTonight, NightState, Past
-from tribunal.results.night_files import held, is_held, load, save, summary
+from tribunal.results.night_files import LOCK, held, is_held, load, save, summary
 from tribunal.results.power import By, Power, brought_up_to_date, read
 from tribunal.results.power import write as write_power
 from tribunal.results.signature import Signature
@@ -40,6 +43,7 @@ calibrate: {share: 5, classes: [hole, changed-key]}
 confirm: {runs: [{scenario: produce-consume, cluster: processes}]}
 probes: [reassignment_completed]
 """
+NOBODY = 65534  # the user who owns nothing
 EVERY = "nightly: small\nevery_scenario: {share: 20, without: {zookeeper: [exact-stale-join]}}\n"
 
 
@@ -949,6 +953,34 @@ def test_seeds_that_a_killed_night_has_left_do_not_hold_its_folder(tmp_path):
         os.waitpid(seed, 0)
 
     assert is_free
+
+
+@contextmanager
+def as_reader(folder):
+    """Be somebody who may read a folder, and not write there."""
+    for path, mode in ((folder, 0o555), *((one, 0o444) for one in folder.iterdir())):
+        path.chmod(mode)
+    is_root = os.geteuid() == 0
+    if is_root:
+        os.seteuid(NOBODY)
+    try:
+        yield
+    finally:
+        if is_root:
+            os.seteuid(0)
+        folder.chmod(0o755)
+
+
+@pytest.mark.parametrize("looks", [1, 2], ids=["alone", "beside somebody else who looks"])
+def test_who_may_only_read_sees_that_no_night_is_under_way(looks):
+    with tempfile.TemporaryDirectory() as made:
+        folder = Path(made)
+        with held(folder), as_reader(folder):
+            assert is_held(folder)
+        with as_reader(folder), ExitStack() as others:
+            for _ in range(looks - 1):
+                fcntl.flock(others.enter_context((folder / LOCK).open("rb")), fcntl.LOCK_SH)
+            assert not is_held(folder)
 
 
 def test_one_command_makes_one_night_of_its_shards(tmp_path, capsys):
