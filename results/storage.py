@@ -60,8 +60,11 @@ def is_url(text: str) -> bool:
 
 
 def parts_of(url: str) -> SplitResult:
-    """Return the parts of a URL of storage. Raises BadUrl for one that holds credentials: it would be recorded."""
-    parts = urlsplit(url)
+    """Return the parts of a URL of storage. Raises BadUrl for what is none, and for one that holds credentials: it would be recorded."""
+    try:
+        parts = urlsplit(url)
+    except ValueError as problem:  # the URL itself may hold credentials
+        raise BadUrl(f"no URL of storage ({problem}): write s3://BUCKET/FOLDER or file:///FOLDER") from None
     if parts.username is not None or parts.password is not None or parts.query or parts.fragment:
         raise BadUrl(
             f"{parts.scheme}://{parts.hostname or ''}{parts.path}: a URL of storage has no credentials and no query; "

@@ -142,6 +142,7 @@ def test_what_storage_does_not_take_stays_on_this_machine(tmp_path: Path) -> Non
         (f"s3://bucket/nights?secret_key={SECRET}", "^s3://bucket/nights: a URL of storage has no credentials"),
         ("s3:///nights", "names no bucket"),
         ("nowhere://nights", "nowhere://nights: no storage that pyarrow knows"),
+        (f"s3://{KEY}:{SECRET}@[x/nights", "^no URL of storage .*: write s3://BUCKET/FOLDER"),
     ],
 )
 def test_a_url_that_cannot_be_used_is_refused_and_its_credentials_are_not_repeated(url: str, words: str) -> None:
