@@ -23,6 +23,7 @@ BEFORE: Final = 10
 OFFSETS: Final = 44
 SHADES: Final = 6
 RUNS: Final = 200
+NO_EPOCH: Final = -1  # Kafka's own
 LABELS_APART: Final = 0.02  # of the drawing's breadth: three signs
 
 CUT, LATER, UNKNOWN, NOTHING = "cut", "later", "unknown", "none"  # a cell's look where no leader epoch shades it
@@ -141,8 +142,9 @@ def matrix(recording: Recording, finding: Finding, findings: Sequence[Finding]) 
 def _epochs(whole: Sequence[Sequence[Run]]) -> list[tuple[float, str]]:
     """Name each leader epoch once, where the first log begins it; of those that would overlap the first."""
     begins: dict[int, float] = {}
-    for run in (run for runs in whole for run in runs if run.epoch is not None):
-        begins[run.epoch or 0] = min(run.start, begins.get(run.epoch or 0, 1.0))
+    for run in (run for runs in whole for run in runs):
+        if run.epoch is not None:
+            begins[run.epoch] = min(run.start, begins.get(run.epoch, 1.0))
     found: list[tuple[float, str]] = []
     for epoch, start in sorted(begins.items(), key=lambda item: (item[1], item[0])):
         if not found or start - found[-1][0] >= LABELS_APART:
@@ -154,7 +156,7 @@ def _whole(recording: Recording, name: str, shade: dict[int, int]) -> tuple[list
     """Return the final logs as runs of leader epochs, and where the longest of them ends; no log has more than `RUNS`."""
     rows = recording.table("logs", name, ["node", "log_offset", "leader_epoch"]).sort_by("log_offset")
     nodes, offsets = rows["node"].to_numpy(), rows["log_offset"].to_numpy()
-    epochs = pc.fill_null(rows["leader_epoch"], -1).to_numpy()
+    epochs = pc.fill_null(rows["leader_epoch"], NO_EPOCH).to_numpy()
     end = int(offsets.max(initial=0)) + 1
     found = []
     for node in np.unique(nodes).tolist():
@@ -168,7 +170,7 @@ def _whole(recording: Recording, name: str, shade: dict[int, int]) -> tuple[list
         found.append([
             Run(
                 int(own_offsets[starts[at]]) / end, int(own_offsets[lasts[at]] - own_offsets[starts[at]] + 1) / end,
-                int(own_epochs[starts[at]]), _whole_shade(shade, int(own_epochs[starts[at]])),
+                _epoch(int(own_epochs[starts[at]])), _whole_shade(shade, int(own_epochs[starts[at]])),
             )
             for at in kept.tolist()
         ])  # fmt: skip
@@ -326,8 +328,13 @@ def _logs(recording: Recording, name: str, first: int) -> Logs:
     logs = recording.table("logs", name, ["node", "log_offset", "leader_epoch", "value"])
     found: Logs = {node: {} for node in sorted(pc.unique(logs["node"]).to_pylist())}
     for row in logs.filter(_within(logs, first)).to_pylist():
-        found[row["node"]][row["log_offset"]] = (row["leader_epoch"], row["value"])
+        found[row["node"]][row["log_offset"]] = (_epoch(row["leader_epoch"]), row["value"])
     return found
+
+
+def _epoch(recorded: int | None) -> int | None:
+    """Return a leader epoch; None where there is none, as in what was written before there were any."""
+    return None if recorded == NO_EPOCH else recorded
 
 
 def _log(
@@ -373,7 +380,7 @@ def _title(node: int, offset: int, held: tuple[int | None, int | None] | None, s
         words = "nothing"
     else:
         words = "a control record" if held[1] is None else record_name(held[1])
-        words += f", leader epoch {held[0]}"
+        words += "" if held[0] is None else f", leader epoch {held[0]}"
     title = f"broker {node}, offset {offset}: {words}"
     if sent is not None and (held is None or held[1] != sent[0]):
         title += f"; acknowledged was {record_name(sent[0])}, {acks_name(sent[1])}"

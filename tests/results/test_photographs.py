@@ -79,6 +79,24 @@ def lost(tmp_path):
     return Recording.open(run.run_dir), finding
 
 
+def test_where_nobody_knows_leader_epochs_none_is_named(tmp_path):
+    run = Run(tmp_path / "run")
+    sent = [run.send(number, 10 + number) for number in range(4)]
+    log(run, 1, [(sent[0], None), (sent[1], -1), (sent[2], 5)])
+    run.recorder.close_segment()
+    finding = Finding(
+        topic="t", partition=0, property_name="lost_writes", kind="lost", severity="violation", explanation="", value=sent[3],
+        log_offset=3, acks=-1, acknowledged_ns=14 * MS, detail=Detail(),
+    )  # fmt: skip
+
+    found = matrix(Recording.open(run.run_dir), finding, [finding])
+
+    assert [name for _, name in found.epochs] == ["e5"]
+    assert [run.epoch for run in found.whole[0]] == [None, 5]
+    assert [name for _, name in found.logs[0].labels] == ["e5"]
+    assert not [cell.title for cell in found.logs[0].cells if "None" in cell.title or "-1" in cell.title]
+
+
 def test_the_matrix_shows_where_the_record_was_and_when_its_last_copy_went(lost):
     recording, finding = lost
 
