@@ -5,8 +5,9 @@ each night, `power.json` as `tribunal power --json` prints it, `sensitivity.json
 """
 
 import os
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 from typing import Final, Literal
 
 import msgspec
@@ -175,8 +176,9 @@ def index(folder: Path, findings: Path | None = None, most: int | None = MOST_RU
     """Read a folder; `findings` is the folder of past failures, which says what is known. `most`: of so many runs each has a row."""
     unreadable: list[str] = []
     runs = sorted(_runs(folder, unreadable), key=lambda run: (run.began, run.run_id), reverse=True)
-    found_nights = sorted(_nights(folder, unreadable), key=lambda night: night.began, reverse=True)
-    probes = _probes(runs, found_nights)
+    placed_nights = sorted(_nights(folder, unreadable), key=lambda placed: placed[1].began, reverse=True)
+    found_nights = [night for _, night in placed_nights]
+    probes = _probes(runs, placed_nights)
     sensitivity = _sensitivity(folder, found_nights, unreadable)
     shown = runs if most is None else _shown(runs, most)
     return Index(
@@ -325,10 +327,11 @@ class _KeptFinding(msgspec.Struct, frozen=True):
     state: Literal["fixed", "known"]
 
 
-def _nights(folder: Path, unreadable: list[str]) -> Iterator[Night]:
+def _nights(folder: Path, unreadable: list[str]) -> Iterator[tuple[str, Night]]:
+    """Yield nights, each with its place in the folder."""
     for path in _files(folder, "nightly.json"):
         try:
-            yield load_night(path)
+            yield path.parent.relative_to(folder).as_posix(), load_night(path)
         except (OSError, *UNREADABLE) as problem:
             unreadable.append(f"{path.relative_to(folder)}: {problem}")
 
@@ -484,12 +487,17 @@ def _shade(seconds: float | None) -> int:
     return 0 if seconds is None else 1 + sum(seconds <= limit for limit in (600, 120, 30, 10))
 
 
-def _probes(runs: Iterable[RunRow], found_nights: Iterable[Night]) -> dict[str, int]:
-    counts: dict[str, int] = {}
-    for probes in [run.probes for run in runs] + [night.probes for night in found_nights]:
-        for name, count in probes.items():
-            counts[name] = counts.get(name, 0) + count
-    return counts
+def _probes(runs: Iterable[RunRow], placed_nights: Iterable[tuple[str, Night]]) -> Counter[str]:
+    """Return how often each rare state was reached. A night has counted the runs below its folder, unless an earlier night left them there."""
+    nights = dict(placed_nights)
+    kept: dict[str, Counter[str]] = {place: Counter() for place in nights}
+    alone = Counter[str]()
+    for run in runs:
+        above = (str(one) for one in PurePosixPath(run.place).parents)
+        kept.get(next((place for place in above if place in nights), ""), alone).update(run.probes)
+    for place, night in nights.items():
+        alone += kept[place] | Counter(night.probes)
+    return alone
 
 
 def _cold_guards(found_nights: Sequence[Night]) -> ColdGuards | None:

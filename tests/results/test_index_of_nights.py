@@ -6,6 +6,8 @@ import pytest
 from tribunal.results.night import Canary, FoundTonight, Night
 from tribunal.results.night_files import save
 from tribunal.results.report.index import index
+from tribunal.results.verdict import RunVerdict, Verdict
+from tribunal.results.verdict import save as save_verdict
 
 BASE = Night(
     name="tribunal", began="2026-11-21T02:00:00Z", commit="c" * 40, lock_sha256="l", shard="1/1", budget_s=60.0,
@@ -46,6 +48,19 @@ def test_where_there_are_several_names_each_figure_says_whose_it_is(tmp_path):
 
     assert {"one: probes reached", "two: probes reached"} <= names
     assert "probes reached" not in names
+
+
+def test_what_a_night_has_kept_is_counted_once(tmp_path):
+    """Its own count has the runs that lie below it; who was there before may have left some, too."""
+    save(msgspec.structs.replace(BASE, probes={"isr_shrunk": 5, "elected": 1}), tmp_path / "night")
+    for place in ("night/runs/kept", "alone"):
+        verdict = RunVerdict(run_id="r", verdict=Verdict.VIOLATION, claim="c", findings=[], engine="inline")
+        (tmp_path / place).mkdir(parents=True)
+        save_verdict(verdict, tmp_path / place / "verdict.json")
+        probes = {"isr_shrunk": 2, "torn": 1}
+        (tmp_path / place / "simulation.json").write_bytes(msgspec.json.encode({"probes": probes}))
+
+    assert dict(index(tmp_path).probes) == {"isr_shrunk": 7, "torn": 2, "elected": 1}
 
 
 def found(state, count):
