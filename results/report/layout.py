@@ -42,9 +42,14 @@ WORDS: Final = 8  # of a chart, at most
 LINE: Final = 12  # the height of words
 SEEN_MS: Final = 50  # so long the read-out says what was reported once
 LABEL: Final = 12  # from one label at a line's end to the next
+TICKS: Final = 12
+HOUR_S: Final = 3600
 STEPS: Final = (
     0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 5, 10, 20, 60, 120, 300, 600, 3600,
 )  # fmt: skip
+# What a history that was imported need not say is not known.
+WITH_EFFECT: Final = {True: ", had its effect", False: ", NO EFFECT", None: ", whether it had an effect is not known"}
+HEALED: Final = {True: ", healed", False: ", NOT HEALED", None: ""}
 CHARACTER: Final = 6.4  # about the width of a character in the strips' font
 
 
@@ -202,7 +207,8 @@ class _Axis:
 
     def ticks(self) -> list[tuple[float, str]]:
         start, end = self.start_ns / 1e9, self.end_ns / 1e9
-        step = next((step for step in STEPS if (end - start) / step <= 12), 1e9)
+        hours = math.ceil((end - start) / (TICKS * HOUR_S))
+        step = next((step for step in STEPS if (end - start) / step <= TICKS), hours * HOUR_S)
         places = range(math.ceil(start / step), int(end / step) + 1)
         return [(self.x(round(i * step * 1e9)), f"{i * step:.10g}{' s' if i == places[-1] else ''}") for i in places]
 
@@ -239,14 +245,10 @@ def _faults(page: Page, axis: _Axis, y: float) -> Iterator[Track]:
     place = {target: y + 16 + ROW * position for position, target in enumerate(targets)}
     bars = []
     for from_ns, row in injected:
-        kind = "fault" if row.took_effect else "fault noeffect"
+        kind = "fault noeffect" if row.took_effect is False else "fault"
         words = f"{row.kind} {_target(row)}, {_span(from_ns, row.healed_ns)}"
-        title = (
-            words
-            + (", had its effect" if row.took_effect else ", NO EFFECT")
-            + (", healed" if row.healed else ", NOT HEALED")
-        )
-        label = row.kind if row.took_effect else f"{row.kind}: no effect"
+        title = words + WITH_EFFECT[row.took_effect] + HEALED[row.healed]
+        label = f"{row.kind}: no effect" if row.took_effect is False else row.kind
         bars.append(axis.bar(from_ns, row.healed_ns, place[_target(row)], kind, label, title))
     yield Track("Faults (hatched: no effect)", y, [(place[t], t) for t in targets], bars, [], [])
 

@@ -4,6 +4,7 @@ It stands on the first screen, so that a reader sees what the cluster was put th
 timeline's tools the same picture is where a stretch is chosen.
 """
 
+import math
 from collections.abc import Iterator
 from itertools import pairwise
 
@@ -18,6 +19,9 @@ LANE = 15
 TICKS_APART = 70
 RATES = 44
 CHARACTER = 6.4
+HOUR_S = 3600
+STEPS = (0.1, 0.2, 0.5, 1, 2, 5, 10, 20, 60, 120, 300, 600, HOUR_S)  # seconds
+EFFECT = {True: "took effect", False: "NO EFFECT", None: "whether it took effect is not known"}
 
 
 class Frame(msgspec.Struct, frozen=True):
@@ -131,10 +135,8 @@ def _faults(page: Page, frame: Frame) -> Iterator[Block]:
         fits = (
             words if len(words) * CHARACTER <= width - 6 else row.kind if len(row.kind) * CHARACTER <= width - 6 else ""
         )
-        effect = "took effect" if row.took_effect else "NO EFFECT"
-        yield Block(
-            x, 2.0 + LANE * lane, width, "fault" if row.took_effect else "fault none", fits, f"{words}: {effect}"
-        )
+        kind = "fault none" if row.took_effect is False else "fault"
+        yield Block(x, 2.0 + LANE * lane, width, kind, fits, f"{words}: {EFFECT[row.took_effect]}")
 
 
 def _area(page: Page, frame: Frame, counts: list[int], most: int, base: float) -> str:
@@ -149,7 +151,7 @@ def _area(page: Page, frame: Frame, counts: list[int], most: int, base: float) -
 def _ticks(page: Page, frame: Frame) -> list[tuple[float, str]]:
     seconds = page.end_ns / 1e9
     most = max(2, frame.plot // TICKS_APART)
-    step = next(one for one in (0.1, 0.2, 0.5, 1, 2, 5, 10, 20, 60, 120, 300, 600, 3600, 1e9) if seconds / one <= most)
+    step = next((one for one in STEPS if seconds / one <= most), HOUR_S * math.ceil(seconds / (HOUR_S * most)))
     count = int(seconds / step) + 1
     return [
         (_x(page, frame, round(number * step * 1e9)), f"{number * step:g}{' s' if number == count - 1 else ''}")

@@ -558,7 +558,7 @@ def _fault_steps(recording: Recording, start: int, end: int) -> Iterator[Step]:
         if injected is None or injected > end or (healed is not None and healed < start):
             continue
         target = row.resolved_target or row.planned_target or "?"
-        effect = "" if row.took_effect else ", without effect"
+        effect = ", without effect" if row.took_effect is False else ""
         until = "not healed" if healed is None else f"healed at {healed / 1e9:.3f} s"
         yield Step(
             at_ns=injected,

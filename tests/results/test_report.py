@@ -173,6 +173,49 @@ def test_tracks_share_one_axis_and_mark_what_went_back(run: Path) -> None:
     ]
 
 
+SEND = {
+    "process": 1, "worker_class": "plain", "topic": "t", "partition": 0, "acks": -1, "value": value_of(1, 0), "invoke_ns": 0,
+    "complete_ns": 1, "outcome": "ok", "log_offset": 0,
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(("took_effect", "kind", "said"), [
+    pytest.param(True, "fault", "had its effect", id="it had one"),
+    pytest.param(False, "fault noeffect", "NO EFFECT", id="it had none"),
+    pytest.param(None, "fault", "whether it had an effect is not known", id="an imported history does not say"),
+])  # fmt: skip
+def test_a_fault_without_effect_is_drawn_as_one_where_that_is_known(
+    tmp_path: Path, took_effect: bool | None, kind: str, said: str
+) -> None:
+    recorder = Recorder(tmp_path, "r")
+    fault = {"index": 0, "kind": "kill", "planned_target": "broker 1", "resolved_target": "broker 1", "losses": []}
+    recorder.row("faults", **fault, injected_ns=S, healed_ns=5 * S, took_effect=took_effect)
+    recorder.row("phases", name="faults", start_ns=0, end_ns=10 * S, load=[])
+    recorder.row("sends", **SEND)
+    recorder.finish(Made(mode="kraft"))
+    save(a_verdict(Verdict.PASS), tmp_path / "verdict.json")
+
+    shown = page(tmp_path)
+
+    bars = [bar for track in drawing(shown).tracks for bar in track.bars if bar.kind.startswith("fault")]
+    assert [(bar.kind, said in bar.title) for bar in bars] == [(kind, True)]
+    assert [one.kind for one in overview(shown).faults] == ["fault none" if took_effect is False else "fault"]
+
+
+@pytest.mark.parametrize("hours", [2, 13, 50, 1000])
+def test_a_run_of_many_hours_has_an_axis(tmp_path: Path, hours: int) -> None:
+    recorder = Recorder(tmp_path, "r")
+    recorder.row("phases", name="faults", start_ns=0, end_ns=hours * 3600 * S, load=[])
+    recorder.row("sends", **SEND)
+    recorder.finish(Made(mode="kraft"))
+    save(a_verdict(Verdict.PASS), tmp_path / "verdict.json")
+
+    shown = page(tmp_path)
+
+    assert 3 <= len(drawing(shown).ticks) <= 14
+    assert 3 <= len(overview(shown).ticks) <= 14
+
+
 def test_every_step_back_survives_thinning(tmp_path: Path) -> None:
     offsets = list(range(9000))
     offsets[5003] = 4000
