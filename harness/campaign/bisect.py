@@ -115,6 +115,7 @@ def bisected_by_runs(
                     f"{commit} is {'left out' if said == 'skip' else said}, not {wanted}: {runner.words}"
                 )
         answer = _git(tree, "bisect", "start", bad, good)
+        steps += answer.splitlines()  # there may be no commit between them
         while FIRST_BAD not in answer:
             notify(answer.splitlines()[-1] if answer else "")
             answer = _git(tree, "bisect", word())

@@ -9,6 +9,7 @@ import pytest
 
 from tests.systems.test_sample import planned
 from tribunal.checkers.judge.verdict import check
+from tribunal.harness.campaign.bisect import bisected_by_runs
 from tribunal.harness.campaign.repetition import Repeated, SequentialTest
 from tribunal.harness.campaign.shrink import Shrinker, fewer_calls, processes_of, size_of
 from tribunal.harness.cli.main import exit_code
@@ -98,6 +99,23 @@ def test_the_commit_that_broke_a_system_is_found_in_its_own_repository(
     assert "Wald" in said["steps"][0]
     assert git(folder, "status", "--porcelain", "--branch") == before
     assert len(git(folder, "worktree", "list").splitlines()) == 1
+
+
+def test_the_commit_right_behind_the_good_one_is_found(tmp_path: Path) -> None:
+    """Git names it before anything is asked: the command ended in an error of the harness."""
+    plan = losing(tmp_path)
+    commits = history(tmp_path / "keeper")
+
+    def conduct(plan: Plan, out: Path) -> tuple[Path, RunVerdict]:
+        loses = "--lose" in Path(plan.spec.system).read_text()
+        lost = Finding(property_name=LOST.property_name, kind=LOST.kind, severity="violation", explanation="")
+        word = Verdict.VIOLATION if loses else Verdict.PASS
+        return out / "run", RunVerdict(run_id="r", verdict=word, claim="", findings=[lost] if loses else [])
+
+    runner = Repeated(conduct, LOST, SequentialTest())
+    found = bisected_by_runs(plan, runner, commits[1], commits[2], lambda line: None)
+
+    assert (found.commit, found.subject) == (commits[2], "1 at first")
 
 
 @pytest.mark.parametrize(
