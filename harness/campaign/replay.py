@@ -159,7 +159,7 @@ def recorded_run(plan: Plan, runs: Path) -> Path | None:
 def other_code(run_dir: Path) -> list[str]:
     """Say what of a run's identity (commit, lock file, Python) is not what it was when it was recorded; [] when all is."""
     try:
-        manifest = msgspec.json.decode((run_dir / MANIFEST).read_bytes())
+        manifest = msgspec.json.decode((run_dir / MANIFEST).read_bytes(), type=dict[str, object])
     except (OSError, *UNREADABLE):
         return ["the run has no manifest: nobody knows with which code it was recorded"]
     remarks = []

@@ -24,6 +24,7 @@ from tribunal.harness.campaign.sweep import Keeper, SeedResult, Sweep, run_name,
 from tribunal.harness.campaign.variations import Chosen, fresh, varied
 from tribunal.harness.plan import Plan, encoded
 from tribunal.harness.scenario import Scenario
+from tribunal.results.unreadable import UNREADABLE
 
 PLAN: Final = "plan.json"
 ROUND: Final = 4
@@ -251,7 +252,7 @@ class Search:
     def _account_for(self, number: int, parent: int | None, chosen: Chosen, result: SeedResult, plan: Plan) -> Ran:
         for row in crossed_rows(plan, self._rows.pop(number, []), result.crossed):
             self.table.took(row)
-        reached = _taken(states_file(self._scratch / run_name(plan)))
+        reached = taken(states_file(self._scratch / run_name(plan)))
         new = [state for state in reached.states if state not in self.corpus.known]
         guards = self.corpus.came_to(result.guards)
         if new or guards:
@@ -265,11 +266,15 @@ class Search:
         return Ran(number, chosen, result, new)
 
 
-def _taken(path: Path) -> Reached:
-    """Read what a run has reached, and remove the file; nothing where it died before."""
+def taken(path: Path) -> Reached:
+    """Read what a run has reached, and remove the file; nothing where it died before, or while it wrote."""
+    nothing = Reached(states={}, requests={})
     try:
-        reached = msgspec.json.decode(path.read_bytes(), type=Reached)
+        content = path.read_bytes()
     except FileNotFoundError:
-        return Reached(states={}, requests={})
+        return nothing
     path.unlink()
-    return reached
+    try:
+        return msgspec.json.decode(content, type=Reached)
+    except UNREADABLE:
+        return nothing

@@ -8,11 +8,12 @@ import pytest
 from replog.config import DEFINITIONS
 from tribunal.checkers.spark.session import NoSpark
 from tribunal.clusters.simulated.guards import counted
+from tribunal.clusters.simulated.reached import Reached
 from tribunal.harness.campaign import mutation_score
 from tribunal.harness.campaign.corpus import FEW, Corpus, Entry
 from tribunal.harness.campaign.mutation_score import Innocents, own_seeds, power, searched
 from tribunal.harness.campaign.runners import LocalRunner
-from tribunal.harness.campaign.search import FOLLOWED, IDLE_RUNS, PLAN, Search, Searched
+from tribunal.harness.campaign.search import FOLLOWED, IDLE_RUNS, PLAN, Search, Searched, taken
 from tribunal.harness.campaign.sweep import SeedResult, run_name, swept
 from tribunal.harness.campaign.variations import AT_MESSAGES, FAULTS_MAX, SHARED, WAITS_MS, fresh, varied
 from tribunal.harness.catalog import SIMULATED, faults, mutants, scenario_file
@@ -39,6 +40,21 @@ SMALL = {
     "warm_up": "100ms",
     "steps": [{"pause": "random broker", "for": "100ms"}],
 }
+
+
+@pytest.mark.parametrize(
+    ("content", "states"),
+    [
+        pytest.param(b'{"states": {"a": 3}, "requests": {}}', {"a": 3}, id="whole"),
+        pytest.param(b'{"states": {"a": 3}, "requ', {}, id="killed while it wrote"),
+        pytest.param(b"", {}, id="killed before it wrote"),
+    ],
+)
+def test_a_run_that_was_killed_has_reached_nothing_and_does_not_end_the_search(tmp_path, content, states):
+    (tmp_path / "reached").write_bytes(content)
+
+    assert taken(tmp_path / "reached") == Reached(states=states, requests={})
+    assert taken(tmp_path / "reached") == Reached(states={}, requests={})
 
 
 @pytest.mark.parametrize("name", ["rotating-swarm", "zookeeper-hurt", "exactly-once"])

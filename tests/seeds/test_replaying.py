@@ -56,6 +56,13 @@ def test_a_run_of_this_code_has_no_remarks_and_one_of_another_commit_or_lock_fil
     ]
 
 
+@pytest.mark.parametrize("content", ["[]", "{"], ids=["a list", "torn"])
+def test_of_a_run_with_a_manifest_that_is_none_nobody_knows_the_code(recorded, content):
+    (recorded / "manifest.json").write_text(content)
+
+    assert other_code(recorded) == ["the run has no manifest: nobody knows with which code it was recorded"]
+
+
 def test_other_code_is_run_only_when_asked_for(recorded, capsys):
     with_manifest(recorded, commit="f" * 40)
 
