@@ -12,13 +12,13 @@ from typing import Final
 import msgspec
 
 from replog.host.config_file import META_PROPERTIES
-from tribunal.clusters.api import Proof
+from tribunal.clusters.api import ClusterError, Proof
 from tribunal.clusters.capabilities import ClockSkew, Damage, DiskTrouble
 from tribunal.clusters.nodes.hosts_of_run import NOTE
 from tribunal.clusters.nodes.node_files import directory_id_in
 from tribunal.clusters.nodes.node_software import NodeSoftware
 from tribunal.clusters.nodes.remote_node import InThread
-from tribunal.clusters.nodes.ssh_hosts import Shell
+from tribunal.clusters.nodes.ssh_hosts import COMMAND_TIMEOUT_S, Shell
 from tribunal.clusters.run_context import RunContext
 from tribunal.clusters.spec import Settings
 
@@ -143,8 +143,7 @@ class RemoteFiles:
             return
         code, content, _ = host.shell.tried(f"cd {shlex.quote(host.folder)} && tar -cf - data log")
         if code == 0:
-            with tarfile.open(fileobj=io.BytesIO(content)) as archive:
-                archive.extractall(local, filter="data")
+            unpack(content, local)
             log = self._run.log_file(node)
             log.parent.mkdir(exist_ok=True)
             (local / "log").rename(log)
@@ -163,9 +162,21 @@ class RemoteFiles:
         await asyncio.gather(*self._tails, return_exceptions=True)
 
 
+def unpack(content: bytes, folder: Path) -> None:
+    """Unpack what a host has sent into a folder of this machine; `ClusterError` where something in it would lie, or leads, elsewhere."""
+    try:
+        with tarfile.open(fileobj=io.BytesIO(content)) as archive:
+            archive.extractall(folder, filter="data")
+    except tarfile.TarError as problem:
+        raise ClusterError(f"what a host has sent cannot be unpacked in {folder}: {problem}") from None
+
+
 def clock_offset_ns(shell: Shell) -> int:
-    """Return by how much the host's monotonic clock is ahead of ours, by the quickest of a few answers."""
+    """Return by how much the host's monotonic clock is ahead of ours, by the quickest of a few answers. Raises ClusterError."""
+    import paramiko
+
     channel = shell.channel()
+    channel.settimeout(COMMAND_TIMEOUT_S)
     try:
         channel.exec_command(f"{shlex.quote(shell.entry.python)} -u -c {shlex.quote(CLOCK_PROGRAM)}")
         answers = channel.makefile("r")
@@ -177,5 +188,10 @@ def clock_offset_ns(shell: Shell) -> int:
             answered_ns = time.monotonic_ns()
             best = min(best, (answered_ns - asked_ns, theirs_ns - (asked_ns + answered_ns) // 2))
         return best[1]
+    except (OSError, EOFError, ValueError, paramiko.SSHException) as problem:
+        why = str(problem) or type(problem).__name__
+        raise ClusterError(
+            f"host {shell.entry.endpoint[0]} of node {shell.entry.id} does not say what its clock reads: {why}"
+        ) from None
     finally:
         channel.close()

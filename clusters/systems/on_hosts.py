@@ -5,10 +5,8 @@ this machine and reach the nodes by their addresses. Everything in the folders i
 """
 
 import asyncio
-import io
 import shlex
 import shutil
-import tarfile
 from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
@@ -18,6 +16,7 @@ from tribunal.clusters.api import ClusterError, Unsupported
 from tribunal.clusters.links.addresses import FIRST_PORT
 from tribunal.clusters.nodes.hosts_of_run import NOTE, HostsOfRun
 from tribunal.clusters.nodes.node_program import NodeProgram
+from tribunal.clusters.nodes.remote_files import unpack
 from tribunal.clusters.nodes.remote_node import RemoteNode
 from tribunal.clusters.nodes.ssh_hosts import read_hosts
 from tribunal.clusters.run_context import RunContext
@@ -177,5 +176,4 @@ def _unpacked(content: bytes, folder: Path) -> None:
     """Unpack an archive into a folder that has nothing else in it then."""
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir(parents=True)
-    with tarfile.open(fileobj=io.BytesIO(content)) as archive:
-        archive.extractall(folder, filter="data")
+    unpack(content, folder)

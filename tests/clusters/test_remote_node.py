@@ -1,7 +1,9 @@
 """A daemon on a host, by what its shell says of it; hosts of their own are in `test_ssh.py`."""
 
 import asyncio
+import io
 import subprocess
+import tarfile
 import threading
 from pathlib import Path
 
@@ -11,6 +13,7 @@ from tribunal.clusters.api import ClusterError
 from tribunal.clusters.nodes import hosts_of_run, remote_node
 from tribunal.clusters.nodes.hosts_of_run import HostsOfRun
 from tribunal.clusters.nodes.node_program import ReplogProgram
+from tribunal.clusters.nodes.remote_files import clock_offset_ns, unpack
 from tribunal.clusters.nodes.remote_node import RemoteNode
 from tribunal.clusters.nodes.ssh_hosts import HostEntry, Hosts, Shell
 
@@ -94,6 +97,61 @@ def test_a_daemon_that_cannot_be_noted_on_its_host_is_not_begun(
         asyncio.run(node.spawn())
 
     assert not (folder / "has begun").exists()
+
+
+class Channel:
+    """A channel of ssh to a program that says this; None: nothing, for as long as one waits."""
+
+    def __init__(self, says: str | None) -> None:
+        self._says = says
+        self._waits_for_ever = True
+
+    def settimeout(self, timeout_s: float) -> None:
+        """Wait no longer than that."""
+        self._waits_for_ever = False
+
+    def exec_command(self, command: str) -> None:
+        """Run a program."""
+
+    def makefile(self, mode: str) -> "Channel":
+        """Return what it says as a file."""
+        return self
+
+    def sendall(self, data: bytes) -> None:
+        """Ask it."""
+
+    def readline(self) -> str:
+        """Return what it says."""
+        if self._says is None:
+            assert not self._waits_for_ever
+            raise TimeoutError
+        return self._says
+
+    def close(self) -> None:
+        """End it."""
+
+
+@pytest.mark.parametrize("says", [None, ""], ids=["it hangs", "it has ended"])
+def test_a_host_that_does_not_say_what_its_clock_reads_ends_the_run_in_words(
+    monkeypatch: pytest.MonkeyPatch, says: str | None
+) -> None:
+    monkeypatch.setattr(Shell, "channel", lambda shell: Channel(says))
+
+    with pytest.raises(ClusterError, match=r"host 192.0.2.1 of node 1 does not say what its clock reads"):
+        clock_offset_ns(Shell(HostEntry(id=1, address="192.0.2.1", host_key="none")))
+
+
+@pytest.mark.parametrize("target", ["/etc/passwd", "../../elsewhere"])
+def test_a_link_out_of_a_folder_that_a_host_sends_is_refused_in_words(tmp_path: Path, target: str) -> None:
+    """What it leads to is not here, and may be something else here."""
+    sent = io.BytesIO()
+    with tarfile.open(fileobj=sent, mode="w") as archive:
+        link = tarfile.TarInfo("data/link")
+        link.type, link.linkname = tarfile.SYMTYPE, target
+        archive.addfile(link)
+
+    with pytest.raises(ClusterError, match="what a host has sent cannot be unpacked"):
+        unpack(sent.getvalue(), tmp_path / "copy")
 
 
 @pytest.mark.parametrize(
