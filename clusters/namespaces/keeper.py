@@ -7,7 +7,9 @@ over the socket FD, one JSON object a packet, and are answered one by one:
 
     {"do": "namespace", "name": N}                          make a network namespace; answers {"fd": number}
     {"do": "socket", "name": N, "listen": [host, port]?}    a TCP socket of that namespace, handed over
-    {"do": "run", "argv": [...], "stdin": "...", "name": N?}  run a command there (default: in the hub)
+    {"do": "run", "argv": [...], "name": N?}        run a command there (default: in the hub)
+
+What a command reads, and what it says, are files in memory that are handed over: rules between many nodes are longer than a packet may be.
 
 Nothing outlives it: namespaces, their links, rules and mounts end with the last process in them. It ends when its harness
 closes the socket or dies. RUN_DIR stands on the command line so that `tribunal heal` finds it.
@@ -27,6 +29,7 @@ from typing import Literal, NotRequired, TypedDict
 PR_SET_PDEATHSIG = 1
 NEW_NETWORK = 0x40000000  # CLONE_NEWNET
 REQUEST_BYTES_MAX = 1 << 17
+COMPLAINT_MAX = 1 << 12  # characters
 BACKLOG = 128
 HUB = "hub"
 
@@ -51,7 +54,6 @@ class RunRequest(TypedDict):
 
     do: Literal["run"]
     argv: list[str]
-    stdin: NotRequired[str]
     name: NotRequired[str]
 
 
@@ -67,14 +69,14 @@ class Keeper:
         self._spaces = {HUB: _own_network()}
         self.anchor = _anchor()  # a process that stays in the hub: by its id other namespaces name the hub
 
-    def answer(self, request: Request) -> tuple[Answer, list[socket.socket]]:
-        """Do what is asked."""
+    def answer(self, request: Request, given: list[int]) -> tuple[Answer, list[int]]:
+        """Do what is asked; return the answer, and descriptors that are handed over with it."""
         try:
             if request["do"] == "namespace":
                 return self._namespace(request["name"]), []
             if request["do"] == "socket":
-                return {}, [self._socket(request["name"], request.get("listen"))]
-            return self._run(request.get("name", HUB), request["argv"], request.get("stdin", "")), []
+                return {}, [self._socket(request["name"], request.get("listen")).detach()]
+            return self._run(request.get("name", HUB), request["argv"], given[0])
         except OSError as problem:
             return {"error": problem.strerror or str(problem), "errno": problem.errno}, []
 
@@ -103,13 +105,20 @@ class Keeper:
             made.listen(BACKLOG)
         return made
 
-    def _run(self, name: str, argv: list[str], stdin: str) -> Answer:
-        self._enter(self._spaces[name])  # the command inherits it
+    def _run(self, name: str, argv: list[str], stdin: int) -> tuple[Answer, list[int]]:
+        said = os.memfd_create("said", os.MFD_CLOEXEC)
         try:
-            done = subprocess.run(argv, input=stdin, capture_output=True, text=True, check=False)  # noqa: S603
-        finally:
-            self._enter(self._spaces[HUB])
-        return {"code": done.returncode, "out": done.stdout, "err": done.stderr}
+            self._enter(self._spaces[name])  # the command inherits it
+            try:
+                done = subprocess.run(  # noqa: S603
+                    argv, stdin=stdin, stdout=said, stderr=subprocess.PIPE, text=True, errors="replace", check=False
+                )
+            finally:
+                self._enter(self._spaces[HUB])
+        except BaseException:
+            os.close(said)
+            raise
+        return {"code": done.returncode, "err": done.stderr[:COMPLAINT_MAX]}, [said]
 
 
 def _own_network() -> int:
@@ -137,11 +146,12 @@ def main() -> None:
     with contextlib.suppress(OSError), socket.socket(fileno=int(sys.argv[1])) as harness:
         keeper = Keeper()
         harness.send(json.dumps({"ready": True, "anchor": keeper.anchor}).encode())
-        while packet := harness.recv(REQUEST_BYTES_MAX):
-            answer, handed = keeper.answer(json.loads(packet))
-            socket.send_fds(harness, [json.dumps(answer).encode()], [one.fileno() for one in handed])
-            for one in handed:
-                one.close()
+        while (received := socket.recv_fds(harness, REQUEST_BYTES_MAX, 1))[0]:
+            packet, given, *_ = received
+            answer, handed = keeper.answer(json.loads(packet), given)
+            socket.send_fds(harness, [json.dumps(answer).encode()], handed)
+            for one in (*given, *handed):
+                os.close(one)
         os.kill(keeper.anchor, signal.SIGKILL)
         os.waitpid(keeper.anchor, 0)
 

@@ -56,10 +56,9 @@ class AskSocket(msgspec.Struct, tag_field="do", tag="socket"):
 
 
 class AskRun(msgspec.Struct, tag_field="do", tag="run"):
-    """Ask the keeper to run a command in a namespace."""
+    """Ask the keeper to run a command in a namespace; what it reads is handed over."""
 
     argv: list[str]
-    stdin: str
     name: str
 
 
@@ -86,10 +85,9 @@ class Made(msgspec.Struct):
 
 
 class Ended(msgspec.Struct):
-    """How a command ended."""
+    """How a command ended; what it said is handed over."""
 
     code: int
-    out: str
     err: str
 
 
@@ -177,11 +175,11 @@ class Namespaces:
             raise ClusterError(f"no network namespaces: {said or 'their keeper does not start'}")
         self.anchor = msgspec.json.decode(ready, type=Ready).anchor
 
-    def _ask(self, request: Asked, answered: type[A]) -> tuple[A, list[int]]:
+    def _ask(self, request: Asked, answered: type[A], given: Sequence[int] = ()) -> tuple[A, list[int]]:
         with self._asking:
             if self._talk is None:
                 raise OSError("the network namespaces are gone")
-            self._talk.send(msgspec.json.encode(request))
+            socket.send_fds(self._talk, [msgspec.json.encode(request)], given)
             packet, descriptors, _, _ = socket.recv_fds(self._talk, ANSWER_BYTES_MAX, 1)
         if not packet:
             raise OSError("the keeper of the network namespaces has ended")
@@ -208,11 +206,17 @@ class Namespaces:
 
     def run(self, argv: Sequence[str], *, stdin: str = "", name: str = "hub") -> str:
         """Run a command in a namespace; return its output, `ClusterError` with what it complained of."""
-        ended, _ = self._ask(AskRun(argv=list(argv), stdin=stdin, name=name), Ended)
+        with os.fdopen(os.memfd_create("given", os.MFD_CLOEXEC), "w+b") as given:
+            given.write(stdin.encode())
+            given.seek(0)
+            ended, handed = self._ask(AskRun(argv=list(argv), name=name), Ended, [given.fileno()])
+        with os.fdopen(handed[0], "rb") as said:
+            said.seek(0)
+            out = said.read().decode(errors="replace")
         if ended.code != 0:
-            complaint = " ".join((ended.err or ended.out).split())[:300]
+            complaint = " ".join((ended.err or out).split())[:300]
             raise ClusterError(f"{' '.join(argv[:4])}: {complaint}")
-        return ended.out
+        return out
 
     async def run_aside(self, argv: Sequence[str], *, stdin: str = "", name: str = "hub") -> str:
         """Run a command without holding up the event loop."""

@@ -215,6 +215,22 @@ def test_where_namespaces_are_forbidden_the_reason_is_said(monkeypatch, tmp_path
         asyncio.run(processes.launch(ClusterSpec(isolation="namespaces"), tmp_path, RunClock(), "A" * 22))
 
 
+def test_a_command_reads_and_says_more_than_a_packet_holds(tmp_path):
+    """Rules between all pairs of thirty nodes are longer."""
+    spaces = Namespaces(tmp_path)
+    spaces.open()
+    try:
+        rules = "rule\n" * (1 << 20)
+        assert spaces.run(["cat"], stdin=rules) == rules
+        with pytest.raises(ClusterError, match=r"sh -c .*: it is refused"):
+            spaces.run(["sh", "-c", "echo it is refused >&2; exit 1"])
+        with pytest.raises(OSError, match="No such file"):
+            spaces.run(["nonexistent"])
+        assert spaces.run(["echo", "goes on"]) == "goes on\n"
+    finally:
+        spaces.close()
+
+
 @pytest.mark.skipif(os.geteuid() != 0, reason="we are no root to begin with")
 def test_no_root_is_needed(tmp_path):
     """(As nobody, who may read neither root's interpreter nor our folders: the bare commands.)"""
