@@ -202,11 +202,17 @@ def made_network(client: "DockerClient", directory: Path) -> tuple[str, str]:
 
 
 def socket_in_namespace_of(pid: int) -> socket.socket:
-    """Make a socket that lives in another process's network; only the calling thread visits it."""
+    """Make a socket that lives in another process's network."""
+    with open(f"/proc/{pid}/ns/net") as away:  # noqa: PTH123
+        return socket_in(away.fileno())
+
+
+def socket_in(space: int) -> socket.socket:
+    """Make a socket that lives in another network, by a descriptor of it; only the calling thread visits it."""
     libc = ctypes.CDLL(None, use_errno=True)
-    with open("/proc/thread-self/ns/net") as home, open(f"/proc/{pid}/ns/net") as away:  # noqa: PTH123
-        if libc.setns(away.fileno(), NEW_NETWORK) != 0:
-            raise OSError(ctypes.get_errno(), f"cannot enter the network of process {pid}")
+    with open("/proc/thread-self/ns/net") as home:  # noqa: PTH123
+        if libc.setns(space, NEW_NETWORK) != 0:
+            raise OSError(ctypes.get_errno(), "cannot enter a container's network")
         try:
             return socket.socket()
         finally:

@@ -16,7 +16,7 @@ from typing import Final
 from tribunal.clusters.api import CLIENTS, ClusterError, CutMode, Link
 from tribunal.clusters.namespaces.firewall import Cuts
 from tribunal.clusters.namespaces.spaces import environment, way_in
-from tribunal.clusters.nodes.node_container import socket_in_namespace_of
+from tribunal.clusters.nodes.node_container import socket_in
 
 HOOKS: Final = ("input", "output")
 BACKLOG: Final = 64
@@ -31,14 +31,29 @@ def lacking() -> str:
 
 
 class ContainerNetworks:
-    """The nodes' networks, each by a process that lives in it; clients are in this machine's own."""
+    """The nodes' networks, each by a process that lives in it now; clients are in this machine's own.
+
+    They are kept open: the number of a process that has ended may be anybody's, and so may its network.
+    """
 
     def __init__(self, pids: Mapping[int, int]) -> None:
-        self._pids = {str(node): pid for node, pid in pids.items()}
+        self._spaces: dict[str, int] = {}
+        try:
+            for node, pid in pids.items():
+                self._spaces[str(node)] = os.open(f"/proc/{pid}/ns/net", os.O_RDONLY | os.O_CLOEXEC)
+        except OSError as problem:
+            self.close()
+            raise ClusterError(f"what keeps a container's network has ended: {problem.strerror}") from None
+
+    def close(self) -> None:
+        """Let go of them; safe twice."""
+        spaces, self._spaces = self._spaces, {}
+        for space in spaces.values():
+            os.close(space)
 
     def outgoing(self, name: str) -> socket.socket:
         """Return a fresh TCP socket of that network."""
-        return socket.socket() if name == str(CLIENTS) else socket_in_namespace_of(self._pids[name])
+        return socket.socket() if name == str(CLIENTS) else socket_in(self._spaces[name])
 
     def listener(self, name: str, host: str, port: int) -> socket.socket:
         """Return a socket that listens there; `OSError` when the address is taken."""
@@ -53,9 +68,10 @@ class ContainerNetworks:
 
     def run(self, argv: Sequence[str], *, stdin: str = "", name: str = "hub") -> str:
         """Run a program of this machine in a node's network; return its output, `ClusterError` with what it complained of."""
-        command = ["nsenter", f"--net=/proc/{self._pids[name]}/ns/net", "--", *argv]
+        space = self._spaces[name]
+        command = ["nsenter", f"--net=/proc/self/fd/{space}", "--", *argv]
         done = subprocess.run(  # noqa: S603 - our own words
-            command, input=stdin, capture_output=True, text=True, check=False, env=environment()
+            command, input=stdin, capture_output=True, text=True, check=False, env=environment(), pass_fds=[space]
         )
         if done.returncode != 0:
             raise ClusterError(f"{' '.join(argv[:4])}: {' '.join((done.stderr or done.stdout).split())[:300]}")

@@ -293,6 +293,8 @@ class InContainers:
         await self._ways.close()
         if self._links is not None:
             await self._links.close()
+        if self._networks is not None:
+            self._networks.close()
         client, self._client = self._client, None
         if client is not None:
             await asyncio.to_thread(remove_all, client, self._directory)
