@@ -119,7 +119,7 @@ class NodeContainer(OwnEnd):
         pid = self.pid
         if self.alive:
             await self._engine(self._container.kill)
-        await self._ended()
+        await self._dies()
         gone, silent = not process_exists(pid), not await self._answers(wait_ms=100)
         return Proof(holds=gone and silent, facts={"pid": pid, "process_gone": gone, "silent": silent})
 

@@ -116,7 +116,7 @@ class NodeProcess(OwnEnd):
             assert self._process is not None
             with contextlib.suppress(ProcessLookupError):
                 self._process.kill()
-        await self._ended()
+        await self._dies()
         gone, refused = not process_exists(pid), await self._refuses()
         return Proof(holds=gone and refused, facts={"pid": pid, "process_gone": gone, "port_refused": refused})
 

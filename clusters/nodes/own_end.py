@@ -3,11 +3,18 @@
 import asyncio
 from abc import ABC, abstractmethod
 from collections.abc import Coroutine
+from typing import Final
+
+from tribunal.clusters.api import ClusterError
+
+KILLED_WITHIN_MS: Final = 30_000
 
 
 class OwnEnd(ABC):
     """A node that is watched; while `_ending` is set its end is no failure of its own."""
 
+    node: int
+    pid: int | None
     _ending: bool
     is_here: bool = True  # whether its process is one of this machine
 
@@ -23,6 +30,16 @@ class OwnEnd(ABC):
     @abstractmethod
     async def _ask_to_end(self) -> None:
         """Send SIGTERM to a node that is alive."""
+
+    async def _dies(self) -> None:
+        """Wait for the end of who was killed; `ClusterError` where it does not come: a process that waits in the kernel, as for a disk far away, dies when that answers."""
+        try:
+            async with asyncio.timeout(KILLED_WITHIN_MS / 1000):
+                await self._ended()
+        except TimeoutError:
+            raise ClusterError(
+                f"node {self.node}: its process {self.pid} does not die within {KILLED_WITHIN_MS} ms of SIGKILL: it hangs in the kernel"
+            ) from None
 
     async def terminate(self, timeout_ms: int) -> bool:
         """Ask for an orderly end; return whether it came in time."""

@@ -124,7 +124,7 @@ class RemoteNode(OwnEnd):
         self._ending = True
         if self.alive:
             await self._run(f"kill -9 {self.pid} 2>/dev/null || true")
-        await self._ended()
+        await self._dies()
         refused = await refuses(self._endpoint, connect=self._connect)
         return Proof(
             holds=not self.alive and refused,
