@@ -344,7 +344,8 @@ class ExistingCluster(Operated):
     async def kill(self, node: int) -> Proof:
         """Kill -9, by the user's command."""
         proof = await self._ended(node, "kill")
-        self._events.killed(node, None)
+        if proof.holds:  # else it may go on, or end in good order later
+            self._events.killed(node, None)
         return proof
 
     async def _ended(self, node: int, name: str) -> Proof:

@@ -1,6 +1,7 @@
 """One node of an existing cluster: it is changed by the user's commands alone, and looked at as any client looks at it."""
 
 import asyncio
+import os
 import shutil
 import tempfile
 from collections.abc import Awaitable, Callable, Mapping
@@ -18,6 +19,7 @@ LOOK_MS: Final = 1_500
 REST_MS: Final = 200
 GONE_WITHIN_MS: Final = 15_000
 SAID_MAX: Final = 300  # characters of what a command said
+NOT_BEGUN: Final = 127  # the exit code, as shells have it, of a command that is not there
 API_VERSIONS: Final = 0  # a version that every broker answers
 
 
@@ -70,9 +72,9 @@ class ExistingNode:
         return True
 
     async def exists(self) -> bool | None:
-        """Ask the user's command whether its process exists; None where there is no such command."""
+        """Ask the user's command whether its process exists; None where there is no such command. One that says nothing has not said that it is gone."""
         words = self._command("alive")
-        return None if words is None else (await ended(words, self._command_within_ms))[0] == 0
+        return None if words is None else (await ended(words, self._command_within_ms))[0] in (0, None, NOT_BEGUN)
 
     async def serving(self) -> None:
         """Wait until it answers."""
@@ -145,18 +147,19 @@ async def ended(words: list[str], within_ms: int) -> tuple[int | None, str]:
     # A file: what a command leaves behind, such as a broker, may hold a pipe open for ever.
     with tempfile.TemporaryFile() as output:
         try:
+            # In a group of its own: Ctrl-C in our terminal must not reach the broker that it leaves behind. In our session: sudo knows its terminal.
             process = await asyncio.create_subprocess_exec(
-                *words, stdin=asyncio.subprocess.DEVNULL, stdout=output, stderr=output
+                *words, stdin=asyncio.subprocess.DEVNULL, stdout=output, stderr=output, preexec_fn=os.setpgrp
             )
         except OSError as problem:
-            return 127, f": {problem.strerror}"
+            return NOT_BEGUN, f": {problem.strerror}"
         try:
             async with asyncio.timeout(within_ms / 1000):
                 await process.wait()
         except TimeoutError:
             return None, ""
         finally:
-            await put_to_end(process)
+            await put_to_end(process, alone=True)
         output.seek(0)
         said = " ".join(output.read().decode(errors="replace").split())[-SAID_MAX:]
     return process.returncode, f": {said}" if said else ""

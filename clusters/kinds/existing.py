@@ -129,7 +129,10 @@ def _undone(given: Description, path: Path, act: Act) -> _Said:
         return _Said(text, is_done=False)
     command = put_in(words, act.node, given.endpoints[act.node], path.parent)
     try:
-        ended = subprocess.run(command, stdin=subprocess.DEVNULL, timeout=UNDO_S, check=False).returncode  # noqa: S603 - the user's own
+        # In a group of its own, as in a run: Ctrl-C must not reach a broker that it leaves behind.
+        ended = subprocess.run(  # noqa: S603 - the user's own
+            command, stdin=subprocess.DEVNULL, timeout=UNDO_S, check=False, process_group=0
+        ).returncode
     except (OSError, subprocess.TimeoutExpired) as problem:
         return _Said(f"node {act.node}: {' '.join(command)}: {problem}", is_done=False)
     return _Said(f"node {act.node}: {' '.join(command)} ended with {ended}", is_done=ended == 0)

@@ -205,15 +205,15 @@ async def start_to_speak(
     return process
 
 
-async def put_to_end(process: asyncio.subprocess.Process) -> None:
-    """Kill a process with the children of its session, unless it has ended, and wait for its end.
+async def put_to_end(process: asyncio.subprocess.Process, *, alone: bool = False) -> None:
+    """Kill a process with the children of its session, unless it has ended, and wait for its end; `alone`: its children go on.
 
     asyncio calls a process ended when its pipes are closed too. What it wrote last may be more than the stream takes, and then nobody
     looks at the pipe again; a child may hold it open. So it is read to its end, and what a child of another session holds is left.
     """
     if process.returncode is None:
         with contextlib.suppress(ProcessLookupError):
-            if os.getpgid(process.pid) == process.pid:
+            if not alone and os.getpgid(process.pid) == process.pid:
                 os.killpg(process.pid, signal.SIGKILL)
             else:
                 process.kill()

@@ -3,6 +3,7 @@
 import asyncio
 import datetime
 import json
+import os
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -16,11 +17,12 @@ from tests.clusters.existing_nodes import SecuredKafka, cluster_toml, standing
 from tribunal.clusters.api import ClusterError
 from tribunal.clusters.clock import RunClock
 from tribunal.clusters.existing import cluster as existing_cluster
+from tribunal.clusters.existing import node as existing_node
 from tribunal.clusters.existing.access import BadAccess, ExistingAccess, door
 from tribunal.clusters.existing.acts import Act, Acts, left
 from tribunal.clusters.existing.cluster import ExistingCluster
 from tribunal.clusters.existing.description import BadCluster, read_cluster
-from tribunal.clusters.existing.node import copied
+from tribunal.clusters.existing.node import copied, ended
 from tribunal.clusters.existing.topics import OwnTopics
 from tribunal.clusters.kafka.jars import kafka_jars
 from tribunal.clusters.kafka.side_by_side import ApacheKafka, SideBySide
@@ -275,6 +277,45 @@ def test_a_log_that_was_copied_in_part_is_no_evidence(tmp_path: Path, end: str, 
         asyncio.run(copied(2, words, target, within_ms))
 
     assert not target.exists()
+
+
+SAYS_GONE = [
+    pytest.param(["sh", "-c", "exit 1"], True, id="it is not there"),
+    pytest.param(["sh", "-c", "exit 0"], False, id="it is there"),
+    pytest.param(["sleep", "60"], False, id="nothing is said in time"),
+    pytest.param(["/nonexistent/alive"], False, id="nobody can be asked"),
+]
+
+
+@pytest.mark.parametrize(("alive", "is_gone"), SAYS_GONE)
+def test_a_node_is_killed_when_the_users_command_says_that_it_is_gone(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, alive: list[str], is_gone: bool
+) -> None:
+    """Who may go on is not noted as killed: how it ends later is no kill."""
+    monkeypatch.setattr(existing_node, "GONE_WITHIN_MS", 500)
+    commands = f'[commands]\nkill = ["true"]\nstart = ["true"]\nalive = {json.dumps(alive)}\n'
+    spec = plan_of(tmp_path, f"{NODES}command_within_ms = 300\n{commands}").spec
+    path, run_dir = tmp_path / "cluster.toml", tmp_path / "run"
+    run_dir.mkdir()
+
+    async def killed() -> tuple[bool, bool, list[str]]:
+        cluster = ExistingCluster(RunContext(spec, run_dir, RunClock(), "mine"), read_cluster(path), path, frozenset())
+        proof = await cluster.kill(7)
+        return proof.holds, cluster.alive(7), [event.name for event in cluster.drain_events()]
+
+    assert asyncio.run(killed()) == (is_gone, not is_gone, ["killed"] if is_gone else [])
+
+
+def test_ctrl_c_reaches_none_of_the_users_nodes() -> None:
+    """A terminal sends it to the group of processes in its foreground, and a broker stays in that of the command that began it."""
+    script = "import os; print(os.getpgrp(), os.getsid(0))"
+
+    code, said = asyncio.run(ended([sys.executable, "-c", script], 10_000))
+
+    group, session = map(int, said.removeprefix(": ").split())
+    assert code == 0
+    assert group != os.getpgrp()
+    assert session == os.getsid(0)
 
 
 @pytest.mark.parametrize("command", ["rm -r {target}; exit 1", "ln -s . {target}/theirs-0"], ids=["it fails", "links"])
