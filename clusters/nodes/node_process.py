@@ -30,6 +30,8 @@ POLL_MS: Final = 15
 LOG_LINES: Final = 12
 SIGNAL_WAIT_MS: Final = 2_000
 LINE_BYTES: Final = 1 << 16  # asyncio's own limit
+STOPPED: Final = ("T", "t")  # states of processes, as the kernel has them
+ENDED: Final = ("Z", "X")
 
 
 class NodeProcess(OwnEnd):
@@ -135,16 +137,16 @@ class NodeProcess(OwnEnd):
             await asyncio.wait([self._watch], timeout=EXIT_TIMEOUT_MS / 1000)
 
     async def pause(self) -> Proof:
-        """Stop the process; prove that it is stopped and answers nobody."""
+        """Stop the process, and what it has begun: it may be a shell around the program that serves. Prove that all are stopped, and nobody answers."""
         self._signal(signal.SIGSTOP)
-        stopped = await self._reaches(stopped=True)
+        stopped = await self._reaches(signal.SIGSTOP)
         silent = not await self._program.answers(self._endpoint, wait_ms=100)
         return Proof(holds=stopped and silent, facts={"pid": self.pid, "stopped": stopped, "silent": silent})
 
     async def resume(self) -> Proof:
         """Let the process go on; prove that it answers again."""
         self._signal(signal.SIGCONT)
-        running = await self._reaches(stopped=False)
+        running = await self._reaches(signal.SIGCONT)
         answered = await self._program.answers(self._endpoint, wait_ms=SIGNAL_WAIT_MS)
         return Proof(holds=running and answered, facts={"pid": self.pid, "running": running, "answers": answered})
 
@@ -154,10 +156,16 @@ class NodeProcess(OwnEnd):
         assert self._process is not None
         self._process.send_signal(number)
 
-    async def _reaches(self, *, stopped: bool) -> bool:
+    async def _reaches(self, number: signal.Signals) -> bool:
+        """Send a signal to all of the node's processes until none is left that it has not reached: they may begin others meanwhile."""
         for _ in range(SIGNAL_WAIT_MS // POLL_MS):
-            if is_stopped(self.pid) is stopped:
+            states = await asyncio.to_thread(states_of, self.pid)
+            left = [pid for pid, state in states.items() if (state in STOPPED) is not (number is signal.SIGSTOP)]
+            if states and not left:
                 return True
+            for pid in left:
+                with contextlib.suppress(ProcessLookupError):
+                    os.kill(pid, number)
             await asyncio.sleep(POLL_MS / 1000)
         return False
 
@@ -253,13 +261,21 @@ def process_exists(pid: int | None) -> bool:
     return True
 
 
-def is_stopped(pid: int | None) -> bool | None:
-    """Return whether a process is stopped by a signal; None when that cannot be known."""
-    try:
-        status = Path(f"/proc/{pid}/stat").read_text()
-    except OSError:
-        return None
-    return status.rpartition(")")[2].split()[0] in ("T", "t")
+def states_of(leader: int | None) -> dict[int, str]:
+    """Return the states of a process that leads a session, of all in that session, and of what they began in others; none where that cannot be known."""
+    states: dict[int, str] = {}
+    parents: dict[int, int] = {}
+    own: set[int] = set()
+    for path in Path("/proc").glob("[0-9]*/stat"):
+        with contextlib.suppress(OSError):
+            state, parent, _, session = path.read_text().rpartition(")")[2].split()[:4]
+            pid = int(path.parent.name)
+            if state not in ENDED:
+                states[pid], parents[pid] = state, int(parent)
+                own |= {pid} if leader in (pid, int(session)) else set()
+    while more := {pid for pid, parent in parents.items() if parent in own} - own:
+        own |= more
+    return {pid: states[pid] for pid in sorted(own)}
 
 
 def last_lines(log: Path, count: int = LOG_LINES) -> str:

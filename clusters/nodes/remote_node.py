@@ -9,7 +9,7 @@ from typing import Final, ParamSpec, Protocol, TypeVar
 from tribunal.clusters.api import ClusterError, Proof
 from tribunal.clusters.nodes.hosts_of_run import NOTE, HostsOfRun
 from tribunal.clusters.nodes.leftovers import MARK
-from tribunal.clusters.nodes.node_process import POLL_MS, SIGNAL_WAIT_MS
+from tribunal.clusters.nodes.node_process import POLL_MS, SIGNAL_WAIT_MS, STOPPED
 from tribunal.clusters.nodes.node_program import NodeProgram
 from tribunal.clusters.nodes.own_end import OwnEnd
 from tribunal.clusters.nodes.serving import Connect, came_to_serve, refuses
@@ -31,7 +31,13 @@ START: Final = (
 )
 TRIES: Final = 2_000  # a busy host takes its time
 WATCH: Final = "while kill -0 {pid} 2>/dev/null; do sleep 0.05; done"
-STATE: Final = "sed 's/.*) //' /proc/{pid}/stat | cut -c1"
+# Of the daemon and all in its session: it may be a shell around the program that serves.
+OF_SESSION: Final = (
+    "for p in /proc/[0-9]*; do {{ read -r line <$p/stat; }} 2>/dev/null || continue; set -- ${{line##*) }}; "
+    'case "$4$1" in {pid}[ZX]) ;; {pid}[A-Za-z]) '
+)
+SIGNAL: Final = f"{OF_SESSION}kill -{{signal}} ${{{{p#/proc/}}}} 2>/dev/null;; esac; done; true"
+STATES: Final = f'{OF_SESSION}printf %s "$1";; esac; done; true'
 LOG_LINES: Final = 12
 CONFIG: Final = Path("node.toml")  # in the node's folder
 
@@ -140,23 +146,25 @@ class RemoteNode(OwnEnd):
 
     async def pause(self) -> Proof:
         """SIGSTOP."""
-        stopped = await self._signalled("STOP", "Tt")
+        stopped = await self._signalled("STOP")
         silent = not await self._program.answers(self._endpoint, wait_ms=100)
         return Proof(holds=stopped and silent, facts={"pid": self.pid, "stopped": stopped, "silent": silent})
 
     async def resume(self) -> Proof:
         """SIGCONT."""
-        running = await self._signalled("CONT", "RSD")
+        running = await self._signalled("CONT")
         answered = await self._program.answers(self._endpoint, wait_ms=SIGNAL_WAIT_MS)
         return Proof(holds=running and answered, facts={"pid": self.pid, "running": running, "answers": answered})
 
-    async def _signalled(self, signal: str, states: str) -> bool:
+    async def _signalled(self, signal: str) -> bool:
         if not self.alive:
             raise ClusterError(f"node {self.node} is down: nothing to send SIG{signal} to")
-        await self._run(f"kill -{signal} {self.pid}")
         for _ in range(SIGNAL_WAIT_MS // 50):
-            state = await self._run(STATE.format(pid=self.pid))
-            if state and state in states:  # of a process that has just ended nothing is said
+            # Again each time: they may have begun others meanwhile.
+            await self._run(SIGNAL.format(pid=self.pid, signal=signal))
+            states = await self._run(STATES.format(pid=self.pid))
+            # (Of a process that has just ended nothing is said.)
+            if states and all((state in STOPPED) is (signal == "STOP") for state in states):
                 return True
             await asyncio.sleep(0.05)
         return False

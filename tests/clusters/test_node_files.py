@@ -26,7 +26,7 @@ from tribunal.clusters.nodes.log_damage import do_damage, log_ends
 from tribunal.clusters.nodes.mounts import MountedDisks
 from tribunal.clusters.nodes.node_events import EventFile
 from tribunal.clusters.nodes.node_files import directory_id
-from tribunal.clusters.nodes.node_process import PARENT_DEATH, is_stopped, last_lines, process_exists, toml
+from tribunal.clusters.nodes.node_process import PARENT_DEATH, last_lines, process_exists, states_of, toml
 from tribunal.clusters.nodes.on_host import wipe
 from tribunal.clusters.nodes.serving import refuses
 
@@ -246,10 +246,11 @@ def test_a_stopped_process_is_seen():
     with subprocess.Popen([sys.executable, "-c", "import time; time.sleep(60)"]) as process:
         process.send_signal(signal.SIGSTOP)
         os.waitid(os.P_PID, process.pid, os.WSTOPPED)
-        stopped = is_stopped(process.pid)
+        states = states_of(process.pid)
         process.kill()
 
-    assert stopped is True
+    assert states == {process.pid: "T"}
+    assert states_of(process.pid) == {}
     assert not process_exists(process.pid)
 
 
