@@ -65,7 +65,7 @@ def talking(plan: Plan, run_dir: Path, *, notes_states: bool = False) -> SeedRes
     return SeedResult(scenario=plan.scenario, seed=plan.seed, verdict=Verdict.PASS, claim="said " * 100_000)
 
 
-def test_a_seed_that_says_more_than_a_pipe_holds_is_heard(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_seed_that_says_more_than_a_pipe_holds_is_received(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """It waited for somebody to listen, who waited for its end: for an hour, and then it was an error."""
     monkeypatch.setattr(sweep, "SEED_CPU_S", 1)
     monkeypatch.setattr(sweep, "SEED_TIMEOUT_S", 3)
