@@ -3,7 +3,8 @@
 The first says whether a promise was broken, the second how much is gone of how much, and why it may be. Nothing is judged here.
 """
 
-from collections.abc import Iterable, Sequence
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
 
 from tribunal.results.verdict import Finding, RunVerdict, Verdict, acks_word
 
@@ -12,6 +13,7 @@ READ = "lost_after_read"  # nobody had acknowledged it
 LOSSES = (LOST, READ)
 ONLY_READ = "that somebody had read and nobody had acknowledged"
 ACKNOWLEDGED = "acknowledged, acks="
+CALLS = ("calls on ", "transactions on ")  # objects, of a system that is no log
 MOST_KINDS = 3
 
 
@@ -70,7 +72,9 @@ def _permitted(verdict: RunVerdict, *, besides: bool = False) -> list[str]:
 
 
 def _kept(verdict: RunVerdict) -> list[str]:
-    count = acknowledged(verdict)
+    count, calls = acknowledged(verdict), judged_calls([verdict])
+    if calls and not count:
+        return ["No promise was broken.", f"{calls_words(calls)} were judged."]
     if not count:
         return ["Nothing was lost and nothing went back."]
     return [
@@ -82,6 +86,19 @@ def _kept(verdict: RunVerdict) -> list[str]:
 def acknowledged(verdict: RunVerdict) -> int:
     """Return how many records were acknowledged."""
     return sum(count for name, count in verdict.judged.items() if name.startswith(ACKNOWLEDGED))
+
+
+def judged_calls(verdicts: Iterable[RunVerdict]) -> dict[str, int]:
+    """Return how many calls on objects were judged, by what they are called: "calls on registers"."""
+    found: Counter[str] = Counter()
+    for verdict in verdicts:
+        found.update({name: count for name, count in verdict.judged.items() if name.startswith(CALLS) and count})
+    return dict(found)
+
+
+def calls_words(calls: Mapping[str, int]) -> str:
+    """Return "995 calls on registers and 705 transactions on lists"."""
+    return " and ".join(f"{count:,} {name}" for name, count in sorted(calls.items()))
 
 
 def _by_acks(findings: Iterable[Finding]) -> str:

@@ -94,7 +94,10 @@ def lines(found: "Measure") -> list[str]:
             share = f"{100 * figure.share:3.0f} %" if figure.injected else "no place in these runs"
             table.append(f"{name:<{width}}  {figure.injected:8}  {figure.seen:4}  {share}")
     total = found.total
-    table.append(f"{'all':<{width}}  {total.injected:8}  {total.seen:4}  {100 * total.share:3.0f} %")
+    share = (
+        f"{100 * total.share:3.0f} %" if total.injected else "nothing is known: no anomaly had a place in these runs"
+    )
+    table.append(f"{'all':<{width}}  {total.injected:8}  {total.seen:4}  {share}")
     for miss in found.misses:
         table.append(f"missed {miss.class_name}: {miss.run}, {miss.injection.where()}: {miss.injection.change}")
         table.append(f"       the judge said {miss.verdict}: {'; '.join(miss.instead) or 'nothing of it'}")

@@ -36,6 +36,7 @@ from tribunal.results.scratch import Scratch
 from tribunal.results.store import MANIFEST, Recording, recording_hash
 from tribunal.results.unreadable import UNREADABLE
 from tribunal.results.verdict import PERMITTED_TABLE, NoVerdict, RunVerdict, Verdict, load, save
+from tribunal.workloads.objects import NO_ACKS
 
 ENGINES: Final = ("spark", "inline", "spark-sql")
 NOTE: Final = "note "  # how the names of notes begin among the counts of findings
@@ -456,7 +457,7 @@ def _of_rows(content: Bundle, stated: Stated) -> Iterator[str]:
 
 
 def _of_loads(content: Bundle, stated: Stated) -> Iterator[str]:
-    """Compare what the phases counted while the run went on with the rows: a send that was taken out is missed here."""
+    """Compare what the phases counted while the run went on with the rows: a send or a call that was taken out is missed here."""
     if stated.recording is None:
         return
     counted_then: Counter[tuple[int, str]] = Counter()
@@ -465,9 +466,12 @@ def _of_loads(content: Bundle, stated: Stated) -> Iterator[str]:
             counted_then[load_.acks or 0, outcome] += count or 0
     sends = stated.recording.table("sends", columns=["acks", "outcome"])
     rows = Counter(zip(sends["acks"].to_pylist(), sends["outcome"].cast(pa.string()).to_pylist(), strict=True))
+    calls = stated.recording.table("operations", columns=["outcome"])["outcome"].cast(pa.string()).to_pylist()
+    rows.update((NO_ACKS, outcome) for outcome in calls)
+    tables = "tables sends and operations" if calls else "table sends"
     for (acks, outcome), count in sorted(counted_then.items()):
         if rows[acks, outcome] < count:
-            place = f"recording: table sends: {rows[acks, outcome]} rows with acks={acks} and outcome {outcome}"
+            place = f"recording: {tables}: {rows[acks, outcome]} rows with acks={acks} and outcome {outcome}"
             yield f"{place}, the phases counted {count}"
 
 

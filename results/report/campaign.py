@@ -11,7 +11,7 @@ from typing import Final
 
 import msgspec
 
-from tribunal.results.plain_words import LOSSES, acknowledged
+from tribunal.results.plain_words import LOSSES, acknowledged, calls_words, judged_calls
 from tribunal.results.report import environment
 from tribunal.results.report.index import Index, RunRow, index
 from tribunal.results.report.rules import RuleInWords, rules_of
@@ -151,13 +151,17 @@ def _abstract(
     lived = f"{hours:.1f} hours" if hours >= 1 else f"{60 * hours:.1f} minutes"
     promised = sum(sum(one.count for one in verdict.violations if one.kind in LOSSES) for verdict in own)
     bad = sum(verdict.verdict is Verdict.VIOLATION for verdict in own)
+    records, calls = sum(map(acknowledged, own)), judged_calls(own)
+    done = [f"{records:,} records were acknowledged"] if records or not calls else []
+    done += [f"{calls_words(calls)} were judged"] if calls else []
+    kept = "No promise was broken: no record that had to survive was lost." if records else "No promise was broken."
     gone = [one for verdict in own for one in verdict.permitted if one.kind in LOSSES]
     said = [
         Sentence(
             f"{statement.system}, version {statement.version}, was run {len(own)} {'time' if len(own) == 1 else 'times'}, {lived} in all, while {effective:,} of "
-            f"{len(faults):,} injected faults of {kinds} kinds provably took effect; {sum(map(acknowledged, own)):,} records were acknowledged."
+            f"{len(faults):,} injected faults of {kinds} kinds provably took effect; {' and '.join(done)}."
         ),
-        Sentence(_broken(bad, promised) if bad else "No promise was broken: no record that had to survive was lost."),
+        Sentence(_broken(bad, promised) if bad else kept),
     ]
     if gone:
         words = f"{sum(one.count for one in gone):,} records were lost, each for a reason that permits it:"

@@ -135,6 +135,16 @@ def without_sends_and_counts(folder: Path) -> None:
     _rewritten(folder, "phases", _without_counts)
 
 
+def without_calls(folder: Path) -> None:
+    """Take calls that a system answered out of the recording."""
+    answered = pa.scalar("ok")
+    _rewritten(
+        folder,
+        "operations",
+        lambda rows: rows.filter(pa.compute.not_equal(rows["outcome"].cast(pa.string()), answered)),
+    )
+
+
 def recording_made_to_fit(folder: Path) -> None:
     """Write the manifest of the recording as it is now."""
     manifest = msgspec.json.decode((folder / MANIFEST).read_bytes(), type=Manifest)

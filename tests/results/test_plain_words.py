@@ -105,3 +105,14 @@ def test_figures_are_tables_and_no_zeros() -> None:
     assert by_title["mine: slow"].rows == [["all", "2.500 s"]]
     assert by_title["mine"].rows == [["share", "0.25"]]
     assert len(by_title) == 2
+
+
+def test_who_kept_every_promise_of_objects_is_said_how_many_calls_were_judged() -> None:
+    """A described system has no records: "nothing was lost and nothing went back" is a log's sentence."""
+    judged = {"calls on registers": 995, "registers": 5, "transactions on lists": 0, "registrations": 0}
+
+    assert said(Verdict.PASS, judged=judged) == ["No promise was broken.", "995 calls on registers were judged."]
+    assert said(Verdict.PASS, judged=JUDGED) == [
+        "Nothing was lost and nothing went back.",
+        "All 100 acknowledged records were found again at the end.",
+    ]

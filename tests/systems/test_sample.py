@@ -5,9 +5,12 @@ from pathlib import Path
 
 import pytest
 
+from tests.harness.forger import without_calls
 from tribunal.checkers.judge.verdict import check
 from tribunal.clusters.kinds import system as kind
 from tribunal.harness.cli.main import exit_code
+from tribunal.harness.cli.session import write_report
+from tribunal.harness.evidence.claims import claims_of
 from tribunal.harness.new import made_system
 from tribunal.harness.plan import Plan, encoded, made
 from tribunal.harness.progress import Silent
@@ -15,7 +18,7 @@ from tribunal.harness.run import Run, new_run_dir
 from tribunal.harness.scenario import BadScenario, load
 from tribunal.results.recording import WORDS
 from tribunal.results.store import Recording
-from tribunal.results.verdict import RunVerdict, Verdict
+from tribunal.results.verdict import RunVerdict, Verdict, save
 
 ONE_KILL = {"steps": "[{kill: node 1, for: 100ms, after: 200ms}]", "time": "300ms", "warm_up": "300ms"}
 
@@ -46,6 +49,42 @@ def test_registers_that_are_written_before_they_are_acknowledged_pass(tmp_path: 
     rows = Recording.open(run_dir).table("operations")
     assert set(rows["outcome"].to_pylist()) <= set(WORDS["operations", "outcome"])
     assert kind.leftovers(run_dir) == []
+
+
+def test_a_run_of_a_described_system_can_be_bundled_verified_published_and_calibrated(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Its archive was refused (no sends where calls had been counted), its page claimed every kind of object, calibrate broke."""
+    verdict, run_dir = judged(planned(tmp_path, {}), tmp_path / "runs")
+    save(verdict, run_dir / "verdict.json")
+    write_report(run_dir)
+    statement = tmp_path / "campaign.yaml"
+    statement.write_text("campaign: A keeper\nsystem: keeper\nversion: '0'\nnot_covered: [clocks]\n")
+
+    assert (
+        exit_code(["publish", str(tmp_path / "runs"), "--statement", str(statement), "-o", str(tmp_path / "site")]) == 0
+    )
+    (archive,) = (tmp_path / "site" / "evidence").iterdir()
+    assert exit_code(["verify", str(archive), "--engine", "inline"]) == 0
+    assert exit_code(["calibrate", str(run_dir), "--engine", "inline", "--classes", "quorum-epoch-back"]) == 0
+
+    calls = verdict.judged["calls on registers"]
+    assert [one.name for one in claims_of([run_dir]) if one.runs] == ["registers"]
+    page = (tmp_path / "site" / "index.html").read_text()
+    assert f"{calls:,} calls on registers were judged." in page
+    assert "records were acknowledged" not in page
+    assert "no anomaly had a place in these runs" in capsys.readouterr().out
+
+
+def test_calls_that_were_taken_out_of_an_archive_are_missed(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    verdict, run_dir = judged(planned(tmp_path, {}), tmp_path / "runs")
+    save(verdict, run_dir / "verdict.json")
+    write_report(run_dir)
+    without_calls(run_dir)
+
+    assert exit_code(["bundle", str(run_dir), "-o", str(tmp_path / "forged.zip")]) == 0
+    assert exit_code(["verify", str(tmp_path / "forged.zip"), "--engine", "inline"]) == 3
+    assert "the phases counted" in capsys.readouterr().out
 
 
 @pytest.mark.parametrize(

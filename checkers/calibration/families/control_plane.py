@@ -203,7 +203,7 @@ def _broker_epoch_back(case: Case, random: Random) -> Iterator[Injected]:
 
 
 def _quorum_epoch_back(case: Case, random: Random) -> Iterator[Injected]:
-    highest = max(row.quorum_epoch for row in case.metadata)
+    highest = max((row.quorum_epoch for row in case.metadata), default=0)
     rows = [row for row in case.metadata[1:] if row.quorum_epoch == highest > 0]
     for row in shuffled(rows[1:], random):
         draft = Draft(case)
