@@ -277,6 +277,10 @@ async def back_in_service(cluster: FaultTarget, node: int, former_incarnation: s
         broker = cluster.state.brokers.get(node)
         return broker is not None and not broker.fenced and broker.incarnation != former_incarnation
 
+    if not cluster.state.partitions:  # a system that is no log: nobody fences its nodes, they are ready or not
+        what = "ready again, as a new process" if former_incarnation else "ready again"
+        return await came_true(anew, timeout_ms=cluster.spec.recovery_timeout_ms, what=what, cluster=cluster)
+
     what = "a new incarnation registered and unfenced" if former_incarnation else "unfenced"
     registered = await came_true(anew, timeout_ms=cluster.spec.recovery_timeout_ms, what=what, cluster=cluster)
     in_sync = await came_true(

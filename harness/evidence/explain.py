@@ -22,6 +22,7 @@ from tribunal.results.verdict import Finding, RunVerdict, load
 
 EXPLAINED: Final = ("violation", "permitted")
 NS_PER_S: Final = 1_000_000_000
+MOST_CHARACTERS: Final = 1_000  # of a step
 
 
 class Explained(msgspec.Struct, frozen=True, kw_only=True):
@@ -77,6 +78,12 @@ def _story(recording: Recording, finding: Finding, end_ns: int) -> Story:
     return story_of(recording, finding, changes, end_ns)
 
 
+def _short(text: str) -> str:
+    """Return a step as a terminal can show it: a circle of seventy transactions has whole lists of each."""
+    left_out = len(text) - MOST_CHARACTERS
+    return text if left_out <= 0 else f"{text[:MOST_CHARACTERS]} ... ({left_out:,} characters more are in verdict.json)"
+
+
 def lines(one: Explained) -> Iterator[str]:
     """Yield what to print: a heading, a line a step, and what else is alike."""
     finding, group = one.story.finding, one.group
@@ -90,7 +97,7 @@ def lines(one: Explained) -> Iterator[str]:
     for step in one.story.steps:
         where = step.lane if step.to is None or step.to == step.lane else f"{step.lane} -> {step.to}"
         mark = "!" if step.tone == "bad" else "x" if step.tone == "fault" else " "
-        yield f"{step.at_ns / NS_PER_S:>10.3f} s {mark} {where:<22} {step.text}"
+        yield f"{step.at_ns / NS_PER_S:>10.3f} s {mark} {where:<22} {_short(step.text)}"
     if one.story.folded:
         yield f"{'':>14} {one.story.folded} more steps between are left out"
     if group.count > 1:

@@ -2,6 +2,7 @@
 
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from tribunal.harness.cli.screen import one_screen
@@ -110,6 +111,24 @@ def test_one_cause_is_one_line_on_the_terminal_and_its_values_are_the_clients_ow
     assert [line for line in said if "alike" in line] == [f"  cluster value 1  at 1.000 s  {LOST}  (3 alike)"]
     assert any("… and 2 more witnesses in" in line for line in said)
     assert explanation == "VIOLATION  element lost  cluster  value 1"
+
+
+def test_a_step_is_no_longer_than_a_terminal_can_show(run: Path) -> None:
+    """A circle of seventy transactions with their lists was tens of kilobytes on one line."""
+    long = Finding(
+        property_name="object_transactions",
+        kind="G0",
+        severity="violation",
+        explanation="transactions depend on each other in a circle (G0)",
+        acknowledged_ns=S,
+        detail=Detail(detail="T1 wrote a version that T2 replaced; " * 400),
+    )
+    save(msgspec.structs.replace(page(run).verdict, findings=[long]), run / "verdict.json")
+
+    said = [line for one in explained(run) for line in lines(one)]
+
+    assert max(map(len, said)) < 1_200
+    assert any(line.endswith("characters more are in verdict.json)") for line in said)
 
 
 def test_a_column_that_no_finding_fills_is_left_out(run: Path) -> None:

@@ -46,6 +46,8 @@ def test_registers_that_are_written_before_they_are_acknowledged_pass(tmp_path: 
 
     assert (verdict.verdict, verdict.reasons) == (Verdict.PASS, [])
     assert verdict.judged["calls on registers"] > 20
+    (killed,) = Recording.open(run_dir).table("faults").to_pylist()
+    assert "ready again, as a new process" in killed["heal_proof"]  # nobody fences its nodes, and it has no ISR
     rows = Recording.open(run_dir).table("operations")
     assert set(rows["outcome"].to_pylist()) <= set(WORDS["operations", "outcome"])
     assert kind.leftovers(run_dir) == []
