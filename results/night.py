@@ -162,6 +162,19 @@ class Confirmation(msgspec.Struct, frozen=True, kw_only=True):
     signatures: list[str] = []
 
 
+class Confirmed(msgspec.Struct, frozen=True, kw_only=True):
+    """How a night's runs of one scenario on one kind of real nodes ended."""
+
+    scenario: str
+    cluster: str
+    verdicts: dict[str, int]
+
+    @property
+    def bound_95(self) -> float:
+        """Up to which share of such runs may have a violation, with 95 % confidence."""
+        return bound_of(self.verdicts)
+
+
 class Quarantine(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """A scenario that may be INCONCLUSIVE in up to `rate` per cent of its runs on a kind of cluster, until a day."""
 
@@ -355,6 +368,17 @@ class Night(msgspec.Struct, kw_only=True):
     def is_inconclusive(self) -> bool:
         """Whether more could not be judged than the night may pass over."""
         return any(one.is_too_many for one in self.unjudged)
+
+    @property
+    def on_real_nodes(self) -> list[Confirmed]:
+        """The runs on real nodes, counted by scenario and kind of cluster, in the order of their first ones."""
+        counts: dict[tuple[str, str], Counter[str]] = {}
+        for one in self.confirmations:
+            counts.setdefault((one.scenario, one.cluster), Counter())[one.verdict] += 1
+        return [
+            Confirmed(scenario=scenario, cluster=cluster, verdicts=dict(verdicts))
+            for (scenario, cluster), verdicts in counts.items()
+        ]
 
     @property
     def shortfalls(self) -> list[str]:

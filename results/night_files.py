@@ -36,6 +36,7 @@ INDEX: Final = "index.html"
 LOCK: Final = ".night"
 SUMMARY_LINES: Final = 40
 SHOWN: Final = 6
+FEW: Final = 3  # of what is the same many times
 TREND_SHOWN: Final = 9
 
 
@@ -140,7 +141,12 @@ def summary(night: Night) -> str:
     environment.filters["digits"] = significant
     written = time.strftime("%H:%M:%S UTC", time.gmtime())
     text = environment.from_string(template).render(
-        night=night, shown=SHOWN, bound=_bound(night), trend=list(night.trend.items())[:TREND_SHOWN], written=written
+        night=night,
+        shown=SHOWN,
+        few=FEW,
+        bound=_bound(night),
+        trend=list(night.trend.items())[:TREND_SHOWN],
+        written=written,
     )
     lines = text.splitlines()
     assert len(lines) <= SUMMARY_LINES, f"{len(lines)} lines"

@@ -431,3 +431,18 @@ def test_a_quarantine_that_is_over_is_said_once_of_all_shards():
     whole = of_shards([part(1, left_out=[said]), part(2, left_out=[said, "no time was left for s on ssh, seed 8"])])
 
     assert whole.left_out == [said, "no time was left for s on ssh, seed 8"]
+
+
+def test_the_summary_counts_runs_on_real_nodes_of_one_scenario_together():
+    """Seven runs were six times PASS and six of thirteen "no time was left", each by itself, and no bound beside them."""
+    runs = [real("PASS") for _ in range(7)]
+    lines = [f"no time was left for s on containers, seed {seed}" for seed in range(13)]
+
+    said = summary(night(confirmations=runs, left_out=lines))
+
+    assert (
+        "**real nodes** produce-consume on containers: ERROR 0  INCONCLUSIVE 0  PASS 7, at most 34.8 % of such runs have a violation; "
+        "no time was left for s on containers, seed 0" in said
+    )
+    assert "; and 10 more left out, in nightly.json" in said
+    assert "PASS 7" not in summary(night(confirmations=[*runs, real("ERROR")][1:], left_out=[]))
