@@ -34,7 +34,7 @@ from tribunal.harness.catalog import SIMULATED, is_simulated, mutant_named, muta
 from tribunal.harness.cli.cluster import Jobs, Master, PythonThere, Remote, RoundSize, WithPackages, place, runner_at
 from tribunal.harness.cli.complete import named
 from tribunal.harness.cli.findings import first_signature, must_have_found, signature_named
-from tribunal.harness.cli.repeated import Confidence, Share, again, repeated_at
+from tribunal.harness.cli.repeated import FRESH, Confidence, Share, again, repeated_at
 from tribunal.harness.cli.stored import out_at
 from tribunal.harness.cli.usage import UsageError
 from tribunal.harness.plan import Plan, encoded, in_simulator, made, read_plan
@@ -336,7 +336,8 @@ def shrink(  # noqa: PLR0917 - options
     path.with_name(STORY).unlink(missing_ok=True)  # of another shrinking
     with Scratch("shrink", in_memory=not is_real) as scratch, runners as runner:
         shrinker = Shrinker(scratch, signature=wanted, runner=runner, budget_s=budget_s, notify=_say)
-        _say(f"the plan itself, once more; then smaller ones, for {budget_s:.0f} s at most")
+        last = f"; then {FRESH} runs of the smallest, to say how often it shows" if is_real else ""
+        _say(f"the plan itself, once more; then smaller ones, for {budget_s:.0f} s at most{last}")
         try:
             small = shrinker.shrink(plan)
         except NotFound as problem:
