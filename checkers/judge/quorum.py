@@ -139,5 +139,5 @@ def _hurt(node: int, faults: Sequence[Fault]) -> Iterator[Span]:
     """Yield when faults hurt a controller; one whose beginning is not known hurt it all the time. Clocks decide elections, too."""
     for fault in faults:
         if fault.kind not in BROKERS_ALONE and concerns(fault, {node}):
-            healed_ns = fault.healed_ns if fault.kind in PASSES and fault.healed else None
+            healed_ns = fault.healed_ns if fault.kind in PASSES else None
             yield Span(begun_ns(fault) or 0, NEVER if healed_ns is None else healed_ns)

@@ -89,8 +89,8 @@ def test_a_leader_knows_again_once_it_can_fetch_again(
     pytest.param("swizzle", 2500, 8000, True, 1500, 0, id="what had cut off others already"),
     pytest.param("full-disk", 2500, 8000, True, 1500, 0, id="what waits until somebody has ended of it"),
     pytest.param("kill", 2500, 8000, True, 1500, 1, id="what begins when it is injected"),
-    pytest.param("isolate", 500, 900, False, 6000, 0, id="a heal that nobody saw"),
-    pytest.param("isolate", 500, 900, True, 6000, 1, id="a heal that was seen"),
+    pytest.param("isolate", 500, 900, False, 6000, 1, id="a heal whose proof lacks the full ISR"),
+    pytest.param("isolate", 500, 900, True, 6000, 1, id="a heal that was proven"),
 ])  # fmt: skip
 def test_a_leader_need_not_know_while_a_fault_is_in_effect(
     tmp_path: Path, kind: str, injected: int, ended: int, healed: bool, sent_at: int, expected: int
