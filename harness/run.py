@@ -44,7 +44,6 @@ from tribunal.results.manifest import (
     LEADER_RECOVERY,
     MEMBERS_UNCHECKED,
     PROMISED,
-    REQUEST_TIMEOUT,
     Made,
     Setting,
 )
@@ -65,7 +64,6 @@ CATCH_UP_MS: Final = 1_000
 LOCK: Final = "requirements.lock"
 COMMIT: Final = "SHIPPED_COMMIT"  # a file beside the code that was sent to another machine
 RUN_NAME: Final = re.compile(r"\d{8}T\d{6}Z-.+-.+-\d+(-\d+)?", re.DOTALL)
-KAFKA_REQUEST_TIMEOUT_MS: Final = 30_000  # of released brokers, where nothing else is set
 TIMESTAMP_TYPE: Final = "log.message.timestamp.type"
 # What the judge has to know of the nodes' settings besides those that the run set.
 JUDGED_SETTINGS: Final = (
@@ -653,8 +651,6 @@ def settings(plan: Plan) -> dict[str, Setting]:
         return given
     # Released leaders serve at once, and end no transaction of their predecessors (D3, docs/spec.md).
     given[LEADER_RECOVERY] = "off"
-    if not plan.spec.system:  # of other systems that speak like it nobody knows
-        given.setdefault(REQUEST_TIMEOUT[0], KAFKA_REQUEST_TIMEOUT_MS)
     if plan.spec.is_zookeeper_mode and not release(plan.spec.version).checks_members:
         given[MEMBERS_UNCHECKED] = True
     if not release(plan.spec.version).guards_latest_offset:

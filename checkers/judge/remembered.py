@@ -34,10 +34,11 @@ from tribunal.checkers.judge.timeline import (
     Deposed,
     History,
     Judgement,
+    NodeSettings,
     Record,
 )
 from tribunal.checkers.properties.hanging_transactions import DEFAULT_TIMEOUT_MS, GRACE_NS, TIMEOUT
-from tribunal.results.manifest import LEADER_RECOVERY, PRODUCER_EXPIRATION, REQUEST_TIMEOUT, integer
+from tribunal.results.manifest import LEADER_RECOVERY, PRODUCER_EXPIRATION, PROMISED, REQUEST_TIMEOUT, integer
 from tribunal.results.rows import Commit, Fault, Transaction, typed
 from tribunal.results.store import Recording
 from tribunal.results.topic_names import MARK
@@ -52,6 +53,7 @@ DEPOSED: Final = "deposed"
 HINDERED: Final = "hindered"
 EXPIRED: Final = "expired"
 WRITE_TXN_MARKERS: Final = 27
+KAFKA_REQUEST_TIMEOUT_MS: Final = 30_000  # of released brokers, where nothing else is set
 DELIVERED: Final = "delivered"
 OF_MARKERS: Final = ("polls", "reads", "watermarks")
 Place = tuple[str, int]
@@ -68,6 +70,16 @@ class Part(msgspec.Struct, frozen=True):
     def sent(self) -> Sent:
         """It, as what a marker stands behind."""
         return Sent(since_ns=self.transaction.begin_ns, log_offset=self.log_offset)
+
+
+def _request_timeout_ms(settings: NodeSettings) -> int:
+    """Return for how long a broker waits for another one's answer; 0: nobody knows.
+
+    A released broker is known by not recovering as a leader (D3, docs/spec.md). Of other systems that speak like it, which state their promises, nobody knows.
+    """
+    stated_ms = integer(settings, *REQUEST_TIMEOUT)
+    is_released = settings.get(LEADER_RECOVERY) == "off" and not any(name.startswith(PROMISED) for name in settings)
+    return stated_ms or (KAFKA_REQUEST_TIMEOUT_MS if is_released else 0)
 
 
 class Remembered:
@@ -294,7 +306,7 @@ class Remembered:
         It asked that process and nobody answered, for a fault ended it; it has coordinated ever since itself, and the transaction was ended
         while that broker led. Only where relays saw what nodes ask each other, and where it is recorded how long they wait.
         """
-        waits_ns = integer(self._history.settings, *REQUEST_TIMEOUT) * 1_000_000
+        waits_ns = _request_timeout_ms(self._history.settings) * 1_000_000
         if not waits_ns:
             return None
         led = {one.node for one in leading(self._history.timeline(*place).entries, since_ns, at_ns)}

@@ -627,6 +627,7 @@ def test_a_marker_needs_ten_seconds_in_which_coordinator_and_leader_are_whole(
 
 
 WAITS = {"request.timeout.ms": 30_000}
+RELEASED = {"leader.recovery": "off"}
 ASKED = {"from": 1, "to": 2, "api_key": 27, "api_version": 1, "correlation_id": 5, "fate": "delivered"}
 
 
@@ -635,6 +636,8 @@ ASKED = {"from": 1, "to": 2, "api_key": 27, "api_version": 1, "correlation_id": 
     pytest.param({"looked": 40_000}, BY_R9, id="it may wait still"),
     pytest.param({"looked": 41_000}, LOST, id="it waits no longer"),
     pytest.param({"waits": {}}, LOST, id="nobody knows how long it waits"),
+    pytest.param({"waits": RELEASED}, BY_R9, id="a released broker, where nothing else is set"),
+    pytest.param({"waits": RELEASED | {"promises.acks": "all"}}, LOST, id="another system that speaks like it"),
     pytest.param({"answered": 350}, LOST, id="it was answered"),
     pytest.param({"asked": {"from": 3}}, LOST, id="somebody else asked"),
     pytest.param({"asked": {"to": 3}}, LOST, id="it asked somebody else"),
