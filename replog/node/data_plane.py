@@ -277,7 +277,7 @@ class DataPlane:
         handlers.serve(transactions.APIS, producers)
         handlers.serve(markers.APIS, end_markers)
         Forwarding(self.world, self.link, self.tasks, lambda: self.metadata.image.client_quotas).answer(handlers)
-        coordinators.links.answer_ourselves(markers.WRITE_TXN_MARKERS.served.exchange, end_markers.write)
+        coordinators.marker_links.answer_ourselves(markers.WRITE_TXN_MARKERS.served.exchange, end_markers.write)
         coordinators.links.answer_ourselves(
             transactions.ADD_PARTITIONS_TO_TXN.served.exchange, producers.add_partitions
         )

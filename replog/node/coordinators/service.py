@@ -68,11 +68,13 @@ class CoordinatorService:
         self.topics = ImageTopics(replicas)
         self.internal_topics = InternalTopics(config, replicas, link, tasks)
         self.links = BrokerLinks(replicas.world, replicas.metadata, config.broker_access)
+        # Of their own, as in Apache Kafka: a marker waits for replicas, and answers come in the order of the requests.
+        self.marker_links = BrokerLinks(replicas.world, replicas.metadata, config.broker_access)
         self.producer_ids = ProducerIds(link, tasks, identity)
         self.groups = CoordinatorRuntime(
             OFFSETS_TOPIC, replicas, tasks, self._new_group_core, _no_markers, gathers=False
         )
-        sender = MarkerSender(replicas, self.links, self.internal_topics, tasks)
+        sender = MarkerSender(replicas, self.marker_links, self.internal_topics, tasks)
         self.transactions = CoordinatorRuntime(
             TRANSACTIONS_TOPIC, replicas, tasks, self._new_transaction_core, sender.send, gathers=True
         )
@@ -109,6 +111,7 @@ class CoordinatorService:
         for runtime in self.by_topic.values():
             runtime.stop()
         self.links.close()
+        self.marker_links.close()
 
     def _new_group_core(self, partition: int, leader_epoch: int) -> GroupCoordinator:
         config = self.config.groups
