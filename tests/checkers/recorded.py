@@ -189,7 +189,7 @@ class Run:
         healed: bool = True,
         target: str | None = None,
         index: int = 0,
-        lasts: int = 10,
+        lasts: int | None = 10,
         proof: str = "{}",
     ) -> None:
         place = {"node": node, "topic": "t", "partition": 0, "unseen_end_offset": unseen_end}
@@ -202,7 +202,7 @@ class Run:
             resolved_target=target or f"broker {node}",
             planned_ns=at * MS,
             injected_ns=at * MS,
-            healed_ns=(at + lasts) * MS,
+            healed_ns=None if lasts is None else (at + lasts) * MS,  # None: nobody healed it
             proof=proof,
             took_effect=took_effect,
             heal_proof="{}",

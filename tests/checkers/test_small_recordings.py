@@ -1105,10 +1105,10 @@ def test_who_could_lead(
 ) -> None:
     for node in (1, 2, 3):
         run.node(node, "start", 0)
-    run.fault("kill", 500, node=1, healed=unhealed != 1, lasts=100)
+    run.fault("kill", 500, node=1, healed=unhealed != 1, lasts=None if unhealed == 1 else 100)
     run.node(1, "killed", 500)
     if unhealed == 2:
-        run.fault("cut", 500, node=2, healed=False)
+        run.fault("cut", 500, node=2, healed=False, lasts=None)
     if down is not None:
         run.node(down, "killed", 600)
     run.watermark(0, 100, epoch=0)
