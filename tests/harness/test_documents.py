@@ -158,6 +158,7 @@ def plugin(tmp_path, name):
 
 
 @pytest.mark.e2e
+@pytest.mark.nightly
 @pytest.mark.timeout(200)
 def test_the_tutorials_own_kind_of_cluster_runs(tmp_path):
     plugin(tmp_path, "my-first.yaml")

@@ -1147,6 +1147,7 @@ def test_shards_search_with_seeds_and_corpora_of_their_own_and_are_one_night(tmp
     assert sorted(path.name for path in (tmp_path / "all" / "corpus").iterdir()) == ["kraft-1of2", "kraft-2of2"]
 
 
+@pytest.mark.nightly
 @pytest.mark.timeout(200)
 def test_a_night_of_a_real_search_leaves_a_corpus(tmp_path):
     text = "nightly: small\nsearch: {scenarios: [rotating-swarm], share: 50}\n"

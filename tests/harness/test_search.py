@@ -158,6 +158,7 @@ def test_a_search_repeats_itself_and_goes_on_where_it_ended(tmp_path):
     assert len({state for entry in last.corpus.entries for state in entry.new}) == last.searched.states
 
 
+@pytest.mark.nightly
 def test_a_search_that_died_within_a_round_goes_on_from_the_corpus_that_the_round_was_chosen_from(tmp_path):
     def search(runs):
         with Scratch("search", in_memory=True) as scratch:

@@ -67,6 +67,7 @@ def test_a_seed_at_the_desk(tmp_path):
     assert found.startswith("reproduced")
 
 
+@pytest.mark.nightly
 def test_a_report_for_others(tmp_path):
     """An author makes the evidence and the site; a reader, elsewhere and without a cluster, comes to the same verdict."""
     author, reader = tmp_path / "author", tmp_path / "reader"
