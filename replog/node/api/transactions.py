@@ -38,7 +38,7 @@ from replog.node.coordinators.producer_ids import ProducerIds
 from replog.node.coordinators.runtime import CoordinatorRuntime
 from replog.node.net.handlers import AnswersApi, HandledApi, contained
 from replog.node.net.in_turns import in_turns, refused_later
-from replog.node.net.server import AwaitedRequest, Caller, ServerRequest
+from replog.node.net.server import AwaitedRequest, Caller, Q, R, ServerRequest
 from replog.node.replication.replicas import Replicas
 from replog.node.tasks import Tasks
 from replog.types import ZERO_UUID, TopicPartition
@@ -79,16 +79,8 @@ class TransactionApi:
         if key is None:
             self.producer_ids.init(request)
         elif self.producer_ids.is_empty:
-            failed = contained(self.replicas.world.journal, request, INIT_PRODUCER_ID.served, request.body)
-            self.tasks.start(self._init_later(key, request), failed=failed)
+            self._once_there_are_ids(request, INIT_PRODUCER_ID.served, partial(self._init, key, request))
         else:
-            self._init(key, request)
-
-    async def _init_later(
-        self, key: str, request: ServerRequest[ip.InitProducerIdRequest, ip.InitProducerIdResponse]
-    ) -> None:
-        await self.producer_ids.stock_up()
-        if not request.is_answered:  # else the connection is gone
             self._init(key, request)
 
     def _init(self, key: str, request: ServerRequest[ip.InitProducerIdRequest, ip.InitProducerIdResponse]) -> None:
@@ -98,14 +90,8 @@ class TransactionApi:
         """EndTxn: at the end of a producer's epochs its next transaction has another producer id, which is given out with this answer."""
         raises_epoch = request.version >= FIRST_END_WITH_BUMP
         if raises_epoch and self.producer_ids.is_empty and self._has_used_up_epochs(request.body.transactional_id):
-            failed = contained(self.replicas.world.journal, request, END_TXN.served, request.body)
-            self.tasks.start(self._end_later(request), failed=failed)
+            self._once_there_are_ids(request, END_TXN.served, partial(self._end, request))
         else:
-            self._end(request)
-
-    async def _end_later(self, request: ServerRequest[et.EndTxnRequest, et.EndTxnResponse]) -> None:
-        await self.producer_ids.stock_up()
-        if not request.is_answered:  # else the connection is gone
             self._end(request)
 
     def _end(self, request: ServerRequest[et.EndTxnRequest, et.EndTxnResponse]) -> None:
@@ -114,6 +100,18 @@ class TransactionApi:
     def _has_used_up_epochs(self, transactional_id: str) -> bool:
         found = self.runtime.find(transactional_id)
         return not isinstance(found, Error) and found.core.has_used_up_epochs(transactional_id)
+
+    def _once_there_are_ids(
+        self, request: ServerRequest[Q, R], served: ServedApi[Q, R], go_on: Callable[[], None]
+    ) -> None:
+        """Ask the controller for producer ids, and go on with a request that takes one."""
+
+        async def later() -> None:
+            await self.producer_ids.stock_up()
+            if not request.is_answered:  # else the connection is gone
+                go_on()
+
+        self.tasks.start(later(), failed=contained(self.replicas.world.journal, request, served, request.body))
 
     def add_partitions(self, request: AddRequest) -> None:
         """AddPartitionsToTxn: one transaction of a client before version 4, any number of a broker since."""
