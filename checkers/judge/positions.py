@@ -29,7 +29,7 @@ class Positions:
         self._remembered = remembered
         self._commits = rows.columns("commits")
         self._groups = rows.words("commits", "group")
-        self._effects: dict[int, tuple[Array, Array, Array, Array]] = {}
+        self._of_groups: dict[int, tuple[Array, Array]] = {}
 
     def excuse(self, anomaly: Anomaly) -> Judgement | None:
         """Return what permitted the loss of the positions in question, if all of it was, or who ordered it."""
@@ -123,7 +123,8 @@ class Positions:
         if fetch is None:
             return None
         commits = self._commits
-        done, outcome, writes, fetches = self._effects_of(int(commits["group"][fetch]))
+        writes, fetches = self._of_group(int(commits["group"][fetch]))
+        done, outcome = self._effective
         value = commits["committed_offset"][fetch]
         returned = writes[(commits["committed_offset"][writes] == value) & (value != UNKNOWN)]
         since_ns = int(commits["invoke_ns"][returned].max(initial=-1))
@@ -140,20 +141,21 @@ class Positions:
                 return deposed.judgement
         return self._all_lost(missing, int(commits["complete_ns"][fetch]), before)
 
-    def _effects_of(self, group: int) -> tuple[Array, Array, Array, Array]:
-        """Return since when which commits had surely taken effect, and the rows of a group's commits and fetches."""
-        if group not in self._effects:
+    def _of_group(self, group: int) -> tuple[Array, Array]:
+        """Return the rows of a group's commits and fetches; when these commits had taken effect is proven by now, as far as it can be."""
+        if group not in self._of_groups:
             commits = self._commits
             own = np.flatnonzero(commits["group"] == group)
-            done, outcome = (one.copy() for one in self._effective)
+            _, outcome = self._effective
             writes = own[(commits["kind"][own] == COMMIT) & (outcome[own] != ABORTED)]
             fetches = own[(commits["kind"][own] != COMMIT) & (commits["outcome"][own] == OK)]
-            prove(commits, (done, outcome), writes, fetches)
-            self._effects[group] = (done, outcome, writes, fetches)
-        return self._effects[group]
+            prove(commits, self._effective, writes, fetches)
+            self._of_groups[group] = (writes, fetches)
+        return self._of_groups[group]
 
     @cached_property
     def _effective(self) -> tuple[Array, Array]:
+        """When each commit had surely taken effect, and whether it did; of a group's own commits more is known behind `_of_group`."""
         return effective(self._commits, self._context)
 
     def _deposed(self, fetch: int) -> Deposed | None:

@@ -46,6 +46,7 @@ QUORUM_REQUEST_MS: Final = ("controller.quorum.request.timeout.ms", 2_000)
 FETCH: Final = 1
 DELIVERED: Final = "delivered"
 HELD: Final = "held"
+OF_OTHERS_TOO: Final = OF_MANY | OF_ALL_BROKERS  # faults that hurt more than whom they name
 OfRun = Callable[[str], pa.Table]
 
 
@@ -159,7 +160,8 @@ def in_effect(faults: pa.Table, left_hurt: Set[int] = frozenset()) -> list[Span]
         if since_ns is None:
             continue
         until_ns = NEVER if fault.healed_ns is None else fault.healed_ns
-        is_theirs = fault.kind not in (OF_MANY | OF_ALL_BROKERS) and bool(named(fault)) and named(fault) <= left_hurt
+        targets = named(fault)
+        is_theirs = bool(targets) and targets <= left_hurt and fault.kind not in OF_OTHERS_TOO
         if until_ns < NEVER or not is_theirs:
             spans.append(Span(since_ns, until_ns))
     return spans

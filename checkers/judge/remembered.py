@@ -24,6 +24,7 @@ from tribunal.checkers.judge.evidence import NODE, Sent
 from tribunal.checkers.judge.incarnations import Calm, begun_ns, hinders
 from tribunal.checkers.judge.markers import lost_marker
 from tribunal.checkers.judge.orders import Order
+from tribunal.checkers.judge.presence import DELIVERED
 from tribunal.checkers.judge.silence import longest_silence
 from tribunal.checkers.judge.skews import CLOCK, Skew, skews
 from tribunal.checkers.judge.steps import WRITE_KINDS
@@ -54,7 +55,6 @@ HINDERED: Final = "hindered"
 EXPIRED: Final = "expired"
 WRITE_TXN_MARKERS: Final = 27
 KAFKA_REQUEST_TIMEOUT_MS: Final = 30_000  # of released brokers, where nothing else is set
-DELIVERED: Final = "delivered"
 OF_MARKERS: Final = ("polls", "reads", "watermarks")
 Place = tuple[str, int]
 
@@ -290,13 +290,13 @@ class Remembered:
         if not there:
             return None
         if Calm(there).lasted(NOBODY, since_ns, at_ns, GRACE_NS):
-            asked = self._asked_in_vain(home, place, since_ns, at_ns, there)
-            promise = Promise(rule=Excuse.END_LOST, violations=())
-            found = Judgement(promise, None, -1, asked, (), topic=home[0], partition=home[1], by=HINDERED)
-            return None if asked is None else found
-        last = max(there, key=lambda fault: (begun_ns(fault) or 0, fault.index))
+            hindered_ns = self._asked_in_vain(home, place, since_ns, at_ns, there)
+        else:
+            hindered_ns = max(since for fault in there if (since := begun_ns(fault)) is not None)
+        if hindered_ns is None:
+            return None
         promise = Promise(rule=Excuse.END_LOST, violations=())
-        return Judgement(promise, None, -1, begun_ns(last), (), topic=home[0], partition=home[1], by=HINDERED)
+        return Judgement(promise, None, -1, hindered_ns, (), topic=home[0], partition=home[1], by=HINDERED)
 
     def _asked_in_vain(
         self, home: Place, place: Place, since_ns: int, at_ns: int, faults: Iterable[Fault]
