@@ -39,14 +39,7 @@ from tribunal.nemesis.api import Aimed, Effect, Loss, Proof, losses_proven
 from tribunal.nemesis.targets import NoTarget, resolve
 from tribunal.nemesis.triggers import Trigger, Waiting
 from tribunal.results.heal import Unhealed
-from tribunal.results.manifest import (
-    LATEST_UNGUARDED,
-    LEADER_RECOVERY,
-    MEMBERS_UNCHECKED,
-    PROMISED,
-    Made,
-    Setting,
-)
+from tribunal.results.manifest import LATEST_UNGUARDED, LEADER_RECOVERY, MEMBERS_UNCHECKED, PROMISED, Made, Setting
 from tribunal.results.not_started import NotStarted
 from tribunal.results.rows import cut_off
 from tribunal.results.store import Recorder

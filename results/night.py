@@ -351,10 +351,10 @@ class Night(msgspec.Struct, kw_only=True):
         counts: dict[tuple[str, str], list[int]] = {
             (one.scenario, SIMULATED): [one.runs, one.verdicts.get("INCONCLUSIVE", 0)] for one in self.swept
         }
-        for real in self.confirmations:
+        for real in self.on_real_nodes:
             count = counts.setdefault((real.scenario, real.cluster), [0, 0])
-            count[0] += 1
-            count[1] += real.verdict == "INCONCLUSIVE"
+            count[0] += sum(real.verdicts.values())
+            count[1] += real.verdicts.get("INCONCLUSIVE", 0)
         held = {(one.scenario, one.cluster): one for one in self.quarantine}
         return [
             Unjudged(

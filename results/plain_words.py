@@ -3,7 +3,6 @@
 The first says whether a promise was broken, the second how much is gone of how much, and why it may be. Nothing is judged here.
 """
 
-from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 
 from tribunal.results.verdict import Finding, RunVerdict, Verdict, acks_word
@@ -72,7 +71,7 @@ def _permitted(verdict: RunVerdict, *, besides: bool = False) -> list[str]:
 
 
 def _kept(verdict: RunVerdict) -> list[str]:
-    count, calls = acknowledged(verdict), judged_calls([verdict])
+    count, calls = acknowledged(verdict), judged_calls(verdict.judged)
     if calls and not count:
         return ["No promise was broken.", f"{calls_words(calls)} were judged."]
     if not count:
@@ -88,12 +87,9 @@ def acknowledged(verdict: RunVerdict) -> int:
     return sum(count for name, count in verdict.judged.items() if name.startswith(ACKNOWLEDGED))
 
 
-def judged_calls(verdicts: Iterable[RunVerdict]) -> dict[str, int]:
-    """Return how many calls on objects were judged, by what they are called: "calls on registers"."""
-    found: Counter[str] = Counter()
-    for verdict in verdicts:
-        found.update({name: count for name, count in verdict.judged.items() if name.startswith(CALLS) and count})
-    return dict(found)
+def judged_calls(judged: Mapping[str, int]) -> dict[str, int]:
+    """Return how many calls on objects are among what was judged, by what they are called: "calls on registers"."""
+    return {name: count for name, count in judged.items() if name.startswith(CALLS) and count}
 
 
 def calls_words(calls: Mapping[str, int]) -> str:

@@ -151,7 +151,7 @@ def _abstract(
     lived = f"{hours:.1f} hours" if hours >= 1 else f"{60 * hours:.1f} minutes"
     promised = sum(sum(one.count for one in verdict.violations if one.kind in LOSSES) for verdict in own)
     bad = sum(verdict.verdict is Verdict.VIOLATION for verdict in own)
-    records, calls = sum(map(acknowledged, own)), judged_calls(own)
+    records, calls = sum(map(acknowledged, own)), judged_calls(_judged(own))
     done = [f"{records:,} records were acknowledged"] if records or not calls else []
     done += [f"{calls_words(calls)} were judged"] if calls else []
     kept = "No promise was broken: no record that had to survive was lost." if records else "No promise was broken."

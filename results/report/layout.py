@@ -16,7 +16,7 @@ from msgspec.structs import replace
 from tribunal.results.digits import significant
 from tribunal.results.report.cut import cut
 from tribunal.results.report.folded import AROUND_NS, NARROW, folded
-from tribunal.results.report.measures import LEFT, PLOT, ROW, rate
+from tribunal.results.report.measures import LEFT, PLOT, ROW, rate, step_of
 from tribunal.results.report.model import Page, Rates, Series
 from tribunal.results.report.moments import Change
 from tribunal.results.report.participants import Lanes
@@ -207,8 +207,7 @@ class _Axis:
 
     def ticks(self) -> list[tuple[float, str]]:
         start, end = self.start_ns / 1e9, self.end_ns / 1e9
-        hours = math.ceil((end - start) / (TICKS * HOUR_S))
-        step = next((step for step in STEPS if (end - start) / step <= TICKS), hours * HOUR_S)
+        step = step_of(end - start, TICKS, STEPS, HOUR_S)
         places = range(math.ceil(start / step), int(end / step) + 1)
         return [(self.x(round(i * step * 1e9)), f"{i * step:.10g}{' s' if i == places[-1] else ''}") for i in places]
 

@@ -11,7 +11,7 @@ import msgspec
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from tribunal.results.report.measures import LEFT, PLOT
+from tribunal.results.report.measures import LEFT, PLOT, step_of
 from tribunal.results.report.wrong_read import WrongRead
 from tribunal.results.rows import Poll, Send, typed
 from tribunal.results.store import Recording
@@ -201,8 +201,8 @@ def _election(finding: Finding, start: int, end: int) -> tuple[float, str] | Non
 
 
 def _ticks(start: int, end: int) -> list[tuple[float, str]]:
-    hours = -(-(end - start) // (TICKS * HOUR_MS * 1_000_000))  # a record may be under way as long as its client waits
-    step = next((step for step in STEPS_MS if (end - start) / step <= TICKS * 1_000_000), hours * HOUR_MS)
+    # A record may be under way as long as its client waits: by hours then.
+    step = step_of((end - start) / 1_000_000, TICKS, STEPS_MS, HOUR_MS)
     first = -(-start // (step * 1_000_000))
     last = end // (step * 1_000_000)
     scale = PLOT / (end - start)

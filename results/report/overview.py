@@ -4,13 +4,12 @@ It stands on the first screen, so that a reader sees what the cluster was put th
 timeline's tools the same picture is where a stretch is chosen.
 """
 
-import math
 from collections.abc import Iterator
 from itertools import pairwise
 
 import msgspec
 
-from tribunal.results.report.measures import LEFT, PLOT, WIDTH, rate
+from tribunal.results.report.measures import LEFT, PLOT, WIDTH, rate, step_of
 from tribunal.results.report.model import Page
 from tribunal.results.report.story import acks_name
 
@@ -151,7 +150,7 @@ def _area(page: Page, frame: Frame, counts: list[int], most: int, base: float) -
 def _ticks(page: Page, frame: Frame) -> list[tuple[float, str]]:
     seconds = page.end_ns / 1e9
     most = max(2, frame.plot // TICKS_APART)
-    step = next((one for one in STEPS if seconds / one <= most), HOUR_S * math.ceil(seconds / (HOUR_S * most)))
+    step = step_of(seconds, most, STEPS, HOUR_S)
     count = int(seconds / step) + 1
     return [
         (_x(page, frame, round(number * step * 1e9)), f"{number * step:g}{' s' if number == count - 1 else ''}")
