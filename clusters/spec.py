@@ -155,6 +155,11 @@ class ClusterSpec(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
         return self.controller_ids if self.is_zookeeper_mode else ()
 
     @property
+    def in_simulator(self) -> "ClusterSpec":
+        """The same cluster as the simulator can have it: one server there, with the model, stands for an ensemble of ZooKeeper's."""
+        return msgspec.structs.replace(self, controllers=1) if self.is_zookeeper_mode else self
+
+    @property
     def node_ids(self) -> tuple[int, ...]:
         """Every node, controllers first: the order in which they are started."""
         return self.controller_ids + self.broker_ids

@@ -220,7 +220,7 @@ def _sized(scenario: Scenario, spec: ClusterSpec, kind: Kind) -> ClusterSpec:
     """Return the cluster that can be had: in the simulator one model stands for an ensemble of ZooKeeper servers."""
     if not (spec.is_zookeeper_mode and kind.is_simulated):
         return spec
-    sized = msgspec.structs.replace(spec, controllers=1)
+    sized = spec.in_simulator
     for number, step in enumerate(scenario.steps, start=1):
         try:
             parse(step.target, sized, partition_count=ANY_COUNT)

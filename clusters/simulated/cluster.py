@@ -572,6 +572,6 @@ async def launch(spec: ClusterSpec, directory: Path, clock: RunClock, cluster_id
     simulation = getattr(loop, "owner", None)
     if not isinstance(simulation, Simulation):
         raise ClusterError("a simulated cluster runs inside a simulation: tribunal run --cluster simulated")
-    cluster = SimulatedCluster(spec, simulation, clock, cluster_id)
+    cluster = SimulatedCluster(spec.in_simulator, simulation, clock, cluster_id)
     await cluster.open()
     return cluster

@@ -33,9 +33,12 @@ from replog.wire.messages.incremental_alter_configs import (
 from replog.zookeeper import paths
 from replog.zookeeper.operations import Create, Delete
 from replog.zookeeper.znodes import TopicZnode, encoded, id_text
-from tests.simulated.cluster_program import Trial, leader
+from tests.simulated.cluster_program import NOWHERE, Trial, leader
 from tribunal.clusters.api import CutMode, Link, Proof, TopicPartition
 from tribunal.clusters.capabilities import Shape
+from tribunal.clusters.clock import RunClock
+from tribunal.clusters.kinds.simulated import launch
+from tribunal.clusters.simulated.running import run_simulated
 from tribunal.clusters.spec import ClusterSpec
 from tribunal.harness.catalog import faults
 
@@ -55,6 +58,20 @@ def test_the_same_seed_gives_the_same_trace():
     first, again = (Trial("zookeeper", SPEC).run(bounce).trace_hash for _ in range(2))
 
     assert first == again
+
+
+def test_a_cluster_whose_size_nobody_named_comes_up_with_one_server():
+    """Its three had one tree and three clocks: each ended the sessions of the others' clients."""
+
+    async def main():
+        cluster = await launch(ClusterSpec(mode="zookeeper"), NOWHERE, RunClock(), "bare")
+        await cluster.close()
+        return cluster
+
+    cluster, *_ = run_simulated(1, main)
+
+    assert cluster.spec.node_ids == (ZOOKEEPER, *BROKERS)
+    assert cluster.failures() == []
 
 
 @pytest.mark.parametrize("name", sorted(HURT))
