@@ -1,6 +1,7 @@
-"""An end marker that waits for its partition's replicas holds up no other producer between the same two brokers."""
+"""An end marker that waits for its partition's replicas holds up no other producer between the same two brokers, nor markers at others."""
 
 import asyncio
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +14,7 @@ from replog.config import Endpoint
 from replog.errors import Error
 from replog.log.batch import TRANSACTIONAL, NewRecord, build
 from replog.node.broker import Broker
+from replog.node.replication.replicas import Replica
 from replog.types import TopicPartition
 from replog.wire.apis import api_of
 from replog.wire.error_codes import errors_in
@@ -28,7 +30,7 @@ SETTINGS: dict[str, Any] = {
     "transaction__state__log__min__isr": 1,
     "replica__lag__time__max__ms": 60_000,
 }
-HERE, THERE = 1, 2
+HERE, THERE, ELSEWHERE = 1, 2, 3
 PASSING = (
     *(Error.NOT_COORDINATOR, Error.COORDINATOR_LOAD_IN_PROGRESS, Error.COORDINATOR_NOT_AVAILABLE),
     Error.CONCURRENT_TRANSACTIONS,
@@ -58,6 +60,21 @@ async def a_producer(cluster: Loopback, coordinator: int) -> tuple[str, int, int
     raise AssertionError(f"broker {coordinator} coordinates nobody")
 
 
+async def until(reached: Callable[[], bool]) -> None:
+    """Wait for what one of the cluster's own objects shows."""
+    while not reached():  # noqa: ASYNC110
+        await asyncio.sleep(0.02)
+
+
+def replica_of(cluster: Loopback, node: int, topic: str) -> Replica:
+    """Return a leader's replica."""
+    broker = cluster.nodes[node]
+    assert isinstance(broker, Broker)
+    replica = broker.plane.replicas.find(TopicPartition(topic, 0))
+    assert replica is not None
+    return replica
+
+
 async def write(client: Client, topic: str, producer: tuple[str, int, int]) -> Error:
     """Write the first record of a transaction; nobody but the leader has to have it."""
     name, producer_id, epoch = producer
@@ -80,22 +97,52 @@ def test_a_producer_begins_while_another_ones_marker_waits_for_a_replica(tmp_pat
             await client.create_topic("quick", assignments=[[HERE]])
             first, second = await a_producer(cluster, HERE), await a_producer(cluster, THERE)
             assert await write(client, "slow", first) is Error.NONE
-            here, there = cluster.nodes[HERE], cluster.nodes[THERE]
+            here = cluster.nodes[HERE]
             assert isinstance(here, Broker)
-            assert isinstance(there, Broker)
             here.plane.fetching.stop()  # what is written there from now on is not committed
             name, producer_id, epoch = first
             end = et.EndTxnRequest(transactional_id=name, producer_id=producer_id, producer_epoch=epoch, committed=True)
             assert (await ask(cluster, HERE, end, 5)).error_code is Error.NONE
-            replica = there.plane.replicas.find(TopicPartition("slow", 0))
-            assert replica is not None
-            while replica.partition.log.log_end_offset < 2:  # noqa: ASYNC110 - the marker is on its way
-                await asyncio.sleep(0.02)
+            replica = replica_of(cluster, THERE, "slow")
+            await until(lambda: replica.partition.log.log_end_offset == 2)  # the marker is on its way
 
             async with asyncio.timeout(5):
                 assert await write(client, "quick", second) is Error.NONE
 
             assert replica.partition.high_watermark < 2
+            await client.close()
+
+    asyncio.run(run())
+
+
+def test_a_marker_that_was_refused_is_sent_again_while_another_leaders_waits_for_a_replica(tmp_path: Path) -> None:
+    """It was asked for again only when the last leader of the transaction had answered, or had not for 30 s."""
+
+    async def run() -> None:
+        settings = SETTINGS | {"min__insync__replicas": 2}
+        async with running(tmp_path, controllers=1, brokers=3, **settings) as cluster, asyncio.timeout(40):
+            client = Client(ClientWorld(), [Endpoint("127.0.0.1", cluster.ports[HERE])])
+            await client.create_topic("slow", assignments=[[THERE, HERE]])
+            await client.create_topic("refused", assignments=[[HERE, ELSEWHERE]])
+            producer = name, producer_id, epoch = await a_producer(cluster, HERE)
+            assert await write(client, "slow", producer) is Error.NONE
+            assert await write(client, "refused", producer) is Error.NONE
+            slow, refused = replica_of(cluster, THERE, "slow"), replica_of(cluster, HERE, "refused")
+            await cluster.stop(ELSEWHERE)
+            await until(lambda: refused.partition.state is not None and refused.partition.state.isr == (HERE,))
+            here = cluster.nodes[HERE]
+            assert isinstance(here, Broker)
+            here.plane.fetching.stop()
+            end = et.EndTxnRequest(transactional_id=name, producer_id=producer_id, producer_epoch=epoch, committed=True)
+            assert (await ask(cluster, HERE, end, 5)).error_code is Error.NONE
+            await until(lambda: slow.partition.log.log_end_offset == 2)
+            assert refused.partition.log.log_end_offset == 1
+
+            await cluster.start(ELSEWHERE)
+            async with asyncio.timeout(10):
+                await until(lambda: refused.partition.log.log_end_offset == 2)
+
+            assert slow.partition.high_watermark < 2
             await client.close()
 
     asyncio.run(run())

@@ -39,6 +39,17 @@ REFUSALS_KEPT: Final = 1000
 DONE: Final = (Error.NONE, Error.INVALID_PRODUCER_EPOCH)
 
 
+class Outcome(NamedTuple):
+    """What a leader says of one partition's marker."""
+
+    partition: TopicPartition
+    error: Error
+
+
+# Leaders that have not answered yet, each with what it was asked for.
+Asking = dict[asyncio.Task[list[Outcome]], list[TopicPartition]]
+
+
 class MarkerSender:
     """The coordinator's side."""
 
@@ -56,29 +67,38 @@ class MarkerSender:
     async def _send(self, coordinator: CoordinatorShard[TransactionCoordinator], markers: SendMarkers) -> None:
         missing = dict.fromkeys(markers.partitions)
         last: dict[TopicPartition, Error] = {}  # what each was refused with, which is a line once
-        while missing and not coordinator.is_ended:
-            by_leader = self._by_leader(missing)
-            answers = await asyncio.gather(
-                *(self._ask(node, coordinator, markers, partitions) for node, partitions in by_leader.items())
-            )
-            for partition, error in (outcome for answer in answers for outcome in answer):
-                if error in DONE:
-                    missing.pop(partition, None)  # the peer may name what nobody asked for
-                if error not in (Error.NONE, Error.NOT_LEADER_OR_FOLLOWER, last.get(partition)):
-                    last[partition] = error
-                    self._log(markers, partition, error)
-                if error is Error.TRANSACTION_COORDINATOR_FENCED:
-                    return  # a later leader of our partition is at it
-            if missing:
-                await asyncio.sleep(RETRY_MS / 1000)
+        asking: Asking = {}
+        try:
+            while missing and not coordinator.is_ended:
+                for node, partitions in self._by_leader(missing, asking).items():
+                    work = self._ask(node, coordinator, markers, partitions)
+                    asking[asyncio.get_running_loop().create_task(work)] = partitions
+                # A leader answers when its replicas have the marker, after up to 30 s: nobody else's markers wait for that.
+                answered = await _first_of(asking)
+                for partition, error in (outcome for task in answered for outcome in task.result()):
+                    if error in DONE:
+                        missing.pop(partition, None)  # the peer may name what nobody asked for
+                    if error not in (Error.NONE, Error.NOT_LEADER_OR_FOLLOWER, last.get(partition)):
+                        last[partition] = error
+                        self._log(markers, partition, error)
+                    if error is Error.TRANSACTION_COORDINATOR_FENCED:
+                        return  # a later leader of our partition is at it
+                for task in answered:
+                    del asking[task]
+                if not missing.keys() <= _asked(asking):
+                    await asyncio.sleep(RETRY_MS / 1000)
+        finally:
+            for task in asking:
+                task.cancel()
         if not coordinator.is_ended:
             done = MarkersWritten(markers.transactional_id, markers.producer_id, markers.producer_epoch)
             coordinator.perform(coordinator.core.on_markers_written(done, coordinator.now()))
 
-    def _by_leader(self, missing: dict[TopicPartition, None]) -> dict[NodeId, list[TopicPartition]]:
+    def _by_leader(self, missing: dict[TopicPartition, None], asking: Asking) -> dict[NodeId, list[TopicPartition]]:
+        """Return whom to ask for what nobody has been asked for yet; what is gone is missing no more."""
         by_leader: dict[NodeId, list[TopicPartition]] = {}
-        image = self.replicas.metadata.image
-        for partition in list(missing):
+        image, asked = self.replicas.metadata.image, _asked(asking)
+        for partition in [one for one in missing if one not in asked]:
             topic = image.topics_by_name.get(partition.topic)
             if topic is None or partition.partition not in topic.partitions:
                 del missing[partition]  # deleted, perhaps created again with fewer: nobody reads it any more
@@ -94,7 +114,7 @@ class MarkerSender:
         coordinator: CoordinatorShard[TransactionCoordinator],
         markers: SendMarkers,
         partitions: list[TopicPartition],
-    ) -> list[tuple[TopicPartition, Error]]:
+    ) -> list[Outcome]:
         by_topic: dict[str, list[int]] = {}
         for partition in partitions:
             by_topic.setdefault(partition.topic, []).append(partition.partition)
@@ -112,7 +132,7 @@ class MarkerSender:
         if answer is None:
             return []
         return [
-            (TopicPartition(topic.name, result.partition_index), result.error_code)
+            Outcome(TopicPartition(topic.name, result.partition_index), result.error_code)
             for written in answer.markers
             for topic in written.topics
             for result in topic.partitions
@@ -121,6 +141,17 @@ class MarkerSender:
     def _log(self, markers: SendMarkers, partition: TopicPartition, error: Error) -> None:
         what = f"marker of {markers.transactional_id!r} ({markers.producer_id}, epoch {markers.producer_epoch})"
         self._lines.log("warning", f"{what} on {partition}: {error.name}")
+
+
+def _asked(asking: Asking) -> set[TopicPartition]:
+    return {partition for partitions in asking.values() for partition in partitions}
+
+
+async def _first_of(asking: Asking) -> list[asyncio.Task[list[Outcome]]]:
+    """Wait for an answer and return all that are there, in the order of the requests."""
+    if asking:
+        await asyncio.wait(asking, return_when=asyncio.FIRST_COMPLETED)
+    return [task for task in asking if task.done()]
 
 
 class Refusal(NamedTuple):
