@@ -3,6 +3,8 @@
 Opening negotiates ApiVersions, as every Kafka client does; `send` picks the highest version that both know.
 A connection that is lost, or that let a request wait too long, fails all that is under way with `ConnectionLost`:
 whether such a request took effect nobody knows. It is never opened again; make a new one.
+A request that was sent with `must_not_repeat` alone waits on for its answer when another one has waited too long: the
+connection takes no more then, and is closed when the last of these is answered.
 """
 
 import asyncio
@@ -57,6 +59,10 @@ class Waiting(Protocol):
     def timer(self) -> asyncio.TimerHandle:
         """When it is given up."""
 
+    @property
+    def must_not_repeat(self) -> bool:
+        """Whether to wait on for its answer where others' would be asked for again."""
+
     def answer(self, frame: memoryview) -> None:
         """Take the answer; `MalformedMessage` when it is none."""
 
@@ -67,15 +73,22 @@ class Waiting(Protocol):
 class Pending(Generic[Q, R]):
     """A request under way."""
 
-    __slots__ = ("exchange", "future", "timer", "version")
+    __slots__ = ("exchange", "future", "must_not_repeat", "timer", "version")
 
     def __init__(
-        self, exchange: Exchange[Q, R], version: int, future: asyncio.Future[R], timer: asyncio.TimerHandle
+        self,
+        exchange: Exchange[Q, R],
+        version: int,
+        future: asyncio.Future[R],
+        timer: asyncio.TimerHandle,
+        *,
+        must_not_repeat: bool,
     ) -> None:
         self.exchange = exchange
         self.version = version
         self.future = future
         self.timer = timer
+        self.must_not_repeat = must_not_repeat
 
     @property
     def api(self) -> Api:
@@ -111,15 +124,22 @@ class Connection:
         self._transport: asyncio.Transport | None = None
         self._frames = Frames(RESPONSE_BYTES_MAX)
         self._pending: dict[int, Waiting] = {}
+        self._given_up: dict[int, None] = {}  # correlation ids whose answers may yet come
         self._correlation_id = 0
         self._lost: str | None = None
+        self._is_retired = False
         self._next_login: asyncio.TimerHandle | None = None
         self._renewing: asyncio.Task[None] | None = None  # held, or it might be collected
 
     @property
     def is_open(self) -> bool:
         """Return whether requests can be sent."""
-        return self._transport is not None and self._lost is None
+        return self._transport is not None and self._lost is None and not self._is_retired
+
+    @property
+    def has_ended(self) -> bool:
+        """Return whether nothing is under way any more, nor will be."""
+        return self._lost is not None
 
     async def open(self, *, timeout_ms: int = 10000) -> None:
         """Connect and negotiate; `ConnectionLost` when that fails."""
@@ -200,13 +220,20 @@ class Connection:
         return version
 
     def send(
-        self, exchange: Exchange[Q, R], body: Q, *, version: int | None = None, timeout_ms: int
+        self,
+        exchange: Exchange[Q, R],
+        body: Q,
+        *,
+        version: int | None = None,
+        timeout_ms: int,
+        must_not_repeat: bool = False,
     ) -> asyncio.Future[R]:
         """Send and return the answer's future, which fails with `ConnectionLost`.
 
         A version that the peer does not offer is refused here.
         """
-        return self._send(exchange, self._chosen(exchange.api, version), body, timeout_ms)
+        chosen = self._chosen(exchange.api, version)
+        return self._send(exchange, chosen, body, timeout_ms, must_not_repeat=must_not_repeat)
 
     def send_unanswered(self, body: ProduceRequest, *, version: int | None = None) -> None:
         """Send a produce with acks=0, which nobody answers; `ConnectionLost` when it surely was not sent."""
@@ -223,15 +250,17 @@ class Connection:
             raise UnsupportedVersion(f"{self.endpoint} does not offer {api.name} version {version}")
         return version
 
-    def _send(self, exchange: Exchange[Q, R], version: int, body: Q, timeout_ms: int) -> asyncio.Future[R]:
+    def _send(
+        self, exchange: Exchange[Q, R], version: int, body: Q, timeout_ms: int, *, must_not_repeat: bool = False
+    ) -> asyncio.Future[R]:
         loop = asyncio.get_running_loop()
         future: asyncio.Future[R] = loop.create_future()
-        if self._transport is None or self._lost is not None:
+        if self._transport is None or self._lost is not None or self._is_retired:
             _fail(future, ConnectionLost(f"{self.endpoint}: {self._lost or 'not open'}"))
             return future
         correlation_id = self._write(self._transport, exchange.api, version, body)
         timer = loop.call_later(timeout_ms / 1000, self._time_out, correlation_id)
-        self._pending[correlation_id] = Pending(exchange, version, future, timer)
+        self._pending[correlation_id] = Pending(exchange, version, future, timer, must_not_repeat=must_not_repeat)
         return future
 
     def _write(self, transport: asyncio.Transport, api: Api, version: int, body: msgspec.Struct) -> int:
@@ -239,6 +268,11 @@ class Connection:
         self._correlation_id = (correlation_id + 1) % CORRELATION_IDS
         transport.write(encode_request(api, version, correlation_id, self.client_id, body))
         return correlation_id
+
+    def retire(self) -> None:
+        """Take no more requests, and fail those that can be sent again; close when the others are answered."""
+        if not self._gave_up("closed by us"):
+            self.close()
 
     def close(self) -> None:
         """Close; what is under way fails."""
@@ -282,6 +316,9 @@ class Connection:
         correlation_id: int = LENGTH.unpack_from(frame)[0]
         pending = self._pending.pop(correlation_id, None)
         if pending is None:
+            if correlation_id in self._given_up:
+                del self._given_up[correlation_id]
+                return
             raise MalformedMessage(f"correlation id {correlation_id} was not asked for")
         pending.timer.cancel()
         try:
@@ -289,12 +326,31 @@ class Connection:
         except MalformedMessage as problem:
             pending.fail(ConnectionLost(f"{self.endpoint}: {pending.api.name}: {problem}"))
             raise
+        if self._is_retired and not self._pending:
+            self.close()
 
     def _time_out(self, correlation_id: int) -> None:
         pending = self._pending.pop(correlation_id)
         reason = f"no answer to {pending.api.name} in time"
         pending.fail(RequestTimedOut(f"{self.endpoint}: {reason}"))
-        self._lose(reason)
+        self._given_up[correlation_id] = None
+        if not self._gave_up(reason):
+            self._lose(reason)
+
+    def _gave_up(self, reason: str) -> bool:
+        """Fail all but what must not be sent again, and return whether there is such a thing."""
+        waiting = self._pending
+        self._pending = {number: one for number, one in waiting.items() if one.must_not_repeat}
+        if not self._pending or self._lost is not None:
+            self._pending = waiting
+            return False
+        self._is_retired = True
+        for number, one in waiting.items():
+            if not one.must_not_repeat:
+                self._given_up[number] = None
+                one.timer.cancel()
+                one.fail(ConnectionLost(f"{self.endpoint}: {reason}"))
+        return True
 
     def _lose(self, reason: str) -> None:
         if self._lost is not None:

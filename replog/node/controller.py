@@ -179,7 +179,7 @@ class ControllerNode:
         self.server.stop()
         self.metrics.stop()
         self.tasks.cancel()
-        self.link.drop()
+        self.link.close()
         for connection in self._connections.values():
             connection.close()
         self._log.close()

@@ -247,7 +247,7 @@ class DataPlane:
         self.coordinators.stop()
         self.replicas.close()
         self.tasks.cancel()
-        self.link.drop()
+        self.link.close()
 
     def close_logs(self) -> None:
         """Close all logs in order, after everything else."""

@@ -106,7 +106,13 @@ class Forwarding:
                 async with asyncio.timeout(left_ms / 1000):
                     timeout_ms = max(left_ms, DEFAULT_TIMEOUT_MS)
                     if asker is None:
-                        answer = await self.link.send(served.exchange, body, version=version, timeout_ms=timeout_ms)
+                        answer = await self.link.send(
+                            served.exchange,
+                            body,
+                            version=version,
+                            timeout_ms=timeout_ms,
+                            must_not_repeat=not served.changes_nothing,
+                        )
                     else:
                         answer = await send_enclosed(self.link, served, body, version, timeout_ms, asker)
             except TimeoutError:
@@ -128,7 +134,9 @@ async def send_enclosed(
 ) -> R:
     """Ask the controller in the name of a client: what it counts is the client's. `NoController` as the link."""
     outer = enclosed(served.exchange, version, asker.client_id, asker.peer, body)
-    answer = await link.send(envelope.EXCHANGE, outer, timeout_ms=timeout_ms)
+    answer = await link.send(
+        envelope.EXCHANGE, outer, timeout_ms=timeout_ms, must_not_repeat=not served.changes_nothing
+    )
     if answer.error_code is not Error.NONE or answer.response_data is None:
         return served.refused(body, answer.error_code)
     return decode_response(served.exchange, version, answer.response_data)[1]

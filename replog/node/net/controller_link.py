@@ -3,6 +3,9 @@
 The observer knows who leads. A request that cannot be delivered, or reaches a node that no longer leads, fails with
 `NoController`; whoever asked knows whether and when to ask again. Nothing is repeated here, because only the
 asker knows whether its question still holds (a heartbeat does, an AlterPartition may not).
+
+Heartbeats that are not answered in time end the connection soon, so that the next may go by a new one. What a client asked
+for in the meantime, and must not be asked for twice, still waits for its answer on the old one (`must_not_repeat`).
 """
 
 import asyncio
@@ -41,29 +44,49 @@ class ControllerLink:
         self.open_timeout_ms = open_timeout_ms
         self._connection: Connection | None = None
         self._connected_to = NO_NODE
+        self._former: list[Connection] = []  # to the same leader, with requests under way that must not be repeated
         self._opening = asyncio.Lock()
 
-    async def send(self, exchange: Exchange[Q, R], body: Q, *, timeout_ms: int, version: int | None = None) -> R:
+    async def send(
+        self,
+        exchange: Exchange[Q, R],
+        body: Q,
+        *,
+        timeout_ms: int,
+        version: int | None = None,
+        must_not_repeat: bool = False,
+    ) -> R:
         """Send to the active controller and return its answer; `NoController` when there is none."""
-        was_sent = False
+        was_sent, connection = False, None
         try:
             connection = await self._open()
-            answer = connection.send(exchange, body, version=version, timeout_ms=timeout_ms)
+            answer = connection.send(
+                exchange, body, version=version, timeout_ms=timeout_ms, must_not_repeat=must_not_repeat
+            )
             was_sent = True
             response: R = await answer
             if strikes(self.world, "controller's answer is lost"):
                 raise ConnectionLost(f"{exchange}: the answer is lost")
             return response
         except (ConnectionLost, UnsupportedVersion) as problem:
-            self.drop()
+            if connection is self._connection:
+                self.drop()
             raise NoController(str(problem), was_sent=was_sent) from None
 
     def drop(self) -> None:
         """Ask who leads again before the next request: this one does not, or does not answer."""
+        self._former = [one for one in self._former if not one.has_ended]
         if self._connection is not None:
-            self._connection.close()
+            self._connection.retire()
+            self._former.append(self._connection)
             self._connection = None
         self._connected_to = NO_NODE
+
+    def close(self) -> None:
+        """Close what is open; what is under way fails."""
+        self.drop()
+        for one in self._former:
+            one.close()
 
     async def _open(self) -> Connection:
         async with self._opening:
@@ -73,6 +96,9 @@ class ControllerLink:
             if self._connection is not None and self._connected_to == node and self._connection.is_open:
                 return self._connection
             self.drop()
+            for one in self._former:
+                if one.endpoint != endpoint:
+                    one.close()  # another node leads: whoever waits there learns no more in time
             connection = Connection(self.world, endpoint, self.client_id, self.access)
             await connection.open(timeout_ms=self.open_timeout_ms)
             self._connection, self._connected_to = connection, node
