@@ -295,12 +295,13 @@ class CoordinatorShard(Generic[AnyCore]):
         )  # a long log: requests meet one that loads
         offset = partition.log.log_start_offset
         while not self.is_ended:
-            offset = await self._replay_from(offset)
             # Nobody but a transaction's end marker can have come behind us meanwhile; it is part of the past, too.
-            if offset == partition.log.log_end_offset and partition.high_watermark >= offset:
-                return True
-            if partition.high_watermark < offset:
+            if offset < partition.log.log_end_offset:
+                offset = await self._replay_from(offset)
+            elif partition.high_watermark < offset:
                 await self._committed(offset)
+            else:
+                return True
         return False
 
     async def _replay_from(self, offset: int) -> int:
