@@ -13,6 +13,7 @@ from uuid import UUID
 
 import msgspec
 
+from replog.client.attempts import Attempts
 from replog.client.connection import Connection, ConnectionLost, UnsupportedVersion
 from replog.config import Endpoint, NodeConfig, endpoint
 from replog.config.listeners import ListenerConfig
@@ -123,6 +124,7 @@ class ControllerNode:
         self._until_committed: deque[tuple[int, Reply | Emit]] = deque()
         self._timer: asyncio.TimerHandle | None = None
         self._connections: dict[NodeId, Connection] = {}
+        self._attempts: dict[NodeId, Attempts] = {}
         self.link = ControllerLink(
             world,
             f"controller-{config.node_id}",
@@ -472,13 +474,16 @@ class ControllerNode:
         address = self._address_of(broker_id)
         if address is None:
             raise ConnectionLost(f"broker {broker_id} is not registered")
-        known = self._connections.get(broker_id)
-        if known is not None and known.is_open and known.endpoint == address:
-            return known
-        connection = Connection(self.world, address, f"controller-{self.config.node_id}", self.config.broker_access)
-        await connection.open(timeout_ms=LOG_INFO_TIMEOUT_MS)
-        self._connections[broker_id] = connection
-        return connection
+        async with self._attempts.setdefault(broker_id, Attempts()).turn() as turn:
+            known = self._connections.get(broker_id)
+            if known is not None and known.is_open and known.endpoint == address:
+                return known
+            if known is not None:
+                known.close()
+            connection = Connection(self.world, address, f"controller-{self.config.node_id}", self.config.broker_access)
+            self._connections[broker_id] = connection
+            await turn.open(connection, timeout_ms=LOG_INFO_TIMEOUT_MS)
+            return connection
 
     def _address_of(self, broker_id: NodeId) -> Endpoint | None:
         broker = self.controller.image.brokers.get(broker_id)

@@ -28,7 +28,8 @@ class Scene:
     def __init__(self) -> None:
         self.world = SmallWorld()
         self.held: list[ServerRequest[Any, Any]] = []
-        self.is_silent = False  # about heartbeats, too
+        self.silent: asyncio.Server | None = None
+        self.accepted: list[asyncio.StreamWriter] = []
         self.leader = LEADER
         self.places: dict[NodeId, Endpoint] = {}
         self.servers = {
@@ -38,7 +39,7 @@ class Scene:
         self.link = ControllerLink(self.world, "broker-1", where, OPEN_DOOR, open_timeout_ms=LATER_MS)
 
     def _take(self, request: ServerRequest[Any, Any]) -> None:
-        if request.api is Api.CREATE_TOPICS or self.is_silent:
+        if request.api is Api.CREATE_TOPICS:
             self.held.append(request)
         else:
             request.reply(hb.BrokerHeartbeatResponse())
@@ -51,8 +52,18 @@ class Scene:
         self.link.close()
         for server in self.servers.values():
             server.stop()
+        if self.silent is not None:
+            self.silent.close()
+        for writer in self.accepted:
+            writer.close()
         await asyncio.sleep(0)
         self.world.disk.close()
+
+    async def silence_leader(self) -> None:
+        """Let it accept connections, and answer nothing."""
+        self.silent = await asyncio.start_server(lambda _, writer: self.accepted.append(writer), HOST, 0)
+        self.places[LEADER] = Endpoint(HOST, self.silent.sockets[0].getsockname()[1])
+        self.link.open_timeout_ms = SOON_MS
 
     async def create(self, *, must_not_repeat: bool) -> "asyncio.Task[ct.CreateTopicsResponse]":
         """Ask for a topic; return when the controller has the request."""
@@ -142,5 +153,34 @@ def test_nobody_waits_for_who_does_not_lead_any_more() -> None:
 
         with pytest.raises(NoController):
             await asked
+
+    play(scenario)
+
+
+def test_ten_who_wait_for_a_controller_that_is_silent_wait_for_one_time_out() -> None:
+    """They tried one after the other: a heartbeat came behind the time-outs of all clients that wanted something."""
+
+    async def scenario(scene: Scene) -> None:
+        await scene.silence_leader()
+
+        async with asyncio.timeout(5 * SOON_MS / 1000):
+            answers = await asyncio.gather(*(scene.beat() for _ in range(10)), return_exceptions=True)
+
+        assert [type(answer) for answer in answers] == [NoController] * 10
+
+    play(scenario)
+
+
+def test_who_waited_in_vain_for_the_former_leader_asks_the_next() -> None:
+    async def scenario(scene: Scene) -> None:
+        await scene.silence_leader()
+        first, second = (asyncio.create_task(scene.beat()) for _ in range(2))
+        await asyncio.sleep(0)
+
+        scene.leader = NEXT
+
+        with pytest.raises(NoController):
+            await first
+        assert (await second).error_code == 0
 
     play(scenario)

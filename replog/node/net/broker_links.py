@@ -12,6 +12,7 @@ from typing import Final, Generic, NamedTuple, cast
 import msgspec
 
 from replog.broker.metadata import BrokerMetadata
+from replog.client.attempts import Attempts
 from replog.client.connection import Connection, ConnectionLost, UnsupportedVersion
 from replog.config.access import Access
 from replog.controller.authorization import ANONYMOUS
@@ -66,7 +67,7 @@ class BrokerLinks:
         self.metadata = metadata
         self._own: dict[Api, Callable[[OwnRequest[msgspec.Struct, msgspec.Struct]], None]] = {}
         self._links: dict[NodeId, Link] = {}
-        self._opening: dict[NodeId, asyncio.Lock] = {}
+        self._attempts: dict[NodeId, Attempts] = {}
 
     def answer_ourselves(self, exchange: Exchange[Q, R], handler: Callable[[OwnRequest[Q, R]], None]) -> None:
         """Let this handler take what is asked of ourselves."""
@@ -117,7 +118,7 @@ class BrokerLinks:
             link.connection.close()
 
     async def _open(self, node: NodeId) -> Link | None:
-        async with self._opening.setdefault(node, asyncio.Lock()):
+        async with self._attempts.setdefault(node, Attempts()).turn() as turn:
             endpoint = self.metadata.endpoint_of(node)
             broker = self.metadata.image.brokers.get(node)
             epoch = None if broker is None else broker.epoch
@@ -131,6 +132,6 @@ class BrokerLinks:
             if endpoint is None:
                 return None
             connection = Connection(self.world, endpoint, f"broker-{self.metadata.node_id}-coordinator", self.access)
-            await connection.open(timeout_ms=OPEN_TIMEOUT_MS)
+            await turn.open(connection, timeout_ms=OPEN_TIMEOUT_MS)
             link = self._links[node] = Link(connection, epoch)
             return link

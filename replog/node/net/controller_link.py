@@ -8,9 +8,9 @@ Heartbeats that are not answered in time end the connection soon, so that the ne
 for in the meantime, and must not be asked for twice, still waits for its answer on the old one (`must_not_repeat`).
 """
 
-import asyncio
 from collections.abc import Callable
 
+from replog.client.attempts import Attempts
 from replog.client.connection import Connection, ConnectionLost, UnsupportedVersion
 from replog.config import Endpoint
 from replog.config.access import Access
@@ -45,7 +45,7 @@ class ControllerLink:
         self._connection: Connection | None = None
         self._connected_to = NO_NODE
         self._former: list[Connection] = []  # to the same leader, with requests under way that must not be repeated
-        self._opening = asyncio.Lock()
+        self._attempts = Attempts()
 
     async def send(
         self,
@@ -89,7 +89,7 @@ class ControllerLink:
             one.close()
 
     async def _open(self) -> Connection:
-        async with self._opening:
+        async with self._attempts.turn() as turn:
             node, endpoint = self.leader()
             if node == NO_NODE or endpoint is None:
                 raise NoController("nobody is known to lead the quorum", was_sent=False)
@@ -100,6 +100,6 @@ class ControllerLink:
                 if one.endpoint != endpoint:
                     one.close()  # another node leads: whoever waits there learns no more in time
             connection = Connection(self.world, endpoint, self.client_id, self.access)
-            await connection.open(timeout_ms=self.open_timeout_ms)
+            await turn.open(connection, timeout_ms=self.open_timeout_ms)
             self._connection, self._connected_to = connection, node
             return connection
