@@ -31,6 +31,9 @@ class Recoveries:
         self._finished = 0
         self._waiting = 0
         self._manual = 0
+        self._looked_at_offset = -1  # the image in which it was last decided who needs what
+        self._has_heard = False  # of something that no record says, since then
+        self._next_ms: int | None = None  # when time alone asks for something
 
     @property
     def counts(self) -> Counts:
@@ -44,15 +47,18 @@ class Recoveries:
     def order(self, turn: Turn, key: TopicIdPartition, strategy: Strategy) -> None:
         """Begin a recovery that an operator asked for (SPEC 2.9.5)."""
         self._ordered[key] = strategy
+        self._has_heard = True
         self._begin(turn, key, strategy)
 
     def on_fenced(self, broker_id: NodeId) -> None:
         """Forget what a fenced or restarted broker said: it may not have it any more."""
+        self._has_heard = True
         for recovery in self._running.values():
             recovery.forget(broker_id)
 
     def on_answer(self, turn: Turn, event: LogInfoAnswered) -> None:
         """Take a broker's answer, or the lack of one."""
+        self._has_heard = True
         registered = {broker.broker_id: broker.epoch for broker in turn.image.brokers.values()}
         answered: set[TopicIdPartition] = set()
         for topic in event.response.topic_partition_log_info_list if event.response else ():
@@ -69,13 +75,22 @@ class Recoveries:
                 self._running[key].unanswered(event.broker_id, turn.now_ms)
 
     def review(self, turn: Turn) -> None:
-        """Start, end, finish and ask: whatever the state of the leaderless partitions asks for now."""
+        """Start, end, finish and ask: whatever the state of the leaderless partitions asks for now.
+
+        There may be thousands of them, and an event is mostly a heartbeat: it is looked at them only when something may be different.
+        """
         if not (turn.policy.settings.unclean_recovery_manager or self._ordered):
             return
+        is_news = self._has_heard or turn.image.last_offset != self._looked_at_offset
+        if not is_news and (self._next_ms is None or turn.now_ms < self._next_ms):
+            return
+        self._has_heard, self._looked_at_offset = False, turn.image.last_offset
         self._choose(turn)
         for key in in_order(self._running):
             self._try_to_finish(turn, key)
-        self._ask(turn)
+        is_left = self._ask(turn)
+        times = [recovery.next_ms(turn.now_ms) for recovery in self._running.values()]
+        self._next_ms = turn.now_ms if is_left else min((time for time in times if time is not None), default=None)
 
     def _choose(self, turn: Turn) -> None:
         wanted: dict[TopicIdPartition, Strategy] = {}
@@ -139,7 +154,8 @@ class Recoveries:
         self._ordered.pop(key, None)
         self._finished += 1
 
-    def _ask(self, turn: Turn) -> None:
+    def _ask(self, turn: Turn) -> bool:
+        """Ask the brokers; return whether there is more than a question may have."""
         by_broker: dict[NodeId, list[TopicIdPartition]] = {}
         for key in in_order(self._running):
             partition = turn.image.topics[key.topic_id].partitions[key.partition]
@@ -151,6 +167,7 @@ class Recoveries:
             for key in keys:
                 self._running[key].asked(node, turn.now_ms)
             turn.ask(AskLogInfo(node, _request(node, keys)))
+        return any(len(keys) > PARTITIONS_PER_REQUEST_MAX for keys in by_broker.values())
 
 
 def _request(node: NodeId, keys: Iterable[TopicIdPartition]) -> m.GetReplicaLogInfoRequest:

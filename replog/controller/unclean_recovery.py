@@ -150,5 +150,10 @@ class Recovery:
             return True
         return bool(self.last_known_elr) and not any(self._is_in_flight(node, now_ms) for node in self.replicas)
 
+    def next_ms(self, now_ms: int) -> int | None:
+        """Return when time alone changes who is asked or who wins, None when it does not any more."""
+        times = (self.deadline_ms, *self._in_flight_until_ms.values(), *self._not_before_ms.values())
+        return min((time for time in times if time > now_ms), default=None)
+
     def _is_in_flight(self, node: NodeId, now_ms: int) -> bool:
         return self._in_flight_until_ms.get(node, now_ms) > now_ms
