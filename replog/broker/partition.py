@@ -384,7 +384,9 @@ class Partition:
             else list(self.leadership.on_flush(self.log.acknowledgeable_end_offset, now_ms))
         )
 
-    def unverified(self, records: Buffer, *, is_of_protocol_2: bool = False) -> tuple[BatchHeader, Guard] | None:
+    def unverified(
+        self, records: Buffer, *, now_ms: int, is_of_protocol_2: bool = False
+    ) -> tuple[BatchHeader, Guard] | None:
         """Return the batch that would begin a transaction here, if its coordinator has to be asked first (SPEC 4.2.8).
 
         The guard must come before the question; `append` takes it with the answer.
@@ -392,7 +394,12 @@ class Partition:
         header = self._first_of_transaction(records, Origin.CLIENT)
         if header is None:
             return None
-        return header, self.verifications.begin_with(header, is_of_protocol_2=is_of_protocol_2)
+        return header, self.verifications.begin_with(header, now_ms, is_of_protocol_2=is_of_protocol_2)
+
+    def expire_producers(self, *, now_ms: int, wall_ms: int) -> None:
+        """Forget producers that were silent for too long (`producer.id.expiration.ms`)."""
+        self.log.expire_producers(wall_ms)
+        self.verifications.expire(now_ms, self.log.settings.producer_expiration_ms)
 
     def _is_ahead(self, first: BatchHeader) -> bool:
         """Return whether a producer of which nothing is known would begin a transaction with a batch that is not its first (SPEC 4.1.4)."""

@@ -30,9 +30,11 @@ class Begun(msgspec.Struct):
     """What a producer has tried to begin a transaction with: its epoch and the lowest sequence in that epoch.
 
     is_of_protocol_2: sequences begin at 0 in each transaction.
+    at_ms:            when it last tried.
     """
 
     guard: Guard
+    at_ms: int
     epoch: int
     lowest_sequence: int
     is_of_protocol_2: bool
@@ -45,13 +47,13 @@ class Verifications:
         self._begun: dict[int, Begun] = {}
         self._last_guard = 0
 
-    def begin(self, producer_id: int) -> Guard:
+    def begin(self, producer_id: int, now_ms: int) -> Guard:
         """Return the guard that holds until the next end marker."""
-        return self._of(producer_id, -1, -1).guard
+        return self._of(producer_id, -1, -1, now_ms).guard
 
-    def begin_with(self, header: BatchHeader, *, is_of_protocol_2: bool) -> Guard:
+    def begin_with(self, header: BatchHeader, now_ms: int, *, is_of_protocol_2: bool) -> Guard:
         """Return that guard for a batch, and remember what the producer begins with."""
-        begun = self._of(header.producer_id, header.producer_epoch, header.base_sequence)
+        begun = self._of(header.producer_id, header.producer_epoch, header.base_sequence, now_ms)
         if header.producer_epoch > begun.epoch:
             begun.epoch, begun.lowest_sequence = header.producer_epoch, header.base_sequence
         elif header.producer_epoch == begun.epoch:
@@ -59,11 +61,13 @@ class Verifications:
         begun.is_of_protocol_2 = is_of_protocol_2
         return begun.guard
 
-    def _of(self, producer_id: int, epoch: int, sequence: int) -> Begun:
+    def _of(self, producer_id: int, epoch: int, sequence: int, now_ms: int) -> Begun:
         begun = self._begun.get(producer_id)
         if begun is None:
             self._last_guard += 1
-            begun = self._begun[producer_id] = Begun(self._last_guard, epoch, sequence, is_of_protocol_2=False)
+            begun = Begun(self._last_guard, now_ms, epoch, sequence, is_of_protocol_2=False)
+            self._begun[producer_id] = begun
+        begun.at_ms = now_ms
         return begun
 
     def holds(self, producer_id: int, guard: Guard | None) -> bool:
@@ -80,6 +84,11 @@ class Verifications:
     def end(self, producer_id: int) -> None:
         """Void the producer's guard: its transaction ended here, or began."""
         self._begun.pop(producer_id, None)
+
+    def expire(self, now_ms: int, expiration_ms: int) -> None:
+        """Void the guards of producers that have not tried for as long as producers are remembered: a coordinator may have refused them for ever."""
+        for producer_id in [one for one, begun in self._begun.items() if now_ms - begun.at_ms >= expiration_ms]:
+            del self._begun[producer_id]
 
     def clear(self) -> None:
         """Void all: another leader may have written markers."""

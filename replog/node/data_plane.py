@@ -343,9 +343,10 @@ class DataPlane:
                 replica.partition.go_offline(problem)
 
     def _expire_producers(self) -> None:
-        wall_ms = self.world.clock.wall_ms()
+        clock = self.world.clock
+        now_ms, wall_ms = clock.now_ms(), clock.wall_ms()
         for replica in self.replicas:
-            replica.partition.log.expire_producers(wall_ms)
+            replica.partition.expire_producers(now_ms=now_ms, wall_ms=wall_ms)
 
 
 def _limits(config: NodeConfig) -> FetchLimits:

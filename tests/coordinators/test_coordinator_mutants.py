@@ -53,17 +53,17 @@ def test_a_transaction_begins_with_the_coordinators_word_only(tmp_path: Path) ->
     replica = a_verifying_leader(tmp_path)
 
     assert append(replica, first_batch(), None) is Error.INVALID_TXN_STATE
-    wanted = replica.unverified(first_batch())
+    wanted = replica.unverified(first_batch(), now_ms=NOW_MS)
     assert wanted is not None
     assert isinstance(append(replica, first_batch(), wanted[1]), Appended)
-    assert replica.unverified(first_batch(1)) is None  # it is open now
+    assert replica.unverified(first_batch(1), now_ms=NOW_MS) is None  # it is open now
     assert isinstance(append(replica, first_batch(1), None), Appended)
 
 
 def test_a_marker_between_question_and_append_voids_the_answer(tmp_path: Path) -> None:
     """KAFKA-18575: the coordinator said yes, then the transaction ended."""
     replica = a_verifying_leader(tmp_path)
-    wanted = replica.unverified(first_batch())
+    wanted = replica.unverified(first_batch(), now_ms=NOW_MS)
     assert wanted is not None
 
     assert isinstance(append(replica, end_marker(), None, Origin.COORDINATOR), Appended)
@@ -85,13 +85,13 @@ def test_what_a_forgotten_producer_begins_with(
 ) -> None:
     """KAFKA-18202: the first half of its transaction was aborted by a leader that recovered, the second one must not be taken alone."""
     replica = a_verifying_leader(tmp_path)
-    begun = replica.unverified(first_batch())
+    begun = replica.unverified(first_batch(), now_ms=NOW_MS)
     assert begun is not None
     append(replica, first_batch(), begun[1])
     append(replica, end_marker(), None, Origin.COORDINATOR)
     assert replica.log.expire_producers(WALL_MS + replica.log.settings.producer_expiration_ms) == [PRODUCER_ID]
 
-    again = replica.unverified(first_batch(sequence), is_of_protocol_2=is_of_protocol_2)
+    again = replica.unverified(first_batch(sequence), now_ms=NOW_MS, is_of_protocol_2=is_of_protocol_2)
     assert again is not None
     outcome = append(replica, first_batch(sequence), again[1])
 
@@ -101,8 +101,8 @@ def test_what_a_forgotten_producer_begins_with(
 def test_a_batch_waits_for_the_one_before_it_that_its_coordinator_was_asked_about_in_vain(tmp_path: Path) -> None:
     """KAFKA-14920: the first one is sent again, and would be out of order for ever."""
     replica = a_verifying_leader(tmp_path)
-    first = replica.unverified(first_batch())
-    second = replica.unverified(first_batch(1))
+    first = replica.unverified(first_batch(), now_ms=NOW_MS)
+    second = replica.unverified(first_batch(1), now_ms=NOW_MS)
     assert first is not None
     assert second is not None
 
@@ -111,11 +111,25 @@ def test_a_batch_waits_for_the_one_before_it_that_its_coordinator_was_asked_abou
     assert isinstance(append(replica, first_batch(1), None), Appended)
 
 
+def test_who_never_gets_its_coordinators_word_is_forgotten_in_the_end(tmp_path: Path) -> None:
+    """Each producer id that was tried in vain stayed until the leadership ended."""
+    replica = a_verifying_leader(tmp_path)
+    wanted = replica.unverified(first_batch(), now_ms=NOW_MS)
+    assert wanted is not None
+    expiration_ms = replica.log.settings.producer_expiration_ms
+
+    replica.expire_producers(now_ms=NOW_MS + expiration_ms - 1, wall_ms=WALL_MS)
+    assert replica.verifications.holds(PRODUCER_ID, wanted[1])
+
+    replica.expire_producers(now_ms=NOW_MS + expiration_ms, wall_ms=WALL_MS)
+    assert not replica.verifications.holds(PRODUCER_ID, wanted[1])
+
+
 def test_a_later_epoch_begins_anew(tmp_path: Path) -> None:
     replica = a_verifying_leader(tmp_path)
-    replica.unverified(first_batch())
+    replica.unverified(first_batch(), now_ms=NOW_MS)
     later = record_batch(0, 0, producer=(PRODUCER_ID, 1, 5), attributes=TRANSACTIONAL)
-    begun = replica.unverified(later)
+    begun = replica.unverified(later, now_ms=NOW_MS)
     assert begun is not None
 
     assert isinstance(append(replica, later, begun[1]), Appended)

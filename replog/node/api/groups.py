@@ -120,7 +120,7 @@ class GroupApi:
     ) -> None:
         partition = coordinator.replica.partition
         async with self.verifier.turn(body.transactional_id):
-            guard = partition.verifications.begin(body.producer_id)
+            guard = partition.verifications.begin(body.producer_id, self.runtime.replicas.world.clock.now_ms())
             wanted = Unverified(partition.name, body.producer_id, body.producer_epoch, guard)
             adds = request.version >= FIRST_VERSION_WITH_IMPLICIT_ADD
             error = (await self.verifier.ask(body.transactional_id, [wanted], adds=adds))[partition.name]

@@ -112,7 +112,7 @@ class ProduceApi:
     def _unverified(self, body: ProduceRequest, version: int) -> list[Unverified]:
         """Return the batches whose coordinator has to be asked first (KIP-890)."""
         found: list[Unverified] = []
-        is_of_protocol_2 = version >= FIRST_VERSION_WITH_IMPLICIT_ADD
+        is_of_protocol_2, now_ms = version >= FIRST_VERSION_WITH_IMPLICIT_ADD, self.replicas.world.clock.now_ms()
         for topic in body.topic_data:
             hosted = self._hosted(topic, version)
             for data in topic.partition_data:
@@ -120,7 +120,9 @@ class ProduceApi:
                 if replica is None or replica.name.topic in INTERNAL_TOPICS:
                     continue
                 if data.records is not None and replica.partition.leadership is not None:
-                    wanted = replica.partition.unverified(data.records, is_of_protocol_2=is_of_protocol_2)
+                    wanted = replica.partition.unverified(
+                        data.records, now_ms=now_ms, is_of_protocol_2=is_of_protocol_2
+                    )
                     if wanted is not None:
                         found.append(
                             Unverified(replica.name, wanted[0].producer_id, wanted[0].producer_epoch, wanted[1])
