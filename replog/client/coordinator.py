@@ -19,6 +19,8 @@ TRY_AGAIN: Final = ELSEWHERE | {
     *(Error.NOT_ENOUGH_REPLICAS, Error.NOT_ENOUGH_REPLICAS_AFTER_APPEND, Error.KAFKA_STORAGE_ERROR),
 }  # fmt: skip
 WITHOUT_EFFECT: Final = frozenset({Error.CONCURRENT_TRANSACTIONS, Error.COORDINATOR_LOAD_IN_PROGRESS})
+# Something went wrong where nobody had foreseen it, perhaps behind the write.
+SAYS_NOTHING: Final = frozenset({Error.UNKNOWN_SERVER_ERROR})
 
 
 class CoordinatorLink:

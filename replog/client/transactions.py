@@ -1,7 +1,7 @@
 """A transactional producer: protocol version 2 (KIP-890), one batch under way a partition.
 
 Partitions and offsets join the transaction with their first write. A commit is known to have failed only if no attempt to commit
-could have been written down: after `NOT_COORDINATOR` or silence nobody knows, whatever the next coordinator says.
+could have been written down: after `NOT_COORDINATOR`, `UNKNOWN_SERVER_ERROR` or silence nobody knows, whatever the next coordinator says.
 """
 
 import asyncio
@@ -11,7 +11,7 @@ from itertools import islice
 from typing import Final, Generic
 
 from replog.client.client import NO_ANSWER, Client, Unreachable
-from replog.client.coordinator import GROUP, TRANSACTION, TRY_AGAIN, WITHOUT_EFFECT, CoordinatorLink
+from replog.client.coordinator import GROUP, SAYS_NOTHING, TRANSACTION, TRY_AGAIN, WITHOUT_EFFECT, CoordinatorLink
 from replog.client.group_member import GroupMember
 from replog.client.outcomes import GIVEN_UP, CommitEnd, Outcome, TransactionEnd, TransactionOutcome
 from replog.client.produce_attempt import NO_ATTEMPT, TOO_LARGE, Attempt, attempt_produce, batch_end, error_of
@@ -188,7 +188,7 @@ class TransactionalProducer(Generic[Token]):
                 error = next((code for code in codes if code is not Error.NONE), Error.NONE)
                 if error is Error.NONE:
                     return CommitEnd(Outcome.DONE, None)
-                last, doubt = error.name, doubt or (error in TRY_AGAIN and error not in WITHOUT_EFFECT)
+                last, doubt = error.name, doubt or error in (TRY_AGAIN | SAYS_NOTHING) - WITHOUT_EFFECT
                 if error not in TRY_AGAIN:
                     break
                 link.forget()
@@ -251,6 +251,7 @@ class TransactionalProducer(Generic[Token]):
                 if answer.error_code not in TRY_AGAIN:
                     # Somebody else ended it: another producer of this id, or its time-out.
                     self._identity = None
+                    doubt = doubt or answer.error_code in SAYS_NOTHING
                     return TransactionEnd(_unconfirmed(in_doubt=commit and doubt), answered=not doubt, error=last)
                 doubt = doubt or answer.error_code not in WITHOUT_EFFECT
             await asyncio.sleep(RETRY_MS / 1000)
