@@ -500,7 +500,7 @@ class GroupCoordinator:
         is_transactional: bool,
         names_members: bool = True,
     ) -> Error:
-        if not group_id:
+        if not group_id and is_transactional:  # otherwise it is a group like any other: old clients have offsets there
             return Error.INVALID_GROUP_ID
         if group_id in self.consumer.groups:
             return self.consumer.commit_error(
@@ -712,9 +712,7 @@ class GroupCoordinator:
         offsets = self.offsets.get(group_id) or GroupOffsets()
         consumer_group = self.consumer.groups.get(group_id)
         error = Error.NONE
-        if not group_id:
-            error = Error.INVALID_GROUP_ID
-        elif is_in_use(consumer_group):
+        if is_in_use(consumer_group):
             error = Error.NON_EMPTY_GROUP
         elif consumer_group is not None and not consumer_group.is_ending:
             error = Error.NONE

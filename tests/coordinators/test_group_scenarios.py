@@ -319,6 +319,25 @@ def test_a_group_with_members_cannot_be_deleted() -> None:
     assert (replies[1000].error_code, replies[1001].error_code) == (Error.NON_EMPTY_GROUP, Error.GROUP_ID_NOT_FOUND)
 
 
+def test_offsets_of_the_group_without_a_name_are_kept_and_deleted() -> None:
+    """Apache Kafka's coordinators take them for old clients; nobody joins that group, and no transaction commits in it."""
+    driver = a_coordinator()
+    replies: dict[int, Any] = driver.replies
+    unnamed = msgspec.structs.replace
+
+    assert driver.ask(unnamed(commit(5), group_id="")).topics[0].partitions[0].error_code is Error.NONE
+    ((_, found),) = driver.core.fetch("", [PARTITION], require_stable=False)
+    assert (found.committed_offset, found.error_code) == (5, Error.NONE)
+    in_transaction = driver.ask(unnamed(commit_in_transaction(9, producer_id=7), group_id=""))
+    assert in_transaction.topics[0].partitions[0].error_code is Error.INVALID_GROUP_ID
+    assert driver.ask(unnamed(join(), group_id="")).error_code is Error.INVALID_GROUP_ID
+
+    driver.perform(driver.core.delete("", 1000))
+    driver.perform(driver.core.delete("", 1001))
+
+    assert (replies[1000].error_code, replies[1001].error_code) == (Error.NONE, Error.GROUP_ID_NOT_FOUND)
+
+
 def replayed(driver: Driver) -> Driver:
     """Return the next coordinator, loaded from the log."""
     loaded = a_coordinator()

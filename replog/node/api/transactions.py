@@ -201,9 +201,8 @@ class TransactionApi:
         """AddOffsetsToTxn: the offsets partition of a group is a partition like any other (SPEC 4.2.12)."""
         body = request.body
         partition = self.groups.partition_of(body.group_id)
-        if not body.group_id or partition is None:
-            error = Error.COORDINATOR_NOT_AVAILABLE if body.group_id else Error.INVALID_GROUP_ID
-            request.reply(aot.AddOffsetsToTxnResponse(error_code=error))
+        if partition is None:
+            request.reply(aot.AddOffsetsToTxnResponse(error_code=Error.COORDINATOR_NOT_AVAILABLE))
             return
         wanted = Wanted(
             transactional_id=body.transactional_id,

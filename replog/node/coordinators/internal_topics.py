@@ -90,7 +90,7 @@ class InternalTopics:
 
     def _place(self, key: str, key_type: int, listener: str) -> Place:
         topic = TOPICS.get(key_type)
-        if topic is None or not key:
+        if topic is None or (key_type == TRANSACTION and not key):
             return Place(Error.INVALID_REQUEST)
         if topic not in self.replicas.metadata.image.topics_by_name:
             self._create_soon(topic)
