@@ -38,11 +38,16 @@ async def inject(cluster: LateTarget, node: int, options: Options) -> AsyncGener
     """Inject: each time its process ended and another began at once. Heal: a new incarnation, in its ISRs again."""
     former = incarnation(cluster, node)
     held = None if options.late is None else await _held(cluster, node, APIS[options.late])
-    effect = Effect(node, await bounced(cluster, node, options.how))
-    for number in range(1, options.times):
-        effect.add_proof(f"again_{number}", await bounced(cluster, node, options.how))
-    yield effect
-    back = await back_in_service(cluster, node, former)
+    try:
+        effect = Effect(node, await bounced(cluster, node, options.how))
+        for number in range(1, options.times):
+            effect.add_proof(f"again_{number}", await bounced(cluster, node, options.how))
+        yield effect
+        back = await back_in_service(cluster, node, former)
+    except Exception:
+        if held is not None:
+            cluster.remove_rule(held)  # nobody else does, and the run goes on to its end
+        raise
     if held is not None:
         waited = held.held_count
         cluster.remove_rule(held)

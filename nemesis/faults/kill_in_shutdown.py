@@ -21,10 +21,14 @@ async def inject(cluster: BounceTarget, node: int, options: Options) -> AsyncGen
     """Inject: the process was still there when it was killed; one that has ended by then is not. Heal: a new incarnation, in its ISRs again."""
     former = incarnation(cluster, node)
     ending = asyncio.ensure_future(cluster.stop(node))
-    await asyncio.sleep(options.after_ms / 1000)
-    ending_still = cluster.alive(node)
-    effect = Effect(node, await cluster.kill(node) if ending_still else Proof(holds=False, facts={"process": "ended"}))
-    await ending
+    try:
+        await asyncio.sleep(options.after_ms / 1000)
+        ending_still = cluster.alive(node)
+        gone = await cluster.kill(node) if ending_still else Proof(holds=False, facts={"process": "ended"})
+        await ending
+    finally:
+        ending.cancel()  # where the run was broken off
+    effect = Effect(node, gone)
     effect.add_proof("middle", Proof(holds=ending_still, facts={"ending_still": ending_still}))
     yield effect
     await cluster.start(node)
