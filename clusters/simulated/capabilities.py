@@ -24,6 +24,7 @@ from tribunal.clusters.simulated.process import NS_PER_MS, NS_PER_S
 from tribunal.clusters.simulated.replica_logs import BatchMark, ReplicaLog
 from tribunal.clusters.simulated.watch import Watch
 from tribunal.clusters.simulated.world import Machine, Simulation
+from tribunal.clusters.standing_cuts import StandingCuts
 from tribunal.results.admin_apis import PREFERRED, AdminApi
 
 PPB_PER_PPM: Final = 1_000
@@ -39,6 +40,7 @@ class Body(Protocol):
     clients: SimulatedClients
     watch: Watch
     orders: Orders
+    standing_shapes: StandingCuts
 
     def machine(self, node: int) -> Machine:
         """Return a node's machine."""
@@ -62,9 +64,14 @@ class SimulatedFaults(Body, Protocol):
     # links
 
     async def shape(self, links: Sequence[Link], shape: Shape) -> Proof:
-        """Make links slow, lossy or narrow, or as they were."""
+        """Make links slow, lossy or narrow, or as they were once nobody else has them so; of several shapes the newest one is in effect."""
+        hindered = links
+        if shape == Shape():
+            hindered = self.standing_shapes.undo(links)
+        else:
+            self.standing_shapes.add(links)
         ns_per_kib = NS_PER_S * KIB // shape.bytes_per_s if shape.bytes_per_s else 0
-        for pair in self.pairs(links):
+        for pair in self.pairs(hindered):
             self.simulation.network.link(*pair).hinder(
                 delay_ns=shape.delay_ms * NS_PER_MS,
                 jitter_ns=shape.jitter_ms * NS_PER_MS,

@@ -132,6 +132,7 @@ class SimulatedCluster(SimulatedFaults):
         self.watch.on_commit = self._something_happened
         self._failures: list[str] = []
         self._standing_cuts = StandingCuts()
+        self.standing_shapes = StandingCuts()
         self.clients: SimulatedClients
         simulation.loop.on_failure = self._failed
         simulation.loop.ends_its_node = lambda problem: own_failure(problem) is not None

@@ -98,8 +98,9 @@ def measure(
     known = classes()
     chosen = [known[name] for name in options.chosen or known]
     outcomes: list[Outcome] = []
-    for run_dir in run_dirs:
-        for outcome in _of_run(run_dir, chosen, options, scratch, prepared, say):
+    for number, run_dir in enumerate(run_dirs):
+        # A folder of its own also where another run has this name: Spark keeps what it has read by the files' names.
+        for outcome in _of_run(run_dir, chosen, options, scratch / str(number), prepared, say):
             outcomes.append(outcome)
             notify(outcome, len(outcomes))
     injected = Counter(outcome.class_name for outcome in outcomes)
@@ -138,7 +139,6 @@ def _of_run(
         raise DamagedRecording("", None, f"{run_dir} cannot be measured: {'; '.join(before.reasons)}")
     waiting: list[tuple[AnomalyClass, Injected, Path]] = []
     for number, (one, injected) in enumerate(injections(case, chosen, options.per_class, options.seed)):
-        # A folder of its own: Spark keeps what it has read by the files' names.
         waiting.append((one, injected, scratch / f"{run_dir.name}-{number}"))
         if len(waiting) == TOGETHER[options.engine]:
             say(_judging(run_dir, waiting))

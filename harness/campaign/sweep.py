@@ -80,6 +80,12 @@ class SeedResult(msgspec.Struct, frozen=True, kw_only=True):
         """What `tribunal replay` calls it."""
         return f"{self.scenario}:{self.seed}"
 
+    @property
+    def folder(self) -> Path | None:
+        """Where its judged run is; None where nothing stayed of it, or it stayed on another machine."""
+        folder = Path(self.run_dir)
+        return folder if self.run_dir and (folder / "verdict.json").is_file() else None
+
 
 class Sweep:
     """A sweep's account so far."""
@@ -299,9 +305,9 @@ def cpu_s(pid: int) -> float:
 
 def _ended(children: dict[int, Child]) -> Iterator[SeedResult]:
     """Yield the results of children that have ended; rest a moment when none has."""
-    if children:
-        pid, status, used = os.wait4(-1, os.WNOHANG)
-        if pid in children:
+    for pid in children:  # by name: this process may have other children, and whoever began them waits for them
+        ended, status, used = os.wait4(pid, os.WNOHANG)
+        if ended:
             yield children.pop(pid).result(status, int(1000 * (used.ru_utime + used.ru_stime)))
             return
     for child in list(children.values()):

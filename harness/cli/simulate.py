@@ -343,8 +343,8 @@ def shrink(  # noqa: PLR0917 - options
         except NotFound as problem:
             echo(f"tribunal: {problem}", err=True)
             raise typer.Exit(EXIT_ERROR) from None
-        if (Path(small.result.run_dir) / "verdict.json").is_file():  # it ran on this machine
-            keep_story(Path(small.result.run_dir), path.parent, shrinker.signature)
+        if small.result.folder is not None:
+            keep_story(small.result.folder, path.parent, shrinker.signature)
         target = path.with_name(FILE)
         target.write_bytes(encoded(msgspec.structs.replace(small.plan, scenario=plan.scenario)))
         repeated = again(runner, small.plan, scratch) if not small.interrupted else {}

@@ -1,12 +1,15 @@
 """`tribunal calibrate`: its table, its file, and when it fails."""
 
 import json
+import shutil
 
 import pytest
 
 from tests.checkers.recorded import Run
 from tribunal.checkers.calibration.api import Injection
 from tribunal.checkers.calibration.case import Place
+from tribunal.checkers.judge.verdict import check
+from tribunal.harness.campaign import calibrate
 from tribunal.harness.campaign.calibrate import Measure, Outcome
 from tribunal.harness.cli.calibrate import lines
 from tribunal.harness.cli.main import exit_code
@@ -56,6 +59,21 @@ def test_each_step_is_said_before_it_takes_its_time(recorded, capsys, monkeypatc
         "run: 1 with an anomaly being judged: changed-key",
         "run: 2 anomalies judged, 2 seen",
     ]
+
+
+def test_copies_of_two_runs_of_one_name_have_folders_of_their_own(recorded, tmp_path, monkeypatch):
+    """Spark keeps what it has read by the files' names: the second run's copies were judged by the first one's rows."""
+    other = tmp_path / "elsewhere" / recorded.name
+    shutil.copytree(recorded, other)
+    judged = []
+    monkeypatch.setattr(
+        calibrate, "check", lambda folders, *_, **__: judged.extend(folders) or check(folders, "inline")
+    )
+
+    options = calibrate.Options(per_class=1, seed=0, engine="inline", chosen=("hole",))
+    calibrate.measure([recorded, other], options, tmp_path / "scratch")
+
+    assert len(judged) == len(set(judged)) == 4
 
 
 def test_a_miss_is_explained_by_what_the_judge_said_instead():

@@ -6,10 +6,13 @@ from pathlib import Path
 import pytest
 
 from replog.wire.apis import Api
-from tests.simulated.cluster_program import Trial, chaos, leader
+from tests.simulated.cluster_program import NOWHERE, Trial, chaos, leader
 from tribunal.clusters.api import ClusterError, CutMode, Link
-from tribunal.clusters.capabilities import Fate, FrameRule
+from tribunal.clusters.capabilities import Fate, FrameRule, Shape
+from tribunal.clusters.clock import RunClock
+from tribunal.clusters.kinds.simulated import launch
 from tribunal.clusters.simulated.determinism import difference
+from tribunal.clusters.simulated.running import run_simulated
 from tribunal.clusters.spec import ClusterSpec
 
 
@@ -68,6 +71,26 @@ def test_a_paused_leader_comes_back_deposed():
         assert (await cluster.resume(victim)).holds
 
     assert Trial(5).run(scenario).lost() == []
+
+
+def test_a_link_that_two_faults_slow_is_quick_when_both_have_healed():
+    """The first one to heal made it quick for the other, too."""
+    delays_ns = []
+
+    async def main():
+        cluster = await launch(ClusterSpec(), NOWHERE, RunClock(), "slow")
+        links = [Link(1, 2)]
+        (pair,) = cluster.pairs(links)
+        link = cluster.simulation.network.link(*pair)
+        for shape in (Shape(), Shape(delay_ms=50), Shape(delay_ms=150), Shape(), Shape()):
+            assert (await cluster.shape(links, shape)).holds
+            delays_ns.append(link.latency_ns)
+        await cluster.close()
+
+    run_simulated(1, main)
+
+    natural_ns = delays_ns[0]
+    assert [each - natural_ns for each in delays_ns[1:]] == [50_000_000, 150_000_000, 150_000_000, 0]
 
 
 def test_a_broker_stops_in_good_order_and_hands_over():
