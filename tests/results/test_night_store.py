@@ -11,6 +11,7 @@ import pyarrow as pa
 import pytest
 from deltalake import DeltaTable, write_deltalake
 
+from tribunal.harness.campaign.nightly import moment
 from tribunal.results import night_store
 from tribunal.results.night import Canary, FoundTonight, Night, NightState, Swept
 from tribunal.results.night_merge import of_shards
@@ -313,3 +314,15 @@ def test_a_night_that_was_killed_and_went_on_is_there_as_it_ended(tmp_path: Path
     assert [row.mutant for row in rows(store, KnownBugRow)] == ["M01", "M01"]
     assert [one.signature for one in rows(store, FindingRow)] == ["lost acks=all"]
     assert night_store.add(store, killed) == night_store.add(store, ended) == []
+
+
+def test_two_nights_that_began_in_one_second_are_both_added(tmp_path: Path):
+    """Two jobs of one schedule begin together; the second one passed for the first, which had been added."""
+    store, first_ns = str(tmp_path / "nights"), 1_764_464_711 * 10**9 + 123_456_789
+    began = [moment(first_ns), moment(first_ns + 20_000_000)]
+
+    for at in began:
+        night_store.add(store, msgspec.structs.replace(night(1), began=at))
+
+    assert began == ["2025-11-30T01:05:11.123Z", "2025-11-30T01:05:11.143Z"]
+    assert sorted(row.began for row in rows(store, NightRow)) == began
