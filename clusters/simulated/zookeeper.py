@@ -186,6 +186,7 @@ class ZooKeeperServer:
 
     async def start(self) -> None:
         """Serve; sessions get their whole time-out again, as after an ensemble's election."""
+        self.model.forget_watches()  # connections are numbered from the beginning again
         for session in self.model.sessions.values():
             session.last_message_ms = self.world.clock.now_ms()
         self._listener = await self.world.network.listen(self.address.host, self.address.port, self._accept)

@@ -132,6 +132,16 @@ class Model:
                 if not watches[path]:
                     del watches[path]
 
+    @property
+    def watched_paths(self) -> list[str]:
+        """What somebody watches, in order."""
+        return sorted({**self._data_watches, **self._child_watches})
+
+    def forget_watches(self) -> None:
+        """Drop all watches: they are the server's, and go with its process; clients ask for them anew."""
+        self._data_watches.clear()
+        self._child_watches.clear()
+
     # --- writing -----------------------------------------------------------------------------
 
     def transact(

@@ -74,6 +74,24 @@ def test_a_cluster_whose_size_nobody_named_comes_up_with_one_server():
     assert cluster.failures() == []
 
 
+def test_a_server_that_comes_back_notifies_nobody_who_has_not_asked_it():
+    """Watches outlived its process, by numbers that other connections got: who forgot to ask again was notified all the same."""
+    watched = []
+
+    async def main():
+        cluster = await launch(SPEC, NOWHERE, RunClock(), "watches")
+        watched.append(cluster.model.watched_paths)
+        await cluster.kill(ZOOKEEPER)
+        await cluster.start(ZOOKEEPER)
+        watched.append(cluster.model.watched_paths)
+        await cluster.close()
+
+    run_simulated(1, main)
+
+    assert paths.CONTROLLER in watched[0]
+    assert watched[1] == []
+
+
 @pytest.mark.parametrize("name", sorted(HURT))
 def test_nothing_is_lost_when_zookeeper_itself_is_hurt(name):
     async def scenario(cluster):
