@@ -468,6 +468,8 @@ class SimulatedDisk:
         if not self._lies():
             now_ns = self._time.now_ns()
             inode.finish_syncs(now_ns)
+            if inode.syncing:  # who syncs waits also for the pages that are on their way already
+                duration_ns = max(duration_ns, inode.syncing[-1][0] - now_ns)
             inode.begin_sync(now_ns + duration_ns)
         return duration_ns
 

@@ -49,6 +49,20 @@ def test_only_what_was_synced_survives(disk):
 
 
 @pytest.mark.usefixtures("_everything_is_lost")
+def test_a_sync_that_has_returned_is_not_waiting_for_a_longer_one_before_it(disk):
+    """What it had promised was lost with the power: the disk lied, and whoever relied on it was accused."""
+    file = written(disk, "log", b"first ")
+    disk.faults.slowdown = 1_000
+    file.begin_sync()
+    disk.faults.slowdown = 1
+    file.append(b"second")
+    file.sync()
+    crash(disk)
+
+    assert disk.read_file("log") == b"first second"
+
+
+@pytest.mark.usefixtures("_everything_is_lost")
 def test_a_name_is_durable_only_after_its_directory_was_synced(disk):
     disk.make_directory("a/b")
     disk.sync_directory("")
