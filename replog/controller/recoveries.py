@@ -32,7 +32,7 @@ class Recoveries:
         self._waiting = 0
         self._manual = 0
         self._looked_at_offset = -1  # the image in which it was last decided who needs what
-        self._has_heard = False  # of something that no record says, since then
+        self._has_news = False  # of something that no record says, since then
         self._next_ms: int | None = None  # when time alone asks for something
 
     @property
@@ -47,18 +47,18 @@ class Recoveries:
     def order(self, turn: Turn, key: TopicIdPartition, strategy: Strategy) -> None:
         """Begin a recovery that an operator asked for (SPEC 2.9.5)."""
         self._ordered[key] = strategy
-        self._has_heard = True
+        self._has_news = True
         self._begin(turn, key, strategy)
 
     def on_fenced(self, broker_id: NodeId) -> None:
         """Forget what a fenced or restarted broker said: it may not have it any more."""
-        self._has_heard = True
+        self._has_news = True
         for recovery in self._running.values():
             recovery.forget(broker_id)
 
     def on_answer(self, turn: Turn, event: LogInfoAnswered) -> None:
         """Take a broker's answer, or the lack of one."""
-        self._has_heard = True
+        self._has_news = True
         registered = {broker.broker_id: broker.epoch for broker in turn.image.brokers.values()}
         answered: set[TopicIdPartition] = set()
         for topic in event.response.topic_partition_log_info_list if event.response else ():
@@ -81,10 +81,10 @@ class Recoveries:
         """
         if not (turn.policy.settings.unclean_recovery_manager or self._ordered):
             return
-        is_news = self._has_heard or turn.image.last_offset != self._looked_at_offset
+        is_news = self._has_news or turn.image.last_offset != self._looked_at_offset
         if not is_news and (self._next_ms is None or turn.now_ms < self._next_ms):
             return
-        self._has_heard, self._looked_at_offset = False, turn.image.last_offset
+        self._has_news, self._looked_at_offset = False, turn.image.last_offset
         self._choose(turn)
         for key in in_order(self._running):
             self._try_to_finish(turn, key)
