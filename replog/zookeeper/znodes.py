@@ -13,6 +13,7 @@ from uuid import UUID
 
 import msgspec
 
+from replog.config import Endpoint
 from replog.config.setting import INT_MAX
 from replog.controller.configs import BROKER_CONFIGS, TOPIC_CONFIGS, Definition, invalid_value
 from replog.controller.topics import LEGAL_NAME
@@ -32,7 +33,7 @@ class DamagedZnode(Exception):
         self.path = path
 
 
-_Id = Annotated[int, msgspec.Meta(ge=0)]
+_Id = Annotated[int, msgspec.Meta(ge=0, le=INT_MAX)]
 _Epoch = Annotated[int, msgspec.Meta(ge=0, le=INT_MAX)]
 _Leader = Annotated[int, msgspec.Meta(ge=-1)]
 
@@ -179,7 +180,7 @@ def topic(name: str, data: bytes) -> TopicZnode:
     if not LEGAL_NAME.fullmatch(name) or name in (".", ".."):
         raise DamagedZnode(path, "no topic may have this name")
     for index, replicas in found.partitions.items():
-        if not index.isdecimal() or not replicas or len(set(replicas)) != len(replicas):
+        if number(index) is None or not replicas or len(set(replicas)) != len(replicas):
             raise DamagedZnode(path, f"partition {index!r} has replicas {replicas}")
     if found.topic_id:
         try:
@@ -193,6 +194,8 @@ def broker(node: NodeId, data: bytes, czxid: int) -> Registered:
     """Read a registration."""
     path = paths.broker(node)
     found = decoded(BrokerZnode, path, data)
+    if not Endpoint(found.host, found.port).is_usable:
+        raise DamagedZnode(path, f"nobody can be reached at {found.host[:300]!r}, port {found.port}")
     return Registered(node=node, epoch=BrokerEpoch(czxid), znode=found)
 
 
@@ -226,9 +229,16 @@ def controller_epoch(data: bytes) -> int:
 
 def node_id(path: str, name: str) -> NodeId:
     """Read a broker's id from a znode's name."""
-    if not name.isdecimal():
+    found = number(name)
+    if found is None:
         raise DamagedZnode(f"{path}/{name}", "no broker id")
-    return NodeId(int(name))
+    return NodeId(found)
+
+
+def number(text: str) -> int | None:
+    """Read a node's or partition's number as Kafka writes it: whoever writes it again has to come to the same znode; None: it is none."""
+    found = int(text) if text.isdecimal() and len(text) <= EPOCH_DIGITS else -1
+    return found if str(found) == text and found <= INT_MAX else None
 
 
 def id_text(topic_id: UUID) -> str:

@@ -72,11 +72,16 @@ DAMAGED: list[tuple[Callable[[bytes], object], str, bytes]] = [
     (topic, TOPIC, b'{"version":4,"partitions":{"0":[1]}}'),
     (topic, TOPIC, b'{"version":3}'),
     (topic, TOPIC, b'{"version":3,"partitions":{"zero":[1]}}'),
+    (topic, TOPIC, b'{"version":3,"partitions":{"007":[1]}}'),  # its state would be looked for at .../7
+    (topic, TOPIC, '{"version":3,"partitions":{"\u0663":[1]}}'.encode()),  # a three in Arabic
+    (topic, TOPIC, b'{"version":3,"partitions":{"2147483648":[1]}}'),
+    (topic, TOPIC, b'{"version":3,"partitions":{"0":[2147483648]}}'),
     (topic, TOPIC, b'{"version":3,"partitions":{"0":[]}}'),
     (topic, TOPIC, b'{"version":3,"partitions":{"0":[1,1]}}'),
     (topic, TOPIC, b'{"version":3,"topic_id":"x","partitions":{"0":[1]}}'),
     (broker, paths.broker(1), b'{"version":9,"host":"h","port":1}'),
     (broker, paths.broker(1), b'{"version":5,"port":1}'),
+    (broker, paths.broker(1), b'{"version":5,"host":"h","port":70000}'),  # each broker would refuse all metadata for it
     (producer_ids, paths.PRODUCER_IDS, b'{"version":1,"broker":1}'),
     (controller, paths.CONTROLLER, b"1"),
     (cluster_id, paths.CLUSTER_ID, b'{"version":"2","id":"c"}'),

@@ -380,7 +380,7 @@ class ControllerSeat:
         except NoNode:
             return None
         for name in names:
-            if not name.isdecimal():
+            if znodes.number(name) is None:
                 raise DamagedZnode(f"{paths.partitions(topic)}/{name}", "no partition")
         return sorted(map(int, names))
 
