@@ -301,6 +301,7 @@ class Client(Stream):
         super().__init__()
         self.owner = owner
         self.pending: dict[int, asyncio.Future[Answered]] = {}
+        self.is_lost = False
         self._next_id = 0
 
     def frame(self, frame: bytes) -> None:
@@ -316,6 +317,7 @@ class Client(Stream):
 
     def connection_lost(self, exc: Exception | None) -> None:
         """Nobody knows what became of what was asked."""
+        self.is_lost = True
         self.fail()
         self.owner.lost(self)
 
@@ -450,6 +452,8 @@ class SimulatedZooKeeper:
             self.listener.on_session(SessionState.EXPIRED)
             return None
         self.session_id = answer.session_id
+        if client.is_lost:  # as soon as it had answered: whoever asked by this connection would get no answer
+            return None
         self._client = client
         self._lost.clear()
         self._connected.set()
