@@ -32,9 +32,11 @@ ASK_AGAIN: Final = frozenset(
         Error.REQUEST_TIMED_OUT,
         Error.BROKER_NOT_AVAILABLE,
         Error.NOT_LEADER_OR_FOLLOWER,  # of the metadata quorum
+        Error.UNKNOWN_SERVER_ERROR,
     }
 )
-NOT_YET: Final = ASK_AGAIN - {Error.REQUEST_TIMED_OUT}  # these leave nothing to be done later
+IN_DOUBT: Final = frozenset({Error.REQUEST_TIMED_OUT, Error.UNKNOWN_SERVER_ERROR})
+NOT_YET: Final = ASK_AGAIN - IN_DOUBT  # these leave nothing to be done later
 
 
 class SimulatedAsker:
