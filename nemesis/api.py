@@ -291,7 +291,10 @@ async def back_in_service(cluster: FaultTarget, node: int, former_incarnation: s
     )
     broker = cluster.state.brokers.get(node)
     epochs = {"broker_epoch": broker.broker_epoch, "incarnation": broker.incarnation} if broker else {}
-    registration = Proof(holds=registered.holds, facts={**registered.facts, **epochs})
+    # A process that runs again is all that ending it takes back: that it registers is the cluster's part.
+    registration = Proof(
+        holds=registered.holds, facts={**registered.facts, **epochs}, undone=registered.holds or cluster.alive(node)
+    )
     return joined(registration, "isr", _of_service(in_sync))
 
 

@@ -159,7 +159,11 @@ class NodeContainer(OwnEnd):
         await asyncio.to_thread(self._container.reload)
         running = self._container.status == "running"
         answered = await self._answers(wait_ms=SIGNAL_WAIT_MS)
-        return Proof(holds=running and answered, facts={"pid": self.pid, "running": running, "answers": answered})
+        return Proof(
+            holds=running and answered,
+            facts={"pid": self.pid, "running": running, "answers": answered},
+            undone=running,
+        )
 
     async def _engine(self, action: Callable[[], object], *, must: bool = False) -> None:
         """Ask the engine; what it refuses for a container that has ended is nothing, unless it must be done."""

@@ -148,7 +148,11 @@ class NodeProcess(OwnEnd):
         self._signal(signal.SIGCONT)
         running = await self._reaches(signal.SIGCONT)
         answered = await self._program.answers(self._endpoint, wait_ms=SIGNAL_WAIT_MS)
-        return Proof(holds=running and answered, facts={"pid": self.pid, "running": running, "answers": answered})
+        return Proof(
+            holds=running and answered,
+            facts={"pid": self.pid, "running": running, "answers": answered},
+            undone=running,
+        )
 
     def _signal(self, number: signal.Signals) -> None:
         if not self.alive:

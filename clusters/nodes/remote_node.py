@@ -154,7 +154,11 @@ class RemoteNode(OwnEnd):
         """SIGCONT."""
         running = await self._signalled("CONT")
         answered = await self._program.answers(self._endpoint, wait_ms=SIGNAL_WAIT_MS)
-        return Proof(holds=running and answered, facts={"pid": self.pid, "running": running, "answers": answered})
+        return Proof(
+            holds=running and answered,
+            facts={"pid": self.pid, "running": running, "answers": answered},
+            undone=running,
+        )
 
     async def _signalled(self, signal: str) -> bool:
         if not self.alive:
