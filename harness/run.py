@@ -510,7 +510,8 @@ class Run:
         self._emptied |= dict.fromkeys(_emptied(lost))
         if effect is not None and effect.crossed:
             self.crossed.append(entry.planned.index)
-        if heal_proof is None or not heal_proof.is_undone:
+        is_undone = heal_proof is not None and heal_proof.is_undone
+        if not is_undone:
             self._not_undone.append(entry.planned.index)
         self.recorder.row(
             "faults",
@@ -525,6 +526,7 @@ class Run:
             took_effect=effect.proof.holds if effect else False,
             heal_proof=_json(heal_proof) if heal_proof else None,
             healed=heal_proof.holds if heal_proof else False,
+            undone=is_undone,
             losses=losses,
         )
 

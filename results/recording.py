@@ -16,7 +16,7 @@ import pyarrow as pa
 
 from tribunal.results.object_transactions import LISTS, REGISTERS
 
-SCHEMA_VERSION: Final = 8
+SCHEMA_VERSION: Final = 9
 NO_PARTITION: Final = "none"
 # Who waited for a processor: a node's process, the harness, or all of a machine, of which somebody else took it.
 NODE: Final = "node"
@@ -252,6 +252,7 @@ _TABLES: Final = (
         took_effect=BOOL,
         heal_proof=TEXT,
         healed=BOOL,
+        undone=BOOL,
         losses=pa.list_(LOSS),
     ),
     _table("phases", required="name start_ns", name=WORD, start_ns=TIME, end_ns=TIME, load=pa.list_(LOAD)),

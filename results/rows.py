@@ -229,6 +229,7 @@ class Fault(Row, frozen=True, kw_only=True):
     took_effect: bool | None = None
     heal_proof: str | None = None
     healed: bool | None = None
+    undone: bool | None = None
     losses: tuple[Loss, ...] | None = None
 
 

@@ -148,6 +148,7 @@ CHANGES: Final[Mapping[int, Mapping[str, Change]]] = {
     6: {"commits": Change(added=frozenset({"answered_by"}))},
     7: {},  # operations.function has new words: who does not know them would pass over what they say
     8: {"waits": Change(is_new=True)},
+    9: {"faults": Change(added=frozenset({"undone"}))},
 }
 UNCHANGED: Final = Change()
 

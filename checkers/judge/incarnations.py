@@ -116,7 +116,7 @@ class Incarnations:
 
 
 class Calm:
-    """The times in which no fault was in effect, and a node was not fenced; a fault that nobody saw healed never ends."""
+    """The times in which no fault was in effect, and a node was not fenced; a fault that was not undone never ends."""
 
     def __init__(self, faults: Iterable[Fault] = (), fenced: Iterable[tuple[int, int, bool]] = ()) -> None:
         """Take the faults, and (when, node, whether it is fenced now) in order."""
@@ -161,7 +161,21 @@ def in_effect(fault: Fault) -> tuple[int, int]:
     """Return since when and until when a fault was in effect."""
     since_ns = begun_ns(fault)
     assert since_ns is not None
-    return since_ns, NEVER if fault.healed_ns is None or not fault.healed else fault.healed_ns
+    return since_ns, undone_ns(fault, without_proof=False)
+
+
+def undone_ns(fault: Fault, *, without_proof: bool) -> int:
+    """Return when a fault was undone; NEVER: it was not, and is in effect to the end.
+
+    It is undone where the links pass and the processes run, also where full service does not come about: a partition that nobody leads keeps its own ISR
+    from being full, and would be excused by what it is accused of.
+
+    without_proof:  of a recording that does not say it (before version 9): whether a heal that was not proven counts as one.
+    """
+    if fault.healed_ns is None:
+        return NEVER
+    is_undone = fault.healed is True or (without_proof if fault.undone is None else fault.undone)
+    return fault.healed_ns if is_undone else NEVER
 
 
 def begun_ns(fault: Fault) -> int | None:

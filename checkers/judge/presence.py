@@ -25,7 +25,7 @@ from tribunal.checkers.guarantees import (
 )
 from tribunal.checkers.judge.cuts import with_cuts
 from tribunal.checkers.judge.endings import ending
-from tribunal.checkers.judge.incarnations import DOWN, NEVER, OF_ALL_BROKERS, OF_MANY, begun_ns, named
+from tribunal.checkers.judge.incarnations import DOWN, NEVER, OF_ALL_BROKERS, OF_MANY, begun_ns, named, undone_ns
 from tribunal.checkers.judge.removals import HEARTBEAT, Said, said
 from tribunal.checkers.judge.timeline import OBSERVATION_LAG_NS, Entry, NodeSettings, Timeline
 from tribunal.checkers.judge.waits import Waits
@@ -147,19 +147,16 @@ def _lived(nodes: pa.Table) -> Iterator[tuple[int, int, str, bool]]:
 
 
 def in_effect(faults: pa.Table, left_hurt: Set[int] = frozenset()) -> list[Span]:
-    """Return when faults were in effect; one that nobody healed never ends.
+    """Return when faults were in effect; one that was not undone never ends.
 
-    A heal whose proof lacks the full ISR has been carried out all the same: a partition that nobody leads keeps the ISR from ever being full,
-    and would be excused by what it is accused of.
-
-    left_hurt:  nodes of which what was never healed does not count.
+    left_hurt:  nodes of which what was never undone does not count.
     """
     spans = []
     for fault in typed(faults, Fault):
         since_ns = begun_ns(fault)
         if since_ns is None:
             continue
-        until_ns = NEVER if fault.healed_ns is None else fault.healed_ns
+        until_ns = undone_ns(fault, without_proof=True)
         targets = named(fault)
         is_theirs = bool(targets) and targets <= left_hurt and fault.kind not in OF_OTHERS_TOO
         if until_ns < NEVER or not is_theirs:

@@ -15,7 +15,7 @@ import msgspec
 import pyarrow as pa
 
 from tribunal.checkers.judge.cuts import with_cuts
-from tribunal.checkers.judge.incarnations import DOWN, NEVER, begun_ns, concerns
+from tribunal.checkers.judge.incarnations import DOWN, NEVER, begun_ns, concerns, undone_ns
 from tribunal.checkers.judge.presence import OfRun, Span, without
 from tribunal.checkers.judge.timeline import NodeSettings
 from tribunal.checkers.judge.waits import Waits
@@ -35,7 +35,7 @@ PASSES: Final = frozenset({
     "majorities-ring", "narrow", "pause", "power-loss", "remove-voter", "reset-connections", "rolling-restart", "single-link", "slow",
     "slow-fsync", "stop", "storm", "swizzle",
 })  # fmt: skip
-"""The faults after which, once they are healed, a controller votes as before."""
+"""The faults after which, once they are undone, a controller votes as before."""
 BROKERS_ALONE: Final = frozenset(
     {"change-min-isr", "elect-leaders", "raise-metadata-version", "reassign", "remove-broker"}
 )
@@ -139,5 +139,5 @@ def _hurt(node: int, faults: Sequence[Fault]) -> Iterator[Span]:
     """Yield when faults hurt a controller; one whose beginning is not known hurt it all the time. Clocks decide elections, too."""
     for fault in faults:
         if fault.kind not in BROKERS_ALONE and concerns(fault, {node}):
-            healed_ns = fault.healed_ns if fault.kind in PASSES else None
-            yield Span(begun_ns(fault) or 0, NEVER if healed_ns is None else healed_ns)
+            until_ns = undone_ns(fault, without_proof=True) if fault.kind in PASSES else NEVER
+            yield Span(begun_ns(fault) or 0, until_ns)

@@ -21,7 +21,7 @@ from tribunal.checkers.api import FAIL, FINAL, OK, UNKNOWN, Array, Columns, Excu
 from tribunal.checkers.guarantees import Promise
 from tribunal.checkers.judge.clocks import leading, set_back
 from tribunal.checkers.judge.evidence import NODE, Sent
-from tribunal.checkers.judge.incarnations import Calm, begun_ns, hinders
+from tribunal.checkers.judge.incarnations import Calm, begun_ns, hinders, undone_ns
 from tribunal.checkers.judge.markers import lost_marker
 from tribunal.checkers.judge.orders import Order
 from tribunal.checkers.judge.presence import DELIVERED
@@ -543,7 +543,7 @@ class Remembered:
 def _lasts(fault: Fault, at_ns: int) -> bool:
     """Whether a fault was being injected or in effect at a moment: who ends a process says so when it is gone."""
     begun = [one for one in (fault.planned_ns, begun_ns(fault)) if one is not None]
-    return min(begun, default=NEVER) <= at_ns <= (NEVER if fault.healed_ns is None else fault.healed_ns)
+    return min(begun, default=NEVER) <= at_ns <= undone_ns(fault, without_proof=True)
 
 
 def _place(topic_partition: str) -> Place:

@@ -8,7 +8,7 @@ from typing import Final
 
 import msgspec
 
-from tribunal.checkers.judge.incarnations import NEVER, named
+from tribunal.checkers.judge.incarnations import NEVER, named, undone_ns
 from tribunal.results.rows import Fault
 from tribunal.results.unreadable import UNREADABLE
 
@@ -46,7 +46,7 @@ def skews(faults: Iterable[Fault]) -> Iterator[Skew]:
         nodes = named(fault)
         is_of_one = fault.kind.startswith(CLOCK) and len(nodes) == 1
         since_ns = fault.injected_ns
-        until_ns = NEVER if fault.healed_ns is None or not fault.healed else fault.healed_ns
+        until_ns = undone_ns(fault, without_proof=False)
         least_ns, most_ns = _reach(fault, until_ns) if is_of_one else (-NEVER, NEVER)
         node = min(nodes) if is_of_one else None
         yield Skew(node=node, since_ns=since_ns, until_ns=until_ns, least_ns=least_ns, most_ns=most_ns)

@@ -187,6 +187,7 @@ class Run:
         unseen_end: int | None = None,
         took_effect: bool = True,
         healed: bool = True,
+        undone: bool | None = None,
         target: str | None = None,
         index: int = 0,
         lasts: int | None = 10,
@@ -207,6 +208,7 @@ class Run:
             took_effect=took_effect,
             heal_proof="{}",
             healed=healed,
+            undone=undone,
             losses=lost,
         )
 

@@ -84,21 +84,33 @@ def test_a_leader_knows_again_once_it_can_fetch_again(
     assert kinds.count("acknowledged_below_min_isr") == expected
 
 
-@pytest.mark.parametrize(("kind", "injected", "ended", "healed", "sent_at", "expected"), [
-    pytest.param("part-kill", 2500, 8000, True, 1500, 0, id="what had put somebody down before it counts as injected"),
-    pytest.param("swizzle", 2500, 8000, True, 1500, 0, id="what had cut off others already"),
-    pytest.param("full-disk", 2500, 8000, True, 1500, 0, id="what waits until somebody has ended of it"),
-    pytest.param("kill", 2500, 8000, True, 1500, 1, id="what begins when it is injected"),
-    pytest.param("isolate", 500, 900, False, 6000, 1, id="a heal whose proof lacks the full ISR"),
-    pytest.param("isolate", 500, 900, True, 6000, 1, id="a heal that was proven"),
+PROVEN, UNDONE, NOT_UNDONE, UNSAID = (True, True), (False, True), (False, False), (False, None)
+
+
+@pytest.mark.parametrize(("kind", "injected", "ended", "heal", "sent_at", "expected"), [
+    pytest.param("part-kill", 2500, 8000, PROVEN, 1500, 0, id="what had put somebody down before it counts as injected"),
+    pytest.param("swizzle", 2500, 8000, PROVEN, 1500, 0, id="what had cut off others already"),
+    pytest.param("full-disk", 2500, 8000, PROVEN, 1500, 0, id="what waits until somebody has ended of it"),
+    pytest.param("kill", 2500, 8000, PROVEN, 1500, 1, id="what begins when it is injected"),
+    pytest.param("isolate", 500, 900, UNDONE, 6000, 1, id="an end without the full ISR"),
+    pytest.param("isolate", 500, 900, NOT_UNDONE, 6000, 0, id="links that are still cut"),
+    pytest.param("isolate", 500, 900, UNSAID, 6000, 1, id="a heal without a proof, of a recording that says no more"),
+    pytest.param("isolate", 500, 900, PROVEN, 6000, 1, id="a heal that was proven"),
 ])  # fmt: skip
 def test_a_leader_need_not_know_while_a_fault_is_in_effect(
-    tmp_path: Path, kind: str, injected: int, ended: int, healed: bool, sent_at: int, expected: int
+    tmp_path: Path,
+    kind: str,
+    injected: int,
+    ended: int,
+    heal: tuple[bool, bool | None],
+    sent_at: int,
+    expected: int,
 ) -> None:
+    healed, undone = heal
     run = Run(tmp_path / "run")
     times = {"planned_ns": 500 * MS, "injected_ns": injected * MS, "healed_ns": ended * MS}
     fault = {"index": 0, "kind": kind, "resolved_target": "broker 2", "proof": "{}", "heal_proof": "{}", "losses": []}
-    run.recorder.row("faults", **fault, **times, took_effect=True, healed=healed)
+    run.recorder.row("faults", **fault, **times, took_effect=True, healed=healed, undone=undone)
     run.change(1000, isr=[1])
     run.metadata("NoOpRecord", 9000)
     run.send(0, at=sent_at)

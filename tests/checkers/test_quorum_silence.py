@@ -195,20 +195,22 @@ def test_who_waits_beside_another_adds_nothing(run: Quorum, until: list[int], ex
     assert accused(run) == expected
 
 
-@pytest.mark.parametrize(("kind", "healed", "expected"), [
-    pytest.param("change-release", True, [], id="what puts nodes down before it counts as injected"),
-    pytest.param("pause", True, ["quorum_commits_nothing"], id="what begins when it is injected"),
-    pytest.param("pause", False, ["quorum_commits_nothing"], id="and whose heal was carried out without a proof of full service"),
+@pytest.mark.parametrize(("kind", "healed", "undone", "expected"), [
+    pytest.param("change-release", True, True, [], id="what puts nodes down before it counts as injected"),
+    pytest.param("pause", True, True, ["quorum_commits_nothing"], id="what begins when it is injected"),
+    pytest.param("pause", False, True, ["quorum_commits_nothing"], id="and was undone without full service"),
+    pytest.param("pause", False, False, [], id="and was not undone"),
+    pytest.param("pause", False, None, ["quorum_commits_nothing"], id="and of which a recording says no more"),
 ])  # fmt: skip
-def test_a_controller_is_hurt_since_a_fault_began_and_until_it_was_healed(
-    run: Quorum, kind: str, healed: bool, expected: list[str]
+def test_a_controller_is_hurt_since_a_fault_began_and_until_it_was_undone(
+    run: Quorum, kind: str, healed: bool, undone: bool | None, expected: list[str]
 ) -> None:
     run.commits(0, DIED)
     run.dies()
     injected = DIED + 40_000 if healed else DIED
     times = {"planned_ns": DIED * MS, "injected_ns": injected * MS, "healed_ns": (injected + 100) * MS}
     fault = {"index": 1, "kind": kind, "resolved_target": "controller 102", "proof": "{}", "heal_proof": "{}"}
-    run.recorder.row("faults", **fault, **times, took_effect=True, healed=healed, losses=[])
+    run.recorder.row("faults", **fault, **times, took_effect=True, healed=healed, undone=undone, losses=[])
     run.commits(BACK, END)
 
     assert accused(run) == expected

@@ -1118,6 +1118,27 @@ def test_who_could_lead(
     assert judged(run, "leaderless") == expected
 
 
+@pytest.mark.parametrize(("kind", "heal", "expected"), [
+    pytest.param("halves", {"healed": True, "undone": True}, [LOST], id="proven by full service"),
+    pytest.param("halves", {"healed": False, "undone": True}, [LOST], id="which full service does not follow"),
+    pytest.param("halves", {"healed": False, "undone": False}, [], id="which is not undone"),
+    pytest.param("halves", {"healed": False, "undone": None}, [LOST], id="of which a recording says no more"),
+    pytest.param("isolate", {"healed": False, "undone": False}, [LOST], id="which is not undone at another broker"),
+])  # fmt: skip
+def test_a_leader_is_owed_behind_a_fault(
+    run: Run, kind: str, heal: dict[str, bool | None], expected: list[tuple[str, str]]
+) -> None:
+    """A partition without leader has no full ISR, and no fault beside it a proof of full service: were these in effect to the end, nobody would owe it a leader."""
+    for node in (1, 2, 3):
+        run.node(node, "start", 0)
+    run.fault(kind, 500, node=1, lasts=100, **heal)
+    run.watermark(0, 100, epoch=0)
+    run.change(700, leader=-1, isr=[2])
+    run.metadata("NoOpRecord", 9000)
+
+    assert judged(run, "leaderless") == expected
+
+
 # What operators and time-outs do to transactions and groups is right, and explains nothing else.
 
 

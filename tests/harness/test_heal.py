@@ -18,7 +18,7 @@ from tribunal.harness.progress import Silent
 from tribunal.harness.run import Run
 from tribunal.harness.scenario import load
 from tribunal.harness.simulated import conduct_simulated
-from tribunal.nemesis.api import all_back, back_in_service, joined
+from tribunal.nemesis.api import all_back, back_in_service, incarnation, joined
 from tribunal.results.store import Recording
 from tribunal.results.verdict import Verdict
 
@@ -126,12 +126,26 @@ def test_a_fault_is_undone_where_full_service_alone_is_missing(asked: Callable[.
     run(3, scenario)
 
 
-def test_a_fault_whose_broker_does_not_register_again_is_not_undone() -> None:
+@pytest.mark.parametrize(
+    ("runs", "undone"),
+    [pytest.param(True, True, id="its process runs"), pytest.param(False, False, id="nobody has started it")],
+)
+def test_an_end_is_undone_where_the_process_runs_whatever_registers(runs: bool, undone: bool) -> None:
+    """Controllers that elect nobody let no broker register: that takes back no start, and must not excuse them."""
+
     async def scenario(cluster: SimulatedCluster) -> None:
         await cluster.kill(3)
         await reaches(cluster, "3 fenced", lambda: cluster.state.brokers[3].fenced)
+        former = incarnation(cluster, 3)
+        if runs:
+            await cluster.start(3)
+            await reaches(cluster, "3 again", lambda: incarnation(cluster, 3) != former)
+            former = incarnation(cluster, 3)  # of a process that runs, and registers no more
 
-        assert not (await back_in_service(cluster, 3, None)).is_undone
+        proof = await back_in_service(cluster, 3, former)
+
+        assert not proof.holds
+        assert proof.is_undone is undone
 
     run(3, scenario)
 
@@ -196,9 +210,11 @@ def test_a_run_records_that_its_cluster_stands_still(
 
     conduct_simulated(made(load(file, {}), seed=1, cluster="simulated", time_ms=None, mutants=()), run_dir, Silent())
 
-    manifest = Recording.open(run_dir).manifest
+    recording = Recording.open(run_dir)
+    manifest = recording.manifest
     assert manifest is not None
     assert (manifest.unhealed is not None) is unhealed
+    assert recording.table("faults")["undone"].to_pylist() == [True]
     verdict = check([run_dir], "inline")[0]
     assert [str(one.signature) for one in verdict.violations] == found, verdict.claim
     assert (verdict.verdict is Verdict.VIOLATION) is unhealed
