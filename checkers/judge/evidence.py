@@ -27,6 +27,7 @@ from tribunal.checkers.judge.led import NOBODY, UNKNOWN_TOPIC, Leaders
 from tribunal.checkers.judge.orders import APPLIED_NS, MOST_BYTES, TopicOrders
 from tribunal.checkers.judge.timeline import OBSERVATION_LAG_NS, Record, Timeline
 from tribunal.checkers.properties.lost_writes import complete_readers, earlier_readers, final_reads
+from tribunal.checkers.properties.shown_end import read_end
 from tribunal.checkers.properties.watermarks import said_by
 from tribunal.results.recording import WORDS
 
@@ -207,6 +208,7 @@ class Evidence:
         epoch, answered_by = self._shown_by(anomaly)
         if epoch is None and anomaly.kind not in ACROSS_EPOCHS:
             epoch = anomaly.leader_epoch
+        absent_ns = self._missed_ns(anomaly) if anomaly.at_ns is None else anomaly.at_ns
         if anomaly.at_ns is None:  # it was never seen to be back: nothing stands there in the end
             replaced_by = None
         elif replaced_by is None:
@@ -221,13 +223,21 @@ class Evidence:
                 stated=self._stated(
                     shown_ns - OBSERVATION_LAG_NS
                 ),  # it may have been said a little before it was heard
-                absent_ns=anomaly.at_ns,
+                absent_ns=absent_ns,
                 exposed_ns=shown_ns,
                 since_ns=next((at_ns for at_ns, _ in self._exposed(offset, 0, shown_ns)), None),
                 replaced_epoch=replaced_by,
             )
             for offset in offsets
         ]
+
+    def _missed_ns(self, anomaly: Anomaly) -> int | None:
+        """Return when final reads had come to their ends that lack what had been shown before; None: it was missed in logs, which are read last."""
+        read, polls = self._rows.derived(read_end), self._rows.columns("polls")
+        if read is None or (anomaly.invoke_ns or 0) > read.until_ns:
+            return None
+        own = (polls["invoke_ns"] == anomaly.invoke_ns) & (polls["high_watermark"] == anomaly.other_offset)
+        return None if bool((polls["complete_ns"][own] > read.until_ns).any()) else read.until_ns
 
     def epoch_at(self, offset: int) -> int | None:
         """Return the leader epoch of what stands at an offset in the end; None: nothing does, or it is unknown."""

@@ -132,6 +132,7 @@ class Entry(msgspec.Struct, frozen=True, kw_only=True):
 
     from_offset, end_offset:  the facts hold only for records within these offsets (a proven loss); no end: for all from there on.
     unseen_end_offset:  of a proven loss: records up to here may stay on that disk, damaged where no checksum sees it.
+    lost_ns:      of a disk's loss when that was, by the clock that says when something was found to be absent.
     changed:      the partition's own state changed here.
     written_ns:   since when a leader may have acted on it: it learns of what is committed before those who observe it; None: since then.
     made_anew:    how often the topic had been deleted and made anew.
@@ -146,6 +147,7 @@ class Entry(msgspec.Struct, frozen=True, kw_only=True):
     from_offset: int = 0
     end_offset: int | None = None
     unseen_end_offset: int | None = None
+    lost_ns: int | None = None
     changed: bool = False
     written_ns: int | None = None
     made_anew: int = 0
@@ -153,7 +155,12 @@ class Entry(msgspec.Struct, frozen=True, kw_only=True):
     fenced: tuple[int, ...] = ()
 
     def concerns(self, record: "Record") -> bool:
-        """Whether the facts hold for a record; where its offset is unknown (-1), only what holds from the first record on."""
+        """Whether the facts hold for a record; where its offset is unknown (-1), only what holds from the first record on.
+
+        No disk lost it when it had been found to be absent: what the harness did itself is not observed a little late.
+        """
+        if self.lost_ns is not None and record.absent_ns is not None and self.lost_ns > record.absent_ns:
+            return False
         return self.from_offset <= max(record.log_offset, 0) and (
             self.end_offset is None or record.least_offset < self.end_offset
         )
@@ -261,6 +268,7 @@ class Timeline:
         self._times = [entry.at_ns for entry in entries]
         # A topic that is deleted and made anew begins with leader epoch 0 again: how often it was is the upper half.
         self._epochs = [_whole_epoch(entry) for entry in entries]
+        self._losses_ns = sorted(entry.lost_ns for entry in entries if entry.lost_ns is not None)
         self._loss_offsets = sorted({entry.from_offset for entry in entries if entry.from_offset})
         self._loss_ends = sorted({entry.end_offset for entry in entries if entry.end_offset is not None})
         self._memory: dict[tuple[object, ...], Judgement] = {}
@@ -417,7 +425,10 @@ class Timeline:
         last = until if done_ns is None else max(begin, min(until, self._until(done_ns)))
         until = max(begin, until)
         permitted = self._permitted_from(bisect_right(self._loss_ends, first_offset), first_offset)
-        is_lost = permitted.places[begin : last + 1] < until
+        # A disk's loss is not observed late: none of those that come behind the moment itself took anything.
+        strict = until if absent_ns is None else max(begin, bisect_right(self._times, absent_ns))
+        late = [place for place in range(strict, until) if (self.entries[place].lost_ns or 0) > (absent_ns or 0)]
+        is_lost = (permitted.places[begin : last + 1] < until) & ~np.isin(permitted.places[begin : last + 1], late)
         if until == len(self.entries):
             is_lost |= permitted.is_undecided[begin : last + 1]
         starts = np.flatnonzero(is_lost)
@@ -587,6 +598,7 @@ class Timeline:
         reach = (
             bisect_right(self._loss_offsets, record.log_offset),
             bisect_right(self._loss_ends, record.least_offset),
+            NEVER if record.absent_ns is None else bisect_right(self._losses_ns, record.absent_ns),
         )
         until = max(answered, self._until(record.absent_ns))
         in_force = self._in_force(answered, record.complete_ns)
@@ -1394,6 +1406,7 @@ class _Builder:
             from_offset=0 if loss is None else loss.from_offset,
             end_offset=None if loss is None else loss.end_offset,
             unseen_end_offset=None if loss is None else loss.unseen_end_offset,
+            lost_ns=None if loss is None else loss.injected_ns,
             changed=changed,
             written_ns=self._written.written_ns if self._written is not None and self._written.at_ns == at_ns else None,
             made_anew=self._made_anew,

@@ -1143,3 +1143,48 @@ def test_a_leader_that_has_recovered_has_aborted_what_was_open(
     run.watermark(1, 60_000, epoch=1 + bool(then.get("again")), last_stable_offset=0, observer="node-3")
 
     assert judged(run, "hanging") == [expected]
+
+
+# A disk's loss: by the clock that says when something was missed.
+
+
+@pytest.mark.parametrize(("at", "expected"), [
+    pytest.param(8900, ("permitted", "R7"), id="before the final read"),
+    pytest.param(9300, LOST, id="just behind it"),
+    pytest.param(20_000, LOST, id="long behind it"),
+])  # fmt: skip
+@pytest.mark.parametrize("missed", ["a record", "what was shown"])
+def test_files_that_are_cut_behind_the_final_read_excuse_nothing_that_it_lacks(
+    run: Run, missed: str, at: int, expected: tuple[str, str]
+) -> None:
+    """The record of the metadata log behind all of it is what would bring the loss into the history."""
+    run.node(1, "start", 0)
+    if missed == "a record":
+        run.send(0, 100)
+    else:
+        run.watermark(1, 200, epoch=0, source="list_offsets")
+        run.change(500, leader=1, isr=[1, 2, 3])
+    run.final_read({}, at=9000)
+    run.fault("bit-flip", at, node=1, lost_from=0)
+    run.metadata("NoOpRecord", 30_000)
+
+    assert judged(run, *([] if missed == "a record" else ["shown_end_lost"])) == [expected]
+
+
+@pytest.mark.parametrize(("at", "expected"), [
+    pytest.param(8900, ("permitted", "R3"), id="before the final read"),
+    pytest.param(9150, LOST, id="behind it"),
+])  # fmt: skip
+def test_a_wipe_behind_the_final_read_excuses_nothing_that_it_lacks(
+    tmp_path: Path, at: int, expected: tuple[str, str]
+) -> None:
+    run = Run(tmp_path / "run", **NO_ELR)
+    run.node(2, "start", 0)
+    run.send(0, 100)
+    run.node(2, "killed", at - 10)
+    run.fault("wipe", at, node=2, lost_from=0)
+    run.registered(2, 9200, previous=-1)
+    run.change(9300, leader=2, isr=[2, 3])
+    run.final_read({}, at=9000)
+
+    assert judged(run) == [expected]
