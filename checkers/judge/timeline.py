@@ -8,7 +8,7 @@ that stands in its place; it was permitted to be lost if one of those elections 
 
 from bisect import bisect_left, bisect_right
 from collections import Counter
-from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
 from itertools import chain, pairwise
 from typing import Final, NamedTuple, assert_never
@@ -79,6 +79,8 @@ from tribunal.results.silences import deletion_ns
 Integers = NDArray[np.int64]
 OBSERVATION_LAG_NS: Final = 500_000_000
 UNKNOWN_EPOCH: Final = -1
+NOTHING: Final = PartitionChangeRecord()
+AT_ONCE_NS: Final = 1_000_000  # between records that are made of one look
 MOST_REPLICAS: Final = 1 << 15
 LAG_MS: Final = ("replica.lag.time.max.ms", 30_000)
 CREATED: Final = "TopicRecord"
@@ -1343,6 +1345,7 @@ class _Builder:
         self._deleted = False  # by an order
         self._entries: list[Entry] = []
         self._written: Committed | None = None  # what is taken in now
+        self._unseen: Committed | None = None  # the last change of the partition, where it changed nothing
 
     def expect(self, following: Committed) -> None:
         """Take note of the record right behind the next one: the registration that fencing and ISR changes before it belong to."""
@@ -1395,7 +1398,16 @@ class _Builder:
         brokers = self._brokers
         return Timeline(self._entries, self._settings(), self._place, brokers.incarnations, brokers.calm, lag_ns)
 
-    def _append(self, at_ns: int, facts: tuple[Fact, ...], loss: Loss | None = None, *, changed: bool = False) -> None:
+    def _append(
+        self,
+        at_ns: int,
+        facts: tuple[Fact, ...],
+        loss: Loss | None = None,
+        *,
+        changed: bool = False,
+        unseen: Sequence[int] = (),
+    ) -> None:
+        """Append an entry; `unseen`: who joined the ISR nobody knows when, and need not have been fenced then."""
         if self._state is None:
             return
         entry = Entry(
@@ -1411,7 +1423,7 @@ class _Builder:
             written_ns=self._written.written_ns if self._written is not None and self._written.at_ns == at_ns else None,
             made_anew=self._made_anew,
             removed=self._removed,
-            fenced=tuple(sorted(self._fenced)),
+            fenced=tuple(sorted(self._fenced.keys() - {*unseen})),
         )
         self._entries.append(entry)
 
@@ -1482,11 +1494,14 @@ class _Builder:
 
     def _on_change(self, before: State, change: PartitionChangeRecord, committed: Committed) -> None:
         after, at_ns = before.changed_by(change), committed.at_ns
+        unseen: list[int] = []
         facts: list[Fact] = [BeganAnew(node) for node in self._began_anew(before, after, committed)]
         if after.leader_epoch != before.leader_epoch:
-            joined = _joined_at_the_end(before, after)
+            joined = _joined_at_the_end(before, after) or self._joined_unseen(before, after, committed)
             facts += [JoinedIsr(node) for node in joined]
             facts.append(self._leadership(replace(before, isr=(*before.isr, *joined)), after, at_ns))
+            unseen = self._joined_beside(before, after, joined)
+            facts += [JoinedIsr(node) for node in unseen]
         elif len(after.isr) > 0:
             # Only a leader adds members, and only those that have caught up (KIP-966: past its high watermark).
             facts += [JoinedIsr(node) for node in after.isr if node not in before.isr and node != after.leader]
@@ -1494,7 +1509,39 @@ class _Builder:
             self._state = after
             facts.append(SettingsChanged(self._settings()))
         self._state = after
-        self._append(at_ns, tuple(facts), changed=True)
+        self._append(at_ns, tuple(facts), changed=True, unseen=unseen)
+        self._unseen = committed if change == NOTHING else None
+
+    def _joined_beside(self, before: State, after: State, joined: Sequence[int]) -> list[int]:
+        """Return who else is new in the ISR of a new leader epoch, but for its leader: in ZooKeeper mode several writes may be seen as one.
+
+        No controller adds members there; each has joined that leader or the one before, and is whole.
+        """
+        if not self._is_zookeeper_mode:
+            return []
+        return [node for node in after.isr if node not in (*before.isr, *joined, after.leader)]
+
+    def _joined_unseen(self, before: State, after: State, committed: Committed) -> list[int]:
+        """Return the leader of a new leader epoch, where it may have joined the ISR before it was elected by a write that nobody saw by itself.
+
+        In ZooKeeper mode a write that was not seen stands as a change of nothing right before the one that was. Where no unclean election was allowed nothing
+        says that there was one: it is taken for a clean one, which excuses nothing.
+        """
+        unseen = self._unseen
+        if not self._is_zookeeper_mode or unseen is None or after.leader in (NO_LEADER, *before.isr):
+            return []
+        is_one = unseen.metadata_offset == committed.metadata_offset - 1 and committed.at_ns - unseen.at_ns < AT_ONCE_NS
+        is_recovering = after.recovery == RECOVERING and before.recovery != RECOVERING
+        may_be_unclean = is_recovering or self._settings().unclean or self._is_ordered(committed.at_ns)
+        return [after.leader] if is_one and after.leader in after.isr and not may_be_unclean else []
+
+    @property
+    def _is_zookeeper_mode(self) -> bool:
+        return not self._settings().high_watermark_needs_min_isr
+
+    def _is_ordered(self, at_ns: int) -> bool:
+        """Whether an operator's order of an unclean election may have been carried out at a moment."""
+        return any(order.since_ns <= at_ns <= order.until_ns + OBSERVATION_LAG_NS for order in self._orders)
 
     def _began_anew(self, before: State, after: State, committed: Committed) -> list[int]:
         """Return who becomes a replica again by a change, and had deleted its log when it ceased to be one."""
@@ -1510,7 +1557,7 @@ class _Builder:
             leader=after.leader,
             how=self._how(before, after),
             empty=not before.isr and not before.elr,
-            ordered=any(order.since_ns <= at_ns <= order.until_ns + OBSERVATION_LAG_NS for order in self._orders),
+            ordered=self._is_ordered(at_ns),
             last_known=before.last_known or None,
         )
 

@@ -1188,3 +1188,46 @@ def test_a_wipe_behind_the_final_read_excuses_nothing_that_it_lacks(
     run.final_read({}, at=9000)
 
     assert judged(run) == [expected]
+
+
+# ZooKeeper mode: several writes of a partition may be seen as one.
+
+
+@pytest.mark.parametrize(("left", "expected"), [
+    pytest.param([1, 2, 3], ("permitted", "R3"), id="it was there all the time"),
+    pytest.param([1, 3], LOST, id="it had left it"),
+])  # fmt: skip
+def test_who_is_new_in_the_isr_of_a_new_leader_epoch_has_joined_it(
+    tmp_path: Path, left: list[int], expected: tuple[str, str]
+) -> None:
+    """Who joined is whole again, whatever its disk had lost before: R3 excuses nothing any more."""
+    run = Run(tmp_path / "run", mode="zookeeper", **NO_ELR)
+    run.node(2, "start", 0)
+    run.send(0, 100)
+    run.node(2, "killed", 500)
+    run.fault("wipe", 510, node=2, lost_from=0)
+    run.change(550, isr=left)
+    run.registered(2, 600, previous=-1)
+    run.change(1000, leader=1, isr=[1, 2, 3])
+    run.change(3000, leader=2, isr=[2])
+    run.final_read({}, at=9000)
+
+    assert judged(run) == [expected]
+
+
+@pytest.mark.parametrize(("unseen", "settings", "expected"), [
+    pytest.param(True, NO_ELR, [], id="behind a write that nobody saw"),
+    pytest.param(False, NO_ELR, [LOST], id="in the very next write"),
+    pytest.param(True, NO_ELR | {"mode": "kraft"}, [LOST], id="where each write is seen"),
+])  # fmt: skip
+def test_a_leader_from_outside_of_the_isr_may_have_joined_it_unseen(
+    tmp_path: Path, unseen: bool, settings: dict[str, Any], expected: list[tuple[str, str]]
+) -> None:
+    run = Run(tmp_path / "run", **{"mode": "zookeeper"} | settings)
+    run.change(500, isr=[1])
+    if unseen:
+        run.change(1000, leader=-2)
+    run.change(1000, leader=2, isr=[2])
+    run.final_read({}, at=9000)
+
+    assert judged(run, "unclean_election_not_allowed") == expected
