@@ -6,7 +6,8 @@ within the transaction's own writes); on request versions follow the order of ea
 time (`linearizable_keys`). Contradictory version orders are cyclic-versions, and such a key orders nothing.
 """
 
-from collections.abc import Callable, Hashable, Sequence
+from bisect import bisect_left, bisect_right
+from collections.abc import Hashable, Iterator, Sequence
 from typing import Final, NamedTuple
 
 import networkx as nx
@@ -83,15 +84,8 @@ def check(
     graph = Graph(len(operations))
     for key in dict.fromkeys([*history.writes, *history.reads]):
         versions = _versions(history, key, writes_follow_reads=writes_follow_reads)
-        if linearizable_keys:
-            _timed(versions, history, key, lambda early, late: early.completed < late.invoked)
-        elif sequential_keys:
-            _timed(
-                versions,
-                history,
-                key,
-                lambda early, late: early.process == late.process and early.invoked < late.invoked,
-            )
+        if linearizable_keys or sequential_keys:
+            _timed(versions, history, key, in_real_time=linearizable_keys)
         _lost_updates(found, history, key)
         if _cyclic(found, history, key, versions):
             continue
@@ -165,14 +159,9 @@ def _versions(history: RegisterHistory, key: Key, *, writes_follow_reads: bool) 
     return versions
 
 
-def _timed(
-    versions: "nx.DiGraph[Version]",
-    history: RegisterHistory,
-    key: Key,
-    before: Callable[[Operation, Operation], bool],
-) -> None:
-    """Add version edges from whoever touched a version to whoever touched another one later."""
-    touched: list[tuple[Operation, Version, Version]] = []
+def _timed(versions: "nx.DiGraph[Version]", history: RegisterHistory, key: Key, *, in_real_time: bool) -> None:
+    """Add version edges from whoever touched a version to whoever touched another one later: any later one, or one of its own process."""
+    touched: list[_Touched] = []
     read = dict(history.reads.get(key, []))
     wrote = dict(history.writes.get(key, []))
     for number in sorted({*read, *wrote}):
@@ -181,18 +170,42 @@ def _timed(
             continue
         first = _version(read[number]) if number in read else _version(wrote[number])
         last = _version(wrote[number]) if number in wrote else first
-        touched.append((operation, first, last))
-    touched.sort(key=lambda entry: entry[0].invoked)
-    for place, (late, first, _) in enumerate(touched):
-        # The nearest predecessors suffice: what came before them follows by way of them.
-        latest_start = -1
-        for early, _, last in sorted(touched[:place], key=lambda entry: -entry[0].completed):
-            if early.completed < latest_start:
-                break
-            if before(early, late):
-                if early.completed != OPEN_END and last != first:
-                    versions.add_edge(last, first)
-                latest_start = max(latest_start, early.invoked)
+        touched.append(_Touched(operation, first, last))
+    touched.sort(key=lambda entry: entry.operation.invoked)
+    by_process: dict[int | None, list[_Touched]] = {}
+    for entry in touched:
+        by_process.setdefault(None if in_real_time else entry.operation.process, []).append(entry)
+    for own in by_process.values():
+        own.sort(key=lambda entry: entry.operation.completed)
+    for late in touched:
+        own = by_process[None if in_real_time else late.operation.process]
+        for early in _nearest(own, late.operation, in_real_time=in_real_time):
+            if early.operation.completed != OPEN_END and early.last != late.first:
+                versions.add_edge(early.last, late.first)
+
+
+class _Touched(NamedTuple):
+    """What an operation saw of a key at first, and left of it."""
+
+    operation: Operation
+    first: Version
+    last: Version
+
+
+def _nearest(by_end: Sequence[_Touched], late: Operation, *, in_real_time: bool) -> Iterator[_Touched]:
+    """Yield the nearest predecessors of an operation: what came before them follows by way of them.
+
+    by_end:  by when they were completed; of one process each is over before the next one begins.
+    """
+    side = bisect_left if in_real_time else bisect_right
+    latest_start = -1
+    for place in range(side(by_end, late.invoked, key=lambda entry: entry.operation.completed) - 1, -1, -1):
+        early = by_end[place]
+        if early.operation.completed < latest_start:
+            return
+        if early.operation.invoked < late.invoked:
+            yield early
+            latest_start = max(latest_start, early.operation.invoked)
 
 
 def _version(value: Value) -> Version:

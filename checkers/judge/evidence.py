@@ -680,7 +680,7 @@ class _Exposures:
     def __init__(self, at_ns: Array, high_watermarks: Array, epochs: Array, topics: Array) -> None:
         self.at_ns, self.epochs = at_ns, epochs
         self._high_watermarks, self._topics = high_watermarks, topics
-        self._by_epoch: dict[int | None, _ByEpoch] = {}
+        self._by_epoch: dict[int | None, ByEpoch] = {}
 
     def beyond(self, offset: int, since_ns: int, topic: int | None) -> Array:
         """Return of each leader epoch the first of them that passed an offset of a topic since a moment; None: there is only one, or nobody knows which."""
@@ -688,11 +688,11 @@ class _Exposures:
             return np.zeros(0, np.int64)
         if topic not in self._by_epoch:
             own = np.arange(self.at_ns.size) if topic is None else np.flatnonzero(self._topics == topic)
-            self._by_epoch[topic] = _ByEpoch(own, self.at_ns, self._high_watermarks, self.epochs)
+            self._by_epoch[topic] = ByEpoch(own, self.at_ns, self._high_watermarks, self.epochs)
         return self._by_epoch[topic].first_beyond(offset, since_ns)
 
 
-class _ByEpoch:
+class ByEpoch:
     """The observations of one topic, leader epoch by leader epoch."""
 
     def __init__(self, rows: Array, at_ns: Array, high_watermarks: Array, epochs: Array) -> None:

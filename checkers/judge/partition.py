@@ -20,8 +20,6 @@ from tribunal.checkers.api import (
     Meaning,
     PartitionRows,
     Property,
-    distinct,
-    is_among,
     nothing,
     rows_of,
     sends_by_value,
@@ -37,6 +35,7 @@ from tribunal.checkers.judge.hot_partitions import HOLES, Range
 from tribunal.checkers.judge.orders import OF_POSITIONS
 from tribunal.checkers.judge.positions import Positions
 from tribunal.checkers.judge.read_on import ReadOn
+from tribunal.checkers.judge.receptions import Receptions, StableEnds
 from tribunal.checkers.judge.remembered import Part, Remembered, under
 from tribunal.checkers.judge.rewinds import Rewinds
 from tribunal.checkers.judge.steps import committed_values, of_partition
@@ -212,23 +211,16 @@ class PartitionJudge:
 
     def _of_abort(self, anomaly: Anomaly, transaction: Transaction) -> Judgement | None:
         """Look whether the decision to abort was permitted to be lost before a consumer of committed records received the record."""
-        reads, polls, seen = (self.rows.columns(name) for name in ("reads", "polls", "watermarks"))
-        own = (reads["value"] == anomaly.value) & (reads["log_offset"] == anomaly.log_offset)
-        times = self._received_ns(own, polls["isolation"] == READ_COMMITTED)
-        if not times.size or transaction.end_ns is None:
+        if anomaly.value is None or anomaly.log_offset is None or transaction.end_ns is None:
             return None
-        passed = (seen["last_stable_offset"] > (anomaly.log_offset or 0)) & (seen["at_ns"] >= transaction.end_ns)
-        passed &= seen["leader_epoch"] >= int(reads["leader_epoch"][own].max(initial=UNKNOWN))
-        ended_ns = int(seen["at_ns"][passed].min()) if passed.any() else None
-        return self._remembered.abort_lost(transaction, self._name, int(times.min()), ended_ns)
-
-    def _received_ns(self, reads: Array, polls: Array) -> Array:
-        """Return when those of some polls were answered that received some of the reads."""
-        read, asked = self.rows.columns("reads"), self.rows.columns("polls")
-        received = distinct((read["process"][reads].astype(np.int64) << 40) + read["poll_index"][reads])
-        times = np.where(asked["complete_ns"] == UNKNOWN, asked["invoke_ns"], asked["complete_ns"])
-        indexes = (asked["process"].astype(np.int64) << 40) + asked["poll_index"]
-        return np.asarray(times[polls & is_among(indexes, received)])
+        received = self.rows.derived(Receptions)
+        own = received.rows(anomaly.value, anomaly.log_offset)
+        seen_ns = received.first_ns(own, self.rows.columns("polls")["isolation"] == READ_COMMITTED)
+        if seen_ns is None:
+            return None
+        epoch = int(self.rows.columns("reads")["leader_epoch"][own].max(initial=UNKNOWN))
+        ended_ns = self.rows.derived(StableEnds).first_ns(anomaly.log_offset, transaction.end_ns, epoch)
+        return self._remembered.abort_lost(transaction, self._name, seen_ns, ended_ns)
 
     def _of_hanging(self, anomaly: Anomaly) -> Judgement | None:
         """Look at the transaction whose first record holds the last stable offset back, or at those that may be it.
@@ -313,10 +305,9 @@ class PartitionJudge:
 
     def _seen_ns(self, value: int, log_offset: int) -> int:
         """Return by when a record stood at an offset: when it was first read there, or at the latest when the run ended."""
-        reads, polls = self.rows.columns("reads"), self.rows.columns("polls")
-        there = (reads["value"] == value) & (reads["log_offset"] == log_offset)
-        times = self._received_ns(there, np.ones(polls["process"].size, bool))
-        return int(times.min()) if times.size else self._ended_ns()
+        received = self.rows.derived(Receptions)
+        first_ns = received.first_ns(received.rows(value, log_offset))
+        return self._ended_ns() if first_ns is None else first_ns
 
     def _of_log_start(self, found: Found, chosen: list[int]) -> dict[int, Judgement]:
         """Excuse what only stands before the log start in files that are still there, or before the beginning of a replica's own log."""

@@ -30,6 +30,8 @@ class Positions:
         self._commits = rows.columns("commits")
         self._groups = rows.words("commits", "group")
         self._of_groups: dict[int, tuple[Array, Array]] = {}
+        self._fetches: dict[int, dict[int, Array]] = {}  # of each group, by what was fetched
+        self._seen: dict[int, int] = {}
 
     def excuse(self, anomaly: Anomaly) -> Judgement | None:
         """Return what permitted the loss of the positions in question, if all of it was, or who ordered it."""
@@ -123,14 +125,13 @@ class Positions:
         if fetch is None:
             return None
         commits = self._commits
-        writes, fetches = self._of_group(int(commits["group"][fetch]))
+        writes, _ = self._of_group(int(commits["group"][fetch]))
         done, outcome = self._effective
         value = commits["committed_offset"][fetch]
         returned = writes[(commits["committed_offset"][writes] == value) & (value != UNKNOWN)]
         since_ns = int(commits["invoke_ns"][returned].max(initial=-1))
         missing = writes[(outcome[writes] == COMMITTED) & (done[writes] < commits["invoke_ns"][fetch])]
         missing = missing[commits["invoke_ns"][missing] > since_ns]
-        before = fetches[commits["complete_ns"][fetches] < commits["invoke_ns"][fetch]]
         deposed = self._deposed(fetch)
         if deposed is not None:
             # What was committed behind its election no deposed coordinator can know, unless it answered that itself.
@@ -139,7 +140,7 @@ class Positions:
             missing = missing[~behind | (by_itself & (done[missing] < (deposed.judgement.at_ns or 0)))]
             if missing.size == 0:
                 return deposed.judgement
-        return self._all_lost(missing, int(commits["complete_ns"][fetch]), before)
+        return self._all_lost(missing, int(commits["complete_ns"][fetch]), int(commits["invoke_ns"][fetch]))
 
     def _of_group(self, group: int) -> tuple[Array, Array]:
         """Return the rows of a group's commits and fetches; when these commits had taken effect is proven by now, as far as it can be."""
@@ -166,29 +167,42 @@ class Positions:
         group = self._groups[int(self._commits["group"][fetch])]
         return self._remembered.coordinator_deposed(group, node, int(self._commits["invoke_ns"][fetch]))
 
-    def _all_lost(self, missing: Array, absent_ns: int, fetches: Array | None = None) -> Judgement | None:
-        """Return what permitted the loss of all these commits; `fetches`: what was fetched before had not been lost by then."""
+    def _all_lost(self, missing: Array, absent_ns: int, asked_ns: int | None = None) -> Judgement | None:
+        """Return what permitted the loss of all these commits; what was fetched before `asked_ns` (None: nothing is said of it) had not been lost by then."""
         newest: Judgement | None = None
         for row in missing[np.argsort(self._commits["invoke_ns"][missing], kind="stable")].tolist():
-            seen_ns = None if fetches is None else self._seen_ns(row, fetches)
+            seen_ns = None if asked_ns is None else self._seen_ns(row, asked_ns)
             newest = self._remembered.position_lost(self._commit(row), absent_ns, seen_ns)
             if newest is None:
                 return None
         return newest
 
-    def _seen_ns(self, commit: int, fetches: Array) -> int | None:
-        """Return the last moment whose log is known to have had a position, as it was fetched after it had been committed."""
-        times, answered_by = self._commits["invoke_ns"], self._commits["answered_by"]
-        own = self._commits["committed_offset"][fetches] == self._commits["committed_offset"][commit]
-        own &= times[fetches] > self._commits["complete_ns"][commit]
-        group = self._groups[int(self._commits["group"][commit])]
-        seen = (
-            self._remembered.position_seen(
-                group, int(times[row]), None if answered_by[row] == UNKNOWN else int(answered_by[row])
-            )
-            for row in fetches[own].tolist()
-        )
-        return max(seen, default=None)
+    def _seen_ns(self, commit: int, asked_ns: int) -> int | None:
+        """Return the last moment whose log is known to have had a position, as it was fetched after it had been committed and before a moment."""
+        commits, group = self._commits, int(self._commits["group"][commit])
+        fetches = self._fetched(group).get(int(commits["committed_offset"][commit]), np.zeros(0, np.int64))
+        later = commits["invoke_ns"][fetches] > commits["complete_ns"][commit]
+        own = fetches[later & (commits["complete_ns"][fetches] < asked_ns)]
+        return max(map(self._position_seen_ns, own.tolist()), default=None)
+
+    def _fetched(self, group: int) -> dict[int, Array]:
+        """Return a group's fetches by what they fetched."""
+        if group not in self._fetches:
+            _, fetches = self._of_group(group)
+            offsets = self._commits["committed_offset"][fetches]
+            order = np.argsort(offsets, kind="stable")
+            values, first = np.unique(offsets[order], return_index=True)
+            self._fetches[group] = dict(zip(values.tolist(), np.split(fetches[order], first[1:]), strict=False))
+        return self._fetches[group]
+
+    def _position_seen_ns(self, fetch: int) -> int:
+        """Return the earliest moment whose log a fetch may have been answered from: asked once of each."""
+        if fetch not in self._seen:
+            node = int(self._commits["answered_by"][fetch])
+            group = self._groups[int(self._commits["group"][fetch])]
+            at_ns = int(self._commits["invoke_ns"][fetch])
+            self._seen[fetch] = self._remembered.position_seen(group, at_ns, None if node == UNKNOWN else node)
+        return self._seen[fetch]
 
     def _commit(self, row: int) -> Commit:
         return typed(self._rows.table("commits").slice(row, 1), Commit)[0]

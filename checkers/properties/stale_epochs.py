@@ -6,7 +6,9 @@ JSON: of a request `broker_id`, `broker_epoch`, `members` ([[broker, epoch], ...
 `error` (a name, NONE for none). Requests without a recorded answer are not judged.
 """
 
+from bisect import bisect_left
 from collections.abc import Iterator
+from itertools import accumulate
 from typing import Final, Literal
 
 import msgspec
@@ -85,20 +87,26 @@ def run_kernel(run: PartitionRows, history: History) -> Found:
     source:   KIP-380, "Public Interfaces"; KIP-903, "Proposed Changes".
     """
     asked = answered(run.table("requests"))
-    known = [one for one in registrations(run.table("metadata")) if one.at_ns is not None] if asked else []
+    known = _newest(run.table("metadata")) if asked else {}
     rows = []
     for request in asked:
-        before = [
-            one.record.broker_epoch
-            for one in known
-            if one.record.broker_id == request.node and one.at_ns is not None and one.at_ns < request.at_ns
-        ]
-        if before and request.broker_epoch < max(before) and request.error == "NONE":
+        times, newest = known.get(request.node, ([], []))
+        before = bisect_left(times, request.at_ns)
+        if before and request.broker_epoch < newest[before - 1] and request.error == "NONE":
             kind = "stale_member_accepted" if request.role == "member" else "stale_request_accepted"
-            rows.append(
-                Anomaly(kind=kind, at_ns=request.at_ns, node=request.node, detail=_described(request, max(before)))
-            )
+            detail = _described(request, newest[before - 1])
+            rows.append(Anomaly(kind=kind, at_ns=request.at_ns, node=request.node, detail=detail))
     return Found(table_of(rows), {"answered requests with broker epochs": len(asked)})
+
+
+def _newest(metadata: pa.Table) -> dict[int, tuple[list[int], list[int]]]:
+    """Return for each broker when registrations of it were observed, ascending, and the newest broker epoch that there had been then."""
+    found: dict[int, list[tuple[int, int]]] = {}
+    for one in registrations(metadata):
+        if one.at_ns is not None:
+            found.setdefault(one.record.broker_id, []).append((one.at_ns, one.record.broker_epoch))
+    columns = {node: list(zip(*sorted(own), strict=True)) for node, own in found.items()}
+    return {node: (list(times), list(accumulate(epochs, max))) for node, (times, epochs) in columns.items()}
 
 
 def _described(request: ControlRequest, newest: int) -> str:

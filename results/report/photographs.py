@@ -6,6 +6,7 @@ beyond it, was not there up to a report that ends short of it, and in between is
 there and is cut away later is not in any final log: only its place is known, and the record where the node itself had acknowledged it.
 """
 
+from bisect import bisect_left, bisect_right
 from collections.abc import Iterator, Mapping, Sequence
 from enum import Enum
 from typing import Final, NamedTuple
@@ -72,27 +73,30 @@ def _answers(recording: Recording, name: str, first: int, end: int) -> Iterator[
 
 def presence(known: Sequence[Report], offset: int, at_ns: int, *, finally_there: bool) -> Presence:
     """Return whether a log reached beyond an offset at a moment; `finally_there`: whether the final log does."""
-    found = Presence.ABSENT
-    for report in known:
-        if report.at_ns > at_ns:
-            break
-        if report.log_end_offset > offset:
-            found = Presence.THERE
-        elif not report.at_least:
-            found = Presence.ABSENT
-    just_now = any(one.at_ns == at_ns and not one.at_least for one in known)
-    if found is Presence.THERE or just_now:
-        return found
-    later = (report for report in known if report.at_ns > at_ns)
-    comes = next(
-        (one.log_end_offset > offset for one in later if not one.at_least or one.log_end_offset > offset), finally_there
-    )
+    first, behind = (side(known, at_ns, key=lambda one: one.at_ns) for side in (bisect_left, bisect_right))
+    # What an answer does not reach says nothing; what else there is decides: the last by then, or the first later.
+    former = (known[place] for place in range(behind - 1, -1, -1))
+    is_there = next((_reaches(one, offset) for one in former if _says(one, offset)), False)
+    if is_there or any(not one.at_least for one in known[first:behind]):
+        return Presence.THERE if is_there else Presence.ABSENT
+    later = (known[place] for place in range(behind, len(known)))
+    comes = next((_reaches(one, offset) for one in later if _says(one, offset)), finally_there)
     return Presence.UNKNOWN if comes else Presence.ABSENT
+
+
+def _says(report: Report, offset: int) -> bool:
+    return not report.at_least or _reaches(report, offset)
+
+
+def _reaches(report: Report, offset: int) -> bool:
+    return report.log_end_offset > offset
 
 
 def is_cut_later(known: Sequence[Report], offset: int, at_ns: int) -> bool:
     """Return whether a log that reached beyond an offset at a moment ended short of it later."""
-    return any(not one.at_least and one.at_ns > at_ns and one.log_end_offset <= offset for one in known)
+    behind = bisect_right(known, at_ns, key=lambda one: one.at_ns)
+    later = (known[place] for place in range(behind, len(known)))
+    return any(not one.at_least and not _reaches(one, offset) for one in later)
 
 
 def moments(found: Reports, finding: Finding) -> list[Moment]:
