@@ -288,10 +288,14 @@ class Membership(NamedTuple):
 
 
 class Answered(NamedTuple):
-    """How a call ended that has no other result: `ok`, `fail` (surely without effect), `info`."""
+    """How a call ended that has no other result: `ok`, `fail` (surely without effect), `info`.
+
+    answered_by:  the node that said so; None: nobody knows.
+    """
 
     outcome: Literal["ok", "fail", "info"]
     error: str | None
+    answered_by: int | None = None
 
 
 class Committed(NamedTuple):

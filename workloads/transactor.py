@@ -222,7 +222,7 @@ class Member:
         if answer.error is not None:
             self.record("fetch", dict.fromkeys(partitions), invoke_ns, Answered("info", answer.error))
             return False
-        self.record("fetch", answer.offsets, invoke_ns, Answered("ok", None), answer.answered_by)
+        self.record("fetch", answer.offsets, invoke_ns, Answered("ok", None, answer.answered_by))
         self.consumer.start({partition: offset or 0 for partition, offset in answer.offsets.items()})
         return True
 
@@ -237,12 +237,7 @@ class Member:
         return answered
 
     def record(
-        self,
-        kind: str,
-        offsets: Mapping[TopicPartition, int | None],
-        invoke_ns: int,
-        answered: Answered,
-        answered_by: int | None = None,
+        self, kind: str, offsets: Mapping[TopicPartition, int | None], invoke_ns: int, answered: Answered
     ) -> None:
         """Write a commit or a fetch down."""
         generation, member = self.consumer.membership
@@ -261,7 +256,7 @@ class Member:
                 complete_ns=self.stage.now_ns(),
                 outcome=answered.outcome,
                 error=answered.error,
-                answered_by=answered_by,
+                answered_by=answered.answered_by,
             )
 
     def _join(self) -> GroupConsumer:

@@ -75,6 +75,8 @@ class ConfluentMember:
             "on_commit": self._on_commit,
         }
         self._answered: list[CommitAnswer] = []
+        self._answers = answers
+        self._client_id = client_id
         self._given_up: list[dict[TopicPartition, int]] = []
         self._reading = ConfluentConsumer(bootstrap, client_id, settings.isolation, answers, more, login)
         self.consumer: Consumer = self._reading.consumer
@@ -133,8 +135,8 @@ class ConfluentMember:
         wrong = next((one.error.name() for one in found if one.error is not None), None)
         if wrong is not None:
             return Committed({}, wrong)
-        offsets = {TopicPartition(one.topic, one.partition): one.offset for one in found}
-        return Committed({name: offset if offset >= 0 else None for name, offset in offsets.items()}, None)
+        offsets = {TopicPartition(one.topic, one.partition): one.offset if one.offset >= 0 else None for one in found}
+        return Committed(offsets, None, self._answers.coordinated(self._client_id, offsets, is_commit=False))
 
     async def commit(self, offsets: Mapping[TopicPartition, int], timeout_ms: int) -> Answered:
         """Commit and wait for the answer, with callbacks served meanwhile.
@@ -156,7 +158,9 @@ class ConfluentMember:
                 self._reading.serve()
         except KafkaException as problem:
             return Answered("info", problem.args[0].name())
-        return Answered("ok", None) if answer.error is None else Answered("info", answer.error)
+        if answer.error is not None:
+            return Answered("info", answer.error)
+        return Answered("ok", None, self._answers.coordinated(self._client_id, offsets, is_commit=True))
 
     def _answer_to(self, offsets: Mapping[TopicPartition, int]) -> CommitAnswer | None:
         return next((answer for answer in self._answered if answer.offsets == offsets), None)
@@ -281,7 +285,7 @@ class ConfluentTransactions:
         except KafkaException as problem:
             self._broken = self._broken or problem.args[0].name()
             return Answered("info", problem.args[0].name())
-        return Answered("ok", None)
+        return Answered("ok", None, self._answers.coordinated(self._client_id, offsets, is_commit=True))
 
     async def end(self, *, commit: bool, timeout_ms: int) -> Ended:
         """Commit, or abort where asked to or nothing else is left."""

@@ -1,7 +1,8 @@
-"""Who answered a client's produces and fetches, and in which leader epoch: read off the connections between clients and brokers.
+"""Who answered a client's produces, fetches, and commits of positions, and in which leader epoch: read off the connections between clients and brokers.
 
 librdkafka does not tell its user. Its requests and their answers pass through the relays in whole frames, so what a client learned
-can be looked up by its client id: of an acknowledged offset the batch that it lies in, of a position the fetch that read it. What
+can be looked up by its client id: of an acknowledged offset the batch that it lies in, of a position the fetch that read it, of a group's
+positions the last answer about just these. What
 does not fit together is unknown. Nothing is changed on its way, and frames that cannot be read are none of ours.
 """
 
@@ -19,13 +20,19 @@ from replog.wire.codec import decode_request, decode_response
 from replog.wire.decoder import MalformedMessage
 from replog.wire.exchange import exchange_of
 from replog.wire.messages.fetch import FetchRequest, FetchResponse
+from replog.wire.messages.offset_commit import OffsetCommitRequest, OffsetCommitResponse
+from replog.wire.messages.offset_fetch import OffsetFetchRequest, OffsetFetchResponse
 from replog.wire.messages.produce import ProduceRequest, ProduceResponse
+from replog.wire.messages.txn_offset_commit import TxnOffsetCommitRequest, TxnOffsetCommitResponse
 from tribunal.clusters.api import CLIENTS
 from tribunal.clusters.links.frames import LENGTH_BYTES, Head, Piece
 
-LISTENED_TO: Final = frozenset({int(Api.PRODUCE), int(Api.FETCH)})
+COUNTED: Final = (int(Api.PRODUCE), int(Api.FETCH))
+OF_POSITIONS: Final = (int(Api.OFFSET_COMMIT), int(Api.OFFSET_FETCH), int(Api.TXN_OFFSET_COMMIT))
+LISTENED_TO: Final = frozenset({*COUNTED, *OF_POSITIONS})
 BATCHES_KEPT: Final = 512  # of a client and partition: a delivery is reported some ms after its answer
 FETCHES_KEPT: Final = 512
+POSITIONS_KEPT: Final = 64  # of a client: it asks for one thing at a time
 UNANSWERED_MAX: Final = 1_024
 
 
@@ -76,8 +83,20 @@ class Fetched(NamedTuple):
     asked_s: float | None = None  # when the question passed, by the clock of `moment_s`
 
 
+Positions = Mapping[TopicPartition, int | None]  # of a group; None: none is known
+
+
+class _Coordinated(NamedTuple):
+    """An answer about a group's positions without an error: to which question, whether they were committed by it, and who gave it."""
+
+    question: int
+    is_commit: bool
+    positions: Positions
+    node: int
+
+
 class Asked(NamedTuple):
-    """A question that is not answered yet: batches or fetches (offset, leader epoch) by partition.
+    """A question that is not answered yet: batches, fetches (offset, leader epoch) or positions to be committed by partition.
 
     number:  which question of all it is.
     at_s:    when it passed, before the node had it.
@@ -88,6 +107,7 @@ class Asked(NamedTuple):
     client_id: str
     batches: Mapping[TopicPartition, Sent]
     fetches: Mapping[TopicPartition, tuple[int, int]]
+    positions: Positions
 
 
 class Answers(Protocol):
@@ -98,6 +118,9 @@ class Answers(Protocol):
 
     def fetched(self, client_id: str, partition: TopicPartition, position: int) -> Fetched | None:
         """Return the answer that a position was read from, None where that is not known."""
+
+    def coordinated(self, client_id: str, positions: Positions, *, is_commit: bool) -> int | None:
+        """Return who last took just these positions from a client, or gave it these; None where that is not known."""
 
     def forget(self, client_id: str) -> None:
         """Forget what a client fetched: it reads from elsewhere now."""
@@ -112,13 +135,12 @@ class ClientAnswers:
 
     def __init__(self, topic_ids: Callable[[], Mapping[str, str]], now_s: Callable[[], float]) -> None:
         self.now_s = now_s
-        self.answered_counts = dict.fromkeys(
-            sorted(LISTENED_TO), 0
-        )  # produces and fetches without an error, of all clients
+        self.answered_counts = dict.fromkeys(COUNTED, 0)  # produces and fetches without an error, of all clients
         self._topic_ids = topic_ids
         self._names: dict[UUID, str] = {}
         self._appended: dict[tuple[str, TopicPartition], deque[_Noted]] = {}
         self._fetched: dict[tuple[str, TopicPartition], list[Fetched]] = {}
+        self._coordinated: dict[str, deque[_Coordinated]] = {}
         self._question_count = 0
         self._last_fetches: dict[tuple[str, TopicPartition], int] = {}  # the question that was answered last
         self._forgotten: dict[str, int] = {}  # the last question before a client began to read from elsewhere
@@ -138,6 +160,22 @@ class ClientAnswers:
         kept = self._fetched.get((client_id, partition), [])
         index = bisect_right(kept, position, key=lambda one: one.offset)
         return kept[index - 1] if index else None
+
+    def coordinated(self, client_id: str, positions: Positions, *, is_commit: bool) -> int | None:
+        """Return who last took just these positions from a client, or gave it these; None where that is not known.
+
+        Who asks once more has not received the answer to what it had asked before: the last question is the one whose answer it has.
+        """
+        kept = self._coordinated.get(client_id, ())
+        own = [one for one in kept if one.is_commit is is_commit and one.positions == positions]
+        return max(own, key=lambda one: one.question).node if own else None
+
+    def note_coordinated(
+        self, question: int, client_id: str, positions: Positions, node: int, *, is_commit: bool
+    ) -> None:
+        """Take note of who took positions, or gave them."""
+        kept = self._coordinated.setdefault(client_id, deque(maxlen=POSITIONS_KEPT))
+        kept.append(_Coordinated(question, is_commit, positions, node))
 
     def forget(self, client_id: str) -> None:
         """Forget what a client fetched, and what it is still to be answered: it reads from elsewhere now."""
@@ -221,6 +259,7 @@ class Listener:
         request = decode_request(frame)
         batches: dict[TopicPartition, Sent] = {}
         fetches: dict[TopicPartition, tuple[int, int]] = {}
+        positions: Positions = {}
         match request.body:
             case ProduceRequest(acks=0):
                 return  # nobody answers
@@ -237,12 +276,25 @@ class Listener:
                     name = self._answers.name(topic_wanted.topic, topic_wanted.topic_id)
                     for part in topic_wanted.partitions:
                         fetches[TopicPartition(name, part.partition)] = (part.fetch_offset, part.current_leader_epoch)
+            case OffsetCommitRequest() | TxnOffsetCommitRequest():
+                positions = self._committed(request.body)
+            case OffsetFetchRequest():
+                pass  # what it is about stands in the answer
             case _:
                 return
         if len(self._asked) < UNANSWERED_MAX:
             number, at_s = self._answers.next_question(), self._answers.now_s()
-            asked = Asked(number, at_s, request.client_id or "", batches, fetches)
+            asked = Asked(number, at_s, request.client_id or "", batches, fetches, positions)
             self._asked[head.correlation_id] = asked
+
+    def _committed(self, body: OffsetCommitRequest | TxnOffsetCommitRequest) -> Positions:
+        if isinstance(body, TxnOffsetCommitRequest):
+            named = [(one.name, part) for one in body.topics for part in one.partitions]
+            return {TopicPartition(name, part.partition_index): part.committed_offset for name, part in named}
+        given = [(self._answers.name(one.name, one.topic_id), one.partitions) for one in body.topics]
+        return {
+            TopicPartition(name, part.partition_index): part.committed_offset for name, own in given for part in own
+        }
 
     def _on_response(self, head: Head, frame: memoryview) -> None:
         asked = self._asked.pop(head.correlation_id, None)
@@ -254,6 +306,14 @@ class Listener:
                 self._on_produced(head.source, asked, body)
             case FetchResponse():
                 self._on_fetched(head.source, asked, body)
+            case OffsetCommitResponse() | TxnOffsetCommitResponse():
+                errors = [part.error_code for topic in body.topics for part in topic.partitions]
+                if all(error is Error.NONE for error in errors):
+                    self._answers.note_coordinated(
+                        asked.number, asked.client_id, asked.positions, head.source, is_commit=True
+                    )
+            case OffsetFetchResponse():
+                self._on_positions(head.source, asked, body)
             case _:
                 pass  # an answer to something else
 
@@ -294,6 +354,23 @@ class Listener:
                         asked_s=asked.at_s,
                     )
                     self._answers.note_fetched(asked.number, asked.client_id, partition, fetched)
+
+    def _on_positions(self, node: int, asked: Asked, body: OffsetFetchResponse) -> None:
+        """Take note of the positions of one group, or of the only one that newer versions name."""
+        errors, positions = [body.error_code], dict[TopicPartition, int | None]()
+        for group in body.groups:
+            errors.append(group.error_code)
+            for topic in group.topics:
+                name = self._answers.name(topic.name, topic.topic_id)
+                for part in topic.partitions:
+                    errors.append(part.error_code)
+                    positions[TopicPartition(name, part.partition_index)] = _known(part.committed_offset)
+        for older in body.topics:
+            for one in older.partitions:
+                errors.append(one.error_code)
+                positions[TopicPartition(older.name, one.partition_index)] = _known(one.committed_offset)
+        if all(error is Error.NONE for error in errors):
+            self._answers.note_coordinated(asked.number, asked.client_id, positions, node, is_commit=False)
 
 
 def _known(number: int) -> int | None:

@@ -27,7 +27,7 @@ ANSWERED: Final[Mapping[Outcome, Literal["ok", "fail", "info"]]] = {
 
 def answered(end: CommitEnd) -> Answered:
     """Return the end of a commit in the workloads' words."""
-    return Answered(ANSWERED[end.outcome], end.error)
+    return Answered(ANSWERED[end.outcome], end.error, end.node)
 
 
 def partition_poll(fetched: PartitionRecords) -> PartitionPoll:

@@ -148,7 +148,7 @@ class GroupMember:
                 topics=[topic],
             )
             async with asyncio.timeout(timeout_ms / 1000):
-                answer = await self._link.ask(offset_commit.EXCHANGE, body)
+                answer, node = await self._link.ask_and_name(offset_commit.EXCHANGE, body)
         except Unreachable as problem:
             return CommitEnd(Outcome.WITHOUT_EFFECT, type(problem).__name__)
         except (*NO_ANSWER, TimeoutError) as problem:
@@ -157,7 +157,7 @@ class GroupMember:
         errors = [part.error_code for one in answer.topics for part in one.partitions]
         wrong = next((error for error in errors if error is not Error.NONE), None)
         if wrong is None:
-            return CommitEnd(Outcome.DONE, None)
+            return CommitEnd(Outcome.DONE, None, node)
         self._link.forget()
         self._note_error(wrong)
         return CommitEnd(Outcome.WITHOUT_EFFECT if wrong in REFUSED else Outcome.UNKNOWN, wrong.name)

@@ -47,10 +47,11 @@ GIVEN_UP = BatchEnd(Outcome.UNKNOWN, "_PURGE_INFLIGHT", None, None)
 
 
 class CommitEnd(NamedTuple):
-    """How a commit of offsets ended."""
+    """How a commit of offsets ended. node: who took them; None: nobody has, as far as is known."""
 
     outcome: Outcome
     error: str | None
+    node: NodeId | None = None
 
 
 class CommittedOffsets(NamedTuple):

@@ -180,14 +180,14 @@ class TransactionalProducer(Generic[Token]):
         last, doubt = "_TIMED_OUT", False
         while self._broken is None and self._clock.now_ms() < deadline_ms:
             try:
-                answer = await link.ask(txn_offset_commit.EXCHANGE, body)
+                answer, node = await link.ask_and_name(txn_offset_commit.EXCHANGE, body)
             except NO_ANSWER as problem:
                 last, doubt = type(problem).__name__, doubt or not isinstance(problem, Unreachable)
             else:
                 codes = [part.error_code for topic in answer.topics for part in topic.partitions]
                 error = next((code for code in codes if code is not Error.NONE), Error.NONE)
                 if error is Error.NONE:
-                    return CommitEnd(Outcome.DONE, None)
+                    return CommitEnd(Outcome.DONE, None, node)
                 last, doubt = error.name, doubt or error in (TRY_AGAIN | SAYS_NOTHING) - WITHOUT_EFFECT
                 if error not in TRY_AGAIN:
                     break

@@ -10,6 +10,9 @@ from replog.log import batch
 from replog.types import TopicPartition
 from replog.wire.apis import Api
 from replog.wire.codec import encode_request, encode_response
+from replog.wire.messages import offset_commit as oc
+from replog.wire.messages import offset_fetch as of
+from replog.wire.messages import txn_offset_commit as toc
 from replog.wire.messages.fetch import (
     FetchableTopicResponse,
     FetchPartition,
@@ -224,3 +227,89 @@ def test_who_answers_for_a_topic_that_is_gone_answers_for_no_other_one_of_that_n
 
     found = answers.fetched("reader-901", P, 5)
     assert (found.topic_id, found.high_watermark) == (str(TOPIC_ID), 9)
+
+
+OFFSETS = {P: 7}
+
+
+def commits(line, number, offset=7, *, version=9, error=Error.NONE, answered=True):
+    """Let a member commit, and a coordinator answer."""
+    part = oc.OffsetCommitRequestPartition(partition_index=0, committed_offset=offset)
+    asked = oc.OffsetCommitRequest(
+        group_id="g", topics=[oc.OffsetCommitRequestTopic(name="t", topic_id=TOPIC_ID, partitions=[part])]
+    )
+    line.carry(encode_request(Api.OFFSET_COMMIT, version, number, "member-8", asked), is_request=True)
+    done = oc.OffsetCommitResponsePartition(partition_index=0, error_code=error)
+    answer = oc.OffsetCommitResponse(
+        topics=[oc.OffsetCommitResponseTopic(name="t", topic_id=TOPIC_ID, partitions=[done])]
+    )
+    if answered:
+        line.carry(encode_response(Api.OFFSET_COMMIT, version, number, answer), is_request=False)
+
+
+def commits_in_transaction(line, number, *, version=3):
+    """Let a producer commit a group's positions, and the group's coordinator answer."""
+    part = toc.TxnOffsetCommitRequestPartition(partition_index=0, committed_offset=7)
+    topic = toc.TxnOffsetCommitRequestTopic(name="t", partitions=[part])
+    asked = toc.TxnOffsetCommitRequest(transactional_id="x", group_id="g", topics=[topic])
+    line.carry(encode_request(Api.TXN_OFFSET_COMMIT, version, number, "worker-1", asked), is_request=True)
+    done = toc.TxnOffsetCommitResponsePartition(partition_index=0)
+    answer = toc.TxnOffsetCommitResponse(topics=[toc.TxnOffsetCommitResponseTopic(name="t", partitions=[done])])
+    line.carry(encode_response(Api.TXN_OFFSET_COMMIT, version, number, answer), is_request=False)
+
+
+def fetches_positions(line, number, offset, *, version=9, error=Error.NONE):
+    """Let a member ask for its group's positions, and a coordinator answer."""
+    older = of.OffsetFetchRequestTopic(name="t", partition_indexes=[0])
+    wanted = of.OffsetFetchRequestTopics(name="t", topic_id=TOPIC_ID, partition_indexes=[0])
+    group = of.OffsetFetchRequestGroup(group_id="g", topics=[wanted])
+    asked = of.OffsetFetchRequest(group_id="g", topics=[older], groups=[group])
+    line.carry(encode_request(Api.OFFSET_FETCH, version, number, "member-8", asked), is_request=True)
+    place = {"partition_index": 0, "committed_offset": offset, "error_code": error}
+    found = of.OffsetFetchResponseTopic(name="t", partitions=[of.OffsetFetchResponsePartition(**place)])
+    newer = of.OffsetFetchResponseTopics(
+        name="t", topic_id=TOPIC_ID, partitions=[of.OffsetFetchResponsePartitions(**place)]
+    )
+    answer = of.OffsetFetchResponse(topics=[found], groups=[of.OffsetFetchResponseGroup(group_id="g", topics=[newer])])
+    line.carry(encode_response(Api.OFFSET_FETCH, version, number, answer), is_request=False)
+
+
+@pytest.mark.parametrize("version", [7, 9, 10])
+def test_a_commit_is_answered_by_who_took_these_positions(answers, version):
+    commits(Line(answers, 2), 1, version=version)
+
+    assert answers.coordinated("member-8", OFFSETS, is_commit=True) == 2
+    assert answers.coordinated("member-8", {P: 8}, is_commit=True) is None
+    assert answers.coordinated("member-8", OFFSETS, is_commit=False) is None
+    assert answers.coordinated("member-9", OFFSETS, is_commit=True) is None
+
+
+@pytest.mark.parametrize(
+    ("second", "expected"),
+    [
+        pytest.param({"error": Error.NOT_COORDINATOR}, 1, id="refused"),
+        pytest.param({"answered": False}, 1, id="not answered"),
+        pytest.param({}, 2, id="taken"),
+    ],
+)
+def test_positions_that_were_committed_again_are_of_who_took_the_last_attempt(answers, second, expected):
+    commits(Line(answers, 1), 1)
+    commits(Line(answers, 2), 1, **second)
+
+    assert answers.coordinated("member-8", OFFSETS, is_commit=True) == expected
+
+
+def test_a_commit_in_a_transaction_is_answered_by_the_groups_coordinator(answers):
+    commits_in_transaction(Line(answers, 3), 1)
+
+    assert answers.coordinated("worker-1", OFFSETS, is_commit=True) == 3
+
+
+@pytest.mark.parametrize("version", [7, 9, 10])
+def test_positions_are_of_who_gave_them(answers, version):
+    fetches_positions(Line(answers, 1), 1, 7, version=version)
+    fetches_positions(Line(answers, 2), 1, -1, version=version)
+    fetches_positions(Line(answers, 3), 1, 7, version=version, error=Error.UNSTABLE_OFFSET_COMMIT)
+
+    assert answers.coordinated("member-8", OFFSETS, is_commit=False) == 1
+    assert answers.coordinated("member-8", {P: None}, is_commit=False) == 2
