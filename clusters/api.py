@@ -41,6 +41,7 @@ from tribunal.clusters.values import (
     Unsettled,
     Unsupported,
 )
+from tribunal.results.described import Described
 from tribunal.results.values import value_in
 
 __all__ = [
@@ -517,6 +518,10 @@ class Cluster(FaultTarget, Protocol):
     @property
     def place(self) -> str | None:
         """Where its nodes live, in a few words; None where there is no choice."""
+
+    @property
+    def described(self) -> Described | None:
+        """What a described system is made of; None of any other."""
 
     @property
     def clients(self) -> ClientFactory:

@@ -140,6 +140,8 @@ class Parts(msgspec.Struct, frozen=True, kw_only=True):
 class ComposedCluster(Operated):
     """A cluster of real nodes; see `tribunal.clusters.api.Cluster` and `tribunal.clusters.capabilities`."""
 
+    described = None
+
     def __init__(self, run: RunContext, parts: Parts) -> None:
         self.kind = parts.kind
         self.place = parts.environment.place + (SECURED if parts.secured is not None else "")

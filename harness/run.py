@@ -38,6 +38,7 @@ from tribunal.harness.progress import Progress
 from tribunal.nemesis.api import Aimed, Effect, Loss, Proof, losses_proven
 from tribunal.nemesis.targets import NoTarget, resolve
 from tribunal.nemesis.triggers import Trigger, Waiting
+from tribunal.results.described import Described
 from tribunal.results.heal import Unhealed
 from tribunal.results.manifest import LATEST_UNGUARDED, LEADER_RECOVERY, MEMBERS_UNCHECKED, PROMISED, Made, Setting
 from tribunal.results.not_started import NotStarted
@@ -133,6 +134,7 @@ class Run:
         self._unstarted: list[tuple[int, int]] = []  # all such faults and their nodes, several of one node too
         self._not_started: tuple[NotStarted, ...] = ()
         self._place: str | None = None  # where the nodes live, where there is a choice
+        self._described: Described | None = None  # what a described system was made of
         self._loop: asyncio.AbstractEventLoop | None = None  # what it runs on
 
     async def execute(self) -> Ending:
@@ -160,9 +162,11 @@ class Run:
         kind = one_of("cluster", self.plan.cluster, all_clusters())
         with listening(lambda line: self.progress.lasts(self._elapsed_ms(), line)):
             cluster = await kind.launch(self.plan.spec, self.run_dir, self.clock, self.plan.cluster_id)
-        self._place = cluster.place
+        self._place, self._described = cluster.place, cluster.described
         if self._place is not None:
             self.progress.say(f"nodes live in {self._place}")
+        if self._described is not None and self._described.version is not None:
+            self.progress.say(f"version: {self._described.version}")
         stage = Stage(
             clients=cluster.clients,
             sink=self.recorder,
@@ -563,7 +567,7 @@ class Run:
             seed=plan.seed,
             scenario=plan.scenario,
             cluster=plan.cluster,
-            mode=plan.mode,
+            mode=None if plan.spec.has_objects else plan.mode,
             place=self._place,
             mutants=plan.spec.mutants,
             commit=commit(),
@@ -575,6 +579,7 @@ class Run:
             promised=promised_by(plan),
             unhealed=self._unhealed,
             not_started=self._not_started,
+            described=self._described,
         )
 
     # --- showing ---------------------------------------------------------------------------

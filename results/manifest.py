@@ -5,6 +5,7 @@ from typing import Final
 
 import msgspec
 
+from tribunal.results.described import Described
 from tribunal.results.heal import Unhealed
 from tribunal.results.not_started import NotStarted
 
@@ -50,6 +51,7 @@ class Made(msgspec.Struct, frozen=True, kw_only=True):
     least_load:  acknowledgements that the phase `faults` must have of each acks level.
     unhealed:    what was seen when full service did not come about after the last fault; None: it did, or nobody looked.
     not_started: nodes of a described system that did not come to serve when they were started after a fault.
+    described:   what a described system was made of; None: it is none, or an earlier version recorded the run.
     """
 
     seed: int | None = None
@@ -68,6 +70,7 @@ class Made(msgspec.Struct, frozen=True, kw_only=True):
     least_load: int | None = None
     unhealed: Unhealed | None = None
     not_started: tuple[NotStarted, ...] = ()
+    described: Described | None = None
 
 
 class TableFacts(msgspec.Struct, frozen=True, kw_only=True):

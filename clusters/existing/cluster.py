@@ -88,6 +88,7 @@ class ExistingCluster(Operated):
     """See `tribunal.clusters.api.Cluster`."""
 
     kind = "existing"
+    described = None
 
     def __init__(self, run: RunContext, given: Description, path: Path, capabilities: frozenset[Capability]) -> None:
         try:

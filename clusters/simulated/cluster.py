@@ -86,6 +86,7 @@ class SimulatedCluster(SimulatedFaults):
     kind = "simulated"
     capabilities = OF_SIMULATOR
     place = None
+    described = None
 
     def __init__(self, spec: ClusterSpec, simulation: Simulation, clock: RunClock, cluster_id: str) -> None:
         self.spec = spec

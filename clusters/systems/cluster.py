@@ -41,15 +41,19 @@ from tribunal.clusters.orders import OrderSeen
 from tribunal.clusters.run_context import RunContext
 from tribunal.clusters.systems.description import Addresses, System
 from tribunal.clusters.systems.disks import ForgetfulDisk, Forgotten
+from tribunal.clusters.systems.folder import kept
 from tribunal.clusters.systems.kafka_view import KafkaView, files_of
 from tribunal.clusters.systems.places import Place, RunningNode
 from tribunal.clusters.systems.program import SystemProgram
 from tribunal.clusters.systems.views import View
+from tribunal.results.described import Described
 from tribunal.results.not_started import Attempt
 
 LOOK_MS: Final = 5
 WATCH_MS: Final = 100
 PREPARE_MS: Final = 60_000
+VERSION_MS: Final = 30_000
+VERSION_LETTERS: Final = 200
 KILLED: Final = (-signal.SIGKILL, 128 + signal.SIGKILL)  # by itself, or behind a shell or an engine
 # Indexes are built anew from what is copied, and may take as much room as everything else.
 # A pipe ends as its last program does: what could not be read has to be said by the first one.
@@ -79,6 +83,7 @@ class SystemCluster:
         self.spec = run.spec
         self.state: ClusterState = view.state
         self.clients: ClientFactory = view.clients
+        self.described: Described | None = None
         self._view = view
         self._run = run
         self._place = place
@@ -107,6 +112,7 @@ class SystemCluster:
 
     async def bring_up(self) -> None:
         """Start every node; return when all are ready."""
+        self.described = await self._seen()
         for node in self.nodes:
             self._run.data_dir(node).mkdir(parents=True, exist_ok=True)
             if node in self._disks:
@@ -125,18 +131,43 @@ class SystemCluster:
             cluster=self,
         )
 
+    async def _seen(self) -> Described:
+        """Say what is run, and keep with the run what lies beside its file."""
+        version, path = await self._version(), Path(self.spec.system)
+        files, more = await asyncio.to_thread(kept, path, self._system, self._run.directory)
+        return Described(file=path.name, version=version, files=files, more=more)
+
+    async def _version(self) -> str | None:
+        """Ask for the system's version; None where nothing says how."""
+        words, node = self._system.nodes.version, min(self.nodes)
+        if words is None:
+            return None
+        log = self._log("version", node)
+        said = f"version: {' '.join(self._addresses.command(words, node))}"
+        is_said = await self._ended_in_time(words, node, log, said, VERSION_MS)
+        text = await asyncio.to_thread(log.read_text, encoding="utf-8", errors="replace") if log.is_file() else ""
+        first = next((line.strip() for line in text.splitlines() if line.strip()), "")
+        if not is_said or not first:
+            problem = "said nothing" if is_said else "failed"
+            raise ClusterError(f"{said} {problem}; its log {log} ends:\n{last_lines(log)}")
+        return "".join(letter for letter in first if letter.isprintable())[:VERSION_LETTERS]
+
     async def _prepare(self, node: int) -> None:
         if self._system.nodes.prepare is not None:
             said = f"node {node}: {' '.join(self._addresses.command(self._system.nodes.prepare, node))}"
             log = self._log("prepare", node)
-            try:
-                async with asyncio.timeout(PREPARE_MS / 1000):
-                    is_prepared = await self._carried_out(self._system.nodes.prepare, node, log)
-            except TimeoutError:
-                problem = f"{said} does not end within {PREPARE_MS} ms"
-                raise ClusterError(f"{problem}; its log {log} ends:\n{last_lines(log)}") from None
+            is_prepared = await self._ended_in_time(self._system.nodes.prepare, node, log, said, PREPARE_MS)
             if not is_prepared:
                 raise ClusterError(f"{said} failed; its log {log} ends:\n{last_lines(log)}")
+
+    async def _ended_in_time(self, words: tuple[str, ...], node: int, log: Path, said: str, within_ms: int) -> bool:
+        """Run a command to its end; return whether that was 0. `said` is what it is called in an error."""
+        try:
+            async with asyncio.timeout(within_ms / 1000):
+                return await self._carried_out(words, node, log)
+        except TimeoutError:
+            problem = f"{said} does not end within {within_ms} ms"
+            raise ClusterError(f"{problem}; its log {log} ends:\n{last_lines(log)}") from None
 
     async def _carried_out(self, words: tuple[str, ...], node: int, log: Path) -> bool:
         command = self._addresses.command(words, node)

@@ -71,6 +71,7 @@ class Nodes(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     start:    stays in the foreground; its end is the node's end.
     stop:     asks a node to end in good order; without it the process gets SIGTERM.
     prepare:  run once for each node with an empty data folder, and again when it was wiped.
+    version:  says the system's version in its first line; run once, as a command of the first node, before any is started.
     more:     words behind `start` for one node, by its number.
     image:    the nodes run in containers of this image, which the engine has or can pull; commands of nodes are the image's own, `python3` is {python}.
     dockerfile:  the nodes run in containers of an image that is built of this file, in the folder of system.toml, with what lies there.
@@ -82,6 +83,7 @@ class Nodes(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     start: Command
     stop: Command | None = None
     prepare: Command | None = None
+    version: Command | None = None
     more: Mapping[int, tuple[str, ...]] = {}
     ports: Annotated[tuple[str, ...], msgspec.Meta(min_length=1)] = (MAIN_PORT,)
     ready: Ready = Ready()
@@ -195,7 +197,7 @@ def read_system(path: Path) -> System:
     _must_be_whole(path, system.nodes)
     if wrong := _neither_nor(system) or _log_problem(system):
         raise BadSystem(f"{path}: {wrong}")
-    for words in _commands(system):
+    for words in of_commands(system):
         for word in words:
             _must_be_known(path, word, system)
     for word in () if system.client is None else system.client.command:
@@ -237,13 +239,14 @@ def _must_be_whole(path: Path, nodes: Nodes) -> None:
         raise BadSystem(f"{path}: ports: {odd!r} cannot stand in a placeholder: letters, digits and _")
 
 
-def _commands(system: System) -> list[tuple[str, ...]]:
+def of_commands(system: System) -> list[tuple[str, ...]]:
+    """Return all commands, as the file has them."""
     return [*_of_nodes(system), *([] if system.client is None else [system.client.command])]
 
 
 def _of_nodes(system: System) -> list[tuple[str, ...]]:
     nodes = system.nodes
-    given = (nodes.start, nodes.stop, nodes.prepare, nodes.ready.command, *nodes.more.values())
+    given = (nodes.start, nodes.stop, nodes.prepare, nodes.version, nodes.ready.command, *nodes.more.values())
     return [words for words in given if words is not None]
 
 

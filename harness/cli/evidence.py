@@ -57,9 +57,25 @@ def bundle(
         echo(as_json(summary))
         return
     echo(f"{target}  {len(content.files)} files, {target.stat().st_size / 1e6:.1f} MB\nsha256 {summary['sha256']}")
+    for line in _without(run):
+        echo(line)
     if sign is not None:
         echo(f"signature {summary['signature']}")
     echo(f"verify    tribunal verify {target}")
+
+
+def _without(run: Path) -> list[str]:
+    """Say which files of a described system's folder are not in its run's archive."""
+    from tribunal.results.recording import DamagedRecording
+    from tribunal.results.store import Recording
+
+    try:
+        manifest = Recording.open(run, compare=False).manifest
+    except DamagedRecording:
+        return []
+    described = None if manifest is None else manifest.described
+    left_out = [] if described is None else described.left_out
+    return [plain(f"without   {one.name}: {one.why}") for one in left_out]
 
 
 def verify(

@@ -25,6 +25,7 @@ from tribunal.clusters.api import ClusterError
 from tribunal.harness.evidence.names import names_twice, unknown_names
 from tribunal.harness.run import LOCK, commit, lock_sha256
 from tribunal.harness.scenario import BadScenario
+from tribunal.results.described import SYSTEM_FOLDER
 from tribunal.results.manifest import Manifest
 from tribunal.results.recording import DamagedRecording
 from tribunal.results.scratch import Scratch
@@ -215,7 +216,7 @@ def _evidence(run_dir: Path) -> Iterator[Path]:
 def _content(path: Path, run_dir: Path) -> bytes:
     """Return a file as it goes into the archive: logs and the report without the place that the run had on this machine."""
     content = path.read_bytes()
-    if path.suffix in FOR_READERS:
+    if path.suffix in FOR_READERS and not path.is_relative_to(run_dir / SYSTEM_FOLDER):
         for place in (run_dir.resolve(), run_dir):
             if len(place.parts) < 2:  # `.` stands everywhere
                 continue

@@ -28,6 +28,7 @@ from tribunal.harness.plan import ExecutedFault, Plan, PlannedFault, expression,
 from tribunal.harness.run import LOCK, settings
 from tribunal.harness.scenario import BadScenario
 from tribunal.harness.simulated import FILE, TRACE, known_of
+from tribunal.results.described import SYSTEM_FOLDER
 from tribunal.results.manifest import Manifest
 from tribunal.results.recording import DamagedRecording
 from tribunal.results.report.minimal import FILE as MINIMAL
@@ -47,6 +48,7 @@ PLAN: Final = "plan.json"
 SCHEDULE: Final = "schedule.jsonl"
 OF_READERS: Final = (VERDICT, PERMITTED_TABLE, REPORT)  # made of the recording, and made anew
 OF_A_RUN: Final = (*OF_READERS, MANIFEST, PLAN, SCHEDULE, FILE, TRACE, LOCK, LIST, MINIMAL)
+SYSTEM_FILE: Final = "system.toml"  # of a described system, under whatever name it was given
 RECORDING: Final = "recording"
 FOLDERS: Final = (RECORDING, "logs")
 MOST_PLACES: Final = 12
@@ -201,7 +203,7 @@ def compared(content: Bundle, folder: Path, anew: Anew) -> tuple[list[str], list
         remarks.append("an archive of version 1: only its verdict and the counts of its findings are compared")
         others = [one for one in differences if one not in notes]
         return [*others, *_of_first_version(stated)], [*remarks, *notes, *words]
-    for part in (_of_manifest, _of_plan, _of_faults, _of_schedule, _of_simulation, _of_rows, _of_loads):
+    for part in (_of_manifest, _of_described, _of_plan, _of_faults, _of_schedule, _of_simulation, _of_rows, _of_loads):
         words += part(content, stated)
     if stated.manifest is None:
         remarks.append(f"{MANIFEST} is missing: the run was cut off, and nothing says with which code it was made")
@@ -314,6 +316,26 @@ def _of_manifest(content: Bundle, stated: Stated) -> Iterator[str]:
         yield f"{MANIFEST}: recording_hash: {manifest.recording_hash!r} stated, {found!r} found"
 
 
+def _of_described(content: Bundle, stated: Stated) -> Iterator[str]:
+    """Compare the files of a described system with what the manifest says of them."""
+    listed = {one.name: one.sha256 for one in content.files}
+    for name, sha256 in _files_of_system(stated).items():
+        if name not in listed:
+            yield f"{name}: is missing, {MANIFEST} names it"
+        elif listed[name] != sha256:
+            yield f"{name}: not the file that {MANIFEST} names"
+
+
+def _files_of_system(stated: Stated) -> dict[str, str]:
+    """Return the sha256 of each file of a described system that is with the run, as the manifest has it."""
+    described = None if stated.manifest is None else stated.manifest.described
+    if described is None:
+        return {}
+    known = {one.name: one.sha256 for one in described.files if one.sha256 is not None}
+    kept = {f"{SYSTEM_FOLDER}/{one.name}": known[one.name] for one in described.files if one.is_kept and one.sha256}
+    return kept if described.file not in known else {SYSTEM_FILE: known[described.file], **kept}
+
+
 def _of_plan(content: Bundle, stated: Stated) -> Iterator[str]:
     manifest, plan = stated.manifest, stated.plan
     if plan is None:
@@ -323,12 +345,14 @@ def _of_plan(content: Bundle, stated: Stated) -> Iterator[str]:
     yield from _unknown_names(stated.folder / PLAN, msgspec.to_builtins(plan, str_keys=True))
     if manifest is None:
         return
+    modes = {"mode": plan.mode, "spec.mode": plan.spec.mode}
+    if plan.spec.has_objects and manifest.mode is None:
+        modes = {}  # who has objects has neither KRaft nor ZooKeeper; earlier versions wrote the plan's word
     for name, one, other in (
         ("scenario", plan.scenario, manifest.scenario),
         ("seed", plan.seed, manifest.seed),
         ("cluster", plan.cluster, manifest.cluster),
-        ("mode", plan.mode, manifest.mode),
-        ("spec.mode", plan.spec.mode, manifest.mode),
+        *((name, one, manifest.mode) for name, one in modes.items()),
         ("spec.mutants", list(plan.spec.mutants), list(manifest.mutants)),
     ):
         if one != other:
@@ -515,7 +539,8 @@ def _replayed(run_dir: Path, again: Path) -> tuple[list[str], list[str]]:
 
 
 def _unknown_files(content: Bundle, stated: Stated) -> Iterator[str]:
-    names = [one.name for one in content.files if Path(one.name).parts[0] not in FOLDERS and one.name not in OF_A_RUN]
+    known = {*OF_A_RUN, *_files_of_system(stated)}
+    names = [one.name for one in content.files if Path(one.name).parts[0] not in FOLDERS and one.name not in known]
     more = () if stated.recording is None else unknown_segments(stated.recording)
     for name in (*names, *more):
         yield f"{name}: no file that a run makes; nothing vouches for what it says"

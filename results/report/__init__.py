@@ -16,6 +16,7 @@ import jinja2
 import markupsafe
 import msgspec
 
+from tribunal.results.described import Described
 from tribunal.results.digits import significant
 from tribunal.results.likelihood import read as read_likelihood
 from tribunal.results.manifest import Manifest, Setting
@@ -213,10 +214,26 @@ def _facts(content: Page) -> list[tuple[str, str]]:
     facts = [("run", content.verdict.run_id), ("judged by", content.verdict.engine)]
     if content.manifest is not None:
         facts += [row for row in _made_with(content.manifest) if row[0] != "mode" or not content.is_of_a_system]
+        facts += _described(content.manifest.described)
     if content.simulation:
         facts.append(("simulated", f"{content.simulation.simulated_ns / 1e9:.3f} s"))
         facts.append(("trace hash", content.simulation.trace_hash))
     return facts
+
+
+def _described(described: Described | None) -> list[tuple[str, str]]:
+    """Return what is known of a described system besides its name."""
+    if described is None:
+        return []
+    version = described.version or f"not asked: {described.file} has no command `version`"
+    others = "; ".join(f"{one.name} ({one.why})" for one in described.left_out)
+    more = f"; {described.more} more" if described.more else ""
+    count = len(described.files) - len(described.left_out)
+    return [
+        ("version of the system", version),
+        ("described by", described.file),
+        ("files with the run", f"{count} in system/{f', without {others}' if others else ''}{more}"),
+    ]
 
 
 def _settings(manifest: Manifest | None) -> list[tuple[str, str]]:

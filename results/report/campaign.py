@@ -20,6 +20,7 @@ from tribunal.results.sensitivity import measured, total
 from tribunal.results.verdict import RunVerdict, Verdict, load
 
 MOST_NAMED: Final = 30
+UNKNOWN: Final = "How many anomalies the judge would have seen in these runs is not known: none were put into copies of their recordings"
 
 
 class Statement(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -171,21 +172,22 @@ def _abstract(
             f"With 95 % confidence at most {100 * bound:.3g} % of runs like these have a violation that these checks can see."
         )
     )
-    said.append(Sentence(_seen(content)))
+    said.append(Sentence(_seen(content, records=records, calls=bool(calls))))
     return said
 
 
-def _seen(content: Index) -> str:
+def _seen(content: Index, *, records: int, calls: bool) -> str:
     """Say how much of what is wrong the judge would have seen, by which measurement; or that nobody knows it of these runs."""
     own = content.anomalies
     if own.injected:
         recordings = f"{content.measured_in} recording{'' if content.measured_in == 1 else 's'}"
         return f"Of {own.injected:,} anomalies that were put into copies of {recordings} of this campaign, the judge saw {own.seen:,}."
+    if calls and not records:
+        return f"{UNKNOWN}, and for calls on objects nobody has measured it elsewhere (tribunal calibrate knows logs)."
     elsewhere = measured()
     known = total(elsewhere.figures.values())
     return (
-        "How many anomalies the judge would have seen in these runs is not known: none were put into copies of their recordings. "
-        f"In {elsewhere.recordings} recordings of replog, the log that comes with the judge, it saw {known.seen:,} of {known.injected:,} "
+        f"{UNKNOWN}. In {elsewhere.recordings} recordings of replog, the log that comes with the judge, it saw {known.seen:,} of {known.injected:,} "
         f"(tribunal calibrate, commit {elsewhere.commit})."
     )
 

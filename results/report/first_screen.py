@@ -4,6 +4,7 @@ Everything else of the page explains these lines.
 """
 
 from itertools import pairwise
+from typing import Final
 
 import msgspec
 
@@ -65,7 +66,7 @@ def _scale(content: Page) -> list[tuple[str, str]]:
     named: dict[str, str] = {}
     if manifest.mutants:
         named["known bug switched on"] = ", ".join(manifest.mutants)
-    if content.is_of_a_system:
+    if manifest.cluster == "system":  # each of a log's is a broker and a controller
         named["cluster"] = f"{len(content.brokers)} nodes"
     elif content.nodes:
         named["cluster"] = f"{len(content.brokers)} brokers, {len(content.controllers)} {content.bosses}"
@@ -157,7 +158,10 @@ def _believe(content: Page) -> list[str]:
         found.append(
             f"{verdict.coverage.judged:,} of {verdict.coverage.cells:,} cells (a property in a partition) had all of their inputs{but}."
         )
-    return [*found, _seen()]
+    return [*found, UNMEASURED if content.is_of_a_system else _seen()]
+
+
+UNMEASURED: Final = "How many anomalies this judge would see in a recording of calls has not been measured: tribunal calibrate knows those of logs."
 
 
 def _seen() -> str:

@@ -14,7 +14,7 @@ from msgspec.structs import replace
 from tribunal.results.confirmation import Rate, confirmed_rates
 from tribunal.results.history import is_history
 from tribunal.results.history import load as load_history
-from tribunal.results.manifest import Manifest
+from tribunal.results.manifest import PROMISED, Manifest
 from tribunal.results.recording import DamagedRecording
 from tribunal.results.report.cycle import Cycle, cycle, cycle_of_history
 from tribunal.results.report.holds import HOLDS
@@ -128,8 +128,10 @@ class Page(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def is_of_a_system(self) -> bool:
-        """Whether it ran a system that a command starts (docs/your-system.md): nodes, calls, and nothing of a log's."""
-        return self.manifest is not None and self.manifest.cluster == "system"
+        """Whether it ran a system that a command starts (docs/your-system.md) and that is no log: nodes, calls, and nothing of a log's."""
+        if self.manifest is None or self.manifest.cluster != "system":
+            return False
+        return all(name.startswith(PROMISED) for name in self.manifest.settings or {})
 
     @property
     def bosses(self) -> str:

@@ -1,5 +1,5 @@
 #!/bin/sh
-# node.sh init DIR | start DIR HOST PORT WORDS... | stop DIR | ready HOST PORT: a server of PostgreSQL with its data in DIR.
+# node.sh version | init DIR | start DIR HOST PORT WORDS... | stop DIR | ready HOST PORT: a server of PostgreSQL with its data in DIR.
 # PostgreSQL refuses to run as root. For root the server is the user postgres, who may pass through folders that are not
 # its own; it keeps the process id, so that who kills or waits for this process kills or waits for the server.
 set -eu
@@ -12,6 +12,7 @@ as_postgres() {
 }
 
 case $1 in
+  version) exec postgres --version ;;
   init)
     if [ "$(id -u)" -eq 0 ]; then chown postgres "$2"; fi
     as_postgres initdb --pgdata "$2" --username tribunal --auth trust --no-sync --no-instructions

@@ -8,7 +8,7 @@ import pytest
 from tribunal.harness.cli.screen import one_screen
 from tribunal.harness.evidence.explain import explained, lines
 from tribunal.results import report
-from tribunal.results.manifest import Made
+from tribunal.results.manifest import Made, Setting
 from tribunal.results.report.first_screen import first_screen
 from tribunal.results.report.model import page
 from tribunal.results.report.sequence import sequence
@@ -144,3 +144,29 @@ def test_a_column_that_no_finding_fills_is_left_out(run: Path) -> None:
     ]
     row = table[table.index("<tbody>") : table.index("</tbody>")]
     assert row.count("<th") + row.count("<td") == head.count("<th ") == 5
+
+
+@pytest.mark.parametrize(
+    ("settings", "is_of_objects"),
+    [
+        pytest.param({"promises.consistency": "serializable"}, True, id="objects"),
+        pytest.param({"min.insync.replicas": 2, "promises.starts_after.kill": True}, False, id="a log"),
+    ],
+)
+def test_a_described_log_is_reported_as_a_log(
+    tmp_path: Path, settings: dict[str, Setting], is_of_objects: bool
+) -> None:
+    """It counted calls, of which it has none, and named no mode; of calls it cited anomalies that the judge had seen in recordings of logs."""
+    recorder = Recorder(tmp_path, "r")
+    for node in (1, 2, 3):
+        recorder.row("nodes", node=node, role="broker", event="start", at_ns=node)
+    recorder.finish(Made(seed=1, cluster="system", settings=settings))
+    save(RunVerdict(run_id="r", verdict=Verdict.PASS, claim=""), tmp_path / "verdict.json")
+
+    content = page(tmp_path)
+    shown = first_screen(content)
+
+    assert content.is_of_a_system is is_of_objects
+    assert dict(shown.scale)["cluster"] == "3 nodes"
+    assert ("has not been measured" in " ".join(shown.believe)) is is_of_objects
+    assert ("this judge called" in " ".join(shown.believe)) is not is_of_objects

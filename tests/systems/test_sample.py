@@ -10,6 +10,7 @@ from tribunal.checkers.judge.verdict import check
 from tribunal.clusters.kinds import system as kind
 from tribunal.harness.cli.main import exit_code
 from tribunal.harness.cli.session import write_report
+from tribunal.harness.evidence.bundle import unpacked
 from tribunal.harness.evidence.claims import claims_of
 from tribunal.harness.new import made_system
 from tribunal.harness.plan import Plan, encoded, made
@@ -75,7 +76,76 @@ def test_a_run_of_a_described_system_can_be_bundled_verified_published_and_calib
     page = (tmp_path / "site" / "index.html").read_text()
     assert f"{calls:,} calls on registers were judged." in page
     assert "records were acknowledged" not in page
+    assert "of replog" not in page
     assert "no anomaly had a place in these runs" in capsys.readouterr().out
+
+
+def test_an_archive_has_what_another_needs_to_repeat_the_run(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """It had system.toml alone: neither the client nor the server, nor under which name; and no version of the system."""
+    verdict, run_dir = judged(planned(tmp_path, {"cluster.system": str(tmp_path / "keeper" / "lossy.toml")}), tmp_path)
+    save(verdict, run_dir / "verdict.json")
+    report = write_report(run_dir).read_text()
+    assert exit_code(["bundle", str(run_dir), "-o", str(tmp_path / "one.zip")]) == 0
+    assert exit_code(["verify", str(tmp_path / "one.zip"), "--engine", "inline"]) == 0
+    said = capsys.readouterr().out
+    again = tmp_path / "elsewhere"
+    unpacked(tmp_path / "one.zip", again)
+    (tmp_path / "keeper").rename(tmp_path / "gone")
+
+    described = Recording.open(run_dir).manifest.described
+    assert (described.file, described.version) == ("lossy.toml", "keeper 1.0")
+    assert {one.name: one.is_kept for one in described.files} == dict.fromkeys(
+        ("client.py", "lossy.toml", "scenario.yaml", "server.py", "system.toml"), True
+    )
+    assert "keeper 1.0" in report
+    assert ">mode<" not in report
+    assert "of replog" not in report
+    assert "note: system" not in said
+    command = ["run", "--plan", str(again / "plan.json"), "--out", str(tmp_path / "again"), "-q", "--engine", "inline"]
+    assert exit_code(command) in (0, 1)
+    assert Recording.open(next((tmp_path / "again").iterdir())).manifest.described == described
+
+
+def test_a_file_of_the_system_that_is_not_the_one_that_was_run_is_missed(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    verdict, run_dir = judged(planned(tmp_path, {}), tmp_path / "runs")
+    save(verdict, run_dir / "verdict.json")
+    (run_dir / "system" / "client.py").write_text("pass\n")
+    (run_dir / "system" / "server.py").unlink()
+
+    assert exit_code(["bundle", str(run_dir), "-o", str(tmp_path / "forged.zip")]) == 0
+    assert exit_code(["verify", str(tmp_path / "forged.zip"), "--engine", "inline"]) == 3
+    said = capsys.readouterr().out
+    assert "system/client.py: not the file that manifest.json names" in said
+    assert "system/server.py: is missing, manifest.json names it" in said
+
+
+@pytest.mark.parametrize(
+    ("version", "problem"),
+    [
+        pytest.param('["{python}", "-c", "exit(3)"]', "failed", id="it fails"),
+        pytest.param('["{python}", "-c", ""]', "said nothing", id="it says nothing"),
+    ],
+)
+def test_a_version_that_cannot_be_had_ends_the_run_before_it_begins(tmp_path: Path, version: str, problem: str) -> None:
+    plan = planned(tmp_path, {})
+    file = tmp_path / "keeper" / "system.toml"
+    file.write_text(
+        "\n".join(
+            f"version = {version}" if line.startswith("version") else line for line in file.read_text().splitlines()
+        )
+    )
+    run_dir = new_run_dir(plan, tmp_path)
+
+    ending = asyncio.run(Run(plan, run_dir, Silent()).execute())
+
+    assert ending.failure is not None
+    assert ending.failure.startswith("version: ")
+    assert problem in ending.failure
+    assert kind.leftovers(run_dir) == []
 
 
 def test_calls_that_were_taken_out_of_an_archive_are_missed(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
