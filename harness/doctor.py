@@ -5,6 +5,7 @@ where the kind is able to do what it needs.
 """
 
 from collections.abc import Mapping
+from typing import Final
 
 import msgspec
 
@@ -15,6 +16,8 @@ from tribunal.clusters.spec import MODES, ClusterSpec, Mode
 from tribunal.harness.catalog import all_clusters, faults, nearest
 from tribunal.harness.plan import refusal
 from tribunal.nemesis.api import AnyFault
+
+FILED_MODE: Final = "kraft"  # of clusters that a file describes; none of them has ZooKeeper's
 
 
 class KindHealth(msgspec.Struct, frozen=True, kw_only=True):
@@ -27,10 +30,14 @@ class KindHealth(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class FaultHealth(msgspec.Struct, frozen=True, kw_only=True):
-    """One fault here: where it works, and why not elsewhere (by kind)."""
+    """One fault here: where it works, and why not elsewhere (by kind).
+
+    depends_on:  kinds whose clusters a file describes: it works where that file gives what the fault needs.
+    """
 
     fault: str
     works_on: tuple[str, ...]
+    depends_on: tuple[str, ...]
     refused: dict[str, str]
 
 
@@ -44,6 +51,11 @@ class _Examined(msgspec.Struct, frozen=True, kw_only=True):
     health: KindHealth
     lacking: Mapping[Capability, str]
     refused: Mapping[Mode, str]
+
+    @property
+    def is_of_a_file(self) -> bool:
+        """Whether a file of its user says what can be done to it."""
+        return self.kind.runs_systems or self.kind.is_there_already
 
 
 class Health(msgspec.Struct, frozen=True, kw_only=True):
@@ -78,16 +90,18 @@ def _kind(name: str, kind: Kind) -> KindHealth:
 
 
 def _fault(name: str, fault: AnyFault, kinds: Mapping[str, _Examined]) -> FaultHealth:
-    works, refused = [], {}
+    works, depends, refused = [], [], {}
     for kind, known in kinds.items():
         lacking = refusal(fault, known.kind, known.lacking)
         reasons = [known.refused[mode] for mode in fault.modes]
         if lacking:
             refused[kind] = f"cannot {lacking}"
+        elif known.is_of_a_file and known.health.works and FILED_MODE in fault.modes:
+            depends.append(kind)
         elif all(reasons):  # it has no mode in which there is what the fault strikes
             refused[kind] = reasons[0]
         elif not known.health.works:
             refused[kind] = known.health.obstacles[0].reason
         else:
             works.append(kind)
-    return FaultHealth(fault=name, works_on=tuple(works), refused=refused)
+    return FaultHealth(fault=name, works_on=tuple(works), depends_on=tuple(depends), refused=refused)

@@ -36,6 +36,9 @@ from tribunal.clusters.systems.on_hosts import OnSshHosts
 from tribunal.clusters.systems.places import NAMESPACES, InNamespaces, OnLoopback, Place
 from tribunal.clusters.systems.views import ObjectView
 
+OF_FORGETFUL_DISKS: Final = (
+    Capability.POWER_FAIL, Capability.LOSE_PART, Capability.TROUBLE_DISK, Capability.FAIL_DISK,
+)  # fmt: skip
 MUTANTS_ARE_OURS: Final = "known bugs are replog's own"
 
 
@@ -202,6 +205,13 @@ def _lacking(spec: ClusterSpec, system: System) -> dict[Capability, str]:
     return found | dict.fromkeys(sorted(system.withheld), f"{system.name} withholds it")
 
 
+def lacking_here() -> Mapping[Capability, str]:
+    """Return what no system can have on this machine, whatever its file says: forgetful disks are mounted in namespaces."""
+    inside = way_in()
+    why = inside if isinstance(inside, str) else no_disks()
+    return dict.fromkeys(OF_FORGETFUL_DISKS, why) if why else {}
+
+
 def missing(spec: ClusterSpec) -> Mapping[Capability, str]:
     """Return what this system does not give, and why."""
     try:
@@ -252,6 +262,7 @@ def sweep(run_dir: Path) -> list[str]:
 KIND: Final = Kind(
     launch=launch,
     capabilities=CAPABILITIES,
+    lacking=lacking_here,
     runs_systems=True,
     has_releases=True,
     has_log=has_log,

@@ -23,6 +23,7 @@ from tribunal.results.verdict import EXIT_ERROR, Verdict
 Out = Annotated[Path, typer.Option(help="Folder of the runs.")]
 Json = Annotated[bool, typer.Option("--json", help="Print the result as JSON on stdout.")]
 KEPT: Final = 10
+DEPENDS: Final = "○"
 VERDICT: Final = "verdict.json"
 
 
@@ -41,7 +42,7 @@ def doctor(
         echo("\n".join(_lines(health)))
     if cluster is not None and not any(kind.works for kind in health.clusters if kind.kind == cluster):
         raise typer.Exit(EXIT_ERROR)
-    if fault is not None and not health.faults[0].works_on:
+    if fault is not None and not (health.faults[0].works_on or health.faults[0].depends_on):
         raise typer.Exit(EXIT_ERROR)
 
 
@@ -55,11 +56,20 @@ def _lines(health: Health) -> list[str]:
     width = max(len(fault.fault) for fault in health.faults)
     lines.append(f"\n{'fault':<{width}}  {'  '.join(kinds)}")
     for fault in health.faults:
-        marks = "  ".join(f"{'✓' if kind in fault.works_on else '–':<{len(kind)}}" for kind in kinds)
+        marks = "  ".join(f"{_mark(fault, kind):<{len(kind)}}" for kind in kinds)
         lines.append(f"{fault.fault:<{width}}  {marks}".rstrip())
     if len(health.faults) == 1:
         lines += _refusals(health.faults[0])
+    if any(fault.depends_on for fault in health.faults):
+        lines.append(
+            f"\n{DEPENDS} where the file that describes it gives what the fault needs: system.toml (docs/your-system.md), cluster.toml (docs/your-cluster.md)"
+        )
     return lines
+
+
+def _mark(fault: FaultHealth, kind: str) -> str:
+    """Say in a letter whether a fault works on a kind."""
+    return "✓" if kind in fault.works_on else DEPENDS if kind in fault.depends_on else "–"
 
 
 def _refusals(fault: FaultHealth) -> list[str]:

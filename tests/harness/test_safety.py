@@ -9,6 +9,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
+from tribunal.clusters.kinds import system
 from tribunal.clusters.nodes.leftovers import JOURNAL, Started, mark, node_processes, note_started, started_at
 from tribunal.clusters.nodes.line_journal import note
 from tribunal.clusters.nodes.node_process import process_exists
@@ -339,6 +340,23 @@ def test_the_doctor_names_every_kind_and_every_fault(capsys):
 
     for word in ("processes", "simulated", "containers", "power-loss", "majorities-ring"):
         assert word in printed
+
+
+def test_the_doctor_says_what_the_file_of_a_system_decides(monkeypatch, capsys):
+    """Its column was empty: every fault counted as refused, for nobody had described a system."""
+    (isolate,) = examined("isolate").faults
+    (votes,) = examined("slow-zookeeper").faults
+
+    assert isolate.depends_on == ("existing", "system")
+    assert votes.depends_on == ()  # what a file describes has no ZooKeeper mode
+    assert exit_code(["doctor", "--fault", "kill"]) == 0
+    assert "○ where the file that describes it gives what the fault needs" in capsys.readouterr().out
+
+    monkeypatch.setattr(system, "way_in", lambda: "no network namespaces: forbidden")
+    (torn,) = examined("torn-loss").faults
+    assert torn.depends_on == ()
+    assert torn.refused["system"] == "cannot lose_part (no network namespaces: forbidden)"
+    assert exit_code(["doctor", "--fault", "torn-loss"]) == 3
 
 
 def test_the_doctor_says_what_helps(monkeypatch, capsys):
