@@ -447,7 +447,9 @@ def _must_be_a_fault(fault: PlannedFault, spec: ClusterSpec) -> None:
     try:
         msgspec.convert(fault.options, faults()[fault.kind].options)
     except UNREADABLE as problem:
-        raise ValueError(f"fault {fault.index} ({fault.kind}): options: {in_words(problem)}") from None
+        raise ValueError(
+            f"fault {fault.index} ({fault.kind}): options: {in_words(problem, faults()[fault.kind].options)}"
+        ) from None
     target = fault.target
     # A drawn cluster may be smaller than the scenario's: then a target fits nobody.
     parse(target.text, _largest(spec), ANY_COUNT)

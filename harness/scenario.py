@@ -587,4 +587,4 @@ def _converted(what: str, given: Plain, wanted: type[Options]) -> Options:
         if unknown and isinstance(known, StructType):
             names = [field.encode_name for field in known.fields]
             raise nearest(f"option of {what}:", unknown[1], names) from None
-        raise ValueError(f"{what}: {in_words(problem)}") from None
+        raise ValueError(f"{what}: {in_words(problem, wanted)}") from None

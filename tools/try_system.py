@@ -10,6 +10,7 @@ Whoever changes what is run deletes `found`.
 import argparse
 import sys
 import time
+import tomllib
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
@@ -20,6 +21,7 @@ import msgspec
 from tribunal.harness.cli.session import conduct
 from tribunal.harness.plan import made
 from tribunal.harness.scenario import BadScenario, load
+from tribunal.results.unreadable import UNREADABLE, in_words
 
 ACCUSED: Final = "VIOLATION"
 PAGE: Final = "page.toml"
@@ -44,6 +46,16 @@ class Page(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """What one page reports."""
 
     row: tuple[Row, ...]
+
+
+def read_page(file: Path) -> Page:
+    """Read a page.toml; `BadScenario` says in one line what is wrong with it."""
+    try:
+        return msgspec.convert(tomllib.loads(file.read_text(encoding="utf-8")), Page)
+    except OSError as problem:
+        raise BadScenario(f"{file}: {problem.strerror}") from None
+    except (ValueError, *UNREADABLE) as problem:
+        raise BadScenario(f"{file}: {in_words(problem, Page)}") from None
 
 
 def one(folder: Path, row: Row, seed: int, out: Path) -> str:
@@ -113,7 +125,10 @@ def main() -> int:
     options = asked.parse_args()
     until_s = time.monotonic() + options.minutes * 60
     file = options.folder / PAGE
-    rows = list(msgspec.toml.decode(file.read_bytes(), type=Page).row)
+    try:
+        rows = list(read_page(file).row)
+    except BadScenario as problem:
+        asked.error(f"{problem}")
     if options.scenario not in (None, *(row.scenario for row in rows)):
         asked.error(
             f"{file} has no row of {options.scenario}: {', '.join(dict.fromkeys(row.scenario for row in rows))}"

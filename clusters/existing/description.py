@@ -125,7 +125,7 @@ def read_cluster(path: Path) -> ExistingCluster:
     except OSError as problem:
         raise BadCluster(f"{path}: {problem.strerror}") from None
     except (ValueError, *UNREADABLE) as problem:
-        raise BadCluster(f"{path}: {in_words(problem)}") from None
+        raise BadCluster(f"{path}: {in_words(problem, ExistingCluster)}") from None
     if wrong := _nodes_problem(cluster) or _commands_problem(cluster.commands) or _settings_problem(cluster):
         raise BadCluster(f"{path}: {wrong}")
     return cluster

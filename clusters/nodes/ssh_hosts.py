@@ -98,7 +98,7 @@ def read_hosts(path: Path) -> Hosts:
     except OSError as problem:
         raise ClusterError(f"{path}: {problem.strerror}; --set cluster.hosts=FILE names another") from None
     except (tomllib.TOMLDecodeError, *UNREADABLE) as problem:
-        raise ClusterError(f"{path}: {in_words(problem)}") from None
+        raise ClusterError(f"{path}: {in_words(problem, Hosts)}") from None
     if wrong := next(filter(None, map(_problem, hosts.node)), ""):
         raise ClusterError(f"{path}: {wrong}")
     ids = [entry.id for entry in hosts.node]

@@ -189,7 +189,7 @@ def read_system(path: Path) -> System:
     except OSError as problem:
         raise BadSystem(f"{path}: {problem.strerror}") from None
     except (ValueError, *UNREADABLE) as problem:
-        raise BadSystem(f"{path}: {in_words(problem)}") from None
+        raise BadSystem(f"{path}: {in_words(problem, System)}") from None
     if system.promises.lost_ms and system.nodes.count > 1:
         raise BadSystem(
             f"{path}: promises: lost_ms is for systems of one node: of several nobody knows who held what is lost"

@@ -150,7 +150,7 @@ def read_config(path: Path) -> Config:
     try:
         config = msgspec.convert(read_yaml(path, LINES_MAX), Config)
     except UNREADABLE as problem:
-        raise BadScenario(f"{path}: {in_words(problem)}") from None
+        raise BadScenario(f"{path}: {in_words(problem, Config)}") from None
     _check(config, path)
     if config.known is not None:
         read_known(path.parent / config.known, own_names(config))
@@ -171,7 +171,7 @@ def read_known(path: Path, own: Sequence[str] = ()) -> KnownIssues:
     try:
         found = msgspec.convert(read_yaml(path, LINES_MAX) or {}, KnownIssues)
     except UNREADABLE as problem:
-        raise BadScenario(f"{path}: {in_words(problem)}") from None
+        raise BadScenario(f"{path}: {in_words(problem, KnownIssues)}") from None
     known = dict.fromkeys((*scenarios(), *own))
     for issue in found.issues:
         _check_day(path, issue.expires)

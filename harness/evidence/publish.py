@@ -98,7 +98,7 @@ def read_statement(path: Path) -> Statement:
     except OSError as problem:
         raise BadScenario(f"{path}: {problem.strerror}") from None
     except (yaml.YAMLError, ValueError) as problem:  # also text that is none, a date that no calendar has
-        raise BadScenario(f"{path}: {in_words(problem)}") from None
+        raise BadScenario(f"{path}: {in_words(problem, Statement)}") from None
 
 
 def most_informative(runs: Sequence[RunRow], folder: Path, count: int) -> list[RunRow]:

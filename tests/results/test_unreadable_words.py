@@ -58,3 +58,22 @@ def test_a_person_reads_where_and_what(content: object, words: str) -> None:
 
 def test_what_another_library_says_stays_as_it_is_in_one_line() -> None:
     assert in_words(ValueError("Expected a month\n  (at line 3)")) == "Expected a month (at line 3)"
+
+
+@pytest.mark.parametrize(
+    ("content", "words"),
+    [
+        pytest.param({"name": "a", "nmae": "b"}, "unknown field `nmae`; did you mean name?", id="a name that is near"),
+        pytest.param({"name": "a", "zz": "b"}, "unknown field `zz`; known: by_colour, name, parts, weights", id="none is near"),
+        pytest.param({"name": "a", "parts": [{}, {"coluor": "red"}]}, "parts[1]: unknown field `coluor`; did you mean colour?", id="inside"),
+        pytest.param({"name": "a", "parts": [{"colour": "rde"}]}, "parts[0].colour: 'rde' is none of the words that may stand here; did you mean red?", id="word"),
+        pytest.param({"name": "a", "by_colour": {"green": 1}}, "a name in by_colour: 'green' is none of the words that may stand here; known: red", id="name"),
+        pytest.param({"name": 1}, "name: a text is needed, not a whole number", id="no matter of names"),
+    ],
+)  # fmt: skip
+def test_a_person_reads_what_may_stand_there(content: object, words: str) -> None:
+    """It was said that a word is none of those that may stand there, and not which they are."""
+    with pytest.raises(msgspec.ValidationError) as problem:
+        msgspec.convert(content, File)
+
+    assert in_words(problem.value, File) == words

@@ -261,8 +261,13 @@ def test_what_a_system_does_not_have_is_refused_when_it_is_planned(
             "unknown consistency model 'serialisable'; known: .*serializable",
             id="a consistency that there is not",
         ),
+        pytest.param(
+            ('"read", "write"', '"raed", "write"'), {},
+            r"client.operations.0.: 'raed' is none of the words that may stand here; did you mean read\?", id="an operation that there is not",
+        ),
+        pytest.param(("ready =", "redy ="), {}, "nodes: unknown field `redy`; did you mean ready", id="a word that there is not"),
     ],
-)
+)  # fmt: skip
 def test_what_a_description_does_not_give_is_refused_when_it_is_planned(
     tmp_path: Path, change: tuple[str, str], overrides: dict[str, str], words: str
 ) -> None:

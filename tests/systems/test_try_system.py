@@ -5,7 +5,8 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from tools.try_system import PAGE, Page, Row, is_right, written
+from tools.try_system import PAGE, Page, Row, is_right, read_page, written
+from tribunal.harness.scenario import BadScenario
 
 PAGES = sorted((Path(__file__).resolve().parents[2] / "systems").glob(f"*/{PAGE}"))
 
@@ -16,6 +17,16 @@ def test_a_page_is_written_as_it_is_read(page: Path) -> None:
     text = page.read_text()
 
     assert written(text, msgspec.toml.decode(text, type=Page).row) == text
+
+
+def test_what_is_wrong_with_a_page_is_one_line(tmp_path: Path) -> None:
+    """It was a traceback."""
+    (tmp_path / PAGE).write_text('row = [{scenario = "a.yaml", system = "b.toml", rigt = ["PASS"]}]\n')
+
+    with pytest.raises(
+        BadScenario, match=r"page.toml: row\[0\]: .*unknown field `rigt`; did you mean right\?|`right` is missing"
+    ):
+        read_page(tmp_path / PAGE)
 
 
 def test_what_was_found_is_read_again() -> None:
