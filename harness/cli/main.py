@@ -16,7 +16,7 @@ from typing import Annotated, NoReturn
 import typer
 
 from tribunal.harness.cli.commands import Commands
-from tribunal.harness.cli.usage import UsageError
+from tribunal.harness.cli.usage import UsageError, in_words
 from tribunal.harness.event_loop import leave
 from tribunal.harness.installed import DISTRIBUTION
 from tribunal.harness.terminal import echo
@@ -59,7 +59,7 @@ def exit_code(arguments: Sequence[str]) -> int:
     try:
         code = app(list(arguments), standalone_mode=False)
     except UsageError as problem:
-        return _failed(problem.format_message() or "try tribunal --help", EXIT_USAGE)
+        return _failed(in_words(problem), EXIT_USAGE)
     except OSError as problem:
         return _failed(f"{problem.filename or 'the system'}: {problem.strerror or problem}", EXIT_ERROR)
     except (KeyboardInterrupt, typer.Abort):

@@ -8,7 +8,28 @@ import typer
 # (typer brings its own click: its usage errors are reached through what it exports.)
 UsageError = cast("type[typer.BadParameter]", typer.BadParameter.__mro__[1])
 
+NO_CLUSTER: Final = "No such option: --cluster"
+SIMULATES: Final = (
+    "runs in the simulator, which has replog alone; on a cluster, or on a described system (--cluster system), "
+    "plans are run by tribunal run, confirm and nightly"
+)
+GOES_BY_PLAN: Final = "goes by the plan of the run that it is given: a described system's is run on its own nodes"
+WITHOUT_CLUSTER: Final[dict[str, str]] = {
+    **dict.fromkeys(("sweep", "search", "power", "demo", "replay", "likelihood", "explore"), SIMULATES),
+    **dict.fromkeys(("shrink", "bisect"), GOES_BY_PLAN),
+    "nightly": "reads in its file where it runs what: confirm: {runs: [{scenario: FILE, cluster: system}]}",
+}
+LOOKS: Final = "looks at what was run, wherever that was"
 ENGINES: Final = ("spark", "inline", "spark-sql")
+
+
+def in_words(problem: typer.BadParameter) -> str:
+    """Say what is wrong with the command that was typed; of a `--cluster` where there is none, why: an option that looks alike is no help."""
+    message = problem.format_message() or "try tribunal --help"
+    if not message.startswith(NO_CLUSTER) or problem.ctx is None:
+        return message
+    name = problem.ctx.info_name or "it"
+    return f"{name} takes no --cluster: it {WITHOUT_CLUSTER.get(name, LOOKS)}"
 
 
 def known_engine(engine: str) -> None:

@@ -38,6 +38,21 @@ from tribunal.results.verdict import Coverage, Finding, RunVerdict, Verdict
         pytest.param(["explain", "nowhere"], "'nowhere' does not exist", id="explain"),
         pytest.param(["run", "--schedule", "nowhere"], "nowhere: No such file", id="schedule"),
         pytest.param(["list", "fault"], "did you mean faults", id="list"),
+        pytest.param(
+            ["sweep", "x", "--cluster", "system"],
+            "sweep takes no --cluster: it runs in the simulator",
+            id="a simulation elsewhere",
+        ),
+        pytest.param(
+            ["shrink", "x", "--cluster", "system"],
+            "shrink takes no --cluster: it goes by the plan",
+            id="a plan elsewhere",
+        ),
+        pytest.param(
+            ["check", "x", "--cluster", "system"],
+            "check takes no --cluster: it looks at what was run",
+            id="a recording elsewhere",
+        ),
         pytest.param(["chek"], "check", id="command"),
         pytest.param(["run", "produce-consume", "--set", "time=[1"], "--set time: not YAML", id="set without an end"),
         pytest.param(["run", "produce-consume", "--time", "1.2.3s"], "duration '1.2.3s'", id="time of three parts"),
