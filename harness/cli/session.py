@@ -18,6 +18,7 @@ from tribunal.checkers.spark.session import Prepared
 from tribunal.clusters.api import ClusterError
 from tribunal.clusters.spec import ClusterSpec
 from tribunal.harness.catalog import all_clusters, is_simulated
+from tribunal.harness.cli.engines import INLINE, SPARK, WHY, engine_for
 from tribunal.harness.cli.meanwhile import StartsSpark
 from tribunal.harness.event_loop import run_and_leave
 from tribunal.harness.fault_journal import FaultJournal, refuse_unless_healed
@@ -52,10 +53,11 @@ def size(spec: ClusterSpec) -> str:
 
 
 def conduct(
-    plan: Plan, out: Path, engine: str, *, quiet: bool, keep_nodes: bool = False, is_one_of_many: bool = False
+    plan: Plan, out: Path, engine: str | None, *, quiet: bool, keep_nodes: bool = False, is_one_of_many: bool = False
 ) -> Judged | None:
     """Run, judge, report; None when interrupted. Nodes' disks stay where there is something to look into, or on demand.
 
+    engine:  who judges; None: whoever is the sooner done (`engine_for`).
     is_one_of_many:  nothing is shown meanwhile, and nobody reads a report of it.
     """
     refuse_unless_healed(out)
@@ -67,17 +69,22 @@ def conduct(
     # Nodes that are simulated wait for nobody's processor.
     prepared_for = Prepared(niceness=0) if is_simulated(plan.cluster) else Prepared()
     with Silent() if is_one_of_many else shown_on(title, quiet=quiet) as progress, prepared_for as prepared:
-        spark = prepared if engine == "spark" else None
+        # Of a described system nobody knows yet how large its recording will be: most are judged before Spark has started.
+        spark = prepared if (engine or (INLINE if plan.spec.system else SPARK)) == SPARK else None
         ending = _on_loop(plan, run_dir, progress if spark is None else StartsSpark(progress, spark))
         if ending.interrupted:
             progress.say(f"interrupted; what was recorded can be judged: tribunal check {quote(str(run_dir))}")
             return None
         progress.phase("check", 0)
+        if engine is None and spark is None:
+            engine = engine_for([run_dir])
+            spark = prepared if engine == SPARK else None
+            progress.say(f"         {WHY if engine == INLINE else 'a large recording: Spark judges it'}")
         if spark is not None and spark.is_starting:
             progress.say(
                 "         Spark is starting; on a busy machine that takes its time (--engine inline needs none)"
             )
-        verdict = judged(ending, engine, spark)
+        verdict = judged(ending, engine or SPARK, spark)
     if not is_one_of_many:
         write_report(run_dir)
     if verdict.verdict in NOTHING_TO_LOOK_INTO and not keep_nodes:

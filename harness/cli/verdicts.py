@@ -25,7 +25,12 @@ Mutants = Annotated[
     list[str] | None, typer.Option(help="Switch a known bug back on, e.g. M44.", autocompletion=named("mutants"))
 ]
 Json = Annotated[bool, typer.Option("--json", help="Print the result as JSON on stdout.")]
-Engine = Annotated[str, typer.Option(help="Who judges: spark, inline or spark-sql.")]
+Engine = Annotated[
+    str | None,
+    typer.Option(
+        help="Who judges: spark, inline or spark-sql; default: spark, of small runs of described systems inline."
+    ),
+]
 Strict = Annotated[bool, typer.Option("--strict", help="Exit with 1 also when a loss was permitted.")]
 Out = Annotated[
     str,
@@ -48,14 +53,15 @@ def run(  # noqa: PLR0917 - options
     plan: Annotated[Path | None, typer.Option(help="Run this plan.json again.")] = None,
     schedule: Annotated[Path | None, typer.Option(help="Run this executed schedule.jsonl again.")] = None,
     out: Out = str(RUNS),
-    engine: Engine = "spark",
+    engine: Engine = None,
     strict: Strict = False,
     keep_nodes: Annotated[bool, typer.Option("--keep-nodes", help="Keep nodes' disks also when all is well.")] = False,
     quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Plain lines also on a terminal.")] = False,
     json: Json = False,
 ) -> None:
     """Run a scenario against a cluster, judge what was recorded, and report it."""
-    known_engine(engine)
+    if engine is not None:
+        known_engine(engine)
     _one_of(scenario, plan, schedule)
     if scenario is None:
         _must_be_free(cluster=cluster, mode=mode, seed=seed, time=time, set=set_ or None)
@@ -97,17 +103,19 @@ def _is_stored(run_dir: Path, storage: "Storage") -> bool:
 
 def check(
     runs: Annotated[list[str], typer.Argument(help="Folders of runs, or their URLs, such as s3://BUCKET/RUN.")],
-    engine: Engine = "spark",
+    engine: Engine = None,
     master: Annotated[str | None, typer.Option(help="Spark to judge with: local[N] or spark://HOST:PORT.")] = None,
     remote: Annotated[str | None, typer.Option(help="Spark Connect to judge with: sc://HOST:PORT.")] = None,
     strict: Strict = False,
     json: Json = False,
 ) -> None:
     """Judge recordings again, all in one job; writes each run's verdict.json, but leaves what a URL names as it is."""
-    known_engine(engine)
+    if engine is not None:
+        known_engine(engine)
     cluster = _spark_at(engine, master, remote)
     with loading():
         from tribunal.checkers.judge.verdict import check as judge
+        from tribunal.harness.cli.engines import INLINE, SPARK, WHY, engine_for
         from tribunal.harness.cli.stored import at_hand
         from tribunal.results.storage import is_url
 
@@ -119,7 +127,10 @@ def check(
         if not is_url(run):
             must_be_folder(Path(run))
     with at_hand(runs, afar=afar) as (folders, stored):
-        verdicts = judge(folders, engine, cluster, unwritten=_unwritten, stored=stored)
+        chosen = engine or (SPARK if cluster is not None or stored else engine_for(folders))
+        if engine is None and chosen == INLINE:
+            echo(WHY, err=True)
+        verdicts = judge(folders, chosen, cluster, unwritten=_unwritten, stored=stored)
         _show(verdicts, json=json, run_dirs=folders, names=runs)
     raise typer.Exit(worst(verdict.verdict for verdict in verdicts).exit_code(strict=strict))
 
@@ -208,7 +219,7 @@ def _overrides(settings: Sequence[str]) -> dict[str, str]:
     return found
 
 
-def _spark_at(engine: str, master: str | None, remote: str | None) -> str | None:
+def _spark_at(engine: str | None, master: str | None, remote: str | None) -> str | None:
     found = spark_at(master, remote)
     if found is not None and engine == "inline":
         raise UsageError("--engine inline needs no Spark: leave --master and --remote away")

@@ -20,6 +20,7 @@ from tribunal.harness.scenario import BadScenario, load
 from tribunal.results.recording import WORDS
 from tribunal.results.store import Recording
 from tribunal.results.verdict import RunVerdict, Verdict, save
+from tribunal.results.verdict import load as load_verdict
 
 ONE_KILL = {"steps": "[{kill: node 1, for: 100ms, after: 200ms}]", "time": "300ms", "warm_up": "300ms"}
 
@@ -103,9 +104,12 @@ def test_an_archive_has_what_another_needs_to_repeat_the_run(
     assert ">mode<" not in report
     assert "of replog" not in report
     assert "note: system" not in said
-    command = ["run", "--plan", str(again / "plan.json"), "--out", str(tmp_path / "again"), "-q", "--engine", "inline"]
+    command = ["run", "--plan", str(again / "plan.json"), "--out", str(tmp_path / "again"), "-q"]
     assert exit_code(command) in (0, 1)
-    assert Recording.open(next((tmp_path / "again").iterdir())).manifest.described == described
+    (repeated,) = (tmp_path / "again").iterdir()
+    assert Recording.open(repeated).manifest.described == described
+    assert load_verdict(repeated / "verdict.json").engine == "inline"  # nobody asked for Spark, which starts longer
+    assert "judged in this process" in capsys.readouterr().err
 
 
 def test_a_file_of_the_system_that_is_not_the_one_that_was_run_is_missed(
