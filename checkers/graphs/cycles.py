@@ -31,6 +31,9 @@ from scipy.sparse.csgraph import connected_components
 
 from tribunal.checkers.graphs.operations import OPEN_END
 
+SHORTEST: Final = 2  # edges: no transaction comes before itself alone
+SHORTER: Final = 50_000  # edge visits that are spent on a shorter example than the first one
+
 Vertices = NDArray[np.int64] | NDArray[np.int32]
 
 
@@ -155,6 +158,7 @@ class Component:
         self.vertices, ends = np.unique(np.concatenate([source, target]), return_inverse=True)
         self.transactions = transactions
         self.size = len(self.vertices)
+        self.is_transaction: list[bool] = (self.vertices < transactions).tolist()
         self.source: list[int] = ends[: len(source)].tolist()
         self.target: list[int] = ends[len(source) :].tolist()
         self.kind: list[int] = kind.tolist()
@@ -214,7 +218,7 @@ def walks(suffix: str) -> dict[str, Walk]:
 
 
 def find(component: Component, name: str, walk: Walk, budget: int = 2_000_000) -> Cycle | None:
-    """Return a short cycle of this class in the component, or None when there is none.
+    """Return a cycle of this class in the component, None when there is none: a shortest one, as far as `SHORTER` further edge visits show.
 
     errors: SearchBudgetExceeded when the answer would take more than `budget` edge visits.
     """
@@ -226,15 +230,18 @@ def find(component: Component, name: str, walk: Walk, budget: int = 2_000_000) -
     ]
     if not starts or not _kinds_present(component, label, walk, starts):
         return None
-    spent = 0
+    spent, best = 0, None
     for number in starts:
-        steps, visits = _close(component, label, walk, number)
+        steps, visits = _close(component, label, walk, number, None if best is None else len(best))
         spent += visits
         if steps is not None:
-            return Cycle(name, _reported(component, steps))
-        if spent > budget:
+            spent = spent if best is not None else 0
+            best = _reported(component, steps)
+        if best is None and spent > budget:
             raise SearchBudgetExceeded(name, component.size)
-    return None
+        if best is not None and (len(best) <= SHORTEST or spent > SHORTER):
+            break
+    return None if best is None else Cycle(name, best)
 
 
 class SearchBudgetExceeded(Exception):
@@ -257,19 +264,27 @@ def _kinds_present(component: Component, label: NDArray[np.int32], walk: Walk, s
 
 
 def _close(
-    component: Component, label: NDArray[np.int32], walk: Walk, number: int
+    component: Component, label: NDArray[np.int32], walk: Walk, number: int, below: int | None
 ) -> tuple[list[tuple[int, int, int]] | None, int]:
-    """Return the shortest closed walk that begins with this edge, as (source, target, kind), and the visits it took."""
+    """Return the shortest closed walk that begins with this edge, as (source, target, kind), and the visits it took.
+
+    below:  with fewer edges between transactions than this; what leads to a barrier is not counted, for it is not shown.
+    """
     source, target = component.source[number], component.target[number]
     starts_rw = walk.start is Edge.RW
     first = State(int(starts_rw), last_rw=starts_rw and not walk.adjacent, met=int(walk.start) & walk.need)
     home = label[source]
     origin: dict[tuple[int, State], tuple[tuple[int, State], int] | None] = {(target, first): None}
+    length = {
+        (target, first): 1
+    }  # a vertex costs the same from everywhere: who comes to it first comes by a shortest way
     queue = deque([(target, first)])
     visits = 0
     while queue:
         place = queue.popleft()
         vertex, state = place
+        if below is not None and length[place] >= below:
+            return None, visits
         if vertex == source and _complete(walk, state):
             return _path(origin, place, (source, target, int(walk.start))), visits
         for end, kind in component.successors[vertex]:
@@ -277,9 +292,14 @@ def _close(
             if label[end] != home or not kind & walk.allowed:
                 continue
             following = _next(walk, state, kind)
-            if following is not None and (end, following) not in origin:
-                origin[end, following] = (place, kind)
+            if following is None or (end, following) in origin:
+                continue
+            origin[end, following] = (place, kind)
+            length[end, following] = length[place] + component.is_transaction[end]
+            if component.is_transaction[end]:
                 queue.append((end, following))
+            else:
+                queue.appendleft((end, following))
     return None, visits
 
 
@@ -354,4 +374,5 @@ def search(graph: Graph, suffixes: Sequence[str], implied: Callable[[str, set[st
                 if cycle is not None:
                     found.add(name)
                     result.cycles.append(cycle)
+    result.cycles.sort(key=lambda cycle: len(cycle.steps))  # of a class's examples the shortest is shown first
     return result
