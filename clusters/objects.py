@@ -42,11 +42,12 @@ TRANSACTIONS: Final = frozenset({ObjectOperation.TXN_LISTS, ObjectOperation.TXN_
 
 
 class ObjectAnswer(msgspec.Struct, frozen=True, kw_only=True):
-    """How a call ended: `ok`, `fail` (surely without effect), `info` (nobody knows)."""
+    """How a call ended: `ok`, `fail` (surely without effect), `info` (nobody knows). `node`: who answered; None: that was not said."""
 
     outcome: Literal["ok", "fail", "info"]
     value: ObjectValue = None
     error: str | None = None
+    node: int | None = None
 
 
 class ObjectClient(Protocol):

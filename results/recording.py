@@ -16,7 +16,7 @@ import pyarrow as pa
 
 from tribunal.results.object_transactions import LISTS, REGISTERS
 
-SCHEMA_VERSION: Final = 9
+SCHEMA_VERSION: Final = 10
 NO_PARTITION: Final = "none"
 # Who waited for a processor: a node's process, the harness, or all of a machine, of which somebody else took it.
 NODE: Final = "node"
@@ -293,6 +293,7 @@ _TABLES: Final = (
         complete_ns=TIME,
         outcome=WORD,
         error=WORD,
+        answered_by=ID,
     ),
     _table("probes", required="name node count", name=WORD, node=ID, at_ns=TIME, count=COUNT),
     _table(

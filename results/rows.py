@@ -303,6 +303,7 @@ class ObjectCall(Row, frozen=True, kw_only=True):
     result: str | None = None
     complete_ns: int | None = None
     error: str | None = None
+    answered_by: int | None = None
 
 
 class Probe(Row, frozen=True, kw_only=True):

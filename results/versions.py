@@ -149,6 +149,7 @@ CHANGES: Final[Mapping[int, Mapping[str, Change]]] = {
     7: {},  # operations.function has new words: who does not know them would pass over what they say
     8: {"waits": Change(is_new=True)},
     9: {"faults": Change(added=frozenset({"undone"}))},
+    10: {"operations": Change(added=frozenset({"answered_by"}))},
 }
 UNCHANGED: Final = Change()
 

@@ -106,6 +106,7 @@ class Caller:
             complete_ns=complete_ns,
             outcome=answer.outcome,
             error=answer.error,
+            answered_by=answer.node,
         )
 
     async def until_ok(

@@ -45,6 +45,11 @@ def transactions(rows: pa.Table, functions: Sequence[str]) -> list[Calls]:
     return [_in_order(own, _transaction) for own in recorded.values()]
 
 
+def by_node(call: ObjectCall) -> str:
+    """Say behind a process's name which node answered it, where its client said so."""
+    return "" if call.answered_by is None else f" (node {call.answered_by})"
+
+
 def first_acknowledged(own: Iterable[Operation], function: str) -> dict[int, Operation]:
     """Return, of each element that calls of a function name, the first of them that was acknowledged."""
     found: dict[int, Operation] = {}

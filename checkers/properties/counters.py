@@ -13,7 +13,7 @@ import msgspec
 
 from tribunal.checkers.api import Anomaly, Found, Kind, Meaning, PartitionRows, Property, nothing
 from tribunal.checkers.graphs.operations import Operation, by_key
-from tribunal.checkers.judge.calls import OF_COUNTERS, Calls, calls, seconds
+from tribunal.checkers.judge.calls import OF_COUNTERS, Calls, by_node, calls, seconds
 from tribunal.checkers.judge.promised_losses import Change, Permits, Row, found_in, missed, permitted_losses
 from tribunal.checkers.judge.timeline import History, Judgement
 
@@ -154,7 +154,7 @@ class _Counter:
         call = self._found.recorded[read.call.index]
         return Anomaly(
             kind=kind, value=read.value, invoke_ns=call.invoke_ns, at_ns=call.complete_ns, process=call.process,
-            detail=f"counter {self._key}: process {call.process} read at {seconds(call.complete_ns)} {words}",
+            detail=f"counter {self._key}: process {call.process} read{by_node(call)} at {seconds(call.complete_ns)} {words}",
         )  # fmt: skip
 
 

@@ -11,7 +11,7 @@ import msgspec
 
 from tribunal.checkers.api import Anomaly, Found, Kind, Meaning, PartitionRows, Property, nothing
 from tribunal.checkers.graphs.operations import Operation, by_key
-from tribunal.checkers.judge.calls import OF_LOCKS, Calls, calls, seconds
+from tribunal.checkers.judge.calls import OF_LOCKS, Calls, by_node, calls, seconds
 from tribunal.checkers.judge.promised_losses import MS, Permits, Row, found_in, missed, of_call, permitted_losses
 from tribunal.checkers.judge.timeline import History, Judgement
 from tribunal.results.manifest import LEASE_MS, integer
@@ -83,7 +83,7 @@ def _held_twice(key: str, holds: Sequence[_Hold], permits: Permits) -> Iterator[
         if hold.begin_ns >= hold.end_ns:
             continue  # the lease was over when the answer came
         if longest is not None and hold.begin_ns < longest.end_ns:
-            words = f"lock {key}: {longest.holder} held it from {seconds(longest.begin_ns)}, and process {hold.call.process}"
+            words = f"lock {key}: {longest.holder} held it from {seconds(longest.begin_ns)}, and process {hold.call.process}{by_node(hold.call)}"
             words += f" acquired it for {hold.holder} at {seconds(hold.begin_ns)}, before {_end(longest)}"
             yield Row(of_call("held_twice", hold.holder, hold.call, words), _either(longest, hold, permits))
         if longest is None or hold.end_ns > longest.end_ns:
@@ -111,7 +111,9 @@ def _tokens(key: str, holds: Sequence[_Hold], permits: Permits) -> Iterator[Row]
         if not greater:
             continue
         first, other = greater[0]
-        words = f"lock {key}: process {hold.call.process} got token {token} at {seconds(hold.begin_ns)}"
+        words = (
+            f"lock {key}: process {hold.call.process}{by_node(hold.call)} got token {token} at {seconds(hold.begin_ns)}"
+        )
         words += f", and {first.holder} had got {other} at {seconds(first.begin_ns)}"
         judgements = [permits(missed(one.call, hold.call)) for one, _ in greater]
         all_permitted = all(judgement is not None for judgement in judgements)

@@ -17,7 +17,7 @@ from tribunal.checkers.graphs import list_append, rw_register
 from tribunal.checkers.graphs.findings import Findings, Witness
 from tribunal.checkers.graphs.models import RULES_OUT, forbids, ruled_out
 from tribunal.checkers.graphs.operations import Operation, Step
-from tribunal.checkers.judge.calls import Calls, seconds, transactions
+from tribunal.checkers.judge.calls import Calls, by_node, seconds, transactions
 from tribunal.checkers.judge.lost_orders import is_of_order, split
 from tribunal.checkers.judge.promised_losses import Change, Permits, Row, found_in, of_call, permitted_losses
 from tribunal.checkers.judge.timeline import History, Judgement
@@ -141,7 +141,7 @@ def _more(count: int) -> str:
 def _words(calls: Calls, witness: Witness) -> str:
     """Say what was found, and behind it what the transactions did."""
     shown = [
-        f"T{place} of process {call.process}, {seconds(call.invoke_ns)} to {seconds(call.complete_ns)}: "
+        f"T{place} of process {call.process}{by_node(call)}, {seconds(call.invoke_ns)} to {seconds(call.complete_ns)}: "
         + (call.result if call.outcome == "ok" and call.result else f"{call.argument or ''} ({call.outcome})")
         for place in dict.fromkeys(witness.operations)
         for call in [calls.recorded[place]]
@@ -236,7 +236,7 @@ def _seen(calls: Calls) -> dict[tuple[Hashable, int], list[Operation]]:
 
 def _missing(calls: Calls, one: _Lost) -> Anomaly:
     call, last = calls.recorded[one.writer.index], calls.recorded[one.read.index]
-    words = f"list {one.key}: {one.element} of process {call.process}, acknowledged at {seconds(call.complete_ns)}"
+    words = f"list {one.key}: {one.element} of process {call.process}{by_node(call)}, acknowledged at {seconds(call.complete_ns)}"
     words += f", is missing in the read at {seconds(last.complete_ns)}"
     return of_call("element_lost", one.element, call, words)
 

@@ -10,7 +10,7 @@ from typing import Final
 
 from tribunal.checkers.api import Anomaly, Found, Kind, Meaning, PartitionRows, Property, nothing
 from tribunal.checkers.graphs.operations import Operation, by_key
-from tribunal.checkers.judge.calls import OF_QUEUES, Calls, calls, first_acknowledged, seconds
+from tribunal.checkers.judge.calls import OF_QUEUES, Calls, by_node, calls, first_acknowledged, seconds
 from tribunal.checkers.judge.promised_losses import Permits, Row, found_in, missed, of_call, permitted_losses
 from tribunal.checkers.judge.timeline import History
 
@@ -120,7 +120,7 @@ def _gone(
 
 def _lost(key: str, one: Operation, found: Calls, empty: Operation, permits: Permits) -> Row:
     call, seen = found.recorded[one.index], found.recorded[empty.index]
-    words = f"queue {key}: {one.steps[0][2]} of process {call.process}, acknowledged at {seconds(call.complete_ns)}"
+    words = f"queue {key}: {one.steps[0][2]} of process {call.process}{by_node(call)}, acknowledged at {seconds(call.complete_ns)}"
     words += f", is gone: the queue was empty at {seconds(seen.complete_ns)}"
     return Row(of_call("element_lost", one.steps[0][2], call, words), permits(missed(call, seen)))
 
@@ -141,8 +141,8 @@ def _given_again(
         if again is None:
             continue
         call, other = found.recorded[one.index], found.recorded[again.index]
-        words = f"queue {key}: {element} was acknowledged by process {call.process} at {seconds(call.complete_ns)}"
-        words += f" and given out again to process {other.process} at {seconds(other.complete_ns)}"
+        words = f"queue {key}: {element} was acknowledged by process {call.process}{by_node(call)} at {seconds(call.complete_ns)}"
+        words += f" and given out again to process {other.process}{by_node(other)} at {seconds(other.complete_ns)}"
         yield Row(of_call("element_again", element, call, words), permits(missed(call, other)))
 
 

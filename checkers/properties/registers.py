@@ -11,7 +11,7 @@ from typing import Final
 
 from tribunal.checkers.api import Anomaly, Found, Kind, Meaning, PartitionRows, Property, nothing, table_of
 from tribunal.checkers.graphs.operations import Operation, by_key
-from tribunal.checkers.judge.calls import OF_REGISTERS, Calls, calls, seconds
+from tribunal.checkers.judge.calls import OF_REGISTERS, Calls, by_node, calls, seconds
 from tribunal.checkers.judge.timeline import History
 from tribunal.checkers.registers.linearizability import Answer, Limits, Linearization, check_object
 from tribunal.checkers.registers.models import CAS_REGISTER
@@ -62,9 +62,13 @@ def _anomaly(kind: str, key: str, found: Calls, result: Linearization) -> Anomal
     ]
     last = max(before, key=lambda one: one.complete_ns or 0, default=None)
     words = f"register {key}: {call.function} {call.argument or ''}".rstrip()
-    words += f" of process {call.process} at {seconds(call.complete_ns)} returned {call.result or 'nothing'}"
+    words += (
+        f" of process {call.process}{by_node(call)} at {seconds(call.complete_ns)} returned {call.result or 'nothing'}"
+    )
     if last is not None:
-        words += f"; acknowledged last before it: {last.function} {last.argument} of process {last.process}"
+        words += (
+            f"; acknowledged last before it: {last.function} {last.argument} of process {last.process}{by_node(last)}"
+        )
         words += f" at {seconds(last.complete_ns)}"
     return Anomaly(kind=kind, invoke_ns=call.invoke_ns, at_ns=call.complete_ns, process=call.process, detail=words)
 

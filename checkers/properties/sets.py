@@ -9,7 +9,7 @@ from typing import Final
 
 from tribunal.checkers.api import Anomaly, Found, Kind, Meaning, PartitionRows, Property, nothing
 from tribunal.checkers.graphs.operations import Operation, by_key
-from tribunal.checkers.judge.calls import OF_SETS, Calls, calls, first_acknowledged, seconds
+from tribunal.checkers.judge.calls import OF_SETS, Calls, by_node, calls, first_acknowledged, seconds
 from tribunal.checkers.judge.promised_losses import Permits, Row, found_in, missed, of_call, permitted_losses
 from tribunal.checkers.judge.timeline import History
 
@@ -49,7 +49,7 @@ def _of_set(key: str, own: Sequence[Operation], found: Calls, permits: Permits) 
     read = found.recorded[last.index]
     for element in sorted(owed.keys() - set(last.steps[0][3] or ())):
         call = found.recorded[owed[element].index]
-        words = f"set {key}: {element} of process {call.process}, acknowledged at {seconds(call.complete_ns)}"
+        words = f"set {key}: {element} of process {call.process}{by_node(call)}, acknowledged at {seconds(call.complete_ns)}"
         words += f", is missing in the read at {seconds(read.complete_ns)}"
         change = missed(call, read, _seen_ns(element, reads, found))
         yield Row(of_call("element_lost", element, call, words), permits(change))

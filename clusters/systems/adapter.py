@@ -3,7 +3,7 @@
     -> {"type": "init", "client": "writer-1", "timeout_ms": 1000, "nodes": [{"node": 1, "host": "127.0.1.1", "port": 20007}]}
     <- {"type": "init_ok"}
     -> {"type": "invoke", "id": 1, "f": "write", "key": "r0", "value": 5}
-    <- {"type": "ok", "id": 1}            or "fail" (surely without effect), "info" (nobody knows), with an "error"
+    <- {"type": "ok", "id": 1}            or "fail" (surely without effect), "info" (nobody knows), with an "error"; and with the "node" that answered
 
 It is ended when it does not answer in time, and begun anew for the next call: what it was doing counts as `info`. So a hung
 client never holds up the end of a run. So is one whose line is longer than the harness reads. What it writes to stderr goes to the run's logs.
@@ -58,12 +58,13 @@ class Invoke(msgspec.Struct, frozen=True, kw_only=True, tag="invoke"):
 
 
 class Reply(msgspec.Struct, frozen=True, kw_only=True):
-    """What a client says; the value's shape depends on what was asked."""
+    """What a client says; the value's shape depends on what was asked. `node`: which one answered, if the client knows."""
 
     type: Literal["init_ok", "ok", "fail", "info"]
     id: int | None = None
     value: msgspec.Raw = msgspec.Raw(b"null")
     error: str | None = None
+    node: int | None = None
 
 
 class LineTooLong(Exception):
@@ -110,11 +111,13 @@ class Adapter:
             return ObjectAnswer(outcome="info", error=f"client {self._init.client} {TOO_LONG}")
         if reply.type == "init_ok" or reply.id != self._count:
             raise self._wrong(f"answered {reply.type} of id {reply.id} to id {self._count}")
+        if reply.node is not None and all(reply.node != one.node for one in self._init.nodes):
+            raise self._wrong(f"said that node {reply.node} answered, which there is not")
         try:
             said = _value(operation, value, reply)
         except ValueError as problem:
             raise self._wrong(f"answered {operation} with {bytes(reply.value)[:200]!r}: {problem}") from None
-        return ObjectAnswer(outcome=reply.type, value=said, error=reply.error)
+        return ObjectAnswer(outcome=reply.type, value=said, error=reply.error, node=reply.node)
 
     async def _begin(self) -> None:
         self._process = await start_to_speak(

@@ -1,6 +1,6 @@
 """What lies beside a system.toml, kept with a run so that others can repeat it: names and hashes of files, small ones of text themselves.
 
-Hidden names, links and the folders of runs are passed over. A file that seems to hold a secret is named and nothing more is told of it, not even
+Hidden names, links and the folders of runs are passed over. A file that seems to hold a secret is named and nothing more of it is stated, not even
 its hash: a short secret can be guessed by that. Where hosts are is nobody else's affair either.
 """
 
@@ -37,7 +37,7 @@ SECRET_LINE: Final = re.compile(
     re.IGNORECASE | re.MULTILINE,
 )
 OF_SETTINGS: Final = ("", ".conf", ".cfg", ".ini", ".yaml", ".yml", ".properties", ".txt", ".toml")
-TELLS: Final = "it may hold a secret"
+MAY_HOLD_ONE: Final = "it may hold a secret"
 NAMES_HOSTS: Final = "it names hosts"
 NOT_TEXT: Final = "it is no text"
 LARGE: Final = f"larger than {KEPT_BYTES >> 10} KiB"
@@ -107,7 +107,7 @@ class _Taking:
 
     def _large(self, path: Path, name: str, size: int) -> DescribedFile:
         if SECRET_NAME.search(path.name):
-            return DescribedFile(name=name, size=size, why=TELLS)
+            return DescribedFile(name=name, size=size, why=MAY_HOLD_ONE)
         if size > min(HASHED_BYTES, ALL_HASHED_BYTES - self._hashed_bytes):
             return DescribedFile(name=name, size=size, why=f"{LARGE}, too large to be hashed")
         self._hashed_bytes += size
@@ -121,8 +121,8 @@ class _Taking:
         if name == self._hosts:
             return DescribedFile(name=name, size=size, why=NAMES_HOSTS)
         text = _text(content)
-        if SECRET_NAME.search(Path(name).name) or (text is not None and _tells(Path(name), text)):
-            return DescribedFile(name=name, size=size, why=TELLS)
+        if SECRET_NAME.search(Path(name).name) or (text is not None and _is_secret(Path(name), text)):
+            return DescribedFile(name=name, size=size, why=MAY_HOLD_ONE)
         sha256 = hashlib.sha256(content).hexdigest()
         if text is None:
             return DescribedFile(name=name, size=size, sha256=sha256, why=NOT_TEXT)
@@ -144,6 +144,6 @@ def _text(content: bytes) -> str | None:
     return None if "\0" in text else text
 
 
-def _tells(path: Path, text: str) -> bool:
+def _is_secret(path: Path, text: str) -> bool:
     """Return whether a text seems to have a secret in it."""
     return SECRET_TEXT.search(text) is not None or (path.suffix in OF_SETTINGS and SECRET_LINE.search(text) is not None)

@@ -7,7 +7,7 @@ Client events, faults and observations share the harness's clock. A committed me
 its commit, so a step of the controllers may stand a moment late; nothing here is evidence, the judge has that.
 """
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import pairwise
 from typing import Final, NamedTuple
 
@@ -165,7 +165,7 @@ def _lost_element(recording: Recording, finding: Finding) -> list[Step]:
             at_ns=done_ns,
             lane=CLIENT,
             label="acknowledged",
-            text=f"It is acknowledged, {(done_ns - call['invoke_ns']) / 1e6:,.1f} ms later.",
+            text=f"It is acknowledged{_by_node(call)}, {(done_ns - call['invoke_ns']) / 1e6:,.1f} ms later.",
             is_key=True,
         ),
         *faults[: MOST_STEPS - 3],
@@ -173,13 +173,18 @@ def _lost_element(recording: Recording, finding: Finding) -> list[Step]:
             at_ns=read_ns,
             lane=CLIENT,
             label=f"✕ {finding.value} is missing",
-            text=f"The last read of {call['key']}, by process {last['process']}, lacks it: {finding.explanation}.",
+            text=f"The last read of {call['key']}, by process {last['process']}{_by_node(last, 'answered ')}, lacks it: {finding.explanation}.",
             is_key=True,
             is_end=True,
             tone="bad" if finding.severity == "violation" else "",
         ),
     ]
     return sorted(steps, key=lambda step: step.at_ns)
+
+
+def _by_node(call: Mapping[str, object], word: str = "") -> str:
+    """Say which node answered a call, where its client said so."""
+    return "" if call["answered_by"] is None else f"{', ' if word else ' '}{word}by node {call['answered_by']}"
 
 
 def weightiest(steps: Sequence[Step], at_ns: int) -> list[Step]:

@@ -110,3 +110,19 @@ def test_the_words_name_the_call_and_the_write_before_it() -> None:
         "detail": "register a: read of process 1 at 0.040 s returned nothing; acknowledged last before it: "
         "write 5 of process 0 at 0.000 s",
     } == msgspec.structs.asdict(one)
+
+
+def test_the_words_name_the_node_that_answered() -> None:
+    """Where the client says it: a reader had to guess whose state that was."""
+    written, read = (
+        ObjectCall(
+            process=node, function=function, key="a", argument=argument, invoke_ns=node * 20, complete_ns=node * 20 + 9, outcome="ok",
+            answered_by=node,
+        )
+        for node, (function, argument) in enumerate((("write", "5"), ("read", None)), 1)
+    )  # fmt: skip
+    found = registers.kernel(PartitionRows({"operations": table_of(ObjectCall, [written, read])}), NOBODY)
+
+    (one,) = rows_of(found.anomalies)
+    assert "read of process 2 (node 2) at" in str(one.detail)
+    assert "write 5 of process 1 (node 1) at" in str(one.detail)

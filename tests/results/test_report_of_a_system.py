@@ -36,6 +36,7 @@ def run(tmp_path: Path) -> Path:
         recorder.row(
             "operations", process=number % 2 + 1, function="add", key="s0", argument=str(number), invoke_ns=number * S,
             complete_ns=number * S + 5, outcome="ok" if number != 6 else "info",
+            answered_by=number % 3 + 1,
         )  # fmt: skip
     recorder.row(
         "operations", process=999, function="read-all", key="s0", result="[7,8,9]", invoke_ns=19 * S, complete_ns=20 * S, outcome="ok"
@@ -80,6 +81,7 @@ def test_the_story_says_how_an_element_came_and_went(run: Path) -> None:
         (1 * S, "client"), (1 * S + 5, "client"), (6 * S, "node 1"), (20 * S, "client"),
     ]  # fmt: skip
     assert found.shortest[0].text == "Process 2 calls add 1 on s0."
+    assert found.shortest[1].text == "It is acknowledged by node 2, 0.0 ms later."
     assert found.shortest[-1].text.startswith("The last read of s0, by process 999, lacks it")
     assert [lane.name for lane in sequence(found).lanes] == ["client", "node 1"]
 

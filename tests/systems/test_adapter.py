@@ -146,3 +146,18 @@ def test_an_answer_of_another_shape_is_a_failure_of_the_run(tmp_path: Path, valu
         asyncio.run(one_transaction(client(tmp_path, BEGIN + ECHO.replace("VALUE", repr(value)))))
 
     assert own_processes(tmp_path) == []
+
+
+@pytest.mark.parametrize(("node", "words"), [(1, ""), (7, "said that node 7 answered, which there is not")])
+def test_a_client_may_say_which_node_answered(tmp_path: Path, node: int, words: str) -> None:
+    """One that there is not would be named in a finding."""
+    program = (
+        BEGIN + f'    print(json.dumps({{"id": asked["id"], "type": "ok", "value": 5, "node": {node}}}), flush=True)\n'
+    )
+
+    if words:
+        with pytest.raises(ClusterError, match=words):
+            asyncio.run(two_reads(client(tmp_path, program)))
+    else:
+        answers = asyncio.run(two_reads(client(tmp_path, program)))
+        assert answers == [ObjectAnswer(outcome="ok", value=5, node=1)] * 2

@@ -60,7 +60,7 @@ def test_small_files_of_text_are_kept_and_of_others_the_hash_is_known(place: Pat
         pytest.param("a.yaml", "db:\n  password: hunter2\n", id="a password in YAML"),
     ],
 )
-def test_of_what_may_hold_a_secret_nothing_but_the_name_is_told(place: Path, name: str, text: str) -> None:
+def test_of_what_may_hold_a_secret_the_name_alone_is_recorded(place: Path, name: str, text: str) -> None:
     """A short secret is guessed by its hash."""
     (place / name).write_text(text)
 
