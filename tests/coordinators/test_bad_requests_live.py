@@ -394,3 +394,19 @@ def test_nobody_but_a_coordinator_writes_to_its_topic(tmp_path: Path) -> None:
         assert await ends() == before
 
     on_broker(tmp_path, story)
+
+
+@pytest.mark.timeout(120)
+def test_the_group_without_a_name_has_a_coordinator_and_a_transactional_id_has_a_name(tmp_path: Path) -> None:
+    """As Apache Kafka's: old clients commit offsets there; no transaction is of nobody."""
+
+    async def story(scene: Scene) -> None:
+        found = [await scene.ask(fc.FindCoordinatorRequest(key_type=kind, coordinator_keys=[""])) for kind in (0, 1)]
+        asked = oc.OffsetCommitRequestPartition(partition_index=0, committed_offset=COMMITTED)
+        topics = [oc.OffsetCommitRequestTopic(name="t", partitions=[asked])]
+        committed = await scene.ask(oc.OffsetCommitRequest(group_id="", topics=topics), 8)
+
+        assert [answer.coordinators[0].error_code for answer in found] == [Error.NONE, Error.INVALID_REQUEST]
+        assert list(errors_in(committed)) == [Error.NONE]
+
+    on_broker(tmp_path, story)
