@@ -270,7 +270,7 @@ class Consumer:
             records = [record for record in batch.records(content, header) if record.offset >= position]
             if records:
                 found.append(ReadBatch(header.leader_epoch, records, header.is_log_append_time))
-        for header in batch.batches(content):
+        for header in batch.fetched_batches(content):
             position = max(position, header.next_offset)
         return found, position
 
@@ -278,7 +278,7 @@ class Consumer:
         """Yield data batches; for read_committed without those of aborted transactions."""
         begun = sorted(data.aborted_transactions or [], key=lambda aborted: aborted.first_offset)
         aborted_producers: dict[int, None] = {}
-        for header in batch.batches(content):
+        for header in batch.fetched_batches(content):
             while begun and begun[0].first_offset <= header.base_offset:
                 aborted_producers[begun.pop(0).producer_id] = None
             if header.is_control:

@@ -195,6 +195,25 @@ def batches(buffer: Buffer, origin: str = "", position: int = 0) -> Iterator[Bat
         yield header
 
 
+def fetched_batches(buffer: Buffer, origin: str = "") -> Iterator[BatchHeader]:
+    """Yield the header of every whole batch of a fetched buffer, which may end within one more.
+
+    Brokers of Apache Kafka answer with a piece of a file, as long as they were asked for, or as its first batch.
+    Raises `CorruptBatch` when not even the first one is whole.
+    """
+    end, position = len(buffer), 0
+    while position < end:
+        if position and end - position < HEADER_BYTES:
+            return
+        header = header_at(buffer, position, origin)
+        if header.end > end:
+            if position:
+                return
+            raise CorruptBatch(origin, position, "torn batch")
+        yield header
+        position = header.end
+
+
 def has_valid_crc(view: memoryview, header: BatchHeader) -> bool:
     """Return whether the batch's bytes are those that were written."""
     checksum: int = crc32c(view[header.position + CRC_START : header.end])

@@ -266,12 +266,14 @@ class Log:
     def append_as_follower(self, batch_buffer: Buffer, *, now_ms: int = -1) -> Appended:
         """Write batches as the leader has them: offsets and epochs stay.
 
-        Raises `CorruptBatch` on the first damaged or misplaced batch, with nothing appended.
+        Raises `CorruptBatch` on the first damaged or misplaced batch, with nothing appended. What is behind the last whole
+        batch comes again with the next fetch.
         """
         view = memoryview(batch_buffer)
         if not len(view):
             return Appended(base_offset=self.log_end_offset, last_offset=self.log_end_offset - 1)
         headers = self._copied(view)
+        view = view[: headers[-1].end]
         found = markers(view, headers)
         if headers[0].base_offset < self.log_end_offset:
             self._restart_inside_batch(headers[0].base_offset)

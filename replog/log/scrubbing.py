@@ -12,7 +12,7 @@ Of the active segment only what is committed is looked at: what stands behind th
 
 from typing import Final
 
-from replog.log.batch import HEADER_BYTES, BatchHeader, CorruptBatch, batches, has_valid_crc, header_at
+from replog.log.batch import HEADER_BYTES, BatchHeader, CorruptBatch, fetched_batches, has_valid_crc, header_at
 from replog.log.log import Log
 from replog.log.segment import Segment
 
@@ -89,7 +89,7 @@ class Scrub:
         """
         view = memoryview(content)
         count = 0
-        for header in batches(view, "fetched"):
+        for header in fetched_batches(view, "fetched"):
             if count and self._is_sound():
                 break
             try:

@@ -22,6 +22,7 @@ from replog.log.batch import (
     EndTransaction,
     batches,
     end_transaction,
+    fetched_batches,
     has_valid_crc,
 )
 from replog.log.client_records import BadRecords, examined
@@ -130,14 +131,14 @@ class UnexpectedGap(CorruptBatch):
 
 
 def copied(view: memoryview, *, log_end_offset: int, latest_epoch: int, gaps_allowed: bool) -> list[BatchHeader]:
-    """Return the headers of batches that a follower may append as they are.
+    """Return the headers of batches that a follower may append as they are; the view may end within another one.
 
     gaps_allowed:  compaction leaves holes between batches; elsewhere a hole is a damaged base offset,
                    which no checksum covers (`UnexpectedGap`).
     Raises `CorruptBatch` on the first one that is damaged or out of order.
     """
     headers: list[BatchHeader] = []
-    for header in batches(view, "fetched"):
+    for header in fetched_batches(view, "fetched"):
         if not has_valid_crc(view, header):
             raise CorruptBatch("fetched", header.position, "checksum")
         if header.base_offset != log_end_offset and (header.base_offset < log_end_offset or not gaps_allowed):

@@ -12,7 +12,15 @@ import msgspec
 
 from replog.config import Endpoint
 from replog.errors import Error
-from replog.log.batch import ControlType, CorruptBatch, batches, control_records, has_valid_crc
+from replog.log.batch import (
+    BatchHeader,
+    ControlType,
+    CorruptBatch,
+    batches,
+    control_records,
+    fetched_batches,
+    has_valid_crc,
+)
 from replog.quorum import messages
 from replog.quorum.messages import BatchSpan, OffsetAndEpoch, Reply, Request
 from replog.quorum.voters import ReplicaKey
@@ -26,6 +34,7 @@ from replog.wire.records.control import VotersRecord
 
 PRE_VOTE_VERSION = 2  # of Vote: earlier ones cannot ask without consequences (KIP-996)
 LISTENER = "CONTROLLER"
+METADATA = "metadata log"
 MAX_FETCH_BYTES = 8 * 1024 * 1024
 
 Item = TypeVar("Item")
@@ -451,7 +460,7 @@ def _fetch_answer(body: fetch.FetchResponse) -> Reply | None:
         diverging=OffsetAndEpoch(diverging.end_offset, diverging.epoch) if diverging.epoch >= 0 else None,
         snapshot=OffsetAndEpoch(snapshot.end_offset, snapshot.epoch) if snapshot.epoch >= 0 else None,
         records=content,
-        batches=spans(content),
+        batches=_spans(content, fetched_batches(content, METADATA)),
     )
     return _with_leader(answer, partition.current_leader, body.node_endpoints)
 
@@ -488,11 +497,15 @@ def _with_leader(answer: AnyAnswer, leader: Leader, endpoints: Iterable[Address]
 
 def spans(content: bytes | memoryview) -> tuple[BatchSpan, ...]:
     """Return the outline of whole batches; `CorruptBatch` or `MalformedMessage` when one is damaged."""
+    return _spans(content, batches(content, METADATA))
+
+
+def _spans(content: bytes | memoryview, headers: Iterable[BatchHeader]) -> tuple[BatchSpan, ...]:
     view = memoryview(content)
     outline = []
-    for header in batches(view, "metadata log"):
+    for header in headers:
         if not has_valid_crc(view, header):
-            raise CorruptBatch("metadata log", header.position, "checksum")
+            raise CorruptBatch(METADATA, header.position, "checksum")
         voters: tuple[ReplicaKey, ...] | None = None
         endpoints: tuple[tuple[NodeId, Endpoint], ...] = ()
         for kind, value in control_records(view, header) if header.is_control else ():
