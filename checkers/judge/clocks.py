@@ -38,7 +38,7 @@ def set_back(entries: Sequence[Entry], found: Sequence[Skew], since_ns: int, unt
     if not led:
         return None
     first_ns = max(_shown(found, one.node, one.since_ns)[1] for one in led if one.since_ns <= led[0].since_ns)
-    bounds = [bound for skew in found for bound in (skew.since_ns, skew.until_ns) if bound < until_ns]
+    bounds = [bound for skew in found for bound in (skew.since_ns, skew.sure_ns, skew.until_ns) if bound < until_ns]
     times = [
         (one.node, at_ns) for one in led for at_ns in (one.since_ns, *bounds) if one.since_ns <= at_ns < one.until_ns
     ]
@@ -48,5 +48,5 @@ def set_back(entries: Sequence[Entry], found: Sequence[Skew], since_ns: int, unt
 
 
 def _shown(found: Sequence[Skew], node: int, at_ns: int) -> tuple[int, int]:
-    own = [one for one in found if one.node in (None, node) and one.since_ns <= at_ns < one.until_ns]
-    return sum(one.least_ns for one in own), sum(one.most_ns for one in own)
+    own = [one.shown(at_ns) for one in found if one.node in (None, node)]
+    return sum(least for least, _ in own), sum(most for _, most in own)

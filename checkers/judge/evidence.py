@@ -141,7 +141,7 @@ class Evidence:
             seen_ns=self._fetched_after(value, only_at),
             absent_ns=self.absent_ns if anomaly.kind in _ABSENT else None,
             answered_by=answered.node,
-            stated=self._stated(invoke_ns),
+            stated=self._stated(invoke_ns - OBSERVATION_LAG_NS),  # a journal has its node's clock
             uncommitted_ns=self._uncommitted_ns(leader_epoch, offset),
             shown_epoch=self._shown_epoch(offset, invoke_ns, answered),
             seen_epoch=self._seen_epoch(value, only_at),
@@ -195,7 +195,7 @@ class Evidence:
             read_ns=min(times, default=None),
             absent_ns=absent_ns,
             answered_by=self._of_send("answered_by", send),
-            stated=self._stated(self._of_send("invoke_ns", send) or 0),
+            stated=self._stated((self._of_send("invoke_ns", send) or 0) - OBSERVATION_LAG_NS),
         )
 
     def records_between(self, anomaly: Anomaly, timeline: Timeline) -> list[Record]:

@@ -17,13 +17,23 @@ STROBE: Final = "clock-strobe"
 
 
 class Skew(msgspec.Struct, frozen=True, kw_only=True):
-    """By how much a node's clock was ahead at least and at most, from one moment on and before another. node None: nobody knows whose."""
+    """By how much a node's clock was ahead at least and at most, from one moment on and before another. node None: nobody knows whose.
+
+    since_ns:  when it may have been set at the earliest; it surely was at `sure_ns`, when the fault was proven.
+    """
 
     node: int | None
     since_ns: int
+    sure_ns: int
     until_ns: int
     least_ns: int
     most_ns: int
+
+    def shown(self, at_ns: int) -> tuple[int, int]:
+        """Return by how much the clock was ahead at a moment at least and at most."""
+        if not self.since_ns <= at_ns < self.until_ns:
+            return 0, 0
+        return (self.least_ns, self.most_ns) if at_ns >= self.sure_ns else (min(self.least_ns, 0), max(self.most_ns, 0))
 
     @property
     def span_ns(self) -> int:
@@ -45,11 +55,19 @@ def skews(faults: Iterable[Fault]) -> Iterator[Skew]:
             continue
         nodes = named(fault)
         is_of_one = fault.kind.startswith(CLOCK) and len(nodes) == 1
-        since_ns = fault.injected_ns
+        # A clock is set before it is proven to be wrong.
+        since_ns = fault.injected_ns if fault.planned_ns is None else min(fault.planned_ns, fault.injected_ns)
         until_ns = undone_ns(fault, without_proof=False)
         least_ns, most_ns = _reach(fault, until_ns) if is_of_one else (-NEVER, NEVER)
         node = min(nodes) if is_of_one else None
-        yield Skew(node=node, since_ns=since_ns, until_ns=until_ns, least_ns=least_ns, most_ns=most_ns)
+        yield Skew(
+            node=node,
+            since_ns=since_ns,
+            sure_ns=fault.injected_ns,
+            until_ns=until_ns,
+            least_ns=least_ns,
+            most_ns=most_ns,
+        )
 
 
 def _facts(fault: Fault) -> _Facts:

@@ -126,10 +126,13 @@ class _Elections:
         self._holders: tuple[int, ...] | None = None  # of what was exposed with a full enough ISR; None: unknown
         self._least_min_isr = 0
         self._unclean: dict[int, None] = {}
+        self._made_anew = 0
 
     def look_at(self, entry: Entry) -> list[tuple[str, str]]:
-        """Take in the next entry; return what is wrong with its election."""
+        """Take in the next entry; return what is wrong with its election. A topic that is made anew holds nothing of the one before."""
         found: list[tuple[str, str]] = []
+        if entry.made_anew != self._made_anew:
+            self._made_anew, self._holders, self._unclean = entry.made_anew, None, {}
         for fact in entry.facts:
             match fact:
                 case ShutDownUncleanly(node=node):
@@ -213,10 +216,12 @@ def _broker_epochs(metadata: pa.Table) -> list[Anomaly]:
 def _raised_by_return(metadata: pa.Table, faults: pa.Table) -> list[Anomaly]:
     """Return the voters whose return was followed by an election, where no other fault can be to blame.
 
-    A voter that reaches nobody asks with pre-votes and raises no epoch (KIP-996); machines stall too, so this is no verdict.
+    A voter that reaches nobody asks with pre-votes and raises no epoch (KIP-996); machines stall too, so this is no verdict. A fault acts before it is
+    proven: it may be to blame from when it is begun.
     """
     injected = typed(faults, Fault)
-    times = [at_ns for fault in injected for at_ns in (fault.injected_ns, fault.healed_ns) if at_ns is not None]
+    moments = (at_ns for fault in injected for at_ns in (fault.planned_ns, fault.injected_ns, fault.healed_ns))
+    times = [at_ns for at_ns in moments if at_ns is not None]
     columns = (metadata["at_ns"].to_pylist(), metadata["quorum_epoch"].to_pylist())
     epochs = [(at_ns, epoch) for at_ns, epoch in zip(*columns, strict=True) if at_ns is not None]
     rows = []
@@ -259,7 +264,7 @@ WITH last_facts AS (
   SELECT e.run_id, e.topic, e.partition, e.position, f.node, MAX(f.position) AS fact_position
   FROM entries e JOIN entry_facts f
     ON e.run_id = f.run_id AND e.topic = f.topic AND e.partition = f.partition AND f.position < e.position
-   AND (f.fact IN ('unclean_shutdown', 'joined_isr') OR (f.fact = 'elected' AND f.how <> 'clean'))
+   AND f.position >= e.anew_position AND (f.fact IN ('unclean_shutdown', 'joined_isr') OR (f.fact = 'elected' AND f.how <> 'clean'))
   GROUP BY e.run_id, e.topic, e.partition, e.position, f.node
 ), unclean AS (
   SELECT l.run_id, l.topic, l.partition, l.position, l.node FROM last_facts l JOIN entry_facts f
@@ -278,6 +283,7 @@ WITH last_facts AS (
   SELECT e.run_id, e.topic, e.partition, e.position, MAX(s.position) AS full_position
   FROM elections e JOIN stepped s
     ON e.run_id = s.run_id AND e.topic = s.topic AND e.partition = s.partition AND s.position < e.position AND s.is_full = 1
+   AND s.position >= e.anew_position
   WHERE e.is_empty = 1 AND e.elr_on = 1
   GROUP BY e.run_id, e.topic, e.partition, e.position
 ), leasts AS (
@@ -373,7 +379,8 @@ WITH last_facts AS (
   SELECT *, LAG(broker_epoch) OVER of_node AS previous_epoch, LAG(incarnation) OVER of_node AS previous_incarnation
   FROM registrations WINDOW of_node AS (PARTITION BY run_id, node ORDER BY metadata_offset)
 ), times AS (
-  SELECT run_id, injected_ns AS at_ns FROM faults WHERE injected_ns IS NOT NULL
+  SELECT run_id, planned_ns AS at_ns FROM faults WHERE planned_ns IS NOT NULL
+  UNION ALL SELECT run_id, injected_ns FROM faults WHERE injected_ns IS NOT NULL
   UNION ALL SELECT run_id, healed_ns FROM faults WHERE healed_ns IS NOT NULL
 ), returns AS (
   SELECT f.run_id, f.fault_index, f.resolved_target, f.healed_ns,

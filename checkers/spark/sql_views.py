@@ -23,7 +23,7 @@ concluded from them, and tests of that code check what they hold.
     forgotten           topic, partition, position, node          who left ISR and ELR although the ELR should have kept it
     entries, entry_facts, members                                 a partition's committed history, step by step
     metadata_epochs, registrations, registered, control_requests  the metadata log, brokers' registrations, requests between nodes
-    faults              fault_index, kind, resolved_target, injected_ns, healed_ns
+    faults              fault_index, kind, resolved_target, planned_ns, injected_ns, healed_ns
 """
 
 from collections.abc import Iterator, Mapping
@@ -105,6 +105,7 @@ SCHEMAS: Final = {
         [
             *PLACE,
             ("position", pa.int32()),
+            ("anew_position", pa.int32()),  # where its topic was made
             ("at_ns", pa.int64()),
             ("is_changed", pa.int32()),
             ("leader", pa.int32()),
@@ -224,8 +225,10 @@ def _of_timeline(timeline: Timeline) -> Iterator[tuple[str, Row]]:
     )
     for view, ranges in (("hurt_disks", last.hurt), ("damaged_batches", last.damaged)):
         yield from ((view, {"node": node, "from_offset": first, "end_offset": end}) for node, first, end in ranges)
+    made: dict[int, int] = {}
     for position, entry in enumerate(timeline.entries):
-        yield "entries", {"position": position, **_entry(entry)}
+        anew = made.setdefault(entry.made_anew, position)
+        yield "entries", {"position": position, "anew_position": anew, **_entry(entry)}
         state = entry.state
         roles = {"isr": state.isr, "elr": state.elr, "replica": state.replicas, "fenced": entry.fenced}
         for role, nodes in roles.items():
@@ -306,9 +309,9 @@ def _tables(recording: Recording) -> dict[str, pa.Table]:
         "txn_steps": txn_steps(txns),
         "txn_spans": plain(spans(txns)),
         "metadata_epochs": plain(metadata.select(["metadata_offset", "quorum_epoch", "at_ns"])),
-        "faults": plain(faults.select(["index", "kind", "resolved_target", "injected_ns", "healed_ns"])).rename_columns(
-            ["fault_index", "kind", "resolved_target", "injected_ns", "healed_ns"]
-        ),
+        "faults": plain(
+            faults.select(["index", "kind", "resolved_target", "planned_ns", "injected_ns", "healed_ns"])
+        ).rename_columns(["fault_index", "kind", "resolved_target", "planned_ns", "injected_ns", "healed_ns"]),
         "waits": plain(recording.table("waits").select(list(TABLES["waits"].fields))),
         "registered": stale_epochs.registered(metadata),
         "control_requests": stale_epochs.control_requests(recording.table("requests")),

@@ -247,6 +247,24 @@ def test_a_topic_that_is_made_anew_begins_with_an_isr_of_its_own(run: Run) -> No
     assert "elr_member_forgotten" not in kinds(run)
 
 
+@pytest.mark.parametrize(("anew", "expected"), [
+    pytest.param(True, [], id="in a topic that was made anew"),
+    pytest.param(False, ["clean_election_of_unclean_replica"], id="in the same topic"),
+])  # fmt: skip
+def test_who_shut_down_uncleanly_may_be_elected(run: Run, anew: bool, expected: list[str]) -> None:
+    """A topic that is made anew holds nothing that anybody may have lost before."""
+    run.registered(2, 150, previous=-1, fenced=False)
+    if anew:
+        run.metadata("RemoveTopicRecord", 200)
+        created = {"partition_id": 0, "replicas": [1, 2, 3], "isr": [1, 2, 3], "leader": 1, "leader_epoch": 0}
+        run.metadata("PartitionRecord", 300, **created)
+    run.change(400, isr=[2, 3], leader=2)
+
+    found = agree(run.finish(), "control_plane")
+
+    assert [kind for kind in found if kind == "clean_election_of_unclean_replica"] == expected
+
+
 @pytest.mark.parametrize(("permitted", "expected"), [
     pytest.param(True, [], id="an unclean election took it"),
     pytest.param(False, ["unclean_election_not_allowed"], id="that was not permitted"),

@@ -22,7 +22,7 @@ S = 1_000_000_000
 def test_whose_clock_was_wrong_by_how_much(
     kind: str, target: str, proof: str, node: int | None, least_s: int | None, most_s: int | None
 ) -> None:
-    times = {"planned_ns": 90 * S, "injected_ns": 90 * S, "healed_ns": 100 * S}
+    times = {"planned_ns": 90 * S, "injected_ns": 92 * S, "healed_ns": 100 * S}
     (found,) = skews([Fault(index=0, kind=kind, resolved_target=target, proof=proof, healed=True, **times)])
 
     assert found.node == node
@@ -30,3 +30,20 @@ def test_whose_clock_was_wrong_by_how_much(
         -NEVER if least_s is None else least_s * S,
         NEVER if most_s is None else most_s * S,
     )
+
+
+@pytest.mark.parametrize(("at_s", "ahead_s"), [
+    pytest.param(89, (0, 0), id="before it was begun"),
+    pytest.param(91, (-60, 0), id="while it is set, and not proven yet"),
+    pytest.param(93, (-60, -60), id="once it is proven"),
+    pytest.param(100, (0, 0), id="when it is right again"),
+])  # fmt: skip
+def test_a_clock_may_be_wrong_before_it_is_proven_to_be(at_s: int, ahead_s: tuple[int, int]) -> None:
+    times = {"planned_ns": 90 * S, "injected_ns": 92 * S, "healed_ns": 100 * S}
+    fault = Fault(
+        index=0, kind="clock-jump", resolved_target="broker 2", proof='{"offset_ms": -60000}', healed=True, **times
+    )
+
+    (found,) = skews([fault])
+
+    assert found.shown(at_s * S) == (ahead_s[0] * S, ahead_s[1] * S)

@@ -106,6 +106,7 @@ def test_a_deposed_leader_answers_acks_all_only_with_its_followers(
 @pytest.mark.parametrize(("node", "epoch", "at", "expected"), [
     pytest.param(1, 1, 2600, LOST, id="it had begun to follow the new one"),
     pytest.param(1, 1, 5500, BY_R5, id="it did so later"),
+    pytest.param(1, 1, 4800, BY_R5, id="just before by its own clock, which may be behind"),
     pytest.param(1, 0, 2600, BY_R5, id="it said so in its own epoch"),
     pytest.param(3, 1, 2600, BY_R5, id="another one had"),
 ])  # fmt: skip
