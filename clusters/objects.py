@@ -10,9 +10,9 @@ from typing import Final, Literal, Protocol
 import msgspec
 
 from tribunal.results.object_transactions import LISTS, REGISTERS, Steps
+from tribunal.results.object_values import PlainValue
 
 # What operations take and give: an element or a register's value, `[old, new]` of a compare-and-set, a set's elements; a transaction's steps.
-PlainValue = int | tuple[int | None, ...] | None
 ObjectValue = PlainValue | Steps
 
 

@@ -8,6 +8,7 @@ import pyarrow as pa
 
 from tribunal.checkers.graphs.operations import OPEN_END, Datum, Operation, Outcome, Step
 from tribunal.results.object_transactions import must_answer, read_steps
+from tribunal.results.object_values import answer_of
 from tribunal.results.recording import DamagedRecording
 from tribunal.results.rows import ObjectCall, typed
 
@@ -85,7 +86,11 @@ def _moments(recorded: Mapping[int, ObjectCall]) -> Iterable[tuple[int, int, int
 
 
 def _call(row: int, call: ObjectCall) -> tuple[Step, ...]:
-    return ((call.function, call.key, _value(call.argument), _value(call.result)),)
+    try:
+        answer = None if call.result is None else answer_of(call.function, call.result)
+    except ValueError as problem:
+        raise DamagedRecording("operations", row, f"{call.function}: {problem}") from None
+    return ((call.function, call.key, _value(call.argument), answer),)
 
 
 def _transaction(row: int, call: ObjectCall) -> tuple[Step, ...]:

@@ -19,9 +19,10 @@ import msgspec
 
 from tribunal.clusters.api import ClusterError
 from tribunal.clusters.nodes.node_process import last_lines, put_to_end, start_to_speak
-from tribunal.clusters.objects import TRANSACTIONS, ObjectAnswer, ObjectOperation, ObjectValue, PlainValue
+from tribunal.clusters.objects import TRANSACTIONS, ObjectAnswer, ObjectOperation, ObjectValue
 from tribunal.clusters.systems.description import CALL_GRACE_MS, Addresses, Client
 from tribunal.results.object_transactions import Steps, must_answer
+from tribunal.results.object_values import answer_of
 from tribunal.results.unreadable import UNREADABLE
 
 INIT_MS: Final = 10_000
@@ -173,11 +174,10 @@ class Adapter:
 
 def _value(operation: ObjectOperation, asked: ObjectValue, reply: Reply) -> ObjectValue:
     """Return the value that a call ended with. Raises ValueError when it is none of the operation's."""
-    if operation not in TRANSACTIONS:
-        plain: PlainValue = msgspec.json.decode(reply.value, type=PlainValue)
-        return plain
     if reply.type != "ok":
         return None
+    if operation not in TRANSACTIONS:
+        return answer_of(operation, reply.value)
     said = msgspec.json.decode(reply.value, type=Steps)
     must_answer(operation, msgspec.convert(asked, Steps), said)
     return said

@@ -1,12 +1,14 @@
 """Registers and sets, judged from the table `operations`: each history beside its nearest neighbour that is wrong."""
 
+from collections.abc import Callable
+
 import msgspec
 import pytest
 
-from tribunal.checkers.api import PartitionRows, rows_of
+from tribunal.checkers.api import Found, PartitionRows, rows_of
 from tribunal.checkers.judge.timeline import History
 from tribunal.checkers.properties import registers, sets
-from tribunal.results.recording import TABLES
+from tribunal.results.recording import TABLES, DamagedRecording
 from tribunal.results.rows import ObjectCall, table_of
 
 WRITE = ("write", "5", None, 10, 20, "ok")
@@ -110,6 +112,28 @@ def test_the_words_name_the_call_and_the_write_before_it() -> None:
         "detail": "register a: read of process 1 at 0.040 s returned nothing; acknowledged last before it: "
         "write 5 of process 0 at 0.000 s",
     } == msgspec.structs.asdict(one)
+
+
+@pytest.mark.parametrize(
+    ("kernel", "function", "result"),
+    [
+        pytest.param(registers.kernel, "read", "[5]", id="a list for a register's value"),
+        pytest.param(sets.kernel, "read-all", "5", id="a number for a set"),
+        pytest.param(sets.kernel, "read-all", "[5,null]", id="nothing in a set"),
+    ],
+)
+def test_an_answer_that_no_such_object_gives_is_damage_and_no_violation(
+    kernel: Callable[[PartitionRows, History], Found], function: str, result: str
+) -> None:
+    with pytest.raises(DamagedRecording, match=f"operations.*{function}"):
+        kernel(rows((function, None, result, 30, 40, "ok")), NOBODY)
+
+
+def test_a_set_that_is_null_is_empty() -> None:
+    """So Go writes a slice that nobody filled."""
+    found = sets.kernel(rows(("add", "5", None, 10, 20, "ok"), ("read-all", None, "null", 30, 40, "ok")), NOBODY)
+
+    assert [one.kind for one in rows_of(found.anomalies)] == ["element_lost"]
 
 
 def test_the_words_name_the_node_that_answered() -> None:

@@ -148,6 +148,33 @@ def test_an_answer_of_another_shape_is_a_failure_of_the_run(tmp_path: Path, valu
     assert own_processes(tmp_path) == []
 
 
+@pytest.mark.parametrize(
+    ("operation", "value"),
+    [
+        pytest.param(ObjectOperation.READ, "[5]", id="a list for a register's value"),
+        pytest.param(ObjectOperation.READ_ALL, "5", id="a number for a set"),
+        pytest.param(ObjectOperation.READ_ALL, "[5,null]", id="nothing in a set"),
+        pytest.param(ObjectOperation.READ_COUNTER, "[5]", id="a list for a counter"),
+        pytest.param(ObjectOperation.DEQUEUE, '"5"', id="a text for an element"),
+        pytest.param(ObjectOperation.ACQUIRE, "[1]", id="a list for a token"),
+    ],
+)
+def test_a_value_of_another_shape_is_the_clients_fault_and_not_its_systems(
+    tmp_path: Path, operation: ObjectOperation, value: str
+) -> None:
+    """A register that was read as a list was a VIOLATION, a set that was read as a number a bug of the judge."""
+    called = client(tmp_path, BEGIN + ECHO.replace("VALUE", repr(value)))
+
+    async def once() -> ObjectAnswer:
+        try:
+            return await called.call(operation, "a", None)
+        finally:
+            await called.close()
+
+    with pytest.raises(ClusterError, match=f"client 1 answered {operation} with"):
+        asyncio.run(once())
+
+
 @pytest.mark.parametrize(("node", "words"), [(1, ""), (7, "said that node 7 answered, which there is not")])
 def test_a_client_may_say_which_node_answered(tmp_path: Path, node: int, words: str) -> None:
     """One that there is not would be named in a finding."""
