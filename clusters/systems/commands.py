@@ -52,4 +52,7 @@ async def ended_well(command: list[str], run_dir: Path) -> bool:
 def must_exist(command: list[str]) -> None:
     """Raise ClusterError where a command's program is missing."""
     if not Path(command[0]).is_file():
-        raise ClusterError(f"there is no program {command[0]}")
+        beside = (
+            "" if Path(command[0]).is_absolute() or "/" not in command[0] else " (beside system.toml: {folder}/...)"
+        )
+        raise ClusterError(f"there is no program {command[0]}{beside}")

@@ -13,11 +13,12 @@ Every command is a list of words. In them stand placeholders:
 A capability that the description does not give is missing: a fault that needs it is refused by name when the run is planned.
 """
 
+import difflib
 import re
 import shutil
 import sys
 import tomllib
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Final, Literal
 
@@ -235,6 +236,10 @@ def _must_be_whole(path: Path, nodes: Nodes) -> None:
         raise BadSystem(f"{path}: more: there is no node {strange[0]}, nodes are 1 to {nodes.count}")
     if len(set(nodes.ports)) < len(nodes.ports):
         raise BadSystem(f"{path}: ports: two have the same name")
+    if nodes.ready.http is not None and nodes.ready.command is not None:
+        raise BadSystem(f"{path}: ready: http or command, not both: one of them would not be asked")
+    if nodes.ready.http is not None and not nodes.ready.http.startswith("/"):
+        raise BadSystem(f"{path}: ready: http = {nodes.ready.http!r}: a path begins with /")
     if odd := next((name for name in nodes.ports if not PORT_NAME.fullmatch(name)), None):
         raise BadSystem(f"{path}: ports: {odd!r} cannot stand in a placeholder: letters, digits and _")
 
@@ -257,7 +262,15 @@ def _must_be_known(path: Path, word: str, system: System) -> None:
         plain = name in known and port is None and node is None
         place = name in ("host", "port") and (port is None or (name == "port" and port in nodes.ports))
         if not (plain or (place and (node is None or 1 <= int(node) <= nodes.count))):
-            raise BadSystem(f"{path}: there is no {match[0]}")
+            raise BadSystem(f"{path}: there is no {match[0]}; {_known_placeholders(match[0], known, nodes.ports)}")
+
+
+def _known_placeholders(given: str, known: Sequence[str], ports: Sequence[str]) -> str:
+    """Say which placeholder is near one that there is not, else which there are."""
+    names = [f"{{{name}}}" for name in (*known, "host", "port", *(f"port:{port}" for port in ports))]
+    if ":" not in given and (near := difflib.get_close_matches(given, names, n=1)):
+        return f"did you mean {near[0]}?"
+    return f"known: {', '.join(names)}; of another node: {{host@2}}, {{port@2}}"
 
 
 def _must_be_of_no_node(path: Path, word: str) -> None:

@@ -234,7 +234,13 @@ def test_what_a_system_does_not_have_is_refused_when_it_is_planned(
             r"cannot wipe \(no command of keeper names \{data\}\)",
             id="no data folder",
         ),
-        pytest.param(('"{port}"', '"{prot}"'), {}, r"there is no \{prot\}", id="placeholder"),
+        pytest.param(('"{port}"', '"{prot}"'), {}, r"there is no \{prot\}; did you mean \{port\}\?", id="placeholder"),
+        pytest.param(('"{port}"', '"{port:peer}"'), {}, r"there is no \{port:peer\}; known: .*\{port:main\}", id="a port that there is not"),
+        pytest.param(("within_ms = 10000", 'http = "health"'), {}, "ready: http = 'health': a path begins with /", id="no path"),
+        pytest.param(
+            ("within_ms = 10000", 'http = "/health", command = ["x"]'), {}, "ready: http or command, not both: one of them would not be asked",
+            id="two ways to be ready",
+        ),
         pytest.param(("[nodes]", "[notes]"), {}, "notes", id="word"),
         pytest.param(
             ('"write", "cas",', '"write", "txn-lists",'),
