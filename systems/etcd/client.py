@@ -71,7 +71,7 @@ def main(consistency: str) -> None:
                 say({"id": asked["id"], "type": "fail", "error": type(problem).__name__})
                 continue
         try:
-            ended = answer(connection, asked["f"], path, body)
+            ended = answer(connection, asked["f"], path, body) | {"node": node["node"]}
         except (Refused, OSError, HTTPException) as problem:  # an error of etcd may come behind the proposal
             connection.close()
             connection, at = None, at + 1
