@@ -4,6 +4,7 @@
     last_isr_member(p0)  elr_member(p0)         the ISR's only member, a member of the ELR; outsider(p0): in neither
     random broker, random controller            drawn by the plan
     active controller                           the leader of the metadata quorum
+    standby controller                          one that might lead it and does not; any of them while nobody does
     broker 2, controller 101                    by id
     sender(vote answer)                         who has sent the last message of this kind, receiver(...): whom it was for; clients are no targets
     random node, node 2                         of a described system, which has neither brokers nor controllers
@@ -24,8 +25,9 @@ from tribunal.nemesis.messages import COUNTED, NAMED, direction_of
 ROLES: Final = ("leader", "follower", "isr_member", "last_isr_member", "elr_member", "outsider")
 FORMS: Final = (
     "leader(pN), follower(pN), isr_member(pN), last_isr_member(pN), elr_member(pN), outsider(pN), p* for any partition, "
-    "random broker, random controller, active controller, broker N, controller N, sender(alter-partition answer), receiver(vote request)"
+    "random broker, random controller, active controller, standby controller, broker N, controller N, sender(alter-partition answer), receiver(vote request)"
 )
+STANDBY: Final = "standby controller"
 OF_PARTITION: Final = re.compile(r"(\w+)\(p(\d+|\*)\)")
 OF_MESSAGE: Final = re.compile(rf"(sender|receiver)\({NAMED}\)")
 BY_ID: Final = re.compile(r"(broker|controller|node)\s+(\d+)")
@@ -57,7 +59,7 @@ def parse(text: str, spec: ClusterSpec, partition_count: int) -> str:
     words = " ".join(str(text).split())
     if spec.has_objects:
         return _of_system(words, spec)
-    if words in ("random broker", "random controller", "active controller"):
+    if words in ("random broker", "random controller", "active controller", STANDBY):
         return words
     if (match := OF_PARTITION.fullmatch(words)) and match[1] in ROLES:
         if match[2] != "*" and int(match[2]) >= partition_count:
@@ -114,6 +116,8 @@ def _fitting(target: Target, cluster: FaultTarget, topic: str) -> Sequence[int]:
         return spec.controller_ids
     if target.text == "active controller":
         return [cluster.state.quorum_leader] if cluster.state.quorum_leader in spec.node_ids else []
+    if target.text == STANDBY:
+        return standby_controllers(cluster)
     if match := OF_MESSAGE.fullmatch(target.text):
         ends = cluster.last_message(COUNTED[match[2]], direction_of(match[3]))
         return [node for node in ends[match[1] == "receiver" :][:1] if node in spec.node_ids]
@@ -122,6 +126,13 @@ def _fitting(target: Target, cluster: FaultTarget, topic: str) -> Sequence[int]:
     if partition is None:
         return []
     return _of_partition(target.text.partition("(")[0], partition)
+
+
+def standby_controllers(cluster: FaultTarget) -> list[int]:
+    """Return who may become the active controller and is not, all of them while there is none; in ZooKeeper mode these are brokers."""
+    spec = cluster.spec
+    able = spec.broker_ids if spec.is_zookeeper_mode else spec.controller_ids
+    return [node for node in able if node != cluster.state.quorum_leader]
 
 
 def _of_partition(role: str, partition: PartitionState) -> Sequence[int]:

@@ -18,13 +18,14 @@ from tribunal.harness.campaign.variations import BESIDE, OF_BESIDE, SEEDS, UNNOT
 from tribunal.harness.catalog import SIMULATED
 from tribunal.harness.plan import PlannedFault, made, planned_beside
 from tribunal.harness.scenario import Scenario
-from tribunal.nemesis.targets import draw
+from tribunal.nemesis.targets import STANDBY, draw
 
 NONE: Final = "none"
 AS_EVER: Final = "as ever"
 PLAIN: Final = "produce-consume"
 OPERATOR: Final = "operator"
 IDLE: Final = "idle"
+TICKING: Final = "ticking"
 FORGOTTEN: Final = "producers forgotten"
 WAIT_MS: Final = 5_000  # for a moment or a target: a follower is missed after 2.5 to 4.5 s
 ROWS: Final = 2  # in one run
@@ -411,11 +412,16 @@ IN_ZOOKEEPER_MODE: Final = Realm(
     leads_to=OF_LATE_RECORDS,
 )
 VOTER_BOUNCED: Final = "voter bounced"
-SLOW_VOTES: Final = {**MESSAGES, "api": "vote", "delay_ms": (100, 250)}
+SLOW_VOTES: Final = {**MESSAGES, "api": "vote", "delay_ms": (50, 150, 300)}
 ENDS: Final = (50, 400, 900, 2_500, 4_000)
-LATE_VOTES: Final = Step("delay-messages", CONTROLLERS, (6_000,), SLOW_VOTES)
+LATE_VOTES: Final = (
+    Step("delay-messages", CONTROLLERS, (6_000,), SLOW_VOTES),
+    Step("delay-messages", CONTROLLERS, (6_000,), {**SLOW_VOTES, "api": "begin-quorum-epoch"}),
+)
 VOTED: Final = "sender(vote answer)"
 CUT_LINK: Final = Step("single-link", "{one}", (6_000,), {"to": "{another}"})
+# Each of them hears of whoever leads as long as that one is there, and of nobody else's election.
+CUT_STANDBYS: Final = Step("single-link", STANDBY, (6_000,), {"to": "standby"})
 OF_VOTERS: Final = Realm(
     standing={
         "syncing": {
@@ -424,9 +430,10 @@ OF_VOTERS: Final = Realm(
         },
         "votes": {
             AS_EVER: Standing(),
-            "late": Standing((LATE_VOTES,)),
+            "late": Standing(LATE_VOTES),
             "a link cut": Standing((CUT_LINK,)),
-            "late, a link cut": Standing((LATE_VOTES, CUT_LINK)),
+            "late, a link cut": Standing((*LATE_VOTES, CUT_LINK)),
+            "late, standbys apart": Standing((*LATE_VOTES, CUT_STANDBYS)),
         },
         "behind": {
             "nobody": Standing(),
@@ -469,11 +476,12 @@ OF_VOTERS: Final = Realm(
         "begun": Moment((0, 2, 50), "begin-quorum-epoch request"),
     },
     settings={"three": ({}, {}), "five": ({"controllers": 5}, {})},
-    loads=(OPERATOR, IDLE),
+    loads=(OPERATOR, TICKING, TICKING, IDLE, IDLE),
     leads_to={
         "late": {FIRST: (LEADER_LOST,)},
         "a link cut": {FIRST: (LEADER_LOST,)},
         "late, a link cut": {FIRST: (LEADER_LOST,)},
+        "late, standbys apart": {FIRST: (LEADER_LOST,)},
         "slowly": {FIRST: (LEADER_LOST, ALL_LOST)},
         LEADER_LOST: {
             NEXT: (VOTER_BOUNCED, VOTER_BOUNCED, ALL_LOST),
@@ -486,10 +494,16 @@ OF_VOTERS: Final = Realm(
 OF_LOAD: Final[Mapping[str, Mapping[str, object]]] = {
     TRANSACTIONS: {"partitions": 1, "processes": 4, "rest_ms": 120, "aborted_percent": 50},
     OPERATOR: {"partitions": 1, "rate": 20, "readers": 1},
+    TICKING: {"partitions": 1, "rate": 20, "readers": 1},
     IDLE: {"partitions": 1, "rate": 20, "readers": 1},
 }
-# Nothing is written to the quorum's log but what has to be: who is behind then is behind for long, and who is not stays so.
-NO_IDLE_RECORDS: Final[Mapping[str, SettingValue]] = {"metadata.max.idle.interval.ms": 0}
+IDLE_MS: Final = "metadata.max.idle.interval.ms"
+OF_IDLE: Final[Mapping[str, Mapping[str, SettingValue]]] = {
+    # Nothing is written to the quorum's log but what has to be: who is behind then is behind for long, and who is not stays so.
+    IDLE: {IDLE_MS: 0},
+    # Records that mean nothing are records to a quorum; an operator's topics cost four times as much.
+    TICKING: {IDLE_MS: 50},
+}
 
 
 # What a value is never without.
@@ -650,7 +664,7 @@ def planned(scenario: Scenario, rows: Sequence[Row], table: Table, random: Rando
     shape = {"brokers": random.choice((3, 4, 4)), **shape}
     if scenario.spec.mode == ZOOKEEPER:
         options = {**options, "partitions": 3}  # a control request may name one partition of several
-    settings = {**settings, **(NO_IDLE_RECORDS if load == IDLE else {})}
+    settings = {**settings, **OF_IDLE.get(load, {})}
     spec = msgspec.structs.replace(scenario.spec, settings={**scenario.spec.settings, **OF_BESIDE, **settings}, **shape)
     if spec.is_zookeeper_mode:
         spec.settings.pop(ELR, None)
@@ -706,11 +720,12 @@ def _spread(
     if step.target in {BROKERS, CONTROLLERS}:
         kind, ids = ("broker", spec.broker_ids) if step.target == BROKERS else ("controller", spec.controller_ids)
         targets = [f"{kind} {node}" for node in ids]
-    options = {name: _option(value, spec, names, random) for name, value in step.options.items()}
     pick = pick if step.pick is None else step.pick
     return [
         PlannedFault(
-            index=0, kind=step.kind, target=draw(target, 1, 0.0, pick), options=options,
+            index=0, kind=step.kind, target=draw(target, 1, 0.0, pick),
+            # Of each node by itself: messages that are all as late as each other come in the order in which they were sent.
+            options={name: _option(value, spec, names, random) for name, value in step.options.items()},
             lasts_ms=random.choice(step.lasts_ms), after_ms=0 if place else random.choice(moment.after_ms),
             when=None if place else trigger(moment.when, spec), wait_ms=WAIT_MS, must=False,
         )

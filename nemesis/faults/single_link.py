@@ -10,12 +10,16 @@ from tribunal.clusters.capabilities import CanCutLinks
 from tribunal.nemesis.api import ClusterError, Effect, Fault
 from tribunal.nemesis.link_groups import from_target
 from tribunal.nemesis.partition import partitioned
+from tribunal.nemesis.targets import standby_controllers
 
 
 class Options(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """To whom (0: the next node of the same kind), in which direction, and what becomes of the bytes."""
+    """In which direction, and what becomes of the bytes.
 
-    to: int = 0
+    to:  the other node; 0: the next one of the same kind; standby: the next controller that does not lead.
+    """
+
+    to: int | Literal["standby"] = 0
     direction: Literal["both", "in", "out"] = "both"
     mode: CutMode = CutMode.HOLD
 
@@ -23,8 +27,14 @@ class Options(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 def inject(cluster: CanCutLinks, node: int, options: Options) -> AbstractAsyncContextManager[Effect]:
     """Cut one pair of nodes."""
     spec = cluster.spec
-    kind = spec.broker_ids if node in spec.broker_ids else spec.controller_ids
-    other = options.to or from_target(kind, node)[1 % len(kind)]
+    if options.to == "standby":
+        others = [one for one in from_target(standby_controllers(cluster), node) if one != node]
+        if not others:
+            raise ClusterError(f"single-link: there is no standby controller besides {node}")
+        other = others[0]
+    else:
+        kind = spec.broker_ids if node in spec.broker_ids else spec.controller_ids
+        other = options.to or from_target(kind, node)[1 % len(kind)]
     if other == node or other not in spec.node_ids:
         raise ClusterError(f"single-link: there is no node {other} besides {node}")
     links = [Link(node, other)] if options.direction != "in" else []

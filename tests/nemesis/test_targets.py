@@ -1,11 +1,13 @@
 """Targets: whom an expression means, at the moment it is asked."""
 
+import asyncio
 from random import Random
 from types import SimpleNamespace
 
 import pytest
 
-from tribunal.clusters.api import ClusterError, ClusterSpec, ClusterState, PartitionState, TopicPartition
+from tribunal.clusters.api import ClusterError, ClusterSpec, ClusterState, Link, PartitionState, Proof, TopicPartition
+from tribunal.nemesis.faults import single_link
 from tribunal.nemesis.targets import BadTarget, NoTarget, draw, parse, resolve
 
 
@@ -34,6 +36,8 @@ def meant(text, cluster, pick=0.0):
         pytest.param("random broker", 0.99, 3, id="broker"),
         pytest.param("random  controller", 0.0, 101, id="controller"),
         pytest.param("active controller", 0.0, 102, id="active controller"),
+        pytest.param("standby controller", 0.0, 101, id="first standby controller"),
+        pytest.param("standby controller", 0.9, 103, id="last standby controller"),
         pytest.param("broker 1", 0.7, 1, id="by id"),
     ],
 )
@@ -56,6 +60,10 @@ def test_a_leader_that_is_missing_is_no_target():
         pytest.param("outsider(p0)", {"isr": (2,), "elr": (3,)}, 1, id="in neither"),
         pytest.param("leader(p0)", {"down": (2,)}, None, id="the leader's process is gone"),
         pytest.param("random broker", {"down": (1, 2)}, 3, id="a broker that runs"),
+        pytest.param(
+            "standby controller", {"quorum_leader": 101, "down": (102,)}, 103, id="one that runs and does not lead"
+        ),
+        pytest.param("standby controller", {"quorum_leader": 101, "down": (102, 103)}, None, id="who leads is alone"),
         pytest.param("sender(vote answer)", {"sent": {(52, "response"): (103, 101)}}, 103, id="who answered"),
         pytest.param("receiver(vote answer)", {"sent": {(52, "response"): (103, 101)}}, 101, id="who was answered"),
         pytest.param("sender(vote request)", {"sent": {(52, "response"): (103, 101)}}, None, id="nobody asked"),
@@ -85,3 +93,32 @@ def test_the_plan_draws_the_partition():
     drawn = {draw("leader(p*)", 6, Random(seed).random(), 0.0).partition for seed in range(40)}
 
     assert drawn == set(range(6))
+
+
+@pytest.mark.parametrize(
+    ("node", "leader", "other"),
+    [
+        pytest.param(101, 102, 103, id="the other standby controller"),
+        pytest.param(103, 102, 101, id="and the other way round"),
+        pytest.param(102, 102, 101, id="the active controller and a standby one"),
+        pytest.param(101, -1, 102, id="nobody leads: the next one"),
+    ],
+)
+def test_a_link_to_a_standby_controller(node, leader, other):
+    cluster = a_cluster(quorum_leader=leader)
+    cut = []
+    cluster.cut = lambda links, mode: cut.append(links) or asyncio.sleep(0, Proof(holds=True, facts={}))
+
+    async def injected():
+        effect = single_link.inject(cluster, node, single_link.Options(to="standby", direction="out"))
+        await anext(effect.gen)
+
+    asyncio.run(injected())
+    assert cut == [[Link(node, other)]]
+
+
+def test_a_link_to_a_standby_controller_that_there_is_not():
+    cluster = a_cluster(quorum_leader=101)
+    cluster.spec = ClusterSpec(controllers=1)
+    with pytest.raises(ClusterError, match="there is no standby controller besides 101"):
+        single_link.inject(cluster, 101, single_link.Options(to="standby"))
