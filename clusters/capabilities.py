@@ -25,6 +25,7 @@ class Capability(StrEnum):
     KILL = "kill"
     PAUSE = "pause"
     WIPE = "wipe"
+    RESTORE_DISK = "restore_disk"
     POWER_FAIL = "power_fail"
     DAMAGE = "damage"
     ROT = "rot"
@@ -74,7 +75,7 @@ OF_DISKS: Final = frozenset(
     }
 )
 # Of disks that a node may find otherwise than it had written them, when it starts again.
-LOSE_BYTES: Final = frozenset({Capability.POWER_FAIL, Capability.LOSE_PART, Capability.WIPE})
+LOSE_BYTES: Final = frozenset({Capability.POWER_FAIL, Capability.LOSE_PART, Capability.WIPE, Capability.RESTORE_DISK})
 STARTS: Final = frozenset({Capability.START})  # what a fault asks for behind which a node is started
 SystemName = Literal["replog", "apache-kafka"]  # of a node in a cluster of both
 RETRANSMISSION_MS: Final = 200  # Linux' least retransmission time-out: what losing a packet costs a TCP stream
@@ -251,6 +252,21 @@ class CanWipe(FaultTarget, Protocol):
 
     async def wipe(self, node: int) -> Proof:
         """Empty the disk of a node that is down, formatted again; `log_end_offsets_before`; prove that no log is left."""
+
+
+NO_COPY: Final = (
+    "the disk of node {} is not put back: a voter that has forgotten its vote and its log breaks any quorum"
+)
+
+
+class CanRestoreDisks(FaultTarget, Protocol):
+    """Copies brokers' disks, and puts a copy back: a snapshot of a machine, or a backup, that somebody restores."""
+
+    async def save_disk(self, node: int) -> None:
+        """Copy the disk of a broker that is down, instead of an earlier copy; `ClusterError` for another node."""
+
+    async def restore_disk(self, node: int) -> Proof:
+        """Put the copy back while the broker is down; `log_end_offsets_before` and `_after`; prove that it is what was copied."""
 
 
 class CanPowerFail(FaultTarget, Protocol):
@@ -508,6 +524,7 @@ PROTOCOLS: Final[Mapping[Capability, type]] = {
     Capability.KILL: CanKill,
     Capability.PAUSE: CanPause,
     Capability.WIPE: CanWipe,
+    Capability.RESTORE_DISK: CanRestoreDisks,
     Capability.POWER_FAIL: CanPowerFail,
     Capability.DAMAGE: CanDamageLogs,
     Capability.ROT: CanRot,

@@ -34,7 +34,7 @@ from tribunal.results.store import Recording, partition_order
 LAG_NS: Final = 1_000_000_000  # observers of the metadata log see a commit a little late
 GROUP_LOG: Final = "__consumer_offsets"
 TRANSACTION_LOG: Final = "__transaction_state"
-POWER: Final = frozenset({"power-loss", "wipe"})  # a disk loses records while its node is down
+POWER: Final = frozenset({"power-loss", "restored-disk", "wipe"})  # a disk loses records while its node is down
 GONE_BY_ORDER: Final = ("delete_records", "delete_topic", "retention", "cleanup.policy")
 NEVER: Final = 1 << 62
 

@@ -34,7 +34,7 @@ OF_ALL_BROKERS: Final = frozenset({"brokers-from-controllers", "change-system"})
 BEGUN_BEFORE: Final = frozenset({
     "change-release", "change-system", "early-leader-and-isr", "failing-directory", "failing-disk", "fast-bounce", "flaky", "full-disk", HOLD_OVER,
     "late-deletion", "late-leave", "late-stop-replica", "missed-bounce", "mount-full", "mount-read-only", "narrow", "part-kill", "pause-kill",
-    "read-only-disk", "remove-broker", "rolling-restart", "rolling-upgrade", "slow", "slow-zookeeper", "swizzle",
+    "read-only-disk", "remove-broker", "restored-disk", "rolling-restart", "rolling-upgrade", "slow", "slow-zookeeper", "swizzle",
 })  # fmt: skip
 
 

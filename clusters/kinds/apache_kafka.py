@@ -54,7 +54,7 @@ LINK_CAPABILITIES: Final = frozenset(
 # A foreign system can do only what was tried: a new capability is none of its own before it stands here.
 CAPABILITIES: Final = LINK_CAPABILITIES | {
     *(Capability.START, Capability.STOP, Capability.KILL, Capability.PAUSE),
-    *(Capability.WIPE, Capability.POWER_FAIL, Capability.DAMAGE),
+    *(Capability.WIPE, Capability.RESTORE_DISK, Capability.POWER_FAIL, Capability.DAMAGE),
     *(Capability.REASSIGN, Capability.SET_TOPIC_CONFIG, Capability.ELECT_PREFERRED, Capability.UNREGISTER),
     Capability.REMOVE_VOTER,
     *(Capability.CHANGE_RELEASE, Capability.RAISE_METADATA_VERSION),

@@ -10,6 +10,7 @@ from replog.config.properties import parsed
 from replog.host.config_file import META_PROPERTIES
 from tribunal.clusters.api import Proof, Unsupported
 from tribunal.clusters.capabilities import ClockSkew, Damage, DiskTrouble
+from tribunal.clusters.nodes.disk_copies import restore, save
 from tribunal.clusters.nodes.final_logs import log_bytes
 from tribunal.clusters.nodes.log_damage import do_damage, log_ends
 from tribunal.clusters.nodes.node_control import NodeControl
@@ -29,6 +30,12 @@ class NodeFiles(Protocol):
 
     async def wipe(self, node: int) -> Proof:
         """Remove the log directory and format it again."""
+
+    async def save_disk(self, node: int) -> None:
+        """Copy the log directory."""
+
+    async def restore_disk(self, node: int) -> Proof:
+        """Put the copy back."""
 
     async def directory_id(self, node: int) -> str | None:
         """Return the id that formatting gave the log directory; None where it cannot be read."""
@@ -112,6 +119,14 @@ class LocalFiles:
                 "directory_id_after": new_directory_id,
             },
         )
+
+    async def save_disk(self, node: int) -> None:
+        """Copy the log directory beside it."""
+        await asyncio.to_thread(save, self._run.folder(node))
+
+    async def restore_disk(self, node: int) -> Proof:
+        """Put the copy in the log directory's place."""
+        return await asyncio.to_thread(restore, self._run.folder(node))
 
     async def directory_id(self, node: int) -> str | None:
         """Read it in the log directory."""

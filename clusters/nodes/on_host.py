@@ -13,6 +13,7 @@ import msgspec
 from replog.host.sabotage.roll_back import roll_back
 from tribunal.clusters.api import Proof
 from tribunal.clusters.capabilities import ClockSkew, Damage, DiskTrouble
+from tribunal.clusters.nodes.disk_copies import restore, save
 from tribunal.clusters.nodes.final_logs import log_bytes
 from tribunal.clusters.nodes.log_damage import do_damage, log_ends
 from tribunal.clusters.nodes.node_control import NodeControl
@@ -72,6 +73,10 @@ def done(verb: str, folder: Path, wanted: bytes) -> Proof:
     match verb:
         case "wipe":
             return wipe(folder)
+        case "save_disk":
+            return save(folder)
+        case "restore_disk":
+            return restore(folder)
         case "power_fail":
             return power_fail(folder)
         case "damage":

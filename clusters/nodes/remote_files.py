@@ -108,6 +108,14 @@ class RemoteFiles:
         await self._in_thread(self._hosts[node].run_python, FORMAT)
         return proof
 
+    async def save_disk(self, node: int) -> None:
+        """Copy the log directory on the host."""
+        await self._hosts[node].do("save_disk")
+
+    async def restore_disk(self, node: int) -> Proof:
+        """Put the copy in the log directory's place."""
+        return await self._hosts[node].do("restore_disk")
+
     async def directory_id(self, node: int) -> str | None:
         """Read it on the host."""
         return directory_id_in((await self._in_thread(self._hosts[node].run, f"cat data/{META_PROPERTIES}")).decode())

@@ -34,7 +34,7 @@ from tribunal.clusters.api import (
     RequestSeen,
     until,
 )
-from tribunal.clusters.capabilities import OF_SIMULATOR, Fate
+from tribunal.clusters.capabilities import NO_COPY, OF_SIMULATOR, Fate
 from tribunal.clusters.clock import RunClock
 from tribunal.clusters.links.requests import RequestLog
 from tribunal.clusters.nodes.final_logs import dumped_log, topic_id_of
@@ -44,6 +44,7 @@ from tribunal.clusters.simulated.clients import SimulatedClients
 from tribunal.clusters.simulated.committed import CommittedMetadata, Incarnation, QuorumMember
 from tribunal.clusters.simulated.committed_znodes import CommittedZnodes
 from tribunal.clusters.simulated.control_watch import ControlWatch
+from tribunal.clusters.simulated.disk import Directory
 from tribunal.clusters.simulated.event_fields import AboutNode
 from tribunal.clusters.simulated.frames import Frame, metadata_offset_of
 from tribunal.clusters.simulated.loop import Failure
@@ -97,6 +98,9 @@ class SimulatedCluster(SimulatedFaults):
         simulation.network.frames.on = True
         if spec.node_settings().get(POINTS_SETTING):
             simulation.points = Points(simulation.loop)
+        self._copies: dict[
+            int, tuple[Directory, dict[str, int]]
+        ] = {}  # of brokers' disks, and where logs ended in them
         self.lost_directories: dict[tuple[int, UUID], None] = {}  # of nodes that have another disk now
         self.control_watch: ControlWatch | None = None
         self.model = Model()  # of ZooKeeper, where there is one
@@ -369,6 +373,32 @@ class SimulatedCluster(SimulatedFaults):
                 "directory_id_after": str(one.directory_id),
             },
         )
+
+    async def save_disk(self, node: int) -> None:
+        """Copy the disk of a broker that is down."""
+        self._copies[node] = self._idle_broker(node).machine.disk.copied(DATA), self.log_ends(node)
+
+    async def restore_disk(self, node: int) -> Proof:
+        """Put the copy back."""
+        machine, (copy, ends) = self._idle_broker(node).machine, self._copies[node]
+        before = self.log_ends(node)
+        machine.power_on()
+        machine.disk.put_back(DATA, copy)
+        self.watch.lost_data(node)
+        after = self.log_ends(node)
+        return Proof(
+            holds=after == ends,
+            facts={"log_end_offsets_before": before, "log_end_offsets_after": {**dict.fromkeys(before, 0), **after}},
+        )
+
+    def _idle_broker(self, node: int) -> SimulatedNode:
+        """Return a broker whose disk may be touched."""
+        if node not in self.spec.broker_ids:
+            raise ClusterError(NO_COPY.format(node))
+        one = self._node(node)
+        if one.machine.running:
+            raise ClusterError(f"broker {node} runs: end it before its disk is touched")
+        return one
 
     def directory_id(self, node: int) -> str:
         """Return the id that formatting gave a node's log directory, as Kafka's tools write it."""

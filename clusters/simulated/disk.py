@@ -15,7 +15,7 @@ the middle of the n-th operation; `PowerLost` then runs through whoever called).
 """
 
 import errno
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from random import Random
 from typing import Final, Protocol
 
@@ -529,6 +529,18 @@ class SimulatedDisk:
         directory.clear()
         self._names_changed(path)
 
+    def copied(self, path: str) -> Directory:
+        """Return a copy of a directory as it is seen, all of it durable."""
+        return _durable_copy(self._directory(path))
+
+    def put_back(self, path: str, copy: Directory) -> None:
+        """Replace a directory's content by a copy's, durably; the copy stays as it is."""
+        self.wipe(path)
+        directory, fresh = self._directory(path), _durable_copy(copy)
+        directory.entries, directory.durable = fresh.entries, fresh.durable
+        self.used_bytes += sum(_sizes(directory))
+        self._names_changed(path)
+
     def make_everything_durable(self) -> None:
         """Make all that is there durable, as time would have done long ago."""
         for path in self.files_below():
@@ -807,6 +819,26 @@ class _Survival:
 
     def _survives(self) -> bool:
         return self._random.random() < self._bias
+
+
+def _durable_copy(directory: Directory) -> Directory:
+    copy = Directory()
+    for name, entry in directory.entries.items():
+        if isinstance(entry, Directory):
+            copy.entries[name] = _durable_copy(entry)
+        else:
+            file = copy.entries[name] = Inode()
+            file.content, file.image = bytearray(entry.content), bytearray(entry.content)
+    copy.sync()
+    return copy
+
+
+def _sizes(directory: Directory) -> Iterator[int]:
+    for entry in directory.entries.values():
+        if isinstance(entry, Directory):
+            yield from _sizes(entry)
+        else:
+            yield len(entry.content)
 
 
 def _make_names_durable(directory: Directory) -> None:

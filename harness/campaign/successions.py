@@ -149,6 +149,8 @@ ANOTHER_LEADS: Final = "another leads"
 TWO_DIRECTORIES: Final = "two directories"
 DIRECTORY_LOST: Final = "directory lost"
 FAILING: Final[Mapping[str, object]] = {"how": ("stop", "kill"), "must_be_noticed": False}
+DISK_RESTORED: Final = "old disk restored"
+AN_OLD_DISK: Final[Mapping[str, object]] = {"how": ("stop", "stop", "kill"), "age_ms": (0, 300, 1_000)}
 COORDINATOR_LOST: Final = "coordinator lost"
 MARKERS: Final = "write-txn-markers request"
 COORDINATOR: Final = f"sender({MARKERS})"  # the last one that had a transaction to end
@@ -201,6 +203,12 @@ OF_KRAFT: Final[Mapping[str, Sequence[Way]]] = {
     ),
     DIRECTORY_LOST: _ways(
         Step("failing-directory", LEADER, SHORT, FAILING), Step("failing-directory", FOLLOWER, SHORT, FAILING)
+    ),
+    # Who comes back so lacks records only until they are replicated again.
+    DISK_RESTORED: (
+        (Step("restored-disk", FOLLOWER, SHORT, AN_OLD_DISK),),
+        (Step("restored-disk", FOLLOWER, SHORT, AN_OLD_DISK), Step("isolate", LEADER, LONG, FROM_BROKERS)),
+        (Step("restored-disk", LEADER, SHORT, AN_OLD_DISK), Step("isolate", LEADER, LONG, FROM_BROKERS)),
     ),
     RAISED: _ways(Step("change-min-isr", ACTIVE, LONG, {"to": "{replicas}"})),
     LOWERED: _ways(Step("change-min-isr", ACTIVE, LONG, {"to": 1})),
@@ -379,6 +387,11 @@ OF_LATE_METADATA: Final[LeadsTo] = {
         NEXT_COMES: SOON,
     },
     COORDINATOR_LOST: {NEXT: (LEADER_LOST, COORDINATOR_LOST)},
+    DISK_RESTORED: {
+        "setting": (TWO_REPLICAS, "two replicas, both needed", "two replicas, both needed", "as it is"),
+        NEXT: (LEADER_LOST,),
+        NEXT_COMES: ("soon", "later", "missed", "missed"),
+    },
     ALL_LOST: {NEXT: (LOWERED, RAISED, LEADER_LOST, "controller lost"), NEXT_COMES: ("leaderless", "at once", "soon")},
     LEADER_MOVED: {"behind": (FOLLOWER_GONE, FOLLOWERS_GONE), "metadata": UNHEARD, **MOVED_ON},
     RAISED: {"metadata": UNHEARD, NEXT: (FOLLOWER_LOST,), NEXT_COMES: SOON},

@@ -153,6 +153,10 @@ def _ended_at_last(random: Random, plan: Plan, sent: Mapping[str, int]) -> Optio
     return {"how": random.choice(("stop", "kill")), "must_be_noticed": False}
 
 
+def _copied(random: Random, plan: Plan, sent: Mapping[str, int]) -> Options:
+    return {"how": random.choice(("stop", "stop", "kill")), "age_ms": random.choice((0, 300, 1_000, 3_000))}
+
+
 KINDS: Final[Mapping[str, Kind]] = {
     "kill": Kind(14, TARGETS, _none),
     "stop": Kind(8, TARGETS, _none),
@@ -171,6 +175,7 @@ KINDS: Final[Mapping[str, Kind]] = {
     "change-min-isr": Kind(4, ("active controller",), _min_isr),
     "elect-leaders": Kind(2, BROKERS, _none),
     WIPE: Kind(2, TARGETS, _none),
+    "restored-disk": Kind(3, BROKERS, _copied),
     "torn-tail": Kind(3, BROKERS, _none),
     "truncate-segment": Kind(1, BROKERS, _none),
     "full-disk": Kind(3, BROKERS, _none),

@@ -10,7 +10,7 @@ from replog.controller.registration import Shutdown
 from replog.metadata.state import Broker
 from replog.types import NO_BROKER_EPOCH
 
-SCENARIO = "clean-then-unclean"
+SCENARIO = "restored-disk"
 
 
 def install() -> None:

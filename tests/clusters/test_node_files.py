@@ -21,6 +21,7 @@ from tribunal.clusters.clock import RunClock
 from tribunal.clusters.kafka.disk import CLEAN_SHUTDOWN, previous_broker_epoch
 from tribunal.clusters.links.addresses import free_port, taken_address
 from tribunal.clusters.links.relays import node_host
+from tribunal.clusters.nodes.disk_copies import restore, save
 from tribunal.clusters.nodes.final_logs import dumped_logs, log_bytes
 from tribunal.clusters.nodes.log_damage import do_damage, log_ends
 from tribunal.clusters.nodes.mounts import MountedDisks
@@ -128,6 +129,46 @@ def test_a_wipe_of_a_disk_that_held_no_log_proves_nothing(tmp_path):
     (tmp_path / "data").mkdir()
 
     assert not wipe(tmp_path).holds
+
+
+def test_a_copy_of_a_disk_that_is_put_back_is_what_it_was(tmp_path):
+    a_log(tmp_path / "data" / "t-0", a_batch(0, 11))
+    save(tmp_path)
+    a_log(tmp_path / "data" / "t-1", a_batch(0, 7))
+    log = tmp_path / "data" / "t-0" / f"{0:020}.log"
+    log.write_bytes(a_batch(0, 11) + a_batch(1, 5))
+    (tmp_path / "undo").mkdir()
+
+    proof = restore(tmp_path)
+
+    assert proof.holds
+    assert proof.facts["log_end_offsets_before"] == {"t-0": 2, "t-1": 1}
+    assert proof.facts["log_end_offsets_after"] == {"t-0": 1, "t-1": 0}
+    assert log.read_bytes() == a_batch(0, 11)
+    assert not (tmp_path / "undo").exists()  # nothing of a copy was written and not synced
+
+
+def test_a_copy_may_be_put_back_again(tmp_path):
+    a_log(tmp_path / "data" / "t-0", a_batch(0, 11))
+    save(tmp_path)
+    for _ in range(2):
+        (tmp_path / "data" / "t-0" / f"{0:020}.log").unlink()
+
+        assert restore(tmp_path).facts["log_end_offsets_after"] == {"t-0": 1}
+
+
+def test_a_copy_that_nobody_made_is_not_put_back_and_nothing_is_lost(tmp_path):
+    a_log(tmp_path / "data" / "t-0", a_batch(0, 11))
+
+    with pytest.raises(ClusterError, match="there is no copy of a disk to put back"):
+        restore(tmp_path)
+
+    assert log_ends(tmp_path / "data") == {"t-0": 1}
+
+
+def test_a_copy_that_fails_says_why(tmp_path):
+    with pytest.raises(ClusterError, match=r"data: its copy failed: .*No such file"):
+        save(tmp_path)
 
 
 @pytest.mark.parametrize("damage", Damage)

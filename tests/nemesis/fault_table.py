@@ -28,6 +28,7 @@ ONCE = [
     ("hold-messages", 1, 0.5, {"api": "fetch"}),
     ("hold-over", 2, 0.3, {"api": "broker-heartbeat"}),
     ("power-loss", 2, 0.3, {}),
+    ("restored-disk", 3, 0.3, {"age_ms": 100}),
     ("torn-tail", 3, 0.3, {}),
     ("truncate-segment", 1, 0.3, {}),
     ("bit-flip", 2, 0.3, {}),

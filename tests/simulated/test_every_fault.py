@@ -5,6 +5,7 @@ import asyncio
 import pytest
 
 from tests.simulated.cluster_program import Trial, leader
+from tribunal.clusters.api import ClusterError
 from tribunal.clusters.capabilities import FOREIGN, RELEASED, SECURED, Fate
 from tribunal.clusters.simulated.cluster import SimulatedCluster
 from tribunal.clusters.spec import ZOOKEEPER, ClusterSpec
@@ -53,6 +54,18 @@ def test_it_bites_and_heals(name, victim):
     assert effects[0].heal.holds, effects[0].heal
     assert trial.lost() == []
     assert trial.unread == []
+
+
+def test_the_disk_of_a_controller_is_not_put_back():
+    """A voter that has forgotten its vote breaks any quorum: what came of it would be no fault of the system."""
+    fault = POSSIBLE["restored-disk"]
+
+    async def scenario(cluster):
+        with pytest.raises(ClusterError, match=r"the disk of node 10\d is not put back: a voter"):
+            async with fault.aimed(voter(cluster), fault.options())(cluster):
+                pass
+
+    assert Trial("fault/restored-disk-of-a-controller").run(scenario).lost() == []
 
 
 def test_a_vote_is_given_back_once_the_next_leader_knows_the_observer():

@@ -376,3 +376,41 @@ def test_content_is_what_was_written_and_synced_bytes_stay(history, seed):
                 model, durable = bytearray(left), left
         assert file.read_at(0, 1 << 20) == model
     assert disk.used_bytes == len(model)
+
+
+@pytest.mark.usefixtures("_everything_is_lost")
+def test_a_copy_is_what_was_seen_and_is_durable_once_it_is_put_back(disk):
+    disk.make_directory("data/log")
+    disk.sync_directory("")
+    file = written(disk, "data/log/kept", b"synced ")
+    file.sync()
+    file.append(b"and not")
+    copy = disk.copied("data")
+    written(disk, "data/log/later", b"x").sync()
+    file.truncate(3)
+    disk.put_back("data", copy)
+    crash(disk)
+
+    assert disk.list_directory("data/log") == ["kept"]
+    assert disk.read_file("data/log/kept") == b"synced and not"
+
+
+def test_a_copy_stays_as_it_was_whatever_is_written_behind_it(disk):
+    disk.make_directory("data")
+    written(disk, "data/file", b"first")
+    copy = disk.copied("data")
+    for _ in range(2):
+        disk.open("data/file").append(b" more")
+        disk.put_back("data", copy)
+
+        assert disk.read_file("data/file") == b"first"
+
+
+def test_a_copy_that_is_put_back_takes_the_room_that_it_took(disk):
+    disk.make_directory("data")
+    written(disk, "data/file", bytes(100))
+    copy, used = disk.copied("data"), disk.used_bytes
+    written(disk, "data/other", bytes(1_000))
+    disk.put_back("data", copy)
+
+    assert disk.used_bytes == used == 100

@@ -1,0 +1,71 @@
+"""Put an old copy of a broker's disk back, as who restores a machine from a snapshot or a backup; heal by starting the broker on it.
+
+The broker is ended, its disk is copied, and it goes on. After a while it is killed, and comes back with the copy: what it had synced since is
+gone, and all that stands in the copy is of an earlier life, such as the file of a clean shutdown (KIP-966 compares its broker epoch for that).
+"""
+
+import asyncio
+from contextlib import asynccontextmanager
+from typing import Final, Protocol
+
+import msgspec
+
+from tribunal.clusters.capabilities import CanRestoreDisks
+from tribunal.nemesis.api import (
+    AsyncGenerator,
+    ClusterError,
+    Effect,
+    Fault,
+    back_in_service,
+    incarnation,
+    joined,
+    proven_losses,
+)
+from tribunal.nemesis.bounce import BounceTarget, How, end
+
+
+class RestoreTarget(BounceTarget, CanRestoreDisks, Protocol):
+    """What this fault asks of a cluster."""
+
+
+class Options(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """The copy.
+
+    how:     how the broker is ended before its disk is copied.
+    age_ms:  how long the broker serves before the copy comes back.
+    """
+
+    how: How = "stop"
+    age_ms: int = 1_000
+
+    def __post_init__(self) -> None:
+        """Refuse what is no duration."""
+        if self.age_ms < 0:
+            raise ValueError(f"age_ms {self.age_ms}: a number of ms from 0 on")
+
+
+@asynccontextmanager
+async def inject(cluster: RestoreTarget, node: int, options: Options) -> AsyncGenerator[Effect]:
+    """Inject: the process is gone, and its logs end where they ended in the copy. Heal: a new incarnation in its ISRs."""
+    before = incarnation(cluster, node)
+    ended = await end(cluster, node, options.how)
+    try:
+        await cluster.save_disk(node)
+    finally:
+        await cluster.start(node)
+    served = await back_in_service(cluster, node, before)
+    await asyncio.sleep(options.age_ms / 1000)
+    if not cluster.alive(node):
+        raise ClusterError(f"broker {node} is down for another fault: its disk is not put back")
+    former, begin_ns = incarnation(cluster, node), cluster.now_ns()
+    effect = Effect(node, joined(ended, "served", served))
+    effect.add_proof("killed", await cluster.kill(node))
+    restored = await cluster.restore_disk(node)
+    effect.add_proof("restored", restored)
+    effect.losses += proven_losses(cluster, node, restored, begin_ns)
+    yield effect
+    await cluster.start(node)
+    effect.heal = await back_in_service(cluster, node, former)
+
+
+FAULT: Final = Fault(options=Options, inject=inject)
