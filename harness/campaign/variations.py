@@ -16,7 +16,7 @@ from tribunal.harness.catalog import SIMULATED, all_clusters, faults
 from tribunal.harness.plan import Plan, PlannedFault, made, planned_beside, refusal
 from tribunal.harness.scenario import Scenario
 from tribunal.nemesis.messages import COUNTED, not_sent_in
-from tribunal.nemesis.targets import BY_ID, draw
+from tribunal.nemesis.targets import BY_ID, OF_MESSAGE, Target, draw
 from tribunal.nemesis.triggers import Sent, Trigger, parse_trigger
 
 Options = Mapping[str, object]
@@ -443,22 +443,25 @@ def _timed(fault: PlannedFault, plan: Plan, random: Random, sent: Mapping[str, i
         when, after_ms = _trigger(plan, fault, random, sent), random.choice(AFTER_MS)
     if random.random() < 0.25:
         until = _trigger(plan, fault, random, sent)
-    if when is not None and fault.kind in AT_MESSAGES and random.random() < AT_MESSAGES_SHARE:
-        fault = _at_message(fault, when, random)
+    aim, was_aimed = None, OF_MESSAGE.fullmatch(fault.target.text) is not None
+    if when is not None and fault.kind in AT_MESSAGES and (was_aimed or random.random() < AT_MESSAGES_SHARE):
+        aim = _end_of_message(when, random)
+    if aim is None and was_aimed:  # it waits for that message no more
+        aim = draw(random.choice(KINDS[fault.kind].targets), _partitions(plan), random.random(), random.random())
     # A run without it is one of its other faults, not an inconclusive one.
     return msgspec.structs.replace(
-        fault, when=when, until=until, wait_ms=wait_ms, after_ms=after_ms, meanwhile=random.random() < 0.9, must=False
-    )
+        fault, target=aim or fault.target, when=when, until=until, wait_ms=wait_ms, after_ms=after_ms,
+        meanwhile=random.random() < 0.9, must=False,
+    )  # fmt: skip
 
 
-def _at_message(fault: PlannedFault, when: Trigger, random: Random) -> PlannedFault:
-    """Aim a fault at who sent or received the message that it waits for, where it waits for one."""
+def _end_of_message(when: Trigger, random: Random) -> Target | None:
+    """Return who sent or received the message that is waited for, None where none is."""
     for one in when.conditions:
         if isinstance(one, Sent):
             end, kind = random.choice(("sender", "receiver")), "request" if one.direction == "request" else "answer"
-            target = draw(f"{end}({one.api} {kind})", 1, 0.0, 0.0)
-            return msgspec.structs.replace(fault, target=target)
-    return fault
+            return draw(f"{end}({one.api} {kind})", 1, 0.0, 0.0)
+    return None
 
 
 def _trigger(plan: Plan, fault: PlannedFault, random: Random, sent: Mapping[str, int]) -> Trigger:
