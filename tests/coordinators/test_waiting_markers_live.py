@@ -15,7 +15,7 @@ from replog.errors import Error
 from replog.log.batch import TRANSACTIONAL, NewRecord, build
 from replog.node.broker import Broker
 from replog.node.replication.replicas import Replica
-from replog.types import TopicPartition
+from replog.types import NO_NODE, TopicPartition
 from replog.wire.apis import api_of
 from replog.wire.error_codes import errors_in
 from replog.wire.exchange import exchange_of
@@ -141,6 +141,40 @@ def test_a_marker_that_was_refused_is_sent_again_while_another_leaders_waits_for
             await cluster.start(ELSEWHERE)
             async with asyncio.timeout(10):
                 await until(lambda: refused.partition.log.log_end_offset == 2)
+
+            assert slow.partition.high_watermark < 2
+            await client.close()
+
+    asyncio.run(run())
+
+
+def test_a_marker_for_a_partition_without_a_leader_is_sent_when_it_has_one_while_another_leaders_waits(
+    tmp_path: Path,
+) -> None:
+    """Nobody could be asked for it, and it was thought of again only when the other leader had answered, or had not for 30 s."""
+
+    async def run() -> None:
+        async with running(tmp_path, controllers=1, brokers=3, **SETTINGS) as cluster, asyncio.timeout(40):
+            client = Client(ClientWorld(), [Endpoint("127.0.0.1", cluster.ports[HERE])])
+            await client.create_topic("slow", assignments=[[THERE, HERE]])
+            await client.create_topic("leaderless", assignments=[[ELSEWHERE]])
+            producer = name, producer_id, epoch = await a_producer(cluster, HERE)
+            assert await write(client, "slow", producer) is Error.NONE
+            assert await write(client, "leaderless", producer) is Error.NONE
+            slow = replica_of(cluster, THERE, "slow")
+            await cluster.stop(ELSEWHERE)
+            here = cluster.nodes[HERE]
+            assert isinstance(here, Broker)
+            await until(lambda: here.plane.coordinators.internal_topics.leader_of("leaderless", 0) == NO_NODE)
+            here.plane.fetching.stop()
+            end = et.EndTxnRequest(transactional_id=name, producer_id=producer_id, producer_epoch=epoch, committed=True)
+            assert (await ask(cluster, HERE, end, 5)).error_code is Error.NONE
+            await until(lambda: slow.partition.log.log_end_offset == 2)
+
+            await cluster.start(ELSEWHERE)
+            await until(lambda: here.plane.coordinators.internal_topics.leader_of("leaderless", 0) == ELSEWHERE)
+            async with asyncio.timeout(10):
+                await until(lambda: replica_of(cluster, ELSEWHERE, "leaderless").partition.log.log_end_offset == 2)
 
             assert slow.partition.high_watermark < 2
             await client.close()

@@ -73,8 +73,10 @@ class MarkerSender:
                 for node, partitions in self._by_leader(missing, asking).items():
                     work = self._ask(node, coordinator, markers, partitions)
                     asking[asyncio.get_running_loop().create_task(work)] = partitions
-                # A leader answers when its replicas have the marker, after up to 30 s: nobody else's markers wait for that.
-                answered = await _first_of(asking)
+                # A leader answers when its replicas have the marker, after up to 30 s: nobody else's markers wait for that,
+                # nor what has no leader at the moment.
+                is_all_asked = missing.keys() <= _asked(asking)
+                answered = await _first_of(asking, within_s=None if is_all_asked else RETRY_MS / 1000)
                 for partition, error in (outcome for task in answered for outcome in task.result()):
                     if error in DONE:
                         missing.pop(partition, None)  # the peer may name what nobody asked for
@@ -85,7 +87,7 @@ class MarkerSender:
                         return  # a later leader of our partition is at it
                 for task in answered:
                     del asking[task]
-                if not missing.keys() <= _asked(asking):
+                if (answered or not asking) and not missing.keys() <= _asked(asking):
                     await asyncio.sleep(RETRY_MS / 1000)
         finally:
             for task in asking:
@@ -147,10 +149,10 @@ def _asked(asking: Asking) -> set[TopicPartition]:
     return {partition for partitions in asking.values() for partition in partitions}
 
 
-async def _first_of(asking: Asking) -> list[asyncio.Task[list[Outcome]]]:
-    """Wait for an answer and return all that are there, in the order of the requests."""
+async def _first_of(asking: Asking, *, within_s: float | None) -> list[asyncio.Task[list[Outcome]]]:
+    """Wait for an answer, so long at most, and return all that are there, in the order of the requests."""
     if asking:
-        await asyncio.wait(asking, return_when=asyncio.FIRST_COMPLETED)
+        await asyncio.wait(asking, timeout=within_s, return_when=asyncio.FIRST_COMPLETED)
     return [task for task in asking if task.done()]
 
 
