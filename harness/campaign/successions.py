@@ -500,7 +500,10 @@ OF_VOTERS: Final = Realm(
             NEXT: (VOTER_BOUNCED, VOTER_BOUNCED, ALL_LOST),
             NEXT_COMES: ("voted", "voted for two", "answered", "asked"),
         },
-        VOTER_BOUNCED: {NEXT: (VOTER_BOUNCED, LEADER_LOST), NEXT_COMES: ("at once", "voted", "voted for two", "soon")},
+        VOTER_BOUNCED: {
+            NEXT: (VOTER_BOUNCED, LEADER_LOST, LEADER_LOST),
+            NEXT_COMES: ("at once", "voted", "voted for two", "soon"),
+        },
     },
 )
 # Few clients, of which none is idle for long: what they cost is not what finds anything.

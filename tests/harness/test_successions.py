@@ -229,7 +229,7 @@ def test_by_turns_is_a_whole_row_of_two_replicas_that_may_be_elected_uncleanly()
 
 def test_who_receives_no_metadata_is_decided_about_first_and_where_changes_travel_somebody_is_lost_first():
     table, random = table_of("kraft", "brokers"), Random(18)
-    rows = [row for _ in range(80) for row in table.rows(random)]
+    rows = [row for _ in range(200) for row in table.rows(random)]
     firsts = {
         name: {table.value(row, FIRST) for row in rows if table.value(row, "metadata") == name}
         for name in (NO_METADATA, LATE_CHANGES)
