@@ -24,6 +24,7 @@ CHANGE = {
     REGISTERS: "INSERT INTO registers VALUES ('%s', %d) ON CONFLICT (k) DO UPDATE SET v = excluded.v",
 }
 ALREADY = ("23505", "42P07", "42710")  # who else makes the same tables at this moment makes them
+ROLLED_BACK = ("40001", "40002", "40P01")
 
 
 class Refused(Exception):
@@ -152,8 +153,8 @@ def transact(postgres: Postgres, asked: dict[str, object], isolation: str, think
     try:
         postgres.ask("COMMIT")
     except Refused as problem:
-        # A serialization failure rolls back. What a server says that is being ended, says nothing of the commit.
-        return {"type": "fail" if problem.code.startswith("40") else "info", "error": str(problem)}
+        # A serialization failure and a deadlock roll back. What a server says that is being ended, or 40003, says nothing of the commit.
+        return {"type": "fail" if problem.code in ROLLED_BACK else "info", "error": str(problem)}
     except (OSError, EOFError) as problem:
         return {"type": "info", "error": f"at COMMIT: {type(problem).__name__}"}
     return {"type": "ok", "value": seen}
