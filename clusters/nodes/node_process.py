@@ -19,7 +19,7 @@ from tribunal import ROOT
 from tribunal.clusters.api import ClusterError, Proof
 from tribunal.clusters.nodes.leftovers import mark, note_started
 from tribunal.clusters.nodes.node_program import NodeProgram
-from tribunal.clusters.nodes.own_end import KILLED_WITHIN_MS, OwnEnd
+from tribunal.clusters.nodes.own_end import OwnEnd, died
 from tribunal.clusters.nodes.serving import came_to_serve, refuses
 from tribunal.clusters.spec import Settings, SettingValue
 
@@ -234,13 +234,7 @@ async def put_to_end(process: asyncio.subprocess.Process, *, alone: bool = False
             await _read_to_end(process)
             await process.wait()
     if process.returncode is None:
-        try:
-            async with asyncio.timeout(KILLED_WITHIN_MS / 1000):
-                await process.wait()
-        except TimeoutError:
-            raise ClusterError(
-                f"process {process.pid} does not die within {KILLED_WITHIN_MS} ms of SIGKILL: it hangs in the kernel"
-            ) from None
+        await died(process.wait(), f"process {process.pid}")
 
 
 async def _read_to_end(process: asyncio.subprocess.Process) -> None:

@@ -2,12 +2,23 @@
 
 import asyncio
 from abc import ABC, abstractmethod
-from collections.abc import Coroutine
+from collections.abc import Awaitable, Coroutine
 from typing import Final
 
 from tribunal.clusters.api import ClusterError
 
 KILLED_WITHIN_MS: Final = 30_000
+
+
+async def died(end: Awaitable[object], who: str) -> None:
+    """Wait for the end of who was killed; `ClusterError` where it does not come: a process that waits in the kernel, as for a disk far away, dies when that answers."""
+    try:
+        async with asyncio.timeout(KILLED_WITHIN_MS / 1000):
+            await end
+    except TimeoutError:
+        raise ClusterError(
+            f"{who} does not die within {KILLED_WITHIN_MS} ms of SIGKILL: it hangs in the kernel"
+        ) from None
 
 
 class OwnEnd(ABC):
@@ -32,14 +43,8 @@ class OwnEnd(ABC):
         """Send SIGTERM to a node that is alive."""
 
     async def _dies(self) -> None:
-        """Wait for the end of who was killed; `ClusterError` where it does not come: a process that waits in the kernel, as for a disk far away, dies when that answers."""
-        try:
-            async with asyncio.timeout(KILLED_WITHIN_MS / 1000):
-                await self._ended()
-        except TimeoutError:
-            raise ClusterError(
-                f"node {self.node}: its process {self.pid} does not die within {KILLED_WITHIN_MS} ms of SIGKILL: it hangs in the kernel"
-            ) from None
+        """Wait for the end of a node that was killed."""
+        await died(self._ended(), f"node {self.node}: its process {self.pid}")
 
     async def terminate(self, timeout_ms: int) -> bool:
         """Ask for an orderly end; return whether it came in time."""
