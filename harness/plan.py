@@ -34,7 +34,15 @@ from tribunal.harness.catalog import (
     one_of,
 )
 from tribunal.harness.level_steps import level_problem
-from tribunal.harness.scenario import BadScenario, GivenWorkload, Scenario, Step, must_be_sound, usable
+from tribunal.harness.scenario import (
+    BadScenario,
+    GivenWorkload,
+    Scenario,
+    Step,
+    check_settings_of_fault,
+    must_be_sound,
+    usable,
+)
 from tribunal.harness.swarm import drawn_cluster, drawn_load, with_points, with_racks
 from tribunal.nemesis.api import AnyFault
 from tribunal.nemesis.targets import OF_PARTITION, BadTarget, Target, draw, parse
@@ -450,6 +458,7 @@ def _must_be_a_fault(fault: PlannedFault, spec: ClusterSpec) -> None:
         raise ValueError(
             f"fault {fault.index} ({fault.kind}): options: {in_words(problem, faults()[fault.kind].options)}"
         ) from None
+    check_settings_of_fault(f"fault {fault.index} ({fault.kind})", fault.options)
     target = fault.target
     # A drawn cluster may be smaller than the scenario's: then a target fits nobody.
     parse(target.text, _largest(spec), ANY_COUNT)

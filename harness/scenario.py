@@ -360,7 +360,7 @@ def cluster_spec(given: Plain) -> ClusterSpec:
     """Check the `cluster` part."""
     settings = given.get("settings") if isinstance(given, dict) else None
     if isinstance(settings, dict):
-        _check_settings(settings)  # first: it names the setting that is wrong
+        _check_settings(settings, "cluster")  # first: it names the setting that is wrong
     if isinstance(given, dict) and "kafka" in given:
         given = {**given, "kafka": _node_ids(given["kafka"])}
     spec = _described(_converted("cluster", given, ClusterSpec))
@@ -449,7 +449,7 @@ def _existing(spec: ClusterSpec) -> ClusterSpec:
 
 def must_be_sound(spec: ClusterSpec) -> None:
     """Raise ValueError in one line where no cluster can be like this, or where its settings reach outside of the run."""
-    _check_settings(spec.settings)
+    _check_settings(spec.settings, "cluster")
     try:
         release(spec.version)
     except ValueError as problem:
@@ -487,20 +487,27 @@ def _check_log_directories(spec: ClusterSpec) -> None:
         raise ValueError("cluster: several log_directories are for KRaft mode")
 
 
-def _check_settings(settings: Mapping[str, Plain] | Settings) -> None:
+def check_settings_of_fault(kind: str, options: Mapping[str, object]) -> None:
+    """Raise ValueError in one line for settings that a fault must not give to nodes, as the cluster's own must not be."""
+    settings = options.get("settings")
+    if isinstance(settings, dict):
+        _check_settings(settings, kind)
+
+
+def _check_settings(settings: Mapping[str, Plain] | Settings, where: str) -> None:
     for setting, value in settings.items():
         if setting in KAFKA_ALONE:
             if not isinstance(value, bool):
-                raise ValueError(f"cluster: {setting} is {value!r}: use true or false")
+                raise ValueError(f"{where}: {setting} is {value!r}: use true or false")
             continue
         if setting not in DEFINITIONS:
             raise nearest("setting", setting, DEFINITIONS)
         if setting in OF_THE_RUN:
-            raise ValueError(f"cluster: {setting} is chosen by the run itself: who a node is, and where it writes")
+            raise ValueError(f"{where}: {setting} is chosen by the run itself: who a node is, and where it writes")
         try:
             DEFINITIONS[setting].checked(value)
         except ConfigError as problem:
-            raise ValueError(f"cluster: {problem}") from None
+            raise ValueError(f"{where}: {problem}") from None
 
 
 def workload_of(given: Plain) -> tuple[str, LoadOptions]:
@@ -535,6 +542,7 @@ def step(number: int, given: Plain, spec: ClusterSpec, partitions: int) -> Step:
         if not isinstance(meanwhile, bool) or (meanwhile and number == 1):
             raise BadScenario("meanwhile is true or false, and the first step has none before it")
         _converted(name, rest, known[name].options)
+        check_settings_of_fault(name, rest)
         return Step(
             kind=name,
             target=parse(str(target), spec, partitions),

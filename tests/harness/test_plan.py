@@ -103,6 +103,11 @@ def with_words(old, new):
         pytest.param(with_fault(target=Target(text="lead(p0)", partition=0, pick=0.0)), "'lead(p0)'", id="target"),
         pytest.param(with_fault(target=Target(text="leader(p*)", partition=None, pick=0.0)), "partition", id="which"),
         pytest.param(with_fault(target=Target(text="random broker", partition=None, pick=1.0)), "pick", id="pick"),
+        pytest.param(
+            with_fault(kind="rolling-upgrade", options={"settings": {"log.dirs": ["/etc"]}}),
+            "log.dirs is chosen by the run itself",
+            id="settings that a fault gives to nodes",
+        ),
         *(
             pytest.param(with_words(b'"topic": "produce-consume"', f'"topic": "{name}"'.encode()), why, id=name)
             for name, why in (
@@ -140,6 +145,29 @@ def test_a_scenario_may_not_say_where_nodes_write(tmp_path, capsys, setting):
     assert exit_code(order) == 64
     assert "is chosen by the run itself" in capsys.readouterr().err
     assert not (tmp_path / "runs").exists()
+
+
+WRITES = {"scenario": "s", "workload": "produce-consume", "cluster": {"mode": "zookeeper"}}
+
+
+@pytest.mark.parametrize(
+    ("settings", "reason"),
+    [
+        pytest.param({"log.dirs": ["/etc"]}, "log.dirs is chosen by the run itself", id="where it writes"),
+        pytest.param({"node.id": 7}, "node.id is chosen by the run itself", id="who it is"),
+        pytest.param({"leader.recovry": "on"}, "leader.recovery", id="a setting that there is not"),
+        pytest.param({"leader.recovery": "perhaps"}, "leader.recovery", id="a value that it cannot have"),
+        pytest.param({"leader.recovery": "on"}, None, id="a setting of an upgrade"),
+    ],
+)
+def test_a_fault_may_give_nodes_the_settings_that_a_cluster_may_have(settings, reason):
+    given = {**WRITES, "steps": [{"rolling-upgrade": "random broker", "settings": settings}]}
+
+    if reason is None:
+        assert scenario(given).steps[0].options == {"settings": settings}
+    else:
+        with pytest.raises(ValueError, match=reason):
+            scenario(given)
 
 
 def test_an_executed_schedule_runs_again_on_the_same_nodes_at_the_same_times(tmp_path):
