@@ -444,10 +444,22 @@ def _must_be_sound(plan: Plan) -> None:
         *((one.workload, one.workload_plan) for one in plan.beside),
     ):
         _must_be_a_load(name, load)
+    _must_have_own_indexes(plan.faults)
     for fault in plan.faults:
         _must_be_a_fault(fault, plan.spec)
         _must_say_what_it_waits_for(fault.when, plan.spec, is_timed=fault.not_before_ms is not None)
         _must_say_what_it_waits_for(fault.until, plan.spec, is_timed=False)
+
+
+def _must_have_own_indexes(planned: Iterable[PlannedFault]) -> None:
+    """Raise ValueError for an index that no column holds, or that two faults have: the recording would not say whose proof is whose."""
+    found: set[int] = set()
+    for fault in planned:
+        if not 0 <= fault.index <= INT_MAX:
+            raise ValueError(f"fault {f'{fault.index}'[:MOST_SHOWN]} ({fault.kind}): indexes are 0 to {INT_MAX}")
+        if fault.index in found:
+            raise ValueError(f"fault {fault.index} ({fault.kind}): another one has this index")
+        found.add(fault.index)
 
 
 def _must_be_a_fault(fault: PlannedFault, spec: ClusterSpec) -> None:

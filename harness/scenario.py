@@ -39,7 +39,7 @@ from tribunal.clusters.kafka.releases import KAFKA_ALONE, release
 from tribunal.clusters.secured.run_security import OF_SECURITY
 from tribunal.clusters.spec import KRAFT, MODES, PROFILES, ClusterSpec, Settings
 from tribunal.clusters.systems.description import Log, read_system
-from tribunal.harness.catalog import all_workloads, faults, known_name, nearest
+from tribunal.harness.catalog import all_workloads, faults, known_name, mutant_named, nearest
 from tribunal.nemesis.targets import BadTarget, parse
 from tribunal.nemesis.triggers import Trigger, parse_trigger
 from tribunal.results.unreadable import UNREADABLE, in_words
@@ -363,9 +363,25 @@ def cluster_spec(given: Plain) -> ClusterSpec:
         _check_settings(settings, "cluster")  # first: it names the setting that is wrong
     if isinstance(given, dict) and "kafka" in given:
         given = {**given, "kafka": _node_ids(given["kafka"])}
-    spec = _described(_converted("cluster", given, ClusterSpec))
+    spec = _converted("cluster", given, ClusterSpec)
+    _must_not_say_what_files_say(spec)
+    spec = _described(spec)
     must_be_sound(spec)
-    return spec
+    return msgspec.structs.replace(spec, mutants=tuple(map(mutant_named, spec.mutants)))
+
+
+def _must_not_say_what_files_say(spec: ClusterSpec) -> None:
+    """Refuse what is read from the file of a system or of a cluster that is there: whatever a scenario says of it would not be so."""
+    said: dict[str, object] = {
+        "own_broker_ids": spec.own_broker_ids,
+        "own_controller_ids": spec.own_controller_ids,
+        "protocol": spec.protocol,
+        "timeouts_ms": spec.timeouts_ms,
+        "promises": spec.promises,
+    }
+    for name, value in said.items():
+        if value:
+            raise ValueError(f"cluster: {name} is said by the file of a system or of an existing cluster: leave it out")
 
 
 def _node_ids(given: Plain) -> list[Plain]:
@@ -460,11 +476,13 @@ def must_be_sound(spec: ClusterSpec) -> None:
         raise ValueError(f"cluster: 1 to 99 brokers, not {spec.brokers}")
     if not 1 <= spec.replication_factor <= spec.brokers:
         raise ValueError(f"cluster: {spec.replication_factor} replicas on {spec.brokers} brokers cannot be")
+    if not (0 if spec.system or spec.file else 1) <= spec.controllers <= 99:
+        raise ValueError(f"cluster: {spec.controllers} controllers cannot be")
+    if spec.min_insync_replicas < 1:
+        raise ValueError(f"cluster: min_insync_replicas is {spec.min_insync_replicas}: a number from 1 on")
     if foreign := [node for node in spec.kafka if node not in spec.node_ids]:
-        raise ValueError(
-            f"cluster: kafka names node {foreign[0]}; brokers are 1 to {spec.brokers}, controllers"
-            f" {spec.controller_ids[0]} to {spec.controller_ids[-1]}"
-        )
+        controllers = f", controllers {spec.controller_ids[0]} to {spec.controller_ids[-1]}" if spec.controllers else ""
+        raise ValueError(f"cluster: kafka names node {foreign[0]}; brokers are 1 to {spec.brokers}{controllers}")
     if spec.mode not in MODES:
         raise nearest("mode", spec.mode, MODES)
     if spec.security and spec.mode != KRAFT:
@@ -474,8 +492,6 @@ def must_be_sound(spec: ClusterSpec) -> None:
     if spec.security and (taken := sorted(spec.settings.keys() & OF_SECURITY)):
         raise ValueError(f"cluster: {taken[0]} is chosen by security {spec.security}")
     _check_log_directories(spec)
-    if not (0 if spec.system or spec.file else 1) <= spec.controllers <= 99:
-        raise ValueError(f"cluster: {spec.controllers} controllers cannot be")
     if spec.base_port is not None and not 1 <= spec.base_port <= 65_535:
         raise ValueError(f"cluster: there is no port {spec.base_port}")
 

@@ -103,10 +103,21 @@ def with_words(old, new):
         pytest.param(with_fault(target=Target(text="lead(p0)", partition=0, pick=0.0)), "'lead(p0)'", id="target"),
         pytest.param(with_fault(target=Target(text="leader(p*)", partition=None, pick=0.0)), "partition", id="which"),
         pytest.param(with_fault(target=Target(text="random broker", partition=None, pick=1.0)), "pick", id="pick"),
+        pytest.param(with_fault(index=1 << 40), f"fault {1 << 40} (", id="an index that no column holds"),
+        pytest.param(with_fault(index=-1), "fault -1 (", id="a negative index"),
+        pytest.param(with_fault(index=1), "another one has this index", id="two of one index"),
         pytest.param(
             with_fault(kind="rolling-upgrade", options={"settings": {"log.dirs": ["/etc"]}}),
             "log.dirs is chosen by the run itself",
             id="settings that a fault gives to nodes",
+        ),
+        pytest.param(
+            with_words(b'"controllers": 3', b'"controllers": 0').replace(b'"kafka": []', b'"kafka": [7]'),
+            "0 controllers",
+            id="no controllers",
+        ),
+        pytest.param(
+            with_words(b'"min_insync_replicas": 2', b'"min_insync_replicas": 0'), "min_insync_replicas", id="min isr"
         ),
         *(
             pytest.param(with_words(b'"topic": "produce-consume"', f'"topic": "{name}"'.encode()), why, id=name)
@@ -168,6 +179,29 @@ def test_a_fault_may_give_nodes_the_settings_that_a_cluster_may_have(settings, r
     else:
         with pytest.raises(ValueError, match=reason):
             scenario(given)
+
+
+@pytest.mark.parametrize(
+    ("cluster", "reason"),
+    [
+        pytest.param({"controllers": 0, "kafka": [7]}, "0 controllers cannot be", id="no controllers"),
+        pytest.param({"kafka": [7]}, "brokers are 1 to 3, controllers 101 to 103", id="no such node"),
+        pytest.param({"min_insync_replicas": 0}, "min_insync_replicas is 0", id="min isr 0"),
+        pytest.param({"mutants": ["M999"]}, "unknown mutant 'M999'", id="no such mutant"),
+        pytest.param({"own_broker_ids": [5, 6]}, "own_broker_ids is said by the file", id="ids of another cluster"),
+        pytest.param({"promises": {"starts_after.kill": False}}, "promises is said by the file", id="promises"),
+    ],
+)
+def test_a_cluster_that_cannot_be_is_refused_in_one_line(cluster, reason):
+    """Each of them ended in a traceback, or after the time in which a cluster has to come up."""
+    with pytest.raises(ValueError, match=re.escape(reason)):
+        scenario({"scenario": "s", "workload": "produce-consume", "steps": [], "cluster": cluster})
+
+
+def test_a_scenario_names_mutants_as_the_command_line_does():
+    found = scenario({"scenario": "s", "workload": "produce-consume", "steps": [], "cluster": {"mutants": ["M44"]}})
+
+    assert found.spec.mutants == ("m44_acks_local",)
 
 
 def test_an_executed_schedule_runs_again_on_the_same_nodes_at_the_same_times(tmp_path):
