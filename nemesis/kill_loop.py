@@ -10,6 +10,7 @@ from collections.abc import AsyncGenerator, Callable
 from contextlib import asynccontextmanager
 from typing import Protocol
 
+from tribunal.clusters.api import NotServing
 from tribunal.clusters.capabilities import CanPowerFail, CanStart
 from tribunal.nemesis.api import (
     Aimed,
@@ -46,9 +47,16 @@ async def changing_sides(
         crashed = await cluster.power_fail(victim)
         effect.add_proof("crash", crashed)
         effect.losses += proven_losses(cluster, victim, crashed, begin_ns)
+    down: NotServing | None = None
     async with away(other)(cluster) as second:
-        await cluster.start(victim)
-        yield effect
+        try:
+            await cluster.start(victim)
+        except NotServing as problem:
+            down = problem  # the run goes on without the victim, not without the other
+        else:
+            yield effect
+    if down is not None:
+        raise down
     take(effect, "first", first)
     take(effect, "second", second)
     effect.add_heal("crasher", await back_in_service(cluster, victim, former))

@@ -48,7 +48,9 @@ async def refused(
     if cluster.alive(node):
         await cluster.kill(node)
     mended = await mend()
-    await cluster.start(node)
-    cluster.excuse(node, None)
+    try:
+        await cluster.start(node)
+    finally:
+        cluster.excuse(node, None)  # also where it does not start: the run may go on to its end
     back = await back_in_service(cluster, node, former)
     effect.heal = joined(Proof(holds=mended.holds, facts=mended.facts), "service", back)

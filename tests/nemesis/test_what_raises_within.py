@@ -5,9 +5,10 @@ from types import SimpleNamespace
 
 import pytest
 
-from tribunal.clusters.api import ClusterError, Proof
+from tribunal.clusters.api import ClusterError, NotServing, Proof
 from tribunal.clusters.spec import ClusterSpec
 from tribunal.harness.catalog import faults
+from tribunal.results.not_started import Attempt
 
 HOLDS = Proof(holds=True, facts={})
 
@@ -102,3 +103,71 @@ def test_a_clock_that_stopped_jumping_is_no_strobe() -> None:
     asyncio.run(story(fails_after=1_000))
     with pytest.raises(ClusterError, match="does not work"):
         asyncio.run(story(fails_after=3))
+
+
+class Described(Trying):
+    """A described system, of which one node does not come to serve when it is started."""
+
+    def __init__(self, down: int) -> None:
+        super().__init__()
+        self.spec = ClusterSpec(system="system.toml")
+        self.down = down
+        self.paused: list[int] = []
+        self.excused: dict[int, str] = {}
+
+    async def start(self, node: int) -> None:
+        if node == self.down:
+            ended = Attempt(started_ns=0, seen_ns=1, how="ended", exit_code=1)
+            raise NotServing("it ended", node=node, within_ms=1, attempt=ended)
+
+    async def power_fail(self, _node: int) -> Proof:
+        return Proof(holds=True, facts={})
+
+    async def pause(self, node: int) -> Proof:
+        self.paused.append(node)
+        return Proof(holds=True, facts={})
+
+    async def resume(self, node: int) -> Proof:
+        self.paused.remove(node)
+        return Proof(holds=True, facts={})
+
+    async def trouble_disk(self, _node: int, _trouble: object) -> Proof:
+        return Proof(holds=True, facts={})
+
+    async def kill(self, _node: int) -> Proof:
+        return Proof(holds=True, facts={})
+
+    def excuse(self, node: int, why: str | None) -> None:
+        if why is None:
+            self.excused.pop(node, None)
+        else:
+            self.excused[node] = why
+
+
+def ready(cluster: Described) -> None:
+    """Let every node be ready."""
+    broker = SimpleNamespace(fenced=False, incarnation="1", broker_epoch=1)
+    cluster.state.brokers = dict.fromkeys(cluster.spec.broker_ids, broker)
+    cluster.state.topic_ids = {}
+
+
+def test_nobody_stays_paused_when_the_victim_does_not_come_back() -> None:
+    """The victim is started once more when nothing else is in effect; the third stood still to the run's end."""
+    cluster = Described(down=2)
+    ready(cluster)
+
+    with pytest.raises(NotServing):
+        asyncio.run(entered(cluster, "pause-kill", phase_ms=1))
+
+    assert cluster.paused == []
+
+
+def test_a_node_is_excused_no_longer_when_it_does_not_come_back_on_its_mended_disk() -> None:
+    """It may be started once more, and would have ended by itself then with nobody taking note."""
+    cluster = Described(down=1)
+    ready(cluster)
+
+    with pytest.raises(NotServing):
+        asyncio.run(entered(cluster, "full-disk"))
+
+    assert cluster.excused == {}
