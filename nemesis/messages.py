@@ -6,7 +6,7 @@ the fault took effect when a message met it, and has healed when what it held ha
 
 from collections.abc import Mapping
 from contextlib import asynccontextmanager
-from typing import Final, Literal
+from typing import Annotated, Final, Literal
 
 import msgspec
 
@@ -86,7 +86,7 @@ class Meant(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     api: str = "fetch"
     direction: Literal["request", "response"] = "request"
     sent_by: Literal["node", "others"] = "node"
-    limit: int = 0
+    limit: Annotated[int, msgspec.Meta(ge=0)] = 0
     must_meet: bool = True
 
     def __post_init__(self) -> None:

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 from contextlib import asynccontextmanager
-from typing import Final
+from typing import Annotated, Final
 
 import msgspec
 
@@ -16,7 +16,7 @@ SETTING: Final = "min.insync.replicas"
 class Options(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """To what."""
 
-    to: int = 1
+    to: Annotated[int, msgspec.Meta(ge=1)] = 1
 
 
 @asynccontextmanager

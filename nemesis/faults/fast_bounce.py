@@ -5,7 +5,7 @@ one arrived is a part of the proof: most late messages die with their connection
 """
 
 from contextlib import asynccontextmanager
-from typing import Final, Protocol
+from typing import Annotated, Final, Protocol
 
 import msgspec
 
@@ -24,7 +24,7 @@ class Options(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """How it ends, and how often; late: the API of the request that outlives the first process."""
 
     how: How = "stop"
-    times: int = 2
+    times: Annotated[int, msgspec.Meta(ge=1)] = 2
     late: str | None = None
 
     def __post_init__(self) -> None:

@@ -8,7 +8,9 @@ to that moment is the fact `crossed` of the proof.
 import asyncio
 from collections.abc import Callable, Sequence
 from contextlib import asynccontextmanager
-from typing import Final, Literal, Protocol
+from typing import Annotated, Final, Literal, Protocol
+
+import msgspec
 
 from tribunal.clusters.api import CutMode, Link, PartitionState
 from tribunal.clusters.capabilities import (
@@ -61,7 +63,7 @@ class Options(Meant, frozen=True, forbid_unknown_fields=True):
     wait_ms:    how long to wait for a message that could be held before the event begins all the same.
     """
 
-    limit: int = 1
+    limit: Annotated[int, msgspec.Meta(ge=0)] = 1
     over: Literal["kill", "stop", "power-loss", "wipe", "pause", "isolate"] = "stop"
     of: Literal["node", "leader", "follower", "controller"] = "node"
     until: Literal["ended", "started", "registered", "in-sync"] = "registered"

@@ -6,7 +6,7 @@ In ZooKeeper mode there are no heartbeats to drop, but control requests, links t
 from collections.abc import Callable
 from contextlib import AbstractAsyncContextManager
 from random import Random
-from typing import Final, TypeVar
+from typing import Annotated, Final, TypeVar
 
 import msgspec
 
@@ -86,7 +86,7 @@ class Options(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
     period_ms: int = 4_000
     rest_ms: int = 500
-    at_once: int = 2
+    at_once: Annotated[int, msgspec.Meta(ge=1)] = 2
     idle_odds: float = 0.25
     server_odds: float = 0.3
     seed: int = 0
@@ -111,7 +111,7 @@ def inject(cluster: EpisodeTarget, node: int, options: Options) -> AbstractAsync
         if number and random.random() < options.idle_odds:
             return idle, options.period_ms
         count = random.randint(1, options.at_once)
-        victims = random.sample(cluster.spec.broker_ids, min(count, len(cluster.spec.broker_ids)))
+        victims = random.sample(cluster.spec.broker_ids, min(count, len(cluster.spec.broker_ids), len(able)))
         if number == 0 and node not in victims and node in cluster.spec.broker_ids:
             victims[0] = node
         chosen = [

@@ -7,6 +7,7 @@ import msgspec
 
 from tribunal.clusters.api import CutMode, Link
 from tribunal.clusters.capabilities import CanCutLinks
+from tribunal.clusters.spec import ClusterSpec
 from tribunal.nemesis.api import ClusterError, Effect, Fault
 from tribunal.nemesis.link_groups import from_target
 from tribunal.nemesis.partition import partitioned
@@ -42,4 +43,11 @@ def inject(cluster: CanCutLinks, node: int, options: Options) -> AbstractAsyncCo
     return partitioned(cluster, node, links, options.mode)
 
 
-FAULT: Final = Fault(options=Options, inject=inject)
+def refused(options: Options, spec: ClusterSpec) -> str:
+    """Say why there is no such node in a cluster; empty: there is."""
+    if options.to in ("standby", 0) or options.to in spec.node_ids:
+        return ""
+    return f"there is no node {options.to}; nodes of this cluster are {', '.join(map(str, sorted(spec.node_ids)))}"
+
+
+FAULT: Final = Fault(options=Options, inject=inject, refused=refused)

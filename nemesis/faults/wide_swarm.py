@@ -15,7 +15,7 @@ import asyncio
 from collections.abc import AsyncGenerator
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from random import Random
-from typing import Final
+from typing import Annotated, Final
 
 import msgspec
 
@@ -55,7 +55,7 @@ class Options(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     all_odds:   how often all controllers lose power together, where one of them would.
     """
 
-    at_once: int = 3
+    at_once: Annotated[int, msgspec.Meta(ge=1)] = 3
     controller_odds: float = 0.35
     disk_odds: float = 0.0
     all_odds: float = 0.0

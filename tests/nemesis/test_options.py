@@ -3,6 +3,7 @@
 import msgspec
 import pytest
 
+from tribunal.clusters.spec import ClusterSpec
 from tribunal.harness.catalog import faults
 from tribunal.harness.scenario import BadScenario, scenario
 
@@ -19,6 +20,12 @@ NOTHING = [
     ("slow", {"delay_ms": -100}),
     ("slow-fsync", {"delay_ms": 0}),
     ("slow-zookeeper", {"delay_ms": 0}),
+    ("fast-bounce", {"times": 0}),
+    ("rotating-swarm", {"at_once": 0}),
+    ("wide-swarm", {"at_once": 0}),
+    ("hold-messages", {"limit": -1}),
+    ("hold-over", {"limit": -1}),
+    ("change-min-isr", {"to": 0}),
 ]
 LITTLE = [
     ("clock-drift", {"drift_ppm": -1}),
@@ -31,6 +38,11 @@ LITTLE = [
     ("slow", {"delay_ms": 30, "jitter_ms": 0}),
     ("slow-fsync", {"delay_ms": 1}),
     ("slow-zookeeper", {"delay_ms": 1}),
+    ("fast-bounce", {"times": 1}),
+    ("rotating-swarm", {"at_once": 1}),
+    ("wide-swarm", {"at_once": 1}),
+    ("hold-messages", {"limit": 0}),
+    ("change-min-isr", {"to": 1}),
 ]
 
 
@@ -54,3 +66,13 @@ def test_a_scenario_with_it_is_refused_by_the_step():
 
     with pytest.raises((BadScenario, ValueError), match=r"step 1: .*loss: a number <= 1.0 is needed"):
         scenario(given)
+
+
+@pytest.mark.parametrize(
+    ("to", "refused"), [(0, False), (2, False), ("standby", False), (101, False), (7, True), (-1, True)]
+)
+def test_a_link_to_nobody_is_refused_before_anything_starts(to, refused):
+    reason = faults()["single-link"].refused_by(ClusterSpec(), {"to": to})
+
+    assert ("there is no node" in reason) is refused
+    assert bool(reason) is refused
