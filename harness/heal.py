@@ -9,7 +9,7 @@ from collections.abc import Collection, Mapping, Sequence, Set
 from contextlib import suppress
 from typing import cast
 
-from tribunal.clusters.api import Cluster, NotServing, PartitionState, TopicPartition, Unsettled, until
+from tribunal.clusters.api import Cluster, FaultTarget, NotServing, PartitionState, TopicPartition, Unsettled, until
 from tribunal.clusters.capabilities import LOSE_BYTES, OF_DISKS, CanStart
 from tribunal.nemesis.api import AnyFault, came_true, fenced
 from tribunal.results.heal import Look, PartitionSeen, Unhealed
@@ -24,9 +24,10 @@ def alters_disks(fault: AnyFault) -> bool:
     return bool(fault.needs & OF_DISKS)
 
 
-def touches_disks(fault: AnyFault) -> bool:
-    """Return whether a node may find another disk than it had written, when it starts again."""
-    return alters_disks(fault) or bool(fault.needs & LOSE_BYTES)
+def touched_by(fault: AnyFault, cluster: FaultTarget, node: int) -> Sequence[int]:
+    """Return who may find another disk than it had written when it starts again, of a fault that is aimed at a node."""
+    used = fault.needs | (fault.may_use & cluster.capabilities)
+    return fault.struck(cluster.spec, node) if used & (OF_DISKS | LOSE_BYTES) else ()
 
 
 async def tried_again(cluster: Cluster, down: NotServing) -> Attempt | None:

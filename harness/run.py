@@ -428,8 +428,7 @@ class Run:
         aimed = fault.planned(node, planned.options)
         if heal.alters_disks(fault):
             self._on_disks.append(planned.index)
-        if heal.touches_disks(fault):
-            self._touched.append((planned.index, node))
+        self._touched += [(planned.index, touched) for touched in heal.touched_by(fault, cluster, node)]
         entry = _Entry(planned=planned, target=f"{role} {node}", planned_ns=self.clock.now_ns())
         if self._journal is not None:
             active = ActiveFault(index=planned.index, kind=planned.kind, target=entry.target, options=planned.options)

@@ -17,7 +17,7 @@ What several faults share lies beside this page; nothing in `tribunal.nemesis.fa
 
 import inspect
 import typing
-from collections.abc import AsyncGenerator, Callable, Iterator, Mapping
+from collections.abc import AsyncGenerator, Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, contextmanager
 from contextvars import ContextVar
 from functools import cache
@@ -144,6 +144,8 @@ class Fault(msgspec.Struct, Generic[Asked, Options], frozen=True, kw_only=True):
     modes:     in which modes of a cluster there is what it disturbs.
     refused:   says of its options why they are for another cluster: another mode, another release; empty: they are not.
     releases:  says of its options which releases nodes come to run by it.
+    struck:    says whose disks it may change, of a target: others than the target's, too, where it hurts several nodes.
+    may_use:   what it does besides where a cluster can.
     """
 
     options: type[Options]
@@ -151,6 +153,8 @@ class Fault(msgspec.Struct, Generic[Asked, Options], frozen=True, kw_only=True):
     modes: tuple[Mode, ...] = MODES
     refused: Callable[[Options, ClusterSpec], str] = lambda _, __: ""
     releases: Callable[[Options], tuple[str, ...]] = lambda _: ()
+    struck: Callable[[ClusterSpec, int], Sequence[int]] = lambda _, node: (node,)
+    may_use: frozenset[Capability] = frozenset()
 
     def __post_init__(self) -> None:
         """Refuse a fault that does not say what it needs, or names a mode that is none."""
@@ -203,6 +207,14 @@ class AnyFault(Protocol):
     @property
     def modes(self) -> tuple[Mode, ...]:
         """In which modes of a cluster there is what it disturbs."""
+
+    @property
+    def struck(self) -> Callable[[ClusterSpec, int], Sequence[int]]:
+        """Whose disks it may change, of a target."""
+
+    @property
+    def may_use(self) -> frozenset[Capability]:
+        """What it does besides where a cluster can."""
 
     def refused_by(self, spec: ClusterSpec, given: Mapping[str, object]) -> str:
         """Say why its options, as a plan has them, are for another cluster; empty: they are not."""

@@ -12,6 +12,7 @@ from typing import Protocol
 
 from tribunal.clusters.api import NotServing
 from tribunal.clusters.capabilities import CanPowerFail, CanStart
+from tribunal.clusters.spec import ClusterSpec
 from tribunal.nemesis.api import (
     Aimed,
     ClusterError,
@@ -28,6 +29,11 @@ from tribunal.nemesis.link_groups import from_target
 
 class PowerTarget(CanPowerFail, CanStart, Protocol):
     """A cluster whose nodes lose power and come back."""
+
+
+def struck(spec: ClusterSpec, node: int) -> list[int]:
+    """Return whose disks may be changed: the target's, and the victim's, which loses power."""
+    return from_target(spec.broker_ids, node)[:2]
 
 
 @asynccontextmanager

@@ -188,4 +188,4 @@ async def _moment(cluster: FaultTarget, victim: int, former: str | None, options
         await _seen(cluster, lambda: all(memberships(cluster, victim).values()), session_ms)
 
 
-FAULT: Final = Fault(options=Options, inject=inject, refused=refused)
+FAULT: Final = Fault(options=Options, inject=inject, refused=refused, struck=lambda spec, _: spec.node_ids)

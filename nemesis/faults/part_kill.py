@@ -9,7 +9,7 @@ from tribunal.clusters.capabilities import CanCutLinks
 from tribunal.nemesis.api import Effect, Fault
 from tribunal.nemesis.combine import aimed
 from tribunal.nemesis.faults import isolate
-from tribunal.nemesis.kill_loop import PowerTarget, changing_sides
+from tribunal.nemesis.kill_loop import PowerTarget, changing_sides, struck
 
 
 class PartTarget(PowerTarget, CanCutLinks, Protocol):
@@ -29,4 +29,4 @@ def inject(cluster: PartTarget, node: int, options: Options) -> AbstractAsyncCon
     )
 
 
-FAULT: Final = Fault(options=Options, inject=inject)
+FAULT: Final = Fault(options=Options, inject=inject, struck=struck)

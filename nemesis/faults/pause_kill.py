@@ -9,7 +9,7 @@ from tribunal.clusters.capabilities import CanPause
 from tribunal.nemesis.api import Effect, Fault
 from tribunal.nemesis.combine import aimed
 from tribunal.nemesis.faults import pause
-from tribunal.nemesis.kill_loop import PowerTarget, changing_sides
+from tribunal.nemesis.kill_loop import PowerTarget, changing_sides, struck
 
 
 class PauseTarget(PowerTarget, CanPause, Protocol):
@@ -27,4 +27,4 @@ def inject(cluster: PauseTarget, node: int, options: Options) -> AbstractAsyncCo
     return changing_sides(cluster, node, lambda one: aimed(pause.FAULT, one, pause.Options()), options.phase_ms)
 
 
-FAULT: Final = Fault(options=Options, inject=inject)
+FAULT: Final = Fault(options=Options, inject=inject, struck=struck)

@@ -128,4 +128,9 @@ def inject(cluster: EpisodeTarget, node: int, options: Options) -> AbstractAsync
     return episodes(cluster, node, episode, lambda _: options.rest_ms)
 
 
-FAULT: Final = Fault(options=Options, inject=inject)
+FAULT: Final = Fault(
+    options=Options,
+    inject=inject,
+    struck=lambda spec, _: spec.broker_ids,
+    may_use=frozenset[Capability]().union(*(one.needs for one in KINDS)),
+)

@@ -186,4 +186,4 @@ async def inject(cluster: HurtTarget, node: int, options: Options) -> AsyncGener
     effect.heal = await all_back(cluster)
 
 
-FAULT: Final = Fault(options=Options, inject=inject)
+FAULT: Final = Fault(options=Options, inject=inject, struck=lambda spec, _: spec.node_ids)
