@@ -42,6 +42,8 @@ from tribunal.workloads.sent import SentRecords
 
 CREATE_TIMEOUT_MS: Final = 15_000
 PROCESSES: Final = 1_000  # that a workload has at most
+USERS_MAX: Final = 800  # those of a group have numbers from 101 on
+READERS_MAX: Final = 50
 STATEMENT_POLLS: Final = 20  # until the producer must have reported its epochs again
 STATEMENT_POLL_MS: Final = 50
 OF_ANOTHER_TOPIC: Final = "a deleted topic of that name answered, or a later one"
@@ -52,7 +54,9 @@ Count = Annotated[int, msgspec.Meta(ge=1)]
 Number = Annotated[int, msgspec.Meta(ge=0)]
 # Of what there is one of each at once, drawn and held in memory: partitions, processes, keys. Their products are as well.
 Several = Annotated[int, msgspec.Meta(ge=1, le=PROCESSES)]
-Few = Annotated[int, msgspec.Meta(ge=0, le=PROCESSES)]
+# Who has a process number: behind these come readers from 901 on, who asks for offsets (951), and the final readers (998, 999).
+Users = Annotated[int, msgspec.Meta(ge=1, le=USERS_MAX)]
+Readers = Annotated[int, msgspec.Meta(ge=0, le=READERS_MAX)]
 Percent = Annotated[int, msgspec.Meta(ge=0, le=100)]
 
 

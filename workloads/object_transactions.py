@@ -9,7 +9,7 @@ import msgspec
 from tribunal.clusters.api import TopicPartition
 from tribunal.clusters.objects import ObjectOperation
 from tribunal.results.object_transactions import Step, StepKind, Steps
-from tribunal.workloads.api import Count, Percent, Several, Stage, Workload
+from tribunal.workloads.api import Count, Percent, Several, Stage, Users, Workload
 from tribunal.workloads.objects import (
     Caller,
     CallPlan,
@@ -26,7 +26,7 @@ class Options(WithoutLog, frozen=True, forbid_unknown_fields=True):
     """What a scenario may say: objects, processes, transactions a second of all together, the most steps of one (a read before a change not counted), and the share of reads."""
 
     keys: Several = 5
-    processes: Several = 5
+    processes: Users = 5
     rate: Count = 60
     steps: Count = 4
     reads: Percent = 50

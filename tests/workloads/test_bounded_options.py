@@ -53,3 +53,16 @@ def test_a_thousand_of_a_thing_are_granted_and_no_more(workload: str, option: st
     assert all_workloads()[workload].drawn({option: MOST}, Random(1))
     with pytest.raises(msgspec.ValidationError, match="<= 1000"):
         all_workloads()[workload].drawn({option: MOST + 1}, Random(1))
+
+
+WHO: Final = ("readers", "workers", "members", "processors", "processes", "tellers")
+
+
+@pytest.mark.parametrize(("workload", "option"), [(workload, option) for workload, option in OPTIONS if option in WHO])
+def test_no_two_of_a_workload_have_the_number_of_one_process(workload: str, option: str) -> None:
+    """Reader 51 was taken for the observer of offsets: what one was told, and the other then polled, was a watermark that goes back."""
+    most = 50 if option == "readers" else 800
+
+    assert all_workloads()[workload].drawn({option: most}, Random(1))
+    with pytest.raises(msgspec.ValidationError, match=f"<= {most}"):
+        all_workloads()[workload].drawn({option: most + 1}, Random(1))

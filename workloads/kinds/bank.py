@@ -11,7 +11,7 @@ from typing import Annotated, Final
 import msgspec
 
 from tribunal.clusters.api import TopicPartition
-from tribunal.workloads.api import PROCESSES, Count, Number, Percent, Several, Stage, Workload, drawn_seed
+from tribunal.workloads.api import PROCESSES, Count, Number, Percent, Stage, Users, Workload, drawn_seed
 from tribunal.workloads.committed_read import create, read_committed
 from tribunal.workloads.transactor import Transactor
 
@@ -25,7 +25,7 @@ class Options(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """What a scenario may say: accounts (a transfer is between two), tellers, how many transfers are aborted, what a teller rests between two."""
 
     partitions: Annotated[int, msgspec.Meta(ge=2, le=PROCESSES)] = 3
-    tellers: Several = 4
+    tellers: Users = 4
     aborted_percent: Percent = 20
     rest_ms: Number = 100
     rival_rest_ms: Number = 2_000

@@ -17,6 +17,7 @@ from tribunal.workloads.api import (
     Percent,
     Several,
     Stage,
+    Users,
     WorkerPlan,
     Workload,
     drawn_seed,
@@ -40,7 +41,7 @@ class Options(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
     partitions: Several = 4
     rate: Count = 60
-    members: Several = 3
+    members: Users = 3
     nap_percent: Percent = 3
     leave_percent: Percent = 1
     session_timeout_ms: Count = 6_000

@@ -6,7 +6,7 @@ from typing import Final
 
 from tribunal.clusters.api import TopicPartition
 from tribunal.clusters.objects import ObjectOperation
-from tribunal.workloads.api import Count, Percent, Several, Stage, Workload
+from tribunal.workloads.api import Count, Percent, Several, Stage, Users, Workload
 from tribunal.workloads.objects import (
     Caller,
     CallPlan,
@@ -25,7 +25,7 @@ class Options(WithoutLog, frozen=True, forbid_unknown_fields=True):
     """What a scenario may say: counters, processes, calls a second of all together, and the share of reads."""
 
     counters: Several = 1
-    processes: Several = 5
+    processes: Users = 5
     rate: Count = 60
     reads: Percent = 20
     calls_within_ms: Count = 6_000

@@ -12,7 +12,17 @@ import msgspec
 
 from tribunal.clusters.api import GroupSettings, PartitionPoll, TopicPartition
 from tribunal.clusters.spec import Settings
-from tribunal.workloads.api import Count, Percent, Several, Stage, WorkerPlan, Workload, drawn_seed, idempotent_workers
+from tribunal.workloads.api import (
+    Count,
+    Percent,
+    Several,
+    Stage,
+    Users,
+    WorkerPlan,
+    Workload,
+    drawn_seed,
+    idempotent_workers,
+)
 from tribunal.workloads.committed_read import create, read_committed
 from tribunal.workloads.feeding import FEEDERS, feed
 from tribunal.workloads.session_bounds import longest_nap_ms, nap_s, refused_session
@@ -33,7 +43,7 @@ class Options(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
     partitions: Several = 3
     rate: Count = 30
-    processors: Several = 3
+    processors: Users = 3
     nap_percent: Percent = 2
     session_timeout_ms: Count = 6_000
     transaction_timeout_ms: Count = 5_000

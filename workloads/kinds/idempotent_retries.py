@@ -8,7 +8,7 @@ from typing import Final
 
 import msgspec
 
-from tribunal.workloads.api import Count, Few, Several, Workload, idempotent_workers
+from tribunal.workloads.api import Count, Readers, Several, Users, Workload, idempotent_workers
 from tribunal.workloads.kinds import produce_consume
 from tribunal.workloads.kinds.produce_consume import Plan
 
@@ -20,8 +20,8 @@ class Options(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
     partitions: Several = 3
     rate: Count = 120
-    workers: Several = 3
-    readers: Few = 1
+    workers: Users = 3
+    readers: Readers = 1
     delivery_timeout_ms: Count = 12_000
     request_timeout_ms: Count = 500
 

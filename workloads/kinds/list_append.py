@@ -13,7 +13,7 @@ import msgspec
 
 from tribunal.clusters.api import Admin, TopicPartition
 from tribunal.results.values import value_in
-from tribunal.workloads.api import Count, Number, Reader, Several, Stage, Workload, drawn_seed
+from tribunal.workloads.api import Count, Number, Reader, Several, Stage, Users, Workload, drawn_seed
 from tribunal.workloads.committed_read import create, read_committed
 from tribunal.workloads.transactor import Transactor
 
@@ -30,7 +30,7 @@ class Options(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """What a scenario may say: lists, processes, what a process rests between two transactions."""
 
     partitions: Several = 3
-    processes: Several = 3
+    processes: Users = 3
     rest_ms: Number = 700
     transaction_timeout_ms: Count = 5_000
 

@@ -8,7 +8,7 @@ from typing import Final
 
 from tribunal.clusters.api import TopicPartition
 from tribunal.clusters.objects import ObjectOperation
-from tribunal.workloads.api import Count, Several, Stage, Workload
+from tribunal.workloads.api import Count, Several, Stage, Users, Workload
 from tribunal.workloads.objects import (
     FINAL_READER,
     RETRY_MS,
@@ -29,7 +29,7 @@ class Options(WithoutLog, frozen=True, forbid_unknown_fields=True):
     """What a scenario may say: locks, processes, acquisitions a second that all together try, and how long a lock is held on average."""
 
     locks: Several = 2
-    processes: Several = 5
+    processes: Users = 5
     rate: Count = 60
     held_ms: Count = 50
     calls_within_ms: Count = 6_000

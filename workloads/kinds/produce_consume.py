@@ -15,8 +15,8 @@ from tribunal.clusters.api import Acks, Admin, PartitionPoll, TopicPartition
 from tribunal.workloads.api import (
     IN_FLIGHT_MAX,
     Count,
-    Few,
     Reader,
+    Readers,
     Several,
     Stage,
     Worker,
@@ -45,7 +45,7 @@ class Options(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
     partitions: Several = 6
     rate: Count = 400
-    readers: Few = 2
+    readers: Readers = 2
     delivery_timeout_ms: Count = 8_000
     request_timeout_ms: Count = 2_500
     batches_in_flight: Count = 1
@@ -57,7 +57,7 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
     topic: str
     partitions: Several
     workers: tuple[WorkerPlan, ...]
-    readers: Few
+    readers: Readers
     delivery_timeout_ms: Count
     request_timeout_ms: Count
 

@@ -7,7 +7,7 @@ from typing import Final
 
 from tribunal.clusters.api import TopicPartition
 from tribunal.clusters.objects import ObjectOperation
-from tribunal.workloads.api import Count, Percent, Several, Stage, Workload
+from tribunal.workloads.api import Count, Percent, Several, Stage, Users, Workload
 from tribunal.workloads.objects import (
     FINAL_READER,
     RETRY_MS,
@@ -30,7 +30,7 @@ class Options(WithoutLog, frozen=True, forbid_unknown_fields=True):
     """
 
     queues: Several = 1
-    processes: Several = 5
+    processes: Users = 5
     rate: Count = 80
     takes: Percent = 50
     forgotten: Percent = 15

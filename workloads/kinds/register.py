@@ -6,7 +6,7 @@ from typing import Final
 
 from tribunal.clusters.api import TopicPartition
 from tribunal.clusters.objects import ObjectOperation
-from tribunal.workloads.api import Count, Percent, Several, Stage, Workload
+from tribunal.workloads.api import Count, Percent, Several, Stage, Users, Workload
 from tribunal.workloads.objects import (
     Caller,
     CallPlan,
@@ -26,7 +26,7 @@ class Options(WithoutLog, frozen=True, forbid_unknown_fields=True):
     """
 
     keys: Several = 3
-    processes: Several = 5
+    processes: Users = 5
     rate: Count = 60
     reads: Percent = 40
     cas: Percent = 20

@@ -6,7 +6,7 @@ from typing import Final
 
 from tribunal.clusters.api import TopicPartition
 from tribunal.clusters.objects import ObjectOperation
-from tribunal.workloads.api import Count, Percent, Several, Stage, Workload
+from tribunal.workloads.api import Count, Percent, Several, Stage, Users, Workload
 from tribunal.workloads.objects import (
     Caller,
     CallPlan,
@@ -23,7 +23,7 @@ class Options(WithoutLog, frozen=True, forbid_unknown_fields=True):
     """What a scenario may say: sets, processes, calls a second of all together, and the share of reads."""
 
     sets: Several = 1
-    processes: Several = 5
+    processes: Users = 5
     rate: Count = 60
     reads: Percent = 5
     calls_within_ms: Count = 6_000

@@ -12,7 +12,7 @@ from typing import Final
 import msgspec
 
 from tribunal.clusters.api import PartitionPoll, TopicPartition
-from tribunal.workloads.api import Count, Number, Percent, Reader, Several, Stage, Workload, drawn_seed
+from tribunal.workloads.api import Count, Number, Percent, Reader, Several, Stage, Users, Workload, drawn_seed
 from tribunal.workloads.committed_read import create, held_back, read_committed
 from tribunal.workloads.kinds.produce_consume import read_whole
 from tribunal.workloads.transactor import Transactor
@@ -33,7 +33,7 @@ class Options(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """
 
     partitions: Several = 3
-    processes: Several = 4
+    processes: Users = 4
     aborted_percent: Percent = 20
     rest_ms: Number = 100
     rival_rest_ms: Number = 2_000
