@@ -552,7 +552,7 @@ def read_schedule(path: Path) -> Plan:
             kind=line.kind,
             target=Target(text=f"{line.role} {line.resolved}", partition=None, pick=0.0),
             options=line.options,
-            lasts_ms=line.lasted_ms,
+            lasts_ms=_lasts_ms(line, plan),
             after_ms=0,
             not_before_ms=line.started_ms,
             meanwhile=line.meanwhile,
@@ -563,6 +563,12 @@ def read_schedule(path: Path) -> Plan:
     repeated = msgspec.structs.replace(plan, faults=again)
     must_be_runnable(repeated, path)
     return repeated
+
+
+def _lasts_ms(line: ExecutedFault, plan: Plan) -> int:
+    """Return how long a fault lasts once it is injected: as planned, where no trigger ended it before; its injection takes its time again."""
+    planned = next((one for one in plan.faults if (one.index, one.kind) == (line.index, line.kind)), None)
+    return line.lasted_ms if planned is None or planned.until is not None else min(line.lasted_ms, planned.lasts_ms)
 
 
 def _at_its_time(line: ExecutedFault) -> Trigger | None:

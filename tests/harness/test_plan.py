@@ -226,6 +226,30 @@ def test_an_executed_schedule_runs_again_on_the_same_nodes_at_the_same_times(tmp
     assert again.seed == 5
 
 
+def test_a_repeated_fault_lasts_as_long_as_it_was_planned_to(tmp_path):
+    """How long one lasted includes how long its injection took: added to that of the repetition, all that follows came late."""
+    plan = a_plan(5)
+    (tmp_path / "plan.json").write_bytes(encoded(plan))
+    lines = [
+        ExecutedFault(
+            index=fault.index,
+            kind=fault.kind,
+            planned_target=fault.target.text,
+            resolved=1,
+            role="broker",
+            options=fault.options,
+            started_ms=10_000 * fault.index,
+            lasted_ms=fault.lasts_ms + 6_000,
+        )
+        for fault in plan.faults[:2]
+    ]
+    (tmp_path / "schedule.jsonl").write_bytes(b"\n".join(map(msgspec.json.encode, lines)))
+
+    again = read_schedule(tmp_path / "schedule.jsonl")
+
+    assert [fault.lasts_ms for fault in again.faults] == [fault.lasts_ms for fault in plan.faults[:2]]
+
+
 def test_time_outs_of_the_ci_profile_fit_a_minute():
     spec = ClusterSpec()
 
