@@ -31,7 +31,9 @@ async def inject(cluster: CanReassign, node: int, options: Options) -> AsyncGene
     """Inject: the committed replicas are without the node, with another in its place if asked to; or that is ordered. Heal: they are as before, and in the ISR."""
     chosen = _partition_on(cluster, node)
     if chosen is None:
-        yield Effect(node, Proof(holds=False, facts={"missing": "a partition with other replicas too"}))
+        nothing = Effect(node, Proof(holds=False, facts={"missing": "a partition with other replicas too"}))
+        yield nothing
+        nothing.heal = Proof(holds=True, facts={})
         return
     before = cluster.state.partitions[chosen].replicas
     others = [replica for replica in before if replica != node]

@@ -8,6 +8,7 @@ import pytest
 from tribunal.clusters.api import ClusterError, NotServing, Proof
 from tribunal.clusters.spec import ClusterSpec
 from tribunal.harness.catalog import faults
+from tribunal.nemesis.api import Effect
 from tribunal.results.not_started import Attempt
 
 HOLDS = Proof(holds=True, facts={})
@@ -171,3 +172,18 @@ def test_a_node_is_excused_no_longer_when_it_does_not_come_back_on_its_mended_di
         asyncio.run(entered(cluster, "full-disk"))
 
     assert cluster.excused == {}
+
+
+def test_a_reassignment_that_found_nothing_is_not_in_effect_to_the_end() -> None:
+    """Nothing was ordered, so nothing is left to undo; else it excused whatever came later."""
+
+    async def story() -> Effect:
+        async with faults()["reassign"].planned(1, {})(Trying()) as effect:
+            pass
+        return effect
+
+    effect = asyncio.run(story())
+
+    assert not effect.proof.holds
+    assert effect.heal is not None
+    assert effect.heal.is_undone
