@@ -553,9 +553,13 @@ class Run:
             await asyncio.wait([self._running_load], timeout=QUIESCE_GRACE_MS / 1000)
         await asyncio.sleep(CATCH_UP_MS / 1000 if self.failure is None else 0)  # the last committed metadata arrives
         try:
-            await waits.stop()
-            await cluster.shut_down()
-            await collector.stop()
+            try:
+                await waits.stop()
+            finally:
+                try:
+                    await cluster.shut_down()
+                finally:
+                    await collector.stop()  # what was seen stays, whatever failed
             await asyncio.to_thread(record_final_logs, cluster.final_logs(), self.recorder, stage.sent, self.names)
         finally:
             await cluster.close()

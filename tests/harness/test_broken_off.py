@@ -6,14 +6,17 @@ import errno
 import msgspec
 import pytest
 
+from tribunal.clusters.api import ClusterError
 from tribunal.clusters.endings import completed, to_its_end
 from tribunal.harness.catalog import scenario_file
 from tribunal.harness.plan import made
 from tribunal.harness.progress import Silent
+from tribunal.harness.run import Run
 from tribunal.harness.scenario import load
 from tribunal.harness.simulated import conduct_simulated
 from tribunal.results.manifest import Made
 from tribunal.results.store import Recorder, Recording
+from tribunal.workloads.api import Stage
 from tribunal.workloads.kinds import produce_consume
 
 
@@ -32,6 +35,55 @@ def test_a_run_that_a_bug_ends_keeps_what_was_recorded(tmp_path, monkeypatch):
     recording = Recording.open(tmp_path)
     assert recording.manifest.failure == "ZeroDivisionError: a bug of a workload"
     assert recording.table("metadata").num_rows > 0
+
+
+class Failing:
+    """A cluster, a collector and who looks at waits, of which one fails when it is put down."""
+
+    def __init__(self, fails):
+        self.fails = fails
+        self.done = []
+
+    def _do(self, name):
+        self.done.append(name)
+        if name == self.fails:
+            raise ClusterError(f"{name} failed")
+
+    async def shut_down(self):
+        self._do("shut down")
+
+    async def close(self):
+        self._do("closed")
+
+    async def stop(self):
+        self._do("collected")
+
+
+class Waits:
+    """Who looks at waits."""
+
+    def __init__(self, whole):
+        self.whole = whole
+
+    async def stop(self):
+        self.whole._do("waits")
+
+
+@pytest.mark.parametrize("fails", ["waits", "shut down"])
+def test_what_was_seen_is_collected_and_nodes_end_whatever_fails_of_putting_down(tmp_path, fails):
+    plan = made(load(scenario_file("produce-consume"), {}), seed=1, cluster="simulated", time_ms=1000, mutants=())
+
+    async def story():
+        run = Run(plan, tmp_path, Silent())
+        run.failure = "the run has failed before"
+        stage = Stage(clients=None, sink=run.recorder, now_ns=run.clock.now_ns)
+        with pytest.raises(ClusterError, match=f"{fails} failed"):
+            await run._put_down(whole, stage, whole, Waits(whole))
+
+    whole = Failing(fails)
+    asyncio.run(story())
+
+    assert whole.done == ["waits", "shut down", "collected", "closed"]
 
 
 def test_work_that_must_end_ends_before_the_cancellation_goes_on():
