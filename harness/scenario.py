@@ -40,8 +40,9 @@ from tribunal.clusters.secured.run_security import OF_SECURITY
 from tribunal.clusters.spec import KRAFT, MODES, PROFILES, ClusterSpec, Settings
 from tribunal.clusters.systems.description import Log, read_system
 from tribunal.harness.catalog import all_workloads, faults, known_name, mutant_named, nearest
-from tribunal.nemesis.targets import BadTarget, parse
-from tribunal.nemesis.triggers import Trigger, parse_trigger
+from tribunal.nemesis.messages import not_sent_in
+from tribunal.nemesis.targets import OF_MESSAGE, BadTarget, parse
+from tribunal.nemesis.triggers import Sent, Trigger, parse_trigger
 from tribunal.results.unreadable import UNREADABLE, in_words
 from tribunal.workloads.api import LoadOptions
 
@@ -561,7 +562,7 @@ def step(number: int, given: Plain, spec: ClusterSpec, partitions: int) -> Step:
         check_settings_of_fault(name, rest)
         return Step(
             kind=name,
-            target=parse(str(target), spec, partitions),
+            target=_target(str(target), spec, partitions),
             lasts=duration(given.get("for", LASTS_OF_SYSTEMS if spec.has_objects else "1x session"), spec),
             after=duration(given.get("after", "300ms" if given.get("when") is None else "0ms"), spec),
             meanwhile=meanwhile,
@@ -573,8 +574,26 @@ def step(number: int, given: Plain, spec: ClusterSpec, partitions: int) -> Step:
         raise ValueError(f"step {number}: {problem}") from None
 
 
+def _target(given: str, spec: ClusterSpec, partitions: int) -> str:
+    words = parse(given, spec, partitions)
+    match = OF_MESSAGE.fullmatch(words)
+    _must_be_sent([] if match is None else [match[2]], spec)
+    return words
+
+
 def _trigger(given: Plain, spec: ClusterSpec, partitions: int) -> Trigger | None:
-    return None if given is None else parse_trigger(str(given), spec, partitions)
+    if given is None:
+        return None
+    trigger = parse_trigger(str(given), spec, partitions)
+    _must_be_sent([one.api for one in trigger.conditions if isinstance(one, Sent)], spec)
+    return trigger
+
+
+def _must_be_sent(apis: Sequence[str], spec: ClusterSpec) -> None:
+    """Refuse to wait for messages that nobody sends in the cluster's mode: the run would end without an answer."""
+    for api in apis:
+        if reason := not_sent_in(spec.mode, api):
+            raise BadScenario(reason)
 
 
 def duration(given: Plain, spec: ClusterSpec) -> Duration:

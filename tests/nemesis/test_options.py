@@ -76,3 +76,24 @@ def test_a_link_to_nobody_is_refused_before_anything_starts(to, refused):
 
     assert ("there is no node" in reason) is refused
     assert bool(reason) is refused
+
+
+@pytest.mark.parametrize(
+    ("mode", "step", "is_sent"),
+    [
+        ("zookeeper", {"kill": "leader(p0)", "when": "vote request"}, False),
+        ("zookeeper", {"kill": "leader(p0)", "until": "|isr(p0)| < 3 and broker-heartbeat request x2"}, False),
+        ("zookeeper", {"kill": "sender(vote answer)"}, False),
+        ("zookeeper", {"kill": "receiver(alter-partition answer)", "when": "alter-partition request"}, True),
+        ("kraft", {"kill": "leader(p0)", "when": "leader-and-isr request"}, False),
+        ("kraft", {"kill": "sender(vote answer)", "when": "vote request"}, True),
+    ],
+)
+def test_nobody_waits_for_a_message_that_the_mode_does_not_have(mode, step, is_sent):
+    given = {"scenario": "x", "cluster": {"mode": mode}, "workload": "produce-consume", "steps": [step]}
+
+    if is_sent:
+        assert scenario(given)
+    else:
+        with pytest.raises(ValueError, match=f"step 1: nobody sends .* in {mode} mode"):
+            scenario(given)
