@@ -254,19 +254,14 @@ class CanWipe(FaultTarget, Protocol):
         """Empty the disk of a node that is down, formatted again; `log_end_offsets_before`; prove that no log is left."""
 
 
-NO_COPY: Final = (
-    "the disk of node {} is not put back: a voter that has forgotten its vote and its log breaks any quorum"
-)
-
-
 class CanRestoreDisks(FaultTarget, Protocol):
-    """Copies brokers' disks, and puts a copy back: a snapshot of a machine, or a backup, that somebody restores."""
+    """Copies nodes' disks, and puts a copy back: a snapshot of a machine, or a backup, that somebody restores."""
 
     async def save_disk(self, node: int) -> None:
-        """Copy the disk of a broker that is down, instead of an earlier copy; `ClusterError` for another node."""
+        """Copy the disk of a node that is down, instead of an earlier copy."""
 
     async def restore_disk(self, node: int) -> Proof:
-        """Put the copy back while the broker is down; `log_end_offsets_before` and `_after`; prove that it is what was copied."""
+        """Put the copy back while the node is down; `log_end_offsets_before` and `_after`; prove that it is what was copied."""
 
 
 class CanPowerFail(FaultTarget, Protocol):

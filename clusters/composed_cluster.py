@@ -25,7 +25,6 @@ from tribunal.clusters.api import (
     until,
 )
 from tribunal.clusters.capabilities import (
-    NO_COPY,
     RELEASED,
     Capability,
     ClockSkew,
@@ -312,19 +311,14 @@ class ComposedCluster(Operated):
         return await completed(self._parts.files.wipe(node))
 
     async def save_disk(self, node: int) -> None:
-        """Copy a dead broker's log directory."""
-        self._must_be_down_broker(node)
+        """Copy a dead node's log directory."""
+        self._must_be_down(node)
         await completed(self._parts.files.save_disk(node))
 
     async def restore_disk(self, node: int) -> Proof:
-        """Put the copy in the place of a dead broker's log directory."""
-        self._must_be_down_broker(node)
-        return await completed(self._parts.files.restore_disk(node))
-
-    def _must_be_down_broker(self, node: int) -> None:
-        if node not in self.spec.broker_ids:
-            raise ClusterError(NO_COPY.format(node))
+        """Put the copy in the place of a dead node's log directory."""
         self._must_be_down(node)
+        return await completed(self._parts.files.restore_disk(node))
 
     async def power_fail(self, node: int) -> Proof:
         """Kill -9, then take back from the disk what was not synced."""

@@ -276,6 +276,20 @@ def is_there(cluster: FaultTarget, partition: TopicPartition, topic_id: str | No
     return partition in cluster.state.partitions and cluster.state.topic_ids.get(partition.topic) == topic_id
 
 
+async def registered_again(cluster: FaultTarget, node: int, former_incarnation: str | None) -> Proof:
+    """Wait until a broker is unfenced; as a new incarnation, where a former one is given."""
+    what = "a new incarnation registered and unfenced" if former_incarnation else "unfenced"
+    return await _registered(cluster, node, former_incarnation, what)
+
+
+async def _registered(cluster: FaultTarget, node: int, former_incarnation: str | None, what: str) -> Proof:
+    def is_there() -> bool:
+        broker = cluster.state.brokers.get(node)
+        return broker is not None and not broker.fenced and broker.incarnation != former_incarnation
+
+    return await came_true(is_there, timeout_ms=cluster.spec.recovery_timeout_ms, what=what, cluster=cluster)
+
+
 async def back_in_service(cluster: FaultTarget, node: int, former_incarnation: str | None) -> Proof:
     """Wait until a broker is unfenced and in all its ISRs; as a new incarnation, where a former one is given. A controller has to be alive."""
     if node in cluster.spec.controller_ids:
@@ -285,16 +299,11 @@ async def back_in_service(cluster: FaultTarget, node: int, former_incarnation: s
         )
         return Proof(holds=alive.holds, facts={"serves": alive.holds})
 
-    def anew() -> bool:
-        broker = cluster.state.brokers.get(node)
-        return broker is not None and not broker.fenced and broker.incarnation != former_incarnation
-
     if not cluster.state.partitions:  # a system that is no log: nobody fences its nodes, they are ready or not
         what = "ready again, as a new process" if former_incarnation else "ready again"
-        return await came_true(anew, timeout_ms=cluster.spec.recovery_timeout_ms, what=what, cluster=cluster)
+        return await _registered(cluster, node, former_incarnation, what)
 
-    what = "a new incarnation registered and unfenced" if former_incarnation else "unfenced"
-    registered = await came_true(anew, timeout_ms=cluster.spec.recovery_timeout_ms, what=what, cluster=cluster)
+    registered = await registered_again(cluster, node, former_incarnation)
     in_sync = await came_true(
         lambda: all(memberships(cluster, node).values()),
         timeout_ms=cluster.spec.recovery_timeout_ms,

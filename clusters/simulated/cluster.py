@@ -34,7 +34,7 @@ from tribunal.clusters.api import (
     RequestSeen,
     until,
 )
-from tribunal.clusters.capabilities import NO_COPY, OF_SIMULATOR, Fate
+from tribunal.clusters.capabilities import OF_SIMULATOR, Fate
 from tribunal.clusters.clock import RunClock
 from tribunal.clusters.links.requests import RequestLog
 from tribunal.clusters.nodes.final_logs import dumped_log, topic_id_of
@@ -351,9 +351,7 @@ class SimulatedCluster(SimulatedFaults):
 
     async def wipe(self, node: int) -> Proof:
         """Empty the disk of a node that is down, formatted again."""
-        one = self._node(node)
-        if one.machine.running:
-            raise ClusterError(f"node {node} runs: kill it before its disk is wiped")
+        one = self._idle(node)
         before, old_directory_id = self.log_ends(node), one.directory_id
         had_logs = bool(self.watch.replicas[node].logs)
         one.machine.power_on()
@@ -375,12 +373,12 @@ class SimulatedCluster(SimulatedFaults):
         )
 
     async def save_disk(self, node: int) -> None:
-        """Copy the disk of a broker that is down."""
-        self._copies[node] = self._idle_broker(node).machine.disk.copied(DATA), self.log_ends(node)
+        """Copy the disk of a node that is down."""
+        self._copies[node] = self._idle(node).machine.disk.copied(DATA), self.log_ends(node)
 
     async def restore_disk(self, node: int) -> Proof:
         """Put the copy back."""
-        machine, (copy, ends) = self._idle_broker(node).machine, self._copies[node]
+        machine, (copy, ends) = self._idle(node).machine, self._copies[node]
         before = self.log_ends(node)
         machine.power_on()
         machine.disk.put_back(DATA, copy)
@@ -391,13 +389,11 @@ class SimulatedCluster(SimulatedFaults):
             facts={"log_end_offsets_before": before, "log_end_offsets_after": {**dict.fromkeys(before, 0), **after}},
         )
 
-    def _idle_broker(self, node: int) -> SimulatedNode:
-        """Return a broker whose disk may be touched."""
-        if node not in self.spec.broker_ids:
-            raise ClusterError(NO_COPY.format(node))
+    def _idle(self, node: int) -> SimulatedNode:
+        """Return a node whose disk may be touched."""
         one = self._node(node)
         if one.machine.running:
-            raise ClusterError(f"broker {node} runs: end it before its disk is touched")
+            raise ClusterError(f"node {node} runs: kill it before its disk is touched")
         return one
 
     def directory_id(self, node: int) -> str:

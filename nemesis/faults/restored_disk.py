@@ -20,8 +20,13 @@ from tribunal.nemesis.api import (
     incarnation,
     joined,
     proven_losses,
+    registered_again,
 )
 from tribunal.nemesis.bounce import BounceTarget, How, end
+
+NO_COPY: Final = (
+    "the disk of node {} is not put back: a voter that has forgotten its vote and its log breaks any quorum"
+)
 
 
 class RestoreTarget(BounceTarget, CanRestoreDisks, Protocol):
@@ -47,13 +52,16 @@ class Options(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 @asynccontextmanager
 async def inject(cluster: RestoreTarget, node: int, options: Options) -> AsyncGenerator[Effect]:
     """Inject: the process is gone, and its logs end where they ended in the copy. Heal: a new incarnation in its ISRs."""
+    if node not in cluster.spec.broker_ids:
+        raise ClusterError(NO_COPY.format(node))
     before = incarnation(cluster, node)
     ended = await end(cluster, node, options.how)
     try:
         await cluster.save_disk(node)
     finally:
         await cluster.start(node)
-    served = await back_in_service(cluster, node, before)
+    # Another fault may keep it out of the ISR: its disk may be copied and put back all the same.
+    served = await registered_again(cluster, node, before)
     await asyncio.sleep(options.age_ms / 1000)
     if not cluster.alive(node):
         raise ClusterError(f"broker {node} is down for another fault: its disk is not put back")
