@@ -6,6 +6,8 @@ data=$1 host=$2 port=$3 first=$4
 shift 4
 export HOME="$data" RABBITMQ_MNESIA_BASE="$data/mnesia" RABBITMQ_LOG_BASE="$data/log" RABBITMQ_LOGS=-
 export RABBITMQ_NODENAME="rabbit@$host" RABBITMQ_USE_LONGNAME=true RABBITMQ_NODE_IP_ADDRESS="$host" RABBITMQ_NODE_PORT="$port"
+# By itself it takes the port 20,000 above, which is among those that the kernel gives to outgoing connections: one may have it when the node starts.
+export RABBITMQ_DIST_PORT=$((port + 100))
 export RABBITMQ_CONF_ENV_FILE="$data/none" RABBITMQ_ENABLED_PLUGINS_FILE="$data/plugins" RABBITMQ_CONFIG_FILE="$data/rabbitmq.conf"
 export RABBITMQ_ADVANCED_CONFIG_FILE="$data/none.config" RABBITMQ_FEATURE_FLAGS_FILE="$data/flags" RABBITMQ_PID_FILE="$data/pid"
 export ERL_CRASH_DUMP="$data/erl_crash.dump" NOTIFY_SOCKET="$data/none"  # it stays in the foreground, without a shell around it
