@@ -151,6 +151,11 @@ DIRECTORY_LOST: Final = "directory lost"
 FAILING: Final[Mapping[str, object]] = {"how": ("stop", "kill"), "must_be_noticed": False}
 DISK_RESTORED: Final = "old disk restored"
 AN_OLD_DISK: Final[Mapping[str, object]] = {"how": ("stop", "stop", "kill"), "age_ms": (0, 300, 1_000)}
+RESTORED_MS: Final = (
+    400,
+    1_500,
+    3_000,
+)  # behind two ends and a start: the heals of others wait for a full ISR meanwhile
 COORDINATOR_LOST: Final = "coordinator lost"
 MARKERS: Final = "write-txn-markers request"
 COORDINATOR: Final = f"sender({MARKERS})"  # the last one that had a transaction to end
@@ -206,9 +211,9 @@ OF_KRAFT: Final[Mapping[str, Sequence[Way]]] = {
     ),
     # Who comes back so lacks records only until they are replicated again.
     DISK_RESTORED: (
-        (Step("restored-disk", FOLLOWER, SHORT, AN_OLD_DISK),),
-        (Step("restored-disk", FOLLOWER, SHORT, AN_OLD_DISK), Step("isolate", LEADER, LONG, FROM_BROKERS)),
-        (Step("restored-disk", LEADER, SHORT, AN_OLD_DISK), Step("isolate", LEADER, LONG, FROM_BROKERS)),
+        (Step("restored-disk", FOLLOWER, RESTORED_MS, AN_OLD_DISK),),
+        (Step("restored-disk", FOLLOWER, RESTORED_MS, AN_OLD_DISK), Step("isolate", LEADER, LONG, FROM_BROKERS)),
+        (Step("restored-disk", LEADER, RESTORED_MS, AN_OLD_DISK), Step("isolate", LEADER, LONG, FROM_BROKERS)),
     ),
     RAISED: _ways(Step("change-min-isr", ACTIVE, LONG, {"to": "{replicas}"})),
     LOWERED: _ways(Step("change-min-isr", ACTIVE, LONG, {"to": 1})),
@@ -508,7 +513,15 @@ OF_VOTERS: Final = Realm(
 )
 # Few clients, of which none is idle for long: what they cost is not what finds anything.
 OF_LOAD: Final[Mapping[str, Mapping[str, object]]] = {
-    TRANSACTIONS: {"partitions": 1, "processes": 4, "rest_ms": 120, "aborted_percent": 50},
+    # At any moment some are open, and of some ids nobody ends what was left open.
+    TRANSACTIONS: {
+        "partitions": 1,
+        "processes": 4,
+        "rest_ms": 60,
+        "open_ms": 80,
+        "aborted_percent": 50,
+        "id_transactions": 10,
+    },
     OPERATOR: {"partitions": 1, "rate": 20, "readers": 1},
     TICKING: {"partitions": 1, "rate": 20, "readers": 1},
     IDLE: {"partitions": 1, "rate": 20, "readers": 1},

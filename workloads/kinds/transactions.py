@@ -30,6 +30,7 @@ class Options(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """What a scenario may say: partitions, processes, how many are aborted, what a process rests between two.
 
     id_transactions:  how many a process begins under one transactional id; 0: all of them.
+    open_ms:          how long a transaction stays open behind its last send, so that at any moment some are open; 0: it ends at once.
     """
 
     partitions: Several = 3
@@ -39,6 +40,7 @@ class Options(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     rival_rest_ms: Number = 2_000
     transaction_timeout_ms: Count = 5_000
     id_transactions: Number = 0
+    open_ms: Number = 0
 
 
 class Plan(msgspec.Struct, frozen=True, kw_only=True):
@@ -94,6 +96,8 @@ async def _one(transactor: Transactor, reader: Reader, chosen: Plan, random: Ran
     for _ in range(random.randint(1, SENDS_MAX)):
         transactor.send(random.choice(partitions(chosen)), f"key-{random.randrange(8)}")
     commit = random.randrange(100) >= chosen.options.aborted_percent
+    if chosen.options.open_ms:
+        await asyncio.sleep(random.uniform(0.5, 1.5) * chosen.options.open_ms / 1000)
     return (await transactor.end(commit=commit)).error is None
 
 
