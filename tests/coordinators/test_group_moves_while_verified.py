@@ -19,7 +19,8 @@ def test_the_producer_is_sent_to_the_next_coordinator(tmp_path: Path) -> None:
     """The answer is INVALID_TXN_STATE, because the end of the leadership voids the guard as an end marker does."""
     partition = a_verifying_leader(tmp_path)
     lines: list[str] = []
-    world = SimpleNamespace(journal=SimpleNamespace(log=lambda _, line: lines.append(line)))
+    clock = SimpleNamespace(now_ms=lambda: 0)
+    world = SimpleNamespace(clock=clock, journal=SimpleNamespace(log=lambda _, line: lines.append(line)))
     coordinator = SimpleNamespace(replica=SimpleNamespace(partition=partition), is_ended=False)
     shards: Any = SimpleNamespace(find=lambda _: coordinator, replicas=SimpleNamespace(world=world))
 
