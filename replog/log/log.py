@@ -486,7 +486,10 @@ class Log:
     def last_stable_offset(self, high_watermark: int) -> int:
         """Return what read_committed readers may see up to (SPEC 4.2.9)."""
         unstable = self.producers.first_unstable_offset(high_watermark)
-        return high_watermark if unstable is None else min(unstable, high_watermark)
+        if unstable is None:
+            return high_watermark
+        # As Apache Kafka: of what retention or DeleteRecords took nothing waits, and nobody can read from there.
+        return min(max(unstable, self.log_start_offset), high_watermark)
 
     def aborted_transactions(self, offset: int, end_offset: int) -> list[AbortedTransaction]:
         """Return the aborted transactions that overlap a range, for a read_committed answer (SPEC 4.2.9)."""

@@ -46,6 +46,21 @@ def test_the_last_stable_offset_waits_for_committed_markers() -> None:
     assert log.last_stable_offset(high_watermark=end + 2) == end + 2
 
 
+def test_the_last_stable_offset_is_not_below_the_log_start() -> None:
+    """A read_committed consumer that is sent to the end would be out of range there, and be sent there again."""
+    log = opened(a_disk(), BIG)
+    _begin(log, 1)
+    append(log, b"plain")
+    append(log, b"plain")
+    log.move_log_start(2)
+
+    assert log.last_stable_offset(high_watermark=1) == 1  # a follower that knows of no more yet
+    assert log.last_stable_offset(high_watermark=3) == 2
+    assert log.read(2, max_bytes=1000, end_offset=2, at_least_one=True) == b""
+    end = _end(log, 1, committed=False)
+    assert log.last_stable_offset(high_watermark=end + 1) == end + 1
+
+
 @pytest.mark.parametrize("again", [False, True], ids=["running", "opened again"])
 def test_aborted_transactions_are_found_across_segments(again: bool) -> None:
     """M82: a transaction belongs to the segments it began in and crossed, its entry to that of its marker."""
