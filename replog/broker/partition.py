@@ -391,7 +391,7 @@ class Partition:
 
         The guard must come before the question; `append` takes it with the answer.
         """
-        header = self._first_of_transaction(records, Origin.CLIENT)
+        header = self._first_of_transaction(records, Origin.CLIENT, adds=is_of_protocol_2)
         if header is None:
             return None
         return header, self.verifications.begin_with(header, now_ms, is_of_protocol_2=is_of_protocol_2)
@@ -406,26 +406,31 @@ class Partition:
         is_unknown = self.log.producers.get(first.producer_id) is None
         return is_unknown and not self.verifications.may_be_first(first)
 
-    def needs_verification(self, producer_id: int, producer_epoch: int) -> bool:
-        """Return whether a write of this producer would begin a transaction here."""
+    def needs_verification(self, producer_id: int, producer_epoch: int, *, adds: bool = False) -> bool:
+        """Return whether the coordinator has to be asked first: a write of this producer would begin a transaction here.
+
+        adds:  asking puts the partition into the transaction (protocol version 2), so it is not left out by any setting.
+        """
         producer = self.log.producers.get(producer_id)
         is_known = producer is not None and producer.epoch == producer_epoch
-        return self.verifies_transactions and not (is_known and self.log.producers.has_open_transaction(producer_id))
+        is_wanted = self.verifies_transactions or adds
+        return is_wanted and not (is_known and self.log.producers.has_open_transaction(producer_id))
 
-    def _first_of_transaction(self, records: Buffer, origin: Origin) -> BatchHeader | None:
-        if not self.verifies_transactions or origin is not Origin.CLIENT or not is_transactional(records):
+    def _first_of_transaction(self, records: Buffer, origin: Origin, *, adds: bool = False) -> BatchHeader | None:
+        is_wanted = self.verifies_transactions or adds
+        if not is_wanted or origin is not Origin.CLIENT or not is_transactional(records):
             return None
         try:
             header = header_at(records, 0)
         except CorruptBatch:
             return None  # the log will say so
-        if not self.needs_verification(header.producer_id, header.producer_epoch):
+        if not self.needs_verification(header.producer_id, header.producer_epoch, adds=adds):
             return None
         return header if has_valid_crc(memoryview(records), header) else None  # likewise
 
     def _end_verification(self, records: Buffer, origin: Origin) -> None:
         """Void the guard when a transaction begins or ends: both kinds of batches are transactional."""
-        if self.verifies_transactions and origin is not Origin.QUORUM and is_transactional(records):
+        if origin is not Origin.QUORUM and is_transactional(records):
             self.verifications.end(header_at(records, 0).producer_id)
 
     # --- fetch ---------------------------------------------------------------------------

@@ -36,7 +36,7 @@ class TransactionsConfig(msgspec.Struct, frozen=True, kw_only=True):
         bool,
         kafka(
             "transaction.partition.verification.enable",
-            "Whether a leader asks the coordinator that a transaction is open before it appends to it (KIP-890).",
+            "Whether a leader asks the coordinator that a transaction is open before it appends to it (KIP-890); it always does where a write adds its partition.",
         ),
     ] = True
     verification_backoff_ms: Annotated[

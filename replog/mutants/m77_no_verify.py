@@ -12,7 +12,7 @@ SCENARIO = "transactions"
 def install() -> None:
     """Let no write need verification."""
 
-    def needs_verification(self: Partition, producer_id: int, producer_epoch: int) -> bool:
+    def needs_verification(self: Partition, producer_id: int, producer_epoch: int, *, adds: bool = False) -> bool:
         return False
 
     Partition.needs_verification = needs_verification  # type: ignore[method-assign]

@@ -106,7 +106,9 @@ class GroupApi:
         coordinator = self.runtime.find(body.group_id)
         if isinstance(coordinator, Error):
             request.reply(TXN_OFFSET_COMMIT.served.refused(body, coordinator))
-        elif coordinator.replica.partition.needs_verification(body.producer_id, body.producer_epoch):
+        elif coordinator.replica.partition.needs_verification(
+            body.producer_id, body.producer_epoch, adds=request.version >= FIRST_VERSION_WITH_IMPLICIT_ADD
+        ):
             failed = contained(self.runtime.replicas.world.journal, request, TXN_OFFSET_COMMIT.served, body)
             self.verifier.start(self._verify(request, body, coordinator), failed=failed)
         else:
@@ -129,7 +131,7 @@ class GroupApi:
             if coordinator.is_ended:  # no fault of the producer's: the guards went with the leadership
                 request.reply(TXN_OFFSET_COMMIT.served.refused(body, Error.NOT_COORDINATOR))
                 return
-            is_open = not partition.needs_verification(body.producer_id, body.producer_epoch)
+            is_open = not partition.needs_verification(body.producer_id, body.producer_epoch, adds=adds)
             if error is Error.NONE and not is_open and not partition.verifications.holds(body.producer_id, guard):
                 error = Error.INVALID_TXN_STATE  # ended while we asked
             if error is Error.NONE:
