@@ -12,9 +12,9 @@ from replog.errors import Error
 from replog.log.log import Appended
 from replog.log.validation import Origin
 from replog.node.api.groups import GroupApi
-from replog.node.coordinators.verifier import Verifier
+from replog.node.coordinators.verifier import Unverified, Verifier, produce_error
 from replog.node.tasks import Tasks
-from replog.types import NodeId
+from replog.types import NodeId, TopicPartition
 from replog.wire.messages import add_partitions_to_txn as apt
 from replog.wire.messages import txn_offset_commit as toc
 from tests.cases.replicas import NOW_MS, PRODUCER_ID
@@ -96,3 +96,28 @@ def test_offsets_add_their_partition_also_where_nothing_is_verified(tmp_path: Pa
 
     assert asyncio.run(main()) is answered
     assert [(one.verify_only, one.topics[0].name) for one in asked.transactions] == [(False, "t")] * asks
+
+
+@pytest.mark.parametrize("adds", [False, True], ids=["asks", "adds"])
+def test_nobody_vouches_for_another_producer_in_the_same_request(adds: bool) -> None:
+    """The coordinator is asked about one: another's batch would open a transaction that its own producer never began."""
+    mine, others = TopicPartition("t", 0), TopicPartition("t", 1)
+    unverified = [Unverified(mine, PRODUCER_ID, 0, 1), Unverified(others, PRODUCER_ID + 1, 0, 2)]
+    asked = Asked()
+
+    outcomes = asyncio.run(asked.verifier.ask("x", unverified, adds=adds))
+
+    assert {name: produce_error(error, 12) for name, error in outcomes.items()} == {
+        mine: Error.NONE,
+        others: Error.INVALID_PRODUCER_ID_MAPPING,
+    }
+    assert [one.topics[0].partitions for one in asked.transactions] == [[0]]
+
+
+def test_a_partition_that_two_producers_want_in_one_request_is_neithers() -> None:
+    name = TopicPartition("t", 0)
+    unverified = [Unverified(name, PRODUCER_ID, 0, 1), Unverified(name, PRODUCER_ID, 1, 1)]
+
+    outcomes = asyncio.run(Asked().verifier.ask("x", unverified, adds=True))
+
+    assert outcomes == {name: Error.INVALID_PRODUCER_ID_MAPPING}

@@ -84,13 +84,20 @@ class Verifier:
         coordinator = self.topics.coordinator_of(TRANSACTIONS_TOPIC, transactional_id)
         if not unverified or coordinator == NO_NODE:
             return outcomes
+        producer = (unverified[0].producer_id, unverified[0].producer_epoch)
+        # As Apache Kafka: an id has one producer, and what is said of that one holds for nobody else.
+        strangers = {
+            wanted.name: None for wanted in unverified if (wanted.producer_id, wanted.producer_epoch) != producer
+        }
         by_topic: dict[str, list[int]] = {}
         for wanted in unverified:
+            if wanted.name in strangers:
+                continue
             by_topic.setdefault(wanted.name.topic, []).append(wanted.name.partition)
         transaction = apt.AddPartitionsToTxnTransaction(
             transactional_id=transactional_id,
-            producer_id=unverified[0].producer_id,
-            producer_epoch=unverified[0].producer_epoch,
+            producer_id=producer[0],
+            producer_epoch=producer[1],
             verify_only=not adds,
             topics=[apt.AddPartitionsToTxnTopic(name=topic, partitions=found) for topic, found in by_topic.items()],
         )
@@ -100,7 +107,7 @@ class Verifier:
             for topic in result.topic_results:
                 for one in topic.results_by_partition:
                     outcomes[TopicPartition(topic.name, one.partition_index)] = one.partition_error_code
-        return outcomes
+        return outcomes | dict.fromkeys(strangers, Error.INVALID_PRODUCER_ID_MAPPING)
 
 
 def produce_error(error: Error, version: int) -> Error:
