@@ -32,6 +32,7 @@ from replog.coordinators.timers import Timers
 from replog.coordinators.transaction import (
     COMPLETE,
     EPOCH_EXHAUSTED,
+    EPOCH_MAX,
     NO_PRODUCER_EPOCH,
     NO_PRODUCER_ID,
     PREPARED,
@@ -320,8 +321,8 @@ class TransactionCoordinator:
             return Error.CONCURRENT_TRANSACTIONS
         if slot is None or slot.known is None or slot.known.producer_id != producer_id:
             return Error.INVALID_PRODUCER_ID_MAPPING
-        if slot.known.producer_epoch != producer_epoch:
-            return Error.PRODUCER_FENCED
+        if slot.known.producer_epoch != producer_epoch or producer_epoch == EPOCH_MAX:
+            return Error.PRODUCER_FENCED  # the last epoch is for fencing: nobody has it, and none follows
         return slot.known if slot.next is None else Error.CONCURRENT_TRANSACTIONS
 
     # --- EndTxn ------------------------------------------------------------------------------

@@ -109,3 +109,13 @@ def test_who_ends_without_a_new_epoch_has_markers_without_one() -> None:
     assert driver.send(end(OLD_ID, 4), version=4) in driver.replies
 
     assert [(sent.producer_epoch, sent.transaction_version) for sent in driver.markers] == [(4, 0)]
+
+
+@pytest.mark.parametrize("state", [State.COMPLETE_ABORT, State.EMPTY])
+def test_nobody_ends_a_transaction_in_the_last_epoch(state: State) -> None:
+    """It was given to nobody, and there is no next one: counting on from it ended the broker."""
+    driver = a_transaction(state, EPOCH_MAX)
+
+    assert driver.ask(end(OLD_ID, EPOCH_MAX, committed=False)).error_code is Error.PRODUCER_FENCED
+    assert added(driver, OLD_ID, EPOCH_MAX) is Error.PRODUCER_FENCED
+    assert driver.ask(init(-1, -1)).producer_id == NEW_ID
