@@ -312,9 +312,9 @@ class GroupCoordinator:
                 return self._deletion_refused(ticket, error)
             case GroupChanged():
                 effects = self.consumer.on_not_written(ticket, error, now)
-                former = self._converted.pop(ticket.group_id, None)
-                if former is not None:
-                    self.groups[ticket.group_id] = former
+                # Only the first write of a group turns it into one of the new protocol: that one is on its way to the log, or was refused.
+                if ticket.group_id in self._converted and ticket.group_id not in self.consumer.groups:
+                    self.groups[ticket.group_id] = self._converted.pop(ticket.group_id)
                 return effects
             case WayMade():
                 return self._way_refused(ticket, error)

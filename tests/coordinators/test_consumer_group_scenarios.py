@@ -515,6 +515,38 @@ def test_a_group_keeps_its_protocol_where_the_log_refuses_another() -> None:
     assert after.ask(commit(member_id, 1)).topics[0].partitions[0].error_code is Error.NONE
 
 
+def joining(member_id: str) -> cgh.ConsumerGroupHeartbeatRequest:
+    return cgh.ConsumerGroupHeartbeatRequest(
+        group_id="g",
+        member_id=member_id,
+        member_epoch=0,
+        rebalance_timeout_ms=30_000,
+        subscribed_topic_names=["t"],
+        topic_partitions=[],
+    )
+
+
+def test_a_group_that_is_changing_its_protocol_stays_what_it_becomes_where_the_log_refuses_a_later_change() -> None:
+    """The classic group came back beside it, and the next classic member ended the broker."""
+    driver = a_driver()
+    classic_join(driver)
+    driver.pass_time(60_000)
+    assert [one.group_type for one in driver.core.listed([], [])] == ["Classic"]
+    driver.hold()
+    first = driver.send(joining("a"), version=1)
+    converting, driver.held = driver.held, []
+    second = driver.send(joining("b"), version=1)
+    driver.refuse()
+    assert driver.replies[second].error_code is Error.COORDINATOR_NOT_AVAILABLE
+    driver.held = converting
+    driver.release()
+
+    assert driver.replies[first].error_code is Error.NONE
+    assert [one.group_type for one in driver.core.listed([], [])] == ["Consumer"]
+    assert driver.replies[classic_join(driver)].error_code is Error.INCONSISTENT_GROUP_PROTOCOL
+    assert successor(driver).core.groups == driver.core.groups == {}
+
+
 def test_a_group_is_deleted_when_it_has_no_members() -> None:
     driver = a_driver()
     reader = Reader(driver, "a", subscribed_topic_regex="t.*")
