@@ -745,6 +745,11 @@ def is_in_use(group: ConsumerGroup | None) -> bool:
     return group is not None and group.state is not ConsumerGroupState.EMPTY
 
 
+def is_ending(group: ConsumerGroup | None) -> bool:
+    """Return whether the tombstones of a group are on their way to the log."""
+    return group is not None and group.is_ending
+
+
 def refused_heartbeat(error: Error, words: str | None = None) -> cgh.ConsumerGroupHeartbeatResponse:
     """Return the answer to a heartbeat that is not served."""
     return cgh.ConsumerGroupHeartbeatResponse(error_code=error, error_message=words)

@@ -32,6 +32,7 @@ from replog.coordinators.consumer_group_coordinator import (
     ConsumerGroupSettings,
     GroupChanged,
     KnownTopics,
+    is_ending,
     is_in_use,
     nothing_own,
     refused_heartbeat,
@@ -675,7 +676,7 @@ class GroupCoordinator:
             storing = self._storing.get(group_id, ())
             gone = [one for one in self._expired(group_id, group, offsets, now) if one not in storing]
             is_over = group is None or (group.state is GroupState.EMPTY and not group.pending)
-            is_over = is_over and not is_in_use(consumer_group)
+            is_over = is_over and not is_in_use(consumer_group) and not is_ending(consumer_group)
             if is_over and len(gone) == len(offsets.committed) and not offsets.has_pending and not storing:
                 if group is not None or consumer_group is not None or offsets.committed:
                     effects.append(self._ending(group_id, group, offsets, None))
@@ -714,7 +715,9 @@ class GroupCoordinator:
         error = Error.NONE
         if is_in_use(consumer_group):
             error = Error.NON_EMPTY_GROUP
-        elif consumer_group is not None and not consumer_group.is_ending:
+        elif is_ending(consumer_group):
+            error = Error.GROUP_ID_NOT_FOUND
+        elif consumer_group is not None:
             error = Error.NONE
         elif (group is None and not offsets) or (group is not None and group.state is GroupState.DEAD):
             error = Error.GROUP_ID_NOT_FOUND

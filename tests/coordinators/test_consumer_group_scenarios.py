@@ -562,3 +562,22 @@ def test_a_group_is_deleted_when_it_has_no_members() -> None:
     assert driver.replies[token].error_code is Error.NONE
     assert driver.core.consumer.describe("g").error_code is Error.GROUP_ID_NOT_FOUND
     assert successor(driver).core.listed([], []) == []
+
+
+def test_a_group_that_is_being_deleted_is_not_looked_at_for_its_expiry() -> None:
+    """A second deletion that the log refused called off the first one, which was on its way there."""
+    driver = a_driver()
+    reader = Reader(driver, "a")
+    reader.beat()
+    reader.beat(epoch=-1)
+    driver.hold()
+    token = next(driver._tokens)
+    driver.perform(driver.core.delete("g", token))
+    deleting, driver.held = driver.held, []
+    driver.pass_time(driver.core.expiry_interval_ms)
+    driver.refuse()
+    driver.held = deleting
+    driver.release()
+
+    assert driver.replies[token].error_code is Error.NONE
+    assert driver.core.listed([], []) == successor(driver).core.listed([], []) == []
