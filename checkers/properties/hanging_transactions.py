@@ -8,6 +8,9 @@ Where no transaction is known to have sent (groups' positions, and what coordina
 last stable offset was first seen there in the newest leader epoch: it hangs ten seconds after the longest time-out since then, or after the
 end of the run's last transaction, whichever comes first.
 
+It is not below the log start either. Where retention or DeleteRecords took the beginning of the open transaction, it stands at the first record that
+was left, which may be anybody's.
+
 For how long a node, the harness or the machine waited for a processor since a transaction ended comes on top of the ten seconds.
 """
 
@@ -68,7 +71,8 @@ def kernel(rows: PartitionRows, context: Context) -> Found:
     steps = context.steps()
     sent = np.flatnonzero(is_among(steps["kind"], WRITES))
     oldest = distinct(steps["txn"][sent[steps["log_offset"][sent] == stable]])
-    if oldest.size:
+    is_cut = stable > 0 and bool((seen["log_start_offset"] == stable).any())
+    if oldest.size and not is_cut:
         sent = sent[is_among(steps["txn"][sent], oldest)]
     longest_ms = integer(context.settings, TIMEOUT, DEFAULT_TIMEOUT_MS)
     at_ns = int(seen["at_ns"][newest[0]])
@@ -148,10 +152,14 @@ WITH known AS (
     ON k.run_id = n.run_id AND k.topic = n.topic AND k.partition = n.partition AND k.leader_epoch = n.leader_epoch
     AND k.last_stable_offset = n.last_stable_offset AND k.high_watermark > n.last_stable_offset
   GROUP BY k.run_id, k.topic, k.partition
+), begun AS (
+  SELECT DISTINCT run_id, topic, partition, log_start_offset FROM watermarks WHERE log_start_offset > 0
 ), oldest AS (
   SELECT DISTINCT s.run_id, s.topic, s.partition, s.txn FROM txn_steps s JOIN newest n
     ON s.run_id = n.run_id AND s.topic = n.topic AND s.partition = n.partition AND s.log_offset = n.last_stable_offset
-  WHERE s.kind IN ('send', 'append')
+  LEFT JOIN begun b ON n.run_id = b.run_id AND n.topic = b.topic AND n.partition = b.partition
+    AND n.last_stable_offset = b.log_start_offset
+  WHERE s.kind IN ('send', 'append') AND b.run_id IS NULL
 ), known_places AS (
   SELECT DISTINCT run_id, topic, partition FROM oldest
 ), senders AS (

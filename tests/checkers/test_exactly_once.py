@@ -391,6 +391,29 @@ def test_a_transaction_hangs_that_outlives_its_own_time_out(
 
 
 @pytest.mark.parametrize(
+    ("log_start", "kind"),
+    [
+        pytest.param(0, "hanging", id="the one whose record stands there"),
+        pytest.param(1, "open", id="one whose beginning was deleted, perhaps"),
+        pytest.param(None, "hanging", id="no log start is known"),
+    ],
+)
+def test_a_deleted_beginning_is_nobodys_record(tmp_path: Path, log_start: int | None, kind: str) -> None:
+    """The last stable offset is not below the log start: what stands there need not be of the transaction that is open."""
+    run = Transactions(tmp_path)
+    first = 0 if log_start == 1 else 1
+    ended = 1 - first
+    for sequence, outcome in ((first, "info"), (ended, "committed")):
+        value = run.send(sequence, 100 + sequence, txn_id=f"x{sequence}")
+        steps = [{"topic": "t", "partition": 0, "kind": "send", "log_offset": sequence, "value": value}]
+        ends = {"begin_ns": 99 * MS, "end_ns": None if outcome == "info" else 110 * MS, "outcome": outcome}
+        run.recorder.row("txns", process=7, txn_id=f"x{sequence}", operations=steps, timeout_ms=60_000, **ends)
+    run.watermark(2, 20_000, epoch=0, last_stable_offset=ended, log_start_offset=log_start)
+
+    assert agree(run.finish(), "hanging_transactions") == {kind: 1}
+
+
+@pytest.mark.parametrize(
     ("fetched", "expected"),
     [
         pytest.param(5, [], id="the newest"),
