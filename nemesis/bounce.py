@@ -1,9 +1,10 @@
 """What fast and slow bounces share: end a node, start it, see what the controllers noticed."""
 
+from collections.abc import Awaitable, Callable
 from typing import Literal, Protocol
 
 from tribunal.clusters.capabilities import CanKill, CanStart, CanStop
-from tribunal.nemesis.api import Proof
+from tribunal.nemesis.api import Effect, Proof, proven_losses
 
 How = Literal["kill", "stop"]
 
@@ -26,6 +27,18 @@ async def end(cluster: BounceTarget, node: int, how: How) -> Proof:
         return await cluster.kill(node)
     await cluster.stop(node)
     return Proof(holds=not cluster.alive(node), facts={"signal": "SIGTERM"})
+
+
+async def killed_with_other_disk(
+    cluster: KillTarget, node: int, name: str, changed: Callable[[int], Awaitable[Proof]]
+) -> Effect:
+    """Kill a node and change its disk; return both proofs, the second under a name, and what the disk provably lost."""
+    begin_ns = cluster.now_ns()
+    effect = Effect(node, await cluster.kill(node))
+    proof = await changed(node)
+    effect.add_proof(name, proof)
+    effect.losses += proven_losses(cluster, node, proof, begin_ns)
+    return effect
 
 
 async def bounced(cluster: BounceTarget, node: int, how: How) -> Proof:

@@ -6,7 +6,7 @@ gone, and all that stands in the copy is of an earlier life, such as the file of
 
 import asyncio
 from contextlib import asynccontextmanager
-from typing import Final, Protocol
+from typing import Annotated, Final, Protocol
 
 import msgspec
 
@@ -19,10 +19,9 @@ from tribunal.nemesis.api import (
     back_in_service,
     incarnation,
     joined,
-    proven_losses,
     registered_again,
 )
-from tribunal.nemesis.bounce import BounceTarget, How, end
+from tribunal.nemesis.bounce import BounceTarget, How, end, killed_with_other_disk
 
 NO_COPY: Final = (
     "the disk of node {} is not put back: a voter that has forgotten its vote and its log breaks any quorum"
@@ -41,12 +40,7 @@ class Options(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """
 
     how: How = "stop"
-    age_ms: int = 1_000
-
-    def __post_init__(self) -> None:
-        """Refuse what is no duration."""
-        if self.age_ms < 0:
-            raise ValueError(f"age_ms {self.age_ms}: a number of ms from 0 on")
+    age_ms: Annotated[int, msgspec.Meta(ge=0)] = 1_000
 
 
 @asynccontextmanager
@@ -65,12 +59,9 @@ async def inject(cluster: RestoreTarget, node: int, options: Options) -> AsyncGe
     await asyncio.sleep(options.age_ms / 1000)
     if not cluster.alive(node):
         raise ClusterError(f"broker {node} is down for another fault: its disk is not put back")
-    former, begin_ns = incarnation(cluster, node), cluster.now_ns()
-    effect = Effect(node, joined(ended, "served", served))
-    effect.add_proof("killed", await cluster.kill(node))
-    restored = await cluster.restore_disk(node)
-    effect.add_proof("restored", restored)
-    effect.losses += proven_losses(cluster, node, restored, begin_ns)
+    former = incarnation(cluster, node)
+    effect = await killed_with_other_disk(cluster, node, "restored", cluster.restore_disk)
+    effect.add_proof("copied", joined(ended, "served", served))
     yield effect
     await cluster.start(node)
     effect.heal = await back_in_service(cluster, node, former)

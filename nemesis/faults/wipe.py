@@ -10,8 +10,8 @@ from typing import Final, Protocol
 import msgspec
 
 from tribunal.clusters.capabilities import CanWipe
-from tribunal.nemesis.api import AsyncGenerator, Effect, Fault, back_in_service, incarnation, proven_losses
-from tribunal.nemesis.bounce import KillTarget
+from tribunal.nemesis.api import AsyncGenerator, Effect, Fault, back_in_service, incarnation
+from tribunal.nemesis.bounce import KillTarget, killed_with_other_disk
 from tribunal.nemesis.votes import vote_again, with_votes
 
 
@@ -27,11 +27,7 @@ class Options(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 async def inject(cluster: WipeTarget, node: int, options: Options) -> AsyncGenerator[Effect]:
     """Inject: the process is gone, every log ends at 0 on another disk. Heal: a new incarnation in its ISRs."""
     former = incarnation(cluster, node)
-    begin_ns = cluster.now_ns()
-    effect = Effect(node, await cluster.kill(node))
-    wiped = await cluster.wipe(node)
-    effect.add_proof("wiped", wiped)
-    effect.losses += proven_losses(cluster, node, wiped, begin_ns)
+    effect = await killed_with_other_disk(cluster, node, "wiped", cluster.wipe)
     yield effect
     await cluster.start(node)
     effect.heal = await back_in_service(cluster, node, former)
