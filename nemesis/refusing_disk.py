@@ -45,12 +45,17 @@ async def refused(
         effect.add_proof("ended", ended)
     yield effect
     effect.proof.facts["alive_at_the_end"] = cluster.alive(node)
+    effect.heal = await mended(cluster, node, former, mend)
+
+
+async def mended(cluster: KillTarget, node: int, former: str | None, mend: Callable[[], Awaitable[Proof]]) -> Proof:
+    """End a node that goes on, mend its disk and start it; return the proof that requests are taken and a new incarnation serves."""
     if cluster.alive(node):
         await cluster.kill(node)
-    mended = await mend()
+    proof = await mend()
     try:
         await cluster.start(node)
     finally:
         cluster.excuse(node, None)  # also where it does not start: the run may go on to its end
     back = await back_in_service(cluster, node, former)
-    effect.heal = joined(Proof(holds=mended.holds, facts=mended.facts), "service", back)
+    return joined(Proof(holds=proof.holds, facts=proof.facts), "service", back)

@@ -4,8 +4,9 @@ from contextlib import asynccontextmanager
 from typing import Final, Literal, Protocol
 
 from tribunal.clusters.capabilities import CanMountDisk
-from tribunal.nemesis.api import AsyncGenerator, Effect, Proof, back_in_service, came_true, incarnation, joined
+from tribunal.nemesis.api import AsyncGenerator, Effect, came_true, incarnation
 from tribunal.nemesis.bounce import KillTarget
+from tribunal.nemesis.refusing_disk import mended
 
 NOTICE_TIMEOUT_MS: Final = 15_000
 
@@ -27,12 +28,4 @@ async def refusing_mount(
     )
     effect.add_proof("ended", ended)
     yield effect
-    if cluster.alive(node):
-        await cluster.kill(node)
-    mended = await cluster.mend_mount(node)
-    try:
-        await cluster.start(node)
-    finally:
-        cluster.excuse(node, None)  # also where it does not start: the run may go on to its end
-    back = await back_in_service(cluster, node, former)
-    effect.heal = joined(Proof(holds=mended.holds, facts=mended.facts), "service", back)
+    effect.heal = await mended(cluster, node, former, lambda: cluster.mend_mount(node))
