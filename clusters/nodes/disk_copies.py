@@ -14,13 +14,11 @@ from tribunal.clusters.nodes.log_damage import log_ends
 COPY: Final = "copy-of-data"
 
 
-def save(folder: Path) -> Proof:
+def save(folder: Path) -> None:
     """Copy a node's data as they are, synced or not: a process that has ended leaves them in the page cache; `ClusterError` if it cannot be done."""
     data, copy = folder / "data", folder / COPY
     shutil.rmtree(copy, ignore_errors=True)
     _copied(data, copy)
-    ends = log_ends(data)
-    return Proof(holds=log_ends(copy) == ends, facts={"log_end_offsets": ends})
 
 
 def restore(folder: Path) -> Proof:
