@@ -25,6 +25,7 @@ REQUEST_TIMEOUT: Final = (
     "request.timeout.ms",
     0,
 )  # for how long a broker waits for another one's answer; nobody knows where it is not recorded
+OF_SYSTEMS: Final = "system"  # the kind of cluster that a system.toml describes
 PROMISED: Final = "promises."  # what a described system promises, among the settings: `promises.consistency`
 Setting = bool | int | float | str | Sequence[str] | None
 STARTS_AFTER: Final = (
@@ -99,6 +100,11 @@ class Manifest(Made, frozen=True, kw_only=True):
     platform: str | None = None
     tables: dict[str, TableFacts]
     recording_hash: str | None = None
+
+    @property
+    def runs_described_system(self) -> bool:
+        """Whether its nodes are of a system that a file describes, a log or not (docs/your-system.md)."""
+        return self.cluster == OF_SYSTEMS
 
     @property
     def made(self) -> Made:

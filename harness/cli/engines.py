@@ -10,7 +10,6 @@ from tribunal.results.store import Recording
 SPARK: Final = "spark"
 INLINE: Final = "inline"
 SMALL_BYTES: Final = 4 << 20  # some 100,000 calls
-OF_SYSTEMS: Final = "system"
 WHY: Final = (
     "a small recording of a described system: judged in this process, by the same rules (--engine spark for Spark)"
 )
@@ -26,6 +25,6 @@ def _is_small(run_dir: Path) -> bool:
         manifest = Recording.open(run_dir, compare=False).manifest
     except DamagedRecording:
         return False
-    if manifest is None or manifest.cluster != OF_SYSTEMS:
+    if manifest is None or not manifest.runs_described_system:
         return False
     return sum(path.stat().st_size for path in (run_dir / "recording").rglob("*.parquet")) < SMALL_BYTES

@@ -66,7 +66,7 @@ def _scale(content: Page) -> list[tuple[str, str]]:
     named: dict[str, str] = {}
     if manifest.mutants:
         named["known bug switched on"] = ", ".join(manifest.mutants)
-    if manifest.cluster == "system":  # each of a log's is a broker and a controller
+    if manifest.runs_described_system:  # each of a log's is a broker and a controller
         named["cluster"] = f"{len(content.brokers)} nodes"
     elif content.nodes:
         named["cluster"] = f"{len(content.brokers)} brokers, {len(content.controllers)} {content.bosses}"

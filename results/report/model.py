@@ -129,7 +129,7 @@ class Page(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def is_of_a_system(self) -> bool:
         """Whether it ran a system that a command starts (docs/your-system.md) and that is no log: nodes, calls, and nothing of a log's."""
-        if self.manifest is None or self.manifest.cluster != "system":
+        if self.manifest is None or not self.manifest.runs_described_system:
             return False
         return all(name.startswith(PROMISED) for name in self.manifest.settings or {})
 
