@@ -151,11 +151,8 @@ DIRECTORY_LOST: Final = "directory lost"
 FAILING: Final[Mapping[str, object]] = {"how": ("stop", "kill"), "must_be_noticed": False}
 DISK_RESTORED: Final = "old disk restored"
 AN_OLD_DISK: Final[Mapping[str, object]] = {"how": ("stop", "stop", "kill"), "age_ms": (0, 300, 1_000)}
-RESTORED_MS: Final = (
-    400,
-    1_500,
-    3_000,
-)  # behind two ends and a start: the heals of others wait for a full ISR meanwhile
+# Behind two ends and a start: the heals of others wait for a full ISR meanwhile.
+RESTORED_MS: Final = (400, 1_500, 3_000)
 COORDINATOR_LOST: Final = "coordinator lost"
 MARKERS: Final = "write-txn-markers request"
 COORDINATOR: Final = f"sender({MARKERS})"  # the last one that had a transaction to end
@@ -512,6 +509,7 @@ OF_VOTERS: Final = Realm(
     },
 )
 # Few clients, of which none is idle for long: what they cost is not what finds anything.
+QUIET: Final[Mapping[str, object]] = {"partitions": 1, "rate": 20, "readers": 1}
 OF_LOAD: Final[Mapping[str, Mapping[str, object]]] = {
     # At any moment some are open, and of some ids nobody ends what was left open.
     TRANSACTIONS: {
@@ -522,9 +520,9 @@ OF_LOAD: Final[Mapping[str, Mapping[str, object]]] = {
         "aborted_percent": 50,
         "id_transactions": 10,
     },
-    OPERATOR: {"partitions": 1, "rate": 20, "readers": 1},
-    TICKING: {"partitions": 1, "rate": 20, "readers": 1},
-    IDLE: {"partitions": 1, "rate": 20, "readers": 1},
+    OPERATOR: QUIET,
+    TICKING: QUIET,
+    IDLE: QUIET,
 }
 IDLE_MS: Final = "metadata.max.idle.interval.ms"
 OF_IDLE: Final[Mapping[str, Mapping[str, SettingValue]]] = {
