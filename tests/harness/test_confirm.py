@@ -186,7 +186,9 @@ def test_a_smaller_plan_that_is_of_another_plan_is_refused(finding, change):
     """What it shows would be counted as what this run showed."""
     of_another = msgspec.json.decode(MINIMAL.read_bytes()) | change
     if "faults" in change:
-        of_another["faults"] = 2 * read_plan(MINIMAL).faults
+        faults = read_plan(MINIMAL).faults
+        again = [msgspec.structs.replace(fault, index=fault.index + len(faults)) for fault in faults]
+        of_another["faults"] = [*faults, *again]
     if "workload" in change:
         of_another["workload_plan"] = all_workloads()["bank"].drawn({}, Random(1))
     (finding / "plan.min.json").write_bytes(msgspec.json.encode(of_another))
