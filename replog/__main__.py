@@ -73,6 +73,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 def parser() -> argparse.ArgumentParser:
     """Describe the command line."""
     top = argparse.ArgumentParser(prog="python -m replog", description="A replicated log that speaks Kafka's protocol.")
+    top.add_argument("--version", action="version", version=f"replog {replog.__version__}")
     commands = top.add_subparsers(dest="command", required=True, metavar="COMMAND")
     formatting = commands.add_parser("format", help="prepare the log directories of a node")
     formatting.add_argument("--config", required=True, type=Path, metavar="FILE")

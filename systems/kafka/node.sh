@@ -1,14 +1,19 @@
 #!/bin/sh
-# node.sh NODE DATA CLUSTER-ID SETTINGS VOTERS MAIN PEER CONTROLLER ADVERTISED: a broker and a controller of Apache Kafka in one JVM.
+# node.sh version | NODE DATA CLUSTER-ID SETTINGS VOTERS MAIN PEER CONTROLLER ADVERTISED: a broker and a controller of Apache Kafka in one JVM.
 # The jars are in the folder that KAFKA_JARS names, else where `python tools/get_kafka.py` puts them.
 set -eu
-node=$1 data=$2 id=$3 settings=$4 voters=$5 main=$6 peer=$7 controller=$8
-shift 8
 jars=${KAFKA_JARS:-$HOME/.cache/tribunal/kafka/4.3.1}
 if [ ! -d "$jars" ]; then
   echo "no folder $jars: python tools/get_kafka.py --version 4.3.1, or set KAFKA_JARS" >&2
   exit 1
 fi
+if [ "$1" = version ]; then
+  number=$(java -XX:TieredStopAtLevel=1 "-Dlog4j2.configurationFile=$jars/log4j2.properties" -cp "$jars/*" kafka.Kafka --version)
+  echo "Apache Kafka $number"
+  exit
+fi
+node=$1 data=$2 id=$3 settings=$4 voters=$5 main=$6 peer=$7 controller=$8
+shift 8
 config=$(dirname "$data")/server.properties
 cat > "$config" <<END
 log.cleaner.dedupe.buffer.size=2097152

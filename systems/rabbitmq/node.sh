@@ -1,7 +1,12 @@
 #!/bin/sh
-# node.sh DATA HOST PORT FIRST MEMBER... -- WORDS...: a node of RabbitMQ with all its files in DATA, a member of the cluster of these hosts.
+# node.sh version | DATA HOST PORT FIRST MEMBER... -- WORDS...: a node of RabbitMQ with all its files in DATA, a member of the cluster of these hosts.
 # It stays this process, so that who kills it kills the node. In a namespace of its own; the daemon that knows Erlang's ports ends with it.
 set -eu
+if [ "$1" = version ]; then
+  cd /usr/lib/rabbitmq/lib  # `rabbitmqctl version` would start a node of Erlang for it
+  echo rabbitmq_server-*
+  exit
+fi
 data=$1 host=$2 port=$3 first=$4
 shift 4
 export HOME="$data" RABBITMQ_MNESIA_BASE="$data/mnesia" RABBITMQ_LOG_BASE="$data/log" RABBITMQ_LOGS=-

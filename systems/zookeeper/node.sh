@@ -1,6 +1,8 @@
 #!/bin/sh
-# node.sh NODE DATA HOST PORT PEER ELECTION WORDS...: a server of ZooKeeper, one of the three whose hosts stand before `--`; the rest is for Java.
+# node.sh version | NODE DATA HOST PORT PEER ELECTION WORDS...: a server of ZooKeeper, one of the three whose hosts stand before `--`; the rest is for Java.
 set -eu
+jars=/usr/share/java/zookeeper.jar:/usr/share/java/slf4j-simple.jar
+if [ "$1" = version ]; then exec java -cp "/etc/zookeeper/conf:$jars" org.apache.zookeeper.version.VersionInfoMain; fi
 node=$1 data=$2 host=$3 port=$4 peer=$5 election=$6
 shift 6
 mkdir -p "$data/zookeeper"
@@ -16,5 +18,5 @@ echo "$node" > "$data/zookeeper/myid"
   done
   shift
 } > "$data/zoo.cfg"
-exec java -cp /etc/zookeeper/conf:/usr/share/java/zookeeper.jar:/usr/share/java/slf4j-simple.jar -Xmx192m -XX:+UseSerialGC -XX:TieredStopAtLevel=1 \
+exec java -cp "/etc/zookeeper/conf:$jars" -Xmx192m -XX:+UseSerialGC -XX:TieredStopAtLevel=1 \
   -Dorg.slf4j.simpleLogger.defaultLogLevel=warn "$@" org.apache.zookeeper.server.quorum.QuorumPeerMain "$data/zoo.cfg"

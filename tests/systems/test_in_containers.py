@@ -158,6 +158,8 @@ class TestWithAnEngine:
 
         assert (verdict.verdict, verdict.reasons) == (Verdict.PASS, [])
         assert verdict.judged["calls on registers"] > 20
+        (run_dir,) = (tmp_path / "runs").iterdir()
+        assert Recording.open(run_dir).manifest.described.version == "keeper 1.0"
 
     def test_what_its_containers_lose_is_found(self, tmp_path: Path, image: str) -> None:
         """The same with the server that acknowledges before it has written: the kill reaches the server itself."""

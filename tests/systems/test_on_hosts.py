@@ -18,6 +18,7 @@ from tribunal.clusters.nodes.leftovers import command_lines
 from tribunal.harness.new import made_system
 from tribunal.harness.plan import made
 from tribunal.harness.scenario import BadScenario, load
+from tribunal.results.store import Recording
 from tribunal.results.verdict import RunVerdict
 
 WITHIN_S = 150
@@ -151,8 +152,9 @@ class TestWithHosts:
         code, said = ended(town, folder, *hurt(*steps))
 
         assert (code, verdict[1] in said) == (verdict[0], True), said
-        (log,) = (folder / "runs").glob("*/logs/1.log")
-        assert log.is_file()
+        (run_dir,) = (folder / "runs").iterdir()
+        assert (run_dir / "logs" / "1.log").is_file()
+        assert Recording.open(run_dir).manifest.described.version == "keeper 1.0"
         assert not list((town.folder / "remote").rglob("*"))
 
     @pytest.mark.nightly
