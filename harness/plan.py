@@ -47,6 +47,7 @@ from tribunal.harness.swarm import drawn_cluster, drawn_load, with_points, with_
 from tribunal.nemesis.api import AnyFault
 from tribunal.nemesis.targets import OF_PARTITION, BadTarget, Target, draw, parse
 from tribunal.nemesis.triggers import Sent, Trigger, parse_trigger
+from tribunal.results.described import SYSTEM_FOLDER
 from tribunal.results.unreadable import UNREADABLE, in_words
 from tribunal.workloads.api import AnyWorkload
 
@@ -396,7 +397,31 @@ def read_plan(path: Path) -> Plan:
     except UNREADABLE as problem:
         raise BadScenario(f"{path}: not a plan: {problem}") from None
     must_be_runnable(plan, path)
-    return plan
+    return with_own_system(plan, path.parent)
+
+
+def with_own_system(plan: Plan, run_dir: Path) -> Plan:
+    """Return a plan of a described system as one of the files that were kept with its run, where those that were run are not here.
+
+    They are not on another machine than the run's, and an archive's plan names none of its places (`for_readers`).
+    """
+    named = Path(plan.spec.system)
+    kept = (run_dir / SYSTEM_FOLDER / named.name).resolve()
+    if not plan.spec.system or (named.is_absolute() and named.exists()) or not kept.is_file():
+        return plan
+    return msgspec.structs.replace(plan, spec=msgspec.structs.replace(plan.spec, system=str(kept)))
+
+
+def for_readers(plan: Plan) -> Plan:
+    """Return a plan that names files as whoever unpacks its archive finds them, and no places of the machine that made it."""
+    spec = plan.spec
+    if Path(spec.system).is_absolute():
+        spec = msgspec.structs.replace(spec, system=f"{SYSTEM_FOLDER}/{Path(spec.system).name}")
+    if Path(spec.file).is_absolute():
+        spec = msgspec.structs.replace(spec, file=Path(spec.file).name)
+    if Path(spec.hosts).is_absolute():
+        spec = msgspec.structs.replace(spec, hosts=Path(spec.hosts).name)
+    return msgspec.structs.replace(plan, spec=spec)
 
 
 def in_simulator(path: Path) -> Plan:

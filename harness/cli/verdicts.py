@@ -172,7 +172,9 @@ def _plan(
     switched_on = tuple(mutant_named(name) for name in mutants)
     if scenario is None:
         again = read_plan(plan) if plan is not None else read_schedule(schedule or Path())
-        again = _with_system(again, (plan or schedule or Path()).parent)
+        own = (plan or schedule or Path()).parent.resolve()
+        if again.spec.system and Path(again.spec.system).is_relative_to(own):
+            echo(f"system    {again.spec.system}: kept with the run; what was run is not here", err=True)
         spec = msgspec.structs.replace(again.spec, mutants=switched_on or again.spec.mutants)
         must_be_possible((planned.kind for planned in again.faults), spec, again.cluster)
         return msgspec.structs.replace(again, spec=spec)
@@ -182,19 +184,6 @@ def _plan(
         time_ms = duration(f"{time}s" if time.replace(".", "", 1).isdecimal() else time, wanted.spec).most_ms
     drawn = seed if seed is not None else fresh_seed()
     return made(wanted, seed=drawn, cluster=cluster, time_ms=time_ms, mutants=switched_on)
-
-
-def _with_system(plan: "Plan", run_dir: Path) -> "Plan":
-    """Return a plan of a described system whose file is not here (it was unpacked from an archive) as one of what lies beside the plan."""
-    import msgspec
-
-    from tribunal.results.described import SYSTEM_FOLDER
-
-    beside = run_dir / SYSTEM_FOLDER / Path(plan.spec.system).name
-    if not plan.spec.system or Path(plan.spec.system).exists() or not beside.is_file():
-        return plan
-    echo(f"system    {plan.spec.system} is not here; {beside} is run", err=True)
-    return msgspec.structs.replace(plan, spec=msgspec.structs.replace(plan.spec, system=str(beside.resolve())))
 
 
 def in_mode(settings: Sequence[str], mode: str | None) -> list[str]:

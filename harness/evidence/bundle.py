@@ -23,11 +23,13 @@ import msgspec
 from tribunal import ROOT
 from tribunal.clusters.api import ClusterError
 from tribunal.harness.evidence.names import names_twice, unknown_names
+from tribunal.harness.plan import encoded, for_readers, read_plan
 from tribunal.harness.run import LOCK, commit, lock_sha256
 from tribunal.harness.scenario import BadScenario
 from tribunal.results.described import SYSTEM_FOLDER
 from tribunal.results.manifest import Manifest
 from tribunal.results.recording import DamagedRecording
+from tribunal.results.report.minimal import FILE as MINIMAL
 from tribunal.results.scratch import Scratch
 from tribunal.results.store import Recording
 from tribunal.results.unreadable import UNREADABLE
@@ -41,6 +43,7 @@ VERDICT: Final = "verdict.json"
 REPORT: Final = "report.html"
 # Not evidence: what a node left on its disks, and what a cluster kept for itself.
 LEFT_OUT: Final = ("nodes", "security", "unhealed.json", "processes.jsonl", "image-build.jsonl", LIST)
+PLANS: Final = ("plan.json", MINIMAL)
 FOR_READERS: Final = (".log", ".html")  # may name the run's folder; what is judged never does
 NAME_BYTES_MAX: Final = 255  # of a file, on the systems that there are
 MOST_BYTES: Final = 20 << 30
@@ -171,7 +174,7 @@ def _for_readers(run_dir: Path, staged: Path, verdict: RunVerdict, sources: Mapp
     (staged / "logs").mkdir(parents=True)
     for name, path in sources.items():
         parts = PurePosixPath(name).parts
-        if parts[0] == "logs" and len(parts) == 2:
+        if (parts[0] == "logs" and len(parts) == 2) or name in PLANS:
             (staged / name).write_bytes(_content(path, run_dir))
         elif len(parts) == 1 and name not in (VERDICT, REPORT):
             (staged / name).symlink_to(path.resolve())
@@ -214,14 +217,26 @@ def _evidence(run_dir: Path) -> Iterator[Path]:
 
 
 def _content(path: Path, run_dir: Path) -> bytes:
-    """Return a file as it goes into the archive: logs and the report without the place that the run had on this machine."""
+    """Return a file as it goes into the archive: logs, report and plan without the places that they name on this machine."""
     content = path.read_bytes()
+    if path.name in PLANS and path.parent == run_dir:
+        return _plan_for_readers(path, content)
     if path.suffix in FOR_READERS and not path.is_relative_to(run_dir / SYSTEM_FOLDER):
         for place in (run_dir.resolve(), run_dir):
             if len(place.parts) < 2:  # `.` stands everywhere
                 continue
             content = content.replace(f"{place}".encode(), run_dir.resolve().name.encode())
     return content
+
+
+def _plan_for_readers(path: Path, content: bytes) -> bytes:
+    """Return a plan without places; what is no plan, or names none, stays as it is."""
+    try:
+        plan = read_plan(path)
+    except BadScenario:
+        return content
+    named = for_readers(plan)
+    return content if named == plan else encoded(named)
 
 
 def _described(name: str, content: bytes) -> File:

@@ -8,6 +8,7 @@ import pytest
 from tests.harness.forger import without_calls
 from tribunal.checkers.judge.verdict import check
 from tribunal.clusters.kinds import system as kind
+from tribunal.harness.campaign.confirm import confirmed
 from tribunal.harness.cli.main import exit_code
 from tribunal.harness.cli.session import write_report
 from tribunal.harness.evidence.bundle import unpacked
@@ -104,12 +105,17 @@ def test_an_archive_has_what_another_needs_to_repeat_the_run(
     assert ">mode<" not in report
     assert "of replog" not in report
     assert "note: system" not in said
+    named = [file for file in again.rglob("*") if file.is_file() and str(tmp_path).encode() in file.read_bytes()]
+    assert not named
     command = ["run", "--plan", str(again / "plan.json"), "--out", str(tmp_path / "again"), "-q"]
     assert exit_code(command) in (0, 1)
     (repeated,) = (tmp_path / "again").iterdir()
     assert Recording.open(repeated).manifest.described == described
     assert load_verdict(repeated / "verdict.json").engine == "inline"  # nobody asked for Spark, which starts longer
     assert "judged in this process" in capsys.readouterr().err
+    seen: list[Plan] = []
+    confirmed(again, "system", 1, seen.append)  # and so can the others that run a plan
+    assert [one.spec.system for one in seen] == [str(again / "system" / "lossy.toml")]
 
 
 def test_a_file_of_the_system_that_is_not_the_one_that_was_run_is_missed(
@@ -169,7 +175,7 @@ def test_calls_that_were_taken_out_of_an_archive_are_missed(tmp_path: Path, caps
         pytest.param("{name: register, keys: 20, rate: 100}", "not_linearizable", "acknowledged", id="registers"),
         pytest.param("{name: set, rate: 80}", "element_lost", "acknowledged", id="set"),
         pytest.param("{name: counter, rate: 80}", "too_low", "acknowledged", id="counter"),
-        pytest.param("{name: lock, locks: 2, rate: 40, held_ms: 1200}", "held_twice", "acquired", id="lock"),
+        pytest.param("{name: lock, locks: 2, rate: 40, held_ms: 4000}", "held_twice", "acquired", id="lock"),
     ],
 )
 def test_what_was_acknowledged_before_it_was_written_is_missed(
