@@ -86,6 +86,7 @@ def power(  # noqa: PLR0913 - how they are sought
     each_s: float = math.inf,
     each_cpu_s: float = math.inf,
     notify: Callable[[Power], None] = lambda result: None,
+    accuse: Callable[[SeedResult], None] = lambda result: None,
 ) -> list[Power]:
     """Seek each mutant; the budget is shared evenly, and what one leaves goes to those after it.
 
@@ -93,9 +94,10 @@ def power(  # noqa: PLR0913 - how they are sought
     seeds:       of a bug's own scenario, and of one that is given; for others of `by` each bug draws as many from the first of these and its name.
     each_s:      no mutant gets more, whatever others have left.
     each_cpu_s:  no run begins for a mutant that has had so much CPU time: the same effort on a busy machine as on a quiet one.
+    accuse:      gets each run without a bug that is a violation: it counts for no mutant, and is a finding of this build.
     """
     deadline = time.monotonic() + budget_s
-    innocents = Innocents(runner, scratch / "innocent")
+    innocents = Innocents(runner, scratch / "innocent", accuse)
     results = []
     for index, mutant in enumerate(mutants):
         share_s = min(each_s, (deadline - time.monotonic()) / (len(mutants) - index))
@@ -337,11 +339,17 @@ def _searched_figure(
 
 
 class Innocents:
-    """Runs without a bug. Each plan is run once, however many bugs were sought with it: searches begin alike."""
+    """Runs without a bug. Each plan is run once, however many bugs were sought with it: searches begin alike.
 
-    def __init__(self, runner: Runner, scratch: Path) -> None:
+    accuse:  gets each that is a violation, once.
+    """
+
+    def __init__(
+        self, runner: Runner, scratch: Path, accuse: Callable[[SeedResult], None] = lambda result: None
+    ) -> None:
         self.runner = runner
         self._scratch = scratch
+        self._accuse = accuse
         self._known: dict[bytes, SeedResult] = {}
 
     def of(self, plan: Plan) -> SeedResult:
@@ -350,6 +358,8 @@ class Innocents:
         key = msgspec.json.encode(alone)
         if key not in self._known:
             (self._known[key],) = self.runner.swept([alone], budget_s=None, scratch=self._scratch).results
+            if self._known[key].verdict is Verdict.VIOLATION:
+                self._accuse(self._known[key])
         return self._known[key]
 
 

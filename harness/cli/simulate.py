@@ -156,6 +156,9 @@ def power(  # noqa: PLR0917 - options
     keep: Annotated[
         Path | None, typer.Option(help="File of measurements to bring up to date, e.g. docs/power.json.")
     ] = None,
+    out: Annotated[
+        Path, typer.Option(help="Folder for runs without a known bug that found something all the same.")
+    ] = Path("runs/power"),
     round_size: RoundSize = ROUND,
     master: Master = None,
     remote: Remote = None,
@@ -163,7 +166,10 @@ def power(  # noqa: PLR0917 - options
     with_packages: WithPackages = False,
     json: Annotated[bool, typer.Option("--json", help="Print the result as JSON on stdout.")] = False,
 ) -> None:
-    """Switch known bugs on, one at a time, and see how soon each is found, and by what."""
+    """Switch known bugs on, one at a time, and see how soon each is found, and by what.
+
+    A finding counts where the same run without the bug does not have it. What such a run finds by itself is a finding of this build: it is kept.
+    """
     from tribunal.harness.campaign import mutation_score as powers
     from tribunal.results import power as kept
 
@@ -183,6 +189,12 @@ def power(  # noqa: PLR0917 - options
         if keep is not None:
             kept.write(keep, kept.brought_up_to_date(kept.read(keep), [result]))
 
+    keeper = Keeper(out)
+
+    def accuse(result: SeedResult) -> None:
+        place = keeper.keep(result) or f"{result.scenario} seed {result.seed}"
+        echo(f"this build by itself: {'; '.join(texts(result.signatures))}: {place}", err=True)
+
     with (
         Scratch("power", in_memory=True) as scratch,
         counted_guards() if sought_by is kept.By.SEARCH else nullcontext() as guards,
@@ -191,6 +203,7 @@ def power(  # noqa: PLR0917 - options
         results = powers.power(
             wanted, scenario=scenario, by=sought_by, seeds=_seeds(seeds), budget_s=budget_s, each_s=each_s,
             each_cpu_s=each_cpu_s, runner=runner, scratch=scratch, round_size=round_size, notify=notify,
+            accuse=accuse,
         )  # fmt: skip
     if json:
         echo(as_json(results))
@@ -198,7 +211,7 @@ def power(  # noqa: PLR0917 - options
         for result in results:
             echo(power_line(result))
         echo(f"found {sum(result.found for result in results)} of {len(results)}")
-    raise typer.Exit(0 if all(result.found for result in results) else 1)
+    raise typer.Exit(0 if all(result.found for result in results) and not keeper.folders else 1)
 
 
 def _say(line: str) -> None:

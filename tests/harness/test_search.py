@@ -5,7 +5,9 @@ from random import Random
 import msgspec
 import pytest
 
+from replog.broker.isr import LeaderState
 from replog.config import DEFINITIONS
+from replog.errors import Error
 from tribunal.checkers.spark.session import NoSpark
 from tribunal.clusters.simulated.guards import counted
 from tribunal.clusters.simulated.reached import Reached
@@ -28,7 +30,7 @@ from tribunal.nemesis.targets import OF_MESSAGE, parse
 from tribunal.nemesis.triggers import parse_trigger
 from tribunal.results.power import By, Power, brought_up_to_date, not_measured
 from tribunal.results.scratch import Scratch
-from tribunal.results.signature import Signature
+from tribunal.results.signature import Signature, texts
 from tribunal.results.verdict import EXIT_ERROR, EXIT_INTERRUPTED, EXIT_USAGE, Verdict
 
 SENT = {"alter-partition": 7, "vote": 3, "end-txn": 2, "create-topics": 1}
@@ -408,6 +410,23 @@ def test_a_plan_is_run_once_without_bugs_however_many_are_compared_with_it(tmp_p
     assert innocents.of(other) is first
     assert runner.cpu_s == used_s
     assert innocents.of(msgspec.structs.replace(plan, seed=2)).trace_hash != first.trace_hash
+
+
+@pytest.mark.parametrize("is_broken", [True, False])
+def test_what_a_run_without_the_bug_finds_is_a_finding_of_this_build(tmp_path, monkeypatch, is_broken):
+    """It counts for no bug, and it went with the comparison's other files."""
+    if is_broken:
+        monkeypatch.setattr(LeaderState, "produce_outcome", lambda self, last_offset: Error.NONE)
+    accused = []
+
+    (found,) = power(
+        ["m44_acks_local"], scenario="produce-consume", seeds=range(1), budget_s=100, runner=LocalRunner(1), scratch=tmp_path,
+        accuse=accused.append,
+    )  # fmt: skip
+
+    assert found.found is not is_broken
+    assert ["lost_writes" in texts(one.signatures)[0] for one in accused] == [True] * is_broken
+    assert all(one.folder for one in accused)
 
 
 def test_each_bug_is_sought_with_seeds_of_its_own():
