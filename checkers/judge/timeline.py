@@ -832,8 +832,26 @@ class Timeline:
                 continue  # a deposed leader shows the end of its own log
             lag = 0 if epoch is not None else OBSERVATION_LAG_NS
             place = max(start, self._position(at_ns + lag, epoch))
-            return place, self._in_force(place, at_ns), at_ns
+            passed = self._last_large(max(start, self._uncommitted(record)), place)
+            return (place, self._in_force(place, at_ns), at_ns) if passed is None else (passed, passed, at_ns)
         return None, 0, None
+
+    def _uncommitted(self, record: Record) -> int:
+        """Return how many entries there were when the record's leader showed last that no high watermark had passed it."""
+        return 0 if record.uncommitted_ns is None else self._position(record.uncommitted_ns, record.leader_epoch)
+
+    def _last_large(self, first: int, place: int) -> int | None:
+        """Return the last place from `first` on at which a high watermark may have moved, where it may not have at `place`; None: it may have there, or nowhere.
+
+        With ELR it moves over no ISR below min ISR (KIP-966): what is shown then had been passed before, and more may have held it then.
+        """
+        if not self.entries[place - 1].settings.elr or self._is_large(place):
+            return None
+        return next((one for one in range(place - 1, first - 1, -1) if self._is_large(one)), None)
+
+    def _is_large(self, place: int) -> bool:
+        entry = self.entries[place - 1]
+        return len(set(entry.state.isr)) >= entry.settings.effective_min_isr
 
     def _judge(self, record: Record, places: "_Places") -> Judgement:
         start, until = places.start, places.until

@@ -214,7 +214,7 @@ def test_a_loss_says_since_when_the_record_had_been_shown(
         run.read({0: value}, read, epoch=0)
     if shown is not None:
         run.watermark(1, shown, epoch=0 if shown < 3000 else 1)
-    run.change(3000, leader=2, isr=[2])
+    run.change(3000, leader=2, isr=[2, 3])
     other = run.send(1, 3400, offset=0)
     run.final_read({0: other}, at=9000, epoch=1)
 
