@@ -39,7 +39,7 @@ from tribunal.clusters.capabilities import (
 from tribunal.clusters.clients.administration import Administration
 from tribunal.clusters.clients.finalized_features import FinalizedFeatures
 from tribunal.clusters.clients.membership import Membership
-from tribunal.clusters.endings import completed
+from tribunal.clusters.endings import all_done, completed
 from tribunal.clusters.frame_rules import Rule
 from tribunal.clusters.host_environment import HostedNode, HostEnvironment, processes_here
 from tribunal.clusters.links.answers import ClientAnswers
@@ -192,7 +192,7 @@ class ComposedCluster(Operated):
     async def shut_down(self) -> None:
         """End every node at once: what they wrote is in the page cache, so the files are complete."""
         await self._parts.observer.stop()
-        await asyncio.gather(*(node.kill() for node in self.nodes.values()))
+        await all_done(node.kill() for node in self.nodes.values())
         await self._parts.mounts.close()
         await self._parts.files.fetch()
 

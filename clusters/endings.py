@@ -5,8 +5,10 @@
 
 import asyncio
 import contextlib
-from collections.abc import Coroutine
+from collections.abc import Awaitable, Coroutine, Iterable
 from typing import Protocol, TypeVar
+
+from tribunal.clusters.api import ClusterError
 
 T = TypeVar("T")
 
@@ -53,6 +55,25 @@ async def completed(work: Coroutine[object, None, T]) -> T:
         waiting.uncancel()
         waiting.cancel()
         return task.result()
+
+
+async def all_done(works: Iterable[Awaitable[T]]) -> list[T]:
+    """Do several works at once, each to its end, whatever becomes of the others; then raise what went wrong.
+
+    Where several failed each failure is named once: as a `ClusterError`, unless one of them is a bug, which is raised as it is.
+    """
+    done = await asyncio.gather(*works, return_exceptions=True)
+    problems = [one for one in done if isinstance(one, BaseException)]
+    if problem := next((one for one in problems if not isinstance(one, ClusterError)), None):
+        raise problem
+    named: dict[str, BaseException] = {}
+    for problem in problems:
+        named.setdefault(str(problem), problem)
+    if len(named) > 1:
+        raise ClusterError("; ".join(named))
+    for problem in named.values():
+        raise problem
+    return [one for one in done if not isinstance(one, BaseException)]
 
 
 async def put_down(task: asyncio.Task[None]) -> None:

@@ -14,6 +14,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Final
 
 from tribunal.clusters.api import CLIENTS, ClusterError, CutMode, Link
+from tribunal.clusters.endings import all_done
 from tribunal.clusters.namespaces.firewall import Cuts
 from tribunal.clusters.namespaces.spaces import environment, way_in
 from tribunal.clusters.nodes.node_container import socket_in
@@ -110,7 +111,7 @@ class NodeFirewalls:
 
     async def mend(self, links: Sequence[Link]) -> None:
         """Let packets pass again."""
-        await asyncio.gather(*(self._own[node].mend(own) for node, own in _by_node(links).items()))
+        await all_done(self._own[node].mend(own) for node, own in _by_node(links).items())
 
     async def stopped(self, links: Sequence[Link]) -> dict[str, int]:
         """Return how many packets of these links were stopped since they were cut."""

@@ -1,6 +1,5 @@
 """Take a broker out of the cluster: its replicas go to others, it stops, it is forgotten; heal by adding it again."""
 
-import asyncio
 from collections.abc import Sequence
 from contextlib import asynccontextmanager
 from typing import Final, Protocol
@@ -9,6 +8,7 @@ import msgspec
 
 from tribunal.clusters.api import ClusterError, TopicPartition
 from tribunal.clusters.capabilities import CanReassign, CanUnregister
+from tribunal.clusters.endings import all_done
 from tribunal.clusters.spec import KRAFT
 from tribunal.nemesis.api import (
     AsyncGenerator,
@@ -71,8 +71,8 @@ async def inject(cluster: RemovalTarget, node: int, options: Options) -> AsyncGe
 
 
 async def _place(cluster: RemovalTarget, wanted: Placement, topic_ids: TopicIds) -> None:
-    await asyncio.gather(
-        *(_reassign(cluster, partition, replicas, topic_ids[partition]) for partition, replicas in wanted.items())
+    await all_done(
+        _reassign(cluster, partition, replicas, topic_ids[partition]) for partition, replicas in wanted.items()
     )
 
 
