@@ -27,7 +27,7 @@ from tribunal.clusters.api import (
     until,
 )
 from tribunal.clusters.capabilities import Capability, DiskTrouble, Failing, PartKept, offered_by
-from tribunal.clusters.endings import completed
+from tribunal.clusters.endings import all_done, completed
 from tribunal.clusters.host_environment import processes_here
 from tribunal.clusters.nodes.final_logs import unreadable
 from tribunal.clusters.nodes.leftovers import end_processes, own_processes
@@ -93,6 +93,7 @@ class SystemCluster:
         self._exits = NodeExits(self._events)
         self._watching: asyncio.Task[None] | None = None
         self._was_ready: dict[int, str | None] = {}  # as which process each node was ready when it was last asked
+        self._late: dict[int, str] = {}  # processes that did not come to serve in time, and go on
         self.nodes = {node: self._process(node) for node in run.spec.broker_ids}
         self._disks = {node: self._disk(node) for node in self.nodes} if system.nodes.may_forget else {}
         self._programs = {node: self._program(node) for node in self.nodes}
@@ -200,6 +201,9 @@ class SystemCluster:
         if ready and self._was_ready.get(node) != incarnation:
             await asyncio.to_thread(note_segments, self._run.directory)
         self._was_ready[node] = incarnation if ready else None
+        if ready and self._late.get(node) == incarnation:
+            del self._late[node]
+            self._exits.started(node)  # late, but it serves: from now on its end is one that nobody asked for
         self._view.looked(node, incarnation, is_ready=ready)
 
     async def shut_down(self) -> None:
@@ -208,8 +212,10 @@ class SystemCluster:
             self._watching.cancel()
             await asyncio.wait([self._watching])
         await self._view.close()
-        await asyncio.gather(*(node.kill() for node in self.nodes.values()))
-        await asyncio.gather(*(disk.close() for disk in self._disks.values()))
+        try:
+            await all_done(node.kill() for node in self.nodes.values())
+        finally:
+            await all_done(disk.close() for disk in self._disks.values())
 
     async def close(self) -> None:
         """Leave nothing behind but files, also where what nodes wrote cannot be had any more."""
@@ -250,6 +256,8 @@ class SystemCluster:
         exit_code = None if process.alive else await process.exit_code()
         if not process.alive and (exit_code is None or exit_code in KILLED):
             return problem  # somebody else ended it, or nobody knows
+        if process.alive:
+            self._late[node] = str(process.pid)
         return NotServing(
             str(problem),
             node=node,
@@ -483,8 +491,8 @@ class LogCluster(Operated, SystemCluster):
     async def shut_down(self) -> None:
         """End every client and every node at once, and keep what is on disks that end with the run, or on hosts that are left."""
         try:
-            await asyncio.gather(*(node.kill() for node in self.nodes.values()))
-            await asyncio.gather(*map(self._see_files, self._copied))
+            await all_done(node.kill() for node in self.nodes.values())
+            await all_done(map(self._see_files, self._copied))
         finally:
             await super().shut_down()
 

@@ -1,7 +1,9 @@
 """A described system's node is ready when its own probe says so, which may be later than when it goes on."""
 
 import asyncio
+import os
 import re
+import signal
 import socket
 from collections.abc import Callable
 from pathlib import Path
@@ -9,7 +11,7 @@ from pathlib import Path
 import pytest
 import uvloop
 
-from tribunal.clusters.api import ClusterError
+from tribunal.clusters.api import ClusterError, NotServing, until
 from tribunal.clusters.clock import RunClock
 from tribunal.clusters.kinds import system as kind
 from tribunal.clusters.links.relays import node_host
@@ -410,3 +412,33 @@ def test_looks_that_take_long_leave_the_machine_to_the_node(tmp_path: Path) -> N
     seen, took_s = asyncio.run(tried())
 
     assert 1 <= seen <= took_s / (3 * look_s) + 1
+
+
+def test_a_node_that_serves_late_may_not_end_by_itself_any_more(tmp_path: Path) -> None:
+    """Its start had failed, for it was silent; until it serves its end belongs to that start, behind that it is a failure of the run."""
+    behind = tmp_path / "behind"
+    file = with_probe(tmp_path, f"test ! -e {behind}")
+    file.write_text(file.read_text().replace("within_ms = 8000", "within_ms = 1500"))
+
+    async def tried() -> tuple[list[str], list[str]]:
+        spec = ClusterSpec(brokers=1, controllers=0, system=str(file))
+        cluster = await kind.launch(spec, tmp_path / "run", RunClock(), "tribunalSystemsQQQQQQQ")
+        try:
+            await cluster.kill(1)
+            behind.touch()
+            with pytest.raises(NotServing):
+                await cluster.start(1)
+            behind.unlink()
+            await until(lambda: cluster.state.is_fully_in_sync(spec), timeout_ms=5_000, what="ready", cluster=cluster)
+            before = cluster.failures()
+            os.kill(cluster.nodes[1].pid or 0, signal.SIGTERM)
+            await until(lambda: not cluster.alive(1), timeout_ms=5_000, what="ended", cluster=cluster)
+            await asyncio.sleep(0.1)
+            return before, cluster.failures()
+        finally:
+            await cluster.close()
+
+    before, failures = asyncio.run(tried())
+
+    assert before == []
+    assert failures
