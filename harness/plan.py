@@ -352,6 +352,7 @@ class ExecutedFault(msgspec.Struct, frozen=True, kw_only=True):
     """One line of schedule.jsonl: what was really done, and when within the fault phase.
 
     when, until:  what it waited for; who runs the schedule again waits for the times at which that came.
+    broken_off:   its time was not over, or it was not even injected whole, when the run or the fault itself failed or was interrupted.
     """
 
     index: int
@@ -365,6 +366,7 @@ class ExecutedFault(msgspec.Struct, frozen=True, kw_only=True):
     meanwhile: bool = False
     when: str = ""
     until: str = ""
+    broken_off: bool = False
 
 
 def releases(plan: Plan) -> list[str]:
@@ -591,8 +593,13 @@ def read_schedule(path: Path) -> Plan:
 
 
 def _lasts_ms(line: ExecutedFault, plan: Plan) -> int:
-    """Return how long a fault lasts once it is injected: as planned, where no trigger ended it before; its injection takes its time again."""
+    """Return how long a fault lasts once it is injected: as planned, where no trigger ended it before; its injection takes its time again.
+
+    One that was broken off may have done what broke the run off only at its end, so it gets all of its time.
+    """
     planned = next((one for one in plan.faults if (one.index, one.kind) == (line.index, line.kind)), None)
+    if planned is not None and line.broken_off:
+        return planned.lasts_ms
     return line.lasted_ms if planned is None or planned.until is not None else min(line.lasted_ms, planned.lasts_ms)
 
 

@@ -24,7 +24,7 @@ from replog.config import DEFINITIONS
 from tribunal import ROOT
 from tribunal.clusters.api import Cluster, ClusterError, NotServing, TopicPartition, Unsettled, until
 from tribunal.clusters.clock import RunClock
-from tribunal.clusters.endings import to_its_end
+from tribunal.clusters.endings import all_done, to_its_end
 from tribunal.clusters.kafka.releases import release
 from tribunal.clusters.notices import listening
 from tribunal.harness import heal
@@ -257,9 +257,9 @@ class Run:
             self.recorder.row("phases", name=cut_off(nodes), start_ns=start_ns, end_ns=self.clock.now_ns())
 
     async def _hold(self, cluster: Cluster, duration_ms: int) -> None:
-        """Let time pass, unless a node dies by itself or the workload does."""
+        """Let time pass, unless a node dies by itself or the workload does; no more of it once a fault that lasts has failed."""
         deadline = self.clock.now_ns() + duration_ms * 1_000_000
-        while (left_ns := deadline - self.clock.now_ns()) > 0:
+        while (left_ns := deadline - self.clock.now_ns()) > 0 and not self._has_failed_fault:
             self._check(cluster)
             await asyncio.sleep(min(WATCH_MS / 1000, left_ns / 1_000_000_000))
 
@@ -292,7 +292,7 @@ class Run:
         """Start nodes again that did not come to serve, now that nothing else is in effect."""
         if not self._down:
             return
-        seconds = await asyncio.gather(*(heal.tried_again(cluster, problem) for _, problem in self._down))
+        seconds = await all_done(heal.tried_again(cluster, problem) for _, problem in self._down)
         still = {problem.node for (_, problem), second in zip(self._down, seconds, strict=True) if second is not None}
         not_ready = await heal.not_ready(cluster, still)
         struck = dict.fromkeys([*self._touched, *self._unstarted])
@@ -339,7 +339,7 @@ class Run:
         is_stretched = False
         try:
             for planned in self.plan.faults:
-                if not planned.meanwhile:
+                if not planned.meanwhile or self._has_failed_fault:
                     await self._all_healed()
                 if self._down:
                     if planned.must:
@@ -360,13 +360,14 @@ class Run:
                 await asyncio.gather(*self._lasting, return_exceptions=True)
 
     async def _hurt_by(self, cluster: Cluster, planned: PlannedFault) -> None:
-        """Inject one fault, or record why it does not come."""
+        """Inject one fault, or record why it does not come; neither where one that lasts has failed meanwhile."""
         if not await self._is_awaited(cluster, planned):
-            if planned.must and planned.when is not None:
+            if planned.must and planned.when is not None and not self._has_failed_fault:
                 self._record_missed(planned, f"never met: {planned.when.text}")
         elif planned.meanwhile or planned.when is not None or await self._in_full_service(cluster):
             await self._hold(cluster, self._pause_before(planned))
-            await self._begin(cluster, planned)
+            if not self._has_failed_fault:
+                await self._begin(cluster, planned)
         elif planned.must:
             self._record_missed(planned, "the cluster did not become whole")
 
@@ -386,6 +387,8 @@ class Run:
         deadline_ns = self.clock.now_ns() + timeout_ms * 1_000_000
         while not waiting.is_met:
             self._check(cluster)
+            if self._has_failed_fault:
+                return False
             left_ms = (deadline_ns - self.clock.now_ns()) // 1_000_000
             if left_ms <= 0:
                 return False
@@ -400,13 +403,28 @@ class Run:
         waiting = asyncio.create_task(injected.wait())
         await asyncio.wait((task, waiting), return_when=asyncio.FIRST_COMPLETED)
         waiting.cancel()
-        if task.done():
-            task.result()
+
+    @property
+    def _has_failed_fault(self) -> bool:
+        """Whether a fault that lasted has failed: the others end now, and no further one begins."""
+        return any(task.done() and not task.cancelled() and task.exception() is not None for task in self._lasting)
 
     async def _all_healed(self) -> None:
+        """Wait until no fault lasts any more; only then raise what any of them failed with, each named once.
+
+        Who fails keeps no other one from healing: a cluster that is not ours alone would stay as the fault left it.
+        """
+        problems: dict[str, ClusterError] = {}
         while self._lasting:
-            await self._lasting[0]
+            try:
+                await self._lasting[0]
+            except ClusterError as problem:
+                problems.setdefault(str(problem), problem)
             del self._lasting[0]
+        if len(problems) > 1:
+            raise ClusterError("; ".join(problems))
+        for problem in problems.values():
+            raise problem
 
     def _faults_ms(self) -> int:
         return (self.clock.now_ns() - self._faults_start_ns) // 1_000_000
@@ -453,15 +471,21 @@ class Run:
     async def _last(self, cluster: Cluster, aimed: Aimed, node: int, entry: "_Entry", injected: asyncio.Event) -> None:
         """Inject a fault, let it last, heal it."""
         planned, role, started_ms = entry.planned, self.plan.spec.role(node), self._faults_ms()
-        async with aimed(cluster) as effect:
-            entry.effect, entry.injected_ns = effect, self.clock.now_ns()
-            injected.set()
-            self.progress.say(f"{self._elapsed_ms() / 1000:6.1f} s  {planned.kind} {role} {node}  {_effect(effect)}")
-            if planned.until is None:
-                await self._hold(cluster, planned.lasts_ms)
-            else:
-                await self._met(cluster, planned.until, planned.lasts_ms)
-            self._schedule(planned, node, role, started_ms, self._faults_ms() - started_ms)
+        try:
+            async with aimed(cluster) as effect:
+                entry.effect, entry.injected_ns = effect, self.clock.now_ns()
+                injected.set()
+                said = f"{planned.kind} {role} {node}  {_effect(effect)}"
+                self.progress.say(f"{self._elapsed_ms() / 1000:6.1f} s  {said}")
+                if planned.until is None:
+                    await self._hold(cluster, planned.lasts_ms)
+                else:
+                    await self._met(cluster, planned.until, planned.lasts_ms)
+                self._schedule(entry, node, started_ms, broken_off=self._has_failed_fault)
+        finally:
+            # What struck is in the schedule, however it ended. (A run that is collected writes nothing: its folder may be gone.)
+            if not entry.is_scheduled and self._is_on_its_loop():
+                self._schedule(entry, node, started_ms, broken_off=True)
 
     async def _target(self, cluster: Cluster, planned: PlannedFault) -> int:
         wait_ms = TARGET_TIMEOUT_MS if planned.wait_ms is None else planned.wait_ms
@@ -470,7 +494,7 @@ class Run:
             try:
                 return resolve(planned.target, cluster, self._topic())
             except NoTarget:
-                if self.clock.now_ns() > deadline:
+                if self.clock.now_ns() > deadline or self._has_failed_fault:
                     raise
             await self._hold(cluster, WATCH_MS)
 
@@ -478,20 +502,23 @@ class Run:
         """Return the topic whose partitions targets and triggers name; none where there is no log."""
         return next((partition.topic for partition in self.load.partitions()), "")
 
-    def _schedule(self, planned: PlannedFault, node: int, role: str, started_ms: int, lasted_ms: int) -> None:
+    def _schedule(self, entry: "_Entry", node: int, started_ms: int, *, broken_off: bool) -> None:
+        planned = entry.planned
         line = ExecutedFault(
             index=planned.index,
             kind=planned.kind,
             planned_target=planned.target.text,
             resolved=node,
-            role=role,
+            role=self.plan.spec.role(node),
             options=planned.options,
             started_ms=started_ms,
-            lasted_ms=lasted_ms,
+            lasted_ms=self._faults_ms() - started_ms,
             meanwhile=planned.meanwhile,
             when="" if planned.when is None or planned.index in self._unmet else planned.when.text,
             until="" if planned.until is None else planned.until.text,
+            broken_off=broken_off,
         )
+        entry.is_scheduled = True
         with (self.run_dir / "schedule.jsonl").open("ab") as file:
             file.write(msgspec.json.encode(line) + b"\n")
 
@@ -625,6 +652,7 @@ class _Entry:
         self.injected_ns: int | None = None
         self.healed_ns: int | None = None
         self.effect: Effect | None = None
+        self.is_scheduled = False  # it has its line in schedule.jsonl
         self.proven: list[Loss] = []  # of losses, while it was in force
 
     def losses(self) -> list[Loss]:

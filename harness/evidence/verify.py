@@ -100,6 +100,11 @@ class Stated:
         """What the run was made with."""
         return None if self.recording is None else self.recording.manifest
 
+    @property
+    def is_broken_off(self) -> bool:
+        """Whether the run says of itself that it did not come to its end."""
+        return self.manifest is None or self.manifest.interrupted or self.manifest.failure is not None
+
     @cached_property
     def plan(self) -> Plan | None:
         """The plan."""
@@ -410,6 +415,8 @@ def _of_schedule(content: Bundle, stated: Stated) -> Iterator[str]:
             yield f"{SCHEDULE}: fault {line.index}: not in the recording"
             continue
         near_ms = NEAR_MS[plan.cluster == SIMULATED]
+        if line.broken_off and stated.faults[line.index].healed_ns is not None and not stated.is_broken_off:
+            yield f"{SCHEDULE}: fault {line.index}: broken_off: stated, but it healed in a run that came to its end"
         yield from _of_line(line, plan.faults[line.index], stated.faults[line.index], began_ns, near_ms)
     healed = {index for index, fault in stated.faults.items() if fault.healed_ns is not None}
     for index in sorted(healed - {line.index for line in lines}):
@@ -427,13 +434,13 @@ def _of_line(
         ("planned_target", line.planned_target, planned.target.text, PLAN),
         ("options", dict(line.options), dict(planned.options), PLAN),
         ("meanwhile", line.meanwhile, planned.meanwhile, PLAN),
-        ("when", line.when, "" if planned.when is None else planned.when.text, PLAN),
+        ("when", line.when, _waited_for(line, planned), PLAN),
         ("until", line.until, "" if planned.until is None else planned.until.text, PLAN),
         ("target", f"{line.role} {line.resolved}", fault.resolved_target, "the recording"),
     ):
         if one != other:
             yield f"{place}: {name}: {one!r} stated, {where} has {other!r}"
-    if planned.until is None and line.lasted_ms + near_ms < planned.lasts_ms:
+    if planned.until is None and not line.broken_off and line.lasted_ms + near_ms < planned.lasts_ms:
         yield f"{place}: lasted_ms: {line.lasted_ms} stated, {PLAN} has {planned.lasts_ms}"
     if began_ns is None or fault.planned_ns is None:
         return
@@ -442,6 +449,13 @@ def _of_line(
         yield f"{place}: started_ms: {line.started_ms} stated, {started_ms} recorded"
     if fault.healed_ns is not None and line.lasted_ms > (fault.healed_ns - fault.planned_ns) // 1_000_000 + near_ms:
         yield f"{place}: lasted_ms: {line.lasted_ms} stated, it was healed before"
+
+
+def _waited_for(line: ExecutedFault, planned: PlannedFault) -> str:
+    """Return what a fault's line names as its trigger: nothing where the fault came without it, its patience being over."""
+    if planned.when is None or (planned.wait_ms is not None and not line.when):
+        return ""
+    return planned.when.text
 
 
 def _of_simulation(content: Bundle, stated: Stated) -> Iterator[str]:
