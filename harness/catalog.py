@@ -4,7 +4,6 @@ The module's name is its name on the command line; plugins are found as `tribuna
 underscore may be written with a hyphen. Unknown names are answered with the nearest known ones.
 """
 
-import difflib
 import pkgutil
 from collections.abc import Iterable, Mapping
 from pathlib import Path
@@ -19,12 +18,12 @@ from tribunal.clusters.kafka.java import wheel_state
 from tribunal.clusters.kafka.releases import KNOWN, VERSION, release
 from tribunal.nemesis.api import AnyFault, Fault
 from tribunal.results import plugins
+from tribunal.results.near_words import MOST_NAMED, hint
 from tribunal.results.plugins import FOLDER, BadPlugin, Plugin, Seam, first_line
 from tribunal.workloads.api import AnyWorkload, Workload
 
 SIMULATED: Final = "simulated"  # the kind that many seeds are run on
 SCENARIOS: Final = PACKAGE / "scenarios"
-MOST_NAMED: Final = 20  # names in a line
 KINDS: Final = ("scenarios", "faults", "workloads", "checkers", "mutants", "clusters", "versions")
 
 FAULTS: Final = Seam(
@@ -54,15 +53,10 @@ class Unknown(ValueError):
 
 def nearest(what: str, name: str, known: Iterable[str]) -> Unknown:
     """Say that a name is unknown and which ones are near; of more than a line takes, where all are listed."""
-    names = sorted(known)
-    near = difflib.get_close_matches(name, names, n=3, cutoff=0.5)
-    if near:
-        hint = f"did you mean {' or '.join(near)}?"
-    elif len(names) > MOST_NAMED and f"{what}s" in KINDS:
-        hint = f"`tribunal list {what}s` names all of them"
-    else:
-        hint = f"known: {', '.join(names) or 'none'}"
-    return Unknown(f"unknown {what} {name!r}; {hint}")
+    names = list(known)
+    is_listed = len(names) > MOST_NAMED and f"{what}s" in KINDS
+    otherwise = f"`tribunal list {what}s` names all of them" if is_listed else None
+    return Unknown(f"unknown {what} {name!r}; {hint(name, names, otherwise)}")
 
 
 def faults() -> dict[str, AnyFault]:

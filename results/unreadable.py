@@ -6,7 +6,6 @@ wrote catches `UNREADABLE`, and says which file it is; `tests/tidy/test_unreadab
 `in_words` is for files that people write (a night, a scenario, a campaign, hosts): a decoder speaks of objects, arrays and `$.a[0]`.
 """
 
-import difflib
 import re
 from collections.abc import Callable, Iterator, Mapping
 from typing import Final
@@ -14,10 +13,11 @@ from typing import Final
 import msgspec
 from msgspec import inspect
 
+from tribunal.results.near_words import hint
+
 UNREADABLE: Final = (msgspec.MsgspecError, UnicodeDecodeError, RecursionError)
 PLACE: Final = re.compile(r" - at (`key` in )?`\$\.?([^`]*)`$")
 STEP: Final = re.compile(r"\.?([^.\[\]]+)|\[(\d+|\.\.\.)\]")
-MOST_NAMED: Final = 24
 SORTS: Final[Mapping[str, str]] = {
     "int": "a whole number",
     "float": "a number",
@@ -123,9 +123,7 @@ def _hint(text: str, known: tuple[str, ...]) -> str:
     if not known:
         return ""
     stands = re.sub(r"^[^`']*[`'](.*)[`']$", r"\1", text)
-    if near := difflib.get_close_matches(stands, known, n=3, cutoff=0.6):
-        return f"; did you mean {' or '.join(near)}?"
-    return f"; known: {', '.join(sorted(known)[:MOST_NAMED])}{', ...' if len(known) > MOST_NAMED else ''}"
+    return f"; {hint(stands, known)}"
 
 
 def _needed(names: str, more: str = "") -> str:

@@ -13,7 +13,6 @@ Every command is a list of words. In them stand placeholders:
 A capability that the description does not give is missing: a fault that needs it is refused by name when the run is planned.
 """
 
-import difflib
 import re
 import shutil
 import sys
@@ -29,6 +28,7 @@ from tribunal.clusters.capabilities import Capability
 from tribunal.clusters.kafka.releases import release
 from tribunal.clusters.objects import ObjectOperation
 from tribunal.clusters.spec import SettingValue
+from tribunal.results.near_words import hint
 from tribunal.results.unreadable import UNREADABLE, in_words
 
 PLACEHOLDER: Final = re.compile(r"\{(\w+)(?::(\w+))?(?:@(\d+))?\}")
@@ -268,9 +268,8 @@ def _must_be_known(path: Path, word: str, system: System) -> None:
 def _known_placeholders(given: str, known: Sequence[str], ports: Sequence[str]) -> str:
     """Say which placeholder is near one that there is not, else which there are."""
     names = [f"{{{name}}}" for name in (*known, "host", "port", *(f"port:{port}" for port in ports))]
-    if ":" not in given and (near := difflib.get_close_matches(given, names, n=1)):
-        return f"did you mean {near[0]}?"
-    return f"known: {', '.join(names)}; of another node: {{host@2}}, {{port@2}}"
+    all_of_them = f"known: {', '.join(names)}; of another node: {{host@2}}, {{port@2}}"
+    return all_of_them if ":" in given else hint(given, names, all_of_them)
 
 
 def _must_be_of_no_node(path: Path, word: str) -> None:
