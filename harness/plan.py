@@ -45,7 +45,7 @@ from tribunal.harness.scenario import (
 )
 from tribunal.harness.swarm import drawn_cluster, drawn_load, with_points, with_racks
 from tribunal.nemesis.api import AnyFault
-from tribunal.nemesis.targets import OF_PARTITION, BadTarget, Target, draw, parse
+from tribunal.nemesis.targets import OF_MESSAGE, OF_PARTITION, BadTarget, Target, draw, parse
 from tribunal.nemesis.triggers import Sent, Trigger, parse_trigger
 from tribunal.results.described import SYSTEM_FOLDER
 from tribunal.results.unreadable import UNREADABLE, in_words
@@ -146,6 +146,15 @@ def made(scenario: Scenario, *, seed: int, cluster: str, time_ms: int | None, mu
     for step in scenario.steps:
         if reason := faults()[step.kind].refused_by(scenario.spec, step.options):
             raise BadScenario(f"fault {step.kind}: {reason}")
+        waits_for_message = any(
+            isinstance(one, Sent)
+            for trigger in (step.when, step.until)
+            for one in (() if trigger is None else trigger.conditions)
+        )
+        if (waits_for_message or OF_MESSAGE.fullmatch(step.target)) and Capability.ADD_RULE not in kind.capabilities:
+            raise BadScenario(
+                f"fault {step.kind}: cluster {cluster} does not see its nodes' messages: wait for a state, or for a time"
+            )
         partly = step.options.get("from", "all") != "all" or step.options.get("direction", "both") != "both"
         if kind.of_whole_nodes and step.kind == ISOLATE and partly:
             raise BadScenario(

@@ -40,9 +40,9 @@ from tribunal.clusters.secured.run_security import OF_SECURITY
 from tribunal.clusters.spec import KRAFT, MODES, PROFILES, ClusterSpec, Settings
 from tribunal.clusters.systems.description import Log, read_system
 from tribunal.harness.catalog import all_workloads, faults, known_name, mutant_named, nearest
-from tribunal.nemesis.messages import not_sent_in
+from tribunal.nemesis.messages import not_sent_by, not_sent_in
 from tribunal.nemesis.targets import OF_MESSAGE, BadTarget, parse
-from tribunal.nemesis.triggers import Sent, Trigger, parse_trigger
+from tribunal.nemesis.triggers import Sent, Trigger, never_met, parse_trigger
 from tribunal.results.unreadable import UNREADABLE, in_words
 from tribunal.workloads.api import LoadOptions
 
@@ -305,20 +305,33 @@ def scenario(content: Mapping[str, Plain]) -> Scenario:
         raise TypeError("'steps' is a list")
     if order == "shuffled" and any(isinstance(one, dict) and one.get("meanwhile") for one in steps):
         raise ValueError("steps that are shuffled have no meanwhile: use order fixed")
+    beside = _workloads_beside(workload, content.get("beside", []))
+    sent = _sent_by([workload, *(one.workload for one in beside)])
     return Scenario(
         name=usable(str(content["scenario"])),
         about=str(content.get("about", "")),
         spec=spec,
         workload=workload,
         workload_options=msgspec.to_builtins(options),
-        beside=_workloads_beside(workload, content.get("beside", [])),
+        beside=beside,
         time_ms=duration(content.get("time", "40s"), spec).most_ms,
         warm_up_ms=duration(content.get("warm_up", "2s"), spec).most_ms,
         final_read_ms=duration(content.get("final_read", "20s"), spec).most_ms,
         shuffled=order == "shuffled",
         swarm=_is_swarm(content.get("swarm", False), steps),
-        steps=tuple(step(number, given, spec, partitions) for number, given in enumerate(steps, start=1)),
+        steps=tuple(step(number, given, spec, partitions, sent) for number, given in enumerate(steps, start=1)),
     )
+
+
+def _sent_by(workloads: Sequence[str]) -> frozenset[str] | None:
+    """Return which messages that only some clients send are sent because of these workloads; None where one of them does not say."""
+    known, sent = all_workloads(), frozenset[str]()
+    for name in workloads:
+        said = known[name].sends
+        if said is None:
+            return None
+        sent |= said
+    return sent
 
 
 def _of_release(spec: ClusterSpec, given: Plain) -> ClusterSpec:
@@ -546,8 +559,11 @@ def _workloads_beside(first: str, given: Plain) -> tuple[GivenWorkload, ...]:
     return tuple(GivenWorkload(workload=name, options=msgspec.to_builtins(options)) for name, options in found)
 
 
-def step(number: int, given: Plain, spec: ClusterSpec, partitions: int) -> Step:
-    """Check one step."""
+def step(number: int, given: Plain, spec: ClusterSpec, partitions: int, sent: frozenset[str] | None) -> Step:
+    """Check one step.
+
+    sent:  which messages that only some clients send are sent because of the workloads; None: not known.
+    """
     if not isinstance(given, dict) or not given:
         raise ValueError(f"step {number}: write it as {{fault: target, for: duration}}")
     kind, target = next(iter(given.items()))
@@ -562,37 +578,39 @@ def step(number: int, given: Plain, spec: ClusterSpec, partitions: int) -> Step:
         check_settings_of_fault(name, rest)
         return Step(
             kind=name,
-            target=_target(str(target), spec, partitions),
+            target=_target(str(target), spec, partitions, sent),
             lasts=duration(given.get("for", LASTS_OF_SYSTEMS if spec.has_objects else "1x session"), spec),
             after=duration(given.get("after", "300ms" if given.get("when") is None else "0ms"), spec),
             meanwhile=meanwhile,
-            when=_trigger(given.get("when"), spec, partitions),
-            until=_trigger(given.get("until"), spec, partitions),
+            when=_trigger(given.get("when"), spec, partitions, sent),
+            until=_trigger(given.get("until"), spec, partitions, sent),
             options=rest,
         )
     except (ValueError, BadTarget) as problem:
         raise ValueError(f"step {number}: {problem}") from None
 
 
-def _target(given: str, spec: ClusterSpec, partitions: int) -> str:
+def _target(given: str, spec: ClusterSpec, partitions: int, sent: frozenset[str] | None) -> str:
     words = parse(given, spec, partitions)
     match = OF_MESSAGE.fullmatch(words)
-    _must_be_sent([] if match is None else [match[2]], spec)
+    _must_be_sent([] if match is None else [match[2]], spec, sent)
     return words
 
 
-def _trigger(given: Plain, spec: ClusterSpec, partitions: int) -> Trigger | None:
+def _trigger(given: Plain, spec: ClusterSpec, partitions: int, sent: frozenset[str] | None) -> Trigger | None:
     if given is None:
         return None
     trigger = parse_trigger(str(given), spec, partitions)
-    _must_be_sent([one.api for one in trigger.conditions if isinstance(one, Sent)], spec)
+    if reason := never_met(trigger, spec):
+        raise BadScenario(reason)
+    _must_be_sent([one.api for one in trigger.conditions if isinstance(one, Sent)], spec, sent)
     return trigger
 
 
-def _must_be_sent(apis: Sequence[str], spec: ClusterSpec) -> None:
-    """Refuse to wait for messages that nobody sends in the cluster's mode: the run would end without an answer."""
+def _must_be_sent(apis: Sequence[str], spec: ClusterSpec, sent: frozenset[str] | None) -> None:
+    """Refuse to wait for messages that nobody sends in the cluster's mode, or under these workloads: the run would end without an answer."""
     for api in apis:
-        if reason := not_sent_in(spec.mode, api):
+        if reason := not_sent_in(spec.mode, api) or not_sent_by(sent, api):
             raise BadScenario(reason)
 
 

@@ -4,7 +4,7 @@ Messages are named by Kafka's API and by the node that sends or gets them. That 
 the fault took effect when a message met it, and has healed when what it held has been let go and everybody is back.
 """
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from contextlib import asynccontextmanager
 from typing import Annotated, Final, Literal
 
@@ -12,6 +12,7 @@ import msgspec
 
 from tribunal.clusters.capabilities import CanHinderMessages, Fate, FrameRule
 from tribunal.clusters.links.requests import FLOWING
+from tribunal.clusters.requested import OF_GROUPS, OF_GROUPS_IN_TRANSACTIONS, OF_PRODUCERS, OF_TRANSACTIONS
 from tribunal.clusters.spec import KRAFT, ZOOKEEPER, ClusterSpec, Mode
 from tribunal.nemesis.api import AsyncGenerator, ClusterError, Effect, Proof, all_back, came_true, joined
 
@@ -67,10 +68,29 @@ ONLY_IN: Final[Mapping[str, Mode]] = {
 }
 
 
+# Those that are sent only where clients do what they belong to.
+OF_SOME_CLIENTS: Final[Mapping[str, str]] = {
+    **dict.fromkeys(sorted(OF_GROUPS_IN_TRANSACTIONS), "transactions with groups"),
+    **dict.fromkeys(sorted(OF_TRANSACTIONS), "transactions"),
+    **dict.fromkeys(sorted(OF_GROUPS), "groups"),
+    **dict.fromkeys(sorted(OF_PRODUCERS), "idempotent producers"),
+}
+
+
 def not_sent_in(mode: str, api: str) -> str:
     """Say that an API's messages are not sent in a mode; empty: they are."""
     only = ONLY_IN.get(api, mode)
     return "" if only == mode else f"nobody sends {api} in {mode} mode: --mode {only}"
+
+
+def not_sent_by(sent: Collection[str] | None, api: str) -> str:
+    """Say that no client sends such messages, for they belong to groups or transactions that nobody has; empty: somebody does, or it is not known.
+
+    sent:  which of these the workloads' clients let be sent; None: not known.
+    """
+    if sent is None or api not in OF_SOME_CLIENTS or api in sent:
+        return ""
+    return f"nobody sends {api}: these workloads have no {OF_SOME_CLIENTS[api]}; take one that has, or wait for another message"
 
 
 class Meant(msgspec.Struct, frozen=True, forbid_unknown_fields=True):

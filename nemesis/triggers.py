@@ -28,6 +28,8 @@ SIZE: Final = re.compile(rf"\|(isr|elr){NUMBERED}\| ?(=|<=|<|>=|>) ?(\d+)")
 LEADER: Final = re.compile(rf"leader{NUMBERED} ?= ?(\d+|none)")
 RECOVERING: Final = re.compile(rf"recovering{NUMBERED}")
 MESSAGE: Final = re.compile(rf"{NAMED}(?: x(\d+))?")
+ELR: Final = "eligible.leader.replicas.enable"
+NOBODY: Final = PartitionState(leader=-1, leader_epoch=0, partition_epoch=0, replicas=(), isr=())
 RELATIONS: Final[Mapping[str, Callable[[int, int], bool]]] = {"=": eq, "<": lt, "<=": le, ">": gt, ">=": ge}
 COUNT_MAX: Final = 10_000
 FORMS: Final = (
@@ -153,6 +155,24 @@ class Waiting:
 
     def _sent(self, condition: Sent) -> int:
         return self._cluster.message_count(COUNTED[condition.api], condition.direction)
+
+
+def never_met(trigger: Trigger, spec: ClusterSpec) -> str:
+    """Say which condition no cluster of this spec can come to meet, and why; empty: all of them can come true.
+
+    spec:  of a scenario. A drawn cluster, or one of a smaller plan, may have fewer replicas, and then waits in vain.
+    """
+    if spec.has_objects:
+        return f"trigger {trigger.text!r}: {spec.system} has no partitions, and nobody sees its messages: leave it out"
+    has_elr = spec.node_settings().get(ELR, True)
+    for one in trigger.conditions:
+        if isinstance(one, Members | Size) and one.of == "elr" and not has_elr and not one.holds(NOBODY):
+            return f"trigger {trigger.text!r}: no ELR here, it stays empty: {ELR} is off, or this mode or release has none; wait for the ISR"
+        if isinstance(one, Members) and one.of == "elr" and "leader" in one.members:
+            return f"trigger {trigger.text!r}: who leads is in the ISR, never in the ELR: name other brokers"
+        if isinstance(one, Members) and len(set(one.members)) > spec.replication_factor:
+            return f"trigger {trigger.text!r}: partitions have {spec.replication_factor} replicas: name no more brokers"
+    return ""
 
 
 def parse_trigger(text: str, spec: ClusterSpec, partition_count: int) -> Trigger:

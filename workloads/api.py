@@ -198,6 +198,7 @@ class Workload(msgspec.Struct, Generic[Options, Chosen], frozen=True, kw_only=Tr
     operations:          what it calls on objects, by its options; None: it is a workload of a log's records.
     refused:             says why nodes with these settings refuse what the options ask for; None: they grant all of it.
     promised:            tables of the recording that it fills whatever happens, besides those of every run.
+    sends:               which of the messages of `clusters/requested.py`, that only some clients send, are sent because of it; None: it does not say.
     written_throughout:  partitions written as long as the run lasts by somebody who gets answers; None: all of them.
     """
 
@@ -211,6 +212,7 @@ class Workload(msgspec.Struct, Generic[Options, Chosen], frozen=True, kw_only=Tr
     operations: Callable[[Options], frozenset[ObjectOperation]] | None = None
     refused: Callable[[Options, Settings], str | None] | None = None
     promised: tuple[str, ...] = ()
+    sends: frozenset[str] | None = None
     written_throughout: Callable[[Chosen], list[TopicPartition]] | None = None
 
     def refused_by(self, given: Mapping[str, object], settings: Settings) -> str | None:
@@ -241,6 +243,10 @@ class AnyWorkload(Protocol):
     @property
     def promised(self) -> tuple[str, ...]:
         """Tables of the recording that it fills whatever happens."""
+
+    @property
+    def sends(self) -> frozenset[str] | None:
+        """Which of the messages that only some clients send are sent because of it; None: it does not say."""
 
     def refused_by(self, given: Mapping[str, object], settings: Settings) -> str | None:
         """Say why nodes with these settings refuse what these options ask for; None: they grant all of it."""

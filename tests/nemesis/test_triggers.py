@@ -2,15 +2,19 @@
 
 import msgspec
 import pytest
+from msgspec.structs import replace
 
 from tribunal.clusters.api import ClusterState, PartitionState, TopicPartition
+from tribunal.clusters.capabilities import Capability
 from tribunal.clusters.spec import ClusterSpec
 from tribunal.harness.campaign.mutation_score import plan_of
+from tribunal.harness.catalog import all_clusters
 from tribunal.harness.plan import encoded, made, read_plan, read_schedule
 from tribunal.harness.progress import Silent
 from tribunal.harness.scenario import BadScenario, scenario
 from tribunal.harness.simulated import conduct_simulated
-from tribunal.nemesis.triggers import BadTrigger, Trigger, Waiting, parse_trigger
+from tribunal.nemesis.messages import APIS, OF_SOME_CLIENTS
+from tribunal.nemesis.triggers import BadTrigger, Trigger, Waiting, never_met, parse_trigger
 
 ALTER_PARTITION = 56
 
@@ -110,10 +114,82 @@ def test_a_scenario_with_a_bad_trigger_is_refused(content, reason):
         scenario(content)
 
 
+def waiting_for(when, *, workload="produce-consume", **cluster):
+    return scenario(a_scenario({"kill": "broker 1", "when": when}, workload=workload, cluster=cluster))
+
+
+NO_ELR = {"settings": {"eligible.leader.replicas.enable": False}}
+TWO_REPLICAS = {"replication_factor": 2}
+
+
+@pytest.mark.parametrize(
+    ("when", "cluster", "reason"),
+    [
+        pytest.param("elr(p0) = {2}", NO_ELR, "no ELR here", id="elr without ELR"),
+        pytest.param("|elr(p0)| >= 1", {"mode": "zookeeper"}, "no ELR here", id="elr in ZooKeeper mode"),
+        pytest.param("elr(p0) = {leader}", {}, "never in the ELR", id="leader in the elr"),
+        pytest.param("isr(p0) = {1, 2, 3}", TWO_REPLICAS, "have 2 replicas", id="isr beyond the replicas"),
+        pytest.param("end-txn answer", {}, "have no transactions", id="a message of transactions"),
+        pytest.param("join-group request x2", {}, "have no groups", id="a message of groups"),
+        pytest.param("txn-offset-commit request", {}, "transactions with groups", id="a message of both"),
+    ],
+)
+def test_a_scenario_that_waits_for_what_never_comes_is_refused(when, cluster, reason):
+    with pytest.raises(ValueError, match=f"step 1: .*{reason}"):
+        waiting_for(when, **cluster)
+
+
+@pytest.mark.parametrize(
+    ("when", "said"),
+    [
+        pytest.param("elr(p0) = {}", NO_ELR, id="an empty elr is one without ELR, too"),
+        pytest.param("|elr(p0)| >= 1", {}, id="elr with ELR"),
+        pytest.param("isr(p0) = {1, 2}", TWO_REPLICAS, id="as many as replicas"),
+        pytest.param("isr(p0) = {leader, 2}", {"replication_factor": 2}, id="the leader and another"),
+        pytest.param("end-txn answer", {"workload": "transactions"}, id="transactions"),
+        pytest.param("txn-offset-commit request", {"workload": "exactly-once"}, id="transactions with groups"),
+        pytest.param("join-group request", {"workload": "operator"}, id="of a workload that does not say"),
+        pytest.param("init-producer-id answer", {}, id="idempotent producers"),
+        pytest.param("alter-partition request", {}, id="of nodes"),
+    ],
+)
+def test_its_neighbour_that_may_come_is_not(when, said):
+    assert waiting_for(when, **said).steps[0].when.text == when
+
+
+def test_a_system_without_records_has_nothing_that_a_trigger_waits_for():
+    assert "has no partitions" in never_met(
+        parse_trigger("|isr(p0)| < 2", ClusterSpec(), 1), ClusterSpec(system="a.toml")
+    )
+
+
+def test_a_target_of_a_message_that_nobody_sends_is_refused():
+    with pytest.raises(ValueError, match="nobody sends end-txn"):
+        scenario(a_scenario({"kill": "sender(end-txn answer)"}))
+    assert scenario(a_scenario({"kill": "sender(end-txn answer)"}, workload="bank"))
+
+
+def test_what_clusters_call_messages_of_some_clients_are_messages():
+    assert OF_SOME_CLIENTS.keys() <= APIS.keys()
+
+
+@pytest.mark.parametrize("step", [{"pause": "sender(vote answer)"}, {"pause": "broker 1", "until": "vote answer"}])
+def test_where_nobody_sees_messages_nobody_waits_for_them(step, monkeypatch):
+    blind = {"simulated": replace(all_clusters()["simulated"], capabilities=frozenset({Capability.PAUSE}))}
+    content = scenario(a_scenario(step))
+    assert made(content, seed=1, cluster="simulated", time_ms=None, mutants=()).faults
+
+    monkeypatch.setattr("tribunal.harness.plan.all_clusters", lambda: blind)
+    with pytest.raises(BadScenario, match="does not see its nodes' messages"):
+        made(content, seed=1, cluster="simulated", time_ms=None, mutants=())
+
+
 def test_a_plan_has_its_triggers_with_the_partition_that_was_drawn(tmp_path):
     step = {"kill": "leader(p*)", "when": "isr(p*) = {leader}", "until": "end-txn answer x2"}
 
-    plan = made(scenario(a_scenario(step)), seed=3, cluster="processes", time_ms=None, mutants=())
+    plan = made(
+        scenario(a_scenario(step, workload="transactions")), seed=3, cluster="processes", time_ms=None, mutants=()
+    )
     (tmp_path / "plan.json").write_bytes(encoded(plan))
 
     first = read_plan(tmp_path / "plan.json").faults[0]
@@ -135,7 +211,9 @@ def test_a_plan_has_its_triggers_with_the_partition_that_was_drawn(tmp_path):
 )
 def test_a_plan_whose_trigger_says_something_else_than_it_waits_for_is_refused(tmp_path, old, new, reason):
     step = {"kill": "leader(p*)", "when": "isr(p*) = {leader}", "until": "end-txn answer x2"}
-    plan = made(scenario(a_scenario(step)), seed=3, cluster="processes", time_ms=None, mutants=())
+    plan = made(
+        scenario(a_scenario(step, workload="transactions")), seed=3, cluster="processes", time_ms=None, mutants=()
+    )
     content = encoded(plan).decode()
     assert old in content
     (tmp_path / "plan.json").write_text(content.replace(old, new))

@@ -11,6 +11,7 @@ from typing import Annotated, Final
 import msgspec
 
 from tribunal.clusters.api import TopicPartition
+from tribunal.clusters.requested import OF_TRANSACTIONS
 from tribunal.workloads.api import PROCESSES, Count, Number, Percent, Stage, Users, Workload, drawn_seed
 from tribunal.workloads.committed_read import create, read_committed
 from tribunal.workloads.transactor import Transactor
@@ -93,5 +94,12 @@ async def prepare(stage: Stage, chosen: Plan, replication_factor: int) -> None:
 
 
 WORKLOAD: Final = Workload(
-    options=Options, chosen=Plan, plan=plan, partitions=partitions, prepare=prepare, run=run, read_to_end=read_to_end
+    options=Options,
+    chosen=Plan,
+    plan=plan,
+    partitions=partitions,
+    prepare=prepare,
+    run=run,
+    read_to_end=read_to_end,
+    sends=OF_TRANSACTIONS,
 )

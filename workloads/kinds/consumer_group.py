@@ -11,6 +11,7 @@ from typing import Final
 import msgspec
 
 from tribunal.clusters.api import GroupSettings, TopicPartition
+from tribunal.clusters.requested import OF_GROUPS, OF_PRODUCERS
 from tribunal.clusters.spec import Settings
 from tribunal.workloads.api import (
     Count,
@@ -124,4 +125,5 @@ WORKLOAD: Final = Workload(
     read_to_end=read_to_end,
     refused=refused,
     promised=("commits",),
+    sends=OF_PRODUCERS | OF_GROUPS,
 )

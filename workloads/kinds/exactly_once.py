@@ -11,6 +11,7 @@ from typing import Final
 import msgspec
 
 from tribunal.clusters.api import GroupSettings, PartitionPoll, TopicPartition
+from tribunal.clusters.requested import OF_GROUPS_IN_TRANSACTIONS
 from tribunal.clusters.spec import Settings
 from tribunal.workloads.api import (
     Count,
@@ -144,4 +145,5 @@ WORKLOAD: Final = Workload(
     read_to_end=read_to_end,
     refused=refused,
     promised=("commits",),
+    sends=OF_GROUPS_IN_TRANSACTIONS,
 )

@@ -8,6 +8,7 @@ from typing import Final
 
 import msgspec
 
+from tribunal.clusters.requested import OF_PRODUCERS
 from tribunal.workloads.api import Count, Readers, Several, Users, Workload, idempotent_workers
 from tribunal.workloads.kinds import produce_consume
 from tribunal.workloads.kinds.produce_consume import Plan
@@ -46,4 +47,5 @@ WORKLOAD: Final = Workload(
     prepare=produce_consume.prepare,
     run=produce_consume.run,
     read_to_end=produce_consume.read_to_end,
+    sends=OF_PRODUCERS,
 )

@@ -12,6 +12,7 @@ from typing import Final
 import msgspec
 
 from tribunal.clusters.api import Admin, TopicPartition
+from tribunal.clusters.requested import OF_TRANSACTIONS
 from tribunal.results.values import value_in
 from tribunal.workloads.api import Count, Number, Reader, Several, Stage, Users, Workload, drawn_seed
 from tribunal.workloads.committed_read import create, read_committed
@@ -129,5 +130,12 @@ async def prepare(stage: Stage, chosen: Plan, replication_factor: int) -> None:
 
 
 WORKLOAD: Final = Workload(
-    options=Options, chosen=Plan, plan=plan, partitions=partitions, prepare=prepare, run=run, read_to_end=read_to_end
+    options=Options,
+    chosen=Plan,
+    plan=plan,
+    partitions=partitions,
+    prepare=prepare,
+    run=run,
+    read_to_end=read_to_end,
+    sends=OF_TRANSACTIONS,
 )

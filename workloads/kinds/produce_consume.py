@@ -12,6 +12,7 @@ from typing import Final, NamedTuple
 import msgspec
 
 from tribunal.clusters.api import Acks, Admin, PartitionPoll, TopicPartition
+from tribunal.clusters.requested import OF_PRODUCERS
 from tribunal.workloads.api import (
     IN_FLIGHT_MAX,
     Count,
@@ -373,4 +374,5 @@ WORKLOAD: Final = Workload(
     run=run,
     read_to_end=read_to_end,
     written_throughout=written_throughout,
+    sends=OF_PRODUCERS,
 )

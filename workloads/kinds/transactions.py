@@ -12,6 +12,7 @@ from typing import Final
 import msgspec
 
 from tribunal.clusters.api import PartitionPoll, TopicPartition
+from tribunal.clusters.requested import OF_TRANSACTIONS
 from tribunal.workloads.api import Count, Number, Percent, Reader, Several, Stage, Users, Workload, drawn_seed
 from tribunal.workloads.committed_read import create, held_back, read_committed
 from tribunal.workloads.kinds.produce_consume import read_whole
@@ -115,5 +116,12 @@ async def prepare(stage: Stage, chosen: Plan, replication_factor: int) -> None:
 
 
 WORKLOAD: Final = Workload(
-    options=Options, chosen=Plan, plan=plan, partitions=partitions, prepare=prepare, run=run, read_to_end=read_to_end
+    options=Options,
+    chosen=Plan,
+    plan=plan,
+    partitions=partitions,
+    prepare=prepare,
+    run=run,
+    read_to_end=read_to_end,
+    sends=OF_TRANSACTIONS,
 )
