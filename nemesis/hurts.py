@@ -29,7 +29,7 @@ from tribunal.clusters.capabilities import (
     Shape,
 )
 from tribunal.nemesis.api import Effect, proven_losses
-from tribunal.nemesis.bounce import BounceTarget
+from tribunal.nemesis.bounce import BounceTarget, killed_with_other_disk
 from tribunal.nemesis.link_groups import Direction, Others, links_of
 from tribunal.nemesis.messages import APIS
 
@@ -123,10 +123,7 @@ async def powerless(cluster: HurtTarget, node: int, random: Random) -> AsyncGene
 @asynccontextmanager
 async def emptied(cluster: HurtTarget, node: int, random: Random) -> AsyncGenerator[Effect]:
     """Kill -9, give it another disk, and start again."""
-    begin_ns = cluster.now_ns()
-    effect = Effect(node, await cluster.kill(node))
-    wiped = await cluster.wipe(node)
-    effect.losses += proven_losses(cluster, node, wiped, begin_ns)
+    effect = await killed_with_other_disk(cluster, node, "wiped", cluster.wipe)
     yield effect
     await cluster.start(node)
 

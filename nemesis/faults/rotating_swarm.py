@@ -3,8 +3,8 @@
 In ZooKeeper mode there are no heartbeats to drop, but control requests, links to ZooKeeper that are slow, and servers of ZooKeeper to kill and pause.
 """
 
-from collections.abc import Callable
-from contextlib import AbstractAsyncContextManager
+from collections.abc import AsyncGenerator, Callable, Sequence
+from contextlib import asynccontextmanager
 from random import Random
 from typing import Annotated, Final, TypeVar
 
@@ -36,9 +36,11 @@ Chosen = TypeVar("Chosen", bound=msgspec.Struct)
 class Choice(msgspec.Struct, frozen=True, kw_only=True):
     """A fault with its options that may be drawn.
 
+    name:  of the fault.
     api:  of which messages it waits for, if it is about messages.
     """
 
+    name: str
     needs: frozenset[Capability]
     at: Callable[[int], Aimed]
     api: str | None
@@ -47,7 +49,7 @@ class Choice(msgspec.Struct, frozen=True, kw_only=True):
 def choice(fault: Fault[Asked, Chosen], options: Chosen) -> Choice:
     """Return what may be drawn."""
     api = options.api if isinstance(options, Meant) else None
-    return Choice(needs=fault.needs, at=lambda node: aimed(fault, node, options), api=api)
+    return Choice(name=fault.name, needs=fault.needs, at=lambda node: aimed(fault, node, options), api=api)
 
 
 HEARTBEATS: Final = "broker-heartbeat"
@@ -101,8 +103,18 @@ def _has_messages(cluster: FaultTarget, node: int, api: str | None) -> bool:
     )
 
 
-def inject(cluster: EpisodeTarget, node: int, options: Options) -> AbstractAsyncContextManager[Effect]:
-    """Inject and heal: every single fault took effect, and healed. One victim of the first period is the target."""
+def left_out(cluster: FaultTarget, possible: Sequence[Choice]) -> dict[str, str]:
+    """Say of the faults that a cluster cannot do what it lacks for each."""
+    lacking = {one.name: sorted(one.needs - cluster.capabilities) for one in possible}
+    return {name: f"the cluster cannot {', '.join(missing)}" for name, missing in sorted(lacking.items()) if missing}
+
+
+@asynccontextmanager
+async def inject(cluster: EpisodeTarget, node: int, options: Options) -> AsyncGenerator[Effect]:
+    """Inject and heal: every single fault took effect, and healed. One victim of the first period is the target.
+
+    A fault that the cluster cannot do, as where nobody can take its power, is left out, and the proof says so.
+    """
     random = Random(f"{options.seed}/rotating swarm")
     possible = KINDS_OF_ZOOKEEPER_MODE if cluster.spec.is_zookeeper_mode else KINDS
     able = [one for one in possible if cluster.capabilities >= one.needs]
@@ -125,7 +137,10 @@ def inject(cluster: EpisodeTarget, node: int, options: Options) -> AbstractAsync
         parts = [kind.at(one) for kind, one in zip(chosen, victims, strict=True) if cluster.alive(one)]
         return together(*parts) if parts else idle, options.period_ms
 
-    return episodes(cluster, node, episode, lambda _: options.rest_ms)
+    async with episodes(cluster, node, episode, lambda _: options.rest_ms) as effect:
+        if missing := left_out(cluster, possible):
+            effect.proof.facts["left_out"] = missing
+        yield effect
 
 
 FAULT: Final = Fault(

@@ -20,6 +20,7 @@ from typing import Annotated, Final
 import msgspec
 
 from tribunal.clusters.api import ClusterError
+from tribunal.clusters.endings import all_done
 from tribunal.nemesis.api import Effect, Fault, Proof, all_back
 from tribunal.nemesis.combine import take_losses
 from tribunal.nemesis.hurts import (
@@ -73,12 +74,13 @@ class Swarm:
         self._leave = asyncio.Event()
         self._disk_lost: int | None = None  # of which controller
         self.done: list[dict[str, object]] = []
+        self.is_proven = True  # that disks which were to be emptied are empty
         self._lanes = [asyncio.create_task(self._lane(number)) for number in range(options.at_once)]
 
     async def end(self) -> None:
-        """Let every lane mend what it has hurt."""
+        """Let every lane mend what it has hurt, whatever another one fails of."""
         self._leave.set()
-        await asyncio.gather(*self._lanes)
+        await all_done(self._lanes)
         if self._disk_lost is not None:
             await self._give_vote(self._disk_lost)
 
@@ -157,6 +159,7 @@ class Swarm:
             effects = [await hurts.enter_async_context(hurt(self._cluster, struck, random)) for struck in nodes]
             for effect in effects:
                 take_losses(self._effect, effect)
+                self.is_proven &= hurt is not emptied or effect.proof.holds
             await self._rest(lasts_ms)
         if loses_vote and not self._leave.is_set():
             await self._give_vote(node)
@@ -182,7 +185,7 @@ async def inject(cluster: HurtTarget, node: int, options: Options) -> AsyncGener
         await swarm.end()
     finally:
         swarm.give_up()
-    effect.proof = Proof(holds=bool(swarm.done), facts={"hurts": swarm.done})
+    effect.proof = Proof(holds=bool(swarm.done) and swarm.is_proven, facts={"hurts": swarm.done})
     effect.heal = await all_back(cluster)
 
 
