@@ -443,11 +443,14 @@ def forgotten(timeline: Timeline) -> Iterator[tuple[int, int]]:
 
     Below min ISR a member that leaves the ISR goes over to the ELR, and stays there until it is back, has registered after an unclean shutdown,
     or is no replica any more. An election that was not clean empties the ELR, and so does a change of min ISR. Whoever began another
-    life meanwhile may have been unclean, if nobody recorded how the former one ended.
+    life meanwhile may have been unclean, if nobody recorded how the former one ended. A topic that is made anew begins with replicas that have all of it.
     """
     unclean: dict[int, None] = {}
     joined_ns: dict[int, int] = {}
+    made_ns = timeline.entries[0].at_ns if timeline.entries else 0
     for position, (before, entry) in enumerate(pairwise(timeline.entries), start=1):
+        if entry.made_anew != before.made_anew:
+            unclean, joined_ns, made_ns = {}, {}, entry.at_ns
         for fact in (*(before.facts if position == 1 else ()), *entry.facts):
             match fact:
                 case ShutDownUncleanly(node=node):
@@ -466,7 +469,7 @@ def forgotten(timeline: Timeline) -> Iterator[tuple[int, int]]:
         registering = [fact.node for fact in following if isinstance(fact, ShutDownUncleanly)]
         kept = (*entry.state.isr, *entry.state.elr, *registering)
         for node in dict.fromkeys((*before.state.isr, *before.state.elr)):
-            since_ns = joined_ns.get(node, timeline.entries[0].at_ns)
+            since_ns = joined_ns.get(node, made_ns)
             restarted = timeline.restarted_between(node, since_ns, entry.at_ns + OBSERVATION_LAG_NS)
             is_replica = node in entry.state.replicas  # a reassignment that takes others away, or none, keeps it
             if is_replica and node not in kept and node not in unclean and not restarted:

@@ -381,3 +381,29 @@ def test_a_quorum_epoch_never_goes_back(run: Run, epoch: int, expected: list[str
     run.metadata("NoOpRecord", 101)
 
     assert kinds(run) == expected
+
+
+@pytest.mark.parametrize("again", [False, True])
+@pytest.mark.parametrize("ended", ["unclean", "restarted"])
+def test_what_befell_a_node_before_its_topic_was_made_anew_excuses_nothing_of_the_new_one(
+    run: Run, ended: str, *, again: bool
+) -> None:
+    """The one that was deleted may have lost it from the ELR; who is in the first ISR of the other one is whole, unless that befalls it once more."""
+    created = {"partition_id": 0, "replicas": [1, 2, 3], "isr": [1, 2, 3], "leader": 1, "leader_epoch": 0}
+
+    def ends(at: int) -> None:
+        if ended == "unclean":
+            run.registered(3, at=at, previous=-1, fenced=False)
+        else:
+            run.node(3, "killed", at)
+            run.node(3, "start", at + 100)
+
+    run.change(3_000, isr=[1, 2])
+    ends(4_000)
+    run.metadata("RemoveTopicRecord", 8_000)
+    run.metadata("PartitionRecord", 8_500, **created)
+    if again:
+        ends(12_000)
+    run.change(16_000, isr=[1], eligible_leader_replicas=[2])
+
+    assert kinds(run).count("elr_member_forgotten") == (0 if again else 1)
