@@ -20,6 +20,7 @@ class Skew(msgspec.Struct, frozen=True, kw_only=True):
     """By how much a node's clock was ahead at least and at most, from one moment on and before another. node None: nobody knows whose.
 
     since_ns:  when it may have been set at the earliest; it surely was at `sure_ns`, when the fault was proven.
+    until_ns:  when it was right again, which may be long before full service was back; where that is not known, when the fault was healed.
     """
 
     node: int | None
@@ -48,6 +49,19 @@ class _Facts(msgspec.Struct, frozen=True):
     drift_ppm: int | None = None
 
 
+class _Service(msgspec.Struct, frozen=True):
+    """How long a proof of a heal waited for full service, in vain or not."""
+
+    took_ms: int | None = None
+    waited_ms: int | None = None
+
+
+class _Healed(msgspec.Struct, frozen=True):
+    """What the proof of a clock's heal says behind its being right."""
+
+    service: _Service | None = None
+
+
 def skews(faults: Iterable[Fault]) -> Iterator[Skew]:
     """Yield what faults did to clocks; of one that does several things nobody knows whose clock it set, nor how far."""
     for fault in faults:
@@ -57,7 +71,7 @@ def skews(faults: Iterable[Fault]) -> Iterator[Skew]:
         is_of_one = fault.kind.startswith(CLOCK) and len(nodes) == 1
         # A clock is set before it is proven to be wrong.
         since_ns = fault.injected_ns if fault.planned_ns is None else min(fault.planned_ns, fault.injected_ns)
-        until_ns = undone_ns(fault, without_proof=False)
+        until_ns = _right_ns(fault) if is_of_one else undone_ns(fault, without_proof=False)
         least_ns, most_ns = _reach(fault, until_ns) if is_of_one else (-NEVER, NEVER)
         node = min(nodes) if is_of_one else None
         yield Skew(
@@ -68,6 +82,20 @@ def skews(faults: Iterable[Fault]) -> Iterator[Skew]:
             least_ns=least_ns,
             most_ns=most_ns,
         )
+
+
+def _right_ns(fault: Fault) -> int:
+    """Return when a clock was surely right again: set right first, the fault then waited for full service, and its proof says for how long."""
+    undone = undone_ns(fault, without_proof=False)
+    if undone == NEVER or fault.injected_ns is None:
+        return undone
+    try:
+        service = msgspec.json.decode(fault.heal_proof or "{}", type=_Healed).service
+    except UNREADABLE:
+        return undone
+    waited_ms = 0 if service is None else max(service.took_ms or 0, service.waited_ms or 0)
+    # Milliseconds are rounded: half of one is missing at most.
+    return min(undone, max(fault.injected_ns, undone - max(waited_ms - 1, 0) * 1_000_000))
 
 
 def _facts(fault: Fault) -> _Facts:

@@ -47,3 +47,32 @@ def test_a_clock_may_be_wrong_before_it_is_proven_to_be(at_s: int, ahead_s: tupl
     (found,) = skews([fault])
 
     assert found.shown(at_s * S) == (ahead_s[0] * S, ahead_s[1] * S)
+
+
+@pytest.mark.parametrize(("kind", "heal_proof", "at_s", "ahead_s"), [
+    pytest.param("clock-jump", '{"service": {"holds": true, "took_ms": 4000}}', 95, 60, id="not right yet"),
+    pytest.param("clock-jump", '{"service": {"holds": true, "took_ms": 4000}}', 97, 0, id="right, and service is not back yet"),
+    pytest.param("clock-jump", '{"service": {"holds": false, "waited_ms": 4000}}', 97, 0, id="right, and service does not come back"),
+    pytest.param("clock-jump", '{"service": {"holds": true, "took_ms": 400000}}', 92.5, 0, id="no longer than it was set"),
+    pytest.param("clock-jump", '{"service": {"holds": true}}', 97, 60, id="nobody knows how long service took"),
+    pytest.param("clock-jump", "it was healed", 97, 60, id="in words that nobody can read"),
+    pytest.param("storm", '{"service": {"holds": true, "took_ms": 4000}}', 97, None, id="beside other things"),
+])  # fmt: skip
+def test_a_clock_is_right_before_service_is_back(kind: str, heal_proof: str, at_s: float, ahead_s: int | None) -> None:
+    times = {"planned_ns": 90 * S, "injected_ns": 92 * S, "healed_ns": 100 * S}
+    proof = '{"offset_ms": 60000, "fault": "clock-jump 2"}'
+    fault = Fault(
+        index=0,
+        kind=kind,
+        resolved_target="broker 2",
+        proof=proof,
+        healed=False,
+        undone=True,
+        heal_proof=heal_proof,
+        **times,
+    )
+
+    (found,) = skews([fault])
+
+    most_ns = NEVER if ahead_s is None else ahead_s * S
+    assert found.shown(int(at_s * S))[1] == most_ns
