@@ -5,22 +5,24 @@ on it, if its record was permitted to be lost between its append and that read. 
 readers lack it that hold the lost element. A circle without such edges stays a violation.
 """
 
-from collections.abc import Iterator
-from typing import Final
+from collections.abc import Iterator, Mapping
+from typing import Final, Literal
 
 import msgspec
 import numpy as np
 from msgspec.structs import replace
 
 from tribunal.checkers.graphs import list_append
-from tribunal.checkers.graphs.columns import FAIL, OK, ListSteps
+from tribunal.checkers.graphs.columns import FAIL, OK, Integers, ListSteps
 from tribunal.checkers.graphs.findings import Findings
 from tribunal.checkers.graphs.operations import OPEN_END
 from tribunal.checkers.guarantees import Excuse, Promise
+from tribunal.checkers.judge.incarnations import NEVER
 from tribunal.checkers.judge.timeline import OBSERVATION_LAG_NS, History, Judgement
 
 # What follows from the order of a list's elements, which a loss undoes: not what single transactions read.
 CYCLES: Final = ("list-G0", "G0", "G1c", "G-single-item", "G-nonadjacent-item", "G2-item")
+SIDES: Final[tuple[Literal["left", "right"], ...]] = ("left", "right")
 OF_ORDER: Final = frozenset({*CYCLES, "incompatible-order", "lost-update"})
 
 
@@ -57,7 +59,8 @@ def permitted_orders(lists: ListSteps, found: Findings, history: History) -> Ord
     if not any(map(is_of_order, found.counts)):
         return None
     lost: dict[tuple[int, int], Judgement] = {}
-    lacked = list(_lacked(lists))
+    reads = _reads(lists)
+    lacked = list(_lacked(lists, reads))
     for one in lacked:
         judgement = history.lost_value(_partition(lists, one.key), one.element, one.last_ns)
         if judgement is None or judgement.promise.must_survive or judgement.at_ns is None:
@@ -67,10 +70,11 @@ def permitted_orders(lists: ListSteps, found: Findings, history: History) -> Ord
     if not lost:
         return None
     dropped: dict[int, list[int]] = {}
+    lost_ns = _lost_ns(reads, lost)
     passed = [
         (one.key, one.element)
         for one in lacked
-        if _is_passed_over(lists, one, lost)
+        if _is_passed_over(one, lost_ns)
         or (one.wrongly and history.written_anew(_partition(lists, one.key), one.element))
     ]
     for key, element in dict.fromkeys([*lost, *passed]):
@@ -87,45 +91,82 @@ def _partition(lists: ListSteps, key: int) -> str:
     return name
 
 
-def _lacked(lists: ListSteps) -> Iterator[_Lacked]:
-    """Yield the elements that some read lacks although its transaction ended after they were appended."""
+class _Reads:
+    """The committed reads of one list, in the order in which their transactions ended, and which of them hold an element."""
+
+    def __init__(self, lists: ListSteps, rows: Integers) -> None:
+        ended_ns = lists.transactions.completed[lists.txn[rows]]
+        order = np.argsort(ended_ns, kind="stable")
+        self.rows, self.ended_ns = rows[order], ended_ns[order]
+        length = lists.length[self.rows]
+        place = np.repeat(np.arange(self.rows.size), length)
+        within = np.arange(place.size) - np.repeat(np.cumsum(length) - length, length)
+        element = lists.elements[np.repeat(lists.first[self.rows], length) + within]
+        order = np.argsort(element, kind="stable")
+        self._elements, self._places = element[order], place[order]
+
+    def holding(self, element: int) -> Integers:
+        """Return the places of the reads that hold an element, ascending."""
+        first, end = (int(np.searchsorted(self._elements, element, side)) for side in SIDES)
+        return np.unique(self._places[first:end])
+
+
+def _reads(lists: ListSteps) -> dict[int, _Reads]:
+    """Return the committed reads of each list, by its key."""
+    rows = np.flatnonzero(lists.is_read & (lists.transactions.outcome[lists.txn] == OK))
+    rows = rows[np.argsort(lists.key[rows], kind="stable")]
+    keys, first = np.unique(lists.key[rows], return_index=True)
+    return {key: _Reads(lists, own) for key, own in zip(keys.tolist(), np.split(rows, first[1:]), strict=False)}
+
+
+def _lacked(lists: ListSteps, reads: Mapping[int, _Reads]) -> Iterator[_Lacked]:
+    """Yield the elements that some read lacks although its transaction ended after they were appended.
+
+    Of an element that all of them hold no read is looked at: what holds it is counted against what might.
+    """
     transactions = lists.transactions
-    reads = np.flatnonzero(lists.is_read & (transactions.outcome[lists.txn] == OK))
-    elements = {
-        row: frozenset(lists.elements[lists.first[row] : lists.first[row] + lists.length[row]].tolist())
-        for row in reads.tolist()
-    }
-    by_key = reads[np.argsort(lists.key[reads], kind="stable")]
-    keys = lists.key[by_key]
     for append in np.flatnonzero(~lists.is_read & (transactions.outcome[lists.txn] != FAIL)).tolist():
-        key, element, writer = int(lists.key[append]), int(lists.value[append]), lists.txn[append]
-        own = by_key[np.searchsorted(keys, key, "left") : np.searchsorted(keys, key, "right")]
-        own = own[transactions.completed[lists.txn[own]] > transactions.invoked[writer]]
-        lacking = [row for row in own.tolist() if element not in elements[row] and lists.txn[row] != writer]
-        if not lacking:
+        key, element, writer = int(lists.key[append]), int(lists.value[append]), int(lists.txn[append])
+        own = reads.get(key)
+        if own is None:
             continue
-        known = [int(transactions.completed[lists.txn[row]]) for row in own.tolist() if element in elements[row]]
-        known_ns = min([int(transactions.completed[writer]), *known])
-        rows = [row for row in lacking if transactions.invoked[lists.txn[row]] > known_ns]
-        wrongly = [int(transactions.completed[lists.txn[row]]) for row in rows]
-        last_ns = max(int(transactions.completed[lists.txn[row]]) for row in lacking)
         begun_ns = int(transactions.invoked[writer])
-        yield _Lacked(key, element, min(wrongly, default=None), min(last_ns, OPEN_END), tuple(rows), begun_ns)
+        first = int(np.searchsorted(own.ended_ns, begun_ns, "right"))
+        holding = own.holding(element)
+        holding = holding[np.searchsorted(holding, first) :]
+        if holding.size == own.rows.size - first:
+            continue
+        lacks = lists.txn[own.rows[first:]] != writer
+        lacks[holding - first] = False
+        if not lacks.any():
+            continue
+        known_ns = min(int(transactions.completed[writer]), *own.ended_ns[holding[:1]].tolist(), OPEN_END)
+        rows, ended_ns = own.rows[first:][lacks], own.ended_ns[first:][lacks]
+        is_wrong = transactions.invoked[lists.txn[rows]] > known_ns
+        wrongly_ns = int(ended_ns[is_wrong][0]) if is_wrong.any() else None
+        last_ns = min(int(ended_ns[-1]), OPEN_END)
+        yield _Lacked(key, element, wrongly_ns, last_ns, tuple(rows[is_wrong].tolist()), begun_ns)
 
 
-def _is_passed_over(lists: ListSteps, one: _Lacked, lost: dict[tuple[int, int], Judgement]) -> bool:
+def _lost_ns(reads: Mapping[int, _Reads], lost: Mapping[tuple[int, int], Judgement]) -> dict[int, int]:
+    """Return when the first of the lost elements was lost that a read holds, by its row."""
+    found: dict[int, int] = {}
+    for (key, element), judgement in lost.items():
+        at_ns = judgement.at_ns or 0
+        for row in reads[key].rows[reads[key].holding(element)].tolist():
+            found[row] = min(found.get(row, at_ns), at_ns)
+    return found
+
+
+def _is_passed_over(one: _Lacked, lost_ns: Mapping[int, int]) -> bool:
     """Whether each read that lacks an element holds another one that was lost before it was appended.
 
     Such a reader had read on beyond the place at which the log went on anew (as R12): it never sees what was written there.
+
+    lost_ns:  when the first of the lost elements was lost that a read holds, by its row.
     """
-    return bool(one.wrongly) and all(
-        any(
-            (judgement := lost.get((one.key, element))) is not None
-            and (judgement.at_ns or 0) <= one.begun_ns + OBSERVATION_LAG_NS
-            for element in lists.elements[lists.first[row] : lists.first[row] + lists.length[row]].tolist()
-        )
-        for row in one.wrongly
-    )
+    latest_ns = one.begun_ns + OBSERVATION_LAG_NS
+    return bool(one.wrongly) and all(lost_ns.get(row, NEVER) <= latest_ns for row in one.wrongly)
 
 
 def split(found: Findings, again: Findings) -> tuple[Findings, Findings]:
