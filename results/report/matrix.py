@@ -13,7 +13,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from tribunal.results.report.photographs import Moment, Presence, Report, is_cut_later, moments, presence, reports
+from tribunal.results.report.photographs import Moment, Presence, Report, least_end_later, moments, presence, reports
 from tribunal.results.report.story import acks_name
 from tribunal.results.store import Recording
 from tribunal.results.values import record_name
@@ -211,7 +211,8 @@ def _photographs(
     for moment in moments(known, finding):
         drawn = []
         for node, rows in logs.items():
-            own = _Held(node, known.get(node, ()), rows, answered, shade)
+            reported = known.get(node, ())
+            own = _Held(node, reported, least_end_later(reported, moment.at_ns), rows, answered, shade)
             cells = [own.cell(offset, offset - first, moment, before) for offset in range(first, first + OFFSETS)]
             shown = [cell for cell in cells if cell is not None]
             drawn.append(Log(name=f"broker {node}", cells=shown, labels=_labels(shown)))
@@ -242,10 +243,11 @@ def _answered(
 
 
 class _Held(msgspec.Struct, frozen=True):
-    """One replica's log at moments before the end."""
+    """One replica's log at a moment before the end; `least_later`: where it ended at least behind that moment."""
 
     node: int
     known: Sequence[Report]
+    least_later: int | None
     final: dict[int, tuple[int | None, int | None]]
     answered: dict[int, list[_Answer]]
     shade: dict[int, int]
@@ -255,7 +257,7 @@ class _Held(msgspec.Struct, frozen=True):
         place = (self.node, offset)
         was = before.get(place, _Was())
         at = presence(self.known, offset, moment.at_ns, finally_there=offset in self.final)
-        later = at is Presence.THERE and (is_cut_later(self.known, offset, moment.at_ns) or offset not in self.final)
+        later = at is Presence.THERE and (self._is_cut_later(offset) or offset not in self.final)
         epoch, value = (None, None) if later else self.final.get(offset, (None, None))
         own = self._acknowledged(offset, moment.at_ns)
         has_record = at is Presence.THERE and bool(own) and (self._gave(own) if later else value == own[-1].value)
@@ -277,6 +279,9 @@ class _Held(msgspec.Struct, frozen=True):
                 return None
         title = f"{moment.at_ns / 1e9:.3f} s, broker {self.node}, offset {offset}: {words}"
         return Cell(column=column, shade=shade, epoch=epoch if at is Presence.THERE else None, mark=mark, title=title)
+
+    def _is_cut_later(self, offset: int) -> bool:
+        return self.least_later is not None and self.least_later <= offset
 
     def _acknowledged(self, offset: int, at_ns: int) -> list[_Answer]:
         return [answer for answer in self.answered.get(offset, ()) if answer.at_ns <= at_ns]

@@ -9,6 +9,7 @@ there and is cut away later is not in any final log: only its place is known, an
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterator, Mapping, Sequence
 from enum import Enum
+from itertools import islice
 from typing import Final, NamedTuple
 
 import pyarrow as pa
@@ -92,11 +93,10 @@ def _reaches(report: Report, offset: int) -> bool:
     return report.log_end_offset > offset
 
 
-def is_cut_later(known: Sequence[Report], offset: int, at_ns: int) -> bool:
-    """Return whether a log that reached beyond an offset at a moment ended short of it later."""
+def least_end_later(known: Sequence[Report], at_ns: int) -> int | None:
+    """Return the least offset at which a log ended later than a moment: what it held from there on was cut. None: nobody reported its end again."""
     behind = bisect_right(known, at_ns, key=lambda one: one.at_ns)
-    later = (known[place] for place in range(behind, len(known)))
-    return any(not one.at_least and not _reaches(one, offset) for one in later)
+    return min((one.log_end_offset for one in islice(known, behind, None) if not one.at_least), default=None)
 
 
 def moments(found: Reports, finding: Finding) -> list[Moment]:

@@ -5,7 +5,7 @@ from msgspec.structs import replace
 
 from tests.checkers.recorded import MS, Run
 from tribunal.results.report.matrix import CUT, LATER, UNKNOWN, matrix
-from tribunal.results.report.photographs import Presence, Report, is_cut_later, presence
+from tribunal.results.report.photographs import Presence, Report, least_end_later, presence
 from tribunal.results.store import Recording
 from tribunal.results.verdict import Detail, Finding, GuiltyElection
 
@@ -35,8 +35,9 @@ def test_an_answer_to_a_producer_says_that_the_node_held_the_record_and_nothing_
     assert presence(known, 6, 12, finally_there=False) is Presence.THERE
     assert presence(known, 6, 14, finally_there=False) is Presence.THERE
     assert presence(known, 7, 14, finally_there=False) is Presence.ABSENT
-    assert not is_cut_later(known, 6, 12)
-    assert is_cut_later([*known, Report(20, 6)], 6, 12)
+    assert (least_end_later(known, 12) or 7) > 6
+    assert least_end_later([*known, Report(20, 6)], 12) == 6
+    assert least_end_later([*known, Report(20, 6)], 20) is None
 
 
 def log_end(run, node, end, at, *, epoch=0):
