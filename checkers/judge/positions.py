@@ -3,11 +3,12 @@
 Looks at one partition's `commits` again, for the few fetches, commits and transactions that a property found to be wrong.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Hashable, Iterable, Sequence
 from functools import cached_property
 from itertools import pairwise
 
 import numpy as np
+from numpy.typing import NDArray
 
 from tribunal.checkers.api import OK, UNKNOWN, Anomaly, Array, Context, PartitionRows
 from tribunal.checkers.judge.orders import Order
@@ -32,6 +33,9 @@ class Positions:
         self._of_groups: dict[int, tuple[Array, Array]] = {}
         self._fetches: dict[int, dict[int, Array]] = {}  # of each group, by what was fetched
         self._seen: dict[int, int] = {}
+        self._typed: dict[int, Commit] = {}
+        # Which commits are known to be lost, whenever they were asked for: by group, whether it matters who fetched them, and what matters of when that was.
+        self._known_lost: dict[tuple[int, bool, Hashable], NDArray[np.bool_]] = {}
 
     def excuse(self, anomaly: Anomaly) -> Judgement | None:
         """Return what permitted the loss of the positions in question, if all of it was, or who ordered it."""
@@ -169,12 +173,21 @@ class Positions:
 
     def _all_lost(self, missing: Array, absent_ns: int, asked_ns: int | None = None) -> Judgement | None:
         """Return what permitted the loss of all these commits; what was fetched before `asked_ns` (None: nothing is said of it) had not been lost by then."""
+        if missing.size == 0:
+            return None
+        rows = missing[np.argsort(self._commits["invoke_ns"][missing], kind="stable")]
+        group = int(self._commits["group"][rows[0]])
+        key = (group, asked_ns is None, self._remembered.absence(self._groups[group], absent_ns))
+        known = self._known_lost.setdefault(key, np.zeros(self._commits["group"].size, bool))
         newest: Judgement | None = None
-        for row in missing[np.argsort(self._commits["invoke_ns"][missing], kind="stable")].tolist():
+        for row in [*rows[:-1][~known[rows[:-1]]].tolist(), int(rows[-1])]:
             seen_ns = None if asked_ns is None else self._seen_ns(row, asked_ns)
-            newest = self._remembered.position_lost(self._commit(row), absent_ns, seen_ns)
+            commit = self._commit(row)
+            newest = self._remembered.position_lost(commit, absent_ns, seen_ns)
             if newest is None:
                 return None
+            is_seen = asked_ns is not None and int(self._commits["committed_offset"][row]) in self._fetched(group)
+            known[row] = not is_seen and self._remembered.transaction_of(commit) is None
         return newest
 
     def _seen_ns(self, commit: int, asked_ns: int) -> int | None:
@@ -205,7 +218,9 @@ class Positions:
         return self._seen[fetch]
 
     def _commit(self, row: int) -> Commit:
-        return typed(self._rows.table("commits").slice(row, 1), Commit)[0]
+        if row not in self._typed:
+            self._typed[row] = typed(self._rows.table("commits").slice(row, 1), Commit)[0]
+        return self._typed[row]
 
     def _of_generation(self, anomaly: Anomaly) -> Judgement | None:
         """Look for the first commit of a later generation: whoever forgot that generation forgot it, too."""

@@ -7,7 +7,7 @@ was found to be missing. R8 to R12 (docs/verdicts.md) are names for what follows
 """
 
 from bisect import bisect_right
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Hashable, Iterable, Iterator, Mapping
 from functools import cached_property
 from pathlib import Path
 from typing import Final
@@ -407,6 +407,11 @@ class Remembered:
         if transaction is not None and seen_ns is None:
             found.append(self.decision(transaction, transaction.begin_ns, absent_ns))
         return _first(found, Excuse.POSITIONS_LOST)
+
+    def absence(self, group: str, absent_ns: int) -> Hashable:
+        """Return what `position_lost` makes of when a position was absent, of one that was committed in no transaction and was never fetched."""
+        home = self._history.home(GROUP_LOG, group)
+        return None if home is None else self._history.timeline(*home).absence(absent_ns)
 
     def position_seen(self, group: str, at_ns: int, answered_by: int | None) -> int:
         """Return the earliest moment whose log somebody may have answered from who was asked for a group's position."""

@@ -514,6 +514,10 @@ class Timeline:
         facts = (fact for entry in self.entries[first:] for fact in entry.facts)
         return any(isinstance(fact, Elected) and fact.how is not How.CLEAN for fact in facts)
 
+    def absence(self, absent_ns: int) -> tuple[int, int]:
+        """Return what it matters when something that was written at a known time was absent: of two moments with the same the same is judged."""
+        return self._until(absent_ns), bisect_right(self._losses_ns, absent_ns)
+
     def _until(self, absent_ns: int | None) -> int:
         """Return how many entries may have happened before something was found to be absent."""
         return len(self.entries) if absent_ns is None else bisect_right(self._times, absent_ns + OBSERVATION_LAG_NS)

@@ -12,7 +12,7 @@ import pyarrow as pa
 import pytest
 
 from tests.checkers.recorded import MS, Run
-from tests.checkers.test_small_recordings import CREATED, UNCLEAN
+from tests.checkers.test_small_recordings import CREATED, UNCLEAN, uncleanly_elected
 from tribunal.checkers.api import Context, PartitionRows
 from tribunal.checkers.graphs import send_poll
 from tribunal.checkers.graphs.columns import Transactions
@@ -318,3 +318,34 @@ def test_positions_that_are_forgotten_very_often(tmp_path: Path) -> None:
         found = [row.finding for row in judge_runs([run_dir], "inline").findings]
 
     assert sum(one.count for one in found if (one.kind, one.severity) == ("offset_forgotten", "violation")) == fetches
+
+
+def test_positions_that_were_lost_and_are_forgotten_very_often(tmp_path: Path) -> None:
+    """What was permitted to be lost is found to be so once, not at each fetch; what is committed behind the loss is lost by nothing."""
+    commits, fetches, late = 1000, 300, 50
+    run = Run(tmp_path / "run", **UNCLEAN)
+    run.metadata("PartitionRecord", 0, topic="__consumer_offsets", **CREATED | {"isr": [1, 2]})
+    row = {"process": 50, "group": "g", "outcome": "ok", **PLACE}
+
+    def add(kind: str, offset: int | None, at_ns: int) -> None:
+        times = {"invoke_ns": at_ns, "complete_ns": at_ns + 1}
+        run.recorder.row("commits", **row, kind=kind, committed_offset=offset, **times)
+
+    for number in range(commits):
+        add("commit", number, 1000 * MS + 10 * number)
+    uncleanly_elected(run, "__consumer_offsets", 3000)
+    for number in range(fetches):
+        add("fetch", None, (6000 + number) * MS)
+    add("commit", commits, 8000 * MS)
+    for number in range(late):
+        add("fetch", None, (8100 + number) * MS)
+    run_dir = run.finish()
+
+    with soon():
+        found = [row.finding for row in judge_runs([run_dir], "inline").findings]
+
+    by_severity: dict[str, int] = {}
+    for one in found:
+        if one.kind == "offset_forgotten":
+            by_severity[one.severity] = by_severity.get(one.severity, 0) + one.count
+    assert by_severity == {"permitted": fetches, "violation": late}
