@@ -423,8 +423,8 @@ class Run:
             del self._lasting[0]
         if len(problems) > 1:
             raise ClusterError("; ".join(problems))
-        for problem in problems.values():
-            raise problem
+        for only in problems.values():
+            raise only
 
     def _faults_ms(self) -> int:
         return (self.clock.now_ns() - self._faults_start_ns) // 1_000_000

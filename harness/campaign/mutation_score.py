@@ -185,23 +185,25 @@ def _sought(
             if not _is_passed_over(names[number % len(scenarios)], (*results, *ran.results))
         )
         plans = (plan_of(scenario, seed, (mutant,), mode) for scenario, seed in tries)
-        hit = _first_finding(plans, left_s, runner, scratch / mutant, excused, spent_at_s, ran)
+        hits = _findings(plans, left_s, runner, scratch / mutant, excused, spent_at_s, ran)
         verdicts += ran.verdicts
         results += ran.results
-        if hit is None:
+        if not hits:
             break
-        which = names.index(hit.scenario)
-        innocent = innocents.of(plan_of(scenarios[which], hit.seed, (), mode))
-        left = range(seeds.index(hit.seed) * len(scenarios) + which + 1, left.stop)
-        own = [name for name in hit.signatures if name not in innocent.signatures]
-        if own:
-            found = Power(
-                mutant=mutant, scenario=hit.scenario, found=True, seen_by=texts(own), what=min(own, key=gravity),
-                seed=hit.seed, seeds=verdicts.total(), verdicts=dict(verdicts),
-                seconds=round(time.monotonic() - began, 1), run_dir=hit.run_dir,
-            )  # fmt: skip
-            return found, ()
-        excused.update(dict.fromkeys(hit.signatures))
+        numbers = {id(one): seeds.index(one.seed) * len(scenarios) + names.index(one.scenario) for one in ran.results}
+        left = range(max(numbers.values()) + 1, left.stop)
+        for hit in sorted(hits, key=lambda one: numbers[id(one)]):  # several that ran at once may have one
+            which = names.index(hit.scenario)
+            innocent = innocents.of(plan_of(scenarios[which], hit.seed, (), mode))
+            own = [name for name in hit.signatures if name not in innocent.signatures]
+            if own:
+                found = Power(
+                    mutant=mutant, scenario=hit.scenario, found=True, seen_by=texts(own), what=min(own, key=gravity),
+                    seed=hit.seed, seeds=verdicts.total(), verdicts=dict(verdicts),
+                    seconds=round(time.monotonic() - began, 1), run_dir=hit.run_dir,
+                )  # fmt: skip
+                return found, ()
+            excused.update(dict.fromkeys(hit.signatures))
     missed = Power(
         mutant=mutant, scenario=", ".join(names), found=False, seen_by=[], seed=None, seeds=verdicts.total(),
         verdicts=dict(verdicts), seconds=round(time.monotonic() - began, 1), note=_excuse(excused),
@@ -383,7 +385,7 @@ def _excuse(excused: dict[Signature, None]) -> str:
     return f"not counted, found without it too: {', '.join(texts(excused))}" if excused else ""
 
 
-def _first_finding(
+def _findings(
     wanted: Iterator[Plan],
     budget_s: float,
     runner: Runner,
@@ -391,8 +393,8 @@ def _first_finding(
     excused: dict[Signature, None],
     spent_at_s: float,
     account: Sweep,
-) -> SeedResult | None:
-    """Run plans until one has a finding of its own, and return it, the first that ended; `account` is of all that were run."""
+) -> list[SeedResult]:
+    """Run plans until one has a finding of its own; return it, and those of the runs beside it that have one, too. `account` is of all that were run."""
     hits: list[SeedResult] = []
 
     def plans() -> Iterator[Plan]:
@@ -404,7 +406,7 @@ def _first_finding(
             hits.append(result)
 
     runner.swept(plans(), budget_s=budget_s, scratch=scratch, notify=notify, account=account)
-    return hits[0] if hits else None
+    return hits
 
 
 def _is_passed_over(scenario: str, results: Sequence[SeedResult]) -> bool:

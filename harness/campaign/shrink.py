@@ -111,7 +111,7 @@ class Shrinker:
 
     def _without_later_rounds(self, plan: Plan) -> Plan:
         """Drop what was planned in reserve: most faults of a plan are never reached."""
-        must = tuple(fault for fault in plan.faults if fault.must)
+        must = _well_formed([fault for fault in plan.faults if fault.must])
         reserve = len(plan.faults) - len(must)
         smaller = msgspec.structs.replace(plan, faults=must)
         return self._first_that_shows([smaller]) or plan if reserve else plan

@@ -66,3 +66,10 @@ def test_no_two_of_a_workload_have_the_number_of_one_process(workload: str, opti
     assert all_workloads()[workload].drawn({option: most}, Random(1))
     with pytest.raises(msgspec.ValidationError, match=f"<= {most}"):
         all_workloads()[workload].drawn({option: most + 1}, Random(1))
+
+
+def test_somebody_has_to_operate() -> None:
+    """Nobody else sees which topics there are to write to: without operators the workload sent nothing, and said nothing of it."""
+    assert all_workloads()["operator"].drawn({"operators": 1}, Random(1))
+    with pytest.raises(msgspec.ValidationError, match=">= 1"):
+        all_workloads()["operator"].drawn({"operators": 0}, Random(1))

@@ -98,7 +98,9 @@ class Options(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     topics: Several = 2
     partitions: Several = 2
     rate: Count = 40
-    operators: Annotated[int, msgspec.Meta(ge=0, le=OPERATORS_MAX)] = 2
+    operators: Annotated[int, msgspec.Meta(ge=1, le=OPERATORS_MAX)] = (
+        2  # it is they who see which topics there are to write to
+    )
     pause_ms: Count = 500
 
 
