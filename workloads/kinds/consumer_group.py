@@ -86,11 +86,11 @@ async def _consume(stage: Stage, chosen: Plan, number: int) -> None:
         group=GROUP, topic=TOPIC, isolation="read_committed", session_timeout_ms=options.session_timeout_ms
     )
     member = Member(stage, FIRST_MEMBER + number, group)
-    idle = 0
+    drained = 0  # polls since it was asked to stop
     try:
-        while not stage.stopping.is_set() or idle < DRAIN_POLLS:
+        while not stage.stopping.is_set() or drained < DRAIN_POLLS:
+            drained += stage.stopping.is_set()
             polls = await member.poll(POLL_RECORDS, POLL_MS)
-            idle = 0 if polls and not stage.stopping.is_set() else idle + 1
             if not stage.stopping.is_set() and random.randrange(100) < options.nap_percent:
                 await asyncio.sleep(nap_s(options.session_timeout_ms, random))
             await member.commit(polls)
