@@ -463,6 +463,9 @@ def _of_simulation(content: Bundle, stated: Stated) -> Iterator[str]:
         if stated.manifest is not None and stated.manifest.cluster == SIMULATED:
             yield f"{FILE}: is missing"
         return
+    cluster = None if stated.manifest is None else stated.manifest.cluster
+    if cluster not in (None, SIMULATED):
+        yield f"{FILE}: is there, but {MANIFEST} has a run on {cluster}: nobody simulated that"
     try:
         known = known_of(stated.folder)
         blocks = msgspec.msgpack.decode((stated.folder / TRACE).read_bytes(), type=list[bytes])

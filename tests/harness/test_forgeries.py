@@ -115,6 +115,21 @@ def test_an_archive_that_is_called_an_old_one_is_reported(stated, tmp_path):
     assert [line.partition(" stated")[0] for line in differences] == ["bundle.json: bundle_version: 1"]
 
 
+def test_a_simulation_beside_a_run_on_real_nodes_is_reported(stated, tmp_path):
+    """It could accuse a system of an invariant that nobody saw there."""
+    folder, anew = stated
+    forged = shutil.copytree(folder, tmp_path / "forged")
+    for name in ("plan.json", "manifest.json"):
+        content = msgspec.json.decode((forged / name).read_bytes())
+        (forged / name).write_bytes(msgspec.json.encode(content | {"cluster": "processes"}))
+    content = Bundle.of(forged)
+
+    differences, _ = compared(content, forged, anew)
+
+    assert [line for line in differences if line.startswith("simulation.json: is there")]
+    assert not [line for line in compared(content, folder, anew)[0] if line.startswith("simulation.json")]
+
+
 @pytest.mark.parametrize("missing", [("plan.json", "schedule.jsonl"), ("plan.json",), ("schedule.jsonl",)])
 def test_a_run_without_what_every_run_writes_is_reported(stated, tmp_path, missing):
     """Also where its manifest names no scenario any more, and verdict and report are made of what is left."""
