@@ -18,7 +18,7 @@ from replog.quorum.messages import (
     VoteAnswer,
     VoteRequest,
 )
-from replog.quorum.quorum_state import QuorumState, SafetyViolation
+from replog.quorum.quorum_state import EPOCH_MAX, QuorumState, SafetyViolation
 from replog.quorum.roles import Candidate, Follower, Leader, Prospective, ResignedLeader, Unattached
 from replog.quorum.voters import ReplicaKey, hand_over_delay_ms
 from replog.types import NO_NODE, NodeId, QuorumEpoch
@@ -301,7 +301,8 @@ class Election:
     def _stand_down(self, now_ms: int) -> None:
         # SPEC D20: a voter that the log does not name any more asks for no votes.
         state = self._state
-        state.note("not a voter any more by the voter set in the log")
+        is_last = state.epoch >= EPOCH_MAX
+        state.note("no epochs are left" if is_last else "not a voter any more by the voter set in the log")
         state.become_unattached(state.epoch, now_ms, leader_id=state.leader_id)
 
     def _step_follower(self, role: Follower, now_ms: int) -> None:

@@ -12,6 +12,7 @@ import msgspec
 
 from replog.config import Endpoint
 from replog.config.quorum import QuorumConfig
+from replog.config.setting import INT_MAX
 from replog.errors import Error
 from replog.quorum.events import Answered as AnsweredEffect
 from replog.quorum.events import AppendLeaderChange, AppendVoters, Effect, Note, Persist, Probe, Send
@@ -24,6 +25,7 @@ from replog.quorum.state_file import StoredQuorumState
 from replog.quorum.voters import ReplicaKey, VoterSet, is_bootstrap_server, voter_set
 from replog.types import NO_NODE, NodeId, QuorumEpoch
 
+EPOCH_MAX: Final = INT_MAX  # of messages and of the state file
 _QUORUM: Final = QuorumConfig()
 
 
@@ -142,7 +144,10 @@ class QuorumState:
         A leader that removes itself and ends may have the only log with that record: then nobody is elected without it
         (Raft's dissertation, 4.2.2: a server "that is not part of its own latest configuration should still start new elections").
         It does not count itself, and stands no more once it knows that its removal is committed (SPEC D20).
+        Behind the last epoch there is none to stand in: no message and no state file can hold its number.
         """
+        if self.epoch >= EPOCH_MAX:
+            return False
         if self.is_voter:
             return True
         written = self.log.voters

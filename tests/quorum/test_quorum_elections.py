@@ -4,7 +4,8 @@ import pytest
 
 from replog.quorum import events
 from replog.quorum.events import Failure
-from replog.types import NodeId
+from replog.quorum.state_file import INT_MAX, StoredQuorumState, decode, encode
+from replog.types import NO_NODE, NodeId, QuorumEpoch
 from tests.quorum.quorum_world import Member, World
 
 A, B, C = NodeId(101), NodeId(102), NodeId(103)
@@ -106,3 +107,17 @@ def test_a_single_voter_leads_at_once() -> None:
 
     assert world.leader() == A
     assert world.core(A).epoch == 1
+
+
+def test_nobody_stands_for_election_behind_the_last_epoch() -> None:
+    """It would be no epoch that a message or a state file can hold: who counted there ended, and had forgotten its vote when it came back."""
+    world = World(1)
+    for member in world.members.values():
+        member.disk.state_file = encode(StoredQuorumState(epoch=QuorumEpoch(INT_MAX - 1)))
+
+    world.start()
+    world.run(60_000)
+
+    assert max(world.epochs()) == INT_MAX
+    assert all(decode(member.disk.state_file) is not None for member in world.members.values())
+    assert {core.leader_id for core in world._cores()} == {NO_NODE}
