@@ -81,8 +81,8 @@ class Membership:
         if request.change is VoterChange.ADD:
             if member is not None:
                 return Error.DUPLICATE_VOTER, f"{voter.node_id} votes already, with directory {member.directory_id}."
-            if voter.directory_id == ZERO_UUID or request.endpoint is None:
-                return Error.INVALID_REQUEST, "A new voter needs a directory id and a listener."
+            if voter.node_id < 0 or voter.directory_id == ZERO_UUID or request.endpoint is None:
+                return Error.INVALID_REQUEST, "A new voter needs a node id, a directory id and a listener."
         elif member is None or not member.names(voter):
             return Error.VOTER_NOT_FOUND, f"No voter {voter.node_id} with directory {voter.directory_id}."
         if request.change is VoterChange.REMOVE and len(state.voters.members) == 1:

@@ -220,6 +220,7 @@ def test_a_leader_that_has_removed_itself_resigns_where_the_only_voter_left_fall
         pytest.param("add", {"of": "stranger", "endpoint": None}, Error.INVALID_REQUEST, id="no listener"),
         pytest.param("add", {"of": "nameless"}, Error.INVALID_REQUEST, id="no directory"),
         pytest.param("add", {"of": "stranger"}, Error.REQUEST_TIMED_OUT, id="never fetched"),
+        pytest.param("add", {"of": "no node"}, Error.INVALID_REQUEST, id="no node id"),
         pytest.param("remove", {"of": "stranger"}, Error.VOTER_NOT_FOUND, id="no voter"),
         pytest.param("remove", {"of": "wiped"}, Error.VOTER_NOT_FOUND, id="another directory"),
         pytest.param("remove", {"of": "follower", "cluster_id": "x"}, Error.INCONSISTENT_CLUSTER_ID, id="cluster"),
@@ -236,6 +237,7 @@ def test_what_is_refused(change: str, fields: dict[str, Any], error: Error) -> N
         "wiped": ReplicaKey(follower.node_id, UUID(int=1)),
         "stranger": ReplicaKey(NodeId(109), UUID(int=2)),
         "nameless": ReplicaKey(NodeId(109)),
+        "no node": ReplicaKey(NodeId(-2), UUID(int=2)),
     }[fields.pop("of")]
     before = world.core(world.leader()).voters
 
