@@ -717,7 +717,7 @@ class Partition:
                 # The leader deleted whatever we hold. Its first batch may begin before: it is taken into an empty log only.
                 self.log.move_log_start(log_start_offset)
             if len(records):
-                self.log.append_as_follower(records, now_ms=wall_ms)
+                self.log.append_as_follower(records, now_ms=wall_ms, leader_epoch=self.leader_epoch)
             if log_start_offset > self.log.log_start_offset:
                 self.log.move_log_start(min(log_start_offset, self.log.log_end_offset))
         except OSError as problem:

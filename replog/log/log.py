@@ -263,16 +263,19 @@ class Log:
             next_offset += header.last_offset_delta + 1
         return self._write(parts, len(view), headers, base_offsets, found, now_ms, log_append_time_ms)
 
-    def append_as_follower(self, batch_buffer: Buffer, *, now_ms: int = -1) -> Appended:
+    def append_as_follower(
+        self, batch_buffer: Buffer, *, now_ms: int = -1, leader_epoch: int | None = None
+    ) -> Appended:
         """Write batches as the leader has them: offsets and epochs stay.
 
+        leader_epoch:  that they were fetched in: none of them can be of a later one (KAFKA-18723). None where that was looked at before.
         Raises `CorruptBatch` on the first damaged or misplaced batch, with nothing appended. What is behind the last whole
         batch comes again with the next fetch.
         """
         view = memoryview(batch_buffer)
         if not len(view):
             return Appended(base_offset=self.log_end_offset, last_offset=self.log_end_offset - 1)
-        headers = self._copied(view)
+        headers = self._copied(view, leader_epoch)
         view = view[: headers[-1].end]
         found = markers(view, headers)
         if headers[0].base_offset < self.log_end_offset:
@@ -311,7 +314,7 @@ class Log:
         error = self.producers.check_marker(header.producer_id, header.producer_epoch, marker.coordinator_epoch)
         return error if error is not Error.NONE else None
 
-    def _copied(self, view: memoryview) -> list[BatchHeader]:
+    def _copied(self, view: memoryview, leader_epoch: int | None) -> list[BatchHeader]:
         """Return the headers of a leader's batches that may be appended; with gaps only where they may be.
 
         A topic that was compacted once has gaps for ever, whatever its policy is now, and a follower may not have been
@@ -321,7 +324,11 @@ class Log:
         gaps_allowed = self.settings.compacts or self.expects_gaps or self._refused_gap is not None
         try:
             headers = copied(
-                view, log_end_offset=first_offset, latest_epoch=self.epochs.latest, gaps_allowed=gaps_allowed
+                view,
+                log_end_offset=first_offset,
+                latest_epoch=self.epochs.latest,
+                leader_epoch=leader_epoch,
+                gaps_allowed=gaps_allowed,
             )
         except UnexpectedGap as problem:
             self._refused_gap = (self.log_end_offset, problem.reason)

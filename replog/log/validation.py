@@ -130,9 +130,12 @@ class UnexpectedGap(CorruptBatch):
     """A batch is whole but not the next one: its leader's log was compacted, or its offset is damaged."""
 
 
-def copied(view: memoryview, *, log_end_offset: int, latest_epoch: int, gaps_allowed: bool) -> list[BatchHeader]:
+def copied(
+    view: memoryview, *, log_end_offset: int, latest_epoch: int, leader_epoch: int | None, gaps_allowed: bool
+) -> list[BatchHeader]:
     """Return the headers of batches that a follower may append as they are; the view may end within another one.
 
+    leader_epoch:  the leader's; no batch of it is of a later one. None where nobody says.
     gaps_allowed:  compaction leaves holes between batches; elsewhere a hole is a damaged base offset,
                    which no checksum covers (`UnexpectedGap`).
     Raises `CorruptBatch` on the first one that is damaged or out of order.
@@ -147,6 +150,8 @@ def copied(view: memoryview, *, log_end_offset: int, latest_epoch: int, gaps_all
             raise kind("fetched", header.position, reason)
         if header.leader_epoch < latest_epoch:
             raise CorruptBatch("fetched", header.position, f"epoch {header.leader_epoch} after {latest_epoch}")
+        if leader_epoch is not None and header.leader_epoch > leader_epoch:
+            raise CorruptBatch("fetched", header.position, f"epoch {header.leader_epoch} of a leader in {leader_epoch}")
         log_end_offset = header.next_offset
         latest_epoch = header.leader_epoch
         headers.append(header)

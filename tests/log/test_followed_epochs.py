@@ -1,11 +1,14 @@
 """What a follower notes of leader epochs costs no sync of its own, and every start finds it again."""
 
+from contextlib import nullcontext
+from pathlib import Path
 from random import Random
 
 import pytest
 
-from replog.log.batch import batches
+from replog.log.batch import CorruptBatch, batches
 from replog.log.log import Log
+from tests.cases.replicas import NODE, WALL_MS, a_log, a_replica, apply_metadata, record_batch, state
 from tests.log.batches import DIRECTORY, SMALL, a_batch, a_disk, content, opened
 from tribunal.clusters.simulated.disk import SimulatedDisk
 
@@ -129,3 +132,22 @@ def test_what_a_leader_saved_is_not_written_again_when_it_stops_and_what_it_foll
     assert ["leader-epoch-checkpoint" in log.files_at_close() for log in logs] == [False, False]
     followed(logs[0], 5)
     assert ["leader-epoch-checkpoint" in log.files_at_close() for log in logs] == [True, False]
+
+
+@pytest.mark.parametrize(
+    ("leader_epoch", "is_taken"), [pytest.param(5, True, id="its own"), pytest.param(9, False, id="a later one")]
+)
+def test_a_batch_of_a_later_epoch_than_its_leader_has_is_damaged(
+    tmp_path: Path, leader_epoch: int, is_taken: bool
+) -> None:
+    """KAFKA-18723: no checksum covers it, and whoever noted it could never lead again."""
+    follower = a_replica(a_log(tmp_path, end=3, epochs=[[4, 0]]))
+    apply_metadata(follower, state(leader=2, leader_epoch=5))
+    batch = record_batch(3, leader_epoch)
+
+    with nullcontext() if is_taken else pytest.raises(CorruptBatch, match="epoch 9"):
+        follower.on_fetched(batch, high_watermark=0, log_start_offset=0, wall_ms=WALL_MS)
+    apply_metadata(follower, state(leader=NODE, leader_epoch=6, partition_epoch=1))
+
+    assert follower.log.log_end_offset == 3 + is_taken
+    assert follower.leadership is not None
