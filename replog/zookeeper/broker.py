@@ -209,8 +209,9 @@ class ControlledBroker:
         if known is not None and not self._is_of_former_topic(key, name):
             if state.leader_epoch < known.leader_epoch:
                 return Error.STALE_CONTROLLER_EPOCH, []
-            # KIP-704, "Topic Partition Follower": "will not ignore request that have the same leader epoch".
-            if state.leader_epoch == known.leader_epoch and state.recovery is known.recovery:
+            # KIP-704, "Topic Partition Follower": "will not ignore request that have the same leader epoch". It has one leader, whoever says otherwise.
+            is_same = state.recovery is known.recovery or state.leader != known.leader
+            if state.leader_epoch == known.leader_epoch and is_same:
                 return Error.NONE, []
         elif (ended := self._ended.get(name)) is not None and ended.is_older(key.topic_id, state.leader_epoch):
             return Error.STALE_CONTROLLER_EPOCH, []

@@ -282,3 +282,34 @@ def test_a_controller_epoch_beyond_reason_makes_no_later_controller_stale(first:
         Error.STALE_CONTROLLER_EPOCH,
     ]
     assert broker.controller_epoch == first + 1001
+
+
+@pytest.mark.parametrize(
+    ("recovery", "leader", "is_assigned"),
+    [
+        pytest.param(LeaderRecoveryState.RECOVERING, 1, True, id="another recovery state"),
+        pytest.param(LeaderRecoveryState.RECOVERED, 1, False, id="nothing new"),
+        pytest.param(LeaderRecoveryState.RECOVERING, 2, False, id="another leader"),
+    ],
+)
+def test_nobody_else_leads_in_a_leader_epoch_that_is_known(
+    recovery: LeaderRecoveryState, leader: int, is_assigned: bool
+) -> None:
+    """A leader that was to follow in its own epoch met an assertion, which ends the broker; a follower would have been its second leader."""
+    hosted = PartitionState(
+        leader=NodeId(1),
+        leader_epoch=LeaderEpoch(5),
+        partition_epoch=PartitionEpoch(6),
+        replicas=(NodeId(1), NodeId(2)),
+        isr=(NodeId(1),),
+        recovery=LeaderRecoveryState.RECOVERED,
+    )
+    broker = a_broker(hosted=lambda _: hosted, hosted_id=lambda _: UUID(int=7))
+    sent = request(50)
+    (state,) = sent.topic_states[0].partition_states
+    said = structs.replace(state, leader=leader, leader_recovery_state=int(recovery))
+    topic = structs.replace(sent.topic_states[0], partition_states=[said])
+
+    effects = broker.handle(structs.replace(sent, topic_states=[topic]))
+
+    assert any(isinstance(effect, Assign) for effect in effects) is is_assigned
