@@ -6,6 +6,7 @@ have bytes changed, some come several in a segment, and with some the connection
 """
 
 import struct
+from functools import cache
 from random import Random
 from typing import Final
 from uuid import UUID
@@ -40,6 +41,7 @@ HOSTS: Final = ("127.0.0.1", "a" * 64, "", "::", "\0", "h" * 300, "é")
 FLOATS: Final = (0.0, -1.0, float("nan"), float("inf"), 1e300, 5e-324, 1e-9, 0.5, 1.0, 1000.0, 1e9)
 ITEM_COUNTS: Final = (0, 1, 1, 1, 2, 3)
 DEPTH_MAX: Final = 6
+_fields: Final = cache(fields_of)  # the same few hundred thousands of times
 
 
 class Known(msgspec.Struct, kw_only=True):
@@ -85,7 +87,7 @@ class Attacker:
         return bytes(frame)
 
     def _struct(self, of: type[msgspec.Struct], version: int, depth: int) -> msgspec.Struct:
-        return of(**{field.name: self._field(field, version, depth) for field in fields_of(of, version)})
+        return of(**{field.name: self._field(field, version, depth) for field in _fields(of, version)})
 
     def _field(self, field: Field, version: int, depth: int) -> object:
         if field.nullable and self.random.random() < 0.1:

@@ -127,6 +127,9 @@ MEANT: Final[dict[str, tuple[Any, ...]]] = {
     "leader_id": (101, 1, 102),
     "candidate_id": (101, 102),
     "security_protocol": (0, 1, 3),
+    "feature": ("metadata.version", "eligible.leader.replicas.version", "group.version", "transaction.version"),
+    "UPDATE_FEATURES.max_version_level": (0, 1, 7, 14, 17, 20, 25, 27),
+    "UPDATE_FEATURES.upgrade_type": (1, 2, 3),
 }
 # Of the metadata log at controllers: its name, its id, its only partition.
 OF_QUORUM: Final = frozenset(
