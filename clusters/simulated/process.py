@@ -9,6 +9,8 @@ from asyncio import BaseProtocol, BaseTransport, Task
 from collections import deque
 from collections.abc import Callable
 from contextvars import Context, ContextVar, copy_context
+from inspect import CORO_CREATED, getcoroutinestate
+from types import CoroutineType
 from typing import TYPE_CHECKING, Final, Protocol
 
 if TYPE_CHECKING:
@@ -133,5 +135,8 @@ PROCESS: ContextVar[Process] = ContextVar("simulated_process")
 
 
 def silence(task: "Task[object]") -> None:
-    """Forbid the complaint that asyncio makes when a pending task is collected."""
+    """Forbid the complaints that are made when a pending task is collected, or a coroutine that never took its first step."""
     task._log_destroy_pending = False  # type: ignore[attr-defined]  # the C task has no public name for it
+    work = task.get_coro()
+    if isinstance(work, CoroutineType) and getcoroutinestate(work) == CORO_CREATED:
+        work.close()  # none of its lines is run by that

@@ -2,6 +2,7 @@
 
 import asyncio
 import gc
+import warnings
 
 import pytest
 
@@ -106,6 +107,20 @@ def test_nothing_of_a_killed_process_runs_again(simulation, server):
     gc.collect()
 
     assert effects == []
+
+
+def test_a_process_that_is_killed_before_its_first_step_is_let_go_without_a_complaint(simulation, server):
+    server.start(lambda world: forever())
+    process = server.process
+    server.kill()
+    simulation.loop.run_for(NS_PER_MS)
+
+    with warnings.catch_warnings(record=True) as complaints:
+        warnings.simplefilter("always")
+        process.release()
+        gc.collect()
+
+    assert not complaints
 
 
 def test_a_killed_process_never_ends_by_itself_and_a_new_one_starts(simulation, server):
