@@ -33,6 +33,9 @@ from tribunal.clusters.simulated.violation import Violated, state_of
 from tribunal.results.violation import Expected, Invariant, NoProgress
 
 RECOVERY_MS: Final = 16_000  # elections, registrations; clients that wait for a broker they lost (delivery.timeout.ms)
+ASKED_IN_VAIN_MS: Final = (
+    6_000  # a client's request time-out, and its group that waits for the member and then rebalances
+)
 SESSIONS: Final = 3
 JOIN_TIMEOUT_MS: Final = 20_000
 SERVED_TIMEOUT_MS: Final = 5_000  # everybody is in sync, and nothing is being done to them
@@ -76,7 +79,7 @@ class Liveness:
             try:
                 violated = await self._violated(
                     lambda: [one for one in partitions if committed_end(one) <= before[one]],
-                    RECOVERY_MS
+                    recovery_ms(len(set(others).intersection(self._cluster.spec.broker_ids)))
                     + SESSIONS * self._cluster.spec.timeout_ms("broker.session.timeout.ms")
                     + self._awaited_ms(),
                     Expected.CORE_PROGRESS,
@@ -180,6 +183,14 @@ class _Missed(msgspec.Struct, frozen=True):
 
     violation: Violated
     core_may_lead: bool
+
+
+def recovery_ms(cut_off: int) -> int:
+    """Return how long who writes may need until it goes on, with so many brokers cut off.
+
+    A client learns of each of them by a request that nobody answers, one after the other; from then on it asks others first.
+    """
+    return RECOVERY_MS + max(0, cut_off - 1) * ASKED_IN_VAIN_MS
 
 
 def awaited_ms(dropped_ns: int | None, now_ns: int) -> int:
