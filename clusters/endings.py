@@ -8,7 +8,7 @@ import contextlib
 from collections.abc import Awaitable, Coroutine, Iterable
 from typing import Protocol, TypeVar
 
-from tribunal.clusters.api import ClusterError
+from tribunal.clusters.api import ClusterError, NotServing
 
 T = TypeVar("T")
 
@@ -58,22 +58,28 @@ async def completed(work: Coroutine[object, None, T]) -> T:
 
 
 async def all_done(works: Iterable[Awaitable[T]]) -> list[T]:
-    """Do several works at once, each to its end, whatever becomes of the others; then raise what went wrong.
-
-    Where several failed each failure is named once: as a `ClusterError`, unless one of them is a bug, which is raised as it is.
-    """
+    """Do several works at once, each to its end, whatever becomes of the others; then raise what `failure_of` makes of what went wrong."""
     done = await asyncio.gather(*works, return_exceptions=True)
-    problems = [one for one in done if isinstance(one, BaseException)]
-    if problem := next((one for one in problems if not isinstance(one, ClusterError)), None):
-        raise problem
-    named: dict[str, BaseException] = {}
-    for problem in problems:
-        named.setdefault(str(problem), problem)
-    if len(named) > 1:
-        raise ClusterError("; ".join(named))
-    for problem in named.values():
+    if (problem := failure_of(done)) is not None:
         raise problem
     return [one for one in done if not isinstance(one, BaseException)]
+
+
+def failure_of(ended: Iterable[object]) -> BaseException | None:
+    """Return what to raise where several works have ended like this, results and exceptions; None: nothing.
+
+    A bug as it is. Of several failures a `ClusterError` that names each once, those of nodes that do not start again too; these alone
+    keep no run from going on, and the first of them is raised.
+    """
+    problems = [one for one in ended if isinstance(one, BaseException)]
+    if problem := next((one for one in problems if not isinstance(one, ClusterError)), None):
+        return problem
+    named: dict[str, BaseException] = {}
+    for one in problems:
+        named.setdefault(str(one), one)
+    if len(named) > 1 and not all(isinstance(one, NotServing) for one in problems):
+        return ClusterError("; ".join(named))
+    return next(iter(named.values()), None)
 
 
 async def put_down(task: asyncio.Task[None]) -> None:

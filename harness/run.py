@@ -24,7 +24,7 @@ from replog.config import DEFINITIONS
 from tribunal import ROOT
 from tribunal.clusters.api import Cluster, ClusterError, NotServing, TopicPartition, Unsettled, until
 from tribunal.clusters.clock import RunClock
-from tribunal.clusters.endings import all_done, to_its_end
+from tribunal.clusters.endings import all_done, failure_of, to_its_end
 from tribunal.clusters.kafka.releases import release
 from tribunal.clusters.notices import listening
 from tribunal.harness import heal
@@ -414,17 +414,15 @@ class Run:
 
         Who fails keeps no other one from healing: a cluster that is not ours alone would stay as the fault left it.
         """
-        problems: dict[str, ClusterError] = {}
+        problems: list[ClusterError] = []
         while self._lasting:
             try:
                 await self._lasting[0]
             except ClusterError as problem:
-                problems.setdefault(str(problem), problem)
+                problems.append(problem)
             del self._lasting[0]
-        if len(problems) > 1:
-            raise ClusterError("; ".join(problems))
-        for only in problems.values():
-            raise only
+        if (failure := failure_of(problems)) is not None:
+            raise failure
 
     def _faults_ms(self) -> int:
         return (self.clock.now_ns() - self._faults_start_ns) // 1_000_000

@@ -9,6 +9,7 @@ from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 from random import Random
 
+from tribunal.clusters.endings import failure_of
 from tribunal.nemesis.api import Aimed, Asked, Effect, Fault, FaultTarget, Options, Proof
 
 
@@ -46,7 +47,7 @@ def together(*faults: Aimed) -> Aimed:
                 part.task.cancel()  # where the run was broken off: nobody writes down what it would do yet
         for index, effect in enumerate(effects):
             take(total, f"part_{index}", effect)
-        if problem := next((one for one in ended if one is not None), None):
+        if (problem := failure_of(ended)) is not None:
             raise problem
 
     return fault

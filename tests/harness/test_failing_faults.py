@@ -8,8 +8,8 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from tribunal.clusters.api import ClusterError
-from tribunal.clusters.endings import all_done
+from tribunal.clusters.api import ClusterError, NotServing
+from tribunal.clusters.endings import all_done, failure_of
 from tribunal.clusters.simulated.guard import sealed
 from tribunal.clusters.simulated.world import Simulation
 from tribunal.harness.evidence.bundle import Bundle
@@ -21,6 +21,7 @@ from tribunal.harness.scenario import scenario
 from tribunal.harness.simulated import conduct_simulated
 from tribunal.nemesis.api import Effect, Fault, FaultTarget, Proof
 from tribunal.nemesis.triggers import parse_trigger
+from tribunal.results.not_started import Attempt
 from tribunal.results.verdict import Verdict
 
 LONG_MS = 20_000
@@ -124,6 +125,25 @@ def rewritten(run_dir: Path, **changes: object) -> None:
     """Let every line of a schedule say something else."""
     written = [msgspec.structs.replace(line, **changes) for line in lines(run_dir).values()]
     (run_dir / "schedule.jsonl").write_bytes(b"\n".join(map(msgspec.json.encode, written)))
+
+
+def not_serving(node: int) -> NotServing:
+    attempt = Attempt(started_ns=1, seen_ns=2, how="silent")
+    return NotServing(f"node {node} does not start", node=node, within_ms=1, attempt=attempt)
+
+
+@pytest.mark.parametrize(("problems", "raised"), [
+    pytest.param([], None, id="nothing"),
+    pytest.param([ClusterError("a"), ZeroDivisionError("bug")], ZeroDivisionError, id="a bug before all else"),
+    pytest.param([not_serving(1), not_serving(2)], NotServing, id="nodes that are down keep no run from going on"),
+    pytest.param([not_serving(1), ClusterError("a link is cut")], ClusterError, id="what was not undone does"),
+])  # fmt: skip
+def test_what_is_raised_of_several_failures(problems, raised):
+    found = failure_of([None, *problems, "a result"])
+
+    assert (None if found is None else type(found)) is raised
+    if raised is ClusterError:
+        assert str(found) == "node 1 does not start; a link is cut"
 
 
 async def interrupted(run: Run, is_time: Callable[[Run], bool]) -> None:

@@ -114,6 +114,13 @@ def test_one_that_does_not_heal_keeps_no_other_from_it():
     assert said == ["other healed"]
 
 
+def test_each_of_those_that_do_not_heal_is_named():
+    said: list[str] = []
+
+    with pytest.raises(ClusterError, match=r"^one does not heal; other does not heal$"):
+        asyncio.run(entered(together(part("one", said, refuses=True), part("other", said, refuses=True))))
+
+
 def test_faults_that_lasted_together_end_with_the_run():
     said: list[str] = []
 
