@@ -13,8 +13,8 @@ from tribunal.clusters.endings import all_done, failure_of
 from tribunal.clusters.simulated.guard import sealed
 from tribunal.clusters.simulated.world import Simulation
 from tribunal.harness.evidence.bundle import Bundle
-from tribunal.harness.evidence.verify import Stated, _of_schedule
-from tribunal.harness.plan import ExecutedFault, Plan, made, read_schedule
+from tribunal.harness.evidence.verify import Stated, _of_faults, _of_schedule
+from tribunal.harness.plan import ExecutedFault, Plan, encoded, made, read_schedule
 from tribunal.harness.progress import Silent
 from tribunal.harness.run import Run
 from tribunal.harness.scenario import scenario
@@ -114,11 +114,11 @@ def test_of_several_works_each_is_done_and_each_failure_named_once():
 
 
 def differences(run_dir: Path) -> list[str]:
-    """Return what verification says of a run's schedule."""
+    """Return what verification says of a run's faults, in its schedule and in its plan."""
     content = Bundle(
         run_id="", verdict=Verdict.PASS, claim="", findings={}, commit="", lock_sha256="", python="", files=[]
     )
-    return list(_of_schedule(content, Stated(run_dir)))
+    return [*_of_schedule(content, Stated(run_dir)), *_of_faults(content, Stated(run_dir))]
 
 
 def rewritten(run_dir: Path, **changes: object) -> None:
@@ -190,3 +190,18 @@ def test_a_fault_that_came_without_its_trigger_is_no_difference_and_a_whole_one_
 
     rewritten(tmp_path, broken_off=True)
     assert [line.split(": ")[2] for line in differences(tmp_path)] == ["broken_off"]
+
+
+def test_a_plan_that_somebody_took_faults_out_of_by_hand_is_verified_by_its_indices(tmp_path):
+    plan = a_plan()
+    (_, short) = plan.faults
+    alone = msgspec.structs.replace(short, index=7, meanwhile=False)
+
+    conduct_simulated(msgspec.structs.replace(plan, faults=(alone,)), tmp_path, Silent())
+
+    assert lines(tmp_path)["kill"].index == 7
+    assert differences(tmp_path) == []
+
+    other = msgspec.structs.replace(plan, faults=(msgspec.structs.replace(alone, index=0),))
+    (tmp_path / "plan.json").write_bytes(encoded(other))
+    assert [line for line in differences(tmp_path) if line.startswith("plan.json: faults: 7 (kill) is missing")]

@@ -103,6 +103,16 @@ def test_lies_beside_the_recording_are_reported_or_known_not_to_be(stated, tmp_p
     assert_reported(chosen[::5], folder, anew, tmp_path)  # all of them in the nightly
 
 
+@pytest.mark.parametrize(
+    ("file", "fact"), [("plan.json", "faults.0.index"), ("schedule.jsonl", "index"), ("schedule.jsonl", "broken_off")]
+)
+def test_lies_about_which_fault_it_was_and_how_it_ended_are_reported(stated, tmp_path, file, fact):
+    folder, anew = stated
+    (forgery,) = [one for one in forgeries(folder) if (one.file, one.fact) == (file, fact)]
+
+    assert reported(forgery, folder, anew, tmp_path / "lie")
+
+
 def test_an_archive_that_is_called_an_old_one_is_reported(stated, tmp_path):
     """Of old archives less is compared: that must not be had by saying so."""
     folder, anew = stated
