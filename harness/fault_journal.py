@@ -101,6 +101,11 @@ class FaultJournal:
         fresh.replace(self.path)
 
 
+def has_journal(run_dir: Path) -> bool:
+    """Whether a run has left something: it is undone from its journal alone, so the folder has to stay until `tribunal heal` was there."""
+    return (run_dir / FILE).exists()
+
+
 def unhealed(out: Path) -> list[Entry]:
     """Return the runs in this folder whose harness died."""
     return [entry for _, entry in _entries(out) if not entry.harness_is_alive()]

@@ -5,17 +5,23 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Final
 
+from tribunal.harness.fault_journal import has_journal
+
 NODES: Final = "nodes"
 
 
 def within(folder: Path, limit_bytes: int, wanted: Sequence[Path]) -> list[str]:
-    """Remove from a folder of runs until it is no larger than the limit; return what went, in words.
+    """Remove from a folder of runs until it is no larger than the limit; return what went, in words. What a run has left to heal stays.
 
     wanted:  runs, the most wanted first. What is not named is wanted least.
     """
     sizes = {run: size_of(run) for run in _runs(folder)}
     place = {run.resolve(): number for number, run in enumerate(wanted)}
-    order = sorted(sizes, key=lambda run: (place.get(run.resolve(), len(place)), run.name), reverse=True)
+    order = sorted(
+        (run for run in sizes if not has_journal(run)),
+        key=lambda run: (place.get(run.resolve(), len(place)), run.name),
+        reverse=True,
+    )
     gone: list[str] = []
     for run in order:
         if sum(sizes.values()) <= limit_bytes:

@@ -32,6 +32,7 @@ from tribunal.harness.campaign.runners import LocalRunner, SayingRunner
 from tribunal.harness.campaign.search import PLAN, Ran, Searched, keep
 from tribunal.harness.campaign.sweep import Keeper, SeedResult, Sweep, guards_table, swept
 from tribunal.harness.catalog import SIMULATED, mutant_named, scenario_file, scenarios
+from tribunal.harness.fault_journal import has_journal
 from tribunal.harness.plan import Plan, chance, made
 from tribunal.harness.progress import Silent
 from tribunal.harness.run import commit, lock_sha256
@@ -614,7 +615,8 @@ class Nightly:
         if judged is None:
             raise KeyboardInterrupt
         verdict, folder = judged.verdict, judged.run_dir
-        if verdict.verdict in (Verdict.PASS, Verdict.PERMITTED) and seed % PASSES_KEPT:
+        is_clean = verdict.verdict in (Verdict.PASS, Verdict.PERMITTED) and not has_journal(folder)
+        if is_clean and seed % PASSES_KEPT:
             shutil.rmtree(folder)
         signatures = texts(sorted({one.signature for one in verdict.violations}))
         for signature in signatures:

@@ -16,6 +16,7 @@ import msgspec
 
 from tribunal.harness.campaign.confirm import Attempt, attempt_of
 from tribunal.harness.campaign.sweep import SeedResult, Sweep
+from tribunal.harness.fault_journal import has_journal
 from tribunal.harness.plan import Plan
 from tribunal.harness.scenario import BadScenario
 from tribunal.results.signature import Signature
@@ -168,7 +169,7 @@ class Repeated:
             raise KeyboardInterrupt
         self.runs += 1
         attempt = attempt_of(*ended, [self.sought])
-        if not attempt.shows:
+        if not attempt.shows and not has_journal(Path(attempt.run_dir)):
             shutil.rmtree(attempt.run_dir, ignore_errors=True)
         return attempt
 
