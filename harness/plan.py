@@ -146,15 +146,7 @@ def made(scenario: Scenario, *, seed: int, cluster: str, time_ms: int | None, mu
     for step in scenario.steps:
         if reason := faults()[step.kind].refused_by(scenario.spec, step.options):
             raise BadScenario(f"fault {step.kind}: {reason}")
-        waits_for_message = any(
-            isinstance(one, Sent)
-            for trigger in (step.when, step.until)
-            for one in (() if trigger is None else trigger.conditions)
-        )
-        if (waits_for_message or OF_MESSAGE.fullmatch(step.target)) and Capability.ADD_RULE not in kind.capabilities:
-            raise BadScenario(
-                f"fault {step.kind}: cluster {cluster} does not see its nodes' messages: wait for a state, or for a time"
-            )
+        must_see_messages(step.kind, step.target, (step.when, step.until), cluster)
         partly = step.options.get("from", "all") != "all" or step.options.get("direction", "both") != "both"
         if kind.of_whole_nodes and step.kind == ISOLATE and partly:
             raise BadScenario(
@@ -190,6 +182,16 @@ def made(scenario: Scenario, *, seed: int, cluster: str, time_ms: int | None, mu
         final_read_ms=scenario.final_read_ms,
         faults=_rounds(scenario, seed, time_ms, partitions=options.partitions),
     )
+
+
+def must_see_messages(fault: str, target: str, triggers: Iterable[Trigger | None], cluster: str) -> None:
+    """Raise `BadScenario` for a fault that waits for a message, or for whoever sent one, where nobody sees messages: it would wait in vain."""
+    conditions = (one for trigger in triggers if trigger is not None for one in trigger.conditions)
+    is_of_message = OF_MESSAGE.fullmatch(target) is not None or any(isinstance(one, Sent) for one in conditions)
+    if is_of_message and Capability.ADD_RULE not in one_of("cluster", cluster, all_clusters()).capabilities:
+        raise BadScenario(
+            f"fault {fault}: cluster {cluster} does not see its nodes' messages: wait for a state, or for a time"
+        )
 
 
 def _must_be_granted(

@@ -14,7 +14,7 @@ from typing import Final
 import msgspec
 
 from tribunal.harness.catalog import all_clusters, known_name
-from tribunal.harness.plan import Plan, must_be_possible, read_plan
+from tribunal.harness.plan import Plan, must_be_possible, must_see_messages, read_plan
 from tribunal.harness.scenario import BadScenario
 from tribunal.results.confirmation import Rate
 from tribunal.results.intervals import interval
@@ -150,6 +150,8 @@ def on_kind(plan: Plan, cluster: str) -> Plan:
     if all_clusters()[cluster].is_simulated:
         raise BadScenario("a simulated run is confirmed on real nodes: --cluster processes, containers, ssh")
     must_be_possible((planned.kind for planned in plan.faults), plan.spec, cluster)
+    for planned in plan.faults:
+        must_see_messages(planned.kind, planned.target.text, (planned.when, planned.until), cluster)
     return msgspec.structs.replace(plan, cluster=cluster)
 
 

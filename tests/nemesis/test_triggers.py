@@ -7,6 +7,7 @@ from msgspec.structs import replace
 from tribunal.clusters.api import ClusterState, PartitionState, TopicPartition
 from tribunal.clusters.capabilities import Capability
 from tribunal.clusters.spec import ClusterSpec
+from tribunal.harness.campaign.confirm import on_kind
 from tribunal.harness.campaign.mutation_score import plan_of
 from tribunal.harness.catalog import all_clusters
 from tribunal.harness.plan import encoded, made, read_plan, read_schedule
@@ -182,6 +183,19 @@ def test_where_nobody_sees_messages_nobody_waits_for_them(step, monkeypatch):
     monkeypatch.setattr("tribunal.harness.plan.all_clusters", lambda: blind)
     with pytest.raises(BadScenario, match="does not see its nodes' messages"):
         made(content, seed=1, cluster="simulated", time_ms=None, mutants=())
+
+
+def test_a_plan_that_waits_for_messages_is_confirmed_where_somebody_sees_them(monkeypatch):
+    step = {"pause": "broker 1", "when": "vote answer"}
+    plan = made(scenario(a_scenario(step)), seed=1, cluster="simulated", time_ms=None, mutants=())
+
+    assert on_kind(plan, "processes").cluster == "processes"
+
+    known = all_clusters()["processes"]
+    blind = {"processes": replace(known, capabilities=known.capabilities - {Capability.ADD_RULE})}
+    monkeypatch.setattr("tribunal.harness.plan.all_clusters", lambda: blind)
+    with pytest.raises(BadScenario, match="does not see its nodes' messages"):
+        on_kind(plan, "processes")
 
 
 def test_a_plan_has_its_triggers_with_the_partition_that_was_drawn(tmp_path):
