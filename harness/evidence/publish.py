@@ -1,5 +1,6 @@
 """From a folder of runs to a site that others can check: the campaign's page and the evidence of its runs."""
 
+import errno
 import os
 import shutil
 import sys
@@ -10,21 +11,21 @@ from pathlib import Path
 from typing import Final
 
 import msgspec
-import yaml
 
 from tribunal.harness.catalog import listing
 from tribunal.harness.evidence.bundle import bundle, sha256_of
 from tribunal.harness.evidence.claims import claims_of
 from tribunal.harness.run import commit, lock_sha256
-from tribunal.harness.scenario import BadScenario
+from tribunal.harness.scenario import BadScenario, read_yaml
 from tribunal.results.night import upper_bound
 from tribunal.results.report.campaign import Statement, clean_and_violating, write
 from tribunal.results.report.index import RunRow, index
-from tribunal.results.unreadable import in_words
+from tribunal.results.unreadable import UNREADABLE, in_words
 from tribunal.results.verdict import PRECEDENCE, Verdict
 
 BUNDLES: Final = "evidence"
 PAGE: Final = "index.html"
+LINES_MAX: Final = 10_000  # of a campaign's statement
 
 
 def published(
@@ -90,14 +91,12 @@ def unused(path: Path) -> Path:
 
 def read_statement(path: Path) -> Statement:
     """Read campaign.yaml; `BadScenario` in one line says what is wrong with it."""
-    try:
-        return msgspec.convert(yaml.safe_load(path.read_text()), Statement)
-    except FileNotFoundError as problem:
+    if not path.exists():
         needed = "write campaign, system and version into it, and what is not_covered"
-        raise BadScenario(f"{path}: {problem.strerror}; {needed}") from None
-    except OSError as problem:
-        raise BadScenario(f"{path}: {problem.strerror}") from None
-    except (yaml.YAMLError, ValueError) as problem:  # also text that is none, a date that no calendar has
+        raise BadScenario(f"{path}: {os.strerror(errno.ENOENT)}; {needed}")
+    try:
+        return msgspec.convert(read_yaml(path, LINES_MAX), Statement)
+    except UNREADABLE as problem:
         raise BadScenario(f"{path}: {in_words(problem, Statement)}") from None
 
 

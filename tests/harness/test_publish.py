@@ -10,8 +10,9 @@ import pytest
 from tribunal.checkers.api import properties
 from tribunal.checkers.guarantees import OF_MEMORY, OF_SYSTEMS, RULES, Excuse
 from tribunal.harness.cli.main import exit_code
-from tribunal.harness.evidence.publish import most_informative
+from tribunal.harness.evidence.publish import most_informative, read_statement
 from tribunal.harness.evidence.verify import verified
+from tribunal.harness.scenario import BadScenario
 from tribunal.results.report.campaign import Statement, campaign, write
 from tribunal.results.report.index import RunRow, index
 from tribunal.results.report.rules import IN_PLAIN_WORDS, rules_of
@@ -178,6 +179,19 @@ def test_a_bad_statement_is_one_line(runs, tmp_path, capsys, text, line):
     said = capsys.readouterr().err
     assert line in said
     assert said.count("\n") == 1
+
+
+def test_a_statement_is_read_as_any_file_that_people_write(tmp_path):
+    """Brackets without end ended in a traceback, and a version that is a date was no text."""
+    path = tmp_path / "campaign.yaml"
+    path.write_text("campaign: x\nsystem: y\nversion: 2026-11-30\n")
+    assert read_statement(path).version == "2026-11-30"
+
+    path.write_text("campaign: " + "[" * 3_000)
+    with pytest.raises(BadScenario, match=r"campaign\.yaml: not YAML: brackets nested deeper than"):
+        read_statement(path)
+    with pytest.raises(BadScenario, match="No such file or directory; write campaign, system and version into it"):
+        read_statement(tmp_path / "nowhere.yaml")
 
 
 def test_nothing_is_overwritten_and_nothing_published_of_nothing(runs, statement, tmp_path, capsys):
