@@ -39,6 +39,7 @@ ACTS_MAX: Final = 400  # of one operator: more than fit any run
 OPERATORS_MAX: Final = 20  # each draws all of its acts beforehand
 PARTITIONS_MAX: Final = 8
 PUT_BACK_TRIES: Final = 5
+PUT_BACK_MS: Final = 50_000  # then no further try begins: the run waits for twice as long
 LOOKS: Final = 25  # for the newest topics, before the final read
 LOOK_AGAIN_MS: Final = 200
 Item = TypeVar("Item")
@@ -480,20 +481,38 @@ class _Operator:
         self._stage.sink.row("admin", process=self._process, **admin_row(named(seen, self._stage.names)))
 
     async def _put_back(self) -> None:
-        """Take settings back and create what is missing, so that the cluster owes what it owed at the beginning."""
-        for _ in range(PUT_BACK_TRIES):
-            try:
-                await self._look()
-                for name, own in self._own.items():
-                    async with own.lock:
-                        if name not in self._topics:
-                            await self._create(own)
-                for topic, name in [one for one in self._set if one[0] in self._topics]:
-                    await self._set_config(topic, name, None, self._own.get(topic))
-            except ClusterError as problem:
-                self._stage.errors[f"put back: {problem}"] += 1
-            else:
+        """Take settings back and create what is missing, so that the cluster owes what it owed at the beginning.
+
+        What cannot be done keeps nothing else from it: a topic may be there, and the broker that was asked does not know it yet.
+        """
+        loop = asyncio.get_running_loop()
+        deadline_s = loop.time() + PUT_BACK_MS / 1000
+        for number in range(PUT_BACK_TRIES):
+            if loop.time() > deadline_s:
                 return
+            if number:
+                await asyncio.sleep(LOOK_AGAIN_MS / 1000)
+            if not await self._is_done(self._look()):
+                continue
+            done = [await self._is_done(self._create_missing(name, own)) for name, own in self._own.items()]
+            for topic, name in [one for one in self._set if one[0] in self._topics]:
+                done.append(await self._is_done(self._set_config(topic, name, None, self._own.get(topic))))
+            if all(done):
+                return
+
+    async def _create_missing(self, name: str, own: _OwnTopic) -> None:
+        async with own.lock:
+            if own.topic_id is None or name not in self._topics:
+                await self._create(own)
+
+    async def _is_done(self, work: Awaitable[None]) -> bool:
+        """Do a part of putting things back; False where the cluster refuses it, or answers nothing."""
+        try:
+            await work
+        except ClusterError as problem:
+            self._stage.errors[f"put back: {problem}"] += 1
+            return False
+        return True
 
 
 def _election(partition: TopicPartition, kind: str) -> Order:
