@@ -237,7 +237,7 @@ class TransactionCoordinator:
         return self._store(outcome, request.token, answer)
 
     def _initialized(self, body: InitProducerIdRequest, now: Now) -> Transaction | Error:
-        if not body.transactional_id:
+        if not body.transactional_id or names_half_a_producer(body):
             return Error.INVALID_REQUEST
         if body.enable2_pc or body.keep_prepared_txn:
             return Error.TRANSACTIONAL_ID_AUTHORIZATION_FAILED  # KIP-939 is not for everybody, here for nobody
@@ -506,6 +506,11 @@ def added(
         for topic in body.topics
     ]
     return apt.AddPartitionsToTxnResult(transactional_id=body.transactional_id, topic_results=topics)
+
+
+def names_half_a_producer(body: InitProducerIdRequest) -> bool:
+    """Return whether a producer names its id or its epoch alone (KIP-360): as Apache Kafka's brokers, ours take both or none."""
+    return (body.producer_id == NO_PRODUCER_ID) != (body.producer_epoch == NO_PRODUCER_EPOCH)
 
 
 def _may_recover(known: Transaction, producer_id: int, producer_epoch: int) -> bool:

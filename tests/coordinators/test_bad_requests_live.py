@@ -410,3 +410,32 @@ def test_the_group_without_a_name_has_a_coordinator_and_a_transactional_id_has_a
         assert list(errors_in(committed)) == [Error.NONE]
 
     on_broker(tmp_path, story)
+
+
+@pytest.mark.timeout(120)
+def test_a_producer_names_itself_by_id_and_epoch_or_not_at_all(tmp_path: Path) -> None:
+    """As Apache Kafka's: INVALID_REQUEST, whether or not there is a transactional id (KIP-360)."""
+
+    async def story(scene: Scene) -> None:
+        producer_id, epoch = scene.successor
+        named = [(producer_id, -1), (-1, epoch), (-1, -1)]
+        errors = {
+            name: [
+                (
+                    await scene.ask_until_loaded(
+                        ip.InitProducerIdRequest(
+                            transactional_id=name,
+                            transaction_timeout_ms=60_000,
+                            producer_id=one[0],
+                            producer_epoch=one[1],
+                        )
+                    )
+                ).error_code
+                for one in named
+            ]
+            for name in ("x", None)
+        }
+
+        assert errors == dict.fromkeys(("x", None), [Error.INVALID_REQUEST, Error.INVALID_REQUEST, Error.NONE])
+
+    on_broker(tmp_path, story)

@@ -4,6 +4,7 @@ import asyncio
 from typing import Final
 
 from replog.broker.identity import BrokerIdentity
+from replog.coordinators.transaction_coordinator import names_half_a_producer
 from replog.errors import Error
 from replog.node.net.controller_link import ControllerLink, NoController
 from replog.node.net.server import ServerRequest
@@ -27,7 +28,9 @@ class ProducerIds:
 
     def init(self, request: ServerRequest[InitProducerIdRequest, InitProducerIdResponse]) -> None:
         """Give an idempotent producer its id."""
-        if self._next < self._end:
+        if names_half_a_producer(request.body):
+            request.reply(InitProducerIdResponse(error_code=Error.INVALID_REQUEST))
+        elif self._next < self._end:
             request.reply(_answer(self.take()))
         else:
             self.tasks.start(self._init_later(request))
