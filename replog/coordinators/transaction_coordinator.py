@@ -393,11 +393,11 @@ class TransactionCoordinator:
         return self._store(slot.known.completed(now.wall_ms), None, None)
 
     def _store(self, following: Transaction, token: Token | None, answer: msgspec.Struct | None) -> list[Effect]:
+        entry = transaction_entry(following)  # first: a step that cannot be written is not under way
         slot = self.slots.setdefault(following.transactional_id, Slot(None))
         assert slot.next is None, f"{following.transactional_id}: two steps at once"
         slot.next = following
-        ticket = TransactionStored(following.transactional_id, token, answer)
-        return [Write(entries=[transaction_entry(following)], ticket=ticket)]
+        return [Write(entries=[entry], ticket=TransactionStored(following.transactional_id, token, answer))]
 
     # --- time --------------------------------------------------------------------------------
 

@@ -1,5 +1,6 @@
 """What a producer is answered at the end of its epochs, where the next transaction has a new producer id (KIP-890)."""
 
+import struct
 from itertools import count
 
 import pytest
@@ -119,3 +120,15 @@ def test_nobody_ends_a_transaction_in_the_last_epoch(state: State) -> None:
     assert driver.ask(end(OLD_ID, EPOCH_MAX, committed=False)).error_code is Error.PRODUCER_FENCED
     assert added(driver, OLD_ID, EPOCH_MAX) is Error.PRODUCER_FENCED
     assert driver.ask(init(-1, -1)).producer_id == NEW_ID
+
+
+def test_a_step_that_no_record_holds_is_not_under_way() -> None:
+    """Whatever is made of the exception: the id goes on as it was, and does not wait for ever for a write that nobody made."""
+    driver = a_transaction(State.ONGOING, 4)
+    beyond = [AddPartitionsToTxnTopic(name="a", partitions=[1 << 31])]  # which no decoder hands over
+    body = AddPartitionsToTxnTransaction(transactional_id="t", producer_id=OLD_ID, producer_epoch=4, topics=beyond)
+
+    with pytest.raises(struct.error):
+        driver.send(body)
+
+    assert driver.ask(end(OLD_ID, 4)).error_code is Error.NONE
