@@ -218,6 +218,9 @@ TABLE = {
     "describe consumer groups": row(cgd.ConsumerGroupDescribeRequest(group_ids=["g"]), Operation.DESCRIBE, G, OF_GROUP),
     "delete groups": row(dg.DeleteGroupsRequest(groups_names=["g"]), Operation.DELETE, G, OF_GROUP),
     "find a group's coordinator": row(fc.FindCoordinatorRequest(key="g"), Operation.DESCRIBE, G, OF_GROUP),
+    "find the coordinator of the group without a name": row(
+        fc.FindCoordinatorRequest(key=""), Operation.DESCRIBE, group(""), OF_GROUP
+    ),
     "find groups' coordinators": row(
         fc.FindCoordinatorRequest(coordinator_keys=["g"]), Operation.DESCRIBE, G, OF_GROUP
     ),

@@ -156,8 +156,8 @@ def _coordinated(body: fc.FindCoordinatorRequest, key: str) -> Resource:
 
 
 def _finds_one(ask: Asker, body: fc.FindCoordinatorRequest) -> Error:
-    """Ask for the one key of versions below 4."""
-    return ask.error(Operation.DESCRIBE, _coordinated(body, body.key)) if body.key else Error.NONE
+    """Ask for the one key of versions below 4, the empty one of the group without a name, too; of several each is decided by itself."""
+    return Error.NONE if body.coordinator_keys else ask.error(Operation.DESCRIBE, _coordinated(body, body.key))
 
 
 def _coordinator(body: msgspec.Struct, key: object, _: Topics) -> Resource:
