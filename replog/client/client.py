@@ -12,6 +12,7 @@ from uuid import UUID
 
 import msgspec
 
+from replog.client.attempts import Attempts
 from replog.client.connection import Connection, ConnectionLost, UnsupportedVersion
 from replog.config import Endpoint
 from replog.errors import Error
@@ -94,7 +95,7 @@ class Client:
         self._bootstrap = list(bootstrap)
         self._leaders: dict[tuple[str, int], Leader] = {}
         self._connections: dict[Endpoint, Connection] = {}
-        self._opening: dict[Endpoint, asyncio.Lock] = {}
+        self._attempts: dict[Endpoint, Attempts] = {}
         self._silent: dict[Endpoint, None] = {}  # did not answer, or could not be reached, when last asked
 
     async def close(self) -> None:
@@ -138,13 +139,13 @@ class Client:
         raise Unreachable("; ".join(reasons) or "no address to ask")
 
     async def _open(self, endpoint: Endpoint) -> Connection:
-        async with self._opening.setdefault(endpoint, asyncio.Lock()):
+        async with self._attempts.setdefault(endpoint, Attempts()).turn() as turn:
             known = self._connections.get(endpoint)
             if known is not None and known.is_open:
                 return known
             connection = Connection(self._world, endpoint, self.client_id)
             try:
-                await connection.open(timeout_ms=self.timeout_ms)
+                await turn.open(connection, timeout_ms=self.timeout_ms)
             except (ConnectionLost, UnsupportedVersion) as problem:
                 self._silent[endpoint] = None
                 raise Unreachable(str(problem)) from None

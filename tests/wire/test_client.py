@@ -195,6 +195,24 @@ def test_who_could_not_be_reached_until_nobody_waited_any_more_is_asked_last() -
     on_cluster(scenario)
 
 
+def test_ten_who_want_a_broker_that_is_silent_wait_for_one_time_out() -> None:
+    """They tried one after the other, the last for ten time-outs."""
+
+    async def main() -> list[type]:
+        accepted: list[asyncio.StreamWriter] = []
+        silent = await asyncio.start_server(lambda _, writer: accepted.append(writer), HOST, 0)
+        client = Client(SmallWorld(), [Endpoint(HOST, silent.sockets[0].getsockname()[1])], timeout_ms=100)
+        async with asyncio.timeout(0.5):
+            answers = await asyncio.gather(*(client.refresh() for _ in range(10)), return_exceptions=True)
+        await client.close()
+        silent.close()
+        for writer in accepted:
+            writer.close()
+        return [type(answer) for answer in answers]
+
+    assert asyncio.run(main()) == [Unreachable] * 10
+
+
 def test_stale_metadata_is_forgotten_and_asked_for_afresh():
     async def scenario(cluster: Cluster, client: Client) -> None:
         await client.leader("t", 0)
