@@ -745,6 +745,11 @@ def is_in_use(group: ConsumerGroup | None) -> bool:
     return group is not None and group.state is not ConsumerGroupState.EMPTY
 
 
+def is_being_written(group: ConsumerGroup | None) -> bool:
+    """Return whether changes of a group are on their way to the log, which may refuse them."""
+    return group is not None and group.written_count > group.committed_count
+
+
 def is_ending(group: ConsumerGroup | None) -> bool:
     """Return whether the tombstones of a group are on their way to the log."""
     return group is not None and group.is_ending

@@ -32,6 +32,7 @@ from replog.coordinators.consumer_group_coordinator import (
     ConsumerGroupSettings,
     GroupChanged,
     KnownTopics,
+    is_being_written,
     is_ending,
     is_in_use,
     nothing_own,
@@ -677,6 +678,8 @@ class GroupCoordinator:
             gone = [one for one in self._expired(group_id, group, offsets, now) if one not in storing]
             is_over = group is None or (group.state is GroupState.EMPTY and not group.pending)
             is_over = is_over and not is_in_use(consumer_group) and not is_ending(consumer_group)
+            # Who left within this very event may be back: the log has yet to take that.
+            is_over = is_over and not is_being_written(consumer_group)
             if is_over and len(gone) == len(offsets.committed) and not offsets.has_pending and not storing:
                 if group is not None or consumer_group is not None or offsets.committed:
                     effects.append(self._ending(group_id, group, offsets, None))

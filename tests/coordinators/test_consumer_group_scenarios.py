@@ -581,3 +581,22 @@ def test_a_group_that_is_being_deleted_is_not_looked_at_for_its_expiry() -> None
 
     assert driver.replies[token].error_code is Error.NONE
     assert driver.core.listed([], []) == successor(driver).core.listed([], []) == []
+
+
+def test_a_group_is_not_ended_for_members_whose_removal_the_log_may_refuse() -> None:
+    """Session and expiry came up at once: the group was ended as empty, and its members, taken back, with it."""
+    driver = a_driver()
+    Reader(driver, "a").beat()
+    driver.hold()
+    late_ms = driver.core.expiry_interval_ms
+    driver.now = driver.now._replace(now_ms=driver.now.now_ms + late_ms, wall_ms=driver.now.wall_ms + late_ms)
+    driver.perform(driver.core.on_tick(driver.now))
+
+    removal, *behind = driver.held or []
+    driver.held = [removal]
+    driver.refuse()
+    driver.held = behind
+    driver.release()
+
+    assert [member.member_id for member in driver.core.consumer.describe("g").members] == ["a"]
+    assert [one.group_id for one in successor(driver).core.listed([], [])] == ["g"]
