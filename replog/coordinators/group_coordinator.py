@@ -53,6 +53,7 @@ from replog.coordinators.events import (
     asks,
 )
 from replog.coordinators.group_records import (
+    NO_EXPIRY,
     CommittedOffset,
     GroupRecord,
     OffsetRecord,
@@ -86,6 +87,8 @@ CLASSIC: Final = "Classic"
 FIRST_VERSION_WITH_NOT_FOUND: Final = 6  # of DescribeGroups (KIP-1043)
 FIRST_VERSION_WITH_MANY_LEAVING: Final = 3  # of LeaveGroup
 FIRST_VERSION_WITH_MEMBER_EPOCH: Final = 9  # of OffsetCommit (KIP-848)
+NO_RETENTION_TIME: Final = -1
+TIMESTAMP_MAX: Final = (1 << 63) - 1
 EXPIRY: Final[Timer] = ("expiry", "", "")
 
 Commits = tuple[tuple[TopicPartition, CommittedOffset], ...]
@@ -445,6 +448,7 @@ class GroupCoordinator:
     def _commit(self, request: Request[oc.OffsetCommitRequest], now: Now) -> list[Effect]:
         body = request.body
         generation = body.generation_id_or_member_epoch
+        expire_timestamp_ms = _expiry_of(body, now)
         error = self._commit_error(
             body.group_id,
             body.member_id,
@@ -462,7 +466,7 @@ class GroupCoordinator:
             for asked in topic.partitions:
                 outcome = error
                 if error is Error.NONE:
-                    outcome = self._take(commits, name, asked, now)
+                    outcome = self._take(commits, name, asked, now, expire_timestamp_ms)
                 results.append(
                     oc.OffsetCommitResponsePartition(partition_index=asked.partition_index, error_code=outcome)
                 )
@@ -482,7 +486,7 @@ class GroupCoordinator:
             for asked in topic.partitions:
                 outcome = error
                 if error is Error.NONE:
-                    outcome = self._take(commits, topic.name, asked, now)
+                    outcome = self._take(commits, topic.name, asked, now, NO_EXPIRY)
                 results.append(
                     toc.TxnOffsetCommitResponsePartition(partition_index=asked.partition_index, error_code=outcome)
                 )
@@ -519,6 +523,7 @@ class GroupCoordinator:
         topic: str | None,
         asked: oc.OffsetCommitRequestPartition | toc.TxnOffsetCommitRequestPartition,
         now: Now,
+        expire_timestamp_ms: int,
     ) -> Error:
         if topic is None:
             return Error.UNKNOWN_TOPIC_ID
@@ -528,7 +533,14 @@ class GroupCoordinator:
             return Error.UNKNOWN_TOPIC_OR_PARTITION
         if len(metadata) > self.settings.metadata_bytes_max:
             return Error.OFFSET_METADATA_TOO_LARGE
-        committed = CommittedOffset(asked.committed_offset, asked.committed_leader_epoch, metadata, now.wall_ms, -1)
+        committed = CommittedOffset(
+            offset=asked.committed_offset,
+            leader_epoch=asked.committed_leader_epoch,
+            metadata=metadata,
+            commit_timestamp_ms=now.wall_ms,
+            log_offset=-1,
+            expire_timestamp_ms=expire_timestamp_ms,
+        )
         commits.append((partition, committed))
         return Error.NONE
 
@@ -821,6 +833,13 @@ class GroupCoordinator:
             protocol_data=protocol,
             members=members,
         )
+
+
+def _expiry_of(body: oc.OffsetCommitRequest, now: Now) -> int:
+    """Return when offsets expire of which versions 2 to 4 say how long they are kept, as far as a record can name it."""
+    if body.retention_time_ms == NO_RETENTION_TIME:
+        return NO_EXPIRY
+    return min(max(0, now.wall_ms + body.retention_time_ms), TIMESTAMP_MAX)
 
 
 def client_error(error: Error) -> Error:

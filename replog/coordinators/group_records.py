@@ -1,6 +1,7 @@
 """Groups and committed offsets as records of `__consumer_offsets`, in Kafka's layouts.
 
-Values are written in version 3, which every Kafka since 2.1 reads; the newer ones only add what we do not store.
+Values are written in version 3, which every Kafka since 2.1 reads; the newer ones only add what we do not store. An offset whose commit says how
+long it is kept is of version 1, as Apache Kafka's.
 """
 
 from collections.abc import Mapping
@@ -26,12 +27,15 @@ if TYPE_CHECKING:
     from replog.coordinators.classic_group import ClassicGroup
 
 VALUE_VERSION: Final = 3
+EXPIRING_VALUE_VERSION: Final = 1  # of offsets: the only one that says when they expire, and that has no leader epoch
+NO_EXPIRY: Final = -1
 
 
 class CommittedOffset(NamedTuple):
     """Where a group stands in a partition.
 
-    log_offset:  of the record that says so; orders transactional commits among others.
+    log_offset:           of the record that says so; orders transactional commits among others.
+    expire_timestamp_ms:  wall clock; -1 where its commit did not say how long it is kept, and the broker's setting holds.
     """
 
     offset: int
@@ -39,6 +43,7 @@ class CommittedOffset(NamedTuple):
     metadata: str
     commit_timestamp_ms: int
     log_offset: int
+    expire_timestamp_ms: int
 
 
 class GroupRecord(NamedTuple):
@@ -112,8 +117,10 @@ def offset_entry(group_id: str, partition: TopicPartition, committed: CommittedO
         leader_epoch=committed.leader_epoch,
         metadata=committed.metadata,
         commit_timestamp_ms=committed.commit_timestamp_ms,
+        expire_timestamp_ms=committed.expire_timestamp_ms,
     )
-    return Entry(_offset_key(group_id, partition), encode_value(value, VALUE_VERSION))
+    version = VALUE_VERSION if committed.expire_timestamp_ms == NO_EXPIRY else EXPIRING_VALUE_VERSION
+    return Entry(_offset_key(group_id, partition), encode_value(value, version))
 
 
 def offset_tombstone(group_id: str, partition: TopicPartition) -> Entry:
@@ -142,6 +149,11 @@ def decode(key: Buffer, value: Buffer | None, log_offset: int) -> GroupRecord | 
         return OffsetRecord(offset_key.group, partition, None)
     stored = decode_value(OffsetCommitValue, value)
     committed = CommittedOffset(
-        stored.offset, stored.leader_epoch, stored.metadata, stored.commit_timestamp_ms, log_offset
+        offset=stored.offset,
+        leader_epoch=stored.leader_epoch,
+        metadata=stored.metadata,
+        commit_timestamp_ms=stored.commit_timestamp_ms,
+        log_offset=log_offset,
+        expire_timestamp_ms=stored.expire_timestamp_ms,
     )
     return OffsetRecord(offset_key.group, partition, committed)

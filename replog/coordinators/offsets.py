@@ -8,7 +8,7 @@ unstable: who asks for stable offsets only has to retry (KIP-447).
 
 from collections.abc import Iterable
 
-from replog.coordinators.group_records import CommittedOffset
+from replog.coordinators.group_records import NO_EXPIRY, CommittedOffset
 from replog.types import TopicPartition
 
 Offsets = dict[TopicPartition, CommittedOffset]
@@ -88,9 +88,15 @@ class GroupOffsets:
         return bool(self._pending or self._offered)
 
     def expired(self, wall_ms: int, *, retention_ms: int, not_before_ms: int) -> list[TopicPartition]:
-        """Return partitions whose offset is older than the retention, counted from `not_before_ms` at the earliest."""
+        """Return partitions whose offset is older than the retention, counted from `not_before_ms` at the earliest, or than its commit said."""
+
+        def is_over(committed: CommittedOffset) -> bool:
+            if committed.expire_timestamp_ms != NO_EXPIRY:
+                return wall_ms >= committed.expire_timestamp_ms
+            return wall_ms - max(committed.commit_timestamp_ms, not_before_ms) >= retention_ms
+
         return [
             partition
             for partition, committed in self.committed.items()
-            if self.is_stable(partition) and wall_ms - max(committed.commit_timestamp_ms, not_before_ms) >= retention_ms
+            if self.is_stable(partition) and is_over(committed)
         ]

@@ -309,6 +309,31 @@ def test_offsets_of_an_abandoned_group_expire() -> None:
     assert [entry.value for entry in tombstones] == [None, None]
 
 
+@pytest.mark.parametrize(
+    ("retention_time_ms", "kept_ms", "gone_ms"),
+    [
+        pytest.param(-1, 6 * DAY_MS, 8 * DAY_MS, id="not said: the broker's"),
+        pytest.param(DAY_MS, DAY_MS - 600_000, DAY_MS + 600_000, id="shorter"),
+        pytest.param(9 * DAY_MS, 8 * DAY_MS, 10 * DAY_MS, id="longer"),
+        pytest.param(2**63 - 1, 20 * DAY_MS, None, id="beyond all numbers"),
+        pytest.param(-(2**63), 0, 600_000, id="before all numbers"),
+    ],
+)
+def test_offsets_are_kept_for_as_long_as_their_commit_says(
+    retention_time_ms: int, kept_ms: int, gone_ms: int | None
+) -> None:
+    """As Apache Kafka: versions 2 to 4 of OffsetCommit say it; the broker's setting, which counts from a group's end, is for the others (KIP-211)."""
+    driver = a_coordinator()
+    driver.ask(msgspec.structs.replace(commit(5), retention_time_ms=retention_time_ms), version=4)
+
+    driver.pass_time(kept_ms)
+    assert committed(driver) == committed(replayed(driver)) == (5, Error.NONE)
+
+    if gone_ms is not None:
+        driver.pass_time(gone_ms - kept_ms)
+        assert committed(driver) == committed(replayed(driver)) == (-1, Error.NONE)
+
+
 def test_a_group_with_members_cannot_be_deleted() -> None:
     driver, _, _ = a_stable_pair()
     replies: dict[int, Any] = driver.replies
