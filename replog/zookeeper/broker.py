@@ -144,10 +144,10 @@ class ControlledBroker:
         """Take one control request; return what has to be done about it, in order."""
         error = acceptance.control_error(self.known_epochs, request.broker_epoch, request.controller_epoch)
         if error is not Error.NONE:
-            refusal = [Probe("stale_broker_epoch_refused")] if error is Error.STALE_BROKER_EPOCH else []
-            return [*refusal, Answer(_refusal(request, error))]
+            probes = [Probe("stale_broker_epoch_refused")] if error is Error.STALE_BROKER_EPOCH else []
+            return [*probes, Answer(refusal(request, error))]
         if fault_in(request) is not None or self._is_out_of_reach(request.controller_epoch):
-            return [Probe("unsound_control_request_refused"), Answer(_refusal(request, Error.INVALID_REQUEST))]
+            return [Probe("unsound_control_request_refused"), Answer(refusal(request, Error.INVALID_REQUEST))]
         self.controller_epoch = request.controller_epoch
         self.controller_id = NodeId(request.controller_id)
         match request:
@@ -424,7 +424,8 @@ def _registration(broker: um.UpdateMetadataBroker) -> r.RegisterBrokerRecord:
     )
 
 
-def _refusal(request: ControlRequestBody, error: Error) -> msgspec.Struct:
+def refusal(request: ControlRequestBody, error: Error) -> msgspec.Struct:
+    """Return the answer to a control request that is refused, whole."""
     match request:
         case li.LeaderAndIsrRequest():
             return li.LeaderAndIsrResponse(error_code=error)

@@ -8,6 +8,7 @@ from replog.__main__ import ClientWorld
 from replog.client.connection import Connection
 from replog.errors import Error
 from replog.node.zookeeper.broker import ZooKeeperBroker
+from replog.types import BrokerEpoch
 from replog.wire.messages import leader_and_isr as li
 from replog.wire.messages import metadata as md
 from tests.broker.loopback import started
@@ -57,5 +58,32 @@ def test_hundreds_of_new_logs_keep_nobody_waiting(tmp_path: Path) -> None:
             assert answer.error_code is Error.NONE
             assert sum(len(topic.partition_errors) for topic in answer.topics) == PARTITIONS
             assert answered > 3  # in one go: one before it, and one behind it
+
+    asyncio.run(scenario())
+
+
+def test_what_was_ordered_of_an_earlier_registration_ends_with_it(tmp_path: Path) -> None:
+    """KIP-380: it is stale, also where the broker has begun to carry it out; the rest of it was carried out in the name of the next one."""
+
+    async def scenario() -> None:
+        cluster = ZooKeeperLoopback(tmp_path, 1, {})
+        async with started(cluster):
+            broker = cluster.nodes[BROKER]
+            assert isinstance(broker, ZooKeeperBroker)
+            epoch = broker.control.identity.broker_epoch
+            controller = Connection(ClientWorld(), endpoint_of(cluster), "controller-1")
+            await controller.open()
+            body = assignment(broker.control.controller_epoch, epoch)
+            assigned = controller.send(li.EXCHANGE, body, version=7, timeout_ms=60_000)
+            while not len([*broker.plane.replicas]):  # noqa: ASYNC110
+                await asyncio.sleep(0)
+            assert len([*broker.plane.replicas]) < PARTITIONS
+
+            broker._registered_as(BrokerEpoch(epoch + 1), broker.zookeeper.session_id)
+
+            answer = await assigned
+            controller.close()
+            assert answer.error_code is Error.STALE_BROKER_EPOCH
+            assert len([*broker.plane.replicas]) < PARTITIONS
 
     asyncio.run(scenario())

@@ -40,6 +40,7 @@ from replog.wire.messages import leader_and_isr as li
 from replog.wire.messages import stop_replica as sr
 from replog.wire.messages import update_metadata as um
 from replog.zookeeper import paths, registration, znodes
+from replog.zookeeper.acceptance import is_stale_incarnation
 from replog.zookeeper.broker import (
     Answer,
     Assign,
@@ -48,6 +49,7 @@ from replog.zookeeper.broker import (
     GiveUp,
     KeepOnly,
     Rename,
+    refusal,
     topics_without_id,
 )
 from replog.zookeeper.operations import (
@@ -438,6 +440,10 @@ class ZooKeeperBroker:
             if clock.now_ms() >= until_ms:
                 await asyncio.sleep(0)
                 until_ms = clock.now_ms() + SLICE_MS
+                if is_stale_incarnation(body.broker_epoch, self.identity.broker_epoch):
+                    self.hosting.update()
+                    request.reply(refusal(body, Error.STALE_BROKER_EPOCH))  # registered anew meanwhile (KIP-380)
+                    return
             self._do(effect, request)
         if isinstance(body, um.UpdateMetadataRequest):
             self._forget_deleted_topics()
