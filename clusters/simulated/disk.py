@@ -163,30 +163,62 @@ class Directory:
         self.durable: dict[str, Inode | Directory] = {}
         self.changes: list[Change] = []
 
-    def bind(self, change: "Change") -> None:
+    def bind(self, names: "Names") -> None:
         """Give names to entries, or (None) take them away: one change, whole or not at all."""
-        self.changes.append(change)
-        _apply(change, self.entries)
+        bind_together({self: names})
 
     def clear(self) -> None:
         """Lose everything, durably."""
         self.entries, self.durable, self.changes = {}, {}, []
 
     def sync(self) -> None:
-        """Make the names durable."""
+        """Make the names durable; what changed together with others' names makes those durable as well."""
         self.durable = dict(self.entries)
-        self.changes.clear()
+        changes, self.changes = self.changes, []
+        for change in changes:
+            change.be_durable_beside(self)
 
     def names(self) -> list[str]:
         """Return all names, sorted."""
         return sorted(self.entries)
 
 
-Change = dict[str, Inode | Directory | None]
+Names = dict[str, Inode | Directory | None]
 
 
-def _apply(change: Change, entries: dict[str, Inode | Directory]) -> None:
-    for name, entry in change.items():
+class Change:
+    """Names that change together, in one directory or in two: a power failure leaves all of it or nothing."""
+
+    __slots__ = ("_survives", "names")
+
+    def __init__(self, names: Mapping[Directory, Names]) -> None:
+        self.names = names
+        self._survives: bool | None = None
+
+    def survives(self, coin: Callable[[], bool]) -> bool:
+        """Toss the coin once, for all directories."""
+        if self._survives is None:
+            self._survives = coin()
+        return self._survives
+
+    def be_durable_beside(self, synced: Directory) -> None:
+        """Take over the change where it was made together with that in the directory that was synced."""
+        for directory, names in self.names.items():
+            if directory is not synced and self in directory.changes:
+                directory.changes.remove(self)
+                _apply(names, directory.durable)
+
+
+def bind_together(names: Mapping[Directory, Names]) -> None:
+    """Change names in several directories at once."""
+    change = Change(names)
+    for directory, changed in names.items():
+        directory.changes.append(change)
+        _apply(changed, directory.entries)
+
+
+def _apply(names: Names, entries: dict[str, Inode | Directory]) -> None:
+    for name, entry in names.items():
         if entry is None:
             entries.pop(name, None)
         else:
@@ -274,8 +306,7 @@ class SimulatedDisk:
         if source is target:
             target.bind({old_name: None, new_name: entry})
         else:
-            target.bind({new_name: entry})
-            source.bind({old_name: None})
+            bind_together({target: {new_name: entry}, source: {old_name: None}})
 
     def remove(self, path: str) -> None:
         """Remove a file."""
@@ -776,10 +807,10 @@ class _Survival:
         """Leave the durable names and those of the changed ones that a coin kept."""
         entries = dict(directory.durable)
         for change in directory.changes:
-            if self._survives():
-                _apply(change, entries)
-        directory.entries = entries
-        directory.sync()
+            if change.survives(self._survives):
+                _apply(change.names[directory], entries)
+        directory.entries, directory.durable = entries, dict(entries)
+        directory.changes.clear()
         for name in directory.names():
             entry = entries[name]
             if isinstance(entry, Directory):

@@ -86,6 +86,42 @@ def test_an_unsynced_rename_or_removal_is_undone(disk):
     assert disk.read_file("gone") == b"gone"
 
 
+def moved(disk):
+    """Move a durable file to another directory; nothing is synced since."""
+    for directory in ("a", "b"):
+        disk.make_directory(directory)
+    disk.sync_directory("")
+    written(disk, "a/old", b"x").sync()
+    disk.rename("a/old", "b/new")
+
+
+def places(disk):
+    return [f"{directory}/{name}" for directory in ("a", "b") for name in disk.list_directory(directory)]
+
+
+def test_a_file_that_is_moved_to_another_directory_has_one_name_after_a_power_failure(monkeypatch):
+    """Two coins could leave it both names, or none: the file was gone. File systems with a journal move it whole or not at all."""
+    monkeypatch.setattr(module, "SURVIVAL_BIASES", (0.5,))
+    found = []
+    for seed in range(30):
+        disk = SimulatedDisk(Random(seed))
+        moved(disk)
+        crash(disk)
+        found.append(places(disk))
+
+    assert {tuple(one) for one in found} == {("a/old",), ("b/new",)}
+
+
+@pytest.mark.usefixtures("_everything_is_lost")
+@pytest.mark.parametrize("synced", ["a", "b"])
+def test_a_move_is_durable_with_either_of_its_directories(disk, synced):
+    moved(disk)
+    disk.sync_directory(synced)
+    crash(disk)
+
+    assert places(disk) == ["b/new"]
+
+
 @pytest.mark.parametrize("seed", range(20))
 def test_replacing_a_file_leaves_the_old_or_the_new_one(seed):
     outcomes = set()
