@@ -10,6 +10,8 @@ lead: then another core is drawn. At last the links are mended, and within anoth
 replica of their rack, each member of an ISR has to serve them.
 
 Where nobody leads and who may be elected has lost to its own disk what was committed (without ELR), nothing is asked of that partition: an operator says whose log counts.
+Where an unclean election took the end of a transaction from a group's positions, and its leader aborts nothing (before KIP-704), nothing is asked of what is written
+in that group's transactions: they wait for an operator.
 Where bytes were altered behind the nodes' backs nothing is asked for: a replica may never get over what no CRC covers.
 """
 
@@ -74,6 +76,7 @@ class Liveness:
         others = [node for node in self._cluster.spec.node_ids if node not in core]
         links = _around(core, others)
         before = {partition: committed_end(partition) for partition in partitions}
+        left_open = self._cluster.watch.left_open()
         with self._cut_off(others):
             await self._cluster.cut(links, CutMode.HOLD)
             try:
@@ -84,9 +87,19 @@ class Liveness:
                     + self._awaited_ms(),
                     Expected.CORE_PROGRESS,
                 )
-                return None if violated is None else _Missed(violated, self._may_progress(partitions, core))
+                left = [one for one in partitions if committed_end(one) <= before[one]]
+                if violated is None or self._are_held_up(left, left_open):
+                    return None
+                return _Missed(violated, self._may_progress(partitions, core))
             finally:
                 await self._cluster.heal(links)
+
+    def _are_held_up(self, left: Sequence[TopicPartition], left_open: Mapping[TopicPartition, int]) -> bool:
+        """Return whether all these partitions are written by transactions of groups whose positions waited all the time for one that nobody ends."""
+        watch = self._cluster.watch
+        still = watch.left_open()
+        is_open = any(still.get(partition) == offset for partition, offset in left_open.items())
+        return is_open and all(map(watch.is_written_in_transactions, left))
 
     def _awaited_ms(self) -> int:
         """Return how much longer a broker may wait for what was dropped on its way from or to another one."""

@@ -90,6 +90,8 @@ class CommittedMetadata:
         """
         self.state = ClusterState()
         self.unclean: dict[TopicPartition, int] = {}  # the leader epoch of the last unclean election
+        # And of the last one whose leader does not recover, by a protocol before KIP-704: transactions that it finds stay open.
+        self.unrecovered: dict[TopicPartition, int] = {}
         # Replicas that were taken from a node, and in which leader epoch: it gives the log up when the order reaches it.
         self.moved_away: dict[tuple[int, TopicPartition], int] = {}
         self.changed: dict[TopicPartition, None] = {}  # partitions, until somebody has looked at them
@@ -262,7 +264,7 @@ class CommittedMetadata:
         if topic_ids == self.topic_ids:
             return
         ended = {name: None for name, topic_id in self.topic_ids.items() if topic_ids.get(name) != topic_id}
-        for known in (self._partitions, self._isr_states, self.unclean):
+        for known in (self._partitions, self._isr_states, self.unclean, self.unrecovered):
             for partition in [partition for partition in known if partition.topic in ended]:
                 del known[partition]
         self.moved_away = {place: epoch for place, epoch in self.moved_away.items() if place[1].topic not in ended}
@@ -309,6 +311,8 @@ class CommittedMetadata:
             self._hold_change(partition, before, now, min_isr)
         if self._is_unclean(before, now):
             self.unclean[partition] = now.leader_epoch
+            if not now.recovering:
+                self.unrecovered[partition] = now.leader_epoch
 
     def _hold_change(
         self, partition: TopicPartition, before: PartitionState, now: PartitionState, min_isr: int

@@ -29,6 +29,11 @@ class StableOffsets:
         self._last: StableOffset | None = None  # of the latest leader
         self._before: StableOffset | None = None  # of the leaders before: where the high watermark was farthest
 
+    @property
+    def last(self) -> StableOffset | None:
+        """What the latest leader has shown last."""
+        return self._last
+
     def show(self, shown: StableOffset, *, may_have_lost: bool) -> None:
         """Compare; an unclean election begins anew, and a deposed leader is not believed."""
         last = self._last

@@ -58,6 +58,7 @@ from tribunal.results.violation import (
 )
 
 METADATA: Final = TopicPartition(METADATA_TOPIC, 0)
+POSITIONS: Final = "__consumer_offsets"
 
 
 class Watch:
@@ -170,6 +171,23 @@ class Watch:
             return False
         prefix = self._prefixes[partition]
         return bool(state.isr) and all(prefix.is_lost_by(node, self._log_end(node, partition)) for node in state.isr)
+
+    def left_open(self) -> dict[TopicPartition, int]:
+        """Return where transactions begin that nobody may end any more, in partitions that keep groups' positions.
+
+        Their ends were lost by an unclean election whose leader does not abort what it finds open (before KIP-704): these positions stay
+        unstable until an operator aborts the transaction.
+        """
+        found: dict[TopicPartition, int] = {}
+        for partition, epoch in self.committed.unrecovered.items():
+            if partition.topic == POSITIONS and partition in self._stable and partition in self._prefixes:
+                offset = self._prefixes[partition].left_open(self._stable[partition].last, epoch)
+                found |= {} if offset is None else {partition: offset}
+        return found
+
+    def is_written_in_transactions(self, partition: TopicPartition) -> bool:
+        """Return whether the last that is committed in a partition is a transaction's, or its end."""
+        return partition in self._prefixes and self._prefixes[partition].ends_in_transaction
 
     def report(self, problem: Violated) -> None:
         """Take note of what somebody else saw; the first violation is the one that counts."""
@@ -529,6 +547,21 @@ class CommittedPrefix:
     def is_lost_by(self, node: int, log_end: int) -> bool:
         """Return whether a node holds nothing of what is committed, and its own disk once lost something."""
         return node in self.lossy and log_end == 0 < self.end_offset
+
+    def left_open(self, shown: StableOffset | None, epoch: int) -> int | None:
+        """Return the last stable offset where a transaction begins there that an election had found open; None: there is none.
+
+        epoch:  of the leader that was elected.
+        """
+        if shown is None or shown.offset >= shown.high_watermark:
+            return None
+        index = index_reaching(self.batches, shown.offset)
+        return shown.offset if index < len(self.batches) and self.batches[index].epoch < epoch else None
+
+    @property
+    def ends_in_transaction(self) -> bool:
+        """Whether its last batch is a transaction's, or the end of one."""
+        return bool(self.batches) and (self.batches[-1].is_transactional or self.batches[-1].is_control)
 
     def changed_from(self, node: int, offset: int) -> None:
         """A replica's log is other, or longer, from this offset on."""

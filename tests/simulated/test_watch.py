@@ -115,6 +115,39 @@ def test_what_is_committed_is_lost_by_who_lost_data_and_holds_nothing(node, log_
     assert prefix.is_lost_by(node, log_end) is is_lost
 
 
+@pytest.mark.parametrize(
+    ("stable", "elected", "offset"),
+    [
+        pytest.param(5, 2, 5, id="it had begun before the election"),
+        pytest.param(10, 2, None, id="it began behind the election: its coordinator ends it"),
+        pytest.param(11, 2, None, id="all have ended"),
+        pytest.param(5, 1, None, id="the leader that wrote it was elected so"),
+    ],
+)
+def test_a_transaction_is_left_open_by_an_election_that_found_it(stable, elected, offset):
+    """Its leader aborts nothing, by a protocol before KIP-704, and the end was lost (finding abort-lost-before-kip-704)."""
+    prefix = CommittedPrefix(P)
+    prefix.exposed(2, log(mark(0, 4, 1), mark(5, 9, 1, transactional=True), mark(10, 10, 2, transactional=True)), 2, 11)
+
+    assert prefix.left_open(StableOffset(2, 11, stable), elected) == offset
+    assert prefix.left_open(None, elected) is None
+
+
+@pytest.mark.parametrize(
+    ("last", "is_of_transactions"),
+    [
+        pytest.param(mark(5, 9, 1, transactional=True), True, id="a transaction"),
+        pytest.param(mark(5, 5, 1, control=True), True, id="its end"),
+        pytest.param(mark(5, 9, 1), False, id="other records"),
+    ],
+)
+def test_who_writes_in_transactions_is_known_by_the_last_batch(last, is_of_transactions):
+    prefix = CommittedPrefix(P)
+    prefix.exposed(1, log(mark(0, 4, 1), last), 1, last.last_offset + 1)
+
+    assert prefix.ends_in_transaction is is_of_transactions
+
+
 def test_a_deposed_leader_is_not_believed():
     prefix = CommittedPrefix(P)
     prefix.exposed(2, log(mark(0, 4, 2)), 2, 5)
