@@ -33,6 +33,7 @@ VERSIONS = {
     "produce in a transaction": 11,
     "offset fetch of one group": 7,
     "find a group's coordinator": 3,
+    "find the coordinator of the group without a name": 3,
     "delete topics": 5,
     "add partitions": 3,
 }
