@@ -316,10 +316,6 @@ class Ledger:
             case _:
                 assert_never(fact)
 
-    def begin_shown(self, leader: int) -> None:
-        """Take in who led when an offset was shown of which nobody knows an acknowledgement: until somebody is elected that log has it."""
-        self.leader = leader
-
     def show(self, leader: int) -> None:
         """Take in that a leader showed the record: whatever had left its disk before, it has it now."""
         self.holders[leader] = self.certain[leader] = None

@@ -864,8 +864,6 @@ class Timeline:
         if record.acks is not None:
             certain = self._certain(start, places.in_force)
             ledger.add(Acknowledged(record.acks, before.state.isr, before.state.leader, certain))
-        else:
-            ledger.begin_shown(before.state.leader)
         if record.below_log_start:
             ledger.add(LogStartMoved())
         judgement = replace(_judgement(ledger, before), at_ns=record.taken_ns) if record.below_log_start else None

@@ -342,24 +342,6 @@ def test_files_that_were_cut_under_a_running_process(
     assert judged(run) == [expected]
 
 
-@pytest.mark.parametrize(("node", "lost_from", "expected"), [
-    pytest.param(1, 0, ("permitted", "R7"), id="of who leads"),
-    pytest.param(2, 0, LOST, id="of another one"),
-    pytest.param(1, 1, LOST, id="behind what was shown"),
-])  # fmt: skip
-def test_files_that_were_cut_under_who_shows_an_end_and_leads_on(
-    run: Run, node: int, lost_from: int, expected: tuple[str, str]
-) -> None:
-    """Nobody was elected, and nobody knows an acknowledgement: it is missing in the log of who showed it."""
-    run.node(node, "start", 0)
-    run.watermark(1, 200, epoch=0)
-    run.fault("truncate-segment", 1000, node=node, lost_from=lost_from)
-    run.metadata("NoOpRecord", 8000)
-    run.final_read({}, at=9000)
-
-    assert judged(run, "shown_end_lost") == [expected]
-
-
 # The ELR: who registers after an unclean shutdown is no clean candidate.
 
 
