@@ -836,7 +836,9 @@ class Timeline:
                 continue  # a deposed leader shows the end of its own log
             lag = 0 if epoch is not None else OBSERVATION_LAG_NS
             place = max(start, self._position(at_ns + lag, epoch))
-            passed = self._last_large(max(start, self._uncommitted(record)), place)
+            # An acknowledged one is held by who was in the ISR then; for it an earlier moment would only be a stricter promise.
+            is_of_readers = record.acks is None
+            passed = self._last_large(max(start, self._uncommitted(record)), place) if is_of_readers else None
             return (place, self._in_force(place, at_ns), at_ns) if passed is None else (passed, passed, at_ns)
         return None, 0, None
 
