@@ -178,7 +178,8 @@ def test_the_walk_to_a_new_capability_names_the_files_that_one_is_named_in():
     assert len(listed) == 3
     assert all((ROOT / path).is_file() for path in listed)
     methods_alone = {"clusters/composed_cluster.py", "clusters/simulated/capabilities.py"}
-    assert naming == listed - methods_alone | differing
+    asking = {"harness/plan.py"}  # whose messages are seen: of a trigger, not of a fault
+    assert naming == listed - methods_alone | differing | asking
 
 
 @pytest.mark.parametrize(("package", "text", "kind", "_"), SORTS)
