@@ -35,9 +35,7 @@ from tribunal.clusters.simulated.violation import Violated, state_of
 from tribunal.results.violation import Expected, Invariant, NoProgress
 
 RECOVERY_MS: Final = 16_000  # elections, registrations; clients that wait for a broker they lost (delivery.timeout.ms)
-ASKED_IN_VAIN_MS: Final = (
-    6_000  # a client's request time-out, and its group that waits for the member and then rebalances
-)
+ASKED_IN_VAIN_MS: Final = 6_000  # a client's request time-out, and its group that waits for it and rebalances
 SESSIONS: Final = 3
 JOIN_TIMEOUT_MS: Final = 20_000
 SERVED_TIMEOUT_MS: Final = 5_000  # everybody is in sync, and nothing is being done to them
@@ -77,18 +75,21 @@ class Liveness:
         links = _around(core, others)
         before = {partition: committed_end(partition) for partition in partitions}
         left_open = self._cluster.watch.left_open()
+
+        def left() -> list[TopicPartition]:
+            return [one for one in partitions if committed_end(one) <= before[one]]
+
         with self._cut_off(others):
             await self._cluster.cut(links, CutMode.HOLD)
             try:
                 violated = await self._violated(
-                    lambda: [one for one in partitions if committed_end(one) <= before[one]],
+                    left,
                     recovery_ms(len(set(others).intersection(self._cluster.spec.broker_ids)))
                     + SESSIONS * self._cluster.spec.timeout_ms("broker.session.timeout.ms")
                     + self._awaited_ms(),
                     Expected.CORE_PROGRESS,
                 )
-                left = [one for one in partitions if committed_end(one) <= before[one]]
-                if violated is None or self._are_held_up(left, left_open):
+                if violated is None or self._are_held_up(left(), left_open):
                     return None
                 return _Missed(violated, self._may_progress(partitions, core))
             finally:

@@ -30,6 +30,7 @@ from typing import Final
 
 import msgspec
 
+from replog.coordinators.placement import OFFSETS_TOPIC
 from replog.log.clean_shutdown import CLEAN_SHUTDOWN_FILE
 from replog.log.creation import partition_metadata
 from replog.types import METADATA_TOPIC, TopicPartition
@@ -58,7 +59,6 @@ from tribunal.results.violation import (
 )
 
 METADATA: Final = TopicPartition(METADATA_TOPIC, 0)
-POSITIONS: Final = "__consumer_offsets"
 
 
 class Watch:
@@ -180,7 +180,7 @@ class Watch:
         """
         found: dict[TopicPartition, int] = {}
         for partition, epoch in self.committed.unrecovered.items():
-            if partition.topic == POSITIONS and partition in self._stable and partition in self._prefixes:
+            if partition.topic == OFFSETS_TOPIC and partition in self._stable and partition in self._prefixes:
                 offset = self._prefixes[partition].left_open(self._stable[partition].last, epoch)
                 found |= {} if offset is None else {partition: offset}
         return found

@@ -340,10 +340,8 @@ class Nightly:
             return
         seeds = range(self.night.first_seed, self.night.first_seed + SEEDS_A_NIGHT)
         budget_s = max(self.night.budget_s * canaries.share / 100, CANARY_S * len(own))
-        runner, keeper = (
-            SayingRunner(self._jobs, lambda line: self._notify(f"canaries     {line}"), SAVED_EVERY_S),
-            Keeper(self._out / "runs"),
-        )
+        runner = SayingRunner(self._jobs, lambda line: self._notify(f"canaries     {line}"), SAVED_EVERY_S)
+        keeper = Keeper(self._out / "runs")
         results = power(
             own, scenario=None, seeds=seeds, budget_s=budget_s, runner=runner, scratch=self._scratch / "canaries",
             notify=lambda one: self._notify(f"canary       {one.mutant}: {'found' if one.found else 'MISSED' if one.seeds else 'no seed ended'} in {one.seconds} s"),
