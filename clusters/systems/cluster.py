@@ -474,6 +474,7 @@ class LogCluster(Operated, SystemCluster):
     ) -> None:
         super().__init__(run, system, place, addresses, capabilities, view)
         self._copied = self.nodes.keys() if place.fetching is not None else self._disks.keys()
+        self._is_copied = False  # whether the last copies are made
         self._administration = view.administration
         self._orders = view.orders
 
@@ -492,7 +493,9 @@ class LogCluster(Operated, SystemCluster):
         """End every client and every node at once, and keep what is on disks that end with the run, or on hosts that are left."""
         try:
             await all_done(node.kill() for node in self.nodes.values())
-            await all_done(map(self._see_files, self._copied))
+            if not self._is_copied:  # the second time the disks are gone
+                await all_done(map(self._see_files, self._copied))
+                self._is_copied = True
         finally:
             await super().shut_down()
 

@@ -68,12 +68,19 @@ def test_the_same_nodes_with_a_known_bug_are_convicted(tmp_path: Path) -> None:
     assert convicted is not None
 
 
+@pytest.mark.skipif(bool(NO_DISKS), reason=NO_DISKS)
+def test_a_log_whose_disks_forget_is_judged_by_what_they_kept(tmp_path: Path) -> None:
+    """The disks end with the nodes: what they had is copied once, before."""
+    verdict = judged_as_log(REPLOG, "power-loss.yaml", tmp_path)
+
+    assert verdict.verdict is not Verdict.VIOLATION
+
+
 @pytest.mark.nightly
 @pytest.mark.parametrize(
     ("folder", "scenario"),
     [
         pytest.param(REPLOG, "isolate.yaml", marks=pytest.mark.skipif(bool(NO_NAMESPACES), reason=NO_NAMESPACES)),
-        pytest.param(REPLOG, "power-loss.yaml", marks=pytest.mark.skipif(bool(NO_DISKS), reason=NO_DISKS)),
         pytest.param(KAFKA, "kill.yaml", marks=pytest.mark.skipif(bool(NO_KAFKA), reason=NO_KAFKA)),
         pytest.param(KAFKA, "isolate.yaml", marks=pytest.mark.skipif(bool(NO_KAFKA or NO_NAMESPACES), reason="no")),
         pytest.param(KAFKA, "power-loss.yaml", marks=pytest.mark.skipif(bool(NO_KAFKA or NO_DISKS), reason="no")),
