@@ -14,7 +14,6 @@ import os
 import shutil
 import socket
 import ssl
-import subprocess
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
@@ -31,7 +30,7 @@ from tribunal.clusters.images.half_images import half_made, remove_half
 from tribunal.clusters.images.waiting import BUILD_LOG, had_image
 from tribunal.clusters.links.relay import Side, Wires
 from tribunal.clusters.links.relays import Links, RelayListener, connect_far, connected, listener_at
-from tribunal.clusters.nodes.mounts import below
+from tribunal.clusters.nodes.mounts import below, mount_here, unmount_all
 from tribunal.clusters.nodes.node_container import (
     GATEWAY,
     SHELL_ENTRY,
@@ -204,19 +203,6 @@ class Containers:
             await asyncio.to_thread(remove_all, client, self._directory)
             await asyncio.to_thread(remove_half, client, self._directory)
             client.close()
-
-
-def mount_here(argv: list[str]) -> str:
-    """Run a command of mounting; `ClusterError` with its complaint."""
-    done = subprocess.run(argv, capture_output=True, text=True, check=False)  # noqa: S603 - our own scripts
-    if done.returncode != 0:
-        raise ClusterError(f"mounting: {' '.join(done.stderr.split())[:300]}")
-    return done.stdout
-
-
-def unmount_all(run_dir: Path) -> list[str]:
-    """Take away what is mounted in a run's folder; return what was taken."""
-    return [f"{path} unmounted" for path in below(run_dir) if mount_here(["umount", str(path)]) == ""]
 
 
 def obstacles() -> list[Obstacle]:

@@ -19,6 +19,7 @@ from tribunal.clusters.namespaces.spaces import way_in
 from tribunal.clusters.nodes import hosts_of_run
 from tribunal.clusters.nodes.hosts_of_run import lacking
 from tribunal.clusters.nodes.leftovers import end_processes, own_processes
+from tribunal.clusters.nodes.mounts import below, unmount_all
 from tribunal.clusters.nodes.node_container import left_of, remove_all
 from tribunal.clusters.nodes.shared_memory import left_segments, remove_segments
 from tribunal.clusters.nodes.ssh_hosts import read_hosts
@@ -132,8 +133,10 @@ def _cannot_be_placed(spec: ClusterSpec, system: System) -> str:
     if system.log is None and spec.version:
         return f"{system.name} is no log of Apache Kafka: it has no release {spec.version}"
     where = "in containers" if nodes.in_containers else "on hosts" if nodes.hosts is not None else ""
-    if where and (spec.isolation == NAMESPACES or nodes.may_forget):
-        return f"{system.name} runs {where}: no isolation {NAMESPACES}, and no forgetful disks"
+    if where and spec.isolation == NAMESPACES:
+        return f"{system.name} runs {where}: no isolation {NAMESPACES}"
+    if nodes.hosts is not None and nodes.may_forget:
+        return f"{system.name} runs {where}: no forgetful disks"
     if nodes.hosts is not None:
         return _no_hosts(Path(spec.system).parent / nodes.hosts, spec)
     return ""
@@ -143,10 +146,12 @@ def _cannot_be_isolated(spec: ClusterSpec, system: System) -> str:
     """Return why processes of this machine cannot be parted, or have such disks; empty: they can."""
     if spec.isolation == NAMESPACES and isinstance(way_in(), str):
         return f"isolation {NAMESPACES}: {way_in()}"
-    if system.nodes.may_forget and spec.isolation != NAMESPACES:
+    if not system.nodes.may_forget:
+        return ""
+    if spec.isolation != NAMESPACES and not system.nodes.in_containers:
         return f"forgetful disks of {system.name} are mounted in namespaces: --set cluster.isolation={NAMESPACES}"
-    if system.nodes.may_forget and no_disks():
-        return f"forgetful disks of {system.name}: {no_disks()}"
+    if no_disk := no_disks(in_containers=system.nodes.in_containers):
+        return f"forgetful disks of {system.name}: {no_disk}"
     return ""
 
 
@@ -206,9 +211,9 @@ def _lacking(spec: ClusterSpec, system: System) -> dict[Capability, str]:
 
 
 def lacking_here() -> Mapping[Capability, str]:
-    """Return what no system can have on this machine, whatever its file says: forgetful disks are mounted in namespaces."""
+    """Return what no system can have on this machine, whatever its file says: forgetful disks are mounted in namespaces, or by root."""
     inside = way_in()
-    why = inside if isinstance(inside, str) else no_disks()
+    why = no_disks() or (inside if isinstance(inside, str) and no_disks(in_containers=True) else "")
     return dict.fromkeys(OF_FORGETFUL_DISKS, why) if why else {}
 
 
@@ -246,7 +251,9 @@ def leftovers(run_dir: Path) -> list[str]:
     found += hosts_of_run.leftovers(run_dir)
     if _has_containers(run_dir):
         with contextlib.closing(engine()) as client:
-            found += left_of(client, run_dir) + half_made(client, run_dir)
+            found += (
+                left_of(client, run_dir) + half_made(client, run_dir) + [f"mount {path}" for path in below(run_dir)]
+            )
     return found
 
 
@@ -255,7 +262,7 @@ def sweep(run_dir: Path) -> list[str]:
     done = end_processes(own_processes(run_dir)) + remove_segments(run_dir) + hosts_of_run.sweep(run_dir)
     if _has_containers(run_dir):
         with contextlib.closing(engine()) as client:
-            done += remove_all(client, run_dir) + remove_half(client, run_dir)
+            done += remove_all(client, run_dir) + remove_half(client, run_dir) + unmount_all(run_dir)
     return done
 
 

@@ -6,10 +6,11 @@ open stays writable, as after a remount, but everything that it opens, makes or 
 its control page are no disk of its own, and stay as they are.
 
 The mounts live in the namespaces of the run's processes, or (containers) in the machine's own, which takes root; there
-`below` finds what a killed harness has left.
+`below` finds what a killed harness has left. So do the forgetful disks of described systems in containers (`clusters/systems/disks.py`).
 """
 
 import shlex
+import subprocess
 from collections.abc import Awaitable, Callable, Sequence
 from pathlib import Path
 from typing import Final
@@ -21,6 +22,7 @@ Runner = Callable[[Sequence[str]], Awaitable[str]]  # runs a command where the m
 SMALL_BYTES: Final = 64 << 20
 BESIDES: Final = ("events.jsonl", "control.page")
 MOUNTS: Final = Path("/proc/self/mountinfo")
+COMPLAINT_LETTERS: Final = 300
 # (The shell passes over a failure in front of `&&`, also by `set -e`: what must not fail has a line of its own.)
 MOVE: Final = """set -e
 mkdir -p {small}
@@ -115,12 +117,25 @@ class MountedDisks:
         await self._run(["sh", "-c", script.format(**words)])
 
 
-def below(run_dir: Path) -> list[Path]:
-    """Return what is mounted in a run's folder, the innermost first."""
-    prefix = f"{run_dir.resolve()}/"
+def below(folder: Path) -> list[Path]:
+    """Return what is mounted on a folder and in it, the innermost first."""
+    own = str(folder.resolve())
     try:
         lines = MOUNTS.read_text().splitlines()
     except OSError:
         return []
     found = [line.split()[4].replace("\\040", " ") for line in lines]
-    return [Path(path) for path in reversed(found) if path.startswith(prefix)]
+    return [Path(path) for path in reversed(found) if path == own or path.startswith(f"{own}/")]
+
+
+def mount_here(argv: list[str]) -> str:
+    """Run a command of mounting on this machine; `ClusterError` with its complaint."""
+    done = subprocess.run(argv, capture_output=True, text=True, check=False)  # noqa: S603 - our own scripts
+    if done.returncode != 0:
+        raise ClusterError(f"mounting: {' '.join(done.stderr.split())[:COMPLAINT_LETTERS]}")
+    return done.stdout
+
+
+def unmount_all(folder: Path) -> list[str]:
+    """Take away what is mounted on a folder and in it; return what was taken. Raises ClusterError."""
+    return [f"{path} unmounted" for path in below(folder) if mount_here(["umount", str(path)]) == ""]

@@ -39,6 +39,7 @@ from tribunal.clusters.nodes.shared_memory import note_segments, remove_segments
 from tribunal.clusters.operated import Operated
 from tribunal.clusters.orders import OrderSeen
 from tribunal.clusters.run_context import RunContext
+from tribunal.clusters.systems.commands import carried_out
 from tribunal.clusters.systems.description import Addresses, System
 from tribunal.clusters.systems.disks import ForgetfulDisk, Forgotten
 from tribunal.clusters.systems.folder import kept
@@ -60,6 +61,10 @@ KILLED: Final = (-signal.SIGKILL, 128 + signal.SIGKILL)  # by itself, or behind 
 COPY: Final = (
     'rm -rf "$2" "$2.torn" && mkdir "$2" && cd "$1"'
     ' && { tar -cf - --exclude="*.*index" . || : >"$2.torn"; } | tar -xf - -C "$2" && [ ! -e "$2.torn" ]'
+)
+PROBE: Final = ("sh", "-c", ': >"$0"', "{data}/tribunal-probe")
+NOT_SEEN: Final = (
+    "the container engine has mounts of its own, as one in a container has: use one that shares this machine's"
 )
 CHILDREN_MS: Final = 10_000  # what a killed node's children get to end by themselves
 
@@ -117,7 +122,7 @@ class SystemCluster:
         for node in self.nodes:
             self._run.data_dir(node).mkdir(parents=True, exist_ok=True)
             if node in self._disks:
-                await self._disks[node].mount(self._place.prefix(node))
+                await self._mount(node)
             await self._prepare(node)
         self._view.start()
         begun = await asyncio.gather(*map(self._spawn, self.nodes), return_exceptions=True)
@@ -131,6 +136,18 @@ class SystemCluster:
             what="all nodes ready",
             cluster=self,
         )
+
+    async def _mount(self, node: int) -> None:
+        """Mount its disk, and prove that what runs where the node runs writes there: else a loss would take nothing, and pass for one."""
+        disk, data = self._disks[node], self._addresses.data[node]
+        await disk.mount(self._place.prefix(node))
+        had, log = (await disk.ask("opened")).held, self._log("disk", node)
+        said = f"node {node}: to write to the disk that is mounted on {data}"
+        if not await self._ended_in_time(PROBE, node, log, said, PREPARE_MS):
+            raise ClusterError(f"{said} failed; its log {log} ends:\n{last_lines(log)}")
+        if (await disk.ask("opened")).held == had:
+            raise ClusterError(f"{said} did not reach it: {NOT_SEEN}")
+        await disk.ask("wipe")
 
     async def _seen(self) -> Described:
         """Say what is run, and keep with the run what lies beside its file."""
@@ -509,7 +526,8 @@ class LogCluster(Operated, SystemCluster):
             return
         command = ["/bin/sh", "-c", COPY, "sh", str(self._addresses.data[node]), str(copy)]
         log = self._log("copy", node)
-        if not await self._place.carried_out(node, command, log, self._run.directory):
+        # Behind the prefix is where its disk is mounted, which is not within its container.
+        if not await carried_out(self._place.prefix(node), command, log, self._run.directory):
             raise ClusterError(f"node {node}: its files cannot be copied; the log {log} ends:\n{last_lines(log)}")
 
     async def _log_ends(self, node: int) -> Mapping[str, int] | None:

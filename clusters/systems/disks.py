@@ -1,7 +1,8 @@
 """The disks of a described system's nodes that forget what was not synced: a file system for each, `forgetful_disk.py`.
 
 It is mounted in the namespaces of the run, where the nodes and what prepares them see it in their data folders; outside these
-folders are empty. Everything on it is in the memory of its process, which ends with the harness.
+folders are empty. For nodes in containers it is mounted on this machine, which takes root: an engine binds what it finds there into
+each container that it starts. Everything on it is in the memory of its process, which ends with the harness.
 """
 
 import asyncio
@@ -16,6 +17,7 @@ import msgspec
 
 from tribunal.clusters.api import ClusterError, Proof
 from tribunal.clusters.capabilities import DiskTrouble, Failing, PartKept
+from tribunal.clusters.nodes.mounts import unmount_all
 from tribunal.clusters.nodes.node_process import last_lines, put_to_end, start_to_speak
 
 PROGRAM: Final = Path(__file__).with_name("forgetful_disk.py")
@@ -62,8 +64,10 @@ class Met(msgspec.Struct, frozen=True, rename={"read_only": "read-only"}):
         return made | ({"delayed": self.delayed} if trouble.fsync_delay_ms else {})
 
 
-def lacking() -> str:
-    """Return why there can be none on this machine; empty: nothing is in the way."""
+def lacking(*, in_containers: bool = False) -> str:
+    """Return why there can be none on this machine, or none of nodes in containers; empty: nothing is in the way."""
+    if in_containers and os.geteuid() != 0:
+        return "mounting them for containers takes root"
     return "" if os.access(DEVICE, os.R_OK | os.W_OK) else f"{DEVICE} is missing or forbidden here"
 
 
@@ -161,3 +165,5 @@ class ForgetfulDisk:
         process, self._process = self._process, None
         if process is not None:
             await put_to_end(process)
+            # Namespaces end with their mounts; this machine's own does not.
+            await asyncio.to_thread(unmount_all, self._data)

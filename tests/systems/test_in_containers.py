@@ -8,7 +8,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Awaitable, Callable, Iterator
 from contextlib import closing
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -18,17 +18,20 @@ import pytest
 
 from tests.clusters.docker_images import unnamed
 from tests.systems.judged import judged_in
-from tribunal.clusters.api import ClusterError, CutMode, Link, until
+from tribunal.clusters.api import ClusterError, CutMode, Link, Proof, until
 from tribunal.clusters.clock import RunClock
 from tribunal.clusters.images import build, half_images
 from tribunal.clusters.kinds import system as kind
 from tribunal.clusters.nodes.leftovers import command_lines
+from tribunal.clusters.nodes.mounts import below
 from tribunal.clusters.nodes.node_container import left_of, named, remove_all
 from tribunal.clusters.notices import listening
 from tribunal.clusters.spec import ClusterSpec
 from tribunal.clusters.systems import program
 from tribunal.clusters.systems.cluster import WATCH_MS, SystemCluster
 from tribunal.clusters.systems.container_links import lacking
+from tribunal.clusters.systems.containers import InContainers
+from tribunal.clusters.systems.disks import lacking as no_disks
 from tribunal.harness.fault_journal import refuse_unless_healed
 from tribunal.harness.new import made_system
 from tribunal.harness.plan import made
@@ -64,6 +67,9 @@ needs_engine = [
 
 
 needs_root = pytest.mark.skipif(bool(lacking()), reason=lacking() or "nothing is lacking")
+NO_DISKS = no_disks(in_containers=True)
+needs_disks = pytest.mark.skipif(bool(NO_DISKS), reason=NO_DISKS or "nothing is lacking")
+FORGETFUL = ("count = ", 'disk = "forgetful"\ncount = ')
 
 
 async def launched(folder: Path, run: Path, *, count: int) -> SystemCluster:
@@ -293,22 +299,30 @@ class TestWithAnEngine:
 
     @pytest.mark.nightly
     @needs_root
-    def test_a_log_in_containers_is_cut_off_and_judged_with_its_replicas(
-        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    @pytest.mark.parametrize(
+        ("file", "fault"),
+        [
+            pytest.param(
+                "system.toml", "{isolate: leader(p0), from: all, for: 1.2x session, after: 300ms}", id="cut off"
+            ),
+            pytest.param("power.toml", "{power-loss: leader(p0), for: 1.2x session, after: 300ms}", id="powerless"),
+        ],
+    )
+    def test_a_log_in_containers_is_judged_with_its_replicas(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, file: str, fault: str
     ) -> None:
-        """The committed metadata are seen past the cut, and the final logs are read in the nodes' folders."""
+        """The committed metadata are seen past a cut, and the final logs are read in the nodes' folders, or what their disks had is copied."""
         monkeypatch.setenv("TRIBUNAL_BASE_IMAGE", build.INTERPRETER)
         with closing(build.engine()) as client:
             image = build.node_image(client, tmp_path / "image.log", tmp_path, lambda _: None)
         folder = tmp_path / "replog"
         shutil.copytree(ROOT / "systems" / "replog", folder)
-        text = (folder / "system.toml").read_text()
-        (folder / "system.toml").write_text(text.replace("[nodes]\n", f'[nodes]\nimage = "{image}"\n'))
-        steps = (
-            "[{isolate: leader(p0), from: all, for: 1.2x session, after: 300ms}, {kill: leader(p0), for: 1.2x session}]"
-        )
+        text = (folder / file).read_text()
+        (folder / file).write_text(text.replace("[nodes]\n", f'[nodes]\nimage = "{image}"\n'))
+        steps = f"[{fault}, {{kill: leader(p0), for: 1.2x session}}]"
+        overrides = {"steps": steps, "time": "1s", "cluster.system": str(folder / file)}
 
-        verdict = judged_in(folder, "kill.yaml", {"steps": steps, "time": "1s"}, tmp_path / "runs")
+        verdict = judged_in(folder, "kill.yaml", overrides, tmp_path / "runs")
 
         assert verdict.verdict in (Verdict.PASS, Verdict.PERMITTED), verdict.reasons
         assert verdict.judged["acknowledged, acks=all"] > 50
@@ -437,8 +451,8 @@ class TestWithAnEngine:
             assert unnamed(client, tmp_path) == []
 
     def test_a_killed_harness_leaves_no_container(self, tmp_path: Path, image: str) -> None:
-        """The run's guard removes them, and the network."""
-        folder = in_image(tmp_path, image)
+        """The run's guard removes them, and the network, and unmounts their disks."""
+        folder = in_image(tmp_path, image, *(() if NO_DISKS else (FORGETFUL,)))
         command = [sys.executable, "-m", "tribunal.harness.cli.main", "run", str(folder / "scenario.yaml")]
         harness = subprocess.Popen(
             [*command, "--cluster", "system", "--quiet", "--out", str(tmp_path / "runs"), "--set", "time=60s"],
@@ -502,6 +516,54 @@ class TestWithAnEngine:
         finally:
             remove_built(str(tmp_path))
 
+    @needs_disks
+    def test_what_was_not_synced_in_a_container_is_lost_with_its_power_alone(self, tmp_path: Path, image: str) -> None:
+        """The sample writes, and never syncs; its image's own user does. A kill takes nothing, a wipe everything."""
+        folder = built_of(tmp_path, f"FROM {image}\nARG UNIQUE={tmp_path}\nUSER 4711\n")
+        file = folder / "system.toml"
+        file.write_text(file.read_text().replace(*FORGETFUL))
+
+        async def found(cluster: SystemCluster, value: int, fault: Callable[[int], Awaitable[Proof]]) -> object:
+            """Write a value, let the fault come, and read again."""
+            written = await cluster.clients.objects("one").call("write", "r0", value)
+            assert written.outcome == "ok"
+            proof = await fault(1)
+            assert proof.holds, proof
+            if cluster.alive(1):
+                await cluster.kill(1)
+            await cluster.start(1)
+            return (await cluster.clients.objects("two").call("read", "r0", None)).value
+
+        async def tried() -> tuple[object, object, object]:
+            cluster = await launched(folder, tmp_path / "run", count=1)
+            try:
+                mounted = len(below(tmp_path / "run"))
+                killed = await found(cluster, 1, cluster.kill)
+                powerless = await found(cluster, 2, cluster.power_fail)
+                return mounted, killed, powerless
+            finally:
+                await cluster.close()
+
+        try:
+            assert asyncio.run(tried()) == (1, 1, None)
+        finally:
+            remove_built(str(tmp_path))
+        assert kind.leftovers(tmp_path / "run") == []
+
+    @needs_disks
+    def test_an_engine_that_does_not_see_the_disks_is_refused(self, tmp_path: Path, image: str) -> None:
+        """Nodes would write beside them, and a loss would take nothing: who mounts nothing is as one whose mounts nobody sees."""
+        folder = in_image(tmp_path, image, FORGETFUL)
+
+        with pytest.MonkeyPatch.context() as patched:
+            patched.setattr(InContainers, "prefix", lambda _self, _node: ("unshare", "--mount"))
+            with pytest.raises(
+                ClusterError, match=r"write to the disk .* did not reach it: the container engine has mounts"
+            ):
+                asyncio.run(launched(folder, tmp_path / "run", count=1))
+
+        assert kind.leftovers(tmp_path / "run") == []
+
     def test_an_image_that_there_is_not_is_named(self, tmp_path: Path) -> None:
         """In one line, and nothing of the run stays."""
         folder = in_image(tmp_path, "tribunal-no-such-image:none")
@@ -523,7 +585,6 @@ class TestWithAnEngine:
         pytest.param([('image = "any"', 'dockerfile = "Dockerfile"')], {}, "dockerfile Dockerfile: there is no file", id="no Dockerfile"),
         pytest.param([('image = "any"', 'dockerfile = "../Dockerfile"')], {}, "it has to lie in the folder", id="a Dockerfile elsewhere"),
         pytest.param([('image = "any"', 'dockerfile = ".docker/Dockerfile"')], {}, "hidden names are not sent", id="a hidden Dockerfile"),
-        pytest.param([("count = 1", 'count = 1\ndisk = "forgetful"')], {}, "no forgetful disks", id="disks"),
     ],
 )  # fmt: skip
 def test_what_containers_do_not_give_is_refused_when_it_is_planned(
@@ -536,16 +597,25 @@ def test_what_containers_do_not_give_is_refused_when_it_is_planned(
         made(load(folder / "scenario.yaml", overrides), seed=1, cluster="system", time_ms=None, mutants=())
 
 
-def test_cuts_between_containers_are_refused_to_who_is_not_root(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize(
+    ("more", "steps", "words"),
+    [
+        pytest.param((), "[{isolate: node 1}]", r"cannot cut \(.*the networks of its containers takes root", id="cuts"),
+        pytest.param(
+            (FORGETFUL,), "[{power-loss: node 1}]", "disks .*: mounting them for containers takes root", id="disks"
+        ),
+    ],
+)
+def test_who_is_not_root_is_refused_what_takes_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, more: tuple[tuple[str, str], ...], steps: str, words: str
 ) -> None:
     """By what it takes, before anything starts."""
-    folder = in_image(tmp_path, "any")
+    folder = in_image(tmp_path, "any", *more)
     monkeypatch.setattr(os, "geteuid", lambda: 1000)
 
-    with pytest.raises(BadScenario, match=r"cannot cut \(.*the networks of its containers takes root"):
+    with pytest.raises(BadScenario, match=words):
         made(
-            load(folder / "scenario.yaml", {"steps": "[{isolate: node 1}]"}),
+            load(folder / "scenario.yaml", {"steps": steps}),
             seed=1,
             cluster="system",
             time_ms=None,

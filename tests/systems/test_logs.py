@@ -103,7 +103,7 @@ def test_logs_that_are_cut_off_or_lose_power_are_not_accused(folder: Path, scena
         pytest.param("[log]", '[client]\ncommand = ["a"]\noperations = ["read"]\n[log]', "one of the two", id="both"),
         pytest.param("[log]", "[timeouts_ms]\nelection = 1\n[log]", "what its settings say", id="time-outs"),
         pytest.param(
-            "count = 3", 'count = 3\nimage = "busybox"\ndisk = "forgetful"', "no forgetful disks", id="containers"
+            "count = 3", 'count = 3\nhosts = "hosts.toml"\ndisk = "forgetful"', "no forgetful disks", id="hosts"
         ),
     ],
 )
