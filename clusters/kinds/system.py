@@ -26,6 +26,7 @@ from tribunal.clusters.nodes.ssh_hosts import read_hosts
 from tribunal.clusters.objects import ObjectOperation
 from tribunal.clusters.run_context import RunContext
 from tribunal.clusters.spec import ClusterSpec
+from tribunal.clusters.systems.clocks import lacking as no_clocks
 from tribunal.clusters.systems.cluster import CAPABILITIES, OF_OBJECTS, LogCluster, SystemCluster
 from tribunal.clusters.systems.container_links import lacking as no_cuts
 from tribunal.clusters.systems.containers import InContainers
@@ -197,6 +198,14 @@ def _lacking(spec: ClusterSpec, system: System) -> dict[Capability, str]:
             found[Capability.CUT] = no_rules
     elif spec.isolation != NAMESPACES:
         found[Capability.CUT] = f"its nodes share this machine's network: cluster.isolation={NAMESPACES} parts them"
+    if system.nodes.clock == "plain":
+        found[Capability.SET_CLOCK] = f'the machine has one clock: {system.name} has no clock = "shim"'
+    elif system.nodes.in_containers or system.nodes.hosts is not None:
+        found[Capability.SET_CLOCK] = (
+            "its nodes are no processes of this machine, which alone are given a clock of their own"
+        )
+    elif no_clocks():
+        found[Capability.SET_CLOCK] = no_clocks()
     if not system.nodes.may_forget:
         no_disk = f'{system.name} has no disk = "forgetful"'
         found[Capability.POWER_FAIL] = f"nobody knows what was not synced: {no_disk}"
@@ -211,10 +220,14 @@ def _lacking(spec: ClusterSpec, system: System) -> dict[Capability, str]:
 
 
 def lacking_here() -> Mapping[Capability, str]:
-    """Return what no system can have on this machine, whatever its file says: forgetful disks are mounted in namespaces, or by root."""
+    """Return what no system can have on this machine, whatever its file says.
+
+    Forgetful disks are mounted in namespaces, or by root; clocks of their own are built by a compiler.
+    """
     inside = way_in()
     why = no_disks() or (inside if isinstance(inside, str) and no_disks(in_containers=True) else "")
-    return dict.fromkeys(OF_FORGETFUL_DISKS, why) if why else {}
+    of_clocks = {Capability.SET_CLOCK: no_clocks()} if no_clocks() else {}
+    return of_clocks | (dict.fromkeys(OF_FORGETFUL_DISKS, why) if why else {})
 
 
 def missing(spec: ClusterSpec) -> Mapping[Capability, str]:

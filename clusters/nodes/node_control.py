@@ -46,7 +46,7 @@ class NodeControl:
 
     async def set_clock(self, skew: ClockSkew) -> Proof:
         """Skew the node's clock; the proof compares what its clock port read with the machine's clock."""
-        wanted = self._ask(offset_ms=skew.offset_ms, drift_ppm=skew.drift_ppm)
+        wanted = self._ask(offset_ms=skew.offset_ms, drift_ppm=skew.drift_ppm, since_ns=time.monotonic_ns())
         took_note = await _until(lambda: self._page.seen().number == wanted.number)
         first = self._page.seen()
         wall_error_ms = first.wall_ms - _wall_ms_at(first.real_ns) - skew.offset_ms

@@ -26,12 +26,13 @@ from tribunal.clusters.api import (
     Unsupported,
     until,
 )
-from tribunal.clusters.capabilities import Capability, DiskTrouble, Failing, PartKept, offered_by
+from tribunal.clusters.capabilities import Capability, ClockSkew, DiskTrouble, Failing, PartKept, offered_by
 from tribunal.clusters.endings import all_done, completed
 from tribunal.clusters.host_environment import processes_here
 from tribunal.clusters.nodes.final_logs import unreadable
 from tribunal.clusters.nodes.leftovers import end_processes, own_processes
 from tribunal.clusters.nodes.log_damage import log_ends
+from tribunal.clusters.nodes.node_control import NodeControl
 from tribunal.clusters.nodes.node_exits import NodeExits
 from tribunal.clusters.nodes.node_process import last_lines
 from tribunal.clusters.nodes.serving import rest
@@ -39,6 +40,7 @@ from tribunal.clusters.nodes.shared_memory import note_segments, remove_segments
 from tribunal.clusters.operated import Operated
 from tribunal.clusters.orders import OrderSeen
 from tribunal.clusters.run_context import RunContext
+from tribunal.clusters.systems import clocks
 from tribunal.clusters.systems.commands import carried_out
 from tribunal.clusters.systems.description import Addresses, System
 from tribunal.clusters.systems.disks import ForgetfulDisk, Forgotten
@@ -62,6 +64,7 @@ COPY: Final = (
     'rm -rf "$2" "$2.torn" && mkdir "$2" && cd "$1"'
     ' && { tar -cf - --exclude="*.*index" . || : >"$2.torn"; } | tar -xf - -C "$2" && [ ! -e "$2.torn" ]'
 )
+UNASKED: Final = "the node's program has not asked the C library for the time: what does not ask is touched by no clock"
 PROBE: Final = ("sh", "-c", ': >"$0"', "{data}/tribunal-probe")
 NOT_SEEN: Final = (
     "the container engine has mounts of its own, as one in a container has: use one that shares this machine's"
@@ -99,12 +102,16 @@ class SystemCluster:
         self._watching: asyncio.Task[None] | None = None
         self._was_ready: dict[int, str | None] = {}  # as which process each node was ready when it was last asked
         self._late: dict[int, str] = {}  # processes that did not come to serve in time, and go on
+        self._has_clocks = Capability.SET_CLOCK in capabilities
+        self._clocks: dict[int, NodeControl] = {}
         self.nodes = {node: self._process(node) for node in run.spec.broker_ids}
         self._disks = {node: self._disk(node) for node in self.nodes} if system.nodes.may_forget else {}
         self._programs = {node: self._program(node) for node in self.nodes}
 
     def _program(self, node: int) -> SystemProgram:
-        return SystemProgram(f"a node of {self._system.name}", self._system.nodes, node, self._addresses, self._place)
+        before = clocks.words(self._run.folder(node), self._run.directory) if self._has_clocks else ()
+        title = f"a node of {self._system.name}"
+        return SystemProgram(title, self._system.nodes, node, self._addresses, self._place, before)
 
     def _process(self, node: int) -> RunningNode:
         return self._place.node(
@@ -119,8 +126,12 @@ class SystemCluster:
     async def bring_up(self) -> None:
         """Start every node; return when all are ready."""
         self.described = await self._seen()
+        if self._has_clocks:
+            await clocks.built(self._run.directory)
         for node in self.nodes:
             self._run.data_dir(node).mkdir(parents=True, exist_ok=True)
+            if self._has_clocks:
+                self._clocks[node] = clocks.controlled(self._run.folder(node))
             if node in self._disks:
                 await self._mount(node)
             await self._prepare(node)
@@ -245,6 +256,9 @@ class SystemCluster:
                 await asyncio.to_thread(end_processes, left)
                 await asyncio.to_thread(remove_segments, self._run.directory)
             finally:
+                for clock in self._clocks.values():
+                    clock.close()
+                self._clocks.clear()
                 await self._place.close()
 
     # --- nodes -----------------------------------------------------------------------------
@@ -386,6 +400,15 @@ class SystemCluster:
     async def fail_disk(self, node: int, failing: Failing) -> Proof:
         """Let a node's disk fail; proven by requests of the node that it refused."""
         return await self._own_disk(node).fail(failing)
+
+    # --- clocks ----------------------------------------------------------------------------
+
+    async def set_clock(self, node: int, skew: ClockSkew) -> Proof:
+        """Let a running node's wall clock be wrong; proven by what its program was answered when it asked."""
+        if node not in self._clocks:
+            raise Unsupported(f'{self._system.name} has no clock = "shim"')
+        proof = await self._clocks[node].set_clock(skew)
+        return proof if proof.facts["heard"] else Proof(holds=False, facts={**proof.facts, "missing": UNASKED})
 
     def _own_disk(self, node: int) -> ForgetfulDisk:
         if node not in self._disks:

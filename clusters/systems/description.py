@@ -78,6 +78,7 @@ class Nodes(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     dockerfile:  the nodes run in containers of an image that is built of this file, in the folder of system.toml, with what lies there.
     hosts:    the nodes run on the hosts of this file (`clusters/nodes/ssh_hosts.py`), beside system.toml; commands of nodes are the hosts' own.
     disk:     `forgetful`: the data folders are on a file system that knows what was not synced, so that a loss of power can take it.
+    clock:    `shim`: a library is preloaded into the nodes' programs, so that their wall clock can be wrong.
     """
 
     count: Annotated[int, msgspec.Meta(ge=1, le=99)]
@@ -93,6 +94,7 @@ class Nodes(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     dockerfile: str | None = None
     hosts: str | None = None
     disk: Literal["plain", "forgetful"] = "plain"
+    clock: Literal["plain", "shim"] = "plain"
 
     @property
     def in_containers(self) -> bool:

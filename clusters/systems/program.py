@@ -14,7 +14,10 @@ LOOK_MS: Final = 5_000  # a command starts programs of its own: on a busy machin
 class SystemProgram:
     """One node's program; implements `NodeProgram`."""
 
-    def __init__(self, title: str, nodes: Nodes, node: int, addresses: Addresses, place: Place) -> None:
+    def __init__(
+        self, title: str, nodes: Nodes, node: int, addresses: Addresses, place: Place, before: tuple[str, ...] = ()
+    ) -> None:
+        """Take the words that are to stand before `start`, too."""
         self.title = title
         self.serving_timeout_ms = nodes.ready.within_ms
         self.answer_wait_ms = min(LOOK_MS, nodes.ready.within_ms)
@@ -22,6 +25,7 @@ class SystemProgram:
         self._node = node
         self._addresses = addresses
         self._place = place
+        self._before = before
 
     def command(self, config: Path, *, python: str, java: str) -> list[str]:
         """Return `start` with this node's own words behind it."""
@@ -30,7 +34,7 @@ class SystemProgram:
             must_exist(words)
             for asked in filter(None, (self._nodes.ready.command, self._nodes.stop)):
                 must_exist(self._addresses.command(asked, self._node))
-        return words
+        return [*self._before, *words]
 
     def needed_folders(self, command: list[str]) -> list[str]:
         """Return the folder of its system.toml."""

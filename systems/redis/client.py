@@ -1,7 +1,7 @@
 """Calls a Redis primary (node 1) for the harness: a line of JSON in for each call, a line out for how it ended.
 
 With `--wait N` a change is acknowledged when N replicas have it; with fewer of them nobody knows. With `--sentinels N` the nodes from N on
-are sentinels, which know the primary: they are asked for each connection.
+are sentinels, which know the primary: they are asked for each connection. With `--lease MS` a lock is held so long at most.
 """
 
 import json
@@ -11,7 +11,7 @@ from itertools import pairwise
 
 CAS = "if redis.call('GET', KEYS[1]) == ARGV[1] then redis.call('SET', KEYS[1], ARGV[2]) return 1 else return 0 end"
 BACK = "while redis.call('LMOVE', KEYS[2], KEYS[1], 'RIGHT', 'LEFT') do end return 1"
-ACQUIRE = "if redis.call('SET', KEYS[1], ARGV[1], 'NX') then return redis.call('INCR', KEYS[2]) else return 0 end"
+ACQUIRE = "if redis.call('SET', KEYS[1], unpack(ARGV)) then return redis.call('INCR', KEYS[2]) else return 0 end"
 RELEASE = "if redis.call('GET', KEYS[1]) == ARGV[1] then return redis.call('DEL', KEYS[1]) else return 0 end"
 READS = {"read": "GET", "read-counter": "GET", "read-all": "SMEMBERS"}
 CHANGES = {"write": "SET", "add": "SADD", "enqueue": "RPUSH", "increment": "INCRBY"}
@@ -61,8 +61,8 @@ class Redis:
         return found
 
 
-def command_of(function: str, key: str, value: int | list[int] | None) -> list[str]:
-    """Return the command of an operation."""
+def command_of(function: str, key: str, value: int | list[int] | None, lease: str) -> list[str]:
+    """Return the command of an operation; `lease`: milliseconds, 0: without an end."""
     if function in READS:
         return [READS[function], key]
     match function, value:
@@ -75,7 +75,8 @@ def command_of(function: str, key: str, value: int | list[int] | None) -> list[s
         case "acknowledge", int():
             return ["LREM", f"{key}:given", "1", str(value)]
         case "acquire", int():
-            return ["EVAL", ACQUIRE, "2", key, f"{key}:token", str(value)]
+            end = [] if lease == "0" else ["PX", lease]
+            return ["EVAL", ACQUIRE, "2", key, f"{key}:token", str(value), "NX", *end]
         case "release", int():
             return ["EVAL", RELEASE, "1", key, str(value)]
         case _, int() if function in CHANGES:
@@ -120,7 +121,7 @@ def primary_of(nodes: list[dict[str, str | int]], sentinels: int, timeout_s: flo
     raise OSError("no sentinel knows the primary")
 
 
-def main(replicas: int, sentinels: int) -> None:
+def main(replicas: int, sentinels: int, lease: str) -> None:
     """Answer calls until the input ends."""
     init = json.loads(sys.stdin.readline())
     nodes, timeout_s = init["nodes"], init["timeout_ms"] / 1000
@@ -134,7 +135,8 @@ def main(replicas: int, sentinels: int) -> None:
             say({"id": asked["id"], "type": "fail", "error": type(problem).__name__})
             continue
         try:
-            ended = answer(redis, asked["f"], command_of(asked["f"], asked["key"], asked.get("value")), replicas)
+            command = command_of(asked["f"], asked["key"], asked.get("value"), lease)
+            ended = answer(redis, asked["f"], command, replicas)
         except Refused as problem:
             ended = {"type": "fail" if str(problem).startswith(REFUSED) else "info", "error": str(problem)}
             redis = None if sentinels else redis  # another one may be the primary by now
@@ -152,4 +154,4 @@ def say(line: dict[str, object]) -> None:
 
 if __name__ == "__main__":
     options = dict(pairwise([*sys.argv, "0"]))
-    main(int(options["--wait"]), int(options.get("--sentinels", "0")))
+    main(int(options["--wait"]), int(options.get("--sentinels", "0")), options.get("--lease", "0"))

@@ -7,6 +7,7 @@ import pytest
 
 from tests.systems.judged import judged_in
 from tribunal.clusters.namespaces.spaces import way_in
+from tribunal.clusters.systems.clocks import lacking as no_clocks
 from tribunal.clusters.systems.disks import lacking as no_disks
 from tribunal.results.verdict import RunVerdict, Verdict
 
@@ -107,6 +108,22 @@ def test_counters_and_locks_of_a_server_that_is_killed(
 
     assert found.verdict is verdict
     assert {finding.kind for finding in found.findings} <= kinds
+
+
+@pytest.mark.nightly
+@pytest.mark.skipif(bool(no_clocks()), reason=no_clocks() or "there are clocks")
+def test_a_clock_that_jumps_ahead_ends_leases_and_nothing_else(tmp_path: Path) -> None:
+    """Whoever was promised a lock for two seconds loses it at once. Nobody may hold one just then: of some seeds one has to be convicted."""
+    without = judged("clock.yaml", {}, tmp_path)
+    leases = (
+        judged_in(REDIS, "clock.yaml", {"cluster.system": str(REDIS / "lease.toml")}, tmp_path, seed=seed)
+        for seed in range(1, 5)
+    )
+    convicted = next((one for one in leases if one.verdict is Verdict.VIOLATION), None)
+
+    assert (without.verdict, without.reasons) == (Verdict.PASS, [])
+    assert convicted is not None
+    assert {finding.kind for finding in convicted.findings} == {"held_twice"}
 
 
 @pytest.mark.nightly

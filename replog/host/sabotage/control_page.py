@@ -17,7 +17,7 @@ from typing import Final
 import msgspec
 
 PAGE_BYTES: Final = 4096
-WANTED: Final = struct.Struct("<Qqqqq")  # number, offset ms, drift ppm, writes, fsync delay ms
+WANTED: Final = struct.Struct("<Qqqqqq")  # number, offset ms, drift ppm, writes, fsync delay ms, since ns
 SEEN_AT: Final = 1024
 SEEN: Final = struct.Struct("<QqqqQQ")  # number, real ns, local ns, wall ms, refused writes, delayed fsyncs
 COUNTS: Final = struct.Struct("<QQ")  # the last two of them
@@ -28,13 +28,14 @@ REFUSALS: Final = {WRITES_FULL: errno.ENOSPC, WRITES_READ_ONLY: errno.EROFS}
 
 
 class Wanted(msgspec.Struct, frozen=True, kw_only=True):
-    """What the harness asks for."""
+    """What the harness asks for; `since_ns`: from when on a clock drifts, of the machine's monotonic clock (several processes have one clock)."""
 
     number: int = 0
     offset_ms: int = 0
     drift_ppm: int = 0
     writes: int = WRITES_FINE
     fsync_delay_ms: int = 0
+    since_ns: int = 0
 
 
 class Seen(msgspec.Struct, frozen=True, kw_only=True):
@@ -69,14 +70,19 @@ class ControlPage:
 
     def wanted(self) -> Wanted:
         """Return what is asked for now."""
-        number, offset_ms, drift_ppm, writes, fsync_delay_ms = WANTED.unpack_from(self._map)
+        number, offset_ms, drift_ppm, writes, fsync_delay_ms, since_ns = WANTED.unpack_from(self._map)
         return Wanted(
-            number=number, offset_ms=offset_ms, drift_ppm=drift_ppm, writes=writes, fsync_delay_ms=fsync_delay_ms
+            number=number,
+            offset_ms=offset_ms,
+            drift_ppm=drift_ppm,
+            writes=writes,
+            fsync_delay_ms=fsync_delay_ms,
+            since_ns=since_ns,
         )
 
     def ask(self, wanted: Wanted) -> None:
         """Ask for something else (the harness); its number has to be new."""
-        values = (wanted.offset_ms, wanted.drift_ppm, wanted.writes, wanted.fsync_delay_ms)
+        values = (wanted.offset_ms, wanted.drift_ppm, wanted.writes, wanted.fsync_delay_ms, wanted.since_ns)
         self._map[8 : WANTED.size] = WANTED.pack(0, *values)[8:]
         self._map[:8] = wanted.number.to_bytes(8, "little")
 
