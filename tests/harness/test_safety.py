@@ -352,10 +352,10 @@ def test_the_doctor_says_what_the_file_of_a_system_decides(monkeypatch, capsys):
     assert exit_code(["doctor", "--fault", "kill"]) == 0
     assert "○ where the file that describes it gives what the fault needs" in capsys.readouterr().out
 
-    monkeypatch.setattr(system, "way_in", lambda: "no network namespaces: forbidden")
+    monkeypatch.setattr(system, "no_disks", lambda **_: "/dev/fuse is missing")
     (torn,) = examined("torn-loss").faults
     assert torn.depends_on == ()
-    assert torn.refused["system"] == "cannot lose_part (no network namespaces: forbidden)"
+    assert torn.refused["system"] == "cannot lose_part (/dev/fuse is missing)"
     assert exit_code(["doctor", "--fault", "torn-loss"]) == 3
 
 
