@@ -102,7 +102,7 @@ class SystemCluster:
         self._watching: asyncio.Task[None] | None = None
         self._was_ready: dict[int, str | None] = {}  # as which process each node was ready when it was last asked
         self._late: dict[int, str] = {}  # processes that did not come to serve in time, and go on
-        self._has_clocks = Capability.SET_CLOCK in capabilities
+        self._has_clocks = system.nodes.has_own_clock and not clocks.lacking()
         self._clocks: dict[int, NodeControl] = {}
         self.nodes = {node: self._process(node) for node in run.spec.broker_ids}
         self._disks = {node: self._disk(node) for node in self.nodes} if system.nodes.may_forget else {}

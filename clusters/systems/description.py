@@ -102,6 +102,11 @@ class Nodes(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
         return self.image is not None or self.dockerfile is not None
 
     @property
+    def has_own_clock(self) -> bool:
+        """Whether a clock of its own is preloaded into each: they are processes of this machine."""
+        return self.clock == "shim" and not self.in_containers and self.hosts is None
+
+    @property
     def may_forget(self) -> bool:
         """Whether their disks know what was not synced."""
         return self.disk == "forgetful"
