@@ -28,6 +28,7 @@ class Capability(StrEnum):
     RESTORE_DISK = "restore_disk"
     POWER_FAIL = "power_fail"
     DAMAGE = "damage"
+    DAMAGE_FILES = "damage_files"
     ROT = "rot"
     RECONFIGURE = "reconfigure"
     CHANGE_RELEASE = "change_release"
@@ -59,13 +60,14 @@ SECURED: Final = frozenset(
 )  # of clusters with `spec.security` alone
 # Of released software alone, by itself or among nodes of replog.
 RELEASED: Final = frozenset({Capability.CHANGE_RELEASE, Capability.CHANGE_SYSTEM, Capability.RAISE_METADATA_VERSION})
-# Of disks between a process and its files alone: what replog makes of such disks is tried by refused and torn writes, and torn tails.
-FOREIGN: Final = frozenset({Capability.FAIL_DISK, Capability.LOSE_PART})
+# Of described systems alone: what replog makes of such disks and files is tried by refused and torn writes, torn tails, and damage to its logs.
+FOREIGN: Final = frozenset({Capability.FAIL_DISK, Capability.LOSE_PART, Capability.DAMAGE_FILES})
 OF_SIMULATOR: Final = frozenset(Capability) - SECURED - RELEASED - FOREIGN
 # What a node does about bytes that were altered or refused may need an operator, or never end (a log directory that is offline).
 OF_DISKS: Final = frozenset(
     {
         Capability.DAMAGE,
+        Capability.DAMAGE_FILES,
         Capability.ROT,
         Capability.TROUBLE_DISK,
         Capability.FAIL_DISK,
@@ -142,6 +144,22 @@ class Damage(StrEnum):
     TORN_TAIL = "torn-tail"  # the last batch of each log is cut in its middle
     TRUNCATED = "truncated"  # the last segment of each log loses a third of its bytes
     BIT_FLIP = "bit-flip"  # one bit of each log's last segment has turned
+
+
+HowDamaged = Literal["bit-flip", "zeros", "truncate"]  # one bit, a page of 4,096 bytes, the last third
+
+
+class FileDamage(msgspec.Struct, frozen=True, kw_only=True):
+    """What happens to some files of a dead node.
+
+    files:  a pattern of paths below its data folder, as of `pathlib` (`wal/*.log`, `**/*`).
+    most:   how many of those that match and hold something; which ones, and which bytes, comes from the seed.
+    """
+
+    files: str
+    how: HowDamaged
+    most: int
+    seed: int
 
 
 class Rotten(msgspec.Struct, frozen=True, kw_only=True):
@@ -283,6 +301,13 @@ class CanDamageLogs(FaultTarget, Protocol):
 
     async def damage(self, node: int, damage: Damage) -> Proof:
         """Damage the log files of a node that is down; facts as of `power_fail`."""
+
+
+class CanDamageFiles(FaultTarget, Protocol):
+    """Damages files that it knows nothing of."""
+
+    async def damage_files(self, node: int, damage: FileDamage) -> Proof:
+        """Damage some files of a node that is down; the facts name each, and what is another now; proven by reading them again."""
 
 
 class CanRot(FaultTarget, Protocol):
@@ -522,6 +547,7 @@ PROTOCOLS: Final[Mapping[Capability, type]] = {
     Capability.RESTORE_DISK: CanRestoreDisks,
     Capability.POWER_FAIL: CanPowerFail,
     Capability.DAMAGE: CanDamageLogs,
+    Capability.DAMAGE_FILES: CanDamageFiles,
     Capability.ROT: CanRot,
     Capability.RECONFIGURE: CanReconfigure,
     Capability.CHANGE_RELEASE: CanChangeRelease,

@@ -198,14 +198,10 @@ def _lacking(spec: ClusterSpec, system: System) -> dict[Capability, str]:
             found[Capability.CUT] = no_rules
     elif spec.isolation != NAMESPACES:
         found[Capability.CUT] = f"its nodes share this machine's network: cluster.isolation={NAMESPACES} parts them"
-    if system.nodes.clock == "plain":
-        found[Capability.SET_CLOCK] = f'the machine has one clock: {system.name} has no clock = "shim"'
-    elif system.nodes.in_containers or system.nodes.hosts is not None:
-        found[Capability.SET_CLOCK] = (
-            "its nodes are no processes of this machine, which alone are given a clock of their own"
-        )
-    elif no_clocks():
-        found[Capability.SET_CLOCK] = no_clocks()
+    if no_clock := _no_clock(system):
+        found[Capability.SET_CLOCK] = no_clock
+    if no_damage := _no_damage(system):
+        found[Capability.DAMAGE_FILES] = no_damage
     if not system.nodes.may_forget:
         no_disk = f'{system.name} has no disk = "forgetful"'
         found[Capability.POWER_FAIL] = f"nobody knows what was not synced: {no_disk}"
@@ -217,6 +213,24 @@ def _lacking(spec: ClusterSpec, system: System) -> dict[Capability, str]:
     if not system.has_data:
         found[Capability.WIPE] = f"no command of {system.name} names {{data}}"
     return found | dict.fromkeys(sorted(system.withheld), f"{system.name} withholds it")
+
+
+def _no_clock(system: System) -> str:
+    """Return why its nodes' clocks are right; empty: they can be wrong."""
+    if system.nodes.clock == "plain":
+        return f'the machine has one clock: {system.name} has no clock = "shim"'
+    if system.nodes.in_containers or system.nodes.hosts is not None:
+        return "its nodes are no processes of this machine, which alone are given a clock of their own"
+    return no_clocks()
+
+
+def _no_damage(system: System) -> str:
+    """Return why nobody damages its files; empty: somebody can."""
+    if system.log is not None:
+        return f"{system.name} is a log: nobody knows which of its records lie in a damaged file"
+    if system.nodes.hosts is not None:
+        return "its files are on other machines"
+    return "" if system.has_data else f"no command of {system.name} names {{data}}"
 
 
 def lacking_here() -> Mapping[Capability, str]:

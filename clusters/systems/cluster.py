@@ -26,7 +26,7 @@ from tribunal.clusters.api import (
     Unsupported,
     until,
 )
-from tribunal.clusters.capabilities import Capability, ClockSkew, DiskTrouble, Failing, PartKept, offered_by
+from tribunal.clusters.capabilities import Capability, ClockSkew, DiskTrouble, Failing, FileDamage, PartKept, offered_by
 from tribunal.clusters.endings import all_done, completed
 from tribunal.clusters.host_environment import processes_here
 from tribunal.clusters.nodes.final_logs import unreadable
@@ -42,6 +42,7 @@ from tribunal.clusters.orders import OrderSeen
 from tribunal.clusters.run_context import RunContext
 from tribunal.clusters.systems import clocks
 from tribunal.clusters.systems.commands import carried_out
+from tribunal.clusters.systems.damage import damaged
 from tribunal.clusters.systems.description import Addresses, System
 from tribunal.clusters.systems.disks import ForgetfulDisk, Forgotten
 from tribunal.clusters.systems.folder import kept
@@ -364,6 +365,13 @@ class SystemCluster:
     async def power_fail(self, node: int) -> Proof:
         """Kill a node, and let its disk forget what was not synced; proven by the disk's having nothing left to forget."""
         return await completed(self._powerless(node, lambda disk: disk.ask("forget")))
+
+    async def damage_files(self, node: int, damage: FileDamage) -> Proof:
+        """Damage some files of a dead node, whoever wrote them."""
+        if self._node(node).alive:
+            raise ClusterError(f"node {node} runs: kill it before its files are damaged")
+        prefix, data = self._place.prefix(node), self._addresses.data[node]
+        return await completed(damaged(prefix, data, damage, self._log("damage", node), self._run.directory))
 
     async def lose_part(self, node: int, how: PartKept, seed: int) -> Proof:
         """The same, but a part of what was not synced had reached the disk; the facts say how many bytes (`bytes_kept`)."""
