@@ -4,24 +4,34 @@ A finding is one JSON file, written by `tribunal findings add` from a run's fold
 `fixed` must not be found any more (found again, it has regressed), `known` must still be found (a bug nobody has mended
 yet, or a plan whose known bug is switched on on purpose). Nothing is repeated until it looks good: a `known` finding may
 take up to `max_runs` seeds to show, because the code around it moves, and how many it took is data.
+
+A finding of a described system is run on its own nodes, up to `max_runs` times: real time is not repeated by a seed. Its plan names
+`system.toml` by the way there from the finding's own file.
 """
 
+import os
 import re
+import shutil
+import time
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Final, Literal
 
 import msgspec
 
+from tribunal.clusters.api import ClusterError
+from tribunal.harness.campaign.confirm import Attempt, attempt_of
+from tribunal.harness.campaign.repetition import Conduct
 from tribunal.harness.campaign.sweep import SeedResult, Sweep, swept
 from tribunal.harness.catalog import SIMULATED, nearest
+from tribunal.harness.fault_journal import has_journal
 from tribunal.harness.plan import PLAN_VERSION, Plan
 from tribunal.harness.run import commit
 from tribunal.harness.scenario import BadScenario
 from tribunal.results.signature import Signature, texts
 from tribunal.results.signature import read as read_signature
 from tribunal.results.unreadable import UNREADABLE
-from tribunal.results.verdict import Verdict
+from tribunal.results.verdict import WITHOUT_ANSWER, Verdict
 
 FOLDER: Final = Path("tests/findings")
 VERSION: Final = 1
@@ -34,7 +44,7 @@ class KnownFinding(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
     """One past failure.
 
     signature:  the text form of what it shows (`tribunal.results.signature`); `shows` is the value.
-    max_runs:   how many seeds from the plan's own on may be tried before a known finding counts as gone.
+    max_runs:   how many seeds from the plan's own on may be tried before a known finding counts as gone; of a described system how many runs.
     commit:     of the code that it was found with.
     """
 
@@ -54,7 +64,7 @@ class KnownFinding(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
 
 
 class Rerun(msgspec.Struct, frozen=True, kw_only=True):
-    """What became of a finding when it was run again; `seconds` of the processes' wall time."""
+    """What became of a finding when it was run again; `seconds` of the processes' wall time; `reasons`: why nothing can be said."""
 
     name: str
     about: str
@@ -65,6 +75,7 @@ class Rerun(msgspec.Struct, frozen=True, kw_only=True):
     seconds: float
     others: list[str] = []  # what else was found
     run_dir: str = ""
+    reasons: list[str] = []
 
     @property
     def is_bad(self) -> bool:
@@ -75,7 +86,8 @@ class Rerun(msgspec.Struct, frozen=True, kw_only=True):
         """Say it in a line."""
         runs = f"{self.runs} of {self.max_runs} runs" if self.max_runs > 1 else "1 run"
         other = f"; found besides: {', '.join(self.others)}" if self.others else ""
-        return f"{self.outcome:<12} {self.name:<36} {runs}, {self.seconds:.1f} s  {self.signature}{other}"
+        why = f"; {'; '.join(self.reasons)}" if self.reasons else ""
+        return f"{self.outcome:<12} {self.name:<36} {runs}, {self.seconds:.1f} s  {self.signature}{other}{why}"
 
 
 def all_findings(folder: Path = FOLDER) -> list[KnownFinding]:
@@ -107,6 +119,8 @@ def read(path: Path) -> KnownFinding:
             f"{path}: finding version {finding.finding_version} with plan version {finding.plan.plan_version}; "
             f"this is {VERSION} with {PLAN_VERSION}"
         )
+    if finding.plan.spec.system:
+        finding = _with_system(finding, str((path.parent / finding.plan.spec.system).resolve()))
     if finding.name != path.stem:
         raise BadScenario(f"{path}: calls itself {finding.name!r}; the file's name is the finding's name")
     try:
@@ -124,6 +138,8 @@ def add(finding: KnownFinding, folder: Path = FOLDER) -> Path:
         raise BadScenario(f"{finding.name}: its plan switches {', '.join(finding.plan.spec.mutants)} on: --state known")
     folder.mkdir(parents=True, exist_ok=True)
     path = folder / f"{finding.name}.json"
+    if finding.plan.spec.system:
+        finding = _with_system(finding, os.path.relpath(finding.plan.spec.system, folder))
     content = msgspec.json.format(msgspec.json.encode(finding), indent=2) + b"\n"
     try:
         with path.open("xb") as file:
@@ -133,23 +149,74 @@ def add(finding: KnownFinding, folder: Path = FOLDER) -> Path:
     return path
 
 
+def _with_system(finding: KnownFinding, system: str) -> KnownFinding:
+    spec = msgspec.structs.replace(finding.plan.spec, system=system)
+    return msgspec.structs.replace(finding, plan=msgspec.structs.replace(finding.plan, spec=spec))
+
+
 def of_plan(plan: Plan, *, name: str, about: str, signature: str, state: State, max_runs: int) -> KnownFinding:
     """Return a finding made of a plan, found with the code of now."""
+    plan = plan if plan.spec.system else msgspec.structs.replace(plan, cluster=SIMULATED)
     return KnownFinding(
-        name=name, about=about, signature=signature, state=state, max_runs=max_runs, commit=commit(),
-        plan=msgspec.structs.replace(plan, cluster=SIMULATED),
-    )  # fmt: skip
+        name=name, about=about, signature=signature, state=state, max_runs=max_runs, commit=commit(), plan=plan
+    )
+
+
+class RealRuns(msgspec.Struct, frozen=True):
+    """Who runs a plan on a described system's own nodes and judges it, and the folder that its runs' folders are made in."""
+
+    conduct: Conduct
+    out: Path
 
 
 def rerun(
-    findings: Iterable[KnownFinding], *, jobs: int, scratch: Path, notify: Callable[[Rerun], None] = lambda rerun: None
+    findings: Iterable[KnownFinding],
+    *,
+    jobs: int,
+    scratch: Path,
+    real: RealRuns,
+    notify: Callable[[Rerun], None] = lambda rerun: None,
 ) -> list[Rerun]:
-    """Run findings again, one after the other, each over as many seeds as it needs."""
+    """Run findings again, one after the other, each over as many seeds or runs as it needs.
+
+    Raises KeyboardInterrupt when somebody interrupts a real run.
+    """
     results = []
     for finding in findings:
-        results.append(_rerun(finding, jobs, scratch / finding.name))
+        is_real = bool(finding.plan.spec.system)
+        results.append(_rerun_on_nodes(finding, real) if is_real else _rerun(finding, jobs, scratch / finding.name))
         notify(results[-1])
     return results
+
+
+def _rerun_on_nodes(finding: KnownFinding, real: RealRuns) -> Rerun:
+    """Run a plan of a described system until it shows the finding, or as often as it may. A folder stays where something was found."""
+    began, attempts, reasons = time.monotonic(), list[Attempt](), list[str]()
+    while len(attempts) < finding.max_runs and not any(one.shows for one in attempts):
+        try:
+            ended = real.conduct(finding.plan, real.out)
+        except (ClusterError, BadScenario) as problem:  # also where its software is not installed
+            reasons.append(str(problem))
+            break
+        if ended is None:
+            raise KeyboardInterrupt
+        attempts.append(attempt_of(*ended, [finding.shows]))
+        if not attempts[-1].signatures and not has_journal(ended[0]):
+            shutil.rmtree(ended[0], ignore_errors=True)
+    shows = [one for one in attempts if one.shows]
+    is_answered = any(one.verdict not in WITHOUT_ANSWER for one in attempts)
+    return Rerun(
+        name=finding.name,
+        about=finding.about,
+        signature=finding.signature,
+        outcome=_outcome(finding.state, shown=bool(shows)) if is_answered else "error",
+        runs=len(attempts),
+        max_runs=finding.max_runs,
+        seconds=round(time.monotonic() - began, 1),
+        others=sorted({one for attempt in attempts for one in attempt.signatures} - {finding.signature}),
+        run_dir=shows[0].run_dir if shows else "",
+        reasons=reasons if reasons or is_answered else sorted({one for attempt in attempts for one in attempt.reasons}),
+    )
 
 
 def _rerun(finding: KnownFinding, jobs: int, scratch: Path) -> Rerun:

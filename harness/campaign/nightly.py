@@ -23,7 +23,7 @@ from tribunal.clusters.simulated.guards import Guards, counted, known_guards
 from tribunal.clusters.spec import MODES, Mode
 from tribunal.harness.campaign.artefacts import in_turn, within
 from tribunal.harness.campaign.calibrate import Options, measure, missed
-from tribunal.harness.campaign.findings import Rerun, all_findings, rerun
+from tribunal.harness.campaign.findings import RealRuns, Rerun, all_findings, rerun
 from tribunal.harness.campaign.mutation_score import power
 from tribunal.harness.campaign.night_file import Config, KnownIssues, RealRun, own_names, read_known
 from tribunal.harness.campaign.night_findings import Announcement, FindingsOfNight, NotAnnounced, Seen
@@ -65,7 +65,7 @@ from tribunal.results.recording import DamagedRecording
 from tribunal.results.report.index import write as write_index
 from tribunal.results.sensitivity import Figure, Sensitivity, added
 from tribunal.results.signature import texts, without_numbers
-from tribunal.results.verdict import Verdict
+from tribunal.results.verdict import RunVerdict, Verdict
 from tribunal.results.verdict import counted as counted_words
 
 if TYPE_CHECKING:
@@ -310,7 +310,11 @@ class Nightly:
     def _past(self) -> None:
         own = [finding for number, finding in enumerate(self._kept) if self._shard.has(number)]
         results = rerun(
-            own, jobs=self._jobs, scratch=self._scratch / "findings", notify=lambda one: self._notify(one.line())
+            own,
+            jobs=self._jobs,
+            scratch=self._scratch / "findings",
+            real=RealRuns(self._conducted, self._out / "runs"),
+            notify=lambda one: self._notify(one.line()),
         )
         self.night.past = [self._rerun(result, finding.plan) for result, finding in zip(results, own, strict=True)]
         for result, finding in zip(results, own, strict=True):
@@ -321,6 +325,10 @@ class Nightly:
                     again=again,
                 )  # fmt: skip
                 self._found.announce_once(signature, seen)
+
+    def _conducted(self, plan: Plan, out: Path) -> tuple[Path, RunVerdict] | None:
+        judged = self._outside.conduct(plan, out)
+        return None if judged is None else (judged.run_dir, judged.verdict)
 
     def _rerun(self, result: Rerun, plan: Plan) -> Past:
         """Return what a kept finding came to; what it found besides is no news where somebody has that in hand."""

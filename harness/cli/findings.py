@@ -9,7 +9,8 @@ import typer
 
 from tribunal.harness.campaign import findings as known
 from tribunal.harness.campaign.confirm import plan_of
-from tribunal.harness.plan import in_simulator
+from tribunal.harness.cli.repeated import conducted
+from tribunal.harness.plan import in_simulator, read_plan
 from tribunal.harness.scenario import BadScenario
 from tribunal.harness.terminal import as_json, echo
 from tribunal.results.scratch import Scratch
@@ -34,15 +35,19 @@ def add(
     about: Annotated[str, typer.Option(help="What was wrong, in one sentence.")],
     signature: Annotated[str | None, typer.Option(help="What it showed; default: the run's first finding.")] = None,
     state: Annotated[str, typer.Option(help="fixed: must not be found; known: must still be found.")] = "fixed",
-    max_runs: Annotated[int, typer.Option(min=1, help="Seeds that may be tried until a known one shows.")] = 1,
+    max_runs: Annotated[
+        int, typer.Option(min=1, help="Seeds that may be tried until a known one shows; of a described system: runs.")
+    ] = 1,
     folder: Folder = known.FOLDER,
     json: Json = False,
 ) -> None:
     """Keep a run's plan (the shrunk one, if there is one) with what it showed."""
     if state not in ("fixed", "known"):
         raise BadScenario(f"state {state!r}: fixed or known")
+    path = plan_of(run)
+    plan = read_plan(path)
     finding = known.of_plan(
-        in_simulator(plan_of(run)), name=name, about=about, signature=str(first_signature(run) if signature is None else signature_named(signature)),
+        plan if plan.spec.system else in_simulator(path), name=name, about=about, signature=str(first_signature(run) if signature is None else signature_named(signature)),
         state="fixed" if state == "fixed" else "known", max_runs=max_runs,
     )  # fmt: skip
     kept = known.add(finding, folder)
@@ -53,10 +58,16 @@ def add(
 def run_(
     names: Annotated[list[str] | None, typer.Argument(help="Which; default: all.")] = None,
     folder: Folder = known.FOLDER,
-    jobs: Annotated[int, typer.Option(min=1, help="Processes at once.")] = os.cpu_count() or 1,
+    jobs: Annotated[int, typer.Option(min=1, help="Processes at once, of simulated runs.")] = os.cpu_count() or 1,
+    out: Annotated[
+        Path, typer.Option(help="Folder for runs of described systems; those that found something stay.")
+    ] = Path("runs"),
     json: Json = False,
 ) -> None:
-    """Run findings again: what was fixed must stay fixed, what is known must still show."""
+    """Run findings again: what was fixed must stay fixed, what is known must still show.
+
+    Those of a described system are run on its own nodes, one after the other.
+    """
     wanted = known.chosen(names or [], folder)
     if not wanted:  # nothing was run again, and that must not look as if nothing had come back
         raise BadScenario(f"no findings in {folder}; `tribunal findings add` puts some there")
@@ -67,7 +78,8 @@ def run_(
             sys.stdout.flush()
 
     with Scratch("findings", in_memory=True) as scratch:
-        results = known.rerun(wanted, jobs=jobs, scratch=scratch, notify=notify)
+        real = known.RealRuns(conducted, out)
+        results = known.rerun(wanted, jobs=jobs, scratch=scratch, real=real, notify=notify)
     if json:
         echo(as_json(results))
     raise typer.Exit(exit_code_of(results))

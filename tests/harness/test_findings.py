@@ -1,13 +1,17 @@
 """Past failures kept: what was fixed must stay fixed, what is known must still show."""
 
+from pathlib import Path
+
 import msgspec
 import pytest
 
-from tribunal.harness.campaign.findings import KnownFinding, add, all_findings, of_plan, rerun
+from tribunal.harness.campaign.findings import KnownFinding, RealRuns, add, all_findings, of_plan, rerun
 from tribunal.harness.campaign.mutation_score import plan_of
 from tribunal.harness.cli.main import exit_code
+from tribunal.harness.cli.repeated import conducted
 from tribunal.harness.scenario import BadScenario
 
+REAL = RealRuns(conducted, Path("runs"))
 ELECTED_UNCLEAN = "control_plane/clean_election_of_unclean_replica"
 
 
@@ -25,7 +29,7 @@ def test_a_finding_reads_as_it_was_written(tmp_path):
 
 
 def test_a_known_finding_shows_and_without_its_bug_it_is_gone(tmp_path):
-    shown, gone = rerun([finding(), finding(mutants=(), max_runs=1)], jobs=2, scratch=tmp_path)
+    shown, gone = rerun([finding(), finding(mutants=(), max_runs=1)], jobs=2, scratch=tmp_path, real=REAL)
 
     assert shown.outcome == "reproduced"
     assert gone.outcome == "gone"
@@ -35,7 +39,7 @@ def test_a_known_finding_shows_and_without_its_bug_it_is_gone(tmp_path):
 def test_a_fixed_finding_that_shows_again_has_regressed(tmp_path):
     back = msgspec.structs.replace(finding(), state="fixed")
 
-    (result,) = rerun([back], jobs=2, scratch=tmp_path)
+    (result,) = rerun([back], jobs=2, scratch=tmp_path, real=REAL)
 
     assert result.outcome == "regressed"
     assert result.is_bad

@@ -18,7 +18,8 @@ from pathlib import Path
 
 import pytest
 
-from tribunal.harness.campaign.findings import all_findings, rerun
+from tribunal.harness.campaign.findings import RealRuns, all_findings, rerun
+from tribunal.harness.cli.repeated import conducted
 
 FINDINGS = Path(__file__).parents[1] / "findings"
 
@@ -36,6 +37,6 @@ FINDINGS = Path(__file__).parents[1] / "findings"
 def test_it_stays_fixed(tmp_path, name):
     (finding,) = [one for one in all_findings(FINDINGS) if one.name == name]
 
-    (result,) = rerun([finding], jobs=1, scratch=tmp_path)
+    (result,) = rerun([finding], jobs=1, scratch=tmp_path, real=RealRuns(conducted, tmp_path))
 
     assert (result.outcome, result.others) == ("stays fixed", [])

@@ -219,3 +219,43 @@ def committed(folder: Path, subject: str) -> str:
 
 def git(folder: Path, *words: str) -> str:
     return subprocess.run(["git", *words], cwd=folder, check=True, capture_output=True, text=True).stdout.strip()
+
+
+def test_a_finding_of_a_described_system_is_kept_and_run_again_on_its_own_nodes(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its plan names the system by the way there, so that both may move; mended it stays so, and without its software nothing is said."""
+    planned(tmp_path, {})
+    plan, folder = losing(tmp_path), tmp_path / "findings"
+    found = next(
+        run for run in (conducted(plan, tmp_path / "runs") for _ in range(4)) if run and LOST in run[1].signatures
+    )
+    save(found[1], found[0] / "verdict.json")
+    add = ["findings", "add", str(found[0]), "--about", "it loses what a kill takes", "--folder", str(folder)]
+
+    assert exit_code([*add, "--name", "lost", "--state", "known", "--max-runs", "6"]) == 0
+    assert exit_code([*add, "--name", "mended"]) == 0
+    assert '"system": "../keeper/lossy.toml"' in (folder / "lost.json").read_text()
+
+    moved = tmp_path / "moved"
+    moved.mkdir()
+    (tmp_path / "keeper").rename(moved / "keeper")
+    folder.rename(moved / "findings")
+    monkeypatch.chdir(moved)  # where they are run from does not matter
+    again = ["findings", "run", "--folder", str(moved / "findings"), "--out", str(tmp_path / "again")]
+    capsys.readouterr()
+    assert exit_code([*again, "lost"]) == 0
+    assert capsys.readouterr().out.startswith("reproduced   lost ")
+
+    lossy = moved / "keeper" / "lossy.toml"
+    text = lossy.read_text()
+    assert ', "--lose"' in text
+    lossy.write_text(text.replace(', "--lose"', ""))
+    assert exit_code([*again, "mended"]) == 0
+    assert capsys.readouterr().out.startswith("stays fixed  mended ")
+
+    lossy.write_text(text.replace('start = ["{python}"', 'start = ["no-such-program"'))
+    assert exit_code([*again, "mended"]) == EXIT_ERROR
+    said = capsys.readouterr().out
+    assert said.startswith("error        mended ")
+    assert "no-such-program" in said
