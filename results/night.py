@@ -386,7 +386,8 @@ class Night(msgspec.Struct, kw_only=True):
         found = [line for one in self.swept if (line := self.shortfall(one))]
         if self.has_nothing_to_say:
             found.append(NOTHING_RUN)
-        return found + [f"canary {one.mutant}: no time was left for a seed" for one in self.canaries if one.is_untried]
+        why = "no time was left for a seed"
+        return found + [f"canary {one.mutant}: {one.note or why}" for one in self.canaries if one.is_untried]
 
     @property
     def has_nothing_to_say(self) -> bool:

@@ -99,7 +99,7 @@ def bisected_by_runs(
             """Ask the commit that is checked out now."""
             there = msgspec.structs.replace(plan.spec, system=str(tree / place))
             try:
-                _build(build, (tree / place).parent)
+                run_build(build, (tree / place).parent)
                 asked = on_kind(msgspec.structs.replace(plan, spec=there), plan.cluster)
                 (result,) = runner.swept([asked], budget_s=None, scratch=scratch).results
             except (BadScenario, ClusterError) as problem:
@@ -125,7 +125,7 @@ def bisected_by_runs(
     return Bisected(commit=commit, subject=subject, signature=str(runner.sought), steps=[runner.words, *steps])
 
 
-def _build(command: str, folder: Path) -> None:
+def run_build(command: str, folder: Path) -> None:
     """Run a command in a folder. Raises ClusterError when it fails."""
     if not command:
         return

@@ -3,7 +3,7 @@
     nightly: my-log
     findings: tests/findings
     known: known-issues.yaml                         # bugs that somebody has in hand, and what may be INCONCLUSIVE
-    canaries: {mutants: [M01, M44], share: 20}       # per cent of the budget; each must be found
+    canaries: {mutants: [M01, M44], share: 20}       # per cent of the budget; each must be found; of a described system: bugs: FILE
     every_scenario: {share: 20, without: {zookeeper: [exact-stale-join]}}  # each once in each mode that it can do
     search: {scenarios: [rotating-swarm, wide-swarm], modes: [kraft, zookeeper], share: 30}  # guided, on from the last night's corpus
     sweeps: {rotating-swarm: 6, produce-consume: 1}  # weights of the time that is left
@@ -41,10 +41,16 @@ LINES_MAX: Final = 10_000
 
 
 class Canaries(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Known bugs that must be found, and per cent of the budget for all of them."""
+    """Known bugs that must be found, replog's and those of a described system (a list: `system_power`), and per cent of the budget for all."""
 
     mutants: tuple[str, ...] = ()
+    bugs: str | None = None
     share: float = 20
+
+    @property
+    def has_any(self) -> bool:
+        """Whether there is any bug."""
+        return bool(self.mutants or self.bugs)
 
 
 class EveryScenario(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -214,10 +220,10 @@ def _check(config: Config, path: Path) -> None:
     _check_numbers(config, path)
     # A part that is empty takes no time.
     shares = config.every_scenario.share + config.calibrate.share
-    shares += config.canaries.share if config.canaries.mutants else 0
+    shares += config.canaries.share if config.canaries.has_any else 0
     shares += config.confirm.share if config.confirm.runs else 0
     shares += config.search.share if config.search.scenarios else 0
-    parts = (config.sweeps, config.findings, config.canaries.mutants, config.confirm.runs, config.every_scenario.share)
+    parts = (config.sweeps, config.findings, config.canaries.has_any, config.confirm.runs, config.every_scenario.share)
     if not any((*parts, config.search.scenarios)):
         raise BadScenario(
             f"{path}: nothing to do: search, sweeps, every_scenario, findings, canaries or confirm, at least one of them"

@@ -31,9 +31,12 @@ from tribunal.harness.campaign.night_search import begun, came_to, search_for
 from tribunal.harness.campaign.runners import LocalRunner, SayingRunner
 from tribunal.harness.campaign.search import PLAN, Ran, Searched, keep
 from tribunal.harness.campaign.sweep import Keeper, SeedResult, Sweep, guards_table, swept
+from tribunal.harness.campaign.system_power import Sought
+from tribunal.harness.campaign.system_power import power as power_of_system
+from tribunal.harness.campaign.system_power import read as read_bugs
 from tribunal.harness.catalog import SIMULATED, mutant_named, scenario_file, scenarios
 from tribunal.harness.fault_journal import has_journal
-from tribunal.harness.plan import Plan, chance, made
+from tribunal.harness.plan import Plan, chance, made, read_plan
 from tribunal.harness.progress import Silent
 from tribunal.harness.run import commit, lock_sha256
 from tribunal.harness.scenario import BadScenario, Scenario
@@ -168,6 +171,8 @@ class Nightly:
         self._jobs = terms.jobs
         self._began = self._saved = time.monotonic()
         self._kept = [] if config.findings is None else all_findings(self._base / config.findings)
+        self._list = None if config.canaries.bugs is None else self._base / config.canaries.bugs
+        self._bugs = [] if self._list is None else read_bugs(self._list).bug
         known = KnownIssues() if config.known is None else read_known(self._base / config.known, own_names(config))
         self._scenarios: dict[str, Scenario] = {name: load_scenario(scenario_file(name), {}) for name in config.sweeps}
         self._given = {one.name: name for name, one in self._scenarios.items()}  # a file is found by its path alone
@@ -212,7 +217,10 @@ class Nightly:
         config = self._config
         parts: dict[str, tuple[Callable[[], None], bool]] = {  # what does a part, and whether there is anything to do
             "past findings": (self._past, any(map(self._shard.has, range(len(self._kept))))),
-            "canaries": (self._canaries, any(map(self._shard.has, range(len(config.canaries.mutants))))),
+            "canaries": (
+                self._canaries,
+                any(map(self._shard.has, range(len(config.canaries.mutants) + len(self._bugs)))),
+            ),
             "every scenario": (self._every_scenario, config.every_scenario.share > 0),
             "search": (self._search, bool(config.search.scenarios)),
             "sweeps": (self._sweeps, bool(self._scenarios)),
@@ -340,30 +348,57 @@ class Nightly:
         )  # fmt: skip
 
     def _canaries(self) -> None:
-        canaries = self._config.canaries
-        own = [mutant_named(name) for number, name in enumerate(canaries.mutants) if self._shard.has(number)]
-        if not own:
-            if self._power:  # for the night after this one, which reads them beside this one's account
-                write_power(self._out / POWER, self._power)
-            return
-        seeds = range(self.night.first_seed, self.night.first_seed + SEEDS_A_NIGHT)
-        budget_s = max(self.night.budget_s * canaries.share / 100, CANARY_S * len(own))
-        runner = SayingRunner(self._jobs, lambda line: self._notify(f"canaries     {line}"), SAVED_EVERY_S)
-        keeper = Keeper(self._out / "runs")
-        results = power(
-            own, scenario=None, seeds=seeds, budget_s=budget_s, runner=runner, scratch=self._scratch / "canaries",
-            notify=lambda one: self._notify(f"canary       {one.mutant}: {'found' if one.found else 'MISSED' if one.seeds else 'no seed ended'} in {one.seconds} s"),
-            accuse=lambda one: self._see(one, keeper, f" --mode {one.mode}"),
-        )  # fmt: skip
-        measured = [one for one in results if one.found or one.seeds]
-        write_power(self._out / POWER, brought_up_to_date(self._power, measured))
+        own, foreign = len(self._config.canaries.mutants), len(self._bugs)
+        share_s = self.night.budget_s * self._config.canaries.share / 100 / max(1, own + foreign)
+        measured = self._canaries_of_replog(own * share_s)
+        if self._list is not None:
+            measured += self._canaries_of_system(self._list, foreign * share_s)
         self.night.canaries = [
             Canary(
                 mutant=one.mutant, scenario=one.scenario, found=one.found, seen_by=one.seen_by, seeds=one.seeds,
                 seconds=one.seconds, note=one.note,
             )
-            for one in results
+            for one in measured
         ]  # fmt: skip
+
+    def _say_canary(self, one: Power) -> None:
+        fate = "found" if one.found else "MISSED" if one.seeds else "no seed ended"
+        self._notify(f"canary       {one.mutant}: {fate} in {one.seconds} s")
+
+    def _canaries_of_replog(self, budget_s: float) -> list[Power]:
+        canaries = self._config.canaries
+        own = [mutant_named(name) for number, name in enumerate(canaries.mutants) if self._shard.has(number)]
+        if not own:
+            if self._power:  # for the night after this one, which reads them beside this one's account
+                write_power(self._out / POWER, self._power)
+            return []
+        seeds = range(self.night.first_seed, self.night.first_seed + SEEDS_A_NIGHT)
+        runner = SayingRunner(self._jobs, lambda line: self._notify(f"canaries     {line}"), SAVED_EVERY_S)
+        keeper = Keeper(self._out / "runs")
+        results = power(
+            own, scenario=None, seeds=seeds, budget_s=max(budget_s, CANARY_S * len(own)), runner=runner,
+            scratch=self._scratch / "canaries", notify=self._say_canary,
+            accuse=lambda one: self._see(one, keeper, f" --mode {one.mode}"),
+        )  # fmt: skip
+        measured = [one for one in results if one.found or one.seeds]
+        write_power(self._out / POWER, brought_up_to_date(self._power, measured))
+        return results
+
+    def _canaries_of_system(self, path: Path, budget_s: float) -> list[Power]:
+        """Seek the known bugs of a described system on its own nodes."""
+        before = len(self._config.canaries.mutants)
+        wanted = [bug for number, bug in enumerate(self._bugs, before) if self._shard.has(number)]
+
+        def accuse(run_dir: Path, verdict: RunVerdict) -> None:
+            plan = read_plan(run_dir / "plan.json")
+            again = f"tribunal run --plan {shlex.quote(str(run_dir / 'plan.json'))}"
+            self._see_real(plan, verdict, run_dir, again)
+
+        how = Sought(
+            seeds=range(self.night.first_seed, self.night.first_seed + SEEDS_A_NIGHT), budget_s=budget_s,
+            conduct=self._conducted, out=self._out / "runs", notify=self._say_canary, accuse=accuse,
+        )  # fmt: skip
+        return power_of_system(path.parent, read_bugs(path), wanted, how, self._scratch / "bugs")
 
     def _every_scenario(self) -> None:
         """Run every scenario once in every mode that it can do: weights leave most of them unseen for ever.
@@ -603,6 +638,23 @@ class Nightly:
             longest_s = max(longest_s, time.monotonic() - began)
             self._save()
 
+    def _see_real(self, plan: Plan, verdict: RunVerdict, folder: Path, again: str) -> list[str]:
+        """Take note of what a run on real nodes found; return its signatures."""
+        signatures = texts(sorted({one.signature for one in verdict.violations}))
+        for signature in signatures:
+            self._run_dirs.setdefault(signature, []).append(str(folder))
+            seen = Seen(
+                scenario=plan.scenario,
+                mode=plan.mode,
+                where=f"{plan.scenario} on {plan.cluster}",
+                seed=plan.seed,
+                claim=verdict.claim,
+                again=again,
+                run_dir=str(folder),
+            )
+            self._found.saw(signature, seen)
+        return signatures
+
     def _confirmation(self, run: RealRun, number: int) -> Confirmation:
         began, seed = time.monotonic(), self.night.first_seed + number
         scenario = load_scenario(scenario_file(run.scenario), {})
@@ -624,20 +676,9 @@ class Nightly:
         is_clean = verdict.verdict in (Verdict.PASS, Verdict.PERMITTED) and not has_journal(folder)
         if is_clean and seed % PASSES_KEPT:
             shutil.rmtree(folder)
-        signatures = texts(sorted({one.signature for one in verdict.violations}))
-        for signature in signatures:
-            self._run_dirs.setdefault(signature, []).append(str(folder))
-            again = f"tribunal run {given} --cluster {run.cluster} --seed {seed}"
-            seen = Seen(
-                scenario=scenario.name,
-                mode=plan.mode,
-                where=f"{scenario.name} on {run.cluster}",
-                seed=seed,
-                claim=verdict.claim,
-                again=again,
-                run_dir=str(folder),
-            )
-            self._found.saw(signature, seen)
+        signatures = self._see_real(
+            plan, verdict, folder, f"tribunal run {given} --cluster {run.cluster} --seed {seed}"
+        )
         return Confirmation(
             scenario=scenario.name, cluster=run.cluster, seed=seed, verdict=verdict.verdict.value, claim=verdict.claim,
             reasons=list(verdict.reasons), seconds=round(time.monotonic() - began, 1),

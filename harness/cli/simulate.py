@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 from shlex import quote
-from typing import TYPE_CHECKING, Annotated, Final
+from typing import TYPE_CHECKING, Annotated, Final, NoReturn
 
 import msgspec
 import typer
@@ -159,6 +159,9 @@ def power(  # noqa: PLR0917 - options
     out: Annotated[
         Path, typer.Option(help="Folder for runs without a known bug that found something all the same.")
     ] = Path("runs/power"),
+    bugs: Annotated[
+        Path | None, typer.Option(help="List of a described system's known bugs: they are sought on its own nodes.")
+    ] = None,
     round_size: RoundSize = ROUND,
     master: Master = None,
     remote: Remote = None,
@@ -169,7 +172,20 @@ def power(  # noqa: PLR0917 - options
     """Switch known bugs on, one at a time, and see how soon each is found, and by what.
 
     A finding counts where the same run without the bug does not have it. What such a run finds by itself is a finding of this build: it is kept.
+    With --bugs the bugs are those of a described system: configurations, versions or patches (docs/your-system.md).
     """
+    if bugs is not None:
+        from tribunal.harness.cli.system_power import power_of_system
+
+        if any((scenario, each, each_cpu, rest, keep, master, remote, jobs)) or by != "own":
+            raise UsageError(
+                "--bugs: goes with --mutant, --seeds, --budget, --out, --json: its runs are real ones, one after the other"
+            )
+        results, is_accused = power_of_system(
+            bugs, mutant or [], seeds=_seeds(seeds), budget_s=duration(budget, ClusterSpec()).most_ms / 1000, out=out,
+            say=lambda one: echo(power_line(one), err=True),
+        )  # fmt: skip
+        _end_with_power(results, is_accused=is_accused, json=json)
     from tribunal.harness.campaign import mutation_score as powers
     from tribunal.results import power as kept
 
@@ -205,13 +221,18 @@ def power(  # noqa: PLR0917 - options
             each_cpu_s=each_cpu_s, runner=runner, scratch=scratch, round_size=round_size, notify=notify,
             accuse=accuse,
         )  # fmt: skip
+    _end_with_power(results, is_accused=bool(keeper.folders), json=json)
+
+
+def _end_with_power(results: "list[Power]", *, is_accused: bool, json: bool) -> NoReturn:
+    """Print what became of bugs; exit with 1 where one was missed, or something was found without one."""
     if json:
         echo(as_json(results))
     else:
         for result in results:
             echo(power_line(result))
         echo(f"found {sum(result.found for result in results)} of {len(results)}")
-    raise typer.Exit(0 if all(result.found for result in results) and not keeper.folders else 1)
+    raise typer.Exit(0 if all(result.found for result in results) and not is_accused else 1)
 
 
 def _say(line: str) -> None:

@@ -1,0 +1,168 @@
+"""Known bugs of a described system, as configurations and as patches: sought on its own nodes, and compared with the system without them."""
+
+import difflib
+import json
+from pathlib import Path
+
+import pytest
+
+from tribunal.harness.campaign.system_power import chosen, read
+from tribunal.harness.catalog import Unknown
+from tribunal.harness.cli.main import exit_code
+from tribunal.harness.new import made_system
+from tribunal.harness.scenario import BadScenario
+
+SYSTEMS = Path(__file__).resolve().parents[2] / "systems"
+KILLED = """scenario: killed
+cluster: {system: system.toml}
+workload: {name: set, sets: 4, rate: 80}
+time: 1s
+warm_up: 200ms
+steps:
+  - {kill: node 1, for: 100ms, after: 300ms}
+"""
+LISTED = """scenario = "killed.yaml"
+sound = "system.toml"
+
+[[bug]]
+name = "configured"
+about = "it answers before it has written"
+system = "lossy.toml"
+
+[[bug]]
+name = "patched"
+about = "the same, in the code"
+patch = "early.patch"
+build = "touch built"
+"""
+
+
+def patch(old: str, new: str) -> str:
+    """Return what makes one server of the other, as `diff -u` writes it."""
+    lines = difflib.unified_diff(
+        old.splitlines(keepends=True), new.splitlines(keepends=True), "a/server.py", "b/server.py"
+    )
+    return "".join(lines)
+
+
+def listed(tmp_path: Path, text: str = LISTED) -> Path:
+    """Make the sample system with a list of two bugs, each of which loses what a kill takes; return the list."""
+    made_system("keeper", tmp_path)
+    folder = tmp_path / "keeper"
+    (folder / "killed.yaml").write_text(KILLED)
+    server = (folder / "server.py").read_text()
+    assert "waiting.append if options.lose else store.file.write" in server
+    early = server.replace("waiting.append if options.lose else store.file.write", "waiting.append")
+    (folder / "early.patch").write_text(patch(server, early))
+    (folder / "bugs.toml").write_text(text)
+    return folder / "bugs.toml"
+
+
+def test_known_bugs_are_found_and_the_system_without_them_is_not_accused(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A configuration and a patch; the folder itself stays as it is."""
+    bugs = listed(tmp_path)
+    server = (bugs.parent / "server.py").read_text()
+
+    code = exit_code(
+        ["power", "--bugs", str(bugs), "--seeds", "1:9", "--budget", "2m", "--out", str(tmp_path / "runs"), "--json"]
+    )
+
+    found = json.loads(capsys.readouterr().out)
+    assert [(one["mutant"], one["found"], one["seen_by"]) for one in found] == [
+        ("configured", True, ["sets/element_lost"]),
+        ("patched", True, ["sets/element_lost"]),
+    ]
+    assert code == 0
+    assert (bugs.parent / "server.py").read_text() == server
+    assert not (bugs.parent / "built").exists()
+    assert all((Path(one["run_dir"]) / "verdict.json").is_file() for one in found)
+
+
+def test_what_the_sound_system_shows_too_counts_for_no_bug(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """It is a finding of the system as it is."""
+    bugs = listed(tmp_path, LISTED.replace('sound = "system.toml"', 'sound = "lossy.toml"'))
+
+    code = exit_code(
+        ["power", "--bugs", str(bugs), "--mutant", "configured", "--seeds", "1:4", "--out", str(tmp_path / "runs")]
+    )
+
+    said = capsys.readouterr()
+    assert code == 1
+    assert "the sound system by itself: sets/element_lost" in said.err
+    assert "the sound system shows it too, so it does not count: sets/element_lost" in said.out
+    assert "found 0 of 1" in said.out
+
+
+def test_a_patch_that_does_not_fit_is_named_and_the_others_are_sought(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Git alone would pass over a patch of a folder within a repository, and call that well done."""
+    bugs = listed(tmp_path)
+    (bugs.parent / "early.patch").write_text(patch("nobody wrote this\n", "nor this\n"))
+
+    code = exit_code(["power", "--bugs", str(bugs), "--mutant", "patched", "--out", str(tmp_path / "runs")])
+
+    said = capsys.readouterr().out
+    assert code == 1
+    assert "patched: early.patch does not fit: " in said
+    assert "seeds   0" in said
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "words"),
+    [
+        pytest.param('system = "lossy.toml"', "", "configured: what has it: system = a file, or patch", id="nothing"),
+        pytest.param('"lossy.toml"', '"none.toml"', "configured: there is no file .*none.toml", id="no system"),
+        pytest.param('"killed.yaml"', '"none.yaml"', "there is no file .*none.yaml", id="no scenario"),
+        pytest.param('name = "patched"', 'name = "configured"', "two bugs are called configured", id="twice"),
+        pytest.param('name = "patched"', 'name = "a/b"', "not a list of known bugs", id="a name"),
+        pytest.param('patch = "early.patch"', 'system = "lossy.toml"', "build goes with a patch", id="a build"),
+        pytest.param("[[bug]]", "[[bugs]]", "not a list of known bugs", id="an unknown word"),
+        pytest.param('scenario = "killed', 'scenario = killed', "not a list of known bugs", id="no TOML"),
+    ],
+)  # fmt: skip
+def test_a_list_that_names_nothing_to_seek_is_refused(tmp_path: Path, old: str, new: str, words: str) -> None:
+    """In one line that names the file, before anything is run."""
+    with pytest.raises(BadScenario, match=rf"bugs.toml: .*{words}|{words}"):
+        read(listed(tmp_path, LISTED.replace(old, new)))
+
+
+def test_a_bug_that_is_not_listed_is_refused_by_name(tmp_path: Path) -> None:
+    """With the nearest one."""
+    with pytest.raises(Unknown, match="did you mean patched"):
+        chosen(read(listed(tmp_path)), ["patches"])
+
+
+@pytest.mark.parametrize("option", [["--by", "swarm"], ["--scenario", "produce-consume"], ["--rest"], ["--jobs", "2"]])
+def test_what_is_of_the_simulator_is_refused_with_a_list(tmp_path: Path, option: list[str]) -> None:
+    """Real runs come one after the other, of the scenarios that the list names."""
+    assert exit_code(["power", "--bugs", str(listed(tmp_path)), *option]) == 64
+
+
+def test_the_lists_of_the_repository_can_be_read() -> None:
+    """Each file that they name is there."""
+    found = {path.parent.name: len(read(path).bug) for path in SYSTEMS.glob("*/bugs.toml")}
+
+    assert found["redis"] == 4
+
+
+@pytest.mark.nightly
+def test_a_night_has_them_for_canaries(tmp_path: Path) -> None:
+    """Each has to be found."""
+    bugs = listed(tmp_path)
+    night = tmp_path / "night.yaml"
+    real = f"{{scenario: {bugs.parent / 'killed.yaml'}, cluster: system, count: 1}}"
+    night.write_text(
+        f"nightly: keeper\ncanaries: {{bugs: {bugs}, share: 50}}\nconfirm: {{share: 40, runs: [{real}]}}\n"
+    )
+
+    code = exit_code(["nightly", str(night), "--budget", "90s", "--engine", "inline", "--out", str(tmp_path / "night")])
+
+    night_said = json.loads((tmp_path / "night" / "nightly.json").read_text())
+    assert [(one["mutant"], one["found"]) for one in night_said["canaries"]] == [
+        ("configured", True),
+        ("patched", True),
+    ]
+    assert code == 0
