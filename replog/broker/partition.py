@@ -205,11 +205,14 @@ class Partition:
 
     def make_whole(self, leader: NodeId) -> None:
         """Have a log whose beginning is missing fetched again once somebody leads; who leads itself begins where it can."""
-        if leader == self.node_id:
-            self.log.go_on_without_start()
-        elif leader != NO_NODE:
-            self.log.begin_again()
-            self._high_watermark = self.log.log_end_offset
+        try:
+            if leader == self.node_id:
+                self.log.go_on_without_start()
+            elif leader != NO_NODE:
+                self.log.begin_again()
+                self._high_watermark = self.log.log_end_offset
+        except OSError as problem:
+            self.go_offline(problem)
 
     def on_min_insync_replicas(self, min_insync_replicas: int, now_ms: int) -> list[Effect]:
         """Take the topic's current minimum."""

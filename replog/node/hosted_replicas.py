@@ -56,6 +56,9 @@ class HostedReplicas:
                 return
         if replica.partition.log.missing_from is not None:
             replica.partition.make_whole(assigned.state.leader)
+            if replica.partition.is_offline:
+                return
+            self.replicas.on_truncated()  # what is fetched again is not durable yet, whatever was checkpointed of it
         effects = replica.partition.on_metadata(
             assigned.state, identity=self.identity, now_ms=self._clock.now_ms(), wall_ms=self._clock.wall_ms()
         )

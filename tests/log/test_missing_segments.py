@@ -1,15 +1,19 @@
 """Segments that are gone, or another log's: what is left of a log is not what it was, and nobody may take it for that."""
 
+import errno
 import struct
 from collections.abc import Callable
 from pathlib import Path
+from uuid import UUID
 
 import pytest
 
+from replog.broker.partition import Partition
 from replog.host.world import RealDisk
 from replog.log.batch import CorruptBatch, batches
 from replog.log.log import Log
 from replog.log.settings import LogSettings
+from replog.types import NodeId, TopicPartition
 from tests.log.batches import DIRECTORY, SMALL, a_disk, append, content, opened
 from tribunal.clusters.simulated.disk import SimulatedDisk
 
@@ -174,3 +178,27 @@ def test_an_index_that_points_before_its_file_is_made_anew(which: int, tmp_path:
 
     assert content(again) == before
     again.close()
+
+
+def test_a_disk_that_fails_when_what_is_left_is_dropped_takes_its_directory_offline_and_not_the_broker() -> None:
+    disk = a_disk()
+    bases = a_closed_log(disk)
+    without(disk, bases[0])
+    partition = Partition(
+        name=TopicPartition("t", 0),
+        topic_id=UUID(int=7),
+        node_id=NodeId(1),
+        log=opened(disk),
+        high_watermark=0,
+        brokers={},
+        lag_ms_max=1000,
+        refuses_while_recovering=True,
+    )
+    failed: list[OSError] = []
+    partition.disk_failed = failed.append
+    disk.break_below("data", errno.EIO)
+
+    partition.make_whole(NodeId(2))
+
+    assert partition.is_offline
+    assert [problem.errno for problem in failed] == [errno.EIO]

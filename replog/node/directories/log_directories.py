@@ -85,6 +85,7 @@ class LogDirectories:
         self._written: dict[str, dict[TopicPartition, int]] = {}
         self._prepared: dict[TopicPartition, Prepared] = {}
         self._competing_logs: dict[TopicPartition, list[StoredLog]] = {}  # other topics' logs of the same name
+        self._have_cut_logs = False  # at the start one ended below its checkpointed recovery point
         # By path: logs that its checkpoints may still name, each with the number of its going.
         self._gone: dict[str, dict[TopicPartition, int]] = {}
         self._gone_count = 0
@@ -104,6 +105,8 @@ class LogDirectories:
             self.fail(path, problem)
         for path in self.online:
             self._try(path, lambda path: self._open_directory(path, recover=left.needs_recovery[path]))
+        if self._have_cut_logs:
+            self.write_recovery_points()
         if not self.online:
             path, reason = list(self.offline.items())[-1]
             raise NoDirectory(f"no log directory can be used; {path}: {reason}")
@@ -191,6 +194,7 @@ class LogDirectories:
                 self.world.journal.log("error", f"{name}: {what}; it is fetched again where another replica has it")
                 self.world.journal.probe("log_start_missing")
                 self.previous_broker_epoch = NO_BROKER_EPOCH
+            self._have_cut_logs |= log.flushed_offset < recovery_points.get(name, 0)
             # SPEC 3.5.7: a missing entry means that nothing above the log start is known to be committed.
             high_watermark = high_watermarks.get(name, log.log_start_offset)
             if high_watermark > log.log_end_offset:
