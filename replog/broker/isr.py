@@ -269,10 +269,10 @@ class LeaderState:
             effects.extend(self._advance(now_ms))
         return effects
 
-    def on_forgotten(self, replica: NodeId) -> None:
-        """Take note that a session repeats the replica's position no more."""
+    def on_forgotten(self, replica: NodeId, contact: Contact) -> None:
+        """Take note that a session repeats the replica's position no more; another one of it may have begun since, and does."""
         follower = self.followers.get(replica)
-        if follower is not None:
+        if follower is not None and follower.contact is contact:
             follower.repeat_position(self.log_end_offset)
             follower.contact = None
 

@@ -490,10 +490,10 @@ class Partition:
         is_up_to_date = fetch_offset == self.log.log_end_offset and self.leadership.is_up_to_date(replica)
         return self._answer(Error.NONE, records=records, is_news=is_news, is_up_to_date=is_up_to_date), effects
 
-    def on_forgotten(self, replica: NodeId) -> None:
+    def on_forgotten(self, replica: NodeId, contact: Contact) -> None:
         """Take note that a replica's session repeats its position here no more."""
         if self.leadership is not None:
-            self.leadership.on_forgotten(replica)
+            self.leadership.on_forgotten(replica, contact)
 
     def readable_followers(self, *, current_leader_epoch: int, fetch_offset: int) -> list[tuple[NodeId, Follower]]:
         """Return the followers in sync that hold what a consumer asks for; none unless we are to answer (KIP-392)."""

@@ -325,11 +325,25 @@ def test_a_forgotten_partition_is_repeated_no_more():
     fetched(state, contact)
     contact.last_ms = 2_000
 
-    state.on_forgotten(REPLICA)
+    state.on_forgotten(REPLICA, contact)
     contact.last_ms = 90_000
     state.on_append(11, 90_000)
 
     assert state.followers[REPLICA].last_caught_up_ms == 2_000
+
+
+def test_the_end_of_a_session_that_a_replica_has_left_behind_says_nothing_of_its_present_one():
+    """A replica that was killed comes back with another session; the earlier one goes when somebody needs its place."""
+    state, former, contact = leader(), Contact(0), Contact(0)
+    fetched(state, former)
+    fetched(state, contact)
+
+    state.on_forgotten(REPLICA, former)
+    contact.last_ms = 90_000
+    state.on_append(11, 90_000)
+
+    assert state.followers[REPLICA].last_caught_up_ms == 90_000
+    assert state.on_tick(90_100) == []
 
 
 def test_only_a_member_of_the_isr_at_the_end_is_up_to_date():

@@ -7,7 +7,7 @@ from random import Random
 from typing import Final
 from uuid import UUID
 
-from replog.broker.isr import AlterPartitionAnswer, BrokerView, PartitionState, Propose
+from replog.broker.isr import AlterPartitionAnswer, BrokerView, Contact, PartitionState, Propose
 from replog.broker.partition import Effect, Partition
 from replog.broker.verification import Guard
 from replog.errors import Error
@@ -218,10 +218,11 @@ class PartitionCore:
             "takes_position": random.random() < 0.9,
         }
         self.trail.note("fetch", asked)
-        _, effects = self.partition.fetch_as_replica(**asked, now_ms=self.now_ms)
+        contact = Contact(self.now_ms)
+        _, effects = self.partition.fetch_as_replica(**asked, now_ms=self.now_ms, contact=contact)
         self._perform(effects)
         if random.random() < 0.1:
-            self.partition.on_forgotten(replica)
+            self.partition.on_forgotten(replica, contact)
 
     def _read(self) -> None:
         random, partition = self.random, self.partition

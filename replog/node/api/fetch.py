@@ -373,8 +373,9 @@ class FetchApi:
             replica: Replica | None = partition.hosted
             if replica is not None:
                 replica.watchers.pop(partition, None)
-                if partition.session.contact is not None:
-                    replica.partition.on_forgotten(partition.session.replica)
+                session = partition.session
+                if session.contact is not None:
+                    replica.partition.on_forgotten(session.replica, session.contact)
 
     def forget(self, fetch: Fetch) -> None:
         """Let a fetch wait no more."""
