@@ -77,8 +77,8 @@ class ConsumerGroup:
         self.compared: dict[
             str, int
         ] = {}  # patterns, and the change of the topics' names that they were compared with last
-        self.written_count = 0
-        self.committed_count = 0
+        self.last_written = 0  # numbers of writes
+        self.last_committed = 0
 
     # --- records -----------------------------------------------------------------------------
 

@@ -133,10 +133,15 @@ def nothing_own(_: str) -> Mapping[str, str]:
 
 
 class GroupChanged(msgspec.Struct, frozen=True):
-    """Ticket: records of one group; `undo` takes them back, `reply` waits for them."""
+    """Ticket: records of one group; `undo` takes them back, `reply` waits for them.
+
+    number:    of the write; a later group of the same name has other ones.
+    followed:  the number of the group's write before it, 0 where there was none.
+    """
 
     group_id: str
     number: int
+    followed: int
     undo: tuple[Fact, ...]
     reply: Reply | None
 
@@ -216,6 +221,7 @@ class ConsumerGroupCoordinator:
         self.new_id = new_id
         self.groups: dict[str, ConsumerGroup] = {}
         self._names = TopicNames()
+        self._written_count = 0  # of all groups
         self._held: dict[tuple[str, int], list[Effect]] = {}  # answers that wait for a write that is not theirs
 
     # --- loading -----------------------------------------------------------------------------
@@ -612,19 +618,20 @@ class ConsumerGroupCoordinator:
         """Write what was changed; the answer comes when that, or what was written before it, is committed."""
         group = turn.group
         if turn.entries:
-            group.written_count += 1
-            ticket = GroupChanged(group.group_id, group.written_count, tuple(turn.undo), reply)
+            self._written_count += 1
+            followed, group.last_written = group.last_written, self._written_count
+            ticket = GroupChanged(group.group_id, group.last_written, followed, tuple(turn.undo), reply)
             return [Write(entries=turn.entries, ticket=ticket)]
-        if reply is None or group.written_count == group.committed_count:
+        if reply is None or not is_being_written(group):
             return [] if reply is None else [reply]
-        self._held.setdefault((group.group_id, group.written_count), []).append(reply)
+        self._held.setdefault((group.group_id, group.last_written), []).append(reply)
         return []
 
     def on_written(self, ticket: GroupChanged) -> list[Effect]:
         """Give the answers that waited for this."""
         group = self.groups.get(ticket.group_id)
         if group is not None:
-            group.committed_count = ticket.number
+            group.last_committed = ticket.number
         own: list[Effect] = [] if ticket.reply is None else [ticket.reply]
         return own + self._held.pop((ticket.group_id, ticket.number), [])
 
@@ -635,7 +642,7 @@ class ConsumerGroupCoordinator:
             return []
         for key, value in reversed(ticket.undo):
             group.apply(key, value)
-        group.written_count -= 1
+        group.last_written = ticket.followed
         group.refreshed_ms = -1
         group.compared.clear()
         for member_id in group.members:
@@ -747,7 +754,7 @@ def is_in_use(group: ConsumerGroup | None) -> bool:
 
 def is_being_written(group: ConsumerGroup | None) -> bool:
     """Return whether changes of a group are on their way to the log, which may refuse them."""
-    return group is not None and group.written_count > group.committed_count
+    return group is not None and group.last_written > group.last_committed
 
 
 def is_ending(group: ConsumerGroup | None) -> bool:

@@ -14,6 +14,7 @@ from replog.errors import Error
 from replog.types import TopicPartition
 from replog.wire.messages import consumer_group_heartbeat as cgh
 from replog.wire.messages.join_group import JoinGroupRequest, JoinGroupRequestProtocol
+from replog.wire.messages.leave_group import LeaveGroupRequest, MemberIdentity
 from replog.wire.messages.offset_commit import (
     OffsetCommitRequest,
     OffsetCommitRequestPartition,
@@ -459,7 +460,7 @@ def test_offsets_are_read_by_members_of_the_epoch() -> None:
     assert driver.core.fetch_error("none", "x", 1) is Error.NONE
 
 
-def classic_join(driver: Driver) -> Any:
+def classic_join(driver: Driver, version: int = 3) -> Any:
     protocols = [JoinGroupRequestProtocol(name="range")]
     body = JoinGroupRequest(
         group_id="g",
@@ -468,7 +469,7 @@ def classic_join(driver: Driver) -> Any:
         protocol_type="consumer",
         protocols=protocols,
     )
-    return driver.send(body, version=3)
+    return driver.send(body, version=version)
 
 
 def test_an_empty_group_changes_its_protocol_and_one_with_members_does_not() -> None:
@@ -545,6 +546,30 @@ def test_a_group_that_is_changing_its_protocol_stays_what_it_becomes_where_the_l
     assert [one.group_type for one in driver.core.listed([], [])] == ["Consumer"]
     assert driver.replies[classic_join(driver)].error_code is Error.INCONSISTENT_GROUP_PROTOCOL
     assert successor(driver).core.groups == driver.core.groups == {}
+
+
+def test_answers_of_a_group_wait_for_its_own_records_and_not_for_those_of_a_former_one_of_its_name() -> None:
+    """The last member's leaving, and the classic group that came between, are still on their way to the log."""
+    former = a_driver()
+    Reader(former, "a").beat()
+    driver = successor(former)
+    driver.hold()
+    driver.send(cgh.ConsumerGroupHeartbeatRequest(group_id="g", member_id="a", member_epoch=-1), version=1)
+    given = driver.replies[classic_join(driver, version=4)].member_id
+    driver.send(LeaveGroupRequest(group_id="g", members=[MemberIdentity(member_id=given)]))
+    before = len(driver.held or [])
+    first = driver.send(joining("b"), version=1)
+    second = driver.send(joining("b"), version=1)
+
+    held, driver.held = driver.held or [], []
+    for write in held[:before]:
+        driver._commit(write)
+
+    assert first not in driver.replies
+    assert second not in driver.replies
+    driver.held = held[before:]
+    driver.release()
+    assert [driver.replies[token].member_epoch for token in (first, second)] == [1, 1]
 
 
 def test_a_group_is_deleted_when_it_has_no_members() -> None:
