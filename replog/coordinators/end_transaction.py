@@ -61,6 +61,9 @@ def end_with_bump(
             return Error.PRODUCER_FENCED  # the one who begun it is a transaction ahead, or has just taken over
         if known.producer_epoch == EPOCH_MAX:
             return Error.PRODUCER_FENCED  # it was fenced at the end of its epochs: this one is nobody's
+        if known.state is State.COMPLETE_ABORT and committed:
+            # It never asked for an abort: its time was over, or another producer took its place (KAFKA-20785).
+            return Error.PRODUCER_FENCED
         return Error.NONE if known.state in COMPLETE and known.will_commit == committed else Error.INVALID_TXN_STATE
     if known.state is not State.ONGOING and committed:
         return Error.INVALID_TXN_STATE

@@ -104,6 +104,24 @@ def test_who_was_fenced_is_not_taken_for_a_retry() -> None:
     assert driver.ask(end(OLD_ID, 4)).error_code is Error.PRODUCER_FENCED
 
 
+def test_whose_transaction_was_aborted_by_time_is_fenced_when_it_commits() -> None:
+    """KAFKA-20785: clients take INVALID_TXN_STATE for a mistake of their own, and end; PRODUCER_FENCED lets them begin again."""
+    driver = a_transaction(State.ONGOING, 4)
+    driver.pass_time(60_000 + 2 * driver.core.settings.scan_interval_ms)
+    markers_written(driver)
+
+    assert driver.ask(end(OLD_ID, 4)).error_code is Error.PRODUCER_FENCED
+
+
+def test_who_aborts_what_it_has_committed_has_made_a_mistake() -> None:
+    driver = a_transaction(State.ONGOING, 4)
+    assert driver.ask(end(OLD_ID, 4)).error_code is Error.NONE
+    markers_written(driver)
+
+    assert driver.ask(end(OLD_ID, 4, committed=False)).error_code is Error.INVALID_TXN_STATE
+    assert driver.ask(end(OLD_ID, 4)).error_code is Error.NONE
+
+
 def test_who_ends_without_a_new_epoch_has_markers_without_one() -> None:
     """A producer may add by writing and end by the former protocol; its markers do not raise the epoch."""
     driver = a_transaction(State.ONGOING, 4)
