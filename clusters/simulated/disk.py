@@ -322,11 +322,15 @@ class SimulatedDisk:
         directory.bind({name: None})
 
     def remove_tree(self, path: str) -> None:
-        """Remove a directory with all it holds; a missing one is fine."""
+        """Remove a directory with all it holds, one after the other in any order: a power failure leaves some; a missing one is fine."""
         self.refuse(path)
         entry = self._find(path)
         if entry is None:
             return
+        if isinstance(entry, Directory):
+            for name in self._random.sample(entry.names(), len(entry.entries)):
+                below = f"{path}/{name}"
+                (self.remove_tree if isinstance(entry.entries[name], Directory) else self.remove)(below)
         self._step()
         self._names_changed(path)
         self._release(entry)

@@ -761,12 +761,6 @@ class Log:
         for segment in self.segments:
             segment.file.close()
 
-    def delete(self) -> None:
-        """Remove the log with all its files."""
-        self.close_files()
-        self.disk.remove_tree(self.directory)
-        self.disk.sync_directory(self.directory.rpartition("/")[0] or ".")
-
     def _write_snapshot(self) -> None:
         # A torn one is known by its checksum, and an older one does as well.
         file = self.disk.open(snapshot_path(self.directory, self.log_end_offset), create=True)

@@ -111,13 +111,23 @@ class LogCopy:
 
 
 def put_away(disk: Disk, log: Log) -> str:
-    """Rename the folder of a log that was moved; its files stay open for whoever still reads or syncs them."""
+    """Rename the folder of a log that was moved, or is to be deleted; its files stay open for whoever still reads or syncs them."""
     path = beside(log.directory, DELETE_SUFFIX)
     with suppress(FileNotFoundError):
         disk.remove_tree(path)
     disk.rename(log.directory, path)
     disk.sync_directory(path.rpartition("/")[0])
     return path
+
+
+def delete_log(disk: Disk, log: Log) -> None:
+    """Remove a log with all its files.
+
+    Its folder goes out of the way first: a crash in the midst leaves some of the files, perhaps not the one that says whose they are,
+    and under its name they would be taken for a later topic's.
+    """
+    log.close_files()
+    disk.remove_tree(put_away(disk, log))
 
 
 def goes_further(log: Log, other: Log) -> bool:

@@ -11,6 +11,7 @@ from replog.log.batch import CODEC_MASK, TRANSACTIONAL, NewRecord, batches, buil
 from replog.log.batch import end_transaction_marker as marker
 from replog.log.compression import Codec
 from replog.log.log import Appended, Log
+from replog.log.moving import delete_log
 from replog.log.producers import CorruptSnapshot, ProducerStates
 from replog.log.settings import LogSettings
 from replog.log.validation import Origin
@@ -342,7 +343,7 @@ def test_a_damaged_sealed_segment_ends_the_log_there() -> None:
 def test_deleted_logs_are_gone() -> None:
     disk = a_disk()
     log = opened(disk)
-    log.delete()
+    delete_log(disk, log)
     disk.power_fail()
     disk.power_on()
 

@@ -13,7 +13,7 @@ from replog.log.settings import LogSettings
 from replog.node.directories.log_directories import LogDirectories, NewLog
 from replog.types import TopicPartition
 from tests.log.batches import append
-from tribunal.clusters.simulated.disk import SimulatedDisk
+from tribunal.clusters.simulated.disk import PowerLost, SimulatedDisk
 
 NAME = TopicPartition("t", 0)
 OTHER = TopicPartition("u", 0)
@@ -157,3 +157,37 @@ def test_a_disk_that_fails_under_a_log_that_nobody_wants_any_more_takes_only_its
         return directories
 
     assert list(asyncio.run(story()).offline) == ["/data/a"]
+
+
+@pytest.mark.parametrize("topic", ["t", "t" * 249])
+@pytest.mark.parametrize("seed", range(4))
+def test_a_log_that_was_being_deleted_is_nobodys(topic: str, seed: int) -> None:
+    """Without the file that says whose it is, what was left of it was taken for a new topic's of its name."""
+    name, operation = TopicPartition(topic, 0), 0
+    while True:
+        disk = SimulatedDisk(random.Random(seed * 100 + operation))
+        disk.make_directory("/data/a")
+        disk.replace_file("/data/a/meta.properties", f"version=1\ndirectory.id={UUID(int=1)}\n".encode())
+        for path in ("/data", "/"):
+            disk.sync_directory(path)
+        directories = asyncio.run(opened(disk))
+        former = directories.create(name, SETTINGS)
+        former.log.assign_topic_id(FORMER)
+        for _ in range(12):
+            append(former.log, epoch=0)
+        former.log.flush()
+        disk.crash_at(operation)
+        try:
+            directories.delete(name)
+        except PowerLost:
+            disk.power_on()
+        else:
+            break
+
+        again = asyncio.run(opened(disk))
+
+        found = again.find(name)
+        assert found is None or (found.log.topic_id, found.log.log_end_offset) == (FORMER, 12)
+        assert not [folder for folder in disk.list_directory("/data/a") if folder.endswith("-delete")]
+        operation += 1
+    assert operation > 4

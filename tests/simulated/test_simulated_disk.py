@@ -450,3 +450,22 @@ def test_a_copy_that_is_put_back_takes_the_room_that_it_took(disk):
     disk.put_back("data", copy)
 
     assert disk.used_bytes == used == 100
+
+
+def test_a_power_failure_leaves_some_of_the_files_of_a_directory_that_was_being_removed():
+    found = set()
+    for seed in range(20):
+        disk = SimulatedDisk(Random(seed))
+        disk.make_directory("data/t-0")
+        for name in "abc":
+            written(disk, f"data/t-0/{name}", b"x").sync()
+        for path in ("data/t-0", "data", ""):
+            disk.sync_directory(path)
+        disk.crash_at(2)
+        with pytest.raises(PowerLost):
+            disk.remove_tree("data/t-0")
+        disk.power_on()
+        found.add("".join(disk.list_directory("data/t-0")))
+
+    assert "abc" in found
+    assert {len(names) for names in found} >= {1, 2, 3}

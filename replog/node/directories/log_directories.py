@@ -27,7 +27,7 @@ from replog.log.checkpoints import (
 from replog.log.clean_shutdown import LogDirectory, checkpoints_of, recovery_checkpoints_of, shutdown, startup
 from replog.log.creation import files_of_new_log
 from replog.log.log import Log
-from replog.log.moving import CUT, DELETE_SUFFIX, FUTURE_SUFFIX, LogCopy, beside, goes_further, put_away
+from replog.log.moving import CUT, DELETE_SUFFIX, FUTURE_SUFFIX, LogCopy, beside, delete_log, goes_further, put_away
 from replog.log.settings import LogSettings
 from replog.node.directories.checkpoint_files import CheckpointFiles
 from replog.node.directories.meta_properties import FILE_NAME
@@ -208,7 +208,7 @@ class LogDirectories:
                 self._note_gone(path, name)
 
     def _clear_up(self, path: str, folder: str) -> None:
-        """Remove what a move between directories left when this broker ended in the middle of it (KIP-113)."""
+        """Remove what a deletion, or a move between directories, left when this broker ended in the middle of it (KIP-113)."""
         for suffix in (FUTURE_SUFFIX, DELETE_SUFFIX):
             name = partition_of(folder.removesuffix(suffix)) if folder.endswith(suffix) else None
             if name is not None or (folder.endswith(suffix) and CUT in folder):
@@ -339,7 +339,7 @@ class LogDirectories:
         """Remove a log with its files."""
         stored = self.logs.pop(name)
         self._note_gone(stored.directory, name)
-        stored.log.delete()
+        delete_log(self.world.disk, stored.log)
 
     def _note_gone(self, path: str, name: TopicPartition) -> None:
         self._gone_count += 1
