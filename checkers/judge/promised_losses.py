@@ -64,10 +64,14 @@ def of_call(kind: str, value: int, call: ObjectCall, words: str) -> Anomaly:
     )
 
 
-def missed(call: ObjectCall, by: ObjectCall, seen_ns: int | None = None) -> Change:
-    """Return the change of an acknowledged call as one that another call lacks."""
+def missed(call: ObjectCall, by: ObjectCall, seen_by: Sequence[ObjectCall] = ()) -> Change:
+    """Return the change of a call as one that another call lacks; it was acknowledged, or others saw it."""
+    known = [one.complete_ns for one in (*seen_by, *([call] if call.outcome == "ok" else []))]
     return Change(
-        invoked_ns=call.invoke_ns, known_ns=call.complete_ns or 0, seen_ns=seen_ns, missed_ns=by.complete_ns or 0
+        invoked_ns=call.invoke_ns,
+        known_ns=min((at_ns for at_ns in known if at_ns is not None), default=0),
+        seen_ns=max((one.invoke_ns for one in seen_by), default=None),
+        missed_ns=by.complete_ns or 0,
     )
 
 

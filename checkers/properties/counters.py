@@ -5,7 +5,8 @@ counter that nobody read after its last acknowledged increment says nothing of t
 """
 
 from bisect import bisect_left
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence, Set
+from functools import cached_property
 from itertools import accumulate
 from typing import Final
 
@@ -17,6 +18,7 @@ from tribunal.checkers.judge.calls import OF_COUNTERS, Calls, by_node, calls, se
 from tribunal.checkers.judge.promised_losses import Change, Permits, Row, found_in, missed, permitted_losses
 from tribunal.checkers.judge.timeline import History, Judgement
 
+FOR_EVER: Final = 1 << 62
 KINDS: Final = {
     "too_low": Kind(Meaning.PROMISED, "a counter was read with less than had been acknowledged before"),
     "went_back": Kind(Meaning.PROMISED, "a counter was read with less than a read before it had shown"),
@@ -39,10 +41,11 @@ def kernel(run: PartitionRows, history: History) -> Found:
 
 
 class _Read(msgspec.Struct, frozen=True):
-    """A read and what it showed."""
+    """A read, what it showed, and how much less that is than all that anybody had asked for when it ended: no more was lost by then."""
 
     call: Operation
     value: int
+    lacks: int
 
 
 class _Sums:
@@ -65,68 +68,115 @@ class _Counter:
         self._key, self._found, self._permits = key, found, permits
         self._added = [one for one in own if one.function == "increment" and one.outcome != "fail"]
         self._known = [one for one in self._added if one.outcome == "ok"]
-        self._reads = [
-            _Read(one, one.steps[0][3] or 0) for one in own if one.function == "read-counter" and one.outcome == "ok"
+        asked = _Sums((one.invoked, _amount(one)) for one in self._added)
+        self._reads = [  # in the order of their invocations
+            _Read(one, value, max(0, asked.before(one.completed) - value))
+            for one in own
+            if one.function == "read-counter" and one.outcome == "ok"
+            for value in [one.steps[0][3] or 0]
         ]
+        self._asked = asked
 
     def rows(self) -> Iterator[Row]:
         """Yield what is wrong: of reads that show the same loss or the same surplus the first one."""
         acknowledged = _Sums((one.completed, _amount(one)) for one in self._known)
-        asked = _Sums((one.invoked, _amount(one)) for one in self._added)
         deficit = surplus = 0
-        for read in self._reads:  # in the order of their invocations
-            least, most = acknowledged.before(read.call.invoked), asked.before(read.call.completed)
+        too_low: set[int] = set()
+        for number, read in enumerate(self._reads):
+            least, most = acknowledged.before(read.call.invoked), self._asked.before(read.call.completed)
             if least - read.value > deficit:
                 deficit = least - read.value
+                too_low.add(number)
                 words = f"{read.value}, and {least} had been acknowledged"
-                yield Row(self._anomaly("too_low", read, words), self._excuse(read, deficit))
+                yield Row(self._anomaly("too_low", read, words), self._excuse(number, deficit))
             if read.value - most > surplus:
                 surplus = read.value - most
                 yield Row(self._anomaly("too_high", read, f"{read.value}, and nobody had added more than {most}"))
-        yield from self._gone_back(acknowledged)
+        yield from self._gone_back(too_low)
         last = max((one.completed for one in self._known), default=-1)
         if self._known and not any(read.call.invoked > last for read in self._reads):
             yield Row(Anomaly(kind="unread", detail=f"counter {self._key}"))
 
-    def _gone_back(self, acknowledged: _Sums) -> Iterator[Row]:
-        """Yield reads that lack what an earlier one showed, though nobody had an acknowledgement of it."""
-        begin = -1  # what was read before the last one that is named is not compared again
-        highest = 0
-        for number, read in enumerate(self._reads):
-            earlier = None
-            if read.value < highest:
-                earlier = self._higher(self._reads[:number], read, begin)
-            highest = max(highest, read.value)
-            if earlier is None or read.value < acknowledged.before(read.call.invoked):
-                continue
-            begin = read.call.invoked
-            before = self._found.recorded[earlier.call.index]
-            words = f"{read.value}, and {earlier.value} at {seconds(before.complete_ns)}"
-            yield Row(self._anomaly("went_back", read, words), self._excuse(read, 0))
+    def _gone_back(self, too_low: Set[int]) -> Iterator[Row]:
+        """Yield reads that lack what an earlier one showed, but for those that are named as too low.
 
-    def _higher(self, reads: Sequence[_Read], than: _Read, begin: int = -1) -> _Read | None:
+        A loss that is named, or permitted, leaves the counter too low for ever: that says nothing of what is lost later.
+        """
+        begin = -1  # what was read before the last one that is named is not compared again
+        by_end = sorted(self._reads, key=lambda one: one.call.completed)
+        ended = highest = 0
+        for number, read in enumerate(self._reads):
+            while ended < len(by_end) and by_end[ended].call.completed < read.call.invoked:
+                highest = max(highest, by_end[ended].value)
+                ended += 1
+            is_back = read.value < highest
+            earlier = self._higher(number, begin) if is_back and number not in too_low else None
+            if earlier is not None:
+                before = self._found.recorded[earlier.call.index]
+                words = f"{read.value}, and {earlier.value} at {seconds(before.complete_ns)}"
+                yield Row(self._anomaly("went_back", read, words), self._excuse(number, 0))
+            if is_back or number in too_low:
+                begin, highest = read.call.invoked, 0
+
+    def _higher(self, number: int, begin: int = -1) -> _Read | None:
         """Return the last of the reads that ended before one and showed more."""
-        higher = (
-            one for one in reversed(reads) if begin < one.call.completed < than.call.invoked and one.value > than.value
-        )
+        than = self._reads[number]
+        higher = (one for one in self._before(number) if begin < one.call.completed and one.value > than.value)
         return next(higher, None)
 
-    def _excuse(self, read: _Read, deficit: int) -> Judgement | None:
+    def _before(self, number: int) -> Iterator[_Read]:
+        """Yield the reads that ended before one began, the last first."""
+        invoked = self._reads[number].call.invoked
+        earlier = (self._reads[place] for place in range(number - 1, -1, -1))
+        return (one for one in earlier if one.call.completed < invoked)
+
+    def _excuse(self, number: int, deficit: int) -> Judgement | None:
         """Say why as much as is missing may be lost: all of the deficit, and all that an earlier read had shown more.
 
-        What was read after a kill was not taken by it.
+        What was read after a kill was not taken by it: by then no more was lost than that read lacked.
         """
+        read = self._reads[number]
         judgements: list[Judgement] = []
-        before = [one for one in self._known if one.completed < read.call.invoked]
-        if not self._covers(deficit, [self._change(one, read, None) for one in before], before, judgements):
+        before = [one for one in self._may_be_lost if one.completed < read.call.invoked]
+        if not self._covers(deficit, [self._change(one, read) for one in before], before, judgements):
             return None
-        earlier = self._higher(self._reads[: self._reads.index(read)], read)
+        for seen in self._fullest(number):
+            seen_ns = self._found.recorded[seen.call.index].invoke_ns
+            changes = [msgspec.structs.replace(self._change(one, read), seen_ns=seen_ns) for one in before]
+            if not self._covers(deficit - seen.lacks, changes, before, judgements):
+                return None
+        earlier = self._higher(number)
         if earlier is not None:
-            shown = [one for one in self._added if one.invoked < earlier.call.completed]
+            shown = [one for one in self._may_be_lost if one.invoked < earlier.call.completed]
             changes = [self._change(one, read, earlier) for one in shown]
             if not self._covers(earlier.value - read.value, changes, shown, judgements):
                 return None
         return next(iter(judgements), None)
+
+    def _fullest(self, number: int) -> Iterator[_Read]:
+        """Yield the reads that ended before one began and lacked less than all between them: the others bound no loss further."""
+        least: int | None = None
+        for one in self._before(number):
+            if least is None or one.lacks < least:
+                least = one.lacks
+                yield one
+
+    @cached_property
+    def _may_be_lost(self) -> list[Operation]:
+        """The increments that any kill may have taken: few, and looked for once."""
+        found = self._found.recorded
+        return [
+            one
+            for one in self._added
+            if self._permits(
+                Change(
+                    invoked_ns=found[one.index].invoke_ns,
+                    known_ns=FOR_EVER if one.outcome != "ok" else found[one.index].complete_ns or 0,
+                    seen_ns=None,
+                    missed_ns=FOR_EVER,
+                )
+            )
+        ]
 
     def _covers(
         self, missing: int, changes: Sequence[Change], added: Sequence[Operation], judgements: list[Judgement]
@@ -141,14 +191,11 @@ class _Counter:
                 judgements.append(judgement)
         return missing <= 0
 
-    def _change(self, one: Operation, lacking: _Read, seen: _Read | None) -> Change:
-        """Return an increment as one that a read lacks, and an earlier one may have shown."""
-        change = missed(self._found.recorded[one.index], self._found.recorded[lacking.call.index])
-        if seen is None:
-            return change
-        read = self._found.recorded[seen.call.index]
-        known = [ns for ns in (read.complete_ns, change.known_ns if one.outcome == "ok" else None) if ns is not None]
-        return msgspec.structs.replace(change, known_ns=min(known, default=0), seen_ns=read.invoke_ns)
+    def _change(self, one: Operation, lacking: _Read, *seen_by: _Read) -> Change:
+        """Return an increment as one that a read lacks, and earlier ones may have shown."""
+        found = self._found.recorded
+        seen = [found[read.call.index] for read in seen_by]
+        return missed(found[one.index], found[lacking.call.index], seen)
 
     def _anomaly(self, kind: str, read: _Read, words: str) -> Anomaly:
         call = self._found.recorded[read.call.index]

@@ -1,4 +1,4 @@
-"""Queues give out what was put in: every element whose enqueueing was acknowledged, none that nobody put in, and none again that was acknowledged.
+"""Queues give out what was put in: every element whose enqueueing was acknowledged, or that was given out before, none that nobody put in, and none again that was acknowledged.
 
 An element may be given out several times until it is acknowledged, and has to be once more when it is given back. A queue that nobody took from until it was empty, after what is not acknowledged was
 given back to it, says nothing of what it still holds: what nobody received is not judged. What the system's own file permits to be lost is
@@ -8,6 +8,8 @@ PERMITTED (R13), an enqueueing as well as an acknowledgement.
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Final
 
+import msgspec
+
 from tribunal.checkers.api import Anomaly, Found, Kind, Meaning, PartitionRows, Property, nothing
 from tribunal.checkers.graphs.operations import Operation, by_key
 from tribunal.checkers.judge.calls import OF_QUEUES, Calls, by_node, calls, first_acknowledged, seconds
@@ -16,7 +18,8 @@ from tribunal.checkers.judge.timeline import History
 
 KINDS: Final = {
     "element_lost": Kind(
-        Meaning.PROMISED, "an element whose enqueueing was acknowledged is gone, and nobody acknowledged it"
+        Meaning.PROMISED,
+        "an element whose enqueueing was acknowledged, or that had been given out, is gone, and nobody acknowledged it",
     ),
     "element_again": Kind(Meaning.PROMISED, "an element was given out again after its acknowledgement"),
     "element_unknown": Kind(Meaning.VIOLATION, "an element was given out that nobody had put in"),
@@ -36,27 +39,25 @@ def kernel(run: PartitionRows, history: History) -> Found:
 
 
 def _of_queue(key: str, own: Sequence[Operation], found: Calls, permits: Permits) -> Iterator[Row]:
-    put = first_acknowledged(own, "enqueue")
     given: dict[int, list[Operation]] = {}
+    tried: dict[int, Operation] = {}  # by which each was put in at first, other than in vain
     for one in own:
         if one.function == "dequeue" and one.outcome == "ok" and isinstance(one.steps[0][3], int):
             given.setdefault(one.steps[0][3], []).append(one)
+        elif one.function == "enqueue" and one.outcome != "fail":
+            tried.setdefault(one.steps[0][2], one)
+    first_given = {element: min(takers, key=lambda one: one.completed) for element, takers in given.items()}
+    known = first_given.keys() & tried.keys()
+    there = {element: tried[element] for element in known if tried[element].invoked <= first_given[element].completed}
+    put = there | first_acknowledged(own, "enqueue")
     yield from _never_given(key, own, put, given, found, permits)
     yield from _given_again(key, own, given, found, permits)
-    tried: dict[int, int] = {}  # when each was put in at first, other than in vain
-    for one in own:
-        if one.function == "enqueue" and one.outcome != "fail":
-            tried[one.steps[0][2]] = min(one.invoked, tried.get(one.steps[0][2], one.invoked))
-    for element in sorted(given):
-        first = min(given[element], key=lambda one: one.completed)
-        if element not in tried or tried[element] > first.completed:
-            call = found.recorded[first.index]
-            words = f"queue {key}: {element} was given out at {seconds(call.complete_ns)}, and nobody had put it in"
-            yield Row(
-                Anomaly(
-                    kind="element_unknown", value=element, at_ns=call.complete_ns, process=call.process, detail=words
-                )
-            )
+    for element in sorted(given.keys() - there.keys()):
+        call = found.recorded[first_given[element].index]
+        words = f"queue {key}: {element} was given out at {seconds(call.complete_ns)}, and nobody had put it in"
+        yield Row(
+            Anomaly(kind="element_unknown", value=element, at_ns=call.complete_ns, process=call.process, detail=words)
+        )
 
 
 def _never_given(
@@ -83,7 +84,7 @@ def _never_given(
     if kept:
         words = f"queue {key}: {len(kept)} were given out before the last redelivery to who went on calling, and may be kept by them"
         yield Row(Anomaly(kind="unaccounted", value=kept[0], detail=words))
-    rows = [_lost(key, put[element], found, empty, permits) for element in gone]
+    rows = [_lost(key, put[element], given.get(element, ()), found, empty, permits) for element in gone]
     yield from (row for row in rows if row.judgement is not None)
     rest = [row for row in rows if row.judgement is None]
     doubtful = sum(one.function == "dequeue" and one.outcome == "info" for one in own)
@@ -118,11 +119,18 @@ def _gone(
     return gone, kept
 
 
-def _lost(key: str, one: Operation, found: Calls, empty: Operation, permits: Permits) -> Row:
+def _lost(
+    key: str, one: Operation, takers: Sequence[Operation], found: Calls, empty: Operation, permits: Permits
+) -> Row:
+    """Return an element that is gone: known to have been there since it was acknowledged or given out, and still when it was given out last."""
     call, seen = found.recorded[one.index], found.recorded[empty.index]
-    words = f"queue {key}: {one.steps[0][2]} of process {call.process}{by_node(call)}, acknowledged at {seconds(call.complete_ns)}"
+    change = missed(call, seen, [found.recorded[taken.index] for taken in takers])
+    known_ns = call.complete_ns if one.outcome == "ok" else change.known_ns
+    words = f"queue {key}: {one.steps[0][2]} of process {call.process}{by_node(call)}, "
+    words += f"{'acknowledged' if one.outcome == 'ok' else 'given out'} at {seconds(known_ns)}"
     words += f", is gone: the queue was empty at {seconds(seen.complete_ns)}"
-    return Row(of_call("element_lost", one.steps[0][2], call, words), permits(missed(call, seen)))
+    anomaly = msgspec.structs.replace(of_call("element_lost", one.steps[0][2], call, words), at_ns=known_ns)
+    return Row(anomaly, permits(change))
 
 
 def _is_empty(one: Operation) -> bool:

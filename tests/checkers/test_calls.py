@@ -82,6 +82,16 @@ def test_a_register(answered: list[Answered], kinds: list[str]) -> None:
         pytest.param([("add", "5", None, 10, 20, "fail"), READ_ALL], ["element_unknown"], id="refused, and there"),
         pytest.param([("add", "5", None, 10, 20, "info"), READ_ALL], [], id="in doubt, and there"),
         pytest.param(
+            [("add", "5", None, 10, 20, "info"), READ_ALL, ("read-all", None, "[]", 50, 60, "ok")],
+            ["element_lost"],
+            id="in doubt, there, and gone",
+        ),
+        pytest.param(
+            [("add", "5", None, 10, 20, "info"), READ_ALL, ("read-all", None, "[]", 31, 60, "ok")],
+            [],
+            id="in doubt, and there for who read beside the last one",
+        ),
+        pytest.param(
             [ADD, ("read-all", None, "[5,6]", 30, 40, "ok"), ("read-all", None, "[5]", 50, 60, "ok")],
             ["element_unknown"],
             id="nobody added it, and the last read lacks it",

@@ -1,5 +1,7 @@
 """Counters, judged from the table `operations`: each history beside its nearest neighbour that is wrong."""
 
+from time import process_time
+
 import pytest
 
 from tests.checkers.test_queues import Called, judge
@@ -72,6 +74,16 @@ def test_a_kill_takes_what_the_file_permits(within_ms: int | None, is_permitted:
         pytest.param([more(4, 600), read(0, 700)], ("too_low", False), id="added after the kill"),
         pytest.param([more(4, 200), read(4, 600), read(0, 700)], ("too_low", False), id="there after the kill"),
         pytest.param([more(4, 200), read(4, 300), read(0, 700)], ("too_low", True), id="there before the kill"),
+        pytest.param(
+            [more(4, 200), read(4, 600), more(4, 620), read(4, 700)],
+            ("too_low", False),
+            id="another one behind what was there",
+        ),
+        pytest.param(
+            [more(3, 100, "info"), more(4, 200), read(4, 600), more(3, 620), read(4, 700)],
+            ("too_low", True),
+            id="there behind the kill may have been the one in doubt",
+        ),
     ],
 )
 def test_no_more_is_permitted_than_the_kill_may_have_taken(called: list[Called], found: tuple[str, bool]) -> None:
@@ -83,3 +95,20 @@ def test_a_second_loss_does_not_take_the_excuse_of_the_first() -> None:
     called = [more(3, 200), more(4, 550), read(4, 600), read(0, 700)]
 
     assert judged(*called, within_ms=400) == [("too_low", False), ("too_low", True)]
+
+
+def test_what_was_lost_by_right_hides_no_later_step_back() -> None:
+    """The kill took 4 of 7. What is missing of them stays missing; what a later read lacks besides was there after it."""
+    called = [more(3, 50), more(4, 200), read(3, 600), more(5, 620, "info"), read(7, 650), read(4, 700)]
+
+    assert judged(*called, within_ms=400) == [("too_low", True), ("went_back", False)]
+    assert judged(*called[:-1], read(7, 700), within_ms=400) == [("too_low", True)]
+
+
+def test_a_counter_that_stays_too_low_is_judged_in_linear_time() -> None:
+    """Each of these reads was compared with all before it."""
+    called = [more(9, 10), read(9, 100), *(read(0, 200 + 10 * number) for number in range(30_000))]
+    began = process_time()
+
+    assert judged(*called) == [("too_low", False)]
+    assert process_time() - began < 10

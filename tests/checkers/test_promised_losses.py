@@ -46,6 +46,8 @@ def of_set(answered: list[Answered], of_run: History) -> list[tuple[str, bool]]:
 
 ADD = ("add", "5", None, 700, 800, "ok")
 EMPTY = ("read-all", None, "[]", 2_000, 2_100, "ok")
+IN_DOUBT = ("add", "5", None, 400, 1_500, "info")
+SLOW = ("add", "5", None, 400, 800, "ok")
 
 
 @pytest.mark.parametrize(
@@ -71,6 +73,15 @@ EMPTY = ("read-all", None, "[]", 2_000, 2_100, "ok")
         ),
         pytest.param(
             history(), [ADD, ("read-all", None, "[]", 850, 990, "ok")], False, id="missed before the kill"
+        ),
+        pytest.param(
+            history(), [IN_DOUBT, ("read-all", None, "[5]", 750, 760, "ok"), EMPTY], True, id="in doubt, and seen shortly before"
+        ),
+        pytest.param(
+            history(), [IN_DOUBT, ("read-all", None, "[5]", 450, 460, "ok"), EMPTY], False, id="in doubt, and seen long before"
+        ),
+        pytest.param(
+            history(), [SLOW, ("read-all", None, "[5]", 450, 460, "ok"), EMPTY], False, id="seen long before its late answer"
         ),
     ],
 )  # fmt: skip

@@ -107,7 +107,9 @@ END = (back(900), take(None, 950))
         pytest.param(
             [put(300), take("5", 200), take("5", 400), acknowledge(500), *END], ["element_unknown"], id="put in later"
         ),
-        pytest.param([put(100, "info"), take("5", 200), *END], [], id="put in in doubt and there"),
+        pytest.param([put(100, "info"), take("5", 200), acknowledge(300), *END], [], id="put in in doubt and there"),
+        pytest.param([put(100, "info"), *END], [], id="put in in doubt and not there"),
+        pytest.param([put(100, "info"), take("5", 200), *END], ["element_lost"], id="put in in doubt, there, and gone"),
     ],
 )  # fmt: skip
 def test_a_queue(called: list[Called], found: list[str]) -> None:
@@ -142,3 +144,8 @@ def test_what_was_given_out_again_before_the_kill_is_not_excused_by_it() -> None
     called = [put(100), take("5", 200), acknowledge(300), take("5", 400), *END]
 
     assert judged(*called, within_ms=400) == [("element_again", False)]
+
+
+@pytest.mark.parametrize(("taken", "is_permitted"), [(300, True), (490, True), (600, False)])
+def test_what_was_given_out_after_the_kill_was_not_taken_by_it(taken: int, is_permitted: bool) -> None:
+    assert judged(put(200), take("5", taken), *END, within_ms=400) == [("element_lost", is_permitted)]
