@@ -323,6 +323,9 @@ WITH last_facts AS (
   FROM elections e SEMI JOIN unclean u
     ON e.run_id = u.run_id AND e.topic = u.topic AND e.partition = u.partition AND e.position = u.position
    AND e.elected = u.node
+  ANTI JOIN (SELECT * FROM entry_facts WHERE fact = 'joined_isr') j
+    ON e.run_id = j.run_id AND e.topic = j.topic AND e.partition = j.partition AND e.position = j.position
+   AND e.elected = j.node
   WHERE e.how = 'clean' AND e.elr_on = 1
   UNION ALL
   SELECT l.run_id, l.topic, l.partition, l.position, 'elr_lost_member',

@@ -101,6 +101,7 @@ def test_who_joins_the_isr_with_the_end_of_a_reassignment_may_lead(
     run.change(200, **{"isr": [2, 3, 4], "leader": 4, "replicas": [2, 3, 4], **end})
 
     assert kinds(run) == expected
+    assert [*agree(run.run_dir, "control_plane").elements()] == expected
 
 
 @pytest.mark.parametrize(("end", "expected"), [
