@@ -173,19 +173,26 @@ def leaderless(history: Sequence[Entry], settings: NodeSettings, of_run: OfRun) 
     within_ns = ENSEMBLE_LED_WITHIN_NS + _session_ns(settings) if zookeeper else LED_WITHIN_NS
     # A quorum commits something all the time; in ZooKeeper mode nothing is written where nothing changes.
     clock = of_run("phases")["end_ns"] if zookeeper else metadata["at_ns"]
-    observed = sorted({at_ns for at_ns in clock.to_pylist() if at_ns is not None}, reverse=True)
+    observed = [0, *sorted({at_ns for at_ns in clock.to_pylist() if at_ns is not None})]
     able_spans, of_one = able(metadata, nodes), set() if zookeeper else _brokers_alone(nodes)
     intact, faults = _intact(history, nodes), of_run("faults")
     # An election is in the very batch that makes it possible, however slow the machine is; a controller of ZooKeeper mode has to act.
     waits = Waits.of(of_run("waits")) if zookeeper else Waits(())
     cuts = in_effect(with_cuts(faults.slice(0, 0), of_run("phases")))
+    healed_ns: dict[int, int] = {}  # when the last fault was undone that keeps a node from being elected
     for entry, ended_ns, cleared in spans:
         # What was committed together with the next change says nothing of the time before.
-        until_ns = ended_ns if zookeeper and ended_ns < NEVER else next((one for one in observed if one < ended_ns), 0)
-        emptied = set() if zookeeper or entry.settings.elr else _emptied(history, ended_ns)
-        for node in sorted(set(entry.state.isr or entry.state.elr or intact.intersection(cleared)) - emptied):
-            healed_ns = [fault.until_ns for fault in in_effect(faults, of_one - {node})]
-            since_ns = max([entry.at_ns, *healed_ns])
+        before_ns = observed[max(bisect_left(observed, ended_ns) - 1, 0)]
+        until_ns = ended_ns if zookeeper and ended_ns < NEVER else before_ns
+        for node in sorted({*(entry.state.isr or entry.state.elr or intact.intersection(cleared))}):
+            if node not in healed_ns:
+                hurts = in_effect(faults, of_one - {node})
+                healed_ns[node] = max((fault.until_ns for fault in hurts), default=0)
+            since_ns = max(entry.at_ns, healed_ns[node])
+            if until_ns - since_ns <= within_ns:
+                continue  # of very many: nothing else is looked for of these
+            if not zookeeper and not entry.settings.elr and node in _emptied(history, ended_ns):
+                continue
             for could_lead in able_spans.get(node, ()):
                 led = Span(max(since_ns, could_lead.since_ns), min(until_ns, could_lead.until_ns))
                 for alone in without(led, cuts):
