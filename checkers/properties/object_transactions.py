@@ -16,10 +16,10 @@ from tribunal.checkers.api import Anomaly, Found, Kind, Meaning, PartitionRows, 
 from tribunal.checkers.graphs import list_append, rw_register
 from tribunal.checkers.graphs.findings import Findings, Witness
 from tribunal.checkers.graphs.models import RULES_OUT, forbids, ruled_out
-from tribunal.checkers.graphs.operations import Operation, Step
+from tribunal.checkers.graphs.operations import OPEN_END, Operation, Step
 from tribunal.checkers.judge.calls import Calls, by_node, seconds, transactions
 from tribunal.checkers.judge.lost_orders import is_of_order, split
-from tribunal.checkers.judge.promised_losses import Change, Permits, Row, found_in, of_call, permitted_losses
+from tribunal.checkers.judge.promised_losses import Permits, Row, found_in, missed, of_call, permitted_losses
 from tribunal.checkers.judge.timeline import History, Judgement
 from tribunal.checkers.properties.transactions import SENTENCES
 from tribunal.results.manifest import PROMISED
@@ -186,16 +186,18 @@ class _Lost(msgspec.Struct, frozen=True, kw_only=True):
 def _lost(calls: Calls, last: Mapping[Hashable, _LastRead], permits: Permits) -> Iterator[_Lost]:
     """Yield what lists lack; permitted is only what went with all of its transaction, and of which nobody who is still there knew."""
     seen = _seen(calls)
+    ends_of = {element: [reader.completed for reader in readers] for element, readers in seen.items()}
     missing: dict[int, list[tuple[Hashable, int, _LastRead]]] = {}
     kept: set[int] = set()  # transactions some of whose appends are there
     for one in calls.operations:
         for kind, key, value in one.steps if one.outcome != "fail" else ():
             end = last.get(key)
-            if kind == "r" or end is None or end.read is None or end.is_too_early:
+            if kind == "r" or end is None or end.read is None:
                 continue
+            known = (one.completed if one.outcome == "ok" else OPEN_END, *ends_of.get((key, value), ()))
             if value in end.elements:
                 kept.add(one.index)
-            elif one.outcome == "ok" or (key, value) in seen:
+            elif min(known) < end.read.invoked:  # (an append beside that read is not owed to it)
                 missing.setdefault(one.index, []).append((key, value, end))
     by_index = {one.index: one for one in calls.operations}
     for index, own in missing.items():
@@ -203,14 +205,7 @@ def _lost(calls: Calls, last: Mapping[Hashable, _LastRead], permits: Permits) ->
         for key, element, end in own:
             assert end.read is not None
             readers = seen.get((key, element), [])
-            ends = [calls.recorded[reader.index].complete_ns or 0 for reader in readers]
-            known = [*ends, *([call.complete_ns] if writer.outcome == "ok" and call.complete_ns is not None else [])]
-            change = Change(
-                invoked_ns=call.invoke_ns,
-                known_ns=min(known),
-                seen_ns=max((calls.recorded[reader.index].invoke_ns for reader in readers), default=None),
-                missed_ns=calls.recorded[end.read.index].complete_ns or 0,
-            )
+            change = missed(call, calls.recorded[end.read.index], [calls.recorded[reader.index] for reader in readers])
             is_whole = index not in kept and not any(reader.index in kept for reader in readers)
             yield _Lost(
                 key=key,

@@ -155,6 +155,21 @@ EARLY = append('[["append","a",5]]', 300)
             id="the same, long before",
         ),
         pytest.param(
+            [EARLY, txn('[["append","a",7]]', '[["append","a",7]]', 2_010, 2_060), read("a", "[7]", 2_000)],
+            [("element_lost", False), ("unread", False)],
+            id="another append beside the last read hides no loss",
+        ),
+        pytest.param(
+            [EARLY, txn('[["append","a",7]]', '[["append","a",7]]', 2_010, 2_060), read("a", "[5]", 2_000)],
+            [("unread", False)],
+            id="nor is that one itself judged",
+        ),
+        pytest.param(
+            [EARLY, txn('[["append","a",7]]', '[["append","a",7]]', 1_800, 2_010), read("a", "[5]", 2_000)],
+            [("unread", False)],
+            id="that was acknowledged a moment after the read had begun",
+        ),
+        pytest.param(
             [RECENT, read("a", "[5]", 800), read("a", "[]", 2_000), read("a", "[9]", 2_100)],
             [("element_lost", True), ("incompatible-order", True), ("phantom", False)],
             id="what nobody appended stays so",
