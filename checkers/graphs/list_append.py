@@ -7,7 +7,8 @@ after the last element that somebody read. Transactions that surely failed take 
 outcome do.
 
 Besides cycles: G1a (an element of a failed transaction was read), G1b (a list that ends in another transaction's
-non-final append was read), internal (a read contradicts the transaction's own earlier steps), duplicate-elements,
+non-final append was read), internal (a read contradicts the transaction's own earlier steps), future-read (it shows what the transaction
+appends only later), duplicate-elements,
 incompatible-order (two reads, neither a prefix of the other), dirty-update (a committed append behind an aborted one),
 lost-update (two transactions read the same version and both appended), phantom (an element that nobody appended).
 
@@ -341,17 +342,19 @@ def edges_of(cycle: Cycle, index: Integers) -> tuple[TransactionEdge, ...]:
 
 
 def _internal(found: Findings, operation: Operation) -> None:
-    """A read must be what the transaction's own reads and appends make it."""
+    """A read must be what the transaction's own reads and appends make it, and shows nothing that it appends only later."""
     known: dict[Key, tuple[Element, ...]] = {}
     appended: dict[Key, tuple[Element, ...]] = {}
     for function, key, value in operation.steps:
+        own = appended.get(key, ())
         if function == "append":
+            if value in known.get(key, ()) and value not in own:
+                found.add("future-read", (operation.index,), f"{value!r} of {key} was read before it was appended")
             if key in known:
                 known[key] = (*known[key], value)
-            appended[key] = (*appended.get(key, ()), value)
+            appended[key] = (*own, value)
             continue
         seen = tuple(value or ())
-        own = appended.get(key, ())
         if key in known and known[key] != seen:
             found.add("internal", (operation.index,), f"expected {list(known[key])} of {key}, read {list(seen)}")
         elif key not in known and own and seen[-len(own) :] != own:

@@ -102,10 +102,14 @@ def check(
 
 
 def _internal(found: Findings, operation: Operation) -> None:
+    """A read must be what the transaction's own reads and writes make it, and shows nothing that it writes only later."""
     known: dict[Key, Value] = {}
+    touched: dict[tuple[Key, Value], str] = {}  # by what at first
     for function, key, value in operation.steps:
         if function == "r" and key in known and known[key] != value:
             found.add("internal", (operation.index,), f"expected {known[key]!r} of {key}, read {value!r}")
+        if touched.setdefault((key, value), function) == "r" and function == "w":
+            found.add("future-read", (operation.index,), f"{value!r} of {key} was read before it was written")
         known[key] = value
 
 

@@ -31,7 +31,6 @@ OWN_SENTENCES: Final = {
     "cyclic-versions": "two versions of a register each have to come before the other",
     "lost-update": "two transactions read the same version and both replaced it",
 }
-NOT_OF_OBJECTS: Final = frozenset({"future-read"})
 KINDS: Final = {
     **{
         name: Kind(
@@ -39,7 +38,6 @@ KINDS: Final = {
             (SENTENCES | OWN_SENTENCES).get(name, f"transactions depend on each other in a circle ({name})"),
         )
         for name in RULES_OUT
-        if name not in NOT_OF_OBJECTS
     },
     "element_lost": Kind(Meaning.PROMISED, "an element whose append was acknowledged is missing in the last read"),
     "undecided": Kind(Meaning.UNJUDGED, "the search for a circle took more than its budget"),

@@ -54,6 +54,7 @@ SENTENCES: Final = {
     "lost-update": "two transactions read the same version and both appended to it",
     "phantom": "a transaction read an element that nobody appended",
     "internal": "a transaction's read contradicts its own steps",
+    "future-read": "a transaction read what it wrote itself only later",
 }
 
 
@@ -63,7 +64,7 @@ def _excuses(kind: str) -> tuple[Excuse, ...]:
 
 KINDS: Final = {
     **{name: Kind(Meaning.VIOLATION, SENTENCES.get(name, f"transactions depend on each other in a circle ({name})"), _excuses(name))
-       for name in (*SENTENCES, *RULES_OUT) if name not in ("cyclic-versions", "future-read", "inconsistent-offsets")},
+       for name in (*SENTENCES, *RULES_OUT) if name not in ("cyclic-versions", "inconsistent-offsets")},
     **{name: Kind(Meaning.NOTE, sentence, _excuses(name)) for name, sentence in NOTES.items()},
     CONTRADICTED: Kind(Meaning.PROMISED, "two values were seen at one offset"),
     FENCED: Kind(

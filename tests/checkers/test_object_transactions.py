@@ -154,3 +154,56 @@ def test_the_words_say_what_the_transactions_did() -> None:
     (one,) = rows_of(found.anomalies)
     assert (one.process, one.at_ns) == (7, 40_000_000)
     assert 'T0 of process 7, 0.000 s to 0.040 s: [["r","a",[6]]]' in (one.detail or "")
+
+
+@pytest.mark.parametrize(
+    ("function", "answered"),
+    [
+        pytest.param(
+            LISTS,
+            ok('[["r","a",null],["append","a",5]]', '[["r","a",[5]],["append","a",5]]', 10, 20),
+            id="lists",
+        ),
+        pytest.param(
+            REGISTERS, ok('[["r","a",null],["w","a",5]]', '[["r","a",5],["w","a",5]]', 10, 20), id="registers"
+        ),
+    ],
+)
+@pytest.mark.parametrize(
+    ("model", "kinds"),
+    [("serializable", ["future-read"]), ("read-committed", ["future-read"]), ("read-uncommitted", [])],
+)
+def test_a_transaction_reads_nothing_that_it_writes_itself_only_later(
+    model: str, kinds: list[str], function: str, answered: Answered
+) -> None:
+    """As a system that answers reads when all writes of a transaction are made."""
+    seen = "[5]" if function == LISTS else "5"
+
+    assert judged(model, function, answered, ok(READ, f'[["r","a",{seen}]]', 30, 40)) == kinds
+
+
+@pytest.mark.parametrize(
+    ("function", "answered"),
+    [
+        pytest.param(
+            LISTS,
+            ok(
+                '[["r","a",null],["append","a",5],["r","a",null],["append","a",6]]',
+                '[["r","a",null],["append","a",5],["r","a",[5]],["append","a",6]]', 10, 20,
+            ),
+            id="lists",
+        ),
+        pytest.param(
+            REGISTERS,
+            ok(
+                '[["r","a",null],["w","a",5],["r","a",null],["w","a",6]]',
+                '[["r","a",null],["w","a",5],["r","a",5],["w","a",6]]', 10, 20,
+            ),
+            id="registers",
+        ),
+    ],
+)  # fmt: skip
+def test_what_it_has_written_itself_it_may_read(function: str, answered: Answered) -> None:
+    seen = "[5,6]" if function == LISTS else "6"
+
+    assert judged("serializable", function, answered, ok(READ, f'[["r","a",{seen}]]', 30, 40)) == []
