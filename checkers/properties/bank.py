@@ -4,8 +4,8 @@ A transfer is a transaction of two records, one that takes and one that gives; t
 worker class is `transactional-bank`. The kernel adds up the amounts that a partition's complete final read with isolation
 read_committed returned; the fold adds up the partitions. Where an acknowledged record is missing the sum says nothing new:
 `lost_writes` judges the loss itself, and a sum that the missing records make up for is a fact, no verdict. Where a log begins behind its
-first record, a transfer that was acknowledged, or whose transaction is of unknown outcome, and that is not seen there any more, may have been any part of the sum; a
-log without such a transfer makes up for nothing. Where a partition that a transfer went to was not recorded there is no sum.
+first record, a transfer that was acknowledged, or whose transaction is of unknown outcome, and that is not seen there any more, may have been any part of the sum, unless
+it was answered with an offset behind that beginning; a log without such a transfer makes up for nothing. Where a partition that a transfer went to was not recorded there is no sum.
 """
 
 from collections.abc import Iterator, Sequence
@@ -102,9 +102,9 @@ def kernel(rows: PartitionRows, context: Context) -> Found:
     send = rows.derived(sends_of_reads)[read]
     visible = np.zeros(transfers.size, bool)
     visible[send[send != UNKNOWN]] = True
-    accounts = _Accounts(context)
+    accounts = _Accounts(context, rows.columns("polls"))
     accounts.add(rows, np.flatnonzero(transfers), visible)
-    return Found(nothing(), summary=accounts.summary(rows.columns("polls")))
+    return Found(nothing(), summary=accounts.summary())
 
 
 def kernel_in_ranges(partition: LargePartition, context: Context) -> Found:
@@ -113,7 +113,7 @@ def kernel_in_ranges(partition: LargePartition, context: Context) -> Found:
     elsewhere = np.zeros(0, np.int64)
     if readers.size:
         elsewhere = distinct(np.concatenate([elsewhere, *_read_elsewhere(partition, readers)]))
-    is_bank, accounts = False, _Accounts(context)
+    is_bank, accounts = False, _Accounts(context, partition.small.columns("polls"))
     for own in partition.in_ranges():
         rows = own.rows("sends", SENT)
         chosen = _transfers(rows)
@@ -132,7 +132,7 @@ def kernel_in_ranges(partition: LargePartition, context: Context) -> Found:
         return Found(nothing())
     if readers.size == 0:
         return Found(nothing(), summary=Summary(is_read=False))
-    return Found(nothing(), summary=accounts.summary(partition.small.columns("polls")))
+    return Found(nothing(), summary=accounts.summary())
 
 
 def _read_elsewhere(partition: LargePartition, readers: Array) -> Iterator[Array]:
@@ -158,14 +158,15 @@ def _transfers(rows: PartitionRows) -> Array:
 class _Accounts:
     """Adds up a partition's transfers."""
 
-    def __init__(self, context: Context) -> None:
+    def __init__(self, context: Context, polls: Columns) -> None:
         self._context = context
+        self._begins = int(polls["log_start_offset"][polls["phase"] == FINAL].max(initial=0))
         steps = context.steps()
         self._open = distinct(steps["value"][steps["outcome"] == OPEN])
         self._sent, self._step = np.unique(steps["value"][steps["kind"] == SEND], return_inverse=True)
         self._txn = steps["txn"][steps["kind"] == SEND]
         self._is_named = np.zeros(self._sent.size, bool)
-        self._amount = self._records = self._missing = self._lost = self._unseen = 0
+        self._amount = self._records = self._missing = self._lost = self._hidden = 0
 
     def add(self, rows: PartitionRows, transfers: Array, visible: Array) -> None:
         """Add some transfers; `visible`: which sends of these rows are."""
@@ -176,20 +177,20 @@ class _Accounts:
         self._records += int(chosen.size)
         self._missing += int(missing.size)
         self._lost += int(_amounts(rows, missing).sum())
-        self._unseen += int(missing.size + is_among(sends["value"][hidden], self._open).sum())
+        unseen = np.concatenate([missing, hidden[is_among(sends["value"][hidden], self._open)]])
+        self._hidden += int((sends["log_offset"][unseen] < self._begins).sum())  # (UNKNOWN: anywhere)
         if self._sent.size:
             place = np.minimum(np.searchsorted(self._sent, sends["value"][transfers]), self._sent.size - 1)
             self._is_named[place[self._sent[place] == sends["value"][transfers]]] = True
 
-    def summary(self, polls: Columns) -> Summary:
+    def summary(self) -> Summary:
         """Return what the partition adds."""
-        begins = int(polls["log_start_offset"][polls["phase"] == FINAL].max(initial=0)) > 0
         return Summary(
             amount=self._amount,
             records=self._records,
             missing=self._missing,
             lost=self._lost,
-            hidden=self._unseen if begins else 0,
+            hidden=self._hidden if self._begins else 0,
             named=_places(self._context, np.unique(self._txn[self._is_named[self._step]])),
         )
 
@@ -234,10 +235,13 @@ SQL: Final = "".join((COMMITTED_READERS, """, visible AS (
   JOIN readers d ON r.run_id = d.run_id AND r.topic = d.topic AND r.partition = d.partition AND r.process = d.process
   WHERE r.phase = 'final'
 ), transfers AS (
-  SELECT s.run_id, s.topic, s.partition, s.value, s.outcome, s.acks, c.value AS committed_value, s.txn_id,
+  SELECT s.run_id, s.topic, s.partition, s.value, s.outcome, s.acks, c.value AS committed_value, s.txn_id, s.log_offset,
          COALESCE(TRY_CAST(SPLIT_PART(s.key, ':', 2) AS BIGINT), 0) AS amount
   FROM sends s LEFT JOIN committed c ON s.run_id = c.run_id AND s.value = c.value
   WHERE s.worker_class = 'transactional-bank'
+), starts AS (
+  SELECT run_id, topic, partition, MAX(log_start_offset) AS log_start FROM polls WHERE phase = 'final'
+  GROUP BY run_id, topic, partition
 ), parts AS (
   SELECT t.run_id, t.topic, t.partition,
          SUM(CASE WHEN v.value IS NOT NULL THEN t.amount ELSE 0 END) AS total,
@@ -246,8 +250,11 @@ SQL: Final = "".join((COMMITTED_READERS, """, visible AS (
                    AND (t.txn_id IS NULL OR t.committed_value IS NOT NULL) THEN 1 ELSE 0 END) AS missing,
          SUM(CASE WHEN v.value IS NULL AND t.outcome = 'ok' AND t.acks <> 0
                    AND (t.txn_id IS NULL OR t.committed_value IS NOT NULL) THEN t.amount ELSE 0 END) AS lost,
-         SUM(CASE WHEN v.value IS NULL AND o.value IS NOT NULL THEN 1 ELSE 0 END) AS open
+         MAX(CASE WHEN v.value IS NULL AND b.log_start > 0 AND COALESCE(t.log_offset, -1) < b.log_start
+                   AND (o.value IS NOT NULL OR (t.outcome = 'ok' AND t.acks <> 0
+                                                AND (t.txn_id IS NULL OR t.committed_value IS NOT NULL))) THEN 1 ELSE 0 END) AS hidden
   FROM transfers t
+  LEFT JOIN starts b ON t.run_id = b.run_id AND t.topic = b.topic AND t.partition = b.partition
   LEFT JOIN (SELECT DISTINCT run_id, topic, partition, value FROM txn_steps WHERE outcome = 'info') o
     ON t.run_id = o.run_id AND t.topic = o.topic AND t.partition = o.partition AND t.value = o.value
   LEFT JOIN visible v ON t.run_id = v.run_id AND t.topic = v.topic AND t.partition = v.partition AND t.value = v.value
@@ -260,16 +267,12 @@ SQL: Final = "".join((COMMITTED_READERS, """, visible AS (
 ), lacking AS (
   SELECT DISTINCT n.run_id FROM named n
   ANTI JOIN parts p ON n.run_id = p.run_id AND n.topic = p.topic AND n.partition = p.partition
-), starts AS (
-  SELECT run_id, topic, partition, MAX(log_start_offset) AS log_start FROM polls WHERE phase = 'final'
-  GROUP BY run_id, topic, partition
 ), judged AS (
   SELECT p.run_id, SUM(p.total) AS total, SUM(p.missing) AS missing, SUM(p.lost) AS lost,
-         MAX(CASE WHEN s.log_start > 0 AND p.missing + p.open > 0 THEN 1 ELSE 0 END) AS is_hidden,
+         MAX(p.hidden) AS is_hidden,
          MIN(CASE WHEN r.run_id IS NULL OR l.run_id IS NOT NULL THEN 0 ELSE 1 END) AS is_read
   FROM parts p LEFT JOIN (SELECT DISTINCT run_id, topic, partition FROM readers) r
     ON p.run_id = r.run_id AND p.topic = r.topic AND p.partition = r.partition
-  LEFT JOIN starts s ON p.run_id = s.run_id AND p.topic = s.topic AND p.partition = s.partition
   LEFT JOIN lacking l ON p.run_id = l.run_id
   GROUP BY p.run_id
 )

@@ -262,6 +262,31 @@ def test_what_stood_before_a_bank_s_log_may_have_been_of_unknown_outcome(
     assert found(run.finish(), "bank") == expected
 
 
+@pytest.mark.parametrize(
+    ("log_start", "expected"),
+    [
+        pytest.param(1, [("unbalanced", "violation", None)], id="behind the log's beginning"),
+        pytest.param(2, [("unbalanced_by_loss", "note", None)], id="before it"),
+    ],
+)
+def test_what_a_bank_s_log_lacks_behind_its_beginning_was_no_other_part_of_the_sum(
+    run: Transactions, log_start: int, expected: list[Any]
+) -> None:
+    """The -5 at offset 1 is known, and makes up for the 5 at 2 only: somebody made the 1 at 3."""
+    keys = {"txn_id": "x7", "worker_class": "transactional-bank"}
+    amounts = {1: -5, 2: 5, 3: 1}
+    values = {
+        offset: run.send(offset, 100 + offset, offset=offset, key=f"acct:{amount}", **keys)
+        for offset, amount in amounts.items()
+    }
+    run.txn("committed", 99, *[("send", offset, value) for offset, value in values.items()])
+    run.poll(99, "final", 2, 0, 890, high_watermark=4, isolation="read_committed", log_start_offset=log_start)
+    run.final_read({2: values[2], 3: values[3]}, isolation="read_committed")
+
+    assert found(run.finish(), "bank") == expected
+    assert agree(run.run_dir, "bank").total() == 1
+
+
 def test_a_log_that_begins_later_and_lacks_nothing_makes_up_for_no_loss_elsewhere(run: Transactions) -> None:
     """The excuse has a place: the lost one stood in a log that begins at its beginning."""
     keys = {"txn_id": "x7", "worker_class": "transactional-bank"}
