@@ -78,16 +78,21 @@ def _holds(own: Sequence[Operation], found: Calls, lease_ns: int) -> Iterator[_H
 
 
 def _held_twice(key: str, holds: Sequence[_Hold], permits: Permits) -> Iterator[Row]:
-    longest: _Hold | None = None
+    """Yield each acquisition that was made while others held the lock; permitted is one only if it is beside each of them."""
+    holding: list[_Hold] = []
     for hold in holds:
         if hold.begin_ns >= hold.end_ns:
             continue  # the lease was over when the answer came
-        if longest is not None and hold.begin_ns < longest.end_ns:
-            words = f"lock {key}: {longest.holder} held it from {seconds(longest.begin_ns)}, and process {hold.call.process}{by_node(hold.call)}"
-            words += f" acquired it for {hold.holder} at {seconds(hold.begin_ns)}, before {_end(longest)}"
-            yield Row(of_call("held_twice", hold.holder, hold.call, words), _either(longest, hold, permits))
-        if longest is None or hold.end_ns > longest.end_ns:
-            longest = hold
+        holding = [one for one in holding if one.end_ns > hold.begin_ns]
+        judged = [(one, _either(one, hold, permits)) for one in holding]
+        # A lost one may be held for long by who does not know that it is.
+        unexplained = [(one, judgement) for one, judgement in judged if judgement is None]
+        if judged:
+            other, judgement = max(unexplained or judged, key=lambda pair: pair[0].end_ns)
+            words = f"lock {key}: {other.holder} held it from {seconds(other.begin_ns)}, and process {hold.call.process}{by_node(hold.call)}"
+            words += f" acquired it for {hold.holder} at {seconds(hold.begin_ns)}, before {_end(other)}"
+            yield Row(of_call("held_twice", hold.holder, hold.call, words), judgement)
+        holding.append(hold)
 
 
 def _either(one: _Hold, other: _Hold, permits: Permits) -> Judgement | None:

@@ -92,6 +92,20 @@ def test_a_kill_that_did_not_come_between_excuses_nothing(called: list[Called]) 
     assert judged(*called, within_ms=400) == [("held_twice", False)]
 
 
+def test_a_lost_acquisition_hides_no_two_that_were_made_after_the_kill() -> None:
+    """The kill took the first one, whose holder asks for the release last: of the two behind it none was lost."""
+    first, second, third = take(1, 300), take(2, 600), take(3, 700)
+
+    assert judged(first, second, free(2, 650), third, free(1, 900), within_ms=400) == [
+        ("held_twice", True),
+        ("held_twice", True),
+    ]
+    assert judged(first, second, third, free(2, 800), free(1, 900), within_ms=400) == [
+        ("held_twice", False),
+        ("held_twice", True),
+    ]
+
+
 def test_a_token_goes_back_no_further_than_the_kill_takes() -> None:
     early, late = take(1, 50, token=7), take(2, 200, token=8)
 
