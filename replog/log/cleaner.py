@@ -59,6 +59,9 @@ class Cleaner:
         # What lies below was cleaned so long ago that every consumer has passed what its end marker or tombstone ends.
         self.horizon = self._horizon()
         self._unended: dict[int, None] = {}  # producers of which records stay, since their last marker
+        # Producers that are known now, with the last offsets of their last batches. Of one that is forgotten meanwhile a batch may have
+        # been kept already: without its end marker that would be a transaction without an end.
+        self._known = {p.producer_id: p.recent[-1].last_offset if p.recent else None for p in log.producers}
         self.cleaned: Cleaned | None = None
         self._truncation_count = log.truncation_count
         self._step_bytes = 0
@@ -197,7 +200,7 @@ class Cleaner:
             return content
         has_records = self._unended.pop(header.producer_id, "no") is None
         is_last = self.last_markers[header.producer_id] == header.base_offset
-        is_needed = is_last and self.log.producers.get(header.producer_id) is not None
+        is_needed = is_last and header.producer_id in self._known
         if has_records or is_needed or header.base_offset >= self.horizon:
             return content
         return content if self._is_last_of_all(segment, header) else b""
@@ -210,8 +213,7 @@ class Cleaner:
     def _is_needed_empty(self, segment: Segment, header: BatchHeader) -> bool:
         if self._is_last_of_all(segment, header):
             return True
-        producer = self.log.producers.get(header.producer_id)
-        return bool(producer and producer.recent and producer.recent[-1].last_offset == header.last_offset)
+        return self._known.get(header.producer_id) == header.last_offset
 
     def _is_aborted(self, header: BatchHeader) -> bool:
         if not header.is_transactional:

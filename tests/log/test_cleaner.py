@@ -1,5 +1,6 @@
 """Compaction keeps the last value of each key, the offsets, and whatever is not decided yet."""
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from msgspec import structs
@@ -8,7 +9,7 @@ from replog.log.batch import TRANSACTIONAL, NewRecord, batches, build, end_trans
 from replog.log.cleaner import Cleaner, cleaned_to
 from replog.log.compression import Codec
 from replog.log.log import Log
-from replog.log.recovery import cleanings
+from replog.log.recovery import CLEANER_FILE, cleanings
 from replog.log.settings import LogSettings
 from replog.log.validation import Origin
 from tests.log.batches import a_disk, content, opened, state
@@ -127,6 +128,13 @@ def _transaction(log: Log, key: bytes, *, committed: bool, producer_id: int = 7,
     return log.log_end_offset - 1
 
 
+def _end_marker(log: Log, *, committed: bool, producer_id: int = 7) -> None:
+    marker = end_transaction_marker(
+        producer_id=producer_id, producer_epoch=0, committed=committed, coordinator_epoch=0, timestamp_ms=0
+    )
+    log.append_as_leader(marker, leader_epoch=0, now_ms=0, origin=Origin.COORDINATOR)
+
+
 def _markers(log: Log) -> list[int]:
     return [header.base_offset for header in batches(content(log)) if header.is_control]
 
@@ -151,6 +159,39 @@ def test_markers_go_when_their_records_and_their_time_are_gone() -> None:
     _again(log, now_ms=2000)
     assert _markers(log) == [kept, last]
     assert opened(log.disk, EAGER, recover=True).log_end_offset == log.log_end_offset
+
+
+@pytest.mark.parametrize("committed", [True, False])
+def test_a_producer_that_is_forgotten_while_a_log_is_cleaned_leaves_no_transaction_without_an_end(
+    committed: bool,
+) -> None:
+    """Whoever copies such a log from its start would have one open for ever, and a leader of it holds read_committed readers there."""
+    log = opened(a_disk(), EAGER)
+    _put(log, b"a", b"1", producer=(7, 0, 0), attributes=TRANSACTIONAL)
+    _put(log, b"b", b"1" * 60)
+    log.roll(now_ms=0)
+    _end_marker(log, committed=committed)
+    _put(log, b"a", b"2")
+    log.roll(now_ms=0)
+    _clean(log)
+    _put(log, b"b", b"3")
+    log.roll(now_ms=0)
+    log.flush()
+
+    cleaner = Cleaner(log, high_watermark=log.log_end_offset, now_ms=1001)
+    for file in cleaner.steps():
+        if file is not None:
+            file.sync()
+        log.producers.expire(1 << 60, 0)
+
+    assert cleaner.cleaned is not None
+    assert log.producers.get(7) is None
+    for name in log.disk.list_directory(log.directory):
+        if not name.endswith((".log", CLEANER_FILE)):
+            log.disk.remove(f"{log.directory}/{name}")
+    again = opened(log.disk, EAGER, recover=True)
+    assert again.log_end_offset == log.log_end_offset
+    assert again.producers.open_transactions == []
 
 
 def test_records_that_cannot_be_read_stay_and_count_for_nothing() -> None:
