@@ -105,6 +105,7 @@ class ClusterSpec(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
     )
     timeouts_ms: dict[str, int] = {}  # of such a system, in its own terms
     promises: dict[str, bool | int | str] = {}  # of such a system, by their names in its file
+    roles: tuple[str, ...] = ()  # of such a system, that its nodes may say they have
 
     @property
     def has_objects(self) -> bool:

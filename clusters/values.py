@@ -124,6 +124,7 @@ class ClusterState(msgspec.Struct, kw_only=True):
     partitions: dict[TopicPartition, PartitionState] = {}
     topic_ids: dict[str, str] = {}  # of the topics that there are
     missed: dict[int, int] = {}  # how often each broker was fenced, or left an ISR that went on without it
+    roles: dict[str, frozenset[int]] = {}  # of a described system: which nodes said that they have each
 
     def is_fully_in_sync(self, spec: ClusterSpec) -> bool:
         """Return whether every broker serves and every partition has all its replicas in the ISR."""

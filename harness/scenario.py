@@ -426,7 +426,7 @@ def _described(spec: ClusterSpec) -> ClusterSpec:
     spec = msgspec.structs.replace(
         spec, system=str(Path(spec.system).resolve()), brokers=system.nodes.count, controllers=0
     )
-    spec = msgspec.structs.replace(spec, promises=system.promises.flat)
+    spec = msgspec.structs.replace(spec, promises=system.promises.flat, roles=tuple(sorted(system.nodes.roles)))
     if system.log is not None:
         return _with_log(spec, system.log)
     return msgspec.structs.replace(

@@ -8,6 +8,7 @@
     broker 2, controller 101                    by id
     sender(vote answer)                         who has sent the last message of this kind, receiver(...): whom it was for; clients are no targets
     random node, node 2                         of a described system, which has neither brokers nor controllers
+    leader, not leader                          of a described system, a role that its file names: who said last that it has it, or has it not
 
 Where several nodes fit, the plan's drawn fraction decides, so that a seed chooses alike whatever the ids are. A node
 whose process is gone (another fault has it) fits nothing: it can't be the target of another.
@@ -32,6 +33,7 @@ OF_PARTITION: Final = re.compile(r"(\w+)\(p(\d+|\*)\)")
 OF_MESSAGE: Final = re.compile(rf"(sender|receiver)\({NAMED}\)")
 BY_ID: Final = re.compile(r"(broker|controller|node)\s+(\d+)")
 FORMS_OF_SYSTEMS: Final = "random node, node N"
+NOT: Final = "not "
 
 
 class BadTarget(ValueError):
@@ -84,8 +86,10 @@ def _of_system(words: str, spec: ClusterSpec) -> str:
         if int(match[2]) not in spec.broker_ids:
             raise BadTarget(f"target {words!r}: nodes of this system are {', '.join(map(str, spec.broker_ids))}")
         return words
-    if words != "random node":
-        raise BadTarget(f"target {words!r} is none of: {FORMS_OF_SYSTEMS}")
+    if words != "random node" and words.removeprefix(NOT) not in spec.roles:
+        forms = ", ".join((FORMS_OF_SYSTEMS, *spec.roles, *(f"{NOT}{role}" for role in spec.roles)))
+        hint = "" if spec.roles else " (others are what its file calls [nodes.roles])"
+        raise BadTarget(f"target {words!r} is none of: {forms}{hint}")
     return words
 
 
@@ -112,6 +116,11 @@ def _fitting(target: Target, cluster: FaultTarget, topic: str) -> Sequence[int]:
         return [int(match[2])]
     if target.text in ("random broker", "random node"):
         return spec.broker_ids
+    if (role := target.text.removeprefix(NOT)) in spec.roles:
+        having = cluster.state.roles.get(role)
+        if having is None:  # nobody was asked yet
+            return []
+        return [node for node in spec.broker_ids if (node in having) is not target.text.startswith(NOT)]
     if target.text == "random controller":
         return spec.controller_ids
     if target.text == "active controller":

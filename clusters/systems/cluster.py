@@ -55,6 +55,8 @@ from tribunal.results.not_started import Attempt
 
 LOOK_MS: Final = 5
 WATCH_MS: Final = 100
+ROLES_MS: Final = 500
+LOOK_ROLE_MS: Final = 5_000
 PREPARE_MS: Final = 60_000
 VERSION_MS: Final = 30_000
 VERSION_LETTERS: Final = 200
@@ -211,7 +213,26 @@ class SystemCluster:
         await self.nodes[node].spawn()
 
     async def _watch(self) -> None:
-        await asyncio.gather(*map(self._watch_node, self.nodes))
+        await asyncio.gather(*map(self._watch_node, self.nodes), *map(self._watch_role, self._system.nodes.roles))
+
+    async def _watch_role(self, role: str) -> None:
+        """Ask the running nodes again and again whether they have a role; whoever does not answer in time has not."""
+        loop = asyncio.get_running_loop()
+        while True:
+            began = loop.time()
+            having = await asyncio.gather(*(self._has_role(role, node) for node in self.nodes))
+            self._view.has_role(role, frozenset(node for node, has in zip(self.nodes, having, strict=True) if has))
+            await rest(loop.time() - began, poll_ms=ROLES_MS)
+
+    async def _has_role(self, role: str, node: int) -> bool:
+        if not self.alive(node):
+            return False
+        command = self._addresses.command(self._system.nodes.roles[role], node)
+        try:
+            async with asyncio.timeout(LOOK_ROLE_MS / 1000):
+                return await self._place.looks(node, command)
+        except (OSError, TimeoutError):
+            return False
 
     async def _watch_node(self, node: int) -> None:
         """Look again and again; whoever does not answer holds up no other's look."""

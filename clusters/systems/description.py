@@ -33,6 +33,7 @@ from tribunal.results.unreadable import UNREADABLE, in_words
 
 PLACEHOLDER: Final = re.compile(r"\{(\w+)(?::(\w+))?(?:@(\d+))?\}")
 PORT_NAME: Final = re.compile(r"\w+")
+ROLE: Final = r"^(?!(random|node|broker|controller|not)$)[a-z][a-z0-9_-]{0,31}$"
 MAIN_PORT: Final = "main"
 OF_CLIENTS: Final = ("folder", "python")
 PLAIN: Final = (*OF_CLIENTS, "node", "data")
@@ -78,6 +79,7 @@ class Nodes(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     dockerfile:  the nodes run in containers of an image that is built of this file, in the folder of system.toml, with what lies there.
     hosts:    the nodes run on the hosts of this file (`clusters/nodes/ssh_hosts.py`), beside system.toml; commands of nodes are the hosts' own.
     disk:     `forgetful`: the data folders are on a file system that knows what was not synced, so that a loss of power can take it.
+    roles:    commands that end with 0 where a node has that role, as `leader`; each running node is asked twice a second. Faults are aimed by them.
     clock:    `shim`: a library is preloaded into the nodes' programs, so that their wall clock can be wrong.
     """
 
@@ -95,6 +97,7 @@ class Nodes(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     hosts: str | None = None
     disk: Literal["plain", "forgetful"] = "plain"
     clock: Literal["plain", "shim"] = "plain"
+    roles: Mapping[Annotated[str, msgspec.Meta(pattern=ROLE)], Command] = {}
 
     @property
     def in_containers(self) -> bool:
@@ -233,6 +236,10 @@ def _log_problem(system: System) -> str:
         return f"log: settings: no rule of the judge knows {unknown!r}: put it where the nodes are started"
     if not any(f"{{{SETTINGS}}}" in word for word in system.nodes.start):
         return "log: start does not name {settings}: its nodes would not have what its runs are judged by"
+    if system.nodes.roles:
+        return (
+            "log: [nodes.roles] are for operations on objects: a log's leaders are those of its partitions, leader(p0)"
+        )
     if system.promises != Promises(starts_after=system.promises.starts_after) or system.timeouts_ms:
         return "log: [promises] (but for starts_after) and [timeouts_ms] are for operations on objects: a log promises what its settings say"
     return ""
@@ -258,7 +265,10 @@ def of_commands(system: System) -> list[tuple[str, ...]]:
 
 def _of_nodes(system: System) -> list[tuple[str, ...]]:
     nodes = system.nodes
-    given = (nodes.start, nodes.stop, nodes.prepare, nodes.version, nodes.ready.command, *nodes.more.values())
+    given = (
+        nodes.start, nodes.stop, nodes.prepare, nodes.version, nodes.ready.command,
+        *nodes.more.values(), *nodes.roles.values(),
+    )  # fmt: skip
     return [words for words in given if words is not None]
 
 

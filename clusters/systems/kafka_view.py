@@ -75,6 +75,9 @@ class KafkaView:
     def looked(self, node: int, incarnation: str, *, is_ready: bool) -> None:
         """Leave it: the metadata say who is in service."""
 
+    def has_role(self, role: str, nodes: frozenset[int]) -> None:
+        """Leave it: a log's leaders are those of its partitions."""
+
     def failures(self) -> list[str]:
         """Return what the observer has missed."""
         return [self._observer.overtaken] if self._observer.overtaken else []

@@ -40,6 +40,9 @@ class View(Protocol):
     def looked(self, node: int, incarnation: str, *, is_ready: bool) -> None:
         """Take note whether a node was ready when it was last asked, and as which process."""
 
+    def has_role(self, role: str, nodes: frozenset[int]) -> None:
+        """Take note which nodes said that they have a role."""
+
     def failures(self) -> list[str]:
         """Return why what was seen is not enough to judge by."""
 
@@ -101,6 +104,10 @@ class ObjectView:
     def looked(self, node: int, incarnation: str, *, is_ready: bool) -> None:
         """Count who is not ready as fenced."""
         self.state.brokers[node] = BrokerState(broker_epoch=0, incarnation=incarnation, fenced=not is_ready)
+
+    def has_role(self, role: str, nodes: frozenset[int]) -> None:
+        """Know of nobody else."""
+        self.state.roles[role] = nodes
 
     def failures(self) -> list[str]:
         """Return none."""
