@@ -82,7 +82,7 @@ def all_end(descriptors):
 
 
 def test_a_correct_build_passes_and_can_be_run_again_as_it_was(tmp_path):
-    code, made = run(tmp_path, scenario(tmp_path, "kill: leader(p0)"), "--seed", "1")
+    code, made = run(tmp_path, scenario(tmp_path, "kill: leader(p0)"), "--seed", "1", "--set", "time=5s")
 
     verdict = load(made / "verdict.json")
     assert code == 0, verdict.reasons

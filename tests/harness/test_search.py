@@ -417,10 +417,16 @@ def test_what_a_run_without_the_bug_finds_is_a_finding_of_this_build(tmp_path, m
     """It counts for no bug, and it went with the comparison's other files."""
     if is_broken:
         monkeypatch.setattr(LeaderState, "produce_outcome", lambda self, last_offset: Error.NONE)
-    accused = []
+    accused, losing = [], tmp_path / "losing.yaml"
+    lost = {
+        "scenario": "losing",
+        "time": "3s",
+        "steps": [{"isolate": "leader(p0)", "from": "nodes", "for": "1.2x session"}],
+    }
+    losing.write_bytes(msgspec.yaml.encode(SMALL | lost))
 
     (found,) = power(
-        ["m44_acks_local"], scenario="produce-consume", seeds=range(1), budget_s=100, runner=LocalRunner(1), scratch=tmp_path,
+        ["m44_acks_local"], scenario=str(losing), seeds=range(1), budget_s=100, runner=LocalRunner(1), scratch=tmp_path,
         accuse=accused.append,
     )  # fmt: skip
 
@@ -443,7 +449,11 @@ SWARMED = SMALL | {"steps": [{"slow-fsync": "random broker", "delay_ms": 5, "for
 
 
 @pytest.mark.parametrize(
-    ("mutant", "wanted"), [("m84_no_generation", {"groups"}), ("m06_watermark_below_min_isr", {"plain", "groups"})]
+    ("mutant", "wanted"),
+    [
+        ("m84_no_generation", {"groups"}),
+        pytest.param("m06_watermark_below_min_isr", {"plain", "groups"}, marks=pytest.mark.nightly),
+    ],
 )
 def test_time_goes_to_the_scenarios_that_call_the_bug_s_code(tmp_path, monkeypatch, mutant, wanted):
     groups = SWARMED | {
