@@ -14,7 +14,7 @@ from tribunal.harness.cli.session import write_report
 from tribunal.harness.evidence.bundle import unpacked
 from tribunal.harness.evidence.claims import claims_of
 from tribunal.harness.new import made_system
-from tribunal.harness.plan import Plan, encoded, made
+from tribunal.harness.plan import Plan, encoded, in_simulator, made
 from tribunal.harness.progress import Silent
 from tribunal.harness.run import Run, new_run_dir
 from tribunal.harness.scenario import BadScenario, load
@@ -296,35 +296,16 @@ def test_what_a_description_does_not_give_is_refused_when_it_is_planned(
         planned(tmp_path, overrides)
 
 
-@pytest.mark.parametrize(
-    "command",
-    [
-        pytest.param(
-            ("findings", "add", "--name", "lost", "--about", "lost", "--signature", "registers/not_linearizable"),
-            id="findings",
-        ),
-    ],
-)
-def test_what_runs_plans_in_the_simulator_refuses_those_of_a_described_system(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str], command: tuple[str, ...]
-) -> None:
-    """The simulator would run replog in its place, and write down what that does; the words say what can be done."""
-    run = tmp_path / "run"
-    run.mkdir()
-    (run / "plan.json").write_bytes(encoded(planned(tmp_path, {})))
-    words = (
-        ["findings", "add", str(run), *command[2:], "--folder", str(tmp_path / "findings")]
-        if command[0] == "findings"
-        else [command[0], str(run), *command[1:]]
-    )
-    there = sorted(tmp_path.rglob("*"))
+def test_a_plan_of_a_described_system_is_none_for_the_simulator(tmp_path: Path) -> None:
+    """It would run replog in its place, and say what that does; the words say what can be done."""
+    plan = tmp_path / "run" / "plan.json"
+    plan.parent.mkdir()
+    plan.write_bytes(encoded(planned(tmp_path, {})))
 
-    assert exit_code(words) == 64
+    with pytest.raises(BadScenario, match="which the simulator cannot run") as refused:
+        in_simulator(plan)
 
-    said = capsys.readouterr().err
-    assert "which the simulator cannot run" in said
-    assert f"tribunal confirm {run} --cluster system" in said
-    assert sorted(tmp_path.rglob("*")) == there
+    assert f"tribunal confirm {plan.parent} --cluster system" in str(refused.value)
 
 
 @pytest.mark.parametrize("command", ["sweep", "search"])
