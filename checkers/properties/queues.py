@@ -1,14 +1,13 @@
-"""Queues give out what was put in: every element whose enqueueing was acknowledged, or that was given out before, none that nobody put in, and none again that was acknowledged.
+"""Queues give out what was put in: every element whose enqueueing was acknowledged, none that nobody put in, and none again that was acknowledged.
 
 An element may be given out several times until it is acknowledged, and has to be once more when it is given back. A queue that nobody took from until it was empty, after what is not acknowledged was
-given back to it, says nothing of what it still holds: what nobody received is not judged. What the system's own file permits to be lost is
-PERMITTED (R13), an enqueueing as well as an acknowledgement.
+given back to it, says nothing of what it still holds: what nobody received is not judged. An element whose enqueueing was not acknowledged is owed to nobody,
+also where it was given out: queues give out what they have, and promise what they have confirmed. What the system's own file permits to be lost is
+PERMITTED (R13), an enqueueing as well as an acknowledgement; of what was given out after a kill the kill took nothing.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Final
-
-import msgspec
 
 from tribunal.checkers.api import Anomaly, Found, Kind, Meaning, PartitionRows, Property, nothing
 from tribunal.checkers.graphs.operations import Operation, by_key
@@ -18,8 +17,7 @@ from tribunal.checkers.judge.timeline import History
 
 KINDS: Final = {
     "element_lost": Kind(
-        Meaning.PROMISED,
-        "an element whose enqueueing was acknowledged, or that had been given out, is gone, and nobody acknowledged it",
+        Meaning.PROMISED, "an element whose enqueueing was acknowledged is gone, and nobody acknowledged it"
     ),
     "element_again": Kind(Meaning.PROMISED, "an element was given out again after its acknowledgement"),
     "element_unknown": Kind(Meaning.VIOLATION, "an element was given out that nobody had put in"),
@@ -48,11 +46,11 @@ def _of_queue(key: str, own: Sequence[Operation], found: Calls, permits: Permits
             tried.setdefault(one.steps[0][2], one)
     first_given = {element: min(takers, key=lambda one: one.completed) for element, takers in given.items()}
     known = first_given.keys() & tried.keys()
-    there = {element: tried[element] for element in known if tried[element].invoked <= first_given[element].completed}
-    put = there | first_acknowledged(own, "enqueue")
+    there = {element for element in known if tried[element].invoked <= first_given[element].completed}
+    put = first_acknowledged(own, "enqueue")
     yield from _never_given(key, own, put, given, found, permits)
     yield from _given_again(key, own, given, found, permits)
-    for element in sorted(given.keys() - there.keys()):
+    for element in sorted(given.keys() - there):
         call = found.recorded[first_given[element].index]
         words = f"queue {key}: {element} was given out at {seconds(call.complete_ns)}, and nobody had put it in"
         yield Row(
@@ -122,15 +120,12 @@ def _gone(
 def _lost(
     key: str, one: Operation, takers: Sequence[Operation], found: Calls, empty: Operation, permits: Permits
 ) -> Row:
-    """Return an element that is gone: known to have been there since it was acknowledged or given out, and still when it was given out last."""
+    """Return an element that is gone: it was acknowledged, and still there when it was given out last."""
     call, seen = found.recorded[one.index], found.recorded[empty.index]
     change = missed(call, seen, [found.recorded[taken.index] for taken in takers])
-    known_ns = call.complete_ns if one.outcome == "ok" else change.known_ns
-    words = f"queue {key}: {one.steps[0][2]} of process {call.process}{by_node(call)}, "
-    words += f"{'acknowledged' if one.outcome == 'ok' else 'given out'} at {seconds(known_ns)}"
+    words = f"queue {key}: {one.steps[0][2]} of process {call.process}{by_node(call)}, acknowledged at {seconds(call.complete_ns)}"
     words += f", is gone: the queue was empty at {seconds(seen.complete_ns)}"
-    anomaly = msgspec.structs.replace(of_call("element_lost", one.steps[0][2], call, words), at_ns=known_ns)
-    return Row(anomaly, permits(change))
+    return Row(of_call("element_lost", one.steps[0][2], call, words), permits(change))
 
 
 def _is_empty(one: Operation) -> bool:

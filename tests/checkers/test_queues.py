@@ -109,7 +109,8 @@ END = (back(900), take(None, 950))
         ),
         pytest.param([put(100, "info"), take("5", 200), acknowledge(300), *END], [], id="put in in doubt and there"),
         pytest.param([put(100, "info"), *END], [], id="put in in doubt and not there"),
-        pytest.param([put(100, "info"), take("5", 200), *END], ["element_lost"], id="put in in doubt, there, and gone"),
+        # A broker may give out what it has not confirmed, and end before it is on its disk.
+        pytest.param([put(100, "info"), take("5", 200), *END], [], id="put in in doubt, there, and gone"),
     ],
 )  # fmt: skip
 def test_a_queue(called: list[Called], found: list[str]) -> None:
