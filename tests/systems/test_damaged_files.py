@@ -24,7 +24,6 @@ from tribunal.harness.new import made_system
 from tribunal.harness.plan import made
 from tribunal.harness.scenario import BadScenario, load
 from tribunal.results.store import Recording
-from tribunal.results.verdict import Verdict
 
 NO_DISKS = str(way_in()) if isinstance(way_in(), str) else no_disks()
 
@@ -194,11 +193,11 @@ def test_what_a_damaged_file_had_is_missed(tmp_path: Path) -> None:
     """The sample keeps everything in one file, of one node: what was acknowledged and lay behind the cut is gone."""
     made_system("keeper", tmp_path)
     steps = "[{damage-files: node 1, files: log, how: truncate, for: 100ms, after: 800ms}]"
-    overrides = {"steps": steps, "time": "2s", "warm_up": "500ms"}
+    overrides = {"steps": steps, "time": "2s", "warm_up": "500ms", "workload": "{name: set, sets: 4, rate: 80}"}
 
     verdict = judged_in(tmp_path / "keeper", "scenario.yaml", overrides, tmp_path / "runs")
 
-    assert verdict.verdict is Verdict.VIOLATION
+    assert {finding.kind for finding in verdict.violations} == {"element_lost"}
     (run_dir,) = (tmp_path / "runs").iterdir()
     (fault,) = Recording.open(run_dir).table("faults").to_pylist()
     assert (fault["kind"], fault["took_effect"], fault["healed"]) == ("damage-files", True, True)
