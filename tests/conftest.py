@@ -63,8 +63,24 @@ class NothingRunsBesideAnErrorOfCollection:
             self._session.shouldfail = f"{report.nodeid} cannot be collected"
 
 
+class FailuresAreNamedAtOnce:
+    """Names each failed test when it fails: among dots of half an hour a letter F says nothing of which one it was."""
+
+    def __init__(self, terminal: pytest.TerminalReporter) -> None:
+        self._terminal = terminal
+
+    def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
+        """Write a line of its own; what failed in it comes at the end."""
+        if report.failed:
+            self._terminal.write_line(f"\n{report.when} failed: {report.nodeid}")
+
+
 def pytest_sessionstart(session: pytest.Session) -> None:
-    session.config.pluginmanager.register(NothingRunsBesideAnErrorOfCollection(session))
+    plugins = session.config.pluginmanager
+    plugins.register(NothingRunsBesideAnErrorOfCollection(session))
+    terminal = plugins.get_plugin("terminalreporter")
+    if terminal is not None:  # a worker has none
+        plugins.register(FailuresAreNamedAtOnce(terminal))
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
