@@ -392,6 +392,7 @@ def _must_not_say_what_files_say(spec: ClusterSpec) -> None:
         "protocol": spec.protocol,
         "timeouts_ms": spec.timeouts_ms,
         "promises": spec.promises,
+        "roles": spec.roles,
     }
     for name, value in said.items():
         if value:

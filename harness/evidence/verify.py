@@ -365,6 +365,7 @@ def _of_plan(content: Bundle, stated: Stated) -> Iterator[str]:
     for field, given, cluster in (
         ("file", plan.spec.file, "existing"),
         ("kafka", plan.spec.kafka, "mixed"),
+        ("roles", plan.spec.roles, "system"),
     ):
         if given and plan.cluster != cluster:
             yield f"{PLAN}: spec.{field}: {given!r} stated, which a cluster of kind {plan.cluster} has not"

@@ -101,6 +101,14 @@ def test_a_role_that_nobody_has_is_refused_when_it_is_planned(
         planned(described(tmp_path, roles), target)
 
 
+def test_a_scenario_makes_up_no_roles(tmp_path: Path) -> None:
+    """Nobody would be asked for them."""
+    file = described(tmp_path)
+
+    with pytest.raises(BadScenario, match="roles is said by the file of a system"):
+        load(file.parent / "scenario.yaml", {"cluster.roles": "[leader]"})
+
+
 @pytest.mark.parametrize(
     ("roles", "words"),
     [
