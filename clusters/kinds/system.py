@@ -1,6 +1,5 @@
 """Any system that a `system.toml` describes (docs/your-system.md): processes of this machine, on loopback or in namespaces, containers, or hosts."""
 
-import contextlib
 import shutil
 from collections.abc import Mapping
 from pathlib import Path
@@ -12,15 +11,12 @@ from tribunal.clusters.api import CLIENTS, ClusterError, Kind
 from tribunal.clusters.capabilities import Capability
 from tribunal.clusters.clock import RunClock
 from tribunal.clusters.endings import brought_up, to_its_end
-from tribunal.clusters.images.build import engine
-from tribunal.clusters.images.half_images import half_made, remove_half
 from tribunal.clusters.kafka.node import property_text
+from tribunal.clusters.kinds import containers
 from tribunal.clusters.namespaces.spaces import way_in
 from tribunal.clusters.nodes import hosts_of_run
 from tribunal.clusters.nodes.hosts_of_run import lacking
 from tribunal.clusters.nodes.leftovers import end_processes, own_processes
-from tribunal.clusters.nodes.mounts import below, unmount_all
-from tribunal.clusters.nodes.node_container import left_of, remove_all
 from tribunal.clusters.nodes.shared_memory import left_segments, remove_segments
 from tribunal.clusters.nodes.ssh_hosts import read_hosts
 from tribunal.clusters.objects import ObjectOperation
@@ -276,21 +272,13 @@ def leftovers(run_dir: Path) -> list[str]:
     """Return which processes, segments of memory and containers a run of this folder has left, here and on its hosts."""
     found = [f"process {pid}" for pid in own_processes(run_dir)] + left_segments(run_dir)
     found += hosts_of_run.leftovers(run_dir)
-    if _has_containers(run_dir):
-        with contextlib.closing(engine()) as client:
-            found += (
-                left_of(client, run_dir) + half_made(client, run_dir) + [f"mount {path}" for path in below(run_dir)]
-            )
-    return found
+    return found + (containers.leftovers(run_dir) if _has_containers(run_dir) else [])
 
 
 def sweep(run_dir: Path) -> list[str]:
     """End what a run of this folder has left; return what was done."""
     done = end_processes(own_processes(run_dir)) + remove_segments(run_dir) + hosts_of_run.sweep(run_dir)
-    if _has_containers(run_dir):
-        with contextlib.closing(engine()) as client:
-            done += remove_all(client, run_dir) + remove_half(client, run_dir) + unmount_all(run_dir)
-    return done
+    return done + (containers.sweep(run_dir) if _has_containers(run_dir) else [])
 
 
 KIND: Final = Kind(
