@@ -422,7 +422,12 @@ def with_own_system(plan: Plan, run_dir: Path) -> Plan:
     kept = (run_dir / SYSTEM_FOLDER / named.name).resolve()
     if not plan.spec.system or (named.is_absolute() and named.exists()) or not kept.is_file():
         return plan
-    return msgspec.structs.replace(plan, spec=msgspec.structs.replace(plan.spec, system=str(kept)))
+    return with_system(plan, str(kept))
+
+
+def with_system(plan: Plan, file: str) -> Plan:
+    """Return a plan of a described system with another path to its file."""
+    return msgspec.structs.replace(plan, spec=msgspec.structs.replace(plan.spec, system=file))
 
 
 def for_readers(plan: Plan) -> Plan:

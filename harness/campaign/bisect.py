@@ -20,7 +20,7 @@ from tribunal import ROOT
 from tribunal.clusters.api import ClusterError
 from tribunal.harness.campaign.confirm import on_kind
 from tribunal.harness.campaign.repetition import Repeated
-from tribunal.harness.plan import Plan, encoded, in_simulator
+from tribunal.harness.plan import Plan, encoded, in_simulator, with_system
 from tribunal.harness.scenario import BadScenario
 from tribunal.results.scratch import Scratch
 
@@ -97,10 +97,9 @@ def bisected_by_runs(
 
         def word() -> str:
             """Ask the commit that is checked out now."""
-            there = msgspec.structs.replace(plan.spec, system=str(tree / place))
             try:
                 run_build(build, (tree / place).parent)
-                asked = on_kind(msgspec.structs.replace(plan, spec=there), plan.cluster)
+                asked = on_kind(with_system(plan, str(tree / place)), plan.cluster)
                 (result,) = runner.swept([asked], budget_s=None, scratch=scratch).results
             except (BadScenario, ClusterError) as problem:
                 notify(f"cannot be asked: {problem}")

@@ -11,7 +11,6 @@ A finding of a described system is run on its own nodes, up to `max_runs` times:
 
 import os
 import re
-import shutil
 import time
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
@@ -21,11 +20,10 @@ import msgspec
 
 from tribunal.clusters.api import ClusterError
 from tribunal.harness.campaign.confirm import Attempt, attempt_of
-from tribunal.harness.campaign.repetition import Conduct
+from tribunal.harness.campaign.repetition import Conduct, let_go, ran
 from tribunal.harness.campaign.sweep import SeedResult, Sweep, swept
 from tribunal.harness.catalog import SIMULATED, nearest
-from tribunal.harness.fault_journal import has_journal
-from tribunal.harness.plan import PLAN_VERSION, Plan
+from tribunal.harness.plan import PLAN_VERSION, Plan, with_system
 from tribunal.harness.run import commit
 from tribunal.harness.scenario import BadScenario
 from tribunal.results.signature import Signature, texts
@@ -150,8 +148,7 @@ def add(finding: KnownFinding, folder: Path = FOLDER) -> Path:
 
 
 def _with_system(finding: KnownFinding, system: str) -> KnownFinding:
-    spec = msgspec.structs.replace(finding.plan.spec, system=system)
-    return msgspec.structs.replace(finding, plan=msgspec.structs.replace(finding.plan, spec=spec))
+    return msgspec.structs.replace(finding, plan=with_system(finding.plan, system))
 
 
 def of_plan(plan: Plan, *, name: str, about: str, signature: str, state: State, max_runs: int) -> KnownFinding:
@@ -194,15 +191,13 @@ def _rerun_on_nodes(finding: KnownFinding, real: RealRuns) -> Rerun:
     began, attempts, reasons = time.monotonic(), list[Attempt](), list[str]()
     while len(attempts) < finding.max_runs and not any(one.shows for one in attempts):
         try:
-            ended = real.conduct(finding.plan, real.out)
+            ended = ran(real.conduct, finding.plan, real.out)
         except (ClusterError, BadScenario) as problem:  # also where its software is not installed
             reasons.append(str(problem))
             break
-        if ended is None:
-            raise KeyboardInterrupt
         attempts.append(attempt_of(*ended, [finding.shows]))
-        if not attempts[-1].signatures and not has_journal(ended[0]):
-            shutil.rmtree(ended[0], ignore_errors=True)
+        if not attempts[-1].signatures:
+            let_go(ended[0])
     shows = [one for one in attempts if one.shows]
     is_answered = any(one.verdict not in WITHOUT_ANSWER for one in attempts)
     return Rerun(

@@ -32,6 +32,20 @@ CONFIDENCES: Final = (0.8, 0.999)  # tests/harness/test_repetition.py counts tha
 Conduct = Callable[[Plan, Path], tuple[Path, RunVerdict] | None]
 
 
+def ran(conduct: Conduct, plan: Plan, out: Path) -> tuple[Path, RunVerdict]:
+    """Run and judge one plan of many. Raises KeyboardInterrupt when somebody interrupts it."""
+    ended = conduct(plan, out)
+    if ended is None:
+        raise KeyboardInterrupt
+    return ended
+
+
+def let_go(run_dir: Path) -> None:
+    """Remove the folder of a run that found nothing, unless something is left to be healed."""
+    if not has_journal(run_dir):
+        shutil.rmtree(run_dir, ignore_errors=True)
+
+
 class SequentialTest(msgspec.Struct, frozen=True, kw_only=True):
     """Decides between two shares of runs that show a finding: at least `share`, and at most a fifth of it.
 
@@ -164,13 +178,11 @@ class Repeated:
 
     def attempt(self, plan: Plan, scratch: Path) -> Attempt:
         """Run a plan once. Raises KeyboardInterrupt when somebody interrupts it."""
-        ended = self._conduct(plan, scratch)
-        if ended is None:
-            raise KeyboardInterrupt
+        ended = ran(self._conduct, plan, scratch)
         self.runs += 1
         attempt = attempt_of(*ended, [self.sought])
-        if not attempt.shows and not has_journal(Path(attempt.run_dir)):
-            shutil.rmtree(attempt.run_dir, ignore_errors=True)
+        if not attempt.shows:
+            let_go(ended[0])
         return attempt
 
 

@@ -35,9 +35,8 @@ import msgspec
 from tribunal.clusters.api import ClusterError
 from tribunal.harness.campaign.bisect import run_build
 from tribunal.harness.campaign.confirm import found_by_checkers
-from tribunal.harness.campaign.repetition import Conduct
+from tribunal.harness.campaign.repetition import Conduct, let_go, ran
 from tribunal.harness.catalog import nearest
-from tribunal.harness.fault_journal import has_journal
 from tribunal.harness.plan import Plan, made
 from tribunal.harness.scenario import BadScenario, load
 from tribunal.results.power import Power
@@ -202,11 +201,9 @@ def _plans(scenario: Path, system: Path, seeds: range) -> Iterator[Plan]:
 
 def _run(plan: Plan, how: Sought) -> tuple[Path, RunVerdict]:
     """Run a plan; its folder stays where something was found, or something is left to be healed."""
-    ended = how.conduct(plan, how.out)
-    if ended is None:
-        raise KeyboardInterrupt
-    if not ended[1].violations and not has_journal(ended[0]):
-        shutil.rmtree(ended[0], ignore_errors=True)
+    ended = ran(how.conduct, plan, how.out)
+    if not ended[1].violations:
+        let_go(ended[0])
     return ended
 
 
