@@ -215,7 +215,7 @@ def _no_clock(system: System) -> str:
     """Return why its nodes' clocks are right; empty: they can be wrong."""
     if system.nodes.clock == "plain":
         return f'the machine has one clock: {system.name} has no clock = "shim"'
-    if system.nodes.in_containers or system.nodes.hosts is not None:
+    if not system.nodes.has_own_clock:
         return "its nodes are no processes of this machine, which alone are given a clock of their own"
     return no_clocks()
 

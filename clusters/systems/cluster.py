@@ -56,7 +56,6 @@ from tribunal.results.not_started import Attempt
 LOOK_MS: Final = 5
 WATCH_MS: Final = 100
 ROLES_MS: Final = 500
-LOOK_ROLE_MS: Final = 5_000
 PREPARE_MS: Final = 60_000
 VERSION_MS: Final = 30_000
 VERSION_LETTERS: Final = 200
@@ -225,14 +224,7 @@ class SystemCluster:
             await rest(loop.time() - began, poll_ms=ROLES_MS)
 
     async def _has_role(self, role: str, node: int) -> bool:
-        if not self.alive(node):
-            return False
-        command = self._addresses.command(self._system.nodes.roles[role], node)
-        try:
-            async with asyncio.timeout(LOOK_ROLE_MS / 1000):
-                return await self._place.looks(node, command)
-        except (OSError, TimeoutError):
-            return False
+        return self.alive(node) and await self._programs[node].has_role(role)
 
     async def _watch_node(self, node: int) -> None:
         """Look again and again; whoever does not answer holds up no other's look."""
@@ -430,6 +422,11 @@ class SystemCluster:
         """Let a node's disk fail; proven by requests of the node that it refused."""
         return await self._own_disk(node).fail(failing)
 
+    def _own_disk(self, node: int) -> ForgetfulDisk:
+        if node not in self._disks:
+            raise Unsupported(f'{self._system.name} has no disk = "forgetful"')
+        return self._disks[node]
+
     # --- clocks ----------------------------------------------------------------------------
 
     async def set_clock(self, node: int, skew: ClockSkew) -> Proof:
@@ -438,11 +435,6 @@ class SystemCluster:
             raise Unsupported(f'{self._system.name} has no clock = "shim"')
         proof = await self._clocks[node].set_clock(skew)
         return proof if proof.facts["heard"] else Proof(holds=False, facts={**proof.facts, "missing": UNASKED})
-
-    def _own_disk(self, node: int) -> ForgetfulDisk:
-        if node not in self._disks:
-            raise Unsupported(f'{self._system.name} has no disk = "forgetful"')
-        return self._disks[node]
 
     # --- links -----------------------------------------------------------------------------
 

@@ -40,6 +40,15 @@ class SystemProgram:
         """Return the folder of its system.toml."""
         return [str(self._addresses.folder)]
 
+    async def has_role(self, role: str) -> bool:
+        """Look once whether it says that it has a role of the system's."""
+        command = self._addresses.command(self._nodes.roles[role], self._node)
+        try:
+            async with asyncio.timeout(LOOK_MS / 1000):
+                return await self._place.looks(self._node, command)
+        except (OSError, TimeoutError):
+            return False
+
     async def answers(self, endpoint: tuple[str, int], *, wait_ms: int) -> bool:
         """Look once whether it serves."""
         ready: Ready = self._nodes.ready
