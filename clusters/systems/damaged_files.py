@@ -55,9 +55,8 @@ def place_of(path: Path, number: int) -> int:
     raise OSError(f"{path} holds less than before")
 
 
-def damaged(path: Path, how: str, random: Random) -> Damaged:
-    """Damage one file that holds something. Raises OSError."""
-    count, end = held(path)
+def damaged(path: Path, count: int, end: int, how: str, random: Random) -> Damaged:
+    """Damage one file that holds something (`held`). Raises OSError."""
     with path.open("r+b", buffering=0) as file:
         if how == "truncate":
             length, cut = path.stat().st_size, end - -(-end // 3)
@@ -82,9 +81,9 @@ def main(folder: Path, pattern: str, how: str, most: int, seed: int) -> dict[str
     """Damage at most so many files; return what is said."""
     random = Random(seed)
     files = sorted(path for path in folder.glob(pattern) if path.is_file() and not path.is_symlink())
-    matching = [path for path in files if held(path)[0]]
-    chosen = sorted(random.sample(matching, min(most, len(matching))))
-    found = [damaged(path, how, random) for path in chosen]
+    matching = {path: content for path in files if (content := held(path))[0]}
+    chosen = sorted(random.sample(list(matching), min(most, len(matching))))
+    found = [damaged(path, *matching[path], how, random) for path in chosen]
     there = () if matching else sorted(path for path in folder.rglob("*") if path.is_file())[:OTHERS]
     return {
         "matching": len(matching),
