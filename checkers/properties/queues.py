@@ -45,10 +45,10 @@ def _of_queue(key: str, own: Sequence[Operation], found: Calls, permits: Permits
         elif one.function == "enqueue" and one.outcome != "fail":
             tried.setdefault(one.steps[0][2], one)
     first_given = {element: min(takers, key=lambda one: one.completed) for element, takers in given.items()}
-    known = first_given.keys() & tried.keys()
-    there = {element for element in known if tried[element].invoked <= first_given[element].completed}
-    put = first_acknowledged(own, "enqueue")
-    yield from _never_given(key, own, put, given, found, permits)
+    there = {
+        element for element, one in tried.items() if element in given and one.invoked <= first_given[element].completed
+    }
+    yield from _never_given(key, own, first_acknowledged(own, "enqueue"), given, found, permits)
     yield from _given_again(key, own, given, found, permits)
     for element in sorted(given.keys() - there):
         call = found.recorded[first_given[element].index]
