@@ -578,7 +578,7 @@ class Kind(msgspec.Struct, frozen=True, kw_only=True):
     is_mixed:      a spec says which of its nodes are Apache Kafka (`ClusterSpec.kafka`).
     can_be_secured:  a spec may ask for TLS, logins and an authorizer (`ClusterSpec.security`).
     is_there_already:  a spec names the file of a cluster that its user has (`ClusterSpec.file`).
-    of_whole_nodes:  capabilities that are given for whole nodes, not for single links: the fault `isolate` alone needs no more.
+    of_whole_nodes:  tells which capabilities a spec's cluster has for whole nodes, not for single links: the fault `isolate` alone needs no more.
     runs_systems:  it runs what a system.toml describes (`ClusterSpec.system`).
     has_log:       tells whether a spec's cluster has records, and with them the clients, partitions and metadata of a log.
     operations:    tells what clients of a spec's cluster can call on objects.
@@ -603,7 +603,7 @@ class Kind(msgspec.Struct, frozen=True, kw_only=True):
     is_mixed: bool = False
     can_be_secured: bool = False
     is_there_already: bool = False
-    of_whole_nodes: frozenset[Capability] = frozenset()
+    of_whole_nodes: Callable[[ClusterSpec], frozenset[Capability]] = lambda _: frozenset()
     runs_systems: bool = False
     has_log: Callable[[ClusterSpec], bool] = lambda _: True
     operations: Callable[[ClusterSpec], frozenset[ObjectOperation]] = lambda _: frozenset()

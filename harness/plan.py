@@ -148,7 +148,7 @@ def made(scenario: Scenario, *, seed: int, cluster: str, time_ms: int | None, mu
             raise BadScenario(f"fault {step.kind}: {reason}")
         must_see_messages(step.kind, step.target, (step.when, step.until), cluster)
         partly = step.options.get("from", "all") != "all" or step.options.get("direction", "both") != "both"
-        if kind.of_whole_nodes and step.kind == ISOLATE and partly:
+        if kind.of_whole_nodes(scenario.spec) and step.kind == ISOLATE and partly:
             raise BadScenario(
                 f"fault {ISOLATE}: cluster {cluster} cuts a node off from all, both ways: leave out from and direction"
             )
@@ -262,11 +262,11 @@ def must_be_possible(wanted: Iterable[str], spec: ClusterSpec, cluster: str) -> 
             )
         if refused := refusal(fault, kind):
             raise BadScenario(f"fault {name}: cluster {cluster} cannot {refused}")
-    missing = kind.missing(spec)
+    missing, of_whole_nodes = kind.missing(spec), kind.of_whole_nodes(spec)
     for name in wanted:
         for need in sorted(one_of("fault", name, faults()).needs & missing.keys()):
             raise BadScenario(f"fault {name}: cluster {cluster} cannot {need} ({missing[need]})")
-        if name != ISOLATE and one_of("fault", name, faults()).needs & kind.of_whole_nodes:
+        if name != ISOLATE and one_of("fault", name, faults()).needs & of_whole_nodes:
             raise BadScenario(f"fault {name}: cluster {cluster} cannot cut single links, it can {ISOLATE} whole nodes")
 
 

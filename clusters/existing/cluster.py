@@ -7,7 +7,7 @@ themselves saw of their watermarks, how a broker's process ended before it regis
 
 import asyncio
 import shutil
-from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Final, Literal
@@ -20,7 +20,6 @@ from confluent_kafka.admin._resource import ResourceType
 from replog.config import DEFINITIONS
 from replog.wire.messages import api_versions as av
 from tribunal.clusters.api import (
-    CLIENTS,
     ClusterError,
     ClusterState,
     CutMode,
@@ -31,7 +30,6 @@ from tribunal.clusters.api import (
     Proof,
     RequestSeen,
     TopicPartition,
-    Unsupported,
     until,
 )
 from tribunal.clusters.capabilities import Capability, offered_by
@@ -42,11 +40,12 @@ from tribunal.clusters.clients.confluent import QUIET
 from tribunal.clusters.clients.list_offsets import Leader
 from tribunal.clusters.clock import moment_s
 from tribunal.clusters.existing.access import BadAccess, ExistingAccess
-from tribunal.clusters.existing.acts import Act, Acts
+from tribunal.clusters.existing.acts import Acts
 from tribunal.clusters.existing.clients import ExistingClients
-from tribunal.clusters.existing.description import UNDONE_BY, put_in
+from tribunal.clusters.existing.commanded import CommandedNodes
 from tribunal.clusters.existing.description import ExistingCluster as Description
-from tribunal.clusters.existing.node import ExistingNode, copied
+from tribunal.clusters.existing.description import put_in
+from tribunal.clusters.existing.node import ExistingNode, answers_request, copied
 from tribunal.clusters.existing.topics import OwnRecords, OwnTopics
 from tribunal.clusters.kafka.events import KafkaMetadata, Registrations, seen_from_outside
 from tribunal.clusters.kafka.releases import release
@@ -129,13 +128,15 @@ class ExistingCluster(Operated):
         self._observer: MetadataObserver | None = None
         self._watching: asyncio.Task[None] | None = None
         self.nodes = {node: self._node_of(node) for node in run.spec.node_ids}
+        self._commanded = CommandedNodes(given.name, self.nodes, self._acts)
 
     def _node_of(self, node: int) -> ExistingNode:
-        given = self._given
+        given, endpoint = self._given, self._endpoints[node]
+        door = self._access.administrator if node in self.spec.broker_ids else self._access.controllers
         return ExistingNode(
             node,
-            self._endpoints[node],
-            self._access.administrator if node in self.spec.broker_ids else self._access.controllers,
+            endpoint,
+            partial(answers_request, endpoint, door),
             partial(self._words, node),
             command_within_ms=given.command_within_ms,
             serving_within_ms=given.serving_within_ms,
@@ -288,23 +289,13 @@ class ExistingCluster(Operated):
 
     async def close(self) -> None:
         """Undo what was done, and delete the topics that were made; what cannot be undone keeps nothing else from it."""
-        problems: list[ClusterError | OSError] = []
-        for undoing in (self.shut_down, *map(self._undoing, list(self._acts.done.acts)), self._delete_topics):
+        try:
+            await self.shut_down()
+        finally:
             try:
-                await undoing()
-            except (ClusterError, OSError) as problem:
-                problems.append(problem)
-        self._admin = None
-        self._acts.close()
-        if problems:
-            raise problems[0]
-
-    def _undoing(self, act: Act) -> Callable[[], Awaitable[None]]:
-        async def undo() -> None:
-            await self.nodes[act.node].run(act.undone_by)
-            self._acts.undone(act.node, act.undone_by)
-
-        return undo
+                await self._commanded.undo_all(self._delete_topics)
+            finally:
+                self._admin = None
 
     async def _delete_topics(self) -> None:
         made = list(self._acts.done.topics)
@@ -330,70 +321,43 @@ class ExistingCluster(Operated):
 
     async def start(self, node: int) -> None:
         """Start a node that is down; return when it serves."""
-        one = self._node(node)
+        self._node(node)
         self._events.starting(node)
-        await one.begins()
-        self._acts.undone(node, "start")
+        await self._commanded.begin(node)
 
     async def stop(self, node: int) -> None:
         """Ask a node to end in good order."""
-        proof = await self._ended(node, "stop")
+        self._node(node)
+        proof = await self._commanded.end(node, "stop")
         if not proof.holds:
             raise ClusterError(f"node {node} answers yet after {' '.join(self._words(node, 'stop') or [])}")
         self._events.stopped(node)
 
     async def kill(self, node: int) -> Proof:
         """Kill -9, by the user's command."""
-        proof = await self._ended(node, "kill")
+        self._node(node)
+        proof = await self._commanded.end(node, "kill")
         if proof.holds:  # else it may go on, or end in good order later
             self._events.killed(node, None)
         return proof
 
-    async def _ended(self, node: int, name: str) -> Proof:
-        one = self._node(node)
-        self._acts.doing(node, UNDONE_BY[name])
-        one.is_expected = False
-        proof = await one.ends(name)
-        if proof.holds:
-            self._acts.undone(node, UNDONE_BY["pause"])  # a process that is gone is not stopped any more
-        return proof
-
     async def pause(self, node: int) -> Proof:
         """Stop a node's execution."""
-        return await self._silenced(node, "pause")
+        self._node(node)
+        return await self._commanded.silence(node, "pause")
 
     async def resume(self, node: int) -> Proof:
         """Let it go on."""
-        return await self._answering(node, "resume")
-
-    async def _silenced(self, node: int, name: str) -> Proof:
-        one = self._node(node)
-        self._acts.doing(node, UNDONE_BY[name])
-        one.is_expected = False
-        return await one.becomes_silent(name)
-
-    async def _answering(self, node: int, name: str) -> Proof:
-        proof = await self._node(node).answers_again(name)
-        self._acts.undone(node, name)
-        return proof
+        self._node(node)
+        return await self._commanded.let_answer(node, "resume")
 
     async def cut(self, links: Sequence[Link], mode: CutMode) -> Proof:
         """Isolate a whole node; what becomes of the bytes is the user's command's doing."""
-        node = self._isolated(links)
-        return await self._silenced(node, "isolate")
+        return await self._commanded.silence(self._commanded.isolated_by(links), "isolate")
 
     async def heal(self, links: Sequence[Link]) -> Proof:
         """Let it rejoin."""
-        node = self._isolated(links)
-        return await self._answering(node, "rejoin")
-
-    def _isolated(self, links: Sequence[Link]) -> int:
-        everybody = {*self.spec.node_ids, CLIENTS}
-        for node in self.spec.node_ids:
-            others = everybody - {node}
-            if set(links) == {link for one in others for link in (Link(node, one), Link(one, node))}:
-                return node
-        raise Unsupported(f"{self._given.name}: a command isolates a whole node, both ways, from all; not single links")
+        return await self._commanded.let_answer(self._commanded.isolated_by(links), "rejoin")
 
     def alive(self, node: int) -> bool:
         """Return whether the node's process exists, as far as our commands go."""

@@ -1,5 +1,7 @@
 """What a `cluster.toml` says: where the nodes of a cluster that is there already are reached, and what may be done to them.
 
+So says the file of a described system's nodes that run already (`NodesThere`), with less: it has no settings, and its clients are its own.
+
 Every command is a list of words. In them stand placeholders:
 
     {node}    the node's id        {host}, {port}  where it is reached, as its entry says
@@ -14,11 +16,12 @@ import shutil
 import tomllib
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Annotated, Final
+from typing import Annotated, Final, Protocol, TypeVar
 
 import msgspec
 
 from replog.config import DEFINITIONS
+from tribunal.clusters.capabilities import Capability
 from tribunal.clusters.kafka.releases import release
 from tribunal.clusters.spec import SettingValue
 from tribunal.results.unreadable import UNREADABLE, in_words
@@ -30,8 +33,18 @@ PORT_MAX: Final = 65_535
 # What undoes each act: without it nobody could mend what was done.
 UNDONE_BY: Final[Mapping[str, str]] = {"stop": "start", "kill": "start", "pause": "resume", "isolate": "rejoin"}
 
+# What gives each capability.
+BY_COMMAND: Final[Mapping[Capability, str]] = {
+    Capability.START: "start",
+    Capability.STOP: "stop",
+    Capability.KILL: "kill",
+    Capability.PAUSE: "pause",
+    Capability.CUT: "isolate",
+}
+
 Command = Annotated[tuple[str, ...], msgspec.Meta(min_length=1)]
 Milliseconds = Annotated[int, msgspec.Meta(ge=1)]
+Said = TypeVar("Said", bound=msgspec.Struct)
 
 
 class BadCluster(ValueError):
@@ -77,6 +90,34 @@ class Commands(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
         return {name: command for name, command in given.items() if command is not None}
 
 
+class Commanded(Protocol):
+    """Nodes that commands of a file change, and nothing else."""
+
+    @property
+    def commands(self) -> Commands:
+        """What may be done to them."""
+
+    @property
+    def endpoints(self) -> Mapping[int, tuple[str, int]]:
+        """Where each node is reached."""
+
+
+class NodesThere(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """The nodes of a described system that run already; which address a node has, and no more: its `system.toml` says the rest.
+
+    command_within_ms:  how long a command may take.
+    """
+
+    nodes: Annotated[tuple[Node, ...], msgspec.Meta(min_length=1, max_length=99)]
+    commands: Commands = Commands()
+    command_within_ms: Milliseconds = 60_000
+
+    @property
+    def endpoints(self) -> dict[int, tuple[str, int]]:
+        """Where each node is reached."""
+        return {node.id: node.endpoint for node in self.nodes}
+
+
 class ExistingCluster(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """A cluster in KRaft mode.
 
@@ -118,21 +159,38 @@ class ExistingCluster(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_
 
 def read_cluster(path: Path) -> ExistingCluster:
     """Read a cluster.toml. Raises BadCluster."""
+    cluster = _read(path, ExistingCluster)
     try:
-        content = tomllib.loads(path.read_text(encoding="utf-8"))
-        cluster = msgspec.convert(content, ExistingCluster, strict=False)
         release(cluster.version)
-    except OSError as problem:
-        raise BadCluster(f"{path}: {problem.strerror}") from None
-    except (ValueError, *UNREADABLE) as problem:
-        raise BadCluster(f"{path}: {in_words(problem, ExistingCluster)}") from None
-    if wrong := _nodes_problem(cluster) or _commands_problem(cluster.commands) or _settings_problem(cluster):
+    except ValueError as problem:
+        raise BadCluster(f"{path}: {problem}") from None
+    by_role = {"broker": cluster.brokers, "controller": cluster.controllers}
+    if wrong := _nodes_problem(by_role) or _commands_problem(cluster.commands) or _settings_problem(cluster):
         raise BadCluster(f"{path}: {wrong}")
     return cluster
 
 
-def _nodes_problem(cluster: ExistingCluster) -> str:
-    for role, nodes in (("broker", cluster.brokers), ("controller", cluster.controllers)):
+def read_nodes(path: Path) -> NodesThere:
+    """Read the file of a described system's nodes. Raises BadCluster."""
+    found = _read(path, NodesThere)
+    if wrong := _nodes_problem({"node": found.nodes}) or _commands_problem(found.commands):
+        raise BadCluster(f"{path}: {wrong}")
+    if found.commands.copy_logs is not None:
+        raise BadCluster(f"{path}: commands: copy_logs is for logs that speak Kafka's protocol (--cluster existing)")
+    return found
+
+
+def _read(path: Path, shape: type[Said]) -> Said:
+    try:
+        return msgspec.convert(tomllib.loads(path.read_text(encoding="utf-8")), shape, strict=False)
+    except OSError as problem:
+        raise BadCluster(f"{path}: {problem.strerror}") from None
+    except (ValueError, *UNREADABLE) as problem:
+        raise BadCluster(f"{path}: {in_words(problem, shape)}") from None
+
+
+def _nodes_problem(by_role: Mapping[str, tuple[Node, ...]]) -> str:
+    for role, nodes in by_role.items():
         ids = [node.id for node in nodes]
         if twice := [one for one in ids if ids.count(one) > 1]:
             return f"{role} {twice[0]} stands there twice"
@@ -162,6 +220,16 @@ def _commands_problem(commands: Commands) -> str:
 def _settings_problem(cluster: ExistingCluster) -> str:
     unknown = next((name for name in cluster.settings if name not in DEFINITIONS), None)
     return "" if unknown is None else f"settings: no rule of the judge knows {unknown!r}: leave it out"
+
+
+def not_given(commands: Commands, file: str) -> dict[Capability, str]:
+    """Return which capabilities no command gives, and why; `file` says whose commands they are."""
+    named = commands.named()
+    return {
+        capability: f"{file} has no command {command!r}"
+        for capability, command in BY_COMMAND.items()
+        if command not in named
+    }
 
 
 def put_in(words: Command, node: int, endpoint: tuple[str, int], folder: Path, target: Path | None = None) -> list[str]:

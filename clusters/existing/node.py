@@ -30,18 +30,18 @@ class ExistingNode:
         self,
         node: int,
         endpoint: tuple[str, int],
-        door: Door,
+        looks: Callable[[], Awaitable[bool]],
         command: Callable[[str], list[str] | None],
         *,
         command_within_ms: int,
         serving_within_ms: int,
     ) -> None:
-        """`command` returns the node's command of a name, None where there is none."""
+        """`looks` looks once whether it answers; `command` returns the node's command of a name, None where there is none."""
         self.node = node
         self.is_expected = True  # nothing was done to it that keeps it from answering
         self.alive = True
         self._endpoint = endpoint
-        self._door = door
+        self._looks = looks
         self._command = command
         self._command_within_ms = command_within_ms
         self._serving_within_ms = serving_within_ms
@@ -50,7 +50,7 @@ class ExistingNode:
         """Run one of its commands and return it; `ClusterError` with what it said where it does not end with 0."""
         words = self._command(name)
         if words is None:
-            raise ClusterError(f"node {self.node}: cluster.toml has no command {name!r}")
+            raise ClusterError(f"node {self.node}: its file has no command {name!r}")
         code, said = await ended(words, self._command_within_ms)
         if code != 0:
             why = f"did not end within {self._command_within_ms} ms" if code is None else f"ended with {code}"
@@ -58,18 +58,8 @@ class ExistingNode:
         return words
 
     async def answers(self) -> bool:
-        """Look once whether it answers a request."""
-        try:
-            asking = await Asking.open(self._endpoint, CLIENT_ID, LOOK_MS, self._door)
-        except FAILURES:
-            return False
-        try:
-            await asking.ask(av.EXCHANGE, API_VERSIONS, av.ApiVersionsRequest(), LOOK_MS)
-        except FAILURES:
-            return False
-        finally:
-            asking.close()
-        return True
+        """Look once whether it answers."""
+        return await self._looks()
 
     async def exists(self) -> bool | None:
         """Ask the user's command whether its process exists; None where there is no such command. One that says nothing has not said that it is gone."""
@@ -126,6 +116,21 @@ class ExistingNode:
                 return False
             await asyncio.sleep(REST_MS / 1000)
         return True
+
+
+async def answers_request(endpoint: tuple[str, int], door: Door) -> bool:
+    """Look once whether somebody answers a request as brokers do."""
+    try:
+        asking = await Asking.open(endpoint, CLIENT_ID, LOOK_MS, door)
+    except FAILURES:
+        return False
+    try:
+        await asking.ask(av.EXCHANGE, API_VERSIONS, av.ApiVersionsRequest(), LOOK_MS)
+    except FAILURES:
+        return False
+    finally:
+        asking.close()
+    return True
 
 
 async def copied(node: int, words: list[str], target: Path, within_ms: int) -> None:

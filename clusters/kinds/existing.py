@@ -1,9 +1,8 @@
 """A Kafka-compatible cluster in KRaft mode that the user has already, as its cluster.toml says (docs/your-cluster.md)."""
 
-import subprocess
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Final, NamedTuple
+from typing import Final
 
 from confluent_kafka import KafkaException
 
@@ -12,21 +11,13 @@ from tribunal.clusters.capabilities import Capability
 from tribunal.clusters.clock import RunClock
 from tribunal.clusters.endings import brought_up
 from tribunal.clusters.existing.access import BadAccess, ExistingAccess
-from tribunal.clusters.existing.acts import ACTS, Act, left
+from tribunal.clusters.existing.acts import ACTS, left
 from tribunal.clusters.existing.cluster import ASK_S, CAPABILITIES, GONE, ExistingCluster, administrator
-from tribunal.clusters.existing.description import BadCluster, put_in, read_cluster
+from tribunal.clusters.existing.description import BadCluster, not_given, read_cluster
 from tribunal.clusters.existing.description import ExistingCluster as Description
+from tribunal.clusters.existing.undoing import Said, acts_left, acts_undone
 from tribunal.clusters.run_context import RunContext
 from tribunal.clusters.spec import ClusterSpec
-
-UNDO_S: Final = 120
-BY_COMMAND: Final[Mapping[Capability, str]] = {
-    Capability.START: "start",
-    Capability.STOP: "stop",
-    Capability.KILL: "kill",
-    Capability.PAUSE: "pause",
-    Capability.CUT: "isolate",
-}
 
 
 async def launch(spec: ClusterSpec, directory: Path, clock: RunClock, cluster_id: str) -> ExistingCluster:
@@ -75,12 +66,7 @@ def missing(spec: ClusterSpec) -> Mapping[Capability, str]:
 
 
 def _lacking(given: Description) -> dict[Capability, str]:
-    named = given.commands.named()
-    return {
-        capability: f"{given.name}: its cluster.toml has no command {command!r}"
-        for capability, command in BY_COMMAND.items()
-        if command not in named
-    }
+    return not_given(given.commands, f"{given.name}: its cluster.toml")
 
 
 def commands_of(run_dir: Path) -> Path | None:
@@ -94,8 +80,7 @@ def leftovers(run_dir: Path) -> list[str]:
     done = left(run_dir)
     if done is None:
         return []
-    acts = [f"node {act.node} of {done.cluster}: {act.undone_by} it" for act in done.acts]
-    return [*acts, *(f"topic {topic} of {done.cluster}" for topic in done.topics)]
+    return [*acts_left(done), *(f"topic {topic} of {done.cluster}" for topic in done.topics)]
 
 
 def sweep(run_dir: Path) -> list[str]:
@@ -106,7 +91,7 @@ def sweep(run_dir: Path) -> list[str]:
     path = Path(done.cluster)
     try:
         given = read_cluster(path)
-        said = [_undone(given, path, act) for act in done.acts]
+        said = acts_undone(given, path, done.acts)
         said += [] if not done.topics else _deleted(given, done.topics)
     except (BadCluster, BadAccess) as problem:
         return [f"nothing: {problem}"]
@@ -115,39 +100,16 @@ def sweep(run_dir: Path) -> list[str]:
     return [one.text for one in said]
 
 
-class _Said(NamedTuple):
-    """What became of one thing that was to be undone."""
-
-    text: str
-    is_done: bool
-
-
-def _undone(given: Description, path: Path, act: Act) -> _Said:
-    words = given.commands.named().get(act.undone_by)
-    if words is None or act.node not in given.endpoints:
-        text = f"nothing of node {act.node}: {path} has no such node or no command {act.undone_by!r} any more"
-        return _Said(text, is_done=False)
-    command = put_in(words, act.node, given.endpoints[act.node], path.parent)
-    try:
-        # In a group of its own, as in a run: Ctrl-C must not reach a broker that it leaves behind.
-        ended = subprocess.run(  # noqa: S603 - the user's own
-            command, stdin=subprocess.DEVNULL, timeout=UNDO_S, check=False, process_group=0
-        ).returncode
-    except (OSError, subprocess.TimeoutExpired) as problem:
-        return _Said(f"node {act.node}: {' '.join(command)}: {problem}", is_done=False)
-    return _Said(f"node {act.node}: {' '.join(command)} ended with {ended}", is_done=ended == 0)
-
-
-def _deleted(given: Description, topics: Sequence[str]) -> list[_Said]:
+def _deleted(given: Description, topics: Sequence[str]) -> list[Said]:
     admin = administrator(ExistingAccess(given.clients), [node.address for node in given.brokers])
     said = []
     for topic, future in admin.delete_topics(list(topics), operation_timeout=ASK_S, request_timeout=ASK_S).items():
         try:
             future.result(ASK_S)
-            said.append(_Said(f"topic {topic}: deleted", is_done=True))
+            said.append(Said(f"topic {topic}: deleted", is_done=True))
         except (KafkaException, TimeoutError) as problem:
             is_gone = isinstance(problem, KafkaException) and problem.args[0].name() == GONE
-            said.append(_Said(f"topic {topic}: {'is gone' if is_gone else f'not deleted: {problem}'}", is_done=is_gone))
+            said.append(Said(f"topic {topic}: {'is gone' if is_gone else f'not deleted: {problem}'}", is_done=is_gone))
     return said
 
 
@@ -156,7 +118,7 @@ KIND: Final = Kind(
     capabilities=CAPABILITIES,
     has_releases=True,
     is_there_already=True,
-    of_whole_nodes=frozenset({Capability.CUT}),
+    of_whole_nodes=lambda _: frozenset({Capability.CUT}),
     refused=refused,
     missing=missing,
     leftovers=leftovers,

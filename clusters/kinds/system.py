@@ -11,6 +11,9 @@ from tribunal.clusters.api import CLIENTS, ClusterError, Kind
 from tribunal.clusters.capabilities import Capability
 from tribunal.clusters.clock import RunClock
 from tribunal.clusters.endings import brought_up, to_its_end
+from tribunal.clusters.existing.acts import ACTS, left
+from tribunal.clusters.existing.description import BadCluster, NodesThere, not_given, read_nodes
+from tribunal.clusters.existing.undoing import acts_left, acts_undone
 from tribunal.clusters.kafka.node import property_text
 from tribunal.clusters.kinds import containers
 from tribunal.clusters.namespaces.spaces import way_in
@@ -22,6 +25,7 @@ from tribunal.clusters.nodes.ssh_hosts import read_hosts
 from tribunal.clusters.objects import ObjectOperation
 from tribunal.clusters.run_context import RunContext
 from tribunal.clusters.spec import ClusterSpec
+from tribunal.clusters.systems.already_there import There, ThereCluster
 from tribunal.clusters.systems.clocks import lacking as no_clocks
 from tribunal.clusters.systems.cluster import CAPABILITIES, OF_OBJECTS, LogCluster, SystemCluster
 from tribunal.clusters.systems.container_links import lacking as no_cuts
@@ -37,6 +41,7 @@ from tribunal.clusters.systems.views import ObjectView
 OF_FORGETFUL_DISKS: Final = (
     Capability.POWER_FAIL, Capability.LOSE_PART, Capability.TROUBLE_DISK, Capability.FAIL_DISK,
 )  # fmt: skip
+OWN_KEYS: Final = "tribunal-"  # how keys begin in a system that others use too
 MUTANTS_ARE_OURS: Final = "known bugs are replog's own"
 
 
@@ -57,7 +62,10 @@ async def _composed(run: RunContext, system: System, place: Place, addresses: Ad
     """Return the cluster, not started yet: of objects, or of a log."""
     capabilities = CAPABILITIES - _lacking(run.spec, system).keys()
     if system.client is not None:
-        seen = ObjectView(run, system.name, system.client, addresses, place.prefix(CLIENTS), run.directory)
+        keys = f"{OWN_KEYS}{run.clock.wall_start_ms}-" if isinstance(place, There) else ""
+        seen = ObjectView(run, system.name, system.client, addresses, place.prefix(CLIENTS), run.directory, keys=keys)
+        if isinstance(place, There):
+            return ThereCluster(run, system, place, addresses, capabilities, seen)
         return SystemCluster(run, system, place, addresses, capabilities, seen)
     assert system.log is not None
     ports = {node: addresses.ports[node][system.log.controllers] for node in addresses.hosts}
@@ -83,7 +91,16 @@ def _place(spec: ClusterSpec, system: System, folder: Path) -> Place:
         return InContainers(system.nodes.image)
     if system.nodes.hosts is not None:
         return OnSshHosts(folder / system.nodes.hosts)
+    if system.nodes.existing is not None:
+        return There(folder / system.nodes.existing, _nodes_there(folder / system.nodes.existing))
     return InNamespaces() if spec.isolation == NAMESPACES else OnLoopback()
+
+
+def _nodes_there(file: Path) -> NodesThere:
+    try:
+        return read_nodes(file)
+    except BadCluster as problem:
+        raise ClusterError(str(problem)) from None
 
 
 def _taken(run: RunContext) -> tuple[System, Path]:
@@ -129,6 +146,8 @@ def _cannot_be_placed(spec: ClusterSpec, system: System) -> str:
         return no_file
     if system.log is None and spec.version:
         return f"{system.name} is no log of Apache Kafka: it has no release {spec.version}"
+    if nodes.existing is not None:
+        return _not_there(Path(spec.system).parent / nodes.existing, spec)
     where = "in containers" if nodes.in_containers else "on hosts" if nodes.hosts is not None else ""
     if where and spec.isolation == NAMESPACES:
         return f"{system.name} runs {where}: no isolation {NAMESPACES}"
@@ -150,6 +169,17 @@ def _cannot_be_isolated(spec: ClusterSpec, system: System) -> str:
     if no_disk := no_disks(in_containers=system.nodes.in_containers):
         return f"forgetful disks of {system.name}: {no_disk}"
     return ""
+
+
+def _not_there(file: Path, spec: ClusterSpec) -> str:
+    """Return why its nodes cannot be those of a file; empty: they can."""
+    try:
+        named = sorted(read_nodes(file).endpoints)
+    except BadCluster as problem:
+        return str(problem)
+    if named != list(spec.broker_ids):
+        return f"{file} names nodes {', '.join(map(str, named))}; its ids have to be 1 to {len(spec.broker_ids)}"
+    return "its nodes run already: no isolation of ours" if spec.isolation == NAMESPACES else ""
 
 
 def _no_dockerfile(folder: Path, name: str) -> str:
@@ -186,7 +216,9 @@ def _no_hosts(file: Path, spec: ClusterSpec) -> str:
 def _lacking(spec: ClusterSpec, system: System) -> dict[Capability, str]:
     """Return which of the kind's capabilities a system does not give, and why."""
     found: dict[Capability, str] = {}
-    if system.nodes.in_containers:
+    if system.nodes.existing is not None:
+        found |= _not_by_command(Path(spec.system).parent / system.nodes.existing, system)
+    elif system.nodes.in_containers:
         if no_cuts():
             found[Capability.CUT] = f"nobody stops packets between its containers: {no_cuts()}"
     elif system.nodes.hosts is not None:
@@ -209,6 +241,20 @@ def _lacking(spec: ClusterSpec, system: System) -> dict[Capability, str]:
     if not system.has_data:
         found[Capability.WIPE] = f"no command of {system.name} names {{data}}"
     return found | dict.fromkeys(sorted(system.withheld), f"{system.name} withholds it")
+
+
+def _not_by_command(file: Path, system: System) -> dict[Capability, str]:
+    """Return what no command of its nodes' file does, and what nobody could prove."""
+    try:
+        found = not_given(read_nodes(file).commands, f"{system.name}: {file.name}")
+    except BadCluster:
+        return {}  # `refused` says it
+    if system.nodes.ready.is_port:
+        found.setdefault(
+            Capability.PAUSE,
+            f"{system.name}: ready has no http and no command: a port accepts connections for a process that is stopped, too",
+        )
+    return found
 
 
 def _no_clock(system: System) -> str:
@@ -249,6 +295,16 @@ def missing(spec: ClusterSpec) -> Mapping[Capability, str]:
     return {} if system is None else _lacking(spec, system)
 
 
+def of_whole_nodes(spec: ClusterSpec) -> frozenset[Capability]:
+    """Return what commands do to whole nodes alone."""
+    try:
+        system = _described(spec)
+    except BadSystem:
+        return frozenset()  # `refused` says it
+    is_there = system is not None and system.nodes.existing is not None
+    return frozenset({Capability.CUT}) if is_there else frozenset()
+
+
 def operations(spec: ClusterSpec) -> frozenset[ObjectOperation]:
     """Return what its client can call."""
     system = _described(spec)
@@ -272,13 +328,36 @@ def leftovers(run_dir: Path) -> list[str]:
     """Return which processes, segments of memory and containers a run of this folder has left, here and on its hosts."""
     found = [f"process {pid}" for pid in own_processes(run_dir)] + left_segments(run_dir)
     found += hosts_of_run.leftovers(run_dir)
+    done = left(run_dir)
+    found += [] if done is None else acts_left(done)
     return found + (containers.leftovers(run_dir) if _has_containers(run_dir) else [])
 
 
 def sweep(run_dir: Path) -> list[str]:
     """End what a run of this folder has left; return what was done."""
     done = end_processes(own_processes(run_dir)) + remove_segments(run_dir) + hosts_of_run.sweep(run_dir)
+    done += _acts_undone(run_dir)
     return done + (containers.sweep(run_dir) if _has_containers(run_dir) else [])
+
+
+def commands_of(run_dir: Path) -> Path | None:
+    """Return the file by whose commands is undone what was done to nodes that run already; None: nothing was left."""
+    done = left(run_dir)
+    return None if done is None else Path(done.cluster)
+
+
+def _acts_undone(run_dir: Path) -> list[str]:
+    done = left(run_dir)
+    if done is None:
+        return []
+    path = Path(done.cluster)
+    try:
+        said = acts_undone(read_nodes(path), path, done.acts)
+    except BadCluster as problem:
+        return [f"nothing: {problem}"]
+    if all(one.is_done for one in said):
+        (run_dir / ACTS).unlink()
+    return [one.text for one in said]
 
 
 KIND: Final = Kind(
@@ -290,7 +369,9 @@ KIND: Final = Kind(
     has_log=has_log,
     refused=refused,
     missing=missing,
+    of_whole_nodes=of_whole_nodes,
     operations=operations,
     leftovers=leftovers,
     sweep=sweep,
+    commands_of=commands_of,
 )

@@ -6,28 +6,39 @@ from pathlib import Path
 from typing import Literal, NoReturn
 
 from tribunal.clusters.api import GroupSettings, ProducerSettings, Unsupported
+from tribunal.clusters.objects import ObjectClient
 from tribunal.clusters.systems.adapter import Adapter
 from tribunal.clusters.systems.description import Addresses, Client
+from tribunal.clusters.systems.own_keys import OwnKeys
 
 
 class SystemClients:
     """Implements `tribunal.clusters.api.ClientFactory`."""
 
     def __init__(
-        self, name: str, client: Client, addresses: Addresses, run_dir: Path, prefix: Sequence[str] = ()
+        self,
+        name: str,
+        client: Client,
+        addresses: Addresses,
+        run_dir: Path,
+        prefix: Sequence[str] = (),
+        *,
+        keys: str = "",
     ) -> None:
+        """`keys`: how the keys of this run's objects begin, where others may be there already."""
         self._name = name
         self._client = client
         self._addresses = addresses
         self._run_dir = run_dir
         self._prefix = prefix  # words in front of each client's command: where clients are
+        self._keys = keys
         self._adapters: list[Adapter] = []
 
-    def objects(self, client_id: str) -> Adapter:
+    def objects(self, client_id: str) -> ObjectClient:
         """Make a caller of operations; its process begins with the first call."""
         adapter = Adapter(self._client, client_id, self._addresses, self._run_dir, self._prefix)
         self._adapters.append(adapter)
-        return adapter
+        return OwnKeys(adapter, self._keys) if self._keys else adapter
 
     async def close(self) -> None:
         """End all of them, also those that nobody closed."""

@@ -236,10 +236,10 @@ class SystemCluster:
 
     async def _look(self, node: int) -> None:
         process, program = self.nodes[node], self._programs[node]
-        incarnation = str(process.pid)
+        incarnation = self._incarnation(node)
         ready = process.alive and await program.answers(self._addresses.endpoint(node), wait_ms=program.answer_wait_ms)
         # Who was killed and started again meanwhile was not looked at.
-        ready = ready and incarnation == str(process.pid)
+        ready = ready and incarnation == self._incarnation(node)
         if ready and self._was_ready.get(node) != incarnation:
             await asyncio.to_thread(note_segments, self._run.directory)
         self._was_ready[node] = incarnation if ready else None
@@ -247,6 +247,10 @@ class SystemCluster:
             del self._late[node]
             self._exits.started(node)  # late, but it serves: from now on its end is one that nobody asked for
         self._view.looked(node, incarnation, is_ready=ready)
+
+    def _incarnation(self, node: int) -> str:
+        """Return as which process a node runs now."""
+        return str(self.nodes[node].pid)
 
     async def shut_down(self) -> None:
         """End every client and every node at once."""
@@ -302,7 +306,7 @@ class SystemCluster:
         if not process.alive and (exit_code is None or exit_code in KILLED):
             return problem  # somebody else ended it, or nobody knows
         if process.alive:
-            self._late[node] = str(process.pid)
+            self._late[node] = self._incarnation(node)
         return NotServing(
             str(problem),
             node=node,

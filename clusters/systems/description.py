@@ -70,7 +70,7 @@ class Ready(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
 class Nodes(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """The nodes' processes.
 
-    start:    stays in the foreground; its end is the node's end.
+    start:    stays in the foreground; its end is the node's end. Only of nodes that run already there is none.
     stop:     asks a node to end in good order; without it the process gets SIGTERM.
     prepare:  run once for each node with an empty data folder, and again when it was wiped.
     version:  says the system's version in its first line; run once, as a command of the first node, before any is started.
@@ -78,13 +78,14 @@ class Nodes(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     image:    the nodes run in containers of this image, which the engine has or can pull; commands of nodes are the image's own, `python3` is {python}.
     dockerfile:  the nodes run in containers of an image that is built of this file, in the folder of system.toml, with what lies there.
     hosts:    the nodes run on the hosts of this file (`clusters/nodes/ssh_hosts.py`), beside system.toml; commands of nodes are the hosts' own.
+    existing: the nodes run already; this file, beside system.toml, says where and by which commands they are hurt (`clusters/existing/description.py`).
     disk:     `forgetful`: the data folders are on a file system that knows what was not synced, so that a loss of power can take it.
     roles:    commands that end with 0 where a node has that role, as `leader`; each running node is asked twice a second. Faults are aimed by them.
     clock:    `shim`: a library is preloaded into the nodes' programs, so that their wall clock can be wrong.
     """
 
     count: Annotated[int, msgspec.Meta(ge=1, le=99)]
-    start: Command
+    start: Command = ()
     stop: Command | None = None
     prepare: Command | None = None
     version: Command | None = None
@@ -95,6 +96,7 @@ class Nodes(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     image: str | None = None
     dockerfile: str | None = None
     hosts: str | None = None
+    existing: str | None = None
     disk: Literal["plain", "forgetful"] = "plain"
     clock: Literal["plain", "shim"] = "plain"
     roles: Mapping[Annotated[str, msgspec.Meta(pattern=ROLE)], Command] = {}
@@ -107,7 +109,7 @@ class Nodes(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     @property
     def has_own_clock(self) -> bool:
         """Whether a clock of its own is preloaded into each: they are processes of this machine."""
-        return self.clock == "shim" and not self.in_containers and self.hosts is None
+        return self.clock == "shim" and not self.in_containers and self.hosts is None and self.existing is None
 
     @property
     def may_forget(self) -> bool:
@@ -206,7 +208,7 @@ def read_system(path: Path) -> System:
             f"{path}: promises: lost_ms is for systems of one node: of several nobody knows who held what is lost"
         )
     _must_be_whole(path, system.nodes)
-    if wrong := _neither_nor(system) or _log_problem(system):
+    if wrong := _neither_nor(system) or _start_problem(system) or _log_problem(system):
         raise BadSystem(f"{path}: {wrong}")
     for words in of_commands(system):
         for word in words:
@@ -219,6 +221,23 @@ def read_system(path: Path) -> System:
 def _neither_nor(system: System) -> str:
     if (system.client is None) == (system.log is None):
         return "[client] says what calls operations on objects, [log] that it is a log: write one of the two"
+    return ""
+
+
+def _start_problem(system: System) -> str:
+    """Return what is wrong about how its nodes begin; empty: nothing."""
+    nodes = system.nodes
+    if nodes.existing is None:
+        return "" if nodes.start else "nodes: start is missing: the command of a node (or existing: they run already)"
+    ours = {
+        "start": nodes.start, "stop": nodes.stop, "prepare": nodes.prepare, "more": nodes.more, "image": nodes.image,
+        "dockerfile": nodes.dockerfile, "hosts": nodes.hosts, 'disk = "forgetful"': nodes.may_forget,
+        'clock = "shim"': nodes.clock == "shim", "a second one of ports": nodes.ports[1:],
+    }  # fmt: skip
+    if not_for_them := next((name for name, given in ours.items() if given), ""):
+        return f"nodes: existing: nodes that run already have no {not_for_them}: what may be done to them says {nodes.existing}"
+    if system.log is not None:
+        return "nodes: existing: a log that runs already is for --cluster existing (docs/your-cluster.md)"
     return ""
 
 
@@ -266,7 +285,7 @@ def of_commands(system: System) -> list[tuple[str, ...]]:
 def _of_nodes(system: System) -> list[tuple[str, ...]]:
     nodes = system.nodes
     given = (
-        nodes.start, nodes.stop, nodes.prepare, nodes.version, nodes.ready.command,
+        nodes.start or None, nodes.stop, nodes.prepare, nodes.version, nodes.ready.command,
         *nodes.more.values(), *nodes.roles.values(),
     )  # fmt: skip
     return [words for words in given if words is not None]

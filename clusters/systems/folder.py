@@ -49,7 +49,7 @@ def kept(system_file: Path, system: System, run_dir: Path) -> tuple[tuple[Descri
     folder = system_file.resolve().parent
     named = {system_file.resolve(), *_named(system, folder)}
     found = sorted(_files(folder, run_dir.resolve()), key=lambda path: (path not in named, len(path.parts), path))
-    taking = _Taking(folder, run_dir / SYSTEM_FOLDER, system.nodes.hosts)
+    taking = _Taking(folder, run_dir / SYSTEM_FOLDER, system.nodes.hosts or system.nodes.existing)
     return tuple(taking.taken(path) for path in found[:FILES]), max(len(found) - FILES, 0)
 
 

@@ -13,7 +13,7 @@ from functools import partial
 from pathlib import Path
 from typing import Final, Protocol
 
-from tribunal.clusters.api import CLIENTS, ClusterError, Unsupported
+from tribunal.clusters.api import CLIENTS, ClusterError, CutMode, Link, Proof, Unsupported
 from tribunal.clusters.host_environment import HostedNode
 from tribunal.clusters.links.addresses import FIRST_PORT, candidate_ports, taken_address
 from tribunal.clusters.links.relays import connected, node_host
@@ -43,6 +43,16 @@ class RunningNode(HostedNode, Protocol):
         """Return how its last process ended, negative: by this signal; None: it runs, or nobody knows."""
 
 
+class Cuts(Protocol):
+    """What stops the packets between nodes: `SystemLinks`, or commands for whole nodes."""
+
+    async def cut(self, links: Sequence[Link], mode: CutMode) -> Proof:
+        """Stop them; proven."""
+
+    async def heal(self, links: Sequence[Link]) -> Proof:
+        """Let them pass again; proven."""
+
+
 class Place(Protocol):
     """Where the nodes of one cluster live, and its clients."""
 
@@ -51,7 +61,7 @@ class Place(Protocol):
         """Say it in a few words, for the run's header."""
 
     @property
-    def links(self) -> SystemLinks:
+    def links(self) -> Cuts:
         """What can be cut; `Unsupported` where nothing can."""
 
     @property

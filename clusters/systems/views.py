@@ -92,10 +92,18 @@ class ObjectView:
     """A system whose clients call operations on objects: in service is who is ready. Implements `View`."""
 
     def __init__(
-        self, run: RunContext, name: str, client: Client, addresses: Addresses, prefix: Sequence[str], run_dir: Path
+        self,
+        run: RunContext,
+        name: str,
+        client: Client,
+        addresses: Addresses,
+        prefix: Sequence[str],
+        run_dir: Path,
+        *,
+        keys: str = "",
     ) -> None:
         self.state = ClusterState()
-        self.clients = SystemClients(name, client, addresses, run_dir, prefix)
+        self.clients = SystemClients(name, client, addresses, run_dir, prefix, keys=keys)
         self.events = SeenEvents(run)
 
     def start(self) -> None:

@@ -1,0 +1,73 @@
+"""Nodes that commands of a user's file change: each act is written down before it is done, and crossed out when it is undone."""
+
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+
+from tribunal.clusters.api import CLIENTS, ClusterError, Link, Proof, Unsupported
+from tribunal.clusters.existing.acts import Act, Acts
+from tribunal.clusters.existing.description import UNDONE_BY
+from tribunal.clusters.existing.node import ExistingNode
+
+
+class CommandedNodes:
+    """All nodes of one cluster."""
+
+    def __init__(self, name: str, nodes: Mapping[int, ExistingNode], acts: Acts) -> None:
+        self.acts = acts
+        self._name = name
+        self._nodes = nodes
+
+    async def begin(self, node: int) -> None:
+        """Start a node that is down; return when it serves."""
+        await self._nodes[node].begins()
+        self.acts.undone(node, "start")
+
+    async def end(self, node: int, name: str) -> Proof:
+        """Run what ends it."""
+        one = self._nodes[node]
+        self.acts.doing(node, UNDONE_BY[name])
+        one.is_expected = False
+        proof = await one.ends(name)
+        if proof.holds:
+            self.acts.undone(node, UNDONE_BY["pause"])  # a process that is gone is not stopped any more
+        return proof
+
+    async def silence(self, node: int, name: str) -> Proof:
+        """Run what keeps it from answering."""
+        one = self._nodes[node]
+        self.acts.doing(node, UNDONE_BY[name])
+        one.is_expected = False
+        return await one.becomes_silent(name)
+
+    async def let_answer(self, node: int, name: str) -> Proof:
+        """Run what lets it answer again."""
+        proof = await self._nodes[node].answers_again(name)
+        self.acts.undone(node, name)
+        return proof
+
+    def isolated_by(self, links: Sequence[Link]) -> int:
+        """Return which whole node a cut of these links is. Raises Unsupported."""
+        everybody = {*self._nodes, CLIENTS}
+        for node in self._nodes:
+            others = everybody - {node}
+            if set(links) == {link for one in others for link in (Link(node, one), Link(one, node))}:
+                return node
+        raise Unsupported(f"{self._name}: a command isolates a whole node, both ways, from all; not single links")
+
+    async def undo_all(self, *more: Callable[[], Awaitable[None]]) -> None:
+        """Undo what is left, and do what else there is to do; what cannot be undone keeps nothing else from it."""
+        problems: list[ClusterError | OSError] = []
+        for undoing in (*(self._undoing(act) for act in list(self.acts.done.acts)), *more):
+            try:
+                await undoing()
+            except (ClusterError, OSError) as problem:
+                problems.append(problem)
+        self.acts.close()
+        if problems:
+            raise problems[0]
+
+    def _undoing(self, act: Act) -> Callable[[], Awaitable[None]]:
+        async def undo() -> None:
+            await self._nodes[act.node].run(act.undone_by)
+            self.acts.undone(act.node, act.undone_by)
+
+        return undo

@@ -1,0 +1,44 @@
+"""Undoes by the user's commands what a run has left whose harness is gone."""
+
+import subprocess
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Final, NamedTuple
+
+from tribunal.clusters.existing.acts import Act, Done
+from tribunal.clusters.existing.description import Commanded, put_in
+
+UNDO_S: Final = 120
+
+
+class Said(NamedTuple):
+    """What became of one thing that was to be undone."""
+
+    text: str
+    is_done: bool
+
+
+def acts_undone(given: Commanded, path: Path, acts: Sequence[Act]) -> list[Said]:
+    """Run what undoes each act; `path` is the file that says how."""
+    return [_undone(given, path, act) for act in acts]
+
+
+def acts_left(done: Done) -> list[str]:
+    """Say what is to be undone."""
+    return [f"node {act.node} of {done.cluster}: {act.undone_by} it" for act in done.acts]
+
+
+def _undone(given: Commanded, path: Path, act: Act) -> Said:
+    words = given.commands.named().get(act.undone_by)
+    if words is None or act.node not in given.endpoints:
+        text = f"nothing of node {act.node}: {path} has no such node or no command {act.undone_by!r} any more"
+        return Said(text, is_done=False)
+    command = put_in(words, act.node, given.endpoints[act.node], path.parent)
+    try:
+        # In a group of its own, as in a run: Ctrl-C must not reach a node that it leaves behind.
+        ended = subprocess.run(  # noqa: S603 - the user's own
+            command, stdin=subprocess.DEVNULL, timeout=UNDO_S, check=False, process_group=0
+        ).returncode
+    except (OSError, subprocess.TimeoutExpired) as problem:
+        return Said(f"node {act.node}: {' '.join(command)}: {problem}", is_done=False)
+    return Said(f"node {act.node}: {' '.join(command)} ended with {ended}", is_done=ended == 0)
