@@ -290,12 +290,9 @@ class ExistingCluster(Operated):
     async def close(self) -> None:
         """Undo what was done, and delete the topics that were made; what cannot be undone keeps nothing else from it."""
         try:
-            await self.shut_down()
+            await self._commanded.undo_all(before=[self.shut_down], after=[self._delete_topics])
         finally:
-            try:
-                await self._commanded.undo_all(self._delete_topics)
-            finally:
-                self._admin = None
+            self._admin = None
 
     async def _delete_topics(self) -> None:
         made = list(self._acts.done.topics)

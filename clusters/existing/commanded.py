@@ -7,6 +7,8 @@ from tribunal.clusters.existing.acts import Act, Acts
 from tribunal.clusters.existing.description import UNDONE_BY
 from tribunal.clusters.existing.node import ExistingNode
 
+Doing = Callable[[], Awaitable[None]]
+
 
 class CommandedNodes:
     """All nodes of one cluster."""
@@ -53,19 +55,19 @@ class CommandedNodes:
                 return node
         raise Unsupported(f"{self._name}: a command isolates a whole node, both ways, from all; not single links")
 
-    async def undo_all(self, *more: Callable[[], Awaitable[None]]) -> None:
-        """Undo what is left, and do what else there is to do; what cannot be undone keeps nothing else from it."""
+    async def undo_all(self, *, before: Sequence[Doing] = (), after: Sequence[Doing] = ()) -> None:
+        """Undo what is left, and do what else there is to do; what fails keeps nothing else from it, and the first of it is raised."""
         problems: list[ClusterError | OSError] = []
-        for undoing in (*(self._undoing(act) for act in list(self.acts.done.acts)), *more):
+        for doing in (*before, *map(self._undoing, list(self.acts.done.acts)), *after):
             try:
-                await undoing()
+                await doing()
             except (ClusterError, OSError) as problem:
                 problems.append(problem)
         self.acts.close()
         if problems:
             raise problems[0]
 
-    def _undoing(self, act: Act) -> Callable[[], Awaitable[None]]:
+    def _undoing(self, act: Act) -> Doing:
         async def undo() -> None:
             await self._nodes[act.node].run(act.undone_by)
             self.acts.undone(act.node, act.undone_by)
