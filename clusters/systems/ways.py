@@ -6,6 +6,7 @@ from typing import Final
 
 HERE: Final = "127.0.0.1"
 PIECE_BYTES: Final = 1 << 16
+TURNS: Final = 4  # of the event loop, within which a connection that was accepted has come here
 
 Streams = tuple[asyncio.StreamReader, asyncio.StreamWriter]
 
@@ -17,26 +18,32 @@ class Way:
         """`connect` connects to the far end."""
         self._connect = connect
         self._server: asyncio.Server | None = None
+        self._is_closed = False
         self._serving: set[asyncio.Task[None]] = set()
         self._open: set[asyncio.StreamWriter] = set()
 
     async def open(self) -> tuple[str, int]:
         """Listen; return where."""
-        self._server = await asyncio.start_server(self._serve, HERE, 0)
+        self._server = await asyncio.start_server(self._accepted, HERE, 0)
         host, port = self._server.sockets[0].getsockname()
         return host, port
 
-    async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        task = asyncio.current_task()
-        assert task is not None
-        self._serving.add(task)
+    def _accepted(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        """Take note of a connection at once: a task that is cancelled before it has begun would leave it open."""
+        if self._is_closed:
+            writer.transport.abort()
+            return
         self._open.add(writer)
+        task = asyncio.create_task(self._serve(reader, writer), name="a way")
+        self._serving.add(task)
+        task.add_done_callback(self._serving.discard)
+
+    async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         try:
             await self._hand_on(reader, writer)
         except (OSError, asyncio.CancelledError):
             pass  # nobody is there, or the way is closed
         finally:
-            self._serving.discard(task)
             await self._let_go(writer)
 
     async def _hand_on(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -65,6 +72,12 @@ class Way:
         """Hang up on everybody; safe twice."""
         if self._server is None:
             return
+        self._is_closed = True
+        # asyncio forgets, and leaves open, a connection that it was about to take when its server closes: so nobody comes any more, and who has come is taken.
+        for sock in self._server.sockets:
+            asyncio.get_running_loop().remove_reader(sock.fileno())
+        for _ in range(TURNS):
+            await asyncio.sleep(0)
         self._server.close()
         for writer in list(self._open):
             writer.transport.abort()

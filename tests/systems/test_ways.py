@@ -1,6 +1,7 @@
 """A way into another network hands on bytes as they come, and a hang-up as one."""
 
 import asyncio
+import socket
 
 from tribunal.clusters.systems.ways import HERE, Streams, Way
 
@@ -99,3 +100,22 @@ def test_a_far_end_that_is_not_there_is_a_hang_up() -> None:
         return said
 
     assert asyncio.run(tried()) == b""
+
+
+def test_who_comes_while_a_way_is_closed_is_hung_up_on() -> None:
+    """However far the event loop has come with the connection: its task may not have begun yet."""
+
+    async def tried(turns: int) -> bytes:
+        way = Way(lambda: asyncio.open_connection(HERE, 9))
+        with socket.create_connection(await way.open()) as sock:  # the kernel has taken it, the loop has not seen it
+            for _ in range(turns):
+                await asyncio.sleep(0)
+            await way.close()
+            sock.setblocking(False)
+            try:
+                async with asyncio.timeout(5):
+                    return await asyncio.get_running_loop().sock_recv(sock, 1)
+            except ConnectionResetError:
+                return b""
+
+    assert {asyncio.run(tried(turns)) for turns in range(12)} == {b""}
