@@ -215,12 +215,20 @@ class SystemCluster:
         await asyncio.gather(*map(self._watch_node, self.nodes), *map(self._watch_role, self._system.nodes.roles))
 
     async def _watch_role(self, role: str) -> None:
-        """Ask the running nodes again and again whether they have a role; whoever does not answer in time has not."""
+        answers: dict[int, bool] = {}
+        await asyncio.gather(*(self._watch_role_of(node, role, answers) for node in self.nodes))
+
+    async def _watch_role_of(self, node: int, role: str, answers: dict[int, bool]) -> None:
+        """Ask a node again and again whether it has a role; whoever does not answer in time has not, and holds up no other's answer.
+
+        answers:  of all nodes; before each has been asked once nobody knows who does not have the role.
+        """
         loop = asyncio.get_running_loop()
         while True:
             began = loop.time()
-            having = await asyncio.gather(*(self._has_role(role, node) for node in self.nodes))
-            self._view.has_role(role, frozenset(node for node, has in zip(self.nodes, having, strict=True) if has))
+            answers[node] = await self._has_role(role, node)
+            if len(answers) == len(self.nodes):
+                self._view.has_role(role, frozenset(one for one, has in answers.items() if has))
             await rest(loop.time() - began, poll_ms=ROLES_MS)
 
     async def _has_role(self, role: str, node: int) -> bool:

@@ -32,7 +32,7 @@ class SystemProgram:
         words = self._addresses.command((*self._nodes.start, *self._nodes.more.get(self._node, ())), self._node)
         if self._node not in self._addresses.elsewhere:
             must_exist(words)
-            for asked in filter(None, (self._nodes.ready.command, self._nodes.stop)):
+            for asked in filter(None, (self._nodes.ready.command, self._nodes.stop, *self._nodes.roles.values())):
                 must_exist(self._addresses.command(asked, self._node))
         return [*self._before, *words]
 

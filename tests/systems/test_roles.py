@@ -7,10 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from tribunal.clusters.api import until
+from tribunal.clusters.api import ClusterError, until
 from tribunal.clusters.clock import RunClock
 from tribunal.clusters.kinds import system as kind
 from tribunal.clusters.spec import ClusterSpec
+from tribunal.clusters.systems import program
 from tribunal.clusters.systems.description import BadSystem, read_system
 from tribunal.harness.new import made_system
 from tribunal.harness.plan import Plan, made
@@ -74,6 +75,47 @@ def test_a_target_is_who_has_the_role_now(tmp_path: Path) -> None:
     nobody = "target 'leader' fits no node that runs"
     assert asyncio.run(tried()) == [nobody, nobody, 2, 3, nobody, 3, 1]
     assert isinstance(spec, ClusterSpec)
+
+
+def test_a_node_that_does_not_answer_holds_up_no_other_s_answer(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A leader that is paused: who leads after it is the target at once, not when the paused one has had its time."""
+    hangs = "while [ -e {data}/hangs ]; do sleep 0.1; done; [ -e {data}/leads ]"
+    file, run = described(tmp_path, f'count = 3\nroles = {{ leader = ["sh", "-c", "{hangs}"] }}'), tmp_path / "run"
+    run.mkdir()
+    spec = planned(file, "leader").spec
+
+    async def tried() -> None:
+        cluster = await kind.launch(spec, run, RunClock(), "tribunalSystemsQQQQQQQ")
+
+        async def having(nodes: set[int]) -> None:
+            await until(
+                lambda: cluster.state.roles.get("leader") == nodes, timeout_ms=20_000, what="it leads", cluster=cluster
+            )
+
+        try:
+            await having(set())
+            await asyncio.to_thread((run / "nodes" / "1" / "data" / "hangs").touch)
+            monkeypatch.setattr(program, "LOOK_MS", 600_000)
+            await asyncio.to_thread((run / "nodes" / "2" / "data" / "leads").touch)
+            await having({2})
+            await asyncio.to_thread((run / "nodes" / "2" / "data" / "leads").unlink)
+            await asyncio.to_thread((run / "nodes" / "3" / "data" / "leads").touch)
+            await having({3})
+        finally:
+            await cluster.close()
+
+    asyncio.run(tried())
+
+
+def test_a_role_whose_program_is_missing_is_said_when_the_nodes_are_started(tmp_path: Path) -> None:
+    """Nobody would ever have it, and faults that are aimed by it would wait in vain."""
+    file, run = described(tmp_path, 'count = 3\nroles = { leader = ["no-such-program", "{node}"] }'), tmp_path / "run"
+    run.mkdir()
+
+    with pytest.raises(ClusterError, match="there is no program no-such-program"):
+        asyncio.run(kind.launch(planned(file, "leader").spec, run, RunClock(), "tribunalSystemsQQQQQQQ"))
 
 
 @pytest.mark.parametrize("target", ["leader", "not leader"])
