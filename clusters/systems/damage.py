@@ -41,12 +41,12 @@ async def damaged(prefix: Sequence[str], data: Path, damage: FileDamage, log: Pa
     process = await start_to_speak(prefix, [sys.executable, "-I", "-S", str(PROGRAM), *words], log, run_dir)
     try:
         assert process.stdout is not None
-        line = await process.stdout.readline()
+        said = await process.stdout.read()  # not a line: that may be no longer than asyncio lets it, and files are many
     finally:
         await put_to_end(process)
-    if not line.endswith(b"\n"):
+    if not said.endswith(b"\n"):
         raise ClusterError(f"files of {data} cannot be damaged; the log {log} ends:\n{last_lines(log)}")
-    done = msgspec.json.decode(line, type=Done)
+    done = msgspec.json.decode(said, type=Done)
     facts: dict[str, object] = {"matching": done.matching, "damaged": msgspec.to_builtins(done.damaged)}
     if not done.damaged:
         facts["missing"] = (

@@ -77,20 +77,28 @@ def damaged(path: Path, count: int, end: int, how: str, random: Random) -> Damag
         return Damaged(str(path), at + first, was[first:][:SHOWN].hex(), file.read(len(was) - first)[:SHOWN].hex())
 
 
+def _is_own(path: Path, folder: Path) -> bool:
+    """Whether a path is a file of a folder: what a link leads to, also one on the way there, may be anybody's."""
+    return path.is_file() and not path.is_symlink() and path.resolve().is_relative_to(folder.resolve())
+
+
+def _named(path: str | Path, folder: Path) -> str:
+    """Return a path from a folder on, as text: names are any bytes, and JSON is not."""
+    return os.fsencode(os.path.relpath(path, folder)).decode(errors="replace")
+
+
 def main(folder: Path, pattern: str, how: str, most: int, seed: int) -> dict[str, object]:
     """Damage at most so many files; return what is said."""
     random = Random(seed)
-    files = sorted(path for path in folder.glob(pattern) if path.is_file() and not path.is_symlink())
+    files = sorted(path for path in folder.glob(pattern) if _is_own(path, folder))
     matching = {path: content for path in files if (content := held(path))[0]}
     chosen = sorted(random.sample(list(matching), min(most, len(matching))))
     found = [damaged(path, *matching[path], how, random) for path in chosen]
     there = () if matching else sorted(path for path in folder.rglob("*") if path.is_file())[:OTHERS]
     return {
         "matching": len(matching),
-        "damaged": [
-            {"path": os.path.relpath(one.path, folder), "at": one.at, "was": one.was, "is": one.now} for one in found
-        ],
-        "others": [os.path.relpath(path, folder) for path in there],
+        "damaged": [{"path": _named(one.path, folder), "at": one.at, "was": one.was, "is": one.now} for one in found],
+        "others": [_named(path, folder) for path in there],
     }
 
 

@@ -2,10 +2,12 @@
 
 import asyncio
 import json
+import os
 import tempfile
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 
+import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -18,6 +20,7 @@ from tribunal.clusters.kinds import system as kind
 from tribunal.clusters.namespaces.spaces import way_in
 from tribunal.clusters.spec import ClusterSpec
 from tribunal.clusters.systems.cluster import SystemCluster
+from tribunal.clusters.systems.damage import damaged
 from tribunal.clusters.systems.damaged_files import held, main, place_of
 from tribunal.clusters.systems.disks import lacking as no_disks
 from tribunal.harness.new import made_system
@@ -108,6 +111,23 @@ def test_where_no_file_matches_others_are_named(tmp_path: Path) -> None:
 
     assert (said["matching"], said["damaged"]) == (0, [])
     assert "wal/1.log" in str(said["others"])
+
+
+@pytest.mark.parametrize(
+    ("leads", "is_damaged"),
+    [pytest.param("../outside-folder", False, id="out"), pytest.param("wal", True, id="within")],
+)
+def test_a_link_to_a_folder_leads_to_files_of_the_node_alone(tmp_path: Path, leads: str, is_damaged: bool) -> None:
+    """What lies behind one that leads out of the data folder is somebody else's."""
+    folder = folder_of(tmp_path)
+    (tmp_path / "outside-folder").mkdir()
+    (tmp_path / "outside-folder" / "1.log").write_bytes(b"o" * 100)
+    (folder / "linked").symlink_to(leads)
+
+    said = main(folder, "linked/1.log", "truncate", 1, 3)
+
+    assert (said["matching"], (folder / "wal" / "1.log").stat().st_size) == ((1, 6000) if is_damaged else (0, 9000))
+    assert (tmp_path / "outside-folder" / "1.log").read_bytes() == b"o" * 100
 
 
 @given(st.binary(min_size=1, max_size=300).filter(any))
@@ -201,6 +221,22 @@ def test_what_a_damaged_file_had_is_missed(tmp_path: Path) -> None:
     (run_dir,) = (tmp_path / "runs").iterdir()
     (fault,) = Recording.open(run_dir).table("faults").to_pylist()
     assert (fault["kind"], fault["took_effect"], fault["healed"]) == ("damage-files", True, True)
+
+
+def test_however_many_files_are_damaged_each_is_named(tmp_path: Path) -> None:
+    """More than a line of a program usually has; one has a name that is no text."""
+    data = tmp_path / "data"
+    data.mkdir()
+    for number in range(700):
+        (data / f"{number:0100}").write_bytes(b"a")
+    (data / os.fsdecode(b"\xff\xfe")).write_bytes(b"a")
+    damage = FileDamage(files="*", how="bit-flip", most=1000, seed=1)
+
+    proof = asyncio.run(damaged((), data, damage, tmp_path / "logs" / "damage.log", tmp_path))
+
+    assert proof.holds
+    assert len(msgspec.json.encode(proof.facts["damaged"])) > 1 << 16
+    assert proof.facts["matching"] == 701
 
 
 @pytest.mark.parametrize(
