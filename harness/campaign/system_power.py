@@ -17,7 +17,8 @@ A bug is another configuration, another version, or a patch. The file that lists
     build = "make server"                # run in the copy, with the patch
 
 Real time is not repeated by a seed: each run is another one. Where a run with a bug shows something, the sound system is run once with the same seed;
-what that shows too is a finding of the system as it is, and the bug goes on being sought.
+what that shows too is a finding of the system as it is, and the bug goes on being sought. It goes on, too, where the sound system's run has no answer:
+whoever does not run shows nothing either.
 """
 
 import os
@@ -33,6 +34,7 @@ from typing import Annotated, Final
 import msgspec
 
 from tribunal.clusters.api import ClusterError
+from tribunal.clusters.systems.folder import PLAN
 from tribunal.harness.campaign.bisect import run_build
 from tribunal.harness.campaign.confirm import found_by_checkers
 from tribunal.harness.campaign.repetition import Conduct, let_go, ran
@@ -42,7 +44,7 @@ from tribunal.harness.scenario import BadScenario, load
 from tribunal.results.power import Power
 from tribunal.results.signature import Signature, texts
 from tribunal.results.unreadable import UNREADABLE
-from tribunal.results.verdict import RunVerdict
+from tribunal.results.verdict import WITHOUT_ANSWER, RunVerdict
 
 SYSTEM: Final = "system"  # the kind of cluster
 NAME: Final = r"^[a-z0-9][a-z0-9-]{0,63}$"
@@ -122,7 +124,7 @@ def chosen(bugs: Bugs, names: Sequence[str]) -> list[Bug]:
     for name in names:
         if name not in known:
             raise nearest("bug", name, known)
-    return [known[name] for name in names] if names else list(bugs.bug)
+    return [known[name] for name in dict.fromkeys(names)] if names else list(bugs.bug)
 
 
 def power(folder: Path, bugs: Bugs, wanted: Sequence[Bug], how: Sought, scratch: Path) -> list[Power]:
@@ -151,6 +153,7 @@ class _Tried:
         self._began = time.monotonic()
         self._verdicts: Counter[str] = Counter()
         self.excused: dict[Signature, None] = {}  # what the sound system shows too
+        self.not_compared: list[int] = []  # seeds with which the sound system's run had no answer
 
     def add(self, verdict: RunVerdict) -> list[Signature]:
         """Count a run; return what it shows that is not excused."""
@@ -161,6 +164,10 @@ class _Tried:
         self, found: Sequence[Signature] = (), *, seed: int | None = None, run_dir: str = "", note: str = ""
     ) -> Power:
         """Return what became of the bug."""
+        if not note and not found and self.not_compared:
+            note = (
+                f"the sound system has no answer, so it does not count: seeds {', '.join(map(str, self.not_compared))}"
+            )
         if self.excused and not note:
             note = f"the sound system shows it too, so it does not count: {', '.join(texts(list(self.excused)))}"
         return Power(
@@ -183,6 +190,9 @@ def _sought(folder: Path, bugs: Bugs, bug: Bug, how: Sought, end: float, scratch
                 continue
             (same,) = _plans(scenario, folder / sound, range(plan.seed, plan.seed + 1))
             innocent_dir, innocent = _run(same, how)
+            if innocent.verdict in WITHOUT_ANSWER:
+                tried.not_compared.append(plan.seed)
+                continue
             if shown := found_by_checkers(innocent):
                 how.accuse(innocent_dir, innocent)
                 tried.excused |= dict.fromkeys(shown)
@@ -207,11 +217,21 @@ def _run(plan: Plan, how: Sought) -> tuple[Path, RunVerdict]:
     return ended
 
 
+def _left_out(folder: str, names: Sequence[str]) -> list[str]:
+    """Return what of a folder is not copied: hidden names, runs wherever they were put, and links that lead nowhere."""
+    paths = [Path(folder, name) for name in names]
+    return [one.name for one in paths if one.name.startswith(".") or (one / PLAN).exists() or not one.exists()]
+
+
 def patched(folder: Path, bug: Bug, scratch: Path) -> Path:
     """Return a copy of a folder with a bug's patch, built. Raises ClusterError."""
     assert bug.patch is not None
     copy = scratch / bug.name
-    shutil.copytree(folder, copy, ignore=shutil.ignore_patterns(".*", "runs"))
+    try:
+        # A link out of the folder would lead elsewhere from the copy.
+        shutil.copytree(folder, copy, ignore=_left_out)
+    except OSError as problem:
+        raise ClusterError(f"{bug.name}: {folder} cannot be copied: {problem}") from None
     # In a folder that belongs to a repository git would take the patch for one of the repository's, and apply nothing.
     alone = {**os.environ, "GIT_CEILING_DIRECTORIES": str(scratch.resolve())}
     command = ["git", "apply", str((folder / bug.patch).resolve())]

@@ -6,11 +6,13 @@ from pathlib import Path
 
 import pytest
 
-from tribunal.harness.campaign.system_power import chosen, read
+from tribunal.harness.campaign.system_power import Sought, chosen, patched, power, read
 from tribunal.harness.catalog import Unknown
 from tribunal.harness.cli.main import exit_code
 from tribunal.harness.new import made_system
+from tribunal.harness.plan import Plan
 from tribunal.harness.scenario import BadScenario
+from tribunal.results.verdict import Finding, RunVerdict, Verdict
 
 SYSTEMS = Path(__file__).resolve().parents[2] / "systems"
 KILLED = """scenario: killed
@@ -93,6 +95,62 @@ def test_what_the_sound_system_shows_too_counts_for_no_bug(tmp_path: Path, capsy
     assert "the sound system by itself: sets/element_lost" in said.err
     assert "the sound system shows it too, so it does not count: sets/element_lost" in said.out
     assert "found 0 of 1" in said.out
+
+
+@pytest.mark.parametrize(
+    ("sound", "found", "seeds"),
+    [
+        pytest.param([Verdict.PASS], True, 1, id="it has an answer"),
+        pytest.param([Verdict.INCONCLUSIVE, Verdict.PERMITTED], True, 2, id="the second time"),
+        pytest.param([Verdict.ERROR, Verdict.ERROR, Verdict.ERROR], False, 3, id="it never runs"),
+    ],
+)
+def test_a_run_of_the_sound_system_without_an_answer_proves_nothing(
+    tmp_path: Path, sound: list[Verdict], found: bool, seeds: int
+) -> None:
+    """Whoever does not run shows nothing either: a bug counts where the sound system was judged and does not have it."""
+    bugs = listed(tmp_path)
+    left = list(sound)
+
+    def conduct(plan: Plan, out: Path) -> tuple[Path, RunVerdict]:
+        lost = Finding(property_name="sets", kind="element_lost", severity="violation", explanation="")
+        if plan.spec.system.endswith("lossy.toml"):
+            return out / "bug", RunVerdict(run_id="r", verdict=Verdict.VIOLATION, claim="", findings=[lost])
+        return out / "sound", RunVerdict(run_id="r", verdict=left.pop(0), claim="")
+
+    how = Sought(seeds=range(1, 4), budget_s=600, conduct=conduct, out=tmp_path / "runs")
+    (one,) = power(bugs.parent, read(bugs), chosen(read(bugs), ["configured"]), how, tmp_path / "scratch")
+
+    assert (one.found, one.seeds, left) == (found, seeds, [])
+    assert ("the sound system has no answer" in one.note) is not found
+
+
+def test_a_copy_has_all_of_a_folder_but_its_runs(tmp_path: Path) -> None:
+    """Where links lead there is what they lead to, one that leads nowhere is left out; and sources may be called runs."""
+    folder = listed(tmp_path).parent
+    (folder / "nowhere").symlink_to("not-made-yet")
+    (tmp_path / "elsewhere").write_text("shared")
+    (folder / "linked").symlink_to("../elsewhere")
+    for name in ("runs/one", "other/two", "source/runs"):
+        (folder / name).mkdir(parents=True)
+        (folder / name / "file").touch()
+    for name in ("runs/one", "other/two"):
+        (folder / name / "plan.json").touch()
+
+    copy = patched(folder, chosen(read(folder / "bugs.toml"), ["patched"])[0], tmp_path / "scratch")
+
+    assert not (copy / "nowhere").exists()
+    assert (copy / "linked").read_text() == "shared"
+    assert (copy / "source" / "runs" / "file").is_file()
+    assert not (copy / "runs" / "one").exists()
+    assert not (copy / "other" / "two").exists()
+
+
+def test_a_bug_that_is_named_twice_is_sought_once(tmp_path: Path) -> None:
+    """Its patched copy was there already."""
+    assert [one.name for one in chosen(read(listed(tmp_path)), ["patched", "configured", "patched"])] == [
+        "patched", "configured",
+    ]  # fmt: skip
 
 
 def test_a_patch_that_does_not_fit_is_named_and_the_others_are_sought(
