@@ -21,6 +21,9 @@
 #define PAGE_BYTES 4096
 enum { NUMBER = 0, OFFSET_MS = 8, DRIFT_PPM = 16, SINCE_NS = 40, SEEN = 1024, REAL_NS = 1032, LOCAL_NS = 1040, WALL_MS = 1048, HELD_NS = 2048 };
 static const int64_t NS = 1000000000, NS_PER_MS = 1000000, NOTE_EVERY_NS = 20000000;
+static const int64_t MILLION = 1000000;
+static const double THIRTY_YEARS_NS = 1e18;
+static const int64_t NEVER_S = 6000000000; /* in 2160; who waits for ever names the last moment that there is */
 static const int64_t YEARS_S = 1000000000; /* no machine is up for thirty years: a moment beyond is one of the wall clock */
 
 static char *page;
@@ -63,16 +66,16 @@ __attribute__((constructor)) static void begin(void)
         page = mapped;
 }
 
-/* By how much the wall clock is ahead; *number: of what was asked for then. */
-static int64_t ahead_ns(int64_t *number)
+/* By how much the wall clock is ahead; *number: of what was asked for then, *drift_ppm: by how much it goes too fast. */
+static int64_t ahead_ns(int64_t *number, int64_t *drift_ppm)
 {
-    int64_t offset_ms, drift_ppm, since_ns;
+    int64_t offset_ms, since_ns;
     do {
         *number = at(NUMBER);
-        offset_ms = at(OFFSET_MS), drift_ppm = at(DRIFT_PPM), since_ns = at(SINCE_NS);
+        offset_ms = at(OFFSET_MS), *drift_ppm = at(DRIFT_PPM), since_ns = at(SINCE_NS);
     } while (*number != at(NUMBER));
-    int64_t elapsed_ns = drift_ppm ? read_ns(CLOCK_MONOTONIC) - since_ns : 0;
-    return offset_ms * NS_PER_MS + elapsed_ns / 1000 * drift_ppm / 1000;
+    int64_t elapsed_ns = *drift_ppm ? read_ns(CLOCK_MONOTONIC) - since_ns : 0;
+    return offset_ms * NS_PER_MS + elapsed_ns / 1000 * *drift_ppm / 1000;
 }
 
 /* Several threads and processes note in one page: whoever is ended in its midst holds nobody up for long. */
@@ -97,7 +100,7 @@ static int64_t seen_ns(clockid_t clock)
 {
     if (!page)
         return read_ns(clock);
-    int64_t number, ahead = ahead_ns(&number), real_ns = read_ns(CLOCK_MONOTONIC), wall_ns = read_ns(clock) + ahead;
+    int64_t number, drift_ppm, ahead = ahead_ns(&number, &drift_ppm), real_ns = read_ns(CLOCK_MONOTONIC), wall_ns = read_ns(clock) + ahead;
     if (number != __atomic_load_n(&noted_number, __ATOMIC_RELAXED) ||
         real_ns - __atomic_load_n(&noted_ns, __ATOMIC_RELAXED) >= NOTE_EVERY_NS)
         note(number, real_ns, wall_ns);
@@ -112,13 +115,23 @@ static struct timespec as_timespec(int64_t ns)
     return result;
 }
 
-/* Return a moment of this program's wall clock as one of the machine's; of another clock as it is. */
+/* How long the machine's clock takes for what this program's takes so long for; one that stands still, or goes back, never comes there. */
+static int64_t at_pace(int64_t duration_ns, int64_t drift_ppm)
+{
+    double machine_ns = drift_ppm > -MILLION ? (double)duration_ns * MILLION / (double)(MILLION + drift_ppm) : THIRTY_YEARS_NS;
+    return machine_ns < THIRTY_YEARS_NS ? (int64_t)machine_ns : (int64_t)THIRTY_YEARS_NS;
+}
+
+/* Return a moment of this program's wall clock as one of the machine's; of another clock, or one that is never meant to come, as it is. */
 static const struct timespec *moment(const struct timespec *given, struct timespec *room)
 {
-    int64_t number;
-    if (!page || !given || given->tv_sec < YEARS_S || given->tv_nsec < 0 || given->tv_nsec >= NS)
+    if (!page || !given || given->tv_sec < YEARS_S || given->tv_sec >= NEVER_S || given->tv_nsec < 0 || given->tv_nsec >= NS)
         return given;
-    *room = as_timespec(given->tv_sec * NS + given->tv_nsec - ahead_ns(&number));
+    int64_t number, drift_ppm, ahead = ahead_ns(&number, &drift_ppm), given_ns = given->tv_sec * NS + given->tv_nsec;
+    int64_t now_ns = drift_ppm ? read_ns(CLOCK_REALTIME) : 0, left_ns = given_ns - ahead - now_ns;
+    if (drift_ppm && left_ns > 0)
+        left_ns = at_pace(left_ns, drift_ppm);
+    *room = as_timespec(now_ns + left_ns);
     return room;
 }
 

@@ -4,6 +4,7 @@ import asyncio
 import os
 import subprocess
 import sys
+import time
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 
@@ -35,11 +36,11 @@ def library(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return asyncio.run(clocks.built(tmp_path_factory.mktemp("run")))
 
 
-def said(library: Path, folder: Path, program: str, *, offset_ms: int) -> str:
+def said(library: Path, folder: Path, program: str, *, offset_ms: int, drift_ppm: int = 0) -> str:
     """Run a Python program whose wall clock is wrong by so much; return what it said."""
     folder.mkdir(exist_ok=True)
     control = clocks.controlled(folder)
-    control._ask(offset_ms=offset_ms)
+    control._ask(offset_ms=offset_ms, drift_ppm=drift_ppm, since_ns=time.monotonic_ns())
     words = clocks.words(folder, library.parent)
     done = subprocess.run([*words, sys.executable, "-c", program], capture_output=True, text=True, check=True)
     control.close()
@@ -104,6 +105,35 @@ class TestLibrary:
         program = WAITING.format(wait=WAITS[call])
 
         assert 0.19 < float(said(library, tmp_path, program, offset_ms=MINUTE_MS)) < 20
+
+    @pytest.mark.parametrize("call", ["sem_timedwait", "pthread_cond_timedwait", "clock_nanosleep, wall"])
+    def test_a_wait_ends_when_a_clock_that_drifts_shows_its_moment(
+        self, library: Path, tmp_path: Path, call: str
+    ) -> None:
+        """Not before it, as by a clock that goes at half the pace, and not long behind it, as by one of ten times the pace."""
+        program = f"{WAITING.format(wait=WAITS[call])}print((time.time_ns() - moment[0] * 10**9 - moment[1]) / 1e9)"
+
+        _, behind_s = said(library, tmp_path, program, offset_ms=0, drift_ppm=-500_000).split()
+        took_s, _ = said(
+            library, tmp_path, program.replace("200_000_000", "60_000_000_000"), offset_ms=0, drift_ppm=9_000_000
+        ).split()
+
+        assert float(behind_s) > -0.001
+        assert 5.9 < float(took_s) < 40
+
+    @pytest.mark.parametrize("offset_ms", [MINUTE_MS, -MINUTE_MS])
+    def test_a_wait_for_ever_is_one(self, library: Path, tmp_path: Path, offset_ms: int) -> None:
+        """Programs say so by the last moment that a number holds: C++ by time_point::max()."""
+        forever = "moment[0], moment[1] = divmod(2**63 - 1, 10**9)"
+        program = f"""{WAITING.split("began")[0]}
+import threading
+{forever}
+libc.sem_init(room, 0, 0)
+threading.Timer(0.2, lambda: libc.sem_post(room)).start()
+print(libc.sem_timedwait(room, ctypes.byref(moment)))
+"""
+
+        assert int(said(library, tmp_path, program, offset_ms=offset_ms)) == 0
 
     def test_the_monotonic_clock_stays_right(self, library: Path, tmp_path: Path) -> None:
         """A jump of the wall clock is nothing that it shows."""
