@@ -164,16 +164,16 @@ class _Tried:
         self, found: Sequence[Signature] = (), *, seed: int | None = None, run_dir: str = "", note: str = ""
     ) -> Power:
         """Return what became of the bug."""
-        if not note and not found and self.not_compared:
-            note = (
-                f"the sound system has no answer, so it does not count: seeds {', '.join(map(str, self.not_compared))}"
-            )
+        notes = [note] if note else []
         if self.excused and not note:
-            note = f"the sound system shows it too, so it does not count: {', '.join(texts(list(self.excused)))}"
+            notes.append(f"the sound system shows it too, so it does not count: {', '.join(texts(list(self.excused)))}")
+        if self.not_compared and not found and not note:
+            seeds = ", ".join(map(str, self.not_compared))
+            notes.append(f"the sound system has no answer, so it does not count: seeds {seeds}")
         return Power(
             mutant=self._bug.name, scenario=self._scenario.stem, found=bool(found), seen_by=texts(list(found)),
             what=found[0] if found else None, seed=seed, seeds=self._verdicts.total(), verdicts=dict(self._verdicts),
-            seconds=round(time.monotonic() - self._began, 1), run_dir=run_dir, note=note,
+            seconds=round(time.monotonic() - self._began, 1), run_dir=run_dir, note="; ".join(notes),
         )  # fmt: skip
 
 
