@@ -75,7 +75,7 @@ class Swarm:
         self._disk_lost: int | None = None  # of which controller
         self.done: list[dict[str, object]] = []
         self.is_proven = True  # that disks which were to be emptied are empty
-        self._lanes = [asyncio.create_task(self._lane(number)) for number in range(options.at_once)]
+        self._lanes = [asyncio.create_task(self._go(number)) for number in range(options.at_once)]
 
     async def end(self) -> None:
         """Let every lane mend what it has hurt, whatever another one fails of."""
@@ -88,6 +88,14 @@ class Swarm:
         """End every lane where the run was broken off: nobody writes down what it would do yet."""
         for lane in self._lanes:
             lane.cancel()
+
+    async def _go(self, number: int) -> None:
+        """Be a lane; one that fails ends the others, for what they would hurt from then on nobody judges."""
+        try:
+            await self._lane(number)
+        except BaseException:
+            self._leave.set()
+            raise
 
     async def _lane(self, number: int) -> None:
         random = Random(f"{self._options.seed}/wide swarm/{number}")

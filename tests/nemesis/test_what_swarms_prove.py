@@ -105,3 +105,28 @@ def test_a_lane_that_fails_keeps_no_other_from_mending(monkeypatch):
         return len(lanes)
 
     assert in_simulator(story) == 1
+
+
+def test_a_lane_that_fails_lets_no_other_hurt_anybody_more(monkeypatch):
+    begun = []
+
+    @asynccontextmanager
+    async def hurt(cluster, node, random) -> AsyncGenerator[Effect]:
+        begun.append(node)
+        number = len(begun)
+        yield Effect(node, Proof(holds=True, facts={}))
+        if number == 1:
+            raise ClusterError("not mended")
+
+    monkeypatch.setattr(wide_swarm, "TO_NODES", {})
+    monkeypatch.setattr(wide_swarm, "BESIDES", {hurt: 1})
+    monkeypatch.setattr(wide_swarm, "RESTS_MS", (0,))
+    monkeypatch.setattr(wide_swarm, "LASTS_MS", (100,))
+
+    async def story(cluster):
+        with pytest.raises(ClusterError, match="not mended"):
+            async with faults()["wide-swarm"].planned(1, {"at_once": 3, "seed": 3})(cluster):
+                await asyncio.sleep(5)
+        return len(begun)
+
+    assert in_simulator(story) <= 2 * 3  # each lane's first, and what one may have begun at that moment
