@@ -106,6 +106,11 @@ def has_journal(run_dir: Path) -> bool:
     return (run_dir / FILE).exists()
 
 
+def has_journals(out: Path) -> bool:
+    """Whether any run in a folder has left something."""
+    return any(out.glob(f"*/{FILE}"))
+
+
 def unhealed(out: Path) -> list[Entry]:
     """Return the runs in this folder whose harness died."""
     return [entry for _, entry in _entries(out) if not entry.harness_is_alive()]

@@ -9,6 +9,7 @@ import os
 import shutil
 import tempfile
 import weakref
+from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 from typing import Final
@@ -22,9 +23,12 @@ class Scratch:
     """One folder; in memory, where the system has such a place, for what is kept only for a moment.
 
     Whoever takes memory first frees what killed processes hold of it: nothing else would before `tribunal heal` or a restart.
+    is_needed:  asked when it is left: a folder that is needed still stays, and nobody takes it for one that was left behind.
     """
 
-    def __init__(self, purpose: str, *, in_memory: bool = False) -> None:
+    def __init__(
+        self, purpose: str, *, in_memory: bool = False, is_needed: Callable[[Path], bool] = lambda folder: False
+    ) -> None:
         place = MEMORY if in_memory and os.access(MEMORY, os.W_OK) else None
         if in_memory:
             remove_abandoned()
@@ -33,6 +37,7 @@ class Scratch:
         self._lock = unlocked.open("wb")
         fcntl.flock(self._lock, fcntl.LOCK_EX)
         unlocked.rename(self.path / LOCK)  # whoever sees it under this name sees it locked
+        self._is_needed = is_needed
         self._remove = weakref.finalize(self, _remove, self.path, os.getpid())
 
     def __enter__(self) -> Path:
@@ -42,7 +47,10 @@ class Scratch:
         self.close()
 
     def close(self) -> None:
-        """Remove it."""
+        """Remove it, unless it is needed still."""
+        if self._remove.alive and self._is_needed(self.path):
+            self._remove.detach()
+            (self.path / LOCK).unlink(missing_ok=True)
         self._remove()
         self._lock.close()
 

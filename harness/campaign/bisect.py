@@ -19,7 +19,7 @@ import msgspec
 from tribunal import ROOT
 from tribunal.clusters.api import ClusterError
 from tribunal.harness.campaign.confirm import on_kind
-from tribunal.harness.campaign.repetition import Repeated
+from tribunal.harness.campaign.repetition import Repeated, folder_of_runs
 from tribunal.harness.plan import Plan, encoded, in_simulator, with_system
 from tribunal.harness.scenario import BadScenario
 from tribunal.results.scratch import Scratch
@@ -93,7 +93,7 @@ def bisected_by_runs(
     top = Path(_git(file.parent, "rev-parse", "--show-toplevel"))
     place = file.resolve().relative_to(top.resolve())
     steps: list[str] = []
-    with _work_tree(bad, top) as tree, Scratch("bisect", in_memory=False) as scratch:
+    with _work_tree(bad, top) as tree, folder_of_runs("bisect", notify) as scratch:
 
         def word() -> str:
             """Ask the commit that is checked out now."""

@@ -8,17 +8,20 @@ shows the finding nearly always or never.
 import math
 import shutil
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
+from shlex import quote
 from typing import Final, Self
 
 import msgspec
 
 from tribunal.harness.campaign.confirm import Attempt, attempt_of
 from tribunal.harness.campaign.sweep import SeedResult, Sweep
-from tribunal.harness.fault_journal import has_journal
+from tribunal.harness.fault_journal import has_journal, has_journals
 from tribunal.harness.plan import Plan
 from tribunal.harness.scenario import BadScenario
+from tribunal.results.scratch import Scratch
 from tribunal.results.signature import Signature
 from tribunal.results.verdict import RunVerdict, Verdict
 
@@ -44,6 +47,18 @@ def let_go(run_dir: Path) -> None:
     """Remove the folder of a run that found nothing, unless something is left to be healed."""
     if not has_journal(run_dir):
         shutil.rmtree(run_dir, ignore_errors=True)
+
+
+@contextmanager
+def folder_of_runs(purpose: str, notify: Callable[[str], None]) -> Iterator[Path]:
+    """Give a folder for runs on real nodes, that is removed when they are over; not where one of them has left something to be healed."""
+    scratch = Scratch(purpose, is_needed=has_journals)
+    try:
+        with scratch as folder:
+            yield folder
+    finally:
+        if scratch.path.exists():
+            notify(f"a run has left something behind: tribunal heal --out {quote(str(scratch.path))}")
 
 
 class SequentialTest(msgspec.Struct, frozen=True, kw_only=True):

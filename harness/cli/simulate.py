@@ -21,6 +21,7 @@ from tribunal.checkers.spark.session import NoSpark
 from tribunal.clusters.simulated.guards import Guards
 from tribunal.clusters.simulated.guards import counted as counted_guards
 from tribunal.clusters.spec import ClusterSpec
+from tribunal.harness.campaign.repetition import folder_of_runs
 from tribunal.harness.campaign.runners import Runner
 from tribunal.harness.campaign.search import ROUND
 from tribunal.harness.campaign.sweep import (
@@ -368,7 +369,8 @@ def shrink(  # noqa: PLR0917 - options
     else:
         runners = runner_at(where, jobs)
     path.with_name(STORY).unlink(missing_ok=True)  # of another shrinking
-    with Scratch("shrink", in_memory=not is_real) as scratch, runners as runner:
+    folders = folder_of_runs("shrink", _say) if is_real else Scratch("shrink", in_memory=True)
+    with folders as scratch, runners as runner:
         shrinker = Shrinker(scratch, signature=wanted, runner=runner, budget_s=budget_s, notify=_say)
         last = f"; then {FRESH} runs of the smallest, to say how often it shows" if is_real else ""
         _say(f"the plan itself, once more; then smaller ones, for {budget_s:.0f} s at most{last}")

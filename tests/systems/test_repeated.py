@@ -1,6 +1,7 @@
 """A finding on a described system is made smaller on its own nodes, by repetition."""
 
 import json
+import shutil
 import subprocess
 from pathlib import Path
 
@@ -15,6 +16,7 @@ from tribunal.harness.campaign.shrink import Shrinker, fewer_calls, processes_of
 from tribunal.harness.cli.main import exit_code
 from tribunal.harness.cli.repeated import conducted
 from tribunal.harness.plan import Plan, encoded, read_plan
+from tribunal.results.scratch import remove_abandoned
 from tribunal.results.signature import Signature
 from tribunal.results.verdict import EXIT_ERROR, Finding, RunVerdict, Verdict, save
 from tribunal.workloads.kinds.set import Plan as SetPlan
@@ -116,6 +118,35 @@ def test_the_commit_right_behind_the_good_one_is_found(tmp_path: Path) -> None:
     found = bisected_by_runs(plan, runner, commits[1], commits[2], lambda line: None)
 
     assert (found.commit, found.subject) == (commits[2], "1 at first")
+
+
+@pytest.mark.parametrize("is_left", [True, False])
+def test_a_run_that_has_left_something_to_heal_is_there_when_the_others_are_gone(tmp_path: Path, is_left: bool) -> None:
+    """It is undone from its folder alone, and who asked for many runs has not seen where that is."""
+    plan = losing(tmp_path)
+    commits = history(tmp_path / "keeper")
+    folders, said = dict[Path, None](), list[str]()
+
+    def conduct(plan: Plan, out: Path) -> tuple[Path, RunVerdict]:
+        folders[out] = None
+        run = out / f"run-{len(list(out.iterdir()))}"
+        run.mkdir()
+        loses = "--lose" in Path(plan.spec.system).read_text()
+        if is_left and not loses:
+            (run / "unhealed.json").touch()
+        lost = Finding(property_name=LOST.property_name, kind=LOST.kind, severity="violation", explanation="")
+        word = Verdict.VIOLATION if loses else Verdict.PASS
+        return run, RunVerdict(run_id="r", verdict=word, claim="", findings=[lost] if loses else [])
+
+    bisected_by_runs(plan, Repeated(conduct, LOST, SequentialTest()), commits[1], commits[2], said.append)
+    remove_abandoned()
+
+    (folder,) = folders
+    assert folder.exists() is is_left
+    assert [line for line in said if "tribunal heal" in line] == (
+        [f"a run has left something behind: tribunal heal --out {folder}"] if is_left else []
+    )
+    shutil.rmtree(folder, ignore_errors=True)
 
 
 @pytest.mark.parametrize(
