@@ -420,8 +420,13 @@ def _of_schedule(content: Bundle, stated: Stated) -> Iterator[str]:
         if line.broken_off and stated.faults[line.index].healed_ns is not None and not stated.is_broken_off:
             yield f"{SCHEDULE}: fault {line.index}: broken_off: stated, but it healed in a run that came to its end"
         yield from _of_line(line, planned[line.index], stated.faults[line.index], began_ns, near_ms)
-    healed = {index for index, fault in stated.faults.items() if fault.healed_ns is not None}
-    for index in sorted(healed - {line.index for line in lines}):
+    # Of a run that was broken off earlier versions wrote no line of a fault that was in force then.
+    struck = {
+        index
+        for index, fault in stated.faults.items()
+        if fault.healed_ns is not None or (fault.injected_ns is not None and not stated.is_broken_off)
+    }
+    for index in sorted(struck - {line.index for line in lines}):
         yield f"{SCHEDULE}: fault {index}: is missing, the recording has it"
     if len({line.index for line in lines}) != len(lines):
         yield f"{SCHEDULE}: a fault is there twice"

@@ -175,6 +175,32 @@ def test_a_fault_that_was_broken_off_stands_in_the_schedule(tmp_path):
     rewritten(run_dir, broken_off=False)
     assert any("lasted_ms" in line for line in differences(run_dir))
 
+    (run_dir / "schedule.jsonl").write_bytes(b"")  # as earlier versions had it, of a run that was interrupted
+    assert differences(run_dir) == []
+
+
+def test_a_fault_that_was_never_healed_in_a_run_that_came_to_its_end_has_its_line(tmp_path, monkeypatch):
+    """Its node did not start again, and the run went on: whoever takes the line out is found out."""
+
+    @asynccontextmanager
+    async def inject(cluster: FaultTarget, node: int, options: NoOptions) -> AsyncGenerator[Effect]:
+        yield Effect(node, await cluster.kill(node))
+        raise not_serving(node)
+
+    monkeypatch.setattr("tribunal.harness.run.faults", lambda: {"kill": Fault(options=NoOptions, inject=inject)})
+    plan = a_plan()
+    (_, short) = plan.faults
+    alone = msgspec.structs.replace(short, index=0, meanwhile=False)
+
+    ending, _ = conduct_simulated(msgspec.structs.replace(plan, faults=(alone,)), tmp_path, Silent())
+
+    assert ending.failure is None
+    assert Stated(tmp_path).faults[0].healed_ns is None
+    assert differences(tmp_path) == []
+
+    (tmp_path / "schedule.jsonl").write_bytes(b"")
+    assert differences(tmp_path) == ["schedule.jsonl: fault 0: is missing, the recording has it"]
+
 
 def test_a_fault_that_came_without_its_trigger_is_no_difference_and_a_whole_one_called_broken_off_is(tmp_path):
     plan = a_plan()
