@@ -65,6 +65,22 @@ async def all_done(works: Iterable[Awaitable[T]]) -> list[T]:
     return [one for one in done if not isinstance(one, BaseException)]
 
 
+async def side_by_side(works: Iterable[Coroutine[object, None, T]]) -> list[T]:
+    """Do several works at once; where one fails the others are ended before that is raised: nobody waits for what they would do yet.
+
+    (`asyncio.gather` alone leaves them going, behind the back of whoever puts everything down.)
+    """
+    tasks = [asyncio.ensure_future(work) for work in works]
+    try:
+        return await asyncio.gather(*tasks)
+    except BaseException:
+        if left := [task for task in tasks if not task.done()]:
+            for task in left:
+                task.cancel()
+            await asyncio.wait(left)
+        raise
+
+
 def failure_of(ended: Iterable[object]) -> BaseException | None:
     """Return what to raise where several works have ended like this, results and exceptions; None: nothing.
 

@@ -8,6 +8,7 @@ from typing import Generic, Protocol, TypeVar
 import msgspec
 
 from tribunal.clusters.api import TopicPartition
+from tribunal.clusters.endings import side_by_side
 from tribunal.clusters.objects import ObjectAnswer, ObjectOperation, ObjectValue
 from tribunal.workloads.api import LoadOptions, Stage, drawn_seed
 
@@ -129,7 +130,7 @@ async def of_each_process(
     chosen: CallPlan[Options], work: Callable[[int, Random], Coroutine[object, None, None]]
 ) -> None:
     """Do the work of all processes at once; each draws from its own seed."""
-    await asyncio.gather(*(work(process, Random(seed)) for process, seed in enumerate(chosen.seeds, start=1)))
+    await side_by_side(work(process, Random(seed)) for process, seed in enumerate(chosen.seeds, start=1))
 
 
 async def pause(options: CallOptions, random: Random) -> None:

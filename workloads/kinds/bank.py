@@ -11,6 +11,7 @@ from typing import Annotated, Final
 import msgspec
 
 from tribunal.clusters.api import TopicPartition
+from tribunal.clusters.endings import side_by_side
 from tribunal.clusters.requested import OF_TRANSACTIONS
 from tribunal.workloads.api import PROCESSES, Count, Number, Percent, Stage, Users, Workload, drawn_seed
 from tribunal.workloads.committed_read import create, read_committed
@@ -53,7 +54,7 @@ def partitions(chosen: Plan) -> list[TopicPartition]:
 
 async def run(stage: Stage, chosen: Plan) -> None:
     """Transfer until asked to stop."""
-    await asyncio.gather(*(_tell(stage, chosen, process) for process in range(1, len(chosen.seeds) + 1)))
+    await side_by_side(_tell(stage, chosen, process) for process in range(1, len(chosen.seeds) + 1))
 
 
 async def _tell(stage: Stage, chosen: Plan, process: int) -> None:

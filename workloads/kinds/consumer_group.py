@@ -11,6 +11,7 @@ from typing import Final
 import msgspec
 
 from tribunal.clusters.api import GroupSettings, TopicPartition
+from tribunal.clusters.endings import side_by_side
 from tribunal.clusters.requested import OF_GROUPS, OF_PRODUCERS
 from tribunal.clusters.spec import Settings
 from tribunal.workloads.api import (
@@ -77,7 +78,7 @@ def partitions(chosen: Plan) -> list[TopicPartition]:
 async def run(stage: Stage, chosen: Plan) -> None:
     """Produce and consume until asked to stop, then consume what is left."""
     consuming = (_consume(stage, chosen, number) for number in range(len(chosen.seeds)))
-    await asyncio.gather(*(feed(stage, TOPIC, feeder) for feeder in chosen.feeders), *consuming)
+    await side_by_side([*(feed(stage, TOPIC, feeder) for feeder in chosen.feeders), *consuming])
 
 
 async def _consume(stage: Stage, chosen: Plan, number: int) -> None:

@@ -11,6 +11,7 @@ from typing import Final
 import msgspec
 
 from tribunal.clusters.api import GroupSettings, PartitionPoll, TopicPartition
+from tribunal.clusters.endings import side_by_side
 from tribunal.clusters.requested import OF_GROUPS_IN_TRANSACTIONS
 from tribunal.clusters.spec import Settings
 from tribunal.workloads.api import (
@@ -81,7 +82,7 @@ async def run(stage: Stage, chosen: Plan) -> None:
     """Feed and process until asked to stop."""
     feeding = (feed(stage, TOPIC, feeder) for feeder in chosen.feeders)
     processing = (_process(stage, chosen, number) for number in range(len(chosen.seeds)))
-    await asyncio.gather(*feeding, *processing)
+    await side_by_side([*feeding, *processing])
 
 
 async def _process(stage: Stage, chosen: Plan, number: int) -> None:

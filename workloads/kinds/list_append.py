@@ -12,6 +12,7 @@ from typing import Final
 import msgspec
 
 from tribunal.clusters.api import Admin, TopicPartition
+from tribunal.clusters.endings import side_by_side
 from tribunal.clusters.requested import OF_TRANSACTIONS
 from tribunal.results.values import value_in
 from tribunal.workloads.api import Count, Number, Reader, Several, Stage, Users, Workload, drawn_seed
@@ -89,7 +90,7 @@ class Lists:
 
 async def run(stage: Stage, chosen: Plan) -> None:
     """Read and append until asked to stop."""
-    await asyncio.gather(*(_work(stage, chosen, process) for process in range(1, len(chosen.seeds) + 1)))
+    await side_by_side(_work(stage, chosen, process) for process in range(1, len(chosen.seeds) + 1))
 
 
 async def _work(stage: Stage, chosen: Plan, process: int) -> None:

@@ -15,6 +15,7 @@ from uuid import UUID
 import msgspec
 
 from tribunal.clusters.api import Acks, ClusterError, Operator, Order, OrderSeen, Refused, TopicPartition, TopicSeen
+from tribunal.clusters.endings import side_by_side
 from tribunal.clusters.orders import AGAIN, Orders, admin_row, named
 from tribunal.results.admin_apis import PREFERRED, UNCLEAN, AdminApi
 from tribunal.workloads.api import (
@@ -183,7 +184,7 @@ async def run(stage: Stage, chosen: Plan) -> None:
     own = {topic: _OwnTopic(stage, chosen, index) for index, topic in enumerate(own_topics(chosen))}
     operators = [_Operator(stage, chosen, number, own) for number in range(chosen.options.operators)]
     try:
-        await asyncio.gather(*(operator.work() for operator in operators))
+        await side_by_side(operator.work() for operator in operators)
         await stage.stopping.wait()
         await asyncio.gather(*(topic.finish() for topic in own.values()))
     finally:

@@ -12,6 +12,7 @@ from typing import Final, NamedTuple
 import msgspec
 
 from tribunal.clusters.api import Acks, Admin, PartitionPoll, TopicPartition
+from tribunal.clusters.endings import side_by_side
 from tribunal.clusters.requested import OF_PRODUCERS
 from tribunal.workloads.api import (
     IN_FLIGHT_MAX,
@@ -110,7 +111,7 @@ async def run(stage: Stage, chosen: Plan) -> None:
     followers = [_follow(stage, chosen, FIRST_READER + number) for number in range(chosen.readers)]
     readers = [asyncio.create_task(reader) for reader in (*followers, _observe_offsets(stage, chosen))]
     try:
-        await asyncio.gather(*(_produce(stage, chosen, worker) for worker in chosen.workers))
+        await side_by_side(_produce(stage, chosen, worker) for worker in chosen.workers)
     finally:
         for reader in readers:
             reader.cancel()

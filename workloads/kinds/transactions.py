@@ -12,6 +12,7 @@ from typing import Final
 import msgspec
 
 from tribunal.clusters.api import PartitionPoll, TopicPartition
+from tribunal.clusters.endings import side_by_side
 from tribunal.clusters.requested import OF_TRANSACTIONS
 from tribunal.workloads.api import Count, Number, Percent, Reader, Several, Stage, Users, Workload, drawn_seed
 from tribunal.workloads.committed_read import create, held_back, read_committed
@@ -64,7 +65,7 @@ def partitions(chosen: Plan) -> list[TopicPartition]:
 
 async def run(stage: Stage, chosen: Plan) -> None:
     """Send and poll until asked to stop."""
-    await asyncio.gather(*(_work(stage, chosen, process) for process in range(1, len(chosen.seeds) + 1)))
+    await side_by_side(_work(stage, chosen, process) for process in range(1, len(chosen.seeds) + 1))
 
 
 async def _work(stage: Stage, chosen: Plan, process: int) -> None:
