@@ -10,10 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.systems.judged import judged_in
+from tests.systems.judged import judged_in, started
 from tribunal.clusters.api import ClusterError, Proof
 from tribunal.clusters.capabilities import ClockSkew
-from tribunal.clusters.clock import RunClock
 from tribunal.clusters.kinds import system as kind
 from tribunal.clusters.spec import ClusterSpec
 from tribunal.clusters.systems import clocks
@@ -165,7 +164,7 @@ def launched(folder: Path, run: Path, tried: Callable[[SystemCluster], Awaitable
 
     async def launch() -> list[Proof]:
         spec = ClusterSpec(brokers=1, controllers=0, system=str(folder / "system.toml"))
-        cluster = await kind.launch(spec, run, RunClock(), "tribunalSystemsQQQQQQQ")
+        cluster = await started(spec, run)
         try:
             return await tried(cluster)
         finally:

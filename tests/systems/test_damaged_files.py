@@ -12,11 +12,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.systems.judged import judged_in
+from tests.systems.judged import judged_in, started
 from tribunal.clusters.api import ClusterError, Proof
 from tribunal.clusters.capabilities import FileDamage
-from tribunal.clusters.clock import RunClock
-from tribunal.clusters.kinds import system as kind
 from tribunal.clusters.namespaces.spaces import way_in
 from tribunal.clusters.spec import ClusterSpec
 from tribunal.clusters.systems.cluster import SystemCluster
@@ -151,7 +149,7 @@ def launched(folder: Path, run: Path, tried: Callable[[SystemCluster], Awaitable
 
     async def launch() -> Proof:
         spec = ClusterSpec(brokers=1, controllers=0, system=str(folder / "system.toml"), isolation=isolation)
-        cluster = await kind.launch(spec, run, RunClock(), "tribunalSystemsQQQQQQQ")
+        cluster = await started(spec, run)
         try:
             await cluster.clients.objects("one").call("write", "r0", 4711)
             return await tried(cluster)

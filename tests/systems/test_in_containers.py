@@ -17,9 +17,8 @@ import msgspec
 import pytest
 
 from tests.clusters.docker_images import unnamed
-from tests.systems.judged import judged_in
+from tests.systems.judged import judged_in, started
 from tribunal.clusters.api import ClusterError, CutMode, Link, Proof, until
-from tribunal.clusters.clock import RunClock
 from tribunal.clusters.images import build, half_images
 from tribunal.clusters.kinds import system as kind
 from tribunal.clusters.nodes.leftovers import command_lines
@@ -76,7 +75,7 @@ async def launched(folder: Path, run: Path, *, count: int) -> SystemCluster:
     """Return the system of a folder, running."""
     await asyncio.to_thread(run.mkdir)
     spec = ClusterSpec(brokers=count, controllers=0, system=str(folder / "system.toml"))
-    return await kind.launch(spec, run, RunClock(), "tribunalSystemsQQQQQQQ")
+    return await started(spec, run)
 
 
 def in_image(folder: Path, image: str, *more: tuple[str, str]) -> Path:

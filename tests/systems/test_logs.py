@@ -8,9 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.systems.judged import judged_in
+from tests.systems.judged import judged_in, started
 from tribunal.clusters.api import ClusterError
-from tribunal.clusters.clock import RunClock
 from tribunal.clusters.kafka.jars import obstacles
 from tribunal.clusters.kinds import system as kind
 from tribunal.clusters.namespaces.spaces import way_in
@@ -169,7 +168,7 @@ def test_a_log_that_does_not_come_up_leaves_nothing(tmp_path: Path) -> None:
     run_dir.mkdir()
 
     with pytest.raises(ClusterError, match="broken"):
-        asyncio.run(kind.launch(plan.spec, run_dir, RunClock(), "tribunalSystemsQQQQQQQ"))
+        asyncio.run(started(plan.spec, run_dir))
 
     assert kind.leftovers(run_dir) == []
 

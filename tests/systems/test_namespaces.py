@@ -5,9 +5,9 @@ from pathlib import Path
 
 import pytest
 
+from tests.systems.judged import started
 from tests.systems.test_sample import judged, planned
 from tribunal.clusters.api import CutMode, Link, Unsupported
-from tribunal.clusters.clock import RunClock
 from tribunal.clusters.kinds import system as kind
 from tribunal.clusters.namespaces.spaces import way_in
 from tribunal.clusters.spec import ClusterSpec
@@ -28,7 +28,7 @@ async def launched(folder: Path) -> SystemCluster:
     made_system("keeper", folder)
     (folder / "run").mkdir()
     spec = ClusterSpec(brokers=1, controllers=0, system=str(folder / "keeper" / "system.toml"), isolation="namespaces")
-    return await kind.launch(spec, folder / "run", RunClock(), "tribunalSystemsQQQQQQQ")
+    return await started(spec, folder / "run")
 
 
 def test_a_node_that_is_cut_off_is_not_reached_and_comes_back(tmp_path: Path) -> None:

@@ -11,8 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.systems.judged import judged_in
-from tribunal.clusters.clock import RunClock
+from tests.systems.judged import judged_in, started
 from tribunal.clusters.kinds import system as kind
 from tribunal.clusters.namespaces.spaces import way_in
 from tribunal.clusters.nodes.shared_memory import JOURNAL
@@ -57,7 +56,7 @@ def test_a_killed_server_leaves_no_shared_memory(tmp_path: Path) -> None:
     spec = ClusterSpec(brokers=1, controllers=0, system=str(POSTGRESQL / "serializable.toml"))
 
     async def tried() -> str:
-        cluster = await kind.launch(spec, tmp_path, RunClock(), "tribunalSystemsQQQQQQQ")
+        cluster = await started(spec, tmp_path)
         try:
             maps = Path(f"/proc/{cluster.nodes[1].pid}/maps")
             return await asyncio.to_thread(maps.read_text)

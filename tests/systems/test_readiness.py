@@ -11,13 +11,12 @@ from pathlib import Path
 import pytest
 import uvloop
 
+from tests.systems.judged import context_of, started
 from tribunal.clusters.api import ClusterError, NotServing, until
-from tribunal.clusters.clock import RunClock
 from tribunal.clusters.kinds import system as kind
 from tribunal.clusters.links.relays import node_host
 from tribunal.clusters.namespaces.spaces import way_in
 from tribunal.clusters.nodes.leftovers import PROC, command_lines, end_processes, own_processes
-from tribunal.clusters.run_context import RunContext
 from tribunal.clusters.spec import ClusterSpec
 from tribunal.clusters.systems import cluster as cluster_module
 from tribunal.clusters.systems.commands import ended_well
@@ -44,7 +43,7 @@ def test_a_node_that_goes_on_may_have_to_catch_up_before_it_is_ready(tmp_path: P
 
     async def tried() -> tuple[bool, bool]:
         spec = ClusterSpec(brokers=1, controllers=0, system=str(file))
-        cluster = await kind.launch(spec, tmp_path / "run", RunClock(), "tribunalSystemsQQQQQQQ")
+        cluster = await started(spec, tmp_path / "run")
         try:
             await cluster.pause(1)
             behind.touch()
@@ -81,7 +80,7 @@ def test_a_look_that_takes_its_time_is_waited_for(tmp_path: Path) -> None:
 
     async def tried() -> bool:
         spec = ClusterSpec(brokers=1, controllers=0, system=str(file))
-        cluster = await kind.launch(spec, tmp_path / "run", RunClock(), "tribunalSystemsQQQQQQQ")
+        cluster = await started(spec, tmp_path / "run")
         await cluster.close()
         return cluster.state.is_fully_in_sync(spec)
 
@@ -95,7 +94,7 @@ def test_a_node_that_does_not_answer_holds_up_no_other_s_look(tmp_path: Path) ->
 
     async def tried() -> bool:
         spec = ClusterSpec(brokers=2, controllers=0, system=str(file))
-        cluster = await kind.launch(spec, tmp_path / "run", RunClock(), "tribunalSystemsQQQQQQQ")
+        cluster = await started(spec, tmp_path / "run")
         try:
             hung.touch()
             await asyncio.sleep(0.5)
@@ -195,7 +194,7 @@ def test_a_command_whose_program_is_missing_is_named_before_a_node_starts(tmp_pa
     spec = ClusterSpec(brokers=1, controllers=0, system=str(file))
 
     with pytest.raises(ClusterError, match="there is no program no-such-probe"):
-        asyncio.run(kind.launch(spec, tmp_path / "run", RunClock(), "tribunalSystemsQQQQQQQ"))
+        asyncio.run(started(spec, tmp_path / "run"))
 
 
 @pytest.mark.skipif(bool(LACKING), reason=LACKING or "there are such disks")
@@ -210,7 +209,7 @@ def test_a_disk_is_wiped_when_the_node_s_children_have_ended_too(tmp_path: Path)
 
     async def tried() -> tuple[bool, object]:
         spec = ClusterSpec(brokers=1, controllers=0, system=str(file), isolation="namespaces")
-        cluster = await kind.launch(spec, tmp_path / "run", RunClock(), "tribunalSystemsQQQQQQQ")
+        cluster = await started(spec, tmp_path / "run")
         try:
             await cluster.kill(1)
             wiped = await cluster.wipe(1)
@@ -232,7 +231,7 @@ def test_a_preparation_that_does_not_end_is_said(tmp_path: Path, monkeypatch: py
     spec = ClusterSpec(brokers=1, controllers=0, system=str(file))
 
     with pytest.raises(ClusterError, match=r"node 1: .*sleep 600 does not end within 100 ms"):
-        asyncio.run(kind.launch(spec, tmp_path / "run", RunClock(), "tribunalSystemsQQQQQQQ"))
+        asyncio.run(started(spec, tmp_path / "run"))
 
 
 @pytest.mark.parametrize(
@@ -251,7 +250,7 @@ def test_a_preparation_that_fails_is_said_with_its_last_lines(tmp_path: Path, pr
     spec = ClusterSpec(brokers=1, controllers=0, system=str(file))
 
     with pytest.raises(ClusterError, match=words):
-        asyncio.run(kind.launch(spec, tmp_path / "run", RunClock(), "tribunalSystemsQQQQQQQ"))
+        asyncio.run(started(spec, tmp_path / "run"))
 
     assert kind.leftovers(tmp_path / "run") == []
 
@@ -278,7 +277,7 @@ def test_a_server_behind_a_shell_that_wrote_over_its_environment_ends_with_the_r
 
     async def tried() -> list[int]:
         spec = ClusterSpec(brokers=1, controllers=0, system=str(file))
-        cluster = await kind.launch(spec, tmp_path / "run", RunClock(), "tribunalSystemsQQQQQQQ")
+        cluster = await started(spec, tmp_path / "run")
         await cluster.close()
         return [pid for pid, words in command_lines() if str(tmp_path / "unmarked.py") in words]
 
@@ -305,7 +304,7 @@ def test_a_server_behind_a_shell_ends_with_the_run(tmp_path: Path) -> None:
 
     async def tried() -> int:
         spec = ClusterSpec(brokers=1, controllers=0, system=str(file))
-        cluster = await kind.launch(spec, tmp_path / "run", RunClock(), "tribunalSystemsQQQQQQQ")
+        cluster = await started(spec, tmp_path / "run")
         try:
             return len(kind.leftovers(tmp_path / "run"))
         finally:
@@ -324,7 +323,7 @@ def test_a_server_behind_a_shell_ends_also_where_putting_down_fails(tmp_path: Pa
 
     async def tried() -> None:
         spec = ClusterSpec(brokers=1, controllers=0, system=str(file))
-        cluster = await kind.launch(spec, tmp_path / "run", RunClock(), "tribunalSystemsQQQQQQQ")
+        cluster = await started(spec, tmp_path / "run")
         cluster._view.close = refused  # type: ignore[method-assign]
         await cluster.close()
 
@@ -347,7 +346,7 @@ def test_a_watch_that_ended_is_a_failure_of_the_run(tmp_path: Path, monkeypatch:
 
     async def tried() -> list[str]:
         spec = ClusterSpec(brokers=1, controllers=0, system=str(file))
-        cluster = await kind.launch(spec, tmp_path / "run", RunClock(), "tribunalSystemsQQQQQQQ")
+        cluster = await started(spec, tmp_path / "run")
         try:
             assert cluster.failures() == []
             monkeypatch.setattr(SystemProgram, "answers", broken)
@@ -368,7 +367,7 @@ def test_each_port_of_a_node_has_its_number_from_the_one_that_was_asked_for_on(
     file = tmp_path / "keeper" / "system.toml"
     file.write_text(file.read_text().replace("[nodes]", '[nodes]\nports = ["main", "peer"]', 1))
     spec = ClusterSpec(brokers=1, controllers=0, system=str(file), base_port=base_port)
-    run = RunContext(spec, tmp_path, RunClock(), "tribunalSystemsQQQQQQQ")
+    run = context_of(spec, tmp_path)
 
     ports = asyncio.run(OnLoopback().open(run, read_system(file), file.parent)).ports[1]
 
@@ -384,7 +383,7 @@ def test_a_port_that_is_taken_is_named(tmp_path: Path) -> None:
 
     def opened(base_port: int) -> None:
         spec = ClusterSpec(brokers=1, controllers=0, system=str(file), base_port=base_port)
-        run = RunContext(spec, tmp_path, RunClock(), "tribunalSystemsQQQQQQQ")
+        run = context_of(spec, tmp_path)
         asyncio.run(OnLoopback().open(run, read_system(file), file.parent))
 
     with socket.create_server((node_host(1), 0)) as taken:
@@ -402,7 +401,7 @@ def test_looks_that_take_long_leave_the_machine_to_the_node(tmp_path: Path) -> N
 
     async def tried() -> tuple[int, float]:
         spec = ClusterSpec(brokers=1, controllers=0, system=str(file))
-        cluster = await kind.launch(spec, tmp_path / "run", RunClock(), "tribunalSystemsQQQQQQQ")
+        cluster = await started(spec, tmp_path / "run")
         began, before = asyncio.get_running_loop().time(), looks.stat().st_size
         await asyncio.sleep(watched_s)
         seen, took_s = looks.stat().st_size - before, asyncio.get_running_loop().time() - began
@@ -422,7 +421,7 @@ def test_a_node_that_serves_late_may_not_end_by_itself_any_more(tmp_path: Path) 
 
     async def tried() -> tuple[list[str], list[str]]:
         spec = ClusterSpec(brokers=1, controllers=0, system=str(file))
-        cluster = await kind.launch(spec, tmp_path / "run", RunClock(), "tribunalSystemsQQQQQQQ")
+        cluster = await started(spec, tmp_path / "run")
         try:
             await cluster.kill(1)
             behind.touch()

@@ -7,9 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.systems.judged import started
 from tribunal.clusters.api import ClusterError, until
-from tribunal.clusters.clock import RunClock
-from tribunal.clusters.kinds import system as kind
 from tribunal.clusters.spec import ClusterSpec
 from tribunal.clusters.systems import program
 from tribunal.clusters.systems.description import BadSystem, read_system
@@ -43,7 +42,7 @@ def test_a_target_is_who_has_the_role_now(tmp_path: Path) -> None:
     leader, others = (Target(text=text, partition=None, pick=0.6) for text in ("leader", "not leader"))
 
     async def tried() -> Sequence[int | str]:
-        cluster = await kind.launch(spec, run, RunClock(), "tribunalSystemsQQQQQQQ")
+        cluster = await started(spec, run)
 
         async def having(nodes: set[int]) -> None:
             await until(
@@ -87,7 +86,7 @@ def test_a_node_that_does_not_answer_holds_up_no_other_s_answer(
     spec = planned(file, "leader").spec
 
     async def tried() -> None:
-        cluster = await kind.launch(spec, run, RunClock(), "tribunalSystemsQQQQQQQ")
+        cluster = await started(spec, run)
 
         async def having(nodes: set[int]) -> None:
             await until(
@@ -115,7 +114,7 @@ def test_a_role_whose_program_is_missing_is_said_when_the_nodes_are_started(tmp_
     run.mkdir()
 
     with pytest.raises(ClusterError, match="there is no program no-such-program"):
-        asyncio.run(kind.launch(planned(file, "leader").spec, run, RunClock(), "tribunalSystemsQQQQQQQ"))
+        asyncio.run(started(planned(file, "leader").spec, run))
 
 
 @pytest.mark.parametrize("target", ["leader", "not leader"])
