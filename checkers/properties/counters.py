@@ -1,7 +1,8 @@
 """Counters count what was added to them: no read shows less than was acknowledged before it began, or more than anybody had asked for when it ended; none shows less than one before it.
 
-A call of unknown end may have counted at any later moment, or never. What the system's own file permits to be lost is PERMITTED (R13). A
-counter that nobody read after its last acknowledged increment says nothing of that one: it is not judged. The other ones are.
+A call of unknown end may have counted at any later moment, or never. Once a read has shown it, it stands in for nothing that is
+acknowledged behind that read. What the system's own file permits to be lost is PERMITTED (R13). A counter that nobody read after its
+last acknowledged increment says nothing of that one: it is not judged. The other ones are.
 """
 
 from bisect import bisect_left
@@ -19,8 +20,12 @@ from tribunal.checkers.judge.promised_losses import Change, Permits, Row, found_
 from tribunal.checkers.judge.timeline import History, Judgement
 
 FOR_EVER: Final = 1 << 62
+NOTHING: Final = -FOR_EVER
 KINDS: Final = {
-    "too_low": Kind(Meaning.PROMISED, "a counter was read with less than had been acknowledged before"),
+    "too_low": Kind(
+        Meaning.PROMISED,
+        "a counter was read with less than had been acknowledged before, or shown before and acknowledged since",
+    ),
     "went_back": Kind(Meaning.PROMISED, "a counter was read with less than a read before it had shown"),
     "too_high": Kind(Meaning.VIOLATION, "a counter was read with more than anybody had added to it"),
     "unread": Kind(Meaning.UNJUDGED, "nobody read a counter after its last acknowledged increment"),
@@ -76,19 +81,20 @@ class _Counter:
             for value in [one.steps[0][3] or 0]
         ]
         self._asked = asked
+        self._acknowledged = _Sums((one.completed, _amount(one)) for one in self._known)
+        self._begun = _Sums((one.invoked, _amount(one)) for one in self._known)
 
     def rows(self) -> Iterator[Row]:
         """Yield what is wrong: of reads that show the same loss or the same surplus the first one."""
-        acknowledged = _Sums((one.completed, _amount(one)) for one in self._known)
         deficit = surplus = 0
         too_low: set[int] = set()
         for number, read in enumerate(self._reads):
-            least, most = acknowledged.before(read.call.invoked), self._asked.before(read.call.completed)
+            least, most = self._acknowledged.before(read.call.invoked), self._asked.before(read.call.completed)
             if least - read.value > deficit:
                 deficit = least - read.value
                 too_low.add(number)
                 words = f"{read.value}, and {least} had been acknowledged"
-                yield Row(self._anomaly("too_low", read, words), self._excuse(number, deficit))
+                yield Row(self._anomaly("too_low", read, words), self._excuse(number, deficit, self._higher(number)))
             if read.value - most > surplus:
                 surplus = read.value - most
                 yield Row(self._anomaly("too_high", read, f"{read.value}, and nobody had added more than {most}"))
@@ -98,25 +104,37 @@ class _Counter:
             yield Row(Anomaly(kind="unread", detail=f"counter {self._key}"))
 
     def _gone_back(self, too_low: Set[int]) -> Iterator[Row]:
-        """Yield reads that lack what an earlier one showed, but for those that are named as too low.
+        """Yield reads that lack what an earlier one showed, or what was acknowledged behind it, but for those that are named as too low.
 
         A loss that is named, or permitted, leaves the counter too low for ever: that says nothing of what is lost later.
         """
         begin = -1  # what was read before the last one that is named is not compared again
         by_end = sorted(self._reads, key=lambda one: one.call.completed)
         ended = highest = 0
+        shown = NOTHING  # the most that a read showed beyond what was being acknowledged until it ended
         for number, read in enumerate(self._reads):
             while ended < len(by_end) and by_end[ended].call.completed < read.call.invoked:
                 highest = max(highest, by_end[ended].value)
+                shown = max(shown, self._shown(by_end[ended]) - self._begun.before(by_end[ended].call.completed))
                 ended += 1
             is_back = read.value < highest
-            earlier = self._higher(number, begin) if is_back and number not in too_low else None
-            if earlier is not None:
-                before = self._found.recorded[earlier.call.index]
-                words = f"{read.value}, and {earlier.value} at {seconds(before.complete_ns)}"
-                yield Row(self._anomaly("went_back", read, words), self._excuse(number, 0))
-            if is_back or number in too_low:
-                begin, highest = read.call.invoked, 0
+            is_low = shown + self._acknowledged.before(read.call.invoked) > read.value
+            if number not in too_low and is_back:
+                yield from self._lacking("went_back", number, self._higher(number, begin))
+            elif number not in too_low and is_low:
+                yield from self._lacking("too_low", number, self._owed_more(number, begin))
+            if is_back or is_low or number in too_low:
+                begin, highest, shown = read.call.invoked, 0, NOTHING
+
+    def _lacking(self, kind: str, number: int, earlier: _Read | None) -> Iterator[Row]:
+        """Yield a read that lacks what an earlier one showed, or what was acknowledged since."""
+        if earlier is None:
+            return
+        read, before = self._reads[number], self._found.recorded[earlier.call.index]
+        since = self._since(earlier, read)
+        words = f"{read.value}, and {earlier.value} at {seconds(before.complete_ns)}"
+        words += f" and {since} acknowledged since" if kind == "too_low" else ""
+        yield Row(self._anomaly(kind, read, words), self._excuse(number, 0, earlier))
 
     def _higher(self, number: int, begin: int = -1) -> _Read | None:
         """Return the last of the reads that ended before one and showed more."""
@@ -124,14 +142,28 @@ class _Counter:
         higher = (one for one in self._before(number) if begin < one.call.completed and one.value > than.value)
         return next(higher, None)
 
+    def _owed_more(self, number: int, begin: int) -> _Read | None:
+        """Return the last of the reads that ended before one and showed more than it, together with what was acknowledged since."""
+        than = self._reads[number]
+        before = (one for one in self._before(number) if begin < one.call.completed)
+        return next((one for one in before if self._shown(one) + self._since(one, than) > than.value), None)
+
+    def _shown(self, read: _Read) -> int:
+        """Return what a read showed; where that is more than anybody had asked for, what had been asked for."""
+        return min(read.value, self._asked.before(read.call.completed))
+
+    def _since(self, earlier: _Read, read: _Read) -> int:
+        """Return how much was asked for behind one read, and acknowledged before another one began; at least: what a read overlaps is left out."""
+        return self._acknowledged.before(read.call.invoked) - self._begun.before(earlier.call.completed)
+
     def _before(self, number: int) -> Iterator[_Read]:
         """Yield the reads that ended before one began, the last first."""
         invoked = self._reads[number].call.invoked
         earlier = (self._reads[place] for place in range(number - 1, -1, -1))
         return (one for one in earlier if one.call.completed < invoked)
 
-    def _excuse(self, number: int, deficit: int) -> Judgement | None:
-        """Say why as much as is missing may be lost: all of the deficit, and all that an earlier read had shown more.
+    def _excuse(self, number: int, deficit: int, earlier: _Read | None) -> Judgement | None:
+        """Say why as much as is missing may be lost: all of the deficit, and all that an earlier read had shown more, or was acknowledged since.
 
         What was read after a kill was not taken by it: by then no more was lost than that read lacked.
         """
@@ -145,11 +177,15 @@ class _Counter:
             changes = [msgspec.structs.replace(self._change(one, read), seen_ns=seen_ns) for one in before]
             if not self._covers(deficit - seen.lacks, changes, before, judgements):
                 return None
-        earlier = self._higher(number)
         if earlier is not None:
             shown = [one for one in self._may_be_lost if one.invoked < earlier.call.completed]
-            changes = [self._change(one, read, earlier) for one in shown]
-            if not self._covers(earlier.value - read.value, changes, shown, judgements):
+            since = [one for one in before if one.invoked > earlier.call.completed]
+            changes = [
+                *(self._change(one, read, earlier) for one in shown),
+                *(self._change(one, read) for one in since),
+            ]
+            least = max(earlier.value, self._shown(earlier) + self._since(earlier, read))
+            if not self._covers(least - read.value, changes, [*shown, *since], judgements):
                 return None
         return next(iter(judgements), None)
 

@@ -97,6 +97,41 @@ def test_a_second_loss_does_not_take_the_excuse_of_the_first() -> None:
     assert judged(*called, within_ms=400) == [("too_low", False), ("too_low", True)]
 
 
+@pytest.mark.parametrize(
+    ("called", "found"),
+    [
+        pytest.param([more(3, 100, "info"), read(3, 200), more(2, 300), read(3, 400)], ["too_low"], id="lost"),
+        pytest.param([more(3, 100, "info"), read(3, 200), more(4, 300), read(5, 400)], ["too_low"], id="a part of it"),
+        pytest.param([more(3, 100, "info"), read(3, 200), more(4, 300), read(7, 400)], [], id="there"),
+        pytest.param([more(4, 100, "info"), read(0, 200), more(3, 300), read(3, 400)], [], id="nobody had seen it"),
+        pytest.param([more(3, 100, "info"), more(3, 198), read(3, 200), read(3, 400)], [], id="either was seen"),
+        pytest.param([more(3, 100, "info"), read(3, 200), more(4, 398), read(3, 400)], ["unread"], id="under way"),
+        pytest.param(
+            [more(9, 100, "info"), read(9, 200), more(4, 300), read(9, 400), read(9, 500), more(2, 600), read(9, 700)],
+            ["too_low", "too_low"],
+            id="each loss once",
+        ),
+    ],
+)
+def test_an_increment_of_unknown_end_hides_no_acknowledged_one(called: list[Called], found: list[str]) -> None:
+    """Once a read has shown the one in doubt, it does not stand in for what is acknowledged behind that read."""
+    assert judged(*called) == [(kind, False) for kind in found]
+
+
+@pytest.mark.parametrize(
+    ("called", "is_permitted"),
+    [
+        pytest.param([more(3, 50, "info"), read(3, 60), more(3, 450), read(3, 700)], True, id="acknowledged before it"),
+        pytest.param([more(3, 50, "info"), read(3, 60), more(3, 600), read(3, 700)], False, id="and behind it"),
+        pytest.param([more(3, 50, "info"), read(3, 60), more(3, 80), read(3, 700)], False, id="and long before it"),
+        pytest.param([more(3, 200, "info"), read(3, 300), more(3, 600), read(3, 700)], True, id="what was seen"),
+        pytest.param([more(3, 200, "info"), read(3, 550), more(3, 600), read(3, 700)], False, id="seen behind it"),
+    ],
+)
+def test_a_kill_takes_what_was_shown_and_acknowledged_since(called: list[Called], is_permitted: bool) -> None:
+    assert judged(*called, within_ms=400) == [("too_low", is_permitted)]
+
+
 def test_what_was_lost_by_right_hides_no_later_step_back() -> None:
     """The kill took 4 of 7. What is missing of them stays missing; what a later read lacks besides was there after it."""
     called = [more(3, 50), more(4, 200), read(3, 600), more(5, 620, "info"), read(7, 650), read(4, 700)]
