@@ -3,10 +3,11 @@
 Which consistency that is, the system's file says (`[promises] consistency`); where nobody said it, the strictest. Lists show their whole
 history, registers one version: their order follows from what transactions read before they wrote, and from time where the model has it.
 What the file permits to be lost from lists is PERMITTED (R13), and so is an order that only lost elements disturb.
-A list that nobody read after its last acknowledged append says nothing of that append: it is not judged. Whether a write of a
+What is written twice to one object, nobody can tell apart: of its order nothing is said. A list that nobody read after its last acknowledged append says nothing of that append: it is not judged. Whether a write of a
 register was lost shows only under a model with real time; lists show it under any.
 """
 
+from collections import Counter
 from collections.abc import Hashable, Iterator, Mapping, Sequence, Set
 from typing import Final
 
@@ -40,6 +41,7 @@ KINDS: Final = {
         for name in RULES_OUT
     },
     "element_lost": Kind(Meaning.PROMISED, "an element whose append was acknowledged is missing in the last read"),
+    "ambiguous": Kind(Meaning.UNJUDGED, "a value was written twice, and nobody knows which of the two a read saw"),
     "undecided": Kind(Meaning.UNJUDGED, "the search for a circle took more than its budget"),
     "unread": Kind(Meaning.UNJUDGED, "nobody read an object after its last acknowledged change"),
 }
@@ -59,9 +61,23 @@ def kernel(run: PartitionRows, history: History) -> Found:
         found += _of_lists(lists, model, permitted_losses(history))
     if registers.operations:
         figures["transactions on registers"] = len(registers.operations)
-        found += _circles(registers, _registers(registers.operations, model))
+        unambiguous, doubled = _unambiguous(registers.operations, "register")
+        found += [*_circles(registers, _registers(unambiguous, model)), *doubled]
         found += [Row(_unread("register", key)) for key, last in _last_reads(registers).items() if last.is_too_early]
     return found_in(found, figures)
+
+
+def _unambiguous(operations: Sequence[Operation], sort: str) -> tuple[Sequence[Operation], list[Row]]:
+    """Return transactions without the objects to which a value was written twice, and those objects: our workloads write each value once."""
+    written = Counter((key, value) for one in operations for kind, key, value in one.steps if kind != "r")
+    doubled = {key: value for (key, value), count in written.items() if count > 1}
+    if not doubled:
+        return operations, []
+    kept = [
+        msgspec.structs.replace(one, steps=tuple(step for step in one.steps if step[1] not in doubled))
+        for one in operations
+    ]
+    return kept, [Row(Anomaly(kind="ambiguous", detail=f"{value} of {sort} {key}")) for key, value in doubled.items()]
 
 
 class _LastRead(msgspec.Struct, frozen=True):
@@ -87,10 +103,12 @@ def _of_lists(lists: Calls, model: str, permits: Permits) -> Iterator[Row]:
     last = _last_reads(lists)
     yield from (Row(_unread("list", key)) for key, one in last.items() if one.is_too_early)
     lost = list(_lost(lists, last, permits))
-    found = list_append.check(lists.operations, model)
+    unambiguous, doubled = _unambiguous(lists.operations, "list")
+    yield from doubled
+    found = list_append.check(unambiguous, model)
     taken = {(one.key, one.element): one.judgement for one in lost if one.judgement is not None}
     if taken and any(map(is_of_order, found.counts)):
-        found, permitted = split(found, list_append.check(_without(lists.operations, taken.keys()), model))
+        found, permitted = split(found, list_append.check(_without(unambiguous, taken.keys()), model))
         first = min(taken.values(), key=lambda one: one.at_ns or 0)
         for row in _circles(lists, permitted):
             yield msgspec.structs.replace(row, judgement=first)

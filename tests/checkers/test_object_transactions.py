@@ -122,6 +122,50 @@ def test_a_register(model: str, answered: list[Answered], kinds: list[str]) -> N
     assert judged(model, REGISTERS, *answered) == kinds
 
 
+TWICE = '[["w","a",5],["w","a",6],["w","a",5]]'
+MIDDLE = '[["w","a",5],["w","a",6]]'
+APPENDED_TWICE = '[["append","a",5],["append","a",6],["append","a",5]]'
+
+
+@pytest.mark.parametrize(
+    ("function", "answered", "kinds"),
+    [
+        pytest.param(REGISTERS, [ok(TWICE, TWICE, 10, 20), ok(READ, '[["r","a",5]]', 30, 40)], ["ambiguous"], id="in one transaction"),
+        pytest.param(REGISTERS, [WRITE, (WRITE[0], None, 30, 40, "fail"), ok(READ, '[["r","a",5]]', 50, 60)], ["ambiguous"], id="in two"),
+        pytest.param(
+            REGISTERS,
+            [ok(MIDDLE, MIDDLE, 10, 20), ok(READ, '[["r","a",5]]', 30, 40)],
+            ["G1b"],
+            id="once, and not the last",
+        ),
+        pytest.param(
+            REGISTERS,
+            [ok(TWICE, TWICE, 10, 20), ok('[["r","a",null],["r","b",null]]', '[["r","a",5],["r","b",7]]', 30, 40)],
+            ["ambiguous", "phantom"],
+            id="another register is judged all the same",
+        ),
+        pytest.param(
+            LISTS,
+            [ok(APPENDED_TWICE, APPENDED_TWICE, 10, 20), ok(READ, '[["r","a",[5,6,5]]]', 30, 40)],
+            ["ambiguous"],
+            id="appended twice",
+        ),
+        pytest.param(LISTS, [APPEND, APPEND, ok(READ, READ, 30, 40)], ["ambiguous", "element_lost", "element_lost"], id="and lost"),
+        pytest.param(
+            LISTS,
+            [APPEND, ok(READ, '[["r","a",[5,5]]]', 30, 40)],
+            ["duplicate-elements"],
+            id="appended once, and there twice",
+        ),
+    ],
+)  # fmt: skip
+def test_what_was_written_twice_says_nothing_of_its_object(
+    function: str, answered: list[Answered], kinds: list[str]
+) -> None:
+    """Nobody knows which of the two writes a read saw; ours never do that, a workload of one's own may."""
+    assert judged("strict-serializable", function, *answered) == kinds
+
+
 @pytest.mark.parametrize(
     ("function", "argument", "result", "words"),
     [
