@@ -575,6 +575,12 @@ def _of_transactions(chosen: Property, run_dir: Path, anomalies: pa.Table) -> di
     if not ended:
         return {}
     recording = Recording.open(run_dir, compare=False)
-    ends = Ends(recording, Remembered(run_dir, history_of(recording)))
+    judges = _Judges(recording)
+
+    def compacted(place: tuple[str, int], value: int, log_offset: int) -> Judgement | None:
+        topic, partition = place
+        return judges.of(f"{topic}-{partition}").compacted(value, log_offset)
+
+    ends = Ends(recording, Remembered(run_dir, history_of(recording)), compacted)
     judged = ((row, ends.excuse(anomalies["at_ns"][row].as_py())) for row in ended)
     return {row: judgement for row, judgement in judged if judgement is not None}

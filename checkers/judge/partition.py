@@ -165,6 +165,17 @@ class PartitionJudge:
         since_ns = int(sends["invoke_ns"][own].min()) if own.size else 0
         return self._orders.compacted_ns(since_ns, None) is not None
 
+    def compacted(self, value: int, log_offset: int) -> Judgement | None:
+        """Return what let compaction take a record that was written at an offset, and is missing in the end; None: nothing did."""
+        if not self._orders.is_compacted:
+            return None
+        record = self._looked_up().record(Anomaly(kind="lost", value=value, log_offset=log_offset))
+        if record.taken_ns is None:
+            return None
+        taken = Record(log_offset=log_offset, acks=None, invoke_ns=0, below_log_start=True, taken_ns=record.taken_ns)
+        topic, partition = self._name
+        return msgspec.structs.replace(self.timeline.judge(taken), topic=topic, partition=partition)
+
     def _judgements(self, chosen: Property, found: Found) -> dict[int, Judgement]:
         if not found.anomalies.num_rows:
             return {}

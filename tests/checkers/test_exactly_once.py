@@ -207,6 +207,41 @@ def test_a_transaction_of_unknown_outcome_is_whole_or_not_there(
 
 
 @pytest.mark.parametrize(
+    ("policy", "again", "is_other_there", "severity"),
+    [
+        pytest.param("compact", "a", True, "permitted", id="its key was written again"),
+        pytest.param("compact", "c", True, "violation", id="another key was"),
+        pytest.param("delete", "a", True, "violation", id="not compacted"),
+        pytest.param("compact", "a", False, "violation", id="of another part it was not"),
+    ],
+)
+def test_compaction_may_take_a_part_of_a_transaction_of_unknown_outcome(
+    run: Transactions, policy: str, again: str, is_other_there: bool, severity: str
+) -> None:
+    """Gone by order, as any older record of a key: a register per key, of which the newest write has to survive."""
+    run.metadata("ConfigRecord", 1, resource_type=2, resource_name="t", name="cleanup.policy", value=policy)
+    keys = ("a", "b", "d")
+    values = [run.send(number, 100 + number, txn_id="x7", key=key) for number, key in enumerate(keys)]
+    run.txn("info", 99, *[("send", offset, value) for offset, value in enumerate(values)])
+    newer = run.send(3, 200, key=again)
+    left = {1: values[1], 2: values[2], 3: newer} if is_other_there else {2: values[2], 3: newer}
+    run.final_read(left, isolation="read_committed")
+
+    assert found(run.finish(), "atomicity") == [("torn", severity, None)]
+
+
+def test_compaction_took_no_part_before_the_topic_was_compacted(run: Transactions) -> None:
+    policy = {"resource_type": 2, "resource_name": "t", "name": "cleanup.policy"}
+    run.metadata("ConfigRecord", 1, value="compact", **policy)
+    run.metadata("ConfigRecord", 50, value="delete", **policy)
+    values = [run.send(number, 100 + number, txn_id="x7", key="ab"[number]) for number in range(2)]
+    run.txn("info", 99, *[("send", offset, value) for offset, value in enumerate(values)])
+    run.final_read({1: values[1], 2: run.send(2, 200, key="a")}, isolation="read_committed")
+
+    assert found(run.finish(), "atomicity") == [("torn", "violation", None)]
+
+
+@pytest.mark.parametrize(
     ("amounts", "read", "expected"),
     [
         pytest.param([5, -5], [0, 1], [], id="moved"),
