@@ -99,8 +99,8 @@ class Liveness:
         """Return whether all these partitions are written by transactions of groups whose positions waited all the time for one that nobody ends."""
         watch = self._cluster.watch
         still = watch.left_open()
-        is_open = any(still.get(partition) == offset for partition, offset in left_open.items())
-        return is_open and all(map(watch.is_written_in_transactions, left))
+        open_ = [partition for partition, offset in left_open.items() if still.get(partition) == offset]
+        return bool(open_) and all(watch.may_wait_for(open_, one) for one in left)
 
     def _awaited_ms(self) -> int:
         """Return how much longer a broker may wait for what was dropped on its way from or to another one."""

@@ -185,9 +185,10 @@ class Watch:
                 found |= {} if offset is None else {partition: offset}
         return found
 
-    def is_written_in_transactions(self, partition: TopicPartition) -> bool:
-        """Return whether the last that is committed in a partition is a transaction's, or its end."""
-        return partition in self._prefixes and self._prefixes[partition].ends_in_transaction
+    def may_wait_for(self, positions: Sequence[TopicPartition], partition: TopicPartition) -> bool:
+        """Return whether who writes to a partition, in transactions, commits positions in one of these of `__consumer_offsets`."""
+        own = self._prefixes.get(partition)
+        return own is not None and any(own.may_wait_for(self._prefixes[one]) for one in positions)
 
     def report(self, problem: Violated) -> None:
         """Take note of what somebody else saw; the first violation is the one that counts."""
@@ -543,6 +544,7 @@ class CommittedPrefix:
         self.led_by_lossy = -1  # the last leader epoch in which one of these led
         self.damaged: dict[int, None] = {}  # nodes whose bytes were altered: what their batches say is not theirs
         self.without_epoch: dict[int, None] = {}  # base offsets of batches whose leader epoch was altered on some disk
+        self.transactional: dict[int, None] = {}  # producers that ever wrote in transactions
 
     def is_lost_by(self, node: int, log_end: int) -> bool:
         """Return whether a node holds nothing of what is committed, and its own disk once lost something."""
@@ -557,6 +559,10 @@ class CommittedPrefix:
             return None
         index = index_reaching(self.batches, shown.offset)
         return shown.offset if index < len(self.batches) and self.batches[index].epoch < epoch else None
+
+    def may_wait_for(self, positions: "CommittedPrefix") -> bool:
+        """Return whether it is written in transactions, by producers that committed positions in another partition: who only writes waits for no group."""
+        return self.ends_in_transaction and not self.transactional.keys().isdisjoint(positions.transactional)
 
     @property
     def ends_in_transaction(self) -> bool:
@@ -597,6 +603,8 @@ class CommittedPrefix:
             index = log.index_of(self.end_offset)
             while index < len(log.batches) and log.batches[index].last_offset < high_watermark:
                 self.batches.append(log.batches[index])
+                if log.batches[index].is_transactional:
+                    self.transactional[log.batches[index].producer_id] = None
                 index += 1
             self.end_offset = high_watermark
             self.verified[node] = high_watermark

@@ -148,6 +148,23 @@ def test_who_writes_in_transactions_is_known_by_the_last_batch(last, is_of_trans
     assert prefix.ends_in_transaction is is_of_transactions
 
 
+@pytest.mark.parametrize(
+    ("producer", "waits"),
+    [
+        pytest.param(7, True, id="it commits positions there"),
+        pytest.param(8, False, id="it only writes in transactions"),
+    ],
+)
+def test_only_who_commits_positions_waits_for_a_transaction_that_is_open_there(producer, waits):
+    """What a producer without a group writes is to go on, whatever holds up a group."""
+    prefix, positions = CommittedPrefix(P), CommittedPrefix(TopicPartition("__consumer_offsets", 3))
+    prefix.exposed(1, log(mark(0, 4, 1, producer=producer, transactional=True)), 1, 5)
+    positions.exposed(1, log(mark(0, 0, 1, producer=7, transactional=True)), 1, 1)
+    positions.begin_anew(log())
+
+    assert prefix.may_wait_for(positions) is waits
+
+
 def test_a_deposed_leader_is_not_believed():
     prefix = CommittedPrefix(P)
     prefix.exposed(2, log(mark(0, 4, 2)), 2, 5)
