@@ -126,6 +126,7 @@ class ClassicGroup:
         ] = {}  # by the member id of who was refused its place, and had lost it by then
         self.pending: dict[str, None] = {}  # member ids given out, not yet come back with
         self.not_synced: dict[str, None] = {}
+        self._assigning: AssignmentStored | None = None  # on its way to the log
         self.state_since_ms = -1  # wall clock, stored
         self._is_first_round = True  # the rebalance began in an empty group
         self._someone_came = False
@@ -301,6 +302,7 @@ class ClassicGroup:
             self._end_syncs(Error.REBALANCE_IN_PROGRESS)
         self.timers.cancel(("sync", self.group_id, ""))
         self.not_synced.clear()
+        self._assigning = None
         self._in_the_log.clear()  # the next generation is stored as a whole
         self._is_first_round = self.state is GroupState.EMPTY
         self._move(GroupState.PREPARING_REBALANCE, now)
@@ -411,11 +413,12 @@ class ClassicGroup:
         if member.syncing is not None:  # the client gave the first one up
             self._effects.append(Reply(member.syncing, SyncGroupResponse(error_code=Error.REBALANCE_IN_PROGRESS)))
         member.syncing = request.token
-        if member.member_id == self.leader:
+        # One that is given up may be on its way to the log: it counts, and the log has to end with it.
+        if member.member_id == self.leader and self._assigning is None:
             given = {assignment.member_id: assignment.assignment for assignment in body.assignments}
             assignments = {member_id: bytes(given.get(member_id, b"")) for member_id in self.members}
-            ticket = AssignmentStored(self.group_id, self.generation, assignments)
-            self._effects.append(Write(entries=[group_entry(self, assignments)], ticket=ticket))
+            self._assigning = AssignmentStored(self.group_id, self.generation, assignments)
+            self._effects.append(Write(entries=[group_entry(self, assignments)], ticket=self._assigning))
 
     def _sync_error(self, body: SyncGroupRequest) -> Error:
         error = self.member_error(body.member_id, body.group_instance_id)
@@ -435,9 +438,10 @@ class ClassicGroup:
         )
 
     def on_assignment_stored(self, ticket: AssignmentStored, now: Now) -> None:
-        """Give everyone its part, unless the next rebalance has begun."""
-        if self.state is not GroupState.COMPLETING_REBALANCE or self.generation != ticket.generation:
+        """Give everyone its part, unless the next rebalance has begun, or a former group of this name wrote it."""
+        if self._assigning != ticket:
             return
+        self._assigning = None
         self._move(GroupState.STABLE, now)
         for member in self.members.values():
             member.assignment = ticket.assignments.get(member.member_id, b"")
@@ -448,7 +452,7 @@ class ClassicGroup:
 
     def on_assignment_refused(self, ticket: AssignmentStored, error: Error, now: Now) -> None:
         """Try again from the start: nobody may live by an assignment that is not stored."""
-        if self.state is GroupState.COMPLETING_REBALANCE and self.generation == ticket.generation:
+        if self._assigning == ticket:
             self._end_syncs(error)
             self._rebalance(now)
 

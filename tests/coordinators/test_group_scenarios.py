@@ -10,6 +10,7 @@ from replog.coordinators.events import Entry, NotWritten, Now
 from replog.coordinators.group_coordinator import GroupCoordinator
 from replog.errors import Error
 from replog.types import TopicPartition
+from replog.wire.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest
 from replog.wire.messages.heartbeat import HeartbeatRequest
 from replog.wire.messages.join_group import JoinGroupRequest, JoinGroupRequestProtocol
 from replog.wire.messages.leave_group import LeaveGroupRequest, MemberIdentity
@@ -89,6 +90,26 @@ def a_stable_pair() -> tuple[Driver, str, str]:
     driver.send(sync(first, answer.generation_id, {first: b"\x00", second: b"\x01"}))
     assert driver.replies[waiting].assignment == b"\x01"
     return driver, first, second
+
+
+def loaded_from(driver: Driver) -> Driver:
+    """Return the next coordinator, which knows what the log says."""
+    loaded = a_coordinator()
+    offset = 0
+    for write in driver.log:
+        for entry in write.entries:
+            producer_id = write.producer.producer_id if write.producer is not None else None
+            loaded.core.replay(entry.key, entry.value, offset, producer_id)
+            offset += 1
+    loaded.perform(loaded.core.on_loaded(loaded.now))
+    return loaded
+
+
+def consumer_heartbeat(member_id: str, epoch: int) -> ConsumerGroupHeartbeatRequest:
+    return ConsumerGroupHeartbeatRequest(
+        group_id="g", member_id=member_id, member_epoch=epoch, rebalance_timeout_ms=30_000,
+        subscribed_topic_names=["t"], topic_partitions=[],
+    )  # fmt: skip
 
 
 def test_whoever_comes_without_an_id_gets_one_and_comes_again() -> None:
@@ -239,6 +260,54 @@ def test_no_member_gets_an_assignment_that_is_not_stored() -> None:
     assert driver.core.groups["g"].state is GroupState.PREPARING_REBALANCE
 
 
+def test_a_leader_that_syncs_twice_leaves_in_the_log_what_members_were_given() -> None:
+    """Its first request got no answer in time; by the second it may have another assignment, of a topic that has grown."""
+    driver = a_coordinator()
+    joined = driver.ask(join(), version=3)
+    driver.hold()
+
+    given_up, waiting = (
+        driver.send(sync(joined.member_id, joined.generation_id, {joined.member_id: share})) for share in (b"1", b"2")
+    )
+    driver.release()
+
+    assert driver.replies[given_up].error_code is Error.REBALANCE_IN_PROGRESS
+    given = driver.replies[waiting].assignment
+    assert given == b"1"
+    assert loaded_from(driver).core.groups["g"].assignments() == {joined.member_id: given}
+
+
+def test_a_leader_syncs_again_where_the_log_did_not_take_its_assignment() -> None:
+    driver = a_coordinator()
+    joined = driver.ask(join(), version=3)
+    driver.hold()
+    driver.send(sync(joined.member_id, joined.generation_id, {joined.member_id: b"1"}))
+    driver.refuse()
+
+    again = driver.ask(join(joined.member_id), version=3)
+
+    assert again.generation_id == joined.generation_id + 1
+    assert driver.ask(sync(joined.member_id, again.generation_id, {joined.member_id: b"2"})).assignment == b"2"
+
+
+def test_an_assignment_of_a_former_group_of_that_name_is_given_to_nobody() -> None:
+    """Both are in their first generation; the former has made way, twice, before the log's end was committed."""
+    driver = a_coordinator()
+    former = driver.ask(join(), version=3)
+    driver.hold()
+    driver.send(sync(former.member_id, former.generation_id, {former.member_id: b"1"}))
+    driver.ask(LeaveGroupRequest(group_id="g", member_id=former.member_id), version=1)
+    for epoch in (0, -1):
+        driver.send(consumer_heartbeat("m", epoch), version=1)
+    joined = driver.ask(join(), version=3)
+    assert joined.generation_id == former.generation_id
+
+    waiting = driver.send(sync(joined.member_id, joined.generation_id, {joined.member_id: b"2"}))
+    driver.release()
+
+    assert driver.replies[waiting].assignment == b"2"
+
+
 def test_an_offset_shows_when_it_is_committed() -> None:
     driver = a_coordinator()
     driver.hold()
@@ -274,14 +343,7 @@ def test_the_next_coordinator_knows_what_is_in_the_log() -> None:
     driver.send(commit(5, first, 2))
     driver.send(commit_in_transaction(8, producer_id=7))
 
-    loaded = a_coordinator()
-    offset = 0
-    for write in driver.log:
-        for entry in write.entries:
-            producer_id = write.producer.producer_id if write.producer is not None else None
-            loaded.core.replay(entry.key, entry.value, offset, producer_id)
-            offset += 1
-    loaded.perform(loaded.core.on_loaded(loaded.now))
+    loaded = loaded_from(driver)
 
     group = loaded.core.groups["g"]
     assert (group.state, group.generation, list(group.members)) == (GroupState.STABLE, 2, [first, second])
