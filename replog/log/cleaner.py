@@ -16,11 +16,12 @@ The work comes in steps, between which the caller may do other things: appends a
 
 No more empty batches stay than these: a client that is sent nothing else, answer after answer, takes its limits for too small.
 
-How far a log was cleaned, and when, stands in `cleaner-offset-checkpoint` in its directory. The file's presence also says
-that the log may have holes (see `Log.expects_gaps`), and what it says, up to where whole ends of segments may be missing.
+How far a log was cleaned, and when, stands in `cleaner-offset-checkpoint` in its directory, once that is done. The file's presence
+also says that the log may have holes (see `Log.expects_gaps`), and what it says, up to where whole ends of segments may be
+missing: that is there before a cleaning begins, under a time that never comes. What it did not come to is as it was, and is cleaned again.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Final
 
 import msgspec
@@ -34,6 +35,7 @@ from replog.ports import File
 
 NOWHERE: Final = 0
 STEP_BYTES: Final = 128 * 1024  # some milliseconds of work
+NEVER_MS: Final = (1 << 63) - 1  # when a cleaning was that has begun, and did not come to its end
 CLEANINGS_MAX: Final = 24  # of one retention time are remembered apart
 
 
@@ -55,7 +57,9 @@ class Cleaner:
         self.segments = self._cleanable(high_watermark)
         self.last_offsets: dict[bytes, int] = {}
         self.last_markers: dict[int, int] = {}  # by producer id
-        self.cleanings = cleanings(log.disk, log.directory)
+        known = cleanings(log.disk, log.directory)
+        self.cleanings = [one for one in known if one.at_ms != NEVER_MS]
+        self._begun_to = max((one.end_offset for one in known), default=NOWHERE)
         # What lies below was cleaned so long ago that every consumer has passed what its end marker or tombstone ends.
         self.horizon = self._horizon()
         self._unended: dict[int, None] = {}  # producers of which records stay, since their last marker
@@ -84,9 +88,12 @@ class Cleaner:
         for segment in self.segments:
             yield from self._note_keys(segment)
         before = self.log.size
-        self._save_cleanings(end_offset)  # first, so that holes are expected before there are any
+        self._begun_to = max(self._begun_to, end_offset)
+        self._save(self.cleanings)  # first, so that holes are expected before there are any
         for segment in self.segments:
             yield from self._clean(segment)
+        if self._truncation_count == self.log.truncation_count:
+            self._save([*self._recent(), Cleaning(end_offset, self.now_ms)])
         self.cleaned = Cleaned(end_offset, before, self.log.size)
 
     def _cleanable(self, high_watermark: int) -> list[Segment]:
@@ -229,23 +236,27 @@ class Cleaner:
             (cleaning.end_offset for cleaning in self.cleanings if cleaning.at_ms < long_ago_ms), default=NOWHERE
         )
 
-    def _save_cleanings(self, end_offset: int) -> None:
-        """Remember this cleaning besides those that the horizon will still be taken from."""
+    def _recent(self) -> list[Cleaning]:
+        """Return the cleanings that the horizon will still be taken from besides this one."""
         recent = [cleaning for cleaning in self.cleanings if cleaning.end_offset > self.horizon]
         # Between two of a log's cleanings that come close, the later one can stand for both: little stays longer for it.
         apart_ms = self.log.settings.tombstone_retention_ms // CLEANINGS_MAX
         if len(recent) > 1 and recent[-1].at_ms - recent[-2].at_ms < apart_ms:
             recent.pop()
-        lines = [f"{cleaning.end_offset} {cleaning.at_ms}" for cleaning in (*recent, Cleaning(end_offset, self.now_ms))]
-        if self.horizon:
-            lines.insert(0, f"{self.horizon} {NOWHERE}")
+        return [Cleaning(self.horizon, NOWHERE), *recent] if self.horizon else recent
+
+    def _save(self, known: Sequence[Cleaning]) -> None:
+        """Remember these cleanings, and that one may have begun behind them."""
+        is_done = any(cleaning.end_offset >= self._begun_to for cleaning in known)
+        begun = [] if is_done else [Cleaning(self._begun_to, NEVER_MS)]
+        lines = [f"{cleaning.end_offset} {cleaning.at_ms}" for cleaning in (*known, *begun)]
         self.log.disk.replace_file(_path(self.log), rendered(lines))
         self.log.expects_gaps = True
 
 
 def cleaned_to(log: Log) -> int:
     """Return the offset up to which a log was cleaned, 0 if never; truncation may have gone below it."""
-    found = cleanings(log.disk, log.directory)
+    found = [one for one in cleanings(log.disk, log.directory) if one.at_ms != NEVER_MS]
     return min(max((cleaning.end_offset for cleaning in found), default=NOWHERE), log.log_end_offset)
 
 

@@ -107,6 +107,42 @@ def test_tombstones_stay_for_those_who_are_on_their_way() -> None:
     assert [entry for entry in _read(log) if entry[1] == b"a"] == []
 
 
+@pytest.mark.parametrize(
+    ("is_done", "tombstone"), [pytest.param(False, True, id="given up"), pytest.param(True, False, id="done")]
+)
+def test_a_cleaning_that_does_not_come_to_its_end_begins_no_time(is_done: bool, tombstone: bool) -> None:
+    """What it did not clean a consumer reads long after it: that one is still to be shown the tombstone."""
+    log = _filled([(b"a", b"1" * 60, False), (b"a", None, False), (b"b", b"2" * 60, False)], settings=EAGER)
+    log.flush()
+    steps = Cleaner(log, high_watermark=log.log_end_offset, now_ms=1_000_000).steps()
+    for _ in steps if is_done else [next(steps)]:
+        pass
+    steps.close()
+    log = opened(log.disk, EAGER, recover=True)
+    assert ((0, b"a", b"1" * 60) in _read(log)) is not is_done
+
+    _again(log, now_ms=1_002_000)
+
+    assert ((1, b"a", None) in _read(log)) is tombstone
+    _again(log, now_ms=1_004_000)
+    assert (1, b"a", None) not in _read(log)
+
+
+def test_a_log_that_was_not_cleaned_to_the_end_is_cleaned_again() -> None:
+    log = _filled([(b"a", b"1" * 60, False), (b"a", b"2", False), (b"b", b"2" * 60, False)])
+    log.flush()
+    steps = Cleaner(log, high_watermark=log.log_end_offset, now_ms=0).steps()
+    next(steps)
+    steps.close()
+    log = opened(log.disk, COMPACT, recover=True)
+
+    assert cleaned_to(log) == 0
+    _clean(log)
+
+    assert [offset for offset, key, _ in _read(log) if key == b"a"] == [1]
+    assert cleaned_to(log) == log.segments[-1].base_offset
+
+
 def test_the_memory_of_cleanings_stays_small() -> None:
     log = _filled([(b"a", b"1", False)], settings=EAGER)
     for now_ms in range(0, 3000, 20):
