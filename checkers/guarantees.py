@@ -175,6 +175,7 @@ RULES: dict[str, str] = {
 # Of systems that are no logs: what their own file permits.
 OF_SYSTEMS: dict[str, str] = {
     "R13": "the system's own file permits it: its only node was killed, and what was acknowledged at most so long before that may be lost",
+    "R16": "the system's own file permits it: one node alone had acknowledged it, and such a fault struck that node",
     "R15": "the system's own file permits it: after this fault its node need not start again",
 }
 # What excuses not a record's absence but what follows from others' absence.

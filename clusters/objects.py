@@ -34,6 +34,12 @@ class ObjectOperation(StrEnum):
     READ_COUNTER = "read-counter"  # of a counter: returns what was added to it, None for 0
     ACQUIRE = "acquire"  # of a lock, for a holder, an integer: fails where another one holds it; may return a fencing token that grows
     RELEASE = "release"  # of a lock, by its holder: fails where that one does not hold it
+    PUBLISH = "publish"  # an element to the end of a stream; acknowledged by all that the system promises; may return its offset
+    PUBLISH_ONE = "publish-one"  # the same, acknowledged by one node alone
+    PUBLISH_NONE = "publish-none"  # the same, acknowledged by nobody: it was sent
+    READ_STREAM = (
+        "read-stream"  # of a stream, from an offset on: returns entries, [offset, element], none where it ends
+    )
     TXN_LISTS = LISTS  # a transaction that reads lists and appends to them; its key names all that it touches
     TXN_REGISTERS = REGISTERS  # a transaction that reads and writes registers
 

@@ -424,6 +424,8 @@ def _described(spec: ClusterSpec) -> ClusterSpec:
             raise ValueError(
                 f"{spec.system}: promises: starts_after: {kind!r} is no fault behind which a node is started: {starting}"
             )
+    if unknown := sorted(system.promises.one_lost - known.keys()):
+        raise ValueError(f"{spec.system}: promises: one_lost: {nearest('fault', unknown[0], known)}")
     spec = msgspec.structs.replace(
         spec, system=str(Path(spec.system).resolve()), brokers=system.nodes.count, controllers=0
     )

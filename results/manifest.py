@@ -33,6 +33,9 @@ STARTS_AFTER: Final = (
 )
 LOST_MS: Final = f"{PROMISED}lost_ms."  # what may be lost, by the fault that takes it: `promises.lost_ms.kill`
 
+ONE_LOST: Final = (
+    f"{PROMISED}one_lost."  # whether a fault may take what one node alone acknowledged: `promises.one_lost.kill`
+)
 LEASE_MS: Final = f"{PROMISED}lease_ms"  # after how long whoever acquired a lock may have lost it
 
 

@@ -16,7 +16,7 @@ import pyarrow as pa
 
 from tribunal.results.object_transactions import LISTS, REGISTERS
 
-SCHEMA_VERSION: Final = 10
+SCHEMA_VERSION: Final = 11
 NO_PARTITION: Final = "none"
 # Who waited for a processor: a node's process, the harness, or all of a machine, of which somebody else took it.
 NODE: Final = "node"
@@ -335,6 +335,10 @@ WORDS: Final[dict[tuple[str, str], tuple[str, ...]]] = {
         "read-counter",
         "acquire",
         "release",
+        "publish",
+        "publish-one",
+        "publish-none",
+        "read-stream",
         LISTS,
         REGISTERS,
     ),

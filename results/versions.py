@@ -150,6 +150,7 @@ CHANGES: Final[Mapping[int, Mapping[str, Change]]] = {
     8: {"waits": Change(is_new=True)},
     9: {"faults": Change(added=frozenset({"undone"}))},
     10: {"operations": Change(added=frozenset({"answered_by"}))},
+    11: {},  # operations.function has the words of streams
 }
 UNCHANGED: Final = Change()
 

@@ -18,6 +18,9 @@ OF_QUEUES: Final = frozenset({"enqueue", "dequeue", "acknowledge", "redeliver"})
 OF_COUNTERS: Final = frozenset({"increment", "read-counter"})
 OF_LOCKS: Final = frozenset({"acquire", "release"})
 OF_SETS: Final = frozenset({"add", "read-all"})
+ACKNOWLEDGED: Final = frozenset({"publish", "publish-one"})  # of what publishes, what somebody answers for
+PUBLISHING: Final = ACKNOWLEDGED | {"publish-none"}
+OF_STREAMS: Final = PUBLISHING | {"read-stream"}
 
 
 class Calls(msgspec.Struct, frozen=True):

@@ -22,6 +22,7 @@ COUNTED: Final[Mapping[str, tuple[str, ...]]] = {
     "queues": ("calls on queues",),
     "registers": ("calls on registers",),
     "sets": ("calls on sets",),
+    "streams": ("calls on streams",),
     "transactions": ("transactions",),
 }
 

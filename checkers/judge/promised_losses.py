@@ -1,22 +1,27 @@
-"""What a described system's file permits to be lost (R13): `[promises] lost_ms = { kill = 600 }`.
+"""What a described system's file permits to be lost: `[promises] lost_ms = { kill = 600 }` (R13), `one_lost = ["kill"]` (R16).
 
 A server that acknowledges before it has written says so in its file: a kill -9 of its only node may take what was acknowledged at most so
 long before. Nothing else does: not a kill that was not proven, not another fault, not an earlier change, not one that was asked for
 after the kill, and not one that somebody saw after the kill.
+
+What one node alone has acknowledged (`publish-one`) others may never get: where the file says so, a fault of those that it names takes it, if it
+struck the node that answered and was in effect, or begun, between the publication and the look that lacks it.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Sequence, Set
 
 import msgspec
 
 from tribunal.checkers.api import Anomaly, Found, table_of
 from tribunal.checkers.guarantees import Promise
+from tribunal.checkers.judge.incarnations import named
 from tribunal.checkers.judge.timeline import History, Judgement
-from tribunal.results.manifest import LOST_MS, integer
+from tribunal.results.manifest import LOST_MS, ONE_LOST, integer
 from tribunal.results.rows import ObjectCall
 from tribunal.results.verdict import Detail
 
 RULE = "R13"
+RULE_OF_ONE = "R16"
 KILL = "kill"
 MS = 1_000_000
 
@@ -37,6 +42,7 @@ class Change(msgspec.Struct, frozen=True, kw_only=True):
 
 
 Permits = Callable[[Change], Judgement | None]
+PermitsOfOne = Callable[[Change, Set[int]], Judgement | None]
 
 
 class Row(msgspec.Struct, frozen=True):
@@ -90,13 +96,41 @@ def permitted_losses(history: History) -> Permits:
             is_recent = change.known_ns >= begun_ns - within_ns and change.invoked_ns <= done_ns
             survived = change.seen_ns is not None and change.seen_ns > done_ns
             if is_recent and not survived and begun_ns <= change.missed_ns:
-                return _judgement(target, done_ns)
+                return _judgement(RULE, KILL, _node(target), done_ns)
         return None
 
     return permits
 
 
-def _judgement(target: str, at_ns: int) -> Judgement:
+def permitted_losses_of_one(history: History) -> PermitsOfOne:
+    """Return what says which fault was permitted to take a change that one node alone had acknowledged; None: none was.
+
+    The nodes are those that are known to have had it: which answered its publication, or showed it.
+    """
+    taking = [
+        fault
+        for fault in history.faults
+        if fault.took_effect and history.settings.get(f"{ONE_LOST}{fault.kind}") is True
+        if fault.planned_ns is not None and fault.injected_ns is not None
+    ]
+
+    def permits(change: Change, nodes: Set[int]) -> Judgement | None:
+        for fault in taking:
+            begun_ns, ended_ns = fault.planned_ns or 0, fault.healed_ns
+            struck = frozenset(named(fault) & nodes)
+            is_between = begun_ns <= change.missed_ns and (ended_ns is None or ended_ns >= change.invoked_ns)
+            survived = change.seen_ns is not None and ended_ns is not None and change.seen_ns > ended_ns
+            if struck and is_between and not survived:
+                return _judgement(RULE_OF_ONE, fault.kind, tuple(sorted(struck)), fault.injected_ns or begun_ns)
+        return None
+
+    return permits
+
+
+def _node(target: str) -> tuple[int, ...]:
     last = target.rpartition(" ")[2]
-    node = (int(last),) if last.isdecimal() else ()
-    return Judgement(Promise(RULE, ()), None, -1, at_ns, (), holders=node, lost=node, by=KILL)
+    return (int(last),) if last.isdecimal() else ()
+
+
+def _judgement(rule: str, by: str, nodes: tuple[int, ...], at_ns: int) -> Judgement:
+    return Judgement(Promise(rule, ()), None, -1, at_ns, (), holders=nodes, lost=nodes, by=by)

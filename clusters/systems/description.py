@@ -146,6 +146,7 @@ class Promises(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     consistency:  of transactions: a model of `tribunal.checkers.graphs.models`, as `serializable`.
     lost_ms:      what may be lost, by the fault that takes it: what was acknowledged at most so long before. Of a system of one node, for of
                   several nobody knows which ones held what is missing.
+    one_lost:     faults that may take what one node alone had acknowledged (`publish-one`), where they strike the node that did.
     starts_after: whether a node starts again, by the fault that had put it down: true: it has to, false: it may not. A fault that is not
                   named: nobody is accused, and the run says that it is not known.
     lease_ms:     of locks: so long after an acquisition was asked for its holder has the lock for sure, unless it releases it; None: until then.
@@ -153,13 +154,15 @@ class Promises(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
 
     consistency: str | None = None
     lost_ms: Mapping[Literal["kill"], Milliseconds] = {}
+    one_lost: frozenset[str] = frozenset()
     starts_after: Mapping[str, bool] = {}
     lease_ms: Milliseconds | None = None
 
     @property
     def flat(self) -> dict[str, bool | int | str]:
-        """Return what is promised by dotted names: `consistency`, `lost_ms.kill`, `starts_after.torn-loss`, `lease_ms`."""
+        """Return what is promised by dotted names: `consistency`, `lost_ms.kill`, `one_lost.kill`, `starts_after.torn-loss`, `lease_ms`."""
         said: dict[str, bool | int | str] = {f"lost_ms.{fault}": within_ms for fault, within_ms in self.lost_ms.items()}
+        said |= {f"one_lost.{fault}": True for fault in sorted(self.one_lost)}
         said |= {f"starts_after.{fault}": promised for fault, promised in self.starts_after.items()}
         said |= {} if self.lease_ms is None else {"lease_ms": self.lease_ms}
         return said if self.consistency is None else {"consistency": self.consistency, **said}

@@ -27,7 +27,7 @@ WARM_UP_LEAST_MS: Final = 100
 DURATION_LEAST_MS: Final = 100
 SAID_EVERY_S: Final = 10  # whoever waits wants to know that it goes on
 # How workloads of calls name how many objects they have.
-OBJECTS: Final = ("keys", "sets", "queues", "counters", "locks")
+OBJECTS: Final = ("keys", "sets", "queues", "counters", "locks", "streams")
 
 
 class Shrunk(NamedTuple):

@@ -26,6 +26,7 @@ IN_PLAIN_WORDS: Final = {
     "R13": "the system's own file says that what was confirmed shortly before its only node is killed may be lost",
     "R14": "before release 2.2 a new leader of Apache Kafka may answer with an older end of the log than was known",
     "R15": "the system's own file says that a node need not start again after such a fault",
+    "R16": "the system's own file says that what one node alone had confirmed may be lost when such a fault strikes it",
     "gone_by_order": "an order took them (a deletion, the limits of what is kept, a newer record under their key, the end of their topic, or a position that was set)",
 }  # fmt: skip
 

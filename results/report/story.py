@@ -145,7 +145,8 @@ def _lost_element(recording: Recording, finding: Finding) -> list[Step]:
     own = pc.and_(
         pc.equal(calls["key"].cast(pa.string()), call["key"]), pc.equal(calls["outcome"].cast(pa.string()), "ok")
     )
-    reads = calls.filter(pc.and_(own, pc.equal(calls["function"].cast(pa.string()), "read-all"))).to_pylist()
+    is_read = pc.is_in(calls["function"].cast(pa.string()), pa.array(["read-all", "read-stream"]))
+    reads = calls.filter(pc.and_(own, is_read)).to_pylist()
     last = max(reads, key=lambda read: read["complete_ns"], default=None)
     if last is None:
         return []

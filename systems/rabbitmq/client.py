@@ -1,11 +1,14 @@
-"""Puts elements into queues of RabbitMQ for the harness: a line of JSON in for each call, a line out for how it ended.
+"""Puts elements into queues and streams of RabbitMQ for the harness: a line of JSON in for each call, a line out for how it ended.
 
 It speaks AMQP 0-9-1; no driver is needed. A process stays at its own node, and goes to the next one where that does not answer. An
 element is acknowledged when RabbitMQ confirms its publication; with `--unconfirmed` when it is sent. RabbitMQ confirms no
 acknowledgement of an element that was given out: that is `info`.
+
+Of a stream (`--queue stream`) nobody says where it ends. So who reads it publishes a mark first, and has read to the end when the mark comes.
 """
 
 import json
+import os
 import socket
 import struct
 import sys
@@ -20,8 +23,16 @@ START, START_OK, TUNE, TUNE_OK, OPEN, OPEN_OK, CLOSE, CLOSE_OK = ((10, one) for 
 CHANNEL_OPEN, CHANNEL_OPEN_OK, CHANNEL_CLOSE = (20, 10), (20, 11), (20, 40)
 DECLARE, DECLARE_OK = (50, 10), (50, 11)
 PUBLISH, RETURN, GET, GET_OK, GET_EMPTY = (60, 40), (60, 50), (60, 70), (60, 71), (60, 72)
+QOS, QOS_OK, CONSUME, CONSUME_OK, CANCEL, CANCEL_OK, DELIVER = ((60, one) for one in (10, 11, 20, 21, 30, 31, 60))
 DELIVERED, NACK, RECOVER, RECOVER_OK = (60, 80), (60, 120), (60, 110), (60, 111)
 SELECT, SELECT_OK = (85, 10), (85, 11)
+
+PREFETCH = 1_000  # a stream gives nothing to who does not say how much he takes
+ENTRIES = 2_000  # in one answer
+OF_PROPERTIES = 15  # bits that say which properties a message has, the first one's
+HEADERS = 13
+OFFSET = "x-stream-offset"
+MARK = b"mark "
 
 Method = tuple[int, int]
 
@@ -48,6 +59,7 @@ class Rabbit:
         self._declared: set[str] = set()
         self._tags: dict[tuple[str, int], int] = {}
         self._published = 0
+        self._marks = 0
         self._returned = False
         self._socket = socket.create_connection((host, port), CALL_S)
         self._stream = self._socket.makefile("rb")
@@ -107,9 +119,9 @@ class Rabbit:
             self._answer(DECLARE_OK)
             self._declared.add(queue)
 
-    def publish(self, queue: str, element: int, *, persistent: bool, confirmed: bool) -> dict[str, object]:
-        """Put an element into a queue."""
-        body, mode = str(element).encode(), 2 if persistent else 1
+    def publish(self, queue: str, body: bytes, *, persistent: bool, confirmed: bool) -> dict[str, object]:
+        """Put an element into a queue, or to the end of a stream."""
+        mode = 2 if persistent else 1
         self._published += 1
         self._returned = False
         header = struct.pack(">HHQHB", 60, 0, len(body), 1 << 12, mode)
@@ -142,6 +154,71 @@ class Rabbit:
         self._tags[queue, int(body)] = tag
         return int(body)
 
+    def entries(self, stream: str, begin: int) -> dict[str, object]:
+        """Read a stream from an offset on, to its end."""
+        self._marks += 1
+        mark = MARK + f"{os.getpid()} {self._marks}".encode()
+        marked = self.publish(stream, mark, persistent=True, confirmed=True)
+        if marked["type"] != "ok":
+            return {"type": "info", "error": "its end is not marked"}
+        self._send(1, QOS, struct.pack(">IHB", 0, PREFETCH, 0))
+        self._answer(QOS_OK)
+        offset = short(OFFSET) + b"l" + struct.pack(">q", begin)
+        tag = f"reader-{self._marks}"
+        self._send(1, CONSUME, b"\0\0" + short(stream) + short(tag) + b"\0" + long(offset))
+        self._answer(CONSUME_OK)
+        found: list[tuple[int, int]] = []
+        while len(found) < ENTRIES:
+            place, body = self._delivered()
+            if body == mark:
+                break
+            if place >= begin and not body.startswith(MARK):
+                found.append((place, int(body)))
+        self._send(1, CANCEL, short(tag) + b"\0")
+        self._skipped_to(CANCEL_OK)
+        return {"type": "ok", "value": found}
+
+    def _delivered(self) -> tuple[int, bytes]:
+        """Return the next message of a stream and its offset; it is acknowledged, for more to come."""
+        deadline_s = time.monotonic() + CALL_S
+        while time.monotonic() < deadline_s:
+            kind, content = self._read()
+            if kind != METHOD or struct.unpack(">HH", content[:4]) != DELIVER:
+                continue  # a confirmation, or a heartbeat
+            own = content[5:][content[4] :]
+            (tag,) = struct.unpack(">Q", own[:8])
+            place, body = self._content()
+            self._send(1, DELIVERED, struct.pack(">QB", tag, 0))
+            return place, body
+        raise TimeoutError
+
+    def _skipped_to(self, wanted: Method) -> None:
+        """Read on until a method comes, past what was delivered meanwhile."""
+        while True:
+            kind, content = self._read()
+            if kind == METHOD and struct.unpack(">HH", content[:4]) == wanted:
+                return
+
+    def _content(self) -> tuple[int, bytes]:
+        """Return a message's offset in its stream, and its body."""
+        kind, header = self._read()
+        while kind != HEADER:
+            kind, header = self._read()
+        size, flags = struct.unpack(">QH", header[4:14])
+        rest, place = header[14:], -1
+        for bit in range(OF_PROPERTIES, HEADERS - 1, -1):
+            if flags & (1 << bit) and bit > HEADERS:
+                rest = rest[1 + rest[0] :]
+            elif flags & (1 << bit):
+                table = rest[4 : 4 + struct.unpack(">I", rest[:4])[0]]
+                at = table.find(short(OFFSET))
+                (place,) = struct.unpack(">q", table[at + len(short(OFFSET)) + 1 :][:8]) if at >= 0 else (-1,)
+        body = b""
+        while len(body) < size:
+            kind, part = self._read()
+            body += part if kind == BODY else b""
+        return place, body
+
     def acknowledge(self, queue: str, element: int) -> bool:
         """Say that an element is done with; False where it was given back before."""
         tag = self._tags.pop((queue, element), None)
@@ -171,7 +248,11 @@ def answer(rabbit: Rabbit, function: str, queue: str, element: int | None) -> di
     match function, element:
         case "enqueue", int():
             confirmed, persistent = "--unconfirmed" not in sys.argv, "--transient" not in sys.argv
-            return rabbit.publish(queue, element, persistent=persistent, confirmed=confirmed)
+            return rabbit.publish(queue, str(element).encode(), persistent=persistent, confirmed=confirmed)
+        case "publish" | "publish-none", int():
+            return rabbit.publish(queue, str(element).encode(), persistent=True, confirmed=function == "publish")
+        case "read-stream", int():
+            return rabbit.entries(queue, element)
         case "dequeue", _:
             return {"type": "ok", "value": rabbit.get(queue)}
         case "acknowledge", int():

@@ -2,6 +2,7 @@
 
 With `--wait N` a change is acknowledged when N replicas have it; with fewer of them nobody knows. With `--sentinels N` the nodes from N on
 are sentinels, which know the primary: they are asked for each connection. With `--lease MS` a lock is held so long at most.
+Of streams `publish` waits for a replica (`WAIT 1`) and `publish-one` for nobody; an offset is an id of Redis in one number.
 """
 
 import json
@@ -15,6 +16,9 @@ ACQUIRE = "if redis.call('SET', KEYS[1], unpack(ARGV)) then return redis.call('I
 RELEASE = "if redis.call('GET', KEYS[1]) == ARGV[1] then return redis.call('DEL', KEYS[1]) else return 0 end"
 READS = {"read": "GET", "read-counter": "GET", "read-all": "SMEMBERS"}
 CHANGES = {"write": "SET", "add": "SADD", "enqueue": "RPUSH", "increment": "INCRBY"}
+PUBLISHES = {"publish": 1, "publish-one": 0}  # how many replicas have to confirm it
+SEQUENCE_BITS = 20  # of an id's second number
+ENTRIES = 2_000  # in one answer
 REFUSED = ("LOADING", "READONLY", "MASTERDOWN", "NOREPLICAS")  # said before anything is done
 
 RedisValue = str | int | None | list["RedisValue"]
@@ -66,6 +70,17 @@ def command_of(function: str, key: str, value: int | list[int] | None, lease: st
     if function in READS:
         return [READS[function], key]
     match function, value:
+        case "publish" | "publish-one", int():
+            return ["XADD", key, "*", "element", str(value)]
+        case "read-stream", int():
+            return [
+                "XRANGE",
+                key,
+                f"{value >> SEQUENCE_BITS}-{value % (1 << SEQUENCE_BITS)}",
+                "+",
+                "COUNT",
+                str(ENTRIES),
+            ]
         case "cas", [old, new]:
             return ["EVAL", CAS, "1", key, str(old), str(new)]
         case "dequeue", _:
@@ -93,17 +108,42 @@ def answer(redis: Redis, function: str, command: list[str], replicas: int) -> di
     if function == "read-all":
         assert isinstance(found, list)
         return {"type": "ok", "value": sorted(int(one) for one in found if isinstance(one, str))}
+    if function == "read-stream":
+        assert isinstance(found, list)
+        return {"type": "ok", "value": [entry(one) for one in found if isinstance(one, list)]}
     if function == "cas" and found == 0:
         return {"type": "fail", "error": "another value"}
     if function in ("acquire", "release") and found == 0:
         return {"type": "fail", "error": "another one holds it"}
     if function == "acknowledge" and found == 0:
         return {"type": "fail", "error": "it was given back meanwhile, or acknowledged by another"}
+    replicas = PUBLISHES.get(function, replicas)
     if replicas:
         confirmed = redis.ask("WAIT", str(replicas), "500")
         if not isinstance(confirmed, int) or confirmed < replicas:
             return {"type": "info", "error": f"{confirmed} replicas have it"}
+    if function in PUBLISHES:
+        return {"type": "ok", "value": offset_of(str(found))}
     return {"type": "ok", "value": found} if function == "acquire" else {"type": "ok"}
+
+
+def entry(found: list[RedisValue]) -> tuple[int, int]:
+    """Return an entry's offset and element."""
+    place, fields = found
+    assert isinstance(fields, list)
+    return offset_of(str(place)), int(str(fields[1]))
+
+
+def offset_of(place: str) -> int:
+    """Return an id, MILLISECONDS-NUMBER, as one number."""
+    milliseconds, number = place.split("-")
+    return (int(milliseconds) << SEQUENCE_BITS) + int(number)
+
+
+def node_at(nodes: list[dict[str, str | int]], where: tuple[str, int]) -> dict[str, object]:
+    """Say which node is there; nothing where none of these is."""
+    named = [one["node"] for one in nodes if (one["host"], one["port"]) == where]
+    return {"node": named[0]} if named else {}
 
 
 def primary_of(nodes: list[dict[str, str | int]], sentinels: int, timeout_s: float) -> tuple[str, int]:
@@ -126,17 +166,20 @@ def main(replicas: int, sentinels: int, lease: str) -> None:
     init = json.loads(sys.stdin.readline())
     nodes, timeout_s = init["nodes"], init["timeout_ms"] / 1000
     redis: Redis | None = None
+    where = ("", 0)
     say({"type": "init_ok"})
     for line in sys.stdin:
         asked = json.loads(line)
         try:
-            redis = redis or Redis(*primary_of(nodes, sentinels, timeout_s), timeout_s)
+            if redis is None:
+                where = primary_of(nodes, sentinels, timeout_s)
+                redis = Redis(*where, timeout_s)
         except OSError as problem:  # nothing was sent
             say({"id": asked["id"], "type": "fail", "error": type(problem).__name__})
             continue
         try:
             command = command_of(asked["f"], asked["key"], asked.get("value"), lease)
-            ended = answer(redis, asked["f"], command, replicas)
+            ended = answer(redis, asked["f"], command, replicas) | node_at(nodes, where)
         except Refused as problem:
             ended = {"type": "fail" if str(problem).startswith(REFUSED) else "info", "error": str(problem)}
             redis = None if sentinels else redis  # another one may be the primary by now

@@ -7,6 +7,7 @@ import pytest
 
 from tests.systems.judged import judged_in
 from tribunal.clusters.namespaces.spaces import way_in
+from tribunal.clusters.systems.disks import lacking as no_disks
 from tribunal.results.verdict import RunVerdict, Verdict
 
 RABBITMQ = Path(__file__).resolve().parents[2] / "systems" / "rabbitmq"
@@ -45,6 +46,23 @@ def test_persistent_messages_outlive_all_nodes_at_once(scenario: str, system: st
 
     assert verdict.verdict is not Verdict.VIOLATION
     assert verdict.findings == []
+
+
+def test_streams_of_nodes_that_are_killed_and_paused_are_not_accused(tmp_path: Path) -> None:
+    """A majority has what was confirmed, in its order."""
+    verdict = judged("stream-kill.yaml", "stream.toml", tmp_path)
+
+    assert verdict.verdict is not Verdict.VIOLATION
+    assert verdict.findings == []
+
+
+@pytest.mark.skipif(bool(no_disks()), reason=no_disks() or "there are such disks")
+def test_streams_are_lost_with_the_power_of_all_nodes(tmp_path: Path) -> None:
+    """RabbitMQ says so: it syncs no stream before it confirms."""
+    verdict = judged("stream-power-loss.yaml", "stream-power.toml", tmp_path)
+
+    assert verdict.verdict is Verdict.VIOLATION
+    assert "element_lost" in {finding.kind for finding in verdict.findings}
 
 
 def test_transient_messages_do_not(tmp_path: Path) -> None:

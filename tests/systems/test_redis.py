@@ -136,6 +136,23 @@ def test_a_failover_by_sentinel_loses_what_the_old_primary_acknowledged(tmp_path
     assert {finding.kind for finding in verdict.findings} == {"element_lost"}
 
 
+@pytest.mark.nightly
+@pytest.mark.skipif(isinstance(way_in(), str), reason=str(way_in()))
+@pytest.mark.parametrize(
+    ("system", "right"),
+    [
+        pytest.param("stream.toml", Verdict.PERMITTED, id="as its file permits"),
+        pytest.param("stream-strict.toml", Verdict.VIOLATION, id="its file permits nothing"),
+    ],
+)
+def test_a_failover_takes_what_the_primary_alone_acknowledged(system: str, right: Verdict, tmp_path: Path) -> None:
+    """What a replica had too stays, in both."""
+    verdict = judged("stream.yaml", {"cluster.system": str(REDIS / system)}, tmp_path)
+
+    assert verdict.verdict is right
+    assert {finding.kind for finding in verdict.findings} == {"element_lost"}
+
+
 @pytest.mark.skipif(bool(NO_DISKS), reason=NO_DISKS or "there are such disks")
 def test_a_loss_of_power_takes_what_is_synced_every_second(tmp_path: Path) -> None:
     """What the kernel had and the disk had not is gone. It may come right after a sync: of some seeds one has to be convicted."""

@@ -1,0 +1,159 @@
+"""Streams, judged from the table `operations`: each history beside its nearest neighbour that is wrong."""
+
+from collections.abc import Mapping, Sequence
+
+import pytest
+
+from tribunal.checkers.api import PartitionRows, rows_of
+from tribunal.checkers.judge.timeline import History
+from tribunal.checkers.properties import streams
+from tribunal.results.manifest import LOST_MS, ONE_LOST
+from tribunal.results.recording import TABLES
+from tribunal.results.rows import Fault, ObjectCall, table_of
+
+MS = 1_000_000
+KILLED = Fault(
+    index=0, kind="kill", resolved_target="node 1", planned_ns=500 * MS, injected_ns=510 * MS, healed_ns=600 * MS,
+    took_effect=True,
+)  # fmt: skip
+Called = tuple[str, str | None, str | None, int, str]
+
+
+def judge(
+    called: Sequence[Called],
+    settings: Mapping[str, int | bool] | None = None,
+    faults: Sequence[Fault] = (KILLED,),
+    nodes: Mapping[int, int] | None = None,
+) -> list[tuple[str, bool]]:
+    """Return what is found, and whether it is permitted: function, argument, result, begin in ms (each takes 5), outcome.
+
+    nodes:  which node answered, by the number of the call.
+    """
+    calls = [
+        ObjectCall(
+            process=9 if begin >= 900 else number, function=function, key="t", argument=argument, result=result,
+            invoke_ns=begin * MS, complete_ns=(begin + 5) * MS, outcome=outcome, answered_by=(nodes or {}).get(number),
+        )
+        for number, (function, argument, result, begin, outcome) in enumerate(called)
+    ]  # fmt: skip
+    nothing = {name: TABLES[name].arrow.empty_table() for name in ("metadata", "nodes", "admin")}
+    history = History(
+        nothing["metadata"], nothing["nodes"], table_of(Fault, faults), nothing["admin"], settings=settings or {}
+    )
+    found = streams.kernel(PartitionRows({"operations": table_of(ObjectCall, calls)}), history)
+    return sorted((one.kind, number in found.judgements) for number, one in enumerate(rows_of(found.anomalies)))
+
+
+def put(element: int, begin: int, outcome: str = "ok", *, at: int | None = None, level: str = "publish") -> Called:
+    return level, str(element), None if at is None else str(at), begin, outcome
+
+
+def read(entries: Mapping[int, int] | Sequence[tuple[int, int]], begin: int, *, since: int = 0) -> Called:
+    pairs = list(entries.items()) if isinstance(entries, Mapping) else entries
+    return "read-stream", str(since), str([list(pair) for pair in pairs]), begin, "ok"
+
+
+def whole(entries: Mapping[int, int]) -> list[Called]:
+    """Read to the end when all is quiet: what there is, and that no more comes."""
+    return [read(entries, 900), read({}, 950, since=max(entries, default=-1) + 1)]
+
+
+A, B = put(5, 100), put(6, 200)
+
+
+@pytest.mark.parametrize(
+    ("called", "found"),
+    [
+        pytest.param([A, B, *whole({0: 5, 1: 6})], [], id="all there"),
+        pytest.param([A, B, *whole({3: 5, 9: 6})], [], id="offsets with gaps"),
+        pytest.param([A, B, *whole({0: 5})], ["element_lost"], id="the last one is gone"),
+        pytest.param([A, put(6, 200, "info"), *whole({0: 5})], [], id="in doubt, and not there"),
+        pytest.param([A, put(6, 200, "info"), *whole({0: 5, 1: 6})], [], id="in doubt, and there"),
+        pytest.param([A, put(6, 200, level="publish-none"), *whole({0: 5})], [], id="nobody had to acknowledge it"),
+        pytest.param([A, put(6, 200, level="publish-one"), *whole({0: 5})], ["element_lost"], id="one node had"),
+        pytest.param([A, put(6, 200, "fail"), *whole({0: 5})], [], id="refused"),
+        pytest.param([A, put(6, 200, "fail"), *whole({0: 5, 1: 6})], ["element_unknown"], id="refused, and there"),
+        pytest.param([A, *whole({0: 5, 1: 6})], ["element_unknown"], id="nobody published it"),
+        pytest.param([read({0: 6}, 150), B, *whole({0: 6})], ["element_unknown"], id="read before it was published"),
+        pytest.param([B, read({0: 6}, 203), *whole({0: 6})], [], id="read while it was published"),
+        pytest.param([A, read({0: 5}, 900)], ["unread"], id="nobody read to the end"),
+        pytest.param([A, read({}, 950, since=1)], ["unread"], id="nobody read the beginning"),
+        pytest.param([A, put(6, 920), *whole({0: 5})], ["unread"], id="published beside the last reading"),
+        pytest.param(
+            [A, read({0: 5}, 900), read({}, 950, since=7)], ["unread"], id="who reads on elsewhere has not read on"
+        ),
+        pytest.param([A, B, *whole({0: 6, 1: 5})], ["out_of_order"], id="the later one first"),
+        pytest.param([A, put(6, 103), *whole({0: 6, 1: 5})], [], id="both at once, in either order"),
+        pytest.param([put(5, 100, "info"), B, *whole({0: 6, 1: 5})], [], id="when the first one took effect nobody knows"),
+        pytest.param([A, put(6, 200, "info"), *whole({0: 6, 1: 5})], ["out_of_order"], id="one in doubt was asked for later all the same"),
+        pytest.param(
+            [put(5, 100, level="publish-none"), B, *whole({0: 6, 1: 5})], [], id="what was only sent may come later"
+        ),
+        pytest.param([A, B, *whole({0: 5, 1: 6, 2: 5})], ["element_twice"], id="twice in one reading"),
+        pytest.param([A, B, read({4: 6}, 300, since=4), *whole({0: 5, 1: 6})], ["element_twice"], id="at another place before"),
+        pytest.param([put(5, 100, at=0), put(6, 200, at=1), *whole({0: 5, 1: 6})], [], id="where it was acknowledged"),
+        pytest.param([put(5, 100, at=0), put(6, 200, at=7), *whole({0: 5, 1: 6})], ["offset_wrong"], id="elsewhere"),
+        pytest.param(
+            [A, B, put(7, 250), read({0: 5, 2: 7}, 300), *whole({0: 5, 1: 6, 2: 7})], ["passed_over"], id="one is passed over"
+        ),
+        pytest.param(
+            [A, put(6, 299), put(7, 250), read({0: 5, 2: 7}, 300), *whole({0: 5, 1: 6, 2: 7})], ["out_of_order"],
+            id="not passed over: it was published meanwhile",
+        ),
+        pytest.param(
+            [A, put(8, 190, "info"), B, read({0: 5, 2: 8}, 300), *whole({0: 5, 1: 6})], [], id="who follows what is lost passes over nothing"
+        ),
+        pytest.param([A, B, read({0: 5}, 300), *whole({0: 5, 1: 6})], [], id="a read may show less than there is"),
+        pytest.param([A, B, read({1: 6}, 300, since=1), *whole({0: 5, 1: 6})], [], id="a read from later on"),
+        pytest.param([A, B, read({0: 5, 1: 6}, 300, since=1), *whole({0: 5, 1: 6})], ["offsets_back"], id="before its begin"),
+        pytest.param(
+            [A, B, read([(1, 6), (0, 5)], 300), *whole({0: 5, 1: 6})], ["offsets_back"], id="offsets that do not ascend"
+        ),
+        pytest.param(
+            [A, put(6, 200, "info"), put(7, 210), read({0: 5, 1: 6}, 300), *whole({0: 5, 1: 7})], ["entry_changed"],
+            id="another one at its place",
+        ),
+    ],
+)  # fmt: skip
+def test_a_stream(called: list[Called], found: list[str]) -> None:
+    assert judge(called) == [(kind, False) for kind in found]
+
+
+ONE = {f"{ONE_LOST}kill": True}
+BY_ONE = put(6, 200, level="publish-one")
+
+
+@pytest.mark.parametrize(
+    ("called", "settings", "nodes", "is_permitted"),
+    [
+        pytest.param([A, BY_ONE], ONE, {1: 1}, True, id="by the node that was killed"),
+        pytest.param([A, BY_ONE], ONE, {1: 2}, False, id="by another node"),
+        pytest.param([A, BY_ONE], ONE, {}, False, id="by whom nobody says"),
+        pytest.param([A, BY_ONE], {}, {1: 1}, False, id="the file does not permit it"),
+        pytest.param([A, BY_ONE], {f"{ONE_LOST}isolate": True}, {1: 1}, False, id="by another fault"),
+        pytest.param([A, B], ONE, {1: 1}, False, id="acknowledged by all"),
+        pytest.param([A, put(6, 700, level="publish-one")], ONE, {1: 1}, False, id="after the fault"),
+        pytest.param([A, BY_ONE, read({0: 5, 1: 6}, 550)], ONE, {1: 1}, True, id="seen while the node was down"),
+        pytest.param([A, BY_ONE, read({0: 5, 1: 6}, 650)], ONE, {1: 1}, False, id="seen when it was back"),
+    ],
+)
+def test_what_one_node_alone_acknowledged(
+    called: list[Called], settings: Mapping[str, bool], nodes: Mapping[int, int], is_permitted: bool
+) -> None:
+    """A fault takes it that the file names and that struck that node, and nothing else."""
+    assert judge([*called, *whole({0: 5})], settings, nodes=nodes) == [("element_lost", is_permitted)]
+
+
+@pytest.mark.parametrize(("node", "is_permitted"), [(1, True), (2, False)])
+def test_what_was_shown_of_it_may_change_with_it(node: int, is_permitted: bool) -> None:
+    """The node that had it alone was killed, and who led next put something else there."""
+    called = [A, BY_ONE, read({0: 5, 1: 6}, 300), put(7, 700), *whole({0: 5, 1: 7})]
+
+    found = judge(called, ONE, nodes={1: node, 2: node})
+
+    assert found == [("element_lost", is_permitted), ("entry_changed", is_permitted)]
+
+
+@pytest.mark.parametrize(("within_ms", "is_permitted"), [(400, True), (100, False)])
+def test_a_kill_of_the_only_node_takes_what_its_file_permits(within_ms: int, is_permitted: bool) -> None:
+    assert judge([A, B, *whole({0: 5})], {f"{LOST_MS}kill": within_ms}) == [("element_lost", is_permitted)]
