@@ -59,6 +59,8 @@ class ContainerNetworks:
     def listener(self, name: str, host: str, port: int) -> socket.socket:
         """Return a socket that listens there; `OSError` when the address is taken."""
         made = self.outgoing(name)
+        # A run before had the same address of this machine, and its last connections are not forgotten yet.
+        made.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
             made.bind((host, port))
             made.listen(BACKLOG)

@@ -1,5 +1,6 @@
 """The networks of containers, by processes that live in them: entering them takes root."""
 
+import socket
 import subprocess
 from collections.abc import Iterator
 
@@ -36,6 +37,22 @@ def test_a_network_stays_what_it_was_when_its_process_has_ended(keeper: subproce
             assert listening.getsockname() == ("127.0.0.1", 4000)
     finally:
         networks.close()
+
+
+def test_the_clients_address_is_that_of_a_run_before_whose_connections_are_remembered() -> None:
+    """Engines give out networks again, so whoever listens at their gateway comes back to the same address."""
+    networks = ContainerNetworks({})
+    with networks.listener("0", "127.0.0.1", 0) as listening:
+        where = listening.getsockname()
+        with socket.create_connection(where) as far:
+            near, _ = listening.accept()
+            near.close()  # who hangs up first waits for stragglers
+            assert far.recv(1) == b""
+
+    with networks.listener("0", *where) as again:
+        assert again.getsockname() == where
+        with pytest.raises(OSError, match="in use"):
+            networks.listener("0", *where)
 
 
 def test_a_process_that_has_ended_already_is_named() -> None:
