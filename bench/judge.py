@@ -304,9 +304,11 @@ def parts(size: int, run_dir: Path) -> list[Row]:
         return done
 
     tables, histories = Tables(), Histories()
-    for which, look in (("items", lambda: work_items(run_dir)), ("items again", lambda: second_look(tables))):
-        for item in timed(which, look):
+    items = timed("items", lambda: work_items(run_dir))
+    while items:
+        for item in items:
             timed(type(item).__name__, lambda i=item: tables.add(judge_item(i, histories=histories)) or [])
+        items = timed("items again", lambda: second_look(tables))
     return [
         {"produces": size, "part": name, "count": len(own), "cpu_seconds": round(sum(own), 2), "longest": round(max(own), 2)}
         for name, own in took.items()

@@ -3,27 +3,45 @@
 `python bench/transactions.py --sizes 10000,100000 --json` prints one row per kind and size: transactions, seconds
 and cpu_seconds of checking (reading is not part of it), peak_mib of the process. Histories are of 10 clients, 1 to 4
 steps, 32 appends a key; send/poll with 15 messages read an operation. Each measurement runs in a process of its own.
+
+`--recorded` writes the lists as a recording, in which transactions end out of order, and judges what it says of them: by one task, and dealt
+out. It prints one row per kind of work item: how many there are, the CPU seconds of all and of the longest, the most memory that one took
+(each in a process of its own; `driver` is the process that asks), and the MiB of what they answered.
 """
 
 import argparse
 import json
+import multiprocessing
 import resource
 import subprocess
 import sys
+import tempfile
 import time
+from collections import defaultdict
+from collections.abc import Iterator
 from pathlib import Path
 
+import msgspec
 import numpy as np
+import pyarrow as pa
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
+from bench.judge import table
 from tribunal.checkers.graphs import list_append, send_poll
 from tribunal.checkers.graphs.columns import ListSteps, Numbering, Transactions
 from tribunal.checkers.graphs.send_poll import LogHistory, Messages
+from tribunal.checkers.judge.items import Lists, WorkItem, work_items
+from tribunal.checkers.judge.items import Transactions as AllTransactions
+from tribunal.checkers.judge.judge import judge_item, second_look
+from tribunal.checkers.judge.tables import TableRow, Tables
+from tribunal.results.recording import TABLES
+from tribunal.results.store import Recorder
 
 CLIENTS = 10
 APPENDS_A_KEY = 32
 LIVE_KEYS = 8
+PIECE = 100_000
 
 
 def transactions(count: int) -> Transactions:
@@ -106,6 +124,99 @@ def polling(history, messages: int):
     return lambda: send_poll.check(history(), ww=True), messages
 
 
+def record(run_dir: Path, count: int) -> None:
+    """Write list-append transactions as a run writes them, some after the others."""
+    steps, recorder = list_transactions(count), Recorder(run_dir, run_dir.name)
+    took = np.random.default_rng(8).integers(1, 4 * CLIENTS, count)
+    for low in range(0, count, PIECE):
+        high = min(low + PIECE, count)
+        first, end = np.searchsorted(steps.txn, [low, high])
+        own = slice(first, end)
+        # A read is a row an element, or one without a value; an append is one row.
+        rows = np.maximum(np.where(steps.is_read[own], steps.length[own], 1), 1)
+        # Two neighbouring reads of one list would be written as one.
+        again = steps.is_read[own][1:] & steps.is_read[own][:-1]
+        for column in (steps.txn, steps.key):
+            again &= column[own][1:] == column[own][:-1]
+        rows[1:][again] = 0
+        step = np.repeat(np.arange(first, end), rows)
+        place = ranges(rows)
+        is_read, is_empty = steps.is_read[step], steps.is_read[step] & (steps.length[step] == 0)
+        element = np.minimum(steps.first[step] + place, max(steps.elements.size - 1, 0))
+        value = np.where(is_read, steps.elements[element], steps.value[step])
+        columns = {
+            "kind": pa.array(np.array(["append", "read"])[is_read.astype(np.int8)]),
+            "topic": pa.array(["t"]).take(pa.array(np.zeros(step.size, np.int64))),
+            "partition": pa.array(steps.key[step].astype(np.int32)),
+            "log_offset": pa.nulls(step.size, pa.int64()),
+            "value": pa.array(value, mask=is_empty),
+        }
+        kind = TABLES["txns"].fields["operations"]
+        fields = [columns[field.name].cast(field.type) for field in kind.value_type]
+        begins = np.searchsorted(steps.txn[step], np.arange(low, high + 1)).astype(np.int32)
+        operations = pa.ListArray.from_arrays(
+            pa.array(begins), pa.StructArray.from_arrays(fields, fields=list(kind.value_type))
+        )
+        number = np.arange(low, high)
+        known = {"process": number % CLIENTS, "txn_id": "x", "outcome": "committed", "begin_ns": 2 * number}
+        rows_of = table("txns", high - low, **known, end_ns=2 * number + took[low:high])
+        place_of = rows_of.column_names.index("operations")
+        recorder.write(
+            "txns", rows_of.set_column(place_of, rows_of.schema.field(place_of).with_type(operations.type), operations)
+        )
+    recorder.close_segment()
+
+
+def in_a_process(item: WorkItem) -> tuple[list[TableRow], float, int]:
+    """Judge an item in a process of its own; return its answers, CPU seconds, and the most MiB that it took."""
+    with multiprocessing.get_context("spawn").Pool(1) as pool:
+        return pool.apply(judged, (item,))
+
+
+def judged(item: WorkItem) -> tuple[list[TableRow], float, int]:
+    start = time.process_time()
+    answers = judge_item(item)
+    return answers, time.process_time() - start, resource.getrusage(resource.RUSAGE_SELF).ru_maxrss >> 10
+
+
+def recorded(size: int, folder: Path) -> Iterator[dict[str, object]]:
+    """Judge the transactions of a recording, by one task and dealt out."""
+    run_dir = folder / str(size)
+    maker = multiprocessing.get_context("spawn").Process(target=record, args=(run_dir, size))
+    maker.start()
+    maker.join()
+    assert maker.exitcode == 0
+    took: dict[str, list[tuple[float, int, float]]] = defaultdict(list)
+
+    def look(name: str, item: WorkItem) -> list[TableRow]:
+        answers, seconds, mebibytes = in_a_process(item)
+        took[name].append((seconds, mebibytes, len(msgspec.msgpack.encode(answers)) / (1 << 20)))
+        return answers
+
+    start = time.process_time()
+    tables, items = Tables(), work_items(run_dir)
+    assert any(isinstance(item, Lists) for item in items), "too few to be dealt out"
+    while items:
+        for item in items:
+            tables.add(look(type(item).__name__, item))
+        items = second_look(tables)
+    assert not [*tables.damages, *tables.failures, *tables.findings], tables.failures
+    own = (time.process_time() - start, resource.getrusage(resource.RUSAGE_SELF).ru_maxrss >> 10, 0.0)
+    took["driver"].append(own)
+    look("Transactions, all", AllTransactions(str(run_dir), lists_apart=False))
+    for name, each in took.items():
+        seconds, mebibytes, answered = zip(*each, strict=True)
+        yield {
+            "transactions": size,
+            "item": name,
+            "count": len(each),
+            "cpu_seconds": round(sum(seconds), 1),
+            "longest": round(max(seconds), 2),
+            "peak_mib": max(mebibytes),
+            "answers_mib": round(sum(answered), 1),
+        }
+
+
 def measure(kind: str, size: int) -> dict[str, object]:
     judge, messages = KINDS[kind](size)
     before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss >> 10
@@ -131,10 +242,20 @@ def main() -> None:
     parser.add_argument("--sizes", default="10000,100000")
     parser.add_argument("--kinds", default=",".join(KINDS))
     parser.add_argument("--json", action="store_true")
+    parser.add_argument("--recorded", action="store_true")
     parser.add_argument("--one", nargs=2, metavar=("KIND", "SIZE"), help=argparse.SUPPRESS)
     chosen = parser.parse_args()
     if chosen.one:
         print(json.dumps(measure(chosen.one[0], int(chosen.one[1]))))
+        return
+    if chosen.recorded:
+        for size in chosen.sizes.split(","):
+            with tempfile.TemporaryDirectory(prefix="tribunal-bench-") as folder:
+                for row in recorded(int(size), Path(folder)):
+                    print(
+                        json.dumps(row) if chosen.json else "  ".join(f"{name} {value}" for name, value in row.items()),
+                        flush=True,
+                    )
         return
     for kind in chosen.kinds.split(","):
         for size in chosen.sizes.split(","):

@@ -74,6 +74,24 @@ def dependencies(steps: ListSteps, found: Findings, at_once: int = AT_ONCE) -> t
     return graph, np.unique(np.concatenate(doubtful))
 
 
+def edges_if_sound(steps: ListSteps, at_once: int = AT_ONCE) -> tuple[Integers, Integers] | None:
+    """Return sources and targets of all edges of a history in which nothing but a circle can be wrong; None: something else may be."""
+    graph, doubtful = Graph(len(steps.transactions)), [np.zeros(0, np.int64)]
+    for _, part in steps.in_parts(at_once):
+        lists = Lists(part)
+        if lists.irregular.any():
+            return None
+        lists.add_edges(graph)
+        doubtful.append(lists.doubtful_transactions())
+    found = Findings()
+    for number in np.unique(np.concatenate(doubtful)).tolist():
+        _internal(found, steps.operation(number))
+        if found.counts:
+            return None
+    sources, targets, _ = graph.arrays()
+    return sources.astype(np.int64), targets.astype(np.int64)
+
+
 class Lists:
     """The version order of every key at once: its longest read, and which keys keep it up."""
 

@@ -70,7 +70,8 @@ def judge_inline(items: Sequence[WorkItem]) -> Tables:
     tables = Tables()
     histories = Histories()
     tables.add(answer for item in items for answer in judge_item(item, histories=histories))
-    tables.add(answer for item in second_look(tables) for answer in judge_item(item))
+    while again := second_look(tables):
+        tables.add(answer for item in again for answer in judge_item(item))
     return _finished(tables)
 
 
@@ -96,7 +97,7 @@ def judge_with_spark(spark: "SparkSession", engine: str, items: Sequence[WorkIte
     spark.conf.set("spark.sql.execution.arrow.maxRecordsPerBatch", "1")
     compile_plans(spark, wanted=False)  # a plan of two steps
     tables.add(collected(dataframe(spark, items, stored=stored)))
-    if again := second_look(tables):
+    while again := second_look(tables):
         tables.add(collected(dataframe(spark, again, stored=stored)))
     return _finished(tables)
 

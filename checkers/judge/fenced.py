@@ -8,9 +8,12 @@ partition of `__transaction_state`, and only where that was permitted to be lost
 from collections.abc import Iterator
 
 import msgspec
+import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 from msgspec.structs import replace
 
+from tribunal.checkers.api import Array
 from tribunal.checkers.guarantees import Excuse, Promise
 from tribunal.checkers.judge.timeline import TRANSACTION_LOG, History, Judgement
 from tribunal.results.rows import Transaction, typed
@@ -33,10 +36,12 @@ def fenced_commits(txns: pa.Table, history: History) -> Iterator[Fenced]:
     """
     known: dict[tuple[str, int], list[tuple[int, Transaction]]] = {}
     columns = [name for name in txns.column_names if name != "operations"]
-    for number, row in enumerate(typed(txns.select(columns), Transaction)):
-        is_known = row.producer_id is not None and row.producer_epoch is not None and row.end_ns is not None
-        if row.outcome == COMMITTED and is_known and row.producer_id is not None:
-            known.setdefault((row.txn_id, row.producer_id), []).append((number, row))
+    numbers = _of_producers_that_go_back(txns)
+    for number, row in zip(
+        numbers.tolist(), typed(txns.select(columns).take(pa.array(numbers)), Transaction), strict=True
+    ):
+        assert row.producer_id is not None
+        known.setdefault((row.txn_id, row.producer_id), []).append((number, row))
     for (txn_id, _), own in known.items():
         own.sort(key=lambda one: one[1].begin_ns)
         greatest = -1
@@ -52,6 +57,23 @@ def fenced_commits(txns: pa.Table, history: History) -> Iterator[Fenced]:
                     lost = [_forgotten(history, txn_id, one, row) for _, one in by]
                     yield Fenced(number, by[-1][0], None if None in lost else lost[-1])
             greatest = max(greatest, epoch)
+
+
+def _of_producers_that_go_back(txns: pa.Table) -> Array:
+    """Return the rows of committed transactions of producers whose epoch ever goes back: of ten million there are no objects to be made."""
+    wanted = pc.equal(txns["outcome"].cast(pa.string()), COMMITTED)
+    for name in ("producer_id", "producer_epoch", "end_ns"):
+        wanted = pc.and_(wanted, pc.is_valid(txns[name]))
+    rows = np.flatnonzero(wanted.to_numpy())
+    own = txns.select(["txn_id", "producer_id", "producer_epoch", "begin_ns"]).take(pa.array(rows))
+    ids = own["txn_id"].cast(pa.string()).combine_chunks().dictionary_encode()
+    ids = ids.combine_chunks() if isinstance(ids, pa.ChunkedArray) else ids
+    txn_id, producer, epoch = ids.indices.to_numpy(), own["producer_id"].to_numpy(), own["producer_epoch"].to_numpy()
+    order = np.lexsort((own["begin_ns"].to_numpy(), producer, txn_id))
+    is_next = (txn_id[order][1:] == txn_id[order][:-1]) & (producer[order][1:] == producer[order][:-1])
+    of = np.cumsum(np.append(True, ~is_next)[: rows.size])
+    back = of[1:][is_next & (epoch[order][1:] < epoch[order][:-1])]
+    return np.sort(rows[order[np.isin(of, back)]])
 
 
 def _forgotten(history: History, txn_id: str, one: Transaction, later: Transaction) -> Judgement | None:

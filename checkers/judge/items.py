@@ -9,7 +9,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from tribunal.checkers.api import Context, PartitionRows, distinct
+from tribunal.checkers.graphs.circles import Margin, Stretch
 from tribunal.checkers.judge import hot_partitions as ranges
+from tribunal.checkers.judge.dealt_transactions import Part, deal, is_small
 from tribunal.checkers.judge.dumps import dumped
 from tribunal.checkers.judge.endings import ending
 from tribunal.checkers.judge.files import Window, dealt
@@ -31,10 +33,14 @@ HASHED_AT_COST_OF_ONE: Final = 8  # bytes are hashed while one is judged, about
 
 
 class WholeRun(msgspec.Struct, frozen=True, tag="run", omit_defaults=True):
-    """What concerns a run as a whole; `files_apart`: but its files, which others look at."""
+    """What concerns a run as a whole.
+
+    files_apart:    but its files, which others look at; transactions_apart: but what its transactions say of each other.
+    """
 
     run_dir: str
     files_apart: bool = False
+    transactions_apart: bool = False
 
 
 class Files(msgspec.Struct, frozen=True, tag="files"):
@@ -50,6 +56,29 @@ class Sent(msgspec.Struct, frozen=True, tag="sent"):
 
     run_dir: str
     window: Window
+
+
+class Lists(msgspec.Struct, frozen=True, tag="lists"):
+    """Some lists of a run's transactions, of which is asked whether anything but a circle may be wrong with them."""
+
+    run_dir: str
+    part: Part
+    margins: tuple[Margin, ...]
+
+
+class Circles(msgspec.Struct, frozen=True, tag="circles"):
+    """A stretch of time, of which is asked whether transactions depend on each other in a circle; `groups`: those that may hold any of it."""
+
+    run_dir: str
+    groups: tuple[ranges.Group, ...]
+    stretch: Stretch
+
+
+class Transactions(msgspec.Struct, frozen=True, tag="transactions"):
+    """What a run's transactions say of each other; `lists_apart`: but their lists, which were looked at."""
+
+    run_dir: str
+    lists_apart: bool
 
 
 class ImportedHistory(msgspec.Struct, frozen=True, tag="history"):
@@ -120,8 +149,21 @@ class Ordered(msgspec.Struct, frozen=True, tag="ordered"):
 
 
 WorkItem = (
-    WholeRun | Files | Sent | ImportedHistory | WholePartition | SieveRange | Rest | Suspects | FollowAgain | Ordered
+    WholeRun
+    | Files
+    | Sent
+    | Lists
+    | Circles
+    | Transactions
+    | ImportedHistory
+    | WholePartition
+    | SieveRange
+    | Rest
+    | Suspects
+    | FollowAgain
+    | Ordered
 )
+OfRun = WholeRun | Files | Sent | Lists | Circles | Transactions | ImportedHistory
 
 
 def work_items(run_dir: Path) -> list[WorkItem]:
@@ -133,7 +175,19 @@ def work_items(run_dir: Path) -> list[WorkItem]:
     ordered = sorted({*names, *_created(Path(run_dir))} - {NO_PARTITION}, key=partition_order)
     parts = [part for name in ordered for part in _parts(Path(run_dir), name)]
     apart = [Files(str(run_dir), table, paths) for table, paths in dealt(Path(run_dir), TABLES)]
-    return [WholeRun(str(run_dir), files_apart=bool(apart)), *apart, *parts]
+    lists = _lists(Path(run_dir))
+    return [WholeRun(str(run_dir), files_apart=bool(apart), transactions_apart=bool(lists)), *apart, *lists, *parts]
+
+
+def _lists(run_dir: Path) -> list[Lists]:
+    """Return the items of the lists of a run's transactions; none where these are few, which costs a small recording a look at its files' sizes."""
+    if is_small(run_dir):
+        return []
+    try:
+        dealt_out = deal(Recording.open(run_dir, compare=False))
+    except DamagedRecording:
+        return []  # whoever judges the run as a whole says what is wrong
+    return [] if dealt_out is None else [Lists(str(run_dir), part, dealt_out.margins) for part in dealt_out.parts]
 
 
 def _created(run_dir: Path) -> list[str]:
@@ -198,7 +252,7 @@ def _known(recording: Recording, name: str) -> ranges.Known:
 
 def item_bytes(item: WorkItem) -> int:
     """Return how much a work item has to read, by the sizes of its files."""
-    if isinstance(item, SieveRange | Rest | Suspects | FollowAgain | Ordered | Sent):
+    if isinstance(item, SieveRange | Rest | Suspects | FollowAgain | Ordered | Sent | Lists | Circles | Transactions):
         return PART_BYTES
     if isinstance(item, Files):
         return sum(Path(path).stat().st_size for path in item.paths) // HASHED_AT_COST_OF_ONE

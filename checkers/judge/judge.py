@@ -29,19 +29,24 @@ from tribunal.checkers.api import (
     nothing,
     properties,
 )
-from tribunal.checkers.judge import files
+from tribunal.checkers.graphs.circles import Reported, stretches
+from tribunal.checkers.judge import dealt_transactions, files
 from tribunal.checkers.judge import hot_partitions as ranges
 from tribunal.checkers.judge.ends import Ends
 from tribunal.checkers.judge.histories import judge_history
 from tribunal.checkers.judge.items import (
+    Circles,
     Files,
     FollowAgain,
     ImportedHistory,
+    Lists,
+    OfRun,
     Ordered,
     Rest,
     Sent,
     SieveRange,
     Suspects,
+    Transactions,
     WholePartition,
     WholeRun,
     WorkItem,
@@ -55,8 +60,10 @@ from tribunal.checkers.judge.tables import (
     Damage,
     Failed,
     Figures,
+    ListsSeen,
     Place,
     SievedRange,
+    StretchSeen,
     TableRow,
     Tables,
     place_of,
@@ -73,6 +80,8 @@ from tribunal.results.validation import all_different, contradiction, time_goes_
 
 RUN_TABLES: Final = tuple(name for name, table in TABLES.items() if not table.by_partition)
 PARTITION_TABLES: Final = tuple(name for name, table in TABLES.items() if table.by_partition)
+TRANSACTIONS: Final = "transactions"  # the property whose rows are dealt out
+TXNS: Final = dealt_transactions.TABLE
 OF_TRANSACTIONS: Final = frozenset({"aborted_reads", "atomicity"})
 OF_GROUPS: Final = frozenset({"exactly_once", "group_ends", "group_members"})
 OF_ENDS: Final = frozenset(
@@ -102,7 +111,7 @@ def judge_item(
     without:    properties of whole runs that somebody else judges.
     histories:  of runs of which items were judged in this very job.
     """
-    partition = NO_PARTITION if isinstance(item, WholeRun | ImportedHistory | Files | Sent) else item.partition
+    partition = NO_PARTITION if isinstance(item, OfRun) else item.partition
     try:
         return list(_judged(item, without, Histories() if histories is None else histories))
     except DamagedRecording as damage:
@@ -114,11 +123,13 @@ def _judged(item: WorkItem, without: frozenset[str], histories: Histories) -> It
         case ImportedHistory():
             return judge_history(Path(item.run_dir))
         case WholeRun():
-            return _judge_run(Path(item.run_dir), without, files_apart=item.files_apart)
+            return _judge_run(item, without)
         case Files():
             return _seen(item)
         case Sent():
             return _sent_once(item)
+        case Lists() | Circles() | Transactions():
+            return iter(_about_transactions(item))
         case WholePartition():
             return _judge_partition(Path(item.run_dir), item.partition, histories)
         case SieveRange():
@@ -135,20 +146,58 @@ def _judged(item: WorkItem, without: frozenset[str], histories: Histories) -> It
             assert_never(item)
 
 
-def _judge_run(run_dir: Path, without: frozenset[str], *, files_apart: bool) -> Iterator[TableRow]:
-    recording = Recording.open(run_dir, compare=not files_apart)
-    tables = {name: _sound(recording, name, NO_PARTITION) for name in RUN_TABLES}
-    if not files_apart:
+def _judge_run(item: WholeRun, without: frozenset[str]) -> Iterator[TableRow]:
+    run_dir = Path(item.run_dir)
+    recording = Recording.open(run_dir, compare=not item.files_apart)
+    chosen = {name: one for name, one in properties().items() if name not in without}
+    if item.transactions_apart:
+        chosen.pop(TRANSACTIONS, None)
+    in_steps = not item.transactions_apart or any(
+        TXNS in one.tables for one in chosen.values() if one.run_kernel is not None
+    )
+    tables = {
+        name: _sound(recording, name, NO_PARTITION)
+        if name != TXNS or in_steps
+        else _without_damage(TXNS, dealt_transactions.without_steps(recording))
+        for name in RUN_TABLES
+    }
+    if not item.files_apart:
         _check_values_unique(recording)
     run = PartitionRows(tables)
     history = history_of(recording, tables)
-    for name, chosen in properties().items():
-        if name in without:
-            continue
-        if chosen.run_kernel is not None:
-            yield from _attempt(name, Place(str(run_dir)), partial(_judged_run, chosen, run, history, recording))
-        if chosen.timeline_kernel is not None:
-            yield from _attempt(name, Place(str(run_dir)), partial(_judged_timelines, chosen, history, str(run_dir)))
+    for name, one in chosen.items():
+        if one.run_kernel is not None:
+            yield from _attempt(name, Place(str(run_dir)), partial(_judged_run, one, run, history, recording))
+        if one.timeline_kernel is not None:
+            yield from _attempt(name, Place(str(run_dir)), partial(_judged_timelines, one, history, str(run_dir)))
+
+
+def _about_transactions(item: Lists | Circles | Transactions) -> list[TableRow]:
+    """Look for what may be wrong with transactions, or judge them; where looking fails it may be anything, and judging fails as well."""
+    place = Place(item.run_dir)
+    if isinstance(item, Transactions):
+        return _attempt(TRANSACTIONS, place, partial(_judged_transactions, item))
+    found = _attempt(TRANSACTIONS, place, partial(_looked_for, item))
+    if not any(isinstance(one, Failed) for one in found):
+        return found
+    if isinstance(item, Lists):
+        return [ListsSeen(place, item.part.first)]
+    return [StretchSeen(place, item.stretch.from_ns, has_circle=True)]
+
+
+def _looked_for(item: Lists | Circles) -> list[TableRow]:
+    place = Place(item.run_dir)
+    if isinstance(item, Lists):
+        return [ListsSeen(place, item.part.first, dealt_transactions.said(item.part, item.margins))]
+    has_circle = dealt_transactions.leads_in_a_circle(item.groups, item.stretch)
+    return [StretchSeen(place, item.stretch.from_ns, has_circle)]
+
+
+def _judged_transactions(item: Transactions) -> list[TableRow]:
+    """Judge what a run's transactions say of each other: all of it, or what is left where nothing is wrong with their lists."""
+    recording = Recording.open(Path(item.run_dir), compare=False)
+    txns = dealt_transactions.without_lists(recording) if item.lists_apart else _sound(recording, TXNS, NO_PARTITION)
+    return _judged_run(properties()[TRANSACTIONS], PartitionRows({TXNS: txns}), history_of(recording), recording)
 
 
 def _check_values_unique(recording: Recording) -> None:
@@ -414,8 +463,36 @@ def _ordered(item: Ordered) -> Iterator[TableRow]:
 
 
 def second_look(tables: Tables) -> list[WorkItem]:
-    """Fold what was seen of files and what the sieve said, and return what has to be judged now."""
-    return [*_look_at_files(tables), *_look_at_ranges(tables)]
+    """Fold what was seen of files, of ranges and of lists, and return what has to be judged now; there may be something to fold again then."""
+    return [*_look_at_lists(tables), *_look_at_stretches(tables), *_look_at_files(tables), *_look_at_ranges(tables)]
+
+
+def _look_at_lists(tables: Tables) -> Iterator[WorkItem]:
+    """Put together what lists say of circles; where something else may be wrong with some, all transactions are judged at once."""
+    by_run: dict[Place, list[Reported | None]] = {}
+    for row in tables.lists:
+        by_run.setdefault(row.place, []).append(row.reported)
+    tables.lists = []
+    for place, every in by_run.items():
+        sound = [one for one in every if one is not None]
+        if any(row.place == place for row in tables.damages):
+            continue  # whoever looked at the run as a whole, or at its lists, could not believe them
+        dealt_out = dealt_transactions.deal(Recording.open(Path(place.run_dir), compare=False))
+        if dealt_out is None or len(sound) < len(every):
+            yield Transactions(place.run_dir, lists_apart=False)
+            continue
+        for stretch in stretches(sound, dealt_out.margins):
+            yield Circles(place.run_dir, dealt_out.within(stretch), stretch)
+
+
+def _look_at_stretches(tables: Tables) -> Iterator[Transactions]:
+    """Judge what is left of a run's transactions where no stretch has a circle, and else all at once."""
+    by_run: dict[Place, bool] = {}
+    for row in tables.stretches:
+        by_run[row.place] = by_run.get(row.place, False) or row.has_circle
+    tables.stretches = []
+    for place, has_circle in by_run.items():
+        yield Transactions(place.run_dir, lists_apart=not has_circle)
 
 
 def _look_at_files(tables: Tables) -> Iterator[Sent]:
@@ -511,7 +588,10 @@ def _attempt(name: str, place: Place, work: Callable[[], list[TableRow]]) -> lis
 
 
 def _sound(recording: Recording, name: str, topic_partition: str) -> pa.Table:
-    rows = recording.table(name, topic_partition, list(TABLES[name].fields))
+    return _without_damage(name, recording.table(name, topic_partition, list(TABLES[name].fields)), topic_partition)
+
+
+def _without_damage(name: str, rows: pa.Table, topic_partition: str = NO_PARTITION) -> pa.Table:
     damage = contradiction(name, rows)
     if damage is not None:
         place = "" if topic_partition == NO_PARTITION else f" (tp={topic_partition})"

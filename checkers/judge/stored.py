@@ -13,7 +13,7 @@ from typing import Final, TypeVar
 
 import msgspec
 
-from tribunal.checkers.judge.items import Files, SieveRange, WorkItem
+from tribunal.checkers.judge.items import Circles, Files, Lists, SieveRange, WorkItem
 from tribunal.checkers.judge.outcomes import TABLE as TRANSACTIONS
 from tribunal.checkers.judge.tables import TableRow
 from tribunal.results.history import HISTORY, ORIGIN
@@ -69,6 +69,10 @@ def _looked_at(item: WorkItem) -> Callable[[str], bool]:
     match item:
         case Files():
             paths = set(item.paths)
+        case Lists(part=part):
+            paths = {group.path for group in part.groups}
+        case Circles(groups=groups):
+            paths = {group.path for group in groups}
         case SieveRange():
             paths = {group.path for own in item.groups.values() for group in own}
             all_of = f"recording/{TRANSACTIONS}/"  # they are read where those of the range's time are not enough

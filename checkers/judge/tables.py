@@ -11,6 +11,7 @@ import msgspec
 import pyarrow as pa
 from msgspec import inspect
 
+from tribunal.checkers.graphs.circles import Reported
 from tribunal.checkers.judge.files import FileSeen
 from tribunal.checkers.judge.hot_partitions import Sieved, added
 from tribunal.results.recording import NO_PARTITION
@@ -69,6 +70,22 @@ class SievedRange(msgspec.Struct, frozen=True):
     sieved: Sieved
 
 
+class ListsSeen(msgspec.Struct, frozen=True):
+    """What some lists of a run's transactions say of circles, if they say anything; those with the partitions' numbers from `first` on."""
+
+    place: Place
+    first: int
+    reported: Reported | None = None
+
+
+class StretchSeen(msgspec.Struct, frozen=True):
+    """Whether a run's transactions depend on each other in a circle, in a stretch from some point in time on."""
+
+    place: Place
+    from_ns: int
+    has_circle: bool
+
+
 class Damage(msgspec.Struct, frozen=True):
     """A recording's table that contradicts itself, or cannot be read."""
 
@@ -85,7 +102,7 @@ class Failed(msgspec.Struct, frozen=True):
     words: str
 
 
-TableRow = FoundIn | Figures | Summary | Permitted | SievedRange | FileSeen | Damage | Failed
+TableRow = FoundIn | Figures | Summary | Permitted | SievedRange | FileSeen | ListsSeen | StretchSeen | Damage | Failed
 
 
 class Tables(msgspec.Struct, kw_only=True):
@@ -97,6 +114,8 @@ class Tables(msgspec.Struct, kw_only=True):
     permitted: list[Permitted] = []
     sieved: list[SievedRange] = []
     files: list[FileSeen] = []
+    lists: list[ListsSeen] = []
+    stretches: list[StretchSeen] = []
     damages: list[Damage] = []
     failures: list[Failed] = []
     folded: dict[str, dict[str, msgspec.Struct]] = {}
@@ -117,6 +136,10 @@ class Tables(msgspec.Struct, kw_only=True):
                     self.sieved.append(answer)
                 case FileSeen():
                     self.files.append(answer)
+                case ListsSeen():
+                    self.lists.append(answer)
+                case StretchSeen():
+                    self.stretches.append(answer)
                 case Damage():
                     self.damages.append(answer)
                 case Failed():
@@ -133,6 +156,8 @@ class Tables(msgspec.Struct, kw_only=True):
             )
         self.damages.sort(key=lambda row: (row.place.run_dir, *_known(row.place.topic, row.place.partition), row.table))
         self.files.sort(key=lambda row: (row.run_dir, row.table, row.path))
+        self.lists.sort(key=lambda row: (row.place.run_dir, row.first))
+        self.stretches.sort(key=lambda row: (row.place.run_dir, row.from_ns))
         self.sieved.sort(
             key=lambda row: (row.place.run_dir, *_known(row.place.topic, row.place.partition), row.sieved.range.first)
         )
@@ -152,6 +177,10 @@ class Tables(msgspec.Struct, kw_only=True):
             found[sieved.place.run_dir].sieved.append(sieved)
         for file in self.files:
             found[file.run_dir].files.append(file)
+        for lists in self.lists:
+            found[lists.place.run_dir].lists.append(lists)
+        for stretch in self.stretches:
+            found[stretch.place.run_dir].stretches.append(stretch)
         for damage in self.damages:
             found[damage.place.run_dir].damages.append(damage)
         for failed in self.failures:
@@ -187,7 +216,7 @@ def _known(*values: str | int | None) -> tuple[Known, ...]:
 
 NAMES: Final[dict[type, str]] = {
     FoundIn: "finding", Figures: "figures", Summary: "summary", Permitted: "permitted", SievedRange: "sieved",
-    FileSeen: "file", Damage: "damage", Failed: "failed",
+    FileSeen: "file", ListsSeen: "lists", StretchSeen: "stretch", Damage: "damage", Failed: "failed",
 }  # fmt: skip
 TYPES: Final[dict[str, type]] = {name: kind for kind, name in NAMES.items()}
 NOT_JUDGED: Final = frozenset({"violation"})  # of a finding: a simulation's own

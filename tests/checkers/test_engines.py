@@ -12,6 +12,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from tests.checkers.random_runs import random_run
+from tests.checkers.test_dealt_transactions import OneAtATime, deal_all, planted
+from tests.checkers.test_dealt_transactions import recorded as recorded_lists
 from tests.checkers.test_sql_edges import by_sql, txns
 from tribunal.checkers.graphs.sql_edges import LISTS, MESSAGES
 from tribunal.checkers.judge import engine
@@ -61,6 +63,21 @@ def test_one_spark_job_judges_many_runs_like_the_inline_engine(spark: Any, runs:
 
     assert tables == engine.judge_runs(runs, "inline")
     assert len({row.place.run_dir for row in tables.figures}) == len(runs)
+
+
+@pytest.mark.parametrize("kind", ["", "stale", "twice"])
+def test_spark_judges_lists_in_parts_like_one_task(
+    spark: Any, tmp_path: Path, kind: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    random = Random(1)
+    run_dir = recorded_lists(tmp_path / "run", planted(OneAtATime(random, 60).rows, kind, random))
+    at_once = engine.judge_runs([run_dir], "inline")
+    deal_all(monkeypatch, 100)
+
+    tables = engine.judge_with_spark(spark, "spark", work_items(run_dir))
+
+    assert tables == at_once
+    assert bool(tables.findings) == bool(kind)
 
 
 @pytest.mark.parametrize("bytes_in_plans", ["48MB", "0"], ids=["of a plan", "too many for a plan"])

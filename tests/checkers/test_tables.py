@@ -5,16 +5,21 @@ import pyarrow as pa
 import pytest
 from msgspec import inspect
 
+from tribunal.checkers.graphs.circles import Reported, Stretch
+from tribunal.checkers.judge.dealt_transactions import Part as PartOfLists
 from tribunal.checkers.judge.files import Window
 from tribunal.checkers.judge.hot_partitions import Component, Group, Known, Range, Sieved
 from tribunal.checkers.judge.items import (
+    Circles,
     Files,
     FollowAgain,
     ImportedHistory,
+    Lists,
     Rest,
     Sent,
     SieveRange,
     Suspects,
+    Transactions,
     WholePartition,
     WholeRun,
     WorkItem,
@@ -27,9 +32,11 @@ from tribunal.checkers.judge.tables import (
     Failed,
     Figures,
     FoundIn,
+    ListsSeen,
     Permitted,
     Place,
     SievedRange,
+    StretchSeen,
     Summary,
     Tables,
     arrow_batch,
@@ -53,6 +60,7 @@ CIRCLE = Finding(
 SIEVED = Sieved(range=Range(0, 8), clean=True, values={1: (2, 3)}, sent_elsewhere=[4], figures={"records read": 5})
 PART = Part(first_call=1 << 40, first=0, last_call=1 + (1 << 40), last=7, position=-1)
 TAIL = Followed(clean=True, whole=False, received=8, first=0, last=7, parts={2: PART}, waits=[1])
+REPORTED = Reported((b"PAR1", b""), (b"\x00" * 16,), b"", b"\x07" + b"\x00" * 7)
 ROWS = [
     pytest.param(FoundIn("run", LOST), id="a loss"),
     pytest.param(FoundIn("run", CIRCLE), id="a circle"),
@@ -62,6 +70,9 @@ ROWS = [
     pytest.param(Summary(PLACE, "bank", b"\x81\x00\xff"), id="a summary"),
     pytest.param(SievedRange(PLACE, SIEVED), id="the sieve"),
     pytest.param(SievedRange(PLACE, msgspec.structs.replace(SIEVED, tail=TAIL)), id="the sieve, with tail readers"),
+    pytest.param(ListsSeen(Place("run"), 4, REPORTED), id="lists that are sound"),
+    pytest.param(ListsSeen(Place("run"), 4), id="lists that are not"),
+    pytest.param(StretchSeen(Place("run"), -1 << 62, has_circle=False), id="a stretch of time"),
     pytest.param(Damage(PLACE, "sends", "row 1"), id="a damage"),
     pytest.param(Failed(Place("run"), "bank", "KeyError: 1"), id="a failure"),
 ]
@@ -123,6 +134,10 @@ def test_tables_of_many_runs_are_taken_apart_by_run():
         WholeRun("run", files_apart=True),
         Files("run", "sends", ("a", "b")),
         Sent("run", Window(("a", "b"), {1: (0, 8), 70_000: (3, 4)})),
+        WholeRun("run", transactions_apart=True),
+        Lists("run", PartOfLists(0, 4, (Group("a", 0, 0, 7, 0, 8),)), ((3, 5), (9, 10))),
+        Circles("run", (Group("a", 1, 8, 15, 0, 8),), Stretch(-1 << 62, 4, (b"PAR1",))),
+        Transactions("run", lists_apart=True),
         ImportedHistory("run"),
         WholePartition("run", "t#1-0"),
         SieveRange("run", "t-0", Range(0, 8), Known((1,), (1, 2), ()), {"sends": (Group("a", 0, 0, 7, 0, 8),)}),

@@ -1,14 +1,20 @@
 """Transactions in a recording, in pairs: a history that is fine and its nearest neighbour that is not."""
 
+from itertools import pairwise
 from pathlib import Path
+from random import Random
 from typing import Any
 
+import numpy as np
+import pyarrow as pa
 import pytest
 
 from tests.checkers.recorded import MS, Run
 from tribunal.checkers.graphs import list_append
 from tribunal.checkers.graphs.operations import Operation
 from tribunal.checkers.judge import engine
+from tribunal.checkers.judge.fenced import _of_producers_that_go_back
+from tribunal.results.recording import TABLES
 from tribunal.results.verdict import Finding
 
 Step = tuple[Any, ...]
@@ -204,6 +210,39 @@ def a_commit(run: Run, process: int, begin: int, epoch: int | None, **more: Any)
     ends = {"begin_ns": begin * MS, "end_ns": (begin + 50) * MS}
     row = {"process": process, "txn_id": "x", "outcome": "committed", "producer_id": 7, "producer_epoch": epoch}
     run.recorder.row("txns", **row | ends | more, operations=[])
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_of_producers_that_go_back_all_committed_transactions_are_looked_at(seed: int) -> None:
+    random = Random(seed)
+    rows = [
+        {
+            "txn_id": random.choice("xy"), "producer_id": random.choice([7, 8, None]), "producer_epoch": random.choice([1, 2, 2, 3, None]),
+            "begin_ns": random.randrange(9), "end_ns": random.choice([20, 20, None]), "outcome": random.choice(["committed", "committed", "aborted"]),
+        }
+        for _ in range(random.choice([0, 1, 6, 12]))
+    ]  # fmt: skip
+    ended = [one["outcome"] == "committed" and None not in one.values() for one in rows]
+    of: dict[Any, list[int]] = {}
+    for number in sorted(np.flatnonzero(ended), key=lambda number: rows[number]["begin_ns"]):
+        of.setdefault((rows[number]["txn_id"], rows[number]["producer_id"]), []).append(number)
+    back = [
+        own
+        for own in of.values()
+        if any(rows[b]["producer_epoch"] < rows[a]["producer_epoch"] for a, b in pairwise(own))
+    ]
+
+    table = pa.Table.from_pylist(
+        rows,
+        schema=pa.schema(
+            [
+                TABLES["txns"].arrow.field(name)
+                for name in ("txn_id", "producer_id", "producer_epoch", "begin_ns", "end_ns", "outcome")
+            ]
+        ),
+    )
+
+    assert _of_producers_that_go_back(table).tolist() == sorted(number for own in back for number in own)
 
 
 @pytest.mark.parametrize(("first", "second", "found"), [

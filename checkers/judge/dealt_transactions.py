@@ -1,0 +1,320 @@
+"""The lists of a run's transactions in many tasks: their keys are dealt out, then the time in which they may lead in a circle.
+
+A list has nothing to do with another one but for circles. So a task looks at the lists with some partitions' numbers: it reads the row
+groups of `txns` that may hold their steps, says whether they are *sound* (nothing but a circle can be wrong with them), and hands the
+edges on (`circles`). If all are sound, other tasks look at stretches of time for a circle. What is not sound, and what leads in a circle, is
+judged as ever, by one task that has all of it: counts, examples and what permitted losses excuse are those of the whole history.
+
+A history of which the last is never needed takes no more memory in any task than its share of it.
+"""
+
+from collections.abc import Iterator, Sequence
+from itertools import pairwise
+from pathlib import Path
+from typing import Final
+
+import msgspec
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+from tribunal.checkers.api import Array
+from tribunal.checkers.graphs.circles import Margin, Reported, Stretch, has_circle, reported
+from tribunal.checkers.graphs.columns import INFO, Integers, ListSteps, Numbering, Transactions
+from tribunal.checkers.graphs.list_append import edges_if_sound
+from tribunal.checkers.graphs.operations import OPEN_END
+from tribunal.checkers.judge import hot_partitions
+from tribunal.checkers.judge import steps as flat_steps
+from tribunal.checkers.judge.hot_partitions import Group, read_groups
+from tribunal.results.mirror import footers_here
+from tribunal.results.recording import NO_PARTITION, TABLES
+from tribunal.results.store import Recording, readable
+
+TABLE: Final = "txns"
+OPERATIONS: Final = "operations"
+BIG_BYTES: Final = (
+    1 << 20
+)  # where steps differ by little a byte holds ten; of smaller tables the footers are not even read
+PART_STEPS: Final = (
+    1 << 22
+)  # steps of some lists' transactions that one task looks at, an element that was read being one
+STRETCH_TRANSACTIONS: Final = 1 << 20
+MARGIN_TRANSACTIONS: Final = 1 << 12
+COLUMNS: Final = ("outcome", "begin_ns", "end_ns")
+STEP: Final = (np.int64, np.bool_, np.bool_, np.int64, np.int32, np.int64, np.bool_)
+TRANSACTION: Final = (np.int64, np.int8, np.int64, np.int64, np.int64)
+LIST_KINDS: Final = (flat_steps.KINDS[flat_steps.APPEND], flat_steps.KINDS[flat_steps.READ])
+
+
+class Part(msgspec.Struct, frozen=True):
+    """Lists with partitions' numbers from `first` on and before `end`, and the row groups that may hold their steps (by rows)."""
+
+    first: int
+    end: int
+    groups: tuple[Group, ...]
+
+
+class Deal(msgspec.Struct, frozen=True):
+    """How a history is dealt out: its lists, and the margins in which it may be cut; `timed`: all row groups with their moments."""
+
+    parts: tuple[Part, ...]
+    margins: tuple[Margin, ...]
+    timed: tuple[tuple[Group, Margin], ...]
+
+    def within(self, stretch: Stretch) -> tuple[Group, ...]:
+        """Return the row groups that may hold transactions of a stretch."""
+        return tuple(own for own, (first, end) in self.timed if first < stretch.until_ns and end > stretch.from_ns)
+
+
+Span = tuple[int, int, int]  # the first number, the one behind the last, and how much lies there
+
+
+def is_small(run_dir: Path) -> bool:
+    """Whether a run's transactions are so few that nothing of them is dealt out."""
+    paths = (run_dir / "recording" / TABLE).glob("tp=*/part-*.parquet")
+    return sum(path.stat().st_size for path in paths) < BIG_BYTES
+
+
+def deal(recording: Recording) -> Deal | None:
+    """Deal a run's lists out; None: one task looks at all of them."""
+    paths = [path for own in recording.files[TABLE].values() for path in own]
+    stepped = list(_steps_in(paths))
+    spans = [span for _, span in stepped if span[2]]
+    parts = -(-sum(span[2] for span in spans) // PART_STEPS)
+    bounds = cuts(spans, parts)
+    if len(bounds) < 3:
+        return None
+    found = tuple(
+        Part(first, end, tuple(own for own, span in stepped if span[2] and span[0] < end and span[1] > first))
+        for first, end in pairwise(bounds)
+    )
+    timed = [(own, *_moments(began, ended)) for (own, _), began, ended in zip(stepped, *_times(paths), strict=True)]
+    return Deal(
+        found,
+        _margins([(first, end, own.rows) for own, first, end in timed]),
+        tuple((own, (first, end)) for own, first, end in timed),
+    )
+
+
+def _times(paths: Sequence[Path]) -> tuple[Iterator[Group], Iterator[Group]]:
+    return hot_partitions.groups(TABLE, paths, by="begin_ns"), hot_partitions.groups(TABLE, paths, by="end_ns")
+
+
+def _moments(began: Group, ended: Group) -> Margin:
+    """Return the first moment of a row group and the first point behind its last one: who has no end has a begin."""
+    return began.first, 1 + max(began.last, ended.last)
+
+
+def _margins(spans: Sequence[Span]) -> tuple[Margin, ...]:
+    count = sum(rows for *_, rows in spans)
+    bounds = cuts(spans, -(-count // STRETCH_TRANSACTIONS))
+    if len(bounds) < 3:
+        return ()
+    width = max(1, (bounds[-1] - bounds[0]) * MARGIN_TRANSACTIONS // count)
+    return tuple((first, min(first + width, behind)) for first, behind in pairwise(bounds[1:]))
+
+
+def cuts(spans: Sequence[Span], count: int) -> list[int]:
+    """Return where to cut what lies evenly in these spans into so many parts of the same size at most, with both ends."""
+    filled = np.array([span for span in spans if span[2]], np.int64).reshape(-1, 3)
+    if not len(filled):
+        return []
+    first, end, weight = filled.T
+    points = np.unique(np.concatenate([first, end]))
+    dense = np.zeros(points.size)
+    np.add.at(dense, np.searchsorted(points, first), weight / (end - first))
+    np.add.at(dense, np.searchsorted(points, end), -weight / (end - first))
+    before = np.concatenate([[0.0], np.cumsum(np.cumsum(dense)[:-1] * np.diff(points))])
+    inner = np.interp(before[-1] * np.arange(1, count) / max(count, 1), before, (points - points[0]).astype(np.float64))
+    bounds: list[int] = np.unique(np.append(points[[0, -1]], points[0] + np.rint(inner).astype(np.int64))).tolist()
+    return bounds
+
+
+def _steps_in(paths: Sequence[Path]) -> Iterator[tuple[Group, Span]]:
+    """Yield the row groups of transactions by their rows, and which partitions' numbers their steps have: as footers say, or else the steps."""
+    footers_here(*paths)
+    row = 0
+    for path in paths:
+        with readable(TABLE, path, only_footer=True) as (file, _):
+            for number in range(file.metadata.num_row_groups):
+                own = file.metadata.row_group(number)
+                place = _leaf(own, "partition")
+                statistics = own.column(place).statistics
+                known = statistics is not None and statistics.has_min_max
+                ends = (statistics.min, statistics.max) if known else _looked_up(path, number)
+                span = (0, 0, 0) if ends is None else (ends[0], ends[1] + 1, own.column(place).num_values)
+                yield Group(str(path), number, row, row + own.num_rows - 1, 0, own.num_rows), span
+                row += own.num_rows
+
+
+def _leaf(group: pq.RowGroupMetaData, name: str) -> int:
+    """Return which column of a row group holds a field of the steps: lists name what they hold as their writer liked."""
+    paths = ((place, group.column(place).path_in_schema.split(".")) for place in range(group.num_columns))
+    return next(place for place, path in paths if path[0] == OPERATIONS and path[-1] == name)
+
+
+def _looked_up(path: Path, number: int) -> tuple[int, int] | None:
+    ends = pc.min_max(pc.struct_field(_fields(path, number, "partition"), "partition")).as_py()
+    return None if ends["min"] is None else (ends["min"], ends["max"])
+
+
+def _fields(path: Path, number: int, name: str) -> pa.Array:
+    """Read one field of all steps of a row group."""
+    with readable(TABLE, path) as (file, _):
+        own = file.metadata.row_group(number)
+        found = file.read_row_group(number, columns=[own.column(_leaf(own, name)).path_in_schema])
+        return pc.list_flatten(found[OPERATIONS].combine_chunks())
+
+
+def without_steps(recording: Recording) -> pa.Table:
+    """Read the table without any steps."""
+    columns = list(TABLES[TABLE].fields)
+    rows = recording.table(TABLE, NO_PARTITION, [name for name in columns if name != OPERATIONS])
+    steps = pa.nulls(rows.num_rows, TABLES[TABLE].fields[OPERATIONS])
+    return rows.add_column(columns.index(OPERATIONS), TABLES[TABLE].arrow.field(OPERATIONS), steps)
+
+
+def without_lists(recording: Recording) -> pa.Table:
+    """Read the table without the steps on lists, which are nearly all of a history of lists: transactions with nothing else have no steps."""
+    columns = list(TABLES[TABLE].fields)
+    bare = [name for name in columns if name != OPERATIONS]
+    paths = [path for own in recording.files[TABLE].values() for path in own]
+    found = [TABLES[TABLE].arrow.empty_table().select(columns)]
+    for group, _ in _steps_in(paths):
+        if _has_others(group):
+            (rows,) = read_groups(TABLE, [group], columns)
+            steps = _others(rows[OPERATIONS].combine_chunks())
+        else:
+            (rows,) = read_groups(TABLE, [group], bare)
+            steps = pa.nulls(rows.num_rows, TABLES[TABLE].fields[OPERATIONS])
+        place = columns.index(OPERATIONS)
+        rows = rows.select(bare).add_column(place, TABLES[TABLE].arrow.field(OPERATIONS), steps)
+        found.append(rows)
+    return pa.concat_tables(found)
+
+
+def _has_others(group: Group) -> bool:
+    """Whether a row group has steps that are on no list."""
+    kinds = pc.struct_field(_fields(Path(group.path), group.number, "kind"), "kind")
+    return not pc.all(pc.is_in(kinds.cast(pa.string()), value_set=pa.array(LIST_KINDS)), min_count=0).as_py()
+
+
+def _others(operations: pa.ListArray) -> pa.ListArray:
+    steps = pc.list_flatten(operations)
+    kinds = pc.struct_field(steps, "kind").cast(pa.string())
+    kept = pc.invert(pc.is_in(kinds, value_set=pa.array(LIST_KINDS)))
+    parents = pc.list_parent_indices(operations).filter(kept).to_numpy()
+    counts = np.bincount(parents, minlength=len(operations))
+    offsets = np.concatenate([[0], np.cumsum(counts)]).astype(np.int32)
+    return pa.ListArray.from_arrays(pa.array(offsets), steps.filter(kept))
+
+
+# One task
+
+
+def said(part: Part, margins: Sequence[Margin]) -> Reported | None:
+    """Say what some lists say of circles; None: something else may be wrong with them."""
+    found = _Steps(part)
+    for group, rows in zip(part.groups, _read(part.groups, (*COLUMNS, OPERATIONS)), strict=True):
+        found.take(group, rows)
+    if found.in_no_list:
+        return None
+    steps, moments = found.together()
+    edges = edges_if_sound(steps)
+    return None if edges is None else reported(steps.transactions, moments, *edges, margins)
+
+
+def leads_in_a_circle(groups: Sequence[Group], stretch: Stretch) -> bool:
+    """Whether transactions of a stretch depend on each other in a circle; `groups`: those that may hold any."""
+    pieces = [
+        (*piece, moments)
+        for group, rows in zip(groups, _read(groups, COLUMNS), strict=True)
+        for *piece, moments in [_transactions(rows, np.arange(group.first, group.last + 1))]
+    ]
+    columns = [np.concatenate(column) for column in zip(*pieces, strict=True)]
+    inside = (columns[-1] >= stretch.from_ns) & (columns[-1] < stretch.until_ns)
+    index, outcome, invoked, completed, _ = (column[inside] for column in columns)
+    transactions = Transactions(index, np.zeros(index.size, np.int64), outcome, invoked, completed)
+    return has_circle(transactions, stretch.edges)
+
+
+def _read(groups: Sequence[Group], columns: Sequence[str]) -> Iterator[pa.Table]:
+    return (rows for group in groups for rows in read_groups(TABLE, [group], columns))
+
+
+def _transactions(rows: pa.Table, index: Integers) -> tuple[Integers, Array, Integers, Integers, Integers]:
+    """Return index, outcome, invocation, completion and moment of transactions."""
+    outcome = flat_steps.codes(rows["outcome"], flat_steps.OUTCOMES).to_numpy(zero_copy_only=False).astype(np.int8)
+    begin = rows["begin_ns"].to_numpy()
+    moments = pc.coalesce(rows["end_ns"], rows["begin_ns"]).to_numpy()
+    end = rows["end_ns"].fill_null(OPEN_END).to_numpy()
+    return index, outcome, begin, np.where(outcome == INFO, OPEN_END, end), moments
+
+
+class _Steps:
+    """The steps on some partitions, row group by row group; topics are numbered by first sight."""
+
+    def __init__(self, part: Part) -> None:
+        self._part = part
+        self._topics: dict[str, int] = {}
+        self.in_no_list = False  # whether a step names no partition: in which part it belongs nobody knows
+        self._steps: list[tuple[Array, ...]] = [tuple(np.zeros(0, kind) for kind in STEP)]
+        self._transactions: list[tuple[Array, ...]] = [tuple(np.zeros(0, kind) for kind in TRANSACTION)]
+
+    def take(self, group: Group, rows: pa.Table) -> None:
+        """Take those of a row group."""
+        operations = rows[OPERATIONS].combine_chunks()
+        steps = pc.list_flatten(operations)
+        kind = flat_steps.codes(pc.struct_field(steps, "kind"), flat_steps.KINDS).fill_null(-1).to_numpy()
+        partition = pc.struct_field(steps, "partition").fill_null(-1).to_numpy()
+        listed = np.flatnonzero((kind == flat_steps.APPEND) | (kind == flat_steps.READ))
+        self.in_no_list |= bool((partition[listed] < 0).any())
+        own = (partition[listed] >= self._part.first) & (partition[listed] < self._part.end)
+        if not own.any():
+            return
+        txn, topic = pc.list_parent_indices(operations).to_numpy(), self._numbers(pc.struct_field(steps, "topic"))
+        is_read = kind[listed] == flat_steps.READ
+        # A step of another list stands between two reads of one: what is the head of a read is seen before others are left out.
+        head = np.ones(listed.size, bool)
+        same = is_read[1:] & is_read[:-1]
+        for column in (txn, topic, partition):
+            same &= column[listed[1:]] == column[listed[:-1]]
+        head[1:] = ~same
+        chosen = listed[own]
+        value = pc.struct_field(steps, "value")
+        known = value.is_valid().to_numpy(zero_copy_only=False)[chosen]
+        values = value.fill_null(0).to_numpy()[chosen]
+        parents = txn[chosen]
+        of = parents[np.append(True, parents[1:] != parents[:-1])]
+        self._steps.append(
+            (group.first + parents, is_read[own], head[own], topic[chosen], partition[chosen], values, known)
+        )
+        self._transactions.append(_transactions(rows.drop_columns([OPERATIONS]).take(pa.array(of)), group.first + of))
+
+    def _numbers(self, topics: pa.Array) -> Integers:
+        encoded = topics.dictionary_encode() if not pa.types.is_dictionary(topics.type) else topics
+        numbers = [self._topics.setdefault(word, len(self._topics)) for word in encoded.dictionary.to_pylist()]
+        return np.asarray(np.array([*numbers, -1], np.int64)[encoded.indices.fill_null(-1).to_numpy()])
+
+    def together(self) -> tuple[ListSteps, Integers]:
+        """Return all of them, and the moments of their transactions."""
+        rows, is_read, head, topic, partition, values, known = (
+            np.concatenate(column) for column in zip(*self._steps, strict=True)
+        )
+        self._steps.clear()
+        index, outcome, invoked, completed, moments = (
+            np.concatenate(column) for column in zip(*self._transactions, strict=True)
+        )
+        pairs, key = np.unique((topic << 32) + partition, return_inverse=True)
+        words = list(self._topics)
+        names = {number: f"{words[pair >> 32]}-{pair & 0xFFFFFFFF}" for number, pair in enumerate(pairs.tolist())}
+        element, heads = is_read & known, np.flatnonzero(head)
+        ends = np.concatenate([[0], np.cumsum(element)])
+        first = ends[heads]
+        steps = ListSteps(
+            Transactions(index, np.zeros(index.size, np.int64), outcome, invoked, completed),
+            np.searchsorted(index, rows[heads]), is_read[heads], key[heads], values[heads], first,
+            ends[np.append(heads[1:], rows.size)] - first, values[element], names, Numbering(),
+        )  # fmt: skip
+        return steps, moments
