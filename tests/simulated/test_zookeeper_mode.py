@@ -240,6 +240,38 @@ def test_a_setting_changed_after_a_short_loss_of_zookeeper_arrives():
     assert known == ["2"]
 
 
+@pytest.mark.parametrize(
+    ("announced", "kept"), [pytest.param(1_200, 101, id="too many to list"), pytest.param(300, 302, id="few")]
+)
+def test_what_announced_changes_of_settings_goes_when_it_is_much(announced: int, kept: int):
+    """Every broker lists all of them at each change, and from some forty thousand on the list fits into no answer any more."""
+    left, known = [], []
+
+    async def change(cluster):
+        server = cluster.nodes[ZOOKEEPER].shell
+        create = Create(path=paths.CONFIG_CHANGE, data=b"{}", sequential=True)
+        server._push(server.model.transact([create] * announced, 0)[1])
+        await asyncio.sleep(3)
+        client = cluster.clients._client("operator", 10_000)
+        changed = AlterableConfig(name="min.insync.replicas", value="2")
+        resource = AlterConfigsResource(resource_type=2, resource_name="produce-consume", configs=[changed])
+        await client.ask(
+            exchange_of(Api.INCREMENTAL_ALTER_CONFIGS), IncrementalAlterConfigsRequest(resources=[resource])
+        )
+        await asyncio.sleep(2)
+        left.append(sum(path.startswith(paths.CONFIG_CHANGE) for path in server.model.nodes))
+        known.extend(
+            cluster.nodes[node].shell.plane.metadata.image.topic_config("produce-consume", "min.insync.replicas")
+            for node in BROKERS
+        )
+        await client.close()
+
+    Trial("zookeeper/announced", SPEC).run(change)
+
+    assert left == [kept]
+    assert known == ["2"] * 3
+
+
 def test_a_controller_whose_znode_is_deleted_steps_down_and_topics_left_halfway_are_seen_to():
     """What an operator does to have another controller; and what a controller leaves that dies between transactions."""
     epochs_gained = []

@@ -11,7 +11,7 @@ what the cluster looks like: before that, this broker would answer with the past
 import asyncio
 import contextlib
 from collections import deque
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from typing import Final, TypeVar, cast
 from uuid import UUID
 
@@ -55,6 +55,7 @@ from replog.zookeeper.broker import (
 from replog.zookeeper.operations import (
     ConnectionLoss,
     Create,
+    Delete,
     NodeExists,
     NoNode,
     SessionExpired,
@@ -70,6 +71,9 @@ from replog.zookeeper.znodes import BrokerZnode, ClusterIdZnode, encoded
 OpenZooKeeper = Callable[[World, NodeConfig, ZooKeeperListener], ZooKeeper]
 
 RETRY_MS: Final = 100
+ANNOUNCED_MAX: Final = 1_000  # changes of settings, of which every broker lists all
+ANNOUNCED_KEPT: Final = 100  # for who has not looked yet
+FORGOTTEN_TOGETHER: Final = 500
 SLICE_MS: Final = 10  # of control requests: so long nobody else is served
 ControlRequest = li.LeaderAndIsrRequest | sr.StopReplicaRequest | um.UpdateMetadataRequest
 ControlQ = TypeVar("ControlQ", li.LeaderAndIsrRequest, sr.StopReplicaRequest, um.UpdateMetadataRequest)
@@ -325,8 +329,9 @@ class ZooKeeperBroker:
         """Take all dynamic configurations there are, and watch for the next change."""
         self._configs_changed = False
         try:
-            await self.zookeeper.children(paths.CONFIG_CHANGES, watch=True)
+            announced = await self.zookeeper.children(paths.CONFIG_CHANGES, watch=True)
             found = await read_configs(self.zookeeper)
+            await self._forget_changes(announced)
         except (ConnectionLoss, SessionExpired):
             self._configs_changed = True
             raise
@@ -343,6 +348,16 @@ class ZooKeeperBroker:
                     records.append(_config(resource, name, value))
         self.plane.metadata.replay(list(enumerate(records, start=image.last_offset + 1)))
         self.hosting.update()
+
+    async def _forget_changes(self, announced: Sequence[str]) -> None:
+        """Remove what everybody has seen, once it is much, as Apache Kafka's brokers do: a list of znodes has to fit into one answer."""
+        if len(announced) <= ANNOUNCED_MAX:
+            return
+        old = announced[:-ANNOUNCED_KEPT]
+        for first in range(0, len(old), FORGOTTEN_TOGETHER):
+            together = old[first : first + FORGOTTEN_TOGETHER]
+            with contextlib.suppress(NoNode):  # another broker is at it, too
+                await self.zookeeper.transaction([Delete(path=f"{paths.CONFIG_CHANGES}/{name}") for name in together])
 
     async def _configure(self, body: ControlRequest) -> None:
         """Know the settings of topics before the first of their partitions is hosted."""
