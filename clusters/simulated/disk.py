@@ -434,6 +434,7 @@ class SimulatedDisk:
         self._require_power()
         parents = dict.fromkeys(folder.path.rpartition("/")[0] for folder in folders)
         for path in (*(folder.path for folder in folders), *parents):
+            self._step()
             self._may_fail(self.faults.sync_error_share)
             if not self._lies():
                 self._directory(path).sync()

@@ -3,12 +3,15 @@
 import asyncio
 import errno
 import random
+from itertools import product
 from types import SimpleNamespace
 from typing import Any
 from uuid import UUID
 
 import pytest
 
+from replog.log.creation import PARTITION_METADATA_FILE
+from replog.log.recovery import EPOCHS_FILE
 from replog.log.settings import LogSettings
 from replog.node.directories.log_directories import LogDirectories, NewLog
 from replog.types import TopicPartition
@@ -191,3 +194,29 @@ def test_a_log_that_was_being_deleted_is_nobodys(topic: str, seed: int) -> None:
         assert not [folder for folder in disk.list_directory("/data/a") if folder.endswith("-delete")]
         operation += 1
     assert operation > 4
+
+
+def test_a_log_that_was_being_laid_down_begins_anew_for_a_later_topic() -> None:
+    """The file that says whose it is may be lost where the one with the leader epoch that it began in is not."""
+    left: dict[tuple[str, ...], None] = {}
+    for seed, operation in product(range(40), range(8, 14)):
+        disk = formatted()
+        disk._random = random.Random(seed)
+        directories = asyncio.run(opened(disk))
+        disk.crash_at(operation)
+        with pytest.raises(PowerLost):
+            asyncio.run(directories.prepare([NewLog(NAME, FORMER, 5)]))
+        disk.power_on()
+        if disk.exists(f"/data/a/{NAME}"):
+            left[tuple(disk.list_directory(f"/data/a/{NAME}"))] = None
+
+        found = asyncio.run(opened(disk)).find(NAME)
+
+        if found is not None and found.log.topic_id is None:
+            found.log.assign_topic_id(LATTER)
+            found.log.begin_epoch(0)
+            append(found.log, epoch=0)
+            again = asyncio.run(opened(disk)).find(NAME)
+            assert again is not None
+            assert (again.log.topic_id, again.log.epochs.entries) == (LATTER, [(0, 0)])
+    assert any(EPOCHS_FILE in names and PARTITION_METADATA_FILE not in names for names in left)
