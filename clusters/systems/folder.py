@@ -29,11 +29,13 @@ SECRET_NAME: Final = re.compile(
 # A private key; or something that is called a password, and its value as it is: `$VARIABLE` and `{placeholder}` are none.
 SECRET_TEXT: Final = re.compile(
     r"-----BEGIN [A-Z ]*PRIVATE KEY-----|\bAKIA[0-9A-Z]{16}\b"
-    r"""|(passw(or)?d|secret|api_?key|access_?key)["']?\s*[:=]\s*["'][^"'{}$<>\s]+["']""",
+    r"""|(passw(or)?d|secret|api_?key|access_?key)["']?\s*[:=]\s*["'][^"'{}$<>\s]+["']"""
+    r"|://[^/\s:@\"']*:[^/\s:@{}$<>\"']+@",  # in an address, behind a user's name
     re.IGNORECASE,
 )
 SECRET_LINE: Final = re.compile(
-    r"^[ \t]*[\w.-]*(passw(or)?d|secret|api[_-]?key|access[_-]?key)[\w.-]*[ \t]*[:= \t][ \t]*[^\s:=\"'{}$<>\[]",
+    r"^[ \t]*((-|export)[ \t]+)?[\w.-]*(passw(or)?d|requirepass|masterauth|secret|api[_-]?key|access[_-]?key)[\w.-]*"
+    r"[ \t]*[:= \t][ \t]*[^\s:=\"'{}$<>\[]",
     re.IGNORECASE | re.MULTILINE,
 )
 OF_SETTINGS: Final = ("", ".conf", ".cfg", ".ini", ".yaml", ".yml", ".properties", ".txt", ".toml")

@@ -58,6 +58,10 @@ def test_small_files_of_text_are_kept_and_of_others_the_hash_is_known(place: Pat
         pytest.param("users.py", 'login(password="hunter2")\n', id="a password in a program"),
         pytest.param("redis.conf", "port 1\nmasterpassword hunter2\n", id="a password in settings"),
         pytest.param("a.yaml", "db:\n  password: hunter2\n", id="a password in YAML"),
+        pytest.param("b.yaml", "users:\n  - password: hunter2\n    name: me\n", id="first in a list of YAML"),
+        pytest.param("environment", "export DB_PASSWORD=hunter2\n", id="for a shell"),
+        pytest.param("r.conf", "port 1\nrequirepass hunter2\n", id="as Redis has it"),
+        pytest.param("client.ini", "dsn = postgresql://me:hunter2@db/x\n", id="in an address"),
     ],
 )
 def test_of_what_may_hold_a_secret_the_name_alone_is_recorded(place: Path, name: str, text: str) -> None:
@@ -77,6 +81,11 @@ def test_of_what_may_hold_a_secret_the_name_alone_is_recorded(place: Path, name:
         pytest.param("tokenizer.py", "pass\n", id="another word"),
         pytest.param("a.conf", "password = ${PASSWORD}\n", id="a variable"),
         pytest.param("b.py", 'connect(f"password={word}")\n', id="a placeholder"),
+        pytest.param(
+            "c.py", 'connect(f"postgresql://{user}:{word}@{host}:{port}/x")\n', id="placeholders in an address"
+        ),
+        pytest.param("c.yaml", "urls: [http://127.0.0.1:80/a@b, http://{host}:{port}]\n", id="an address without one"),
+        pytest.param("d.conf", "# requirepass hunter2\n", id="a line that is none"),
     ],
 )
 def test_what_only_speaks_of_secrets_is_kept(place: Path, name: str, text: str) -> None:
