@@ -22,6 +22,7 @@ import msgspec
 
 from tribunal import ROOT
 from tribunal.clusters.api import ClusterError
+from tribunal.clusters.systems.clocks import LIBRARY as CLOCK_LIBRARY
 from tribunal.harness.evidence.names import names_twice, unknown_names
 from tribunal.harness.plan import encoded, for_readers, read_plan
 from tribunal.harness.run import LOCK, commit, lock_sha256
@@ -42,7 +43,7 @@ LIST: Final = "bundle.json"
 VERDICT: Final = "verdict.json"
 REPORT: Final = "report.html"
 # Not evidence: what a node left on its disks, and what a cluster kept for itself.
-LEFT_OUT: Final = ("nodes", "security", "unhealed.json", "processes.jsonl", "image-build.jsonl", LIST)
+LEFT_OUT: Final = ("nodes", "security", "unhealed.json", "processes.jsonl", "image-build.jsonl", CLOCK_LIBRARY, LIST)
 PLANS: Final = ("plan.json", MINIMAL)
 FOR_READERS: Final = (".log", ".html")  # may name the run's folder; what is judged never does
 NAME_BYTES_MAX: Final = 255  # of a file, on the systems that there are

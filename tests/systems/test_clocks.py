@@ -17,11 +17,12 @@ from tribunal.clusters.kinds import system as kind
 from tribunal.clusters.spec import ClusterSpec
 from tribunal.clusters.systems import clocks
 from tribunal.clusters.systems.cluster import SystemCluster
+from tribunal.harness.evidence.bundle import bundle
 from tribunal.harness.new import made_system
 from tribunal.harness.plan import made
 from tribunal.harness.scenario import BadScenario, load
 from tribunal.results.store import Recording
-from tribunal.results.verdict import Verdict
+from tribunal.results.verdict import Verdict, save
 
 MINUTE_MS = 60_000
 NO_CLOCKS = clocks.lacking()
@@ -220,6 +221,9 @@ def test_a_run_with_wrong_clocks_is_judged(tmp_path: Path) -> None:
     faults = Recording.open(run_dir).table("faults").to_pylist()
     assert {row["kind"] for row in faults} == {"clock-jump", "clock-strobe", "clock-drift"}
     assert all(row["took_effect"] and row["healed"] for row in faults)
+    # The library is of this machine alone: nobody could tell what a program in an archive does.
+    save(verdict, run_dir / "verdict.json")
+    assert [one.name for one in bundle(run_dir, tmp_path / "run.zip").files if one.name.endswith(".so")] == []
 
 
 @pytest.mark.parametrize(
