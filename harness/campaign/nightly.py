@@ -66,6 +66,7 @@ from tribunal.results.power import Power, brought_up_to_date
 from tribunal.results.power import write as write_power
 from tribunal.results.recording import DamagedRecording
 from tribunal.results.report.index import write as write_index
+from tribunal.results.scratch import Scratch
 from tribunal.results.sensitivity import Figure, Sensitivity, added
 from tribunal.results.signature import texts, without_numbers
 from tribunal.results.verdict import RunVerdict, Verdict
@@ -398,7 +399,8 @@ class Nightly:
             seeds=range(self.night.first_seed, self.night.first_seed + SEEDS_A_NIGHT), budget_s=budget_s,
             conduct=self._conducted, out=self._out / "runs", notify=self._say_canary, accuse=accuse,
         )  # fmt: skip
-        return power_of_system(path.parent, read_bugs(path), wanted, how, self._scratch / "bugs")
+        with Scratch("bugs") as copies:  # not in memory: programs that are built there have to run, and may be large
+            return power_of_system(path.parent, read_bugs(path), wanted, how, copies)
 
     def _every_scenario(self) -> None:
         """Run every scenario once in every mode that it can do: weights leave most of them unseen for ever.

@@ -12,6 +12,7 @@ from tribunal.harness.cli.main import exit_code
 from tribunal.harness.new import made_system
 from tribunal.harness.plan import Plan
 from tribunal.harness.scenario import BadScenario
+from tribunal.results.scratch import MEMORY
 from tribunal.results.verdict import Finding, RunVerdict, Verdict
 
 SYSTEMS = Path(__file__).resolve().parents[2] / "systems"
@@ -204,6 +205,20 @@ def test_the_lists_of_the_repository_can_be_read() -> None:
     found = {path.parent.name: len(read(path).bug) for path in SYSTEMS.glob("*/bugs.toml")}
 
     assert found["redis"] == 4
+
+
+def test_a_night_builds_where_programs_may_be_run(tmp_path: Path) -> None:
+    """Memory that looks like a disk may forbid that, and has little room: in most containers of a CI."""
+    bugs, places = listed(tmp_path), tmp_path / "places"
+    alone = LISTED[: LISTED.index("[[bug]]")] + LISTED[LISTED.rindex("[[bug]]") :]
+    bugs.write_text(alone.replace("touch built", f"sh -c 'pwd >> {places}'"))
+    night = tmp_path / "night.yaml"
+    night.write_text(f"nightly: keeper\ncanaries: {{bugs: {bugs}, share: 50}}\n")
+
+    exit_code(["nightly", str(night), "--budget", "1ms", "--engine", "inline", "--out", str(tmp_path / "night")])
+
+    (place,) = places.read_text().splitlines()
+    assert not Path(place).is_relative_to(MEMORY)
 
 
 @pytest.mark.nightly
