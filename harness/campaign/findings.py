@@ -19,7 +19,7 @@ from typing import Final, Literal
 import msgspec
 
 from tribunal.clusters.api import ClusterError
-from tribunal.harness.campaign.confirm import Attempt, attempt_of
+from tribunal.harness.campaign.confirm import Attempt, attempt_of, on_kind
 from tribunal.harness.campaign.repetition import Conduct, let_go, ran
 from tribunal.harness.campaign.sweep import SeedResult, Sweep, swept
 from tribunal.harness.catalog import SIMULATED, nearest
@@ -137,7 +137,7 @@ def add(finding: KnownFinding, folder: Path = FOLDER) -> Path:
     folder.mkdir(parents=True, exist_ok=True)
     path = folder / f"{finding.name}.json"
     if finding.plan.spec.system:
-        finding = _with_system(finding, os.path.relpath(finding.plan.spec.system, folder))
+        finding = _with_system(finding, os.path.relpath(Path(finding.plan.spec.system).resolve(), folder.resolve()))
     content = msgspec.json.format(msgspec.json.encode(finding), indent=2) + b"\n"
     try:
         with path.open("xb") as file:
@@ -191,7 +191,7 @@ def _rerun_on_nodes(finding: KnownFinding, real: RealRuns) -> Rerun:
     began, attempts, reasons = time.monotonic(), list[Attempt](), list[str]()
     while len(attempts) < finding.max_runs and not any(one.shows for one in attempts):
         try:
-            ended = ran(real.conduct, finding.plan, real.out)
+            ended = ran(real.conduct, on_kind(finding.plan, finding.plan.cluster), real.out)
         except (ClusterError, BadScenario) as problem:  # also where its software is not installed
             reasons.append(str(problem))
             break

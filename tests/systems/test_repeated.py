@@ -11,6 +11,7 @@ import pytest
 from tests.systems.test_sample import planned
 from tribunal.checkers.judge.verdict import check
 from tribunal.harness.campaign.bisect import bisected_by_runs
+from tribunal.harness.campaign.findings import RealRuns, add, of_plan, read, rerun
 from tribunal.harness.campaign.repetition import Repeated, SequentialTest
 from tribunal.harness.campaign.shrink import Shrinker, fewer_calls, processes_of, size_of
 from tribunal.harness.cli.main import exit_code
@@ -290,3 +291,32 @@ def test_a_finding_of_a_described_system_is_kept_and_run_again_on_its_own_nodes(
     said = capsys.readouterr().out
     assert said.startswith("error        mended ")
     assert "no-such-program" in said
+
+
+def test_a_finding_names_its_system_by_the_way_there_also_where_a_link_leads_to_their_folder(tmp_path: Path) -> None:
+    """Who goes up from a link comes to another folder than who goes up from where it leads."""
+    planned(tmp_path, {})
+    (tmp_path / "deep" / "er").mkdir(parents=True)
+    (tmp_path / "deep" / "er" / "repository").symlink_to(tmp_path)
+    findings = tmp_path / "deep" / "er" / "repository" / "findings"
+    finding = of_plan(losing(tmp_path), name="lost", about="it loses", signature=str(LOST), state="known", max_runs=1)
+
+    kept = add(finding, findings)
+
+    assert '"system": "../keeper/lossy.toml"' in kept.read_text()
+    assert read(kept).plan.spec.system == str((tmp_path / "keeper" / "lossy.toml").resolve())
+
+
+def test_a_finding_whose_system_has_become_another_one_is_an_error_with_a_reason(tmp_path: Path) -> None:
+    """Its plan is of as many nodes as there were; the command, and the night, ended in the midst of it."""
+    planned(tmp_path, {})
+    lossy = tmp_path / "keeper" / "lossy.toml"
+    finding = of_plan(losing(tmp_path), name="lost", about="it loses", signature=str(LOST), state="known", max_runs=3)
+    text = lossy.read_text()
+    assert "count = 1" in text
+    lossy.write_text(text.replace("count = 1", 'count = 3\nmore = { 1 = ["{host@3}"] }'))
+
+    (one,) = rerun([finding], jobs=1, scratch=tmp_path / "scratch", real=RealRuns(conducted, tmp_path / "runs"))
+
+    assert (one.outcome, one.runs) == ("error", 0)
+    assert "has 3 nodes, not 1" in one.reasons[0]
