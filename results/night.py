@@ -37,7 +37,7 @@ class NightState(StrEnum):
 
 
 class Past(msgspec.Struct, frozen=True, kw_only=True):
-    """A past failure run again; `is_bad`: the code of now does something wrong, `is_lost`: it could not be shown."""
+    """A past failure run again; `is_bad`: the code of now does something wrong, `is_lost`: it could not be shown; `reasons`: why nothing can be said."""
 
     name: str
     signature: str
@@ -48,6 +48,12 @@ class Past(msgspec.Struct, frozen=True, kw_only=True):
     others: list[str]
     is_bad: bool
     is_lost: bool
+    reasons: list[str] = []
+
+    @property
+    def words(self) -> str:
+        """What it came to, and why, where that is known."""
+        return ": ".join([self.outcome, *self.reasons[:1]])
 
 
 class Canary(msgspec.Struct, frozen=True, kw_only=True):
@@ -335,7 +341,7 @@ class Night(msgspec.Struct, kw_only=True):
     def harness_failures(self) -> list[str]:
         """What the harness itself failed to do: find what it must, reach what it must, judge what it ran."""
         found = [f"canary {one.mutant} was not found in {one.seeds} seeds" for one in self.canaries if one.is_missed]
-        found += [f"finding {one.name}: {one.outcome}" for one in self.past if one.is_lost]
+        found += [f"finding {one.name}: {one.words}" for one in self.past if one.is_lost]
         found += [f"probe {name} was never reached" for name in self.cold]
         found += [f"the judge sees less of {line}" for line in self.fallen]
         found += [

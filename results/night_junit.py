@@ -75,7 +75,8 @@ def _past_cases(night: Night) -> Iterator[TestCase]:
         if one.is_bad:
             yield _failed(case, one.outcome, f"{one.signature}\nfound besides: {', '.join(one.others) or 'nothing'}")
         elif one.is_lost:
-            yield _failed(case, one.outcome, f"{one.signature} was not shown by {one.runs} runs", Error)
+            why = "".join(f"; {reason}" for reason in one.reasons)
+            yield _failed(case, one.words, f"{one.signature} was not shown by {one.runs} runs{why}", Error)
         else:
             yield case
 
@@ -84,7 +85,7 @@ def _canary_cases(night: Night) -> Iterator[TestCase]:
     for one in night.canaries:
         case = _case(one.mutant, "canaries", one.seconds)
         text = f"{one.scenario}: {one.seeds} seeds found nothing; {one.note}"
-        why = "no time was left for a seed" if one.is_untried else "the canary is green"
+        why = (one.note or "no time was left for a seed") if one.is_untried else "the canary is green"
         yield case if one.found else _failed(case, why, text, Error)
 
 

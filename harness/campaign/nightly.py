@@ -346,6 +346,7 @@ class Nightly:
             name=result.name, signature=result.signature, outcome=result.outcome, runs=result.runs,
             max_runs=result.max_runs, seconds=result.seconds, others=result.others,
             is_bad=result.outcome == "regressed" or is_news, is_lost=result.outcome in ("gone", "error"),
+            reasons=result.reasons,
         )  # fmt: skip
 
     def _canaries(self) -> None:

@@ -446,3 +446,26 @@ def test_the_summary_counts_runs_on_real_nodes_of_one_scenario_together():
     )
     assert "; and 10 more left out, in nightly.json" in said
     assert "PASS 7" not in summary(night(confirmations=[*runs, real("ERROR")][1:], left_out=[]))
+
+
+def test_why_a_finding_or_a_canary_could_not_be_run_is_said_wherever_the_night_is_read():
+    """As where a system's software is not installed, or a bug's patch does not fit any more: neither is a want of time."""
+    lost = Past(
+        name="old", signature="sets/element_lost", outcome="error", runs=0, max_runs=3, seconds=0.1, others=[],
+        is_bad=False, is_lost=True, reasons=["there is no program redis-server"],
+    )  # fmt: skip
+    unfit = Canary(
+        mutant="early-answer", scenario="kill", found=False, seen_by=[], seeds=0, seconds=0.1, note="early.patch does not fit",
+    )  # fmt: skip
+    late = msgspec.structs.replace(unfit, mutant="late", note="")
+
+    of_night = night(past=[lost], canaries=[unfit, late])
+    xml = junit(of_night).tostring().decode()
+
+    assert "finding old: error: there is no program redis-server" in of_night.harness_failures
+    assert "there is no program redis-server" in xml
+    assert "early.patch does not fit" in {case.get("message") for case in ElementTree.fromstring(xml).iter("error")}
+    assert xml.count("no time was left for a seed") == 1
+    assert "there is no program redis-server" in summary(of_night)
+    assert "early-answer: early.patch does not fit" in summary(of_night)
+    assert "no time for late" in summary(of_night)
