@@ -395,8 +395,16 @@ class SystemCluster:
         """Damage some files of a dead node, whoever wrote them."""
         if self._node(node).alive:
             raise ClusterError(f"node {node} runs: kill it before its files are damaged")
+        return await completed(self._damaged(node, damage))
+
+    async def _damaged(self, node: int, damage: FileDamage) -> Proof:
+        # Children of the node that live on for a moment may write a file anew; who has one open on the machine's own disk nobody asks.
+        closed = await self._disks[node].is_closed(CHILDREN_MS) if node in self._disks else None
         prefix, data = self._place.prefix(node), self._addresses.data[node]
-        return await completed(damaged(prefix, data, damage, self._log("damage", node), self._run.directory))
+        proof = await damaged(prefix, data, damage, self._log("damage", node), self._run.directory)
+        if closed is None:
+            return proof
+        return Proof(holds=proof.holds and closed, facts={"all_closed": closed, **proof.facts})
 
     async def lose_part(self, node: int, how: PartKept, seed: int) -> Proof:
         """The same, but a part of what was not synced had reached the disk; the facts say how many bytes (`bytes_kept`)."""

@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 from tests.systems.judged import judged_in, started
 from tribunal.clusters.api import ClusterError, Proof
 from tribunal.clusters.capabilities import FileDamage
+from tribunal.clusters.kinds import system as kind
 from tribunal.clusters.namespaces.spaces import way_in
 from tribunal.clusters.spec import ClusterSpec
 from tribunal.clusters.systems.cluster import SystemCluster
@@ -191,6 +192,26 @@ def test_files_are_damaged_where_the_node_has_them(tmp_path: Path, isolation: st
     assert proof.holds
     assert proof.facts["matching"] == 1
     assert "'path': 'log'" in str(proof.facts["damaged"])
+
+
+@pytest.mark.skipif(bool(NO_DISKS), reason=NO_DISKS or "none")
+def test_damage_under_a_child_of_the_node_that_goes_on_is_not_proven(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It outlives the node's kill, and may write its file anew."""
+    monkeypatch.setattr("tribunal.clusters.systems.cluster.CHILDREN_MS", 300)
+    made_system("keeper", tmp_path)
+    file = tmp_path / "keeper" / "system.toml"
+    child = """start = ["sh", "-c", 'sleep 60 3<>{data}/held & exec "$0" "$@"', """
+    text = file.read_text().replace("count = 1", 'count = 1\ndisk = "forgetful"')
+    assert "start = [" in text
+    file.write_text(text.replace("start = [", child))
+
+    proof = launched(tmp_path / "keeper", tmp_path / "run", cut_off, isolation="namespaces")
+
+    assert not proof.holds
+    assert (proof.facts["matching"], proof.facts["all_closed"]) == (1, False)
+    assert kind.leftovers(tmp_path / "run") == []
 
 
 def test_a_pattern_that_nothing_matches_proves_nothing(tmp_path: Path) -> None:
