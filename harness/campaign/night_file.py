@@ -29,6 +29,8 @@ import msgspec
 from tribunal.checkers.calibration.api import classes
 from tribunal.clusters.simulated.rare_states import countable
 from tribunal.clusters.spec import MODES, Mode
+from tribunal.harness.campaign.findings import all_findings
+from tribunal.harness.campaign.system_power import scenario_files
 from tribunal.harness.catalog import SIMULATED, all_clusters, mutant_named, nearest, one_of, scenario_file, scenarios
 from tribunal.harness.plan import Plan, made
 from tribunal.harness.scenario import BadScenario, Scenario, load, read_yaml
@@ -159,14 +161,20 @@ def read_config(path: Path) -> Config:
         raise BadScenario(f"{path}: {in_words(problem, Config)}") from None
     _check(config, path)
     if config.known is not None:
-        read_known(path.parent / config.known, own_names(config))
+        read_known(path.parent / config.known, own_names(config, path.parent))
     return config
 
 
-def own_names(config: Config) -> list[str]:
-    """Return what the scenarios call themselves that the night runs from files of its own."""
-    files = (*config.sweeps, *(run.scenario for run in config.confirm.runs))
-    return [load(scenario_file(name), {}).name for name in files]
+def own_names(config: Config, base: Path) -> list[str]:
+    """Return what the scenarios call themselves that the night runs from files of its own.
+
+    base:  the folder from which the night's file names others.
+    """
+    files = [scenario_file(name) for name in (*config.sweeps, *(run.scenario for run in config.confirm.runs))]
+    if config.canaries.bugs is not None:
+        files += scenario_files(base / config.canaries.bugs)
+    kept = [] if config.findings is None else all_findings(base / config.findings)
+    return [*(load(file, {}).name for file in files), *(finding.plan.scenario for finding in kept)]
 
 
 def read_known(path: Path, own: Sequence[str] = ()) -> KnownIssues:

@@ -174,7 +174,11 @@ class Nightly:
         self._kept = [] if config.findings is None else all_findings(self._base / config.findings)
         self._list = None if config.canaries.bugs is None else self._base / config.canaries.bugs
         self._bugs = [] if self._list is None else read_bugs(self._list).bug
-        known = KnownIssues() if config.known is None else read_known(self._base / config.known, own_names(config))
+        known = (
+            KnownIssues()
+            if config.known is None
+            else read_known(self._base / config.known, own_names(config, self._base))
+        )
         self._scenarios: dict[str, Scenario] = {name: load_scenario(scenario_file(name), {}) for name in config.sweeps}
         self._given = {one.name: name for name, one in self._scenarios.items()}  # a file is found by its path alone
         self._counts = {one.name: Swept(scenario=one.name) for one in self._scenarios.values()}

@@ -118,6 +118,12 @@ def read(path: Path) -> Bugs:
     return bugs
 
 
+def scenario_files(path: Path) -> list[Path]:
+    """Return the scenarios in which the bugs of a list are sought, each once."""
+    bugs = read(path)
+    return [path.parent / name for name in dict.fromkeys(bug.scenario or bugs.scenario for bug in bugs.bug)]
+
+
 def chosen(bugs: Bugs, names: Sequence[str]) -> list[Bug]:
     """Return the bugs of these names, or all; `BadScenario` names one that there is not."""
     known = {bug.name: bug for bug in bugs.bug}

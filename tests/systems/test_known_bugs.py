@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from tribunal.harness.campaign.night_file import read_config
 from tribunal.harness.campaign.system_power import Sought, chosen, patched, power, read
 from tribunal.harness.catalog import Unknown
 from tribunal.harness.cli.main import exit_code
@@ -219,6 +220,21 @@ def test_a_night_builds_where_programs_may_be_run(tmp_path: Path) -> None:
 
     (place,) = places.read_text().splitlines()
     assert not Path(place).is_relative_to(MEMORY)
+
+
+def test_a_known_issue_may_be_of_a_scenario_in_which_bugs_are_sought(tmp_path: Path) -> None:
+    """The system without them is run in it too, and what that shows may be in somebody's hands."""
+    bugs = listed(tmp_path)
+    night, known = tmp_path / "night.yaml", tmp_path / "known.yaml"
+    night.write_text(f"nightly: keeper\nknown: known.yaml\ncanaries: {{bugs: {bugs}, share: 50}}\n")
+    issue = "issues: [{signature: sets/element_lost, owner: me, expires: 2099-01-01, scenario: NAME}]\n"
+
+    known.write_text(issue.replace("NAME", "killed"))
+    assert read_config(night).canaries.bugs == str(bugs)
+
+    known.write_text(issue.replace("NAME", "kiled"))
+    with pytest.raises(Unknown, match="did you mean killed"):
+        read_config(night)
 
 
 @pytest.mark.nightly
