@@ -65,3 +65,25 @@ def test_reads_from_a_follower_s_own_data_are_convicted(tmp_path: Path) -> None:
 
     assert convicted is not None
     assert {finding.kind for finding in convicted.findings} == {"not_linearizable"}
+
+
+@pytest.mark.nightly
+def test_a_node_that_is_killed_again_and_again_has_everything(tmp_path: Path) -> None:
+    verdict = judged("kill-loop.yaml", {}, tmp_path)
+
+    assert verdict.verdict is not Verdict.VIOLATION
+    assert verdict.findings == []
+
+
+@pytest.mark.nightly
+@pytest.mark.skipif(shutil.which("etcd-3.5.2") is None, reason="not installed: etcd-3.5.2 (systems/etcd/README.md)")
+def test_a_node_of_a_release_that_skips_changes_is_convicted(tmp_path: Path) -> None:
+    """etcd-io/etcd#13766: it notes that an entry is applied before it is. Which kill meets that moment is chance."""
+    runs = (
+        judged("kill-loop.yaml", {"cluster.system": str(ETCD / "sets-3.5.2.toml")}, tmp_path, seed=seed)
+        for seed in range(1, 5)
+    )
+    convicted = next((one for one in runs if one.verdict is Verdict.VIOLATION), None)
+
+    assert convicted is not None
+    assert {finding.kind for finding in convicted.findings} == {"element_lost"}
