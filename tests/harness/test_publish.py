@@ -257,9 +257,10 @@ def test_what_a_maintainer_should_read_is_accepted_with_all_that_it_states(archi
     assert code == 0, capsys.readouterr().out
 
 
-def test_we_have_published_our_own_system_and_a_real_kafka():
+def test_we_have_published_our_own_system_a_real_kafka_and_those_of_others():
     assert {archive.parents[1].name for archive in PUBLISHED} == {
-        *("apache-kafka", "lowered-min-isr", "mixed", "raised-min-isr", "replog", "returned-vote")
+        *("apache-kafka", "lowered-min-isr", "mixed", "raised-min-isr", "replog", "returned-vote"),
+        *("etcd", "nats", "postgresql", "rabbitmq", "redis", "zookeeper"),
     }
 
 
