@@ -94,7 +94,8 @@ class _Counter:
                 deficit = least - read.value
                 too_low.add(number)
                 words = f"{read.value}, and {least} had been acknowledged"
-                yield Row(self._anomaly("too_low", read, words), self._excuse(number, deficit, self._higher(number)))
+                earlier = self._owed_more(number) or self._higher(number)
+                yield Row(self._anomaly("too_low", read, words), self._excuse(number, deficit, earlier))
             if read.value - most > surplus:
                 surplus = read.value - most
                 yield Row(self._anomaly("too_high", read, f"{read.value}, and nobody had added more than {most}"))
@@ -142,7 +143,7 @@ class _Counter:
         higher = (one for one in self._before(number) if begin < one.call.completed and one.value > than.value)
         return next(higher, None)
 
-    def _owed_more(self, number: int, begin: int) -> _Read | None:
+    def _owed_more(self, number: int, begin: int = -1) -> _Read | None:
         """Return the last of the reads that ended before one and showed more than it, together with what was acknowledged since."""
         than = self._reads[number]
         before = (one for one in self._before(number) if begin < one.call.completed)
