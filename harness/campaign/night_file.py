@@ -39,7 +39,6 @@ from tribunal.results.signature import read as read_signature
 from tribunal.results.unreadable import UNREADABLE, in_words
 
 DAY: Final = re.compile(r"\d{4}-\d{2}-\d{2}")
-LINES_MAX: Final = 10_000
 
 
 class Canaries(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -156,7 +155,7 @@ class KnownIssues(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
 def read_config(path: Path) -> Config:
     """Read and check a nightly file; `BadScenario` in one line says what is wrong with it."""
     try:
-        config = msgspec.convert(read_yaml(path, LINES_MAX), Config)
+        config = msgspec.convert(read_yaml(path), Config)
     except UNREADABLE as problem:
         raise BadScenario(f"{path}: {in_words(problem, Config)}") from None
     _check(config, path)
@@ -183,7 +182,7 @@ def read_known(path: Path, own: Sequence[str] = ()) -> KnownIssues:
     own:  names of scenarios beside those that are known everywhere.
     """
     try:
-        found = msgspec.convert(read_yaml(path, LINES_MAX) or {}, KnownIssues)
+        found = msgspec.convert(read_yaml(path) or {}, KnownIssues)
     except UNREADABLE as problem:
         raise BadScenario(f"{path}: {in_words(problem, KnownIssues)}") from None
     known = dict.fromkeys((*scenarios(), *own))

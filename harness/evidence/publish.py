@@ -25,7 +25,6 @@ from tribunal.results.verdict import PRECEDENCE, Verdict
 
 BUNDLES: Final = "evidence"
 PAGE: Final = "index.html"
-LINES_MAX: Final = 10_000  # of a campaign's statement
 
 
 def published(
@@ -95,7 +94,7 @@ def read_statement(path: Path) -> Statement:
         needed = "write campaign, system and version into it, and what is not_covered"
         raise BadScenario(f"{path}: {os.strerror(errno.ENOENT)}; {needed}")
     try:
-        return msgspec.convert(read_yaml(path, LINES_MAX), Statement)
+        return msgspec.convert(read_yaml(path), Statement)
     except UNREADABLE as problem:
         raise BadScenario(f"{path}: {in_words(problem, Statement)}") from None
 
