@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Final, NamedTuple
 
-from tribunal.clusters.existing.acts import Act, Done
+from tribunal.clusters.existing.acts import Act, Done, left
 from tribunal.clusters.existing.description import Commanded, put_in
 
 UNDO_S: Final = 120
@@ -21,6 +21,12 @@ class Said(NamedTuple):
 def acts_undone(given: Commanded, path: Path, acts: Sequence[Act]) -> list[Said]:
     """Run what undoes each act; `path` is the file that says how."""
     return [_undone(given, path, act) for act in acts]
+
+
+def commands_of(run_dir: Path) -> Path | None:
+    """Return the file by whose commands is undone what a run of this folder has done; None: nothing was left."""
+    done = left(run_dir)
+    return None if done is None else Path(done.cluster)
 
 
 def acts_left(done: Done) -> list[str]:

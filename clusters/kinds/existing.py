@@ -15,7 +15,7 @@ from tribunal.clusters.existing.acts import ACTS, left
 from tribunal.clusters.existing.cluster import ASK_S, CAPABILITIES, GONE, ExistingCluster, administrator
 from tribunal.clusters.existing.description import BadCluster, not_given, read_cluster
 from tribunal.clusters.existing.description import ExistingCluster as Description
-from tribunal.clusters.existing.undoing import Said, acts_left, acts_undone
+from tribunal.clusters.existing.undoing import Said, acts_left, acts_undone, commands_of
 from tribunal.clusters.run_context import RunContext
 from tribunal.clusters.spec import ClusterSpec
 
@@ -67,12 +67,6 @@ def missing(spec: ClusterSpec) -> Mapping[Capability, str]:
 
 def _lacking(given: Description) -> dict[Capability, str]:
     return not_given(given.commands, f"{given.name}: its cluster.toml")
-
-
-def commands_of(run_dir: Path) -> Path | None:
-    """Return the cluster.toml by whose commands what was left is undone; None: nothing was left."""
-    done = left(run_dir)
-    return None if done is None else Path(done.cluster)
 
 
 def leftovers(run_dir: Path) -> list[str]:

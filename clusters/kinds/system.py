@@ -13,7 +13,7 @@ from tribunal.clusters.clock import RunClock
 from tribunal.clusters.endings import brought_up, to_its_end
 from tribunal.clusters.existing.acts import ACTS, left
 from tribunal.clusters.existing.description import BadCluster, NodesThere, not_given, read_nodes
-from tribunal.clusters.existing.undoing import acts_left, acts_undone
+from tribunal.clusters.existing.undoing import acts_left, acts_undone, commands_of
 from tribunal.clusters.kafka.node import property_text
 from tribunal.clusters.kinds import containers
 from tribunal.clusters.namespaces.spaces import way_in
@@ -338,12 +338,6 @@ def sweep(run_dir: Path) -> list[str]:
     done = end_processes(own_processes(run_dir)) + remove_segments(run_dir) + hosts_of_run.sweep(run_dir)
     done += _acts_undone(run_dir)
     return done + (containers.sweep(run_dir) if _has_containers(run_dir) else [])
-
-
-def commands_of(run_dir: Path) -> Path | None:
-    """Return the file by whose commands is undone what was done to nodes that run already; None: nothing was left."""
-    done = left(run_dir)
-    return None if done is None else Path(done.cluster)
 
 
 def _acts_undone(run_dir: Path) -> list[str]:
