@@ -80,7 +80,7 @@ def _excuses(history: History, found: Calls) -> Excuses:
     def excused(one: Operation, change: Change, seen_by: Sequence[ObjectCall]) -> Judgement | None:
         if one.function in ACKNOWLEDGED and (judgement := of_all(change)) is not None:
             return judgement
-        if one.function == "publish":
+        if one.function == "publish" and one.outcome == "ok":
             return None
         own = found.recorded[one.index]
         return of_one(change, {call.answered_by for call in (own, *seen_by) if call.answered_by is not None})

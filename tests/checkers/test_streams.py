@@ -154,6 +154,21 @@ def test_what_was_shown_of_it_may_change_with_it(node: int, is_permitted: bool) 
     assert found == [("element_lost", is_permitted), ("entry_changed", is_permitted)]
 
 
+@pytest.mark.parametrize(
+    ("outcome", "node", "found"),
+    [
+        pytest.param("info", 1, [("entry_changed", True)], id="shown by the node that was killed"),
+        pytest.param("info", 2, [("entry_changed", False)], id="shown by another node"),
+        pytest.param("ok", 1, [("element_lost", False), ("entry_changed", False)], id="acknowledged by all"),
+    ],
+)
+def test_what_was_shown_before_anybody_acknowledged_it(outcome: str, node: int, found: list[tuple[str, bool]]) -> None:
+    """One node alone may have had it: it goes as what that node had acknowledged."""
+    called = [A, put(6, 200, outcome), read({0: 5, 1: 6}, 300), put(7, 700), *whole({0: 5, 1: 7})]
+
+    assert judge(called, ONE, nodes={2: node}) == found
+
+
 @pytest.mark.parametrize(("within_ms", "is_permitted"), [(400, True), (100, False)])
 def test_a_kill_of_the_only_node_takes_what_its_file_permits(within_ms: int, is_permitted: bool) -> None:
     assert judge([A, B, *whole({0: 5})], {f"{LOST_MS}kill": within_ms}) == [("element_lost", is_permitted)]
