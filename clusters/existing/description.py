@@ -21,7 +21,6 @@ from typing import Annotated, Final, Protocol, TypeVar
 import msgspec
 
 from replog.config import DEFINITIONS
-from tribunal.clusters.capabilities import Capability
 from tribunal.clusters.kafka.releases import release
 from tribunal.clusters.spec import SettingValue
 from tribunal.results.unreadable import UNREADABLE, in_words
@@ -32,15 +31,6 @@ TARGET: Final = "target"
 PORT_MAX: Final = 65_535
 # What undoes each act: without it nobody could mend what was done.
 UNDONE_BY: Final[Mapping[str, str]] = {"stop": "start", "kill": "start", "pause": "resume", "isolate": "rejoin"}
-
-# What gives each capability.
-BY_COMMAND: Final[Mapping[Capability, str]] = {
-    Capability.START: "start",
-    Capability.STOP: "stop",
-    Capability.KILL: "kill",
-    Capability.PAUSE: "pause",
-    Capability.CUT: "isolate",
-}
 
 Command = Annotated[tuple[str, ...], msgspec.Meta(min_length=1)]
 Milliseconds = Annotated[int, msgspec.Meta(ge=1)]
@@ -220,16 +210,6 @@ def _commands_problem(commands: Commands) -> str:
 def _settings_problem(cluster: ExistingCluster) -> str:
     unknown = next((name for name in cluster.settings if name not in DEFINITIONS), None)
     return "" if unknown is None else f"settings: no rule of the judge knows {unknown!r}: leave it out"
-
-
-def not_given(commands: Commands, file: str) -> dict[Capability, str]:
-    """Return which capabilities no command gives, and why; `file` says whose commands they are."""
-    named = commands.named()
-    return {
-        capability: f"{file} has no command {command!r}"
-        for capability, command in BY_COMMAND.items()
-        if command not in named
-    }
 
 
 def put_in(words: Command, node: int, endpoint: tuple[str, int], folder: Path, target: Path | None = None) -> list[str]:

@@ -13,11 +13,20 @@ from tribunal.clusters.endings import brought_up
 from tribunal.clusters.existing.access import BadAccess, ExistingAccess
 from tribunal.clusters.existing.acts import ACTS, left
 from tribunal.clusters.existing.cluster import ASK_S, CAPABILITIES, GONE, ExistingCluster, administrator
-from tribunal.clusters.existing.description import BadCluster, not_given, read_cluster
+from tribunal.clusters.existing.description import BadCluster, Commands, read_cluster
 from tribunal.clusters.existing.description import ExistingCluster as Description
 from tribunal.clusters.existing.undoing import Said, acts_left, acts_undone, commands_of
 from tribunal.clusters.run_context import RunContext
 from tribunal.clusters.spec import ClusterSpec
+
+# What gives each capability.
+BY_COMMAND: Final[Mapping[Capability, str]] = {
+    Capability.START: "start",
+    Capability.STOP: "stop",
+    Capability.KILL: "kill",
+    Capability.PAUSE: "pause",
+    Capability.CUT: "isolate",
+}
 
 
 async def launch(spec: ClusterSpec, directory: Path, clock: RunClock, cluster_id: str) -> ExistingCluster:
@@ -63,6 +72,16 @@ def missing(spec: ClusterSpec) -> Mapping[Capability, str]:
     except BadCluster:
         return {}  # `refused` says it
     return {} if given is None else _lacking(given)
+
+
+def not_given(commands: Commands, file: str) -> dict[Capability, str]:
+    """Return which capabilities no command gives, and why; `file` says whose commands they are."""
+    named = commands.named()
+    return {
+        capability: f"{file} has no command {command!r}"
+        for capability, command in BY_COMMAND.items()
+        if command not in named
+    }
 
 
 def _lacking(given: Description) -> dict[Capability, str]:

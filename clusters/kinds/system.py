@@ -12,10 +12,11 @@ from tribunal.clusters.capabilities import Capability
 from tribunal.clusters.clock import RunClock
 from tribunal.clusters.endings import brought_up, to_its_end
 from tribunal.clusters.existing.acts import ACTS, left
-from tribunal.clusters.existing.description import BadCluster, NodesThere, not_given, read_nodes
+from tribunal.clusters.existing.description import BadCluster, NodesThere, read_nodes
 from tribunal.clusters.existing.undoing import acts_left, acts_undone, commands_of
 from tribunal.clusters.kafka.node import property_text
 from tribunal.clusters.kinds import containers
+from tribunal.clusters.kinds.existing import not_given
 from tribunal.clusters.namespaces.spaces import way_in
 from tribunal.clusters.nodes import hosts_of_run
 from tribunal.clusters.nodes.hosts_of_run import lacking
