@@ -109,7 +109,7 @@ class Nodes(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     @property
     def has_own_clock(self) -> bool:
         """Whether a clock of its own is preloaded into each: they are processes of this machine."""
-        return self.clock == "shim" and not self.in_containers and self.hosts is None and self.existing is None
+        return self.clock == "shim" and not self.in_containers and self.hosts is None
 
     @property
     def may_forget(self) -> bool:
