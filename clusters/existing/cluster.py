@@ -350,11 +350,11 @@ class ExistingCluster(Operated):
 
     async def cut(self, links: Sequence[Link], mode: CutMode) -> Proof:
         """Isolate a whole node; what becomes of the bytes is the user's command's doing."""
-        return await self._commanded.silence(self._commanded.isolated_by(links), "isolate")
+        return await self._commanded.cut(links, mode)
 
     async def heal(self, links: Sequence[Link]) -> Proof:
         """Let it rejoin."""
-        return await self._commanded.let_answer(self._commanded.isolated_by(links), "rejoin")
+        return await self._commanded.heal(links)
 
     def alive(self, node: int) -> bool:
         """Return whether the node's process exists, as far as our commands go."""

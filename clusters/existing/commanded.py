@@ -1,8 +1,11 @@
-"""Nodes that commands of a user's file change: each act is written down before it is done, and crossed out when it is undone."""
+"""Nodes that commands of a user's file change: each act is written down before it is done, and crossed out when it is undone.
+
+What commands cut are whole nodes.
+"""
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 
-from tribunal.clusters.api import CLIENTS, ClusterError, Link, Proof, Unsupported
+from tribunal.clusters.api import CLIENTS, ClusterError, CutMode, Link, Proof, Unsupported
 from tribunal.clusters.existing.acts import Act, Acts
 from tribunal.clusters.existing.description import UNDONE_BY
 from tribunal.clusters.existing.node import ExistingNode
@@ -46,7 +49,15 @@ class CommandedNodes:
         self.acts.undone(node, name)
         return proof
 
-    def isolated_by(self, links: Sequence[Link]) -> int:
+    async def cut(self, links: Sequence[Link], mode: CutMode) -> Proof:
+        """Isolate a whole node; what becomes of the bytes is the user's command's doing. Raises Unsupported for other links."""
+        return await self.silence(self._isolated_by(links), "isolate")
+
+    async def heal(self, links: Sequence[Link]) -> Proof:
+        """Let it rejoin."""
+        return await self.let_answer(self._isolated_by(links), "rejoin")
+
+    def _isolated_by(self, links: Sequence[Link]) -> int:
         """Return which whole node a cut of these links is. Raises Unsupported."""
         everybody = {*self._nodes, CLIENTS}
         for node in self._nodes:

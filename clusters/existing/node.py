@@ -67,10 +67,11 @@ class ExistingNode:
         return None if words is None else (await ended(words, self._command_within_ms))[0] in (0, None, NOT_BEGUN)
 
     async def serving(self) -> None:
-        """Wait until it answers."""
+        """Wait until it answers: then it is there, and nothing keeps it from answering."""
         if not await self._comes(self.answers, self._serving_within_ms):
             host, port = self._endpoint
             raise ClusterError(f"node {self.node} does not answer at {host}:{port} within {self._serving_within_ms} ms")
+        self.alive = self.is_expected = True
 
     async def ends(self, name: str) -> Proof:
         """Run what ends it; prove that it answers no more, and that its process is gone where that can be asked."""
@@ -86,7 +87,6 @@ class ExistingNode:
         """Run what starts it, and wait until it serves."""
         await self.run("start")
         await self.serving()
-        self.alive = self.is_expected = True
 
     async def becomes_silent(self, name: str) -> Proof:
         """Run what keeps it from answering while it exists; prove that it does not."""

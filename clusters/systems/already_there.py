@@ -5,12 +5,12 @@ Nothing of them is ended when the run is: those that were hurt are begun again. 
 """
 
 import asyncio
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from functools import partial
 from pathlib import Path
 from typing import Final, NoReturn
 
-from tribunal.clusters.api import ClusterError, CutMode, Link, Proof
+from tribunal.clusters.api import ClusterError, Proof
 from tribunal.clusters.capabilities import Capability
 from tribunal.clusters.existing.acts import Acts
 from tribunal.clusters.existing.commanded import CommandedNodes
@@ -53,7 +53,6 @@ class NodeThere:
     async def serving(self) -> None:
         """Wait until it answers."""
         await self._one.serving()
-        self._one.alive = self._one.is_expected = True
         self._commanded.acts.undone(self._node, "start")
 
     async def kill(self) -> Proof:
@@ -81,21 +80,6 @@ class NodeThere:
         return await self._commanded.let_answer(self._node, "resume")
 
 
-class Isolated:
-    """What can be cut: whole nodes, by commands."""
-
-    def __init__(self, commanded: CommandedNodes) -> None:
-        self._commanded = commanded
-
-    async def cut(self, links: Sequence[Link], mode: CutMode) -> Proof:
-        """Isolate a whole node; what becomes of the bytes is the user's command's doing."""
-        return await self._commanded.silence(self._commanded.isolated_by(links), "isolate")
-
-    async def heal(self, links: Sequence[Link]) -> Proof:
-        """Let it rejoin."""
-        return await self._commanded.let_answer(self._commanded.isolated_by(links), "rejoin")
-
-
 class There(OnThisMachine):
     """Where they run; implements `Place`."""
 
@@ -119,9 +103,9 @@ class There(OnThisMachine):
         return self._ones
 
     @property
-    def links(self) -> Isolated:
-        """What its commands cut."""
-        return Isolated(self.commanded)
+    def links(self) -> CommandedNodes:
+        """What its commands cut: whole nodes."""
+        return self.commanded
 
     async def open(self, run: RunContext, system: System, folder: Path) -> Addresses:
         """Say where they are; the list of what is done to them is begun."""
