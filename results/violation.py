@@ -206,6 +206,20 @@ class CleanShutdownFile(msgspec.Struct, frozen=True, kw_only=True, tag="clean_sh
     """A broker runs, and its log directory says that it was shut down cleanly."""
 
 
+class ClosedUnsynced(msgspec.Struct, frozen=True, kw_only=True, tag="closed_unsynced"):
+    """A broker has ended, and its log directory says cleanly; this file of a log in it is not all on the disk."""
+
+    file: str
+
+
+class StableBeyondOpen(msgspec.Struct, frozen=True, kw_only=True, tag="stable_beyond_open"):
+    """A last stable offset is behind the first record of a transaction whose end is not committed."""
+
+    last_stable_offset: int
+    first_offset: int
+    high_watermark: int
+
+
 class StaleRequestCarriedOut(msgspec.Struct, frozen=True, kw_only=True, tag="stale_request_carried_out"):
     """A broker carries out a control request that names the broker epoch of an earlier registration."""
 
@@ -290,6 +304,8 @@ Facts = (
     | MovedBelowMinIsr
     | OutOfSequence
     | CleanShutdownFile
+    | ClosedUnsynced
+    | StableBeyondOpen
     | StaleRequestCarriedOut
     | StoppedUnasked
     | HostedLogGone

@@ -10,6 +10,7 @@ from tribunal.results.violation import (
     BadState,
     Batch,
     CleanShutdownFile,
+    ClosedUnsynced,
     CommittedPartition,
     Differs,
     DoesNotStart,
@@ -26,6 +27,7 @@ from tribunal.results.violation import (
     RecoveryForgotten,
     RemovedBelowMinIsr,
     Role,
+    StableBeyondOpen,
     StaleRequestCarriedOut,
     StoppedUnasked,
     TakenWhileRecovering,
@@ -105,6 +107,13 @@ def _sentence(violation: Violation) -> str:  # noqa: C901, PLR0912 - one case a 
             )
         case CleanShutdownFile():
             return f"broker {node} runs, and its log directory has a clean-shutdown file"
+        case ClosedUnsynced(file=file):
+            return f"broker {node} has ended, its clean-shutdown file says in order, and {file} is not all on the disk"
+        case StableBeyondOpen(last_stable_offset=stable, first_offset=first, high_watermark=committed):
+            return (
+                f"{node} shows readers of committed transactions {stable} in epoch {epoch}; at {first} one begins whose end is not among the records below "
+                f"the high watermark {committed}"
+            )
         case StaleRequestCarriedOut(api=api, broker_epoch=stale, registered_epoch=registered):
             return f"broker {node} of epoch {registered} carries out a {api} of broker epoch {stale}"
         case StoppedUnasked(controller=controller, broker_epoch=broker_epoch):

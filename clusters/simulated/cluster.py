@@ -249,6 +249,8 @@ class SimulatedCluster(SimulatedFaults):
             return
         if node.excuse is not None or (ending.asked_to_stop and problem is None):
             self._note(node.node, "exit", reason=node.excuse or "asked to stop")
+            if ending.asked_to_stop and problem is None and node.node in self.spec.broker_ids:
+                self.watch.ended_in_order(node.node)
             return
         self._failures.append(f"{node.machine.name} ended by itself: {problem!r}\n{node.last_log_lines()}")
         self._note(node.node, "exit", reason=repr(problem))

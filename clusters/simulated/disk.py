@@ -615,6 +615,13 @@ class SimulatedDisk:
         inode = self._find(path)
         return inode if isinstance(inode, Inode) else None
 
+    def is_durable(self, path: str) -> bool:
+        """Return whether all bytes of a file, and no others, are on the disk, for who watches."""
+        inode = self._find(path)
+        assert isinstance(inode, Inode)
+        inode.finish_syncs(self._time.now_ns())
+        return inode.image == inode.content
+
     def files_below(self, path: str = "") -> list[str]:
         """Return the paths of all files below a directory, sorted, for who watches."""
         entry = self._find(path)

@@ -17,8 +17,8 @@ an unclean election was committed, the committed prefix of that partition begins
 | I14 | `Batches`: one (epoch, offset), one batch |
 | I15, I16 | `stability.py`: figures, no violations |
 | I17 | sequences of each replica (`sequences.py`) |
-| I18 | last stable offsets (`stable_offsets.py`) |
-| I20 | clean-shutdown files of running brokers |
+| I18 | last stable offsets (`stable_offsets.py`), and `CommittedPrefix`: none is behind the beginning of a transaction whose end is not committed |
+| I20 | clean-shutdown files of running brokers, and of brokers that have ended: what they vouch for is on the disk |
 
 I11 is kept as far as committed metadata show it: who enters an ISR is registered and not fenced; an earlier incarnation that enters
 is seen by I9. I6, I19 and the readers' half of I18 are claims about clients; they are checked in the recording.
@@ -46,6 +46,7 @@ from tribunal.clusters.simulated.violation import Violated, batch_of
 from tribunal.clusters.simulated.world import Machine, ReportedEvent, Simulation
 from tribunal.results.violation import (
     CleanShutdownFile,
+    ClosedUnsynced,
     Differs,
     ExposedBeyondLog,
     HostedLogGone,
@@ -53,6 +54,7 @@ from tribunal.results.violation import (
     LogEndsEarly,
     MovedBelowMinIsr,
     Role,
+    StableBeyondOpen,
     TakenWhileRecovering,
     TwoBatches,
     TwoLeaders,
@@ -435,6 +437,8 @@ class Watch:
         if may_have_lost:
             prefix.begin_anew(log)
         prefix.exposed(node, log, epoch, high_watermark)
+        if shown.last_stable_offset is not None:
+            prefix.hold_stable(node, log, StableOffset(epoch, high_watermark, shown.last_stable_offset))
         self._members_hold(partition, epoch, prefix)
         self._eligible_hold(partition, prefix)
 
@@ -507,6 +511,16 @@ class Watch:
             if disk.exists(f"{directory}/{CLEAN_SHUTDOWN_FILE}") and not disk.is_broken(directory):
                 raise Violated(Invariant.I20, CleanShutdownFile(), node=node)
 
+    def ended_in_order(self, node: int) -> None:
+        """I20: a directory that says so was closed: what its logs held is on the disk, whatever becomes of the machine now."""
+        disk, partition_of = self._machines[node].disk, self.replicas[node].partition_of
+        for directory in self._log_directories:
+            if disk.exists(f"{directory}/{CLEAN_SHUTDOWN_FILE}"):
+                logs = (path for path in disk.files_below(directory) if partition_of(path) not in {None, METADATA})
+                unsynced = next((path for path in logs if not disk.is_durable(path)), None)
+                if unsynced is not None:
+                    self.report(Violated(Invariant.I20, ClosedUnsynced(file=unsynced), node=node))
+
 
 class Batches:
     """I14: within one leader epoch an offset is written once, so one (epoch, offset) is one batch everywhere."""
@@ -545,6 +559,7 @@ class CommittedPrefix:
         self.damaged: dict[int, None] = {}  # nodes whose bytes were altered: what their batches say is not theirs
         self.without_epoch: dict[int, None] = {}  # base offsets of batches whose leader epoch was altered on some disk
         self.transactional: dict[int, None] = {}  # producers that ever wrote in transactions
+        self.open: dict[int, int] = {}  # producer -> where its transaction begins, whose end is not among the batches
 
     def is_lost_by(self, node: int, log_end: int) -> bool:
         """Return whether a node holds nothing of what is committed, and its own disk once lost something."""
@@ -584,6 +599,9 @@ class CommittedPrefix:
                 break
             common += 1
         del self.batches[common:]
+        self.open.clear()
+        for mark in self.batches:
+            self._note_transaction(mark)
         self.end_offset = self.batches[-1].last_offset + 1 if self.batches else 0
 
     def exposed(self, node: int, log: ReplicaLog, epoch: int, high_watermark: int) -> None:
@@ -603,11 +621,39 @@ class CommittedPrefix:
             index = log.index_of(self.end_offset)
             while index < len(log.batches) and log.batches[index].last_offset < high_watermark:
                 self.batches.append(log.batches[index])
+                self._note_transaction(log.batches[index])
                 if log.batches[index].is_transactional:
                     self.transactional[log.batches[index].producer_id] = None
                 index += 1
             self.end_offset = high_watermark
             self.verified[node] = high_watermark
+
+    def _note_transaction(self, mark: BatchMark) -> None:
+        if mark.is_control:
+            self.open.pop(mark.producer_id, None)
+        elif mark.is_transactional:
+            self.open.setdefault(mark.producer_id, mark.base_offset)
+
+    def hold_stable(self, node: int, log: ReplicaLog, shown: StableOffset) -> None:
+        """I18: readers of committed transactions are shown nothing behind the beginning of one whose end is not committed.
+
+        Of one whose beginning its log does not have (retention took it, or it was copied from a log that begins later) the leader knows nothing.
+        """
+        if node in self.damaged or shown.leader_epoch < self.leader_epoch:
+            return
+        begins = log.batches[0].base_offset if log.batches else log.end_offset
+        first = min((offset for offset in self.open.values() if offset >= begins), default=shown.offset)
+        if shown.offset > first:
+            raise Violated(
+                Invariant.I18,
+                StableBeyondOpen(
+                    last_stable_offset=shown.offset, first_offset=first, high_watermark=shown.high_watermark
+                ),
+                partition=self.partition,
+                log_offset=first,
+                node=node,
+                epoch=shown.leader_epoch,
+            )
 
     def compare(self, node: int, log: ReplicaLog) -> None:
         """Compare a replica with the committed batches, from where that was done last."""

@@ -1,7 +1,7 @@
 """M05: the clean-shutdown file is written although a directory has failed.
 
 Evidence: the next start takes logs for whole that were never closed: a log end beyond the last whole batch, checksum errors,
-lost records. KAFKA-15375, KAFKA-19221.
+lost records. What was never closed need not be on the disk: that shows as soon as the broker has ended (I20). KAFKA-15375, KAFKA-19221.
 """
 
 import json
@@ -10,7 +10,7 @@ from replog.log.clean_shutdown import CLEAN_SHUTDOWN_FILE, VERSION
 from replog.node.directories.log_directories import LogDirectories
 from replog.types import BrokerEpoch
 
-SCENARIO = "disks"
+SCENARIO = "failing-directory"
 
 
 def install() -> None:

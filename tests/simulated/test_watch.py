@@ -254,6 +254,46 @@ def test_after_an_unclean_election_last_stable_offsets_begin_anew():
     stable.show(StableOffset(3, 16, 10), may_have_lost=False)
 
 
+BEGUN = (mark(0, 4, 1, producer=7, transactional=True), mark(5, 9, 1))
+OVER = (*BEGUN, mark(10, 10, 1, producer=7, control=True, transactional=True))
+
+
+@pytest.mark.parametrize(
+    ("held", "high_watermark", "stable", "breaks"),
+    [
+        pytest.param(OVER, 11, 11, False, id="its end is committed"),
+        pytest.param(OVER, 10, 10, True, id="its end is in the log, and not committed"),
+        pytest.param(OVER, 10, 0, False, id="its end is not committed, and readers wait before it"),
+        pytest.param(BEGUN, 10, 10, True, id="it has no end"),
+        pytest.param(BEGUN[1:], 10, 10, False, id="the log begins behind it"),
+    ],
+)
+def test_readers_pass_no_transaction_whose_end_is_not_committed(held, high_watermark, stable, breaks):
+    """M81, before anybody takes over: what is shown is enough."""
+    prefix, leader = CommittedPrefix(P), log(*held)
+    prefix.exposed(1, log(*OVER), 1, high_watermark)
+
+    with violates("I18") if breaks else nullcontext():
+        prefix.hold_stable(1, leader, StableOffset(1, high_watermark, stable))
+
+
+def test_what_a_deposed_leader_shows_readers_is_not_held_to_what_it_cannot_know():
+    prefix = CommittedPrefix(P)
+    prefix.exposed(2, log(*BEGUN), 2, 10)
+
+    prefix.hold_stable(1, log(*BEGUN), StableOffset(1, 10, 10))
+
+
+def test_a_transaction_whose_beginning_an_unclean_election_lost_is_waited_for_by_nobody():
+    prefix = CommittedPrefix(P)
+    prefix.exposed(1, log(*BEGUN), 1, 10)
+    other = log(mark(0, 4, 2))
+    prefix.begin_anew(other)
+    prefix.exposed(2, other, 2, 5)
+
+    prefix.hold_stable(2, other, StableOffset(2, 5, 5))
+
+
 # I17
 
 
