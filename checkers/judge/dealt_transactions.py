@@ -26,10 +26,13 @@ from tribunal.checkers.graphs.list_append import edges_if_sound
 from tribunal.checkers.graphs.operations import OPEN_END
 from tribunal.checkers.judge import hot_partitions
 from tribunal.checkers.judge import steps as flat_steps
+from tribunal.checkers.judge.fenced import EPOCHS, Producer, producers
 from tribunal.checkers.judge.hot_partitions import Group, read_groups
+from tribunal.checkers.properties.transactions import MADE
 from tribunal.results.mirror import footers_here
-from tribunal.results.recording import NO_PARTITION, TABLES
+from tribunal.results.recording import NO_PARTITION, TABLES, DamagedRecording
 from tribunal.results.store import Recording, readable
+from tribunal.results.validation import contradiction
 
 TABLE: Final = "txns"
 OPERATIONS: Final = "operations"
@@ -41,6 +44,7 @@ PART_STEPS: Final = (
 )  # steps of some lists' transactions that one task looks at, an element that was read being one
 STRETCH_TRANSACTIONS: Final = 1 << 20
 MARGIN_TRANSACTIONS: Final = 1 << 12
+MADE_TRANSACTIONS: Final = 1 << 20  # of which one task asks who made them
 COLUMNS: Final = ("outcome", "begin_ns", "end_ns")
 STEP: Final = (np.int64, np.bool_, np.bool_, np.int64, np.int32, np.int64, np.bool_)
 TRANSACTION: Final = (np.int64, np.int8, np.int64, np.int64, np.int64)
@@ -61,6 +65,22 @@ class Deal(msgspec.Struct, frozen=True):
     parts: tuple[Part, ...]
     margins: tuple[Margin, ...]
     timed: tuple[tuple[Group, Margin], ...]
+
+    @property
+    def count(self) -> int:
+        """How many transactions there are."""
+        return sum(group.rows for group, _ in self.timed)
+
+    def in_order(self) -> Iterator[tuple[Group, ...]]:
+        """Yield row groups some after the others, of so many transactions each."""
+        own: list[Group] = []
+        for group, _ in self.timed:
+            own.append(group)
+            if sum(one.rows for one in own) >= MADE_TRANSACTIONS:
+                yield tuple(own)
+                own = []
+        if own:
+            yield tuple(own)
 
     def within(self, stretch: Stretch) -> tuple[Group, ...]:
         """Return the row groups that may hold transactions of a stretch."""
@@ -167,12 +187,12 @@ def _fields(path: Path, number: int, name: str) -> pa.Array:
         return pc.list_flatten(found[OPERATIONS].combine_chunks())
 
 
-def without_steps(recording: Recording) -> pa.Table:
-    """Read the table without any steps."""
-    columns = list(TABLES[TABLE].fields)
-    rows = recording.table(TABLE, NO_PARTITION, [name for name in columns if name != OPERATIONS])
-    steps = pa.nulls(rows.num_rows, TABLES[TABLE].fields[OPERATIONS])
-    return rows.add_column(columns.index(OPERATIONS), TABLES[TABLE].arrow.field(OPERATIONS), steps)
+def damage(recording: Recording) -> DamagedRecording | None:
+    """Return the first contradiction of the table, but for its steps, a row group at a time."""
+    names = [name for name in TABLES[TABLE].fields if name != OPERATIONS]
+    if all(contradiction(TABLE, rows) is None for _, rows in without_steps(recording)):
+        return None
+    return contradiction(TABLE, recording.table(TABLE, NO_PARTITION, names))  # which is the first of all of them
 
 
 def without_lists(recording: Recording) -> pa.Table:
@@ -213,16 +233,48 @@ def _others(operations: pa.ListArray) -> pa.ListArray:
 # One task
 
 
-def said(part: Part, margins: Sequence[Margin]) -> Reported | None:
-    """Say what some lists say of circles; None: something else may be wrong with them."""
+def said(part: Part, margins: Sequence[Margin]) -> tuple[Reported | None, bool]:
+    """Say what some lists say of circles, None if something else may be wrong with them; and whether there are messages beside them."""
     found = _Steps(part)
     for group, rows in zip(part.groups, _read(part.groups, (*COLUMNS, OPERATIONS)), strict=True):
         found.take(group, rows)
     if found.in_no_list:
-        return None
+        return None, found.has_messages
     steps, moments = found.together()
     edges = edges_if_sound(steps)
-    return None if edges is None else reported(steps.transactions, moments, *edges, margins)
+    return None if edges is None else reported(steps.transactions, moments, *edges, margins), found.has_messages
+
+
+def made_by(groups: Sequence[Group]) -> list[Producer]:
+    """Return who made the transactions of some row groups."""
+    return producers(pa.concat_tables(_read(groups, EPOCHS)))
+
+
+def made(recording: Recording, rows: Sequence[int]) -> pa.Table:
+    """Return when some transactions, by their rows, began, and whose they are, in their order: columns MADE; no other row groups are read."""
+    wanted = np.unique(np.array(rows, np.int64))
+    found = [TABLES[TABLE].arrow.empty_table().select(MADE)]
+    for first, group in _by_rows(recording):
+        inside = wanted[(wanted >= first) & (wanted < first + group.rows)] - first
+        if inside.size:
+            found.extend(own.take(pa.array(inside)) for own in read_groups(TABLE, [group], MADE))
+    return pa.concat_tables(found).take(pa.array(np.searchsorted(wanted, np.array(rows, np.int64))))
+
+
+def without_steps(recording: Recording) -> Iterator[tuple[int, pa.Table]]:
+    """Yield the table without its steps, a row group at a time, each with its first row."""
+    names = [name for name in TABLES[TABLE].fields if name != OPERATIONS]
+    for first, group in _by_rows(recording):
+        for rows in read_groups(TABLE, [group], names):
+            yield first, rows
+
+
+def _by_rows(recording: Recording) -> Iterator[tuple[int, Group]]:
+    paths = [path for own in recording.files[TABLE].values() for path in own]
+    first = 0
+    for group in hot_partitions.groups(TABLE, paths, by="begin_ns", only_footers=True):
+        yield first, group
+        first += group.rows
 
 
 def leads_in_a_circle(groups: Sequence[Group], stretch: Stretch) -> bool:
@@ -259,6 +311,7 @@ class _Steps:
         self._part = part
         self._topics: dict[str, int] = {}
         self.in_no_list = False  # whether a step names no partition: in which part it belongs nobody knows
+        self.has_messages = False
         self._steps: list[tuple[Array, ...]] = [tuple(np.zeros(0, kind) for kind in STEP)]
         self._transactions: list[tuple[Array, ...]] = [tuple(np.zeros(0, kind) for kind in TRANSACTION)]
 
@@ -270,6 +323,7 @@ class _Steps:
         partition = pc.struct_field(steps, "partition").fill_null(-1).to_numpy()
         listed = np.flatnonzero((kind == flat_steps.APPEND) | (kind == flat_steps.READ))
         self.in_no_list |= bool((partition[listed] < 0).any())
+        self.has_messages |= bool(((kind == flat_steps.SEND) | (kind == flat_steps.POLL)).any())
         own = (partition[listed] >= self._part.first) & (partition[listed] < self._part.end)
         if not own.any():
             return

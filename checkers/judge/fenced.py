@@ -5,7 +5,8 @@ committed proves that its epoch had been in force since it began at the latest. 
 partition of `__transaction_state`, and only where that was permitted to be lost (R9).
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Final
 
 import msgspec
 import numpy as np
@@ -29,17 +30,111 @@ class Fenced(msgspec.Struct, frozen=True):
     judgement: Judgement | None
 
 
+class Producer(msgspec.Struct, frozen=True):
+    """Committed transactions of one producer in some rows of `txns`, which say with which epochs they were made: when the first and the last began.
+
+    goes_back:  one of them began after another one of a later epoch.
+    """
+
+    txn_id: str
+    producer_id: int
+    first_ns: int
+    last_ns: int
+    least_epoch: int
+    greatest_epoch: int
+    goes_back: bool
+
+
+Name = tuple[str, int]  # a producer's transactional and its own id
+EPOCHS: Final = ("txn_id", "producer_id", "producer_epoch", "begin_ns", "end_ns", "outcome")
+
+
+def producers(txns: pa.Table) -> list[Producer]:
+    """Return the producers of some rows, by their first transaction.
+
+    txns:  columns EPOCHS of the table `txns`.
+    """
+    rows = np.flatnonzero(_are_of_epochs(txns))
+    own = txns.select(["txn_id", "producer_id", "producer_epoch", "begin_ns"]).take(pa.array(rows))
+    ids = own["txn_id"].cast(pa.string()).combine_chunks().dictionary_encode()
+    ids = ids.combine_chunks() if isinstance(ids, pa.ChunkedArray) else ids
+    txn_id, producer, epoch = ids.indices.to_numpy(), own["producer_id"].to_numpy(), own["producer_epoch"].to_numpy()
+    begin = own["begin_ns"].to_numpy()
+    order = np.lexsort((begin, producer, txn_id))
+    is_next = (txn_id[order][1:] == txn_id[order][:-1]) & (producer[order][1:] == producer[order][:-1])
+    head = np.flatnonzero(np.append(True, ~is_next)[: rows.size])
+    if not head.size:
+        return []
+    back = np.append(False, is_next & (epoch[order][1:] < epoch[order][:-1]))
+    first = order[head]
+    found = [
+        Producer(*one)
+        for one in zip(
+            ids.dictionary.take(pa.array(txn_id[first])).to_pylist(),
+            producer[first].tolist(),
+            begin[first].tolist(),
+            begin[order[np.append(head[1:], rows.size) - 1]].tolist(),
+            np.minimum.reduceat(epoch[order], head).tolist(),
+            np.maximum.reduceat(epoch[order], head).tolist(),
+            np.logical_or.reduceat(back, head).tolist(),
+            strict=True,
+        )
+    ]
+    place = np.minimum.reduceat(order, head)
+    return [found[number] for number in np.argsort(place).tolist()]
+
+
+def going_back(found: Iterable[Producer]) -> tuple[Name, ...]:
+    """Return the producers whose epoch may go back, by their first transaction; never lacks one whose epoch does.
+
+    found:  what some rows after the others say.
+    """
+    so_far: dict[Name, tuple[int, int, bool]] = {}
+    for one in found:
+        name = one.txn_id, one.producer_id
+        last_ns, greatest, back = so_far.get(name, (one.first_ns, one.least_epoch, False))
+        back |= one.goes_back or one.first_ns < last_ns or one.least_epoch < greatest
+        so_far[name] = max(last_ns, one.last_ns), max(greatest, one.greatest_epoch), back
+    return tuple(name for name, (*_, back) in so_far.items() if back)
+
+
 def fenced_commits(txns: pa.Table, history: History) -> Iterator[Fenced]:
     """Yield what was committed though its producer epoch had been replaced before it began.
 
     txns:  the table `txns`.
     """
-    known: dict[tuple[str, int], list[tuple[int, Transaction]]] = {}
-    columns = [name for name in txns.column_names if name != "operations"]
-    numbers = _of_producers_that_go_back(txns)
-    for number, row in zip(
-        numbers.tolist(), typed(txns.select(columns).take(pa.array(numbers)), Transaction), strict=True
-    ):
+    return fenced_among(transactions_of(going_back(producers(txns)), [(0, txns)]), history)
+
+
+def transactions_of(
+    chosen: Sequence[Name], pieces: Iterable[tuple[int, pa.Table]]
+) -> Iterator[tuple[int, Transaction]]:
+    """Yield the committed transactions of some producers, by their rows.
+
+    pieces:  the table `txns` but for its steps, in pieces, each with its first row.
+    """
+    if not chosen:
+        return
+    wanted = set(chosen)
+    ids = pa.array([producer_id for _, producer_id in chosen], pa.int64())
+    for first, txns in pieces:
+        own = _are_of_epochs(txns) & pc.is_in(txns["producer_id"], value_set=ids).to_numpy()
+        rows = np.flatnonzero(own)
+        columns = [name for name in txns.column_names if name != "operations"]
+        for number, row in zip(
+            rows.tolist(), typed(txns.select(columns).take(pa.array(rows)), Transaction), strict=True
+        ):
+            if (row.txn_id, row.producer_id) in wanted:
+                yield first + number, row
+
+
+def fenced_among(rows: Iterable[tuple[int, Transaction]], history: History) -> Iterator[Fenced]:
+    """Yield what was committed among these though its producer epoch had been replaced before it began.
+
+    rows:  committed transactions of which the producer, its epoch and the end are known, by their rows in `txns`.
+    """
+    known: dict[Name, list[tuple[int, Transaction]]] = {}
+    for number, row in rows:
         assert row.producer_id is not None
         known.setdefault((row.txn_id, row.producer_id), []).append((number, row))
     for (txn_id, _), own in known.items():
@@ -59,21 +154,12 @@ def fenced_commits(txns: pa.Table, history: History) -> Iterator[Fenced]:
             greatest = max(greatest, epoch)
 
 
-def _of_producers_that_go_back(txns: pa.Table) -> Array:
-    """Return the rows of committed transactions of producers whose epoch ever goes back: of ten million there are no objects to be made."""
+def _are_of_epochs(txns: pa.Table) -> Array:
+    """Return which rows are committed transactions that say with which epoch of which producer they were made."""
     wanted = pc.equal(txns["outcome"].cast(pa.string()), COMMITTED)
     for name in ("producer_id", "producer_epoch", "end_ns"):
         wanted = pc.and_(wanted, pc.is_valid(txns[name]))
-    rows = np.flatnonzero(wanted.to_numpy())
-    own = txns.select(["txn_id", "producer_id", "producer_epoch", "begin_ns"]).take(pa.array(rows))
-    ids = own["txn_id"].cast(pa.string()).combine_chunks().dictionary_encode()
-    ids = ids.combine_chunks() if isinstance(ids, pa.ChunkedArray) else ids
-    txn_id, producer, epoch = ids.indices.to_numpy(), own["producer_id"].to_numpy(), own["producer_epoch"].to_numpy()
-    order = np.lexsort((own["begin_ns"].to_numpy(), producer, txn_id))
-    is_next = (txn_id[order][1:] == txn_id[order][:-1]) & (producer[order][1:] == producer[order][:-1])
-    of = np.cumsum(np.append(True, ~is_next)[: rows.size])
-    back = of[1:][is_next & (epoch[order][1:] < epoch[order][:-1])]
-    return np.sort(rows[order[np.isin(of, back)]])
+    return np.asarray(wanted.to_numpy())
 
 
 def _forgotten(history: History, txn_id: str, one: Transaction, later: Transaction) -> Judgement | None:

@@ -14,6 +14,7 @@ from tribunal.checkers.judge import hot_partitions as ranges
 from tribunal.checkers.judge.dealt_transactions import Part, deal, is_small
 from tribunal.checkers.judge.dumps import dumped
 from tribunal.checkers.judge.endings import ending
+from tribunal.checkers.judge.fenced import Name
 from tribunal.checkers.judge.files import Window, dealt
 from tribunal.checkers.judge.led import Leaders
 from tribunal.checkers.judge.outcomes import with_transactions
@@ -74,11 +75,32 @@ class Circles(msgspec.Struct, frozen=True, tag="circles"):
     stretch: Stretch
 
 
-class Transactions(msgspec.Struct, frozen=True, tag="transactions"):
-    """What a run's transactions say of each other; `lists_apart`: but their lists, which were looked at."""
+class Producers(msgspec.Struct, frozen=True, tag="producers"):
+    """Some row groups of a run's transactions, of which is asked who made them, with which epochs; `first`: which of these items it is."""
 
     run_dir: str
-    lists_apart: bool
+    first: int
+    groups: tuple[ranges.Group, ...]
+
+
+class Transactions(msgspec.Struct, frozen=True, tag="transactions"):
+    """What a run's transactions say of each other, all of it."""
+
+    run_dir: str
+
+
+class Beside(msgspec.Struct, frozen=True, tag="beside"):
+    """What a run's transactions say of each other but their lists, with which nothing is wrong.
+
+    count:         how many there are.
+    going_back:    the producers whose epoch may go back.
+    has_messages:  whether any of them sent or polled.
+    """
+
+    run_dir: str
+    count: int
+    going_back: tuple[Name, ...]
+    has_messages: bool
 
 
 class ImportedHistory(msgspec.Struct, frozen=True, tag="history"):
@@ -154,7 +176,9 @@ WorkItem = (
     | Sent
     | Lists
     | Circles
+    | Producers
     | Transactions
+    | Beside
     | ImportedHistory
     | WholePartition
     | SieveRange
@@ -163,7 +187,8 @@ WorkItem = (
     | FollowAgain
     | Ordered
 )
-OfRun = WholeRun | Files | Sent | Lists | Circles | Transactions | ImportedHistory
+OfTransactions = Lists | Circles | Producers | Transactions | Beside
+OfRun = WholeRun | Files | Sent | OfTransactions | ImportedHistory
 
 
 def work_items(run_dir: Path) -> list[WorkItem]:
@@ -175,19 +200,23 @@ def work_items(run_dir: Path) -> list[WorkItem]:
     ordered = sorted({*names, *_created(Path(run_dir))} - {NO_PARTITION}, key=partition_order)
     parts = [part for name in ordered for part in _parts(Path(run_dir), name)]
     apart = [Files(str(run_dir), table, paths) for table, paths in dealt(Path(run_dir), TABLES)]
-    lists = _lists(Path(run_dir))
-    return [WholeRun(str(run_dir), files_apart=bool(apart), transactions_apart=bool(lists)), *apart, *lists, *parts]
+    transactions = _of_transactions(Path(run_dir))
+    whole = WholeRun(str(run_dir), files_apart=bool(apart), transactions_apart=bool(transactions))
+    return [whole, *apart, *transactions, *parts]
 
 
-def _lists(run_dir: Path) -> list[Lists]:
-    """Return the items of the lists of a run's transactions; none where these are few, which costs a small recording a look at its files' sizes."""
+def _of_transactions(run_dir: Path) -> list[Lists | Producers]:
+    """Return the items of a run's transactions; none where these are few, which costs a small recording a look at its files' sizes."""
     if is_small(run_dir):
         return []
     try:
         dealt_out = deal(Recording.open(run_dir, compare=False))
     except DamagedRecording:
         return []  # whoever judges the run as a whole says what is wrong
-    return [] if dealt_out is None else [Lists(str(run_dir), part, dealt_out.margins) for part in dealt_out.parts]
+    if dealt_out is None:
+        return []
+    made = [Producers(str(run_dir), number, groups) for number, groups in enumerate(dealt_out.in_order())]
+    return [*(Lists(str(run_dir), part, dealt_out.margins) for part in dealt_out.parts), *made]
 
 
 def _created(run_dir: Path) -> list[str]:
@@ -252,7 +281,7 @@ def _known(recording: Recording, name: str) -> ranges.Known:
 
 def item_bytes(item: WorkItem) -> int:
     """Return how much a work item has to read, by the sizes of its files."""
-    if isinstance(item, SieveRange | Rest | Suspects | FollowAgain | Ordered | Sent | Lists | Circles | Transactions):
+    if isinstance(item, SieveRange | Rest | Suspects | FollowAgain | Ordered | Sent | OfTransactions):
         return PART_BYTES
     if isinstance(item, Files):
         return sum(Path(path).stat().st_size for path in item.paths) // HASHED_AT_COST_OF_ONE

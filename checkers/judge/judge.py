@@ -29,19 +29,25 @@ from tribunal.checkers.api import (
     nothing,
     properties,
 )
-from tribunal.checkers.graphs.circles import Reported, stretches
+from tribunal.checkers.graphs import send_poll
+from tribunal.checkers.graphs.circles import stretches
+from tribunal.checkers.graphs.send_poll import LogHistory
 from tribunal.checkers.judge import dealt_transactions, files
 from tribunal.checkers.judge import hot_partitions as ranges
 from tribunal.checkers.judge.ends import Ends
+from tribunal.checkers.judge.fenced import fenced_among, going_back, transactions_of
 from tribunal.checkers.judge.histories import judge_history
 from tribunal.checkers.judge.items import (
+    Beside,
     Circles,
     Files,
     FollowAgain,
     ImportedHistory,
     Lists,
     OfRun,
+    OfTransactions,
     Ordered,
+    Producers,
     Rest,
     Sent,
     SieveRange,
@@ -62,6 +68,7 @@ from tribunal.checkers.judge.tables import (
     Figures,
     ListsSeen,
     Place,
+    ProducersSeen,
     SievedRange,
     StretchSeen,
     TableRow,
@@ -73,6 +80,7 @@ from tribunal.checkers.judge.timeline import History, Judgement
 from tribunal.checkers.judge.witnesses import answers
 from tribunal.checkers.properties.bank import WORKER_CLASS
 from tribunal.checkers.properties.lost_writes import all_logged, complete_readers
+from tribunal.checkers.properties.transactions import Gathered
 from tribunal.results.recording import NO_PARTITION, TABLES, DamagedRecording
 from tribunal.results.storage import NoStorage
 from tribunal.results.store import MANIFEST, Recording, file_facts
@@ -128,7 +136,7 @@ def _judged(item: WorkItem, without: frozenset[str], histories: Histories) -> It
             return _seen(item)
         case Sent():
             return _sent_once(item)
-        case Lists() | Circles() | Transactions():
+        case Lists() | Circles() | Producers() | Transactions() | Beside():
             return iter(_about_transactions(item))
         case WholePartition():
             return _judge_partition(Path(item.run_dir), item.partition, histories)
@@ -155,12 +163,10 @@ def _judge_run(item: WholeRun, without: frozenset[str]) -> Iterator[TableRow]:
     in_steps = not item.transactions_apart or any(
         TXNS in one.tables for one in chosen.values() if one.run_kernel is not None
     )
-    tables = {
-        name: _sound(recording, name, NO_PARTITION)
-        if name != TXNS or in_steps
-        else _without_damage(TXNS, dealt_transactions.without_steps(recording))
-        for name in RUN_TABLES
-    }
+    tables = {name: _sound(recording, name, NO_PARTITION) for name in RUN_TABLES if name != TXNS or in_steps}
+    damage = None if in_steps else dealt_transactions.damage(recording)
+    if damage is not None:
+        raise DamagedRecording(TXNS, damage.row, damage.reason)
     if not item.files_apart:
         _check_values_unique(recording)
     run = PartitionRows(tables)
@@ -172,32 +178,62 @@ def _judge_run(item: WholeRun, without: frozenset[str]) -> Iterator[TableRow]:
             yield from _attempt(name, Place(str(run_dir)), partial(_judged_timelines, one, history, str(run_dir)))
 
 
-def _about_transactions(item: Lists | Circles | Transactions) -> list[TableRow]:
+def _about_transactions(item: OfTransactions) -> list[TableRow]:
     """Look for what may be wrong with transactions, or judge them; where looking fails it may be anything, and judging fails as well."""
     place = Place(item.run_dir)
-    if isinstance(item, Transactions):
-        return _attempt(TRANSACTIONS, place, partial(_judged_transactions, item))
-    found = _attempt(TRANSACTIONS, place, partial(_looked_for, item))
+    match item:
+        case Transactions():
+            return _attempt(TRANSACTIONS, place, partial(_judged_transactions, item))
+        case Beside():
+            return _attempt(TRANSACTIONS, place, partial(_judged_beside, item))
+        case _:
+            found = _attempt(TRANSACTIONS, place, partial(_looked_for, item))
     if not any(isinstance(one, Failed) for one in found):
         return found
-    if isinstance(item, Lists):
-        return [ListsSeen(place, item.part.first)]
-    return [StretchSeen(place, item.stretch.from_ns, has_circle=True)]
+    match item:
+        case Lists():
+            return [ListsSeen(place, item.part.first)]
+        case Producers():
+            return [ProducersSeen(place, item.first)]
+        case Circles():
+            return [StretchSeen(place, item.stretch.from_ns, has_circle=True)]
+        case _:
+            assert_never(item)
 
 
-def _looked_for(item: Lists | Circles) -> list[TableRow]:
+def _looked_for(item: Lists | Circles | Producers) -> list[TableRow]:
     place = Place(item.run_dir)
-    if isinstance(item, Lists):
-        return [ListsSeen(place, item.part.first, dealt_transactions.said(item.part, item.margins))]
-    has_circle = dealt_transactions.leads_in_a_circle(item.groups, item.stretch)
-    return [StretchSeen(place, item.stretch.from_ns, has_circle)]
+    match item:
+        case Lists():
+            return [ListsSeen(place, item.part.first, *dealt_transactions.said(item.part, item.margins))]
+        case Producers():
+            return [ProducersSeen(place, item.first, dealt_transactions.made_by(item.groups))]
+        case Circles():
+            has_circle = dealt_transactions.leads_in_a_circle(item.groups, item.stretch)
+            return [StretchSeen(place, item.stretch.from_ns, has_circle)]
+        case _:
+            assert_never(item)
 
 
 def _judged_transactions(item: Transactions) -> list[TableRow]:
-    """Judge what a run's transactions say of each other: all of it, or what is left where nothing is wrong with their lists."""
+    """Judge what a run's transactions say of each other, all of it."""
     recording = Recording.open(Path(item.run_dir), compare=False)
-    txns = dealt_transactions.without_lists(recording) if item.lists_apart else _sound(recording, TXNS, NO_PARTITION)
-    return _judged_run(properties()[TRANSACTIONS], PartitionRows({TXNS: txns}), history_of(recording), recording)
+    run = PartitionRows({TXNS: _sound(recording, TXNS, NO_PARTITION)})
+    return _judged_run(properties()[TRANSACTIONS], run, history_of(recording), recording)
+
+
+def _judged_beside(item: Beside) -> list[TableRow]:
+    """Judge what is left of them where nothing is wrong with their lists."""
+    recording = Recording.open(Path(item.run_dir), compare=False)
+    history = history_of(recording)
+    gathered = Gathered(partial(dealt_transactions.made, recording))
+    if item.has_messages:
+        gathered.add_messages(
+            send_poll.check(LogHistory.recorded(dealt_transactions.without_lists(recording)), ww=False)
+        )
+    of_producers = transactions_of(item.going_back, dealt_transactions.without_steps(recording))
+    gathered.add_fenced(list(fenced_among(of_producers, history)))
+    return _judged_found(properties()[TRANSACTIONS], gathered.found(item.count), _Judges(recording), item.run_dir)
 
 
 def _check_values_unique(recording: Recording) -> None:
@@ -469,30 +505,44 @@ def second_look(tables: Tables) -> list[WorkItem]:
 
 def _look_at_lists(tables: Tables) -> Iterator[WorkItem]:
     """Put together what lists say of circles; where something else may be wrong with some, all transactions are judged at once."""
-    by_run: dict[Place, list[Reported | None]] = {}
+    by_run: dict[Place, list[ListsSeen]] = {}
     for row in tables.lists:
-        by_run.setdefault(row.place, []).append(row.reported)
+        by_run.setdefault(row.place, []).append(row)
     tables.lists = []
     for place, every in by_run.items():
-        sound = [one for one in every if one is not None]
+        sound = [one.reported for one in every if one.reported is not None]
         if any(row.place == place for row in tables.damages):
-            continue  # whoever looked at the run as a whole, or at its lists, could not believe them
+            tables.forget_transactions(
+                place
+            )  # whoever looked at the run as a whole, or at its lists, could not believe them
+            continue
         dealt_out = dealt_transactions.deal(Recording.open(Path(place.run_dir), compare=False))
         if dealt_out is None or len(sound) < len(every):
-            yield Transactions(place.run_dir, lists_apart=False)
+            tables.forget_transactions(place)
+            yield Transactions(place.run_dir)
             continue
+        if any(one.has_messages for one in every):
+            tables.with_messages.append(place)
         for stretch in stretches(sound, dealt_out.margins):
             yield Circles(place.run_dir, dealt_out.within(stretch), stretch)
 
 
-def _look_at_stretches(tables: Tables) -> Iterator[Transactions]:
+def _look_at_stretches(tables: Tables) -> Iterator[Transactions | Beside]:
     """Judge what is left of a run's transactions where no stretch has a circle, and else all at once."""
     by_run: dict[Place, bool] = {}
     for row in tables.stretches:
         by_run[row.place] = by_run.get(row.place, False) or row.has_circle
     tables.stretches = []
     for place, has_circle in by_run.items():
-        yield Transactions(place.run_dir, lists_apart=not has_circle)
+        made = [row.producers for row in tables.producers if row.place == place]
+        known = [one for own in made if own is not None for one in own]
+        has_messages = place in tables.with_messages
+        tables.forget_transactions(place)
+        dealt_out = dealt_transactions.deal(Recording.open(Path(place.run_dir), compare=False))
+        if has_circle or None in made or dealt_out is None:
+            yield Transactions(place.run_dir)
+            continue
+        yield Beside(place.run_dir, dealt_out.count, going_back(known), has_messages)
 
 
 def _look_at_files(tables: Tables) -> Iterator[Sent]:
@@ -546,11 +596,14 @@ def _judged_run(chosen: Property, run: PartitionRows, history: History, recordin
     judges = _Judges(recording)
     history.written_anew = lambda key, value: judges.of(key).of_place(value)
     history.lost_value = lambda key, value, absent_ns: judges.of(key).of_value(value, absent_ns)
-    found = chosen.run_kernel(run, history)
+    return _judged_found(chosen, chosen.run_kernel(run, history), judges, str(recording.run_dir))
+
+
+def _judged_found(chosen: Property, found: Found, judges: "_Judges", run_dir: str) -> list[TableRow]:
     judgements = dict(found.judgements)
     for row, one in found.contradictions.items():
         judgements[row] = judges.of(one.key).of_contradiction(one)
-    return list(answers(chosen, found, judgements, Place(str(recording.run_dir))))
+    return list(answers(chosen, found, judgements, Place(run_dir)))
 
 
 class _Judges:

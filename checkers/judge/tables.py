@@ -12,6 +12,7 @@ import pyarrow as pa
 from msgspec import inspect
 
 from tribunal.checkers.graphs.circles import Reported
+from tribunal.checkers.judge.fenced import Producer
 from tribunal.checkers.judge.files import FileSeen
 from tribunal.checkers.judge.hot_partitions import Sieved, added
 from tribunal.results.recording import NO_PARTITION
@@ -71,11 +72,23 @@ class SievedRange(msgspec.Struct, frozen=True):
 
 
 class ListsSeen(msgspec.Struct, frozen=True):
-    """What some lists of a run's transactions say of circles, if they say anything; those with the partitions' numbers from `first` on."""
+    """What some lists of a run's transactions say of circles, if they say anything; those with the partitions' numbers from `first` on.
+
+    has_messages:  there are other steps beside them.
+    """
 
     place: Place
     first: int
     reported: Reported | None = None
+    has_messages: bool = False
+
+
+class ProducersSeen(msgspec.Struct, frozen=True):
+    """Who made some of a run's transactions, of the item with this number; None: nobody could say it."""
+
+    place: Place
+    first: int
+    producers: list[Producer] | None = None
 
 
 class StretchSeen(msgspec.Struct, frozen=True):
@@ -102,11 +115,17 @@ class Failed(msgspec.Struct, frozen=True):
     words: str
 
 
-TableRow = FoundIn | Figures | Summary | Permitted | SievedRange | FileSeen | ListsSeen | StretchSeen | Damage | Failed
+TableRow = (
+    FoundIn | Figures | Summary | Permitted | SievedRange | FileSeen | ListsSeen | ProducersSeen | StretchSeen | Damage | Failed
+)  # fmt: skip
 
 
 class Tables(msgspec.Struct, kw_only=True):
-    """All answers, by table. `folded`: the folds' figures for the report, by run and property."""
+    """All answers, by table.
+
+    with_messages:  runs whose transactions have steps besides those on lists.
+    folded:  the folds' figures for the report, by run and property.
+    """
 
     findings: list[FoundIn] = []
     figures: list[Figures] = []
@@ -115,6 +134,8 @@ class Tables(msgspec.Struct, kw_only=True):
     sieved: list[SievedRange] = []
     files: list[FileSeen] = []
     lists: list[ListsSeen] = []
+    producers: list[ProducersSeen] = []
+    with_messages: list[Place] = []
     stretches: list[StretchSeen] = []
     damages: list[Damage] = []
     failures: list[Failed] = []
@@ -136,16 +157,30 @@ class Tables(msgspec.Struct, kw_only=True):
                     self.sieved.append(answer)
                 case FileSeen():
                     self.files.append(answer)
-                case ListsSeen():
-                    self.lists.append(answer)
-                case StretchSeen():
-                    self.stretches.append(answer)
+                case ListsSeen() | ProducersSeen() | StretchSeen():
+                    self._add_of_transactions(answer)
                 case Damage():
                     self.damages.append(answer)
                 case Failed():
                     self.failures.append(answer)
                 case _:
                     assert_never(answer)
+
+    def _add_of_transactions(self, answer: ListsSeen | ProducersSeen | StretchSeen) -> None:
+        match answer:
+            case ListsSeen():
+                self.lists.append(answer)
+            case ProducersSeen():
+                self.producers.append(answer)
+            case StretchSeen():
+                self.stretches.append(answer)
+            case _:
+                assert_never(answer)
+
+    def forget_transactions(self, place: Place) -> None:
+        """Take away what is known of a run's transactions to judge what is left of them: that is asked for now, or never."""
+        self.producers = [row for row in self.producers if row.place != place]
+        self.with_messages = [own for own in self.with_messages if own != place]
 
     def sort(self) -> None:
         """Bring rows into an order that does not depend on how an engine happened to schedule them."""
@@ -157,6 +192,7 @@ class Tables(msgspec.Struct, kw_only=True):
         self.damages.sort(key=lambda row: (row.place.run_dir, *_known(row.place.topic, row.place.partition), row.table))
         self.files.sort(key=lambda row: (row.run_dir, row.table, row.path))
         self.lists.sort(key=lambda row: (row.place.run_dir, row.first))
+        self.producers.sort(key=lambda row: (row.place.run_dir, row.first))
         self.stretches.sort(key=lambda row: (row.place.run_dir, row.from_ns))
         self.sieved.sort(
             key=lambda row: (row.place.run_dir, *_known(row.place.topic, row.place.partition), row.sieved.range.first)
@@ -179,6 +215,8 @@ class Tables(msgspec.Struct, kw_only=True):
             found[file.run_dir].files.append(file)
         for lists in self.lists:
             found[lists.place.run_dir].lists.append(lists)
+        for seen in self.producers:
+            found[seen.place.run_dir].producers.append(seen)
         for stretch in self.stretches:
             found[stretch.place.run_dir].stretches.append(stretch)
         for damage in self.damages:
@@ -216,7 +254,7 @@ def _known(*values: str | int | None) -> tuple[Known, ...]:
 
 NAMES: Final[dict[type, str]] = {
     FoundIn: "finding", Figures: "figures", Summary: "summary", Permitted: "permitted", SievedRange: "sieved",
-    FileSeen: "file", ListsSeen: "lists", StretchSeen: "stretch", Damage: "damage", Failed: "failed",
+    FileSeen: "file", ListsSeen: "lists", ProducersSeen: "producers", StretchSeen: "stretch", Damage: "damage", Failed: "failed",
 }  # fmt: skip
 TYPES: Final[dict[str, type]] = {name: kind for kind, name in NAMES.items()}
 NOT_JUDGED: Final = frozenset({"violation"})  # of a finding: a simulation's own

@@ -6,7 +6,7 @@ transactions that only send (G0), and a subscriber's positions may move when par
 violations. What was lost for everybody is `lost_writes`' business.
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Final
 
 import pyarrow as pa
@@ -26,7 +26,7 @@ from tribunal.checkers.graphs.columns import ListSteps
 from tribunal.checkers.graphs.findings import Contradiction, Findings
 from tribunal.checkers.graphs.models import RULES_OUT, ruled_out
 from tribunal.checkers.graphs.send_poll import LogHistory
-from tribunal.checkers.judge.fenced import fenced_commits
+from tribunal.checkers.judge.fenced import Fenced, fenced_commits
 from tribunal.checkers.judge.lost_orders import is_of_order, permitted_orders
 from tribunal.checkers.judge.timeline import History, Judgement
 from tribunal.results.verdict import Detail
@@ -43,6 +43,8 @@ NOTES: Final = {
 }
 CONTRADICTED: Final = "inconsistent-offsets"
 FENCED: Final = "fenced_commit"
+LISTS: Final = {"G0": "list-G0"}  # of lists an anomaly means more than of messages
+MADE: Final = ["begin_ns", "process"]
 SENTENCES: Final = {
     "G1a": "a transaction read what an aborted one wrote",
     "G1b": "a transaction read what another one had not finished writing",
@@ -88,83 +90,85 @@ def run_kernel(run: PartitionRows, history: History) -> Found:
     if txns.num_rows == 0:
         return Found(nothing(), {"transactions": 0})
     lists, messages = ListSteps.recorded(txns), LogHistory.recorded(txns)
-    found: list[pa.Table] = [nothing()]
-    judgements: dict[int, Judgement] = {}
-    contradictions: dict[int, Contradiction] = {}
-    details: dict[int, Detail] = {}
+    gathered = Gathered(lambda rows: txns.select(MADE).take(pa.array(rows, pa.int64())))
     if lists.txn.size:
         checked = list_append.check(lists)
         excused = permitted_orders(lists, checked, history)
-        kept, first = (checked, Findings()) if excused is None else (excused.kept, excused.permitted)
-        for part in (kept, first):
-            own, more = _anomalies(part, txns, {"G0": "list-G0"})
-            before = sum(table.num_rows for table in found)
-            if part is first and excused is not None:
-                judgements |= dict.fromkeys(range(before, before + own.num_rows), excused.judgement)
-            details |= {before + row: detail for row, detail in more.items()}
-            found.append(own)
+        gathered.add(checked if excused is None else excused.kept, LISTS)
+        if excused is not None:
+            gathered.add(excused.permitted, LISTS, excused.judgement)
     if messages.sends.operation.size or messages.reads.operation.size:
-        result = send_poll.check(messages, ww=False)
-        first = sum(table.num_rows for table in found)
-        contradictions = dict(enumerate(result.contradictions, first))
-        found.append(_contradictions(result.contradictions, txns))
-        first = sum(table.num_rows for table in found)
-        own, more = _anomalies(result, txns, {})
-        found.append(own)
-        details |= {first + row: detail for row, detail in more.items()}
-    fenced = list(fenced_commits(txns, history))
-    first = sum(table.num_rows for table in found)
-    judgements |= {first + row: one.judgement for row, one in enumerate(fenced) if one.judgement is not None}
-    found.append(
-        anomalies(
-            FENCED,
-            detail=[f"T{one.row} began after T{one.by}, of a later epoch" for one in fenced],
-            at_ns=[txns["begin_ns"][one.row].as_py() for one in fenced],
-            process=[txns["process"][one.row].as_py() for one in fenced],
-        )
-    )
-    figures = {"transactions": txns.num_rows}
-    return Found(
-        pa.concat_tables(found), figures, judgements=judgements, details=details, contradictions=contradictions
-    )
+        gathered.add_messages(send_poll.check(messages, ww=False))
+    gathered.add_fenced(list(fenced_commits(txns, history)))
+    return gathered.found(txns.num_rows)
 
 
-def _contradictions(found: list[Contradiction], txns: pa.Table) -> pa.Table:
-    first = [one.writers[0] if one.writers else None for one in found]
-    return anomalies(
-        CONTRADICTED,
-        detail=[one.words for one in found],
-        at_ns=[-1 if row is None else txns["begin_ns"][row].as_py() for row in first],
-        process=[-1 if row is None else txns["process"][row].as_py() for row in first],
-    )
+class Gathered:
+    """What is found of a run's transactions, some after the other."""
 
+    def __init__(self, made: Callable[[Sequence[int]], pa.Table]) -> None:
+        """Gather it.
 
-def _anomalies(found: Findings, txns: pa.Table, renamed: Mapping[str, str]) -> tuple[pa.Table, dict[int, Detail]]:
-    """Return the examples and their facts."""
-    tables, facts = [nothing()], {}
-    for name, witnesses in found.witnesses.items():
-        kind = renamed.get(name, name)
-        if (name in UNSURE and not renamed) or kind not in KINDS or kind == CONTRADICTED:
-            continue
-        weakest, _ = ruled_out([name])
-        model = f"; rules out {', '.join(weakest)}" if weakest else ""
-        more = found.counts[name] - len(witnesses)
-        details = [witness.words + model for witness in witnesses]
-        details[0] += f" ({more} more like these)" if more else ""
-        first = [witness.operations[0] if witness.operations else None for witness in witnesses]
-        for row, witness in enumerate(witnesses, sum(table.num_rows for table in tables)):
-            facts[row] = Detail(edges=witness.edges or None, rules_out=tuple(weakest) or None)
-        tables.append(
-            anomalies(
-                kind,
-                detail=details,
-                at_ns=[-1 if row is None else txns["begin_ns"][row].as_py() for row in first],
-                process=[-1 if row is None else txns["process"][row].as_py() for row in first],
-            )
-        )
-    if found.undecided:
-        tables.append(anomalies("undecided", detail=[", ".join(sorted(set(found.undecided)))]))
-    return pa.concat_tables(tables), facts
+        made:  returns columns MADE of some rows of `txns`, in their order.
+        """
+        self._made = made
+        self._tables = [nothing()]
+        self._rows = 0
+        self._judgements: dict[int, Judgement] = {}
+        self._details: dict[int, Detail] = {}
+        self._contradictions: dict[int, Contradiction] = {}
+
+    def found(self, count: int) -> Found:
+        """Return all of it; `count`: how many transactions there are."""
+        return Found(
+            pa.concat_tables(self._tables), {"transactions": count}, judgements=self._judgements, details=self._details,
+            contradictions=self._contradictions,
+        )  # fmt: skip
+
+    def add(self, found: Findings, renamed: Mapping[str, str], judgement: Judgement | None = None) -> None:
+        """Add the examples and their facts; `judgement`: of each of them."""
+        before = self._rows
+        for name, witnesses in found.witnesses.items():
+            kind = renamed.get(name, name)
+            if (name in UNSURE and not renamed) or kind not in KINDS or kind == CONTRADICTED:
+                continue
+            weakest, _ = ruled_out([name])
+            model = f"; rules out {', '.join(weakest)}" if weakest else ""
+            more = found.counts[name] - len(witnesses)
+            words = [witness.words + model for witness in witnesses]
+            words[0] += f" ({more} more like these)" if more else ""
+            for row, witness in enumerate(witnesses, self._rows):
+                self._details[row] = Detail(edges=witness.edges or None, rules_out=tuple(weakest) or None)
+            self._take(kind, words, [witness.operations[0] if witness.operations else None for witness in witnesses])
+        if found.undecided:
+            self._put(anomalies("undecided", detail=[", ".join(sorted(set(found.undecided)))]))
+        if judgement is not None:
+            self._judgements |= dict.fromkeys(range(before, self._rows), judgement)
+
+    def add_messages(self, found: Findings) -> None:
+        """Add what is found of messages; what stands at one offset is judged where its partition is."""
+        self._contradictions |= dict(enumerate(found.contradictions, self._rows))
+        writers = [one.writers[0] if one.writers else None for one in found.contradictions]
+        self._take(CONTRADICTED, [one.words for one in found.contradictions], writers)
+        self.add(found, {})
+
+    def add_fenced(self, found: Sequence[Fenced]) -> None:
+        """Add what was to be refused."""
+        own = {row: one.judgement for row, one in enumerate(found, self._rows) if one.judgement is not None}
+        self._judgements |= own
+        words = [f"T{one.row} began after T{one.by}, of a later epoch" for one in found]
+        self._take(FENCED, words, [one.row for one in found])
+
+    def _take(self, kind: str, words: list[str], transactions: Sequence[int | None]) -> None:
+        """Put anomalies of a kind to the others, each with a transaction, by its row, or none."""
+        rows = self._made([row for row in transactions if row is not None])
+        made = zip(rows["begin_ns"].to_pylist(), rows["process"].to_pylist(), strict=True)
+        known = [(-1, -1) if row is None else next(made) for row in transactions]
+        self._put(anomalies(kind, detail=words, at_ns=[at for at, _ in known], process=[own for _, own in known]))
+
+    def _put(self, rows: pa.Table) -> None:
+        self._tables.append(rows)
+        self._rows += rows.num_rows
 
 
 PROPERTY: Final = Property(

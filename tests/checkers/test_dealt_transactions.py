@@ -22,17 +22,21 @@ from tribunal.checkers.graphs import circles
 from tribunal.checkers.graphs.columns import INFO, Transactions
 from tribunal.checkers.graphs.operations import OPEN_END, Operation, paired
 from tribunal.checkers.judge import dealt_transactions as dealt
-from tribunal.checkers.judge.items import Circles, Lists, WholeRun, WorkItem, work_items
+from tribunal.checkers.judge import fenced
+from tribunal.checkers.judge.items import Beside, Circles, Lists, WholeRun, WorkItem, work_items
 from tribunal.checkers.judge.items import Transactions as AllTransactions
 from tribunal.checkers.judge.judge import judge_item, second_look
-from tribunal.checkers.judge.tables import Tables
+from tribunal.checkers.judge.tables import Figures, Place, Tables
+from tribunal.checkers.judge.timeline import History
+from tribunal.results.recording import TABLES
+from tribunal.results.rows import Transaction, table_of
 from tribunal.results.store import Recording
 
 sys.path.insert(0, str(Path(__file__).parent.parent / "corpus"))
 import corpus
 
 OUTCOMES = {"ok": "committed", "fail": "aborted", "info": "info"}
-PLANTS = ("", "stale", "aborted", "twice", "phantom", "swapped", "own", "lost", "crossed", "late")
+PLANTS = ("", "stale", "aborted", "twice", "phantom", "swapped", "own", "lost", "crossed", "late", "fenced")
 
 
 def deal_all(monkeypatch: pytest.MonkeyPatch, steps: int, *, stretch: int = 8, margin: int = 4) -> None:
@@ -40,6 +44,7 @@ def deal_all(monkeypatch: pytest.MonkeyPatch, steps: int, *, stretch: int = 8, m
     monkeypatch.setattr(dealt, "PART_STEPS", steps)
     monkeypatch.setattr(dealt, "STRETCH_TRANSACTIONS", stretch)
     monkeypatch.setattr(dealt, "MARGIN_TRANSACTIONS", margin)
+    monkeypatch.setattr(dealt, "MADE_TRANSACTIONS", stretch)
 
 
 class OneAtATime:
@@ -82,7 +87,8 @@ class OneAtATime:
             self.added[slot] += 1
         if takes_effect:
             self.held = own
-        self.rows.append({"process": process, "begin": begin, "end": end, "outcome": outcome, "steps": steps})
+        ends = {"begin": begin, "end": end, "outcome": outcome}
+        self.rows.append({"process": process, "epoch": number // 10, "steps": steps, **ends})
 
 
 def planted(rows: list[dict[str, Any]], kind: str, random: Random) -> list[dict[str, Any]]:
@@ -124,12 +130,14 @@ def planted(rows: list[dict[str, Any]], kind: str, random: Random) -> list[dict[
         other["steps"].append(("r", a[1], [a[2]]))
     elif kind == "late":
         row["begin"], row["end"] = rows[-1]["end"] + 1, rows[-1]["end"] + 2
+    elif kind == "fenced":
+        random.choice([one for one in rows[: len(rows) // 4] if one["outcome"] == "ok"])["epoch"] += 30
     return rows
 
 
 def recorded(folder: Path, rows: Sequence[dict[str, Any]], topics: int = 1, run: Run | None = None) -> Path:
     run = run or Run(folder)
-    for number, row in enumerate(rows):
+    for row in rows:
         steps: list[dict[str, Any]] = []
         for function, key, value in row["steps"]:
             place = {"topic": f"t{key % topics}", "partition": key, "log_offset": None}
@@ -137,7 +145,8 @@ def recorded(folder: Path, rows: Sequence[dict[str, Any]], topics: int = 1, run:
             values = [value] if kind == "append" else value or [None]
             steps += [{"kind": kind, "value": each, **place} for each in values]
         ends = {"begin_ns": row["begin"], "end_ns": row["end"], "outcome": OUTCOMES[row["outcome"]]}
-        run.recorder.row("txns", process=row["process"], txn_id=f"x{number}", operations=steps, **ends)
+        made = {"txn_id": f"x{row['process']}", "producer_id": row["process"], "producer_epoch": row.get("epoch", 0)}
+        run.recorder.row("txns", process=row["process"], operations=steps, **made, **ends)
     return run.finish()
 
 
@@ -247,14 +256,14 @@ def test_a_history_of_sound_lists_is_never_in_one_task(tmp_path: Path, monkeypat
     assert sum(isinstance(one, Lists) for one in first) > 5
     assert len(second) > 3
     assert all(isinstance(one, Circles) for one in second)
-    assert third == [AllTransactions(str(run_dir), lists_apart=True)]
+    assert third == [Beside(str(run_dir), 200, (), has_messages=False)]
 
 
 @pytest.mark.parametrize(
     ("last", "looked"),
     [
-        pytest.param([1, 2], [AllTransactions("", lists_apart=True)], id="nothing"),
-        pytest.param([1], [AllTransactions("", lists_apart=False)], id="a read that lacks what it had to see, which leads in a circle"),
+        pytest.param([1, 2], [Beside("", 5, (), has_messages=False)], id="nothing"),
+        pytest.param([1], [AllTransactions("")], id="a read that lacks what it had to see, which leads in a circle"),
         pytest.param([2, 1], None, id="a read out of order, which its list alone shows"),
     ],
 )  # fmt: skip
@@ -272,10 +281,60 @@ def test_what_is_wrong_is_judged_by_one_task(
     _, second, *third = looks(run_dir)
 
     if looked is None:
-        assert (second, third) == ([AllTransactions(str(run_dir), lists_apart=False)], [])
+        assert (second, third) == ([AllTransactions(str(run_dir))], [])
     else:
         assert {type(one) for one in second} == {Circles}
         assert third == [[msgspec.structs.replace(one, run_dir=str(run_dir)) for one in looked]]
+
+
+def test_the_last_look_opens_no_file_where_nothing_is_wrong(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    deal_all(monkeypatch, 100)
+    run_dir = in_row_groups(recorded(tmp_path / "run", OneAtATime(Random(3), 200, clients=2).rows), 20)
+    at_once = judge_item(AllTransactions(str(run_dir)))
+    *_, (last,) = looks(run_dir)
+    paths = [path for path in (run_dir / "recording" / "txns").rglob("*.parquet") if path.stem != "part-00000"]
+    for path in paths:
+        path.unlink()
+
+    found = judge_item(last)
+
+    assert paths
+    assert found == at_once == [Figures(Place(str(run_dir)), "transactions", {"transactions": 200})]
+
+
+COMMITS = st.tuples(st.integers(0, 1), st.integers(0, 1), st.integers(0, 3), st.integers(0, 9), st.booleans())
+
+
+@settings(deadline=None, max_examples=200, suppress_health_check=list(HealthCheck))
+@given(st.lists(COMMITS, max_size=12), st.integers(1, 12))
+def test_who_was_fenced_is_found_in_pieces_as_at_once(
+    commits: list[tuple[int, int, int, int, bool]], size: int
+) -> None:
+    rows = [
+        Transaction(
+            process=1, txn_id=f"x{name}", producer_id=producer, producer_epoch=epoch, begin_ns=begin, end_ns=begin + 4,
+            outcome="committed" if is_committed else "aborted",
+        )
+        for name, producer, epoch, begin, is_committed in commits
+    ]  # fmt: skip
+    facts = (TABLES[name].arrow.empty_table() for name in ("metadata", "nodes", "faults", "admin"))
+    txns, history = table_of(Transaction, rows), History(*facts, None)
+    pieces = [(first, txns.slice(first, size)) for first in range(0, len(rows), size)]
+    by_definition = {
+        place
+        for place, one in enumerate(rows)
+        for other in rows
+        if one.outcome == other.outcome == "committed"
+        and (one.txn_id, one.producer_id) == (other.txn_id, other.producer_id)
+        and (other.producer_epoch or 0) > (one.producer_epoch or 0)
+        and other.begin_ns < one.begin_ns
+    }
+
+    chosen = fenced.going_back(one for _, piece in pieces for one in fenced.producers(piece))
+    found = list(fenced.fenced_among(fenced.transactions_of(chosen, pieces), history))
+
+    assert found == list(fenced.fenced_commits(txns, history))
+    assert {one.row for one in found} == by_definition
 
 
 def test_a_task_opens_the_row_groups_of_its_lists_and_no_others(
@@ -315,7 +374,7 @@ def test_messages_beside_lists_are_judged_as_ever(tmp_path: Path, monkeypatch: p
 
     assert judged(run_dir) == at_once
     assert at_once[0]
-    assert any(isinstance(one, AllTransactions) and one.lists_apart for one in looks(run_dir)[-1])
+    assert looks(run_dir)[-1] == [Beside(str(run_dir), 40, (), has_messages=True)]
 
 
 @pytest.mark.parametrize("damage", ["time goes back", "a value twice"])

@@ -7,14 +7,17 @@ from msgspec import inspect
 
 from tribunal.checkers.graphs.circles import Reported, Stretch
 from tribunal.checkers.judge.dealt_transactions import Part as PartOfLists
+from tribunal.checkers.judge.fenced import Producer
 from tribunal.checkers.judge.files import Window
 from tribunal.checkers.judge.hot_partitions import Component, Group, Known, Range, Sieved
 from tribunal.checkers.judge.items import (
+    Beside,
     Circles,
     Files,
     FollowAgain,
     ImportedHistory,
     Lists,
+    Producers,
     Rest,
     Sent,
     SieveRange,
@@ -35,6 +38,7 @@ from tribunal.checkers.judge.tables import (
     ListsSeen,
     Permitted,
     Place,
+    ProducersSeen,
     SievedRange,
     StretchSeen,
     Summary,
@@ -72,6 +76,10 @@ ROWS = [
     pytest.param(SievedRange(PLACE, msgspec.structs.replace(SIEVED, tail=TAIL)), id="the sieve, with tail readers"),
     pytest.param(ListsSeen(Place("run"), 4, REPORTED), id="lists that are sound"),
     pytest.param(ListsSeen(Place("run"), 4), id="lists that are not"),
+    pytest.param(ListsSeen(Place("run"), 4, REPORTED, has_messages=True), id="lists beside messages"),
+    pytest.param(ProducersSeen(Place("run"), 1, [Producer("w", 7, 100, 200, 0, 3, goes_back=True)]), id="producers"),
+    pytest.param(ProducersSeen(Place("run"), 1, []), id="no producers"),
+    pytest.param(ProducersSeen(Place("run"), 1), id="producers of which nobody could say anything"),
     pytest.param(StretchSeen(Place("run"), -1 << 62, has_circle=False), id="a stretch of time"),
     pytest.param(Damage(PLACE, "sends", "row 1"), id="a damage"),
     pytest.param(Failed(Place("run"), "bank", "KeyError: 1"), id="a failure"),
@@ -137,7 +145,9 @@ def test_tables_of_many_runs_are_taken_apart_by_run():
         WholeRun("run", transactions_apart=True),
         Lists("run", PartOfLists(0, 4, (Group("a", 0, 0, 7, 0, 8),)), ((3, 5), (9, 10))),
         Circles("run", (Group("a", 1, 8, 15, 0, 8),), Stretch(-1 << 62, 4, (b"PAR1",))),
-        Transactions("run", lists_apart=True),
+        Producers("run", 1, (Group("a", 0, 0, 7, 0, 8),)),
+        Transactions("run"),
+        Beside("run", 8, (("w", 7),), has_messages=True),
         ImportedHistory("run"),
         WholePartition("run", "t#1-0"),
         SieveRange("run", "t-0", Range(0, 8), Known((1,), (1, 2), ()), {"sends": (Group("a", 0, 0, 7, 0, 8),)}),

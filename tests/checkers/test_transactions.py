@@ -13,7 +13,7 @@ from tests.checkers.recorded import MS, Run
 from tribunal.checkers.graphs import list_append
 from tribunal.checkers.graphs.operations import Operation
 from tribunal.checkers.judge import engine
-from tribunal.checkers.judge.fenced import _of_producers_that_go_back
+from tribunal.checkers.judge.fenced import going_back, producers
 from tribunal.results.recording import TABLES
 from tribunal.results.verdict import Finding
 
@@ -213,7 +213,7 @@ def a_commit(run: Run, process: int, begin: int, epoch: int | None, **more: Any)
 
 
 @pytest.mark.parametrize("seed", range(20))
-def test_of_producers_that_go_back_all_committed_transactions_are_looked_at(seed: int) -> None:
+def test_producers_whose_epoch_goes_back_are_known_by_their_committed_transactions(seed: int) -> None:
     random = Random(seed)
     rows = [
         {
@@ -227,8 +227,8 @@ def test_of_producers_that_go_back_all_committed_transactions_are_looked_at(seed
     for number in sorted(np.flatnonzero(ended), key=lambda number: rows[number]["begin_ns"]):
         of.setdefault((rows[number]["txn_id"], rows[number]["producer_id"]), []).append(number)
     back = [
-        own
-        for own in of.values()
+        name
+        for name, own in sorted(of.items(), key=lambda one: min(one[1]))
         if any(rows[b]["producer_epoch"] < rows[a]["producer_epoch"] for a, b in pairwise(own))
     ]
 
@@ -242,7 +242,7 @@ def test_of_producers_that_go_back_all_committed_transactions_are_looked_at(seed
         ),
     )
 
-    assert _of_producers_that_go_back(table).tolist() == sorted(number for own in back for number in own)
+    assert going_back(producers(table)) == tuple(back)
 
 
 @pytest.mark.parametrize(("first", "second", "found"), [
