@@ -27,11 +27,11 @@ KINDS: Final[Mapping[str, tuple[str, str, Callable[[], Mapping[str, object]]]]] 
 }
 
 SYSTEM: Final = "system"
-# The files of a system, their templates, and what the command of its nodes has more: lossy.toml is the one with the weakness.
+# The files of a system, their templates, and when a change is written, before its answer or later: lossy.toml is the one with the weakness.
 SYSTEM_FILES: Final = (
     ("scenario.yaml", "scenario.yaml", ""),
-    ("system.toml", "system.toml", ""),
-    ("lossy.toml", "system.toml", ', "--lose"'),
+    ("system.toml", "system.toml", "first"),
+    ("lossy.toml", "system.toml", "later"),
     ("client.py", "client.py", ""),
     ("server.py", "server.py", ""),
 )
@@ -72,8 +72,8 @@ def made_system(name: str, folder: Path) -> list[Path]:
     if place.exists():
         raise BadScenario(f"{place}: there already")
     place.mkdir(parents=True)
-    for file, template, lose in SYSTEM_FILES:
-        text = _rendered(f"system/{template}.j2", {"name": name, "lose": lose})
+    for file, template, write in SYSTEM_FILES:
+        text = _rendered(f"system/{template}.j2", {"name": name, "write": write})
         (place / file).write_text(text, encoding="utf-8")
     return [place / file for file, _, _ in SYSTEM_FILES]
 

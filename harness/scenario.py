@@ -39,6 +39,7 @@ from tribunal.clusters.kafka.releases import KAFKA_ALONE, release
 from tribunal.clusters.secured.run_security import OF_SECURITY
 from tribunal.clusters.spec import KRAFT, MODES, PROFILES, ClusterSpec, Settings
 from tribunal.clusters.systems.description import Log, read_system
+from tribunal.clusters.systems.own_settings import with_given
 from tribunal.harness.catalog import all_workloads, faults, known_name, mutant_named, nearest
 from tribunal.nemesis.messages import not_sent_by, not_sent_in
 from tribunal.nemesis.targets import OF_MESSAGE, BadTarget, parse
@@ -373,7 +374,7 @@ def _is_swarm(given: Plain, steps: Sequence[Plain]) -> bool:
 def cluster_spec(given: Plain) -> ClusterSpec:
     """Check the `cluster` part."""
     settings = given.get("settings") if isinstance(given, dict) else None
-    if isinstance(settings, dict):
+    if isinstance(given, dict) and isinstance(settings, dict) and not given.get("system"):
         _check_settings(settings, "cluster")  # first: it names the setting that is wrong
     if isinstance(given, dict) and "kafka" in given:
         given = {**given, "kafka": _node_ids(given["kafka"])}
@@ -432,6 +433,10 @@ def _described(spec: ClusterSpec) -> ClusterSpec:
     spec = msgspec.structs.replace(spec, promises=system.promises.flat, roles=tuple(sorted(system.nodes.roles)))
     if system.log is not None:
         return _with_log(spec, system.log)
+    try:
+        with_given(system.nodes.settings, spec.settings)
+    except ValueError as problem:
+        raise ValueError(f"cluster: {problem}") from None
     return msgspec.structs.replace(
         spec,
         protocol="",
@@ -482,7 +487,7 @@ def _existing(spec: ClusterSpec) -> ClusterSpec:
 
 def must_be_sound(spec: ClusterSpec) -> None:
     """Raise ValueError in one line where no cluster can be like this, or where its settings reach outside of the run."""
-    _check_settings(spec.settings, "cluster")
+    _check_settings({} if spec.has_objects else spec.settings, "cluster")  # whose file knows its own
     try:
         release(spec.version)
     except ValueError as problem:

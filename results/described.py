@@ -34,12 +34,14 @@ class Described(msgspec.Struct, frozen=True, kw_only=True):
     version:  what the system said of its version before it was started; None: its file has no command that asks for it.
     files:    of its folder, those that commands name first.
     more:     how many files more were seen there.
+    settings:  what its nodes were started with, by its own names: what the plan says, and of the others what its file does.
     """
 
     file: str
     version: str | None = None
     files: tuple[DescribedFile, ...] = ()
     more: Annotated[int, msgspec.Meta(ge=0)] = 0
+    settings: dict[str, bool | int | float | str] = {}
 
     @property
     def left_out(self) -> list[DescribedFile]:

@@ -29,6 +29,7 @@ from tribunal.clusters.spec import ClusterSpec
 from tribunal.clusters.systems.already_there import There, ThereCluster
 from tribunal.clusters.systems.clocks import lacking as no_clocks
 from tribunal.clusters.systems.cluster import CAPABILITIES, OF_OBJECTS, LogCluster, SystemCluster
+from tribunal.clusters.systems.commands import NoProgram
 from tribunal.clusters.systems.container_links import lacking as no_cuts
 from tribunal.clusters.systems.containers import InContainers
 from tribunal.clusters.systems.description import Addresses, BadSystem, System, read_system
@@ -36,6 +37,7 @@ from tribunal.clusters.systems.disks import lacking as no_disks
 from tribunal.clusters.systems.host_links import lacking as no_rules_on_hosts
 from tribunal.clusters.systems.kafka_view import KafkaView
 from tribunal.clusters.systems.on_hosts import OnSshHosts
+from tribunal.clusters.systems.own_settings import with_given
 from tribunal.clusters.systems.places import NAMESPACES, InNamespaces, OnLoopback, Place
 from tribunal.clusters.systems.views import ObjectView
 
@@ -52,7 +54,21 @@ async def launch(spec: ClusterSpec, directory: Path, clock: RunClock, cluster_id
     system, folder = _taken(run)
     place = _place(spec, system, folder)
     try:
-        cluster = await _composed(run, system, place, await place.open(run, system, folder))
+        return await _started(run, system, folder, place)
+    except NoProgram as problem:
+        if system.nodes.install is None:
+            raise
+        raise ClusterError(f"{problem}; its file says how to install it: tribunal install {spec.system}") from None
+
+
+async def _started(run: RunContext, system: System, folder: Path, place: Place) -> SystemCluster:
+    try:
+        addresses = await place.open(run, system, folder)
+        if system.log is None:
+            addresses = msgspec.structs.replace(
+                addresses, settings=with_given(system.nodes.settings, run.spec.settings)
+            )
+        cluster = await _composed(run, system, place, addresses)
     except BaseException:
         await to_its_end(place.close())
         raise
@@ -133,7 +149,18 @@ def _unfit(spec: ClusterSpec) -> str:
         return "it runs what a file describes: cluster: {system: path/to/system.toml}"
     if spec.brokers != system.nodes.count:
         return f"{system.name} has {system.nodes.count} nodes, not {spec.brokers}"
+    if system.log is None and (wrong := _wrong_setting(spec, system)):
+        return wrong
     return _cannot_be_placed(spec, system) or _cannot_be_isolated(spec, system)
+
+
+def _wrong_setting(spec: ClusterSpec, system: System) -> str:
+    """Return which setting of a plan its file does not have, or has of another kind; empty: none."""
+    try:
+        with_given(system.nodes.settings, spec.settings)
+    except ValueError as problem:
+        return f"{system.name}: {problem}"
+    return ""
 
 
 def _cannot_be_placed(spec: ClusterSpec, system: System) -> str:

@@ -212,6 +212,10 @@ class Shell:
 
     def watched(self, command: str, said: Callable[[bytes], object] = lambda _: None) -> bool:
         """Run a command however long it takes, reading what it says; return whether the host hung up before its end."""
+        return self.followed(command, said) is None
+
+    def followed(self, command: str, said: Callable[[bytes], object]) -> int | None:
+        """Do the same; return the exit code, None where the host hung up before it was known."""
         import paramiko
 
         try:
@@ -219,9 +223,10 @@ class Shell:
             channel.exec_command(command)
             while data := channel.recv(CHUNK_BYTES):
                 said(data)
-            return channel.recv_exit_status() < 0
+            code = channel.recv_exit_status()
         except (ClusterError, OSError, EOFError, paramiko.SSHException):
-            return True
+            return None
+        return None if code < 0 else code
 
     def run(self, command: str, stdin: bytes = b"") -> bytes:
         """Run a command; `ClusterError` with its complaint when it fails."""

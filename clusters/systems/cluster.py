@@ -166,7 +166,8 @@ class SystemCluster:
         """Say what is run, and keep with the run what lies beside its file."""
         version, path = await self._version(), Path(self.spec.system)
         files, more = await asyncio.to_thread(kept, path, self._system, self._run.directory)
-        return Described(file=path.name, version=version, files=files, more=more)
+        settings = dict(self._addresses.settings)
+        return Described(file=path.name, version=version, files=files, more=more, settings=settings)
 
     async def _version(self) -> str | None:
         """Ask for the system's version; None where nothing says how."""

@@ -13,11 +13,15 @@ from tribunal.clusters.nodes.node_process import put_to_end, start_with_parent, 
 QUICK_MS: Final = 50  # what ends within it needs no note: there are several looks a second
 
 
+class NoProgram(ClusterError):
+    """A command whose program is not on this machine."""
+
+
 async def carried_out(prefix: Sequence[str], command: list[str], log: Path, run_dir: Path) -> bool:
     """Run a command that changes something, its output appended to the log; return whether it ended with 0. It ends with the harness.
 
     prefix:  words in front of it: where it runs.
-    Raises ClusterError where there is no such program.
+    Raises NoProgram where there is no such program.
     """
     must_exist(command)
     process = await start_with_parent([*prefix, *with_parent(command)], log, mark(run_dir))
@@ -50,9 +54,9 @@ async def ended_well(command: list[str], run_dir: Path) -> bool:
 
 
 def must_exist(command: list[str]) -> None:
-    """Raise ClusterError where a command's program is missing."""
+    """Raise NoProgram where a command's program is missing."""
     if not Path(command[0]).is_file():
         beside = (
             "" if Path(command[0]).is_absolute() or "/" not in command[0] else " (beside system.toml: {folder}/...)"
         )
-        raise ClusterError(f"there is no program {command[0]}{beside}")
+        raise NoProgram(f"there is no program {command[0]}{beside}")

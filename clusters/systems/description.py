@@ -6,6 +6,7 @@ Every command is a list of words. In them stand placeholders:
     {node}    the node's number, 1..             {data}    the node's own folder for data
     {host}    the node's address                 {port}    the node's port, the first of `ports`
     {port:NAME}, {host@N}, {port@N}, {port:NAME@N}         another port, and those of node N
+    {set:NAME}  what a scenario says of a setting, else what `[nodes.settings]` does
     of a system with a log also:
     {advertised}  host:port where clients find the node     {settings}  what it is to be started with, NAME=VALUE lines by Kafka's names
     {cluster_id}  the cluster's id, as Kafka writes it
@@ -28,10 +29,11 @@ from tribunal.clusters.capabilities import Capability
 from tribunal.clusters.kafka.releases import release
 from tribunal.clusters.objects import ObjectOperation
 from tribunal.clusters.spec import SettingValue
+from tribunal.clusters.systems.own_settings import SET, SET_NAME, SetValue, as_text, unfit
 from tribunal.results.near_words import hint
 from tribunal.results.unreadable import UNREADABLE, in_words
 
-PLACEHOLDER: Final = re.compile(r"\{(\w+)(?::(\w+))?(?:@(\d+))?\}")
+PLACEHOLDER: Final = re.compile(r"\{(\w+)(?::(\w[\w.-]*))?(?:@(\d+))?\}")
 PORT_NAME: Final = re.compile(r"\w+")
 ROLE: Final = r"^(?!(random|node|broker|controller|not)$)[a-z][a-z0-9_-]{0,31}$"
 MAIN_PORT: Final = "main"
@@ -73,6 +75,7 @@ class Nodes(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     start:    stays in the foreground; its end is the node's end. Only of nodes that run already there is none.
     stop:     asks a node to end in good order; without it the process gets SIGTERM.
     prepare:  run once for each node with an empty data folder, and again when it was wiped.
+    install:  installs what the commands need; never part of a run: `tribunal install` runs it, on this machine or on each host.
     version:  says the system's version in its first line; run once, as a command of the first node, before any is started.
     more:     words behind `start` for one node, by its number.
     image:    the nodes run in containers of this image, which the engine has or can pull; commands of nodes are the image's own, `python3` is {python}.
@@ -82,12 +85,14 @@ class Nodes(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     disk:     `forgetful`: the data folders are on a file system that knows what was not synced, so that a loss of power can take it.
     roles:    commands that end with 0 where a node has that role, as `leader`; each running node is asked twice a second. Faults are aimed by them.
     clock:    `shim`: a library is preloaded into the nodes' programs, so that their wall clock can be wrong.
+    settings: what scenarios may set ({set:NAME}), by names of the system's own, and what stands there where they do not.
     """
 
     count: Annotated[int, msgspec.Meta(ge=1, le=99)]
     start: Command = ()
     stop: Command | None = None
     prepare: Command | None = None
+    install: Command | None = None
     version: Command | None = None
     more: Mapping[int, tuple[str, ...]] = {}
     ports: Annotated[tuple[str, ...], msgspec.Meta(min_length=1)] = (MAIN_PORT,)
@@ -100,6 +105,7 @@ class Nodes(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     disk: Literal["plain", "forgetful"] = "plain"
     clock: Literal["plain", "shim"] = "plain"
     roles: Mapping[Annotated[str, msgspec.Meta(pattern=ROLE)], Command] = {}
+    settings: Mapping[Annotated[str, msgspec.Meta(pattern=SET_NAME)], SetValue] = {}
 
     @property
     def in_containers(self) -> bool:
@@ -218,6 +224,8 @@ def read_system(path: Path) -> System:
             _must_be_known(path, word, system)
     for word in () if system.client is None else system.client.command:
         _must_be_of_no_node(path, word)
+    if wrong := _settings_problem(system) or _install_problem(system.nodes):
+        raise BadSystem(f"{path}: {wrong}")
     return system
 
 
@@ -233,7 +241,7 @@ def _start_problem(system: System) -> str:
     if nodes.existing is None:
         return "" if nodes.start else "nodes: start is missing: the command of a node (or existing: they run already)"
     ours = {
-        "start": nodes.start, "stop": nodes.stop, "prepare": nodes.prepare, "more": nodes.more, "image": nodes.image,
+        "start": nodes.start, "install": nodes.install, "stop": nodes.stop, "prepare": nodes.prepare, "more": nodes.more, "image": nodes.image,
         "dockerfile": nodes.dockerfile, "hosts": nodes.hosts, 'disk = "forgetful"': nodes.may_forget,
         'clock = "shim"': nodes.clock == "shim", "a second one of ports": nodes.ports[1:],
     }  # fmt: skip
@@ -267,6 +275,29 @@ def _log_problem(system: System) -> str:
     return ""
 
 
+def _install_problem(nodes: Nodes) -> str:
+    """Return what is wrong about how it is installed; empty: nothing."""
+    if nodes.install is not None and nodes.in_containers:
+        return "nodes: install: in containers it is the image that has what nodes need"
+    found = (match for word in nodes.install or () for match in PLACEHOLDER.finditer(word))
+    odd = next((match[0] for match in found if match[1] not in OF_CLIENTS), None)
+    return f"nodes: install: {odd}: it is of no node; known: {{folder}}, {{python}}" if odd else ""
+
+
+def _settings_problem(system: System) -> str:
+    """Return what is wrong about what scenarios may set; empty: nothing."""
+    given = system.nodes.settings
+    if given and system.log is not None:
+        return "nodes: settings are those of a system with a client; a log has [log.settings]"
+    if given and system.nodes.existing is not None:
+        return "nodes: existing: nodes that run already have the settings that they have"
+    found = (match for words in of_commands(system) for word in words for match in PLACEHOLDER.finditer(word))
+    named = {match[2] for match in found if match[1] == SET}
+    if idle := next((name for name in given if name not in named), None):
+        return f"nodes: settings: no command names {{{SET}:{idle}}}: it would change nothing"
+    return next((f"nodes: settings: {wrong}" for name, value in given.items() if (wrong := unfit(name, value))), "")
+
+
 def _must_be_whole(path: Path, nodes: Nodes) -> None:
     if strange := sorted(node for node in nodes.more if not 1 <= node <= nodes.count):
         raise BadSystem(f"{path}: more: there is no node {strange[0]}, nodes are 1 to {nodes.count}")
@@ -288,7 +319,7 @@ def of_commands(system: System) -> list[tuple[str, ...]]:
 def _of_nodes(system: System) -> list[tuple[str, ...]]:
     nodes = system.nodes
     given = (
-        nodes.start or None, nodes.stop, nodes.prepare, nodes.version, nodes.ready.command,
+        nodes.start or None, nodes.install, nodes.stop, nodes.prepare, nodes.version, nodes.ready.command,
         *nodes.more.values(), *nodes.roles.values(),
     )  # fmt: skip
     return [words for words in given if words is not None]
@@ -300,6 +331,7 @@ def _must_be_known(path: Path, word: str, system: System) -> None:
         name, port, node = match.groups()
         plain = name in known and port is None and node is None
         place = name in ("host", "port") and (port is None or (name == "port" and port in nodes.ports))
+        plain = plain or (name == SET and port in nodes.settings and node is None)
         if not (plain or (place and (node is None or 1 <= int(node) <= nodes.count))):
             raise BadSystem(f"{path}: there is no {match[0]}; {_known_placeholders(match[0], known, nodes.ports)}")
 
@@ -314,7 +346,7 @@ def _known_placeholders(given: str, known: Sequence[str], ports: Sequence[str]) 
 def _must_be_of_no_node(path: Path, word: str) -> None:
     """Refuse what means another thing at each node, in the command of a client."""
     for match in PLACEHOLDER.finditer(word):
-        if match[1] not in OF_CLIENTS and match[3] is None:
+        if match[1] not in (*OF_CLIENTS, SET) and match[3] is None:
             raise BadSystem(f"{path}: client: {match[0]}: a client is of no node; it is told where the nodes are")
 
 
@@ -333,6 +365,7 @@ class Addresses(msgspec.Struct, frozen=True, kw_only=True):
     elsewhere:  of nodes whose commands are programs of an image or a host, not of this machine.
     advertised:  of a log: where clients find each node.
     of_log:  what the placeholders of logs alone are that all nodes have in common.
+    settings:  of a system of objects: what {set:NAME} is.
     """
 
     folder: Path
@@ -342,6 +375,7 @@ class Addresses(msgspec.Struct, frozen=True, kw_only=True):
     elsewhere: Mapping[int, Elsewhere] = {}
     advertised: Mapping[int, tuple[str, int]] = {}
     of_log: Mapping[str, str] = {}
+    settings: Mapping[str, SetValue] = {}
 
     def endpoint(self, node: int) -> tuple[str, int]:
         """Return where a node's clients find it: its first port."""
@@ -361,6 +395,8 @@ class Addresses(msgspec.Struct, frozen=True, kw_only=True):
             return str(there.folder if there else self.folder)
         if name == "python":
             return there.python if there else sys.executable
+        if name == SET:
+            return as_text(self.settings[port])
         node = int(other) if other is not None else own
         if node is None:
             raise BadSystem(f"{match[0]}: a client is of no node; it is told where the nodes are")

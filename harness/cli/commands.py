@@ -50,6 +50,7 @@ COMMANDS: Final = {
     **_places("calibrate", "calibrate"),
     "explore": Place("explore", "explore_"),
     **_places("make", "new"),
+    **_places("install", "install"),
     **_places("evidence", "bundle", "verify", "publish", "diff", "bisect"),
     "import": Place("histories", "import_history"),
     "export": Place("histories", "export_history"),

@@ -18,6 +18,8 @@ import pyarrow.parquet as pq
 
 from tribunal.clusters.api import ClusterError
 from tribunal.clusters.simulated.trace import hashes_of
+from tribunal.clusters.systems.description import read_system
+from tribunal.clusters.systems.own_settings import with_given
 from tribunal.harness.campaign.replay import other_code, replayed
 from tribunal.harness.catalog import SIMULATED
 from tribunal.harness.evidence.bundle import FIRST_VERSION, LIST, Bundle, canonical_report, counted, sha256_of, unpacked
@@ -208,7 +210,17 @@ def compared(content: Bundle, folder: Path, anew: Anew) -> tuple[list[str], list
         remarks.append("an archive of version 1: only its verdict and the counts of its findings are compared")
         others = [one for one in differences if one not in notes]
         return [*others, *_of_first_version(stated)], [*remarks, *notes, *words]
-    for part in (_of_manifest, _of_described, _of_plan, _of_faults, _of_schedule, _of_simulation, _of_rows, _of_loads):
+    for part in (
+        _of_manifest,
+        _of_described,
+        _of_settings,
+        _of_plan,
+        _of_faults,
+        _of_schedule,
+        _of_simulation,
+        _of_rows,
+        _of_loads,
+    ):
         words += part(content, stated)
     if stated.manifest is None:
         remarks.append(f"{MANIFEST} is missing: the run was cut off, and nothing says with which code it was made")
@@ -329,6 +341,20 @@ def _of_described(content: Bundle, stated: Stated) -> Iterator[str]:
             yield f"{name}: is missing, {MANIFEST} names it"
         elif listed[name] != sha256:
             yield f"{name}: not the file that {MANIFEST} names"
+
+
+def _of_settings(content: Bundle, stated: Stated) -> Iterator[str]:
+    """Compare what a described system's nodes are said to have been set to with its file and its plan."""
+    manifest, plan = stated.manifest, stated.plan
+    if manifest is None or manifest.described is None or plan is None or not plan.spec.has_objects:
+        return
+    try:
+        of_file = read_system(stated.folder / SYSTEM_FILE).nodes.settings
+        given = with_given(of_file, plan.spec.settings)
+    except ValueError as problem:
+        yield f"{SYSTEM_FILE}: {problem}"
+        return
+    yield from _places(f"{MANIFEST}: described.settings", msgspec.to_builtins(manifest.described.settings), given)
 
 
 def _files_of_system(stated: Stated) -> dict[str, str]:

@@ -232,6 +232,7 @@ def _described(described: Described | None) -> list[tuple[str, str]]:
     return [
         ("version of the system", version),
         ("described by", described.file),
+        *((f"setting {name}", _setting(value)) for name, value in described.settings.items()),
         ("files with the run", f"{count} in system/{f', without {others}' if others else ''}{more}"),
     ]
 

@@ -55,8 +55,9 @@ def listed(tmp_path: Path, text: str = LISTED) -> Path:
     folder = tmp_path / "keeper"
     (folder / "killed.yaml").write_text(KILLED)
     server = (folder / "server.py").read_text()
-    assert "waiting.append if options.lose else store.file.write" in server
-    early = server.replace("waiting.append if options.lose else store.file.write", "waiting.append")
+    kept = 'waiting.append if options.write == "later" else store.file.write'
+    assert kept in server
+    early = server.replace(kept, "waiting.append")
     (folder / "early.patch").write_text(patch(server, early))
     (folder / "bugs.toml").write_text(text)
     return folder / "bugs.toml"

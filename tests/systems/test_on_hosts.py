@@ -294,3 +294,26 @@ def test_what_hosts_cannot_give_is_refused_when_it_is_planned(
 
     with pytest.raises(BadScenario, match=words):
         made(load(folder / "scenario.yaml", more), seed=1, cluster="system", time_ms=None, mutants=())
+
+
+@pytest.mark.e2e
+@pytest.mark.skipif(bool(why_not()), reason=why_not() or "there are hosts")
+@pytest.mark.parametrize("code", [0, 5])
+def test_what_a_system_needs_is_installed_on_each_host_when_asked(town: Town, tmp_path: Path, code: int) -> None:
+    """What lies beside its file is there meanwhile, nothing of it stays, and the first host on which it fails is named."""
+    folder = on_hosts(tmp_path, str(town.hosts))
+    (folder / "install.sh").write_text(f'echo "$1 has $(ls)"; pwd >>{tmp_path}/places; exit {code}\n')
+    file = folder / "system.toml"
+    file.write_text(file.read_text().replace("count = 1", 'count = 2\ninstall = ["sh", "{folder}/install.sh", "it"]'))
+    command = [*RUN, "install", str(file)]
+
+    with (tmp_path / "said").open("wb") as said:
+        begun = town.start(str(CLIENTS), *command, env=os.environ | {"PYTHONPATH": str(ROOT)}, stdout=said, stderr=said)
+        ended = begun.wait(timeout=WITHIN_S)
+
+    text, places = (tmp_path / "said").read_text(), (tmp_path / "places").read_text().splitlines()
+    assert ended == (3 if code else 0), text
+    assert len(set(places)) == (1 if code else 2)
+    assert not [place for place in places if Path(place).exists()]
+    assert text.count("it has client.py") == len(places)
+    assert ("install: node 1 (" in text and "exit code 5" in text) is bool(code)

@@ -23,6 +23,7 @@ from tribunal.results.verdict import EXIT_ERROR, Finding, RunVerdict, Verdict, s
 from tribunal.workloads.kinds.set import Plan as SetPlan
 
 LOST = Signature("sets", "element_lost")
+FIRST, LATER = 'write = "first"', 'write = "later"'
 
 
 def losing(folder: Path) -> Plan:
@@ -76,7 +77,7 @@ def history(folder: Path) -> list[str]:
     file = folder / "lossy.toml"
     losing_file = file.read_text()
     commits = []
-    for number, text in enumerate((losing_file.replace(', "--lose"', ""), losing_file)):
+    for number, text in enumerate((losing_file.replace(LATER, FIRST), losing_file)):
         file.write_text(text)
         commits.append(committed(folder, f"{number} at first"))
         (folder / "notes").write_text(str(number))
@@ -110,7 +111,7 @@ def test_the_commit_right_behind_the_good_one_is_found(tmp_path: Path) -> None:
     commits = history(tmp_path / "keeper")
 
     def conduct(plan: Plan, out: Path) -> tuple[Path, RunVerdict]:
-        loses = "--lose" in Path(plan.spec.system).read_text()
+        loses = LATER in Path(plan.spec.system).read_text()
         lost = Finding(property_name=LOST.property_name, kind=LOST.kind, severity="violation", explanation="")
         word = Verdict.VIOLATION if loses else Verdict.PASS
         return out / "run", RunVerdict(run_id="r", verdict=word, claim="", findings=[lost] if loses else [])
@@ -132,7 +133,7 @@ def test_a_run_that_has_left_something_to_heal_is_there_when_the_others_are_gone
         folders[out] = None
         run = out / f"run-{len(list(out.iterdir()))}"
         run.mkdir()
-        loses = "--lose" in Path(plan.spec.system).read_text()
+        loses = LATER in Path(plan.spec.system).read_text()
         if is_left and not loses:
             (run / "unhealed.json").touch()
         lost = Finding(property_name=LOST.property_name, kind=LOST.kind, severity="violation", explanation="")
@@ -281,8 +282,8 @@ def test_a_finding_of_a_described_system_is_kept_and_run_again_on_its_own_nodes(
 
     lossy = moved / "keeper" / "lossy.toml"
     text = lossy.read_text()
-    assert ', "--lose"' in text
-    lossy.write_text(text.replace(', "--lose"', ""))
+    assert LATER in text
+    lossy.write_text(text.replace(LATER, FIRST))
     assert exit_code([*again, "mended"]) == 0
     assert capsys.readouterr().out.startswith("stays fixed  mended ")
 
