@@ -5,6 +5,7 @@ maker and the second in which it was made. Who is killed leaves it; it is remove
 """
 
 import ctypes
+import time
 from pathlib import Path
 from typing import Final
 
@@ -16,6 +17,8 @@ from tribunal.clusters.nodes.line_journal import note, noted
 JOURNAL: Final = "segments.jsonl"
 TABLE: Final = PROC / "sysvipc" / "shm"
 REMOVE: Final = 0  # IPC_RMID
+DETACHING_MS: Final = 2_000  # what a process that has ended for everybody else may take to let go of its memory
+POLL_MS: Final = 20
 
 
 class Segment(msgspec.Struct, frozen=True):
@@ -41,7 +44,13 @@ def left_segments(run_dir: Path) -> list[str]:
 
 
 def remove_segments(run_dir: Path) -> list[str]:
-    """Remove them; return what was done."""
+    """Remove them; return what was done.
+
+    A process that is just ending has neither a command line nor an environment any more, and may have its segment attached for some time: it is waited for.
+    """
+    deadline = time.monotonic() + DETACHING_MS / 1000
+    while _attached(run_dir) and time.monotonic() < deadline:
+        time.sleep(POLL_MS / 1000)  # noqa: TID251 - the harness is no node
     library = ctypes.CDLL(None, use_errno=True)
     return [
         f"shared memory {one.id} {'removed' if library.shmctl(one.id, REMOVE, None) == 0 else 'is still there'}"
@@ -52,6 +61,11 @@ def remove_segments(run_dir: Path) -> list[str]:
 def _left(run_dir: Path) -> list[Segment]:
     known = noted(run_dir / JOURNAL, Segment)
     return [one for one, attached in _there().items() if one in known and not attached] if known else []
+
+
+def _attached(run_dir: Path) -> list[Segment]:
+    known = noted(run_dir / JOURNAL, Segment)
+    return [one for one, attached in _there().items() if one in known and attached] if known else []
 
 
 def _there() -> dict[Segment, int]:

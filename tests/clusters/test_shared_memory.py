@@ -49,6 +49,23 @@ def test_a_segment_outlives_its_maker_until_the_run_s_clean_up(tmp_path: Path) -
     assert left_segments(tmp_path) == []
 
 
+def test_a_segment_that_an_ending_process_still_has_is_waited_for(tmp_path: Path) -> None:
+    """A server's child that had no command line any more had it attached when the run removed its segments, and let go of it when that was over."""
+    attached = "import ctypes, sys, time; ctypes.CDLL(None).shmat(int(sys.argv[1]), None, 0); print(flush=True); time.sleep(0.5)"
+    with a_maker(os.environ | mark(tmp_path)) as (maker, segment):
+        note_started(tmp_path, maker.pid)
+        note_segments(tmp_path)
+        with subprocess.Popen([sys.executable, "-c", attached, str(segment)], stdout=subprocess.PIPE) as child:
+            assert child.stdout is not None
+            child.stdout.readline()
+            maker.kill()
+            maker.wait()
+
+            done = remove_segments(tmp_path)
+
+    assert done == [f"shared memory {segment} removed"]
+
+
 def test_what_somebody_else_has_made_is_left_alone(tmp_path: Path) -> None:
     """A process that the run has not started, and one of the run whose segment was not noted while it lived: its id may be another's by now."""
     with a_maker(dict(os.environ)) as (_, _), a_maker(os.environ | mark(tmp_path)) as (unnoted, _):
