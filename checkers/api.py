@@ -135,6 +135,7 @@ class Context(msgspec.Struct, frozen=True, kw_only=True):
     settings:   what every node was started with, by Kafka's names, and the `mode`; nothing where that is unknown.
     deleted_ns: when its topic's deletion was ordered first, by an order that may have been carried out.
     of_run:     a small table of the whole run (`phases`, `faults`, ...), read when it is asked for.
+    made:       of all transactions of the run the columns of `transactions`, read when it is asked for; None: as of any table of the run.
     steps:      the steps of transactions in this partition (`tribunal.checkers.judge.steps`), read when they are asked for.
     sent_elsewhere:  values that may have been written here though they were offered to another topic of this name; looked for when they are asked for.
     """
@@ -150,8 +151,13 @@ class Context(msgspec.Struct, frozen=True, kw_only=True):
     settings: NodeSettings = msgspec.field(default_factory=dict)
     deleted_ns: int | None = None
     of_run: Callable[[str], pa.Table] = lambda name: TABLES[name].arrow.empty_table()
+    made: Callable[[], pa.Table] | None = None
     steps: "Callable[[], Columns]" = lambda: Columns("steps", STEPS.empty_table())
     sent_elsewhere: Callable[[], Array] = lambda: np.zeros(0, np.int64)
+
+    def transactions(self) -> pa.Table:
+        """Return who made all transactions of the run, when, and how they ended: columns process, begin_ns, end_ns, outcome, timeout_ms of `txns`."""
+        return self.of_run("txns") if self.made is None else self.made()
 
 
 class Found(msgspec.Struct, frozen=True):

@@ -18,7 +18,7 @@ import pyarrow.compute as pc
 from tribunal.checkers.api import FINAL, Array, Columns, Excuse, Meaning, PartitionRows, Property, is_among, properties
 from tribunal.checkers.judge.dumps import dumped
 from tribunal.checkers.judge.partition import history_of
-from tribunal.checkers.judge.steps import WRITES, flat
+from tribunal.checkers.judge.run_steps import RunSteps
 from tribunal.checkers.properties.lost_writes import READ_COMMITTED, complete_readers
 from tribunal.results.metadata import NO_LEADER
 from tribunal.results.recording import TABLES, WORDS
@@ -155,21 +155,10 @@ def _of_transactions(
         inside = pc.is_valid(recording.table("sends", name, ("txn_id",))["txn_id"])
         if not pc.any(inside).as_py():
             continue
-        listed = _listed(recording) if listed is None else listed
+        listed = RunSteps(recording).sent() if listed is None else listed
         values = recording.table("sends", name, ("value",))["value"].filter(inside).to_numpy()
         if not is_among(values, listed).all():
             yield _lacks("txns", topic, partition, [one.name for one in chosen if one.name in needed])
-
-
-def _listed(recording: Recording) -> Array:
-    """Return the values that the transactions of `txns` sent, distinct."""
-    txns = recording.table("txns")
-    if not txns.num_rows:
-        return np.zeros(0, np.int64)
-    steps = flat(txns)
-    return np.unique(
-        pc.drop_null(steps["value"].filter(pc.is_in(steps["kind"], value_set=pa.array(WRITES)))).to_numpy()
-    )
 
 
 def _lacks(what: str, topic: str, partition: int, names: Iterable[str], node: int | None = None) -> MissingInput:

@@ -61,7 +61,7 @@ from tribunal.checkers.judge.large import RowsOfLarge
 from tribunal.checkers.judge.outcomes import outcomes_of
 from tribunal.checkers.judge.partition import PartitionJudge, Weighed, history_of, joined
 from tribunal.checkers.judge.remembered import Remembered
-from tribunal.checkers.judge.steps import committed_values
+from tribunal.checkers.judge.run_steps import RunSteps
 from tribunal.checkers.judge.tables import (
     Damage,
     Failed,
@@ -98,17 +98,30 @@ OF_ENDS: Final = frozenset(
 
 
 class Histories:
-    """The history of the run whose items are judged now: it is the same for each of its partitions."""
+    """The history of the run whose items are judged now, and the steps of its transactions: they are the same for each of its partitions."""
 
     def __init__(self) -> None:
         self._run_dir: Path | None = None
         self._history: History | None = None
+        self._steps: RunSteps | None = None
 
     def of(self, recording: Recording) -> History:
         """Return the history of a recording's run; it is read once while items of one run follow each other."""
-        if self._history is None or self._run_dir != recording.run_dir:
-            self._run_dir, self._history = recording.run_dir, history_of(recording)
+        self._see(recording)
+        if self._history is None:
+            self._history = history_of(recording)
         return self._history
+
+    def steps_of(self, recording: Recording) -> RunSteps:
+        """Return the steps of its transactions, likewise."""
+        self._see(recording)
+        if self._steps is None:
+            self._steps = RunSteps(recording)
+        return self._steps
+
+    def _see(self, recording: Recording) -> None:
+        if self._run_dir != recording.run_dir:
+            self._run_dir, self._history, self._steps = recording.run_dir, None, None
 
 
 def judge_item(
@@ -273,7 +286,8 @@ def _judge_partition(run_dir: Path, topic_partition: str, histories: Histories) 
     chosen = {name: one for name, one in properties().items() if one.kernel is not None}
     needed = dict.fromkeys(table for one in chosen.values() for table in one.tables)
     rows = PartitionRows({name: _sound(recording, name, topic_partition) for name in needed})
-    judge = PartitionJudge(recording, topic_partition, rows, histories.of(recording))
+    history, steps = histories.of(recording), histories.steps_of(recording)
+    judge = PartitionJudge(recording, topic_partition, rows, history, run_steps=steps)
     for name, one in chosen.items():
         yield from _attempt(name, judge.place, partial(judge.judged, one))
 
@@ -325,7 +339,7 @@ def _judge_rest(item: Rest) -> Iterator[TableRow]:
     needed = dict.fromkeys(table for one in whole.values() for table in one.tables)
     tables = {table: _sound(recording, table, name) for table in small | needed}
     judge = _RestJudge(recording, name, PartitionRows(tables))
-    committed = committed_values(judge.context.of_run("txns")) if in_transactions else None
+    committed = _committed(recording, name) if in_transactions else None
     judge.context = msgspec.structs.replace(judge.context, committed=committed)
     of_ends = {table for own in OF_ENDS & {*chosen} for table in chosen[own].tables} & {*ranges.BIG} | {"logs"}
     ends = {table: ranges.ends(recording, name, table) for table in of_ends}
@@ -346,6 +360,16 @@ def _judge_rest(item: Rest) -> Iterator[TableRow]:
     yield Figures(judge.place, "lost_writes", counts)
 
 
+def _committed(recording: Recording, name: str) -> Array:
+    """Return which values that were sent to a partition in transactions were committed."""
+    sent = ranges.groups("sends", recording.files["sends"].get(name, []))
+    inside = (
+        rows["value"].filter(pc.is_valid(rows["txn_id"])).to_numpy()
+        for rows in ranges.read_groups("sends", sent, ["txn_id", "value"])
+    )
+    return RunSteps(recording).committed(np.concatenate([np.zeros(0, np.int64), *inside]))
+
+
 class _RestJudge:
     """Judges what is small in a hot partition; a violation that it finds there is explained from all rows."""
 
@@ -358,7 +382,7 @@ class _RestJudge:
     def know_committed(self, rows: PartitionRows) -> None:
         """Look up what was committed, if anything in these rows was sent in a transaction."""
         if self.context.committed is None and (rows.columns("sends")["txn_id"] != UNKNOWN).any():
-            committed = committed_values(self.context.of_run("txns"))
+            committed = _committed(self._recording, self._name)
             self.context = msgspec.structs.replace(self.context, committed=committed)
 
     def found_in(self, chosen: Property, rows: PartitionRows) -> list[TableRow]:

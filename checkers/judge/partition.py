@@ -38,7 +38,7 @@ from tribunal.checkers.judge.read_on import ReadOn
 from tribunal.checkers.judge.receptions import Receptions, StableEnds
 from tribunal.checkers.judge.remembered import Part, Remembered, under
 from tribunal.checkers.judge.rewinds import Rewinds
-from tribunal.checkers.judge.steps import committed_values, of_partition
+from tribunal.checkers.judge.run_steps import RunSteps
 from tribunal.checkers.judge.tables import Place, TableRow
 from tribunal.checkers.judge.timeline import History, Judgement, NodeSettings, Record, Timeline, excused
 from tribunal.checkers.judge.witnesses import answers
@@ -84,10 +84,11 @@ class PartitionJudge:
         rows: PartitionRows,
         history: History | None = None,
         held: Sequence[Range] | None = None,
+        run_steps: RunSteps | None = None,
     ) -> None:
         """Judge these rows of a partition.
 
-        history:  of its run, where it is known already.
+        history:  of its run, where it is known already; run_steps: those of its run, which other partitions have asked, too.
         held:     the ranges of offsets whose rows these are; None: all.
         """
         topic, partition = partition_order(topic_partition)
@@ -103,11 +104,14 @@ class PartitionJudge:
         self._evidence: Evidence | None = None
         self._remembered = Remembered(recording.run_dir, self._history)
         of_run = cache(recording.table)
-        in_transactions = bool((rows.columns("sends")["txn_id"] >= 0).any())
+        sends, steps = rows.columns("sends"), RunSteps(recording) if run_steps is None else run_steps
+        inside = sends["txn_id"] != UNKNOWN
+        # Where anything was sent in a transaction somebody asks for the steps as well.
+        known = steps.of_sends(topic, partition, sends["value"][inside]) if inside.any() else None
         self.context = Context(
             complete=recording.complete,
             can_lead=self.timeline.can_lead,
-            committed=committed_values(of_run("txns")) if in_transactions else None,
+            committed=None if known is None else known[1],
             leaders=self.timeline.leaders,
             dumped=dumped(of_run, topic, partition),
             ending=ending(self.timeline.entries),
@@ -115,7 +119,8 @@ class PartitionJudge:
             settings=settings_of(recording),
             deleted_ns=self._history.deletion_ns(topic),
             of_run=of_run,
-            steps=cache(lambda: of_partition(of_run("txns"), topic, partition)),
+            made=lambda: steps.made,
+            steps=cache(lambda: steps.in_partition(topic, partition) if known is None else known[0]),
             sent_elsewhere=cache(lambda: self._remembered.sent_elsewhere(self._name)),
         )
 

@@ -10,7 +10,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from tribunal.checkers.api import STEPS, Array, Columns
+from tribunal.checkers.api import Array, distinct
 
 COMMITTED, ABORTED, OPEN = 0, 1, 2
 OUTCOMES: Final = ("committed", "aborted", "info")
@@ -52,22 +52,13 @@ def codes(words: pa.Array | pa.ChunkedArray, known: tuple[str, ...]) -> pa.Array
     return pc.index_in(words.cast(pa.string()), value_set=pa.array(known)).cast(pa.int8())
 
 
-def of_partition(txns: pa.Table, topic: str, partition: int) -> Columns:
-    """Return the steps in one partition."""
-    if txns.num_rows == 0:
-        return Columns("steps", STEPS.empty_table())
-    steps = flat(txns)
-    own = pc.and_(pc.equal(steps["topic"], topic), pc.equal(steps["partition"], partition))
-    return Columns("steps", steps.filter(own).select(STEPS.names))
-
-
 def committed_values(txns: pa.Table) -> Array:
     """Return the values that committed transactions sent or appended, distinct and ascending."""
     if txns.num_rows == 0:
         return np.zeros(0, np.int64)
     steps = flat(txns)
     chosen = pc.and_(pc.equal(steps["outcome"], COMMITTED), pc.is_in(steps["kind"], value_set=pa.array(WRITES)))
-    return np.unique(pc.drop_null(steps["value"].filter(chosen)).to_numpy())
+    return distinct(pc.drop_null(steps["value"].filter(chosen)).to_numpy())
 
 
 def spans(txns: pa.Table) -> pa.Table:

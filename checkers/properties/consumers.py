@@ -101,9 +101,8 @@ def assigned(rows: PartitionRows, context: Context) -> Array:
     """Return the tailing consumers that are no member of a group and have no transactions."""
     polls = rows.columns("polls")
     tail = distinct(polls["process"][polls["phase"] == TAIL])
-    others = (
-        [pc.unique(context.of_run(name)["process"]).to_numpy() for name in ("commits", "txns")] if tail.size else []
-    )
+    tables = (context.of_run("commits"), context.transactions()) if tail.size else ()
+    others = [pc.unique(rows["process"]).to_numpy() for rows in tables]
     return tail[~is_among(tail, distinct(np.concatenate([*others, np.zeros(0, np.int64)])))]
 
 

@@ -103,7 +103,7 @@ def _taken(rows: PartitionRows, context: Context) -> Iterator[tuple[str, Array]]
     """Yield each group with the steps by which its transactions took something, as their places among all steps."""
     commits, steps = rows.columns("commits"), context.steps()
     polls = np.flatnonzero((steps["kind"] == POLL) & (steps["log_offset"] != UNKNOWN))
-    words, over = rows.words("commits", "group"), ends(context.of_run("txns"))
+    words, over = rows.words("commits", "group"), ends(context.transactions())
     for group in np.unique(commits["group"]).tolist():
         yield words[group], polls[is_among(steps["txn"][polls], _transactions(steps, commits, group, over))]
 

@@ -93,7 +93,7 @@ def consumed(rows: PartitionRows, context: Context) -> dict[str, Consumed]:
     """
     commits, words = rows.columns("commits"), rows.words("commits", "group")
     perhaps = may_count(commits)
-    transactional = is_among(commits["process"], distinct(context.of_run("txns")["process"].to_numpy()))
+    transactional = is_among(commits["process"], distinct(context.transactions()["process"].to_numpy()))
     outside = answered(commits) & ~transactional
     found = {}
     for group in np.unique(commits["group"][outside]).tolist():

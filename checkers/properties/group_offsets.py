@@ -6,10 +6,12 @@ that was not surely overwritten before it was asked. A position is a record of t
 as records are (R11).
 """
 
+from collections.abc import Iterator, Mapping
 from typing import Final, Literal
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from tribunal.checkers.api import (
     FAIL,
@@ -28,7 +30,7 @@ from tribunal.checkers.api import (
     anomalies,
     nothing,
 )
-from tribunal.checkers.judge.steps import ABORTED, COMMITTED, spans
+from tribunal.checkers.judge.steps import ABORTED, COMMITTED, OUTCOMES, codes, spans
 from tribunal.results.recording import WORDS
 
 COMMIT: Final = WORDS["commits", "kind"].index("commit")
@@ -93,12 +95,8 @@ def effective(commits: Columns, context: Context) -> tuple[Array, Array]:
     own = {
         process: (begin, some) for process, begin, some in zip(processes.tolist(), first.tolist(), times, strict=True)
     }
-    for process, begin_ns, end_ns, ended in _spans(context):
-        if process not in own:
-            continue
-        begin, invoke_ns = own[process]
-        since, until = np.searchsorted(invoke_ns, begin_ns, "left"), np.searchsorted(invoke_ns, end_ns, "right")
-        within = order[begin + since : begin + until]
+    for begin, behind, end_ns, ended in _spans(context, own):
+        within = order[begin:behind]
         within = within[outcome[within] != ABORTED]
         # The coordinator ends a transaction without knowing of a commit that never reached the group.
         sure = within[(outcome[within] != 2) | (ended != COMMITTED)]
@@ -123,13 +121,23 @@ def prove(commits: Columns, effects: tuple[Array, Array], writes: Array, fetches
             done[write], outcome[write] = seen_ns[place], COMMITTED
 
 
-def _spans(context: Context) -> list[tuple[int, int, int, int]]:
-    txns = spans(context.of_run("txns")).to_pylist()
-    codes = {"committed": COMMITTED, "aborted": ABORTED, "info": 2}
-    return [
-        (row["process"], row["begin_ns"], NEVER if row["end_ns"] is None else row["end_ns"], codes[row["outcome"]])
-        for row in txns
-    ]
+def _spans(context: Context, commits: Mapping[int, tuple[int, Array]]) -> Iterator[tuple[int, int, int, int]]:
+    """Yield the transactions in which commits lie: the place of the first and the one behind the last, when it ended (NEVER: nobody knows), and how.
+
+    commits:  of each process the place of its first commit, and when each of them was asked for, ascending.
+    """
+    txns = context.transactions()
+    txns = spans(txns.filter(pc.is_in(txns["process"], value_set=pa.array(commits, txns["process"].type))))
+    process, begin_ns = txns["process"].to_numpy(), txns["begin_ns"].to_numpy()
+    end_ns = txns["end_ns"].fill_null(NEVER).to_numpy()
+    ended = codes(txns["outcome"], OUTCOMES).to_numpy()
+    for number, (place, invoke_ns) in commits.items():
+        own = slice(*(int(np.searchsorted(process, number, side)) for side in SIDES))
+        since = np.searchsorted(invoke_ns, begin_ns[own], "left")
+        until = np.searchsorted(invoke_ns, end_ns[own], "right")
+        for row in np.flatnonzero(until > since).tolist():
+            at = own.start + row
+            yield place + int(since[row]), place + int(until[row]), int(end_ns[at]), int(ended[at])
 
 
 class _Register:

@@ -66,7 +66,7 @@ def kernel(rows: PartitionRows, context: Context) -> Found:
         return Found(nothing())
     newest = known[seen["at_ns"][known] == seen["at_ns"][known].max()]
     stable, high = int(seen["last_stable_offset"][newest].max()), int(seen["high_watermark"][newest].max())
-    if stable >= high or context.of_run("txns").num_rows == 0:
+    if stable >= high or context.transactions().num_rows == 0:
         return Found(nothing())
     steps = context.steps()
     sent = np.flatnonzero(is_among(steps["kind"], WRITES))
@@ -82,7 +82,7 @@ def kernel(rows: PartitionRows, context: Context) -> Found:
         ended_ns, is_open = int(ends.max()), bool(open_.any())
     else:
         epoch = int(seen["leader_epoch"][newest].max())
-        last_ns, longest_ns = of_all(context.of_run("txns"), longest_ms)
+        last_ns, longest_ns = of_all(context.transactions(), longest_ms)
         ended_ns, is_open = min(last_ns, _stood_ns(seen, known, epoch, stable, at_ns) + longest_ns), False
     free_ns = ended_ns + GRACE_NS
     if at_ns >= free_ns:

@@ -12,9 +12,10 @@ import pyarrow.parquet as pq
 import pytest
 
 from tests.checkers.recorded import MS, Run
-from tests.checkers.test_ranges import cut_everything, found_whole_and_cut
+from tests.checkers.test_ranges import cut_everything, found_whole_and_cut, judged
 from tribunal.checkers.calibration.api import classes
 from tribunal.checkers.calibration.case import Case
+from tribunal.checkers.judge import run_steps
 from tribunal.checkers.judge.hot_partitions import Range
 from tribunal.checkers.judge.items import FollowAgain, SieveRange, Suspects, work_items
 from tribunal.checkers.judge.judge import judge_item, second_look
@@ -226,3 +227,15 @@ def test_a_reader_of_what_is_committed_passes_over_what_is_not(
     assert [offset for kind, _, offset in found if kind == "skipped"] == skipped[shown]
     # (where it lies at a border it is looked at again, to be sure)
     assert bool(looked_at_again(run_dir, 9, FollowAgain)) == bool(skipped[shown])
+
+
+@pytest.mark.parametrize("name", sorted(RUNS))
+def test_a_partition_that_reads_its_own_steps_alone_is_judged_alike(
+    run_of: Callable[[str], Path], monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    """As where there are too many to sort all of them."""
+    at_once = judged(run_of(name))
+
+    monkeypatch.setattr(run_steps, "AT_ONCE_BYTES", -1)
+
+    assert judged(run_of(name)) == at_once
