@@ -191,7 +191,22 @@ class DiskTrouble(msgspec.Struct, frozen=True, kw_only=True):
 
 
 Failing = Literal["nothing", "writes", "reads", "syncs"]  # which requests a disk answers with EIO
-PartKept = Literal["torn", "reordered"]  # of what was not synced: each file's first bytes, or some pages
+PartKept = Literal[
+    "torn", "reordered", "nothing"
+]  # of what was not synced: each file's first bytes, some pages, or no byte
+
+
+class PartLost(msgspec.Struct, frozen=True, kw_only=True):
+    """A loss of power that does not take all that was not synced.
+
+    files:  a pattern of paths below the node's data folder: of files that match a part had reached the disk, of others all of it. One that does
+            not mean all of them (`**/*`) leaves the names: the journal was written, and data were not.
+    kept:   which part; seed: of the chance that decides it.
+    """
+
+    files: str
+    kept: PartKept
+    seed: int
 
 
 class FaultTarget(Protocol):
@@ -292,8 +307,8 @@ class CanPowerFail(FaultTarget, Protocol):
 class CanLosePart(FaultTarget, Protocol):
     """Takes the power from nodes while they write."""
 
-    async def lose_part(self, node: int, how: PartKept, seed: int) -> Proof:
-        """Kill a node and take from its disk what was not synced but for a part that the seed decides; facts as of `power_fail`."""
+    async def lose_part(self, node: int, loss: PartLost) -> Proof:
+        """Kill a node and take from its disk what was not synced but for a part; facts as of `power_fail`."""
 
 
 class CanDamageLogs(FaultTarget, Protocol):

@@ -26,7 +26,7 @@ from tribunal.clusters.api import (
     Unsupported,
     until,
 )
-from tribunal.clusters.capabilities import Capability, ClockSkew, DiskTrouble, Failing, FileDamage, PartKept, offered_by
+from tribunal.clusters.capabilities import Capability, ClockSkew, DiskTrouble, Failing, FileDamage, PartLost, offered_by
 from tribunal.clusters.endings import all_done, completed
 from tribunal.clusters.host_environment import processes_here
 from tribunal.clusters.nodes.final_logs import unreadable
@@ -407,11 +407,14 @@ class SystemCluster:
             return proof
         return Proof(holds=proof.holds and closed, facts={"all_closed": closed, **proof.facts})
 
-    async def lose_part(self, node: int, how: PartKept, seed: int) -> Proof:
+    async def lose_part(self, node: int, loss: PartLost) -> Proof:
         """The same, but a part of what was not synced had reached the disk; the facts say how many bytes (`bytes_kept`)."""
-        return await completed(self._powerless(node, lambda disk: disk.forget_part(how, seed)))
+        return await completed(self._powerless(node, lambda disk: disk.forget_part(loss), loss.files))
 
-    async def _powerless(self, node: int, forget: Callable[[ForgetfulDisk], Awaitable[Forgotten]]) -> Proof:
+    async def _powerless(
+        self, node: int, forget: Callable[[ForgetfulDisk], Awaitable[Forgotten]], files: str = ""
+    ) -> Proof:
+        """Kill a node and let its disk forget; of some files alone where a pattern says which, and then there have to be some."""
         disk = self._own_disk(node)
         killed = await self.kill(node)
         # Children of the node may live on for a moment, and must not write to the disk that has lost power.
@@ -420,7 +423,7 @@ class SystemCluster:
         lost = await forget(disk)
         left = await disk.ask("forget")
         after = await self._log_ends(node)
-        facts = {
+        facts: dict[str, object] = {
             "all_closed": closed,
             "bytes_lost": lost.bytes,
             "bytes_kept": lost.kept,
@@ -429,7 +432,13 @@ class SystemCluster:
             "names_rolled_back": lost.names,
         }
         ends = {} if before is None else {"log_end_offsets_before": before, "log_end_offsets_after": after}
-        return Proof(holds=killed.holds and closed and left == Forgotten(), facts={**killed.facts, **facts, **ends})
+        is_done = killed.holds and closed and left == Forgotten()
+        if not files:
+            return Proof(holds=is_done, facts={**killed.facts, **facts, **ends})
+        facts["files_matching"] = lost.matching
+        if not lost.matching:
+            facts["missing"] = f"a file that matches {files!r}; there is {', '.join(lost.others) or 'none'}"
+        return Proof(holds=is_done and lost.matching > 0, facts={**killed.facts, **facts, **ends})
 
     async def _log_ends(self, node: int) -> Mapping[str, int] | None:
         """Return where each log on a dead node's disk ends; None of a system whose files nobody knows."""

@@ -16,7 +16,7 @@ from typing import Final, Literal
 import msgspec
 
 from tribunal.clusters.api import ClusterError, Proof
-from tribunal.clusters.capabilities import DiskTrouble, Failing, PartKept
+from tribunal.clusters.capabilities import DiskTrouble, Failing, PartLost
 from tribunal.clusters.nodes.mounts import unmount_all
 from tribunal.clusters.nodes.node_process import last_lines, put_to_end, start_to_speak
 
@@ -34,6 +34,7 @@ class Forgotten(msgspec.Struct, frozen=True):
     bytes:    written and not synced, of files that had a name; lengths: of how many of them the length is another one now.
     files:    how many of them are as they were before in any way; names: how many names mean something else now.
     kept:     bytes that were not synced and had reached the disk all the same.
+    matching: of a loss of some files: how many there were; others: where there were none, some that there are.
     open:     how many files and folders are open; held: how many it has, with and without a name.
     """
 
@@ -42,6 +43,8 @@ class Forgotten(msgspec.Struct, frozen=True):
     files: int = 0
     names: int = 0
     kept: int = 0
+    matching: int = 0
+    others: tuple[str, ...] = ()
     open: int = 0
     held: int = 0
 
@@ -93,9 +96,9 @@ class ForgetfulDisk:
         """Let it forget what was not synced, or everything; return what that was. Raises ClusterError."""
         return msgspec.json.decode(await self._asked(command), type=Forgotten)
 
-    async def forget_part(self, how: PartKept, seed: int) -> Forgotten:
-        """Let it forget what was not synced but for a part that chance decides; return what that was. Raises ClusterError."""
-        return msgspec.json.decode(await self._asked(f"forget {how} {seed}"), type=Forgotten)
+    async def forget_part(self, loss: PartLost) -> Forgotten:
+        """Let it forget what was not synced but for a part; return what that was. Raises ClusterError."""
+        return msgspec.json.decode(await self._asked(f"forget {msgspec.json.encode(loss).decode()}"), type=Forgotten)
 
     async def trouble(self, trouble: DiskTrouble, *, within_ms: int = MET_MS) -> Proof:
         """Let it be full, read-only or slow, or none of that; proven by requests that met it in time. Raises ClusterError."""

@@ -13,8 +13,9 @@ a sync of a folder keeps the names alone. That is more than POSIX promises: who 
 Commands come on stdin, one word a line, each answered by one line of JSON on stdout:
 
     forget    everything that was not synced is gone; {"bytes": N, "lengths": N, "names": N, "files": N, "kept": N} of what that was. With
-              a word and a seed behind it a part of each file's bytes (N kept) had reached the disk: `torn`, the first of them in their
-              order; `reordered`, some pages
+              {"files": PATTERN, "kept": W, "seed": N} behind it all bytes of files whose paths do not match had reached the disk, and of those
+              that do (N matching, or some others where none does) a part: `torn`, the first of them in their order; `reordered`, some pages;
+              `nothing`. With a pattern that does not mean all (`**/*`) the names are there: the journal was written, and data were not
     wipe      everything is gone; {"bytes": N} of what there was
     trouble   how it misbehaves from now on, as JSON behind the word: {"writes": W, "failing": F, "sync_delay_ms": N}; {} ends it
     met       nothing is changed; {"full": N, "read-only": N, "failing": N, "delayed": N} of how many requests it has refused so, or held up to
@@ -33,6 +34,7 @@ It ends when stdin ends. RUN_DIR stands on the command line so that `tribunal he
 
 import ctypes
 import errno
+import fnmatch
 import heapq
 import json
 import os
@@ -41,11 +43,13 @@ import stat
 import struct
 import sys
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from random import Random
 from typing import Final, NamedTuple
 
 PAGE: Final = 4096
+ALL: Final = ["**", "*"]
+OTHERS: Final = 10  # files that are named where none matches
 SECTOR: Final = 512  # what a disk writes whole or not at all
 ZEROS: Final = bytes(PAGE)
 ROOT: Final = 1
@@ -161,6 +165,12 @@ class Inode:
         self.forsaken |= self.dirty
         self.dirty.clear()
 
+    def keep_all(self) -> int:
+        """Let all that was not synced reach the disk, but for what a sync was refused for; return how many bytes."""
+        kept = sum(self._held(page).bit_count() for page in self.dirty)
+        self.sync()
+        return kept
+
     def keep_part(self, how: str, random: Random) -> int:
         """Let a part of what was not synced reach the disk; return how many bytes.
 
@@ -215,6 +225,15 @@ def _copy(which: Iterable[int], source: dict[int, bytes], target: dict[int, byte
             target.pop(page, None)
 
 
+def matches(path: Sequence[str], pattern: Sequence[str]) -> bool:
+    """Return whether a path is meant by a pattern, name by name; `**` stands for any folders, also none."""
+    if not pattern or not path:
+        return not pattern and not path
+    if pattern[0] == "**":
+        return matches(path, pattern[1:]) or matches(path[1:], pattern)
+    return fnmatch.fnmatchcase(path[0], pattern[0]) and matches(path[1:], pattern[1:])
+
+
 class Trouble(NamedTuple):
     """How a disk misbehaves (see above)."""
 
@@ -267,11 +286,36 @@ class Disk:
 
     # --- commands --------------------------------------------------------------------------
 
-    def forget(self, how: str = "whole", seed: str = "") -> dict[str, int]:
-        """Forget what was not synced, or a part of it."""
-        random = Random(f"{seed}/{how}")
-        named = [one for one in self.inodes.values() if one.links and one.synced_links and not one.is_folder]
-        kept = 0 if how == "whole" else sum(one.keep_part(how, random) for one in named)
+    def forget_part(self, given: Mapping[str, str | int]) -> dict[str, int | list[str]]:
+        """Forget what was not synced but for a part of it."""
+        how, pattern = str(given["kept"]), str(given["files"]).split("/")
+        random = Random(f"{given['seed']}/{how}")
+        if pattern != ALL:
+            self._sync_names()
+        paths = sorted(self._paths(ROOT, ()))
+        hit = {number for path, number in paths if matches(path, pattern)}
+        kept = 0
+        for number, one in self.inodes.items():
+            if not (one.links and one.synced_links) or one.is_folder:
+                continue
+            if number not in hit:
+                kept += one.keep_all()
+            elif how != "nothing":
+                kept += one.keep_part(how, random)
+        others = [] if hit else ["/".join(path) for path, _ in paths[:OTHERS]]
+        return {**self.forget(), "kept": kept, "matching": len(hit), "others": others}
+
+    def _paths(self, folder: int, above: tuple[str, ...]) -> Iterator[tuple[tuple[str, ...], int]]:
+        """Yield each file below a folder with its path."""
+        for name, number in self.inodes[folder].names.items():
+            path = (*above, os.fsdecode(name))
+            if self.inodes[number].is_folder:
+                yield from self._paths(number, path)
+            else:
+                yield path, number
+
+    def forget(self) -> dict[str, int]:
+        """Forget what was not synced."""
         # Of a file without a name nobody misses anything, even where the loss gives it back its name.
         files = [one for one in self.inodes.values() if not one.is_folder]
         lost = [found for one in files for found in [one.forget()] if one.links]
@@ -289,7 +333,6 @@ class Disk:
             "lengths": sum(one.has_other_length for one in lost),
             "files": sum(one.is_changed for one in lost),
             "names": names,
-            "kept": kept,
         }
 
     def wipe(self) -> dict[str, int]:
@@ -632,13 +675,13 @@ class Desk:
         if reply is not None:
             os.write(self._kernel, reply)
 
-    def obey(self, line: str) -> dict[str, int]:
+    def obey(self, line: str) -> Mapping[str, int | list[str]]:
         """Do what the harness says."""
         word, _, given = line.partition(" ")
         if word == "trouble":
             return self._disk.misbehave(Trouble(**json.loads(given)))
-        commands = {
-            "forget": lambda: self._disk.forget(*given.split()),
+        commands: dict[str, Callable[[], Mapping[str, int | list[str]]]] = {
+            "forget": lambda: self._disk.forget_part(json.loads(given)) if given else self._disk.forget(),
             "wipe": self._disk.wipe,
             "met": lambda: self._disk.met,
             "opened": self._disk.open_count,

@@ -1,7 +1,6 @@
 """Kill a node and damage some of its files, which ones a pattern says; heal by starting it again."""
 
 from contextlib import asynccontextmanager
-from pathlib import PurePosixPath
 from typing import Annotated, Final, Protocol
 
 import msgspec
@@ -9,6 +8,7 @@ import msgspec
 from tribunal.clusters.capabilities import CanDamageFiles, FileDamage, HowDamaged
 from tribunal.nemesis.api import AsyncGenerator, Effect, Fault, back_in_service, incarnation
 from tribunal.nemesis.bounce import KillTarget
+from tribunal.nemesis.file_patterns import must_be_below
 
 
 class DamageTarget(KillTarget, CanDamageFiles, Protocol):
@@ -25,11 +25,7 @@ class Options(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
     def __post_init__(self) -> None:
         """Refuse what leads out of the node's folder, or nowhere."""
-        path = PurePosixPath(self.files)
-        if not path.parts or path.is_absolute() or ".." in path.parts:
-            raise ValueError(f"files is {self.files!r}: a pattern of paths below the data folder, as wal/*.log or **/*")
-        if any("**" in part and part != "**" for part in path.parts):
-            raise ValueError(f"files is {self.files!r}: ** stands for folders, and alone between slashes")
+        must_be_below(self.files)
 
 
 @asynccontextmanager

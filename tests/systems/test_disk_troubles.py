@@ -12,11 +12,14 @@ import pytest
 from tests.systems.test_forgetful_disk import mounted, mounting
 from tests.systems.test_redis import REDIS, judged
 from tests.systems.test_sample import ONE_KILL, planned
+from tests.systems.test_sample import judged as judged_plan
 from tribunal.clusters.api import Proof, until
 from tribunal.clusters.capabilities import DiskTrouble, Failing
 from tribunal.clusters.systems.disks import ForgetfulDisk, Forgotten
 from tribunal.clusters.systems.forgetful_disk import Inode, Lost
+from tribunal.harness.new import made_system
 from tribunal.harness.scenario import BadScenario
+from tribunal.results.store import Recording
 from tribunal.results.verdict import Verdict
 
 SOON_MS = 100
@@ -215,6 +218,7 @@ def test_only_a_disk_between_the_node_and_its_files_misbehaves(fault: str, capab
         pytest.param("full-disk: node 1", id="full"),
         pytest.param("torn-loss: node 1", id="torn"),
         pytest.param("torn-loss: node 1, kept: reordered", id="reordered", marks=pytest.mark.nightly),
+        pytest.param("torn-loss: node 1, kept: nothing, files: '**/*.aof'", id="of some files"),
         pytest.param("failing-disk: node 1, requests: syncs", id="failing", marks=pytest.mark.nightly),
         pytest.param("read-only-disk: node 1", id="read-only", marks=pytest.mark.nightly),
     ],
@@ -226,3 +230,19 @@ def test_a_server_that_syncs_each_change_loses_nothing_by_its_disk(fault: str, t
     verdict = judged("power-loss.yaml", always | {"steps": f"[{{{fault}, for: 300ms, after: 300ms}}]"}, tmp_path)
 
     assert (verdict.verdict, verdict.reasons) == (Verdict.PASS, [])
+
+
+@mounting
+def test_a_loss_of_files_that_there_are_not_is_not_proven(tmp_path: Path) -> None:
+    """It takes nothing, and says which files there are."""
+    made_system("keeper", tmp_path)
+    file = tmp_path / "keeper" / "system.toml"
+    file.write_text(file.read_text().replace("[nodes]\n", '[nodes]\ndisk = "forgetful"\n'))
+    steps = "[{torn-loss: node 1, kept: nothing, files: 'wal/*', for: 300ms, after: 300ms}]"
+    plan = planned(tmp_path, {"steps": steps, "time": "1s", "cluster.isolation": "namespaces"})
+
+    verdict, run_dir = judged_plan(plan, tmp_path / "runs")
+
+    assert verdict.verdict is Verdict.INCONCLUSIVE
+    (fault,) = Recording.open(run_dir).table("faults").to_pylist()
+    assert "a file that matches 'wal/*'; there is log" in fault["proof"]

@@ -11,9 +11,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.systems.test_sample import ONE_KILL, planned
+from tribunal.clusters.capabilities import PartLost
 from tribunal.clusters.namespaces.spaces import Namespaces, way_in
 from tribunal.clusters.systems.disks import ForgetfulDisk, Forgotten, lacking
-from tribunal.clusters.systems.forgetful_disk import PAGE, SECTOR, Inode, Lost
+from tribunal.clusters.systems.forgetful_disk import PAGE, SECTOR, Inode, Lost, matches
 from tribunal.harness.scenario import BadScenario
 
 LACKING = str(way_in()) if isinstance(way_in(), str) else lacking()
@@ -339,7 +340,7 @@ def test_a_part_of_what_was_not_synced_may_have_reached_the_disk(tmp_path: Path)
     async def tried() -> None:
         async with mounted(tmp_path) as (disk, spaces, data):
             await spaces.run_aside(["python3", "-c", writing, str(data)], name="1")
-            lost = await disk.forget_part("torn", 5)
+            lost = await disk.forget_part(PartLost(files="**/*", kept="torn", seed=5))
             names, content = (await spaces.run_aside(["python3", "-c", reading, str(data)], name="1")).split()
             left = await disk.ask("forget")
         assert (names, content) == ("['held']", "s" * 5000 + "u" * lost.kept)
@@ -348,6 +349,57 @@ def test_a_part_of_what_was_not_synced_may_have_reached_the_disk(tmp_path: Path)
         assert left == Forgotten()
 
     asyncio.run(tried())
+
+
+@mounting
+def test_a_loss_may_be_one_of_some_files(tmp_path: Path) -> None:
+    """Of others all had reached the disk, and all names, as when the kernel had written them by itself; a new file that is meant is empty then."""
+    writing = (
+        "import os, sys; os.chdir(sys.argv[1]); os.makedirs('wal/old')\n"
+        "for name in ('wal/1.log', 'wal/old/0.log', 'index'):\n"
+        "    file = open(name, 'wb', 0); file.write(b's' * 100); os.fsync(file.fileno()); file.write(b'u' * 900)\n"
+        "open('wal/2.log', 'wb', 0).write(b'n' * 50); open('new', 'wb', 0).write(b'n' * 60); os.rename('index', 'wal/index')"
+    )
+    reading = (
+        "import os, sys; os.chdir(sys.argv[1])\n"
+        "print(*(os.path.getsize(name) for name in ('wal/1.log', 'wal/2.log', 'wal/old/0.log', 'wal/index', 'new')))"
+    )
+
+    async def tried() -> None:
+        async with mounted(tmp_path) as (disk, spaces, data):
+            await spaces.run_aside(["python3", "-c", writing, str(data)], name="1")
+            lost = await disk.forget_part(PartLost(files="wal/*.log", kept="nothing", seed=1))
+            said = (await spaces.run_aside(["python3", "-c", reading, str(data)], name="1")).split()
+            none = await disk.forget_part(PartLost(files="wal/*.idx", kept="nothing", seed=1))
+        assert said == ["100", "0", "1000", "1000", "60"]
+        assert (lost.bytes, lost.kept, lost.names, lost.matching, lost.others) == (900 + 50, 2 * 900 + 60, 0, 2, ())
+        assert (none.matching, none.others) == (0, ("new", "wal/1.log", "wal/2.log", "wal/index", "wal/old/0.log"))
+
+    asyncio.run(tried())
+
+
+def test_what_a_sync_was_refused_for_is_gone_also_of_a_file_whose_bytes_had_reached_the_disk() -> None:
+    inode = Inode(2, 0o100644, 0, 0)
+    done(inode, [("write", 0, b"first"), ("sync", 0, b""), ("write", PAGE, b"refused")])
+    inode.forsake()
+    done(inode, [("write", 2 * PAGE, b"later")])
+
+    assert inode.keep_all() == 5
+    inode.forget()
+
+    assert inode.read(PAGE, 2 * PAGE) == bytes(PAGE) + b"later"
+
+
+@pytest.mark.parametrize(
+    ("path", "pattern", "is_meant"),
+    [
+        ("a", "**/*", True), ("d/a", "**/*", True), ("d/e/a", "**/*", True), ("d/a", "*", False), ("a", "*", True),
+        ("d/a", "d/*", True), ("d/e/a", "d/*", False), ("d/e/a", "d/**/a", True), ("d/a", "d/**/a", True), ("d/A", "d/a", False),
+        ("d/a.log", "**/*.log", True), ("d/a.logs", "**/*.log", False), (".a", "*", True), ("d", "d/**", False),
+    ],
+)  # fmt: skip
+def test_a_pattern_means_files_by_their_names(path: str, pattern: str, is_meant: bool) -> None:
+    assert matches(path.split("/"), pattern.split("/")) is is_meant
 
 
 @mounting
