@@ -3,6 +3,7 @@
 A process stays at its own server, and goes to the next one where that does not answer. With `--sync` a read comes behind a `sync`, as
 ZooKeeper's documentation says for who wants to see what others wrote; without, a server answers from what it has itself. A register is
 a node, a set one whose children are the elements, a lock a node that one alone can create: its token is that creation's number (czxid).
+A stream is a node whose children are made in sequence: the number that ZooKeeper gives is the offset, the element stands before it in the name.
 """
 
 import contextlib
@@ -15,6 +16,7 @@ from kazoo.exceptions import BadVersionError, KazooException, NodeExistsError, N
 from kazoo.handlers.threading import KazooTimeoutError
 
 SESSION_S = 4.0
+DIGITS = 10  # of the number behind a name that is made in sequence
 BEHIND = "--sync" in sys.argv
 
 
@@ -60,6 +62,19 @@ class Zoo:
         _, stat = asked.get(timeout=self._wait_s)
         return int(stat.czxid)
 
+    def append(self, path: str, value: int) -> int:
+        """Make a node in sequence below another one; return its number. Raises NoNodeError where that other one is not there."""
+        asked = self._kazoo.create_async(f"{path}/{value}-", b"", sequence=True)
+        return int(asked.get(timeout=self._wait_s)[-DIGITS:])
+
+    def entries(self, path: str) -> list[list[int]]:
+        """Return the numbers and elements of what was made in sequence, in its order."""
+        try:
+            names = self._kazoo.get_children_async(path).get(timeout=self._wait_s)
+        except NoNodeError:
+            return []
+        return sorted([int(name[-DIGITS:]), int(name[: -DIGITS - 1])] for name in names)
+
     def delete(self, path: str, version: int) -> None:
         """Delete a node. Raises BadVersionError or NoNodeError."""
         self._kazoo.delete_async(path, version).get(timeout=self._wait_s)
@@ -100,7 +115,7 @@ def released(zoo: Zoo, path: str, holder: int) -> dict[str, object]:
 def answer(zoo: Zoo, function: str, key: str, value: int | list[int] | None) -> dict[str, object]:
     """Call once."""
     path = f"/{key}"
-    if function in ("read", "read-all") and BEHIND:
+    if function in ("read", "read-all", "read-stream") and BEHIND:
         zoo.sync(path)
     match function, value:
         case "read", _:
@@ -115,6 +130,12 @@ def answer(zoo: Zoo, function: str, key: str, value: int | list[int] | None) -> 
             zoo.create(f"{path}/{value}", 0)
         case "read-all", _:
             return {"type": "ok", "value": zoo.children(path)}
+        case "publish", int():
+            with contextlib.suppress(NodeExistsError):
+                zoo.create(path, 0)
+            return {"type": "ok", "value": zoo.append(path, value)}
+        case "read-stream", int():
+            return {"type": "ok", "value": [entry for entry in zoo.entries(path) if entry[0] >= value]}
         case "acquire", int():
             return {"type": "ok", "value": zoo.create(path, value)}
         case "release", int():
