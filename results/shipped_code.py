@@ -18,7 +18,7 @@ def is_shipped() -> bool:
 
 def unpacked() -> Path:
     """Return the folder that `tribunal` is in as files; unpack the archive that it came in, once for all processes here."""
-    package = Path(tribunal.__file__)
+    package = Path(tribunal.__file__).absolute()  # Spark names the archive by its way from where the executor runs
     if package.is_file():
         return package.parent.parent
     archive = next(folder for folder in package.parents if folder.is_file())

@@ -110,7 +110,7 @@ def _received(ended: "Future[Row]", plan: Plan, scratch: Path) -> SeedResult:
     try:
         row = ended.result()
     except Exception as problem:
-        raise NoSpark(f"the cluster ran no seeds: {_reason(problem)}") from problem
+        raise NoSpark(f"the cluster ran no seeds: {reason_of(problem)}") from problem
     result = msgspec.json.decode(row.result, type=SeedResult)
     folder = scratch / run_name(plan)
     if row.states is not None:
@@ -124,12 +124,11 @@ def _received(ended: "Future[Row]", plan: Plan, scratch: Path) -> SeedResult:
     return msgspec.structs.replace(result, run_dir=str(folder))
 
 
-def _reason(problem: Exception) -> str:
+def reason_of(problem: Exception) -> str:
     """Return the line that matters of what Spark says of a task that failed."""
-    lines = str(problem).splitlines() or [type(problem).__name__]
-    return next(
-        (line.partition(f"{CannotRun.__name__}: ")[2] for line in lines if CannotRun.__name__ in line), lines[0]
-    )
+    lines = [line for line in str(problem).splitlines() if line.strip()] or [type(problem).__name__]
+    named = f"{CannotRun.__name__}: "  # the line of code that raised it has the name alone
+    return next((line.partition(named)[2] for line in lines if named in line), lines[0].strip())
 
 
 def _slots(spark: "SparkSession") -> int:

@@ -1,11 +1,23 @@
-"""What tests ask an engine about images."""
+"""What tests ask an engine: whether there is one, and about images."""
 
 import contextlib
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from tribunal.clusters.api import ClusterError
+from tribunal.clusters.images import build
+
 if TYPE_CHECKING:
     from docker import DockerClient
+
+
+def no_engine() -> str:
+    """Return why there is no container engine, or nothing."""
+    try:
+        build.engine().close()
+    except ClusterError as problem:
+        return str(problem)
+    return ""
 
 
 def unnamed(client: "DockerClient", unique: Path) -> list[str]:

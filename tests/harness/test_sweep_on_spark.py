@@ -14,9 +14,11 @@ from typing import Any
 import pytest
 
 from tests.checkers.spark_clusters import connect_server, open_ports, standalone
+from tests.checkers.spark_containers import in_containers
+from tests.clusters.docker_images import no_engine
 from tribunal.harness.campaign.seed_task import CannotRun, SeedServer
 from tribunal.harness.campaign.shipped import archive
-from tribunal.harness.campaign.sweep_on_spark import failures_last
+from tribunal.harness.campaign.sweep_on_spark import failures_last, reason_of
 from tribunal.harness.run import commit
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -55,6 +57,32 @@ def a_plan(folder: Path) -> Path:
     path = folder / "plan.json"
     subprocess.run([sys.executable, "-c", code, str(path)], check=True, cwd=ROOT, timeout=100)
     return path
+
+
+def test_code_is_unpacked_where_other_processes_find_it_whatever_way_spark_has_named_it(tmp_path: Path) -> None:
+    """The process that runs seeds runs in that folder: a way from elsewhere led nowhere, and on machines without this repository no seed ran."""
+    archive(tmp_path, with_packages=False)
+    said = "import sys; sys.path.insert(0, './tribunal_seeds.zip'); from tribunal.results.shipped_code import unpacked; print(unpacked())"
+
+    completed = subprocess.run(
+        [sys.executable, "-I", "-S", "-c", said], cwd=tmp_path, capture_output=True, text=True, timeout=60, check=True
+    )
+
+    assert completed.stdout.strip() == str(tmp_path / "tribunal_seeds.unpacked")
+
+
+def test_why_a_task_failed_is_the_line_that_says_it_not_the_one_that_raised_it() -> None:
+    trace = """
+  An exception was thrown from the Python worker. Please see the stack trace below.
+Traceback (most recent call last):
+  File "./tribunal_seeds.zip/tribunal/harness/campaign/seed_task.py", line 129, in _ended
+    raise CannotRun(f"{os.uname().nodename}: seeds do not run: {words[-1][:SHOWN]}")
+tribunal.harness.campaign.seed_task.CannotRun: worker-1: seeds do not run: No module named 'numpy'
+"""
+
+    assert reason_of(RuntimeError(trace)) == "worker-1: seeds do not run: No module named 'numpy'"
+    assert reason_of(RuntimeError("\n  [SPARK] it broke\n")) == "[SPARK] it broke"
+    assert reason_of(KeyError()) == "KeyError"
 
 
 @pytest.mark.nightly
@@ -182,6 +210,33 @@ def test_a_cluster_finds_the_same_when_a_worker_is_killed_and_another_one_comes(
 
     assert was_sweeping
     assert reachable == set()
+    assert found == [here]
+
+
+@pytest.mark.nightly
+@pytest.mark.spark
+@pytest.mark.containers
+@pytest.mark.skipif(bool(no_engine()), reason=no_engine() or "there is one")
+@pytest.mark.timeout(1800)
+def test_a_cluster_in_containers_finds_the_same_when_a_worker_is_killed_and_another_one_comes(tmp_path: Path) -> None:
+    """Workers have other addresses, and nothing of this repository: code and findings travel."""
+    options = [*SEEDS, "--seeds", "0:8"]
+    here = sweep(tmp_path / "here", *options, code=1)
+
+    with in_containers(3) as cluster:
+        assert not cluster.sees(ROOT / "pyproject.toml")
+        found: list[dict[str, Any]] = []
+        there = [*options, "--master", cluster.url, "--python", sys.executable]
+        sweeping = threading.Thread(target=lambda: found.append(sweep(tmp_path / "there", *there, code=1)))
+        sweeping.start()
+        while sweeping.is_alive() and not list((tmp_path / "there").glob("*/manifest.json")):
+            threading.Event().wait(0.05)
+        was_sweeping = sweeping.is_alive()
+        cluster.kill(0)
+        cluster.add()
+        sweeping.join()
+
+    assert was_sweeping
     assert found == [here]
 
 

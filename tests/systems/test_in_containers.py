@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 import msgspec
 import pytest
 
-from tests.clusters.docker_images import unnamed
+from tests.clusters.docker_images import no_engine, unnamed
 from tests.systems.judged import judged_in, started
 from tribunal.clusters.api import ClusterError, CutMode, Link, Proof, until
 from tribunal.clusters.images import build, half_images
@@ -47,15 +47,6 @@ if TYPE_CHECKING:
 ROOT = Path(__file__).parents[2]
 WITHIN_S = 60
 BUILT_S = 180  # a build has many steps of the engine, and its end some rounds of the guard
-
-
-def no_engine() -> str:
-    """Return why there is no container engine, or nothing."""
-    try:
-        build.engine().close()
-    except ClusterError as problem:
-        return str(problem)
-    return ""
 
 
 needs_engine = [
