@@ -184,6 +184,12 @@ class TakenWhileRecovering(msgspec.Struct, frozen=True, kw_only=True, tag="taken
     batch: Batch
 
 
+class TransactionLeftOpen(msgspec.Struct, frozen=True, kw_only=True, tag="transaction_left_open"):
+    """A leader that was elected uncleanly has ended its recovery, and not a transaction that it had found open."""
+
+    producer_id: int
+
+
 class MovedBelowMinIsr(msgspec.Struct, frozen=True, kw_only=True, tag="moved_below_min_isr"):
     """A leader moves its high watermark, and has known no ISR of min ISR members since a metadata offset."""
 
@@ -301,6 +307,7 @@ Facts = (
     | ExposedBeyondLog
     | LogEndsEarly
     | TakenWhileRecovering
+    | TransactionLeftOpen
     | MovedBelowMinIsr
     | OutOfSequence
     | CleanShutdownFile

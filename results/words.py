@@ -31,6 +31,7 @@ from tribunal.results.violation import (
     StaleRequestCarriedOut,
     StoppedUnasked,
     TakenWhileRecovering,
+    TransactionLeftOpen,
     TwoBatches,
     TwoLeaders,
     UnfencedEarly,
@@ -95,6 +96,8 @@ def _sentence(violation: Violation) -> str:  # noqa: C901, PLR0912 - one case a 
             )
         case TakenWhileRecovering(batch=batch):
             return f"{node} recovers in epoch {epoch} and has taken {_batch(batch)}"
+        case TransactionLeftOpen(producer_id=producer_id):
+            return f"{node} has recovered in epoch {epoch}, and the transaction of producer {producer_id} that begins at {offset} is open still"
         case MovedBelowMinIsr(before=before, high_watermark=now, metadata_offset=known):
             return (
                 f"{node} moves the high watermark of epoch {epoch} from {before} to {now}, and has known no ISR of min "

@@ -56,6 +56,7 @@ from tribunal.results.violation import (
     Role,
     StableBeyondOpen,
     TakenWhileRecovering,
+    TransactionLeftOpen,
     TwoBatches,
     TwoLeaders,
 )
@@ -111,6 +112,7 @@ class Watch:
         self._stable: dict[TopicPartition, StableOffsets] = {}
         self._damaged: dict[int, None] = {}
         self._taken: list[tuple[int, TopicPartition, list[BatchMark]]] = []  # while the partition recovers
+        self._recovering: dict[TopicPartition, int] = {}  # the leader epochs of partitions that were committed so last
         self._behind: dict[TopicPartition, None] = {}  # a replica's log ends before what is committed
         self._exposures: dict[tuple[TopicPartition, int], tuple[int, int]] = {}  # high watermark, metadata known then
         self._former: dict[TopicPartition, dict[bytes, None]] = {}  # owners of logs of topics that are gone
@@ -242,6 +244,7 @@ class Watch:
                     self._former.setdefault(partition, {})[logs.owners[partition]] = None
             del self._prefixes[partition]
             self._stable.pop(partition, None)
+            self._recovering.pop(partition, None)
             self._behind.pop(partition, None)
             for known in (self._leaders, self._exposures):
                 for key in [key for key in known if key[0] == partition]:
@@ -266,11 +269,31 @@ class Watch:
                 self.lone_leaders.committed(
                     partition, state, self._simulation.loop.now_ns, self._uncommitted(partition, state)
                 )
+            if state is not None:
+                self._recovered_by_right(partition, state)
             if prefix is not None and state is not None and state.leader in prefix.lossy:
                 prefix.led_by_lossy = state.leader_epoch
             if prefix is not None and state is not None and not self._may_begin_anew(partition, prefix):
                 self._members_hold(partition, state.leader_epoch, prefix)
                 self._eligible_hold(partition, prefix)
+
+    def _recovered_by_right(self, partition: TopicPartition, state: PartitionState) -> None:
+        """I12: who ends a recovery has ended the transactions that it had found open, before anybody may read (KIP-704)."""
+        if state.recovering:
+            self._recovering[partition] = state.leader_epoch
+            return
+        recovered = self._recovering.pop(partition, None) == state.leader_epoch
+        log = self._log_of(state.leader, partition) if recovered and state.leader not in self._damaged else None
+        found = {} if log is None else left_open_before(log.batches, state.leader_epoch)
+        for producer_id, offset in found.items():
+            raise Violated(
+                Invariant.I12,
+                TransactionLeftOpen(producer_id=producer_id),
+                partition=partition,
+                log_offset=offset,
+                node=state.leader,
+                epoch=state.leader_epoch,
+            )
 
     def _uncommitted(self, partition: TopicPartition, state: PartitionState) -> int | None:
         """Return where a leader's log ends that is alone in its ISR, suffices, and has shown less than that as committed."""
@@ -542,6 +565,17 @@ class Batches:
                 node=node,
                 epoch=mark.epoch,
             )
+
+
+def left_open_before(batches: Sequence[BatchMark], epoch: int) -> dict[int, int]:
+    """Return where transactions begin that former leader epochs left without an end, by their producers."""
+    found: dict[int, int] = {}
+    for mark in batches:
+        if mark.is_control:
+            found.pop(mark.producer_id, None)
+        elif mark.is_transactional and mark.epoch < epoch:
+            found.setdefault(mark.producer_id, mark.base_offset)
+    return found
 
 
 class CommittedPrefix:

@@ -44,8 +44,8 @@ RUNS = {
     "bank": ("name: bank", "5s"),
     "lists": ("name: list-append", "5s"),
 }
-M50 = "m50_open_transactions_stay"
-SEED_OF_M50 = 17  # one that shows an aborted record as committed
+M82 = "m82_aborted_in_one_segment"
+SEED_OF_M82 = 0  # one that shows an aborted record as committed
 
 
 def simulated(folder: Path, scenario: str, *, seed: int = 1, on: tuple[str, ...] = ()) -> Path:
@@ -61,8 +61,8 @@ def run_of(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Path]:
 
     @cache
     def made_once(name: str) -> Path:
-        if name == "m50":
-            return simulated(base / name, "unclean-transactions", seed=SEED_OF_M50, on=(M50,))
+        if name == "m82":
+            return simulated(base / name, "small-segments", seed=SEED_OF_M82, on=(M82,))
         path = base / f"{name}.yaml"
         workload, time = RUNS[name]
         path.write_text(SCENARIO.format(name=name, workload=workload, time=time))
@@ -73,21 +73,21 @@ def run_of(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Path]:
 
 @pytest.mark.parametrize(
     ("name", "offsets"),
-    [("exactly", 50), ("m50", 90), *(pytest.param(name, 20, marks=pytest.mark.nightly) for name in (*RUNS, "m50"))],
+    [("exactly", 50), ("m82", 90), *(pytest.param(name, 20, marks=pytest.mark.nightly) for name in (*RUNS, "m82"))],
 )
 def test_a_run_with_transactions_is_judged_in_ranges_as_it_is_whole(
     run_of: Callable[[str], Path], name: str, offsets: int
 ) -> None:
     found = {kind for kind, severity, _ in found_whole_and_cut(run_of(name), offsets) if severity == "violation"}
 
-    assert ("aborted_read" in found) == (name == "m50")
+    assert ("aborted_read" in found) == (name == "m82")
 
 
 INJECTED = sorted(name for name, one in classes().items() if one.inject is not None)
 
 
 @pytest.mark.nightly
-@pytest.mark.parametrize("name", [*RUNS, "m50"])
+@pytest.mark.parametrize("name", [*RUNS, "m82"])
 def test_anomalies_in_a_run_with_transactions_are_found_in_ranges_as_they_are_whole(
     run_of: Callable[[str], Path], tmp_path: Path, name: str
 ) -> None:

@@ -15,7 +15,7 @@ from tribunal.clusters.simulated.replica_logs import BatchMark, ReplicaLog, Repl
 from tribunal.clusters.simulated.sequences import Expiration, Sequences
 from tribunal.clusters.simulated.stable_offsets import StableOffset, StableOffsets
 from tribunal.clusters.simulated.violation import Violated
-from tribunal.clusters.simulated.watch import Batches, CommittedPrefix, Watch
+from tribunal.clusters.simulated.watch import Batches, CommittedPrefix, Watch, left_open_before
 from tribunal.clusters.simulated.world import Simulation
 
 P = TopicPartition("t", 0)
@@ -292,6 +292,33 @@ def test_a_transaction_whose_beginning_an_unclean_election_lost_is_waited_for_by
     prefix.exposed(2, other, 2, 5)
 
     prefix.hold_stable(2, other, StableOffset(2, 5, 5))
+
+
+# I12
+
+
+@pytest.mark.parametrize(
+    ("held", "left"),
+    [
+        pytest.param(BEGUN, {7: 0}, id="it began in a former leader epoch, and has no end"),
+        pytest.param(OVER, {}, id="it has one"),
+        pytest.param(
+            (*BEGUN, mark(10, 10, 2, producer=7, control=True, transactional=True)),
+            {},
+            id="its end is the new leader's",
+        ),
+        pytest.param(
+            (*OVER, mark(11, 11, 2, producer=7, transactional=True)),
+            {},
+            id="the next one began in the new leader epoch",
+        ),
+        pytest.param(
+            (*OVER, mark(11, 11, 1, producer=8, transactional=True)), {8: 11}, id="another producer's has none"
+        ),
+    ],
+)
+def test_what_former_leaders_left_open_is_what_began_under_them_and_has_no_end(held, left):
+    assert left_open_before(log(*held).batches, 2) == left
 
 
 # I17
