@@ -31,7 +31,8 @@ ROUND: Final = 4
 FIRST_RUNS: Final = 4  # from the scenarios alone, before anything is varied
 CROSSED_FROM: Final = 16  # runs before are chosen as ever: what they find they find soon
 CROSSING_SHARE: Final = 0.85  # of those behind, as long as pairs are left
-SUCCESSION_WEIGHTS: Final = {"brokers": 2.0, "voters": 1.0}  # of their tables, where that of crossings has 1
+SUCCESSION_WEIGHTS: Final = {"brokers": 3.0, "voters": 1.0}  # of their tables
+CROSSING_WEIGHT: Final = 0.5  # of that of crossings: whom a message concerns is what questions ask
 FOLLOWED_SHARE: Final = 0.1  # of the runs behind the first, as long as there is somebody to follow
 FOLLOWED: Final = 2  # times: who came to a guard that no other run did is varied so often, however old it is
 FRESH_SHARE: Final = 0.3
@@ -226,7 +227,7 @@ class Search:
         """Return a plan of rows of one of the tables that have pairs left, None where none has."""
         left = [one for one in self._successions if one.is_left()]
         weights = [SUCCESSION_WEIGHTS[one.name] for one in left]
-        chosen = random.choices((None, *left), (float(self.table.is_left()), *weights))[0] if left else None
+        chosen = random.choices((None, *left), (CROSSING_WEIGHT * self.table.is_left(), *weights))[0] if left else None
         if chosen is not None:
             rows = chosen.rows(random)
             return successions.planned(self._crossable[0], rows, chosen, random, self._mutants)

@@ -51,7 +51,7 @@ class Step(NamedTuple):
     lasts_ms:  one of these; nodes that are hurt together come back in an order of their own.
     options:   each may be a value or a choice among several.
     pick:      which of several that fit, None: drawn, the same one for all steps of an act.
-    when:      what it waits for, besides the act's moment.
+    when:      what it waits for, besides the act's moment; until: what ends it, if that comes sooner.
     after_ms:  a pause before it, of the second and later steps of an act.
     """
 
@@ -61,6 +61,7 @@ class Step(NamedTuple):
     options: Mapping[str, object] = {}
     pick: float | None = None
     when: str = ""
+    until: str = ""
     after_ms: Sequence[int] = (0,)
 
 
@@ -113,6 +114,8 @@ class Realm(NamedTuple):
 
 LONG: Final = (4_000, 7_000)
 SHORT: Final = (400, 1_500, 3_000, 6_000)
+# Who is cut off for less is never missed, and for more it is: between these there is little to find.
+CUT_FOR: Final = (1_500, 6_000, 6_000)
 MESSAGES: Final[Mapping[str, object]] = {"must_meet": False}
 LATE_ANSWERS: Final = {**MESSAGES, "api": "fetch", "direction": "response", "delay_ms": (100, 250)}
 LATE_REQUESTS: Final = {**MESSAGES, "api": "fetch", "delay_ms": (70, 300, 600)}
@@ -121,9 +124,9 @@ LATE_PROPOSALS: Final = {
     **MESSAGES,
     "api": "alter-partition",
     "sent_by": "others",
-    "direction": ("request", "request", "response"),
-    "delay_ms": (300, 1_200, 4_000),  # up to where who was proposed is another incarnation by then
+    "delay_ms": (300, 1_200, 2_500),  # up to where who was proposed is another incarnation by then
 }
+LATE_GRANTS: Final = {**LATE_PROPOSALS, "sent_by": "node", "direction": "response"}
 NO_FETCHES: Final = {**MESSAGES, "api": "fetch"}
 NO_HEARTBEATS: Final = {**MESSAGES, "api": "broker-heartbeat"}
 FROM: Final = {**UNNOTICED, "from": ("nodes", "brokers")}
@@ -153,6 +156,18 @@ DISK_RESTORED: Final = "old disk restored"
 AN_OLD_DISK: Final[Mapping[str, object]] = {"how": ("stop", "stop", "kill"), "age_ms": (0, 300, 1_000)}
 # Behind two ends and a start: the heals of others wait for a full ISR meanwhile.
 RESTORED_MS: Final = (400, 1_500, 3_000)
+CHANGE_OUTLIVED: Final = "isr change outlived"
+# A proposal waits while who is to enter the ISR ends and comes back: it is another one by then, and may hold less (KIP-903).
+OUTLIVED: Final = {
+    **MESSAGES,
+    "api": "alter-partition",
+    "over": ("power-loss", "power-loss", "power-loss", "kill"),  # what it has just copied is not on its disk yet
+    "of": "follower",
+    "until": ("registered", "registered", "in-sync"),
+    "unfetched": (True, True, False),
+    "wait_ms": 4_500,
+}
+LEADER_UNINFORMED: Final = "leader uninformed"
 COORDINATOR_LOST: Final = "coordinator lost"
 MARKERS: Final = "write-txn-markers request"
 COORDINATOR: Final = f"sender({MARKERS})"  # the last one that had a transaction to end
@@ -173,8 +188,9 @@ OF_LEADERS: Final[Mapping[str, Sequence[Way]]] = {
     FOLLOWER_LOST: _ways(
         Step("kill", FOLLOWER, SHORT),
         Step("power-loss", FOLLOWER, SHORT),
-        Step("isolate", FOLLOWER, SHORT, FROM),
-        Step("isolate", FOLLOWER, SHORT, FROM_BROKERS),
+        Step("isolate", FOLLOWER, CUT_FOR, FROM),
+        Step("isolate", FOLLOWER, CUT_FOR, FROM_BROKERS),
+        Step("isolate", FOLLOWER, CUT_FOR, FROM_BROKERS),
         Step("fast-bounce", FOLLOWER, (100,), BOUNCED),
     ),
     OUTSIDER_LOST: (
@@ -182,9 +198,10 @@ OF_LEADERS: Final[Mapping[str, Sequence[Way]]] = {
         (Step("fast-bounce", OUTSIDER, (100,), BOUNCED),),
         (Step("kill", OUTSIDER, (100, 300)), NOT_MENDED),
         (Step("power-loss", OUTSIDER, (100, 300)), NOT_MENDED),
+        (Step("power-loss", OUTSIDER, (100, 300)), NOT_MENDED),
     ),
     ANOTHER_LEADS: ((ANOTHER,), (ANOTHER, ANOTHER._replace(after_ms=(100, 300, 900)))),
-    LEADER_MOVED: _ways(Step("reassign", LEADER, (3_000, 5_000), {**ORDERED, "elsewhere": (True, False)})),
+    LEADER_MOVED: _ways(Step("reassign", LEADER, (4_000, 6_000), {**ORDERED, "elsewhere": (True, False)})),
     ALL_LOST: _ways(
         Step("stop", BROKERS, SHORT),
         Step("power-loss", BROKERS, (300, 900, 2_500)),
@@ -198,6 +215,9 @@ OF_LEADERS: Final[Mapping[str, Sequence[Way]]] = {
     ),
 }
 OF_KRAFT: Final[Mapping[str, Sequence[Way]]] = {
+    CHANGE_OUTLIVED: _ways(Step("hold-over", LEADER, (700, 3_000), OUTLIVED)),
+    # What was ordered before it may know, and nothing of what becomes of it.
+    LEADER_UNINFORMED: _ways(Step("hold-messages", LEADER, (6_000,), NO_FETCHES)),
     COORDINATOR_LOST: _ways(
         Step("kill", COORDINATOR, SHORT),
         Step("power-loss", COORDINATOR, SHORT),
@@ -216,6 +236,7 @@ OF_KRAFT: Final[Mapping[str, Sequence[Way]]] = {
     LOWERED: _ways(Step("change-min-isr", ACTIVE, LONG, {"to": 1})),
 }
 TWO_REPLICAS: Final = "two replicas"
+BOTH_NEEDED: Final = "two replicas, both needed"
 UNCLEAN_TWO_REPLICAS: Final = "unclean, two replicas"
 UNCLEAN_RACKS: Final = "unclean, racks"
 # Of a small cluster each part is the last one sooner: few things have to coincide.
@@ -247,9 +268,17 @@ ENDING: Final[Mapping[str, Standing]] = {
     ENDS_LATE: Standing((Step("delay-messages", BROKERS, (7_000,), LATE_MARKERS),)),
 }
 LATE_ANSWERED: Final = "answers late"
+REQUESTS_LATE: Final = "requests late"
 TRAVELLING: Final[Mapping[str, Standing]] = {
     AS_EVER: Standing(),
     LATE_ANSWERED: Standing((Step("delay-messages", BROKERS, (7_000,), LATE_ANSWERS),)),
+    # What leaders know of their followers' logs is of a while ago, of one of them longer than of the others.
+    REQUESTS_LATE: Standing(
+        (
+            Step("delay-messages", FOLLOWER, (7_000,), {**LATE_REQUESTS, "delay_ms": (600, 900)}),
+            Step("delay-messages", BROKERS, (7_000,), {**LATE_REQUESTS, "delay_ms": (100, 200, 300)}),
+        )
+    ),
     "one's requests late": Standing((Step("delay-messages", FOLLOWER, LONG, LATE_REQUESTS),)),
     "one later than all": Standing(
         (
@@ -264,10 +293,13 @@ ALONE: Final = "|isr(p*)| = 1"
 UNCLEANLY: Final = "elected uncleanly"
 FOLLOWER_GONE: Final = "follower gone"
 FOLLOWERS_GONE: Final = "followers gone"
+FOLLOWER_BACK: Final = "follower back"
 BEHIND: Final[Mapping[str, Standing]] = {
     "nobody": Standing(),
     "follower going": Standing((Step("isolate", FOLLOWER, LONG, FROM),)),
     FOLLOWER_GONE: Standing((Step("isolate", FOLLOWER, LONG, FROM),), SHRUNK),
+    # It is missed, and on its way back then: behind a longer cut its connections rest for as long as that had lasted.
+    FOLLOWER_BACK: Standing((Step("isolate", FOLLOWER, LONG, FROM_BROKERS, until=SHRUNK),), SHRUNK),
     FOLLOWERS_GONE: Standing(
         (Step("isolate", FOLLOWER, LONG, FROM, 0.0), Step("isolate", FOLLOWER, LONG, FROM, 0.99)), ALONE
     ),
@@ -288,11 +320,12 @@ UNCLEAN_ELECTION: Final = {
 NO_METADATA: Final = "leader receives none"
 ANSWERED_NOTHING: Final = "leader is answered nothing"
 LATE_CHANGES: Final = "isr changes late"
+LATE_ANSWERS_TO_CHANGES: Final = "isr changes answered late"
 WHOLE: Final = "|isr(p*)| = {replicas}"
 TO_LEADER: Final = {**MESSAGES, "direction": "response", "sent_by": "others"}
 METADATA: Final[Mapping[str, Standing]] = {
     AS_EVER: Standing(),
-    NO_METADATA: Standing((Step("hold-messages", LEADER, LONG, NO_FETCHES),)),
+    NO_METADATA: Standing((Step("hold-messages", LEADER, (5_000, 8_000), NO_FETCHES),)),
     # What it asks for is granted, and it never learns so: who has been away is back in the ISR by then.
     ANSWERED_NOTHING: Standing(
         (
@@ -303,6 +336,7 @@ METADATA: Final[Mapping[str, Standing]] = {
     ),
     # What a leader hopes for is not committed yet, or it does not know so, for a while each time.
     LATE_CHANGES: Standing((Step("delay-messages", ACTIVE, (7_000,), LATE_PROPOSALS),), PROPOSAL, adds=True),
+    LATE_ANSWERS_TO_CHANGES: Standing((Step("delay-messages", ACTIVE, (7_000,), LATE_GRANTS),), PROPOSAL, adds=True),
 }
 LATE_WATCHES: Final[Mapping[str, Standing]] = {
     AS_EVER: Standing(),
@@ -332,7 +366,7 @@ SETTINGS: Final[Mapping[str, tuple[Mapping[str, object], Mapping[str, SettingVal
     TWO_REPLICAS: (ONE_REPLICA_LESS, {}),
     "min isr 1": ({"min_insync_replicas": 1}, {}),
     TWO_DIRECTORIES: ({"log_directories": 2}, {}),
-    "two replicas, both needed": ({"replication_factor": 2, "min_insync_replicas": 2}, {}),
+    BOTH_NEEDED: ({"replication_factor": 2, "min_insync_replicas": 2}, {}),
     "more needed than there are": ({"replication_factor": 2, "min_insync_replicas": 3}, {}),
     "leaders go back": ({}, GO_BACK),
     # For transactions alone: who only repeats a batch may be forgotten between its tries.
@@ -347,19 +381,41 @@ MOVED_ON: Final[Mapping[str, Sequence[str]]] = {
     NEXT_COMES: ("soon", "later", "missed"),
 }
 LOST_NEXT: Final[Mapping[str, Sequence[str]]] = {"second": (LEADER_LOST,), "second comes": SOON}
-UNHEARD: Final = (NO_METADATA, NO_METADATA, AS_EVER)
+# Brokers fetch metadata, too: who is to lead learns of it later than it is decided.
+LOST_ONCE_KNOWN: Final[Mapping[str, Sequence[str]]] = {
+    "second": (LEADER_LOST,),
+    "second comes": ("soon", "later", "later", "later"),
+}
+UNHEARD: Final = (NO_METADATA, NO_METADATA, NO_METADATA, AS_EVER)
 OF_LATE_RECORDS: Final[LeadsTo] = {
     LATE_ANSWERED: {FIRST: (LEADER_LOST, ANOTHER_LEADS), **LOST_NEXT},
+    REQUESTS_LATE: {FIRST: (ANOTHER_LEADS, ANOTHER_LEADS, ANOTHER_LEADS, LEADER_LOST), **LOST_ONCE_KNOWN},
     "one's requests late": {FIRST: (ANOTHER_LEADS, LEADER_LOST), **LOST_NEXT},
     "one later than all": {FIRST: (LEADER_LOST, ANOTHER_LEADS), **LOST_NEXT},
     "leader alone": {FIRST: (ALL_LOST, LEADER_LOST, ANOTHER_LEADS)},
     "unclean": {"behind": (UNCLEANLY,)},
     UNCLEANLY: {"setting": ("unclean",), FIRST: (LEADER_LOST, "controller lost", FOLLOWER_LOST)},
-    ANOTHER_LEADS: {"travelling": ("one's requests late", "one later than all", LATE_ANSWERED), **FOUND_OUT},
+    ANOTHER_LEADS: {
+        "travelling": (
+            REQUESTS_LATE,
+            REQUESTS_LATE,
+            REQUESTS_LATE,
+            "one's requests late",
+            "one later than all",
+            LATE_ANSWERED,
+        ),
+        NEXT: (LEADER_LOST,),
+        NEXT_COMES: ("at once", "soon", "later", "later"),
+    },
     ALL_LOST: {NEXT: (LEADER_LOST, "controller lost"), NEXT_COMES: ("leaderless", "at once", "soon")},
     LEADER_MOVED: {"behind": (FOLLOWER_GONE, FOLLOWERS_GONE), **MOVED_ON},
     FOLLOWER_LOST: {NEXT: (LEADER_LOST,), NEXT_COMES: NOTICED},
     OUTSIDER_LOST: {"behind": (FOLLOWER_GONE, FOLLOWERS_GONE), **FOUND_OUT},
+}
+UNDER_WAY: Final[Mapping[str, Sequence[str]]] = {
+    "behind": (FOLLOWER_BACK, FOLLOWER_BACK, FOLLOWERS_GONE, UNCLEANLY),
+    FIRST: (OUTSIDER_LOST, OUTSIDER_LOST, "controller lost", LEADER_LOST),
+    f"{FIRST} comes": ("at once", "at once", "soon"),
 }
 OF_LATE_METADATA: Final[LeadsTo] = {
     NO_METADATA: {
@@ -367,10 +423,11 @@ OF_LATE_METADATA: Final[LeadsTo] = {
         FIRST: (LEADER_MOVED, RAISED, FOLLOWER_LOST, LOWERED, ANOTHER_LEADS),
     },
     ANSWERED_NOTHING: {"behind": (FOLLOWER_GONE,), FIRST: (FOLLOWER_LOST, FOLLOWER_LOST, LEADER_LOST)},
-    LATE_CHANGES: {
-        "behind": (FOLLOWER_GONE, FOLLOWER_GONE, FOLLOWERS_GONE, UNCLEANLY),
-        FIRST: (OUTSIDER_LOST, OUTSIDER_LOST, OUTSIDER_LOST, "controller lost", LEADER_LOST),
-    },
+    LATE_CHANGES: UNDER_WAY,
+    LATE_ANSWERS_TO_CHANGES: UNDER_WAY,
+    CHANGE_OUTLIVED: {NEXT: (NONE, NONE, LEADER_LOST), NEXT_COMES: SOON},
+    TWO_DIRECTORIES: {FIRST: (DIRECTORY_LOST,)},
+    DIRECTORY_LOST: {"behind": ("nobody", FOLLOWER_GONE), NEXT: (NONE, LEADER_LOST, FOLLOWER_LOST)},
     "follower fenced": {"travelling": (LATE_ANSWERED, "one later than all"), FIRST: (LEADER_LOST,), **LOST_NEXT},
     UNCLEAN_TWO_REPLICAS: {"behind": (UNCLEANLY,)},
     UNCLEAN_RACKS: {"behind": (UNCLEANLY,)},
@@ -390,13 +447,24 @@ OF_LATE_METADATA: Final[LeadsTo] = {
     },
     COORDINATOR_LOST: {NEXT: (LEADER_LOST, COORDINATOR_LOST)},
     DISK_RESTORED: {
-        "setting": (TWO_REPLICAS, "two replicas, both needed", "two replicas, both needed", "as it is"),
+        "setting": (TWO_REPLICAS, BOTH_NEEDED, BOTH_NEEDED, "as it is"),
         NEXT: (LEADER_LOST,),
         NEXT_COMES: ("soon", "later", "missed", "missed"),
     },
     ALL_LOST: {NEXT: (LOWERED, RAISED, LEADER_LOST, "controller lost"), NEXT_COMES: ("leaderless", "at once", "soon")},
-    LEADER_MOVED: {"behind": (FOLLOWER_GONE, FOLLOWERS_GONE), "metadata": UNHEARD, **MOVED_ON},
-    RAISED: {"metadata": UNHEARD, NEXT: (FOLLOWER_LOST,), NEXT_COMES: SOON},
+    LEADER_MOVED: {
+        "setting": (TWO_REPLICAS, TWO_REPLICAS, BOTH_NEEDED, BOTH_NEEDED, "as it is", "min isr 1"),
+        "behind": (FOLLOWER_BACK, FOLLOWER_BACK, FOLLOWERS_GONE),
+        NEXT: (LEADER_UNINFORMED, LEADER_UNINFORMED, NONE, LEADER_LOST, ALL_LOST),
+        NEXT_COMES: ("at once", "soon", "soon", "later"),
+    },
+    RAISED: {
+        "setting": (TWO_REPLICAS, TWO_REPLICAS, "min isr 1", "as it is"),
+        "behind": ("nobody",),
+        "metadata": UNHEARD,
+        NEXT: (FOLLOWER_LOST,),
+        NEXT_COMES: SOON,
+    },
     LOWERED: {"metadata": UNHEARD, NEXT: (LEADER_LOST, ALL_LOST)},
 }
 OF_BROKERS: Final = Realm(
@@ -536,6 +604,7 @@ OF_IDLE: Final[Mapping[str, Mapping[str, SettingValue]]] = {
 # What a value is never without.
 NEEDS: Final[Mapping[str, Mapping[str, str]]] = {
     DIRECTORY_LOST: {"setting": TWO_DIRECTORIES},
+    CHANGE_OUTLIVED: {"behind": FOLLOWER_BACK},
     BY_TURNS: {"setting": UNCLEAN_TWO_REPLICAS, "behind": UNCLEANLY},
     **{value: {"load": TRANSACTIONS} for value in (ENDS_LATE, MARKED, COORDINATOR_LOST)},
 }
@@ -653,6 +722,7 @@ class Table(Pairs):
             for factor, value in need.items():
                 if values.get(factor, value) != value or needed.setdefault(factor, value) != value:
                     return True
+        values = {**needed, **values}
         setting, behind = values.get("setting"), values.get("behind")
         is_unclean = setting is not None and setting.startswith("unclean")
         acts = [value for name, value in values.items() if name in ACTS]
@@ -754,7 +824,7 @@ def _spread(
             # Of each node by itself: messages that are all as late as each other come in the order in which they were sent.
             options={name: _option(value, spec, names, random) for name, value in step.options.items()},
             lasts_ms=random.choice(step.lasts_ms), after_ms=0 if place else random.choice(moment.after_ms),
-            when=None if place else trigger(moment.when, spec), wait_ms=WAIT_MS, must=False,
+            when=None if place else trigger(moment.when, spec), until=trigger(step.until, spec), wait_ms=WAIT_MS, must=False,
         )
         for place, target in enumerate(targets)
     ]  # fmt: skip

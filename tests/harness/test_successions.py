@@ -12,18 +12,24 @@ from tribunal.harness.campaign.successions import (
     ALONE,
     ASKED_SHARE,
     BY_TURNS,
+    CHANGE_OUTLIVED,
     COORDINATOR_LOST,
     DIRECTORY_LOST,
     ENDS_LATE,
     FIRST,
+    FOLLOWER_BACK,
     FOLLOWER_GONE,
+    LATE_ANSWERS_TO_CHANGES,
     LATE_CHANGES,
     LEADER_LOST,
+    LEADER_MOVED,
+    LEADER_UNINFORMED,
     MARKED,
     NO_METADATA,
     NONE,
     ORDERS,
     OUTSIDER_LOST,
+    REQUESTS_LATE,
     ROWS,
     TWO_DIRECTORIES,
     UNCLEAN_TWO_REPLICAS,
@@ -189,6 +195,48 @@ def test_changes_of_the_isr_become_late_once_a_follower_is_gone_and_its_return_i
     assert late.when.text == SHRUNK_ONCE  # the shrinking itself is as fast as ever
     first = plan.faults[late.index + 1]
     assert first.when.text == f"{SHRUNK_ONCE} and alter-partition request"
+
+
+def test_answers_to_changes_are_late_where_the_controller_sends_them():
+    plan = of_brokers(11, behind=FOLLOWER_GONE, metadata=LATE_ANSWERS_TO_CHANGES, setting="as it is")
+
+    (late,) = (one.options for one in plan.faults if one.options.get("api") == "alter-partition")
+    assert (late["direction"], late["sent_by"]) == ("response", "node")  # of requests it is those who ask that send
+
+
+def test_a_follower_that_comes_back_is_cut_off_until_it_is_missed_and_no_longer():
+    plan = of_brokers(11, behind=FOLLOWER_BACK, setting="as it is", metadata="as ever", travelling="as ever")
+
+    assert (
+        plan.faults[0].until.text == SHRUNK_ONCE
+    )  # behind a longer cut connections rest for as long as that had lasted
+    assert plan.faults[1].when.text == SHRUNK_ONCE
+
+
+def test_a_proposal_outlives_whom_it_is_about_only_where_a_follower_comes_back():
+    table, random = table_of("kraft", "brokers"), Random(12)
+    rows = [row for _ in range(300) for row in table.rows(random)]
+    plan = of_brokers(12, first=CHANGE_OUTLIVED, setting="as it is")
+
+    assert {table.value(row, "behind") for row in rows if CHANGE_OUTLIVED in row.values()} == {FOLLOWER_BACK}
+    held = next(one for one in plan.faults if one.kind == "hold-over")
+    assert (held.options["api"], held.options["of"]) == ("alter-partition", "follower")
+
+
+def test_a_leader_is_not_informed_of_what_becomes_of_an_order_that_it_knows():
+    plan = of_brokers(13, first=LEADER_MOVED, second=LEADER_UNINFORMED, metadata="as ever", setting="as it is")
+
+    moved = next(one for one in plan.faults if one.kind == "reassign")
+    held = plan.faults[moved.index + 1]
+    assert (held.kind, held.target.text, held.options["api"]) == ("hold-messages", "leader(p*)", "fetch")
+
+
+def test_where_all_fetch_late_one_fetches_later_than_the_others():
+    plan = of_brokers(14, travelling=REQUESTS_LATE, setting="as it is", behind="nobody", metadata="as ever")
+    late = [one.options["delay_ms"] for one in plan.faults if one.options.get("api") == "fetch"]
+
+    assert len(late) == 1 + len(plan.spec.broker_ids)
+    assert late[0] > max(late[1:])  # the first rule that a message meets is the one that counts
 
 
 def test_who_is_elected_uncleanly_is_hurt_while_it_recovers_also_where_its_word_is_late():
