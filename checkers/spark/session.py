@@ -8,6 +8,7 @@ master is elsewhere: then its workers have to reach this machine, by the address
 import contextlib
 import logging
 import os
+import re
 import socket
 import sys
 import threading
@@ -38,6 +39,7 @@ ANSWERED: Final = "Connected to Spark cluster"
 BACKGROUND: Final = 10  # niceness of what must not disturb a run
 CONNECT: Final = "pip install 'pyspark[connect]==4.3.0' (the extra replog[connect])"
 DEFAULT_MASTER: Final = "local[*]"
+COMPLAINT: Final = re.compile(r"[\d:]{8} (ERROR|FATAL|WARN) ")  # a line of these settings
 LOG_SETTINGS: Final = """rootLogger.level = error
 rootLogger.appenderRef.stderr.ref = stderr
 logger.asking.name = org.apache.spark.deploy.client
@@ -169,7 +171,7 @@ def _start(master: str, folder: Path, make_code: MakesCode, niceness: int = 0) -
         except NoSpark:
             raise
         except Exception as error:
-            raise NoSpark(f"Spark does not start: {_last_line(log, error)} (or judge with --engine inline)") from error
+            raise NoSpark(f"Spark does not start: {complaint(log, error)} (or judge with --engine inline)") from error
     spark.sparkContext.setLogLevel("ERROR")
     spark.sparkContext.addPyFile(str(code))
     return spark
@@ -315,10 +317,12 @@ def own_address(master: str) -> str:
         return str(connection.getsockname()[0])
 
 
-def _last_line(log: Path, error: Exception) -> str:
+def complaint(log: Path, error: Exception) -> str:
+    """Return what Java complained of last, else the last thing that it said: who shuts down behind an error says so, too."""
     text = log.read_text(errors="replace") if log.exists() else ""
     lines = [line for line in text.splitlines() if line.strip()]
-    return lines[-1][:200] if lines else _first_line(error)
+    complaints = [line for line in lines if COMPLAINT.match(line)]
+    return (complaints or lines)[-1][:200] if lines else _first_line(error)
 
 
 def _first_line(error: Exception) -> str:

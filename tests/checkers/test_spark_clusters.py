@@ -13,7 +13,7 @@ import pytest
 from tests.checkers.random_runs import random_run
 from tests.checkers.spark_clusters import connect_server, standalone
 from tribunal.checkers.judge import engine
-from tribunal.checkers.spark.session import NoSpark, session
+from tribunal.checkers.spark.session import NoSpark, complaint, session
 
 pytestmark = pytest.mark.spark
 ROOT = Path(__file__).resolve().parents[2]
@@ -88,3 +88,28 @@ def test_a_master_that_is_silent_is_one_line(scheme: str) -> None:
 def test_a_master_that_is_not_there_is_one_line() -> None:
     with pytest.raises(NoSpark, match="no Spark answers at spark:"), session("spark://127.0.0.1:9"):
         pass
+
+
+@pytest.mark.parametrize(
+    ("lines", "said"),
+    [
+        pytest.param(
+            [
+                "01:36:41 ERROR StandaloneSchedulerBackend: Application has been killed. Reason: Master removed our application: FAILED",
+                "01:36:41 INFO StandaloneSchedulerBackend: Shutting down all executors",
+            ],
+            "Application has been killed. Reason: Master removed our application: FAILED",
+            id="who shuts down behind it says so too",
+        ),
+        pytest.param(
+            ["01:36:41 INFO X: one", "", "Exception in thread main", ""], "Exception in thread main", id="no such line"
+        ),
+        pytest.param([], "it broke", id="nothing"),
+    ],
+)
+def test_why_spark_does_not_start_is_what_it_complained_of(tmp_path: Path, lines: list[str], said: str) -> None:
+    """Executors that cannot start ended in "INFO StandaloneSchedulerBackend: Shutting down all executors"."""
+    log = tmp_path / "spark.log"
+    log.write_text("\n".join(lines))
+
+    assert said in complaint(log, RuntimeError("it broke\nand more"))
