@@ -15,9 +15,7 @@ from tribunal.workloads.objects import (
     CallPlan,
     WithoutLog,
     call_until_stopped,
-    drawn_plan,
-    no_partitions,
-    prepare_nothing,
+    of_objects,
     read_finally,
 )
 
@@ -93,14 +91,10 @@ async def read_to_end(stage: Stage, chosen: Plan, timeout_ms: int, objects: Obje
 
 def workload(objects: Objects) -> Workload[Options, Plan]:
     """Return the workload of transactions on such objects."""
-    return Workload(
-        options=Options,
-        chosen=Plan,
-        plan=drawn_plan,
-        partitions=no_partitions,
-        prepare=prepare_nothing,
+    return of_objects(
+        Options,
+        Plan,
         run=partial(run, objects=objects),
         read_to_end=partial(read_to_end, objects=objects),
         operations=lambda options: frozenset({objects.operation}),
-        promised=("operations",),
     )

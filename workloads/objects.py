@@ -10,7 +10,7 @@ import msgspec
 from tribunal.clusters.api import TopicPartition
 from tribunal.clusters.endings import side_by_side
 from tribunal.clusters.objects import ObjectAnswer, ObjectOperation, ObjectValue
-from tribunal.workloads.api import LoadOptions, Stage, drawn_seed
+from tribunal.workloads.api import LoadOptions, Stage, Workload, drawn_seed
 
 NO_ACKS = -1  # the tally's level of what is acknowledged or not, and nothing between
 RETRY_MS = 200
@@ -156,12 +156,37 @@ async def call_until_stopped(
     await of_each_process(chosen, work)
 
 
-def no_partitions(chosen: object) -> list[TopicPartition]:
+def of_objects(
+    options: type[Options],
+    chosen: type[CallPlan[Options]],
+    *,
+    run: Callable[[Stage, CallPlan[Options]], Coroutine[object, None, None]],
+    read_to_end: Callable[[Stage, CallPlan[Options], int], Awaitable[list[TopicPartition]]],
+    operations: Callable[[Options], frozenset[ObjectOperation]],
+) -> Workload[Options, CallPlan[Options]]:
+    """Return a workload of operations on objects: it has no partitions, prepares nothing, and fills the table `operations`.
+
+    run, read_to_end, operations:  those of `Workload`.
+    """
+    return Workload(
+        options=options,
+        chosen=chosen,
+        plan=drawn_plan,
+        partitions=_no_partitions,
+        prepare=_prepare_nothing,
+        run=run,
+        read_to_end=read_to_end,
+        operations=operations,
+        promised=("operations",),
+    )
+
+
+def _no_partitions(chosen: object) -> list[TopicPartition]:
     """Return none: there is no log."""
     return []
 
 
-async def prepare_nothing(stage: Stage, chosen: object, replication_factor: int) -> None:
+async def _prepare_nothing(stage: Stage, chosen: object, replication_factor: int) -> None:
     """Prepare nothing: an object that nobody wrote reads as none, or as empty."""
 
 

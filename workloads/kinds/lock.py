@@ -8,18 +8,16 @@ from typing import Final
 
 from tribunal.clusters.api import TopicPartition
 from tribunal.clusters.objects import ObjectOperation
-from tribunal.workloads.api import Count, Several, Stage, Users, Workload
+from tribunal.workloads.api import Count, Several, Stage, Users
 from tribunal.workloads.objects import (
     FINAL_READER,
     RETRY_MS,
     Caller,
     CallPlan,
     WithoutLog,
-    drawn_plan,
-    no_partitions,
     of_each_process,
+    of_objects,
     pause,
-    prepare_nothing,
 )
 
 RELEASES_MAX: Final = 5  # one whose answer was lost may have released it, and then each further one is refused
@@ -122,14 +120,4 @@ async def read_to_end(stage: Stage, chosen: Plan, timeout_ms: int) -> list[Topic
     return []
 
 
-WORKLOAD: Final = Workload(
-    options=Options,
-    chosen=Plan,
-    plan=drawn_plan,
-    partitions=no_partitions,
-    prepare=prepare_nothing,
-    run=run,
-    read_to_end=read_to_end,
-    operations=operations,
-    promised=("operations",),
-)
+WORKLOAD: Final = of_objects(Options, Plan, run=run, read_to_end=read_to_end, operations=operations)

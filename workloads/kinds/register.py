@@ -6,15 +6,13 @@ from typing import Final
 
 from tribunal.clusters.api import TopicPartition
 from tribunal.clusters.objects import ObjectOperation
-from tribunal.workloads.api import Count, Percent, Several, Stage, Users, Workload
+from tribunal.workloads.api import Count, Percent, Several, Stage, Users
 from tribunal.workloads.objects import (
     Caller,
     CallPlan,
     WithoutLog,
     call_until_stopped,
-    drawn_plan,
-    no_partitions,
-    prepare_nothing,
+    of_objects,
     read_finally,
 )
 
@@ -74,14 +72,4 @@ async def read_to_end(stage: Stage, chosen: Plan, timeout_ms: int) -> list[Topic
     return []
 
 
-WORKLOAD: Final = Workload(
-    options=Options,
-    chosen=Plan,
-    plan=drawn_plan,
-    partitions=no_partitions,
-    prepare=prepare_nothing,
-    run=run,
-    read_to_end=read_to_end,
-    operations=operations,
-    promised=("operations",),
-)
+WORKLOAD: Final = of_objects(Options, Plan, run=run, read_to_end=read_to_end, operations=operations)
