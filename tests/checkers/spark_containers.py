@@ -11,7 +11,7 @@ import sys
 import tarfile
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -61,11 +61,11 @@ def root_files() -> bytes:
     return buffer.getvalue()
 
 
-def bound() -> list[str]:
-    """Return what containers see of this machine, each once and none within another."""
+def bound(seen: Sequence[Path]) -> list[str]:
+    """Return what containers see of this machine, each once and none within another; `seen`: besides Java, Spark and Python."""
     folders = [Path("/usr"), *(Path("/", name) for name in LINKS if not Path("/", name).is_symlink())]
     folders += [Path(f"/etc/{one.name}") for one in Path("/etc").glob("java*")]  # Debian keeps parts of a JDK there
-    folders += [java().parents[1], Path(sys.base_prefix), Path(sys.prefix)]
+    folders += [java().parents[1], Path(sys.base_prefix), Path(sys.prefix), *seen]
     outer = [
         one
         for one in folders
@@ -77,7 +77,8 @@ def bound() -> list[str]:
 class Containers:
     """A master and its workers."""
 
-    def __init__(self, workers: int) -> None:
+    def __init__(self, workers: int, seen: Sequence[Path]) -> None:
+        self._bound = bound(seen)
         self._client = engine()
         self._name = f"tribunal-spark-{os.getpid()}-{time.monotonic_ns()}"
         self._all: list[Container] = []
@@ -99,7 +100,7 @@ class Containers:
         command = f'exec "$0" {JAVA} -cp "$1/jars/*" {program} --host {host} --webui-port 0 {" ".join(words)}'
         started = self._client.containers.run(
             f"{self._name}:test", ["/bin/sh", "-c", command, str(java()), str(HOME)],
-            detach=True, network=self._name, volumes=bound(), working_dir="/work",
+            detach=True, network=self._name, volumes=self._bound, working_dir="/work",
             environment={"SPARK_HOME": str(HOME), "SPARK_WORKER_DIR": "/work", "SPARK_SCALA_VERSION": SCALA, "PATH": "/usr/bin:/bin", "JAVA_HOME": str(java().parents[1])},
         )  # fmt: skip
         self._all.append(started)
@@ -142,8 +143,8 @@ class Containers:
 
 
 @contextmanager
-def in_containers(workers: int) -> Iterator[Containers]:
-    cluster = Containers(workers)
+def in_containers(workers: int, *seen: Path) -> Iterator[Containers]:
+    cluster = Containers(workers, seen)
     try:
         yield cluster
     finally:

@@ -12,6 +12,8 @@ import pytest
 
 from tests.checkers.random_runs import random_run
 from tests.checkers.spark_clusters import connect_server, standalone
+from tests.checkers.spark_containers import in_containers
+from tests.clusters.docker_images import no_engine
 from tribunal.checkers.judge import engine
 from tribunal.checkers.spark.session import NoSpark, complaint, session
 
@@ -62,6 +64,18 @@ def test_a_cluster_judges_like_this_process_also_when_a_worker_is_killed(tmp_pat
     assert was_judging
     assert found == [expected]
     assert list(tmp_path.glob("*/spark-*"))  # what the killed ones leave is in the test's folder, not in /tmp
+
+
+@pytest.mark.nightly
+@pytest.mark.containers
+@pytest.mark.skipif(bool(no_engine()), reason=no_engine() or "there is one")
+@pytest.mark.timeout(280)
+def test_workers_in_containers_judge_like_this_process_with_nothing_of_this_repository(
+    tmp_path: Path, runs: list[Path]
+) -> None:
+    with in_containers(2, runs[0].parent) as cluster:
+        assert not cluster.sees(ROOT / "pyproject.toml")
+        assert judged_elsewhere(runs, cluster.url) == judged_here(runs)
 
 
 @pytest.mark.nightly
