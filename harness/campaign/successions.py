@@ -262,10 +262,23 @@ LATE_MARKERS: Final = {
     "delay_ms": (150, 500),
 }
 ENDS_LATE: Final = "ends late"
+END_REPEATED: Final = "an end repeated"
+ONE_PRODUCER: Final = "one producer's transactions"
 # A transaction is decided, and its partitions learn of it later than of anything else.
+LATE_END: Final = {**MESSAGES, "api": "end-txn", "sent_by": "others", "limit": 1}
 ENDING: Final[Mapping[str, Standing]] = {
     AS_EVER: Standing(),
     ENDS_LATE: Standing((Step("delay-messages", BROKERS, (7_000,), LATE_MARKERS),)),
+    # What its producer sends again arrives first, and it arrives when the next transaction is about to end.
+    END_REPEATED: Standing(
+        (
+            Step("hold-messages", BROKERS, (4_000,), LATE_END, until="end-txn request x3"),
+            Step("hold-messages", BROKERS, (4_000,), LATE_END, when="end-txn request x5", until="end-txn request x3"),
+            Step("hold-messages", BROKERS, (4_000,), LATE_END, when="end-txn request x5", until="end-txn request x3"),
+            Step("delay-messages", BROKERS, (4_000,), {**LATE_END, "limit": 0, "delay_ms": 100}),
+        ),
+        "end-txn request x5",
+    ),
 }
 LATE_ANSWERED: Final = "answers late"
 REQUESTS_LATE: Final = "requests late"
@@ -438,6 +451,7 @@ OF_LATE_METADATA: Final[LeadsTo] = {
         "metadata": (LATE_CHANGES, AS_EVER),
     },
     ENDS_LATE: {FIRST: (LEADER_LOST, COORDINATOR_LOST)},
+    END_REPEATED: {FIRST: (FOLLOWER_LOST, ANOTHER_LEADS)},
     FORGOTTEN: {"travelling": ("leader alone", AS_EVER, LATE_ANSWERED), FIRST: (LEADER_LOST,)},
     OUTSIDER_LOST: {
         "behind": (FOLLOWER_GONE, FOLLOWERS_GONE),
@@ -480,7 +494,7 @@ OF_BROKERS: Final = Realm(
     third=MOSTLY_LAST,
     moments={**MOMENTS, **PROPOSED, MARKED: Moment((0, 1, 20), MARKERS)},
     settings=SETTINGS,
-    loads=(PLAIN, TRANSACTIONS),
+    loads=(PLAIN, PLAIN, TRANSACTIONS, TRANSACTIONS, ONE_PRODUCER),
     leads_to={**OF_LATE_RECORDS, **OF_LATE_METADATA},
 )
 IN_ZOOKEEPER_MODE: Final = Realm(
@@ -588,6 +602,7 @@ OF_LOAD: Final[Mapping[str, Mapping[str, object]]] = {
         "aborted_percent": 50,
         "id_transactions": 10,
     },
+    ONE_PRODUCER: {"partitions": 1, "processes": 1, "rest_ms": 50, "open_ms": 80, "aborted_percent": 50},
     OPERATOR: QUIET,
     TICKING: QUIET,
     IDLE: QUIET,
@@ -606,6 +621,7 @@ NEEDS: Final[Mapping[str, Mapping[str, str]]] = {
     DIRECTORY_LOST: {"setting": TWO_DIRECTORIES},
     CHANGE_OUTLIVED: {"behind": FOLLOWER_BACK},
     BY_TURNS: {"setting": UNCLEAN_TWO_REPLICAS, "behind": UNCLEANLY},
+    END_REPEATED: {"load": ONE_PRODUCER},
     **{value: {"load": TRANSACTIONS} for value in (ENDS_LATE, MARKED, COORDINATOR_LOST)},
 }
 
@@ -756,7 +772,7 @@ def planned(scenario: Scenario, rows: Sequence[Row], table: Table, random: Rando
     """Return a plan of a scenario's cluster, in which these rows come one after the other."""
     shape, settings = table.realm.settings[table.value(rows[0], "setting")]
     load = table.value(rows[0], "load")
-    workload = load if load == TRANSACTIONS else PLAIN
+    workload = TRANSACTIONS if load in {TRANSACTIONS, ONE_PRODUCER} else PLAIN
     options = OF_LOAD.get(load) or {**THIN, "readers": 1}
     shape = {"brokers": random.choice((3, 4, 4)), **shape}
     if scenario.spec.mode == ZOOKEEPER:

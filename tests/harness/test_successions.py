@@ -15,6 +15,7 @@ from tribunal.harness.campaign.successions import (
     CHANGE_OUTLIVED,
     COORDINATOR_LOST,
     DIRECTORY_LOST,
+    END_REPEATED,
     ENDS_LATE,
     FIRST,
     FOLLOWER_BACK,
@@ -27,6 +28,7 @@ from tribunal.harness.campaign.successions import (
     MARKED,
     NO_METADATA,
     NONE,
+    ONE_PRODUCER,
     ORDERS,
     OUTSIDER_LOST,
     REQUESTS_LATE,
@@ -88,6 +90,7 @@ def test_what_happens_first_waits_until_things_stand_as_the_row_says():
         "brokers metadata": "as ever",
         "brokers setting": "as it is",
         "brokers first": "leader lost",
+        "brokers transactions": "as ever",
     }
     plan = planned(wanted("kraft"), [table.row(random, given)], table, random, ()).plan
 
@@ -229,6 +232,20 @@ def test_a_leader_is_not_informed_of_what_becomes_of_an_order_that_it_knows():
     moved = next(one for one in plan.faults if one.kind == "reassign")
     held = plan.faults[moved.index + 1]
     assert (held.kind, held.target.text, held.options["api"]) == ("hold-messages", "leader(p*)", "fetch")
+
+
+def test_a_request_to_end_a_transaction_waits_until_its_producer_has_sent_it_again_and_ends_the_next_one():
+    plan = of_brokers(13, transactions=END_REPEATED, setting="as it is", behind="nobody", metadata="as ever")
+
+    held = [one for one in plan.faults if one.kind == "hold-messages" and one.options["api"] == "end-txn"]
+    assert {(one.options["sent_by"], one.options["limit"], one.until.text) for one in held} == {
+        ("others", 1, "end-txn request x3")
+    }
+    assert plan.workload == TRANSACTIONS
+    assert plan.workload_plan["options"]["processes"] == 1  # of several, others would send the third
+    table, random = table_of("kraft", "brokers"), Random(14)
+    rows = [row for _ in range(300) for row in table.rows(random)]
+    assert {table.value(row, "load") for row in rows if END_REPEATED in row.values()} == {ONE_PRODUCER}
 
 
 def test_where_all_fetch_late_one_fetches_later_than_the_others():
