@@ -4,7 +4,7 @@
 and cpu_seconds of checking (reading is not part of it), peak_mib of the process. Histories are of 10 clients, 1 to 4
 steps, 32 appends a key; send/poll with 15 messages read an operation. Each measurement runs in a process of its own.
 
-`--recorded` writes the lists as a recording, in which transactions end out of order, and judges what it says of them: by one task, and dealt
+`--recorded` writes them as a recording, in which transactions end out of order, and judges what it says of them: by one task, and dealt
 out (`--dealt`: that alone, for all of it at once takes 4.7 GiB a million). It prints one row per kind of work item: how many there are, the CPU seconds of all and of the longest, the most memory that one took
 (each in a process of its own; `driver` is the process that asks), and the MiB of what they answered.
 """
@@ -19,6 +19,7 @@ import tempfile
 import time
 from collections import defaultdict
 from collections.abc import Iterator
+from itertools import product
 from pathlib import Path
 
 import msgspec
@@ -77,8 +78,8 @@ def ranges(lengths: np.ndarray) -> np.ndarray:
     return np.arange(ends[-1]) - np.repeat(ends - lengths, lengths)
 
 
-def log_transactions(count: int) -> LogHistory:
-    """Return send/poll operations: every client polls all partitions in turn, 15 messages an operation on average."""
+def messages(count: int) -> tuple[Messages, Messages]:
+    """Return what operations send and poll: every client polls all partitions in turn, 15 messages an operation on average."""
     random = np.random.default_rng(7)
     sizes = random.integers(1, 3, count)
     txn = np.repeat(np.arange(count), sizes)
@@ -105,9 +106,13 @@ def log_transactions(count: int) -> LogHistory:
     for live in range(LIVE_KEYS):
         chosen = read_key == live
         read_value[chosen] = value[places[live]][read_offset[chosen]]
+    return Messages(txn, key, value, offset), Messages(operation, read_key, read_value, read_offset)
+
+
+def log_transactions(count: int):
+    sends, reads = messages(count)
     names = {live: str(live) for live in range(LIVE_KEYS)}
-    sends, reads = Messages(txn, key, value, offset), Messages(operation, read_key, read_value, read_offset)
-    return lambda: LogHistory(transactions(count), sends, reads, names), operation.size
+    return lambda: LogHistory(transactions(count), sends, reads, names), reads.operation.size
 
 
 KINDS = {
@@ -124,10 +129,32 @@ def polling(history, messages: int):
     return lambda: send_poll.check(history(), ww=True), messages
 
 
-def record(run_dir: Path, count: int) -> None:
-    """Write list-append transactions as a run writes them, some after the others."""
-    steps, recorder = list_transactions(count), Recorder(run_dir, run_dir.name)
-    took = np.random.default_rng(8).integers(1, 4 * CLIENTS, count)
+def record(run_dir: Path, count: int, kind: str) -> None:
+    """Write transactions as a run writes them, some after the others."""
+    recorder, random = Recorder(run_dir, run_dir.name), np.random.default_rng(8)
+    ids = [f"w{client}" for client in range(CLIENTS)]
+    for low, high, txn, columns in STEPS_OF[kind](count):
+        of = TABLES["txns"].fields["operations"]
+        fields = [columns[field.name].cast(field.type) for field in of.value_type]
+        begins = np.searchsorted(txn, np.arange(low, high + 1)).astype(np.int32)
+        operations = pa.ListArray.from_arrays(
+            pa.array(begins), pa.StructArray.from_arrays(fields, fields=list(of.value_type))
+        )
+        number = np.arange(low, high)
+        client = number % CLIENTS
+        known = {"process": client, "producer_id": client, "producer_epoch": 0, "outcome": "committed"}
+        ends = {"begin_ns": 2 * number, "end_ns": 2 * number + random.integers(1, 4 * CLIENTS, number.size)}
+        rows_of = table("txns", high - low, **known, **ends)
+        made = pa.DictionaryArray.from_arrays(pa.array(client.astype(np.int32)), ids)
+        for name, values in {"operations": operations, "txn_id": made}.items():
+            place_of = rows_of.column_names.index(name)
+            rows_of = rows_of.set_column(place_of, rows_of.schema.field(place_of).with_type(values.type), values)
+        recorder.write("txns", rows_of)
+    recorder.close_segment()
+
+
+def steps_of_lists(count: int) -> Iterator[tuple[int, int, np.ndarray, dict[str, pa.Array]]]:
+    steps = list_transactions(count)
     for low in range(0, count, PIECE):
         high = min(low + PIECE, count)
         first, end = np.searchsorted(steps.txn, [low, high])
@@ -151,29 +178,31 @@ def record(run_dir: Path, count: int) -> None:
             "log_offset": pa.nulls(step.size, pa.int64()),
             "value": pa.array(value, mask=is_empty),
         }
-        kind = TABLES["txns"].fields["operations"]
-        fields = [columns[field.name].cast(field.type) for field in kind.value_type]
-        begins = np.searchsorted(steps.txn[step], np.arange(low, high + 1)).astype(np.int32)
-        operations = pa.ListArray.from_arrays(
-            pa.array(begins), pa.StructArray.from_arrays(fields, fields=list(kind.value_type))
+        yield low, high, steps.txn[step], columns
+
+
+def steps_of_messages(count: int) -> Iterator[tuple[int, int, np.ndarray, dict[str, pa.Array]]]:
+    both = messages(count)
+    for low in range(0, count, PIECE):
+        high = min(low + PIECE, count)
+        own = [slice(*np.searchsorted(side.operation, [low, high])) for side in both]
+        txn, key, value, offset = (
+            np.concatenate([getattr(side, name)[rows] for side, rows in zip(both, own, strict=True)])
+            for name in ("operation", "key", "value", "offset")
         )
-        number = np.arange(low, high)
-        known = {
-            "process": number % CLIENTS,
-            "producer_id": number % CLIENTS,
-            "producer_epoch": 0,
-            "outcome": "committed",
+        is_poll = np.repeat([False, True], [rows.stop - rows.start for rows in own])
+        order = np.argsort(txn, kind="stable")
+        columns = {
+            "kind": pa.array(np.array(["send", "poll"])[is_poll[order].astype(np.int8)]),
+            "topic": pa.array(["t"]).take(pa.array(np.zeros(order.size, np.int64))),
+            "partition": pa.array(key[order].astype(np.int32)),
+            "log_offset": pa.array(offset[order]),
+            "value": pa.array(value[order]),
         }
-        ends = {"begin_ns": 2 * number, "end_ns": 2 * number + took[low:high]}
-        rows_of = table("txns", high - low, **known, **ends)
-        ids = pa.DictionaryArray.from_arrays(
-            pa.array((number % CLIENTS).astype(np.int32)), [f"w{n}" for n in range(CLIENTS)]
-        )
-        for name, values in {"operations": operations, "txn_id": ids}.items():
-            place_of = rows_of.column_names.index(name)
-            rows_of = rows_of.set_column(place_of, rows_of.schema.field(place_of).with_type(values.type), values)
-        recorder.write("txns", rows_of)
-    recorder.close_segment()
+        yield low, high, txn[order], columns
+
+
+STEPS_OF = {"list-append": steps_of_lists, "send-poll": steps_of_messages}
 
 
 def in_a_process(item: WorkItem) -> tuple[list[TableRow], float, int]:
@@ -188,10 +217,10 @@ def judged(item: WorkItem) -> tuple[list[TableRow], float, int]:
     return answers, time.process_time() - start, resource.getrusage(resource.RUSAGE_SELF).ru_maxrss >> 10
 
 
-def recorded(size: int, folder: Path, *, at_once: bool) -> Iterator[dict[str, object]]:
+def recorded(kind: str, size: int, folder: Path, *, at_once: bool) -> Iterator[dict[str, object]]:
     """Judge the transactions of a recording, by one task and dealt out."""
     run_dir = folder / str(size)
-    maker = multiprocessing.get_context("spawn").Process(target=record, args=(run_dir, size))
+    maker = multiprocessing.get_context("spawn").Process(target=record, args=(run_dir, size, kind))
     maker.start()
     maker.join()
     assert maker.exitcode == 0
@@ -217,6 +246,7 @@ def recorded(size: int, folder: Path, *, at_once: bool) -> Iterator[dict[str, ob
     for name, each in took.items():
         seconds, mebibytes, answered = zip(*each, strict=True)
         yield {
+            "kind": kind,
             "transactions": size,
             "item": name,
             "count": len(each),
@@ -260,9 +290,9 @@ def main() -> None:
         print(json.dumps(measure(chosen.one[0], int(chosen.one[1]))))
         return
     if chosen.recorded:
-        for size in chosen.sizes.split(","):
+        for kind, size in product(chosen.kinds.split(","), chosen.sizes.split(",")):
             with tempfile.TemporaryDirectory(prefix="tribunal-bench-") as folder:
-                for row in recorded(int(size), Path(folder), at_once=not chosen.dealt):
+                for row in recorded(kind, int(size), Path(folder), at_once=not chosen.dealt):
                     print(
                         json.dumps(row) if chosen.json else "  ".join(f"{name} {value}" for name, value in row.items()),
                         flush=True,

@@ -1,19 +1,31 @@
 """What a graph checker says: anomalies by class, each with the operations that show it."""
 
+from collections.abc import Iterable
+from typing import Final
+
 import msgspec
 
+from tribunal.results.store import partition_order
 from tribunal.results.verdict import TransactionEdge
 from tribunal.results.words import of_edge
 
 WITNESSES_MAX = 8
 
 
+Place = tuple[int, str, int, int]  # an operation's row or -1, topic and partition or "" and -1, and a number
+NOWHERE: Final[Place] = (-1, "", -1, -1)
+
+
 class Witness(msgspec.Struct, frozen=True):
-    """One example: the operations' places in the history and the fact in words; of a circle its edges, in order."""
+    """One example: the operations' places in the history and the fact in words; of a circle its edges, in order.
+
+    place:  where it comes among the examples of its kind, of those that are looked for in parts of a history.
+    """
 
     operations: tuple[int, ...]
     words: str
     edges: tuple[TransactionEdge, ...] = ()
+    place: Place = NOWHERE
 
 
 class Contradiction(msgspec.Struct, frozen=True):
@@ -41,15 +53,47 @@ class Findings:
         self.add(anomaly, tuple(edge.source for edge in edges), words, edges)
 
     def add(
-        self, anomaly: str, operations: tuple[int, ...], words: str, edges: tuple[TransactionEdge, ...] = ()
+        self,
+        anomaly: str,
+        operations: tuple[int, ...],
+        words: str,
+        edges: tuple[TransactionEdge, ...] = (),
+        place: Place = NOWHERE,
     ) -> None:
         """Count one case of an anomaly; keep it as an example while there are few."""
         self.counts[anomaly] = self.counts.get(anomaly, 0) + 1
         kept = self.witnesses.setdefault(anomaly, [])
         if len(kept) < WITNESSES_MAX:
-            kept.append(Witness(operations, words, edges))
+            kept.append(Witness(operations, words, edges, place))
 
     @property
     def anomalies(self) -> set[str]:
         """The names of all anomalies found."""
         return set(self.counts)
+
+
+class OfPart(msgspec.Struct, frozen=True):
+    """What is found in a part of a history, as it travels."""
+
+    counts: dict[str, int]
+    witnesses: dict[str, list[Witness]]
+    contradictions: list[Contradiction]
+
+    @classmethod
+    def of(cls, found: Findings) -> "OfPart":
+        """Return it."""
+        return cls(found.counts, found.witnesses, found.contradictions)
+
+
+def joined(parts: Iterable[OfPart]) -> Findings:
+    """Put parts of a history together: of each kind the first examples of all of them, as if they had been looked for at once."""
+    found = Findings()
+    for part in parts:
+        found.contradictions += part.contradictions
+        for name, count in part.counts.items():
+            found.counts[name] = found.counts.get(name, 0) + count
+            found.witnesses.setdefault(name, []).extend(part.witnesses[name])
+    for name, witnesses in found.witnesses.items():
+        found.witnesses[name] = sorted(witnesses, key=lambda one: one.place)[:WITNESSES_MAX]
+    found.contradictions.sort(key=lambda one: (*partition_order(one.key), one.log_offset))
+    return found

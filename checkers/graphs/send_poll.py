@@ -28,11 +28,12 @@ from numpy.typing import NDArray
 from tribunal.checkers.api import distinct, is_ascending
 from tribunal.checkers.graphs.columns import FAIL, INFO, OK, Numbering, Transactions, key_numbers
 from tribunal.checkers.graphs.cycles import Edge, Graph, search
-from tribunal.checkers.graphs.findings import Contradiction, Findings
+from tribunal.checkers.graphs.findings import NOWHERE, Contradiction, Findings, Place
 from tribunal.checkers.graphs.list_append import add_time, edges_of, pair_codes
 from tribunal.checkers.graphs.models import implied_by
 from tribunal.checkers.graphs.operations import Datum, Operation
 from tribunal.checkers.judge import steps as flat_steps
+from tribunal.results.store import partition_order
 
 Integers = NDArray[np.int64]
 
@@ -49,6 +50,7 @@ class Messages(msgspec.Struct):
     key: Integers
     value: Integers
     offset: Integers  # -1 when unknown
+    step: Integers | None = None  # a number that ascends within an operation; None: as they come
 
 
 class LogHistory:
@@ -116,7 +118,7 @@ class LogHistory:
         kind = steps["kind"].to_numpy()
         chosen = np.flatnonzero((kind == flat_steps.SEND) | (kind == flat_steps.POLL))
         steps, kind = steps.take(chosen), kind[chosen]
-        keys, names = key_numbers(steps)
+        keys, names = by_name(*key_numbers(steps))
         rows, txn = np.unique(steps["txn"].to_numpy(), return_inverse=True)
         value = steps["value"].fill_null(-1).to_numpy()
         offset = steps["log_offset"].fill_null(-1).to_numpy()
@@ -143,6 +145,12 @@ class LogHistory:
         self.writer = np.full(len(messages), -1, dtype=np.int64)
         self.writer[self.sent] = self.sends.operation
 
+    def place(self, key: int, *, operation: int | None = None, number: int = -1) -> Place:
+        """Return where an example with a key of a recording, or of an operation with it, comes among those of its kind."""
+        if self.has_all_senders:
+            return NOWHERE
+        return (-1 if operation is None else self.index(operation), *partition_order(self.name(key)), number)
+
     def index(self, number: int) -> int:
         """Return how a transaction is named."""
         return int(self.transactions.index[number])
@@ -154,6 +162,14 @@ class LogHistory:
     def value(self, number: int) -> Hashable:
         """Return a value as the history has it."""
         return self._numbering.value(int(number))
+
+
+def by_name(keys: Integers, names: Mapping[int, str]) -> tuple[Integers, dict[int, str]]:
+    """Number keys by topic and partition: examples do not depend on which stands first in a file."""
+    order = sorted(names, key=lambda number: partition_order(names[number]))
+    numbers = np.empty(len(order), np.int64)
+    numbers[order] = np.arange(len(order))
+    return numbers[keys], {place: names[number] for place, number in enumerate(order)}
 
 
 def packed(*columns: Integers) -> Integers:
@@ -262,7 +278,8 @@ class Order:
             if writer < 0 and not history.has_all_senders:
                 continue  # whoever sent it outside of transactions is judged by what its producer promised
             words = f"{history.value(history.message_value[number])} of {history.name(history.message_key[number])} stands at {places}"
-            found.add("duplicate", (history.index(writer),) if writer >= 0 else (), words)
+            place = history.place(int(history.message_key[number]), number=int(history.message_value[number]))
+            found.add("duplicate", (history.index(writer),) if writer >= 0 else (), words, place=place)
 
 
 def check(operations: Sequence[Operation] | LogHistory, *, ww: bool = True, rw: bool = False) -> Findings:
@@ -274,14 +291,53 @@ def check(operations: Sequence[Operation] | LogHistory, *, ww: bool = True, rw: 
     """
     history = operations if isinstance(operations, LogHistory) else LogHistory.of(operations)
     found = Findings()
+    order = _looked_at(found, history, *_proven(history))
+    _cycles(found, history, order, ww=ww, rw=rw)
+    return found
+
+
+class OfKeys(msgspec.Struct, frozen=True):
+    """What is to be said of some keys by themselves.
+
+    sources, targets:  edges of reads, by transactions.
+    proven:   rows of transactions of unknown outcome of which somebody read a message here; open: of those that sent here, and of which nobody did.
+    """
+
+    found: Findings
+    sources: Integers
+    targets: Integers
+    proven: Integers
+    open: Integers
+
+
+def of_keys(history: LogHistory, proven: Integers) -> OfKeys:
+    """Look at the messages of some keys of a recording: for all but circles no other key matters.
+
+    proven:  rows of transactions of unknown outcome of which somebody read a message of another key.
+    """
+    found = Findings()
     read_by_ok, committed = _proven(history)
+    is_open, rows = history.outcome == INFO, history.transactions.index
+    here = committed & is_open
+    sent = np.zeros(is_open.size, bool)
+    sent[history.sends.operation] = True
+    committed |= is_open & np.isin(rows, proven)
+    order = _looked_at(found, history, read_by_ok, committed)
+    sources, targets, _ = dependencies(history, order, ww=False, rw=False).arrays()
+    return OfKeys(found, sources.astype(np.int64), targets.astype(np.int64), rows[here], rows[is_open & sent & ~here])
+
+
+def _looked_at(
+    found: Findings, history: LogHistory, read_by_ok: NDArray[np.bool_], committed: NDArray[np.bool_]
+) -> Order:
+    """Look for all but circles. Where others send, too, what lacks a writer or a reader is no fact, nor is where a sender's messages stand."""
     order = Order(history, committed, found)
     _dirty_reads(found, history)
     _lost(found, history, order, committed, read_by_ok)
-    _unseen(found, history, read_by_ok)
+    if history.has_all_senders:
+        _unseen(found, history, read_by_ok)
     _positions(found, history, order)
-    _cycles(found, history, order, ww=ww, rw=rw)
-    return found
+    return order
 
 
 def _proven(history: LogHistory) -> tuple[NDArray[np.bool_], NDArray[np.bool_]]:
@@ -307,7 +363,7 @@ def invalid(found: Findings, *, ww: bool, subscribe: bool) -> set[str]:
 def _dirty_reads(found: Findings, history: LogHistory) -> None:
     reads, outcome = history.reads, history.outcome
     writer = history.writer[history.seen]
-    for place in np.flatnonzero(writer < 0):
+    for place in np.flatnonzero(writer < 0) if history.has_all_senders else ():
         _report(found, "phantom", history, int(place), "was read but never sent")
     aborted = (writer >= 0) & (outcome[writer] == FAIL) & (outcome[reads.operation] == OK)
     for place in np.flatnonzero(aborted):
@@ -322,7 +378,9 @@ def _report(found: Findings, anomaly: str, history: LogHistory, place: int, what
     writer = history.writer[history.seen[place]]
     places = [history.index(writer)] if writer >= 0 else []
     words_ = f"{history.value(reads.value[place])} of {history.name(reads.key[place])} at {reads.offset[place]} {what}"
-    found.add(anomaly, (*places, history.index(reads.operation[place])), words_)
+    step = place if reads.step is None else int(reads.step[place])
+    row = history.index(reads.operation[place])
+    found.add(anomaly, (*places, row), words_, place=(row, "", -1, step))
 
 
 def _lost(
@@ -337,7 +395,8 @@ def _lost(
     lost = passed & (writer >= 0) & committed[writer]
     for number in np.flatnonzero(lost):
         words = f"{history.value(history.message_value[number])} of {history.name(history.message_key[number])} was passed over by all"
-        found.add("lost-write", (history.index(writer[number]),), words)
+        key, value = int(history.message_key[number]), int(history.message_value[number])
+        found.add("lost-write", (history.index(writer[number]),), words, place=history.place(key, number=value))
 
 
 def _unseen(found: Findings, history: LogHistory, read_by_ok: NDArray[np.bool_]) -> None:
@@ -352,10 +411,12 @@ def _unseen(found: Findings, history: LogHistory, read_by_ok: NDArray[np.bool_])
 
 def _positions(found: Findings, history: LogHistory, order: Order) -> None:
     read_at, send_at = order.last[history.seen], order.last[history.sent]
-    _inside(found, history, history.reads, read_at, "poll")
-    _inside(found, history, history.sends, send_at, "send")
-    _between(found, history, history.reads, read_at, "poll")
-    _between(found, history, history.sends, send_at, "send")
+    both = [(history.reads, read_at, "poll"), (history.sends, send_at, "send")]
+    chosen = both if history.has_all_senders else both[:1]
+    for messages, at, verb in chosen:
+        _inside(found, history, messages, at, verb)
+    for messages, at, verb in chosen:
+        _between(found, history, messages, at, verb)
 
 
 def _inside(found: Findings, history: LogHistory, messages: Messages, index: Integers, verb: str) -> None:
@@ -369,8 +430,9 @@ def _inside(found: Findings, history: LogHistory, messages: Messages, index: Int
         if verb == "poll" and int(key[place]) in history.rebalanced.get(number, ()):
             continue
         anomaly = _name("int-", verb, int(delta[place]))
-        name = history.name(int(key[place]))
-        found.add(anomaly, (history.index(number),), f"{verb} of {name} moves by {int(delta[place])} inside")
+        name, words = history.name(int(key[place])), f"moves by {int(delta[place])} inside"
+        stands = history.place(int(key[place]), operation=number, number=int(place))
+        found.add(anomaly, (history.index(number),), f"{verb} of {name} {words}", place=stands)
 
 
 def _in_order(messages: Messages) -> Integers | slice:
@@ -430,7 +492,9 @@ def _between(found: Findings, history: LogHistory, messages: Messages, index: In
     pairs = zip(early[wrong].tolist(), late[wrong].tolist(), delta[wrong].tolist(), strict=True)
     for one, other, moved in sorted(pairs, key=lambda pair: pair[1]):
         places_ = (history.index(operation[one]), history.index(operation[other]))
-        found.add(_name("", verb, moved), places_, f"{verb} of {history.name(key[other])} moves by {moved}")
+        stands = history.place(int(key[other]), operation=int(operation[other]))
+        words = f"{verb} of {history.name(key[other])} moves by {moved}"
+        found.add(_name("", verb, moved), places_, words, place=stands)
 
 
 def _times_revoked(history: LogHistory, process: Integers, key: Integers, invoked: Integers) -> Integers:

@@ -22,8 +22,11 @@ import pyarrow.parquet as pq
 from tribunal.checkers.api import Array
 from tribunal.checkers.graphs.circles import Margin, Reported, Stretch, has_circle, reported
 from tribunal.checkers.graphs.columns import INFO, Integers, ListSteps, Numbering, Transactions
+from tribunal.checkers.graphs.findings import OfPart
 from tribunal.checkers.graphs.list_append import edges_if_sound
 from tribunal.checkers.graphs.operations import OPEN_END
+from tribunal.checkers.graphs.send_poll import LogHistory, by_name, of_keys
+from tribunal.checkers.graphs.send_poll import Messages as Columns
 from tribunal.checkers.judge import hot_partitions
 from tribunal.checkers.judge import steps as flat_steps
 from tribunal.checkers.judge.fenced import EPOCHS, Producer, producers
@@ -45,10 +48,10 @@ PART_STEPS: Final = (
 STRETCH_TRANSACTIONS: Final = 1 << 20
 MARGIN_TRANSACTIONS: Final = 1 << 12
 MADE_TRANSACTIONS: Final = 1 << 20  # of which one task asks who made them
-COLUMNS: Final = ("outcome", "begin_ns", "end_ns")
+COLUMNS: Final = ("process", "outcome", "begin_ns", "end_ns")
 STEP: Final = (np.int64, np.bool_, np.bool_, np.int64, np.int32, np.int64, np.bool_)
-TRANSACTION: Final = (np.int64, np.int8, np.int64, np.int64, np.int64)
-LIST_KINDS: Final = (flat_steps.KINDS[flat_steps.APPEND], flat_steps.KINDS[flat_steps.READ])
+TRANSACTION: Final = (np.int64, np.int64, np.int8, np.int64, np.int64, np.int64)
+MESSAGE: Final = (np.int64, np.bool_, np.int64, np.int64, np.int32, np.int64, np.int64)
 
 
 class Part(msgspec.Struct, frozen=True):
@@ -87,6 +90,7 @@ class Deal(msgspec.Struct, frozen=True):
         return tuple(own for own, (first, end) in self.timed if first < stretch.until_ns and end > stretch.from_ns)
 
 
+NO_ROWS: Final = np.zeros(0, np.int64)
 Span = tuple[int, int, int]  # the first number, the one behind the last, and how much lies there
 
 
@@ -195,54 +199,53 @@ def damage(recording: Recording) -> DamagedRecording | None:
     return contradiction(TABLE, recording.table(TABLE, NO_PARTITION, names))  # which is the first of all of them
 
 
-def without_lists(recording: Recording) -> pa.Table:
-    """Read the table without the steps on lists, which are nearly all of a history of lists: transactions with nothing else have no steps."""
-    columns = list(TABLES[TABLE].fields)
-    bare = [name for name in columns if name != OPERATIONS]
-    paths = [path for own in recording.files[TABLE].values() for path in own]
-    found = [TABLES[TABLE].arrow.empty_table().select(columns)]
-    for group, _ in _steps_in(paths):
-        if _has_others(group):
-            (rows,) = read_groups(TABLE, [group], columns)
-            steps = _others(rows[OPERATIONS].combine_chunks())
-        else:
-            (rows,) = read_groups(TABLE, [group], bare)
-            steps = pa.nulls(rows.num_rows, TABLES[TABLE].fields[OPERATIONS])
-        place = columns.index(OPERATIONS)
-        rows = rows.select(bare).add_column(place, TABLES[TABLE].arrow.field(OPERATIONS), steps)
-        found.append(rows)
-    return pa.concat_tables(found)
-
-
-def _has_others(group: Group) -> bool:
-    """Whether a row group has steps that are on no list."""
-    kinds = pc.struct_field(_fields(Path(group.path), group.number, "kind"), "kind")
-    return not pc.all(pc.is_in(kinds.cast(pa.string()), value_set=pa.array(LIST_KINDS)), min_count=0).as_py()
-
-
-def _others(operations: pa.ListArray) -> pa.ListArray:
-    steps = pc.list_flatten(operations)
-    kinds = pc.struct_field(steps, "kind").cast(pa.string())
-    kept = pc.invert(pc.is_in(kinds, value_set=pa.array(LIST_KINDS)))
-    parents = pc.list_parent_indices(operations).filter(kept).to_numpy()
-    counts = np.bincount(parents, minlength=len(operations))
-    offsets = np.concatenate([[0], np.cumsum(counts)]).astype(np.int32)
-    return pa.ListArray.from_arrays(pa.array(offsets), steps.filter(kept))
-
-
 # One task
 
 
-def said(part: Part, margins: Sequence[Margin]) -> tuple[Reported | None, bool]:
-    """Say what some lists say of circles, None if something else may be wrong with them; and whether there are messages beside them."""
+class Messages(msgspec.Struct, frozen=True):
+    """What the messages of some partitions say.
+
+    reported:  of circles.
+    found:     all else that is wrong with them, or worth showing.
+    proven, open:  rows of transactions of unknown outcome, as numbers in bytes (`send_poll.OfKeys`).
+    """
+
+    reported: Reported
+    found: OfPart
+    proven: bytes
+    open: bytes
+
+
+def said(part: Part, margins: Sequence[Margin], proven: Integers = NO_ROWS) -> tuple[Reported | None, Messages | None]:
+    """Say what some lists say of circles, None if something else may be wrong with them; and what the messages of these partitions say, None where there are none.
+
+    proven:  rows of transactions of unknown outcome of which somebody read a message elsewhere.
+    """
     found = _Steps(part)
     for group, rows in zip(part.groups, _read(part.groups, (*COLUMNS, OPERATIONS)), strict=True):
         found.take(group, rows)
-    if found.in_no_list:
-        return None, found.has_messages
-    steps, moments = found.together()
+    if found.in_no_partition:
+        return None, None
+    messages = _of_messages(*found.messages(), margins, proven) if found.has_messages else None
+    steps, moments = found.lists()
     edges = edges_if_sound(steps)
-    return None if edges is None else reported(steps.transactions, moments, *edges, margins), found.has_messages
+    return None if edges is None else reported(steps.transactions, moments, *edges, margins), messages
+
+
+def _of_messages(history: LogHistory, moments: Integers, margins: Sequence[Margin], proven: Integers) -> Messages:
+    own = of_keys(history, proven)
+    of_circles = reported(history.transactions, moments, own.sources, own.targets, margins)
+    return Messages(of_circles, OfPart.of(own.found), own.proven.tobytes(), own.open.tobytes())
+
+
+def proven_elsewhere(every: Sequence[Messages]) -> Integers:
+    """Return the rows of transactions of unknown outcome of which somebody read a message, as any partitions say."""
+    return np.unique(np.concatenate([NO_ROWS, *(np.frombuffer(one.proven, np.int64) for one in every)]))
+
+
+def depends_on(own: Messages, proven: Integers) -> bool:
+    """Whether what these messages say changes with what others have proven."""
+    return bool(np.isin(np.frombuffer(own.open, np.int64), proven).any())
 
 
 def made_by(groups: Sequence[Group]) -> list[Producer]:
@@ -286,22 +289,21 @@ def leads_in_a_circle(groups: Sequence[Group], stretch: Stretch) -> bool:
     ]
     columns = [np.concatenate(column) for column in zip(*pieces, strict=True)]
     inside = (columns[-1] >= stretch.from_ns) & (columns[-1] < stretch.until_ns)
-    index, outcome, invoked, completed, _ = (column[inside] for column in columns)
-    transactions = Transactions(index, np.zeros(index.size, np.int64), outcome, invoked, completed)
-    return has_circle(transactions, stretch.edges)
+    return has_circle(Transactions(*(column[inside] for column in columns[:-1])), stretch.edges)
 
 
 def _read(groups: Sequence[Group], columns: Sequence[str]) -> Iterator[pa.Table]:
     return (rows for group in groups for rows in read_groups(TABLE, [group], columns))
 
 
-def _transactions(rows: pa.Table, index: Integers) -> tuple[Integers, Array, Integers, Integers, Integers]:
-    """Return index, outcome, invocation, completion and moment of transactions."""
+def _transactions(rows: pa.Table, index: Integers) -> tuple[Integers, Integers, Array, Integers, Integers, Integers]:
+    """Return index, process, outcome, invocation, completion and moment of transactions."""
+    process = rows["process"].to_numpy().astype(np.int64)
     outcome = flat_steps.codes(rows["outcome"], flat_steps.OUTCOMES).to_numpy(zero_copy_only=False).astype(np.int8)
     begin = rows["begin_ns"].to_numpy()
     moments = pc.coalesce(rows["end_ns"], rows["begin_ns"]).to_numpy()
     end = rows["end_ns"].fill_null(OPEN_END).to_numpy()
-    return index, outcome, begin, np.where(outcome == INFO, OPEN_END, end), moments
+    return index, process, outcome, begin, np.where(outcome == INFO, OPEN_END, end), moments
 
 
 class _Steps:
@@ -310,10 +312,14 @@ class _Steps:
     def __init__(self, part: Part) -> None:
         self._part = part
         self._topics: dict[str, int] = {}
-        self.in_no_list = False  # whether a step names no partition: in which part it belongs nobody knows
-        self.has_messages = False
-        self._steps: list[tuple[Array, ...]] = [tuple(np.zeros(0, kind) for kind in STEP)]
-        self._transactions: list[tuple[Array, ...]] = [tuple(np.zeros(0, kind) for kind in TRANSACTION)]
+        self.in_no_partition = False  # whether a step names no partition: in which part it belongs nobody knows
+        self._lists = _Kept(STEP)
+        self._messages = _Kept(MESSAGE)
+
+    @property
+    def has_messages(self) -> bool:
+        """Whether any of them sent or polled."""
+        return self._messages.count > 0
 
     def take(self, group: Group, rows: pa.Table) -> None:
         """Take those of a row group."""
@@ -321,13 +327,14 @@ class _Steps:
         steps = pc.list_flatten(operations)
         kind = flat_steps.codes(pc.struct_field(steps, "kind"), flat_steps.KINDS).fill_null(-1).to_numpy()
         partition = pc.struct_field(steps, "partition").fill_null(-1).to_numpy()
-        listed = np.flatnonzero((kind == flat_steps.APPEND) | (kind == flat_steps.READ))
-        self.in_no_list |= bool((partition[listed] < 0).any())
-        self.has_messages |= bool(((kind == flat_steps.SEND) | (kind == flat_steps.POLL)).any())
-        own = (partition[listed] >= self._part.first) & (partition[listed] < self._part.end)
-        if not own.any():
+        self.in_no_partition |= bool((partition[kind >= 0] < 0).any())
+        inside = (partition >= self._part.first) & (partition < self._part.end)
+        if not inside.any():
             return
         txn, topic = pc.list_parent_indices(operations).to_numpy(), self._numbers(pc.struct_field(steps, "topic"))
+        value = pc.struct_field(steps, "value")
+        known, values = value.is_valid().to_numpy(zero_copy_only=False), value.fill_null(0).to_numpy()
+        listed = np.flatnonzero((kind == flat_steps.APPEND) | (kind == flat_steps.READ))
         is_read = kind[listed] == flat_steps.READ
         # A step of another list stands between two reads of one: what is the head of a read is seen before others are left out.
         head = np.ones(listed.size, bool)
@@ -335,40 +342,68 @@ class _Steps:
         for column in (txn, topic, partition):
             same &= column[listed[1:]] == column[listed[:-1]]
         head[1:] = ~same
-        chosen = listed[own]
-        value = pc.struct_field(steps, "value")
-        known = value.is_valid().to_numpy(zero_copy_only=False)[chosen]
-        values = value.fill_null(0).to_numpy()[chosen]
-        parents = txn[chosen]
-        of = parents[np.append(True, parents[1:] != parents[:-1])]
-        self._steps.append(
-            (group.first + parents, is_read[own], head[own], topic[chosen], partition[chosen], values, known)
-        )
-        self._transactions.append(_transactions(rows.drop_columns([OPERATIONS]).take(pa.array(of)), group.first + of))
+        own = inside[listed]
+        one = listed[own]
+        of_lists = (is_read[own], head[own], topic[one], partition[one], values[one], known[one])
+        self._lists.take(group, rows, txn[one], of_lists)
+        one = np.flatnonzero(inside & ((kind == flat_steps.SEND) | (kind == flat_steps.POLL)))
+        offset = pc.struct_field(steps, "log_offset").fill_null(-1).to_numpy()
+        messages = (topic[one], partition[one], offset[one], np.where(known, values, -1)[one])
+        self._messages.take(group, rows, txn[one], (kind[one] == flat_steps.SEND, one, *messages))
 
     def _numbers(self, topics: pa.Array) -> Integers:
         encoded = topics.dictionary_encode() if not pa.types.is_dictionary(topics.type) else topics
         numbers = [self._topics.setdefault(word, len(self._topics)) for word in encoded.dictionary.to_pylist()]
         return np.asarray(np.array([*numbers, -1], np.int64)[encoded.indices.fill_null(-1).to_numpy()])
 
-    def together(self) -> tuple[ListSteps, Integers]:
-        """Return all of them, and the moments of their transactions."""
-        rows, is_read, head, topic, partition, values, known = (
-            np.concatenate(column) for column in zip(*self._steps, strict=True)
-        )
-        self._steps.clear()
-        index, outcome, invoked, completed, moments = (
-            np.concatenate(column) for column in zip(*self._transactions, strict=True)
-        )
-        pairs, key = np.unique((topic << 32) + partition, return_inverse=True)
-        words = list(self._topics)
-        names = {number: f"{words[pair >> 32]}-{pair & 0xFFFFFFFF}" for number, pair in enumerate(pairs.tolist())}
+    def lists(self) -> tuple[ListSteps, Integers]:
+        """Return those on lists, and the moments of their transactions."""
+        (rows, is_read, head, topic, partition, values, known), transactions, moments = self._lists.together()
+        key, names = self._keys(topic, partition)
         element, heads = is_read & known, np.flatnonzero(head)
         ends = np.concatenate([[0], np.cumsum(element)])
         first = ends[heads]
         steps = ListSteps(
-            Transactions(index, np.zeros(index.size, np.int64), outcome, invoked, completed),
-            np.searchsorted(index, rows[heads]), is_read[heads], key[heads], values[heads], first,
+            transactions, np.searchsorted(transactions.index, rows[heads]), is_read[heads], key[heads], values[heads], first,
             ends[np.append(heads[1:], rows.size)] - first, values[element], names, Numbering(),
         )  # fmt: skip
         return steps, moments
+
+    def messages(self) -> tuple[LogHistory, Integers]:
+        """Return those that sent and polled, and the moments of their transactions."""
+        (rows, is_send, step, topic, partition, offset, value), transactions, moments = self._messages.together()
+        key, names = by_name(*self._keys(topic, partition))
+        columns = (np.searchsorted(transactions.index, rows), key, value, offset, step)
+        sends, reads = (Columns(*(column[side] for column in columns)) for side in (is_send, ~is_send))
+        return LogHistory(transactions, sends, reads, names, has_all_senders=False), moments
+
+    def _keys(self, topic: Integers, partition: Integers) -> tuple[Integers, dict[int, str]]:
+        pairs, key = np.unique((topic << 32) + partition, return_inverse=True)
+        words = list(self._topics)
+        return key, {number: f"{words[pair >> 32]}-{pair & 0xFFFFFFFF}" for number, pair in enumerate(pairs.tolist())}
+
+
+class _Kept:
+    """Some steps by columns, of which the first is their transaction's row, and the transactions that have any."""
+
+    def __init__(self, kinds: Sequence[type]) -> None:
+        self._steps: list[tuple[Array, ...]] = [tuple(np.zeros(0, kind) for kind in kinds)]
+        self._transactions: list[tuple[Array, ...]] = [tuple(np.zeros(0, kind) for kind in TRANSACTION)]
+        self.count = 0
+
+    def take(self, group: Group, rows: pa.Table, txn: Integers, columns: tuple[Array, ...]) -> None:
+        """Take steps of a row group, with the rows in it that their transactions have."""
+        if not txn.size:
+            return
+        of = txn[np.append(True, txn[1:] != txn[:-1])]
+        self._steps.append((group.first + txn, *columns))
+        self._transactions.append(_transactions(rows.drop_columns([OPERATIONS]).take(pa.array(of)), group.first + of))
+        self.count += txn.size
+
+    def together(self) -> tuple[list[Array], Transactions, Integers]:
+        """Return their columns, their transactions, and the moments of these; nothing is kept any more."""
+        steps = [np.concatenate(column) for column in zip(*self._steps, strict=True)]
+        *columns, moments = (np.concatenate(column) for column in zip(*self._transactions, strict=True))
+        self._steps.clear()
+        self._transactions.clear()
+        return steps, Transactions(*columns), moments

@@ -10,6 +10,7 @@ import pyarrow.compute as pc
 
 from tribunal.checkers.api import Context, PartitionRows, distinct
 from tribunal.checkers.graphs.circles import Margin, Stretch
+from tribunal.checkers.graphs.findings import OfPart
 from tribunal.checkers.judge import hot_partitions as ranges
 from tribunal.checkers.judge.dealt_transactions import Part, deal, is_small
 from tribunal.checkers.judge.dumps import dumped
@@ -67,6 +68,17 @@ class Lists(msgspec.Struct, frozen=True, tag="lists"):
     margins: tuple[Margin, ...]
 
 
+class Messages(msgspec.Struct, frozen=True, tag="messages"):
+    """The messages in some partitions, of which is asked again what they say; now it is known of which transactions somebody read others.
+
+    proven:  rows of transactions of unknown outcome, as numbers in bytes.
+    """
+
+    run_dir: str
+    part: Part
+    proven: bytes
+
+
 class Circles(msgspec.Struct, frozen=True, tag="circles"):
     """A stretch of time, of which is asked whether transactions depend on each other in a circle; `groups`: those that may hold any of it."""
 
@@ -92,15 +104,15 @@ class Transactions(msgspec.Struct, frozen=True, tag="transactions"):
 class Beside(msgspec.Struct, frozen=True, tag="beside"):
     """What a run's transactions say of each other but their lists, with which nothing is wrong.
 
-    count:         how many there are.
-    going_back:    the producers whose epoch may go back.
-    has_messages:  whether any of them sent or polled.
+    count:       how many there are.
+    going_back:  the producers whose epoch may go back.
+    messages:    what is found of messages, in parts.
     """
 
     run_dir: str
     count: int
     going_back: tuple[Name, ...]
-    has_messages: bool
+    messages: tuple[OfPart, ...] = ()
 
 
 class ImportedHistory(msgspec.Struct, frozen=True, tag="history"):
@@ -175,6 +187,7 @@ WorkItem = (
     | Files
     | Sent
     | Lists
+    | Messages
     | Circles
     | Producers
     | Transactions
@@ -187,7 +200,7 @@ WorkItem = (
     | FollowAgain
     | Ordered
 )
-OfTransactions = Lists | Circles | Producers | Transactions | Beside
+OfTransactions = Lists | Messages | Circles | Producers | Transactions | Beside
 OfRun = WholeRun | Files | Sent | OfTransactions | ImportedHistory
 
 

@@ -29,9 +29,8 @@ from tribunal.checkers.api import (
     nothing,
     properties,
 )
-from tribunal.checkers.graphs import send_poll
 from tribunal.checkers.graphs.circles import stretches
-from tribunal.checkers.graphs.send_poll import LogHistory
+from tribunal.checkers.graphs.findings import joined as joined_parts
 from tribunal.checkers.judge import dealt_transactions, files
 from tribunal.checkers.judge import hot_partitions as ranges
 from tribunal.checkers.judge.ends import Ends
@@ -44,6 +43,7 @@ from tribunal.checkers.judge.items import (
     FollowAgain,
     ImportedHistory,
     Lists,
+    Messages,
     OfRun,
     OfTransactions,
     Ordered,
@@ -67,6 +67,7 @@ from tribunal.checkers.judge.tables import (
     Failed,
     Figures,
     ListsSeen,
+    MessagesSeen,
     Place,
     ProducersSeen,
     SievedRange,
@@ -149,7 +150,7 @@ def _judged(item: WorkItem, without: frozenset[str], histories: Histories) -> It
             return _seen(item)
         case Sent():
             return _sent_once(item)
-        case Lists() | Circles() | Producers() | Transactions() | Beside():
+        case Lists() | Messages() | Circles() | Producers() | Transactions() | Beside():
             return iter(_about_transactions(item))
         case WholePartition():
             return _judge_partition(Path(item.run_dir), item.partition, histories)
@@ -206,6 +207,8 @@ def _about_transactions(item: OfTransactions) -> list[TableRow]:
     match item:
         case Lists():
             return [ListsSeen(place, item.part.first)]
+        case Messages():
+            return [MessagesSeen(place, item.part.first, again=True)]
         case Producers():
             return [ProducersSeen(place, item.first)]
         case Circles():
@@ -214,11 +217,15 @@ def _about_transactions(item: OfTransactions) -> list[TableRow]:
             assert_never(item)
 
 
-def _looked_for(item: Lists | Circles | Producers) -> list[TableRow]:
+def _looked_for(item: Lists | Messages | Circles | Producers) -> list[TableRow]:
     place = Place(item.run_dir)
     match item:
         case Lists():
-            return [ListsSeen(place, item.part.first, *dealt_transactions.said(item.part, item.margins))]
+            lists, messages = dealt_transactions.said(item.part, item.margins)
+            return [ListsSeen(place, item.part.first, lists), *_seen_messages(item, messages, again=False)]
+        case Messages():
+            _, messages = dealt_transactions.said(item.part, (), np.frombuffer(item.proven, np.int64))
+            return _seen_messages(item, messages, again=True)
         case Producers():
             return [ProducersSeen(place, item.first, dealt_transactions.made_by(item.groups))]
         case Circles():
@@ -226,6 +233,12 @@ def _looked_for(item: Lists | Circles | Producers) -> list[TableRow]:
             return [StretchSeen(place, item.stretch.from_ns, has_circle)]
         case _:
             assert_never(item)
+
+
+def _seen_messages(item: Lists | Messages, found: dealt_transactions.Messages | None, *, again: bool) -> list[TableRow]:
+    if found is None:
+        return []
+    return [MessagesSeen(Place(item.run_dir), item.part.first, msgspec.msgpack.encode(found), again)]
 
 
 def _judged_transactions(item: Transactions) -> list[TableRow]:
@@ -240,10 +253,7 @@ def _judged_beside(item: Beside) -> list[TableRow]:
     recording = Recording.open(Path(item.run_dir), compare=False)
     history = history_of(recording)
     gathered = Gathered(partial(dealt_transactions.made, recording))
-    if item.has_messages:
-        gathered.add_messages(
-            send_poll.check(LogHistory.recorded(dealt_transactions.without_lists(recording)), ww=False)
-        )
+    gathered.add_messages(joined_parts(item.messages))
     of_producers = transactions_of(item.going_back, dealt_transactions.without_steps(recording))
     gathered.add_fenced(list(fenced_among(of_producers, history)))
     return _judged_found(properties()[TRANSACTIONS], gathered.found(item.count), _Judges(recording), item.run_dir)
@@ -528,7 +538,7 @@ def second_look(tables: Tables) -> list[WorkItem]:
 
 
 def _look_at_lists(tables: Tables) -> Iterator[WorkItem]:
-    """Put together what lists say of circles; where something else may be wrong with some, all transactions are judged at once."""
+    """Put together what lists and messages say of circles; where something else may be wrong with some lists, all transactions are judged at once."""
     by_run: dict[Place, list[ListsSeen]] = {}
     for row in tables.lists:
         by_run.setdefault(row.place, []).append(row)
@@ -545,10 +555,24 @@ def _look_at_lists(tables: Tables) -> Iterator[WorkItem]:
             tables.forget_transactions(place)
             yield Transactions(place.run_dir)
             continue
-        if any(one.has_messages for one in every):
-            tables.with_messages.append(place)
-        for stretch in stretches(sound, dealt_out.margins):
+        messages = _messages(tables, place)
+        assert messages is not None
+        proven = dealt_transactions.proven_elsewhere(list(messages.values()))
+        for part in dealt_out.parts:
+            if part.first in messages and dealt_transactions.depends_on(messages[part.first], proven):
+                yield Messages(place.run_dir, part, proven.tobytes())
+        for stretch in stretches([*sound, *(one.reported for one in messages.values())], dealt_out.margins):
             yield Circles(place.run_dir, dealt_out.within(stretch), stretch)
+
+
+def _messages(tables: Tables, place: Place) -> dict[int, dealt_transactions.Messages] | None:
+    """Return what a run's messages say, by their parts' first partitions; None: nobody could say it of some."""
+    decoder = msgspec.msgpack.Decoder(dealt_transactions.Messages)
+    own = sorted((row for row in tables.messages if row.place == place), key=lambda row: (row.first, row.again))
+    said = {row.first: row.messages for row in own}
+    if None in said.values():
+        return None
+    return {first: decoder.decode(content) for first, content in said.items() if content is not None}
 
 
 def _look_at_stretches(tables: Tables) -> Iterator[Transactions | Beside]:
@@ -560,13 +584,14 @@ def _look_at_stretches(tables: Tables) -> Iterator[Transactions | Beside]:
     for place, has_circle in by_run.items():
         made = [row.producers for row in tables.producers if row.place == place]
         known = [one for own in made if own is not None for one in own]
-        has_messages = place in tables.with_messages
+        messages = _messages(tables, place)
         tables.forget_transactions(place)
         dealt_out = dealt_transactions.deal(Recording.open(Path(place.run_dir), compare=False))
-        if has_circle or None in made or dealt_out is None:
+        if has_circle or None in made or messages is None or dealt_out is None:
             yield Transactions(place.run_dir)
             continue
-        yield Beside(place.run_dir, dealt_out.count, going_back(known), has_messages)
+        found = tuple(one.found for one in messages.values())
+        yield Beside(place.run_dir, dealt_out.count, going_back(known), found)
 
 
 def _look_at_files(tables: Tables) -> Iterator[Sent]:

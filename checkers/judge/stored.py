@@ -13,7 +13,7 @@ from typing import Final, TypeVar
 
 import msgspec
 
-from tribunal.checkers.judge.items import Circles, Files, Lists, Producers, SieveRange, WorkItem
+from tribunal.checkers.judge.items import Circles, Files, Lists, Messages, Producers, SieveRange, WorkItem
 from tribunal.checkers.judge.outcomes import TABLE as TRANSACTIONS
 from tribunal.checkers.judge.tables import TableRow
 from tribunal.results.history import HISTORY, ORIGIN
@@ -69,7 +69,7 @@ def _looked_at(item: WorkItem) -> Callable[[str], bool]:
     match item:
         case Files():
             paths = set(item.paths)
-        case Lists(part=part):
+        case Lists(part=part) | Messages(part=part):
             paths = {group.path for group in part.groups}
         case Circles(groups=groups) | Producers(groups=groups):
             paths = {group.path for group in groups}

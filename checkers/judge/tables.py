@@ -4,7 +4,7 @@ A work item answers values of these types, in any order. Spark carries them in o
 set: `arrow_batch` and `read_row` are the way there and back, and the Arrow schema is made from the types themselves.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Final, assert_never
 
 import msgspec
@@ -72,15 +72,24 @@ class SievedRange(msgspec.Struct, frozen=True):
 
 
 class ListsSeen(msgspec.Struct, frozen=True):
-    """What some lists of a run's transactions say of circles, if they say anything; those with the partitions' numbers from `first` on.
-
-    has_messages:  there are other steps beside them.
-    """
+    """What some lists of a run's transactions say of circles, if they say anything; those with the partitions' numbers from `first` on."""
 
     place: Place
     first: int
     reported: Reported | None = None
-    has_messages: bool = False
+
+
+class MessagesSeen(msgspec.Struct, frozen=True):
+    """What the messages say in some partitions, those with the numbers from `first` on, if they say anything.
+
+    messages:  a value of `dealt_transactions.Messages`, encoded until it is looked at.
+    again:     it is said for the second time, and counts.
+    """
+
+    place: Place
+    first: int
+    messages: bytes | None = None
+    again: bool = False
 
 
 class ProducersSeen(msgspec.Struct, frozen=True):
@@ -116,14 +125,13 @@ class Failed(msgspec.Struct, frozen=True):
 
 
 TableRow = (
-    FoundIn | Figures | Summary | Permitted | SievedRange | FileSeen | ListsSeen | ProducersSeen | StretchSeen | Damage | Failed
+    FoundIn | Figures | Summary | Permitted | SievedRange | FileSeen | ListsSeen | MessagesSeen | ProducersSeen | StretchSeen | Damage | Failed
 )  # fmt: skip
 
 
 class Tables(msgspec.Struct, kw_only=True):
     """All answers, by table.
 
-    with_messages:  runs whose transactions have steps besides those on lists.
     folded:  the folds' figures for the report, by run and property.
     """
 
@@ -135,7 +143,7 @@ class Tables(msgspec.Struct, kw_only=True):
     files: list[FileSeen] = []
     lists: list[ListsSeen] = []
     producers: list[ProducersSeen] = []
-    with_messages: list[Place] = []
+    messages: list[MessagesSeen] = []
     stretches: list[StretchSeen] = []
     damages: list[Damage] = []
     failures: list[Failed] = []
@@ -157,7 +165,7 @@ class Tables(msgspec.Struct, kw_only=True):
                     self.sieved.append(answer)
                 case FileSeen():
                     self.files.append(answer)
-                case ListsSeen() | ProducersSeen() | StretchSeen():
+                case ListsSeen() | MessagesSeen() | ProducersSeen() | StretchSeen():
                     self._add_of_transactions(answer)
                 case Damage():
                     self.damages.append(answer)
@@ -166,10 +174,12 @@ class Tables(msgspec.Struct, kw_only=True):
                 case _:
                     assert_never(answer)
 
-    def _add_of_transactions(self, answer: ListsSeen | ProducersSeen | StretchSeen) -> None:
+    def _add_of_transactions(self, answer: ListsSeen | MessagesSeen | ProducersSeen | StretchSeen) -> None:
         match answer:
             case ListsSeen():
                 self.lists.append(answer)
+            case MessagesSeen():
+                self.messages.append(answer)
             case ProducersSeen():
                 self.producers.append(answer)
             case StretchSeen():
@@ -180,7 +190,7 @@ class Tables(msgspec.Struct, kw_only=True):
     def forget_transactions(self, place: Place) -> None:
         """Take away what is known of a run's transactions to judge what is left of them: that is asked for now, or never."""
         self.producers = [row for row in self.producers if row.place != place]
-        self.with_messages = [own for own in self.with_messages if own != place]
+        self.messages = [row for row in self.messages if row.place != place]
 
     def sort(self) -> None:
         """Bring rows into an order that does not depend on how an engine happened to schedule them."""
@@ -192,6 +202,7 @@ class Tables(msgspec.Struct, kw_only=True):
         self.damages.sort(key=lambda row: (row.place.run_dir, *_known(row.place.topic, row.place.partition), row.table))
         self.files.sort(key=lambda row: (row.run_dir, row.table, row.path))
         self.lists.sort(key=lambda row: (row.place.run_dir, row.first))
+        self.messages.sort(key=lambda row: (row.place.run_dir, row.first, row.again))
         self.producers.sort(key=lambda row: (row.place.run_dir, row.first))
         self.stretches.sort(key=lambda row: (row.place.run_dir, row.from_ns))
         self.sieved.sort(
@@ -213,12 +224,10 @@ class Tables(msgspec.Struct, kw_only=True):
             found[sieved.place.run_dir].sieved.append(sieved)
         for file in self.files:
             found[file.run_dir].files.append(file)
-        for lists in self.lists:
-            found[lists.place.run_dir].lists.append(lists)
-        for seen in self.producers:
-            found[seen.place.run_dir].producers.append(seen)
-        for stretch in self.stretches:
-            found[stretch.place.run_dir].stretches.append(stretch)
+        of_transactions: Sequence[ListsSeen | MessagesSeen | ProducersSeen | StretchSeen]
+        of_transactions = [*self.lists, *self.messages, *self.producers, *self.stretches]
+        for seen in of_transactions:
+            found[seen.place.run_dir]._add_of_transactions(seen)
         for damage in self.damages:
             found[damage.place.run_dir].damages.append(damage)
         for failed in self.failures:
@@ -254,7 +263,7 @@ def _known(*values: str | int | None) -> tuple[Known, ...]:
 
 NAMES: Final[dict[type, str]] = {
     FoundIn: "finding", Figures: "figures", Summary: "summary", Permitted: "permitted", SievedRange: "sieved",
-    FileSeen: "file", ListsSeen: "lists", ProducersSeen: "producers", StretchSeen: "stretch", Damage: "damage", Failed: "failed",
+    FileSeen: "file", ListsSeen: "lists", MessagesSeen: "messages", ProducersSeen: "producers", StretchSeen: "stretch", Damage: "damage", Failed: "failed",
 }  # fmt: skip
 TYPES: Final[dict[str, type]] = {name: kind for kind, name in NAMES.items()}
 NOT_JUDGED: Final = frozenset({"violation"})  # of a finding: a simulation's own

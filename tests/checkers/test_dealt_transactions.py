@@ -23,7 +23,7 @@ from tribunal.checkers.graphs.columns import INFO, Transactions
 from tribunal.checkers.graphs.operations import OPEN_END, Operation, paired
 from tribunal.checkers.judge import dealt_transactions as dealt
 from tribunal.checkers.judge import fenced
-from tribunal.checkers.judge.items import Beside, Circles, Lists, WholeRun, WorkItem, work_items
+from tribunal.checkers.judge.items import Beside, Circles, Lists, Messages, WholeRun, WorkItem, work_items
 from tribunal.checkers.judge.items import Transactions as AllTransactions
 from tribunal.checkers.judge.judge import judge_item, second_look
 from tribunal.checkers.judge.tables import Figures, Place, Tables
@@ -256,13 +256,13 @@ def test_a_history_of_sound_lists_is_never_in_one_task(tmp_path: Path, monkeypat
     assert sum(isinstance(one, Lists) for one in first) > 5
     assert len(second) > 3
     assert all(isinstance(one, Circles) for one in second)
-    assert third == [Beside(str(run_dir), 200, (), has_messages=False)]
+    assert third == [Beside(str(run_dir), 200, ())]
 
 
 @pytest.mark.parametrize(
     ("last", "looked"),
     [
-        pytest.param([1, 2], [Beside("", 5, (), has_messages=False)], id="nothing"),
+        pytest.param([1, 2], [Beside("", 5, ())], id="nothing"),
         pytest.param([1], [AllTransactions("")], id="a read that lacks what it had to see, which leads in a circle"),
         pytest.param([2, 1], None, id="a read out of order, which its list alone shows"),
     ],
@@ -366,7 +366,8 @@ def test_messages_beside_lists_are_judged_as_ever(tmp_path: Path, monkeypatch: p
             },
         ]
         ends = {"begin_ns": 10 * number, "end_ns": 10 * number + 5, "outcome": "committed"}
-        run.recorder.row("txns", process=1, txn_id="x", operations=steps, **ends)
+        own = steps[: 3 if number > 5 else 2]  # nobody reads what is not there yet
+        run.recorder.row("txns", process=1, txn_id="x", operations=own, **ends)
     run_dir = run.finish()
 
     at_once = judged(run_dir)
@@ -374,7 +375,245 @@ def test_messages_beside_lists_are_judged_as_ever(tmp_path: Path, monkeypatch: p
 
     assert judged(run_dir) == at_once
     assert at_once[0]
-    assert looks(run_dir)[-1] == [Beside(str(run_dir), 40, (), has_messages=True)]
+    ((last,),) = looks(run_dir)[-1:]
+    assert isinstance(last, Beside)
+    assert sum(own.counts.get("nonmonotonic-poll", 0) for own in last.messages) > 1
+
+
+# --- messages ------------------------------------------------------------------------------------------
+
+OF_MESSAGES = (
+    "",
+    "aborted",
+    "own",
+    "twice",
+    "two at one",
+    "passed over",
+    "back",
+    "unknown",
+    "before",
+    "elsewhere",
+    "fenced",
+)
+
+
+class Log:
+    """Messages as clients see them that send to partitions in transactions and poll what is committed: now and then a poll skips, or goes back."""
+
+    def __init__(self, random: Random, count: int, *, clients: int = 4, partitions: int = 5) -> None:
+        self.random, self.partitions = random, partitions
+        self.log: list[list[tuple[int, str]]] = [[] for _ in range(partitions)]  # what stands there, and how it ended
+        self.position: dict[tuple[int, int], int] = {}
+        self.rows: list[dict[str, Any]] = []
+        for number, (process, begin, _, end) in enumerate(sorted(self.spans(count, clients), key=lambda span: span[2])):
+            outcome = random.choice(["ok"] * 8 + ["info", "fail"])
+            takes_effect = outcome == "ok" or (outcome == "info" and random.random() < 0.6)
+            steps = [*self.polls(process), *self.sends(number, outcome, takes_effect=takes_effect)]
+            made = {"process": process, "epoch": number // 10, "outcome": outcome}
+            self.rows.append({**made, "begin": begin, "end": end, "steps": steps})
+        self.rows.sort(key=lambda row: row["end"])
+
+    def spans(self, count: int, clients: int) -> Iterator[tuple[int, int, int, int]]:
+        """Yield process, begin, when it takes effect, and end."""
+        for process in range(clients):
+            at = self.random.randrange(5)
+            for _ in range(count // clients):
+                begin = at + self.random.randrange(1, 20)
+                at = begin + self.random.choice([0, 3, 10, 10, 40])
+                yield process, begin, self.random.randint(begin, at), at
+
+    def polls(self, process: int) -> Iterator[tuple[str, int, int | None, int | None]]:
+        for partition in self.random.sample(range(self.partitions), self.random.randrange(3)):
+            start = self.position.get((process, partition), 0) + self.random.choice([0] * 12 + [1, -1])
+            end = min(len(self.log[partition]), max(start, 0) + self.random.randrange(1, 6))
+            for offset in range(max(start, 0), end):
+                value, ended = self.log[partition][offset]
+                if ended == "committed":
+                    yield "poll", partition, offset, value
+            self.position[process, partition] = max(end, 0)
+
+    def sends(
+        self, number: int, outcome: str, *, takes_effect: bool
+    ) -> Iterator[tuple[str, int, int | None, int | None]]:
+        for place in range(self.random.randrange(3)):
+            partition, value = self.random.randrange(self.partitions), 100 * number + place
+            is_known = outcome == "ok" or self.random.random() < 0.7
+            yield "send", partition, len(self.log[partition]) if is_known else None, value
+            self.log[partition].append((value, "committed" if takes_effect else "aborted"))
+
+
+def planted_in(rows: list[dict[str, Any]], kind: str, random: Random) -> list[dict[str, Any]]:
+    """Make something wrong with messages, if there is anything to make it wrong with."""
+    ended = [row for row in rows if row["outcome"] == "ok"]
+    polls = [(row, n) for row in ended for n, step in enumerate(row["steps"]) if step[0] == "poll"]
+    sends = [(row, step) for row in rows for step in row["steps"] if step[0] == "send" and step[2] is not None]
+    (row, place), (sender, (_, partition, offset, value)) = random.choice(polls), random.choice(sends)
+    match kind:
+        case "aborted":
+            sender["outcome"] = "fail"
+            ended[-1]["steps"].append(("poll", partition, offset, value))
+        case "own":
+            sender["outcome"] = "ok"
+            sender["steps"].append(("poll", partition, offset, value))
+        case "twice":
+            ended[-1]["steps"].append(("poll", partition, offset + 90, value))
+        case "two at one":
+            ended[-1]["steps"].append(("poll", partition, offset, value + 7))
+        case "passed over":
+            _, partition, offset, _ = row["steps"][place]
+            row["steps"][place] = ("poll", partition, offset + 60, 9_000_000)
+        case "back":
+            row["steps"].append(row["steps"][place])
+        case "unknown":
+            sender["outcome"] = "info"
+        case "before":  # whoever read it was over before it was sent
+            sender["outcome"] = "ok"
+            late = rows[-1]["end"] + 50
+            ended[0]["steps"].append(("poll", partition, offset, value))
+            sender["begin"], sender["end"] = late, late + 4
+        case "elsewhere":  # of a transaction that nobody saw end one message is read, the other one passed over
+            late, end = rows[-1]["end"] + 50, 200
+            lost = [("send", 0, end, 9_000_001), ("send", 3, end, 9_000_002)]
+            seen = [("poll", 0, end, 9_000_001), ("poll", 3, end - 1, 9_000_003), ("poll", 3, end + 1, 9_000_004)]
+            for process, outcome, steps in ((1, "info", lost), (2, "ok", seen)):
+                made = {"process": process, "epoch": 99, "outcome": outcome, "begin": late, "end": late + 5}
+                rows.append({**made, "steps": steps})
+        case "fenced":
+            ended[0]["epoch"] += 30
+    return rows
+
+
+def logged(folder: Path, rows: Sequence[dict[str, Any]], topics: int = 1) -> Path:
+    run = Run(folder)
+    for row in rows:
+        steps = [
+            {
+                "kind": kind,
+                "topic": f"t{9 - partition % topics}",
+                "partition": partition,
+                "log_offset": offset,
+                "value": value,
+            }
+            for kind, partition, offset, value in row["steps"]
+        ]
+        made = {"txn_id": f"x{row['process']}", "producer_id": row["process"], "producer_epoch": row["epoch"]}
+        ends = {"begin_ns": row["begin"], "end_ns": row["end"], "outcome": OUTCOMES[row["outcome"]]}
+        run.recorder.row("txns", process=row["process"], operations=steps, **made, **ends)
+    return run.finish()
+
+
+KINDS_OF_MESSAGES = {
+    "aborted": "G1a", "own": "precommitted-read", "twice": "duplicate", "two at one": "inconsistent-offsets", "passed over": "lost-write",
+    "back": "int-nonmonotonic-poll", "before": "G1c-realtime", "elsewhere": "lost-write", "fenced": "fenced_commit",
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("kind", OF_MESSAGES)
+def test_messages_are_judged_in_parts_as_they_are_at_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str
+) -> None:
+    found = set()
+    for seed in range(3):
+        random = Random(f"{kind}-{seed}")
+        rows = planted_in(Log(random, 80).rows, kind, random)
+        run_dir = in_row_groups(logged(tmp_path / f"run-{seed}", rows, topics=1 + seed % 2), 7 + 20 * seed)
+        at_once = judged(run_dir)
+        with monkeypatch.context() as patched:
+            deal_all(patched, (1, 15, 40)[seed])
+            assert any(isinstance(one, Lists) for one in work_items(run_dir))
+            assert judged(run_dir) == at_once, seed
+        found |= {
+            row.finding.kind for row in at_once[0] if row.finding.severity == "violation" or kind in KINDS_OF_MESSAGES
+        }
+
+    assert (KINDS_OF_MESSAGES[kind] in found) if kind in KINDS_OF_MESSAGES else not found
+
+
+@pytest.mark.nightly
+@pytest.mark.parametrize("first", range(0, 400, 20))
+def test_many_messages_are_judged_in_parts_as_they_are_at_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, first: int
+) -> None:
+    for seed in range(first, first + 20):
+        random = Random(seed)
+        sizes = {"clients": random.choice([2, 4, 9]), "partitions": random.choice([4, 6, 12])}
+        rows = Log(random, random.choice([40, 80, 150]), **sizes).rows
+        for kind in random.choices(OF_MESSAGES, k=random.choice([1, 1, 3])):
+            rows = planted_in(rows, kind, random)
+        random.shuffle(rows) if random.random() < 0.2 else None
+        run_dir = in_row_groups(logged(tmp_path / f"run-{seed}", rows, 1 + seed % 3), random.choice([5, 23, 999]))
+        at_once = judged(run_dir)
+        with monkeypatch.context() as patched:
+            deal_all(
+                patched, random.choice([1, 40, 150]), stretch=random.choice([3, 8, 30]), margin=random.choice([1, 4])
+            )
+            assert judged(run_dir) == at_once, seed
+
+
+def as_messages(operations: Sequence[Operation]) -> list[dict[str, Any]] | None:
+    """Return the operations of a history as transactions of a recording; None: something in it is no number."""
+    keys: dict[Any, int] = {}
+    rows = []
+    for one in operations:
+        steps: list[tuple[str, int, int | None, int | None]] = []
+        for function, *parts in one.steps if one.function in {"send", "poll", "txn"} else ():
+            if function == "send":
+                offset, value = parts[1] if isinstance(parts[1], list | tuple) else (None, parts[1])
+                steps.append(("send", keys.setdefault(parts[0], len(keys)), offset, value))
+            elif parts and isinstance(parts[0], dict):
+                for key, messages in parts[0].items():
+                    place = keys.setdefault(key, len(keys))
+                    steps += [("poll", place, offset, value) for offset, value in messages]
+        if not all(type(value) is int and type(offset) in (int, type(None)) for *_, offset, value in steps):
+            return None
+        end = None if one.completed >= OPEN_END else one.completed
+        made = {"process": one.process if type(one.process) is int else 0, "epoch": 0, "outcome": one.outcome}
+        rows.append({**made, "begin": one.invoked, "end": end, "steps": steps})
+    return rows
+
+
+@pytest.mark.parametrize("part", [0, *(pytest.param(part, marks=pytest.mark.nightly) for part in range(1, 8))])
+def test_messages_of_others_are_judged_in_parts_as_they_are_at_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, part: int
+) -> None:
+    cases = [case for case in corpus.kafka_cases() if len(case.get("history", ())) in range(1, 400)][part::8]
+    if not cases:
+        pytest.skip("these histories are not here")
+    found = set()
+    for number, case in enumerate(cases):
+        rows = as_messages(paired(case["history"]))
+        if rows is None:
+            continue
+        run_dir = in_row_groups(logged(tmp_path / f"run-{number}", rows), 50)
+        at_once = judged(run_dir)
+        with monkeypatch.context() as patched:
+            deal_all(patched, 1 + 13 * (number % 3))
+            assert judged(run_dir) == at_once, case["id"]
+        found |= {row.finding.kind for row in at_once[0]}
+    assert len(found) > 3
+
+
+def test_messages_are_never_in_one_task(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    deal_all(monkeypatch, 40, margin=6)
+    run_dir = in_row_groups(logged(tmp_path / "run", Log(Random(3), 200, partitions=12).rows), 20)
+
+    first, second, third = looks(run_dir)
+
+    assert sum(isinstance(one, Lists) for one in first) > 5
+    assert len(second) > 3
+    assert {type(one) for one in second} <= {Circles, Messages}
+    assert [type(one) for one in third] == [Beside]
+
+
+def test_messages_are_looked_at_again_where_others_prove_that_their_transaction_was_committed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    deal_all(monkeypatch, 1)
+    run_dir = logged(tmp_path / "run", planted_in(Log(Random(4), 20, clients=2).rows, "elsewhere", Random(1)))
+
+    _, second, _ = looks(run_dir)
+
+    assert 3 in [one.part.first for one in second if isinstance(one, Messages)]
 
 
 @pytest.mark.parametrize("damage", ["time goes back", "a value twice"])

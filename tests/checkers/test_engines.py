@@ -12,7 +12,15 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from tests.checkers.random_runs import random_run
-from tests.checkers.test_dealt_transactions import OneAtATime, deal_all, planted
+from tests.checkers.test_dealt_transactions import (
+    KINDS_OF_MESSAGES,
+    Log,
+    OneAtATime,
+    deal_all,
+    logged,
+    planted,
+    planted_in,
+)
 from tests.checkers.test_dealt_transactions import recorded as recorded_lists
 from tests.checkers.test_sql_edges import by_sql, txns
 from tribunal.checkers.graphs.sql_edges import LISTS, MESSAGES
@@ -78,6 +86,21 @@ def test_spark_judges_lists_in_parts_like_one_task(
 
     assert tables == at_once
     assert bool(tables.findings) == bool(kind)
+
+
+@pytest.mark.parametrize("kind", ["", "aborted", "two at one", "elsewhere", "before"])
+def test_spark_judges_messages_in_parts_like_one_task(
+    spark: Any, tmp_path: Path, kind: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    random = Random(1)
+    run_dir = logged(tmp_path / "run", planted_in(Log(random, 60).rows, kind, random))
+    at_once = engine.judge_runs([run_dir], "inline")
+    deal_all(monkeypatch, 40)
+
+    tables = engine.judge_with_spark(spark, "spark", work_items(run_dir))
+
+    assert tables == at_once
+    assert not kind or KINDS_OF_MESSAGES[kind] in {row.finding.kind for row in tables.findings}
 
 
 @pytest.mark.parametrize("bytes_in_plans", ["48MB", "0"], ids=["of a plan", "too many for a plan"])

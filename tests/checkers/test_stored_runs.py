@@ -15,7 +15,7 @@ import pytest
 from tests.checkers.random_runs import random_run
 from tests.checkers.recorded import Run
 from tests.checkers.spark_clusters import connect_server, standalone
-from tests.checkers.test_dealt_transactions import OneAtATime, deal_all, planted
+from tests.checkers.test_dealt_transactions import Log, OneAtATime, deal_all, logged, planted, planted_in
 from tests.checkers.test_dealt_transactions import recorded as recorded_lists
 from tests.checkers.test_ranges import cut_everything
 from tests.results.s3_server import s3_server
@@ -86,6 +86,22 @@ def test_tasks_judge_lists_at_a_url_like_those_that_were_put_there(
     found = of(judged_by_tasks(tmp_path / "mirror", url), tmp_path / "mirror")
 
     assert ('"findings":[{' in expected) == bool(kind)
+    assert found == expected
+
+
+@pytest.mark.parametrize("kind", ["aborted", "elsewhere"])
+def test_tasks_judge_messages_at_a_url_like_those_that_were_put_there(
+    tmp_path: Path, kind: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    random = Random(1)
+    run_dir = logged(tmp_path / "run", planted_in(Log(random, 60).rows, kind, random))
+    expected = of(engine.judge_runs([run_dir], "inline"), run_dir)
+    deal_all(monkeypatch, 20)
+    url = Storage(f"file://{tmp_path}/there").put(run_dir, "run")
+
+    found = of(judged_by_tasks(tmp_path / "mirror", url), tmp_path / "mirror")
+
+    assert '"findings":[{' in expected
     assert found == expected
 
 

@@ -6,6 +6,7 @@ import pytest
 from msgspec import inspect
 
 from tribunal.checkers.graphs.circles import Reported, Stretch
+from tribunal.checkers.graphs.findings import Contradiction, OfPart, Witness
 from tribunal.checkers.judge.dealt_transactions import Part as PartOfLists
 from tribunal.checkers.judge.fenced import Producer
 from tribunal.checkers.judge.files import Window
@@ -17,6 +18,7 @@ from tribunal.checkers.judge.items import (
     FollowAgain,
     ImportedHistory,
     Lists,
+    Messages,
     Producers,
     Rest,
     Sent,
@@ -36,6 +38,7 @@ from tribunal.checkers.judge.tables import (
     Figures,
     FoundIn,
     ListsSeen,
+    MessagesSeen,
     Permitted,
     Place,
     ProducersSeen,
@@ -64,6 +67,8 @@ CIRCLE = Finding(
 SIEVED = Sieved(range=Range(0, 8), clean=True, values={1: (2, 3)}, sent_elsewhere=[4], figures={"records read": 5})
 PART = Part(first_call=1 << 40, first=0, last_call=1 + (1 << 40), last=7, position=-1)
 TAIL = Followed(clean=True, whole=False, received=8, first=0, last=7, parts={2: PART}, waits=[1])
+WITNESS = Witness((1, 2), "words", EDGES, (2, "t", 0, 7))
+CONTRADICTION = Contradiction("t-0", 8, (1, 2), (1,), "words")
 REPORTED = Reported((b"PAR1", b""), (b"\x00" * 16,), b"", b"\x07" + b"\x00" * 7)
 ROWS = [
     pytest.param(FoundIn("run", LOST), id="a loss"),
@@ -76,7 +81,8 @@ ROWS = [
     pytest.param(SievedRange(PLACE, msgspec.structs.replace(SIEVED, tail=TAIL)), id="the sieve, with tail readers"),
     pytest.param(ListsSeen(Place("run"), 4, REPORTED), id="lists that are sound"),
     pytest.param(ListsSeen(Place("run"), 4), id="lists that are not"),
-    pytest.param(ListsSeen(Place("run"), 4, REPORTED, has_messages=True), id="lists beside messages"),
+    pytest.param(MessagesSeen(Place("run"), 4, b"\x81", again=True), id="messages"),
+    pytest.param(MessagesSeen(Place("run"), 4), id="messages of which nobody could say anything"),
     pytest.param(ProducersSeen(Place("run"), 1, [Producer("w", 7, 100, 200, 0, 3, goes_back=True)]), id="producers"),
     pytest.param(ProducersSeen(Place("run"), 1, []), id="no producers"),
     pytest.param(ProducersSeen(Place("run"), 1), id="producers of which nobody could say anything"),
@@ -147,7 +153,8 @@ def test_tables_of_many_runs_are_taken_apart_by_run():
         Circles("run", (Group("a", 1, 8, 15, 0, 8),), Stretch(-1 << 62, 4, (b"PAR1",))),
         Producers("run", 1, (Group("a", 0, 0, 7, 0, 8),)),
         Transactions("run"),
-        Beside("run", 8, (("w", 7),), has_messages=True),
+        Beside("run", 8, (("w", 7),), (OfPart({"G1a": 2}, {"G1a": [WITNESS]}, [CONTRADICTION]),)),
+        Messages("run", PartOfLists(0, 4, (Group("a", 0, 0, 7, 0, 8),)), b"\x07" + b"\x00" * 7),
         ImportedHistory("run"),
         WholePartition("run", "t#1-0"),
         SieveRange("run", "t-0", Range(0, 8), Known((1,), (1, 2), ()), {"sends": (Group("a", 0, 0, 7, 0, 8),)}),
