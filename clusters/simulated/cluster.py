@@ -135,6 +135,7 @@ class SimulatedCluster(SimulatedFaults):
         self._expecting: list[asyncio.Future[None]] = []
         simulation.network.frames.on_message = self._message_sent
         self.watch.on_commit = self._something_happened
+        self.watch.is_ending = lambda node: self.nodes[node].ending.asked_to_stop
         self._failures: list[str] = []
         self._standing_cuts = StandingCuts()
         self.standing_shapes = StandingCuts()

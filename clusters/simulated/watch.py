@@ -97,6 +97,7 @@ class Watch:
         self._nodes = {machine.name: node for node, machine in machines.items()}
         self.on_violation: Callable[[Violated], None] = _raise
         self.on_commit: Callable[[], None] = lambda: None  # a partition's committed state has changed
+        self.is_ending: Callable[[int], bool] = lambda node: False  # in good order, or it has ended so
         self.violation: Violated | None = None
         self._scheduled = False
         self._reported: list[ReportedEvent] = []
@@ -528,6 +529,8 @@ class Watch:
     def _registered(self, node: int) -> None:
         for prefix in self._prefixes.values():
             prefix.doubtful.pop(node, None)
+        if self.is_ending(node):
+            return  # it was asked to while its registration was under way, and the file is its own
         disk = self._machines[node].disk
         # A file in one that fails is of no use to anybody, and cannot be removed.
         for directory in self._log_directories:
