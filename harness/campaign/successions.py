@@ -402,13 +402,18 @@ LOST_ONCE_KNOWN: Final[Mapping[str, Sequence[str]]] = {
 UNHEARD: Final = (NO_METADATA, NO_METADATA, NO_METADATA, AS_EVER)
 OF_LATE_RECORDS: Final[LeadsTo] = {
     LATE_ANSWERED: {FIRST: (LEADER_LOST, ANOTHER_LEADS), **LOST_NEXT},
-    REQUESTS_LATE: {FIRST: (ANOTHER_LEADS, ANOTHER_LEADS, ANOTHER_LEADS, LEADER_LOST), **LOST_ONCE_KNOWN},
+    REQUESTS_LATE: {
+        FIRST: (ANOTHER_LEADS, ANOTHER_LEADS, ANOTHER_LEADS, LEADER_LOST),
+        f"{FIRST} comes": ("later", "later", "missed"),  # before, nobody is behind yet
+        **LOST_ONCE_KNOWN,
+    },
     "one's requests late": {FIRST: (ANOTHER_LEADS, LEADER_LOST), **LOST_NEXT},
     "one later than all": {FIRST: (LEADER_LOST, ANOTHER_LEADS), **LOST_NEXT},
     "leader alone": {FIRST: (ALL_LOST, LEADER_LOST, ANOTHER_LEADS)},
     "unclean": {"behind": (UNCLEANLY,)},
     UNCLEANLY: {"setting": ("unclean",), FIRST: (LEADER_LOST, "controller lost", FOLLOWER_LOST)},
     ANOTHER_LEADS: {
+        f"{FIRST} comes": ("soon", "later", "later", "missed"),
         "travelling": (
             REQUESTS_LATE,
             REQUESTS_LATE,
