@@ -203,8 +203,9 @@ def test_spark_and_duckdb_draw_the_same_edges(spark: Any, text: str) -> None:
         ("committed", [("read", 0, None, 1), ("poll", 0, 0, 10), ("poll", 0, 1, 11)]),
         ("committed", [("read", 1, None, None), ("append", 1, None, 3), ("poll", 0, 0, 10)]),
     )
-    steps = txn_steps(table).to_pylist()
-    spark.createDataFrame([step | {"run_id": "r"} for step in steps]).createOrReplaceTempView("txn_steps")
+    steps = txn_steps(table)
+    run_id = pa.array(["r"] * steps.num_rows)
+    spark.createDataFrame(steps.append_column("run_id", run_id)).createOrReplaceTempView("txn_steps")
 
     assert {(row.source, row.target, row.kind) for row in spark.sql(text).collect()} == by_sql(text, table) != set()
 
