@@ -103,19 +103,22 @@ def is_small(run_dir: Path) -> bool:
 def deal(recording: Recording) -> Deal | None:
     """Deal a run's lists out; None: one task looks at all of them."""
     paths = [path for own in recording.files[TABLE].values() for path in own]
-    stepped = list(_steps_in(paths))
+    found = list(_steps_in(paths))
+    stepped = [(own, span) for own, span in found if span is not None]
+    if len(stepped) < len(found):
+        return None  # in which part they belong nobody knows
     spans = [span for _, span in stepped if span[2]]
     parts = -(-sum(span[2] for span in spans) // PART_STEPS)
     bounds = cuts(spans, parts)
     if len(bounds) < 3:
         return None
-    found = tuple(
+    parts_of = tuple(
         Part(first, end, tuple(own for own, span in stepped if span[2] and span[0] < end and span[1] > first))
         for first, end in pairwise(bounds)
     )
     timed = [(own, *_moments(began, ended)) for (own, _), began, ended in zip(stepped, *_times(paths), strict=True)]
     return Deal(
-        found,
+        parts_of,
         _margins([(first, end, own.rows) for own, first, end in timed]),
         tuple((own, (first, end)) for own, first, end in timed),
     )
@@ -155,8 +158,8 @@ def cuts(spans: Sequence[Span], count: int) -> list[int]:
     return bounds
 
 
-def _steps_in(paths: Sequence[Path]) -> Iterator[tuple[Group, Span]]:
-    """Yield the row groups of transactions by their rows, and which partitions' numbers their steps have: as footers say, or else the steps."""
+def _steps_in(paths: Sequence[Path]) -> Iterator[tuple[Group, Span | None]]:
+    """Yield the row groups of transactions by their rows, and which partitions' numbers their steps have: as footers say, or else the steps; None: no step names one."""
     footers_here(*paths)
     row = 0
     for path in paths:
@@ -167,9 +170,13 @@ def _steps_in(paths: Sequence[Path]) -> Iterator[tuple[Group, Span]]:
                 statistics = own.column(place).statistics
                 known = statistics is not None and statistics.has_min_max
                 ends = (statistics.min, statistics.max) if known else _looked_up(path, number)
-                span = (0, 0, 0) if ends is None else (ends[0], ends[1] + 1, own.column(place).num_values)
-                yield Group(str(path), number, row, row + own.num_rows - 1, 0, own.num_rows), span
+                group = Group(str(path), number, row, row + own.num_rows - 1, 0, own.num_rows)
+                yield group, None if ends is None else _span(ends[0], ends[1], own.column(place).num_values)
                 row += own.num_rows
+
+
+def _span(first: int, last: int, count: int) -> Span:
+    return (first, last + 1, count) if first <= last else (0, 0, 0)  # (transactions without a step count as well)
 
 
 def _leaf(group: pq.RowGroupMetaData, name: str) -> int:
@@ -179,8 +186,12 @@ def _leaf(group: pq.RowGroupMetaData, name: str) -> int:
 
 
 def _looked_up(path: Path, number: int) -> tuple[int, int] | None:
-    ends = pc.min_max(pc.struct_field(_fields(path, number, "partition"), "partition")).as_py()
-    return None if ends["min"] is None else (ends["min"], ends["max"])
+    """Return the ends of the partitions' numbers in a row group, those of nothing where there is no step; None: no step names one."""
+    numbers = pc.struct_field(_fields(path, number, "partition"), "partition")
+    ends = pc.min_max(numbers).as_py()
+    if ends["min"] is None:
+        return None if len(numbers) else (0, -1)
+    return ends["min"], ends["max"]
 
 
 def _fields(path: Path, number: int, name: str) -> pa.Array:

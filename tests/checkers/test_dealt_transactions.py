@@ -380,6 +380,19 @@ def test_messages_beside_lists_are_judged_as_ever(tmp_path: Path, monkeypatch: p
     assert sum(own.counts.get("nonmonotonic-poll", 0) for own in last.messages) > 1
 
 
+def test_where_steps_name_no_partition_one_task_looks_at_all(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    deal_all(monkeypatch, 1)
+    run = Run(tmp_path / "run")
+    for number in range(12):
+        partition = None if 4 <= number < 8 else number
+        step = {"kind": "read", "topic": "l", "partition": partition, "log_offset": None, "value": None}
+        ends = {"begin_ns": 10 * number, "end_ns": 10 * number + 5, "outcome": "committed"}
+        run.recorder.row("txns", process=1, txn_id="x", operations=[step], **ends)
+    run_dir = in_row_groups(run.finish(), 4)
+
+    assert dealt.deal(Recording.open(run_dir, compare=False)) is None
+
+
 # --- messages ------------------------------------------------------------------------------------------
 
 OF_MESSAGES = (
