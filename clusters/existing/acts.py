@@ -35,9 +35,10 @@ class Done(msgspec.Struct):
 class Acts:
     """The list of one run, on disk."""
 
-    def __init__(self, run_dir: Path, cluster: Path) -> None:
+    def __init__(self, run_dir: Path, cluster: Path, found: Done | None = None) -> None:
+        """Begin it, or go on with one that a run has left."""
         self._path = run_dir / ACTS
-        self.done = Done(cluster=str(cluster.resolve()))
+        self.done = Done(cluster=str(cluster.resolve())) if found is None else found
         self._write()
 
     def doing(self, node: int, undone_by: str) -> None:

@@ -7,7 +7,7 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 
 from tribunal.clusters.api import CLIENTS, ClusterError, CutMode, Link, Proof, Unsupported
 from tribunal.clusters.existing.acts import Act, Acts
-from tribunal.clusters.existing.description import UNDONE_BY
+from tribunal.clusters.existing.description import UNDONE_BY, Undoing
 from tribunal.clusters.existing.node import ExistingNode
 
 Doing = Callable[[], Awaitable[None]]

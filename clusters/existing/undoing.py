@@ -1,11 +1,10 @@
 """Undoes by the user's commands what a run has left whose harness is gone."""
 
 import subprocess
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Final, NamedTuple
 
-from tribunal.clusters.existing.acts import Act, Done, left
+from tribunal.clusters.existing.acts import Act, Acts, Done, left
 from tribunal.clusters.existing.description import Commanded, put_in
 
 UNDO_S: Final = 120
@@ -18,9 +17,15 @@ class Said(NamedTuple):
     is_done: bool
 
 
-def acts_undone(given: Commanded, path: Path, acts: Sequence[Act]) -> list[Said]:
-    """Run what undoes each act; `path` is the file that says how."""
-    return [_undone(given, path, act) for act in acts]
+def acts_undone(given: Commanded, path: Path, acts: Acts) -> list[Said]:
+    """Run what undoes each act, and cross out what is undone: a second time a command may refuse it. `path` is the file that says how."""
+    said = []
+    for act in list(acts.done.acts):
+        one = _undone(given, path, act)
+        if one.is_done:
+            acts.undone(act.node, act.undone_by)
+        said.append(one)
+    return said
 
 
 def commands_of(run_dir: Path) -> Path | None:

@@ -1,6 +1,6 @@
 """A Kafka-compatible cluster in KRaft mode that the user has already, as its cluster.toml says (docs/your-cluster.md)."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Final
 
@@ -11,7 +11,7 @@ from tribunal.clusters.capabilities import Capability
 from tribunal.clusters.clock import RunClock
 from tribunal.clusters.endings import brought_up
 from tribunal.clusters.existing.access import BadAccess, ExistingAccess
-from tribunal.clusters.existing.acts import ACTS, left
+from tribunal.clusters.existing.acts import Acts, left
 from tribunal.clusters.existing.cluster import ASK_S, CAPABILITIES, GONE, ExistingCluster, administrator
 from tribunal.clusters.existing.description import BadCluster, Commands, read_cluster
 from tribunal.clusters.existing.description import ExistingCluster as Description
@@ -104,25 +104,28 @@ def sweep(run_dir: Path) -> list[str]:
     path = Path(done.cluster)
     try:
         given = read_cluster(path)
-        said = acts_undone(given, path, done.acts)
-        said += [] if not done.topics else _deleted(given, done.topics)
+        access = ExistingAccess(given.clients)
     except (BadCluster, BadAccess) as problem:
         return [f"nothing: {problem}"]
-    if all(one.is_done for one in said):
-        (run_dir / ACTS).unlink()
+    acts = Acts(run_dir, path, done)
+    said = acts_undone(given, path, acts)
+    said += _deleted(given, access, acts) if done.topics else []
+    acts.close()
     return [one.text for one in said]
 
 
-def _deleted(given: Description, topics: Sequence[str]) -> list[Said]:
-    admin = administrator(ExistingAccess(given.clients), [node.address for node in given.brokers])
-    said = []
-    for topic, future in admin.delete_topics(list(topics), operation_timeout=ASK_S, request_timeout=ASK_S).items():
+def _deleted(given: Description, access: ExistingAccess, acts: Acts) -> list[Said]:
+    admin = administrator(access, [node.address for node in given.brokers])
+    said, topics = [], list(acts.done.topics)
+    for topic, future in admin.delete_topics(topics, operation_timeout=ASK_S, request_timeout=ASK_S).items():
         try:
             future.result(ASK_S)
             said.append(Said(f"topic {topic}: deleted", is_done=True))
         except (KafkaException, TimeoutError) as problem:
             is_gone = isinstance(problem, KafkaException) and problem.args[0].name() == GONE
             said.append(Said(f"topic {topic}: {'is gone' if is_gone else f'not deleted: {problem}'}", is_done=is_gone))
+        if said[-1].is_done:
+            acts.deleted(topic)
     return said
 
 

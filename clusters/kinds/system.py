@@ -11,7 +11,7 @@ from tribunal.clusters.api import CLIENTS, ClusterError, Kind
 from tribunal.clusters.capabilities import Capability
 from tribunal.clusters.clock import RunClock
 from tribunal.clusters.endings import brought_up, to_its_end
-from tribunal.clusters.existing.acts import ACTS, left
+from tribunal.clusters.existing.acts import Acts, left
 from tribunal.clusters.existing.description import BadCluster, NodesThere, read_nodes
 from tribunal.clusters.existing.undoing import acts_left, acts_undone, commands_of
 from tribunal.clusters.kafka.node import property_text
@@ -374,11 +374,12 @@ def _acts_undone(run_dir: Path) -> list[str]:
         return []
     path = Path(done.cluster)
     try:
-        said = acts_undone(read_nodes(path), path, done.acts)
+        given = read_nodes(path)
     except BadCluster as problem:
         return [f"nothing: {problem}"]
-    if all(one.is_done for one in said):
-        (run_dir / ACTS).unlink()
+    acts = Acts(run_dir, path, done)
+    said = acts_undone(given, path, acts)
+    acts.close()
     return [one.text for one in said]
 
 

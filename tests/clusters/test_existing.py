@@ -265,6 +265,32 @@ def test_what_cannot_be_undone_stays_on_the_list(tmp_path: Path) -> None:
     assert left(tmp_path).acts == [Act(7, "start")]  # type: ignore[union-attr]
 
 
+# `start` is for a node that is down: it ends with 1 where the node runs.
+ONCE = """
+[commands]
+kill = ["k"]
+start = ["mkdir", "{folder}/started-{node}"]
+isolate = ["i"]
+rejoin = ["test", "-e", "{folder}/mended"]
+"""
+
+
+def test_what_is_undone_is_not_undone_again_when_the_rest_is(tmp_path: Path) -> None:
+    run_dir, path = dead_run(tmp_path, ONCE)
+    Acts(run_dir, path, left(run_dir)).doing(1, "rejoin")
+    with pytest.raises(NotHealed):
+        heal(tmp_path / "runs", [path])
+    still = left(run_dir)
+    assert still is not None
+    assert still.acts == [Act(1, "rejoin")]
+    (tmp_path / "mended").touch()
+
+    heal(tmp_path / "runs", [path])
+
+    assert left(run_dir) is None
+    assert not (run_dir / FILE).exists()
+
+
 @pytest.mark.parametrize(("end", "within_ms", "why"), [
     pytest.param("exit 24", 10_000, "ended with 24", id="it fails"),
     pytest.param("exec sleep 60", 300, "did not end within 300 ms", id="it goes on for ever"),
