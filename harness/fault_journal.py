@@ -8,7 +8,7 @@ The run's guard (`guard.py`) does that by itself when the harness is killed.
 
 import os
 import time
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 from shlex import quote
 from typing import Final
@@ -194,7 +194,7 @@ def undone(run_dir: Path) -> list[str]:
         except ClusterError:  # who does not answer now may do so in a moment
             if number == LATE_ROUNDS - 1:
                 raise
-    _must_be_gone(known, run_dir)
+    _must_be_gone(known, run_dir, done)
     path.unlink(missing_ok=True)
     return [*done, f"{entry.title()}: healed"]
 
@@ -221,10 +221,12 @@ def sweep(kind: str, run_dir: Path) -> list[str]:
     """End what a run of this kind left; `NotHealed` if something remains."""
     known = _known(kind, run_dir)
     done = known.sweep(run_dir)
-    _must_be_gone(known, run_dir)
+    _must_be_gone(known, run_dir, done)
     return done
 
 
-def _must_be_gone(known: Kind, run_dir: Path) -> None:
+def _must_be_gone(known: Kind, run_dir: Path, done: Sequence[str]) -> None:
+    """Raise `NotHealed` where something is left; what was done may say why."""
     if left := known.leftovers(run_dir):
-        raise NotHealed(f"{run_dir.name}: cannot undo {', '.join(left)}")
+        tried = f" ({'; '.join(done)})" if done else ""
+        raise NotHealed(f"{run_dir.name}: cannot undo {', '.join(left)}{tried}")

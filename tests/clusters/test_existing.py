@@ -291,6 +291,21 @@ def test_what_is_undone_is_not_undone_again_when_the_rest_is(tmp_path: Path) -> 
     assert not (run_dir / FILE).exists()
 
 
+def test_who_could_not_undo_it_says_how_the_command_ended(tmp_path: Path) -> None:
+    _, path = dead_run(tmp_path, '[commands]\nkill = ["k"]\nstart = ["sh", "-c", "exit 5"]\n')
+
+    with pytest.raises(NotHealed, match=r"cannot undo node 7 of .*: start it .*sh -c exit 5 ended with 5"):
+        heal(tmp_path / "runs", [path])
+
+
+def test_who_could_not_undo_it_says_what_is_wrong_about_the_file(tmp_path: Path) -> None:
+    _, path = dead_run(tmp_path, '[commands]\nkill = ["k"]\nstart = ["s"]\n')
+    path.write_text("brokers = 3")
+
+    with pytest.raises(NotHealed, match=r"cannot undo node 7 .*brokers"):
+        heal(tmp_path / "runs", [path])
+
+
 @pytest.mark.parametrize(("end", "within_ms", "why"), [
     pytest.param("exit 24", 10_000, "ended with 24", id="it fails"),
     pytest.param("exec sleep 60", 300, "did not end within 300 ms", id="it goes on for ever"),
