@@ -92,6 +92,10 @@ class Commanded(Protocol):
         """Where each node is reached."""
 
 
+    @property
+    def command_within_ms(self) -> int:
+        """How long a command may take."""
+
 class NodesThere(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """The nodes of a described system that run already; which address a node has, and no more: its `system.toml` says the rest.
 

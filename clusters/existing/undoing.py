@@ -7,7 +7,7 @@ from typing import Final, NamedTuple
 from tribunal.clusters.existing.acts import Act, Acts, Done, left
 from tribunal.clusters.existing.description import Commanded, put_in
 
-UNDO_S: Final = 120
+STDERR: Final = 2  # what a command says is no part of what ours answers
 
 
 class Said(NamedTuple):
@@ -48,8 +48,16 @@ def _undone(given: Commanded, path: Path, act: Act) -> Said:
     try:
         # In a group of its own, as in a run: Ctrl-C must not reach a node that it leaves behind.
         ended = subprocess.run(  # noqa: S603 - the user's own
-            command, stdin=subprocess.DEVNULL, timeout=UNDO_S, check=False, process_group=0
+            command,
+            stdin=subprocess.DEVNULL,
+            stdout=STDERR,
+            timeout=given.command_within_ms / 1000,
+            check=False,
+            process_group=0,
         ).returncode
-    except (OSError, subprocess.TimeoutExpired) as problem:
-        return Said(f"node {act.node}: {' '.join(command)}: {problem}", is_done=False)
+    except subprocess.TimeoutExpired:
+        why = f"did not end within {given.command_within_ms} ms"
+        return Said(f"node {act.node}: {' '.join(command)} {why}", is_done=False)
+    except OSError as problem:
+        return Said(f"node {act.node}: {' '.join(command)}: {problem.strerror}", is_done=False)
     return Said(f"node {act.node}: {' '.join(command)} ended with {ended}", is_done=ended == 0)

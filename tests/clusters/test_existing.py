@@ -30,6 +30,7 @@ from tribunal.clusters.kinds.existing import leftovers, sweep
 from tribunal.clusters.run_context import RunContext
 from tribunal.clusters.secured.authority import Authority, obstacle
 from tribunal.clusters.spec import CI, JVM
+from tribunal.harness.cli.main import exit_code
 from tribunal.harness.fault_journal import FILE, Entry, NotHealed, heal
 from tribunal.harness.plan import made
 from tribunal.harness.scenario import BadScenario, scenario
@@ -304,6 +305,25 @@ def test_who_could_not_undo_it_says_what_is_wrong_about_the_file(tmp_path: Path)
 
     with pytest.raises(NotHealed, match=r"cannot undo node 7 .*brokers"):
         heal(tmp_path / "runs", [path])
+
+
+def test_a_command_that_undoes_has_the_time_that_the_file_gives_it(tmp_path: Path) -> None:
+    _, path = dead_run(tmp_path, 'command_within_ms = 300\n[commands]\nkill = ["k"]\nstart = ["sleep", "600"]\n')
+
+    with pytest.raises(NotHealed, match=r"sleep 600 did not end within 300 ms"):
+        heal(tmp_path / "runs", [path])
+
+
+def test_what_commands_say_is_no_part_of_what_heal_answers_as_json(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    _, path = dead_run(tmp_path, '[commands]\nkill = ["k"]\nstart = ["echo", "mykv", "started"]\n')
+
+    assert exit_code(["heal", "--json", "--out", str(tmp_path / "runs"), "--cluster-file", str(path)]) == 0
+
+    said = capfd.readouterr()
+    assert any("ended with 0" in line for line in json.loads(said.out))
+    assert "mykv started" in said.err
 
 
 @pytest.mark.parametrize(("end", "within_ms", "why"), [
