@@ -9,6 +9,7 @@ from typing import Final
 import msgspec
 
 from tribunal.clusters.api import ClusterError
+from tribunal.clusters.existing.description import Undoing
 from tribunal.results.unreadable import UNREADABLE
 
 ACTS: Final = "acts.json"
@@ -18,7 +19,7 @@ class Act(msgspec.Struct, frozen=True, order=True):
     """A node's state that a command has changed: `start`, `resume` or `rejoin` undoes it."""
 
     node: int
-    undone_by: str
+    undone_by: Undoing  # no other command of the file: whoever sends a run's folder writes this list himself
 
 
 class Done(msgspec.Struct):
@@ -41,13 +42,13 @@ class Acts:
         self.done = Done(cluster=str(cluster.resolve())) if found is None else found
         self._write()
 
-    def doing(self, node: int, undone_by: str) -> None:
+    def doing(self, node: int, undone_by: Undoing) -> None:
         """Take note of what is about to be done to a node."""
         if (act := Act(node, undone_by)) not in self.done.acts:
             self.done.acts.append(act)
             self._write()
 
-    def undone(self, node: int, undone_by: str) -> None:
+    def undone(self, node: int, undone_by: Undoing) -> None:
         """Take note that it was undone."""
         if (act := Act(node, undone_by)) in self.done.acts:
             self.done.acts.remove(act)

@@ -43,7 +43,7 @@ class CommandedNodes:
         one.is_expected = False
         return await one.becomes_silent(name)
 
-    async def let_answer(self, node: int, name: str) -> Proof:
+    async def let_answer(self, node: int, name: Undoing) -> Proof:
         """Run what lets it answer again."""
         proof = await self._nodes[node].answers_again(name)
         self.acts.undone(node, name)

@@ -16,7 +16,7 @@ import shutil
 import tomllib
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Annotated, Final, Protocol, TypeVar
+from typing import Annotated, Final, Literal, Protocol, TypeVar
 
 import msgspec
 
@@ -29,8 +29,9 @@ PLACEHOLDER: Final = re.compile(r"\{(\w+)\}")
 OF_NODES: Final = ("node", "host", "port", "folder")
 TARGET: Final = "target"
 PORT_MAX: Final = 65_535
+Undoing = Literal["start", "resume", "rejoin"]
 # What undoes each act: without it nobody could mend what was done.
-UNDONE_BY: Final[Mapping[str, str]] = {"stop": "start", "kill": "start", "pause": "resume", "isolate": "rejoin"}
+UNDONE_BY: Final[Mapping[str, Undoing]] = {"stop": "start", "kill": "start", "pause": "resume", "isolate": "rejoin"}
 
 Command = Annotated[tuple[str, ...], msgspec.Meta(min_length=1)]
 Milliseconds = Annotated[int, msgspec.Meta(ge=1)]
@@ -91,10 +92,10 @@ class Commanded(Protocol):
     def endpoints(self) -> Mapping[int, tuple[str, int]]:
         """Where each node is reached."""
 
-
     @property
     def command_within_ms(self) -> int:
         """How long a command may take."""
+
 
 class NodesThere(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """The nodes of a described system that run already; which address a node has, and no more: its `system.toml` says the rest.

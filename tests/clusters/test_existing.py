@@ -314,6 +314,17 @@ def test_a_command_that_undoes_has_the_time_that_the_file_gives_it(tmp_path: Pat
         heal(tmp_path / "runs", [path])
 
 
+def test_a_list_undoes_nothing_by_what_hurts(tmp_path: Path) -> None:
+    """Whoever sends a run's folder writes its lists himself, and may name the reader's own file."""
+    run_dir, path = dead_run(tmp_path, '[commands]\nkill = ["touch", "{folder}/killed"]\nstart = ["true"]\n')
+    (run_dir / "acts.json").write_text(json.dumps({"cluster": str(path), "acts": [{"node": 7, "undone_by": "kill"}]}))
+
+    with pytest.raises(NotHealed, match=r"acts\.json: not a list of what was done"):
+        heal(tmp_path / "runs", [path])
+
+    assert not (tmp_path / "killed").exists()
+
+
 def test_what_commands_say_is_no_part_of_what_heal_answers_as_json(
     tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
