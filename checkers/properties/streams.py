@@ -167,11 +167,22 @@ class _Stream:
         for offset, element in self._shown:
             by_offset.setdefault(offset, []).append(element)
         for offset, elements in sorted(by_offset.items()):
-            for before, after in pairwise(elements):  # in the order in which they were shown
-                was, now = self._call(self._shown[offset, before]), self._call(self._shown[offset, after])
+            for before, after, by in self._replaced(offset, elements):
+                was, now = self._call(self._shown[offset, before]), self._call(by)
                 words = f"stream {self._key}: at {offset} {before} was read by {self._by(self._shown[offset, before])} at {seconds(was.complete_ns)},"
-                words += f" and {after} by {self._by(self._shown[offset, after])} at {seconds(now.complete_ns)}"
+                words += f" and {after} by {self._by(by)} at {seconds(now.complete_ns)}"
                 yield Row(of_call("entry_changed", before, was, words), self._excused_change((offset, before), now))
+
+    def _replaced(self, offset: int, elements: Sequence[int]) -> Iterator[tuple[int, int, Operation]]:
+        """Yield of an offset's elements, in the order in which they were shown, each that does not stand there in the end; what does instead, and who saw that.
+
+        A node that was cut off may show what it alone has when others have shown already what stays.
+        """
+        stands = max(elements, key=lambda element: self._shown_last[offset, element].invoked)
+        for before, after in pairwise([*elements, stands]):
+            if before != stands:
+                by = self._shown_last if before == elements[-1] else self._shown
+                yield before, after, by[offset, after]
 
     def _excused_change(self, entry: Entry, now: ObjectCall) -> Judgement | None:
         published = self._published.get(entry[1])

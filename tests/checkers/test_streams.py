@@ -169,6 +169,37 @@ def test_what_was_shown_before_anybody_acknowledged_it(outcome: str, node: int, 
     assert judge(called, ONE, nodes={2: node}) == found
 
 
+CUT_OFF = Fault(
+    index=0, kind="isolate", resolved_target="node 1", planned_ns=400 * MS, injected_ns=410 * MS, healed_ns=800 * MS,
+    took_effect=True,
+)  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("node", "settings", "end", "found"),
+    [
+        pytest.param(1, {f"{ONE_LOST}isolate": True}, 6, [("element_lost", True), ("entry_changed", True)], id="of the node that was cut off"),
+        pytest.param(3, {f"{ONE_LOST}isolate": True}, 6, [("element_lost", False), ("entry_changed", False)], id="of another node"),
+        pytest.param(1, {}, 6, [("element_lost", False), ("entry_changed", False)], id="the file does not permit it"),
+        pytest.param(
+            1, {f"{ONE_LOST}isolate": True}, 7, [("element_lost", False), ("entry_changed", False)], id="what all had acknowledged is gone instead"
+        ),
+    ],
+)  # fmt: skip
+def test_what_one_node_alone_showed_while_the_others_had_something_else_there(
+    node: int, settings: Mapping[str, bool], end: int, found: list[tuple[str, bool]]
+) -> None:
+    """Who is gone is who does not stand there in the end, whichever of the two was shown first."""
+    by_all, by_one = put(6, 450), put(7, 455, level="publish-one")
+    shown = [read({0: 5, 1: 6}, 500), read({0: 5, 1: 7}, 510)]  # by the others, and by the node that is cut off
+
+    judged = judge(
+        [A, by_all, by_one, *shown, *whole({0: 5, 1: end})], settings, [CUT_OFF], {1: 2, 2: node, 3: 2, 4: node}
+    )
+
+    assert judged == found
+
+
 @pytest.mark.parametrize(("within_ms", "is_permitted"), [(400, True), (100, False)])
 def test_a_kill_of_the_only_node_takes_what_its_file_permits(within_ms: int, is_permitted: bool) -> None:
     assert judge([A, B, *whole({0: 5})], {f"{LOST_MS}kill": within_ms}) == [("element_lost", is_permitted)]
