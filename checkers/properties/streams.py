@@ -209,12 +209,10 @@ class _Stream:
         for element, one in self._acknowledged.items():
             if element in there or one.completed >= reading.first.invoked:
                 continue
-            call = self._call(one)
-            seen_by = [
-                self._call(shown[entry])
-                for shown in (self._shown, self._shown_last)
-                for entry in places.get(element, ())
-            ]
+            shown_by = [shown[entry] for shown in (self._shown, self._shown_last) for entry in places.get(element, ())]
+            if any(read.invoked > reading.last.completed for read in shown_by):
+                continue  # it is there: who read to the end was answered by a node that did not have it yet
+            call, seen_by = self._call(one), [self._call(read) for read in shown_by]
             words = f"stream {self._key}: {element} of {self._by(one)}, acknowledged at {seconds(call.complete_ns)}"
             words += " by one node" if one.function == LEVEL_ONE else ""
             words += f", is missing where the stream was read to its end at {seconds(end.complete_ns)}"

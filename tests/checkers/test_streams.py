@@ -200,6 +200,24 @@ def test_what_one_node_alone_showed_while_the_others_had_something_else_there(
     assert judged == found
 
 
+@pytest.mark.parametrize(
+    ("later", "found"),
+    [
+        pytest.param({0: 5, 1: 6}, ["unread"], id="a later read shows it"),
+        pytest.param({0: 5}, ["element_lost", "unread"], id="no later read does"),
+    ],
+)
+def test_what_a_later_read_shows_was_not_lost_where_a_node_lagged_behind(
+    later: Mapping[int, int], found: list[str]
+) -> None:
+    """When all was quiet nobody read to the end: who did so last was answered by a node that did not have it yet."""
+    lagging = [read({0: 5}, 950), read({}, 960, since=1)]
+
+    called = [A, B, *lagging, read(later, 1_000), put(7, 2_000)]
+
+    assert judge(called) == [(kind, False) for kind in found]
+
+
 @pytest.mark.parametrize(("within_ms", "is_permitted"), [(400, True), (100, False)])
 def test_a_kill_of_the_only_node_takes_what_its_file_permits(within_ms: int, is_permitted: bool) -> None:
     assert judge([A, B, *whole({0: 5})], {f"{LOST_MS}kill": within_ms}) == [("element_lost", is_permitted)]
