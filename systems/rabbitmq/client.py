@@ -13,6 +13,7 @@ import socket
 import struct
 import sys
 import time
+from itertools import count
 
 CALL_S = 2.0
 HEARTBEAT_S = 1  # whoever says nothing for two of them is hung up on, and what it has not acknowledged is given back
@@ -33,6 +34,7 @@ OF_PROPERTIES = 15  # bits that say which properties a message has, the first on
 HEADERS = 13
 OFFSET = "x-stream-offset"
 MARK = b"mark "
+NUMBERS = count(1)  # of marks: of all connections, for those of one that broke are in the stream yet
 
 Method = tuple[int, int]
 
@@ -59,7 +61,6 @@ class Rabbit:
         self._declared: set[str] = set()
         self._tags: dict[tuple[str, int], int] = {}
         self._published = 0
-        self._marks = 0
         self._returned = False
         self._socket = socket.create_connection((host, port), CALL_S)
         self._stream = self._socket.makefile("rb")
@@ -156,15 +157,15 @@ class Rabbit:
 
     def entries(self, stream: str, begin: int) -> dict[str, object]:
         """Read a stream from an offset on, to its end."""
-        self._marks += 1
-        mark = MARK + f"{os.getpid()} {self._marks}".encode()
+        number = next(NUMBERS)
+        mark = MARK + f"{os.getpid()} {number}".encode()
         marked = self.publish(stream, mark, persistent=True, confirmed=True)
         if marked["type"] != "ok":
             return {"type": "info", "error": "its end is not marked"}
         self._send(1, QOS, struct.pack(">IHB", 0, PREFETCH, 0))
         self._answer(QOS_OK)
         offset = short(OFFSET) + b"l" + struct.pack(">q", begin)
-        tag = f"reader-{self._marks}"
+        tag = f"reader-{number}"
         self._send(1, CONSUME, b"\0\0" + short(stream) + short(tag) + b"\0" + long(offset))
         self._answer(CONSUME_OK)
         found: list[tuple[int, int]] = []
