@@ -119,7 +119,10 @@ def answer(redis: Redis, function: str, command: list[str], replicas: int) -> di
         return {"type": "fail", "error": "it was given back meanwhile, or acknowledged by another"}
     replicas = PUBLISHES.get(function, replicas)
     if replicas:
-        confirmed = redis.ask("WAIT", str(replicas), "500")
+        try:
+            confirmed = redis.ask("WAIT", str(replicas), "500")
+        except Refused as problem:  # what it was to confirm had been done
+            return {"type": "info", "error": str(problem)}
         if not isinstance(confirmed, int) or confirmed < replicas:
             return {"type": "info", "error": f"{confirmed} replicas have it"}
     if function in PUBLISHES:

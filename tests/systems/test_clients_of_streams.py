@@ -1,4 +1,4 @@
-"""The client of RabbitMQ, beside a server that says what RabbitMQ says at the worst moment."""
+"""The clients of RabbitMQ and of Redis, beside servers that say what theirs say at the worst moment."""
 
 import json
 import socket
@@ -122,3 +122,24 @@ def test_a_read_over_a_new_connection_does_not_end_at_a_mark_of_the_one_before()
     assert refused["type"] != "ok"  # the connection was gone
     assert [body for body in broker.entries if not body.startswith(b"mark")] == [b"10001", b"20001", b"40001"]
     assert last["value"] == [[0, 10001], [1, 20001], [3, 40001]]
+
+
+# --- Redis ---------------------------------------------------------------------------------
+
+
+def demoted(connection: socket.socket, number: int) -> None:
+    """Take an entry, and load another primary's data from then on."""
+    stream = connection.makefile("rb")
+    while line := stream.readline():
+        words = [stream.read(int(stream.readline()[1:]) + 2)[:-2] for _ in range(int(line[1:]))]
+        connection.sendall(
+            b"$3\r\n5-0\r\n" if words[0] == b"XADD" else b"-LOADING Redis is loading the dataset in memory\r\n"
+        )
+
+
+def test_what_was_written_before_its_confirmation_was_refused_is_in_doubt() -> None:
+    """A refused publication that is read later would be an accusation."""
+    with serving(demoted) as port:
+        (published,) = answered("redis", ["--wait", "1"], port, [("publish", 10001)])
+
+    assert published["type"] == "info"
