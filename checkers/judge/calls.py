@@ -6,9 +6,9 @@ from typing import Final
 import msgspec
 import pyarrow as pa
 
-from tribunal.checkers.graphs.operations import OPEN_END, Datum, Operation, Outcome, Step
+from tribunal.checkers.graphs.operations import OPEN_END, Operation, Outcome, Step
 from tribunal.results.object_transactions import must_answer, read_steps
-from tribunal.results.object_values import answer_of
+from tribunal.results.object_values import answer_of, argument_of
 from tribunal.results.recording import DamagedRecording
 from tribunal.results.rows import ObjectCall, typed
 
@@ -90,10 +90,11 @@ def _moments(recorded: Mapping[int, ObjectCall]) -> Iterable[tuple[int, int, int
 
 def _call(row: int, call: ObjectCall) -> tuple[Step, ...]:
     try:
+        asked = argument_of(call.function, call.argument)
         answer = None if call.result is None else answer_of(call.function, call.result)
     except ValueError as problem:
         raise DamagedRecording("operations", row, f"{call.function}: {problem}") from None
-    return ((call.function, call.key, _value(call.argument), answer),)
+    return ((call.function, call.key, asked, answer),)
 
 
 def _transaction(row: int, call: ObjectCall) -> tuple[Step, ...]:
@@ -105,10 +106,6 @@ def _transaction(row: int, call: ObjectCall) -> tuple[Step, ...]:
     except ValueError as problem:
         raise DamagedRecording("operations", row, f"{call.function}: {problem}") from None
     return tuple((step.kind.value, step.key, step.value) for step in steps)
-
-
-def _value(text: str | None) -> Datum:
-    return None if text is None else msgspec.json.decode(text)
 
 
 def seconds(at_ns: int | None) -> str:

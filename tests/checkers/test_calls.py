@@ -7,7 +7,7 @@ import pytest
 
 from tribunal.checkers.api import Found, PartitionRows, rows_of
 from tribunal.checkers.judge.timeline import History
-from tribunal.checkers.properties import registers, sets
+from tribunal.checkers.properties import counters, locks, queues, registers, sets, streams
 from tribunal.results.recording import TABLES, DamagedRecording
 from tribunal.results.rows import ObjectCall, table_of
 
@@ -137,6 +137,31 @@ def test_an_answer_that_no_such_object_gives_is_damage_and_no_violation(
 ) -> None:
     with pytest.raises(DamagedRecording, match=f"operations.*{function}"):
         kernel(rows((function, None, result, 30, 40, "ok")), NOBODY)
+
+
+@pytest.mark.parametrize(
+    ("kernel", "function", "argument"),
+    [
+        pytest.param(sets.kernel, "add", '"x"', id="a text"),
+        pytest.param(sets.kernel, "add", "[5]", id="a list"),
+        pytest.param(sets.kernel, "add", None, id="nothing"),
+        pytest.param(sets.kernel, "add", "{", id="no JSON"),
+        pytest.param(sets.kernel, "add", "9223372036854775808", id="more than 64 bits"),
+        pytest.param(registers.kernel, "write", "[5]", id="a list for a register"),
+        pytest.param(registers.kernel, "cas", "5", id="one value of two"),
+        pytest.param(counters.kernel, "increment", "[5]", id="a list for a counter"),
+        pytest.param(locks.kernel, "acquire", None, id="nobody"),
+        pytest.param(queues.kernel, "enqueue", None, id="nothing for a queue"),
+        pytest.param(streams.kernel, "publish", None, id="nothing for a stream"),
+        pytest.param(streams.kernel, "read-stream", '"x"', id="a text for an offset"),
+    ],
+)
+def test_a_call_that_no_workload_makes_is_damage_and_neither_a_violation_nor_a_bug(
+    kernel: Callable[[PartitionRows, History], Found], function: str, argument: str | None
+) -> None:
+    """Whoever sends an archive may have written anything there."""
+    with pytest.raises(DamagedRecording, match=f"operations, row 0: {function}"):
+        kernel(rows((function, argument, None, 30, 40, "ok")), NOBODY)
 
 
 def test_a_set_that_is_null_is_empty() -> None:

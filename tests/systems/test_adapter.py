@@ -157,6 +157,9 @@ def test_an_answer_of_another_shape_is_a_failure_of_the_run(tmp_path: Path, valu
         pytest.param(ObjectOperation.READ_COUNTER, "[5]", id="a list for a counter"),
         pytest.param(ObjectOperation.DEQUEUE, '"5"', id="a text for an element"),
         pytest.param(ObjectOperation.ACQUIRE, "[1]", id="a list for a token"),
+        pytest.param(ObjectOperation.ACQUIRE, "9223372036854775808", id="a token of more than 64 bits"),
+        pytest.param(ObjectOperation.READ_ALL, "[5,9223372036854775808]", id="an element of more than 64 bits"),
+        pytest.param(ObjectOperation.READ_STREAM, "[[0,-9223372036854775809]]", id="one of a stream"),
     ],
 )
 def test_a_value_of_another_shape_is_the_clients_fault_and_not_its_systems(
