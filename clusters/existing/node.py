@@ -19,6 +19,7 @@ LOOK_MS: Final = 1_500
 REST_MS: Final = 200
 GONE_WITHIN_MS: Final = 15_000
 SAID_MAX: Final = 300  # characters of what a command said
+SAID_BYTES: Final = 16 * SAID_MAX  # of its end, where the last characters are looked for
 NOT_BEGUN: Final = 127  # the exit code, as shells have it, of a command that is not there
 API_VERSIONS: Final = 0  # a version that every broker answers
 
@@ -165,6 +166,6 @@ async def ended(words: list[str], within_ms: int) -> tuple[int | None, str]:
             return None, ""
         finally:
             await put_to_end(process, alone=True)
-        output.seek(0)
-        said = " ".join(output.read().decode(errors="replace").split())[-SAID_MAX:]
+        output.seek(max(0, output.seek(0, os.SEEK_END) - SAID_BYTES))
+        said = " ".join(output.read(SAID_BYTES).decode(errors="replace").split())[-SAID_MAX:]
     return process.returncode, f": {said}" if said else ""

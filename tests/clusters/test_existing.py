@@ -6,6 +6,7 @@ import json
 import os
 import subprocess
 import sys
+import tracemalloc
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -388,6 +389,22 @@ def test_ctrl_c_reaches_none_of_the_users_nodes() -> None:
     assert code == 0
     assert group != os.getpgrp()
     assert session == os.getsid(0)
+
+
+def test_of_a_command_that_says_a_lot_only_the_end_is_read() -> None:
+    """All of it held up the run for as long as it took to read, and took fifty times the room."""
+    lines = ["sh", "-c", "yes word | head -c 20000000; echo the end; exit 3"]
+    tracemalloc.start()
+    try:
+        code, said = asyncio.run(ended(lines, 60_000))
+        _, most = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+
+    assert code == 3
+    assert said.endswith("word the end")
+    assert len(said) <= 302
+    assert most < 2_000_000
 
 
 @pytest.mark.parametrize("command", ["rm -r {target}; exit 1", "ln -s . {target}/theirs-0"], ids=["it fails", "links"])
