@@ -79,7 +79,8 @@ async def _composed(run: RunContext, system: System, place: Place, addresses: Ad
     """Return the cluster, not started yet: of objects, or of a log."""
     capabilities = CAPABILITIES - _lacking(run.spec, system).keys()
     if system.client is not None:
-        keys = f"{OWN_KEYS}{run.clock.wall_start_ms}-" if isinstance(place, There) else ""
+        begun_us = round(run.clock.wall_start_ms * 1_000)  # digits alone: systems make names of keys
+        keys = f"{OWN_KEYS}{begun_us}-" if isinstance(place, There) else ""
         seen = ObjectView(run, system.name, system.client, addresses, place.prefix(CLIENTS), run.directory, keys=keys)
         if isinstance(place, There):
             return ThereCluster(run, system, place, addresses, capabilities, seen)
