@@ -589,6 +589,7 @@ class Kind(msgspec.Struct, frozen=True, kw_only=True):
     leftovers:     tells what a run of a folder has left.
     sweep:         ends what a run of a folder has left; returns what was done.
     commands_of:   tells which file's commands `sweep` runs on this machine; None: nobody's.
+    end_own:       ends what of it needs no such command; returns what was done.
     """
 
     launch: Launch
@@ -612,6 +613,7 @@ class Kind(msgspec.Struct, frozen=True, kw_only=True):
     leftovers: Callable[[Path], list[str]] = lambda _: []
     sweep: Callable[[Path], list[str]] = lambda _: []
     commands_of: Callable[[Path], Path | None] = lambda _: None
+    end_own: Callable[[Path], list[str]] = lambda _: []
 
 
 async def until(

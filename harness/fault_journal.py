@@ -183,27 +183,29 @@ def undone(run_dir: Path) -> list[str]:
         return []  # somebody else has healed it
     except UNREADABLE as problem:
         raise ClusterError(f"{path}: not a fault journal ({problem}); remove it by hand") from None
-    _must_be_trusted(entry.cluster, run_dir, ())
     known = _known(entry.cluster, run_dir)
+    ends = known.sweep if known.commands_of(run_dir) is None else known.end_own
     done: list[str] = []
     for number in range(LATE_ROUNDS):
         if number:
             time.sleep(LATE_S)  # noqa: TID251 - the harness is no node
         try:
-            done += known.sweep(run_dir)
+            done += ends(run_dir)
         except ClusterError:  # who does not answer now may do so in a moment
             if number == LATE_ROUNDS - 1:
                 raise
+    _must_be_trusted(entry.cluster, run_dir, ())
     _must_be_gone(known, run_dir, done)
     path.unlink(missing_ok=True)
     return [*done, f"{entry.title()}: healed"]
 
 
 def _must_be_trusted(kind: str, run_dir: Path, trusted: Collection[Path]) -> None:
-    """Raise `NotHealed` where commands of a file would be run that the user has not named."""
+    """Raise `NotHealed` where commands of a file would be run that the user has not named; what needs none of them is ended."""
     known = _known(kind, run_dir)
     path = known.commands_of(run_dir)
     if path is not None and path.resolve() not in trusted:
+        known.end_own(run_dir)
         raise NotHealed(
             f"{run_dir.name}: left {', '.join(known.leftovers(run_dir))}. The commands that undo it stand in {path}: if that file is "
             f"yours, tribunal heal --out {quote(str(run_dir.parent))} --cluster-file {quote(str(path))}"

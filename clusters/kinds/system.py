@@ -364,9 +364,13 @@ def leftovers(run_dir: Path) -> list[str]:
 
 def sweep(run_dir: Path) -> list[str]:
     """End what a run of this folder has left; return what was done."""
-    done = end_processes(own_processes(run_dir)) + remove_segments(run_dir) + hosts_of_run.sweep(run_dir)
-    done += _acts_undone(run_dir)
+    done = end_own(run_dir) + hosts_of_run.sweep(run_dir) + _acts_undone(run_dir)
     return done + (containers.sweep(run_dir) if _has_containers(run_dir) else [])
+
+
+def end_own(run_dir: Path) -> list[str]:
+    """End the processes of this machine that a run of this folder has left, and remove their memory; return what was done."""
+    return end_processes(own_processes(run_dir)) + remove_segments(run_dir)
 
 
 def _acts_undone(run_dir: Path) -> list[str]:
@@ -398,4 +402,5 @@ KIND: Final = Kind(
     leftovers=leftovers,
     sweep=sweep,
     commands_of=commands_of,
+    end_own=end_own,
 )

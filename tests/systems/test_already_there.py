@@ -15,11 +15,12 @@ import pytest
 
 from tests.systems.judged import judged_in
 from tests.systems.standing_keeper import COMMANDS, SYSTEM, Asked, nodes_toml, process_of, standing
-from tribunal.clusters.existing.acts import left
+from tribunal.clusters.existing.acts import Acts, left
+from tribunal.clusters.nodes.leftovers import mark, note_started
 from tribunal.clusters.objects import ObjectOperation, ObjectValue
 from tribunal.clusters.systems.clients import SystemClients
 from tribunal.clusters.systems.description import Addresses, BadSystem, Client, read_system
-from tribunal.harness.fault_journal import FILE
+from tribunal.harness.fault_journal import FILE, FaultJournal, NotHealed, undone
 from tribunal.harness.plan import Plan, made
 from tribunal.harness.scenario import BadScenario, scenario
 from tribunal.results.object_transactions import Step, StepKind
@@ -133,7 +134,12 @@ def test_runs_hurt_it_by_its_commands_and_leave_it_as_it_was(keeper: Asked, tmp_
     first = judged_in(keeper.folder, "scenario.yaml", {}, tmp_path)
     second = judged_in(keeper.folder, "scenario.yaml", {}, tmp_path, seed=2)
 
-    # The same keys again: what the first run wrote stands under other ones.
+    # The same keys again: what the first run wrote stands under other ones, which systems can take for names.
+    begun = {
+        key.rpartition("-")[0] for key in re.findall(r"tribunal-[^\"]*", (keeper.folder / "data" / "log").read_text())
+    }
+    assert len(begun) == 2
+    assert all(re.fullmatch(r"tribunal-\d{16}", one) for one in begun)
     assert (first.verdict, second.verdict) == (Verdict.PASS, Verdict.PASS)
     assert keeper.acts()[:7] == ["start", "kill", "start", "pause", "resume", "isolate", "rejoin"]
     assert {one.took_effect for one in (*first.test.faults, *second.test.faults)} == {True}
@@ -173,6 +179,25 @@ def test_a_killed_harness_leaves_a_list_by_which_the_users_commands_undo_it(keep
     assert keeper.acts()[-1] == "start"
     assert process_of(keeper.folder / "pid")
     assert not (run_dir / FILE).exists()
+
+
+def test_what_a_killed_harness_began_itself_is_ended_though_the_users_commands_are_not_run(tmp_path: Path) -> None:
+    """A client's child, as one of a shell, outlives the harness; the node's commands wait for who trusts their file."""
+    run_dir = tmp_path / "runs" / "dead"
+    run_dir.mkdir(parents=True)
+    nodes = described(tmp_path / "keeper", nodes_toml(7001)).with_name("nodes.toml")
+    FaultJournal(run_dir, "system").__enter__()
+    Acts(run_dir, nodes).doing(1, "start")
+    client = subprocess.Popen(["/bin/sleep", "600"], env={**os.environ, **mark(run_dir)}, start_new_session=True)
+    note_started(run_dir, client.pid)
+
+    with pytest.raises(NotHealed, match=r"left node 1 of .*: start it\. .* --cluster-file"):
+        undone(run_dir)
+
+    assert client.wait(10) == -signal.SIGKILL
+    done = left(run_dir)
+    assert done is not None
+    assert [(act.node, act.undone_by) for act in done.acts] == [(1, "start")]
 
 
 def until_killed(out: Path) -> Path:
