@@ -174,6 +174,8 @@ class ThereCluster(SystemCluster):
 
     async def bring_up(self) -> None:
         """Look at the nodes; return when all are ready."""
+        for program in self._programs.values():
+            program.can_be_asked()
         await super().bring_up()
         self._existence = asyncio.create_task(self._see_ends(), name="nodes that run already")
 

@@ -32,9 +32,13 @@ class SystemProgram:
         words = self._addresses.command((*self._nodes.start, *self._nodes.more.get(self._node, ())), self._node)
         if self._node not in self._addresses.elsewhere:
             must_exist(words)
-            for asked in filter(None, (self._nodes.ready.command, self._nodes.stop, *self._nodes.roles.values())):
-                must_exist(self._addresses.command(asked, self._node))
+            self.can_be_asked()
         return [*self._before, *words]
+
+    def can_be_asked(self) -> None:
+        """Raise ClusterError where a program is not on this machine by which the node is asked: whoever looks would only see that it does not answer."""
+        for asked in filter(None, (self._nodes.ready.command, self._nodes.stop, *self._nodes.roles.values())):
+            must_exist(self._addresses.command(asked, self._node))
 
     def needed_folders(self, command: list[str]) -> list[str]:
         """Return the folder of its system.toml."""

@@ -15,7 +15,10 @@ import pytest
 
 from tests.systems.judged import judged_in
 from tests.systems.standing_keeper import COMMANDS, SYSTEM, Asked, nodes_toml, process_of, standing
+from tribunal.clusters.api import ClusterError
+from tribunal.clusters.clock import RunClock
 from tribunal.clusters.existing.acts import Acts, left
+from tribunal.clusters.kinds.system import KIND
 from tribunal.clusters.nodes.leftovers import mark, note_started
 from tribunal.clusters.objects import ObjectOperation, ObjectValue
 from tribunal.clusters.systems.clients import SystemClients
@@ -198,6 +201,19 @@ def test_what_a_killed_harness_began_itself_is_ended_though_the_users_commands_a
     done = left(run_dir)
     assert done is not None
     assert [(act.node, act.undone_by) for act in done.acts] == [(1, "start")]
+
+
+@pytest.mark.parametrize("place", ["ready", "roles"])
+def test_a_program_that_is_not_there_is_named_before_anybody_waits_for_a_node(tmp_path: Path, place: str) -> None:
+    odd = 'command = ["nosuch", "{host}"]' if place == "ready" else 'http = "/"'
+    system = SYSTEM.replace('command = ["{python}", "{folder}/ready.py", "{host}", "{port}"]', odd)
+    system = system.replace("[client]", '[nodes.roles]\nleader = ["nosuch"]\n[client]') if place == "roles" else system
+    path = described(tmp_path / "keeper", nodes_toml(7001), system)
+    spec, run_dir = planned(path, {"kill": "node 1"}).spec, tmp_path / "run"
+    run_dir.mkdir()
+
+    with pytest.raises(ClusterError, match="there is no program nosuch"):
+        asyncio.run(KIND.launch(spec, run_dir, RunClock(), "c" * 22))
 
 
 def until_killed(out: Path) -> Path:
