@@ -19,7 +19,8 @@ OF_COUNTERS: Final = frozenset({"increment", "read-counter"})
 OF_LOCKS: Final = frozenset({"acquire", "release"})
 OF_SETS: Final = frozenset({"add", "read-all"})
 ACKNOWLEDGED: Final = frozenset({"publish", "publish-one"})  # of what publishes, what somebody answers for
-PUBLISHING: Final = ACKNOWLEDGED | {"publish-none"}
+SENT: Final = "publish-none"  # what nobody answers for
+PUBLISHING: Final = ACKNOWLEDGED | {SENT}
 OF_STREAMS: Final = PUBLISHING | {"read-stream"}
 
 

@@ -14,6 +14,7 @@ import msgspec
 
 from tribunal.checkers.api import Anomaly, Found, table_of
 from tribunal.checkers.guarantees import Promise
+from tribunal.checkers.judge.calls import SENT
 from tribunal.checkers.judge.incarnations import named
 from tribunal.checkers.judge.timeline import History, Judgement
 from tribunal.results.manifest import LOST_MS, ONE_LOST, integer
@@ -72,7 +73,8 @@ def of_call(kind: str, value: int, call: ObjectCall, words: str) -> Anomaly:
 
 def missed(call: ObjectCall, by: ObjectCall, seen_by: Sequence[ObjectCall] = ()) -> Change:
     """Return the change of a call as one that another call lacks; it was acknowledged, or others saw it."""
-    known = [one.complete_ns for one in (*seen_by, *([call] if call.outcome == "ok" else []))]
+    is_acknowledged = call.outcome == "ok" and call.function != SENT
+    known = [one.complete_ns for one in (*seen_by, *([call] if is_acknowledged else []))]
     return Change(
         invoked_ns=call.invoke_ns,
         known_ns=min((at_ns for at_ns in known if at_ns is not None), default=0),

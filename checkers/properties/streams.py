@@ -78,7 +78,7 @@ def _excuses(history: History, found: Calls) -> Excuses:
     of_all, of_one = permitted_losses(history), permitted_losses_of_one(history)
 
     def excused(one: Operation, change: Change, seen_by: Sequence[ObjectCall]) -> Judgement | None:
-        if one.function in ACKNOWLEDGED and (judgement := of_all(change)) is not None:
+        if (judgement := of_all(change)) is not None:
             return judgement
         if one.function == "publish" and one.outcome == "ok":
             return None

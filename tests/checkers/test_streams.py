@@ -221,3 +221,20 @@ def test_what_a_later_read_shows_was_not_lost_where_a_node_lagged_behind(
 @pytest.mark.parametrize(("within_ms", "is_permitted"), [(400, True), (100, False)])
 def test_a_kill_of_the_only_node_takes_what_its_file_permits(within_ms: int, is_permitted: bool) -> None:
     assert judge([A, B, *whole({0: 5})], {f"{LOST_MS}kill": within_ms}) == [("element_lost", is_permitted)]
+
+
+@pytest.mark.parametrize(
+    ("begin", "shown", "is_permitted"),
+    [
+        pytest.param(200, 300, True, id="shown shortly before the kill"),
+        pytest.param(110, 120, False, id="shown long before it"),
+        pytest.param(200, 620, False, id="shown behind it"),
+    ],
+)
+def test_a_kill_of_the_only_node_takes_what_was_only_sent_as_well(begin: int, shown: int, is_permitted: bool) -> None:
+    """When it was surely there says the first read that showed it: nobody acknowledged it."""
+    sent = put(6, begin, level="publish-none")
+
+    found = judge([A, sent, read({0: 5, 1: 6}, shown), put(7, 700), *whole({0: 5, 1: 7})], {f"{LOST_MS}kill": 300})
+
+    assert [one for one in found if one[0] == "entry_changed"] == [("entry_changed", is_permitted)]
