@@ -3,6 +3,7 @@
 They stand in commands, `{set:NAME}`. Their names are the system's own; nobody judges by them.
 """
 
+import math
 import re
 from collections.abc import Mapping, Sequence
 from typing import Final
@@ -26,6 +27,8 @@ def unfit(name: str, value: SetValue) -> str:
     """Return why a value cannot stand in a command; empty: it can."""
     if isinstance(value, str) and not TEXT.fullmatch(value):
         return f"{name} is {value!r}: a text has letters, digits, spaces, and . , : / @ % + = - _"
+    if isinstance(value, float) and not math.isfinite(value):
+        return f"{name} is {value}: a number is finite"  # JSON, as plan and manifest are, has no other
     return ""
 
 

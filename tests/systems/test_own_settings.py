@@ -1,6 +1,7 @@
 """A scenario may set what a system's file lets it set: it reaches the commands, is refused by name where it cannot, and stands in the evidence."""
 
 import asyncio
+import math
 from pathlib import Path
 
 import msgspec
@@ -121,6 +122,8 @@ def test_what_cannot_be_set_is_refused_when_it_is_planned(
         pytest.param('"--write", "{set:write}"', "", r"no command names \{set:write\}: it would change nothing", id="idle"),
         pytest.param('write = "first"', 'write = "$HOME"', r"settings: write is '\$HOME': a text has letters", id="shell"),
         pytest.param('write = "first"', 'write = ["first"]', "settings: one of its values", id="list"),
+        pytest.param('write = "first"', "write = inf", "settings: write is inf: a number is finite", id="endless"),
+        pytest.param('write = "first"', "write = nan", "settings: write is nan: a number is finite", id="no number"),
         pytest.param('write = "first"', '"w rite" = "first"', "settings", id="name"),
         pytest.param('"{set:write}"', '"{set:write@2}"', r"there is no \{set:write@2\}", id="of a node"),
     ],
@@ -152,6 +155,7 @@ def test_a_plan_whose_setting_its_file_does_not_have_any_more_is_refused(tmp_pat
     ("of_file", "given", "is_taken"),
     [
         (True, False, True), (True, 1, False), (1, True, False), (1, 2, True), (1, 1.5, False), (1.5, 2, True), (1.5, "2", False),
+        (1.5, math.inf, False), (1.5, math.nan, False),
         ("a", "b-1.0,x=/y:z@%+", True), ("a", "b c", True), ("a", "$(b)", False), ("a", "`b`", False), ("a", "", True),
     ],
 )  # fmt: skip
