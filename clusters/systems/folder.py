@@ -6,6 +6,7 @@ its hash: a short secret can be guessed by that. Where hosts are is nobody else'
 
 import hashlib
 import re
+import tomllib
 from collections import deque
 from collections.abc import Iterator
 from pathlib import Path
@@ -51,7 +52,8 @@ def kept(system_file: Path, system: System, run_dir: Path) -> tuple[tuple[Descri
     folder = system_file.resolve().parent
     named = {system_file.resolve(), *_named(system, folder)}
     found = sorted(_files(folder, run_dir.resolve()), key=lambda path: (path not in named, len(path.parts), path))
-    taking = _Taking(folder, run_dir / SYSTEM_FOLDER, system.nodes.hosts or system.nodes.existing)
+    hosts = system.nodes.hosts or system.nodes.existing
+    taking = _Taking(folder, run_dir / SYSTEM_FOLDER, None if hosts is None else (folder / hosts).resolve())
     return tuple(taking.taken(path) for path in found[:FILES]), max(len(found) - FILES, 0)
 
 
@@ -89,7 +91,7 @@ def _listed(folder: Path) -> list[Path]:
 class _Taking:
     """Takes files one after the other, as long as there is room."""
 
-    def __init__(self, folder: Path, target: Path, hosts: str | None) -> None:
+    def __init__(self, folder: Path, target: Path, hosts: Path | None) -> None:
         self._folder = folder
         self._target = target
         self._hosts = hosts
@@ -101,6 +103,8 @@ class _Taking:
         name = path.relative_to(self._folder).as_posix()
         try:
             size = path.stat().st_size
+            if path == self._hosts:
+                return DescribedFile(name=name, size=size, why=NAMES_HOSTS)
             if size > KEPT_BYTES:
                 return self._large(path, name, size)
             return self._small(name, path.read_bytes())
@@ -120,9 +124,9 @@ class _Taking:
 
     def _small(self, name: str, content: bytes) -> DescribedFile:
         size = len(content)
-        if name == self._hosts:
-            return DescribedFile(name=name, size=size, why=NAMES_HOSTS)
         text = _text(content)
+        if text is not None and _names_hosts(Path(name), text):
+            return DescribedFile(name=name, size=size, why=NAMES_HOSTS)
         if SECRET_NAME.search(Path(name).name) or (text is not None and _is_secret(Path(name), text)):
             return DescribedFile(name=name, size=size, why=MAY_HOLD_ONE)
         sha256 = hashlib.sha256(content).hexdigest()
@@ -144,6 +148,17 @@ def _text(content: bytes) -> str | None:
     except UnicodeDecodeError:
         return None
     return None if "\0" in text else text
+
+
+def _names_hosts(path: Path, text: str) -> bool:
+    """Return whether a text says where nodes are, as files of hosts, of nodes and of clusters do: there may be those of other systems."""
+    if path.suffix != ".toml":
+        return False
+    try:
+        lists = [value for value in tomllib.loads(text).values() if isinstance(value, list)]
+    except (ValueError, RecursionError):
+        return False
+    return any("address" in entry for entries in lists for entry in entries if isinstance(entry, dict))
 
 
 def _is_secret(path: Path, text: str) -> bool:

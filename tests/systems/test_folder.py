@@ -123,3 +123,33 @@ def test_what_is_kept_is_bounded(place: Path, monkeypatch: pytest.MonkeyPatch) -
     assert (files[3].is_kept, files[3].why) == (False, "larger than 64 KiB")
     monkeypatch.setattr(kept_files, "FILES", 9)
     assert seen(place)["b.txt"].why == "more than 1 MiB with those before it"
+
+
+HOSTS = '[[node]]\nid = 1\naddress = "192.0.2.1"\nuser = "me"\nkey = "k"\nhost_key = "h"\n'
+
+
+@pytest.mark.parametrize(
+    ("said", "name", "text"),
+    [
+        pytest.param("./hosts.toml", "hosts.toml", HOSTS, id="named in another way"),
+        pytest.param("z/../hosts.toml", "hosts.toml", HOSTS, id="in a roundabout way"),
+        pytest.param("hosts.toml", "hosts-of-all.toml", HOSTS, id="of another system beside it"),
+        pytest.param("hosts.toml", "nodes.toml", 'nodes = [{ id = 1, address = "192.0.2.1:1" }]\n', id="nodes that run already"),
+        pytest.param("hosts.toml", "cluster.toml", 'brokers = [{ id = 1, address = "192.0.2.1:1" }]\n', id="a cluster that does"),
+    ],
+)  # fmt: skip
+def test_of_a_file_that_names_hosts_the_name_alone_is_recorded(place: Path, said: str, name: str, text: str) -> None:
+    """Where somebody's nodes are is nobody else's affair, whichever system's they are."""
+    (place / "system.toml").write_text(SYSTEM.replace("hosts.toml", said))
+    (place / name).write_text(text)
+
+    found = seen(place)[name]
+
+    assert (found.is_kept, found.sha256, found.why) == (False, None, "it names hosts")
+    assert not (place / "runs" / "one" / "system" / name).exists()
+
+
+def test_a_file_of_toml_that_names_no_hosts_is_kept(place: Path) -> None:
+    (place / "letters.toml").write_text('address = "no list"\nnodes = [1, 2]\n[[node]]\nname = "a"\n')
+
+    assert seen(place)["letters.toml"].is_kept
