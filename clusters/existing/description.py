@@ -25,7 +25,7 @@ from tribunal.clusters.kafka.releases import release
 from tribunal.clusters.spec import SettingValue
 from tribunal.results.unreadable import UNREADABLE, in_words
 
-PLACEHOLDER: Final = re.compile(r"\{(\w+)\}")
+PLACEHOLDER: Final = re.compile(r"\{(\w+|(?:node|host|port)[:@][\w@]+)\}")
 OF_NODES: Final = ("node", "host", "port", "folder")
 TARGET: Final = "target"
 PORT_MAX: Final = 65_535

@@ -96,6 +96,8 @@ def test_nodes_that_run_already_have_nothing_that_starts_them(tmp_path: Path, ol
     pytest.param(nodes_toml(7001, ("kill",)), "kill without start", id="nobody could mend it"),
     pytest.param(nodes_toml(7001) + 'copy_logs = ["cp", "{target}"]', "copy_logs is for logs", id="logs"),
     pytest.param(nodes_toml(7001) + 'wipe = ["w"]', "wipe", id="an act that there is not"),
+    pytest.param(nodes_toml(7001).replace('"{node}"', '"{host@2}"', 1), r"there is no \{host@2\}", id="another node's host"),
+    pytest.param(nodes_toml(7001).replace('"{node}"', '"{port:main}"', 1), r"there is no \{port:main\}", id="a port by its name"),
 ])  # fmt: skip
 def test_a_file_of_nodes_that_cannot_be_used_is_refused_by_name(tmp_path: Path, nodes: str, problem: str) -> None:
     path = described(tmp_path, nodes)
