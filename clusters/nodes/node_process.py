@@ -28,6 +28,7 @@ EXIT_TIMEOUT_MS: Final = 10_000
 PIPE_TIMEOUT_MS: Final = 2_000
 POLL_MS: Final = 15
 LOG_LINES: Final = 12
+END_BYTES: Final = 8192  # of a log, where its last lines are
 SIGNAL_WAIT_MS: Final = 2_000
 LINE_BYTES: Final = 1 << 16  # asyncio's own limit
 STOPPED: Final = ("T", "t")  # states of processes, as the kernel has them
@@ -285,7 +286,9 @@ def states_of(leader: int | None) -> dict[int, str]:
 def last_lines(log: Path, count: int = LOG_LINES) -> str:
     """Return the end of a log, indented."""
     try:
-        content = log.read_bytes()[-8192:].decode(errors="replace")
+        with log.open("rb") as file:
+            file.seek(max(0, file.seek(0, os.SEEK_END) - END_BYTES))
+            content = file.read(END_BYTES).decode(errors="replace")
     except OSError:
         content = ""
     lines = content.splitlines()[-count:] or ["(empty)"]

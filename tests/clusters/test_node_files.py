@@ -9,6 +9,7 @@ import socket
 import subprocess
 import sys
 import tomllib
+import tracemalloc
 from contextlib import suppress
 from pathlib import Path
 
@@ -251,6 +252,21 @@ def test_a_log_shows_its_end(tmp_path):
 
     assert last_lines(log, 2) == "    98\n    99"
     assert "empty" in last_lines(tmp_path / "none")
+
+
+def test_of_a_long_log_the_end_alone_is_read(tmp_path):
+    log = tmp_path / "1.log"
+    log.write_bytes(b"a line\n" * 3_000_000 + b"the last one\n")
+
+    tracemalloc.start()
+    try:
+        said = last_lines(log, 1)
+        _, most = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+
+    assert said == "    the last one"
+    assert most < 1_000_000
 
 
 async def taken_port():
