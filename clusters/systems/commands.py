@@ -54,9 +54,11 @@ async def ended_well(command: list[str], run_dir: Path) -> bool:
 
 
 def must_exist(command: list[str]) -> None:
-    """Raise NoProgram where a command's program is missing."""
+    """Raise NoProgram where a command's program is missing, and ClusterError where it is a file that we may not execute."""
     if not Path(command[0]).is_file():
         beside = (
             "" if Path(command[0]).is_absolute() or "/" not in command[0] else " (beside system.toml: {folder}/...)"
         )
         raise NoProgram(f"there is no program {command[0]}{beside}")
+    if not os.access(command[0], os.X_OK):
+        raise ClusterError(f"{command[0]} may not be executed: chmod +x")

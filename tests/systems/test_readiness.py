@@ -197,6 +197,24 @@ def test_a_command_whose_program_is_missing_is_named_before_a_node_starts(tmp_pa
         asyncio.run(started(spec, tmp_path / "run"))
 
 
+@pytest.mark.parametrize(
+    "what", ["ready = { command = [PROBE], within_ms = 500 }", "stop = [PROBE]", "start = [PROBE]"]
+)
+def test_a_file_that_nobody_may_execute_is_named_as_such(tmp_path: Path, what: str) -> None:
+    """A script that was written and not made one: each look of it failed, and the node seemed not to serve."""
+    made_system("keeper", tmp_path)
+    (tmp_path / "run").mkdir()
+    (tmp_path / "keeper" / "probe.sh").write_text("#!/bin/sh\n")
+    file = tmp_path / "keeper" / "system.toml"
+    lines = [line for line in file.read_text().splitlines() if not line.startswith(what.partition(" ")[0])]
+    words = what.replace("PROBE", '"{folder}/probe.sh", "{set:write}"')
+    file.write_text("\n".join(lines).replace("[nodes]", f"[nodes]\n{words}", 1))
+    spec = ClusterSpec(brokers=1, controllers=0, system=str(file))
+
+    with pytest.raises(ClusterError, match=r"probe\.sh may not be executed: chmod \+x"):
+        asyncio.run(started(spec, tmp_path / "run"))
+
+
 @pytest.mark.skipif(bool(LACKING), reason=LACKING or "there are such disks")
 def test_a_disk_is_wiped_when_the_node_s_children_have_ended_too(tmp_path: Path) -> None:
     """A child that outlives the kill would write to the next disk."""
