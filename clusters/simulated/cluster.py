@@ -298,8 +298,9 @@ class SimulatedCluster(SimulatedFaults):
     async def start(self, node: int) -> None:
         """Start a node that is down; return when it accepts connections."""
         one = self._node(node)
-        one.machine.power_on()
-        self._begin(one)
+        if not one.machine.running:  # else another fault, to which it was down as well, has started it
+            one.machine.power_on()
+            self._begin(one)
         await until(
             lambda: PORT in one.machine.host.listeners,
             timeout_ms=SERVING_TIMEOUT_MS,
