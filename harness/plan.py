@@ -158,8 +158,9 @@ def made(scenario: Scenario, *, seed: int, cluster: str, time_ms: int | None, mu
         raise BadScenario(problem)
     workload = one_of("workload", scenario.workload, all_workloads())
     spec, load = scenario.spec, scenario.workload_options
-    if scenario.swarm:
+    if scenario.swarm and not (spec.system or spec.file):  # of these the cluster is as their files say
         spec = bounded(drawn_cluster(spec, chance(seed, "swarm")), scenario.spec, kind)
+    if scenario.swarm:
         load = drawn_load(load, chance(seed, "swarm load"))
         if kind.is_simulated:
             spec = with_racks(with_points(spec, chance(seed, "points")), chance(seed, "racks"))

@@ -80,6 +80,16 @@ def test_a_plan_has_the_nodes_and_settings_of_the_file(tmp_path: Path) -> None:
     assert plan.spec.timeout_ms("replica.lag.time.max.ms") == 30_000  # Kafka's own
 
 
+def test_a_swarm_draws_the_load_of_a_cluster_that_is_there_and_not_what_it_is(tmp_path: Path) -> None:
+    """It drew brokers, replicas and settings that the cluster did not have, and its runs would have been judged by them."""
+    plain, drawn = (
+        plan_of(tmp_path, NODES + KILL, swarm=swarm, steps=[{"kill": "leader(p*)"}]) for swarm in (False, True)
+    )
+
+    assert drawn.spec == plain.spec
+    assert drawn.workload_plan != plain.workload_plan
+
+
 @pytest.mark.parametrize(("content", "problem"), [
     pytest.param("name = 3", "name", id="no name"),
     pytest.param('name = "x"\nbrokers = []\ncontrollers = []', "brokers", id="no broker"),

@@ -133,6 +133,14 @@ def test_a_file_of_the_system_that_is_not_the_one_that_was_run_is_missed(
     assert "system/server.py: is missing, manifest.json names it" in said
 
 
+def test_a_swarm_has_the_nodes_that_the_system_s_file_says(tmp_path: Path) -> None:
+    """It drew three to five nodes, and settings by Kafka's names."""
+    steps = "[{kill: random node, for: 100ms}]"
+    plain, drawn = (planned(tmp_path, {"swarm": swarm, "steps": steps}) for swarm in ("false", "true"))
+
+    assert drawn.spec == plain.spec
+
+
 @pytest.mark.parametrize(
     ("version", "problem"),
     [
