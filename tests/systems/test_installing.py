@@ -1,6 +1,7 @@
 """What a system needs is installed when somebody asks for it, and by no run; a run that lacks it says so."""
 
 import asyncio
+import json
 from pathlib import Path
 
 import pytest
@@ -36,6 +37,18 @@ def test_it_is_installed_in_its_own_folder(tmp_path: Path, capfd: pytest.Capture
     assert ("exit code 4" in said.err) is bool(code)
     assert (file.parent / "there").exists()
     assert (file.parent / "here").exists()
+
+
+def test_what_was_run_is_said_as_json(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    file = with_words(tmp_path, 'install = ["sh", "-c", "echo got it"]')
+
+    assert exit_code(["install", str(file), "--json"]) == 0
+
+    said = capfd.readouterr()
+    (done,) = json.loads(said.out)
+    assert done["command"][1:] == ["-c", "echo got it"]
+    assert (done["node"], done["address"]) == (None, None)
+    assert "got it" in said.err
 
 
 @pytest.mark.parametrize(

@@ -305,10 +305,10 @@ def test_what_a_system_needs_is_installed_on_each_host_when_asked(town: Town, tm
     (folder / "install.sh").write_text(f'echo "$1 has $(ls)"; pwd >>{tmp_path}/places; exit {code}\n')
     file = folder / "system.toml"
     file.write_text(file.read_text().replace("count = 1", 'count = 2\ninstall = ["sh", "{folder}/install.sh", "it"]'))
-    command = [*RUN, "install", str(file)]
+    command = [*RUN, "install", str(file), "--json"]
 
-    with (tmp_path / "said").open("wb") as said:
-        begun = town.start(str(CLIENTS), *command, env=os.environ | {"PYTHONPATH": str(ROOT)}, stdout=said, stderr=said)
+    with (tmp_path / "said").open("wb") as said, (tmp_path / "json").open("wb") as out:
+        begun = town.start(str(CLIENTS), *command, env=os.environ | {"PYTHONPATH": str(ROOT)}, stdout=out, stderr=said)
         ended = begun.wait(timeout=WITHIN_S)
 
     text, places = (tmp_path / "said").read_text(), (tmp_path / "places").read_text().splitlines()
@@ -316,4 +316,6 @@ def test_what_a_system_needs_is_installed_on_each_host_when_asked(town: Town, tm
     assert len(set(places)) == (1 if code else 2)
     assert not [place for place in places if Path(place).exists()]
     assert text.count("it has client.py") == len(places)
+    named = [] if code else [one["node"] for one in msgspec.json.decode((tmp_path / "json").read_bytes())]
+    assert named == ([] if code else [1, 2])
     assert ("install: node 1 (" in text and "exit code 5" in text) is bool(code)
