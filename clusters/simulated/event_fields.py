@@ -40,3 +40,4 @@ class HighWatermark(msgspec.Struct):
     leader_epoch: int
     high_watermark: int
     last_stable_offset: int | None = None
+    log_start_offset: int = 0

@@ -14,11 +14,12 @@ from tribunal.results.violation import Grows, Invariant, WentBack
 
 
 class StableOffset(NamedTuple):
-    """A last stable offset beside the high watermark that it was shown with."""
+    """A last stable offset beside the high watermark that it was shown with, and where the leader's log starts for readers."""
 
     leader_epoch: int
     high_watermark: int
     offset: int
+    log_start_offset: int = 0
 
 
 class StableOffsets:

@@ -462,7 +462,8 @@ class Watch:
             prefix.begin_anew(log)
         prefix.exposed(node, log, epoch, high_watermark)
         if shown.last_stable_offset is not None:
-            prefix.hold_stable(node, log, StableOffset(epoch, high_watermark, shown.last_stable_offset))
+            start = shown.log_start_offset
+            prefix.hold_stable(node, log, StableOffset(epoch, high_watermark, shown.last_stable_offset, start))
         self._members_hold(partition, epoch, prefix)
         self._eligible_hold(partition, prefix)
 
@@ -674,13 +675,14 @@ class CommittedPrefix:
     def hold_stable(self, node: int, log: ReplicaLog, shown: StableOffset) -> None:
         """I18: readers of committed transactions are shown nothing behind the beginning of one whose end is not committed.
 
-        Of one whose beginning its log does not have (retention took it, or it was copied from a log that begins later) the leader knows nothing.
+        Of one whose beginning its log does not have (retention took it, or it was copied from a log that begins later) the leader knows nothing. One
+        that began before the log's start, in a batch that is still there, holds up nobody: nobody can read from there.
         """
         if node in self.damaged or shown.leader_epoch < self.leader_epoch:
             return
         begins = log.batches[0].base_offset if log.batches else log.end_offset
         first = min((offset for offset in self.open.values() if offset >= begins), default=shown.offset)
-        if shown.offset > first:
+        if shown.offset > max(first, shown.log_start_offset):
             raise Violated(
                 Invariant.I18,
                 StableBeyondOpen(

@@ -277,6 +277,16 @@ def test_readers_pass_no_transaction_whose_end_is_not_committed(held, high_water
         prefix.hold_stable(1, leader, StableOffset(1, high_watermark, stable))
 
 
+@pytest.mark.parametrize(("stable", "breaks"), [(3, False), (4, True)])
+def test_readers_begin_where_the_log_starts_also_in_the_midst_of_an_open_transaction(stable, breaks):
+    """Deleting records moved the start into its first batch: a search accused a leader that showed that start, as Apache Kafka's do."""
+    prefix, leader = CommittedPrefix(P), log(*BEGUN)
+    prefix.exposed(1, leader, 1, 10)
+
+    with violates("I18") if breaks else nullcontext():
+        prefix.hold_stable(1, leader, StableOffset(1, 10, stable, log_start_offset=3))
+
+
 def test_what_a_deposed_leader_shows_readers_is_not_held_to_what_it_cannot_know():
     prefix = CommittedPrefix(P)
     prefix.exposed(2, log(*BEGUN), 2, 10)
