@@ -1,7 +1,7 @@
 """Transactions on lists, dealt out by lists and then by time, are judged as one task judges all of them."""
 
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from itertools import pairwise
 from pathlib import Path
 from random import Random
@@ -225,6 +225,29 @@ def corpus_lists() -> list[Any]:
     return [case for case in cases if case["model"] == "list-append" and len(case["history"]) <= 400]
 
 
+def are_judged_alike(
+    recordings: Sequence[tuple[object, Sequence[dict[str, Any]] | None]],
+    written: Callable[[Path, Sequence[dict[str, Any]]], Path],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Compare what is found of each at once and in parts; together they have to show several kinds of anomalies.
+
+    recordings:  names, and transactions or None for what cannot be recorded.
+    """
+    found = set()
+    for number, (name, rows) in enumerate(recordings):
+        if rows is None:
+            continue
+        run_dir = in_row_groups(written(tmp_path / f"run-{number}", rows), 50)
+        at_once = judged(run_dir)
+        with monkeypatch.context() as patched:
+            deal_all(patched, 1 + 13 * (number % 3))
+            assert judged(run_dir) == at_once, name
+        found |= {row.finding.kind for row in at_once[0]}
+    assert len(found) > 3
+
+
 @pytest.mark.parametrize("part", [0, *(pytest.param(part, marks=pytest.mark.nightly) for part in range(1, 8))])
 def test_histories_of_others_are_judged_in_parts_as_they_are_at_once(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, part: int
@@ -232,18 +255,8 @@ def test_histories_of_others_are_judged_in_parts_as_they_are_at_once(
     cases = corpus_lists()[part::8]
     if not cases:
         pytest.skip("these histories are not here")
-    found = set()
-    for number, case in enumerate(cases):
-        rows = as_rows(paired(case["history"]))
-        if rows is None:
-            continue
-        run_dir = in_row_groups(recorded(tmp_path / f"run-{number}", rows), 50)
-        at_once = judged(run_dir)
-        with monkeypatch.context() as patched:
-            deal_all(patched, 1 + 13 * (number % 3))
-            assert judged(run_dir) == at_once, case["id"]
-        found |= {row.finding.kind for row in at_once[0]}
-    assert len(found) > 3
+    recordings = [(case["id"], as_rows(paired(case["history"]))) for case in cases]
+    are_judged_alike(recordings, recorded, tmp_path, monkeypatch)
 
 
 def test_a_history_of_sound_lists_is_never_in_one_task(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -592,18 +605,8 @@ def test_messages_of_others_are_judged_in_parts_as_they_are_at_once(
     cases = [case for case in corpus.kafka_cases() if len(case.get("history", ())) in range(1, 400)][part::8]
     if not cases:
         pytest.skip("these histories are not here")
-    found = set()
-    for number, case in enumerate(cases):
-        rows = as_messages(paired(case["history"]))
-        if rows is None:
-            continue
-        run_dir = in_row_groups(logged(tmp_path / f"run-{number}", rows), 50)
-        at_once = judged(run_dir)
-        with monkeypatch.context() as patched:
-            deal_all(patched, 1 + 13 * (number % 3))
-            assert judged(run_dir) == at_once, case["id"]
-        found |= {row.finding.kind for row in at_once[0]}
-    assert len(found) > 3
+    recordings = [(case["id"], as_messages(paired(case["history"]))) for case in cases]
+    are_judged_alike(recordings, logged, tmp_path, monkeypatch)
 
 
 def test_messages_are_never_in_one_task(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
