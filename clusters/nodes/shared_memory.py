@@ -49,7 +49,7 @@ def remove_segments(run_dir: Path) -> list[str]:
     A process that is just ending has neither a command line nor an environment any more, and may have its segment attached for some time: it is waited for.
     """
     deadline = time.monotonic() + DETACHING_MS / 1000
-    while _attached(run_dir) and time.monotonic() < deadline:
+    while any(_own(run_dir).values()) and time.monotonic() < deadline:
         time.sleep(POLL_MS / 1000)  # noqa: TID251 - the harness is no node
     library = ctypes.CDLL(None, use_errno=True)
     return [
@@ -59,13 +59,13 @@ def remove_segments(run_dir: Path) -> list[str]:
 
 
 def _left(run_dir: Path) -> list[Segment]:
-    known = noted(run_dir / JOURNAL, Segment)
-    return [one for one, attached in _there().items() if one in known and not attached] if known else []
+    return [one for one, attached in _own(run_dir).items() if not attached]
 
 
-def _attached(run_dir: Path) -> list[Segment]:
+def _own(run_dir: Path) -> dict[Segment, int]:
+    """Return the segments of a run that are there, each with how often it is attached."""
     known = noted(run_dir / JOURNAL, Segment)
-    return [one for one, attached in _there().items() if one in known and attached] if known else []
+    return {one: attached for one, attached in _there().items() if one in known} if known else {}
 
 
 def _there() -> dict[Segment, int]:
