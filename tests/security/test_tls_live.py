@@ -75,11 +75,17 @@ async def read_by_aiokafka(authority: Authority, bootstrap: str, client: Path) -
     return bytes(found.value)
 
 
-def principals(cluster: Loopback, node: int) -> list[str]:
-    """Note who asks a broker for metadata from now on."""
-    broker = cluster.nodes[node]
-    assert isinstance(broker, Broker)
-    server, seen = broker.plane.server, []
+def principals(cluster: Loopback) -> list[str]:
+    """Note who asks any broker for metadata from now on; which broker a client asks is its own choice."""
+    seen: list[str] = []
+    for node in cluster.nodes.values():
+        if isinstance(node, Broker):
+            note_principals(node, seen)
+    return seen
+
+
+def note_principals(broker: Broker, seen: list[str]) -> None:
+    server = broker.plane.server
     handler = server.handler
 
     def noting(request: AnyRequest) -> None:
@@ -88,7 +94,6 @@ def principals(cluster: Loopback, node: int) -> list[str]:
         handler(request)
 
     server.handler = noting
-    return seen
 
 
 def test_everybody_talks_by_tls_and_who_shows_no_certificate_gets_nothing(tmp_path: Path) -> None:
@@ -99,7 +104,7 @@ def test_everybody_talks_by_tls_and_who_shows_no_certificate_gets_nothing(tmp_pa
         rules = r"RULE:^CN=(.*?),OU=clients,.*$/$1/U,DEFAULT"
         settings = secured(authority, ssl__principal__mapping__rules=rules)
         async with running(tmp_path, controllers=1, brokers=2, **settings) as cluster:
-            seen = principals(cluster, 1)
+            seen = principals(cluster)
             known = librdkafka(authority, cluster.bootstrap, client)
 
             values = await in_thread(write_and_read, known, b"v", 2)
