@@ -598,8 +598,9 @@ class Timeline:
         seen = max(seen, shown)
         answered = start if record.complete_ns is None else max(start, bisect_right(self._times, record.complete_ns))
         replaced = self._whole(record.replaced_epoch, record.absent_ns)
-        if replaced is not None and self._known_epoch(answered, read) > replaced:
-            # What stands there is older than the record: somebody who had kept an older log was elected later (KIP-704).
+        if replaced is not None and self._known_epoch(answered, max(read or 0, shown)) > replaced:
+            # What stands there is older than the record, or than the last leader epoch that handed it out: somebody who had kept an older
+            # log was elected later (KIP-704).
             record = replace(record, replaced_epoch=None)
         reach = (
             bisect_right(self._loss_offsets, record.log_offset),
@@ -673,9 +674,9 @@ class Timeline:
         whole = self._whole(leader_epoch, record.invoke_ns)
         return bisect_left(self._epochs, whole) + 1 if whole is not None and whole in self._epochs else 0
 
-    def _known_epoch(self, answered: int, read: int | None) -> int:
-        """Return the leader epoch in which the record was there at the latest, by its answer and its first reader."""
-        return self._epochs[max(answered, read or 0) - 1]
+    def _known_epoch(self, answered: int, read: int) -> int:
+        """Return the leader epoch in which the record was there at the latest, by its answer and its readers."""
+        return self._epochs[max(answered, read) - 1]
 
     def _before_deposed(self, position: int, record: Record) -> Iterator[int]:
         """Yield the positions before the elections that a leader may not have known of when it answered.
