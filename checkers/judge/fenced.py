@@ -5,7 +5,7 @@ committed proves that its epoch had been in force since it began at the latest. 
 partition of `__transaction_state`, and only where that was permitted to be lost (R9).
 """
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Hashable, Iterable, Iterator, Sequence
 from typing import Final
 
 import msgspec
@@ -16,7 +16,7 @@ from msgspec.structs import replace
 
 from tribunal.checkers.api import Array
 from tribunal.checkers.guarantees import Excuse, Promise
-from tribunal.checkers.judge.timeline import TRANSACTION_LOG, History, Judgement
+from tribunal.checkers.judge.timeline import OBSERVATION_LAG_NS, TRANSACTION_LOG, History, Judgement
 from tribunal.results.rows import Transaction, typed
 
 COMMITTED = "committed"
@@ -139,19 +139,55 @@ def fenced_among(rows: Iterable[tuple[int, Transaction]], history: History) -> I
         known.setdefault((row.txn_id, row.producer_id), []).append((number, row))
     for (txn_id, _), own in known.items():
         own.sort(key=lambda one: one[1].begin_ns)
-        greatest = -1
-        for place, (number, row) in enumerate(own):
-            epoch = -1 if row.producer_epoch is None else row.producer_epoch
-            if epoch < greatest:
-                by = [
-                    one
-                    for one in own[:place]
-                    if (one[1].producer_epoch or 0) > epoch and one[1].begin_ns < row.begin_ns
-                ]
-                if by:
-                    lost = [_forgotten(history, txn_id, one, row) for _, one in by]
-                    yield Fenced(number, by[-1][0], None if None in lost else lost[-1])
-            greatest = max(greatest, epoch)
+        yield from _fenced(own, history, history.home(TRANSACTION_LOG, txn_id))
+
+
+class _Later(msgspec.Struct):
+    """The transactions of later epochs than one, of those that began before some moment.
+
+    seen:       how many of all of them were looked at.
+    by:         the last of a later epoch, by its row.
+    forgotten:  whether each of their epochs was permitted to be forgotten; judgement: what permitted it of the last one.
+    """
+
+    seen: int = 0
+    by: int | None = None
+    forgotten: bool = True
+    judgement: Judgement | None = None
+
+
+def _fenced(own: Sequence[tuple[int, Transaction]], history: History, home: tuple[str, int] | None) -> Iterator[Fenced]:
+    """Yield what was fenced among one producer's transactions, which are in the order in which they began.
+
+    A zombie may go on and on. So what is known of those that fenced it is kept from one to the next: for each epoch, and for each end that
+    sees something else lost.
+    """
+    later: dict[Hashable, _Later] = {}
+    greatest = -1
+    for number, row in own:
+        epoch = -1 if row.producer_epoch is None else row.producer_epoch
+        if epoch < greatest:
+            before = later.setdefault((epoch, _absence(history, home, row)), _Later())
+            while own[before.seen][1].begin_ns < row.begin_ns:
+                by, one = own[before.seen]
+                before.seen += 1
+                if (one.producer_epoch or 0) <= epoch:
+                    continue
+                before.by = by
+                if before.forgotten:
+                    before.judgement = _forgotten(history, home, one, row)
+                    before.forgotten = before.judgement is not None
+            if before.by is not None:
+                yield Fenced(number, before.by, before.judgement)
+        greatest = max(greatest, epoch)
+
+
+def _absence(history: History, home: tuple[str, int] | None, later: Transaction) -> Hashable:
+    """Return what it matters to `_forgotten` when the later transaction ended."""
+    if home is None or later.end_ns is None:
+        return None
+    timeline = history.timeline(*home)
+    return timeline.absence(later.end_ns), timeline.absence(later.end_ns - OBSERVATION_LAG_NS)
 
 
 def _are_of_epochs(txns: pa.Table) -> Array:
@@ -162,9 +198,10 @@ def _are_of_epochs(txns: pa.Table) -> Array:
     return np.asarray(wanted.to_numpy())
 
 
-def _forgotten(history: History, txn_id: str, one: Transaction, later: Transaction) -> Judgement | None:
+def _forgotten(
+    history: History, home: tuple[str, int] | None, one: Transaction, later: Transaction
+) -> Judgement | None:
     """Return what permitted the loss of a committed transaction's epoch, which its decision says, before a later one had ended."""
-    home = history.home(TRANSACTION_LOG, txn_id)
     if home is None:
         return None
     found = history.timeline(*home).permitting(one.begin_ns, later.end_ns, done_ns=one.end_ns)

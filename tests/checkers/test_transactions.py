@@ -13,8 +13,12 @@ from tests.checkers.recorded import MS, Run
 from tribunal.checkers.graphs import list_append
 from tribunal.checkers.graphs.operations import Operation
 from tribunal.checkers.judge import engine
-from tribunal.checkers.judge.fenced import going_back, producers
+from tribunal.checkers.judge.fenced import fenced_among, going_back, producers
+from tribunal.checkers.judge.partition import history_of
+from tribunal.checkers.judge.timeline import TRANSACTION_LOG, History, Timeline
 from tribunal.results.recording import TABLES
+from tribunal.results.rows import Transaction, typed
+from tribunal.results.store import Recording
 from tribunal.results.verdict import Finding
 
 Step = tuple[Any, ...]
@@ -291,3 +295,84 @@ def test_an_epoch_that_was_permitted_to_be_lost_fences_nobody(
     (one,) = findings(run.run_dir)
 
     assert (one.kind, one.severity, one.rule) == ("fenced_commit", severity, "R9" if severity == "permitted" else "")
+
+
+def with_losses(folder: Path, *at: int) -> Run:
+    """A run whose coordinators were permitted to forget at some moments what they knew of transactions."""
+    run = Run(folder, **{"unclean.leader.election.enable": True})
+    created = {"partition_id": 0, "replicas": [1, 2, 3], "isr": [1, 2], "leader": 1, "leader_epoch": 0}
+    run.metadata("PartitionRecord", 0, topic=TRANSACTION_LOG, **created)
+    for number, moment in enumerate(at):
+        leader = (3, 1)[number % 2]
+        unclean = {"leader": leader, "isr": [leader], "leader_recovery_state": 1, "eligible_leader_replicas": []}
+        run.metadata("PartitionChangeRecord", moment, topic=TRANSACTION_LOG, partition_id=0, **unclean)
+    return run
+
+
+class Asked(History):
+    """A history that counts how often somebody asked for what a coordinator may have lost."""
+
+    def timeline(self, topic: str, partition: int) -> Timeline:
+        self.asked = getattr(self, "asked", 0) + 1
+        return super().timeline(topic, partition)
+
+
+@pytest.mark.parametrize("lost", [(), (3350,)])
+def test_what_a_zombie_commits_again_and_again_is_compared_with_each_other_transaction_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, lost: tuple[int, ...]
+) -> None:
+    """Of 15,000 on each side, as a run of minutes has, it took hours."""
+    run = with_losses(tmp_path / "run", *lost)
+    for number in range(100):
+        a_commit(run, 8, 100 + 30 * number, 4)
+    for number in range(100):
+        a_commit(run, 7, 4000 + 30 * number, 3)
+    run.finish()
+    monkeypatch.setattr("tribunal.checkers.judge.partition.History", Asked)
+    recording = Recording.open(run.run_dir)
+    history = history_of(recording)
+    assert isinstance(history, Asked)
+
+    found = list(fenced_among(enumerate(typed(recording.table("txns"), Transaction)), history))
+
+    assert [(one.row, one.by, one.judgement is not None) for one in found] == [
+        (100 + number, 99, bool(lost)) for number in range(100)
+    ]
+    assert history.asked < 500
+
+
+@pytest.mark.parametrize("seed", range(30))
+def test_an_epoch_fences_unless_each_transaction_with_it_was_permitted_to_be_forgotten(
+    tmp_path: Path, seed: int
+) -> None:
+    random = Random(seed)
+    run = with_losses(tmp_path / "run", *sorted(random.sample(range(60, 900), random.choice([0, 1, 2, 3]))))
+    for number in range(random.choice([4, 12, 30])):
+        epoch = random.choice([number // 6, number // 6, random.randrange(6)])
+        a_commit(run, number, random.randrange(50, 900), epoch, end_ns=random.randrange(950, 2200) * MS)
+    run.finish()
+    recording = Recording.open(run.run_dir)
+    history, rows = history_of(recording), typed(recording.table("txns"), Transaction)
+    timeline = history.timeline(TRANSACTION_LOG, 0)
+    expected = {}
+    for place, row in enumerate(rows):
+        later = [
+            (one.begin_ns, number)
+            for number, one in enumerate(rows)
+            if (one.producer_epoch or 0) > (row.producer_epoch or 0) and one.begin_ns < row.begin_ns
+        ]
+        lost = [
+            timeline.permitting(rows[number].begin_ns, row.end_ns, done_ns=rows[number].end_ns) for _, number in later
+        ]
+        if later:
+            kept = any(one is None or one.promise.must_survive for one in lost)
+            expected[place] = max(later)[1], None if kept else lost[later.index(max(later))]
+
+    found = {one.row: (one.by, one.judgement) for one in fenced_among(enumerate(rows), history)}
+
+    assert {row: by for row, (by, _) in found.items()} == {row: by for row, (by, _) in expected.items()}
+    for row, (_, judgement) in found.items():
+        permitted = expected[row][1]
+        assert (judgement is None) == (permitted is None)
+        if judgement is not None and permitted is not None:
+            assert (judgement.at_ns, judgement.by) == (permitted.at_ns, permitted.promise.rule)
