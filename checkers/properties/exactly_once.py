@@ -103,9 +103,17 @@ def _taken(rows: PartitionRows, context: Context) -> Iterator[tuple[str, Array]]
     """Yield each group with the steps by which its transactions took something, as their places among all steps."""
     commits, steps = rows.columns("commits"), context.steps()
     polls = np.flatnonzero((steps["kind"] == POLL) & (steps["log_offset"] != UNKNOWN))
-    words, over = rows.words("commits", "group"), ends(context.transactions())
+    words, over = rows.words("commits", "group"), _over(context.transactions(), distinct(commits["process"]))
     for group in np.unique(commits["group"]).tolist():
         yield words[group], polls[is_among(steps["txn"][polls], _transactions(steps, commits, group, over))]
+
+
+def _over(transactions: pa.Table, processes: Array) -> Array:
+    """Return when each transaction of some processes was over (`steps.ends`): a run has very many, a partition's groups few of them."""
+    own = np.flatnonzero(is_among(transactions["process"].to_numpy(), processes))
+    found = np.full(transactions.num_rows, UNKNOWN, np.int64)
+    found[own] = ends(transactions.select(["process", "begin_ns", "end_ns", "outcome"]).take(pa.array(own)))
+    return found
 
 
 def _inputs(rows: PartitionRows, context: Context, taken: Mapping[str, Array]) -> dict[str, Input]:

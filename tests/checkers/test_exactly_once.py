@@ -3,11 +3,13 @@
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import pytest
 
 from tests.checkers.recorded import MS, Run
 from tests.checkers.test_sql import agree
 from tribunal.checkers.judge import engine
+from tribunal.checkers.judge.steps import ends
 
 PLACE = {"topic": "t", "partition": 0}
 
@@ -66,6 +68,26 @@ def test_consume_transform_produce(run: Transactions, inputs: list[Any], expecte
     run.final_read(a_transformer(run, *inputs))
 
     assert [(kind, offset) for kind, _, offset in found(run.finish(), "exactly_once")] == expected
+
+
+def test_of_others_than_its_groups_a_partition_does_not_ask_when_transactions_were_over(
+    run: Transactions, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """All of a run's were sorted once for each partition with a group: half a second of two millions, and a run has many partitions."""
+    values = a_transformer(run, ("committed", [0, 1]), ("committed", [1, 2, 3]))
+    for number in range(40):
+        run.txn("committed", 400 + number, process=20 + number)
+    run.final_read(values)
+    asked: list[int] = []
+
+    def counted(txns: pa.Table) -> Any:
+        asked.append(txns.num_rows)
+        return ends(txns)
+
+    monkeypatch.setattr("tribunal.checkers.properties.exactly_once.ends", counted)
+
+    assert [(kind, offset) for kind, _, offset in found(run.finish(), "exactly_once")] == [("processed_twice", 1)]
+    assert set(asked) == {2}
 
 
 @pytest.mark.parametrize(("began", "process", "expected"), [
