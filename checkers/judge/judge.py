@@ -582,8 +582,9 @@ def _look_at_stretches(tables: Tables) -> Iterator[Transactions | Beside]:
         by_run[row.place] = by_run.get(row.place, False) or row.has_circle
     tables.stretches = []
     for place, has_circle in by_run.items():
-        made = [row.producers for row in tables.producers if row.place == place]
-        known = [one for own in made if own is not None for one in own]
+        own = sorted((row for row in tables.producers if row.place == place), key=lambda row: row.first)
+        made = [row.producers for row in own]  # tasks answer in any order; an epoch goes back in time alone
+        known = [one for found in made if found is not None for one in found]
         messages = _messages(tables, place)
         tables.forget_transactions(place)
         dealt_out = dealt_transactions.deal(Recording.open(Path(place.run_dir), compare=False))

@@ -272,6 +272,20 @@ def test_a_history_of_sound_lists_is_never_in_one_task(tmp_path: Path, monkeypat
     assert third == [Beside(str(run_dir), 200, ())]
 
 
+def test_no_producer_is_suspect_where_tasks_answer_in_another_order(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of more items than there may be tasks each takes several, and all producers seemed to go back: each of their rows was read as an object."""
+    deal_all(monkeypatch, 100, margin=6)
+    run_dir = in_row_groups(recorded(tmp_path / "run", OneAtATime(Random(3), 200, clients=2).rows), 20)
+    tables = Tables()
+    tables.add(row for item in reversed(work_items(run_dir)) for row in judge_item(item))
+    assert len(tables.producers) > 5
+    tables.add(row for item in second_look(tables) for row in judge_item(item))
+
+    assert second_look(tables) == [Beside(str(run_dir), 200, ())]
+
+
 @pytest.mark.parametrize(
     ("last", "looked"),
     [
