@@ -279,12 +279,16 @@ class Watch:
                 self._eligible_hold(partition, prefix)
 
     def _recovered_by_right(self, partition: TopicPartition, state: PartitionState) -> None:
-        """I12: who ends a recovery has ended the transactions that it had found open, before anybody may read (KIP-704)."""
+        """I12: who ends a recovery has ended the transactions that it had found open, before anybody may read (KIP-704).
+
+        Of one whose machine lost data since, while the controller committed what it had proposed, the disk does not say what it had written.
+        """
         if state.recovering:
             self._recovering[partition] = state.leader_epoch
             return
         recovered = self._recovering.pop(partition, None) == state.leader_epoch
-        log = self._log_of(state.leader, partition) if recovered and state.leader not in self._damaged else None
+        lost = {**self._damaged, **self._prefix(partition).doubtful}
+        log = self._log_of(state.leader, partition) if recovered and state.leader not in lost else None
         found = {} if log is None else left_open_before(log.batches, state.leader_epoch)
         for producer_id, offset in found.items():
             raise Violated(

@@ -331,6 +331,23 @@ def test_what_former_leaders_left_open_is_what_began_under_them_and_has_no_end(h
     assert left_open_before(log(*held).batches, 2) == left
 
 
+@pytest.mark.parametrize("lost", [True, False])
+def test_who_loses_its_power_with_the_ends_that_it_wrote_is_not_said_to_have_written_none(lost):
+    """A machine may fail while the controller commits what its leader has proposed: what it had not synced is gone."""
+    simulation = Simulation(1)
+    machines = {1: simulation.add_machine("broker-1", "10.0.0.1", 1)}
+    committed = CommittedMetadata({}, now_ns=lambda: 0, wall_start_ms=0)
+    watch = Watch(simulation, machines, "/data", committed, dict, elr_enabled=True, producer_expiration_ms=1_000)
+    watch._prefix(P)
+    watch._recovered_by_right(P, state(isr=(1,), recovering=True))
+    watch.replicas[1].logs[P] = log(*BEGUN)
+    if lost:
+        watch.lost_data(1)
+
+    with nullcontext() if lost else violates("I12"):
+        watch._recovered_by_right(P, state(isr=(1,)))
+
+
 # I17
 
 
