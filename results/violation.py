@@ -32,6 +32,7 @@ class Invariant(StrEnum):
     I20 = "I20"
     I21 = "I21"
     I22 = "I22"
+    I23 = "I23"
     Z1 = "Z1"
     Z2 = "Z2"
     Z3 = "Z3"
@@ -226,6 +227,35 @@ class StableBeyondOpen(msgspec.Struct, frozen=True, kw_only=True, tag="stable_be
     high_watermark: int
 
 
+class GrantedBesideLeader(msgspec.Struct, frozen=True, kw_only=True, tag="granted_beside_leader"):
+    """A voter that leads, or fetches from its leader, grants a pre-vote."""
+
+    candidate: int
+    leader: int
+
+
+class GrantedToShorterLog(msgspec.Struct, frozen=True, kw_only=True, tag="granted_to_shorter_log"):
+    """A voter grants a vote or a pre-vote to a candidate whose log ends before its own."""
+
+    candidate: int
+    candidate_last_epoch: int
+    candidate_log_end_offset: int
+    last_epoch: int
+    log_end_offset: int
+    pre_vote: bool
+
+
+class VoteNotKept(msgspec.Struct, frozen=True, kw_only=True, tag="vote_not_kept"):
+    """A voter grants a vote, and its quorum-state file does not say so.
+
+    stored_epoch, stored_vote:  what the file says; None: nothing.
+    """
+
+    candidate: int
+    stored_epoch: int | None
+    stored_vote: int | None
+
+
 class StaleRequestCarriedOut(msgspec.Struct, frozen=True, kw_only=True, tag="stale_request_carried_out"):
     """A broker carries out a control request that names the broker epoch of an earlier registration."""
 
@@ -313,6 +343,9 @@ Facts = (
     | CleanShutdownFile
     | ClosedUnsynced
     | StableBeyondOpen
+    | GrantedBesideLeader
+    | GrantedToShorterLog
+    | VoteNotKept
     | StaleRequestCarriedOut
     | StoppedUnasked
     | HostedLogGone

@@ -17,6 +17,8 @@ from tribunal.results.violation import (
     EligibleBesideFullIsr,
     ExposedBeyondLog,
     FencedJoined,
+    GrantedBesideLeader,
+    GrantedToShorterLog,
     HostedLogGone,
     LogEndsEarly,
     MovedBelowMinIsr,
@@ -36,6 +38,7 @@ from tribunal.results.violation import (
     TwoLeaders,
     UnfencedEarly,
     Violation,
+    VoteNotKept,
     WentBack,
 )
 
@@ -117,6 +120,16 @@ def _sentence(violation: Violation) -> str:  # noqa: C901, PLR0912 - one case a 
                 f"{node} shows readers of committed transactions {stable} in epoch {epoch}; at {first} one begins whose end is not among the records below "
                 f"the high watermark {committed}"
             )
+        case GrantedBesideLeader(candidate=candidate, leader=leader):
+            return f"{node} grants {candidate} a pre-vote in epoch {epoch}, and {_of_leader(node, leader)} at the same time"
+        case GrantedToShorterLog() as facts:
+            return (
+                f"{node} grants {facts.candidate} a {'pre-vote' if facts.pre_vote else 'vote'} in epoch {epoch}; the candidate's log ends at "
+                f"{facts.candidate_log_end_offset} of epoch {facts.candidate_last_epoch}, its own at {facts.log_end_offset} of epoch {facts.last_epoch}"
+            )
+        case VoteNotKept(candidate=candidate, stored_epoch=stored_epoch, stored_vote=stored_vote):
+            said = "is not there" if stored_epoch is None else f"says epoch {stored_epoch}, vote {stored_vote}"
+            return f"{node} grants {candidate} its vote in epoch {epoch}, and its quorum-state file {said}"
         case StaleRequestCarriedOut(api=api, broker_epoch=stale, registered_epoch=registered):
             return f"broker {node} of epoch {registered} carries out a {api} of broker epoch {stale}"
         case StoppedUnasked(controller=controller, broker_epoch=broker_epoch):
@@ -135,6 +148,10 @@ def _sentence(violation: Violation) -> str:  # noqa: C901, PLR0912 - one case a 
             return _does_not_start(node, facts)
         case other_facts:
             assert_never(other_facts)
+
+
+def _of_leader(node: int | None, leader: int) -> str:
+    return "leads" if node == leader else f"fetches from {leader}"
 
 
 def _does_not_start(node: int | None, facts: DoesNotStart) -> str:

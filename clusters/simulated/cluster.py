@@ -54,6 +54,7 @@ from tribunal.clusters.simulated.own_failure import own_failure
 from tribunal.clusters.simulated.process import NS_PER_S
 from tribunal.clusters.simulated.replica_logs import first_offset_of
 from tribunal.clusters.simulated.violation import Violated
+from tribunal.clusters.simulated.votes import Votes
 from tribunal.clusters.simulated.watch import Watch
 from tribunal.clusters.simulated.world import EPOCH_MS, Machine, Points, ReportedEvent, Simulation
 from tribunal.clusters.simulated.zookeeper_model import Model
@@ -133,6 +134,8 @@ class SimulatedCluster(SimulatedFaults):
         self._is_down = False
         self._probes_reported = False
         self._expecting: list[asyncio.Future[None]] = []
+        directories = {node: one.config.metadata_log_dir for node, one in self.nodes.items()}
+        self._votes = Votes(machines, self._quorum_members, directories, self.watch.accuse)
         simulation.network.frames.on_message = self._message_sent
         self.watch.on_commit = self._something_happened
         self.watch.is_ending = lambda node: self.nodes[node].ending.asked_to_stop
@@ -507,6 +510,7 @@ class SimulatedCluster(SimulatedFaults):
             self._expecting.remove(happened)
 
     def _message_sent(self, frame: Frame, fate: Fate) -> None:
+        self._votes.note(frame)
         self._requests.note(frame, fate, metadata_offset=metadata_offset_of(frame))
         self._something_happened()
 

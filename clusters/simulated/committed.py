@@ -10,6 +10,7 @@ from uuid import UUID
 
 from replog.config import Endpoint
 from replog.quorum.messages import OffsetAndEpoch
+from replog.quorum.roles import Role
 from replog.types import METADATA_TOPIC, NodeId, QuorumEpoch, TopicPartition
 from tribunal.clusters.api import ClusterState, MetadataEntry, PartitionState
 from tribunal.clusters.committed_records import CommittedRecords
@@ -66,6 +67,10 @@ class QuorumMember(Protocol):
     @property
     def log_end(self) -> OffsetAndEpoch:
         """Where its log ends."""
+
+    @property
+    def role(self) -> Role:
+        """What it is in its epoch."""
 
     @property
     def voter_directories(self) -> Mapping[NodeId, UUID]:

@@ -18,6 +18,7 @@ an unclean election was committed, the committed prefix of that partition begins
 | I15, I16 | `stability.py`: figures, no violations |
 | I17 | sequences of each replica (`sequences.py`) |
 | I18 | last stable offsets (`stable_offsets.py`), and `CommittedPrefix`: none is behind the beginning of a transaction whose end is not committed |
+| I23 | `votes.py`: votes and pre-votes, by the messages themselves |
 | I20 | clean-shutdown files of running brokers, and of brokers that have ended: what they vouch for is on the disk |
 
 I11 is kept as far as committed metadata show it: who enters an ISR is registered and not fenced; an earlier incarnation that enters

@@ -1,6 +1,7 @@
 """M61: a follower that fetches from its leader grants pre-votes.
 
-Evidence: with one link cut between two voters the lead goes to and fro although all of them run. KIP-996.
+Evidence: a pre-vote that is granted by who fetches from its leader (I23); with one link cut between two voters the lead goes to and fro
+although all of them run. No data is lost: it must never be reported as a loss. KIP-996.
 """
 
 from replog.quorum.election import Election
@@ -8,7 +9,6 @@ from replog.quorum.messages import VoteRequest
 from replog.quorum.roles import Follower
 
 SCENARIO = "one-link-of-controllers"
-FIGURE = "quorum_epoch"
 
 
 def install() -> None:

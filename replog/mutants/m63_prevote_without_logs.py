@@ -1,7 +1,7 @@
 """M63: pre-votes are granted without comparing logs.
 
-Evidence: a voter that lags wins the round and loses the vote; the epoch grows by a node that can not lead. No data is lost: this is
-a figure of stability, and must never be reported as a loss. KIP-996.
+Evidence: a pre-vote that is granted to who has fewer records (I23); a voter that lags wins the round and loses the vote, and the epoch
+grows by a node that can not lead. No data is lost: it must never be reported as a loss. KIP-996.
 """
 
 from replog.quorum.election import Election
@@ -9,7 +9,6 @@ from replog.quorum.messages import VoteRequest
 from replog.quorum.roles import Follower, Leader
 
 SCENARIO = "lagging-voter"
-FIGURE = "quorum_epoch"
 
 
 def install() -> None:

@@ -1,6 +1,6 @@
 """M64: a voter forgets its vote when it restarts.
 
-Evidence: two leaders in one quorum epoch; committed metadata differs between controllers.
+Evidence: a vote that is given and stands in no file (I23); two leaders in one quorum epoch; committed metadata differs between controllers.
 """
 
 from replog.quorum.events import Persist
