@@ -2,7 +2,8 @@
 
 What is acknowledged by all that the system promises (`publish`) has to stand where the stream is read to its end; so has what one node alone acknowledged (`publish-one`),
 unless the system's own file permits its loss (R16); what nobody acknowledges (`publish-none`) is owed to nobody. A stream that nobody read from its first
-offset to its end after the last acknowledgement says nothing of what was acknowledged behind that reading's beginning.
+offset to its end after the last acknowledgement says nothing of what was acknowledged behind that reading's beginning. Of one where nothing was acknowledged somebody
+has to have read so behind the last publication: else nothing of it was judged.
 """
 
 from bisect import bisect_left, bisect_right
@@ -48,7 +49,8 @@ KINDS: Final = {
     ),
     "passed_over": Kind(Meaning.VIOLATION, "a read passed over an element that stood there, and stands there yet"),
     "unread": Kind(
-        Meaning.UNJUDGED, "nobody read a stream from its beginning to its end after its last acknowledged publication"
+        Meaning.UNJUDGED,
+        "nobody read a stream from its beginning to its end after its last acknowledged publication (or the last one, where none was)",
     ),
 }
 LEVEL_ONE: Final = "publish-one"
@@ -125,8 +127,10 @@ class _Stream:
         yield from self._changed()
         yield from self._twice()
         reading = max(_readings(self._reads), key=lambda one: one.first.invoked, default=None)
-        last = max((one.completed for one in self._acknowledged.values()), default=-1)
-        if last >= 0 and (reading is None or reading.first.invoked < last):
+        owed_since = max((one.completed for one in self._acknowledged.values()), default=None)
+        if owed_since is None:  # nothing is owed, and nothing was judged where nobody looked behind all of it
+            owed_since = max((one.invoked for one in self._published.values()), default=None)
+        if owed_since is not None and (reading is None or reading.first.invoked < owed_since):
             yield Row(Anomaly(kind="unread", detail=f"stream {self._key}"))
         if reading is not None:
             yield from self._lost(reading)

@@ -59,6 +59,7 @@ def whole(entries: Mapping[int, int]) -> list[Called]:
 
 
 A, B = put(5, 100), put(6, 200)
+SENT = put(5, 100, level="publish-none")
 
 
 @pytest.mark.parametrize(
@@ -79,6 +80,13 @@ A, B = put(5, 100), put(6, 200)
         pytest.param([A, read({0: 5}, 900)], ["unread"], id="nobody read to the end"),
         pytest.param([A, read({}, 950, since=1)], ["unread"], id="nobody read the beginning"),
         pytest.param([A, put(6, 920), *whole({0: 5})], ["unread"], id="published beside the last reading"),
+        pytest.param([SENT], ["unread"], id="of what was only sent nobody read anything"),
+        pytest.param([SENT, read({0: 5}, 300)], ["unread"], id="of what was only sent nobody read to the end"),
+        pytest.param([read({}, 50), SENT], ["unread"], id="of what was only sent nobody read anything behind it"),
+        pytest.param([SENT, *whole({})], [], id="of what was only sent nothing need be there"),
+        pytest.param([put(5, 100, "info")], ["unread"], id="of what is in doubt nobody read anything"),
+        pytest.param([put(5, 100, "fail")], [], id="of what was refused nobody read anything"),
+        pytest.param([A, put(6, 920, level="publish-none"), *whole({0: 5})], [], id="only sent, beside the last reading"),
         pytest.param(
             [A, read({0: 5}, 900), read({}, 950, since=7)], ["unread"], id="who reads on elsewhere has not read on"
         ),
