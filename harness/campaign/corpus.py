@@ -79,8 +79,9 @@ class Corpus:
         self.crossed = dict.fromkeys(index.crossed)
         self.guards = dict(index.guards)
         entries = [_entry(path) for path in folder.glob("[0-9]*.json")]
-        # A search that died within a round runs it again, from the corpus that it was chosen from.
+        # A search that died within a round runs it again, from the corpus that it was chosen from: with another seed, that is other runs.
         ended = [entry for entry in entries if entry.number < index.runs]
+        self._left = {entry.number for entry in entries} - {entry.number for entry in ended}
         self.entries = sorted(ended, key=lambda entry: entry.number)  # names of more than 5 digits sort otherwise
         self.known = {state: None for entry in self.entries for state in entry.new}
 
@@ -90,7 +91,11 @@ class Corpus:
         self.entries.append(entry)
         self.known.update(dict.fromkeys(entry.new))
         self.last_new = entry.number
-        put(self._folder / f"{entry.number:05}.json", _bytes(entry))
+        self._left.discard(entry.number)
+        put(self._path(entry.number), _bytes(entry))
+
+    def _path(self, number: int) -> Path:
+        return self._folder / f"{number:05}.json"
 
     def came_to(self, guards: Iterable[str]) -> list[str]:
         """Count a run's guards; return those that few runs have come to."""
@@ -105,8 +110,11 @@ class Corpus:
         return sum(1 / self.guards[name] for name in entry.guards)
 
     def save(self) -> None:
-        """Write how far it is."""
+        """Write how far it is; what a round left that was never counted is removed before it could be taken for one of these runs."""
         self._folder.mkdir(parents=True, exist_ok=True)
+        for number in sorted(self._left):
+            self._path(number).unlink(missing_ok=True)
+        self._left.clear()
         index = Index(
             runs=self.runs, last_new=self.last_new, chosen=self.chosen, tried=self.tried, crossed=list(self.crossed),
             guards=self.guards,

@@ -196,6 +196,22 @@ def test_whoever_came_to_a_guard_that_no_other_run_did_is_varied_soon_however_li
     assert set(parents) > {0}
 
 
+def test_what_a_search_kept_that_died_within_a_round_is_no_part_of_the_rounds_behind(tmp_path):
+    """Another seed chooses other runs in its place: its entry came back then, of a run that the index never counted."""
+    died = Corpus(tmp_path)
+    for number in (0, 1):
+        died.take(entry_of(number, [f"state {number}"], died.came_to(["refusal", f"only {number}"])))
+    corpus = Corpus(tmp_path)
+    corpus.take(entry_of(1, ["another state"], corpus.came_to(["usual"])))
+    corpus.runs = 4
+    corpus.save()
+
+    again = Corpus(tmp_path)
+
+    assert [(entry.number, entry.new) for entry in again.entries] == [(1, ["another state"])]
+    assert [again.rarity(entry) for entry in again.entries] == [1.0]
+
+
 def test_a_guard_that_many_runs_come_to_makes_nobody_worth_more(tmp_path):
     corpus = Corpus(tmp_path)
     for number in range(9):
