@@ -35,7 +35,7 @@ KINDS: Final = {
         "an element whose publication was acknowledged is missing where a stream was read to its end",
     ),
     "entry_changed": Kind(Meaning.PROMISED, "two reads saw different elements at one offset"),
-    "element_twice": Kind(Meaning.VIOLATION, "an element that was published once stands at two offsets"),
+    "element_twice": Kind(Meaning.PROMISED, "an element that was published once stands at two offsets"),
     "element_unknown": Kind(
         Meaning.VIOLATION, "an element was read that nobody published, or whose publication was refused"
     ),
@@ -125,8 +125,8 @@ class _Stream:
         yield from self._offsets_back()
         yield from self._unknown()
         yield from self._changed()
-        yield from self._twice()
         reading = max(_readings(self._reads), key=lambda one: one.first.invoked, default=None)
+        yield from self._twice(reading)
         owed_since = max((one.completed for one in self._acknowledged.values()), default=None)
         if owed_since is None:  # nothing is owed, and nothing was judged where nobody looked behind all of it
             owed_since = max((one.invoked for one in self._published.values()), default=None)
@@ -195,13 +195,20 @@ class _Stream:
         seen_by = [self._call(self._shown[entry]), self._call(self._shown_last[entry])]
         return self._excuses(published, missed(self._call(published), now, seen_by), seen_by)
 
-    def _twice(self) -> Iterator[Row]:
+    def _twice(self, reading: _Reading | None) -> Iterator[Row]:
         first: dict[int, int] = {}
         for (offset, element), one in sorted(self._shown.items(), key=lambda shown: shown[1].completed):
             if first.setdefault(element, offset) != offset:
                 call = self._call(one)
                 words = f"stream {self._key}: {element} stands at {first[element]}, and in the read of {self._by(one)} at {seconds(call.complete_ns)} at {offset}"
-                yield Row(of_call("element_twice", element, call, words))
+                excused = None if reading is None else self._excused_places(element, (first[element], offset), reading)
+                yield Row(of_call("element_twice", element, call, words), excused)
+
+    def _excused_places(self, element: int, offsets: Sequence[int], reading: _Reading) -> Judgement | None:
+        """Return what permits that an element stands no more where it was shown, at each of these offsets but for one where it stands in the end; None: nothing, or it stands at all."""
+        gone = [offset for offset in offsets if reading.entries.get(offset) != element]
+        found = [self._excused_change((offset, element), self._call(reading.last)) for offset in gone]
+        return None if None in found else next(iter(found), None)
 
     def _lost(self, reading: _Reading) -> Iterator[Row]:
         there = set(reading.entries.values())

@@ -177,6 +177,7 @@ def test_what_was_shown_before_anybody_acknowledged_it(outcome: str, node: int, 
     assert judge(called, ONE, nodes={2: node}) == found
 
 
+CUT = {f"{ONE_LOST}isolate": True}
 CUT_OFF = Fault(
     index=0, kind="isolate", resolved_target="node 1", planned_ns=400 * MS, injected_ns=410 * MS, healed_ns=800 * MS,
     took_effect=True,
@@ -206,6 +207,31 @@ def test_what_one_node_alone_showed_while_the_others_had_something_else_there(
     )
 
     assert judged == found
+
+
+@pytest.mark.parametrize(
+    ("outcome", "node", "settings", "shown", "end", "found"),
+    [
+        pytest.param("info", 1, CUT, 500, {1: 6, 2: 7}, [("element_twice", True), ("entry_changed", True)], id="of the node that was cut off"),
+        pytest.param("info", 3, CUT, 500, {1: 6, 2: 7}, [("element_twice", False), ("entry_changed", False)], id="of another node"),
+        pytest.param("info", 1, {}, 500, {1: 6, 2: 7}, [("element_twice", False), ("entry_changed", False)], id="the file does not permit it"),
+        pytest.param("info", 1, CUT, 820, {1: 6, 2: 7}, [("element_twice", False), ("entry_changed", False)], id="shown when the node was back"),
+        pytest.param("ok", 1, CUT, 500, {1: 6, 2: 7}, [("element_twice", False), ("entry_changed", False)], id="acknowledged by all"),
+        pytest.param("info", 1, CUT, 500, {1: 7, 2: 6, 3: 7}, [("element_twice", False)], id="it stands at both offsets"),
+    ],
+)  # fmt: skip
+def test_what_one_node_alone_showed_may_be_appended_again_where_the_others_are(
+    outcome: str,
+    node: int,
+    settings: Mapping[str, bool],
+    shown: int,
+    end: Mapping[int, int],
+    found: list[tuple[str, bool]],
+) -> None:
+    """Who had not been answered asked again: it stands once in the end, and no more where it was shown (R16)."""
+    called = [A, put(6, 450), put(7, 455, outcome), read({0: 5, 1: 7}, shown)]
+
+    assert judge([*called, *whole({0: 5, **end})], settings, [CUT_OFF], {3: node}) == found
 
 
 @pytest.mark.parametrize(
