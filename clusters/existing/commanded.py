@@ -20,6 +20,7 @@ class CommandedNodes:
         self.acts = acts
         self._name = name
         self._nodes = nodes
+        self._in_vain: set[int] = set()  # nodes whose command to end them did not end with 0, last
 
     async def begin(self, node: int) -> None:
         """Start a node that is down; return when it serves."""
@@ -31,7 +32,9 @@ class CommandedNodes:
         one = self._nodes[node]
         self.acts.doing(node, UNDONE_BY[name])
         one.is_expected = False
+        self._in_vain.add(node)
         proof = await one.ends(name)
+        self._in_vain.discard(node)
         if proof.holds:
             self.acts.undone(node, UNDONE_BY["pause"])  # a process that is gone is not stopped any more
         return proof
@@ -80,7 +83,11 @@ class CommandedNodes:
 
     def _undoing(self, act: Act) -> Doing:
         async def undo() -> None:
-            await self._nodes[act.node].run(act.undone_by)
+            one = self._nodes[act.node]
+            # A second process of a node that serves takes its place in what the commands know of it.
+            was_in_vain = act.undone_by == "start" and act.node in self._in_vain
+            if not (was_in_vain and await one.answers()):
+                await one.run(act.undone_by)
             self.acts.undone(act.node, act.undone_by)
 
         return undo

@@ -1,6 +1,7 @@
 """A cluster that is there already: what its file may say, what is refused by name, and a run on nodes that only a shell script knows."""
 
 import asyncio
+import contextlib
 import datetime
 import json
 import os
@@ -22,8 +23,9 @@ from tribunal.clusters.existing import node as existing_node
 from tribunal.clusters.existing.access import BadAccess, ExistingAccess, door
 from tribunal.clusters.existing.acts import Act, Acts, left
 from tribunal.clusters.existing.cluster import ExistingCluster
+from tribunal.clusters.existing.commanded import CommandedNodes
 from tribunal.clusters.existing.description import BadCluster, read_cluster
-from tribunal.clusters.existing.node import copied, ended
+from tribunal.clusters.existing.node import ExistingNode, copied, ended
 from tribunal.clusters.existing.topics import OwnTopics
 from tribunal.clusters.kafka.jars import kafka_jars
 from tribunal.clusters.kafka.side_by_side import ApacheKafka, SideBySide
@@ -387,6 +389,38 @@ def test_a_node_is_killed_when_the_users_command_says_that_it_is_gone(
         return proof.holds, cluster.alive(7), [event.name for event in cluster.drain_events()]
 
     assert asyncio.run(killed()) == (is_gone, not is_gone, ["killed"] if is_gone else [])
+
+
+@pytest.mark.parametrize(
+    ("kill", "answers", "is_started"),
+    [
+        pytest.param(["false"], True, False, id="its kill failed, and it serves"),
+        pytest.param(["false"], False, True, id="its kill failed, and it does not"),
+        pytest.param(["true"], True, True, id="it was ended, perhaps not at once"),
+    ],
+)
+def test_a_node_that_no_command_has_ended_is_not_started_beside_itself(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kill: list[str], answers: bool, is_started: bool
+) -> None:
+    """A start script notes the new process, which ends at once: later kills strike nobody. One that refuses left the run's list behind."""
+    monkeypatch.setattr(existing_node, "GONE_WITHIN_MS", 100)
+    commands = {"kill": kill, "start": ["touch", str(tmp_path / "started")]}
+
+    async def looks() -> bool:
+        return answers
+
+    async def hurt_and_left() -> None:
+        one = ExistingNode(7, ("127.0.0.1", 9), looks, commands.get, command_within_ms=10_000, serving_within_ms=10_000)
+        nodes = CommandedNodes("mine", {7: one}, Acts(tmp_path, tmp_path / "cluster.toml"))
+        with contextlib.suppress(ClusterError):
+            await nodes.end(7, "kill")
+        assert [(act.node, act.undone_by) for act in nodes.acts.done.acts] == [(7, "start")]
+        await nodes.undo_all()
+
+    asyncio.run(hurt_and_left())
+
+    assert (tmp_path / "started").exists() is is_started
+    assert left(tmp_path) is None
 
 
 def test_ctrl_c_reaches_none_of_the_users_nodes() -> None:
