@@ -12,7 +12,7 @@ import re
 import threading
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from functools import partial
+from functools import cache, partial
 from pathlib import Path
 from typing import Final, NamedTuple
 from urllib.parse import quote, unquote
@@ -157,18 +157,37 @@ class Recorder:
         folder.mkdir(parents=True, exist_ok=True)
         path = folder / f"part-{self._segment:05}.parquet"
         temporary = path.with_suffix(".tmp")
-        integers = [name for name in rows.column_names if pa.types.is_integer(rows.schema.field(name).type)]
+        words, integers = _encoded(table.name)
         pq.write_table(
             rows.replace_schema_metadata({VERSION_KEY: str(SCHEMA_VERSION)}),
             temporary,
             compression="zstd",
             compression_level=1,
-            use_dictionary=[name for name in rows.column_names if pa.types.is_dictionary(rows.schema.field(name).type)],
+            use_dictionary=list(words),
             column_encoding=dict.fromkeys(integers, "DELTA_BINARY_PACKED"),
             write_statistics=rows.num_rows > LARGE_ROWS or MEASURED,
             row_group_size=ROW_GROUP_ROWS,
         )
         temporary.replace(path)
+
+
+@cache
+def _encoded(name: str) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """Return which columns of a table's files hold words of which there are few, and which hold whole numbers: also those of what is in lists."""
+    leaves = [leaf for field in TABLES[name].arrow for leaf in _leaves(field.name, field.type)]
+    texts = {path for path, kind in leaves if "." in path and pa.types.is_string(kind)}
+    words = tuple(path for path, kind in leaves if path in texts or pa.types.is_dictionary(kind))
+    return words, tuple(path for path, kind in leaves if pa.types.is_integer(kind))
+
+
+def _leaves(path: str, kind: pa.DataType) -> Iterator[tuple[str, pa.DataType]]:
+    if pa.types.is_list(kind):
+        yield from _leaves(f"{path}.list.element", kind.value_type)
+    elif pa.types.is_struct(kind):
+        for field in kind:
+            yield from _leaves(f"{path}.{field.name}", field.type)
+    else:
+        yield path, kind
 
 
 class Recording:
