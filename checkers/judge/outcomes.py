@@ -6,18 +6,16 @@ of them lies elsewhere all row groups are read. A value is sent once, and so in 
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Final
 
 import numpy as np
 import pyarrow.compute as pc
 
 from tribunal.checkers.api import UNKNOWN, Array, distinct
 from tribunal.checkers.judge.hot_partitions import Group, Groups, Range, groups, read_groups
+from tribunal.checkers.judge.read_steps import TABLE, operations_in
 from tribunal.checkers.judge.steps import COMMITTED, KINDS, OUTCOMES, WRITES, codes
 from tribunal.results.store import Recording
 
-TABLE: Final = "txns"
-COLUMNS: Final = ("outcome", "operations")
 Cut = Sequence[tuple[Range, Groups]]
 
 
@@ -67,8 +65,9 @@ def outcomes_of(run_dir: Path, beside: Sequence[Group], values: Array) -> Array:
 
 def _look(chosen: Sequence[Group], wanted: Array, found: Array) -> None:
     """Note what some row groups say of these values, which ascend; what was committed by any is."""
-    for rows in read_groups(TABLE, chosen, COLUMNS) if wanted.size else ():
-        operations = rows["operations"].combine_chunks()
+    pieces = ((group, rows) for group in chosen for rows in read_groups(TABLE, [group], ["outcome"]))
+    for group, rows in pieces if wanted.size else ():
+        operations = operations_in(group, ["kind", "value"])
         steps = pc.list_flatten(operations)
         outcome = codes(rows["outcome"], OUTCOMES).to_numpy(zero_copy_only=False)
         outcome = outcome[pc.list_parent_indices(operations).to_numpy()]

@@ -15,10 +15,10 @@ import pyarrow.compute as pc
 
 from tribunal.checkers.api import STEPS, UNKNOWN, Array, Columns, distinct, is_among
 from tribunal.checkers.judge.hot_partitions import groups, read_groups
+from tribunal.checkers.judge.read_steps import TABLE, operations_in
 from tribunal.checkers.judge.steps import COMMITTED, KINDS, OUTCOMES, WRITES, codes, committed_values, flat
 from tribunal.results.store import Recording, read_files, row_count
 
-TABLE: Final = "txns"
 AT_ONCE_BYTES: Final = 4 << 20  # of the table's files: where steps differ by little, a byte holds ten
 AT_ONCE_TRANSACTIONS: Final = 1 << 19
 MADE: Final = ["process", "begin_ns", "end_ns", "outcome", "timeout_ms"]
@@ -71,11 +71,11 @@ class RunSteps:
         return distinct(np.concatenate(found))
 
     def _in_pieces(self) -> Iterator[tuple[int, pa.Table, pa.ListArray]]:
-        """Yield the table a row group at a time, each with its first row and its steps."""
+        """Yield columns MADE of the table a row group at a time, each with its first row and its steps."""
         first = 0
         for group in groups(TABLE, self._paths, by="begin_ns", only_footers=True):
-            for rows in read_groups(TABLE, [group], (*MADE, "operations")) if group.rows else ():
-                yield first, rows, rows["operations"].combine_chunks()
+            for rows in read_groups(TABLE, [group], MADE) if group.rows else ():
+                yield first, rows, operations_in(group)
             first += group.rows
 
     @cached_property
@@ -130,15 +130,15 @@ def _committed(rows: pa.Table, operations: pa.ListArray, wanted: Array) -> Array
 def _of_partition(steps: pa.StructArray, topic: str, partition: int) -> Array:
     """Return which steps are in a partition."""
     own = np.flatnonzero(pc.struct_field(steps, "partition").fill_null(UNKNOWN).to_numpy() == partition)
-    is_topic = pc.equal(pc.struct_field(steps, "topic").take(pa.array(own)), topic)
+    topics = pc.struct_field(steps, "topic")
+    is_topic = pc.equal(topics.dictionary, topic).take(topics.indices.take(pa.array(own)))
     return np.asarray(own[is_topic.fill_null(False).to_numpy(zero_copy_only=False)])  # noqa: FBT003 - pyarrow's signature
 
 
 def _steps(rows: pa.Table, first: int, operations: pa.ListArray, own: Array) -> pa.Table:
-    """Return some steps of a row group as STEPS' columns; `first`: the first row of it."""
+    """Return some steps of a row group as STEPS' columns; `rows`: columns MADE of it, `first`: its first row."""
     counts = np.bincount(pc.list_parent_indices(operations).to_numpy()[own], minlength=len(operations))
     ends = pa.array(np.concatenate([[0], np.cumsum(counts)]).astype(np.int32))
     chosen = pa.ListArray.from_arrays(ends, pc.list_flatten(operations).take(pa.array(own)))
-    place = rows.column_names.index("operations")
-    steps = flat(rows.set_column(place, rows.schema.field(place).with_type(chosen.type), chosen)).select(STEPS.names)
+    steps = flat(rows.append_column("operations", chosen)).select(STEPS.names)
     return steps.set_column(0, STEPS.field("txn"), pc.add(steps["txn"], first)).cast(STEPS)

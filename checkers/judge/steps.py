@@ -49,6 +49,8 @@ def flat(txns: pa.Table) -> pa.Table:
 
 def codes(words: pa.Array | pa.ChunkedArray, known: tuple[str, ...]) -> pa.Array:
     """Return each word's place among the known ones."""
+    if isinstance(words, pa.DictionaryArray):  # a few words instead of one a row
+        return codes(words.dictionary, known).take(words.indices)
     return pc.index_in(words.cast(pa.string()), value_set=pa.array(known)).cast(pa.int8())
 
 

@@ -14,7 +14,7 @@ from typing import Final, TypeVar
 import msgspec
 
 from tribunal.checkers.judge.items import Circles, Files, Lists, Messages, Producers, SieveRange, WorkItem
-from tribunal.checkers.judge.outcomes import TABLE as TRANSACTIONS
+from tribunal.checkers.judge.read_steps import TABLE as TRANSACTIONS
 from tribunal.checkers.judge.tables import TableRow
 from tribunal.results.history import HISTORY, ORIGIN
 from tribunal.results.mirror import Mirror, mirrored
