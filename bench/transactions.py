@@ -32,7 +32,7 @@ from bench.judge import table
 from tribunal.checkers.graphs import list_append, send_poll
 from tribunal.checkers.graphs.columns import ListSteps, Numbering, Transactions
 from tribunal.checkers.graphs.send_poll import LogHistory, Messages
-from tribunal.checkers.judge.items import Lists, WorkItem, work_items
+from tribunal.checkers.judge.items import Lists, Offsets, WorkItem, work_items
 from tribunal.checkers.judge.items import Transactions as AllTransactions
 from tribunal.checkers.judge.judge import judge_item, second_look
 from tribunal.checkers.judge.tables import TableRow, Tables
@@ -233,7 +233,7 @@ def recorded(kind: str, size: int, folder: Path, *, at_once: bool) -> Iterator[d
 
     start = time.process_time()
     tables, items = Tables(), work_items(run_dir)
-    assert any(isinstance(item, Lists) for item in items), "too few to be dealt out"
+    assert any(isinstance(item, Lists | Offsets) for item in items), "too few to be dealt out"
     while items:
         for item in items:
             tables.add(look(type(item).__name__, item))

@@ -301,6 +301,8 @@ class OfKeys(msgspec.Struct, frozen=True):
 
     sources, targets:  edges of reads, by transactions.
     proven:   rows of transactions of unknown outcome of which somebody read a message here; open: of those that sent here, and of which nobody did.
+    order, committed, read_by_ok:  by what it is said: how messages stand, which transactions must have committed, and which messages one that is
+              known to be read.
     """
 
     found: Findings
@@ -308,6 +310,9 @@ class OfKeys(msgspec.Struct, frozen=True):
     targets: Integers
     proven: Integers
     open: Integers
+    order: Order
+    committed: NDArray[np.bool_]
+    read_by_ok: NDArray[np.bool_]
 
 
 def of_keys(history: LogHistory, proven: Integers) -> OfKeys:
@@ -324,7 +329,9 @@ def of_keys(history: LogHistory, proven: Integers) -> OfKeys:
     committed |= is_open & np.isin(rows, proven)
     order = _looked_at(found, history, read_by_ok, committed)
     sources, targets, _ = dependencies(history, order, ww=False, rw=False).arrays()
-    return OfKeys(found, sources.astype(np.int64), targets.astype(np.int64), rows[here], rows[is_open & sent & ~here])
+    return OfKeys(
+        found, sources.astype(np.int64), targets.astype(np.int64), rows[here], rows[is_open & sent & ~here], order, committed, read_by_ok
+    )  # fmt: skip
 
 
 def _looked_at(
@@ -387,16 +394,24 @@ def _lost(
     found: Findings, history: LogHistory, order: Order, committed: NDArray[np.bool_], read_by_ok: NDArray[np.bool_]
 ) -> None:
     """A committed message below the last one read of its key, which nobody read."""
+    writer = history.writer
+    for number in np.flatnonzero(passed_over(history, order, committed, read_by_ok)[1]):
+        words = f"{history.value(history.message_value[number])} of {history.name(history.message_key[number])} was passed over by all"
+        key, value = int(history.message_key[number]), int(history.message_value[number])
+        found.add("lost-write", (history.index(writer[number]),), words, place=history.place(key, number=value))
+
+
+def passed_over(
+    history: LogHistory, order: Order, committed: NDArray[np.bool_], read_by_ok: NDArray[np.bool_]
+) -> tuple[NDArray[np.bool_], NDArray[np.bool_], NDArray[np.bool_]]:
+    """Return of which keys an ok operation read a message, and which committed messages nobody read: those below the last one read of their key, and those behind."""
     bound = np.full(len(history.names), -1, dtype=np.int64)
     seen = read_by_ok & (order.first_place >= 0)
     np.maximum.at(bound, history.message_key[seen], order.first_place[seen])
     writer = history.writer
-    passed = (order.last_place >= 0) & (order.last_place <= bound[history.message_key]) & ~read_by_ok
-    lost = passed & (writer >= 0) & committed[writer]
-    for number in np.flatnonzero(lost):
-        words = f"{history.value(history.message_value[number])} of {history.name(history.message_key[number])} was passed over by all"
-        key, value = int(history.message_key[number]), int(history.message_value[number])
-        found.add("lost-write", (history.index(writer[number]),), words, place=history.place(key, number=value))
+    unread = (order.last_place >= 0) & ~read_by_ok & (writer >= 0) & committed[writer]
+    below = order.last_place <= bound[history.message_key]
+    return bound >= 0, unread & below, unread & ~below
 
 
 def _unseen(found: Findings, history: LogHistory, read_by_ok: NDArray[np.bool_]) -> None:
@@ -421,8 +436,9 @@ def _positions(found: Findings, history: LogHistory, order: Order) -> None:
 
 def _inside(found: Findings, history: LogHistory, messages: Messages, index: Integers, verb: str) -> None:
     """Compare neighbouring messages of one key within one operation."""
-    order = _in_order(messages)
+    order = in_order(messages)
     operation, key, at = messages.operation[order], messages.key[order], index[order]
+    step = np.arange(operation.size) if messages.step is None else messages.step[order]
     pair = (operation[1:] == operation[:-1]) & (key[1:] == key[:-1]) & (at[1:] >= 0) & (at[:-1] >= 0)
     delta = at[1:] - at[:-1]
     for place in np.flatnonzero(pair & ((delta > 1) | (delta <= 0))):
@@ -431,11 +447,11 @@ def _inside(found: Findings, history: LogHistory, messages: Messages, index: Int
             continue
         anomaly = _name("int-", verb, int(delta[place]))
         name, words = history.name(int(key[place])), f"moves by {int(delta[place])} inside"
-        stands = history.place(int(key[place]), operation=number, number=int(place))
+        stands = history.place(int(key[place]), operation=number, number=int(step[place]))
         found.add(anomaly, (history.index(number),), f"{verb} of {name} {words}", place=stands)
 
 
-def _in_order(messages: Messages) -> Integers | slice:
+def in_order(messages: Messages) -> Integers | slice:
     """Return the rows by operation and key; within those as they came."""
     code = packed(messages.operation, messages.key)
     return slice(None) if is_ascending(code) else np.argsort(code, kind="stable")
@@ -459,7 +475,7 @@ def _resets(
 
 def _between(found: Findings, history: LogHistory, messages: Messages, index: Integers, verb: str) -> None:
     """Compare an operation's first message of a key with the last one of the process' operation before."""
-    order = _in_order(messages)
+    order = in_order(messages)
     operation, key, at = messages.operation[order], messages.key[order], index[order]
     if not len(operation):
         return
@@ -493,8 +509,12 @@ def _between(found: Findings, history: LogHistory, messages: Messages, index: In
     for one, other, moved in sorted(pairs, key=lambda pair: pair[1]):
         places_ = (history.index(operation[one]), history.index(operation[other]))
         stands = history.place(int(key[other]), operation=int(operation[other]))
-        words = f"{verb} of {history.name(key[other])} moves by {moved}"
-        found.add(_name("", verb, moved), places_, words, place=stands)
+        add_step(found, history.name(key[other]), verb, moved, places_, stands)
+
+
+def add_step(found: Findings, key: str, verb: str, moved: int, rows: tuple[int, int], place: Place) -> None:
+    """Count that a process went further than to the next message of a key, or back, from one operation to another."""
+    found.add(_name("", verb, moved), rows, f"{verb} of {key} moves by {moved}", place=place)
 
 
 def _times_revoked(history: LogHistory, process: Integers, key: Integers, invoked: Integers) -> Integers:

@@ -8,37 +8,41 @@ judged as ever, by one task that has all of it: counts, examples and what permit
 A history of which the last is never needed takes no more memory in any task than its share of it.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import pairwise
 from pathlib import Path
 from typing import Final
 
 import msgspec
 import numpy as np
+import pandas as pd  # type: ignore[import-untyped]
 import pyarrow as pa
 import pyarrow.compute as pc
-import pyarrow.parquet as pq
 
 from tribunal.checkers.api import Array
-from tribunal.checkers.graphs.circles import Margin, Reported, Stretch, has_circle, reported
+from tribunal.checkers.graphs.borders import Border
+from tribunal.checkers.graphs.borders import border as border_of
+from tribunal.checkers.graphs.borders import over_borders as over_borders_of
+from tribunal.checkers.graphs.circles import BEGINNING, Margin, Reported, Stretch, has_circle, reported
 from tribunal.checkers.graphs.columns import INFO, Integers, ListSteps, Numbering, Transactions
-from tribunal.checkers.graphs.findings import OfPart
+from tribunal.checkers.graphs.findings import Findings, OfPart
 from tribunal.checkers.graphs.list_append import edges_if_sound
 from tribunal.checkers.graphs.operations import OPEN_END
-from tribunal.checkers.graphs.send_poll import LogHistory, by_name, of_keys
+from tribunal.checkers.graphs.send_poll import LogHistory, OfKeys, by_name, of_keys
 from tribunal.checkers.graphs.send_poll import Messages as Columns
 from tribunal.checkers.judge import hot_partitions
 from tribunal.checkers.judge import steps as flat_steps
 from tribunal.checkers.judge.fenced import EPOCHS, Producer, producers
 from tribunal.checkers.judge.hot_partitions import Group, read_groups
+from tribunal.checkers.judge.offsets_in_groups import Extent, OffsetsIn, filled, offsets_in
+from tribunal.checkers.judge.offsets_in_groups import by_offsets as cut_by_offsets
+from tribunal.checkers.judge.read_steps import OPERATIONS, TABLE, leaf, operations_in
 from tribunal.checkers.properties.transactions import MADE
 from tribunal.results.mirror import footers_here
 from tribunal.results.recording import NO_PARTITION, TABLES, DamagedRecording
 from tribunal.results.store import Recording, readable
 from tribunal.results.validation import contradiction
 
-TABLE: Final = "txns"
-OPERATIONS: Final = "operations"
 BIG_BYTES: Final = (
     1 << 20
 )  # where steps differ by little a byte holds ten; of smaller tables the footers are not even read
@@ -54,20 +58,28 @@ TRANSACTION: Final = (np.int64, np.int64, np.int8, np.int64, np.int64, np.int64)
 MESSAGE: Final = (np.int64, np.bool_, np.int64, np.int64, np.int32, np.int64, np.int64)
 
 
-class Part(msgspec.Struct, frozen=True):
-    """Lists with partitions' numbers from `first` on and before `end`, and the row groups that may hold their steps (by rows)."""
+class Part(msgspec.Struct, frozen=True, omit_defaults=True):
+    """Lists and messages with partitions' numbers from `first` on and before `end`, and the row groups that may hold their steps (by rows).
+
+    extents:  messages with these offsets instead; `first` and `end` only tell such parts apart.
+    """
 
     first: int
     end: int
     groups: tuple[Group, ...]
+    extents: tuple[Extent, ...] = ()
 
 
 class Deal(msgspec.Struct, frozen=True):
-    """How a history is dealt out: its lists, and the margins in which it may be cut; `timed`: all row groups with their moments."""
+    """How a history is dealt out: by partitions, and the margins in which it may be cut; `timed`: all row groups with their moments.
+
+    by_offsets:  it is one of messages, as far as its first row group with any step says, and is dealt out by their offsets if these fit.
+    """
 
     parts: tuple[Part, ...]
     margins: tuple[Margin, ...]
     timed: tuple[tuple[Group, Margin], ...]
+    by_offsets: bool
 
     @property
     def count(self) -> int:
@@ -110,7 +122,8 @@ def deal(recording: Recording) -> Deal | None:
     spans = [span for _, span in stepped if span[2]]
     parts = -(-sum(span[2] for span in spans) // PART_STEPS)
     bounds = cuts(spans, parts)
-    if len(bounds) < 3:
+    by_offsets = parts > 1 and _has_messages(next(own for own, span in stepped if span[2]))
+    if len(bounds) < 3 and not by_offsets:
         return None
     parts_of = tuple(
         Part(first, end, tuple(own for own, span in stepped if span[2] and span[0] < end and span[1] > first))
@@ -121,7 +134,25 @@ def deal(recording: Recording) -> Deal | None:
         parts_of,
         _margins([(first, end, own.rows) for own, first, end in timed]),
         tuple((own, (first, end)) for own, first, end in timed),
+        by_offsets,
     )
+
+
+def _has_messages(group: Group) -> bool:
+    """Whether all steps of a row group send or poll."""
+    kind = flat_steps.codes(pc.struct_field(_fields(group, ["kind"]), "kind"), flat_steps.KINDS)
+    return bool(pc.all(pc.is_in(kind, value_set=pa.array(flat_steps.OF_MESSAGES))).as_py())
+
+
+def offsets_of(groups: Sequence[Group]) -> list[OffsetsIn]:
+    """Say which offsets of which partitions some row groups have."""
+    return [offsets_in(group, _fields(group, ["kind", "topic", "partition", "log_offset"])) for group in groups]
+
+
+def parts_by_offsets(groups: Sequence[OffsetsIn]) -> list[Part]:
+    """Deal messages out by their offsets; `groups`: all row groups, in the order of their rows."""
+    cut = cut_by_offsets(groups, PART_STEPS)
+    return [Part(number, number + 1, own, extents) for number, (extents, own) in enumerate(cut)]
 
 
 def _times(paths: Sequence[Path]) -> tuple[Iterator[Group], Iterator[Group]]:
@@ -144,15 +175,10 @@ def _margins(spans: Sequence[Span]) -> tuple[Margin, ...]:
 
 def cuts(spans: Sequence[Span], count: int) -> list[int]:
     """Return where to cut what lies evenly in these spans into so many parts of the same size at most, with both ends."""
-    filled = np.array([span for span in spans if span[2]], np.int64).reshape(-1, 3)
-    if not len(filled):
+    with_any = np.array([span for span in spans if span[2]], np.int64).reshape(-1, 3)
+    if not len(with_any):
         return []
-    first, end, weight = filled.T
-    points = np.unique(np.concatenate([first, end]))
-    dense = np.zeros(points.size)
-    np.add.at(dense, np.searchsorted(points, first), weight / (end - first))
-    np.add.at(dense, np.searchsorted(points, end), -weight / (end - first))
-    before = np.concatenate([[0.0], np.cumsum(np.cumsum(dense)[:-1] * np.diff(points))])
+    points, before = filled(*with_any.T)
     inner = np.interp(before[-1] * np.arange(1, count) / max(count, 1), before, (points - points[0]).astype(np.float64))
     bounds: list[int] = np.unique(np.append(points[[0, -1]], points[0] + np.rint(inner).astype(np.int64))).tolist()
     return bounds
@@ -166,7 +192,7 @@ def _steps_in(paths: Sequence[Path]) -> Iterator[tuple[Group, Span | None]]:
         with readable(TABLE, path, only_footer=True) as (file, _):
             for number in range(file.metadata.num_row_groups):
                 own = file.metadata.row_group(number)
-                place = _leaf(own, "partition")
+                place = leaf(own, "partition")
                 statistics = own.column(place).statistics
                 known = statistics is not None and statistics.has_min_max
                 ends = (statistics.min, statistics.max) if known else _looked_up(path, number)
@@ -179,27 +205,18 @@ def _span(first: int, last: int, count: int) -> Span:
     return (first, last + 1, count) if first <= last else (0, 0, 0)  # (transactions without a step count as well)
 
 
-def _leaf(group: pq.RowGroupMetaData, name: str) -> int:
-    """Return which column of a row group holds a field of the steps: lists name what they hold as their writer liked."""
-    paths = ((place, group.column(place).path_in_schema.split(".")) for place in range(group.num_columns))
-    return next(place for place, path in paths if path[0] == OPERATIONS and path[-1] == name)
-
-
 def _looked_up(path: Path, number: int) -> tuple[int, int] | None:
     """Return the ends of the partitions' numbers in a row group, those of nothing where there is no step; None: no step names one."""
-    numbers = pc.struct_field(_fields(path, number, "partition"), "partition")
+    numbers = pc.struct_field(_fields(Group(str(path), number, 0, 0, 0, 0), ["partition"]), "partition")
     ends = pc.min_max(numbers).as_py()
     if ends["min"] is None:
         return None if len(numbers) else (0, -1)
     return ends["min"], ends["max"]
 
 
-def _fields(path: Path, number: int, name: str) -> pa.Array:
-    """Read one field of all steps of a row group."""
-    with readable(TABLE, path) as (file, _):
-        own = file.metadata.row_group(number)
-        found = file.read_row_group(number, columns=[own.column(_leaf(own, name)).path_in_schema])
-        return pc.list_flatten(found[OPERATIONS].combine_chunks())
+def _fields(group: Group, names: Sequence[str]) -> pa.StructArray:
+    """Read some fields of all steps of a row group."""
+    return pc.list_flatten(operations_in(group, names))
 
 
 def damage(recording: Recording) -> DamagedRecording | None:
@@ -219,12 +236,14 @@ class Messages(msgspec.Struct, frozen=True):
     reported:  of circles.
     found:     all else that is wrong with them, or worth showing.
     proven, open:  rows of transactions of unknown outcome, as numbers in bytes (`send_poll.OfKeys`).
+    border:    of ranges of partitions' offsets; None: they are those of whole partitions.
     """
 
     reported: Reported
     found: OfPart
     proven: bytes
     open: bytes
+    border: Border | None = None
 
 
 def said(part: Part, margins: Sequence[Margin], proven: Integers = NO_ROWS) -> tuple[Reported | None, Messages | None]:
@@ -233,20 +252,22 @@ def said(part: Part, margins: Sequence[Margin], proven: Integers = NO_ROWS) -> t
     proven:  rows of transactions of unknown outcome of which somebody read a message elsewhere.
     """
     found = _Steps(part)
-    for group, rows in zip(part.groups, _read(part.groups, (*COLUMNS, OPERATIONS)), strict=True):
-        found.take(group, rows)
+    for group, rows in zip(part.groups, _read(part.groups, COLUMNS), strict=True):
+        found.take(group, rows, operations_in(group))
     if found.in_no_partition:
         return None, None
-    messages = _of_messages(*found.messages(), margins, proven) if found.has_messages else None
+    messages = _of_messages(found, margins, proven) if found.has_messages or part.extents else None
     steps, moments = found.lists()
     edges = edges_if_sound(steps)
     return None if edges is None else reported(steps.transactions, moments, *edges, margins), messages
 
 
-def _of_messages(history: LogHistory, moments: Integers, margins: Sequence[Margin], proven: Integers) -> Messages:
+def _of_messages(steps: "_Steps", margins: Sequence[Margin], proven: Integers) -> Messages:
+    history, moments = steps.messages()
     own = of_keys(history, proven)
     of_circles = reported(history.transactions, moments, own.sources, own.targets, margins)
-    return Messages(of_circles, OfPart.of(own.found), own.proven.tobytes(), own.open.tobytes())
+    seen = steps.border(history, own)
+    return Messages(of_circles, OfPart.of(own.found), own.proven.tobytes(), own.open.tobytes(), seen)
 
 
 def proven_elsewhere(every: Sequence[Messages]) -> Integers:
@@ -257,6 +278,15 @@ def proven_elsewhere(every: Sequence[Messages]) -> Integers:
 def depends_on(own: Messages, proven: Integers) -> bool:
     """Whether what these messages say changes with what others have proven."""
     return bool(np.isin(np.frombuffer(own.open, np.int64), proven).any())
+
+
+def over_borders(every: Iterable[Messages]) -> Findings | None:
+    """Return what is found of messages from one range of offsets to another; None: they have to be looked at by partitions.
+
+    every:  what they say, in the order of ranges; nothing is found where they are looked at by partitions.
+    """
+    borders = [one.border for one in every if one.border is not None]
+    return over_borders_of(borders) if borders else Findings()
 
 
 def made_by(groups: Sequence[Group]) -> list[Producer]:
@@ -323,6 +353,7 @@ class _Steps:
     def __init__(self, part: Part) -> None:
         self._part = part
         self._topics: dict[str, int] = {}
+        self._ranges = _Ranges(part.extents, self._topics) if part.extents else None
         self.in_no_partition = False  # whether a step names no partition: in which part it belongs nobody knows
         self._lists = _Kept(STEP)
         self._messages = _Kept(MESSAGE)
@@ -332,34 +363,38 @@ class _Steps:
         """Whether any of them sent or polled."""
         return self._messages.count > 0
 
-    def take(self, group: Group, rows: pa.Table) -> None:
-        """Take those of a row group."""
-        operations = rows[OPERATIONS].combine_chunks()
+    def take(self, group: Group, rows: pa.Table, operations: pa.ListArray) -> None:
+        """Take those of a row group: its rows without their steps, and the steps."""
         steps = pc.list_flatten(operations)
         kind = flat_steps.codes(pc.struct_field(steps, "kind"), flat_steps.KINDS).fill_null(-1).to_numpy()
         partition = pc.struct_field(steps, "partition").fill_null(-1).to_numpy()
         self.in_no_partition |= bool((partition[kind >= 0] < 0).any())
-        inside = (partition >= self._part.first) & (partition < self._part.end)
+        topic = self._numbers(pc.struct_field(steps, "topic"))
+        offset = pc.struct_field(steps, "log_offset").fill_null(-1).to_numpy()
+        if self._ranges is None:
+            inside = (partition >= self._part.first) & (partition < self._part.end)
+        else:
+            inside = self._ranges.inside(kind, topic, partition, offset)
         if not inside.any():
             return
-        txn, topic = pc.list_parent_indices(operations).to_numpy(), self._numbers(pc.struct_field(steps, "topic"))
-        value = pc.struct_field(steps, "value")
-        known, values = value.is_valid().to_numpy(zero_copy_only=False), value.fill_null(0).to_numpy()
-        listed = np.flatnonzero((kind == flat_steps.APPEND) | (kind == flat_steps.READ))
-        is_read = kind[listed] == flat_steps.READ
-        # A step of another list stands between two reads of one: what is the head of a read is seen before others are left out.
-        head = np.ones(listed.size, bool)
-        same = is_read[1:] & is_read[:-1]
-        for column in (txn, topic, partition):
-            same &= column[listed[1:]] == column[listed[:-1]]
-        head[1:] = ~same
-        own = inside[listed]
-        one = listed[own]
-        of_lists = (is_read[own], head[own], topic[one], partition[one], values[one], known[one])
-        self._lists.take(group, rows, txn[one], of_lists)
+        txn, value = pc.list_parent_indices(operations).to_numpy(), pc.struct_field(steps, "value")
+        is_listed = (kind == flat_steps.APPEND) | (kind == flat_steps.READ)
+        if is_listed.any():
+            listed = np.flatnonzero(is_listed)
+            is_read = kind[listed] == flat_steps.READ
+            # A step of another list stands between two reads of one: what is the head of a read is seen before others are left out.
+            head = np.ones(listed.size, bool)
+            same = is_read[1:] & is_read[:-1]
+            for column in (txn, topic, partition):
+                same &= column[listed[1:]] == column[listed[:-1]]
+            head[1:] = ~same
+            own = inside[listed]
+            one = listed[own]
+            known, values = value.is_valid().to_numpy(zero_copy_only=False), value.fill_null(0).to_numpy()
+            of_lists = (is_read[own], head[own], topic[one], partition[one], values[one], known[one])
+            self._lists.take(group, rows, txn[one], of_lists)
         one = np.flatnonzero(inside & ((kind == flat_steps.SEND) | (kind == flat_steps.POLL)))
-        offset = pc.struct_field(steps, "log_offset").fill_null(-1).to_numpy()
-        messages = (topic[one], partition[one], offset[one], np.where(known, values, -1)[one])
+        messages = (topic[one], partition[one], offset[one], value.fill_null(-1).to_numpy()[one])
         self._messages.take(group, rows, txn[one], (kind[one] == flat_steps.SEND, one, *messages))
 
     def _numbers(self, topics: pa.Array) -> Integers:
@@ -369,47 +404,83 @@ class _Steps:
 
     def lists(self) -> tuple[ListSteps, Integers]:
         """Return those on lists, and the moments of their transactions."""
-        (rows, is_read, head, topic, partition, values, known), transactions, moments = self._lists.together()
+        (txn, is_read, head, topic, partition, values, known), transactions, moments = self._lists.together()
         key, names = self._keys(topic, partition)
         element, heads = is_read & known, np.flatnonzero(head)
         ends = np.concatenate([[0], np.cumsum(element)])
         first = ends[heads]
         steps = ListSteps(
-            transactions, np.searchsorted(transactions.index, rows[heads]), is_read[heads], key[heads], values[heads], first,
-            ends[np.append(heads[1:], rows.size)] - first, values[element], names, Numbering(),
+            transactions, txn[heads], is_read[heads], key[heads], values[heads], first,
+            ends[np.append(heads[1:], txn.size)] - first, values[element], names, Numbering(),
         )  # fmt: skip
         return steps, moments
 
     def messages(self) -> tuple[LogHistory, Integers]:
         """Return those that sent and polled, and the moments of their transactions."""
-        (rows, is_send, step, topic, partition, offset, value), transactions, moments = self._messages.together()
+        (txn, is_send, step, topic, partition, offset, value), transactions, moments = self._messages.together()
         key, names = by_name(*self._keys(topic, partition))
-        columns = (np.searchsorted(transactions.index, rows), key, value, offset, step)
+        columns = (txn, key, value, offset, step)
         sends, reads = (Columns(*(column[side] for column in columns)) for side in (is_send, ~is_send))
         return LogHistory(transactions, sends, reads, names, has_all_senders=False), moments
 
+    def border(self, history: LogHistory, own: OfKeys) -> Border | None:
+        """Return how these steps look at the ends of their ranges; None: they are those of whole partitions."""
+        if self._ranges is None:
+            return None
+        are_sent = {f"{one.topic}-{one.partition}": one.are_sent for one in self._part.extents}
+        return border_of(history, own, are_sent, is_odd=self._ranges.is_odd)
+
     def _keys(self, topic: Integers, partition: Integers) -> tuple[Integers, dict[int, str]]:
-        pairs, key = np.unique((topic << 32) + partition, return_inverse=True)
+        number, found = pd.factorize((topic << 32) + partition)
+        pairs, place = np.unique(found, return_inverse=True)
+        key = place.astype(np.int64)[number]
         words = list(self._topics)
         return key, {number: f"{words[pair >> 32]}-{pair & 0xFFFFFFFF}" for number, pair in enumerate(pairs.tolist())}
 
 
+class _Ranges:
+    """Ranges of partitions' offsets, of which is asked whether steps are in them."""
+
+    def __init__(self, extents: Sequence[Extent], topics: dict[str, int]) -> None:
+        """Number the topics, too."""
+        pairs = [(topics.setdefault(one.topic, len(topics)) << 32) + one.partition for one in extents]
+        order = np.argsort(pairs)
+        self._pairs = np.array(pairs, np.int64)[order]
+        self._first, self._end = (
+            np.array([getattr(one, side) for one in extents], np.int64)[order] for side in ("first", "end")
+        )
+        self.is_odd = False  # whether a step is of no message, or a poll in no range
+
+    def inside(self, kind: Array, topic: Integers, partition: Array, offset: Array) -> Array:
+        """Return which steps are in them; those without an offset are in all of them."""
+        number, found = pd.factorize((topic << 32) + partition)
+        place = np.minimum(np.searchsorted(self._pairs, found), self._pairs.size - 1)
+        end = np.where(self._pairs[place] == found, self._end[place], BEGINNING)
+        inside = (offset >= self._first[place][number]) & (offset < end[number])
+        is_unplaced = (offset < 0) & (kind == flat_steps.SEND)
+        is_poll = (offset >= 0) & (kind == flat_steps.POLL)
+        self.is_odd |= not (is_unplaced | is_poll | (kind == flat_steps.SEND) | (kind < 0)).all()
+        return np.asarray((inside & (offset >= 0)) | is_unplaced)
+
+
 class _Kept:
-    """Some steps by columns, of which the first is their transaction's row, and the transactions that have any."""
+    """Some steps by columns, of which the first is their transaction's number, and the transactions that have any."""
 
     def __init__(self, kinds: Sequence[type]) -> None:
         self._steps: list[tuple[Array, ...]] = [tuple(np.zeros(0, kind) for kind in kinds)]
         self._transactions: list[tuple[Array, ...]] = [tuple(np.zeros(0, kind) for kind in TRANSACTION)]
-        self.count = 0
+        self.count = self._made = 0
 
     def take(self, group: Group, rows: pa.Table, txn: Integers, columns: tuple[Array, ...]) -> None:
         """Take steps of a row group, with the rows in it that their transactions have."""
         if not txn.size:
             return
-        of = txn[np.append(True, txn[1:] != txn[:-1])]
-        self._steps.append((group.first + txn, *columns))
-        self._transactions.append(_transactions(rows.drop_columns([OPERATIONS]).take(pa.array(of)), group.first + of))
+        is_first = np.append(True, txn[1:] != txn[:-1])
+        of = txn[is_first]
+        self._steps.append((self._made - 1 + np.cumsum(is_first), *columns))
+        self._transactions.append(_transactions(rows.take(pa.array(of)), group.first + of))
         self.count += txn.size
+        self._made += of.size
 
     def together(self) -> tuple[list[Array], Transactions, Integers]:
         """Return their columns, their transactions, and the moments of these; nothing is kept any more."""

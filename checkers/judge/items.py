@@ -68,6 +68,14 @@ class Lists(msgspec.Struct, frozen=True, tag="lists"):
     margins: tuple[Margin, ...]
 
 
+class Offsets(msgspec.Struct, frozen=True, tag="offsets"):
+    """Some row groups of a run's transactions, of which is asked which offsets of which partitions they have; `first`: which of these items it is."""
+
+    run_dir: str
+    first: int
+    groups: tuple[ranges.Group, ...]
+
+
 class Messages(msgspec.Struct, frozen=True, tag="messages"):
     """The messages in some partitions, of which is asked again what they say; now it is known of which transactions somebody read others.
 
@@ -187,6 +195,7 @@ WorkItem = (
     | Files
     | Sent
     | Lists
+    | Offsets
     | Messages
     | Circles
     | Producers
@@ -200,7 +209,7 @@ WorkItem = (
     | FollowAgain
     | Ordered
 )
-OfTransactions = Lists | Messages | Circles | Producers | Transactions | Beside
+OfTransactions = Lists | Offsets | Messages | Circles | Producers | Transactions | Beside
 OfRun = WholeRun | Files | Sent | OfTransactions | ImportedHistory
 
 
@@ -218,7 +227,7 @@ def work_items(run_dir: Path) -> list[WorkItem]:
     return [whole, *apart, *transactions, *parts]
 
 
-def _of_transactions(run_dir: Path) -> list[Lists | Producers]:
+def _of_transactions(run_dir: Path) -> list[Lists | Offsets | Producers]:
     """Return the items of a run's transactions; none where these are few, which costs a small recording a look at its files' sizes."""
     if is_small(run_dir):
         return []
@@ -229,6 +238,8 @@ def _of_transactions(run_dir: Path) -> list[Lists | Producers]:
     if dealt_out is None:
         return []
     made = [Producers(str(run_dir), number, groups) for number, groups in enumerate(dealt_out.in_order())]
+    if dealt_out.by_offsets:
+        return [*(Offsets(str(run_dir), one.first, one.groups) for one in made), *made]
     return [*(Lists(str(run_dir), part, dealt_out.margins) for part in dealt_out.parts), *made]
 
 

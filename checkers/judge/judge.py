@@ -30,6 +30,7 @@ from tribunal.checkers.api import (
     properties,
 )
 from tribunal.checkers.graphs.circles import stretches
+from tribunal.checkers.graphs.findings import OfPart
 from tribunal.checkers.graphs.findings import joined as joined_parts
 from tribunal.checkers.judge import dealt_transactions, files
 from tribunal.checkers.judge import hot_partitions as ranges
@@ -44,6 +45,7 @@ from tribunal.checkers.judge.items import (
     ImportedHistory,
     Lists,
     Messages,
+    Offsets,
     OfRun,
     OfTransactions,
     Ordered,
@@ -58,8 +60,10 @@ from tribunal.checkers.judge.items import (
     WorkItem,
 )
 from tribunal.checkers.judge.large import RowsOfLarge
+from tribunal.checkers.judge.offsets_in_groups import OffsetsIn
 from tribunal.checkers.judge.outcomes import outcomes_of
 from tribunal.checkers.judge.partition import PartitionJudge, Weighed, history_of, joined
+from tribunal.checkers.judge.read_steps import TABLE as TXNS
 from tribunal.checkers.judge.remembered import Remembered
 from tribunal.checkers.judge.run_steps import RunSteps
 from tribunal.checkers.judge.tables import (
@@ -68,6 +72,7 @@ from tribunal.checkers.judge.tables import (
     Figures,
     ListsSeen,
     MessagesSeen,
+    OffsetsSeen,
     Place,
     ProducersSeen,
     SievedRange,
@@ -90,7 +95,6 @@ from tribunal.results.validation import all_different, contradiction, time_goes_
 RUN_TABLES: Final = tuple(name for name, table in TABLES.items() if not table.by_partition)
 PARTITION_TABLES: Final = tuple(name for name, table in TABLES.items() if table.by_partition)
 TRANSACTIONS: Final = "transactions"  # the property whose rows are dealt out
-TXNS: Final = dealt_transactions.TABLE
 OF_TRANSACTIONS: Final = frozenset({"aborted_reads", "atomicity"})
 OF_GROUPS: Final = frozenset({"exactly_once", "group_ends", "group_members"})
 OF_ENDS: Final = frozenset(
@@ -150,7 +154,7 @@ def _judged(item: WorkItem, without: frozenset[str], histories: Histories) -> It
             return _seen(item)
         case Sent():
             return _sent_once(item)
-        case Lists() | Messages() | Circles() | Producers() | Transactions() | Beside():
+        case Lists() | Offsets() | Messages() | Circles() | Producers() | Transactions() | Beside():
             return iter(_about_transactions(item))
         case WholePartition():
             return _judge_partition(Path(item.run_dir), item.partition, histories)
@@ -209,6 +213,8 @@ def _about_transactions(item: OfTransactions) -> list[TableRow]:
             return [ListsSeen(place, item.part.first)]
         case Messages():
             return [MessagesSeen(place, item.part.first, again=True)]
+        case Offsets():
+            return [OffsetsSeen(place, item.first)]
         case Producers():
             return [ProducersSeen(place, item.first)]
         case Circles():
@@ -217,7 +223,7 @@ def _about_transactions(item: OfTransactions) -> list[TableRow]:
             assert_never(item)
 
 
-def _looked_for(item: Lists | Messages | Circles | Producers) -> list[TableRow]:
+def _looked_for(item: Lists | Offsets | Messages | Circles | Producers) -> list[TableRow]:
     place = Place(item.run_dir)
     match item:
         case Lists():
@@ -226,6 +232,8 @@ def _looked_for(item: Lists | Messages | Circles | Producers) -> list[TableRow]:
         case Messages():
             _, messages = dealt_transactions.said(item.part, (), np.frombuffer(item.proven, np.int64))
             return _seen_messages(item, messages, again=True)
+        case Offsets():
+            return [OffsetsSeen(place, item.first, msgspec.msgpack.encode(dealt_transactions.offsets_of(item.groups)))]
         case Producers():
             return [ProducersSeen(place, item.first, dealt_transactions.made_by(item.groups))]
         case Circles():
@@ -534,7 +542,56 @@ def _ordered(item: Ordered) -> Iterator[TableRow]:
 
 def second_look(tables: Tables) -> list[WorkItem]:
     """Fold what was seen of files, of ranges and of lists, and return what has to be judged now; there may be something to fold again then."""
-    return [*_look_at_lists(tables), *_look_at_stretches(tables), *_look_at_files(tables), *_look_at_ranges(tables)]
+    return [
+        *_look_at_offsets(tables),
+        *_look_at_lists(tables),
+        *_look_at_stretches(tables),
+        *_look_at_files(tables),
+        *_look_at_ranges(tables),
+    ]
+
+
+def _look_at_offsets(tables: Tables) -> Iterator[Lists | Transactions]:
+    """Deal messages out by offsets, where it is known now which row groups have which of them."""
+    known = {row.place for row in tables.lists} | {row.place for row in tables.messages}
+    for place in dict.fromkeys(row.place for row in tables.offsets if row.place not in known):
+        if any(row.place == place for row in tables.damages):
+            tables.forget_transactions(place)
+            continue
+        parts = _parts_by_offsets(tables, place)
+        if parts is None:
+            yield from _by_partitions(tables, place)
+            continue
+        margins = _dealt(place).margins
+        yield from (Lists(place.run_dir, part, margins) for part in parts)
+
+
+def _parts_by_offsets(tables: Tables, place: Place) -> list[dealt_transactions.Part] | None:
+    """Return the ranges of a run's messages; None where nobody could say which offsets some transactions have, or where all are in one range."""
+    seen = sorted((row for row in tables.offsets if row.place == place), key=lambda row: row.first)
+    known = [row.groups for row in seen if row.groups is not None]
+    if not seen or len(known) < len(seen):
+        return None
+    decoder = msgspec.msgpack.Decoder(list[OffsetsIn])
+    parts = dealt_transactions.parts_by_offsets([one for own in known for one in decoder.decode(own)])
+    return parts if len(parts) > 1 else None
+
+
+def _by_partitions(tables: Tables, place: Place) -> Iterator[Lists | Transactions]:
+    """Deal a run's messages out by partitions: what their ranges say does not fit together."""
+    tables.forget_messages(place)
+    dealt_out = _dealt(place)
+    if len(dealt_out.parts) > 1:
+        yield from (Lists(place.run_dir, part, dealt_out.margins) for part in dealt_out.parts)
+    else:
+        tables.forget_transactions(place)
+        yield Transactions(place.run_dir)
+
+
+def _dealt(place: Place) -> dealt_transactions.Deal:
+    dealt_out = dealt_transactions.deal(Recording.open(Path(place.run_dir), compare=False))
+    assert dealt_out is not None, "it was dealt out before"
+    return dealt_out
 
 
 def _look_at_lists(tables: Tables) -> Iterator[WorkItem]:
@@ -550,15 +607,18 @@ def _look_at_lists(tables: Tables) -> Iterator[WorkItem]:
                 place
             )  # whoever looked at the run as a whole, or at its lists, could not believe them
             continue
-        dealt_out = dealt_transactions.deal(Recording.open(Path(place.run_dir), compare=False))
-        if dealt_out is None or len(sound) < len(every):
+        if len(sound) < len(every):
             tables.forget_transactions(place)
             yield Transactions(place.run_dir)
             continue
         messages = _messages(tables, place)
         assert messages is not None
+        if dealt_transactions.over_borders(messages.values()) is None:
+            yield from _by_partitions(tables, place)
+            continue
+        dealt_out = _dealt(place)
         proven = dealt_transactions.proven_elsewhere(list(messages.values()))
-        for part in dealt_out.parts:
+        for part in _parts_by_offsets(tables, place) or dealt_out.parts:
             if part.first in messages and dealt_transactions.depends_on(messages[part.first], proven):
                 yield Messages(place.run_dir, part, proven.tobytes())
         for stretch in stretches([*sound, *(one.reported for one in messages.values())], dealt_out.margins):
@@ -566,7 +626,7 @@ def _look_at_lists(tables: Tables) -> Iterator[WorkItem]:
 
 
 def _messages(tables: Tables, place: Place) -> dict[int, dealt_transactions.Messages] | None:
-    """Return what a run's messages say, by their parts' first partitions; None: nobody could say it of some."""
+    """Return what a run's messages say, by their parts' numbers, ascending; None: nobody could say it of some."""
     decoder = msgspec.msgpack.Decoder(dealt_transactions.Messages)
     own = sorted((row for row in tables.messages if row.place == place), key=lambda row: (row.first, row.again))
     said = {row.first: row.messages for row in own}
@@ -575,7 +635,7 @@ def _messages(tables: Tables, place: Place) -> dict[int, dealt_transactions.Mess
     return {first: decoder.decode(content) for first, content in said.items() if content is not None}
 
 
-def _look_at_stretches(tables: Tables) -> Iterator[Transactions | Beside]:
+def _look_at_stretches(tables: Tables) -> Iterator[Lists | Transactions | Beside]:
     """Judge what is left of a run's transactions where no stretch has a circle, and else all at once."""
     by_run: dict[Place, bool] = {}
     for row in tables.stretches:
@@ -586,13 +646,18 @@ def _look_at_stretches(tables: Tables) -> Iterator[Transactions | Beside]:
         made = [row.producers for row in own]  # tasks answer in any order; an epoch goes back in time alone
         known = [one for found in made if found is not None for one in found]
         messages = _messages(tables, place)
-        tables.forget_transactions(place)
-        dealt_out = dealt_transactions.deal(Recording.open(Path(place.run_dir), compare=False))
-        if has_circle or None in made or messages is None or dealt_out is None:
+        if has_circle or None in made or messages is None:
+            tables.forget_transactions(place)
             yield Transactions(place.run_dir)
             continue
-        found = tuple(one.found for one in messages.values())
-        yield Beside(place.run_dir, dealt_out.count, going_back(known), found)
+        crossing = dealt_transactions.over_borders(messages.values())
+        if crossing is None:
+            # What others had proven makes a difference at the end of a range.
+            yield from _by_partitions(tables, place)
+            continue
+        tables.forget_transactions(place)
+        found = (*(one.found for one in messages.values()), *([OfPart.of(crossing)] if crossing.counts else []))
+        yield Beside(place.run_dir, _dealt(place).count, going_back(known), found)
 
 
 def _look_at_files(tables: Tables) -> Iterator[Sent]:

@@ -16,6 +16,7 @@ COMMITTED, ABORTED, OPEN = 0, 1, 2
 OUTCOMES: Final = ("committed", "aborted", "info")
 SEND, POLL, APPEND, READ = 0, 1, 2, 3
 KINDS: Final = ("send", "poll", "append", "read")
+OF_MESSAGES: Final = np.array([SEND, POLL], np.int8)
 WRITES: Final = np.array([SEND, APPEND], np.int8)  # an append is a send to a log that is read as a list
 WRITE_KINDS: Final = (KINDS[SEND], KINDS[APPEND])
 

@@ -13,7 +13,7 @@ from typing import Final, TypeVar
 
 import msgspec
 
-from tribunal.checkers.judge.items import Circles, Files, Lists, Messages, Producers, SieveRange, WorkItem
+from tribunal.checkers.judge.items import Circles, Files, Lists, Messages, Offsets, Producers, SieveRange, WorkItem
 from tribunal.checkers.judge.read_steps import TABLE as TRANSACTIONS
 from tribunal.checkers.judge.tables import TableRow
 from tribunal.results.history import HISTORY, ORIGIN
@@ -71,7 +71,7 @@ def _looked_at(item: WorkItem) -> Callable[[str], bool]:
             paths = set(item.paths)
         case Lists(part=part) | Messages(part=part):
             paths = {group.path for group in part.groups}
-        case Circles(groups=groups) | Producers(groups=groups):
+        case Circles(groups=groups) | Producers(groups=groups) | Offsets(groups=groups):
             paths = {group.path for group in groups}
         case SieveRange():
             paths = {group.path for own in item.groups.values() for group in own}

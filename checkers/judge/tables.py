@@ -100,6 +100,17 @@ class ProducersSeen(msgspec.Struct, frozen=True):
     producers: list[Producer] | None = None
 
 
+class OffsetsSeen(msgspec.Struct, frozen=True):
+    """Which offsets of which partitions some of a run's transactions have, those of the item with this number.
+
+    groups:  a list of `offsets_in_groups.OffsetsIn`, encoded until it is looked at; None: nobody could say it.
+    """
+
+    place: Place
+    first: int
+    groups: bytes | None = None
+
+
 class StretchSeen(msgspec.Struct, frozen=True):
     """Whether a run's transactions depend on each other in a circle, in a stretch from some point in time on."""
 
@@ -124,8 +135,9 @@ class Failed(msgspec.Struct, frozen=True):
     words: str
 
 
+OfTransactions = ListsSeen | MessagesSeen | ProducersSeen | OffsetsSeen | StretchSeen
 TableRow = (
-    FoundIn | Figures | Summary | Permitted | SievedRange | FileSeen | ListsSeen | MessagesSeen | ProducersSeen | StretchSeen | Damage | Failed
+    FoundIn | Figures | Summary | Permitted | SievedRange | FileSeen | ListsSeen | MessagesSeen | ProducersSeen | OffsetsSeen | StretchSeen | Damage | Failed
 )  # fmt: skip
 
 
@@ -145,6 +157,7 @@ class Tables(msgspec.Struct, kw_only=True):
     producers: list[ProducersSeen] = []
     messages: list[MessagesSeen] = []
     stretches: list[StretchSeen] = []
+    offsets: list[OffsetsSeen] = []
     damages: list[Damage] = []
     failures: list[Failed] = []
     folded: dict[str, dict[str, msgspec.Struct]] = {}
@@ -165,7 +178,7 @@ class Tables(msgspec.Struct, kw_only=True):
                     self.sieved.append(answer)
                 case FileSeen():
                     self.files.append(answer)
-                case ListsSeen() | MessagesSeen() | ProducersSeen() | StretchSeen():
+                case ListsSeen() | MessagesSeen() | ProducersSeen() | OffsetsSeen() | StretchSeen():
                     self._add_of_transactions(answer)
                 case Damage():
                     self.damages.append(answer)
@@ -174,7 +187,7 @@ class Tables(msgspec.Struct, kw_only=True):
                 case _:
                     assert_never(answer)
 
-    def _add_of_transactions(self, answer: ListsSeen | MessagesSeen | ProducersSeen | StretchSeen) -> None:
+    def _add_of_transactions(self, answer: OfTransactions) -> None:
         match answer:
             case ListsSeen():
                 self.lists.append(answer)
@@ -182,6 +195,8 @@ class Tables(msgspec.Struct, kw_only=True):
                 self.messages.append(answer)
             case ProducersSeen():
                 self.producers.append(answer)
+            case OffsetsSeen():
+                self.offsets.append(answer)
             case StretchSeen():
                 self.stretches.append(answer)
             case _:
@@ -190,7 +205,12 @@ class Tables(msgspec.Struct, kw_only=True):
     def forget_transactions(self, place: Place) -> None:
         """Take away what is known of a run's transactions to judge what is left of them: that is asked for now, or never."""
         self.producers = [row for row in self.producers if row.place != place]
+        self.forget_messages(place)
+
+    def forget_messages(self, place: Place) -> None:
+        """Take away what its messages say, and how they were dealt out."""
         self.messages = [row for row in self.messages if row.place != place]
+        self.offsets = [row for row in self.offsets if row.place != place]
 
     def sort(self) -> None:
         """Bring rows into an order that does not depend on how an engine happened to schedule them."""
@@ -203,6 +223,7 @@ class Tables(msgspec.Struct, kw_only=True):
         self.files.sort(key=lambda row: (row.run_dir, row.table, row.path))
         self.lists.sort(key=lambda row: (row.place.run_dir, row.first))
         self.messages.sort(key=lambda row: (row.place.run_dir, row.first, row.again))
+        self.offsets.sort(key=lambda row: (row.place.run_dir, row.first))
         self.producers.sort(key=lambda row: (row.place.run_dir, row.first))
         self.stretches.sort(key=lambda row: (row.place.run_dir, row.from_ns))
         self.sieved.sort(
@@ -224,8 +245,8 @@ class Tables(msgspec.Struct, kw_only=True):
             found[sieved.place.run_dir].sieved.append(sieved)
         for file in self.files:
             found[file.run_dir].files.append(file)
-        of_transactions: Sequence[ListsSeen | MessagesSeen | ProducersSeen | StretchSeen]
-        of_transactions = [*self.lists, *self.messages, *self.producers, *self.stretches]
+        of_transactions: Sequence[OfTransactions]
+        of_transactions = [*self.lists, *self.messages, *self.producers, *self.offsets, *self.stretches]
         for seen in of_transactions:
             found[seen.place.run_dir]._add_of_transactions(seen)
         for damage in self.damages:
@@ -263,7 +284,7 @@ def _known(*values: str | int | None) -> tuple[Known, ...]:
 
 NAMES: Final[dict[type, str]] = {
     FoundIn: "finding", Figures: "figures", Summary: "summary", Permitted: "permitted", SievedRange: "sieved",
-    FileSeen: "file", ListsSeen: "lists", MessagesSeen: "messages", ProducersSeen: "producers", StretchSeen: "stretch", Damage: "damage", Failed: "failed",
+    FileSeen: "file", ListsSeen: "lists", MessagesSeen: "messages", ProducersSeen: "producers", OffsetsSeen: "offsets", StretchSeen: "stretch", Damage: "damage", Failed: "failed",
 }  # fmt: skip
 TYPES: Final[dict[str, type]] = {name: kind for kind, name in NAMES.items()}
 NOT_JUDGED: Final = frozenset({"violation"})  # of a finding: a simulation's own

@@ -19,6 +19,7 @@ from tribunal.checkers.judge.items import (
     ImportedHistory,
     Lists,
     Messages,
+    Offsets,
     Producers,
     Rest,
     Sent,
@@ -29,6 +30,7 @@ from tribunal.checkers.judge.items import (
     WholeRun,
     WorkItem,
 )
+from tribunal.checkers.judge.offsets_in_groups import Extent
 from tribunal.checkers.judge.tables import (
     NOT_JUDGED,
     SCHEMA,
@@ -39,6 +41,7 @@ from tribunal.checkers.judge.tables import (
     FoundIn,
     ListsSeen,
     MessagesSeen,
+    OffsetsSeen,
     Permitted,
     Place,
     ProducersSeen,
@@ -86,6 +89,8 @@ ROWS = [
     pytest.param(ProducersSeen(Place("run"), 1, [Producer("w", 7, 100, 200, 0, 3, goes_back=True)]), id="producers"),
     pytest.param(ProducersSeen(Place("run"), 1, []), id="no producers"),
     pytest.param(ProducersSeen(Place("run"), 1), id="producers of which nobody could say anything"),
+    pytest.param(OffsetsSeen(Place("run"), 1, b"\x90"), id="offsets of transactions"),
+    pytest.param(OffsetsSeen(Place("run"), 1), id="offsets of which nobody could say anything"),
     pytest.param(StretchSeen(Place("run"), -1 << 62, has_circle=False), id="a stretch of time"),
     pytest.param(Damage(PLACE, "sends", "row 1"), id="a damage"),
     pytest.param(Failed(Place("run"), "bank", "KeyError: 1"), id="a failure"),
@@ -150,6 +155,8 @@ def test_tables_of_many_runs_are_taken_apart_by_run():
         Sent("run", Window(("a", "b"), {1: (0, 8), 70_000: (3, 4)})),
         WholeRun("run", transactions_apart=True),
         Lists("run", PartOfLists(0, 4, (Group("a", 0, 0, 7, 0, 8),)), ((3, 5), (9, 10))),
+        Lists("run", PartOfLists(0, 1, (), (Extent("t", 0, -1 << 62, 8, are_sent=True),)), ()),
+        Offsets("run", 1, (Group("a", 0, 0, 7, 0, 8),)),
         Circles("run", (Group("a", 1, 8, 15, 0, 8),), Stretch(-1 << 62, 4, (b"PAR1",))),
         Producers("run", 1, (Group("a", 0, 0, 7, 0, 8),)),
         Transactions("run"),
