@@ -44,8 +44,8 @@ from tribunal.results.store import Recording, readable
 from tribunal.results.validation import contradiction
 
 BIG_BYTES: Final = (
-    1 << 20
-)  # where steps differ by little a byte holds ten; of smaller tables the footers are not even read
+    1 << 18
+)  # where steps differ by little a byte holds many; of smaller tables the footers are not even read
 PART_STEPS: Final = (
     1 << 22
 )  # steps of some lists' transactions that one task looks at, an element that was read being one

@@ -8,6 +8,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from tribunal.checkers.judge.hot_partitions import Group
+from tribunal.results.mirror import footers_here
 from tribunal.results.store import readable
 
 TABLE: Final = "txns"
@@ -24,6 +25,17 @@ def operations_in(group: Group, names: Sequence[str] = FIELDS) -> pa.ListArray:
         words = [column for name, column in columns.items() if name in WORDS]
         with pq.ParquetFile(group.path, metadata=file.metadata, read_dictionary=words) as again:
             return again.read_row_group(group.number, columns=list(columns.values()))[OPERATIONS].combine_chunks()
+
+
+def step_count(paths: Sequence[Path]) -> int:
+    """Return how many steps some files hold, by their footers; a transaction without any counts as one."""
+    count = 0
+    footers_here(*paths)
+    for path in paths:
+        with readable(TABLE, path, only_footer=True) as (file, _):
+            groups = (file.metadata.row_group(number) for number in range(file.metadata.num_row_groups))
+            count += sum(own.column(leaf(own, "partition")).num_values for own in groups)
+    return count
 
 
 def leaf(group: pq.RowGroupMetaData, name: str) -> int:

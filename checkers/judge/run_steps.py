@@ -15,12 +15,13 @@ import pyarrow.compute as pc
 
 from tribunal.checkers.api import STEPS, UNKNOWN, Array, Columns, distinct, is_among
 from tribunal.checkers.judge.hot_partitions import groups, read_groups
-from tribunal.checkers.judge.read_steps import TABLE, operations_in
+from tribunal.checkers.judge.read_steps import TABLE, operations_in, step_count
 from tribunal.checkers.judge.steps import COMMITTED, KINDS, OUTCOMES, WRITES, codes, committed_values, flat
 from tribunal.results.store import Recording, read_files, row_count
 
-AT_ONCE_BYTES: Final = 4 << 20  # of the table's files: where steps differ by little, a byte holds ten
+AT_ONCE_BYTES: Final = 4 << 20  # of the table's files: of larger ones nobody looks at footers
 AT_ONCE_TRANSACTIONS: Final = 1 << 19
+AT_ONCE_STEPS: Final = 1 << 22  # where these differ by little a byte holds many
 MADE: Final = ["process", "begin_ns", "end_ns", "outcome", "timeout_ms"]
 Place = tuple[str, int]
 
@@ -82,7 +83,7 @@ class RunSteps:
     def _few(self) -> "_Few | None":
         if sum(path.stat().st_size for path in self._paths) > AT_ONCE_BYTES:
             return None
-        if row_count(TABLE, self._paths) > AT_ONCE_TRANSACTIONS:
+        if row_count(TABLE, self._paths) > AT_ONCE_TRANSACTIONS or step_count(self._paths) > AT_ONCE_STEPS:
             return None
         return _Few(self._recording.table(TABLE))
 

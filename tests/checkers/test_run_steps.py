@@ -24,6 +24,23 @@ def each_for_itself(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(run_steps, "AT_ONCE_BYTES", -1)
 
 
+@pytest.mark.parametrize("limit", ["AT_ONCE_BYTES", "AT_ONCE_TRANSACTIONS", "AT_ONCE_STEPS"])
+def test_many_steps_are_not_sorted_at_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, limit: str) -> None:
+    run = Run(tmp_path / "run")
+    step = {"kind": "send", "topic": "t", "partition": 0, "log_offset": 0, "value": 1}
+    for begin in (0, 5):
+        ends = {"begin_ns": begin, "end_ns": begin + 4, "outcome": "committed"}
+        run.recorder.row("txns", process=1, txn_id="x", operations=[step] * 3, **ends)
+    recording = Recording.open(run.finish())
+    counts = {"AT_ONCE_TRANSACTIONS": 2, "AT_ONCE_STEPS": 6}
+    size = sum(path.stat().st_size for own in recording.files["txns"].values() for path in own)
+
+    monkeypatch.setattr(run_steps, limit, counts.get(limit, size))
+    assert RunSteps(recording)._few is not None
+    monkeypatch.setattr(run_steps, limit, counts.get(limit, size) - 1)
+    assert RunSteps(recording)._few is None
+
+
 def of_transactions(folder: Path, random: Random, count: int) -> Path:
     """Transactions with steps in partitions of two topics, of which some have none, or an outcome that nobody knows; a value may be sent twice."""
     run = Run(folder)
