@@ -172,7 +172,7 @@ def steps_of_lists(count: int) -> Iterator[tuple[int, int, np.ndarray, dict[str,
         element = np.minimum(steps.first[step] + place, max(steps.elements.size - 1, 0))
         value = np.where(is_read, steps.elements[element], steps.value[step])
         columns = {
-            "kind": pa.array(np.array(["append", "read"])[is_read.astype(np.int8)]),
+            "kind": pa.array(["append", "read"]).take(pa.array(is_read.astype(np.int8))),
             "topic": pa.array(["t"]).take(pa.array(np.zeros(step.size, np.int64))),
             "partition": pa.array(steps.key[step].astype(np.int32)),
             "log_offset": pa.nulls(step.size, pa.int64()),
@@ -193,7 +193,7 @@ def steps_of_messages(count: int) -> Iterator[tuple[int, int, np.ndarray, dict[s
         is_poll = np.repeat([False, True], [rows.stop - rows.start for rows in own])
         order = np.argsort(txn, kind="stable")
         columns = {
-            "kind": pa.array(np.array(["send", "poll"])[is_poll[order].astype(np.int8)]),
+            "kind": pa.array(["send", "poll"]).take(pa.array(is_poll[order].astype(np.int8))),
             "topic": pa.array(["t"]).take(pa.array(np.zeros(order.size, np.int64))),
             "partition": pa.array(key[order].astype(np.int32)),
             "log_offset": pa.array(offset[order]),
