@@ -38,7 +38,7 @@ def lost_marker(timeline: Timeline, rows: PartitionRows, sent: Sent, absent_ns: 
     # Of a record that nobody knows to stand: what was lost may have grown again, and ends that pass its offset say nothing of it.
     ends = [aborting, *([lost] if sent.leader_epoch is None else [])]
     end_epoch = min((one.leader_epoch for one in ends if one is not None), default=None)
-    moments = [*_received(rows, sent, absent_ns), *_passed(rows, sent, end_epoch, absent_ns)]
+    moments = [*_received(rows, sent, absent_ns), *_passed(timeline, rows, sent, end_epoch, absent_ns)]
     if not moments:
         return aborting or lost
     judgements = [timeline.judge(_record(seen, first, absent_ns)) for seen in moments]
@@ -99,8 +99,12 @@ def _answers(rows: PartitionRows) -> dict[tuple[int, int], Seen]:
     }
 
 
-def _passed(rows: PartitionRows, sent: Sent, end_epoch: int | None, absent_ns: int | None) -> Iterator[Seen]:
+def _passed(
+    timeline: Timeline, rows: PartitionRows, sent: Sent, end_epoch: int | None, absent_ns: int | None
+) -> Iterator[Seen]:
     """Yield the last time at which the last stable offset had passed the record, before anybody may have aborted or lost it.
+
+    An answer that was on its way for long is no older than the end of the process that was asked: who was in the ISR later need not be all that held it.
 
     end_epoch:  the leader epoch in which somebody may have; None: nobody may.
     """
@@ -113,6 +117,14 @@ def _passed(rows: PartitionRows, sent: Sent, end_epoch: int | None, absent_ns: i
     if end_epoch is not None:
         own &= seen["leader_epoch"] < end_epoch
     places = np.flatnonzero(own)
-    if places.size:
-        last = places[np.argmax(seen["at_ns"][places])]
-        yield Seen(int(seen["at_ns"][last]), int(seen["leader_epoch"][last]))
+    last: Seen | None = None
+    for row in places[np.argsort(-seen["at_ns"][places], kind="stable")].tolist():
+        at_ns, asked_ns, node = (int(seen[name][row]) for name in ("at_ns", "asked_ns", "answered_by"))
+        if last is not None and at_ns <= last.at_ns:
+            break  # those that are left were observed before
+        if UNKNOWN not in (asked_ns, node):
+            at_ns = timeline.answered_by(node, asked_ns, at_ns)
+        if last is None or at_ns > last.at_ns:
+            last = Seen(at_ns, int(seen["leader_epoch"][row]))
+    if last is not None:
+        yield last

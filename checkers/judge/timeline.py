@@ -280,6 +280,11 @@ class Timeline:
         """Whether another life of the node began in between, as far as that is recorded."""
         return self._incarnations.ended_ns(node, since_ns) != self._incarnations.ended_ns(node, until_ns)
 
+    def answered_by(self, node: int, asked_ns: int, at_ns: int) -> int:
+        """Return until when a node may have given an answer that was observed at a moment: the process that was asked may have ended before."""
+        ended_ns = self._incarnations.ended_ns(node, asked_ns)
+        return min(at_ns, ended_ns) if ended_ns >= asked_ns else at_ns
+
     @property
     def can_lead(self) -> tuple[int, ...]:
         """Replicas that may lead in the end: the final ISR and ELR."""
